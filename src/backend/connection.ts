@@ -1,0 +1,183 @@
+import { connect as netConnect, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import pg from 'pg';
+
+/** Where and as whom to log in to the backing Postgres. */
+export interface BackendLogin {
+  /** Host name or address; a path beginning with `/` is the folder of a Unix socket. */
+  readonly host: string;
+  readonly port: number;
+  readonly user: string;
+  readonly password: string;
+  readonly database: string;
+  /** The startup packet's `options`: outranks `ALTER ROLE … SET`, and is what `RESET ALL` returns to. */
+  readonly options?: string;
+  /** As in node:tls `connect`; absent: no TLS towards the backend. */
+  readonly ssl?: pg.ClientConfig['ssl'];
+  readonly connectTimeoutMs: number;
+}
+
+/** Whoever holds the connection at the moment: a relay, a statement, or the pool while it is idle. */
+export interface BackendReceiver {
+  /** Bytes from the backend, cut anywhere. The chunk is the receiver's to keep. */
+  data(chunk: Buffer): void;
+  /** The write buffer is empty again after a `write` that returned false. */
+  drain(): void;
+  /** The connection is gone; no call follows. */
+  closed(error: Error | undefined): void;
+}
+
+const NOBODY: BackendReceiver = { data() {}, drain() {}, closed() {} };
+
+/**
+ * One logged-in session on the backing Postgres, as raw protocol bytes both ways. The driver `pg` performs the login
+ * (TLS, SCRAM and whatever else the server asks for); from then on nobody parses but the receiver.
+ */
+export class BackendConnection {
+  readonly processId: number;
+  /** ParameterStatus values as reported at login. */
+  readonly parameters: ReadonlyMap<string, string>;
+  #stream: Duplex;
+  #login: BackendLogin;
+  #secretKey: number;
+  #receiver: BackendReceiver = NOBODY;
+  #error: Error | undefined;
+  #closed = false;
+
+  private constructor(stream: Duplex, login: BackendLogin, processId: number, secretKey: number, parameters: Map<string, string>) {
+    this.#stream = stream;
+    this.#login = login;
+    this.processId = processId;
+    this.#secretKey = secretKey;
+    this.parameters = parameters;
+    stream.on('data', (chunk: Buffer) => this.#receiver.data(chunk));
+    stream.on('drain', () => this.#receiver.drain());
+    stream.on('error', (error: Error) => {
+      this.#error = error;
+    });
+    stream.on('close', () => {
+      this.#closed = true;
+      this.#receiver.closed(this.#error);
+    });
+    stream.resume();
+  }
+
+  /**
+   * @throws pg.DatabaseError when the server refuses the login; any other error when it cannot be reached in time
+   */
+  static open(login: BackendLogin): Promise<BackendConnection> {
+    const client = new pg.Client({
+      host: login.host,
+      port: login.port,
+      user: login.user,
+      password: login.password,
+      database: login.database,
+      connectionTimeoutMillis: login.connectTimeoutMs,
+      keepAlive: true,
+      ...(login.options === undefined ? {} : { options: login.options }),
+      ssl: login.ssl ?? false,
+    });
+    return new Promise((resolve, reject) => {
+      const parameters = new Map<string, string>();
+      const driver = driverOf(client);
+      driver.on('parameterStatus', (message) => parameters.set(message.parameterName, message.parameterValue));
+      client.on('error', () => {});
+      client.connect((error: Error | null | undefined) => {
+        if (error) {
+          driver.stream.destroy();
+          reject(error);
+          return;
+        }
+        const { stream } = driver;
+        for (const event of ['data', 'drain', 'end', 'close', 'error']) stream.removeAllListeners(event);
+        resolve(new BackendConnection(stream, login, driverKeys(client).processID, driverKeys(client).secretKey, parameters));
+      });
+    });
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** Bytes written and not yet taken by the kernel. */
+  get pendingBytes(): number {
+    return this.#stream.writableLength;
+  }
+
+  /** Hands the connection to a receiver; whoever had it hears nothing more. */
+  attach(receiver: BackendReceiver): void {
+    this.#receiver = receiver;
+  }
+
+  detach(): void {
+    this.#receiver = NOBODY;
+  }
+
+  /** @returns false when the caller should wait for `drain` */
+  write(bytes: Uint8Array): boolean {
+    return this.#stream.write(bytes);
+  }
+
+  pause(): void {
+    this.#stream.pause();
+  }
+
+  resume(): void {
+    this.#stream.resume();
+  }
+
+  /** Ends the session in good order (Terminate). */
+  end(): void {
+    this.#stream.end(Buffer.from([0x58, 0, 0, 0, 4]));
+    this.#stream.resume();
+  }
+
+  /** Drops the connection at once; the server rolls back what was open. */
+  destroy(): void {
+    this.#stream.destroy();
+  }
+
+  /**
+   * Asks the server to cancel whatever this session is running, and resolves once the server has closed the cancel
+   * connection, which is when the signal has been sent. Never rejects: a cancel is a request, not a promise.
+   * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-CANCELING-REQUESTS
+   */
+  cancel(timeoutMs = 5_000): Promise<void> {
+    const request = Buffer.alloc(16);
+    request.writeInt32BE(16, 0);
+    request.writeInt32BE(80877102, 4);
+    request.writeInt32BE(this.processId, 8);
+    request.writeInt32BE(this.#secretKey, 12);
+    return new Promise((resolve) => {
+      const socket = openSocket(this.#login);
+      const done = () => {
+        socket.destroy();
+        resolve();
+      };
+      socket.setTimeout(timeoutMs, done);
+      socket.on('error', done);
+      socket.on('close', done);
+      socket.on('data', () => {});
+      socket.on('connect', () => socket.end(request));
+    });
+  }
+}
+
+function openSocket(login: BackendLogin): Socket {
+  if (login.host.startsWith('/')) return netConnect(`${login.host}/.s.PGSQL.${login.port}`);
+  return netConnect(login.port, login.host);
+}
+
+/** The parts of `pg`'s client that its types leave out: its connection, and the keys for cancelling. */
+interface DriverConnection {
+  readonly stream: Duplex;
+  on(event: 'parameterStatus', listener: (message: { parameterName: string; parameterValue: string }) => void): void;
+}
+
+function driverOf(client: pg.Client): DriverConnection {
+  return (client as pg.Client & { readonly connection: DriverConnection }).connection;
+}
+
+function driverKeys(client: pg.Client): { readonly processID: number; readonly secretKey: number } {
+  return client as pg.Client & { readonly processID: number; readonly secretKey: number };
+}

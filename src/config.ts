@@ -1,0 +1,95 @@
+import { isIP } from 'node:net';
+import { resolve } from 'node:path';
+import { z } from 'zod';
+
+/** Everything that can be set, read once at the start. The only reader of `process.env` is {@link readConfig}. */
+export type Config = Readonly<z.output<typeof schema>>;
+
+/** A setting is wrong; the message is one line that names the variable. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+}
+
+const whole = (fallback: number, min: number, max: number) =>
+  z.string().regex(/^\d+$/, 'must be a whole number').transform(Number).pipe(z.number().min(min).max(max)).default(fallback);
+
+const port = (fallback: number) => whole(fallback, 0, 65_535);
+const milliseconds = (fallback: number) => whole(fallback, 0, 2_147_483_647);
+
+const cidrList = z
+  .string()
+  .transform((text) => text.split(',').map((part) => part.trim()))
+  .pipe(z.array(z.string().refine(isCidr, 'must be a comma-separated list of CIDR ranges')))
+  .optional();
+
+const schema = z.object({
+  DATABASE_URL: z
+    .string()
+    .regex(/^postgres(ql)?:\/\//, 'must be a postgres:// URL')
+    .optional(),
+  POSTERN_DATA_DIR: z
+    .string()
+    .default('./data')
+    .transform((path) => resolve(path)),
+  POSTERN_SECRET: z.string().min(16, 'must have at least 16 characters').optional(),
+  POSTERN_HOST: z.string().min(1).default('127.0.0.1'),
+  POSTERN_HTTP_PORT: port(8080),
+  POSTERN_PG_PORT: port(6432),
+  POSTERN_OPS_PORT: port(9464),
+  /** Host and ports that clients are told to connect to, where they differ from what we listen on. */
+  POSTERN_PUBLIC_HOST: z.string().min(1).optional(),
+  POSTERN_PLACEMENT: z.enum(['database', 'schema']).default('database'),
+  POSTERN_CONTROL_DATABASE: z
+    .string()
+    .regex(/^[a-z_][a-z0-9_]{0,50}$/, 'must be a plain lower-case name')
+    .default('postern_control'),
+  POSTERN_TLS_CERT: z.string().optional(),
+  POSTERN_TLS_KEY: z.string().optional(),
+  POSTERN_TLS: z.enum(['off', 'prefer', 'require']).default('prefer'),
+  POSTERN_TRUST_PROXY: cidrList,
+  POSTERN_SIGNUPS_PER_HOUR: whole(5, 0, 1_000_000),
+  POSTERN_BACKENDS_MAX: whole(0, 0, 100_000).describe('0: from max_connections'),
+  POSTERN_BACKENDS_PER_TENANT: whole(16, 1, 10_000),
+  POSTERN_CLIENTS_MAX: whole(10_000, 1, 1_000_000),
+  POSTERN_CLIENTS_PER_TENANT: whole(1_000, 1, 1_000_000),
+  POSTERN_STATEMENT_TIMEOUT_MS: milliseconds(30_000),
+  POSTERN_WIRE_STATEMENT_TIMEOUT_MS: milliseconds(0),
+  POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS: milliseconds(300_000),
+  POSTERN_QUEUE_TIMEOUT_MS: milliseconds(10_000),
+  POSTERN_BACKEND_IDLE_MS: milliseconds(60_000),
+  POSTERN_LOGIN_TIMEOUT_MS: milliseconds(15_000),
+  POSTERN_SHUTDOWN_TIMEOUT_MS: milliseconds(10_000),
+  POSTERN_AUDIT_DAYS: whole(90, 1, 36_500),
+  POSTERN_LOG_LEVEL: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']).default('info'),
+});
+
+/**
+ * @param environment usually `process.env`; an empty value counts as unset
+ * @throws ConfigError naming the first variable with a bad value
+ */
+export function readConfig(environment: Readonly<Record<string, string | undefined>>): Config {
+  const set = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== undefined && value !== ''));
+  const parsed = schema.safeParse(set);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    throw new ConfigError(`${String(issue?.path[0] ?? 'configuration')}: ${issue?.message ?? 'is not valid'}`);
+  }
+  const config = parsed.data;
+  if ((config.POSTERN_TLS_CERT === undefined) !== (config.POSTERN_TLS_KEY === undefined)) {
+    throw new ConfigError('POSTERN_TLS_CERT: goes together with POSTERN_TLS_KEY; set both or neither');
+  }
+  if (config.POSTERN_TLS === 'require' && config.POSTERN_TLS_CERT === undefined) {
+    throw new ConfigError('POSTERN_TLS: require needs POSTERN_TLS_CERT and POSTERN_TLS_KEY');
+  }
+  if (config.DATABASE_URL !== undefined && config.POSTERN_SECRET === undefined) {
+    throw new ConfigError("POSTERN_SECRET: is required with DATABASE_URL (it derives the backend roles' passwords)");
+  }
+  return Object.freeze(config);
+}
+
+function isCidr(text: string): boolean {
+  const [address = '', bits, ...rest] = text.split('/');
+  const family = isIP(address);
+  if (family === 0 || rest.length > 0) return false;
+  return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (family === 4 ? 32 : 128));
+}
