@@ -1,0 +1,292 @@
+import { createHash, createHmac, pbkdf2, timingSafeEqual } from 'node:crypto';
+import { promisify } from 'node:util';
+import { ServiceError } from '../errors.ts';
+import { saslprep } from './saslprep.ts';
+
+/**
+ * What a server keeps to check a password without knowing it (RFC 5802 section 3).
+ * @see https://www.postgresql.org/docs/current/sasl-authentication.html#SASL-SCRAM-SHA-256
+ */
+export interface ScramVerifier {
+  readonly iterations: number;
+  readonly salt: Buffer;
+  /** SHA-256 of the client's key; 32 bytes. */
+  readonly storedKey: Buffer;
+  /** Signs what the server proves to the client; 32 bytes. */
+  readonly serverKey: Buffer;
+}
+
+/** What every verifier here is made with, as in Postgres; a mock verifier must not be told apart by them. */
+export const SCRAM_ITERATIONS = 4096;
+export const SCRAM_SALT_BYTES = 16;
+
+export type ScramMechanism = 'SCRAM-SHA-256' | 'SCRAM-SHA-256-PLUS';
+
+/** One login attempt, before the client has said anything. */
+export interface ScramOffer {
+  /** The one that the client selected. */
+  readonly mechanism: ScramMechanism;
+  readonly verifier: ScramVerifier;
+  /** The server's half of the nonce: printable ASCII without a comma, e.g. 18 random bytes as base64. */
+  readonly nonce: string;
+  /** This connection's tls-server-end-point data (RFC 5929); present exactly when SCRAM-SHA-256-PLUS was offered. */
+  readonly channelBinding?: Uint8Array;
+}
+
+/** gs2-cbind-flag: `p` the channel is bound, `y` the client could but believes the server cannot, `n` the client cannot. */
+type BindingFlag = 'p' | 'y' | 'n';
+
+interface AwaitingClientFinal {
+  readonly name: 'awaitingClientFinal';
+  readonly offer: ScramOffer;
+  readonly flag: BindingFlag;
+  /** The client's and the server's nonce together. */
+  readonly nonce: string;
+  /** client-first-message-bare and server-first-message: the beginning of what both sides sign. */
+  readonly transcript: string;
+}
+
+/** @see https://www.rfc-editor.org/rfc/rfc5802#section-5 */
+export type ScramState =
+  | { readonly name: 'awaitingClientFirst'; readonly offer: ScramOffer }
+  | AwaitingClientFinal
+  | { readonly name: 'authenticated' }
+  | { readonly name: 'rejected' };
+
+export interface ScramStep {
+  readonly state: ScramState;
+  /** For AuthenticationSASLContinue when more is awaited, for AuthenticationSASLFinal when authenticated; none when rejected. */
+  readonly reply: Buffer | undefined;
+}
+
+/** The exchange awaiting the client's first message. */
+export function beginScram(offer: ScramOffer): ScramState {
+  return { name: 'awaitingClientFirst', offer };
+}
+
+/**
+ * Takes one SASL message of the client. A wrong password ends in the state `rejected`, without an error.
+ * @throws ServiceError protocol_violation (08P01), or 28000 and 0A000 where Postgres says so, for messages that break the rules
+ */
+export function stepScram(state: ScramState, input: Buffer): ScramStep {
+  if (input.length === 0) throw malformed('The message is empty.');
+  if (input.includes(0)) throw malformed('Message length does not match input length.');
+  switch (state.name) {
+    case 'awaitingClientFirst':
+      return takeClientFirst(state.offer, input.toString('latin1'));
+    case 'awaitingClientFinal':
+      return takeClientFinal(state, input.toString('latin1'));
+    case 'authenticated':
+    case 'rejected':
+      throw violation('unexpected SASL response: the exchange is over');
+  }
+}
+
+/**
+ * @param salt {@link SCRAM_SALT_BYTES} random bytes
+ * @param iterations {@link SCRAM_ITERATIONS}, unless there is a reason
+ */
+export async function deriveVerifier(password: string, salt: Buffer, iterations: number): Promise<ScramVerifier> {
+  const saltedPassword = await promisify(pbkdf2)(saslprep(password), salt, iterations, 32, 'sha256');
+  const storedKey = sha256(hmac(saltedPassword, 'Client Key'));
+  return { iterations, salt, storedKey, serverKey: hmac(saltedPassword, 'Server Key') };
+}
+
+/** As `pg_authid.rolpassword` has it; `CREATE ROLE … PASSWORD` takes it instead of a cleartext password. */
+export function formatVerifier(verifier: ScramVerifier): string {
+  const [salt, storedKey, serverKey] = [verifier.salt, verifier.storedKey, verifier.serverKey].map((part) => part.toString('base64'));
+  return `SCRAM-SHA-256$${verifier.iterations}:${salt}$${storedKey}:${serverKey}`;
+}
+
+/**
+ * A verifier for a user who does not exist: no password satisfies it, and its salt is the same at every attempt, as a real
+ * user's would be.
+ * @param secret known to this service alone, so that nobody can compute the salts and tell who exists
+ */
+export function mockVerifier(user: string, secret: Buffer): ScramVerifier {
+  const derive = (purpose: string) => hmac(secret, `scram mock ${purpose}\0${user}`);
+  return {
+    iterations: SCRAM_ITERATIONS,
+    salt: derive('salt').subarray(0, SCRAM_SALT_BYTES),
+    storedKey: derive('stored key'),
+    serverKey: derive('server key'),
+  };
+}
+
+/** Checks a password that came in cleartext, at the cost of one key derivation and in constant time. */
+export async function verifyPassword(password: string, verifier: ScramVerifier): Promise<boolean> {
+  const { storedKey } = await deriveVerifier(password, verifier.salt, verifier.iterations);
+  return timingSafeEqual(storedKey, verifier.storedKey);
+}
+
+/** @see https://github.com/postgres/postgres/blob/master/src/backend/libpq/auth-scram.c read_client_first_message */
+function takeClientFirst(offer: ScramOffer, text: string): ScramStep {
+  const message = new AttributeReader(text);
+  const flag = takeBindingFlag(offer, message);
+  if (message.peek() === 'a') throw unsupported('client uses authorization identity, but it is not supported');
+  if (message.peek() !== ',') throw malformed(`Unexpected attribute ${quote(message.peek())} in client-first-message.`);
+  message.skip();
+  const bare = message.rest();
+  if (message.peek() === 'm') throw unsupported('client requires an unsupported SCRAM extension');
+  // The user is the startup message's; what is said here is ignored, as in Postgres.
+  message.take('n');
+  const clientNonce = message.take('r');
+  if (!/^[\x21-\x7e]*$/.test(clientNonce)) throw violation('non-printable characters in SCRAM nonce');
+  while (message.peek() !== '') message.takeAny();
+
+  const { salt, iterations } = offer.verifier;
+  const nonce = clientNonce + offer.nonce;
+  const serverFirst = `r=${nonce},s=${salt.toString('base64')},i=${iterations}`;
+  const state = { name: 'awaitingClientFinal', offer, flag, nonce, transcript: `${bare},${serverFirst}` } as const;
+  return { state, reply: Buffer.from(serverFirst, 'latin1') };
+}
+
+/** @see https://github.com/postgres/postgres/blob/master/src/backend/libpq/auth-scram.c read_client_final_message */
+function takeClientFinal(state: AwaitingClientFinal, text: string): ScramStep {
+  const message = new AttributeReader(text);
+  checkChannelBinding(state, message.take('c'));
+  const nonce = message.take('r');
+  const [unproved, proof] = takeProof(message);
+  if (nonce !== state.nonce) throw violation('invalid SCRAM response', 'Nonce does not match.');
+
+  const { storedKey, serverKey } = state.offer.verifier;
+  const signed = Buffer.from(`${state.transcript},${unproved}`, 'latin1');
+  const clientKey = xor(proof, hmac(storedKey, signed));
+  if (!timingSafeEqual(sha256(clientKey), storedKey)) return { state: { name: 'rejected' }, reply: undefined };
+  const reply = Buffer.from(`v=${hmac(serverKey, signed).toString('base64')}`, 'latin1');
+  return { state: { name: 'authenticated' }, reply };
+}
+
+/** The gs2-cbind-flag with its comma. @throws ServiceError when it contradicts the mechanism, or what was offered */
+function takeBindingFlag(offer: ScramOffer, message: AttributeReader): BindingFlag {
+  const flag = message.peek();
+  const bound = offer.mechanism === 'SCRAM-SHA-256-PLUS';
+  if (flag === 'p') {
+    if (!bound)
+      throw malformed('The client selected SCRAM-SHA-256 without channel binding, but the SCRAM message includes channel binding data.');
+    const type = message.take('p');
+    if (type !== 'tls-server-end-point') throw violation(`unsupported SCRAM channel-binding type "${printable(type)}"`);
+    return flag;
+  }
+  if (flag !== 'n' && flag !== 'y') throw malformed(`Unexpected channel-binding flag ${quote(flag)}.`);
+  if (bound) throw malformed('The client selected SCRAM-SHA-256-PLUS, but the SCRAM message does not include channel binding data.');
+  if (flag === 'y' && offer.channelBinding !== undefined) throw strippedOffer();
+  message.skip();
+  if (message.peek() !== ',') throw malformed(`Comma expected, but found character ${quote(message.peek())}.`);
+  message.skip();
+  return flag;
+}
+
+/** `c=` repeats the gs2 header, followed by the channel's data where there is binding (RFC 5802 section 7). */
+function checkChannelBinding({ flag, offer }: AwaitingClientFinal, given: string): void {
+  const header = flag === 'p' ? 'p=tls-server-end-point,,' : `${flag},,`;
+  const data = flag === 'p' ? offer.channelBinding : Buffer.alloc(0);
+  if (data !== undefined && given === Buffer.concat([Buffer.from(header), data]).toString('base64')) return;
+  if (flag !== 'p') throw violation('unexpected SCRAM channel-binding attribute in client-final-message');
+  throw new ServiceError('not_allowed', 'SCRAM channel binding check failed');
+}
+
+/** The proof, which must come last, and all of the message before it. */
+function takeProof(message: AttributeReader): [unproved: string, proof: Buffer] {
+  for (;;) {
+    const unproved = message.consumed();
+    const [attribute, value] = message.takeAny();
+    if (attribute !== 'p') continue;
+    const proof = Buffer.from(value, 'base64');
+    if (proof.length !== 32 || proof.toString('base64') !== value) throw malformed('Malformed proof in client-final-message.');
+    if (message.peek() !== '') throw malformed('Garbage found at the end of client-final-message.');
+    return [unproved, proof];
+  }
+}
+
+/** Reads `a=value,b=value` from left to right, with Postgres' words for what is wrong. */
+class AttributeReader {
+  readonly #text: string;
+  #position = 0;
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  /** The next character; '' at the end. */
+  peek(): string {
+    return this.#text.charAt(this.#position);
+  }
+
+  skip(): void {
+    this.#position++;
+  }
+
+  rest(): string {
+    return this.#text.slice(this.#position);
+  }
+
+  /** What was read so far, without the comma at its end. */
+  consumed(): string {
+    return this.#text.slice(0, this.#position - 1);
+  }
+
+  take(attribute: string): string {
+    if (this.peek() !== attribute) throw malformed(`Expected attribute "${attribute}" but found ${quote(this.peek())}.`);
+    return this.#value(attribute);
+  }
+
+  takeAny(): [attribute: string, value: string] {
+    const attribute = this.peek();
+    if (attribute === '') throw malformed('Attribute expected, but found end of string.');
+    if (!/[A-Za-z]/.test(attribute)) throw malformed(`Attribute expected, but found invalid character ${quote(attribute)}.`);
+    return [attribute, this.#value(attribute)];
+  }
+
+  #value(attribute: string): string {
+    this.skip();
+    if (this.peek() !== '=') throw malformed(`Expected character "=" for attribute "${attribute}".`);
+    this.skip();
+    const comma = this.#text.indexOf(',', this.#position);
+    const end = comma === -1 ? this.#text.length : comma;
+    const value = this.#text.slice(this.#position, end);
+    this.#position = comma === -1 ? end : comma + 1;
+    return value;
+  }
+}
+
+function strippedOffer(): ServiceError {
+  return new ServiceError('not_allowed', 'SCRAM channel binding negotiation error', {
+    detail: 'The client supports SCRAM channel binding but thinks the server does not.  However, this server does support channel binding.',
+  });
+}
+
+function malformed(detail: string): ServiceError {
+  return violation('malformed SCRAM message', detail);
+}
+
+function violation(message: string, detail?: string): ServiceError {
+  return new ServiceError('protocol_violation', message, detail === undefined ? {} : { detail });
+}
+
+function unsupported(message: string): ServiceError {
+  return new ServiceError('unsupported_protocol', message);
+}
+
+/** One character of the client's, fit for an error message (Postgres' sanitize_char). */
+function quote(character: string): string {
+  const code = character === '' ? 0 : character.charCodeAt(0);
+  return code > 0x20 && code < 0x7f ? `"'${character}'"` : `"0x${code.toString(16).padStart(2, '0')}"`;
+}
+
+/** A value of the client's, fit for an error message (Postgres' sanitize_str). */
+function printable(text: string): string {
+  return text.slice(0, 29).replace(/[^\x21-\x7e]/g, '?');
+}
+
+function xor(a: Buffer, b: Buffer): Buffer {
+  return Buffer.from(a.map((byte, i) => byte ^ (b[i] ?? 0)));
+}
+
+function sha256(data: Uint8Array): Buffer {
+  return createHash('sha256').update(data).digest();
+}
+
+function hmac(key: Uint8Array, data: string | Uint8Array): Buffer {
+  return createHmac('sha256', key).update(data).digest();
+}

@@ -1,0 +1,265 @@
+import { BodyReader, violation } from './body.ts';
+
+/** Type bytes of what Postgres sends. */
+export const BackendType = {
+  ParseComplete: 0x31,
+  BindComplete: 0x32,
+  CloseComplete: 0x33,
+  NotificationResponse: 0x41,
+  CommandComplete: 0x43,
+  DataRow: 0x44,
+  ErrorResponse: 0x45,
+  CopyInResponse: 0x47,
+  CopyOutResponse: 0x48,
+  EmptyQueryResponse: 0x49,
+  BackendKeyData: 0x4b,
+  NoticeResponse: 0x4e,
+  Authentication: 0x52,
+  ParameterStatus: 0x53,
+  RowDescription: 0x54,
+  FunctionCallResponse: 0x56,
+  CopyBothResponse: 0x57,
+  ReadyForQuery: 0x5a,
+  CopyDone: 0x63,
+  CopyData: 0x64,
+  NoData: 0x6e,
+  PortalSuspended: 0x73,
+  ParameterDescription: 0x74,
+  NegotiateProtocolVersion: 0x76,
+} as const;
+
+/** @see https://www.postgresql.org/docs/current/protocol-error-fields.html */
+export interface ErrorFields {
+  /** Not localized: ERROR, FATAL, PANIC; WARNING, NOTICE, DEBUG, INFO, LOG. */
+  readonly severity: string;
+  /** SQLSTATE. */
+  readonly code: string;
+  readonly message: string;
+  readonly detail?: string;
+  readonly hint?: string;
+  /** In the statement, counted in characters from 1. */
+  readonly position?: number;
+  /** As `position`, but in `internalQuery`. */
+  readonly internalPosition?: number;
+  readonly internalQuery?: string;
+  readonly where?: string;
+  readonly schema?: string;
+  readonly table?: string;
+  readonly column?: string;
+  readonly dataType?: string;
+  readonly constraint?: string;
+  readonly file?: string;
+  readonly line?: number;
+  readonly routine?: string;
+}
+
+/** An error that Postgres raised, with all that it says about it. */
+export class PostgresError extends Error {
+  override readonly name = 'PostgresError';
+  readonly fields: ErrorFields;
+
+  constructor(fields: ErrorFields) {
+    super(fields.message);
+    this.fields = fields;
+  }
+}
+
+/** Idle, in a transaction, in a failed transaction. */
+export type TransactionStatus = 'I' | 'T' | 'E';
+
+/** What we say ourselves where we stand in for Postgres. @see https://www.postgresql.org/docs/current/protocol-message-formats.html */
+export type BackendMessage =
+  | { readonly name: 'AuthenticationOk' | 'AuthenticationCleartextPassword' }
+  | { readonly name: 'AuthenticationSASL'; readonly mechanisms: readonly string[] }
+  | { readonly name: 'AuthenticationSASLContinue' | 'AuthenticationSASLFinal'; readonly data: Uint8Array }
+  | { readonly name: 'ParameterStatus'; readonly parameter: string; readonly value: string }
+  | { readonly name: 'BackendKeyData'; readonly processId: number; readonly secretKey: Uint8Array }
+  /** `minorVersion`: of protocol 3, the one that will be spoken. */
+  | { readonly name: 'NegotiateProtocolVersion'; readonly minorVersion: number; readonly unsupportedOptions: readonly string[] }
+  | { readonly name: 'ReadyForQuery'; readonly status: TransactionStatus }
+  | { readonly name: 'ErrorResponse' | 'NoticeResponse'; readonly fields: ErrorFields }
+  | { readonly name: 'CommandComplete'; readonly tag: string }
+  | { readonly name: 'EmptyQueryResponse' | 'ParseComplete' | 'BindComplete' | 'CloseComplete' | 'NoData' | 'PortalSuspended' };
+
+export function encodeBackendMessage(message: BackendMessage): Buffer {
+  switch (message.name) {
+    case 'AuthenticationOk':
+      return encode(BackendType.Authentication, int32(0));
+    case 'AuthenticationCleartextPassword':
+      return encode(BackendType.Authentication, int32(3));
+    case 'AuthenticationSASL':
+      return encode(BackendType.Authentication, int32(10), ...message.mechanisms.map(string), string(''));
+    case 'AuthenticationSASLContinue':
+      return encode(BackendType.Authentication, int32(11), message.data);
+    case 'AuthenticationSASLFinal':
+      return encode(BackendType.Authentication, int32(12), message.data);
+    case 'ParameterStatus':
+      return encode(BackendType.ParameterStatus, string(message.parameter), string(message.value));
+    case 'BackendKeyData':
+      return encode(BackendType.BackendKeyData, int32(message.processId), message.secretKey);
+    case 'NegotiateProtocolVersion':
+      return encodeNegotiation(message.minorVersion, message.unsupportedOptions);
+    case 'ReadyForQuery':
+      return encode(BackendType.ReadyForQuery, Buffer.from(message.status));
+    case 'ErrorResponse':
+    case 'NoticeResponse':
+      return encode(BackendType[message.name], ...encodeErrorFields(message.fields));
+    case 'CommandComplete':
+      return encode(BackendType.CommandComplete, string(message.tag));
+    case 'EmptyQueryResponse':
+    case 'ParseComplete':
+    case 'BindComplete':
+    case 'CloseComplete':
+    case 'NoData':
+    case 'PortalSuspended':
+      return encode(BackendType[message.name]);
+  }
+}
+
+/** A column of a result. */
+export interface FieldDescription {
+  readonly name: string;
+  /** 0 where the column is not a table's. */
+  readonly tableOid: number;
+  readonly columnNumber: number;
+  readonly dataTypeOid: number;
+  /** In bytes; negative for types of variable width. */
+  readonly dataTypeSize: number;
+  readonly typeModifier: number;
+  /** 0 text, 1 binary. */
+  readonly format: number;
+}
+
+/** A command tag such as `INSERT 0 3` or `CREATE TABLE`. */
+export interface CommandTag {
+  readonly tag: string;
+  /** The tag without its numbers. */
+  readonly command: string;
+  /** Rows returned or affected, where the tag says. */
+  readonly rowCount: number | undefined;
+}
+
+// All decoders take a body without type and length, and throw ServiceError `backend_lost` when it makes no sense.
+
+/** The fields of ErrorResponse or NoticeResponse. Fields that we do not know are ignored, as the manual asks. */
+export function decodeErrorFields(body: Buffer): ErrorFields {
+  const reader = new BodyReader(body, 'backend');
+  const values = new Map<number, string>();
+  for (let code = reader.byte(); code !== 0; code = reader.byte()) values.set(code, reader.string());
+  reader.end();
+  const field = (code: string) => values.get(code.charCodeAt(0));
+  const optional = Object.entries(FIELD_CODES).flatMap(([name, code]) => {
+    const value = field(code);
+    if (value === undefined) return [];
+    return [[name, NUMERIC_FIELDS.has(name) ? Number.parseInt(value, 10) : value]];
+  });
+  return {
+    severity: field('V') ?? field('S') ?? 'ERROR',
+    code: field('C') ?? 'XX000',
+    message: field('M') ?? '',
+    ...Object.fromEntries(optional),
+  };
+}
+
+export function decodeRowDescription(body: Buffer): FieldDescription[] {
+  return decodeWhole(body, (reader) =>
+    reader.list(() => ({
+      name: reader.string(),
+      tableOid: reader.uint32(),
+      columnNumber: reader.int16(),
+      dataTypeOid: reader.uint32(),
+      dataTypeSize: reader.int16(),
+      typeModifier: reader.int32(),
+      format: reader.int16(),
+    })),
+  );
+}
+
+/** @returns the parameters' type OIDs */
+export function decodeParameterDescription(body: Buffer): number[] {
+  return decodeWhole(body, (reader) => reader.list(() => reader.uint32()));
+}
+
+export function decodeCommandComplete(body: Buffer): CommandTag {
+  const tag = decodeWhole(body, (reader) => reader.string());
+  const numbers = /(?: \d+)* (\d+)$/.exec(tag);
+  if (numbers === null) return { tag, command: tag, rowCount: undefined };
+  return { tag, command: tag.slice(0, numbers.index), rowCount: Number(numbers[1]) };
+}
+
+export function decodeReadyForQuery(body: Buffer): TransactionStatus {
+  const status = decodeWhole(body, (reader) => reader.byte());
+  if (status === 0x49) return 'I';
+  if (status === 0x54) return 'T';
+  if (status === 0x45) return 'E';
+  throw violation('backend', `invalid transaction status ${status}`);
+}
+
+export function decodeParameterStatus(body: Buffer): { readonly parameter: string; readonly value: string } {
+  return decodeWhole(body, (reader) => ({ parameter: reader.string(), value: reader.string() }));
+}
+
+export function decodeNotification(body: Buffer): { readonly processId: number; readonly channel: string; readonly payload: string } {
+  return decodeWhole(body, (reader) => ({ processId: reader.int32(), channel: reader.string(), payload: reader.string() }));
+}
+
+/** The key has 4 bytes up to protocol 3.0, and up to 256 since 3.2. */
+export function decodeBackendKeyData(body: Buffer): { readonly processId: number; readonly secretKey: Buffer } {
+  return decodeWhole(body, (reader) => ({ processId: reader.int32(), secretKey: reader.rest() }));
+}
+
+/** Codes of the fields that an error need not have, in the order in which Postgres sends them. */
+const FIELD_CODES = {
+  detail: 'D',
+  hint: 'H',
+  position: 'P',
+  internalPosition: 'p',
+  internalQuery: 'q',
+  where: 'W',
+  schema: 's',
+  table: 't',
+  column: 'c',
+  dataType: 'd',
+  constraint: 'n',
+  file: 'F',
+  line: 'L',
+  routine: 'R',
+} as const satisfies Partial<Record<keyof ErrorFields, string>>;
+
+const NUMERIC_FIELDS: ReadonlySet<string> = new Set<keyof ErrorFields>(['position', 'internalPosition', 'line']);
+
+/** Severity is sent twice: as it may be localized, and as it is for programs. */
+function encodeErrorFields(fields: ErrorFields): Buffer[] {
+  const always = [`S${fields.severity}`, `V${fields.severity}`, `C${fields.code}`, `M${fields.message}`];
+  const names = Object.keys(FIELD_CODES) as (keyof typeof FIELD_CODES)[];
+  const present = names.filter((name) => fields[name] !== undefined).map((name) => `${FIELD_CODES[name]}${fields[name]}`);
+  return [...always, ...present, ''].map(string);
+}
+
+function encodeNegotiation(minorVersion: number, unsupportedOptions: readonly string[]): Buffer {
+  const version = int32((3 << 16) | minorVersion);
+  return encode(BackendType.NegotiateProtocolVersion, version, int32(unsupportedOptions.length), ...unsupportedOptions.map(string));
+}
+
+function encode(type: number, ...parts: readonly Uint8Array[]): Buffer {
+  const length = parts.reduce((sum, part) => sum + part.length, 4);
+  return Buffer.concat([Buffer.of(type), int32(length), ...parts]);
+}
+
+function int32(value: number): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeInt32BE(value);
+  return bytes;
+}
+
+/** A zero byte within a text would end it early and turn what follows into other fields. */
+function string(text: string): Buffer {
+  return Buffer.from(`${text.replaceAll('\0', '')}\0`);
+}
+
+function decodeWhole<T>(body: Buffer, decode: (reader: BodyReader) => T): T {
+  const reader = new BodyReader(body, 'backend');
+  const decoded = decode(reader);
+  reader.end();
+  return decoded;
+}

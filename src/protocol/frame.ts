@@ -1,0 +1,251 @@
+import { ServiceError } from '../errors.ts';
+import { type Sender, violation } from './body.ts';
+
+/** What messages one side may send, and how much of each a reader wants to see at once. Lists are indexed by type byte. */
+export interface FrameRules {
+  readonly sender: Sender;
+  /** Largest value of the length word; 0: there is no such message. */
+  readonly limits: Int32Array;
+  /** Bytes of the body that must be at hand, or all of it if it is shorter, before a message is shown. */
+  readonly heads: Int32Array;
+  /** Larger bodies are refused with 54000. */
+  readonly maxBodyBytes: number;
+}
+
+/** Type, and a length that counts itself and the body. @see https://www.postgresql.org/docs/current/protocol-overview.html */
+export const HEADER_BYTES = 5;
+
+// Postgres' PQ_SMALL_MESSAGE_LIMIT and PQ_LARGE_MESSAGE_LIMIT.
+const SMALL_MESSAGE = 10_000;
+const LARGE_MESSAGE = 0x3ffffffe;
+/** A backend can send values that it would not take, so its messages may be of any size. */
+const ANY_SIZE = 0x7fffffff;
+
+const LARGE_FRONTEND_MESSAGES = 'QPBFd';
+const SMALL_FRONTEND_MESSAGES = 'CDEHSXcf';
+const BACKEND_MESSAGES = '123ACDEGHIKNRSTVWZcdnstv';
+
+/**
+ * What a client may send once it is logged in, with Postgres' own limits.
+ * @param heads by type letter: `{ P: 65_536 }` shows a Parse message once 64 KiB or all of it is there; default 0, the header
+ */
+export function frontendFrames(heads: Readonly<Record<string, number>> = {}, maxBodyBytes = ANY_SIZE): FrameRules {
+  const limits = byType(LARGE_FRONTEND_MESSAGES, LARGE_MESSAGE);
+  for (const letter of SMALL_FRONTEND_MESSAGES) limits[letter.charCodeAt(0)] = SMALL_MESSAGE;
+  return { sender: 'frontend', limits, heads: headsByType(heads), maxBodyBytes };
+}
+
+/** What Postgres sends. @param heads as in {@link frontendFrames} */
+export function backendFrames(heads: Readonly<Record<string, number>> = {}, maxBodyBytes = ANY_SIZE): FrameRules {
+  return { sender: 'backend', limits: byType(BACKEND_MESSAGES, ANY_SIZE), heads: headsByType(heads), maxBodyBytes };
+}
+
+const NO_BYTES = Buffer.alloc(0);
+
+/**
+ * Finds the messages in a stream that arrives in chunks cut anywhere, without making anything per message: the fields
+ * describe the fragment that {@link next} moved to. All fragments, one after another, are all the bytes that were pushed,
+ * so a relay forwards `buffer[start..end)` and joins neighbours of the same buffer into one write.
+ *
+ *     scanner.push(chunk);
+ *     while (scanner.next()) { … scanner.type, scanner.buffer, scanner.start, scanner.end … }
+ *
+ * A message is first shown when its header and its head (see {@link FrameRules}) are at hand; the rest of it follows in
+ * fragments with `first` false. Whatever has to wait for the next chunk is copied, so a chunk may be overwritten as soon as
+ * `next` has returned false. After an error the stream cannot be continued.
+ */
+export class FrameScanner {
+  /** Type byte of the message that the fragment belongs to. */
+  type = 0;
+  /** Bytes of the message's whole body, as its header declares. */
+  length = 0;
+  /** What `start` and `end` point into: the chunk, or a copy (never written to again) where a message's head straddled chunks. */
+  buffer: Buffer = NO_BYTES;
+  start = 0;
+  end = 0;
+  /** The fragment begins with the message's type byte at `start`; its body is at `start + 5`. */
+  first = false;
+  /** The message ends at `end`. */
+  last = true;
+
+  readonly #rules: FrameRules;
+  readonly #limits: Int32Array;
+  readonly #heads: Int32Array;
+  #chunk: Buffer = NO_BYTES;
+  #position = 0;
+  /** Bytes of the message last shown that are still to come. */
+  #remaining = 0;
+  /** The beginning of a message that cannot be shown yet. */
+  #held: Buffer = NO_BYTES;
+  #heldBytes = 0;
+
+  constructor(rules: FrameRules) {
+    this.#rules = rules;
+    this.#limits = rules.limits;
+    this.#heads = rules.heads;
+  }
+
+  /** Whether a message has begun that is not over: its next bytes have not been shown, or have not even arrived. */
+  get midMessage(): boolean {
+    return this.#remaining > 0 || this.#heldBytes > 0 || this.#position < this.#chunk.length;
+  }
+
+  /** Adds bytes behind those that have not been shown yet. */
+  push(chunk: Buffer): void {
+    this.#chunk = this.#position < this.#chunk.length ? Buffer.concat([this.#chunk.subarray(this.#position), chunk]) : chunk;
+    this.#position = 0;
+  }
+
+  /**
+   * Moves to the next fragment.
+   * @returns false when there is nothing (more) to show of what was pushed
+   * @throws ServiceError protocol_violation (from a backend: backend_lost) for a type that does not exist or a length that
+   *   cannot be; payload_too_large (response_too_large) beyond `maxBodyBytes`
+   */
+  next(): boolean {
+    if (this.#remaining > 0) return this.#showMore();
+    if (this.#heldBytes > 0) return this.#showHeld();
+    const start = this.#position;
+    const available = this.#chunk.length - start;
+    if (available < HEADER_BYTES) return this.#hold(available, HEADER_BYTES);
+    const wanted = this.#readHeader(this.#chunk, start);
+    if (available < wanted) return this.#hold(available, wanted);
+    const size = Math.min(available, HEADER_BYTES + this.length);
+    this.#position = start + size;
+    return this.#show(this.#chunk, start, start + size);
+  }
+
+  #show(buffer: Buffer, start: number, end: number): true {
+    this.buffer = buffer;
+    this.start = start;
+    this.end = end;
+    this.#remaining = HEADER_BYTES + this.length - (end - start);
+    this.first = true;
+    this.last = this.#remaining === 0;
+    return true;
+  }
+
+  #showMore(): boolean {
+    const start = this.#position;
+    const size = Math.min(this.#chunk.length - start, this.#remaining);
+    if (size === 0) return false;
+    this.#position = start + size;
+    this.#remaining -= size;
+    this.buffer = this.#chunk;
+    this.start = start;
+    this.end = this.#position;
+    this.first = false;
+    this.last = this.#remaining === 0;
+    return true;
+  }
+
+  #showHeld(): boolean {
+    if (!this.#fill(HEADER_BYTES)) return false;
+    const wanted = this.#readHeader(this.#held, 0);
+    if (!this.#fill(wanted)) return false;
+    const held = this.#held;
+    this.#held = NO_BYTES;
+    this.#heldBytes = 0;
+    return this.#show(held, 0, wanted);
+  }
+
+  /** Keeps the end of the chunk for later. @param wanted bytes in all that the message needs to be shown */
+  #hold(available: number, wanted: number): false {
+    if (available > 0) {
+      this.#checkType(this.#chunk[this.#position] ?? 0);
+      this.#fill(wanted);
+    }
+    return false;
+  }
+
+  /** Moves bytes from the chunk to what is held, until that is `wanted` bytes. @returns whether it is */
+  #fill(wanted: number): boolean {
+    const missing = wanted - this.#heldBytes;
+    if (missing <= 0) return true;
+    const size = Math.min(missing, this.#chunk.length - this.#position);
+    this.#reserve(this.#heldBytes + size, wanted);
+    this.#chunk.copy(this.#held, this.#heldBytes, this.#position, this.#position + size);
+    this.#heldBytes += size;
+    this.#position += size;
+    return size === missing;
+  }
+
+  /** Grows by doubling with what has arrived: a length that lies must not make us allocate it. */
+  #reserve(bytes: number, wanted: number): void {
+    if (bytes <= this.#held.length) return;
+    const grown = Buffer.allocUnsafe(Math.max(bytes, Math.min(wanted, 2 * this.#held.length)));
+    this.#held.copy(grown, 0, 0, this.#heldBytes);
+    this.#held = grown;
+  }
+
+  /** @returns how many bytes, with the header, must be at hand before the message is shown */
+  #readHeader(buffer: Buffer, start: number): number {
+    const type = buffer[start] ?? 0;
+    const limit = this.#checkType(type);
+    const word = int32At(buffer, start + 1);
+    if (word < 4 || word > limit) throw violation(this.#rules.sender, 'invalid message length');
+    const length = word - 4;
+    if (length > this.#rules.maxBodyBytes) throw tooLarge(this.#rules);
+    this.type = type;
+    this.length = length;
+    const head = this.#heads[type] ?? 0;
+    return HEADER_BYTES + Math.min(head, length);
+  }
+
+  #checkType(type: number): number {
+    const limit = this.#limits[type] ?? 0;
+    if (limit === 0) throw violation(this.#rules.sender, `invalid ${this.#rules.sender} message type ${type}`);
+    return limit;
+  }
+}
+
+/** On every message's path: cheaper than `readInt32BE`, which would check again that the bytes are there. */
+function int32At(buffer: Buffer, at: number): number {
+  return ((buffer[at] ?? 0) << 24) | ((buffer[at + 1] ?? 0) << 16) | ((buffer[at + 2] ?? 0) << 8) | (buffer[at + 3] ?? 0);
+}
+
+export interface Message {
+  readonly type: number;
+  readonly body: Buffer;
+}
+
+/** Reads whole messages, for callers that want values. Bodies are views of what was pushed where they can be. */
+export class MessageReader {
+  readonly #scanner: FrameScanner;
+
+  /** @param maxBodyBytes bounds what is kept of a message that has not arrived whole */
+  constructor(rules: FrameRules, maxBodyBytes = rules.maxBodyBytes) {
+    this.#scanner = new FrameScanner({ ...rules, maxBodyBytes, heads: new Int32Array(256).fill(ANY_SIZE) });
+  }
+
+  push(chunk: Buffer): void {
+    this.#scanner.push(chunk);
+  }
+
+  /**
+   * @returns undefined when no whole message is left
+   * @throws as {@link FrameScanner.next}
+   */
+  next(): Message | undefined {
+    const scanner = this.#scanner;
+    if (!scanner.next()) return undefined;
+    return { type: scanner.type, body: scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end) };
+  }
+}
+
+function headsByType(heads: Readonly<Record<string, number>>): Int32Array {
+  const bytes = new Int32Array(256);
+  for (const [letter, head] of Object.entries(heads)) bytes[letter.charCodeAt(0)] = head;
+  return bytes;
+}
+
+function byType(letters: string, limit: number): Int32Array {
+  const limits = new Int32Array(256);
+  for (const letter of letters) limits[letter.charCodeAt(0)] = limit;
+  return limits;
+}
+
+function tooLarge({ sender, maxBodyBytes }: FrameRules): ServiceError {
+  const kind = sender === 'frontend' ? 'payload_too_large' : 'response_too_large';
+  return new ServiceError(kind, `message exceeds the limit of ${maxBodyBytes} bytes`);
+}

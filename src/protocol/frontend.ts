@@ -1,0 +1,216 @@
+import { ServiceError } from '../errors.ts';
+import { BodyReader, stringEnd, violation } from './body.ts';
+import { HEADER_BYTES } from './frame.ts';
+
+/** Type bytes of what a client sends after its startup message. */
+export const FrontendType = {
+  Bind: 0x42,
+  Close: 0x43,
+  Describe: 0x44,
+  Execute: 0x45,
+  FunctionCall: 0x46,
+  Flush: 0x48,
+  Parse: 0x50,
+  Query: 0x51,
+  Sync: 0x53,
+  Terminate: 0x58,
+  CopyDone: 0x63,
+  CopyData: 0x64,
+  CopyFail: 0x66,
+  /** PasswordMessage, SASLInitialResponse, SASLResponse: only the exchange tells which. */
+  Password: 0x70,
+} as const;
+
+/** @see https://www.postgresql.org/docs/current/protocol-message-formats.html */
+export type FrontendMessage =
+  | { readonly name: 'Query'; readonly sql: string }
+  | { readonly name: 'Parse'; readonly statement: string; readonly sql: string; readonly parameterTypes: readonly number[] }
+  | {
+      readonly name: 'Bind';
+      readonly portal: string;
+      readonly statement: string;
+      /** 0 text, 1 binary: none (all text), one for all, or one for each. */
+      readonly parameterFormats: readonly number[];
+      /** Views of the message; null is SQL's NULL. */
+      readonly parameters: readonly (Buffer | null)[];
+      readonly resultFormats: readonly number[];
+    }
+  | { readonly name: 'Describe' | 'Close'; readonly kind: 'statement' | 'portal'; readonly target: string }
+  /** `maxRows` 0: all. */
+  | { readonly name: 'Execute'; readonly portal: string; readonly maxRows: number }
+  | { readonly name: 'Sync' | 'Flush' | 'CopyDone' | 'Terminate' }
+  | { readonly name: 'CopyData'; readonly data: Buffer }
+  | { readonly name: 'CopyFail'; readonly reason: string }
+  | {
+      readonly name: 'FunctionCall';
+      readonly functionOid: number;
+      readonly argumentFormats: readonly number[];
+      readonly arguments: readonly (Buffer | null)[];
+      readonly resultFormat: number;
+    };
+
+/**
+ * Decodes one whole message.
+ * @param body without type and length
+ * @throws ServiceError protocol_violation, as Postgres would
+ */
+export function decodeFrontendMessage(type: number, body: Buffer): FrontendMessage {
+  const reader = new BodyReader(body, 'frontend');
+  const message = decodeFields(type, reader);
+  reader.end();
+  return message;
+}
+
+/**
+ * @returns the password in an answer to AuthenticationCleartextPassword
+ * @throws ServiceError protocol_violation, or unauthorized (28P01) when it is empty
+ */
+export function decodePasswordMessage(body: Buffer): string {
+  if (body.length === 0 || body.indexOf(0) !== body.length - 1) throw violation('frontend', 'invalid password packet size');
+  if (body.length === 1) throw new ServiceError('unauthorized', 'empty password returned by client');
+  return body.toString('utf8', 0, body.length - 1);
+}
+
+/** What a client says first in a SASL exchange; a SASLResponse is nothing but data. */
+export interface SaslInitialResponse {
+  readonly mechanism: string;
+  /** Undefined when the client waits to be asked for it with an empty challenge. */
+  readonly data: Buffer | undefined;
+}
+
+/** @throws ServiceError protocol_violation */
+export function decodeSaslInitialResponse(body: Buffer): SaslInitialResponse {
+  const reader = new BodyReader(body, 'frontend');
+  const mechanism = reader.string();
+  const data = reader.value() ?? undefined;
+  reader.end();
+  return { mechanism, data };
+}
+
+function decodeFields(type: number, reader: BodyReader): FrontendMessage {
+  switch (type) {
+    case FrontendType.Query:
+      return { name: 'Query', sql: reader.string() };
+    case FrontendType.Parse:
+      return { name: 'Parse', statement: reader.string(), sql: reader.string(), parameterTypes: reader.list(() => reader.uint32()) };
+    case FrontendType.Bind:
+      return decodeBind(reader);
+    case FrontendType.Describe:
+      return { name: 'Describe', ...decodeTarget(reader, 'DESCRIBE') };
+    case FrontendType.Close:
+      return { name: 'Close', ...decodeTarget(reader, 'CLOSE') };
+    case FrontendType.Execute:
+      return { name: 'Execute', portal: reader.string(), maxRows: Math.max(0, reader.int32()) };
+    case FrontendType.CopyData:
+      return { name: 'CopyData', data: reader.rest() };
+    case FrontendType.CopyFail:
+      return { name: 'CopyFail', reason: reader.string() };
+    case FrontendType.FunctionCall:
+      return decodeFunctionCall(reader);
+    case FrontendType.Sync:
+      return { name: 'Sync' };
+    case FrontendType.Flush:
+      return { name: 'Flush' };
+    case FrontendType.CopyDone:
+      return { name: 'CopyDone' };
+    case FrontendType.Terminate:
+      return { name: 'Terminate' };
+    default:
+      throw violation('frontend', `invalid frontend message type ${type}`);
+  }
+}
+
+function decodeBind(reader: BodyReader): FrontendMessage {
+  return {
+    name: 'Bind',
+    portal: reader.string(),
+    statement: reader.string(),
+    parameterFormats: reader.list(() => reader.int16()),
+    parameters: reader.list(() => reader.value()),
+    resultFormats: reader.list(() => reader.int16()),
+  };
+}
+
+function decodeFunctionCall(reader: BodyReader): FrontendMessage {
+  return {
+    name: 'FunctionCall',
+    functionOid: reader.uint32(),
+    argumentFormats: reader.list(() => reader.int16()),
+    arguments: reader.list(() => reader.value()),
+    resultFormat: reader.int16(),
+  };
+}
+
+function decodeTarget(reader: BodyReader, message: 'DESCRIBE' | 'CLOSE'): { kind: 'statement' | 'portal'; target: string } {
+  const subtype = reader.byte();
+  const target = reader.string();
+  if (subtype === STATEMENT) return { kind: 'statement', target };
+  if (subtype === PORTAL) return { kind: 'portal', target };
+  throw violation('frontend', `invalid ${message} message subtype ${subtype}`);
+}
+
+/** What Describe and Close are about. */
+const STATEMENT = 0x53;
+const PORTAL = 0x50;
+
+/**
+ * For a relay, which looks into messages without decoding them: where the prepared statement's name begins in the message
+ * (or its head, see FrameRules) at `buffer[start..end)`. The name ends at `stringEnd(buffer, nameStart, end)`; in Parse,
+ * SQL text and parameter types follow that.
+ * @param start of the message's type byte
+ * @returns an offset in `buffer`, or -1 when the message names no statement, or not within `end`
+ */
+export function statementNameStart(buffer: Buffer, start: number, end: number): number {
+  const body = start + HEADER_BYTES;
+  if (body >= end) return -1;
+  switch (buffer[start]) {
+    case FrontendType.Parse:
+      return body;
+    case FrontendType.Bind: {
+      const portalEnd = stringEnd(buffer, body, end);
+      return portalEnd === -1 ? -1 : portalEnd + 1;
+    }
+    case FrontendType.Describe:
+    case FrontendType.Close:
+      return buffer[body] === STATEMENT ? body + 1 : -1;
+    default:
+      return -1;
+  }
+}
+
+/**
+ * Where the portal's name begins, as {@link statementNameStart} does for statements.
+ * @returns an offset in `buffer`, or -1 when the message names no portal, or not within `end`
+ */
+export function portalNameStart(buffer: Buffer, start: number, end: number): number {
+  const body = start + HEADER_BYTES;
+  if (body >= end) return -1;
+  switch (buffer[start]) {
+    case FrontendType.Bind:
+    case FrontendType.Execute:
+      return body;
+    case FrontendType.Describe:
+    case FrontendType.Close:
+      return buffer[body] === PORTAL ? body + 1 : -1;
+    default:
+      return -1;
+  }
+}
+
+/**
+ * The message (or its head) at `buffer[start..end)` with another statement name in it, and with the length that this makes;
+ * what follows `end` in the stream follows the result unchanged.
+ * @throws ServiceError protocol_violation when there is no statement name in it
+ */
+export function withStatementName(buffer: Buffer, start: number, end: number, name: Uint8Array): Buffer {
+  const nameStart = statementNameStart(buffer, start, end);
+  const nameEnd = nameStart === -1 ? -1 : stringEnd(buffer, nameStart, end);
+  if (nameEnd === -1) throw violation('frontend', 'invalid string in message');
+  const grown = name.length - (nameEnd - nameStart);
+  const renamed = Buffer.allocUnsafe(end - start + grown);
+  buffer.copy(renamed, 0, start, nameStart);
+  renamed.set(name, nameStart - start);
+  buffer.copy(renamed, nameStart - start + name.length, nameEnd, end);
+  renamed.writeInt32BE(buffer.readInt32BE(start + 1) + grown, 1);
+  return renamed;
+}
