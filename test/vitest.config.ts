@@ -1,6 +1,7 @@
 import { defineConfig } from 'vitest/config';
 
 export default defineConfig({
+  cacheDir: '../node_modules/.vite',
   test: {
     root: new URL('.', import.meta.url).pathname,
     testTimeout: 30_000,
@@ -8,7 +9,7 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: 'fast', include: ['{src,proxy,http}/**/*.test.ts'], globalSetup: ['support/cluster.setup.ts'], maxWorkers: 2 },
+        test: { name: 'fast', include: ['{src,proxy,http,service}/**/*.test.ts'], globalSetup: ['support/cluster.setup.ts'], maxWorkers: 2 },
       },
       {
         extends: true,

@@ -1,6 +1,7 @@
 import { connect as netConnect, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import pg from 'pg';
+import { SessionState } from './session-state.ts';
 
 /** Where and as whom to log in to the backing Postgres. */
 export interface BackendLogin {
@@ -37,6 +38,8 @@ export class BackendConnection {
   readonly processId: number;
   /** ParameterStatus values as reported at login. */
   readonly parameters: ReadonlyMap<string, string>;
+  /** What the session has come to hold since its login. */
+  readonly session = new SessionState();
   #stream: Duplex;
   #login: BackendLogin;
   #secretKey: number;

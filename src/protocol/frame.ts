@@ -115,6 +115,13 @@ export class FrameScanner {
     return this.#show(this.#chunk, start, start + size);
   }
 
+  /** Takes out what lies behind the fragment shown, for whoever goes on with the stream from there. */
+  takeRest(): Buffer {
+    const rest = this.#chunk.subarray(this.#position);
+    this.#position = this.#chunk.length;
+    return rest;
+  }
+
   #show(buffer: Buffer, start: number, end: number): true {
     this.buffer = buffer;
     this.start = start;

@@ -1,0 +1,87 @@
+import Fastify, { type FastifyInstance } from 'fastify';
+import { ServiceError } from '../src/errors.ts';
+import { openApiDocument } from './openapi.ts';
+import { type Endpoint, serve } from './operation.ts';
+import { authenticateBearer } from './plugins/bearer.ts';
+import { followCalls, requestIdOf } from './plugins/call.ts';
+import { clientAddresses } from './plugins/client-address.ts';
+import { setHeaders, setHeadersAlways } from './plugins/headers.ts';
+import { acceptJsonBodies } from './plugins/json-body.ts';
+import { answerProblems, sendProblem } from './plugins/problems.ts';
+import { auditEndpoints } from './routes/audit.ts';
+import { authEndpoints } from './routes/auth.ts';
+import type { RouteContext } from './routes/context.ts';
+import { documentationRoutes } from './routes/documentation.ts';
+import { healthRoutes } from './routes/health.ts';
+import { migrationEndpoints } from './routes/migrations.ts';
+import { queryEndpoints } from './routes/query.ts';
+import { transactionEndpoints } from './routes/transaction.ts';
+import { MAX_BODY_BYTES } from './schemas.ts';
+import { createServer, DEADLINES, type HttpServer, type ServerDeadlines, type TlsFiles } from './server.ts';
+
+export interface HttpAppOptions extends RouteContext {
+  /** With it the door speaks TLS. */
+  readonly tls?: TlsFiles;
+  readonly deadlines?: ServerDeadlines;
+}
+
+/**
+ * The JSON door. Whoever calls this listens and closes: `close()` lets requests under way finish and drops the
+ * connections that have none.
+ */
+export function createHttpApp(options: HttpAppOptions): FastifyInstance {
+  const { observe, router } = options;
+  let door: HttpServer | undefined;
+  const app = Fastify({
+    serverFactory: (handler) => {
+      door = createServer(handler, options.deadlines ?? DEADLINES, options.tls);
+      return door.server;
+    },
+    bodyLimit: MAX_BODY_BYTES,
+    genReqId: requestIdOf,
+    return503OnClosing: false,
+    frameworkErrors: (error, request, reply) => {
+      setHeaders(request, reply);
+      sendProblem(error, request, reply, observe);
+    },
+  });
+
+  setHeadersAlways(app);
+  followCalls(app, observe, clientAddresses(options.config.POSTERN_TRUST_PROXY ?? []));
+  closeGracefully(app, options.config.POSTERN_SHUTDOWN_TIMEOUT_MS, () => door);
+  answerProblems(app, observe);
+  acceptJsonBodies(app);
+
+  healthRoutes(app, options.ready);
+  const endpoints = endpointsOf(options);
+  const authenticate = authenticateBearer(router);
+  for (const endpoint of endpoints) serve(app, endpoint, authenticate);
+  documentationRoutes(app, openApiDocument(endpoints.map(({ operation }) => operation)));
+  return app;
+}
+
+/** Every call of the API, in the order of its documentation. */
+export function endpointsOf(context: RouteContext): Endpoint[] {
+  return [authEndpoints, queryEndpoints, transactionEndpoints, migrationEndpoints, auditEndpoints].flatMap((of) => of(context));
+}
+
+/** Once closing: no new requests, and every connection ends with the reply it is waiting for, or after a while without. */
+function closeGracefully(app: FastifyInstance, timeoutMs: number, door: () => HttpServer | undefined): void {
+  let closing = false;
+  let deadline: NodeJS.Timeout | undefined;
+  app.addHook('preClose', async () => {
+    closing = true;
+    door()?.closeIdle();
+    deadline = setTimeout(() => door()?.closeAll(), timeoutMs);
+  });
+  app.addHook('onClose', async () => clearTimeout(deadline));
+  app.addHook('onRequest', async () => {
+    if (closing) throw new ServiceError('shutting_down', 'the service is shutting down');
+  });
+  app.addHook('onSend', async (_request, reply) => {
+    if (closing) reply.header('connection', 'close');
+  });
+  app.addHook('onResponse', async (request) => {
+    if (closing) request.raw.socket.destroySoon();
+  });
+}

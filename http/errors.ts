@@ -1,0 +1,234 @@
+import { type ErrorKind, ServiceError } from '../src/errors.ts';
+import { type ErrorFields, PostgresError } from '../src/protocol/backend.ts';
+import { type FailurePlace, StatementFailure } from '../src/sql/failure.ts';
+import { lineAndColumn } from '../src/sql/position.ts';
+import type { Problem } from './replies.ts';
+
+/** How one kind of error looks from outside. */
+export interface ErrorShape {
+  readonly status: number;
+  readonly title: string;
+  /** The same request may be sent again as it is and may then succeed; nothing of it has happened. */
+  readonly retryable?: true;
+  /** For `Retry-After`, where the error itself does not know better. */
+  readonly retryAfterS?: number;
+}
+
+/** Every kind of error that Postern itself makes, as the JSON door shows it. */
+export const SERVICE_ERRORS: Readonly<Record<ErrorKind, ErrorShape>> = {
+  invalid_request: { status: 400, title: 'Invalid request' },
+  unsupported_statement: { status: 400, title: 'Statement not supported here' },
+  unsupported_protocol: { status: 400, title: 'Unsupported protocol' },
+  protocol_violation: { status: 400, title: 'Protocol violation' },
+  unauthorized: { status: 401, title: 'Unauthorized' },
+  organization_suspended: { status: 403, title: 'Organization suspended' },
+  not_allowed: { status: 403, title: 'Not allowed' },
+  too_many_login_failures: { status: 429, title: 'Too many failed logins', retryable: true, retryAfterS: 150 },
+  unknown_database: { status: 404, title: 'Unknown database' },
+  not_found: { status: 404, title: 'Not found' },
+  method_not_allowed: { status: 405, title: 'Method not allowed' },
+  not_acceptable: { status: 406, title: 'Not acceptable' },
+  unsupported_media_type: { status: 415, title: 'Unsupported media type' },
+  email_taken: { status: 409, title: 'E-mail address taken' },
+  migration_checksum_mismatch: { status: 409, title: 'Migration checksum mismatch' },
+  idempotency_in_progress: { status: 409, title: 'Request still running', retryable: true, retryAfterS: 1 },
+  idempotency_key_reused: { status: 422, title: 'Idempotency key reused' },
+  payload_too_large: { status: 413, title: 'Request body too large' },
+  response_too_large: { status: 400, title: 'Result too large' },
+  rate_limited: { status: 429, title: 'Too many requests', retryable: true, retryAfterS: 3_600 },
+  too_many_connections: { status: 503, title: 'Too many connections', retryable: true, retryAfterS: 2 },
+  pool_timeout: { status: 503, title: 'No database session free in time', retryable: true, retryAfterS: 2 },
+  statement_timeout: { status: 504, title: 'Statement timeout' },
+  // 499 is nginx's status for a client that has gone: seen in logs and in the audit, hardly ever by the caller.
+  query_canceled: { status: 499, title: 'Canceled' },
+  idle_in_transaction_timeout: { status: 504, title: 'Idle in transaction' },
+  key_revoked: { status: 401, title: 'API key revoked' },
+  shutting_down: { status: 503, title: 'Shutting down', retryable: true, retryAfterS: 5 },
+  not_ready: { status: 503, title: 'Database not ready', retryable: true, retryAfterS: 5 },
+  // Whether the statement had been committed when the connection broke is not known: not for a blind second try.
+  backend_lost: { status: 503, title: 'Database connection lost', retryAfterS: 2 },
+  internal: { status: 500, title: 'Internal error' },
+};
+
+/** Names of errors that Postgres raised; all that is not listed in {@link postgresErrorCode} is a `sql_error`. */
+export type PostgresErrorCode =
+  | 'sql_error'
+  | 'serialization_failure'
+  | 'deadlock_detected'
+  | 'lock_not_available'
+  | 'statement_canceled'
+  | 'statement_timeout'
+  | 'database_busy'
+  | 'database_unavailable';
+
+export const POSTGRES_ERRORS: Readonly<Record<PostgresErrorCode, ErrorShape>> = {
+  sql_error: { status: 400, title: 'SQL error' },
+  serialization_failure: { status: 409, title: 'Serialization failure', retryable: true },
+  deadlock_detected: { status: 409, title: 'Deadlock detected', retryable: true },
+  lock_not_available: { status: 400, title: 'Lock not available', retryable: true },
+  statement_canceled: { status: 400, title: 'Statement canceled' },
+  statement_timeout: { status: 504, title: 'Statement timeout' },
+  database_busy: { status: 503, title: 'Database busy', retryable: true, retryAfterS: 2 },
+  database_unavailable: { status: 503, title: 'Database unavailable', retryAfterS: 5 },
+};
+
+/** What is refused before there is a request to speak of. */
+export type ConnectionErrorCode = 'malformed_request' | 'request_timeout' | 'headers_too_large';
+
+export const CONNECTION_ERRORS: Readonly<Record<ConnectionErrorCode, ErrorShape>> = {
+  malformed_request: { status: 400, title: 'Malformed request' },
+  request_timeout: { status: 408, title: 'Request timeout', retryable: true },
+  headers_too_large: { status: 431, title: 'Request headers too large' },
+};
+
+export type ErrorCode = ErrorKind | PostgresErrorCode | ConnectionErrorCode;
+
+export const ERRORS: Readonly<Record<ErrorCode, ErrorShape>> = { ...SERVICE_ERRORS, ...POSTGRES_ERRORS, ...CONNECTION_ERRORS };
+
+/** What a problem document says of the call besides the error itself. */
+export interface FailedCall {
+  readonly requestId: string;
+  /** Path of the request, without its query string. */
+  readonly path: string;
+  /** Whether the call came with credentials of any kind. */
+  readonly withCredentials: boolean;
+  /** The statement an error position refers to, where the call had exactly one. */
+  readonly sql?: string | undefined;
+  /** Whether all of the call ran in one transaction. */
+  readonly atomic?: boolean | undefined;
+}
+
+export interface RenderedError {
+  readonly problem: Problem;
+  readonly headers: Readonly<Record<string, string>>;
+  /** It is our fault or unexpected: to be told in full to the operator. */
+  readonly internal: boolean;
+}
+
+/** An error as problem document (RFC 9457) and the headers that go with it. Nothing of an unknown error is shown. */
+export function renderError(error: unknown, call: FailedCall): RenderedError {
+  if (error instanceof StatementFailure) return renderFailure(error, call);
+  if (error instanceof PostgresError) return renderPostgresError(error, placeIn(call.sql, error.fields.position), call);
+  return renderServiceError(serviceError(error), call);
+}
+
+/** What is wrong with bytes that never became a request. */
+export function renderConnectionError(code: ConnectionErrorCode, message: string, requestId: string): Problem {
+  return problemOf(code, CONNECTION_ERRORS[code], message, { requestId, path: '', withCredentials: false });
+}
+
+function renderFailure({ error, place }: StatementFailure, call: FailedCall): RenderedError {
+  const rendered = error instanceof PostgresError ? renderPostgresError(error, place, call) : renderServiceError(error, call);
+  const { statementIndex, phase } = place;
+  // A connection that breaks during COMMIT leaves it open whether that had been carried out.
+  const rolledBack = call.atomic === true && !(phase === 'commit' && rendered.problem.status === 503);
+  const where = {
+    ...(statementIndex === undefined ? {} : { statementIndex }),
+    phase,
+    ...(rolledBack ? { transactionStatus: 'rolled_back' as const } : {}),
+  };
+  return { ...rendered, problem: { ...rendered.problem, ...where } };
+}
+
+function renderServiceError(error: ServiceError, call: FailedCall): RenderedError {
+  const shape = SERVICE_ERRORS[error.kind];
+  const internal = error.kind === 'internal';
+  const message = internal ? 'internal error' : error.message;
+  const detail = internal || error.detail === undefined ? message : error.detail;
+  const extras = { sqlstate: error.sqlstate, ...(error.hint === undefined || internal ? {} : { hint: error.hint }) };
+  return {
+    problem: { ...problemOf(error.kind, shape, message, call), detail, ...extras },
+    headers: headersOf(shape, error.retryAfterS, call),
+    internal,
+  };
+}
+
+function renderPostgresError({ fields }: PostgresError, place: Pick<FailurePlace, 'line' | 'column'>, call: FailedCall): RenderedError {
+  const code = postgresErrorCode(fields);
+  const shape = POSTGRES_ERRORS[code];
+  const problem = { ...problemOf(code, shape, fields.message, call), sqlstate: fields.code, postgres: postgresPart(fields, place) };
+  return { problem, headers: headersOf(shape, undefined, call), internal: false };
+}
+
+/** @see https://www.postgresql.org/docs/current/errcodes-appendix.html */
+function postgresErrorCode({ code, message }: ErrorFields): PostgresErrorCode {
+  switch (code) {
+    case '40001':
+      return 'serialization_failure';
+    case '40P01':
+      return 'deadlock_detected';
+    case '55P03':
+      return 'lock_not_available';
+    // One SQLSTATE for timeouts and cancel requests; only the text tells them apart.
+    case '57014':
+      return /statement timeout/.test(message) ? 'statement_timeout' : 'statement_canceled';
+    case '53100':
+    case '53200':
+    case '53300':
+    case '57P03':
+      return 'database_busy';
+    case '57P01':
+    case '57P02':
+    case '57P05':
+      return 'database_unavailable';
+    default:
+      return code.startsWith('08') ? 'database_unavailable' : 'sql_error';
+  }
+}
+
+function problemOf(code: ErrorCode, shape: ErrorShape, message: string, call: FailedCall): Problem {
+  return {
+    type: `/docs#error-${code}`,
+    title: shape.title,
+    status: shape.status,
+    detail: message,
+    instance: call.path,
+    code,
+    error: shape.title,
+    message,
+    requestId: call.requestId,
+    retryable: shape.retryable === true,
+  };
+}
+
+/** `column` is a place in the SQL text; the table column that an error names is `columnName`. */
+function postgresPart(fields: ErrorFields, { line, column }: Pick<FailurePlace, 'line' | 'column'>): NonNullable<Problem['postgres']> {
+  const { code: _code, message: _message, file: _file, line: _line, routine: _routine, column: columnName, ...shown } = fields;
+  const place = { ...(line === undefined ? {} : { line }), ...(column === undefined ? {} : { column }) };
+  return { ...shown, ...place, ...(columnName === undefined ? {} : { columnName }) };
+}
+
+function placeIn(sql: string | undefined, position: number | undefined): Pick<FailurePlace, 'line' | 'column'> {
+  return sql === undefined || position === undefined ? {} : lineAndColumn(sql, position);
+}
+
+/** @see https://www.rfc-editor.org/rfc/rfc6750#section-3 and https://www.rfc-editor.org/rfc/rfc9110#field.retry-after */
+function headersOf(shape: ErrorShape, retryAfterS: number | undefined, call: FailedCall): Record<string, string> {
+  const seconds = retryAfterS ?? shape.retryAfterS;
+  const challenge = `Bearer realm="postern"${call.withCredentials ? ', error="invalid_token"' : ''}`;
+  return {
+    ...(seconds === undefined ? {} : { 'retry-after': String(Math.max(1, Math.ceil(seconds))) }),
+    ...(shape.status === 401 ? { 'www-authenticate': challenge } : {}),
+  };
+}
+
+/** What Fastify and Node refuse before a route sees it, in our terms; anything else is `internal`. */
+function serviceError(error: unknown): ServiceError {
+  if (error instanceof ServiceError) return error;
+  switch (codeOf(error)) {
+    case 'FST_ERR_CTP_BODY_TOO_LARGE':
+      return new ServiceError('payload_too_large', 'the request body is larger than 16 MiB');
+    case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
+      return new ServiceError('unsupported_media_type', 'the body must be sent as application/json');
+    case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
+      return new ServiceError('invalid_request', 'the body is not as long as Content-Length says');
+    case 'FST_ERR_BAD_URL':
+      return new ServiceError('invalid_request', 'the path of the request is not a valid URL path');
+    default:
+      return new ServiceError('internal', 'internal error', { cause: error });
+  }
+}
+
+function codeOf(error: unknown): unknown {
+  return typeof error === 'object' && error !== null && 'code' in error ? error.code : undefined;
+}

@@ -1,0 +1,96 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestAsyncHookHandler } from 'fastify';
+import type { z } from 'zod';
+import { ServiceError } from '../src/errors.ts';
+import type { ErrorCode } from './errors.ts';
+
+export interface ReplyDescription {
+  readonly description: string;
+  readonly schema: z.ZodType;
+  readonly example: unknown;
+  /** Headers that this reply carries besides the usual ones: name → what it says. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** One call of the API: what the validator, the OpenAPI document and the audit log know of it. */
+export interface Operation<Body = unknown, Query = unknown> {
+  readonly method: 'GET' | 'POST';
+  readonly path: string;
+  /** Name in observations, in the audit log and as operationId, e.g. `auth.signup`. */
+  readonly action: string;
+  readonly tag: string;
+  readonly summary: string;
+  readonly description?: string;
+  readonly needsKey: boolean;
+  readonly query: z.ZodType<Query>;
+  /** `noBody` where none is read. */
+  readonly body: z.ZodType<Body>;
+  readonly bodyExample?: unknown;
+  readonly replies: Readonly<Record<number, ReplyDescription>>;
+  /** Besides those that follow from having a body or needing a key. */
+  readonly errors: readonly ErrorCode[];
+}
+
+/** A request whose parts have been validated. */
+export interface ValidCall<Body, Query> {
+  readonly body: Body;
+  readonly query: Query;
+  readonly request: FastifyRequest;
+  readonly reply: FastifyReply;
+}
+
+export interface Endpoint {
+  readonly operation: Operation;
+  readonly handle: (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>;
+}
+
+/** Ties an operation to the function that performs it. */
+export function endpoint<Body, Query>(
+  operation: Operation<Body, Query>,
+  perform: (call: ValidCall<Body, Query>) => Promise<unknown>,
+): Endpoint & { readonly operation: Operation<Body, Query> } {
+  return {
+    operation,
+    handle: async (request, reply) =>
+      perform({
+        query: validate(operation.query, request.query, 'the query string'),
+        body: validate(operation.body, request.body, 'the body'),
+        request,
+        reply,
+      }),
+  };
+}
+
+export function serve(app: FastifyInstance, { operation, handle }: Endpoint, authenticate: onRequestAsyncHookHandler): void {
+  app.route({
+    method: operation.method,
+    url: operation.path,
+    config: { action: operation.action },
+    onRequest: operation.needsKey ? [authenticate] : [],
+    handler: (request, reply) => {
+      request.call.work = handle(request, reply);
+      return request.call.work;
+    },
+  });
+}
+
+const MAX_ISSUES = 5;
+
+/** @throws ServiceError `invalid_request` that names what is wrong, field by field */
+function validate<T>(schema: z.ZodType<T>, value: unknown, whole: string): T {
+  const parsed = schema.safeParse(value, { error: ({ input }) => (input === undefined ? 'is required' : undefined) });
+  if (parsed.success) return parsed.data;
+  const issues = parsed.error.issues.slice(0, MAX_ISSUES).map((issue) => describeIssue(issue, whole));
+  throw new ServiceError('invalid_request', issues.join('; '));
+}
+
+function describeIssue(issue: z.core.$ZodIssue, whole: string): string {
+  const place = issue.path
+    .map((part) => (typeof part === 'number' ? `[${part}]` : `.${String(part)}`))
+    .join('')
+    .replace(/^\./, '');
+  if (issue.code === 'unrecognized_keys') {
+    const names = issue.keys.map((key) => `"${[place, key].filter(Boolean).join('.').slice(0, 100)}"`);
+    return `unknown ${names.length === 1 ? 'field' : 'fields'} ${names.slice(0, MAX_ISSUES).join(', ')}`;
+  }
+  return `${place === '' ? whole : place}: ${issue.message.replace(/^Invalid input: /, '')}`;
+}

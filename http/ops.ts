@@ -1,0 +1,36 @@
+import Fastify, { type FastifyInstance } from 'fastify';
+import type { Observe } from '../src/observation.ts';
+import { requestIdOf } from './plugins/call.ts';
+import { setHeadersAlways } from './plugins/headers.ts';
+import { answerProblems } from './plugins/problems.ts';
+import { healthRoutes } from './routes/health.ts';
+import { createServer, DEADLINES, type HttpServer } from './server.ts';
+
+export interface OpsAppOptions {
+  /** Whether the backing Postgres answers. */
+  readonly ready: () => Promise<boolean>;
+  /** The metrics in the text format that Prometheus reads. */
+  readonly metrics: () => Promise<{ readonly contentType: string; readonly body: string }>;
+  readonly observe?: Observe;
+}
+
+/** The operator's port: health and metrics, nothing of any organization. Closing it waits for nobody. */
+export function createOpsApp({ ready, metrics, observe = () => {} }: OpsAppOptions): FastifyInstance {
+  let door: HttpServer | undefined;
+  const app = Fastify({
+    serverFactory: (handler) => {
+      door = createServer(handler, DEADLINES);
+      return door.server;
+    },
+    genReqId: requestIdOf,
+  });
+  app.addHook('preClose', async () => door?.closeAll());
+  setHeadersAlways(app);
+  answerProblems(app, observe);
+  healthRoutes(app, ready);
+  app.get('/metrics', async (_request, reply) => {
+    const { contentType, body } = await metrics();
+    return reply.type(contentType).send(body);
+  });
+  return app;
+}

@@ -1,0 +1,142 @@
+import { randomUUID } from 'node:crypto';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { ServiceError } from '../../src/errors.ts';
+import type { Observe, ObservedStatement, Origin, Outcome } from '../../src/observation.ts';
+import type { Tenant } from '../../src/router/tenant.ts';
+import type { StatementOutcome } from '../../src/sql/layout.ts';
+import { renderError } from '../errors.ts';
+
+/** What is known of a call while it runs: who, what, and how it ends. */
+export interface Call {
+  readonly origin: Origin;
+  readonly startedAt: number;
+  /** Aborts when the client has gone before its reply was whole. */
+  readonly gone: AbortSignal;
+  /** The whole reply has been handed to the network. */
+  whole: boolean;
+  /** Set by authentication. */
+  tenant?: Tenant;
+  /** Set by routes that run SQL. */
+  statement?: ObservedStatement;
+  /** All of it runs in one transaction. */
+  atomic?: boolean;
+  /** The operation at work. */
+  work?: Promise<unknown>;
+  /** How the statement ends, which for a streamed reply is after its first bytes. */
+  ended?: Promise<StatementOutcome>;
+  /** SQLSTATE of the error that was answered. */
+  sqlstate?: string;
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    call: Call;
+  }
+  interface FastifyContextConfig {
+    /** Name of the operation in observations and in the audit log. */
+    action?: string;
+  }
+}
+
+const MAX_USER_AGENT = 500;
+
+/** An inbound X-Request-Id is kept when it can do no harm in logs and headers. */
+export function requestIdOf(request: IncomingMessage): string {
+  const given = request.headers['x-request-id'];
+  return typeof given === 'string' && /^[A-Za-z0-9._-]{1,128}$/.test(given) ? given : randomUUID();
+}
+
+/** Opens a {@link Call} for each request and tells what became of those that reached an operation. */
+export function followCalls(
+  app: FastifyInstance,
+  observe: Observe,
+  clientAddress: (socketAddress: string, forwardedFor?: string) => string,
+): void {
+  const untold = new Set<Promise<void>>();
+  app.decorateRequest('call');
+  app.addHook('onRequest', async (request, reply) => {
+    const call = openCall(originOf(request, clientAddress), request.raw.socket, reply.raw);
+    request.call = call;
+    const { action } = request.routeOptions.config;
+    if (action === undefined) return;
+    // Fastify's own onResponse is silent about replies that broke off.
+    reply.raw.on('close', () => {
+      const telling = tell(observe, action, call, reply)
+        .catch((cause: unknown) => observe({ name: 'service.failure', message: `the end of ${action} could not be told`, cause }))
+        .finally(() => untold.delete(telling));
+      untold.add(telling);
+    });
+  });
+  // A statement may end after its reply; what reads observations is closed after the door.
+  app.addHook('onClose', async () => {
+    await Promise.all(untold);
+  });
+}
+
+async function tell(observe: Observe, action: string, call: Call, reply: FastifyReply): Promise<void> {
+  const { tenant, statement, origin } = call;
+  const ended = await endOf(call);
+  const command = ended?.command ?? statement?.command;
+  observe({
+    name: 'http.request',
+    action,
+    origin,
+    ...(tenant === undefined ? {} : { actor: actorOf(tenant) }),
+    ...(statement === undefined ? {} : { statement: { ...statement, ...(command ? { command } : {}) } }),
+    outcome: outcomeOf(call, reply, ended),
+  });
+}
+
+function originOf(request: FastifyRequest, clientAddress: (socketAddress: string, forwardedFor?: string) => string): Origin {
+  const forwardedFor = request.headers['x-forwarded-for'];
+  const userAgent = request.headers['user-agent']?.slice(0, MAX_USER_AGENT);
+  return {
+    surface: 'http',
+    sourceIp: clientAddress(request.socket.remoteAddress ?? '', typeof forwardedFor === 'string' ? forwardedFor : undefined),
+    requestId: request.id,
+    ...(userAgent === undefined ? {} : { userAgent }),
+  };
+}
+
+function openCall(origin: Origin, socket: Socket, reply: ServerResponse): Call {
+  const controller = new AbortController();
+  const call: Call = { origin, startedAt: performance.now(), gone: controller.signal, whole: false };
+  // A reply also counts as finished when its connection was destroyed with the rest of it unsent.
+  reply.on('finish', () => {
+    call.whole = !socket.destroyed;
+  });
+  reply.on('close', () => {
+    if (!call.whole) controller.abort(new ServiceError('query_canceled', 'the client closed the connection'));
+  });
+  return call;
+}
+
+/** The statement's outcome; a failure that was too late for the reply leaves its SQLSTATE in the call. */
+async function endOf(call: Call): Promise<StatementOutcome | undefined> {
+  try {
+    await call.work;
+    return await call.ended;
+  } catch (error) {
+    const { sqlstate } = renderError(error, { requestId: '', path: '', withCredentials: true }).problem;
+    if (sqlstate !== undefined) call.sqlstate = sqlstate;
+    return undefined;
+  }
+}
+
+function actorOf({ organization, key }: Tenant) {
+  return { organizationId: organization.id, keyId: key.id, keyPrefix: key.prefix };
+}
+
+function outcomeOf(call: Call, reply: FastifyReply, ended: StatementOutcome | undefined): Outcome {
+  const httpStatus = reply.raw.headersSent ? reply.statusCode : 499;
+  const ok = call.whole && httpStatus < 400 && call.sqlstate === undefined;
+  return {
+    status: ok ? 'ok' : 'error',
+    httpStatus,
+    durationMs: Math.round((performance.now() - call.startedAt) * 1_000) / 1_000,
+    ...(call.sqlstate === undefined ? {} : { sqlstate: call.sqlstate }),
+    ...(ended?.rowCount == null ? {} : { rowCount: ended.rowCount }),
+  };
+}

@@ -1,0 +1,56 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { ServiceError } from '../../src/errors.ts';
+import type { Observe } from '../../src/observation.ts';
+import { renderError } from '../errors.ts';
+
+/** Answers every error as `application/problem+json`; what nobody expected is also told to the operator, whole. */
+export function answerProblems(app: FastifyInstance, observe: Observe): void {
+  app.setErrorHandler((error, request, reply) => sendProblem(error, request, reply, observe));
+  app.setNotFoundHandler(refuseRoute(app));
+}
+
+export function sendProblem(error: unknown, request: FastifyRequest, reply: FastifyReply, observe: Observe): FastifyReply {
+  const { problem, headers, internal } = renderError(error, {
+    requestId: request.id,
+    path: pathOf(request),
+    withCredentials: request.headers.authorization !== undefined,
+    sql: request.call?.statement?.sql,
+    atomic: request.call?.atomic,
+  });
+  // A request that broke off has nobody left to answer, and is nobody's fault here.
+  if (internal && !request.socket.destroyed)
+    observe({ name: 'service.failure', message: `${request.method} ${problem.instance} failed`, cause: error, requestId: request.id });
+  if (request.call !== undefined && problem.sqlstate !== undefined) request.call.sqlstate = problem.sqlstate;
+  // Fastify closes the connection when a body was refused; a client still sending would then lose the answer. Node
+  // discards what remains of the body, for as long as the request timeout lets it.
+  reply.removeHeader('connection');
+  return reply
+    .code(problem.status)
+    .headers(headers)
+    .type('application/problem+json')
+    .send(Buffer.from(JSON.stringify(problem)));
+}
+
+/** 405 where the path exists (RFC 9110 section 15.5.6), OPTIONS answered there, 404 everywhere else. */
+function refuseRoute(app: FastifyInstance): (request: FastifyRequest, reply: FastifyReply) => FastifyReply {
+  const methods = new Map<string, Set<string>>();
+  app.addHook('onRoute', ({ method, url }) => {
+    const known = methods.get(url) ?? new Set(['OPTIONS']);
+    for (const one of [method].flat()) known.add(one);
+    methods.set(url, known);
+  });
+  return (request, reply) => {
+    const path = pathOf(request);
+    const allowed = methods.get(path);
+    if (allowed === undefined)
+      throw new ServiceError('not_found', `there is nothing at ${path}`, { hint: 'GET /docs lists every operation.' });
+    const allow = [...allowed].sort().join(', ');
+    reply.header('allow', allow);
+    if (request.method === 'OPTIONS') return reply.code(204).send();
+    throw new ServiceError('method_not_allowed', `${request.method} is not possible at ${path}; ${allow} are`);
+  };
+}
+
+function pathOf(request: FastifyRequest): string {
+  return request.url.split('?', 1)[0] ?? '';
+}

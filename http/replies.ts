@@ -1,0 +1,173 @@
+import { z } from 'zod';
+
+/* Every reply of the JSON door, for the OpenAPI document. */
+
+const instant = (description: string) => z.string().meta({ format: 'date-time', description });
+const optionalText = z.string().nullable();
+
+const connection = z.object({
+  host: z.string(),
+  port: z.int(),
+  user: z.string().describe('The organization id'),
+  database: z.string().describe('The organization id'),
+  sslmode: z.enum(['disable', 'prefer', 'require']),
+});
+
+const keySummary = z.object({ id: z.string(), prefix: z.string().describe('First characters of the key') });
+
+export const signupReply = z.object({
+  apiKey: z.string().describe('Shown this once; keep it'),
+  id: z.string(),
+  orgName: z.string(),
+  email: z.string(),
+  createdAt: instant('When the organization signed up'),
+  connection,
+});
+
+export const meReply = z.object({
+  id: z.string(),
+  orgName: z.string(),
+  email: z.string(),
+  createdAt: instant('When the organization signed up'),
+  apiKey: keySummary.extend({ createdAt: instant('When the key was made'), lastUsedAt: instant('To about a minute').nullable() }),
+  connection,
+  limits: z.object({
+    statementTimeoutMs: z.int().describe('Where the request does not say'),
+    maxStatementTimeoutMs: z.int(),
+    maxBodyBytes: z.int(),
+    maxStatements: z.int(),
+    maxParameters: z.int(),
+    maxBackendSessions: z.int().describe('Database sessions at work at once, over both doors'),
+    maxClientConnections: z.int().describe('Connections to the wire door at once'),
+  }),
+});
+
+export const rotateKeyReply = z.object({
+  apiKey: z.string().describe('The new key, shown this once'),
+  id: z.string().describe('Id of the new key'),
+  rotatedAt: instant('Since when the new key counts'),
+  previousKey: keySummary.extend({ invalidatedAt: instant('Since when the old key is dead') }),
+});
+
+const warning = z.object({
+  severity: z.string(),
+  code: z.string(),
+  message: z.string(),
+  detail: z.string().optional(),
+  hint: z.string().optional(),
+});
+
+export const queryReply = z.object({
+  rows: z.array(z.union([z.record(z.string(), z.unknown()), z.array(z.unknown())])),
+  rowCount: z.int().nullable().describe('Rows returned or affected; null where the command has no such count'),
+  command: z.string().describe('SELECT, INSERT, CREATE TABLE, …'),
+  fields: z.array(z.object({ name: z.string(), dataTypeID: z.int().describe('OID of the type'), dataType: z.string() })),
+  rowAsArray: z.boolean(),
+  durationMs: z.number(),
+  warnings: z.array(warning).optional().describe('Notices of Postgres, and columns that hide one another'),
+});
+
+export const transactionReply = z.object({
+  results: z.array(queryReply),
+  status: z.literal('committed'),
+  durationMs: z.number(),
+});
+
+const migration = z.object({
+  name: z.string(),
+  status: z.enum(['applied', 'failed', 'dry_run']),
+  appliedAt: instant('When it was applied, or tried'),
+  checksum: z.string().describe('Of the SQL as sent'),
+  durationMs: z.number(),
+  statementCount: z.int(),
+  statementsApplied: z.int(),
+});
+
+export const migrationReply = z.object({
+  migration,
+  alreadyApplied: z.boolean(),
+  warnings: z.array(warning.extend({ statementIndex: z.int().optional(), line: z.int().optional(), column: z.int().optional() })),
+});
+
+export const migrationsReply = z.object({ migrations: z.array(migration) });
+
+const auditEntry = z.object({
+  id: z.string(),
+  seq: z.int().describe('Position in the chain of the organization, from 1'),
+  occurredAt: instant('When it happened'),
+  action: z.string(),
+  surface: z.string().describe('http, wire or admin'),
+  actor: z.object({ keyId: optionalText, keyPrefix: optionalText }),
+  sourceIp: optionalText,
+  userAgent: optionalText,
+  applicationName: optionalText,
+  requestId: optionalText,
+  statement: z
+    .object({ sql: z.string(), sqlHash: z.string(), command: optionalText, paramCount: z.int().nullable() })
+    .optional()
+    .describe('Never with parameters; the SQL is cut at 2,000 characters, password literals are masked'),
+  session: z.object({ statements: z.int(), bytesIn: z.int(), bytesOut: z.int(), reason: z.string() }).optional(),
+  outcome: z.object({
+    status: z.enum(['ok', 'error']),
+    httpStatus: z.int().nullable(),
+    sqlstate: optionalText,
+    rowCount: z.int().nullable(),
+    durationMs: z.number().nullable(),
+  }),
+  prevHash: z.string(),
+  hash: z.string(),
+});
+
+export const auditReply = z.object({ data: z.array(auditEntry), hasMore: z.boolean(), nextCursor: optionalText });
+
+export const auditVerifyReply = z.object({
+  ok: z.boolean(),
+  count: z.int().describe('Entries checked'),
+  headSeq: z.int(),
+  headHash: z.string(),
+  firstBad: z.object({ seq: z.int(), id: z.string().optional(), reason: z.string() }).optional(),
+});
+
+// --- errors
+
+const postgresPart = z.object({
+  severity: z.string(),
+  detail: z.string().optional(),
+  hint: z.string().optional(),
+  position: z.int().optional().describe('In characters of the statement, from 1'),
+  line: z.int().optional().describe('Line of the position, from 1'),
+  column: z.int().optional().describe('Column of the position, from 1'),
+  internalPosition: z.int().optional(),
+  internalQuery: z.string().optional(),
+  where: z.string().optional(),
+  schema: z.string().optional(),
+  table: z.string().optional(),
+  columnName: z.string().optional().describe('Table column that the error is about'),
+  dataType: z.string().optional(),
+  constraint: z.string().optional(),
+});
+
+/** @see https://www.rfc-editor.org/rfc/rfc9457 */
+export const problem = z.object({
+  type: z.string().describe('Where the error is described'),
+  title: z.string(),
+  status: z.int(),
+  detail: z.string(),
+  instance: z.string().describe('Path of the request'),
+  code: z.string().describe('Stable name of the error'),
+  sqlstate: z.string().optional(),
+  error: z.string().describe('Same as title'),
+  message: z.string(),
+  hint: z.string().optional(),
+  requestId: z.string(),
+  retryable: z.boolean().describe('Nothing has happened; the same request may succeed later'),
+  statementIndex: z.int().optional().describe('Which statement failed, from 0'),
+  phase: z
+    .enum(['statement', 'commit', 'rollback', 'repeat'])
+    .optional()
+    .describe('What failed: a statement, COMMIT, or in a dry run rollbackSql or the second run of sql'),
+  transactionStatus: z.literal('rolled_back').optional(),
+  postgres: postgresPart.optional(),
+});
+
+export type Problem = z.output<typeof problem>;

@@ -1,0 +1,155 @@
+import { ServiceError } from '../../src/errors.ts';
+import { type Endpoint, endpoint, type Operation } from '../operation.ts';
+import { tenantOf } from '../plugins/bearer.ts';
+import { meReply, rotateKeyReply, signupReply } from '../replies.ts';
+import {
+  MAX_BODY_BYTES,
+  MAX_PARAMETERS,
+  MAX_STATEMENTS,
+  MAX_TIMEOUT_MS,
+  noBody,
+  noQuery,
+  rotateKeyRequest,
+  signupRequest,
+} from '../schemas.ts';
+import type { RouteContext } from './context.ts';
+
+const TAG = 'Organization and key';
+const EXAMPLE_KEY = 'pst_XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX';
+const EXAMPLE_ORGANIZATION = { id: 'org_3k9x2m7q1a5z', orgName: 'Acme', email: 'a@acme.test', createdAt: '2025-01-31T09:30:00.000Z' };
+const EXAMPLE_CONNECTION = { host: '127.0.0.1', port: 6432, user: 'org_3k9x2m7q1a5z', database: 'org_3k9x2m7q1a5z', sslmode: 'prefer' };
+
+const signup = {
+  method: 'POST',
+  path: '/api/auth/signup',
+  action: 'auth.signup',
+  tag: TAG,
+  summary: 'Sign up an organization',
+  description:
+    'Makes an organization with a database of its own and returns its API key, which works at both doors a second later. Limited per hour and client address; every attempt counts.',
+  needsKey: false,
+  query: noQuery,
+  body: signupRequest,
+  bodyExample: { orgName: 'Acme', email: 'a@acme.test' },
+  replies: {
+    201: {
+      description: 'The organization is ready.',
+      schema: signupReply,
+      example: { apiKey: EXAMPLE_KEY, ...EXAMPLE_ORGANIZATION, connection: EXAMPLE_CONNECTION },
+      headers: {
+        'RateLimit-Policy': 'Sign-ups allowed per hour (q, w)',
+        RateLimit: 'Sign-ups left (r) and seconds until there is one more (t)',
+      },
+    },
+  },
+  errors: ['email_taken', 'rate_limited', 'not_ready'],
+} as const satisfies Operation;
+
+const me = {
+  method: 'GET',
+  path: '/api/auth/me',
+  action: 'auth.me',
+  tag: TAG,
+  summary: 'Who the key belongs to, and how to connect',
+  needsKey: true,
+  query: noQuery,
+  body: noBody,
+  replies: {
+    200: {
+      description: 'The organization, its key and its limits.',
+      schema: meReply,
+      example: {
+        ...EXAMPLE_ORGANIZATION,
+        apiKey: {
+          id: 'key_8h2f6d0s4p1w',
+          prefix: 'pst_4fT9aB',
+          createdAt: '2025-01-31T09:30:00.000Z',
+          lastUsedAt: '2025-01-31T09:31:00.000Z',
+        },
+        connection: EXAMPLE_CONNECTION,
+        limits: {
+          statementTimeoutMs: 30_000,
+          maxStatementTimeoutMs: MAX_TIMEOUT_MS,
+          maxBodyBytes: MAX_BODY_BYTES,
+          maxStatements: MAX_STATEMENTS,
+          maxParameters: MAX_PARAMETERS,
+          maxBackendSessions: 16,
+          maxClientConnections: 1_000,
+        },
+      },
+    },
+  },
+  errors: [],
+} as const satisfies Operation;
+
+const rotateKey = {
+  method: 'POST',
+  path: '/api/auth/rotate-key',
+  action: 'auth.rotate_key',
+  tag: TAG,
+  summary: 'Replace the API key',
+  description: 'The old key is dead at once, at both doors; wire sessions opened with it end (57P01). Needs no body.',
+  needsKey: true,
+  query: noQuery,
+  body: rotateKeyRequest,
+  replies: {
+    200: {
+      description: 'The new key.',
+      schema: rotateKeyReply,
+      example: {
+        apiKey: EXAMPLE_KEY,
+        id: 'key_1b5n9v3c7x0z',
+        rotatedAt: '2025-02-01T08:00:00.000Z',
+        previousKey: { id: 'key_8h2f6d0s4p1w', prefix: 'pst_4fT9aB', invalidatedAt: '2025-02-01T08:00:00.000Z' },
+      },
+    },
+  },
+  errors: ['not_ready'],
+} as const satisfies Operation;
+
+export function authEndpoints({ router, config, connection }: RouteContext): Endpoint[] {
+  const connectionOf = (id: string) => {
+    const { host, port, sslmode } = connection();
+    return { host, port, user: id, database: id, sslmode };
+  };
+
+  return [
+    endpoint(signup, async ({ body, request, reply }) => {
+      reply.header('ratelimit-policy', `"signup";q=${config.POSTERN_SIGNUPS_PER_HOUR};w=3600`);
+      const { organization, apiKey, quota } = await router.signUp(body, request.call.origin).catch((error: unknown) => {
+        if (error instanceof ServiceError && error.kind === 'rate_limited')
+          reply.header('ratelimit', rateLimit(0, error.retryAfterS ?? 3_600));
+        throw error;
+      });
+      reply.header('ratelimit', rateLimit(quota.remaining, quota.resetS));
+      const { id, name: orgName, email, createdAt } = organization;
+      return reply.code(201).send({ apiKey, id, orgName, email, createdAt, connection: connectionOf(id) });
+    }),
+
+    endpoint(me, async ({ request }) => {
+      const { organization, key } = tenantOf(request);
+      const { id, name: orgName, email, createdAt } = organization;
+      const apiKey = { id: key.id, prefix: key.prefix, createdAt: key.createdAt, lastUsedAt: key.lastUsedAt };
+      const limits = {
+        statementTimeoutMs: config.POSTERN_STATEMENT_TIMEOUT_MS,
+        maxStatementTimeoutMs: MAX_TIMEOUT_MS,
+        maxBodyBytes: MAX_BODY_BYTES,
+        maxStatements: MAX_STATEMENTS,
+        maxParameters: MAX_PARAMETERS,
+        maxBackendSessions: config.POSTERN_BACKENDS_PER_TENANT,
+        maxClientConnections: config.POSTERN_CLIENTS_PER_TENANT,
+      };
+      return { id, orgName, email, createdAt, apiKey, connection: connectionOf(id), limits };
+    }),
+
+    endpoint(rotateKey, async ({ request }) => {
+      const { apiKey, key, previous } = await router.rotateKey(tenantOf(request), request.call.origin);
+      return { apiKey, id: key.id, rotatedAt: key.createdAt, previousKey: previous };
+    }),
+  ];
+}
+
+/** @see https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/ */
+function rateLimit(remaining: number, resetS: number): string {
+  return `"signup";r=${remaining};t=${Math.ceil(resetS)}`;
+}

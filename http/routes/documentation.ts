@@ -1,0 +1,19 @@
+import { createHash } from 'node:crypto';
+import type { FastifyInstance } from 'fastify';
+import { docsPage, STYLE } from '../docs-page.ts';
+import type { OpenApiDocument } from '../openapi.ts';
+
+/** The API described: `/api/openapi.json` for programs, `/docs` for people; both made once, at the start. */
+export function documentationRoutes(app: FastifyInstance, document: OpenApiDocument): void {
+  const json = JSON.stringify(document);
+  const page = docsPage(document);
+  const styleHash = createHash('sha256').update(STYLE).digest('base64');
+  app.get('/api/openapi.json', async (_request, reply) => reply.type('application/json; charset=utf-8').send(json));
+  app.get('/docs', async (_request, reply) =>
+    reply
+      .header('content-security-policy', `default-src 'none'; style-src 'sha256-${styleHash}'; frame-ancestors 'none'; base-uri 'none'`)
+      .type('text/html; charset=utf-8')
+      .send(page),
+  );
+  app.get('/', async (_request, reply) => reply.redirect('/docs'));
+}

@@ -1,0 +1,85 @@
+import { applyMigration, listMigrations } from '../../src/sql/migration.ts';
+import { type Endpoint, endpoint, type Operation } from '../operation.ts';
+import { tenantOf } from '../plugins/bearer.ts';
+import { migrationReply, migrationsReply } from '../replies.ts';
+import { migrationRequest, noBody, noQuery } from '../schemas.ts';
+import { LEASE_ERRORS, type RouteContext, SQL_ERRORS } from './context.ts';
+
+const TAG = 'Migrations';
+const EXAMPLE_MIGRATION = {
+  name: '2025-01-31-orders',
+  status: 'applied',
+  appliedAt: '2025-01-31T09:30:00.123456Z',
+  checksum: 'sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08',
+  durationMs: 12.5,
+  statementCount: 2,
+  statementsApplied: 2,
+};
+
+const apply = {
+  method: 'POST',
+  path: '/api/migrations',
+  action: 'migrations.apply',
+  tag: TAG,
+  summary: 'Apply a migration',
+  description:
+    'All its statements run in one transaction together with its entry in the ledger: a failure leaves no trace and names statement, line and column. The same migration again changes nothing; other SQL under the same name is refused.',
+  needsKey: true,
+  query: noQuery,
+  body: migrationRequest,
+  bodyExample: {
+    name: '2025-01-31-orders',
+    sql: 'create table orders (id bigint primary key, total numeric not null);\ncreate index on orders (total);',
+  },
+  replies: {
+    200: {
+      description: 'Applied before, or a dry run.',
+      schema: migrationReply,
+      example: { migration: EXAMPLE_MIGRATION, alreadyApplied: true, warnings: [] },
+    },
+    201: {
+      description: 'Applied.',
+      schema: migrationReply,
+      example: { migration: EXAMPLE_MIGRATION, alreadyApplied: false, warnings: [] },
+    },
+  },
+  errors: ['migration_checksum_mismatch', ...SQL_ERRORS, ...LEASE_ERRORS],
+} as const satisfies Operation;
+
+const list = {
+  method: 'GET',
+  path: '/api/migrations',
+  action: 'migrations.list',
+  tag: TAG,
+  summary: 'List migrations',
+  description: 'All of them, in the order applied.',
+  needsKey: true,
+  query: noQuery,
+  body: noBody,
+  replies: { 200: { description: 'The ledger.', schema: migrationsReply, example: { migrations: [EXAMPLE_MIGRATION] } } },
+  errors: ['statement_timeout', ...LEASE_ERRORS],
+} as const satisfies Operation;
+
+export function migrationEndpoints({ router, config }: RouteContext): Endpoint[] {
+  const { POSTERN_STATEMENT_TIMEOUT_MS } = config;
+  return [
+    endpoint(apply, async ({ body, request, reply }) => {
+      const { call } = request;
+      call.statement = { sql: body.sql, paramCount: 0 };
+      call.atomic = body.transaction;
+      const lease = await router.lease(tenantOf(request), { door: 'http', signal: call.gone });
+      const applied = await applyMigration(lease, {
+        ...body,
+        timeoutMs: body.timeoutMs ?? POSTERN_STATEMENT_TIMEOUT_MS,
+        signal: call.gone,
+      });
+      return reply.code(applied.alreadyApplied || body.dryRun ? 200 : 201).send(applied);
+    }),
+
+    endpoint(list, async ({ request }) => {
+      const signal = request.call.gone;
+      const lease = await router.lease(tenantOf(request), { door: 'http', signal });
+      return { migrations: await listMigrations(lease, { timeoutMs: POSTERN_STATEMENT_TIMEOUT_MS, signal }) };
+    }),
+  ];
+}

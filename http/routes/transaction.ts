@@ -1,0 +1,48 @@
+import { runTransaction } from '../../src/sql/transaction.ts';
+import { type Endpoint, endpoint, type Operation } from '../operation.ts';
+import { tenantOf } from '../plugins/bearer.ts';
+import { transactionReply } from '../replies.ts';
+import { noQuery, transactionRequest } from '../schemas.ts';
+import { JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS } from './context.ts';
+import { EXAMPLE_QUERY_REPLY } from './query.ts';
+
+const transaction = {
+  method: 'POST',
+  path: '/api/transaction',
+  action: 'transaction',
+  tag: 'SQL',
+  summary: 'Run statements as one transaction',
+  description: 'All statements are committed together or none is. A failure names the statement in statementIndex.',
+  needsKey: true,
+  query: noQuery,
+  body: transactionRequest,
+  bodyExample: {
+    statements: [{ sql: 'create table if not exists notes (body text)' }, { sql: 'insert into notes values ($1)', params: ['hello'] }],
+  },
+  replies: {
+    200: {
+      description: 'Committed.',
+      schema: transactionReply,
+      example: { results: [EXAMPLE_QUERY_REPLY], status: 'committed', durationMs: 2.417 },
+    },
+  },
+  errors: [...SQL_ERRORS, ...LEASE_ERRORS],
+} as const satisfies Operation;
+
+export function transactionEndpoints({ router, config }: RouteContext): Endpoint[] {
+  return [
+    endpoint(transaction, async ({ body, request, reply }) => {
+      const { call } = request;
+      const { statements } = body;
+      call.statement = {
+        sql: statements.map(({ sql }) => sql).join(';\n'),
+        paramCount: statements.reduce((count, { params }) => count + (params?.length ?? 0), 0),
+      };
+      call.atomic = true;
+      const lease = await router.lease(tenantOf(request), { door: 'http', signal: call.gone });
+      const timeoutMs = body.timeoutMs ?? config.POSTERN_STATEMENT_TIMEOUT_MS;
+      const answer = await runTransaction(lease, { ...body, timeoutMs, signal: call.gone });
+      return reply.type(JSON_TYPE).send(answer.body);
+    }),
+  ];
+}

@@ -1,0 +1,125 @@
+import { randomUUID } from 'node:crypto';
+import {
+  createServer as createPlainServer,
+  type RequestListener,
+  type Server,
+  type ServerOptions,
+  type ServerResponse,
+  STATUS_CODES,
+} from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import type { Duplex } from 'node:stream';
+import { type ConnectionErrorCode, renderConnectionError } from './errors.ts';
+
+/** PEM certificate and key. */
+export interface TlsFiles {
+  readonly cert: Buffer | string;
+  readonly key: Buffer | string;
+}
+
+export interface ServerDeadlines {
+  /** From the first byte of a request to the end of its headers. */
+  readonly headersTimeoutMs: number;
+  /** From the first byte of a request to the end of its body. */
+  readonly requestTimeoutMs: number;
+  /** How long a connection without a request is kept. */
+  readonly keepAliveTimeoutMs: number;
+  /** How long a client may take nothing of a reply that is waiting for it; then it is taken for gone. */
+  readonly sendTimeoutMs: number;
+}
+
+export const DEADLINES: ServerDeadlines = {
+  headersTimeoutMs: 15_000,
+  requestTimeoutMs: 120_000,
+  keepAliveTimeoutMs: 72_000,
+  sendTimeoutMs: 60_000,
+};
+
+/** A Node server with deadlines, and with its connections in sight so that closing need not wait for idle ones. */
+export interface HttpServer {
+  readonly server: Server;
+  /** Closes connections on which no reply is due. */
+  closeIdle(): void;
+  /** Closes all connections, whatever they wait for. */
+  closeAll(): void;
+}
+
+export function createServer(handler: RequestListener, deadlines: ServerDeadlines, tls?: TlsFiles): HttpServer {
+  const options: ServerOptions = {
+    headersTimeout: deadlines.headersTimeoutMs,
+    requestTimeout: deadlines.requestTimeoutMs,
+    keepAliveTimeout: deadlines.keepAliveTimeoutMs,
+    // How often Node looks for connections past their deadline; its default of 30 s would make deadlines vague.
+    connectionsCheckingInterval: Math.min(1_000, Math.ceil(deadlines.headersTimeoutMs / 4)),
+  };
+  const server =
+    tls === undefined
+      ? createPlainServer(options, handler)
+      : createTlsServer({ ...options, ...tls, handshakeTimeout: deadlines.headersTimeoutMs }, handler);
+  const replies = trackReplies(server, tls === undefined ? 'connection' : 'secureConnection');
+  server.on('request', ({ socket }, reply) => {
+    // Silence alone is no fault of the client's: the reply may not have been made yet.
+    reply.setTimeout(deadlines.sendTimeoutMs, () => {
+      if (socket.writableLength > 0) socket.destroy();
+    });
+  });
+  server.on('clientError', (error: NodeJS.ErrnoException, socket) => refuseConnection(error, socket, replies.get(socket)));
+  return {
+    server,
+    closeIdle() {
+      for (const [socket, due] of replies) if (due.size === 0) socket.destroy();
+    },
+    closeAll() {
+      for (const socket of replies.keys()) socket.destroy();
+    },
+  };
+}
+
+/** The replies due on each open connection. */
+function trackReplies(server: Server, opened: string): Map<Duplex, Set<ServerResponse>> {
+  const replies = new Map<Duplex, Set<ServerResponse>>();
+  server.on(opened, (socket: Duplex) => {
+    replies.set(socket, new Set());
+    socket.on('close', () => replies.delete(socket));
+  });
+  server.on('request', ({ socket }, reply) => {
+    replies.get(socket)?.add(reply);
+    reply.on('close', () => replies.get(socket)?.delete(reply));
+  });
+  return replies;
+}
+
+/** Bytes that are no HTTP, or come too slowly. An answer is written only where it cannot end up inside another reply. */
+function refuseConnection(error: NodeJS.ErrnoException, socket: Duplex, due: ReadonlySet<ServerResponse> | undefined): void {
+  const replyUnderWay = [...(due ?? [])].some((reply) => reply.headersSent && !reply.writableFinished);
+  if (socket.writable && !replyUnderWay && error.code !== 'ECONNRESET') socket.write(refusal(error));
+  socket.destroy();
+}
+
+/** @see https://nodejs.org/api/http.html#event-clienterror */
+function refusal(error: NodeJS.ErrnoException): string {
+  switch (error.code) {
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return wholeReply('request_timeout', 'the request did not arrive in time');
+    case 'HPE_HEADER_OVERFLOW':
+      return wholeReply('headers_too_large', 'the request headers are too large');
+    default:
+      return wholeReply('malformed_request', 'the request is not valid HTTP');
+  }
+}
+
+function wholeReply(code: ConnectionErrorCode, message: string): string {
+  const requestId = randomUUID();
+  const problem = renderConnectionError(code, message, requestId);
+  const body = JSON.stringify(problem);
+  return [
+    `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status] ?? ''}`,
+    'content-type: application/problem+json',
+    `content-length: ${Buffer.byteLength(body)}`,
+    `x-request-id: ${requestId}`,
+    'cache-control: no-store',
+    'connection: close',
+    '',
+    body,
+  ].join('\r\n');
+}

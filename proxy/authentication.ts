@@ -1,0 +1,78 @@
+import { randomBytes } from 'node:crypto';
+import { beginScram, type ScramMechanism, type ScramState, type ScramVerifier, stepScram } from '../src/auth/scram.ts';
+import type { Origin } from '../src/observation.ts';
+import { encodeBackendMessage } from '../src/protocol/backend.ts';
+import { decodePasswordMessage, decodeSaslInitialResponse } from '../src/protocol/frontend.ts';
+import type { Router } from '../src/router/router.ts';
+import type { Tenant } from '../src/router/tenant.ts';
+import type { ClientConnection } from './connection.ts';
+import { protocolViolation } from './errors.ts';
+
+/** How a client may prove who it is. `cleartext` only where something else keeps the key from strangers' eyes. */
+export interface LoginMethod {
+  readonly method: 'scram' | 'cleartext';
+  /** tls-server-end-point data of this connection (RFC 5929); present where SCRAM-SHA-256-PLUS can be offered. */
+  readonly channelBinding?: Uint8Array | undefined;
+}
+
+const PASSWORD_MESSAGE = 0x70;
+const NONCE_BYTES = 18;
+
+/**
+ * Asks the client for its key and has the router check it. Sends nothing after success: that is the caller's to do.
+ * @throws ServiceError to be told as FATAL, ClientGone
+ */
+export async function authenticate(
+  client: ClientConnection,
+  user: string,
+  router: Router,
+  login: LoginMethod,
+  origin: Origin,
+): Promise<Tenant> {
+  if (login.method === 'cleartext') {
+    client.write(encodeBackendMessage({ name: 'AuthenticationCleartextPassword' }));
+    const apiKey = decodePasswordMessage(await readResponse(client, 'password'));
+    return router.authenticate({ kind: 'password', user, apiKey }, origin);
+  }
+  return router.authenticate(
+    { kind: 'scram', user, exchange: (verifier) => scramExchange(client, verifier, login.channelBinding) },
+    origin,
+  );
+}
+
+/**
+ * @returns whether the client proved to know the key
+ * @see https://www.postgresql.org/docs/current/sasl-authentication.html
+ */
+async function scramExchange(client: ClientConnection, verifier: ScramVerifier, channelBinding: Uint8Array | undefined): Promise<boolean> {
+  const mechanisms: ScramMechanism[] = channelBinding === undefined ? ['SCRAM-SHA-256'] : ['SCRAM-SHA-256-PLUS', 'SCRAM-SHA-256'];
+  client.write(encodeBackendMessage({ name: 'AuthenticationSASL', mechanisms }));
+  const initial = decodeSaslInitialResponse(await readResponse(client, 'SASL'));
+  const mechanism = mechanisms.find((offered) => offered === initial.mechanism);
+  if (mechanism === undefined) throw protocolViolation('client selected an invalid SASL authentication mechanism');
+  const nonce = randomBytes(NONCE_BYTES).toString('base64');
+  let state: ScramState = beginScram({ mechanism, verifier, nonce, ...(channelBinding === undefined ? {} : { channelBinding }) });
+  let input = initial.data;
+  if (input === undefined) {
+    // A client may leave out its first message; an empty challenge then asks for it.
+    client.write(encodeBackendMessage({ name: 'AuthenticationSASLContinue', data: Buffer.alloc(0) }));
+    input = await readResponse(client, 'SASL');
+  }
+  for (;;) {
+    const { state: next, reply } = stepScram(state, input);
+    if (next.name === 'rejected') return false;
+    if (next.name === 'authenticated') {
+      client.write(encodeBackendMessage({ name: 'AuthenticationSASLFinal', data: reply ?? Buffer.alloc(0) }));
+      return true;
+    }
+    client.write(encodeBackendMessage({ name: 'AuthenticationSASLContinue', data: reply ?? Buffer.alloc(0) }));
+    state = next;
+    input = await readResponse(client, 'SASL');
+  }
+}
+
+async function readResponse(client: ClientConnection, expected: 'password' | 'SASL'): Promise<Buffer> {
+  const { type, body } = await client.readMessage();
+  if (type !== PASSWORD_MESSAGE) throw protocolViolation(`expected ${expected} response, got message type ${type}`);
+  return body;
+}

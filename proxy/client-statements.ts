@@ -1,0 +1,59 @@
+import type { ServerStatement } from '../src/backend/prepared-statements.ts';
+import type { TextTraits } from './statement-text.ts';
+
+/** A prepared statement that the client has named. */
+export interface NamedStatement {
+  readonly server: ServerStatement;
+  readonly traits: TextTraits;
+}
+
+/** The one without a name. Its identity tells whether a backend's unnamed statement is this one. */
+export interface UnnamedStatement {
+  /** Text, NUL and parameter types, as in the Parse message. */
+  readonly definition: Buffer;
+  readonly traits: TextTraits;
+}
+
+/** The prepared statements that a client has named, by name (as Latin-1, so that names are compared byte by byte). */
+export class ClientStatements {
+  readonly #named = new Map<string, NamedStatement>();
+  /** What the client's unnamed statement was made from; a Query or a Close takes it away. */
+  unnamed: UnnamedStatement | undefined;
+
+  get(name: string): NamedStatement | undefined {
+    return this.#named.get(name);
+  }
+
+  /** @returns what undoes it, should the request turn out to have been thrown away */
+  set(name: string, statement: NamedStatement): () => void {
+    return this.#change(name, () => this.#named.set(name, statement));
+  }
+
+  /** @returns as {@link set} */
+  delete(name: string): () => void {
+    return this.#change(name, () => this.#named.delete(name));
+  }
+
+  /** @returns as {@link set} */
+  setUnnamed(statement: UnnamedStatement | undefined): () => void {
+    const before = this.unnamed;
+    this.unnamed = statement;
+    return () => {
+      this.unnamed = before;
+    };
+  }
+
+  clear(): void {
+    this.#named.clear();
+    this.unnamed = undefined;
+  }
+
+  #change(name: string, change: () => void): () => void {
+    const before = this.#named.get(name);
+    change();
+    return () => {
+      if (before === undefined) this.#named.delete(name);
+      else this.#named.set(name, before);
+    };
+  }
+}

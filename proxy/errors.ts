@@ -1,0 +1,25 @@
+import { type ErrorNotes, ServiceError } from '../src/errors.ts';
+import { encodeBackendMessage, PostgresError } from '../src/protocol/backend.ts';
+
+/**
+ * Errors, ours and those that Postgres raised while we prepared its session, as Postgres would send them. FATAL ends the connection, ERROR only the request.
+ * @see https://www.postgresql.org/docs/current/protocol-error-fields.html
+ */
+export function errorResponse(error: unknown, severity: 'ERROR' | 'FATAL'): Buffer {
+  if (error instanceof PostgresError) return encodeBackendMessage({ name: 'ErrorResponse', fields: { ...error.fields, severity } });
+  const told = error instanceof ServiceError ? error : new ServiceError('internal', 'internal error');
+  return encodeBackendMessage({
+    name: 'ErrorResponse',
+    fields: {
+      severity,
+      code: told.sqlstate,
+      message: told.message,
+      ...(told.detail === undefined ? {} : { detail: told.detail }),
+      ...(told.hint === undefined ? {} : { hint: told.hint }),
+    },
+  });
+}
+
+export function protocolViolation(message: string, notes?: ErrorNotes): ServiceError {
+  return new ServiceError('protocol_violation', message, notes);
+}

@@ -1,0 +1,99 @@
+import { ServiceError } from '../src/errors.ts';
+import { encodeBackendMessage } from '../src/protocol/backend.ts';
+import {
+  decodeStartupPacket,
+  NEWEST_MINOR_VERSION,
+  type StartupMessage,
+  type StartupPacket,
+  unsupportedProtocol,
+} from '../src/protocol/startup.ts';
+import { type ClientConnection, ClientGone } from './connection.ts';
+import { protocolViolation } from './errors.ts';
+import type { TlsIdentity } from './tls.ts';
+
+/** Whether and how the wire door speaks TLS. */
+export interface TlsPolicy {
+  readonly mode: 'off' | 'prefer' | 'require';
+  /** Absent: no certificate, so no TLS. Asked for at each connection, so that a new certificate counts from then on. */
+  readonly identity: () => TlsIdentity | undefined;
+}
+
+export type Opening = StartupMessage | Extract<StartupPacket, { readonly name: 'CancelRequest' }>;
+
+/** ContentType handshake(22) of a TLS record (RFC 8446 section 5.1): a client that begins TLS without asking. */
+const TLS_HANDSHAKE = 0x16;
+const MAX_STARTUP_BYTES = 10_000;
+
+/**
+ * Reads what a connection opens with, after whatever encryption was asked for, and answers what must be answered.
+ * @throws ServiceError to be told as FATAL; ClientGone when there is nobody to tell
+ * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-START-UP
+ */
+export async function handshake(client: ClientConnection, tls: TlsPolicy): Promise<Opening> {
+  const identity = tls.mode === 'off' ? undefined : tls.identity();
+  await acceptDirectTls(client, identity);
+  const packet = await negotiateEncryption(client, identity);
+  if (packet.name === 'CancelRequest') return packet;
+  if (tls.mode === 'require' && !client.encrypted) {
+    throw new ServiceError('not_allowed', 'this server accepts only encrypted connections', { hint: 'Connect with sslmode=require.' });
+  }
+  negotiateVersion(client, packet);
+  return packet;
+}
+
+/** A client may begin with TLS at once (PostgreSQL 17's `sslnegotiation=direct`). */
+async function acceptDirectTls(client: ClientConnection, identity: TlsIdentity | undefined): Promise<void> {
+  const first = await client.read(1);
+  client.unread(first);
+  if (first[0] !== TLS_HANDSHAKE) return;
+  if (identity === undefined) throw new ClientGone();
+  const secure = await client.upgrade(identity);
+  // Without ALPN this may be a request that was meant for a server of another protocol (the ALPACA attack).
+  if (secure.alpnProtocol === false) throw new ClientGone();
+}
+
+/** Answers each kind of request at most once, and none on what is encrypted after one. @returns the packet after them */
+async function negotiateEncryption(client: ClientConnection, identity: TlsIdentity | undefined): Promise<Opening> {
+  const answered = new Set<string>();
+  for (;;) {
+    const packet = await readPacket(client);
+    if (packet.name !== 'SSLRequest' && packet.name !== 'GSSENCRequest') return packet;
+    if (answered.has(packet.name)) throw unsupportedProtocol(1234, packet.name === 'SSLRequest' ? 5679 : 5680);
+    answered.add(packet.name);
+    if (packet.name === 'SSLRequest' && identity !== undefined && !client.encrypted) {
+      answered.add('GSSENCRequest');
+      client.write(Buffer.from('S'));
+      await client.upgrade(identity);
+    } else {
+      client.write(Buffer.from('N'));
+      refuseUnasked(client, packet.name);
+    }
+  }
+}
+
+/** Nobody sends on before the answer, but somebody in between might (CVE-2021-23214). After `S` the TLS handshake would fail of it. */
+function refuseUnasked(client: ClientConnection, request: 'SSLRequest' | 'GSSENCRequest'): void {
+  if (!client.hasUnread) return;
+  throw protocolViolation(`received unencrypted data after ${request === 'SSLRequest' ? 'SSL' : 'GSSAPI encryption'} request`, {
+    detail: 'This could be either a client-software bug or evidence of an attempted man-in-the-middle attack.',
+  });
+}
+
+async function readPacket(client: ClientConnection): Promise<StartupPacket> {
+  const length = (await client.read(4)).readUInt32BE(0);
+  // As Postgres: who does not speak the protocol gets no answer in it.
+  if (length < 8 || length > MAX_STARTUP_BYTES) throw new ClientGone();
+  return decodeStartupPacket(await client.read(length - 4));
+}
+
+/** @see https://www.postgresql.org/docs/current/protocol-message-formats.html NegotiateProtocolVersion */
+function negotiateVersion(client: ClientConnection, { minorVersion, protocolOptions }: StartupMessage): void {
+  if (minorVersion <= NEWEST_MINOR_VERSION && protocolOptions.length === 0) return;
+  client.write(
+    encodeBackendMessage({
+      name: 'NegotiateProtocolVersion',
+      minorVersion: Math.min(minorVersion, NEWEST_MINOR_VERSION),
+      unsupportedOptions: protocolOptions,
+    }),
+  );
+}

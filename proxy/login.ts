@@ -1,0 +1,85 @@
+import type { BackendConnection } from '../src/backend/connection.ts';
+import { discardState } from '../src/backend/reset.ts';
+import type { Settings } from '../src/backend/session-state.ts';
+import { ServiceError } from '../src/errors.ts';
+import type { StartupMessage } from '../src/protocol/startup.ts';
+import type { Lease } from '../src/router/lease.ts';
+import { applySettings, type Setting, startupSettings } from './startup-settings.ts';
+import type { TenantSessions } from './tenant-sessions.ts';
+
+/** What a client's session starts with. */
+export interface SessionStart {
+  readonly settings: Settings;
+  /** ParameterStatus values as Postgres reports them after login. */
+  readonly parameters: ReadonlyMap<string, string>;
+  /** The client asked to keep one backend for the whole session. */
+  readonly whole: boolean;
+}
+
+/**
+ * Works out what a session starts with. Settings that have been seen before need no backend: a login then succeeds also
+ * while all of them are busy. Others are tried on one, so that a bad value fails this login and nobody else's.
+ * @throws PostgresError for a setting that Postgres refuses, ServiceError
+ */
+export async function startSession(startup: StartupMessage, tenant: TenantSessions, lease: () => Promise<Lease>): Promise<SessionStart> {
+  const { settings, whole } = wanted(startup);
+  const name = plainApplicationName(settings);
+  const key = JSON.stringify(settings.filter(([setting]) => name === undefined || !isApplicationName(setting)));
+  let parameters = tenant.loginParameters(key);
+  if (parameters === undefined) {
+    parameters = await tryOut(settings, lease);
+    tenant.rememberLogin(key, parameters);
+  }
+  if (name !== undefined) parameters = new Map([...parameters, ['application_name', name]]);
+  return { settings: byName(settings), parameters, whole };
+}
+
+function wanted(startup: StartupMessage): { settings: Setting[]; whole: boolean } {
+  const { settings, own } = startupSettings(startup);
+  for (const [name, value] of own) {
+    if (name !== 'postern.pool')
+      throw new ServiceError('invalid_request', `unrecognized configuration parameter "${name}"`, { sqlstate: '42704' });
+    if (value !== 'session' && value !== 'transaction') {
+      throw new ServiceError('invalid_request', `invalid value for parameter "${name}": "${value}"`, {
+        hint: 'Available values: transaction, session.',
+      });
+    }
+  }
+  return { settings, whole: own.some(([, value]) => value === 'session') };
+}
+
+async function tryOut(settings: readonly Setting[], lease: () => Promise<Lease>): Promise<ReadonlyMap<string, string>> {
+  const borrowed = await lease();
+  const { backend } = borrowed;
+  try {
+    await makePlain(backend);
+    const changed = await applySettings(backend, settings);
+    backend.session.settings = byName(settings);
+    const parameters = new Map([...backend.parameters, ...changed]);
+    await borrowed.release(true);
+    return parameters;
+  } catch (error) {
+    await borrowed.release();
+    throw error;
+  }
+}
+
+async function makePlain(backend: BackendConnection): Promise<void> {
+  if (backend.session.settings.size === 0 || (await discardState(backend))) return;
+  throw new ServiceError('backend_lost', 'the connection to the database server was lost');
+}
+
+/** Later ones win, as in Postgres. */
+function byName(settings: readonly Setting[]): Settings {
+  return new Map(settings.map(([name, value]) => [name.toLowerCase(), value]));
+}
+
+function isApplicationName(setting: string): boolean {
+  return setting.toLowerCase() === 'application_name';
+}
+
+/** The name that Postgres would report unchanged; undefined for one that it would alter. */
+function plainApplicationName(settings: readonly Setting[]): string | undefined {
+  const name = settings.findLast(([setting]) => isApplicationName(setting))?.[1] ?? '';
+  return /^[\x20-\x7e]{0,63}$/.test(name) ? name : undefined;
+}

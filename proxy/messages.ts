@@ -1,0 +1,33 @@
+/** Messages that the relay makes or changes on the way. Those that decode are in src/protocol. */
+
+const [QUERY, PARSE, CLOSE] = [...'QPC'].map((letter) => letter.charCodeAt(0));
+const STATEMENT = 0x53;
+
+export const PARSE_COMPLETE = Buffer.from([0x31, 0, 0, 0, 4]);
+export const CLOSE_COMPLETE = Buffer.from([0x33, 0, 0, 0, 4]);
+export const READY_IDLE = Buffer.from([0x5a, 0, 0, 0, 5, 0x49]);
+
+/** @param sql without a NUL */
+export function queryMessage(sql: string | Buffer): Buffer {
+  return message(QUERY, typeof sql === 'string' ? Buffer.from(sql) : sql, NUL);
+}
+
+/** @param definition text, NUL and parameter types, as in a Parse message */
+export function parseMessage(name: Buffer, definition: Buffer): Buffer {
+  return message(PARSE, name, NUL, definition);
+}
+
+export function closeStatementMessage(name: Buffer): Buffer {
+  return message(CLOSE, Buffer.from([STATEMENT]), name, NUL);
+}
+
+const NUL = Buffer.alloc(1);
+/** An empty text with no parameters. */
+export const EMPTY_DEFINITION = Buffer.alloc(3);
+
+function message(type: number | undefined, ...parts: Buffer[]): Buffer {
+  const header = Buffer.allocUnsafe(5);
+  header[0] = type ?? 0;
+  header.writeInt32BE(4 + parts.reduce((sum, part) => sum + part.length, 0), 1);
+  return Buffer.concat([header, ...parts]);
+}

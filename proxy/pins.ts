@@ -1,0 +1,95 @@
+import { NO_SETTINGS, type Settings } from '../src/backend/session-state.ts';
+import type { HeldState, SessionFacts } from './state-probe.ts';
+import type { TextTraits } from './statement-text.ts';
+
+/** Why a session has to stay on its backend. */
+export type PinReason = HeldState | 'session' | 'advisory_lock' | 'sequence' | 'unknown';
+
+/**
+ * What one client's session holds beyond its transactions: the settings that travel with it from backend to backend, and
+ * the state that keeps it on one. Text only raises suspicion; what is really there, the server is asked.
+ */
+export class Pins {
+  /** What the session started with: `RESET` goes back to it. */
+  readonly #startup: Settings;
+  /** The client asked to keep its backend. */
+  readonly #whole: boolean;
+  readonly #reasons = new Set<PinReason>();
+  /** The settings that the session should have. */
+  settings: Settings;
+  /** The settings that its backend really has, as last heard. */
+  inForce: Settings;
+  /** The server has to be asked what the session holds. */
+  suspected = false;
+  /** The platform has to be asked whether the session holds advisory locks. */
+  lockCheckDue = false;
+  defaultsChanged = false;
+
+  /** @param whole the client wants a session of its own (`postern.pool=session`) */
+  constructor(startup: Settings, whole: boolean) {
+    this.#startup = startup;
+    this.#whole = whole;
+    this.settings = startup;
+    this.inForce = startup;
+    if (whole) this.#reasons.add('session');
+  }
+
+  get pinned(): boolean {
+    return this.#reasons.size > 0;
+  }
+
+  get reasons(): ReadonlySet<PinReason> {
+    return this.#reasons;
+  }
+
+  /** Something is left on the backend that another must not find, or might be. */
+  get holdsState(): boolean {
+    return this.pinned || this.suspected || this.lockCheckDue;
+  }
+
+  statementSeen(traits: TextTraits): void {
+    if (traits.touchesState) this.suspected = true;
+    if (traits.touchesAdvisoryLocks) {
+      this.#reasons.add('advisory_lock');
+      this.lockCheckDue = true;
+    }
+  }
+
+  /** The session has to stay where it is until `DISCARD ALL`. */
+  keep(reason: PinReason): void {
+    this.#reasons.add(reason);
+  }
+
+  /** A setting that the server reports has changed, by whatever way: there may be others. */
+  parameterChanged(parameter: string, value: string): void {
+    if (this.settings.get(parameter.toLowerCase()) !== value) this.suspected = true;
+  }
+
+  probed({ settings, held }: SessionFacts): void {
+    for (const kind of ['listen', 'prepared', 'cursor', 'temp', 'unknown'] as const) this.#reasons.delete(kind);
+    for (const kind of held) this.#reasons.add(kind);
+    this.inForce = settings;
+    const missing = [...this.#startup].filter(([name]) => !settings.has(name));
+    this.settings = missing.length === 0 ? settings : new Map([...settings, ...missing]);
+  }
+
+  /** What could not be asked may be there. */
+  probeFailed(): void {
+    this.#reasons.add('unknown');
+    this.suspected = true;
+  }
+
+  locksHeld(held: boolean): void {
+    if (!held && !this.lockCheckDue) this.#reasons.delete('advisory_lock');
+  }
+
+  /** `DISCARD ALL` has run. */
+  discarded(): void {
+    this.#reasons.clear();
+    if (this.#whole) this.#reasons.add('session');
+    this.lockCheckDue = false;
+    this.settings = this.#startup;
+    this.inForce = NO_SETTINGS;
+    this.suspected = true;
+  }
+}

@@ -1,0 +1,598 @@
+import type { Socket } from 'node:net';
+import type { BackendConnection, BackendReceiver } from '../src/backend/connection.ts';
+import type { StatementRegistry } from '../src/backend/prepared-statements.ts';
+import { Fate, type ReplyListener, ReplyQueue, Request, type RequestKind } from '../src/backend/reply-queue.ts';
+import { ServiceError } from '../src/errors.ts';
+import { BackendType, decodeErrorFields, decodeParameterStatus, type TransactionStatus } from '../src/protocol/backend.ts';
+import { backendFrames, FrameScanner, frontendFrames, HEADER_BYTES } from '../src/protocol/frame.ts';
+import { FrontendType } from '../src/protocol/frontend.ts';
+import type { Lease } from '../src/router/lease.ts';
+import { ClientStatements } from './client-statements.ts';
+import { errorResponse } from './errors.ts';
+import { HIGH_WATER_BYTES } from './limits.ts';
+import { CLOSE_COMPLETE, PARSE_COMPLETE, queryMessage, READY_IDLE } from './messages.ts';
+import type { Pins } from './pins.ts';
+import { type Effect, type RequestEnd, Requests } from './requests.ts';
+import { Run } from './run.ts';
+import { settingsChange } from './session-settings.ts';
+import { StateProbe } from './state-probe.ts';
+import type { TextTraits } from './statement-text.ts';
+import { StatementWatch, type WatchedBatch } from './statement-watch.ts';
+
+/** How a session ended, and what the client should be told if it can still be told anything. */
+export interface RelayEnd {
+  readonly reason: 'terminated' | 'client_gone' | 'backend_lost' | 'protocol_violation' | 'ended';
+  readonly lastWords?: Buffer;
+}
+
+/** What a session needs of the house. */
+export interface RelayHost {
+  /** A backend at once, if one is free. */
+  tryLease(preferred: BackendConnection | undefined): Lease | undefined;
+  lease(signal: AbortSignal): Promise<Lease>;
+  readonly registry: StatementRegistry;
+  /** Hears of each finished batch of statements that is worth an audit entry. */
+  watched(batch: WatchedBatch): void;
+  /** Whether a backend process holds session advisory locks. */
+  holdsAdvisoryLocks(processId: number): Promise<boolean>;
+  /** Whether clients of this organization have asked for a sequence's last value: then those that move one keep their backend. */
+  readonly sequences: { areRead: boolean };
+  /** What new sessions start with has changed: the sessions that there are become old. */
+  defaultsChanged(): void;
+}
+
+const MAX_KEPT_DEFINITION_BYTES = 1_048_576;
+/** Longest names that are looked at: Postgres takes 63 bytes of an SQL name, but protocol names have no limit. */
+const MAX_NAMES_BYTES = 65_536;
+const FRONTEND = frontendFrames({ Q: 65_536, P: MAX_KEPT_DEFINITION_BYTES, B: MAX_NAMES_BYTES, D: MAX_NAMES_BYTES, C: MAX_NAMES_BYTES });
+/** Rows so that the answers to our own questions, which are short, are seen whole. */
+const BACKEND = backendFrames({ Z: 1, E: 65_536, C: 64, S: 65_536, D: 4_096 });
+
+const DISCARD_SEQUENCES = queryMessage('DISCARD SEQUENCES');
+
+/** A request of ours among the client's. */
+type OwnRequest = { readonly own: 'settings' } | { readonly own: 'probe'; readonly probe: StateProbe };
+
+/**
+ * One client's conversation, carried on over whatever backend it has at the moment. A backend is borrowed for a
+ * transaction, and kept while the session holds state that outlives one. Bodies go through untouched; the side whose peer
+ * cannot take more is not read until it can.
+ */
+export class Relay implements BackendReceiver, ReplyListener {
+  readonly traffic = { bytesIn: 0, bytesOut: 0 };
+  readonly pins: Pins;
+  status: TransactionStatus = 'I';
+  /** When the oldest unanswered request was sent, or when the session last became idle; on performance.now()'s clock. */
+  since = performance.now();
+  /** When the client last took bytes off our hands. */
+  lastTakenAt = performance.now();
+  /** The client has closed its sending side and may still be reading. */
+  halfClosed = false;
+  readonly #client: Socket;
+  readonly #host: RelayHost;
+  readonly #watch: StatementWatch;
+  readonly #queue = new ReplyQueue(this);
+  readonly #statements = new ClientStatements();
+  readonly #requests: Requests;
+  readonly #toClient = new Run((bytes) => this.#client.write(bytes));
+  readonly #toBackend = new Run((bytes) => this.#lease?.backend.write(bytes));
+  #fromClient = new FrameScanner(FRONTEND);
+  readonly #fromBackend = new FrameScanner(BACKEND);
+  #lease: Lease | undefined;
+  #lastBackend: BackendConnection | undefined;
+  /** Bytes that wait for a backend, and what ends the wait. */
+  #waiting: { readonly bytes: Buffer[]; readonly abort: AbortController } | undefined;
+  /** Why there was no backend for the request that comes next from the client. */
+  #refusal: ServiceError | undefined;
+  #discardingUntilSync = false;
+  /** The backend message that is passing is not the client's. */
+  #skippingRest = false;
+  /** The session's backend was another client's before, and this one has moved no sequence since. */
+  #sequencesAreOthers = false;
+  #canceling: Promise<void> | undefined;
+  #cancelWanted = false;
+  #endAtRest: ServiceError | undefined;
+  #finish: (end: RelayEnd) => void = () => {};
+  #over = false;
+
+  constructor(client: Socket, host: RelayHost, pins: Pins) {
+    this.#client = client;
+    this.#host = host;
+    this.pins = pins;
+    this.#watch = new StatementWatch((batch) => host.watched(batch));
+    const listener = { statement: (traits: TextTraits) => this.#statementSeen(traits) };
+    this.#requests = new Requests(this.#statements, host.registry, this.#queue, this.#watch, listener, this.#toBackend);
+  }
+
+  get statements(): number {
+    return this.#requests.counts.statements;
+  }
+
+  /** Replies are owed to the client, or it waits for a backend. */
+  get busy(): boolean {
+    return this.#queue.length > 0 || this.#waiting !== undefined;
+  }
+
+  /** The backend at hand, e.g. to be canceled. */
+  get lease(): Lease | undefined {
+    return this.#lease;
+  }
+
+  /** Bytes that the client has not taken yet. */
+  get unsent(): number {
+    return this.#client.writableLength;
+  }
+
+  /** Relays until either side ends or {@link end} is called. Whatever is borrowed then has been given back. */
+  async run(): Promise<RelayEnd> {
+    const client = this.#client;
+    const onData = (chunk: Buffer) => this.#clientData(chunk);
+    const onDrain = () => this.#clientDrained();
+    const onEnd = () => this.#clientEnded();
+    const onClose = () => this.#end({ reason: 'client_gone' });
+    try {
+      return await new Promise((resolve) => {
+        this.#finish = resolve;
+        client.on('data', onData).on('drain', onDrain).on('end', onEnd).on('close', onClose);
+        client.resume();
+        if (client.destroyed) this.#end({ reason: 'client_gone' });
+        else if (client.readableEnded) this.#clientEnded();
+      });
+    } finally {
+      client.off('data', onData).off('drain', onDrain).off('end', onEnd).off('close', onClose);
+      this.#waiting?.abort.abort();
+      await this.#giveBack();
+    }
+  }
+
+  /** Ends the session from our side; the error is told only where it does not fall into the middle of a message. */
+  end(error: ServiceError): void {
+    this.#end({ reason: 'ended', ...(this.#fromBackend.last ? { lastWords: errorResponse(error, 'FATAL') } : {}) });
+  }
+
+  /** Ends the session as soon as it is in no transaction and owed nothing. */
+  endAtRest(error: ServiceError): void {
+    this.#endAtRest = error;
+    this.#endIfAtRest();
+  }
+
+  /** Ends the session without a word: the client does not take what it is sent. */
+  abandon(): void {
+    this.#end({ reason: 'client_gone' });
+  }
+
+  /** Cancels what the client is waiting for, be it an answer or a backend. Resolves when the server has taken the request. */
+  async cancel(): Promise<void> {
+    if (this.#waiting !== undefined) {
+      this.#waiting.abort.abort();
+      return;
+    }
+    if (this.#lease === undefined || this.#queue.length === 0) return;
+    // A request of ours is running: the client's own is behind it.
+    if (this.#queue.skipping && this.#canceling === undefined) {
+      this.#cancelWanted = true;
+      return;
+    }
+    this.#canceling ??= this.#lease.cancel().finally(() => {
+      this.#canceling = undefined;
+    });
+    await this.#canceling;
+  }
+
+  #clientData(chunk: Buffer): void {
+    this.traffic.bytesIn += chunk.length;
+    if (this.#waiting !== undefined) this.#waiting.bytes.push(chunk);
+    else this.#process(chunk);
+  }
+
+  #process(chunk: Buffer): void {
+    const scanner = this.#fromClient;
+    const wasIdle = this.#queue.length === 0;
+    try {
+      scanner.push(chunk);
+      while (scanner.next()) {
+        if (scanner.type === FrontendType.Terminate) {
+          this.#toBackend.flush();
+          this.#end({ reason: 'terminated' });
+          return;
+        }
+        const backend = this.#lease?.backend;
+        if (backend !== undefined) this.#requests.forward(scanner, backend);
+        else if (!this.#withoutBackend(scanner) && !this.#attachFor(scanner)) break;
+      }
+    } catch (error) {
+      this.#toBackend.flush();
+      const told = error instanceof ServiceError ? error : new ServiceError('internal', 'internal error', { cause: error });
+      this.#end({ reason: 'protocol_violation', lastWords: errorResponse(told, 'FATAL') });
+      return;
+    }
+    this.#toBackend.flush();
+    if (wasIdle && this.#queue.length > 0) this.since = performance.now();
+    if (this.#lease === undefined) this.#toClient.flush();
+    else if (this.#queue.length === 0) this.#settle();
+    if (this.#backendIsFull) this.#client.pause();
+  }
+
+  get #backendIsFull(): boolean {
+    return this.#lease !== undefined && this.#lease.backend.pendingBytes > HIGH_WATER_BYTES;
+  }
+
+  /**
+   * Answers what needs no backend.
+   * @returns false when the message has to go to one
+   */
+  #withoutBackend(scanner: FrameScanner): boolean {
+    // The rest of a message whose beginning went nowhere.
+    if (!scanner.first) return true;
+    switch (scanner.type) {
+      case FrontendType.Sync:
+        this.#toClient.insert(READY_IDLE);
+        this.#discardingUntilSync = false;
+        this.#refusal = undefined;
+        return true;
+      // After a COPY that has failed, as Postgres does.
+      case FrontendType.CopyData:
+      case FrontendType.CopyDone:
+      case FrontendType.CopyFail:
+      case FrontendType.Flush:
+        return true;
+      default:
+        return this.#discardingUntilSync || this.#refuse(scanner) || this.#parseKnown(scanner);
+    }
+  }
+
+  #parseKnown(scanner: FrameScanner): boolean {
+    const known = this.#requests.parseKnown(scanner);
+    if (known) this.#toClient.insert(PARSE_COMPLETE);
+    return known;
+  }
+
+  /** Answers a request for which there was no backend. */
+  #refuse({ type }: FrameScanner): boolean {
+    if (this.#refusal === undefined) return false;
+    this.#toClient.insert(errorResponse(this.#refusal, 'ERROR'));
+    this.#refusal = undefined;
+    if (type === FrontendType.Query || type === FrontendType.FunctionCall) this.#toClient.insert(READY_IDLE);
+    else this.#discardingUntilSync = true;
+    return true;
+  }
+
+  /** @returns false when the message, and all behind it, has to wait for a backend */
+  #attachFor(scanner: FrameScanner): boolean {
+    const lease = this.#host.tryLease(this.#lastBackend);
+    if (lease !== undefined) {
+      this.#attach(lease);
+      this.#requests.forward(scanner, lease.backend);
+      return true;
+    }
+    const rest = [Buffer.from(scanner.buffer.subarray(scanner.start, scanner.end)), Buffer.from(scanner.takeRest())];
+    this.#fromClient = new FrameScanner(FRONTEND);
+    this.#waiting = { bytes: rest, abort: new AbortController() };
+    this.since = performance.now();
+    this.#client.pause();
+    void this.#wait(this.#waiting);
+    return false;
+  }
+
+  async #wait(waiting: { readonly bytes: Buffer[]; readonly abort: AbortController }): Promise<void> {
+    try {
+      const lease = await this.#host.lease(waiting.abort.signal);
+      if (this.#over) await lease.release();
+      else this.#attach(lease);
+    } catch (error) {
+      this.#refusal = error instanceof ServiceError ? error : new ServiceError('internal', 'internal error', { cause: error });
+    }
+    if (this.#over) return;
+    this.#waiting = undefined;
+    if (this.#refusal !== undefined && isFinal(this.#refusal)) {
+      this.end(this.#refusal);
+      return;
+    }
+    for (const bytes of waiting.bytes) {
+      // Waiting may begin again in the middle; the rest then belongs behind it.
+      if (this.#nowWaiting !== undefined) this.#nowWaiting.bytes.push(bytes);
+      else if (!this.#over) this.#process(bytes);
+    }
+    if (this.#nowWaiting === undefined && !this.#over && !this.#backendIsFull) this.#client.resume();
+  }
+
+  get #nowWaiting(): { readonly bytes: Buffer[] } | undefined {
+    return this.#waiting;
+  }
+
+  /** Takes a backend and gives it this session's settings, ahead of the first request and in the same write. */
+  #attach(lease: Lease): void {
+    this.#lease = lease;
+    const { backend } = lease;
+    backend.attach(this);
+    backend.resume();
+    this.#lastBackend = backend;
+    const { session } = backend;
+    const change = settingsChange(session.settings, this.pins.settings);
+    session.settings = this.pins.settings;
+    if (change !== undefined) this.#ask(queryMessage(change), { own: 'settings' });
+    this.#sequencesAreOthers = session.lastUser !== undefined && session.lastUser !== this;
+    session.lastUser = this;
+  }
+
+  /** Sends a request of our own, of which the client hears nothing. It does away with the unnamed statement. */
+  #ask(message: Buffer, request: OwnRequest): void {
+    const session = this.#lease?.backend.session;
+    if (session !== undefined) session.unnamed = undefined;
+    this.#queue.push(Request.query, Fate.skip, request);
+    this.#toBackend.insert(message);
+  }
+
+  #statementSeen(traits: TextTraits): void {
+    this.pins.statementSeen(traits);
+    if (traits.changesDefaults) this.pins.defaultsChanged = true;
+    if (traits.readsSequenceState) this.#beforeSequenceRead();
+    if (traits.movesSequences) {
+      this.#sequencesAreOthers = false;
+      if (this.#host.sequences.areRead) this.pins.keep('sequence');
+    }
+  }
+
+  /** What another client's statements got from a sequence is not this one's to see. */
+  #beforeSequenceRead(): void {
+    this.#host.sequences.areRead = true;
+    this.pins.keep('sequence');
+    if (!this.#sequencesAreOthers || this.#requests.unsynced || this.#queue.length > 0) return;
+    this.#sequencesAreOthers = false;
+    this.#ask(DISCARD_SEQUENCES, { own: 'settings' });
+  }
+
+  data(chunk: Buffer): void {
+    const scanner = this.#fromBackend;
+    try {
+      scanner.push(chunk);
+      while (scanner.next()) {
+        if (!scanner.first) this.#passOn(scanner, !this.#skippingRest);
+        else if (scanner.type === BackendType.DataRow && !this.#queue.skipping) this.#passOn(scanner, true);
+        else this.#reply(scanner);
+      }
+    } catch {
+      this.closed();
+      return;
+    }
+    this.#toClient.flush();
+    if (this.#queue.length === 0) this.#settle();
+    if (this.#client.writableLength === 0) this.lastTakenAt = performance.now();
+    else if (this.#client.writableLength > HIGH_WATER_BYTES) this.#lease?.backend.pause();
+  }
+
+  #passOn(scanner: FrameScanner, forward: boolean): void {
+    if (scanner.first) this.#skippingRest = !forward;
+    if (!forward) return;
+    this.traffic.bytesOut += scanner.end - scanner.start;
+    this.#toClient.add(scanner.buffer, scanner.start, scanner.end);
+  }
+
+  #reply(scanner: FrameScanner): void {
+    const { type, buffer, start, end } = scanner;
+    const body = start + HEADER_BYTES;
+    const skipping = this.#queue.skipping;
+    switch (type) {
+      case BackendType.NoticeResponse:
+        this.#passOn(scanner, !skipping);
+        return;
+      case BackendType.NotificationResponse:
+        this.#passOn(scanner, true);
+        return;
+      case BackendType.ParameterStatus:
+        if (!skipping) this.#parameterChanged(buffer.subarray(body, end));
+        this.#passOn(scanner, !skipping);
+        return;
+      case BackendType.ReadyForQuery:
+        this.#ready(scanner);
+        return;
+      case BackendType.ErrorResponse:
+        this.#failed(buffer.subarray(body, end));
+        break;
+      case BackendType.CommandComplete:
+        if (!skipping) this.#completed(buffer.toString('latin1', body, end - 1));
+        break;
+      case BackendType.DataRow:
+        this.#ownRow(scanner);
+        break;
+      default:
+    }
+    this.#passOn(scanner, this.#queue.receive(type));
+  }
+
+  #ready(scanner: FrameScanner): void {
+    this.status = statusOf(scanner.buffer[scanner.start + HEADER_BYTES]);
+    this.since = performance.now();
+    this.#passOn(scanner, this.#queue.receive(scanner.type));
+    if (!this.#cancelWanted || this.#queue.skipping) return;
+    this.#cancelWanted = false;
+    void this.cancel();
+  }
+
+  #failed(body: Buffer): void {
+    const subject = this.#queue.batchSubject;
+    if (isOwn(subject)) {
+      this.pins.probeFailed();
+      if (subject.own === 'settings')
+        this.end(new ServiceError('internal', "the session's settings could not be restored", { detail: decodeErrorFields(body).message }));
+      return;
+    }
+    const batch = (subject as RequestEnd | undefined)?.batch;
+    if (batch !== undefined) batch.sqlstate = decodeErrorFields(body).code;
+  }
+
+  /** Command tags tell what text cannot: that it really ran. */
+  #completed(tag: string): void {
+    const subject = this.#queue.batchSubject;
+    if (subject !== undefined && !isOwn(subject)) {
+      const { batch, deallocation } = subject as RequestEnd;
+      if (batch !== undefined) this.#watch.completed(batch, tag);
+      if (deallocation !== undefined && tag === 'DEALLOCATE') {
+        this.#statements.delete(deallocation.name);
+        this.#lease?.backend.session.prepared.delete(deallocation.statement);
+      }
+    }
+    if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') {
+      this.#statements.clear();
+      this.#lease?.backend.session.prepared.clear();
+    }
+    if (tag === 'DISCARD ALL') this.pins.discarded();
+  }
+
+  #parameterChanged(body: Buffer): void {
+    const { parameter, value } = decodeParameterStatus(body);
+    this.pins.parameterChanged(parameter, value);
+  }
+
+  #ownRow({ buffer, start, end, last }: FrameScanner): void {
+    const subject = this.#queue.batchSubject;
+    if (!isOwn(subject) || subject.own !== 'probe') return;
+    if (last) subject.probe.row(buffer.subarray(start + HEADER_BYTES, end));
+    else this.pins.probeFailed();
+  }
+
+  simulate(request: RequestKind): void {
+    this.#toClient.insert(request === Request.parse ? PARSE_COMPLETE : CLOSE_COMPLETE);
+  }
+
+  done(request: RequestKind, subject: unknown): void {
+    if (subject === undefined) return;
+    if (request === Request.parse || request === Request.close) {
+      const { statement } = subject as Effect;
+      if (statement !== undefined) statement.proven = true;
+      return;
+    }
+    if (isOwn(subject)) {
+      if (subject.own === 'probe') this.#probed(subject.probe);
+      return;
+    }
+    const { batch } = subject as RequestEnd;
+    if (batch !== undefined) this.#watch.done(batch);
+  }
+
+  dropped(request: RequestKind, subject: unknown): void {
+    if (subject !== undefined && (request === Request.parse || request === Request.close)) (subject as Effect).undo();
+  }
+
+  #probed(probe: StateProbe): void {
+    this.pins.probed(probe.facts());
+    if (this.#lease !== undefined) this.#lease.backend.session.settings = this.pins.inForce;
+  }
+
+  /** Nothing is owed: finds out what the session holds, gives the backend back, or keeps it. */
+  #settle(): void {
+    this.#toClient.flush();
+    const lease = this.#lease;
+    if (lease === undefined || this.#over || this.status !== 'I' || this.#requests.unsynced || !this.#fromClient.last) return;
+    if (this.pins.suspected) {
+      this.pins.suspected = false;
+      const probe = new StateProbe();
+      this.#ask(probe.message, { own: 'probe', probe });
+      this.#toBackend.flush();
+      return;
+    }
+    if (this.pins.lockCheckDue) {
+      this.#checkLocks(lease);
+      return;
+    }
+    if (this.pins.settings !== lease.backend.session.settings) {
+      // RESET and DISCARD go back to what the session started with, which is more than the server knows.
+      const change = settingsChange(lease.backend.session.settings, this.pins.settings);
+      lease.backend.session.settings = this.pins.settings;
+      if (change !== undefined) {
+        this.#ask(queryMessage(change), { own: 'settings' });
+        this.#toBackend.flush();
+        return;
+      }
+    }
+    if (this.#endIfAtRest()) return;
+    if (this.halfClosed) this.#end({ reason: 'client_gone' });
+    else if (!this.pins.pinned) this.#detach(lease);
+  }
+
+  #detach(lease: Lease): void {
+    this.#lease = undefined;
+    lease.backend.detach();
+    if (this.#client.isPaused() && this.#waiting === undefined) this.#client.resume();
+    if (this.pins.defaultsChanged) {
+      this.pins.defaultsChanged = false;
+      this.#host.defaultsChanged();
+    }
+    // A cancel request may still be on its way to this backend: nobody else gets it before it has arrived.
+    if (this.#canceling === undefined) void lease.release(true);
+    else void this.#canceling.then(() => lease.release(true));
+  }
+
+  #checkLocks(lease: Lease): void {
+    this.pins.lockCheckDue = false;
+    void this.#host.holdsAdvisoryLocks(lease.backend.processId).then(
+      (held) => {
+        this.pins.locksHeld(held);
+        if (this.#lease === lease && this.#queue.length === 0) this.#settle();
+      },
+      () => {},
+    );
+  }
+
+  drain(): void {
+    if (!this.#over && this.#waiting === undefined) this.#client.resume();
+  }
+
+  closed(): void {
+    this.#end({
+      reason: 'backend_lost',
+      ...(this.#fromBackend.last
+        ? { lastWords: errorResponse(new ServiceError('backend_lost', 'the connection to the database server was lost'), 'FATAL') }
+        : {}),
+    });
+  }
+
+  #clientDrained(): void {
+    this.lastTakenAt = performance.now();
+    this.#lease?.backend.resume();
+  }
+
+  #clientEnded(): void {
+    this.halfClosed = true;
+    if (!this.busy) this.#end({ reason: 'client_gone' });
+  }
+
+  #endIfAtRest(): boolean {
+    if (this.#endAtRest === undefined || this.#queue.length > 0 || this.status !== 'I' || this.#requests.unsynced) return false;
+    this.end(this.#endAtRest);
+    return true;
+  }
+
+  #end(end: RelayEnd): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#toClient.flush();
+    this.#finish(end);
+  }
+
+  /** An idle backend goes back, cleaned of what the session left; one that is busy, or in a transaction, is told to stop and dropped. */
+  async #giveBack(): Promise<void> {
+    const lease = this.#lease;
+    if (lease === undefined) return;
+    this.#lease = undefined;
+    lease.backend.detach();
+    const idle = this.#queue.length === 0 && this.status === 'I' && !this.#requests.unsynced && this.#fromClient.last;
+    if (this.#canceling !== undefined) await this.#canceling;
+    if (idle) return lease.release(!this.pins.holdsState);
+    await lease.cancel();
+    lease.destroy();
+  }
+}
+
+function statusOf(byte: number | undefined): TransactionStatus {
+  return byte === 0x54 ? 'T' : byte === 0x45 ? 'E' : 'I';
+}
+
+function isOwn(subject: unknown): subject is OwnRequest {
+  return typeof subject === 'object' && subject !== null && 'own' in subject;
+}
+
+/** Errors that end the session rather than the request that met them. */
+function isFinal({ kind }: ServiceError): boolean {
+  return kind === 'shutting_down' || kind === 'key_revoked' || kind === 'organization_suspended';
+}

@@ -1,0 +1,341 @@
+import type { BackendConnection } from '../src/backend/connection.ts';
+import type { ServerStatement, StatementRegistry } from '../src/backend/prepared-statements.ts';
+import { Fate, type ReplyQueue, Request } from '../src/backend/reply-queue.ts';
+import { stringEnd } from '../src/protocol/body.ts';
+import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
+import { FrontendType, statementNameStart, withStatementName } from '../src/protocol/frontend.ts';
+import type { ClientStatements } from './client-statements.ts';
+import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, queryMessage } from './messages.ts';
+import type { Run } from './run.ts';
+import { deallocatedName, PLAIN, type TextTraits, traitsOf, UNKNOWN_TRAITS } from './statement-text.ts';
+import type { Batch, StatementWatch } from './statement-watch.ts';
+
+/** What the requests tell the relay as they go by. */
+export interface RequestListener {
+  /** A statement is about to be sent, or executed again, of which more is to be known than that it runs. */
+  statement(traits: TextTraits): void;
+}
+
+/** A Query that is one DEALLOCATE of a statement that the client prepared by protocol. */
+export interface Deallocation {
+  readonly name: string;
+  readonly statement: ServerStatement;
+}
+
+/** What goes with a Parse or Close through the reply queue. */
+export interface Effect {
+  /** Takes back what was noted when it was sent: it failed, or was thrown away. */
+  readonly undo: () => void;
+  /** What a Parse that went well has shown to be a good statement. */
+  readonly statement?: ServerStatement;
+}
+
+/** What goes with a Sync, Query or FunctionCall through the reply queue. */
+export interface RequestEnd {
+  readonly batch: Batch | undefined;
+  readonly deallocation: Deallocation | undefined;
+}
+
+/**
+ * Carries a client's messages over to whatever backend it has at the moment: notes which replies are due, gives prepared
+ * statements the names that they have on the server, and prepares them where they are missing. Everything else goes
+ * through as it came.
+ */
+export class Requests {
+  readonly counts = { statements: 0 };
+  /** Extended-protocol messages have been sent that no Sync has followed yet. */
+  unsynced = false;
+  readonly #statements: ClientStatements;
+  readonly #registry: StatementRegistry;
+  readonly #queue: ReplyQueue;
+  readonly #watch: StatementWatch;
+  readonly #listener: RequestListener;
+  readonly #out: Run;
+
+  constructor(
+    statements: ClientStatements,
+    registry: StatementRegistry,
+    queue: ReplyQueue,
+    watch: StatementWatch,
+    listener: RequestListener,
+    out: Run,
+  ) {
+    this.#statements = statements;
+    this.#registry = registry;
+    this.#queue = queue;
+    this.#watch = watch;
+    this.#listener = listener;
+    this.#out = out;
+  }
+
+  /** Sends on the fragment that the scanner stands at; Terminate is the caller's. */
+  forward(scanner: FrameScanner, backend: BackendConnection): void {
+    if (!scanner.first) {
+      this.#pass(scanner);
+      return;
+    }
+    if (backend.session.leftovers.length > 0 && this.#queue.length === 0 && !this.unsynced) this.#closeLeftovers(backend);
+    switch (scanner.type) {
+      case FrontendType.Query:
+        this.#query(scanner, backend);
+        break;
+      case FrontendType.Parse:
+        this.#parse(scanner, backend);
+        break;
+      case FrontendType.Bind:
+        this.#named(scanner, backend, Request.bind);
+        break;
+      case FrontendType.Describe:
+        this.#named(scanner, backend, Request.describe);
+        break;
+      case FrontendType.Execute:
+        this.counts.statements += 1;
+        this.#extended(Request.execute);
+        this.#pass(scanner);
+        break;
+      case FrontendType.Close:
+        this.#close(scanner, backend);
+        break;
+      case FrontendType.Sync:
+        this.unsynced = false;
+        this.#queue.push(Request.sync, Fate.forward, this.#end());
+        this.#pass(scanner);
+        break;
+      case FrontendType.Flush:
+        this.unsynced = true;
+        this.#pass(scanner);
+        break;
+      case FrontendType.FunctionCall:
+        this.counts.statements += 1;
+        this.#queue.push(Request.call, Fate.forward, this.#end());
+        this.#pass(scanner);
+        break;
+      case FrontendType.CopyDone:
+      case FrontendType.CopyFail:
+        this.#queue.push(Request.copyEnd);
+        this.#pass(scanner);
+        break;
+      default:
+        this.#pass(scanner);
+    }
+  }
+
+  /**
+   * Answers a named Parse without a backend: its statement is known to be good, and will be prepared where it is first
+   * executed. A client that prepares before it needs a backend thus does not have to wait for one.
+   * @returns false when a backend has to see it
+   */
+  parseKnown({ type, buffer, start, end, last }: FrameScanner): boolean {
+    const nameStart = start + HEADER_BYTES;
+    if (type !== FrontendType.Parse || !last || buffer[nameStart] === 0) return false;
+    const nameEnd = stringEnd(buffer, nameStart, end);
+    if (nameEnd < 0) return false;
+    const name = buffer.toString('latin1', nameStart, nameEnd);
+    const server = this.#registry.find(buffer.subarray(nameEnd + 1, end));
+    if (server === undefined || !server.proven || this.#statements.get(name) !== undefined) return false;
+    this.#statements.set(name, { server, traits: traitsOf(buffer.toString('latin1', nameEnd + 1, textEnd(buffer, nameEnd + 1, end))) });
+    return true;
+  }
+
+  #pass(scanner: FrameScanner): void {
+    this.#out.add(scanner.buffer, scanner.start, scanner.end);
+  }
+
+  #tell(traits: TextTraits | undefined): void {
+    if (traits !== undefined && traits !== PLAIN) this.#listener.statement(traits);
+  }
+
+  #extended(kind: (typeof Request)[keyof typeof Request], subject?: unknown): void {
+    this.unsynced = true;
+    this.#queue.push(kind, Fate.forward, subject);
+  }
+
+  #end(deallocation?: Deallocation): RequestEnd | undefined {
+    const batch = this.#watch.take();
+    return batch === undefined && deallocation === undefined ? undefined : { batch, deallocation };
+  }
+
+  /** A Query also does away with the unnamed statement, on both sides. */
+  #query(scanner: FrameScanner, backend: BackendConnection): void {
+    this.counts.statements += 1;
+    const text = scanner.buffer.toString('latin1', scanner.start + HEADER_BYTES, scanner.last ? scanner.end - 1 : scanner.end);
+    this.#watch.statement(text);
+    this.#tell(scanner.last ? traitsOf(text) : UNKNOWN_TRAITS);
+    const deallocation = this.#deallocation(text, backend);
+    if (!this.#queue.discarding) {
+      this.#statements.unnamed = undefined;
+      backend.session.unnamed = undefined;
+    }
+    this.#queue.push(Request.query, Fate.forward, this.#end(deallocation));
+    if (deallocation === undefined) this.#pass(scanner);
+    else this.#out.insert(queryMessage(`DEALLOCATE ${deallocation.statement.name.toString('latin1')}`));
+  }
+
+  /** The statement has another name on the server, and may not even be there. */
+  #deallocation(text: string, backend: BackendConnection): Deallocation | undefined {
+    const name = deallocatedName(text);
+    const statement = name === undefined ? undefined : this.#statements.get(name);
+    if (name === undefined || statement === undefined) return undefined;
+    this.#ensurePrepared(statement.server, backend);
+    return { name, statement: statement.server };
+  }
+
+  #parse(scanner: FrameScanner, backend: BackendConnection): void {
+    const { buffer, start, end } = scanner;
+    const nameStart = start + HEADER_BYTES;
+    const nameEnd = stringEnd(buffer, nameStart, end);
+    const text = nameEnd < 0 ? '' : buffer.toString('latin1', nameEnd + 1, textEnd(buffer, nameEnd + 1, end));
+    this.#watch.statement(text);
+    const traits = scanner.last ? traitsOf(text) : UNKNOWN_TRAITS;
+    this.#tell(traits);
+    if (!scanner.last || nameEnd < 0) {
+      // Too large to keep: it stays where it was prepared, under the client's own name, and so does the client.
+      this.#extended(Request.parse);
+      this.#pass(scanner);
+    } else if (nameEnd === nameStart) this.#parseUnnamed(scanner, backend, nameEnd + 1, traits);
+    else this.#parseNamed(scanner, backend, buffer.toString('latin1', nameStart, nameEnd), nameEnd + 1, traits);
+  }
+
+  #parseUnnamed(scanner: FrameScanner, backend: BackendConnection, definitionStart: number, traits: TextTraits): void {
+    const definition = Buffer.from(scanner.buffer.subarray(definitionStart, scanner.end));
+    const undo = this.#statements.setUnnamed({ definition, traits });
+    backend.session.unnamed = this.#statements.unnamed;
+    this.#extended(Request.parse, {
+      undo: () => {
+        undo();
+        backend.session.unnamed = undefined;
+      },
+    });
+    this.#pass(scanner);
+  }
+
+  #parseNamed(scanner: FrameScanner, backend: BackendConnection, name: string, definitionStart: number, traits: TextTraits): void {
+    if (this.#statements.get(name) !== undefined) {
+      this.#parseAgain(scanner, backend, name);
+      return;
+    }
+    const statement = this.#registry.intern(scanner.buffer.subarray(definitionStart, scanner.end));
+    const forget = this.#statements.set(name, { server: statement, traits });
+    if (backend.session.prepared.use(statement)) {
+      this.unsynced = true;
+      this.#queue.push(Request.parse, Fate.simulate, { undo: forget });
+      return;
+    }
+    const evicted = backend.session.prepared.add(statement);
+    this.#extended(Request.parse, {
+      statement,
+      undo: () => {
+        forget();
+        backend.session.prepared.delete(statement);
+      },
+    });
+    this.#out.insert(withStatementName(scanner.buffer, scanner.start, scanner.end, statement.name));
+    this.#evict(evicted, backend);
+  }
+
+  /**
+   * A name that the client has in use. The error should be Postgres' own, and only if Postgres finds no other first: so
+   * the name is really taken on the server, by an empty statement, which is closed before the next request.
+   */
+  #parseAgain(scanner: FrameScanner, backend: BackendConnection, name: string): void {
+    const taken = Buffer.from(name, 'latin1');
+    this.unsynced = true;
+    this.#queue.push(Request.parse, Fate.skip);
+    this.#out.insert(parseMessage(taken, EMPTY_DEFINITION));
+    backend.session.leftovers.push(taken);
+    this.#extended(Request.parse);
+    this.#pass(scanner);
+  }
+
+  /** Bind, and Describe of a statement, under the name that the statement has on the server. */
+  #named(scanner: FrameScanner, backend: BackendConnection, kind: typeof Request.bind | typeof Request.describe): void {
+    const { buffer, start, end } = scanner;
+    const nameStart = statementNameStart(buffer, start, end);
+    const nameEnd = nameStart < 0 ? -1 : stringEnd(buffer, nameStart, end);
+    if (nameEnd < 0) {
+      this.#extended(kind);
+      this.#pass(scanner);
+      return;
+    }
+    if (nameEnd === nameStart) {
+      this.#tell(this.#statements.unnamed?.traits);
+      this.#ensureUnnamed(backend);
+      this.#extended(kind);
+      this.#pass(scanner);
+      return;
+    }
+    const statement = this.#statements.get(buffer.toString('latin1', nameStart, nameEnd));
+    this.#tell(statement?.traits);
+    if (statement !== undefined) this.#ensurePrepared(statement.server, backend);
+    this.#extended(kind);
+    // A name that the client has not prepared is the server's to refuse.
+    if (statement === undefined) this.#pass(scanner);
+    else this.#out.insert(withStatementName(buffer, start, end, statement.server.name));
+  }
+
+  #close(scanner: FrameScanner, backend: BackendConnection): void {
+    const { buffer, start, end } = scanner;
+    const nameStart = statementNameStart(buffer, start, end);
+    const name = nameStart < 0 ? undefined : buffer.toString('latin1', nameStart, stringEnd(buffer, nameStart, end));
+    const known = name !== undefined && name !== '' && this.#statements.get(name) !== undefined;
+    this.unsynced = true;
+    if (known && name !== undefined) {
+      // Others may use it: it stays on the server.
+      this.#queue.push(Request.close, Fate.simulate, { undo: this.#statements.delete(name) });
+      return;
+    }
+    if (name === '') {
+      backend.session.unnamed = undefined;
+      this.#queue.push(Request.close, Fate.forward, { undo: this.#statements.setUnnamed(undefined) });
+    } else this.#queue.push(Request.close);
+    this.#pass(scanner);
+  }
+
+  /** Whatever another client left as the unnamed statement must not answer for this one's. */
+  #ensureUnnamed(backend: BackendConnection): void {
+    const { unnamed } = this.#statements;
+    if (backend.session.unnamed === unnamed && unnamed !== undefined) return;
+    this.unsynced = true;
+    backend.session.unnamed = unnamed;
+    if (unnamed === undefined) {
+      this.#queue.push(Request.close, Fate.skip);
+      this.#out.insert(closeStatementMessage(NO_NAME));
+    } else {
+      const undo = () => {
+        backend.session.unnamed = undefined;
+      };
+      this.#queue.push(Request.parse, Fate.skip, { undo });
+      this.#out.insert(parseMessage(NO_NAME, unnamed.definition));
+    }
+  }
+
+  #ensurePrepared(statement: ServerStatement, backend: BackendConnection): void {
+    if (backend.session.prepared.use(statement)) return;
+    this.unsynced = true;
+    const evicted = backend.session.prepared.add(statement);
+    this.#queue.push(Request.parse, Fate.skip, { undo: () => backend.session.prepared.delete(statement), statement });
+    this.#out.insert(parseMessage(statement.name, statement.definition));
+    this.#evict(evicted, backend);
+  }
+
+  #evict(statement: ServerStatement | undefined, backend: BackendConnection): void {
+    if (statement === undefined) return;
+    this.#queue.push(Request.close, Fate.skip, { undo: () => backend.session.leftovers.push(statement.name) });
+    this.#out.insert(closeStatementMessage(statement.name));
+  }
+
+  /** Closes what only stands in the way, ahead of a request of the client's. */
+  #closeLeftovers(backend: BackendConnection): void {
+    for (const name of backend.session.leftovers.splice(0)) {
+      this.#queue.push(Request.close, Fate.skip, { undo: () => backend.session.leftovers.push(name) });
+      this.#out.insert(closeStatementMessage(name));
+    }
+  }
+}
+
+const NO_NAME = Buffer.alloc(0);
+
+function textEnd(buffer: Buffer, from: number, end: number): number {
+  const found = stringEnd(buffer, from, end);
+  return found < 0 ? end : found;
+}

@@ -1,0 +1,54 @@
+import { ServiceError } from '../errors.ts';
+import { BackendType, decodeCommandComplete, decodeErrorFields, decodeReadyForQuery, PostgresError } from '../protocol/backend.ts';
+import { backendFrames, MessageReader } from '../protocol/frame.ts';
+import type { BackendConnection } from './connection.ts';
+
+const REPLY_MAX_BYTES = 65_536;
+
+/**
+ * Runs statements of our own on an idle session, whose receiver is set aside.
+ * @returns the last statement's command tag, e.g. `SELECT 1`
+ * @throws PostgresError; ServiceError `backend_lost`
+ */
+export function runCommand(backend: BackendConnection, sql: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const reader = new MessageReader(backendFrames({}, REPLY_MAX_BYTES));
+    let tag = '';
+    let failure: PostgresError | undefined;
+    const settle = (error: Error | undefined) => {
+      backend.detach();
+      if (error === undefined) resolve(tag);
+      else reject(error);
+    };
+    const receive = (type: number, body: Buffer) => {
+      if (type === BackendType.CommandComplete) tag = decodeCommandComplete(body).tag;
+      if (type === BackendType.ErrorResponse) failure = new PostgresError(decodeErrorFields(body));
+      if (type === BackendType.ReadyForQuery && decodeReadyForQuery(body) === 'I') settle(failure);
+    };
+    backend.attach({
+      data(chunk) {
+        try {
+          reader.push(chunk);
+          for (let message = reader.next(); message !== undefined; message = reader.next()) receive(message.type, message.body);
+        } catch (error) {
+          settle(error instanceof Error ? error : new Error(String(error)));
+        }
+      },
+      drain() {},
+      closed: (cause) => settle(failure ?? new ServiceError('backend_lost', 'the connection to the database was lost', { cause })),
+    });
+    if (backend.closed) settle(new ServiceError('backend_lost', 'the connection to the database was lost'));
+    else backend.write(query(sql));
+    backend.resume();
+  });
+}
+
+/** @see https://www.postgresql.org/docs/current/protocol-message-formats.html#PROTOCOL-MESSAGE-FORMATS-QUERY */
+function query(sql: string): Buffer {
+  const text = Buffer.from(sql);
+  const message = Buffer.alloc(1 + 4 + text.length + 1, 'Q');
+  message.writeInt32BE(message.length - 1, 1);
+  text.copy(message, 5);
+  message[message.length - 1] = 0;
+  return message;
+}

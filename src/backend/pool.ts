@@ -1,0 +1,362 @@
+import { ServiceError } from '../errors.ts';
+import type { Observe } from '../observation.ts';
+import type { BackendConnection } from './connection.ts';
+import { discardState } from './reset.ts';
+
+export interface PoolLimits {
+  /** Backend sessions of all organizations together. */
+  readonly max: number;
+  readonly maxPerTenant: number;
+  /** How long a request may wait for a backend. */
+  readonly queueTimeoutMs: number;
+  /** How long an unused backend is kept. */
+  readonly idleMs: number;
+}
+
+export interface PoolSnapshot {
+  readonly idle: number;
+  readonly leased: number;
+  readonly opening: number;
+  readonly waiters: number;
+}
+
+/** Logs a new backend session in for one organization. */
+export type OpenBackend = (signal: AbortSignal) => Promise<BackendConnection>;
+
+interface Waiter {
+  readonly open: OpenBackend;
+  readonly since: number;
+  settle(result: BackendConnection | ServiceError): void;
+}
+
+interface Idle {
+  readonly backend: BackendConnection;
+  readonly since: number;
+}
+
+/** What one organization has of the pool. */
+class Share {
+  readonly tenantId: string;
+  /** Most recently used last. */
+  readonly idle: Idle[] = [];
+  readonly waiters: Waiter[] = [];
+  readonly leased = new Set<BackendConnection>();
+  /** Leased sessions that are not to be lent again. */
+  readonly retired = new Set<BackendConnection>();
+  opening = 0;
+
+  constructor(tenantId: string) {
+    this.tenantId = tenantId;
+  }
+
+  get size(): number {
+    return this.idle.length + this.leased.size + this.opening;
+  }
+
+  /** Sessions in use or about to be. */
+  get busy(): number {
+    return this.leased.size + this.opening;
+  }
+}
+
+/**
+ * Backend sessions for both doors, each logged in as one organization's role and never lent to another. Within an
+ * organization waiters are served first come, first served; between organizations the one with the fewest sessions in
+ * use goes first, and the last tenth of the pool is kept for organizations that have none, so that a flood of one never
+ * takes the last backend from another. Idle sessions are lent warmest first and closed after `idleMs`.
+ */
+export class Pool {
+  readonly #limits: PoolLimits;
+  readonly #observe: Observe;
+  readonly #shares = new Map<string, Share>();
+  readonly #reserve: number;
+  readonly #reaper: NodeJS.Timeout;
+  readonly #closing = new AbortController();
+  #size = 0;
+
+  constructor(limits: PoolLimits, observe: Observe) {
+    this.#limits = limits;
+    this.#observe = observe;
+    this.#reserve = Math.floor(limits.max / 10);
+    this.#reaper = setInterval(() => this.#reap(), Math.max(50, Math.min(5_000, limits.idleMs / 4)));
+    this.#reaper.unref();
+  }
+
+  snapshot(): PoolSnapshot {
+    const total = { idle: 0, leased: 0, opening: 0, waiters: 0 };
+    for (const share of this.#shares.values()) {
+      total.idle += share.idle.length;
+      total.leased += share.leased.size;
+      total.opening += share.opening;
+      total.waiters += share.waiters.length;
+    }
+    return total;
+  }
+
+  /**
+   * @param signal the caller has gone away; the wait ends
+   * @throws ServiceError `pool_timeout` after `queueTimeoutMs`, `shutting_down`, `query_canceled`, or whatever `open` throws
+   */
+  acquire(tenantId: string, open: OpenBackend, signal?: AbortSignal): Promise<BackendConnection> {
+    const share = this.#share(tenantId);
+    return new Promise((resolve, reject) => {
+      if (this.#closing.signal.aborted) {
+        reject(shuttingDown());
+        return;
+      }
+      const waiter: Waiter = {
+        open,
+        since: performance.now(),
+        settle: (result) => {
+          clearTimeout(timer);
+          signal?.removeEventListener('abort', abandoned);
+          const position = share.waiters.indexOf(waiter);
+          if (position >= 0) share.waiters.splice(position, 1);
+          this.#forgetIfEmpty(share);
+          if (result instanceof ServiceError) reject(result);
+          else resolve(result);
+        },
+      };
+      const abandoned = () => waiter.settle(new ServiceError('query_canceled', 'canceling statement due to user request'));
+      const timer = setTimeout(() => waiter.settle(this.#timedOut()), this.#limits.queueTimeoutMs);
+      signal?.addEventListener('abort', abandoned, { once: true });
+      share.waiters.push(waiter);
+      this.#serve(share);
+      if (signal?.aborted) abandoned();
+    });
+  }
+
+  /**
+   * An idle backend at once, if there is one and nobody waits for it.
+   * @param preferred taken before others if it is idle
+   */
+  tryAcquire(tenantId: string, preferred?: BackendConnection): BackendConnection | undefined {
+    const share = this.#shares.get(tenantId);
+    if (share === undefined || share.waiters.length > 0 || this.#closing.signal.aborted) return undefined;
+    const position = preferred === undefined ? -1 : share.idle.findIndex((idle) => idle.backend === preferred);
+    const [idle] = position >= 0 ? share.idle.splice(position, 1) : share.idle.splice(-1);
+    if (idle === undefined) return undefined;
+    idle.backend.detach();
+    share.leased.add(idle.backend);
+    return idle.backend;
+  }
+
+  /**
+   * Takes a backend back. Its session must be idle, outside a transaction.
+   * @param clean nothing in the session outlives what was run, so that no reset is needed
+   */
+  async release(tenantId: string, backend: BackendConnection, clean: boolean): Promise<void> {
+    const share = this.#share(tenantId);
+    if (!share.leased.has(backend)) return;
+    if (!clean && !(await discardState(backend))) backend.destroy();
+    if (backend.closed || share.retired.has(backend) || this.#closing.signal.aborted || this.#isOwedToAnother(share)) {
+      this.#drop(share, backend, 'released');
+      return;
+    }
+    share.leased.delete(backend);
+    this.#watchIdle(share, backend);
+    share.idle.push({ backend, since: performance.now() });
+    this.#serve(share);
+    this.#forgetIfEmpty(share);
+  }
+
+  /** Gives up a leased backend whose session is in an unknown state. */
+  discard(tenantId: string, backend: BackendConnection, reason: string): void {
+    backend.detach();
+    backend.destroy();
+    const share = this.#shares.get(tenantId);
+    if (share?.leased.has(backend)) this.#drop(share, backend, reason);
+  }
+
+  /** Closes the idle sessions of an organization, e.g. because its role is about to be dropped. */
+  closeIdle(tenantId: string): void {
+    const share = this.#shares.get(tenantId);
+    while (share !== undefined && share.idle.length > 0) this.#closeOldestIdle(share, 'evicted');
+  }
+
+  /** Closes the sessions that an organization has, the leased ones as they come back: new ones start with other defaults. */
+  retire(tenantId: string): void {
+    this.closeIdle(tenantId);
+    const share = this.#shares.get(tenantId);
+    for (const backend of share?.leased ?? []) share?.retired.add(backend);
+  }
+
+  /** Fails all waiters and closes all idle sessions; leased ones are closed as they come back. */
+  close(): void {
+    this.#closing.abort(shuttingDown());
+    clearInterval(this.#reaper);
+    for (const share of this.#shares.values()) {
+      for (const waiter of [...share.waiters]) waiter.settle(shuttingDown());
+      this.closeIdle(share.tenantId);
+    }
+  }
+
+  #share(tenantId: string): Share {
+    let share = this.#shares.get(tenantId);
+    if (share === undefined) {
+      share = new Share(tenantId);
+      this.#shares.set(tenantId, share);
+    }
+    return share;
+  }
+
+  /** Gives waiters of one organization what there is: idle sessions first, then new ones as far as the limits go. */
+  #serve(share: Share): void {
+    while (share.waiters.length > share.opening) {
+      const idle = share.idle.pop();
+      if (idle !== undefined) {
+        idle.backend.detach();
+        share.leased.add(idle.backend);
+        share.waiters[0]?.settle(idle.backend);
+      } else if (!this.#makeRoom(share)) {
+        return;
+      } else {
+        this.#open(share);
+      }
+    }
+  }
+
+  /** Whether one more session may be opened for this organization, after closing another's idle one if need be. */
+  #makeRoom(share: Share): boolean {
+    if (share.size >= this.#limits.maxPerTenant) return false;
+    const allowed = share.busy === 0 ? this.#limits.max : this.#limits.max - this.#reserve;
+    if (this.#size < allowed) return true;
+    const coldest = this.#coldestIdle();
+    if (coldest === undefined) return false;
+    this.#closeOldestIdle(coldest, 'evicted');
+    return this.#size < allowed;
+  }
+
+  #open(share: Share): void {
+    const waiter = share.waiters[share.opening];
+    if (waiter === undefined) return;
+    share.opening += 1;
+    this.#size += 1;
+    const startedAt = performance.now();
+    waiter.open(this.#closing.signal).then(
+      (backend) => {
+        share.opening -= 1;
+        this.#observe({ name: 'backend.opened', durationMs: performance.now() - startedAt });
+        this.#adopt(share, backend);
+      },
+      (error: unknown) => {
+        share.opening -= 1;
+        this.#size -= 1;
+        // The one who has waited longest gets the error: whoever it was opened for may have been served meanwhile.
+        share.waiters[0]?.settle(error instanceof ServiceError ? error : new ServiceError('internal', 'internal error', { cause: error }));
+        this.#serveOthers();
+        this.#forgetIfEmpty(share);
+      },
+    );
+  }
+
+  #adopt(share: Share, backend: BackendConnection): void {
+    const waiter = share.waiters[0];
+    if (this.#closing.signal.aborted) {
+      share.leased.add(backend);
+      this.#drop(share, backend, 'shutdown');
+    } else if (waiter !== undefined) {
+      share.leased.add(backend);
+      waiter.settle(backend);
+    } else {
+      this.#watchIdle(share, backend);
+      share.idle.push({ backend, since: performance.now() });
+      this.#serveOthers();
+    }
+  }
+
+  #watchIdle(share: Share, backend: BackendConnection): void {
+    backend.attach({
+      data() {},
+      drain() {},
+      closed: () => {
+        const position = share.idle.findIndex((idle) => idle.backend === backend);
+        if (position < 0) return;
+        share.idle.splice(position, 1);
+        this.#gone(share, 'lost');
+      },
+    });
+    backend.resume();
+  }
+
+  /** At the limit, whether another organization that waits has fewer sessions in use than this one keeps. */
+  #isOwedToAnother(share: Share): boolean {
+    if (this.#size < this.#limits.max - this.#reserve) return false;
+    const next = this.#neediest();
+    return next !== undefined && next !== share && next.busy < share.busy;
+  }
+
+  #neediest(): Share | undefined {
+    let best: Share | undefined;
+    for (const share of this.#shares.values()) {
+      if (share.waiters.length <= share.opening || share.size >= this.#limits.maxPerTenant) continue;
+      if (best === undefined || share.busy < best.busy || (share.busy === best.busy && waitingSince(share) < waitingSince(best)))
+        best = share;
+    }
+    return best;
+  }
+
+  #serveOthers(): void {
+    const next = this.#neediest();
+    if (next !== undefined) this.#serve(next);
+  }
+
+  #drop(share: Share, backend: BackendConnection, reason: string): void {
+    share.leased.delete(backend);
+    share.retired.delete(backend);
+    backend.detach();
+    backend.end();
+    this.#gone(share, reason);
+  }
+
+  #closeOldestIdle(share: Share, reason: string): void {
+    const idle = share.idle.shift();
+    if (idle === undefined) return;
+    idle.backend.detach();
+    idle.backend.end();
+    this.#gone(share, reason);
+  }
+
+  #gone(share: Share, reason: string): void {
+    this.#size -= 1;
+    this.#observe({ name: 'backend.closed', reason });
+    this.#serveOthers();
+    this.#forgetIfEmpty(share);
+  }
+
+  #coldestIdle(): Share | undefined {
+    let coldest: Share | undefined;
+    for (const share of this.#shares.values()) {
+      const since = share.idle[0]?.since;
+      if (since !== undefined && (coldest?.idle[0] === undefined || since < coldest.idle[0].since)) coldest = share;
+    }
+    return coldest;
+  }
+
+  #reap(): void {
+    const oldest = performance.now() - this.#limits.idleMs;
+    for (const share of this.#shares.values()) {
+      while (share.idle[0] !== undefined && share.idle[0].since < oldest) this.#closeOldestIdle(share, 'idle');
+    }
+  }
+
+  #forgetIfEmpty(share: Share): void {
+    if (share.size === 0 && share.waiters.length === 0) this.#shares.delete(share.tenantId);
+  }
+
+  #timedOut(): ServiceError {
+    return new ServiceError('pool_timeout', 'no backend became free in time', {
+      detail: `Waited ${this.#limits.queueTimeoutMs} ms.`,
+      hint: 'Keep transactions short, or run fewer at a time.',
+      retryAfterS: 1,
+    });
+  }
+}
+
+function waitingSince(share: Share): number {
+  return share.waiters[0]?.since ?? Number.POSITIVE_INFINITY;
+}
+
+function shuttingDown(): ServiceError {
+  return new ServiceError('shutting_down', 'terminating connection due to administrator command');
+}

@@ -1,0 +1,229 @@
+/** Requests whose replies a backend owes, by the message that asked. */
+export const Request = { parse: 0, bind: 1, describe: 2, execute: 3, close: 4, sync: 5, query: 6, call: 7, copyEnd: 8 } as const;
+export type RequestKind = (typeof Request)[keyof typeof Request];
+
+/**
+ * What becomes of a request's reply: the client gets it (`forward`); nobody does, because the request was ours (`skip`);
+ * or the request was never sent and the reply is ours to make (`simulate`).
+ */
+export const Fate = { forward: 0, skip: 1, simulate: 2 } as const;
+export type ReplyFate = (typeof Fate)[keyof typeof Fate];
+
+const [ERROR, READY, PARSED, BOUND, CLOSED, NO_DATA, ROWS, COMPLETE, EMPTY, SUSPENDED, COPY_IN] = [...'EZ123nTCIsG'].map((letter) =>
+  letter.charCodeAt(0),
+);
+
+/** Hears what the queue decides. */
+export interface ReplyListener {
+  /** The reply to a simulated request is due now: after everything before it, before anything after it. */
+  simulate(request: RequestKind): void;
+  /** A request whose reply is complete. */
+  done(request: RequestKind, subject: unknown): void;
+  /** A request that failed, or was thrown away because one before it had; the last one sent comes first. */
+  dropped(request: RequestKind, subject: unknown): void;
+}
+
+const INITIAL_CAPACITY = 16;
+
+/**
+ * The replies that a backend owes, in the order of the requests: the only sane state for a pipeline. After an error it
+ * knows what the backend throws away, which is everything up to the next Sync, also a Query.
+ * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-PIPELINING
+ */
+export class ReplyQueue {
+  readonly #listener: ReplyListener;
+  #kinds = new Uint8Array(INITIAL_CAPACITY);
+  #fates = new Uint8Array(INITIAL_CAPACITY);
+  #subjects: unknown[] = new Array(INITIAL_CAPACITY).fill(undefined);
+  #head = 0;
+  #length = 0;
+  /** An error came and the Sync that ends its effect has not been sent yet. */
+  #discarding = false;
+  /** The backend takes COPY data and ignores Sync. */
+  #copyIn = false;
+
+  constructor(listener: ReplyListener) {
+    this.#listener = listener;
+  }
+
+  get length(): number {
+    return this.#length;
+  }
+
+  /** Whether the backend throws away what it is sent, up to the next Sync. */
+  get discarding(): boolean {
+    return this.#discarding;
+  }
+
+  get copyIn(): boolean {
+    return this.#copyIn;
+  }
+
+  /** Whether what is being received now belongs to a request of ours. */
+  get skipping(): boolean {
+    return this.#length > 0 && this.#fates[this.#head] === Fate.skip;
+  }
+
+  /** What was given with the Sync, Query or FunctionCall that ends the batch being answered. */
+  get batchSubject(): unknown {
+    for (let i = 0; i < this.#length; i += 1) {
+      const at = (this.#head + i) & (this.#kinds.length - 1);
+      if (isEnd(this.#kinds[at])) return this.#subjects[at];
+    }
+    return undefined;
+  }
+
+  /**
+   * Notes a request as it is sent, or would be sent. While the backend discards, anything but a Sync is for nothing, and
+   * `dropped` at once.
+   */
+  push(kind: RequestKind, fate: ReplyFate = Fate.forward, subject?: unknown): void {
+    if (kind === Request.sync) {
+      if (this.#copyIn) return;
+      this.#discarding = false;
+    } else if (this.#discarding) {
+      this.#listener.dropped(kind, subject);
+      return;
+    } else if (kind === Request.copyEnd) this.#copyIn = false;
+    if (this.#length === this.#kinds.length) this.#grow();
+    const at = (this.#head + this.#length) & (this.#kinds.length - 1);
+    this.#kinds[at] = kind;
+    this.#fates[at] = fate;
+    this.#subjects[at] = subject;
+    this.#length += 1;
+    if (this.#length === 1) this.#settle();
+  }
+
+  /**
+   * Notes a message from the backend by its type byte. Asynchronous ones (NoticeResponse, ParameterStatus,
+   * NotificationResponse) change nothing.
+   * @returns whether the client gets it
+   */
+  receive(type: number): boolean {
+    if (this.#length === 0) return true;
+    const kind = this.#kinds[this.#head];
+    const forward = this.#fates[this.#head] !== Fate.skip;
+    switch (type) {
+      case ERROR:
+        this.#copyIn = false;
+        if (kind === Request.query || kind === Request.call) return forward;
+        this.#failed();
+        // Whatever was asked, and by whom: the client's batch has failed.
+        return true;
+      case READY:
+        this.#copyIn = false;
+        this.#popThrough(kind);
+        return forward;
+      case COPY_IN:
+        this.#copyStarted();
+        return forward;
+      case PARSED:
+      case BOUND:
+      case CLOSED:
+      case NO_DATA:
+        this.#pop();
+        return forward;
+      case ROWS:
+        if (kind === Request.describe) this.#pop();
+        return forward;
+      case COMPLETE:
+      case EMPTY:
+      case SUSPENDED:
+        this.#copyIn = false;
+        if (kind === Request.execute) this.#pop();
+        return forward;
+      default:
+        return forward;
+    }
+  }
+
+  /** ReadyForQuery answers a Sync, Query or FunctionCall; with any other at the head there is nothing to pop. */
+  #popThrough(kind: number | undefined): void {
+    if (isEnd(kind)) this.#pop();
+  }
+
+  #pop(): void {
+    const kind = this.#kinds[this.#head] as RequestKind;
+    const subject = this.#subjects[this.#head];
+    this.#advance();
+    this.#listener.done(kind, subject);
+    this.#settle();
+  }
+
+  #advance(): void {
+    this.#subjects[this.#head] = undefined;
+    this.#head = (this.#head + 1) & (this.#kinds.length - 1);
+    this.#length -= 1;
+  }
+
+  /** Answers simulated requests that have come to the head, and lets go of what is answered by silence. */
+  #settle(): void {
+    while (this.#length > 0) {
+      const kind = this.#kinds[this.#head] as RequestKind;
+      if (this.#fates[this.#head] === Fate.simulate) {
+        const subject = this.#subjects[this.#head];
+        this.#advance();
+        this.#listener.simulate(kind);
+        this.#listener.done(kind, subject);
+      } else if (kind === Request.copyEnd) this.#advance();
+      else return;
+    }
+  }
+
+  /** The backend skips to the next Sync: so do we, or wait for it if it has not been sent. */
+  #failed(): void {
+    const mask = this.#kinds.length - 1;
+    let failed = 0;
+    while (failed < this.#length && this.#kinds[(this.#head + failed) & mask] !== Request.sync) failed += 1;
+    for (let i = failed - 1; i >= 0; i -= 1) {
+      const at = (this.#head + i) & mask;
+      this.#listener.dropped(this.#kinds[at] as RequestKind, this.#subjects[at]);
+      this.#subjects[at] = undefined;
+    }
+    this.#head = (this.#head + failed) & mask;
+    this.#length -= failed;
+    this.#discarding = this.#length === 0;
+  }
+
+  /** In COPY mode the backend ignores the Syncs that stand between the COPY and the end of its data. */
+  #copyStarted(): void {
+    this.#copyIn = true;
+    const mask = this.#kinds.length - 1;
+    let kept = 1;
+    let ended = false;
+    for (let i = 1; i < this.#length; i += 1) {
+      const from = (this.#head + i) & mask;
+      ended ||= this.#kinds[from] === Request.copyEnd;
+      if (!ended && this.#kinds[from] === Request.sync) continue;
+      const to = (this.#head + kept) & mask;
+      this.#kinds[to] = this.#kinds[from] as number;
+      this.#fates[to] = this.#fates[from] as number;
+      this.#subjects[to] = this.#subjects[from];
+      kept += 1;
+    }
+    this.#length = kept;
+    if (ended) this.#copyIn = false;
+  }
+
+  #grow(): void {
+    const capacity = this.#kinds.length;
+    const order = Array.from({ length: capacity }, (_, i) => (this.#head + i) & (capacity - 1));
+    const kinds = new Uint8Array(capacity * 2);
+    const fates = new Uint8Array(capacity * 2);
+    const subjects: unknown[] = new Array(capacity * 2).fill(undefined);
+    for (const [i, from] of order.entries()) {
+      kinds[i] = this.#kinds[from] as number;
+      fates[i] = this.#fates[from] as number;
+      subjects[i] = this.#subjects[from];
+    }
+    this.#kinds = kinds;
+    this.#fates = fates;
+    this.#subjects = subjects;
+    this.#head = 0;
+  }
+}
+
+/** Requests that ReadyForQuery answers. */
+function isEnd(kind: number | undefined): boolean {
+  return kind === Request.sync || kind === Request.query || kind === Request.call;
+}

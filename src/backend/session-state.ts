@@ -1,0 +1,36 @@
+import { PreparedStatements } from './prepared-statements.ts';
+
+/** Names and values of settings, names in lower case. Never changed in place, so that equal by identity means equal. */
+export type Settings = ReadonlyMap<string, string>;
+
+export const NO_SETTINGS: Settings = new Map();
+
+/** Statements kept prepared on one backend; each costs the server some tens of kB. */
+const MAX_PREPARED = 200;
+
+/** What a backend session holds beyond its login, as far as we know: what the next borrower finds there. */
+export class SessionState {
+  readonly prepared = new PreparedStatements(MAX_PREPARED);
+  /** Settings that the session has set, and that `RESET` would undo. */
+  settings: Settings = NO_SETTINGS;
+  /** The definition that the unnamed statement was made from, by identity; undefined when there is none that we know. */
+  unnamed: object | undefined;
+  /** Statements that only stand in the way and are to be closed before the next request. */
+  leftovers: Buffer[] = [];
+  /** Who used the session last, by identity. */
+  lastUser: object | undefined;
+
+  /** Nothing that `DISCARD ALL` would not have removed is left. */
+  get pristine(): boolean {
+    return this.settings.size === 0 && this.prepared.size === 0 && this.leftovers.length === 0 && this.lastUser === undefined;
+  }
+
+  /** After `DISCARD ALL`. */
+  clear(): void {
+    this.prepared.clear();
+    this.settings = NO_SETTINGS;
+    this.unnamed = undefined;
+    this.leftovers = [];
+    this.lastUser = undefined;
+  }
+}

@@ -1,0 +1,164 @@
+import postgres from 'postgres';
+import type { Observe } from '../observation.ts';
+import { appendToChains } from './audit-append.ts';
+import type { AuditRecord } from './audit-chain.ts';
+import { type AuditFilters, type AuditPage, listEntries } from './audit-list.ts';
+import { type AuditEvent, recordOf } from './audit-record.ts';
+import { deleteExpired } from './audit-retention.ts';
+import { type AuditVerification, verifyChain } from './audit-verification.ts';
+import type { ControlDatabase } from './database.ts';
+import type { Sql } from './session.ts';
+
+/** From an event to the transaction that writes it; with the transaction's own time it stays below 250 ms. */
+const WRITE_DELAY_MS = 100;
+const RETRY_DELAY_MS = 1_000;
+const BATCH_ENTRIES = 1_000;
+/** Events wait in memory while the control database is away; more than these are dropped, and the drop is reported. */
+const QUEUE_ENTRIES_MAX = 20_000;
+const VERIFY_TIMEOUT_MS = 120_000;
+const DAY_MS = 86_400_000;
+
+/** Every organization's audit log: written in batches behind the events, or within the transaction that an event is about. */
+export class AuditLog {
+  readonly #database: ControlDatabase;
+  readonly #observe: Observe;
+  readonly #now: () => Date;
+  #queue: AuditRecord[] = [];
+  #dropped = 0;
+  /** The first batch has failed before: its COMMIT may have happened all the same. */
+  #uncertain = false;
+  #timer: NodeJS.Timeout | undefined;
+  #writing: Promise<void> | undefined;
+  #verifying: Promise<unknown> = Promise.resolve();
+
+  constructor(options: { readonly database: ControlDatabase; readonly observe: Observe; readonly now: () => Date }) {
+    this.#database = options.database;
+    this.#observe = options.observe;
+    this.#now = options.now;
+  }
+
+  /** Takes an event and returns at once; it is written within 250 ms. */
+  append(event: AuditEvent): void {
+    if (this.#queue.length >= QUEUE_ENTRIES_MAX) {
+      this.#dropped += 1;
+      return;
+    }
+    this.#queue.push(recordOf(event, this.#now()));
+    this.#writeAfter(WRITE_DELAY_MS);
+  }
+
+  /** Writes an event within a transaction: it is recorded exactly when what it tells is committed. */
+  async appendWith(sql: Sql, event: AuditEvent): Promise<void> {
+    await appendToChains(sql, [recordOf(event, this.#now())]);
+  }
+
+  /** Resolves when everything appended so far is written, or could not be. Never rejects. */
+  async flush(): Promise<void> {
+    await this.#writing;
+    await this.#write();
+  }
+
+  /**
+   * Newest first; what this process has appended is there.
+   * @throws ServiceError `invalid_request`
+   */
+  async list(organizationId: string, filters: AuditFilters = {}): Promise<AuditPage> {
+    await this.flush();
+    return this.#database.run((sql) => listEntries(sql, organizationId, filters));
+  }
+
+  /**
+   * Checks an organization's chain, one organization at a time: it takes a session for as long as the chain is long.
+   * @throws ServiceError `not_found`
+   */
+  async verify(organizationId: string): Promise<AuditVerification> {
+    await this.flush();
+    const verification = this.#verifying.then(() => this.#database.snapshot((sql) => verifyChain(sql, organizationId), VERIFY_TIMEOUT_MS));
+    this.#verifying = verification.catch(() => {});
+    return verification;
+  }
+
+  /** Deletes what is older than so many days. @returns how many entries */
+  deleteOlderThan(days: number): Promise<number> {
+    return deleteExpired(this.#database, new Date(this.#now().getTime() - days * DAY_MS));
+  }
+
+  /** Writes what is left; tells what cannot be written. */
+  async close(): Promise<void> {
+    await this.flush();
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#dropped += this.#queue.length;
+    this.#queue = [];
+    this.#reportDropped(new Error('the service stopped before they could be written'));
+  }
+
+  #writeAfter(delayMs: number): void {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      void this.flush();
+    }, delayMs);
+  }
+
+  /** One writer at a time, so that batches keep their order. */
+  #write(): Promise<void> {
+    this.#writing ??= this.#writeBatches(this.#queue.length).finally(() => {
+      this.#writing = undefined;
+    });
+    return this.#writing;
+  }
+
+  async #writeBatches(entries: number): Promise<void> {
+    for (let left = entries; left > 0; ) {
+      const batch = this.#queue.slice(0, Math.min(BATCH_ENTRIES, left));
+      if (!(await this.#writeBatch(batch))) {
+        this.#writeAfter(RETRY_DELAY_MS);
+        break;
+      }
+      this.#queue.splice(0, batch.length);
+      left -= batch.length;
+    }
+    this.#reportDropped(new Error('more events than the audit queue holds'));
+    if (this.#queue.length > 0) this.#writeAfter(WRITE_DELAY_MS);
+  }
+
+  /** @returns whether the batch is done with */
+  async #writeBatch(batch: readonly AuditRecord[]): Promise<boolean> {
+    try {
+      await this.#database.transaction((sql) => appendToChains(sql, batch, this.#uncertain));
+    } catch (error) {
+      if (isRefusal(error)) return this.#writeOneByOne(batch, error);
+      if (!this.#uncertain)
+        this.#observe({ name: 'service.warning', message: 'the audit log cannot be written; events wait', cause: error });
+      this.#uncertain = true;
+      return false;
+    }
+    this.#uncertain = false;
+    const lagMs = this.#now().getTime() - (batch[0]?.occurredAt.getTime() ?? 0);
+    this.#observe({ name: 'audit.written', entries: batch.length, lagMs });
+    return true;
+  }
+
+  /** An entry that Postgres does not take must not hold up the others. */
+  async #writeOneByOne(batch: readonly AuditRecord[], cause: unknown): Promise<boolean> {
+    if (batch.length === 1) {
+      this.#dropped += 1;
+      this.#reportDropped(cause);
+      return true;
+    }
+    for (const record of batch) {
+      if (!(await this.#writeBatch([record]))) return false;
+    }
+    return true;
+  }
+
+  #reportDropped(cause: unknown): void {
+    if (this.#dropped > 0) this.#observe({ name: 'audit.dropped', entries: this.#dropped, cause });
+    this.#dropped = 0;
+  }
+}
+
+/** Postgres has looked at the data and said no (data exception, integrity, limits): it will say so again. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof postgres.PostgresError && /^(22|23|54)/.test(error.code);
+}

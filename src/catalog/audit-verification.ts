@@ -1,0 +1,86 @@
+import { ServiceError } from '../errors.ts';
+import { type ChainHead, hashEntry } from './audit-chain.ts';
+import type { AuditEntry } from './audit-entry.ts';
+import { type AuditRow, auditColumns, toEntry } from './audit-rows.ts';
+import type { Sql } from './session.ts';
+
+const PAGE_ENTRIES = 1_000;
+
+export interface AuditVerification {
+  readonly ok: boolean;
+  /** Entries that were found in order: all of them, or those before the first bad one. */
+  readonly count: number;
+  /** Where the chain ends, according to its head. */
+  readonly headSeq: number;
+  readonly headHash: string;
+  /** Where the chain breaks first. */
+  readonly firstBad?: BrokenLink;
+}
+
+export interface BrokenLink {
+  readonly seq: number;
+  /** Of the entry that is found there; absent when none is. */
+  readonly id?: string;
+  readonly reason: 'missing' | 'changed' | 'not_linked' | 'head_missing' | 'head_differs';
+}
+
+/**
+ * Walks an organization's chain from the oldest entry that is kept to its head. Must run in one snapshot.
+ * @throws ServiceError `not_found` when there is no such organization
+ */
+export async function verifyChain(sql: Sql, organizationId: string): Promise<AuditVerification> {
+  const ends = await readEnds(sql, organizationId);
+  if (ends === undefined) return { ok: false, count: 0, headSeq: 0, headHash: '', firstBad: { seq: 1, reason: 'head_missing' } };
+  const { start, head } = ends;
+  const report = (walked: ChainHead, firstBad?: BrokenLink): AuditVerification => ({
+    ok: firstBad === undefined,
+    count: walked.seq - start.seq,
+    headSeq: head.seq,
+    headHash: head.hash,
+    ...(firstBad === undefined ? {} : { firstBad }),
+  });
+  let walked = start;
+  for await (const entry of entries(sql, organizationId)) {
+    const reason = entry.seq > head.seq ? 'head_differs' : fault(walked, entry);
+    if (reason === 'missing') return report(walked, { seq: walked.seq + 1, reason });
+    if (reason !== undefined) return report(walked, { seq: entry.seq, id: entry.id, reason });
+    walked = entry;
+  }
+  if (walked.seq < head.seq) return report(walked, { seq: walked.seq + 1, reason: 'missing' });
+  if (walked.hash !== head.hash) return report(walked, { seq: head.seq, reason: 'head_differs' });
+  return report(walked);
+}
+
+/** What is wrong with `entry` as the one that follows `before`. */
+function fault(before: ChainHead, entry: AuditEntry): 'missing' | 'changed' | 'not_linked' | undefined {
+  if (entry.seq > before.seq + 1) return 'missing';
+  if (hashEntry(entry) !== entry.hash) return 'changed';
+  return entry.seq === before.seq + 1 && entry.prevHash === before.hash ? undefined : 'not_linked';
+}
+
+async function readEnds(sql: Sql, organizationId: string): Promise<{ start: ChainHead; head: ChainHead } | undefined> {
+  const [row] = await sql<{ seq: string | null; hash: string; kept_after_seq: string; kept_after_hash: string }[]>`
+    select h.seq, encode(h.hash, 'hex') as hash, h.kept_after_seq, encode(h.kept_after_hash, 'hex') as kept_after_hash
+    from postern.organizations o left join postern.audit_heads h on h.organization_id = o.id
+    where o.id = ${organizationId}`;
+  if (row === undefined) throw new ServiceError('not_found', `there is no organization "${organizationId}"`);
+  if (row.seq === null) return undefined;
+  return {
+    start: { seq: Number(row.kept_after_seq), hash: row.kept_after_hash },
+    head: { seq: Number(row.seq), hash: row.hash },
+  };
+}
+
+/** The organization's entries from the oldest on, a page at a time. */
+async function* entries(sql: Sql, organizationId: string): AsyncGenerator<AuditEntry> {
+  for (let after: number | undefined = 0; after !== undefined; ) {
+    const page: AuditRow[] = await sql<AuditRow[]>`
+      select ${auditColumns(sql)}
+      from postern.audit_entries
+      where organization_id = ${organizationId} and seq > ${after}
+      order by seq
+      limit ${PAGE_ENTRIES}`;
+    yield* page.map(toEntry);
+    after = page.length === PAGE_ENTRIES ? Number(page.at(-1)?.seq) : undefined;
+  }
+}

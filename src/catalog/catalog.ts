@@ -1,0 +1,255 @@
+import { randomInt } from 'node:crypto';
+import { ServiceError } from '../errors.ts';
+import type { Observe, Origin } from '../observation.ts';
+import { ADVISORY_LOCKS } from './advisory-locks.ts';
+import { AuditLog } from './audit-log.ts';
+import { DONE } from './audit-record.ts';
+import type { Credential, NewApiKey } from './credential.ts';
+import { CredentialCache } from './credential-cache.ts';
+import { ControlDatabase } from './database.ts';
+import { KeyUse } from './key-use.ts';
+import { findLiveKey, type RotatedKey, replaceKey } from './keys.ts';
+import { CREDENTIALS_CHANNEL, loadByDigest, loadByOrganization, loadStates, notifyChange, parseChange } from './known-key.ts';
+import { migrate } from './migrate.ts';
+import { NotificationChannel } from './notification-channel.ts';
+import type { ApiKey, Organization, OrganizationStatus } from './organization.ts';
+import { findOrganization, listOrganizations, lockOrganization, updateStatus } from './organizations.ts';
+import type { ControlConnection, Sql } from './session.ts';
+import {
+  countAttempt,
+  deleteOldAttempts,
+  deleteOrganization,
+  insertOrganization,
+  listInterrupted,
+  type SignUp,
+  type SignupQuota,
+} from './signups.ts';
+
+export type { Credential, NewApiKey } from './credential.ts';
+export type { RotatedKey } from './keys.ts';
+export type { ControlConnection } from './session.ts';
+export type { SignUp, SignupQuota } from './signups.ts';
+
+const MAINTENANCE_EVERY_MS = 3_600_000;
+const ORGANIZATION_ID = /^org_[a-z0-9]{12}$/;
+const PING_TIMEOUT_MS = 5_000;
+
+export interface CatalogOptions {
+  /** The control database: it exists, and the role owns it. */
+  readonly connection: ControlConnection;
+  readonly observe: Observe;
+  /** How long audit entries are kept. */
+  readonly auditDays: number;
+  readonly now?: () => Date;
+}
+
+export interface SignedUp {
+  readonly organization: Organization;
+  readonly key: ApiKey;
+  readonly quota: SignupQuota;
+}
+
+/**
+ * What the service knows: organizations, their keys, their audit logs; in the control database, schema `postern`. Any
+ * number of processes may share one. Every method throws ServiceError `not_ready` when the database cannot be reached.
+ */
+export class Catalog {
+  readonly audit: AuditLog;
+  readonly #options: CatalogOptions;
+  readonly #now: () => Date;
+  readonly #database: ControlDatabase;
+  readonly #credentials = new CredentialCache();
+  readonly #channel: NotificationChannel;
+  readonly #keyUse: KeyUse;
+  /** This process's number among those that share the database. */
+  readonly #process = randomInt(1, 2 ** 31);
+  #maintenance: NodeJS.Timeout | undefined;
+  #maintaining: Promise<void> = Promise.resolve();
+  #listens = false;
+  #closing = false;
+
+  private constructor(options: CatalogOptions) {
+    const { connection, observe } = options;
+    this.#options = options;
+    this.#now = options.now ?? (() => new Date());
+    this.#database = new ControlDatabase(connection);
+    this.audit = new AuditLog({ database: this.#database, observe, now: this.#now });
+    this.#keyUse = new KeyUse(this.#database, this.#now, (...use) => this.#credentials.used(...use));
+    this.#channel = new NotificationChannel(connection, CREDENTIALS_CHANNEL, {
+      opened: (sql) => this.#listening(sql),
+      notified: (payload) => this.#changed(payload),
+      lost: () => this.#deaf(),
+    });
+  }
+
+  /**
+   * Connects, brings the schema up to date and listens for changes.
+   * @throws CatalogMigrationError when another version has written the database
+   */
+  static async open(options: CatalogOptions): Promise<Catalog> {
+    const catalog = new Catalog(options);
+    try {
+      await migrate(catalog.#database);
+      await catalog.#channel.open();
+      catalog.#maintenance = setInterval(() => catalog.#maintain(), MAINTENANCE_EVERY_MS);
+      catalog.#maintain();
+      return catalog;
+    } catch (error) {
+      await catalog.close();
+      throw error;
+    }
+  }
+
+  /**
+   * Records an organization as `provisioning`, with its first key. The attempt counts against the address it comes from.
+   * @throws ServiceError `rate_limited`, `email_taken`
+   */
+  async signUp(request: SignUp, origin: Origin): Promise<SignedUp> {
+    const { quota, created } = await this.#database.transaction(async (sql) => ({
+      quota: await countAttempt(sql, origin.sourceIp, request.signupsPerHour, this.#now()),
+      created: await insertOrganization(sql, request, this.#process, this.#now()),
+    }));
+    if (created === undefined) throw new ServiceError('email_taken', 'an organization with this e-mail address exists already');
+    return { ...created, quota };
+  }
+
+  /**
+   * Opens an organization for logins, once its place is ready.
+   * @throws ServiceError `not_found` when the sign-up was undone meanwhile
+   */
+  activate(organizationId: string, origin: Origin): Promise<Organization> {
+    return this.#change(organizationId, async (sql, organization) => {
+      if (organization.status !== 'provisioning') return organization;
+      await updateStatus(sql, organizationId, 'active');
+      const actor = await findLiveKey(sql, organizationId);
+      await this.audit.appendWith(sql, { organizationId, action: 'auth.signup', origin, actor, outcome: DONE });
+      return { ...organization, status: 'active' };
+    });
+  }
+
+  /** Leaves nothing of a sign-up that failed before it became active, but the attempt. */
+  async forgetSignup(organizationId: string): Promise<void> {
+    await this.#database.transaction((sql) => deleteOrganization(sql, organizationId));
+  }
+
+  /** Sign-ups that were cut short: still `provisioning`, and the process that was at it is gone. */
+  interruptedSignups(): Promise<Organization[]> {
+    return this.#database.run(listInterrupted);
+  }
+
+  organizations(filter: { readonly status?: OrganizationStatus } = {}): Promise<Organization[]> {
+    return this.#database.run((sql) => listOrganizations(sql, filter.status));
+  }
+
+  organization(id: string): Promise<Organization | undefined> {
+    return this.#database.run((sql) => findOrganization(sql, id));
+  }
+
+  /**
+   * Sessions of an organization that is not `active` any more end in every process.
+   * @throws ServiceError `not_found`
+   */
+  setStatus(organizationId: string, status: OrganizationStatus, origin: Origin): Promise<Organization> {
+    return this.#change(organizationId, async (sql, organization) => {
+      if (organization.status === status) return organization;
+      await updateStatus(sql, organizationId, status);
+      await this.audit.appendWith(sql, { organizationId, action: `organization.${status}`, origin, outcome: DONE });
+      return { ...organization, status };
+    });
+  }
+
+  /**
+   * Puts a new key in the place of the live one, which is dead in this process when this returns, in others as soon as
+   * they are told; sessions opened with it end.
+   * @param expectedKeyId the key that the caller came with; undefined: whichever is live
+   * @throws ServiceError `unauthorized` when another key is live by now, `not_found`
+   */
+  rotateKey(organizationId: string, expectedKeyId: string | undefined, key: NewApiKey, origin: Origin): Promise<RotatedKey> {
+    return this.#change(organizationId, async (sql) => {
+      const rotated = await replaceKey(sql, organizationId, expectedKeyId, key, this.#now());
+      const actor = { keyId: rotated.previous.id, keyPrefix: rotated.previous.prefix };
+      await this.audit.appendWith(sql, { organizationId, action: 'auth.rotate_key', origin, actor, outcome: DONE });
+      return rotated;
+    });
+  }
+
+  /** The live key with this SHA-256 digest. Answers from memory what it has answered before. */
+  findByDigest(digest: Buffer): Promise<Credential | undefined> {
+    return this.#credentials.findByDigest(digest, () => this.#database.run((sql) => loadByDigest(sql, digest)));
+  }
+
+  /** The organization's live key. Answers from memory what it has answered before. */
+  async findByOrganization(id: string): Promise<Credential | undefined> {
+    // Whatever a client sends as its user name comes here.
+    if (!ORGANIZATION_ID.test(id)) return undefined;
+    return this.#credentials.findByOrganization(id, () => this.#database.run((sql) => loadByOrganization(sql, id)));
+  }
+
+  /** Notes that a key is in use; written behind, at most once a minute for a key. */
+  touchKey(keyId: string): void {
+    this.#keyUse.touch(keyId);
+  }
+
+  /** Resolves when the control database answers. */
+  async ping(): Promise<void> {
+    await this.#database.run((sql) => sql`select 1`, PING_TIMEOUT_MS);
+  }
+
+  /** Whether a backend of the same cluster holds advisory locks; while it is in no transaction these are its session's. */
+  async holdsAdvisoryLocks(processId: number): Promise<boolean> {
+    const [row] = await this.#database.run(
+      (sql) => sql<{ held: boolean }[]>`
+        select exists (select from pg_catalog.pg_locks where locktype = 'advisory' and pid = ${processId}) as held`,
+    );
+    return row?.held ?? true;
+  }
+
+  /** Writes what is still to be written, then ends all sessions. */
+  async close(): Promise<void> {
+    this.#closing = true;
+    clearInterval(this.#maintenance);
+    await Promise.all([this.audit.close(), this.#keyUse.flush(), this.#maintaining, this.#channel.close()]);
+    await this.#database.close();
+  }
+
+  /** A change of an organization's key or status: one transaction with its audit entry, and every process is told. */
+  async #change<T>(organizationId: string, work: (sql: Sql, organization: Organization) => Promise<T>): Promise<T> {
+    const { result, state } = await this.#database.transaction(async (sql) => {
+      const organization = await lockOrganization(sql, organizationId);
+      return { result: await work(sql, organization), state: await notifyChange(sql, organizationId) };
+    });
+    this.#credentials.changed(state);
+    return result;
+  }
+
+  async #listening(sql: Sql): Promise<void> {
+    // Says that this process is alive; see interruptedSignups.
+    await sql`select pg_advisory_lock_shared(${ADVISORY_LOCKS.process}, ${this.#process})`;
+    await this.#credentials.trust((organizationIds) => loadStates(sql, organizationIds));
+    this.#listens = true;
+  }
+
+  #deaf(): void {
+    this.#credentials.distrust();
+    if (this.#listens && !this.#closing) {
+      this.#options.observe({ name: 'service.warning', message: 'notifications were lost: keys are looked up until they are back' });
+    }
+    this.#listens = false;
+  }
+
+  #changed(payload: string): void {
+    const state = parseChange(payload);
+    if (state !== undefined) this.#credentials.changed(state);
+  }
+
+  #maintain(): void {
+    this.#maintaining = this.#deleteOld().catch((cause: unknown) => {
+      this.#options.observe({ name: 'service.warning', message: 'old audit entries could not be deleted', cause });
+    });
+  }
+
+  async #deleteOld(): Promise<void> {
+    await this.#database.run((sql) => deleteOldAttempts(sql, this.#now()));
+    await this.audit.deleteOlderThan(this.#options.auditDays);
+  }
+}

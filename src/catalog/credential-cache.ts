@@ -1,0 +1,163 @@
+import { setMaxListeners } from 'node:events';
+import { ServiceError } from '../errors.ts';
+import type { Credential } from './credential.ts';
+import { CredentialIndex, type Entry } from './credential-index.ts';
+import type { KeyState, KnownKey } from './known-key.ts';
+import type { OrganizationStatus } from './organization.ts';
+
+const UNKNOWN_MAX = 10_000;
+const UNKNOWN_TTL_MS = 2_000;
+
+type Load = () => Promise<KnownKey | undefined>;
+
+/** What changed while a load was on its way: its answer may be from before. */
+interface Watch {
+  everything: boolean;
+  readonly revisions: Map<string, number>;
+}
+
+/**
+ * Live credentials in memory. They are believed as long as the process is told of changes ({@link CredentialCache.trust});
+ * when that is in doubt every look-up reads the control database, but credentials that are held stay the same objects.
+ */
+export class CredentialCache {
+  readonly #index = new CredentialIndex();
+  /** Names that were not found, and until when that is believed. Bounded: random keys must not fill the memory. */
+  readonly #unknown = new Map<string, number>();
+  readonly #loading = new Map<string, Promise<Credential | undefined>>();
+  readonly #watches = new Set<Watch>();
+  #trusted = false;
+  /** Counts the times that trust was lost. */
+  #doubts = 0;
+
+  findByDigest(digest: Buffer, load: Load): Promise<Credential | undefined> {
+    return this.#find(CredentialIndex.digestName(digest), load);
+  }
+
+  findByOrganization(id: string, load: Load): Promise<Credential | undefined> {
+    return this.#find(id, load);
+  }
+
+  /** From now on changes may go unnoticed. */
+  distrust(): void {
+    this.#trusted = false;
+    this.#doubts += 1;
+  }
+
+  /**
+   * Changes are announced again; what they were meanwhile is read now.
+   * @param read the states of organizations; those it leaves out do not exist
+   */
+  async trust(read: (organizationIds: readonly string[]) => Promise<readonly KeyState[]>): Promise<void> {
+    const doubts = this.#doubts;
+    for (const watch of this.#watches) watch.everything = true;
+    const gone = new Set(this.#index.organizationIds());
+    for (const state of await read([...gone])) {
+      gone.delete(state.organizationId);
+      this.#apply(state);
+    }
+    for (const organizationId of gone) this.#apply({ organizationId, revision: Number.MAX_SAFE_INTEGER, status: 'dropped', keyId: '' });
+    this.#trusted = this.#doubts === doubts;
+  }
+
+  /** An organization's key or status is now this. */
+  changed(state: KeyState): void {
+    for (const { revisions } of this.#watches) revisions.set(state.organizationId, state.revision);
+    this.#unknown.clear();
+    this.#apply(state);
+  }
+
+  /** Keeps what the credential says of its last use near the truth. */
+  used(organizationId: string, keyId: string, at: Date): void {
+    const key = this.#index.get(organizationId)?.key;
+    if (key?.id === keyId) key.lastUsedAt = at;
+  }
+
+  #find(name: string, load: Load): Promise<Credential | undefined> {
+    if (!this.#trusted) return this.#load(name, load);
+    const entry = this.#index.get(name);
+    if (entry !== undefined) return Promise.resolve(entry.credential);
+    if (this.#isUnknown(name)) return Promise.resolve(undefined);
+    const loading = this.#loading.get(name) ?? this.#load(name, load).finally(() => this.#loading.delete(name));
+    this.#loading.set(name, loading);
+    return loading;
+  }
+
+  async #load(name: string, load: Load): Promise<Credential | undefined> {
+    for (;;) {
+      const watch: Watch = { everything: false, revisions: new Map() };
+      this.#watches.add(watch);
+      try {
+        const found = await load();
+        if (found === undefined) {
+          this.#rememberUnknown(name);
+          return undefined;
+        }
+        const newer = watch.revisions.get(found.organization.id) ?? 0;
+        const entry = watch.everything || newer > found.revision ? undefined : this.#adopt(found);
+        if (entry !== undefined) return entry.credential;
+      } finally {
+        this.#watches.delete(watch);
+      }
+    }
+  }
+
+  /** @returns the one entry of a key that was read; none when something newer is known than was read */
+  #adopt(found: KnownKey): Entry | undefined {
+    const { organization, key, revision } = found;
+    const known = this.#index.get(organization.id);
+    if (known !== undefined && known.revision > revision) return undefined;
+    if (known !== undefined) this.#apply({ organizationId: organization.id, revision, status: organization.status, keyId: key.id });
+    const kept = this.#index.get(organization.id);
+    if (kept !== undefined) return kept;
+    const entry = newEntry(found);
+    this.#index.add(entry);
+    return entry;
+  }
+
+  /** Ends the entry that a newer state contradicts. */
+  #apply({ organizationId, revision, status, keyId }: KeyState): void {
+    const entry = this.#index.get(organizationId);
+    if (entry === undefined || entry.revision >= revision) return;
+    const { credential, controller } = entry;
+    if (credential.key.id === keyId && credential.organization.status === status) {
+      entry.revision = revision;
+      return;
+    }
+    this.#index.delete(entry);
+    controller.abort(credential.key.id === keyId ? refusal(organizationId, status) : rotated());
+  }
+
+  #isUnknown(name: string): boolean {
+    const until = this.#unknown.get(name);
+    return until !== undefined && until > performance.now();
+  }
+
+  #rememberUnknown(name: string): void {
+    this.#unknown.delete(name);
+    for (const [oldest, until] of this.#unknown) {
+      if (this.#unknown.size < UNKNOWN_MAX && until > performance.now()) break;
+      this.#unknown.delete(oldest);
+    }
+    this.#unknown.set(name, performance.now() + UNKNOWN_TTL_MS);
+  }
+}
+
+function newEntry({ organization, key, digest, revision }: KnownKey): Entry {
+  const controller = new AbortController();
+  // One listener for each session that the key has opened.
+  setMaxListeners(0, controller.signal);
+  if (organization.status !== 'active') controller.abort(refusal(organization.id, organization.status));
+  const ownKey = { ...key };
+  const credential = { organization, key: ownKey, revoked: controller.signal };
+  return { credential, key: ownKey, controller, digestName: CredentialIndex.digestName(digest), revision };
+}
+
+function rotated(): ServiceError {
+  return new ServiceError('key_revoked', 'terminating connection due to API key rotation');
+}
+
+function refusal(organizationId: string, status: OrganizationStatus): ServiceError {
+  if (status === 'suspended') return new ServiceError('organization_suspended', `organization "${organizationId}" is suspended`);
+  return new ServiceError('key_revoked', `terminating connection because organization "${organizationId}" is no longer active`);
+}

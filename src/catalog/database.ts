@@ -1,0 +1,202 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import postgres from 'postgres';
+import { ServiceError } from '../errors.ts';
+import { type ControlConnection, Session, type SessionOptions, type Sql } from './session.ts';
+
+const SESSIONS_MAX = 4;
+const WAITERS_MAX = 10_000;
+const STATEMENT_TIMEOUT_MS = 10_000;
+/** For a whole call: the wait for a session, connecting, all its statements. Longer than a statement's own time. */
+const CALL_TIMEOUT_MS = 15_000;
+const CLOSE_TIMEOUT_MS = 5_000;
+
+const OPTIONS: SessionOptions = {
+  applicationName: 'postern control',
+  statementTimeoutMs: STATEMENT_TIMEOUT_MS,
+  connectTimeoutMs: 5_000,
+};
+
+interface Waiter {
+  readonly granted: (session: Session) => void;
+  readonly refused: (error: Error) => void;
+}
+
+/**
+ * The control database: a few sessions, each lent to one call at a time. A call whose connection is lost fails whole; it
+ * never goes on with another one. Errors of reaching the database are ServiceErrors `not_ready`; what Postgres says to a
+ * statement is passed on as the driver's own error.
+ */
+export class ControlDatabase {
+  readonly #connection: ControlConnection;
+  readonly #idle: Session[] = [];
+  readonly #busy = new Set<Session>();
+  readonly #waiters = new Set<Waiter>();
+  #closed = false;
+  #allReleased: () => void = () => {};
+
+  constructor(connection: ControlConnection) {
+    this.#connection = connection;
+  }
+
+  /** Statements that need no transaction around them. */
+  run<T>(work: (sql: Sql) => Promise<T>, timeoutMs = CALL_TIMEOUT_MS): Promise<T> {
+    return this.#lend((session) => work(session.sql), timeoutMs);
+  }
+
+  /** Everything that `work` does, or nothing of it. */
+  transaction<T>(work: (sql: Sql) => Promise<T>, timeoutMs = CALL_TIMEOUT_MS): Promise<T> {
+    return this.#lend((session) => inTransaction(session, (sql) => sql`begin`, work), timeoutMs);
+  }
+
+  /** Several reads of one state of the database. */
+  snapshot<T>(work: (sql: Sql) => Promise<T>, timeoutMs = CALL_TIMEOUT_MS): Promise<T> {
+    return this.#lend((session) => inTransaction(session, (sql) => sql`begin isolation level repeatable read read only`, work), timeoutMs);
+  }
+
+  /** Lets the calls end that are running, for a while, and then all sessions. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const waiter of this.#waiters) waiter.refused(new ServiceError('shutting_down', 'the service is shutting down'));
+    this.#waiters.clear();
+    if (this.#busy.size > 0) {
+      const released = new Promise<void>((resolve) => {
+        this.#allReleased = resolve;
+      });
+      await Promise.race([released, delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);
+    }
+    for (const session of this.#busy) session.destroy();
+    await Promise.all(this.#idle.map((session) => session.end(CLOSE_TIMEOUT_MS)));
+  }
+
+  async #lend<T>(work: (session: Session) => Promise<T>, timeoutMs: number): Promise<T> {
+    const deadline = new Deadline(timeoutMs);
+    try {
+      const session = await this.#acquire(deadline);
+      try {
+        return await deadline.limit(work(session), () => session.destroy());
+      } catch (error) {
+        throw this.#failed(session, error);
+      } finally {
+        this.#release(session);
+      }
+    } finally {
+      deadline.clear();
+    }
+  }
+
+  /** After a failure to reach the database nobody can say what state the session is in. */
+  #failed(session: Session, error: unknown): unknown {
+    if (!isUnreachable(error)) return error;
+    session.destroy();
+    if (error instanceof ServiceError) return error;
+    return new ServiceError('not_ready', 'the control database cannot be reached', { cause: error, retryAfterS: 1 });
+  }
+
+  async #acquire(deadline: Deadline): Promise<Session> {
+    if (this.#closed) throw new ServiceError('shutting_down', 'the service is shutting down');
+    const idle = this.#takeIdle();
+    if (idle !== undefined) return idle;
+    if (this.#waiters.size >= WAITERS_MAX) {
+      throw new ServiceError('not_ready', 'too many calls are waiting for the control database', { retryAfterS: 1 });
+    }
+    const { promise, resolve, reject } = newPromise<Session>();
+    const waiter: Waiter = { granted: resolve, refused: reject };
+    this.#waiters.add(waiter);
+    return deadline.limit(promise, () => this.#waiters.delete(waiter));
+  }
+
+  #takeIdle(): Session | undefined {
+    const session = this.#idle.pop() ?? (this.#busy.size < SESSIONS_MAX ? this.#open() : undefined);
+    if (session !== undefined) this.#busy.add(session);
+    return session;
+  }
+
+  #open(): Session {
+    const session = new Session(this.#connection, {
+      ...OPTIONS,
+      onClose: () => {
+        const at = this.#idle.indexOf(session);
+        if (at >= 0) this.#idle.splice(at, 1);
+      },
+    });
+    return session;
+  }
+
+  #release(session: Session): void {
+    this.#busy.delete(session);
+    if (session.alive) this.#idle.push(session);
+    if (this.#busy.size === 0) this.#allReleased();
+    for (const waiter of this.#waiters) {
+      const next = this.#takeIdle();
+      if (next === undefined) return;
+      this.#waiters.delete(waiter);
+      waiter.granted(next);
+    }
+  }
+}
+
+/** The driver's own `begin` is not used; see {@link Session}. */
+async function inTransaction<T>(session: Session, begin: (sql: Sql) => Promise<unknown>, work: (sql: Sql) => Promise<T>): Promise<T> {
+  const { sql } = session;
+  await begin(sql);
+  try {
+    const result = await work(sql);
+    await sql`commit`;
+    return result;
+  } catch (error) {
+    if (session.alive) await sql`rollback`.catch(() => session.destroy());
+    throw error;
+  }
+}
+
+/** What a call may take in all: the driver itself waits for an answer as long as the network lets it. */
+class Deadline {
+  readonly #expired = newPromise<never>();
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(timeoutMs: number) {
+    const error = new ServiceError('not_ready', 'the control database did not answer in time', { retryAfterS: 1 });
+    this.#timer = setTimeout(() => this.#expired.reject(error), timeoutMs);
+    this.#expired.promise.catch(() => {});
+  }
+
+  /** @param giveUp what to do about `work` when its time is up */
+  async limit<T>(work: Promise<T>, giveUp: () => void): Promise<T> {
+    let settled = false;
+    const watched = work.finally(() => {
+      settled = true;
+    });
+    try {
+      return await Promise.race([watched, this.#expired.promise]);
+    } finally {
+      if (!settled) giveUp();
+    }
+  }
+
+  clear(): void {
+    clearTimeout(this.#timer);
+  }
+}
+
+function newPromise<T>(): { promise: Promise<T>; resolve: (value: T) => void; reject: (error: Error) => void } {
+  let resolve: (value: T) => void = () => {};
+  let reject: (error: Error) => void = () => {};
+  const promise = new Promise<T>((onResolve, onReject) => {
+    resolve = onResolve;
+    reject = onReject;
+  });
+  return { promise, resolve, reject };
+}
+
+/** SQLSTATEs that speak of the server rather than of the statement: connection lost, shutting down, no time. */
+const UNREACHABLE = /^(08...|57P0[1-3]|57014)$/;
+
+export function isUnreachable(error: unknown): boolean {
+  if (error instanceof ServiceError) return error.kind === 'not_ready';
+  // FATAL: it is the session that was refused or ended, not a statement.
+  if (error instanceof postgres.PostgresError) return error.severity === 'FATAL' || UNREACHABLE.test(error.code);
+  // The driver's codes (CONNECTION_CLOSED, CONNECT_TIMEOUT) and those of sockets and TLS (ECONNREFUSED, CERT_HAS_EXPIRED).
+  return (
+    error instanceof Error && 'code' in error && /^(CONNECT|E[A-Z]{3}|CERT_|DEPTH_|SELF_SIGNED_|UNABLE_|ABORT_ERR)/.test(String(error.code))
+  );
+}

@@ -1,0 +1,95 @@
+/** One step of the control database's schema. Once released it is never changed: the ledger keeps a checksum of its SQL. */
+export interface CatalogMigration {
+  readonly name: string;
+  /** Statements, names written out in full: the search path is empty. */
+  readonly sql: string;
+}
+
+/** In the order in which they are applied; new ones go to the end. */
+export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
+  {
+    name: '001 organizations and keys',
+    sql: `
+      create table postern.organizations (
+        id text primary key,
+        name text not null,
+        email text not null,
+        -- The address in lower case, made by the service: what lower() does depends on the database's locale.
+        email_key text not null,
+        status text not null check (status in ('provisioning', 'active', 'suspended', 'dropping', 'dropped')),
+        -- Counts every change of status or key: tells which of two reads is the newer one.
+        revision integer not null default 1,
+        -- The process that is signing it up; its session holds an advisory lock on this number while it lives.
+        provisioner integer not null,
+        placement jsonb not null,
+        created_at timestamptz(3) not null
+      );
+      create unique index organizations_email on postern.organizations (email_key) where status <> 'dropped';
+      create index organizations_provisioning on postern.organizations (created_at) where status = 'provisioning';
+
+      create table postern.api_keys (
+        id text primary key,
+        organization_id text not null references postern.organizations on delete cascade,
+        prefix text not null,
+        digest bytea not null unique,
+        scram_iterations integer not null,
+        scram_salt bytea not null,
+        scram_stored_key bytea not null,
+        scram_server_key bytea not null,
+        created_at timestamptz(3) not null,
+        last_used_at timestamptz(3),
+        revoked_at timestamptz(3)
+      );
+      create unique index api_keys_live on postern.api_keys (organization_id) where revoked_at is null;
+      create index api_keys_organization on postern.api_keys (organization_id);
+    `,
+  },
+  {
+    name: '002 signup attempts',
+    sql: `
+      create table postern.signup_attempts (
+        address text not null,
+        attempted_at timestamptz(3) not null
+      );
+      create index signup_attempts_address on postern.signup_attempts (address, attempted_at);
+    `,
+  },
+  {
+    name: '003 audit',
+    sql: `
+      create table postern.audit_heads (
+        organization_id text primary key references postern.organizations on delete cascade,
+        seq bigint not null,
+        hash bytea not null,
+        -- The last entry that retention has deleted (0 and the chain's first prevHash while there is none).
+        kept_after_seq bigint not null,
+        kept_after_hash bytea not null
+      );
+
+      -- No reference to the head: its row is locked by whoever writes entries, and the check would cost each of them.
+      create table postern.audit_entries (
+        organization_id text not null,
+        seq bigint not null,
+        id text not null,
+        occurred_at timestamptz(3) not null,
+        action text not null,
+        surface text not null,
+        key_id text,
+        key_prefix text,
+        source_ip text,
+        user_agent text,
+        application_name text,
+        request_id text,
+        statement jsonb,
+        session jsonb,
+        outcome jsonb not null,
+        prev_hash bytea not null,
+        hash bytea not null,
+        primary key (organization_id, seq)
+      );
+      -- Ids grow with time. A batch whose COMMIT was not answered is looked up here before it is written again.
+      create unique index audit_entries_id on postern.audit_entries (id);
+      create index audit_entries_request on postern.audit_entries (organization_id, request_id) where request_id is not null;
+    `,
+  },
+];

@@ -1,0 +1,47 @@
+import { ServiceError } from '../errors.ts';
+import type { Organization, OrganizationStatus, Placement } from './organization.ts';
+import type { Sql } from './session.ts';
+
+export interface OrganizationRow {
+  readonly id: string;
+  readonly name: string;
+  readonly email: string;
+  readonly status: OrganizationStatus;
+  readonly placement: Placement;
+  readonly created_at: Date;
+}
+
+export function toOrganization({ id, name, email, status, placement, created_at }: OrganizationRow): Organization {
+  return { id, name, email, status, createdAt: created_at, placement };
+}
+
+/** In the order of their creation. */
+export async function listOrganizations(sql: Sql, status?: OrganizationStatus): Promise<Organization[]> {
+  const rows = await sql<OrganizationRow[]>`
+    select id, name, email, status, placement, created_at
+    from postern.organizations
+    ${status === undefined ? sql`` : sql`where status = ${status}`}
+    order by created_at, id`;
+  return rows.map(toOrganization);
+}
+
+export async function findOrganization(sql: Sql, id: string): Promise<Organization | undefined> {
+  const [row] = await sql<OrganizationRow[]>`
+    select id, name, email, status, placement, created_at from postern.organizations where id = ${id}`;
+  return row && toOrganization(row);
+}
+
+/**
+ * Locks the organization against other changes until the transaction ends.
+ * @throws ServiceError `not_found`
+ */
+export async function lockOrganization(sql: Sql, id: string): Promise<Organization> {
+  const [row] = await sql<OrganizationRow[]>`
+    select id, name, email, status, placement, created_at from postern.organizations where id = ${id} for update`;
+  if (row === undefined) throw new ServiceError('not_found', `there is no organization "${id}"`);
+  return toOrganization(row);
+}
+
+export async function updateStatus(sql: Sql, id: string, status: OrganizationStatus): Promise<void> {
+  await sql`update postern.organizations set status = ${status}, revision = revision + 1 where id = ${id}`;
+}

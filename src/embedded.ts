@@ -1,0 +1,157 @@
+import { readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { rolePassword, roleVerifier } from './auth/role-password.ts';
+import { type Account, canEnter, serverAccount } from './embedded/account.ts';
+import { type Binaries, findBinaries } from './embedded/binaries.ts';
+import { type DataDirectory, makeSocketFolder, openDataDirectory, ownerOf, readSecret, replaceFile } from './embedded/directory.ts';
+import { EmbeddedError, hasCode, reasonOf } from './embedded/error.ts';
+import { initialise, SUPERUSER, setSuperuserPassword } from './embedded/initialise.ts';
+import { PORT, Postmaster } from './embedded/postmaster.ts';
+import { stopOrphan, whileSessionsLinger } from './embedded/shutdown.ts';
+import type { Observe } from './observation.ts';
+
+export interface EmbeddedOptions {
+  /** Created when it does not exist. Holds the secret, the server's log, and the cluster or a link to it. */
+  readonly dataDir: string;
+  /** Overrides the generated one (`POSTERN_SECRET`). */
+  readonly secret?: string;
+  readonly observe?: Observe;
+  /** Server settings besides ours, e.g. `{ fsync: 'off' }` for tests. */
+  readonly settings?: Readonly<Record<string, string>>;
+  /** The server ended without being told to. It is being restarted: clients will find it again at the same place. */
+  readonly exited?: (how: string) => void;
+  /** Where things go that the server's account could not reach elsewhere, when we are root. */
+  readonly sharedFolder?: string;
+}
+
+/** A running PostgreSQL of our own, behind a Unix socket that no other user of the machine can reach. */
+export interface EmbeddedCluster {
+  /** Folder of the Unix socket. */
+  readonly host: string;
+  readonly port: number;
+  readonly superuser: { readonly user: string; readonly password: string };
+  /** The master secret: given, or generated and kept in the data directory. */
+  readonly secret: string;
+  /** The server's process at the moment; undefined while it is being restarted. */
+  readonly pid: number | undefined;
+  /** Shuts the server down and gives the data directory back. */
+  stop(): Promise<void>;
+}
+
+/** For a server with a few hundred sessions on a machine it shares with Postern. What tenants do is not written to its log. */
+const SETTINGS: Readonly<Record<string, string>> = {
+  listen_addresses: '',
+  port: String(PORT),
+  unix_socket_permissions: '0700',
+  password_encryption: 'scram-sha-256',
+  max_connections: '200',
+  shared_buffers: '128MB',
+  // A prepared transaction would hold its locks until an operator comes.
+  max_prepared_transactions: '0',
+  timezone: 'UTC',
+  log_timezone: 'UTC',
+  log_destination: 'stderr',
+  logging_collector: 'off',
+  log_line_prefix: '%m [%p] ',
+  // Statements, their parameters and the values in error details are the tenants' own.
+  log_statement: 'none',
+  log_min_error_statement: 'panic',
+  log_min_duration_statement: '-1',
+  log_parameter_max_length: '0',
+  log_parameter_max_length_on_error: '0',
+  log_error_verbosity: 'terse',
+  log_min_messages: 'log',
+  log_checkpoints: 'off',
+};
+
+/** @see https://www.postgresql.org/docs/current/auth-pg-hba-conf.html */
+const HOST_BASED_AUTHENTICATION = 'local all all scram-sha-256\n';
+
+/**
+ * Starts PostgreSQL in the data directory, making a cluster there the first time.
+ * @throws EmbeddedError
+ */
+export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedCluster> {
+  const sharedFolder = options.sharedFolder ?? '/var/lib/postern';
+  const account = await serverAccount();
+  const directory = await openDataDirectory(options.dataDir, account, sharedFolder);
+  try {
+    return await startIn(directory, account, sharedFolder, options);
+  } catch (error) {
+    await directory.release();
+    if (error instanceof EmbeddedError) throw error;
+    throw new EmbeddedError(`data directory ${directory.path} cannot be used: ${reasonOf(error)}`);
+  }
+}
+
+async function startIn(
+  directory: DataDirectory,
+  preferred: Account | undefined,
+  sharedFolder: string,
+  options: EmbeddedOptions,
+): Promise<EmbeddedCluster> {
+  const { cluster, log } = directory;
+  const owner = await ownerOf(cluster);
+  const account = whoRunsIt(directory, owner, preferred);
+  const binaries = await findBinaries(account, sharedFolder);
+  const secret = options.secret ?? (await readSecret(directory));
+  if (owner !== undefined) await checkExisting(directory, binaries, account);
+  else await initialise(directory, binaries, account, options.settings?.fsync !== 'off');
+
+  await stopOrphan(cluster);
+  const host = await makeSocketFolder(directory, account);
+  const settings = await settingsFor(directory, host, options.settings ?? {});
+  const verifier = await roleVerifier(secret, SUPERUSER);
+  await whileSessionsLinger(() => setSuperuserPassword(cluster, binaries, account, settings, verifier));
+  const exited = (how: string) => {
+    options.observe?.({ name: 'service.warning', message: `the embedded PostgreSQL ended (${how}) and is being restarted` });
+    options.exited?.(how);
+  };
+  const postmaster = await Postmaster.start({ postgres: binaries.postgres, account, cluster, settings, log, exited });
+  return {
+    host,
+    port: PORT,
+    superuser: { user: SUPERUSER, password: rolePassword(secret, SUPERUSER) },
+    secret,
+    get pid() {
+      return postmaster.pid;
+    },
+    async stop() {
+      await postmaster.stop();
+      await rm(host, { recursive: true, force: true });
+      await directory.release();
+    },
+  };
+}
+
+/** As root an existing cluster runs as its owner; anybody else can only run their own. */
+function whoRunsIt(directory: DataDirectory, owner: Account | undefined, preferred: Account | undefined): Account | undefined {
+  if (owner === undefined) return preferred;
+  if (preferred !== undefined) return owner.uid === 0 ? preferred : owner;
+  if (owner.uid === process.getuid?.()) return undefined;
+  throw new EmbeddedError(`${directory.cluster} belongs to another user (uid ${owner.uid}): start Postern as that user, or as root`);
+}
+
+async function checkExisting(directory: DataDirectory, binaries: Binaries, account: Account | undefined): Promise<void> {
+  if (!(await canEnter(directory.home, account))) {
+    throw new EmbeddedError(
+      `data directory ${directory.path} cannot be used: its owner (uid ${account?.uid}) cannot enter ${directory.home}`,
+    );
+  }
+  const version = await readFile(join(directory.cluster, 'PG_VERSION'), 'utf8').catch((error: unknown) => {
+    throw hasCode(error, 'ENOENT') ? new EmbeddedError(`${directory.cluster} is not a PostgreSQL cluster`) : error;
+  });
+  const major = Number.parseInt(version, 10);
+  if (major === binaries.major) return;
+  const advice = major > binaries.major ? 'use the Postern that made it, or a newer one' : 'dump it with the Postern that made it';
+  throw new EmbeddedError(`data directory ${directory.path} is of PostgreSQL ${major}, and this Postern runs ${binaries.major}: ${advice}`);
+}
+
+/** As arguments, so that they are this version's and outrank whatever the cluster's own files say. */
+async function settingsFor(directory: DataDirectory, socketFolder: string, more: Readonly<Record<string, string>>): Promise<string[]> {
+  // Written by us beside the cluster, not in it: what the server's account owns is no place for root to write.
+  const rules = join(directory.home, 'pg_hba.conf');
+  await replaceFile(rules, HOST_BASED_AUTHENTICATION, 0o644);
+  const places = { hba_file: rules, unix_socket_directories: `"${socketFolder.replaceAll('"', '""')}"` };
+  return Object.entries({ ...SETTINGS, ...more, ...places }).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+}

@@ -1,0 +1,130 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { chmod, chown, mkdir, readdir, readFile, readlink, realpath, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { type Account, canEnter } from './account.ts';
+import { EmbeddedError, hasCode, reasonOf } from './error.ts';
+import { type FolderLock, lockFolder } from './lock.ts';
+
+/** What an operating system allows for the path of a Unix socket: 104 bytes on macOS, 108 on Linux, with a NUL. */
+const SOCKET_PATH_MAX_BYTES = 103;
+const SECRET_MIN_CHARACTERS = 16;
+
+/** The data directory, held for this process alone. */
+export interface DataDirectory {
+  readonly path: string;
+  /** Where the cluster lives: the data directory itself, or a folder outside when the server's account cannot enter it. */
+  readonly home: string;
+  /** The server's own folder (PGDATA). May not exist yet; when it does, it is complete. */
+  readonly cluster: string;
+  readonly log: string;
+  release(): Promise<void>;
+}
+
+/**
+ * Opens or creates a data directory. As root, when the directory lies where the server's account cannot go (root's home, say),
+ * nobody's permissions are changed: `postgres` in it becomes a link to a folder under `sharedFolder`.
+ * @throws EmbeddedError when it is in use or cannot be written
+ */
+export async function openDataDirectory(path: string, account: Account | undefined, sharedFolder: string): Promise<DataDirectory> {
+  const locks: FolderLock[] = [];
+  const release = async () => {
+    for (const lock of locks.reverse()) await lock.release();
+  };
+  try {
+    const made = await mkdir(path, { recursive: true });
+    // Other users of the machine have no business in it, but the server's account must get through to its own folder.
+    if (made !== undefined) await chmod(path, account === undefined ? 0o700 : 0o711);
+    const real = await realpath(path);
+    locks.push(await lockFolder(real));
+    const home = await findHome(real, account, sharedFolder);
+    // A copied data directory links to the same home as the one it was copied from.
+    if (home !== real) locks.push(await lockFolder(home));
+    await removeLeftovers(home);
+    return { path: real, home, cluster: join(home, 'postgres'), log: join(real, 'postgres.log'), release };
+  } catch (error) {
+    await release();
+    if (error instanceof EmbeddedError) throw error;
+    throw new EmbeddedError(`data directory ${path} cannot be used: ${reasonOf(error)}`);
+  }
+}
+
+/** @returns the secret, generated and written down (mode 0600) when there is none */
+export async function readSecret(directory: DataDirectory): Promise<string> {
+  const file = join(directory.path, 'secret');
+  const known = await readFile(file, 'utf8').catch((error: unknown) => {
+    if (hasCode(error, 'ENOENT')) return undefined;
+    throw new EmbeddedError(`${file} cannot be read: ${reasonOf(error)}`);
+  });
+  const secret = known?.trim() ?? randomBytes(32).toString('base64url');
+  if (secret.length < SECRET_MIN_CHARACTERS) throw new EmbeddedError(`${file} holds less than ${SECRET_MIN_CHARACTERS} characters`);
+  if (known === undefined) await replaceFile(file, `${secret}\n`, 0o600);
+  return secret;
+}
+
+/** A folder that everybody can enter, whatever our umask. One that is there already is left as it is. */
+export async function makeSharedFolder(path: string): Promise<void> {
+  if ((await mkdir(path, { recursive: true })) !== undefined) await chmod(path, 0o755);
+}
+
+/** Whole or not at all. As root in a directory of somebody else's, no link they have laid is followed. */
+export async function replaceFile(path: string, content: string, mode: number): Promise<void> {
+  const draft = `${path}.new`;
+  await rm(draft, { force: true });
+  await writeFile(draft, content, { flag: 'wx', mode });
+  await chmod(draft, mode);
+  await rename(draft, path);
+}
+
+/** An empty folder for the server's socket that no other user can enter, with a path that is short enough. */
+export async function makeSocketFolder(directory: DataDirectory, account: Account | undefined): Promise<string> {
+  const near = join(directory.home, 'run');
+  const far = join(tmpdir(), `postern-${createHash('sha256').update(directory.home).digest('hex').slice(0, 12)}`);
+  const folder = fits(near) ? near : far;
+  if (!fits(folder)) throw new EmbeddedError(`the path of ${folder} is too long for a Unix socket: set TMPDIR to a shorter one`);
+  // What a killed server left would keep the next one from its socket. If it cannot be removed, or is made by another user
+  // in between, the folder is not ours and must not be used.
+  await rm(folder, { recursive: true, force: true });
+  await mkdir(folder, { mode: 0o700 });
+  if (account !== undefined) await chown(folder, account.uid, account.gid);
+  return folder;
+}
+
+/** Who owns an existing cluster; as root we run the server as them. */
+export async function ownerOf(cluster: string): Promise<Account | undefined> {
+  try {
+    const { uid, gid } = await stat(cluster);
+    return { uid, gid };
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return undefined;
+    throw new EmbeddedError(`${cluster} cannot be used: ${reasonOf(error)}`);
+  }
+}
+
+async function findHome(path: string, account: Account | undefined, sharedFolder: string): Promise<string> {
+  const cluster = join(path, 'postgres');
+  const target = await readlink(cluster).catch(() => undefined);
+  if (target !== undefined) {
+    const home = await realpath(dirname(target)).catch(() => undefined);
+    if (home === undefined) throw new EmbeddedError(`${cluster} points to ${target}, which is gone`);
+    return home;
+  }
+  if (account === undefined || (await ownerOf(cluster)) !== undefined || (await canEnter(path, account))) return path;
+  const home = join(sharedFolder, randomBytes(6).toString('hex'));
+  await makeSharedFolder(sharedFolder);
+  await mkdir(home);
+  await chmod(home, 0o711);
+  await symlink(join(home, 'postgres'), cluster);
+  return home;
+}
+
+/** What initdb had begun when the machine or we went down. */
+async function removeLeftovers(home: string): Promise<void> {
+  for (const name of await readdir(home)) {
+    if (name.startsWith('postgres.init-')) await rm(join(home, name), { recursive: true, force: true });
+  }
+}
+
+function fits(folder: string): boolean {
+  return Buffer.byteLength(join(folder, '.s.PGSQL.5432')) <= SOCKET_PATH_MAX_BYTES;
+}

@@ -1,0 +1,68 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { EmbeddedError } from './error.ts';
+import { isServing, readPostmasterFile } from './postmaster-file.ts';
+
+const POLL_MS = 25;
+const FAST_TIMEOUT_MS = 10_000;
+const IMMEDIATE_TIMEOUT_MS = 5_000;
+const LINGERING_POLL_MS = 250;
+const LINGERING_TIMEOUT_MS = 30_000;
+
+/**
+ * Asks a server to shut down fast (sessions are ended, then a checkpoint), and if that takes too long immediately (it
+ * recovers at the next start).
+ * @see https://www.postgresql.org/docs/current/server-shutdown.html
+ * @throws EmbeddedError when it does not end
+ */
+export async function shutDown(send: (signal: 'SIGINT' | 'SIGQUIT') => void, gone: Promise<unknown>): Promise<void> {
+  send('SIGINT');
+  if (await within(gone, FAST_TIMEOUT_MS)) return;
+  send('SIGQUIT');
+  if (await within(gone, IMMEDIATE_TIMEOUT_MS)) return;
+  throw new EmbeddedError('PostgreSQL does not shut down');
+}
+
+/**
+ * Ends a server that a killed Postern left running on this cluster.
+ * @throws EmbeddedError when it does not end
+ */
+export async function stopOrphan(cluster: string): Promise<void> {
+  const { pid } = await readPostmasterFile(cluster);
+  if (pid === undefined || !(await isServing(pid, cluster))) return;
+  await shutDown(
+    (signal) => {
+      try {
+        process.kill(pid, signal);
+      } catch {
+        // It ended just now, which is what we wait for.
+      }
+    },
+    untilGone(pid, cluster),
+  );
+}
+
+/** Starts a server, again and again while sessions of one that was killed have not noticed yet and hold on to its memory. */
+export async function whileSessionsLinger<Result>(start: () => Promise<Result>): Promise<Result> {
+  const deadline = Date.now() + LINGERING_TIMEOUT_MS;
+  for (;;) {
+    try {
+      return await start();
+    } catch (error) {
+      if (!/shared memory block .*in use/.test(String(error)) || Date.now() > deadline) throw error;
+      await delay(LINGERING_POLL_MS);
+    }
+  }
+}
+
+async function untilGone(pid: number, cluster: string): Promise<void> {
+  while (await isServing(pid, cluster)) await delay(POLL_MS);
+}
+
+async function within(event: Promise<unknown>, timeoutMs: number): Promise<boolean> {
+  const timer = new AbortController();
+  try {
+    return await Promise.race([event.then(() => true), delay(timeoutMs, false, { signal: timer.signal })]);
+  } finally {
+    timer.abort();
+  }
+}

@@ -1,0 +1,30 @@
+import { ConfigError, readConfig } from './config.ts';
+import { EmbeddedError } from './embedded/error.ts';
+import { createLogger, logObserver } from './observers/log.ts';
+import { ClusterError } from './router/placement/cluster.ts';
+import { type Service, startService } from './service.ts';
+import { welcome } from './welcome.ts';
+
+try {
+  const config = readConfig(process.env);
+  const service = await startService(config, logObserver(createLogger(config.POSTERN_LOG_LEVEL)));
+  process.stdout.write(welcome(config, service));
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => stop(service, signal));
+  process.on('SIGHUP', () => service.reload());
+} catch (error) {
+  // What the person who starts it can mend is one line; anything else is ours to mend and needs the stack.
+  const told = error instanceof ConfigError || error instanceof EmbeddedError || error instanceof ClusterError;
+  process.stderr.write(`postern: ${told ? error.message : error instanceof Error ? error.stack : String(error)}\n`);
+  process.exit(1);
+}
+
+function stop(service: Service, signal: string): void {
+  for (const again of ['SIGTERM', 'SIGINT'] as const) process.once(again, () => process.exit(1));
+  service.close(signal).then(
+    () => process.exit(0),
+    (error: unknown) => {
+      process.stderr.write(`postern: ${error instanceof Error ? error.stack : String(error)}\n`);
+      process.exit(1);
+    },
+  );
+}

@@ -1,0 +1,165 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import type { Observation, Observe } from '../observation.ts';
+
+/** How many backends the pool has by state, and how many callers wait for one. */
+export interface PoolSnapshot {
+  readonly idle: number;
+  readonly leased: number;
+  readonly opening: number;
+  readonly waiters: number;
+}
+
+export interface Metrics {
+  readonly observe: Observe;
+  readonly registry: Registry;
+}
+
+const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+
+/**
+ * Everything that Prometheus can ask about one process. Labels are few and known beforehand: never an organization, a
+ * path as sent or an error text.
+ */
+export function createMetrics({ poolSnapshot }: { readonly poolSnapshot: () => PoolSnapshot }): Metrics {
+  const registry = new Registry();
+  collectDefaultMetrics({ register: registry });
+  gaugePool(registry, poolSnapshot);
+  return { registry, observe: counting(registry) };
+}
+
+function gaugePool(registry: Registry, snapshot: () => PoolSnapshot): void {
+  new Gauge({
+    name: 'postern_backends',
+    help: 'Backend sessions by state',
+    labelNames: ['state'],
+    registers: [registry],
+    collect() {
+      const { idle, leased, opening } = snapshot();
+      this.set({ state: 'idle' }, idle);
+      this.set({ state: 'leased' }, leased);
+      this.set({ state: 'opening' }, opening);
+    },
+  });
+  new Gauge({
+    name: 'postern_lease_waiters',
+    help: 'Callers that wait for a backend session',
+    registers: [registry],
+    collect() {
+      this.set(snapshot().waiters);
+    },
+  });
+}
+
+/** Operations whose outcome counts as that of a query. */
+const QUERY_ACTIONS: ReadonlySet<string> = new Set(['query', 'transaction', 'migrations.apply']);
+
+function counting(registry: Registry): Observe {
+  const instruments = createInstruments(registry);
+  return (observation) => count(observation, instruments);
+}
+
+type Instruments = ReturnType<typeof createInstruments>;
+
+function createInstruments(registry: Registry) {
+  const counter = (name: string, help: string, labelNames: string[] = []) => new Counter({ name, help, labelNames, registers: [registry] });
+  const gauge = (name: string, help: string, labelNames: string[] = []) => new Gauge({ name, help, labelNames, registers: [registry] });
+  const seconds = (name: string, help: string, labelNames: string[] = []) =>
+    new Histogram({ name, help, labelNames, buckets: SECONDS, registers: [registry] });
+  return {
+    wireConnections: gauge('postern_wire_connections', 'Open connections to the wire door, logged in or not'),
+    wireSessions: gauge('postern_wire_sessions', 'Sessions logged in at the wire door'),
+    wireSessionSeconds: seconds('postern_wire_session_seconds', 'How long wire sessions lasted'),
+    wireBytes: counter('postern_wire_bytes_total', 'Bytes relayed for sessions that have ended', ['direction']),
+    queries: counter('postern_queries_total', 'Requests that ran SQL', ['door', 'outcome']),
+    httpRequests: counter('postern_http_requests_total', 'HTTP calls', ['action', 'status']),
+    httpSeconds: seconds('postern_http_request_seconds', 'How long HTTP calls took', ['action']),
+    logins: counter('postern_logins_total', 'Logins that were told of', ['surface', 'outcome']),
+    leases: gauge('postern_leases', 'Backend sessions on loan', ['door']),
+    leaseWaitSeconds: seconds('postern_lease_wait_seconds', 'How long callers waited for a backend session', ['door']),
+    leaseHeldSeconds: seconds('postern_lease_held_seconds', 'How long backend sessions were on loan', ['door']),
+    leasesRefused: counter('postern_leases_refused_total', 'Callers that got no backend session', ['door', 'reason']),
+    backendsOpened: seconds('postern_backend_open_seconds', 'How long it took to open backend sessions'),
+    backendsClosed: counter('postern_backends_closed_total', 'Backend sessions closed'),
+    loginsHealed: counter('postern_backend_logins_healed_total', 'Backend roles whose password had to be set anew'),
+    auditEntries: counter('postern_audit_entries_total', 'Audit entries written'),
+    auditDropped: counter('postern_audit_dropped_total', 'Audit entries that could not be written'),
+    auditLag: gauge('postern_audit_lag_seconds', 'How far the last write of the audit log was behind'),
+    warnings: counter('postern_warnings_total', 'Warnings told to the log'),
+    failures: counter('postern_failures_total', 'Unexpected failures told to the log'),
+  };
+}
+
+function count(observation: Observation, to: Instruments): void {
+  switch (observation.name) {
+    case 'http.request':
+      countHttp(observation, to);
+      break;
+    case 'wire.connected':
+      to.wireConnections.inc();
+      break;
+    case 'wire.disconnected':
+      to.wireConnections.dec();
+      break;
+    case 'wire.session.opened':
+      to.wireSessions.inc();
+      break;
+    case 'wire.session.closed':
+      to.wireSessions.dec();
+      to.wireSessionSeconds.observe(observation.durationMs / 1_000);
+      to.wireBytes.inc({ direction: 'in' }, observation.bytesIn);
+      to.wireBytes.inc({ direction: 'out' }, observation.bytesOut);
+      break;
+    case 'wire.query':
+      to.queries.inc({ door: 'wire', outcome: observation.ok ? 'ok' : 'error' });
+      break;
+    case 'login.succeeded':
+      to.logins.inc({ surface: observation.origin.surface, outcome: 'ok' });
+      break;
+    case 'login.failed':
+      to.logins.inc({ surface: observation.origin.surface, outcome: observation.kind });
+      break;
+    case 'lease.granted':
+      to.leases.inc({ door: observation.door });
+      to.leaseWaitSeconds.observe({ door: observation.door }, observation.waitMs / 1_000);
+      break;
+    case 'lease.released':
+      to.leases.dec({ door: observation.door });
+      to.leaseHeldSeconds.observe({ door: observation.door }, observation.heldMs / 1_000);
+      break;
+    case 'lease.refused':
+      to.leasesRefused.inc({ door: observation.door, reason: observation.kind });
+      break;
+    case 'backend.opened':
+      to.backendsOpened.observe(observation.durationMs / 1_000);
+      break;
+    case 'backend.closed':
+      to.backendsClosed.inc();
+      break;
+    case 'backend.login_healed':
+      to.loginsHealed.inc();
+      break;
+    case 'audit.written':
+      to.auditEntries.inc(observation.entries);
+      to.auditLag.set(observation.lagMs / 1_000);
+      break;
+    case 'audit.dropped':
+      to.auditDropped.inc(observation.entries);
+      break;
+    case 'service.warning':
+      to.warnings.inc();
+      break;
+    case 'service.failure':
+      to.failures.inc();
+      break;
+    case 'service.started':
+    case 'service.stopping':
+    case 'wire.statement':
+      break;
+  }
+}
+
+function countHttp({ action, outcome }: Extract<Observation, { name: 'http.request' }>, to: Instruments): void {
+  to.httpRequests.inc({ action, status: String(outcome.httpStatus ?? 0) });
+  to.httpSeconds.observe({ action }, (outcome.durationMs ?? 0) / 1_000);
+  if (QUERY_ACTIONS.has(action)) to.queries.inc({ door: 'http', outcome: outcome.status });
+}

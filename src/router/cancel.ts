@@ -1,0 +1,40 @@
+import { randomInt, timingSafeEqual } from 'node:crypto';
+
+/** What BackendKeyData gives out and a CancelRequest carries. */
+export interface CancelKey {
+  /** Stands for the session, not for a backend: a session's backends change. */
+  readonly processId: number;
+  readonly secret: Buffer;
+}
+
+interface Session {
+  readonly secret: Buffer;
+  readonly cancel: () => Promise<void>;
+}
+
+/** Above any process id that an operating system gives out (Linux: below 2^22), so that none is ever a backend's. */
+const FIRST_PROCESS_ID = 2 ** 24;
+const LAST_PROCESS_ID = 2 ** 31 - 1;
+
+/** The cancel keys of the wire sessions that are open in this process: random, and never a backend's own. */
+export class CancelKeys {
+  readonly #sessions = new Map<number, Session>();
+
+  issue(secret: Buffer, cancel: () => Promise<void>): CancelKey {
+    let processId = randomInt(FIRST_PROCESS_ID, LAST_PROCESS_ID);
+    while (this.#sessions.has(processId)) processId = randomInt(FIRST_PROCESS_ID, LAST_PROCESS_ID);
+    this.#sessions.set(processId, { secret, cancel });
+    return { processId, secret };
+  }
+
+  forget({ processId }: CancelKey): void {
+    this.#sessions.delete(processId);
+  }
+
+  /** Cancels what the key's session is waiting for; a key that is not known does nothing, as in Postgres. */
+  async cancel({ processId, secret }: CancelKey): Promise<void> {
+    const session = this.#sessions.get(processId);
+    if (session === undefined || session.secret.length !== secret.length || !timingSafeEqual(session.secret, secret)) return;
+    await session.cancel();
+  }
+}

@@ -1,0 +1,52 @@
+import type { BackendConnection } from '../backend/connection.ts';
+import type { Pool } from '../backend/pool.ts';
+import type { Observe } from '../observation.ts';
+import type { Tenant } from './tenant.ts';
+
+export type Door = 'http' | 'wire';
+
+/**
+ * A backend session on loan, logged in as the organization's own role, outside a transaction and with default settings.
+ * Whoever takes a lease gives it back in the same function: `release` when the session is idle again (its last message was
+ * ReadyForQuery 'I'), `destroy` when its state is not known. The first of the two counts, later calls do nothing.
+ */
+export class Lease {
+  readonly backend: BackendConnection;
+  readonly tenant: Tenant;
+  readonly #pool: Pool;
+  readonly #observe: Observe;
+  readonly #door: Door;
+  readonly #grantedAt = performance.now();
+  #returned = false;
+
+  constructor(backend: BackendConnection, tenant: Tenant, door: Door, pool: Pool, observe: Observe) {
+    this.backend = backend;
+    this.tenant = tenant;
+    this.#door = door;
+    this.#pool = pool;
+    this.#observe = observe;
+  }
+
+  /** @param clean nothing in the session outlives what was run, so that it needs no reset */
+  async release(clean = false): Promise<void> {
+    if (!this.#return()) return;
+    await this.#pool.release(this.tenant.organization.id, this.backend, clean);
+  }
+
+  /** Drops the connection; Postgres rolls back what was open. */
+  destroy(): void {
+    if (this.#return()) this.#pool.discard(this.tenant.organization.id, this.backend, 'destroyed');
+  }
+
+  /** Asks Postgres to cancel what the session is running now; resolves when the request has been taken. */
+  async cancel(): Promise<void> {
+    if (!this.#returned) await this.backend.cancel();
+  }
+
+  #return(): boolean {
+    if (this.#returned) return false;
+    this.#returned = true;
+    this.#observe({ name: 'lease.released', door: this.#door, heldMs: performance.now() - this.#grantedAt });
+    return true;
+  }
+}

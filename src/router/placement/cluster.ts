@@ -1,0 +1,221 @@
+import pg from 'pg';
+import { rolePassword, roleVerifier } from '../../auth/role-password.ts';
+import type { BackendLogin } from '../../backend/connection.ts';
+import type { Observe } from '../../observation.ts';
+import { type AdminConnection, addressOf, parseUrl, textOf, waitForServer, withSession } from './admin.ts';
+import { createDatabase, ensureTemplate } from './template.ts';
+
+/** The backing Postgres cannot be used; the message is one line for the person who started Postern. */
+export class ClusterError extends Error {
+  override readonly name = 'ClusterError';
+}
+
+export interface RoleLogin {
+  readonly user: string;
+  readonly password: string;
+}
+
+export interface ClusterOptions {
+  /** A postgres:// URL, or its parts. Its database is only used for setting things up. */
+  readonly admin: string | AdminConnection;
+  /** Derives the passwords of the roles that Postern makes. */
+  readonly secret: string;
+  readonly controlDatabase: string;
+  readonly observe: Observe;
+  /** How long to wait for a server that is not up yet; 60 s unless said otherwise. */
+  readonly waitMs?: number;
+}
+
+/** A backing Postgres made ready: the platform role, the control database and the template are there. */
+export interface Cluster {
+  readonly name: 'default';
+  readonly host: string;
+  readonly port: number;
+  readonly ssl: pg.ClientConfig['ssl'];
+  /** What everything but tenants' own SQL runs as: a role with CREATEDB and CREATEROLE, never a superuser. */
+  readonly platform: RoleLogin;
+  readonly controlDatabase: string;
+  /** As `server_version_num`: 180004. */
+  readonly serverVersion: number;
+  /** Sessions that roles without special rights can have together. */
+  readonly maxConnections: number;
+  /** What is set on every organization's role: as much of it as the platform role may. */
+  readonly roleSettings: Readonly<Record<string, string>>;
+  readonly secret: string;
+  /** How to log in to a database of this cluster. */
+  login(session: RoleLogin & { readonly database: string; readonly options?: string }): BackendLogin;
+}
+
+interface Facts {
+  readonly version: number;
+  readonly connections: number;
+  readonly replica: boolean;
+  readonly superuser: boolean;
+  readonly createdb: boolean;
+  readonly createrole: boolean;
+}
+
+const PLATFORM_ROLE = 'postern_platform';
+const OLDEST_VERSION = 150_000;
+const WAIT_MS = 60_000;
+const CONNECT_TIMEOUT_MS = 10_000;
+/** Any number will do, as long as every Postern takes the same. */
+const SETUP_LOCK = 5_734_620_117;
+
+/** A sort that fills the disk stops; and what tenants do and say is not written to the server's log. Tenants cannot change these. */
+const ROLE_SETTINGS: Readonly<Record<string, string>> = { temp_file_limit: '1GB', log_min_messages: 'fatal' };
+
+/**
+ * Waits for the backing Postgres and makes it ready: quick when it already is, safe when two processes do it at once. What
+ * the role at hand may not do is told once, as a warning.
+ * @throws ClusterError
+ */
+export async function prepareCluster(options: ClusterOptions): Promise<Cluster> {
+  const admin = adminOf(options);
+  try {
+    await waitForServer(admin, options.waitMs ?? WAIT_MS);
+    return await withSession(admin, (session) => prepare(session, admin, options));
+  } catch (error) {
+    if (error instanceof ClusterError) throw error;
+    throw new ClusterError(`PostgreSQL at ${addressOf(admin)} cannot be used: ${textOf(error)}`, { cause: error });
+  }
+}
+
+function adminOf({ admin }: ClusterOptions): AdminConnection {
+  try {
+    return typeof admin === 'string' ? parseUrl(admin) : admin;
+  } catch (error) {
+    throw new ClusterError(`DATABASE_URL: ${textOf(error)}`);
+  }
+}
+
+async function prepare(session: pg.Client, admin: AdminConnection, options: ClusterOptions): Promise<Cluster> {
+  const facts = await readFacts(session);
+  checkFacts(facts, admin);
+  // Whoever comes second waits for as long as the first one needs.
+  await session.query(`SET lock_timeout = 0; SELECT pg_catalog.pg_advisory_lock(${SETUP_LOCK}); RESET lock_timeout`);
+  const platform = facts.superuser ? await ensurePlatformRole(session, options.secret) : { user: admin.user, password: admin.password };
+  await ensureControlDatabase(session, options.controlDatabase, platform.user);
+  const hardened = await ensureTemplate(session, admin, platform.user, facts.superuser);
+  const open = await closeDefaultDatabases(session);
+  const roleSettings = await allowedSettings(session, platform.user);
+  warn(options.observe, hardened, open, roleSettings);
+
+  const { host, port, ssl } = admin;
+  await checkLogin({ host, port, ssl, ...platform, database: options.controlDatabase });
+  return {
+    name: 'default',
+    host,
+    port,
+    ssl,
+    platform,
+    controlDatabase: options.controlDatabase,
+    serverVersion: facts.version,
+    maxConnections: facts.connections,
+    roleSettings,
+    secret: options.secret,
+    login: (session) => ({ host, port, ssl, connectTimeoutMs: CONNECT_TIMEOUT_MS, ...session }),
+  };
+}
+
+async function readFacts(session: pg.Client): Promise<Facts> {
+  const { rows } = await session.query<Facts>(`
+    SELECT current_setting('server_version_num')::int AS version,
+      current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+        - coalesce(current_setting('reserved_connections', true)::int, 0) AS connections,
+      pg_is_in_recovery() AS replica, rolsuper AS superuser, rolcreatedb AS createdb, rolcreaterole AS createrole
+    FROM pg_catalog.pg_roles WHERE rolname = current_user`);
+  const [facts] = rows;
+  if (facts === undefined) throw new ClusterError('the role at hand is not known to the server');
+  return facts;
+}
+
+function checkFacts(facts: Facts, admin: AdminConnection): void {
+  const refuse = (reason: string) => new ClusterError(`PostgreSQL at ${addressOf(admin)} cannot be used: ${reason}`);
+  if (facts.version < OLDEST_VERSION) throw refuse(`it is version ${Math.floor(facts.version / 10_000)}, and Postern needs 15 or later`);
+  if (facts.replica) throw refuse('it is a standby');
+  if (facts.superuser || (facts.createdb && facts.createrole)) return;
+  throw refuse(`the role ${admin.user} needs CREATEDB and CREATEROLE (ALTER ROLE ${pg.escapeIdentifier(admin.user)} CREATEDB CREATEROLE)`);
+}
+
+/** A superuser only sets things up; what runs from then on is this role. */
+async function ensurePlatformRole(session: pg.Client, secret: string): Promise<RoleLogin> {
+  const verifier = await roleVerifier(secret, PLATFORM_ROLE);
+  const { rows } = await session.query<{ good: boolean }>(
+    `SELECT rolpassword IS NOT DISTINCT FROM $2 AND rolcanlogin AND rolcreatedb AND rolcreaterole
+       AND NOT (rolsuper OR rolreplication OR rolbypassrls) AS good
+     FROM pg_catalog.pg_authid WHERE rolname = $1`,
+    [PLATFORM_ROLE, verifier],
+  );
+  if (!rows[0]?.good) {
+    const attributes = `LOGIN CREATEDB CREATEROLE NOSUPERUSER NOREPLICATION NOBYPASSRLS PASSWORD ${pg.escapeLiteral(verifier)}`;
+    await session.query(`${rows.length === 0 ? 'CREATE' : 'ALTER'} ROLE ${PLATFORM_ROLE} ${attributes}`);
+  }
+  if (Object.keys(await allowedSettings(session, PLATFORM_ROLE)).length < Object.keys(ROLE_SETTINGS).length) {
+    await session.query(`GRANT SET ON PARAMETER ${Object.keys(ROLE_SETTINGS).join(', ')} TO ${PLATFORM_ROLE}`);
+  }
+  return { user: PLATFORM_ROLE, password: rolePassword(secret, PLATFORM_ROLE) };
+}
+
+async function ensureControlDatabase(session: pg.Client, name: string, owner: string): Promise<void> {
+  const { rows } = await session.query<{ owner: string }>(
+    'SELECT pg_catalog.pg_get_userbyid(datdba) AS owner FROM pg_catalog.pg_database WHERE datname = $1',
+    [name],
+  );
+  const [found] = rows;
+  if (found === undefined) await createDatabase(session, name, owner);
+  else if (found.owner !== owner) throw new ClusterError(`the database ${name} belongs to the role ${found.owner}, not to ${owner}`);
+  if ((await openToEverybody(session, [name])).length > 0) {
+    await session.query(`REVOKE ALL ON DATABASE ${pg.escapeIdentifier(name)} FROM PUBLIC`);
+  }
+}
+
+/** @returns those that could not be closed */
+async function closeDefaultDatabases(session: pg.Client): Promise<string[]> {
+  const names = ['postgres', 'template1'];
+  const open = await openToEverybody(session, names);
+  for (const { name, ours } of open) if (ours) await session.query(`REVOKE CONNECT ON DATABASE ${name} FROM PUBLIC`);
+  return open.flatMap(({ name, ours }) => (ours ? [] : [name]));
+}
+
+/** `ours`: whether we may close it. */
+async function openToEverybody(
+  session: pg.Client,
+  databases: readonly string[],
+): Promise<{ readonly name: string; readonly ours: boolean }[]> {
+  const { rows } = await session.query<{ name: string; ours: boolean }>(
+    `SELECT datname AS name, pg_catalog.pg_has_role(datdba, 'USAGE') AS ours FROM pg_catalog.pg_database
+     WHERE datname = ANY ($1) AND EXISTS (
+       SELECT FROM pg_catalog.aclexplode(coalesce(datacl, pg_catalog.acldefault('d', datdba))) AS granted
+       WHERE granted.grantee = 0 AND granted.privilege_type = 'CONNECT')
+     ORDER BY 1`,
+    [databases],
+  );
+  return rows;
+}
+
+async function allowedSettings(session: pg.Client, role: string): Promise<Record<string, string>> {
+  const { rows } = await session.query<{ name: string }>(
+    "SELECT name FROM pg_catalog.unnest($2::text[]) AS name WHERE pg_catalog.has_parameter_privilege($1::name, name, 'SET')",
+    [role, Object.keys(ROLE_SETTINGS)],
+  );
+  return Object.fromEntries(rows.map(({ name }) => [name, ROLE_SETTINGS[name] ?? '']));
+}
+
+async function checkLogin(login: AdminConnection): Promise<void> {
+  try {
+    await withSession(login, async () => {});
+  } catch (error) {
+    throw new ClusterError(`the role ${login.user} cannot log in to ${addressOf(login)} with its password: ${textOf(error)}`);
+  }
+}
+
+function warn(observe: Observe, hardened: boolean, open: readonly string[], roleSettings: Readonly<Record<string, string>>): void {
+  const missing = Object.keys(ROLE_SETTINGS).filter((name) => !(name in roleSettings));
+  const gaps = [
+    ...(hardened ? [] : ['organizations can see statistics and locks of the whole server (pg_stat_activity, pg_locks and the like)']),
+    ...(open.length === 0 ? [] : [`every role may connect to the database ${open.join(' and ')}`]),
+    ...(missing.length === 0 ? [] : [`${missing.join(' and ')} cannot be set for organizations`]),
+  ];
+  if (gaps.length > 0) observe({ name: 'service.warning', message: `left as it is for want of a superuser: ${gaps.join('; ')}` });
+}

@@ -1,0 +1,225 @@
+import { randomBytes } from 'node:crypto';
+import { apiKeyPrefix, digestApiKey, generateApiKey, isWellFormedApiKey } from '../auth/api-key.ts';
+import { deriveVerifier, mockVerifier, type ScramVerifier, verifyPassword } from '../auth/scram.ts';
+import type { BackendConnection } from '../backend/connection.ts';
+import type { Pool } from '../backend/pool.ts';
+import { discardState } from '../backend/reset.ts';
+import type { Catalog, RotatedKey, SignupQuota } from '../catalog/catalog.ts';
+import type { Credential as KnownCredential, NewApiKey } from '../catalog/credential.ts';
+import type { Organization } from '../catalog/organization.ts';
+import { ServiceError } from '../errors.ts';
+import type { Observe, Origin } from '../observation.ts';
+import { CancelKeys } from './cancel.ts';
+import { newKeyId, newOrganizationId } from './identifiers.ts';
+import { type Door, Lease } from './lease.ts';
+import { LoginThrottle } from './login-throttle.ts';
+import type { Provisioner } from './placement/placement.ts';
+import type { Tenant } from './tenant.ts';
+
+/** What a caller shows to say who it is. */
+export type Credential =
+  /** The API key alone, as HTTP's bearer token. */
+  | { readonly kind: 'bearer'; readonly apiKey: string }
+  /** Organization and API key in the clear, as a wire client sends them inside TLS or on a WebSocket. */
+  | { readonly kind: 'password'; readonly user: string; readonly apiKey: string }
+  /** A SCRAM conversation, run by the caller against the verifier it is given; true when the client proved to know the key. */
+  | { readonly kind: 'scram'; readonly user: string; readonly exchange: (verifier: ScramVerifier) => Promise<boolean> };
+
+export interface SignedUp {
+  readonly organization: Organization;
+  /** The key in the clear: shown once, kept nowhere. */
+  readonly apiKey: string;
+  readonly quota: SignupQuota;
+}
+
+export interface Rotated extends RotatedKey {
+  readonly apiKey: string;
+}
+
+export interface RouterOptions {
+  readonly catalog: Catalog;
+  readonly provisioner: Provisioner;
+  readonly pool: Pool;
+  readonly secret: Buffer;
+  readonly signupsPerHour: number;
+  readonly observe: Observe;
+}
+
+const SCRAM_ITERATIONS = 4096;
+
+/**
+ * The tenant router: the one way to Postgres for both doors. It turns a credential into a tenant, a tenant into its
+ * placement, and lends a backend session there.
+ */
+export class Router {
+  readonly catalog: Catalog;
+  readonly cancelKeys = new CancelKeys();
+  readonly #provisioner: Provisioner;
+  readonly #pool: Pool;
+  readonly #secret: Buffer;
+  readonly #signupsPerHour: number;
+  readonly #observe: Observe;
+  readonly #throttle = new LoginThrottle();
+
+  constructor(options: RouterOptions) {
+    this.catalog = options.catalog;
+    this.#provisioner = options.provisioner;
+    this.#pool = options.pool;
+    this.#secret = options.secret;
+    this.#signupsPerHour = options.signupsPerHour;
+    this.#observe = options.observe;
+  }
+
+  /**
+   * @throws ServiceError `unauthorized` (also for an organization that does not exist), `too_many_login_failures`,
+   * `organization_suspended`
+   */
+  async authenticate(credential: Credential, origin: Origin): Promise<Tenant> {
+    const user = credential.kind === 'bearer' ? undefined : credential.user;
+    try {
+      if (user !== undefined) this.#throttle.check(origin.sourceIp, user);
+      const known = await this.#prove(credential);
+      const tenant = this.#admit(known);
+      this.catalog.touchKey(known.key.id);
+      return tenant;
+    } catch (error) {
+      if (error instanceof ServiceError) {
+        if (error.kind === 'unauthorized' && user !== undefined) this.#throttle.failed(origin.sourceIp, user);
+        this.#observe({
+          name: 'login.failed',
+          origin,
+          kind: error.kind,
+          sqlstate: error.sqlstate,
+          ...(user === undefined ? {} : { actor: { organizationId: user } }),
+        });
+      }
+      throw error;
+    }
+  }
+
+  /**
+   * Lends a backend session of the tenant's own, waiting for one if need be. For the HTTP door it is as after login; for
+   * the wire door it may hold settings, which the caller replaces by its own.
+   * @throws ServiceError when the key has been revoked, the pool is exhausted, or Postgres cannot be reached
+   */
+  async lease(tenant: Tenant, options: { readonly door: Door; readonly signal?: AbortSignal }): Promise<Lease> {
+    tenant.revoked.throwIfAborted();
+    const { id, placement } = tenant.organization;
+    const startedAt = performance.now();
+    try {
+      const open = (signal: AbortSignal): Promise<BackendConnection> => this.#provisioner.open(placement, signal);
+      const backend = await this.#pool.acquire(id, open, options.signal);
+      if (options.door === 'http' && backend.session.settings.size > 0 && !(await discardState(backend))) {
+        this.#pool.discard(id, backend, 'reset failed');
+        throw new ServiceError('not_ready', 'the database session could not be made ready', { retryAfterS: 1 });
+      }
+      this.#observe({ name: 'lease.granted', door: options.door, waitMs: performance.now() - startedAt });
+      return new Lease(backend, tenant, options.door, this.#pool, this.#observe);
+    } catch (error) {
+      this.#observe({ name: 'lease.refused', door: options.door, kind: error instanceof ServiceError ? error.kind : 'internal' });
+      throw error;
+    }
+  }
+
+  /** A backend at once, if one is free; `preferred` before others. Its session may hold settings of whom it served before. */
+  tryLease(tenant: Tenant, door: Door, preferred?: BackendConnection): Lease | undefined {
+    if (tenant.revoked.aborted) return undefined;
+    const backend = this.#pool.tryAcquire(tenant.organization.id, preferred);
+    if (backend === undefined) return undefined;
+    this.#observe({ name: 'lease.granted', door, waitMs: 0 });
+    return new Lease(backend, tenant, door, this.#pool, this.#observe);
+  }
+
+  /** What new sessions of the organization start with has changed: those that are there are lent no more. */
+  retireBackends(tenant: Tenant): void {
+    this.#pool.retire(tenant.organization.id);
+  }
+
+  /** Whether a backend holds advisory locks that outlive its transaction; tenants themselves cannot look. */
+  holdsAdvisoryLocks(processId: number): Promise<boolean> {
+    return this.catalog.holdsAdvisoryLocks(processId);
+  }
+
+  /**
+   * Creates an organization with a place for its data and its first key. One that fails on the way leaves nothing behind.
+   * @throws ServiceError `rate_limited`, `email_taken`
+   */
+  async signUp(request: { readonly orgName: string; readonly email: string }, origin: Origin): Promise<SignedUp> {
+    const id = newOrganizationId();
+    const placement = this.#provisioner.place(id);
+    const { apiKey, record } = await mintKey();
+    const { quota } = await this.catalog.signUp(
+      { id, name: request.orgName, email: request.email, placement, key: record, signupsPerHour: this.#signupsPerHour },
+      origin,
+    );
+    try {
+      await this.#provisioner.provision(placement);
+      const organization = await this.catalog.activate(id, origin);
+      return { organization, apiKey, quota };
+    } catch (error) {
+      await this.#undoSignup(id, placement, error);
+      throw error;
+    }
+  }
+
+  /**
+   * Replaces the tenant's key; the old one is dead in every process when this returns or within a notification's time.
+   * @throws ServiceError `unauthorized` when the key has been replaced meanwhile
+   */
+  async rotateKey(tenant: Tenant, origin: Origin): Promise<Rotated> {
+    const { apiKey, record } = await mintKey();
+    const rotated = await this.catalog.rotateKey(tenant.organization.id, tenant.key.id, record, origin);
+    return { ...rotated, apiKey };
+  }
+
+  /** Undoes sign-ups that a crash cut short, here or in another process: their keys were never handed out. */
+  async undoInterruptedSignups(): Promise<void> {
+    for (const { id, placement } of await this.catalog.interruptedSignups()) await this.#undoSignup(id, placement, undefined);
+  }
+
+  /** Resolves when the backing Postgres answers. */
+  async ping(): Promise<void> {
+    await this.catalog.ping();
+  }
+
+  async #prove(credential: Credential): Promise<KnownCredential> {
+    if (credential.kind === 'bearer') {
+      // A key that cannot be one is answered without a look-up.
+      const known = isWellFormedApiKey(credential.apiKey) ? await this.catalog.findByDigest(digestApiKey(credential.apiKey)) : undefined;
+      if (known === undefined) throw new ServiceError('unauthorized', 'the API key is not valid');
+      return known;
+    }
+    const known = await this.catalog.findByOrganization(credential.user);
+    const verifier = known?.key.verifier ?? mockVerifier(credential.user, this.#secret);
+    const proven = credential.kind === 'scram' ? await credential.exchange(verifier) : await verifyPassword(credential.apiKey, verifier);
+    if (known === undefined || !proven) {
+      throw new ServiceError('unauthorized', `password authentication failed for user "${credential.user}"`);
+    }
+    return known;
+  }
+
+  #admit({ organization, key, revoked }: KnownCredential): Tenant {
+    if (organization.status === 'suspended') {
+      throw new ServiceError('organization_suspended', `organization "${organization.id}" is suspended`);
+    }
+    if (organization.status !== 'active') throw new ServiceError('unauthorized', 'the API key is not valid');
+    revoked.throwIfAborted();
+    return { organization, key, revoked };
+  }
+
+  async #undoSignup(id: string, placement: Organization['placement'], cause: unknown): Promise<void> {
+    try {
+      this.#pool.closeIdle(id);
+      await this.#provisioner.deprovision(placement);
+      await this.catalog.forgetSignup(id);
+    } catch (error) {
+      this.#observe({ name: 'service.failure', message: `sign-up ${id} could not be undone yet`, cause: cause ?? error });
+    }
+  }
+}
+
+async function mintKey(): Promise<{ apiKey: string; record: NewApiKey }> {
+  const apiKey = generateApiKey();
+  const verifier = await deriveVerifier(apiKey, randomBytes(16), SCRAM_ITERATIONS);
+  return { apiKey, record: { id: newKeyId(), prefix: apiKeyPrefix(apiKey), digest: digestApiKey(apiKey), verifier } };
+}

@@ -1,0 +1,65 @@
+export const Code = {
+  Newline: 0x0a,
+  Return: 0x0d,
+  DoubleQuote: 0x22,
+  Dollar: 0x24,
+  Ampersand: 0x26,
+  Quote: 0x27,
+  Open: 0x28,
+  Close: 0x29,
+  Star: 0x2a,
+  Plus: 0x2b,
+  Comma: 0x2c,
+  Minus: 0x2d,
+  Dot: 0x2e,
+  Slash: 0x2f,
+  Colon: 0x3a,
+  Semicolon: 0x3b,
+  Equals: 0x3d,
+  OpenBracket: 0x5b,
+  Backslash: 0x5c,
+  CloseBracket: 0x5d,
+} as const;
+
+/** What a character can begin. */
+export const CLASS = {
+  Unknown: 0,
+  Space: 1,
+  Letter: 2,
+  Digit: 3,
+  Operator: 4,
+  Punctuation: 5,
+  Quote: 6,
+  DoubleQuote: 7,
+  Dollar: 8,
+  Colon: 9,
+  Dot: 10,
+};
+
+/** Class of each character below 128; all others are letters. */
+const CLASSES = classes({
+  [CLASS.Space]: ' \t\n\r\f\v',
+  [CLASS.Letter]: 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_',
+  [CLASS.Digit]: '0123456789',
+  [CLASS.Operator]: '+-*/<>=~!@#%^&|`?',
+  [CLASS.Punctuation]: '()[],;',
+  [CLASS.Quote]: "'",
+  [CLASS.DoubleQuote]: '"',
+  [CLASS.Dollar]: '$',
+  [CLASS.Colon]: ':',
+  [CLASS.Dot]: '.',
+});
+
+function classes(members: Record<number, string>): Uint8Array {
+  const table = new Uint8Array(128);
+  for (const [kind, characters] of Object.entries(members)) {
+    for (const character of characters) table[character.charCodeAt(0)] = Number(kind);
+  }
+  return table;
+}
+
+/** 1 where a character below 128 may stand inside an unquoted identifier. */
+export const INSIDE_WORD = CLASSES.map((kind, code) => (kind === CLASS.Letter || kind === CLASS.Digit || code === Code.Dollar ? 1 : 0));
+
+/** Anything above ASCII counts as a letter, as it does for the server. */
+export const classOf = (code: number): number => (code < 128 ? (CLASSES[code] ?? CLASS.Unknown) : CLASS.Letter);

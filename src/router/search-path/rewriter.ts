@@ -1,0 +1,320 @@
+import { canBeColumn, namesRelation } from './aliases.ts';
+import { ChannelEdits } from './channel-edits.ts';
+import { Code } from './characters.ts';
+import { type Content, contentOf, identifierText } from './content.ts';
+import type { Edit } from './edits.ts';
+import { isIdentifier, isString, type LexerOptions, Token, type TokenKind } from './lexer.ts';
+import { isCast, roleOfLiteral } from './literals.ts';
+import { lastMention } from './mention.ts';
+import { argumentsOf, type Call, type Role, SET_CONFIG, SET_SEARCH_PATH } from './roles.ts';
+import { Scope } from './scope.ts';
+import { ScopedEdits } from './scoped-edits.ts';
+import { schemasNamed } from './settings.ts';
+import { existingSchemaEnd, introducesSchemas, settingEnd } from './statements.ts';
+import { skipBlank } from './token-ends.ts';
+import { keywordAt } from './words.ts';
+
+/** Where an organization's `public` really is. */
+export interface Place {
+  /** Name of the schema: `org_` and 12 of `[a-z0-9]`, which needs no quotes. Also prefixes its channels. */
+  readonly schema: string;
+  /** Name of the database it is in. Clients call it by the organization's name: `org_….public.users`. */
+  readonly database?: string;
+}
+
+export interface RewriterOptions extends LexerOptions {
+  /** The text is bytes, decoded as latin1. */
+  readonly bytes: boolean;
+  /** Behind the last mention of what can need an edit. */
+  readonly until: number;
+}
+
+/** Bodies inside bodies, and texts inside those: beyond that nothing is rewritten. */
+const DEPTH_MAX = 8;
+
+/** In statements larger than this `public` is always the schema. */
+const RESOLVED_MAX_CHARACTERS = 256 * 1024;
+
+/** Words behind which `public.name` names a relation, never a column. */
+const BEFORE_RELATIONS = ['from', 'join', 'into', 'update', 'table', 'only', 'copy', 'references', 'view'];
+
+/** Words that are no function's name before a parenthesis. */
+const BEFORE_GROUPS = new Set('select distinct where and or not on when then else case by having default check execute return'.split(' '));
+
+/** What `CREATE SCHEMA IF NOT EXISTS public` does: say that it is there. */
+const SCHEMA_EXISTS = `DO 'BEGIN RAISE NOTICE USING ERRCODE = ''duplicate_schema'', MESSAGE = ''schema "public" already exists, skipping''; END'`;
+
+/** Reads one text token by token and collects the edits that put it into its place. */
+export class Rewriter {
+  readonly #place: Place;
+  readonly #options: RewriterOptions;
+  readonly #edits: ScopedEdits;
+  readonly #channels: ChannelEdits;
+  #scope: Scope | undefined;
+
+  constructor(text: string, place: Place, options: RewriterOptions) {
+    this.#place = place;
+    this.#options = options;
+    this.#edits = new ScopedEdits(text, options.bytes);
+    this.#channels = new ChannelEdits(this.#edits, place.schema, options.bytes);
+    this.#scope = new Scope(text, options.until, options);
+  }
+
+  /** In the order of the text, not overlapping. */
+  get edits(): readonly Edit[] {
+    return this.#edits.edits;
+  }
+
+  /** Server's name → client's, for channels whose names did not fit behind the prefix. */
+  get longChannels(): ReadonlyMap<string, string> {
+    return this.#channels.longNames;
+  }
+
+  /** Reads about `budget` characters more. @returns whether all is read */
+  run(budget = Number.POSITIVE_INFINITY): boolean {
+    for (let left = budget; left > 0 && this.#scope !== undefined; ) {
+      const scope = this.#scope;
+      const from = scope.lexer.end;
+      this.#step(scope);
+      left -= scope.lexer.end - from + 1;
+    }
+    return this.#scope === undefined;
+  }
+
+  #step(scope: Scope): void {
+    const { lexer } = scope;
+    const kind = lexer.next();
+    if (kind === Token.End || (lexer.start >= scope.until && scope.notifying <= 0)) {
+      this.#endStatement(scope);
+      this.#scope = scope.outer;
+      return;
+    }
+    if (scope.list === undefined || !this.#listed(scope, kind)) this.#read(scope, kind);
+    scope.advance();
+  }
+
+  #read(scope: Scope, kind: TokenKind): void {
+    switch (kind) {
+      case Token.Word:
+        this.#word(scope);
+        break;
+      case Token.QuotedIdentifier:
+      case Token.UnicodeIdentifier:
+        this.#quoted(scope);
+        break;
+      case Token.String:
+      case Token.EscapeString:
+      case Token.UnicodeString:
+      case Token.DollarString:
+        this.#literal(scope);
+        break;
+      case Token.Punctuation:
+        this.#mark(scope);
+        break;
+    }
+  }
+
+  #word(scope: Scope): void {
+    const { text, start, end } = scope.lexer;
+    const keyword = keywordAt(text, start, end);
+    switch (keyword) {
+      case undefined:
+        return;
+      case 'public':
+        this.#public(scope, start, end);
+        break;
+      case 'schema':
+        this.#schema(scope);
+        break;
+      case 'search_path':
+        this.#searchPath(scope);
+        break;
+      case 'listen':
+      case 'unlisten':
+      case 'notify':
+        this.#channels.statement(scope);
+        break;
+      case 'pg_notify':
+        this.#channels.call(scope);
+        break;
+      default:
+        scope.note(keyword);
+    }
+  }
+
+  #quoted(scope: Scope): void {
+    const { text, kind, start, end } = scope.lexer;
+    const name = kind === Token.UnicodeIdentifier ? contentOf(scope.lexer) : undefined;
+    switch (name?.text ?? text.slice(start + 1, end - 1)) {
+      case 'public':
+        this.#public(scope, name?.start(0) ?? start + 1, name?.end(name.text.length) ?? end - 1);
+        break;
+      case 'pg_notify':
+        this.#channels.call(scope);
+        break;
+      case 'search_path':
+        this.#searchPath(scope);
+        break;
+    }
+  }
+
+  /** `public`, which says so from `start` to `end`: is it a qualifier? */
+  #public(scope: Scope, start: number, end: number): void {
+    const { lexer, last } = scope;
+    const dotted = scope.isMark(last, Code.Dot);
+    const dot = skipBlank(lexer.text, lexer.end);
+    if (lexer.text.charCodeAt(dot) !== Code.Dot || lexer.text.charCodeAt(dot + 1) === Code.Dot) {
+      if (!dotted) scope.bare = true;
+      return;
+    }
+    if (dotted ? !this.#inDatabase(scope) : isRow(scope, dot + 1)) return;
+    const edit = this.#edits.add(scope, start, end, this.#place.schema);
+    if (!dotted && !isCast(lexer.text, last) && !scope.isOneOf(last, BEFORE_RELATIONS)) scope.candidates.push({ edit, end: lexer.end });
+  }
+
+  /** Behind `name.`: whether that is the name of the database, which is put right. */
+  #inDatabase(scope: Scope): boolean {
+    const { database, schema } = this.#place;
+    const { second, third } = scope;
+    const name = scope.nameOf(second);
+    if (database === undefined || scope.isMark(third, Code.Dot) || (name !== schema && name !== database)) return false;
+    const quoted = second.kind === Token.QuotedIdentifier ? 1 : 0;
+    if (name !== database) this.#edits.add(scope, second.start + quoted, second.end - quoted, database);
+    return true;
+  }
+
+  #schema(scope: Scope): void {
+    if (!introducesSchemas(scope)) return;
+    const end = existingSchemaEnd(scope);
+    if (end < 0) {
+      scope.expect('schema');
+    } else {
+      this.#edits.add(scope, scope.last.start, end, SCHEMA_EXISTS);
+      scope.lexer.moveTo(end);
+    }
+  }
+
+  #searchPath(scope: Scope): void {
+    const end = settingEnd(scope);
+    if (end < 0) return;
+    scope.lexer.moveTo(end);
+    scope.expect('path');
+  }
+
+  /** A token where a list of schemas may go on. @returns false when the list ended before it */
+  #listed(scope: Scope, kind: TokenKind): boolean {
+    const { lexer } = scope;
+    if (scope.isMark(lexer, Code.Comma)) {
+      scope.listed = false;
+      return true;
+    }
+    if (scope.listed || !(isIdentifier(kind) || isString(kind))) {
+      scope.list = undefined;
+      return false;
+    }
+    if (scope.list === 'schema' && scope.isOneOf(lexer, ['if', 'not', 'exists', 'concurrently'])) return true;
+    scope.listed = true;
+    if (kind !== Token.Word) this.#apply(scope, 'name', contentOf(lexer));
+    else if (identifierText(lexer) === 'public') this.#edits.add(scope, lexer.start, lexer.end, this.#place.schema);
+    return true;
+  }
+
+  #literal(scope: Scope): void {
+    const role = roleOfLiteral(scope);
+    if (role !== undefined) this.#apply(scope, role, contentOf(scope.lexer));
+    const call = scope.calls.at(-1);
+    const setting = call?.roles === SET_CONFIG && call.argument === 0 ? contentOf(scope.lexer)?.text : undefined;
+    if (call !== undefined && setting?.toLowerCase() === 'search_path') call.roles = SET_SEARCH_PATH;
+  }
+
+  #apply(scope: Scope, role: Role, content: Content | undefined): void {
+    if (content === undefined) return;
+    const { text } = content;
+    const { schema } = this.#place;
+    switch (role) {
+      case 'sql':
+        this.#enter(scope, content);
+        break;
+      case 'name':
+        if (text === 'public') this.#edits.addWithin(scope, content, 0, text.length, schema);
+        break;
+      case 'schema':
+      case 'path':
+        for (const [start, end] of schemasNamed(text, 'public')) this.#edits.addWithin(scope, content, start, end, schema);
+        break;
+      case 'channel':
+        this.#channels.literal(scope, content);
+        break;
+    }
+  }
+
+  /** SQL inside of a literal is read next, then what follows the literal. */
+  #enter(scope: Scope, content: Content): void {
+    const until = lastMention(content.text);
+    if (until < 0 || scope.depth === DEPTH_MAX) return;
+    this.#scope = new Scope(content.text, until, this.#options, scope, content);
+  }
+
+  #mark(scope: Scope): void {
+    switch (scope.lexer.text.charCodeAt(scope.lexer.start)) {
+      case Code.Open:
+        this.#open(scope);
+        break;
+      case Code.OpenBracket:
+        scope.calls.push({ roles: undefined, grouping: false, argument: 0, wrapped: false });
+        return;
+      case Code.Close:
+      case Code.CloseBracket:
+        this.#close(scope);
+        break;
+      case Code.Comma:
+        this.#comma(scope);
+        break;
+      case Code.Semicolon:
+        this.#endStatement(scope);
+        scope.beginStatement();
+    }
+  }
+
+  #open(scope: Scope): void {
+    const { last } = scope;
+    const name = scope.nameOf(last);
+    const call: Call = {
+      roles: name === '' ? undefined : argumentsOf(name),
+      grouping: name === '' || (last.kind === Token.Word && BEFORE_GROUPS.has(name)),
+      argument: 0,
+      wrapped: false,
+    };
+    scope.calls.push(call);
+    this.#channels.open(scope, call);
+  }
+
+  #close(scope: Scope): void {
+    const call = scope.calls.pop();
+    if (call !== undefined) this.#channels.close(scope, call);
+  }
+
+  #comma(scope: Scope): void {
+    const call = scope.calls.at(-1);
+    if (call === undefined) return;
+    this.#channels.close(scope, call);
+    call.argument++;
+  }
+
+  /** Takes the edits back that turned out to be of a relation's name. */
+  #endStatement(scope: Scope): void {
+    const { candidates, lexer, bare, statement } = scope;
+    if (!bare || candidates.length === 0 || lexer.start - statement > RESOLVED_MAX_CHARACTERS) return;
+    if (!namesRelation(lexer.text, statement, lexer.start)) return;
+    this.#edits.remove(new Set(candidates.filter(({ end }) => canBeColumn(lexer.text, end)).map(({ edit }) => edit)));
+  }
+}
+
+/** `public.*` is the row of a relation, but `OPERATOR(public.*)` an operator. */
+function isRow(scope: Scope, offset: number): boolean {
+  const { lexer, last, second } = scope;
+  const ahead = scope.ahead();
+  ahead.moveTo(offset);
+  if (ahead.next() !== Token.Operator || lexer.text.slice(ahead.start, ahead.end) !== '*') return false;
+  return !scope.isWord(last, 'operator') && !scope.isOneOf(second, ['operator', 'if']);
+}

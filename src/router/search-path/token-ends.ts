@@ -1,0 +1,144 @@
+import { CLASS, Code, classOf, INSIDE_WORD } from './characters.ts';
+
+/** Offset of the next character at or after `offset` that is neither white space nor comment. */
+export function skipBlank(text: string, offset: number): number {
+  let at = offset;
+  for (; at < text.length; ) {
+    const code = text.charCodeAt(at);
+    if (classOf(code) === CLASS.Space) at++;
+    else if (code === Code.Minus && text.charCodeAt(at + 1) === Code.Minus) at = lineEnd(text, at + 2);
+    else if (code === Code.Slash && text.charCodeAt(at + 1) === Code.Star) at = commentEnd(text, at + 2);
+    else break;
+  }
+  return at;
+}
+
+function lineEnd(text: string, offset: number): number {
+  let at = offset;
+  for (; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === Code.Newline || code === Code.Return) break;
+  }
+  return at;
+}
+
+/** Comments nest, unlike in C. */
+function commentEnd(text: string, offset: number): number {
+  let depth = 1;
+  let at = offset;
+  for (; at < text.length && depth > 0; ) {
+    const code = text.charCodeAt(at++);
+    if (code === Code.Star && text.charCodeAt(at) === Code.Slash) {
+      depth--;
+      at++;
+    } else if (code === Code.Slash && text.charCodeAt(at) === Code.Star) {
+      depth++;
+      at++;
+    }
+  }
+  return at;
+}
+
+export function wordEnd(text: string, offset: number): number {
+  let at = offset;
+  for (; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code < 128 && INSIDE_WORD[code] === 0) break;
+  }
+  return at;
+}
+
+export function digitsEnd(text: string, offset: number): number {
+  let at = offset;
+  while (classOf(text.charCodeAt(at)) === CLASS.Digit) at++;
+  return at;
+}
+
+/** Digits with fraction, exponent, `_` and radix prefix; `1..10` is two numbers around `..`. */
+export function numberEnd(text: string, start: number): number {
+  let at = wordEnd(text, start);
+  if (text.charCodeAt(at) === Code.Dot && text.charCodeAt(at + 1) !== Code.Dot) at = wordEnd(text, at + 1);
+  const sign = text.charCodeAt(at);
+  const exponent = (text.charCodeAt(at - 1) | 0x20) === 0x65 && (sign === Code.Plus || sign === Code.Minus);
+  return exponent && digitsEnd(text, at + 1) > at + 1 ? digitsEnd(text, at + 1) : at;
+}
+
+/** An operator ends where a comment begins. */
+export function operatorEnd(text: string, start: number): number {
+  let at = start + 1;
+  for (; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (classOf(code) !== CLASS.Operator) break;
+    const next = text.charCodeAt(at + 1);
+    if ((code === Code.Minus && next === Code.Minus) || (code === Code.Slash && next === Code.Star)) break;
+  }
+  return at;
+}
+
+/** Offset behind the closing quote of what opens at `open`, -1 without one; a doubled quote does not close. */
+export function quotedEnd(text: string, open: number, quote: string): number {
+  for (let at = text.indexOf(quote, open + 1); at >= 0; at = text.indexOf(quote, at + 2)) {
+    if (text[at + 1] !== quote) return at + 1;
+  }
+  return -1;
+}
+
+/** As {@link quotedEnd}, for strings: with backslash escapes where they count, and with what continues on a later line. */
+export function stringEnd(text: string, open: number, backslashes: boolean): number {
+  for (let piece = open; ; ) {
+    const end = backslashes ? escapedEnd(text, piece) : quotedEnd(text, piece, "'");
+    if (end < 0) return -1;
+    piece = continuation(text, end);
+    if (piece < 0) return end;
+  }
+}
+
+function escapedEnd(text: string, open: number): number {
+  for (let at = open + 1; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === Code.Backslash) at++;
+    else if (code === Code.Quote) {
+      if (text.charCodeAt(at + 1) !== Code.Quote) return at + 1;
+      at++;
+    }
+  }
+  return -1;
+}
+
+/**
+ * Strings that only white space with a line break parts are one string: offset of the quote that goes on at or after
+ * `offset`, else -1. Of comments only `--` may stand between.
+ */
+export function continuation(text: string, offset: number): number {
+  let broken = false;
+  for (let at = offset; at < text.length; ) {
+    const code = text.charCodeAt(at);
+    if (code === Code.Quote) return broken ? at : -1;
+    if (code === Code.Newline || code === Code.Return) broken = true;
+    if (classOf(code) === CLASS.Space) at++;
+    else if (code === Code.Minus && text.charCodeAt(at + 1) === Code.Minus) at = lineEnd(text, at + 2);
+    else break;
+  }
+  return -1;
+}
+
+/** Offset behind `$tag$`, -1 when none begins at `start`. A tag is an identifier without `$`. */
+export function dollarTagEnd(text: string, start: number): number {
+  for (let at = start + 1; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === Code.Dollar) return at + 1;
+    const kind = classOf(code);
+    if (kind !== CLASS.Letter && (kind !== CLASS.Digit || at === start + 1)) break;
+  }
+  return -1;
+}
+
+const ESCAPE_CLAUSE = /uescape/iy;
+
+/** Offset behind `UESCAPE 'c'`, -1 when it does not follow. */
+export function escapeClauseEnd(text: string, offset: number): number {
+  ESCAPE_CLAUSE.lastIndex = skipBlank(text, offset);
+  if (!ESCAPE_CLAUSE.test(text)) return -1;
+  const quote = skipBlank(text, ESCAPE_CLAUSE.lastIndex);
+  return text.charCodeAt(quote) === Code.Quote && text.charCodeAt(quote + 2) === Code.Quote ? quote + 3 : -1;
+}

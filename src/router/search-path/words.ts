@@ -1,0 +1,48 @@
+/** Words that change what is being read; all others are looked at only where they stand beside something that matters. */
+const KEYWORDS = [
+  'public',
+  'schema',
+  'search_path',
+  'listen',
+  'unlisten',
+  'notify',
+  'pg_notify',
+  'set',
+  'update',
+  'execute',
+  'into',
+  'using',
+  'loop',
+  'language',
+  'declare',
+  'begin',
+] as const;
+
+export type Keyword = (typeof KEYWORDS)[number];
+
+const BY_TEXT = new Map<string, Keyword>(KEYWORDS.map((word) => [word, word]));
+
+/** Bit n of entry `letter`: some keyword of n characters begins with that letter. Spares most words the look at the map. */
+const LENGTHS = new Uint16Array(128);
+for (const word of KEYWORDS) {
+  const letter = word.charCodeAt(0);
+  LENGTHS[letter] = LENGTHS[letter & ~0x20] = (LENGTHS[letter] ?? 0) | (1 << word.length);
+}
+
+/** The keyword that stands, in whatever case, from `start` to `end`. */
+export function keywordAt(text: string, start: number, end: number): Keyword | undefined {
+  const length = end - start;
+  if (length > 15 || (((LENGTHS[text.charCodeAt(start) & 0x7f] ?? 0) >> length) & 1) === 0) return undefined;
+  return BY_TEXT.get(text.slice(start, end).toLowerCase());
+}
+
+/** Whether the unquoted identifier from `start` to `end` is that word, which is in lower case. */
+export function isWordAt(text: string, start: number, end: number, word: string): boolean {
+  if (end - start !== word.length) return false;
+  for (let at = 0; at < word.length; at++) {
+    const code = text.charCodeAt(start + at);
+    const wanted = word.charCodeAt(at);
+    if (code !== wanted && (code >= 0x80 || (code | 0x20) !== wanted)) return false;
+  }
+  return true;
+}

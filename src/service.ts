@@ -1,0 +1,218 @@
+import { once } from 'node:events';
+import { Server as TlsServer } from 'node:tls';
+import type { FastifyInstance } from 'fastify';
+import { createHttpApp } from '../http/app.ts';
+import { createOpsApp } from '../http/ops.ts';
+import { WireServer } from '../proxy/server.ts';
+import { TlsFiles } from '../proxy/tls.ts';
+import { Pool } from './backend/pool.ts';
+import { Catalog } from './catalog/catalog.ts';
+import type { Config } from './config.ts';
+import { ConfigError } from './config.ts';
+import { startEmbedded } from './embedded.ts';
+import { fanOut, type Observe } from './observation.ts';
+import { auditObserver } from './observers/audit.ts';
+import { createMetrics } from './observers/metrics.ts';
+import { type Cluster, prepareCluster } from './router/placement/cluster.ts';
+import { DatabaseProvisioner } from './router/placement/database.ts';
+import { Router } from './router/router.ts';
+
+/** The running service. Ports are the real ones, also where 0 was asked for. */
+export interface Service {
+  readonly httpPort: number;
+  readonly wirePort: number;
+  readonly opsPort: number;
+  readonly router: Router;
+  /** Reads the TLS files again, for the connections to come; where they are bad, warns and goes on with the old ones. */
+  reload(): void;
+  /** Closes both doors, lets what is under way end, and stops the embedded Postgres if there is one. */
+  close(reason?: string): Promise<void>;
+}
+
+/** Backend sessions left to the catalog, to provisioning and to operators. */
+const PLATFORM_SESSIONS = 16;
+const READY_TIMEOUT_MS = 2_000;
+const SWEEP_MS = 60_000;
+
+/**
+ * Puts the house together and opens both doors.
+ * @param log hears every observation, besides metrics and audit
+ * @throws ConfigError, EmbeddedError, ClusterError: with one line for the person who starts it
+ */
+export async function startService(config: Config, log: Observe): Promise<Service> {
+  const startedAt = performance.now();
+  const opened: (() => Promise<void>)[] = [];
+  const closeAll = async () => {
+    for (const close of opened.splice(0).reverse()) await close();
+  };
+  try {
+    const tls = TlsFiles.open(config);
+    const cluster = await backingPostgres(config, log, opened);
+    const { host, port, platform, ssl, controlDatabase } = cluster;
+    const metrics = createMetrics({ poolSnapshot: () => pool.snapshot() });
+    const catalog = await Catalog.open({
+      connection: { host, port, ...platform, database: controlDatabase, ...(ssl === undefined ? {} : { ssl }) },
+      observe: fanOut([log, metrics.observe]),
+      auditDays: config.POSTERN_AUDIT_DAYS,
+    });
+    opened.push(() => catalog.close());
+
+    const observe = fanOut([log, metrics.observe, auditObserver(catalog.audit)]);
+    const pool = createPool(config, cluster, observe);
+    const provisioner = new DatabaseProvisioner({
+      cluster,
+      connectionLimit: 2 * config.POSTERN_BACKENDS_PER_TENANT,
+      limits: { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 },
+      observe,
+    });
+    opened.push(() => provisioner.close());
+    opened.push(async () => pool.close());
+    const router = new Router({
+      catalog,
+      provisioner,
+      pool,
+      secret: Buffer.from(cluster.secret),
+      signupsPerHour: config.POSTERN_SIGNUPS_PER_HOUR,
+      observe,
+    });
+    await keepTidy(router, observe, opened);
+
+    const wire = createWireServer(config, router, observe, tls);
+    const wirePort = await listenWire(wire, config);
+    const ready = () => answers(router);
+    const http = createHttpApp({
+      router,
+      config,
+      observe,
+      ready,
+      connection: () => ({ host: publicHost(config), port: wirePort, sslmode: sslmode(config, tls) }),
+      ...(tls === undefined ? {} : { tls: tls.identity }),
+    });
+    // Both doors shut at once: neither goes on letting people in while the other waits for the last to leave.
+    opened.push(async () => {
+      await Promise.all([wire.close(config.POSTERN_SHUTDOWN_TIMEOUT_MS), http.close()]);
+    });
+    const httpPort = await listen(http, 'POSTERN_HTTP_PORT', config.POSTERN_HOST, config.POSTERN_HTTP_PORT);
+    const ops = createOpsApp({
+      ready,
+      observe,
+      metrics: async () => ({ contentType: metrics.registry.contentType, body: await metrics.registry.metrics() }),
+    });
+    opened.push(async () => ops.close());
+    const opsPort = await listen(ops, 'POSTERN_OPS_PORT', config.POSTERN_HOST, config.POSTERN_OPS_PORT);
+
+    observe({ name: 'service.started', httpPort, wirePort, opsPort, startupMs: performance.now() - startedAt });
+    return {
+      httpPort,
+      wirePort,
+      opsPort,
+      router,
+      reload: () => reloadTls(tls, http, observe),
+      close: async (reason = 'closed') => {
+        observe({ name: 'service.stopping', reason });
+        await closeAll();
+      },
+    };
+  } catch (error) {
+    await closeAll();
+    throw error;
+  }
+}
+
+/** The Postgres behind the doors: the one that DATABASE_URL names, or our own. */
+async function backingPostgres(config: Config, observe: Observe, opened: (() => Promise<void>)[]): Promise<Cluster> {
+  const controlDatabase = config.POSTERN_CONTROL_DATABASE;
+  const { DATABASE_URL: admin, POSTERN_SECRET: secret } = config;
+  if (admin !== undefined && secret !== undefined) return prepareCluster({ admin, secret, controlDatabase, observe });
+  const embedded = await startEmbedded({ dataDir: config.POSTERN_DATA_DIR, observe, ...(secret === undefined ? {} : { secret }) });
+  opened.push(() => embedded.stop());
+  const { host, port, superuser } = embedded;
+  return prepareCluster({ admin: { host, port, ...superuser }, secret: embedded.secret, controlDatabase, observe });
+}
+
+function createPool(config: Config, cluster: Cluster, observe: Observe): Pool {
+  return new Pool(
+    {
+      max: config.POSTERN_BACKENDS_MAX || Math.max(4, cluster.maxConnections - PLATFORM_SESSIONS),
+      maxPerTenant: config.POSTERN_BACKENDS_PER_TENANT,
+      queueTimeoutMs: config.POSTERN_QUEUE_TIMEOUT_MS,
+      idleMs: config.POSTERN_BACKEND_IDLE_MS,
+    },
+    observe,
+  );
+}
+
+/** Undoes what a crash has cut short: at the start, and from time to time what another process left. */
+async function keepTidy(router: Router, observe: Observe, opened: (() => Promise<void>)[]): Promise<void> {
+  await router.undoInterruptedSignups();
+  const timer = setInterval(() => {
+    router.undoInterruptedSignups().catch((cause: unknown) => {
+      observe({ name: 'service.failure', message: 'interrupted sign-ups could not be looked up', cause });
+    });
+  }, SWEEP_MS);
+  opened.push(async () => clearInterval(timer));
+}
+
+/** New certificates are for the connections to come, on both doors. */
+function reloadTls(tls: TlsFiles | undefined, http: FastifyInstance, observe: Observe): void {
+  if (tls === undefined) return;
+  tls.reload(observe);
+  const { cert, key } = tls.identity;
+  if (http.server instanceof TlsServer) http.server.setSecureContext({ cert, key });
+}
+
+function createWireServer(config: Config, router: Router, observe: Observe, tls: TlsFiles | undefined): WireServer {
+  return new WireServer({
+    router,
+    observe,
+    tls: { mode: config.POSTERN_TLS, identity: () => tls?.identity },
+    loginTimeoutMs: config.POSTERN_LOGIN_TIMEOUT_MS,
+    clientsMax: config.POSTERN_CLIENTS_MAX,
+    clientsPerTenant: config.POSTERN_CLIENTS_PER_TENANT,
+    statementTimeoutMs: config.POSTERN_WIRE_STATEMENT_TIMEOUT_MS,
+    idleInTransactionTimeoutMs: config.POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS,
+  });
+}
+
+async function listenWire(wire: WireServer, config: Config): Promise<number> {
+  try {
+    return await wire.listen(config.POSTERN_HOST, config.POSTERN_PG_PORT);
+  } catch (error) {
+    throw new ConfigError(`POSTERN_PG_PORT: ${messageOf(error)}`);
+  }
+}
+
+async function listen(app: FastifyInstance, variable: string, host: string, port: number): Promise<number> {
+  try {
+    await app.listen({ host, port });
+  } catch (error) {
+    throw new ConfigError(`${variable}: ${messageOf(error)}`);
+  }
+  const address = app.server.address();
+  return typeof address === 'object' && address !== null ? address.port : port;
+}
+
+async function answers(router: Router): Promise<boolean> {
+  const timeout = AbortSignal.timeout(READY_TIMEOUT_MS);
+  try {
+    await Promise.race([router.ping(), once(timeout, 'abort').then(() => Promise.reject(timeout.reason))]);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** What clients are told to connect to: an address that listens on everything is none to connect to. */
+function publicHost(config: Config): string {
+  const host = config.POSTERN_PUBLIC_HOST ?? config.POSTERN_HOST;
+  return host === '0.0.0.0' || host === '::' ? 'localhost' : host;
+}
+
+function sslmode(config: Config, tls: TlsFiles | undefined): 'disable' | 'prefer' | 'require' {
+  if (tls === undefined || config.POSTERN_TLS === 'off') return 'disable';
+  return config.POSTERN_TLS;
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,116 @@
+import { PostgresError } from '../protocol/backend.ts';
+import { BufferedResult, ResultBudget } from './buffered-result.ts';
+import type { JsonValue } from './json-value.ts';
+import type { ResultLayout, StatementOutcome } from './layout.ts';
+import { bindAndExecute, runAtOnce } from './messages.ts';
+import { checkParameterCount, encodeParameters, needsType } from './parameters.ts';
+import type { Completion } from './pipeline.ts';
+import { lineAndColumn, type TextPlace } from './position.ts';
+import { outcomeOf } from './result.ts';
+import type { Session } from './session.ts';
+import { checkInTransaction, failureAt } from './transact.ts';
+import { TypeCatalog } from './type-catalog.ts';
+
+export interface BatchStatement {
+  readonly sql: string;
+  readonly params?: readonly JsonValue[];
+}
+
+export interface BatchResult {
+  /** As the layout writes it. */
+  readonly body: Buffer;
+  readonly outcome: StatementOutcome;
+}
+
+interface Ran {
+  readonly result: BufferedResult;
+  readonly completion: Completion;
+  readonly outcome: StatementOutcome;
+}
+
+/** All results of a batch together: they are kept until the transaction is committed. */
+const RESULTS_MAX_BYTES = 32 * 1_048_576;
+
+/**
+ * Runs statements inside a transaction block. They go out one behind the other without waiting, except before one with a
+ * parameter whose type must be asked for. After a failure Postgres refuses the rest; the first failure is the one told.
+ * @throws StatementFailure
+ */
+export async function runBatch(
+  session: Session,
+  statements: readonly BatchStatement[],
+  layout: ResultLayout,
+): Promise<readonly BatchResult[]> {
+  const budget = new ResultBudget(session, RESULTS_MAX_BYTES);
+  const running: Promise<Ran>[] = [];
+  let startedAt = performance.now();
+  let failure: unknown;
+  for (const [statementIndex, statement] of statements.entries()) {
+    const result = new BufferedResult(session, layout, budget);
+    const run = runStatement(session, statement, result).then((completion) => {
+      const outcome = outcomeOf(completion.tag, startedAt);
+      startedAt = performance.now();
+      return { result, completion, outcome };
+    });
+    running.push(run);
+    run.catch((error: unknown) => {
+      failure ??= failureAt(error, { phase: 'statement', statementIndex, ...placeIn(statement.sql, error) });
+    });
+    if (mustBeDescribed(statement)) await Promise.allSettled([run]);
+    if (failure !== undefined) break;
+  }
+  await Promise.allSettled(running);
+  if (failure !== undefined) throw failure;
+  return settle(session, await Promise.all(running));
+}
+
+function mustBeDescribed({ params = [] }: BatchStatement): boolean {
+  return params.some(needsType);
+}
+
+async function runStatement(session: Session, statement: BatchStatement, result: BufferedResult): Promise<Completion> {
+  const completion = await (mustBeDescribed(statement) ? runDescribed(session, statement, result) : runBlind(session, statement, result));
+  checkInTransaction(completion);
+  session.throwIfAborted();
+  return completion;
+}
+
+async function runDescribed(session: Session, { sql, params = [] }: BatchStatement, result: BufferedResult): Promise<Completion> {
+  const { parameters, fields } = await session.describe(sql);
+  checkParameterCount(params.length, parameters.length);
+  const types = TypeCatalog.of(session.lease.backend);
+  await types.learn(session, parameters);
+  result.fields(fields);
+  const parameterTypes = parameters.map((oid) => types.get(oid));
+  return session.request(bindAndExecute(encodeParameters(params, parameterTypes)), { row: (...row) => result.row(...row) });
+}
+
+/** Without waiting for the description, which comes all the same. */
+async function runBlind(session: Session, { sql, params = [] }: BatchStatement, result: BufferedResult): Promise<Completion> {
+  let wanted = params.length;
+  try {
+    return await session.request(runAtOnce(sql, encodeParameters(params, [])), {
+      parameters: (types) => {
+        wanted = types.length;
+      },
+      fields: (fields) => result.fields(fields),
+      row: (...row) => result.row(...row),
+    });
+  } catch (error) {
+    if (error instanceof PostgresError) checkParameterCount(params.length, wanted);
+    throw error;
+  }
+}
+
+async function settle(session: Session, ran: readonly Ran[]): Promise<readonly BatchResult[]> {
+  await TypeCatalog.of(session.lease.backend).learn(
+    session,
+    ran.flatMap(({ result }) => result.oids),
+  );
+  return ran.map(({ result, completion, outcome }) => ({ body: result.settle(outcome, completion.warnings), outcome }));
+}
+
+function placeIn(sql: string, error: unknown): TextPlace | undefined {
+  const position = error instanceof PostgresError ? error.fields.position : undefined;
+  return position === undefined ? undefined : lineAndColumn(sql, position);
+}

@@ -1,0 +1,26 @@
+import type { PostgresType } from '../builtin-types.ts';
+import { arrayEncoder } from './array.ts';
+import { encodeTimestamp, encodeTimestamptz } from './datetime.ts';
+import { encodeBoolean, encodeFloat, encodeQuoted, encodeText, encodeVerbatim, type ValueEncoder } from './scalars.ts';
+
+/** By OID. int8, numeric and money are strings always: a type must not depend on the value. All other types: their text. */
+const SCALARS: ReadonlyMap<number, ValueEncoder> = new Map([
+  [16, encodeBoolean],
+  [21, encodeVerbatim], // int2
+  [23, encodeVerbatim], // int4
+  [700, encodeFloat],
+  [701, encodeFloat],
+  [114, encodeVerbatim], // json
+  [3802, encodeVerbatim], // jsonb
+  [20, encodeQuoted], // int8
+  [1700, encodeQuoted], // numeric
+  [2950, encodeQuoted], // uuid
+  [1114, encodeTimestamp],
+  [1184, encodeTimestamptz],
+]);
+
+/** How values of this type become JSON. To be asked once per column and result, not per value. */
+export function encoderFor(type: PostgresType): ValueEncoder {
+  if (type.element) return arrayEncoder(encoderFor(type.element), type.element.delimiter);
+  return SCALARS.get(type.scalarOid) ?? encodeText;
+}

@@ -1,0 +1,139 @@
+import type { Placement } from '../catalog/organization.ts';
+import { bindAndExecute, parseAndDescribe, readRow } from './messages.ts';
+import type { ParameterText } from './parameters.ts';
+import type { Session } from './session.ts';
+
+export type MigrationStatus = 'applied' | 'failed';
+
+export interface LedgerEntry {
+  readonly name: string;
+  readonly status: MigrationStatus;
+  /** RFC 3339, UTC. */
+  readonly appliedAt: string;
+  readonly checksum: string;
+  readonly durationMs: number;
+  readonly statementCount: number;
+  readonly statementsApplied: number;
+}
+
+export interface NewLedgerEntry extends Omit<LedgerEntry, 'appliedAt'> {
+  readonly sql: string;
+  readonly rollbackSql: string | undefined;
+}
+
+const COLUMNS = `name, status, to_char(applied_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), checksum, duration_ms, statement_count, statements_applied`;
+
+/**
+ * The organization's own record of its migrations: a table beside its data, written as the organization, so that it changes
+ * together with what it records and travels with a dump. `sql` and `rollback_sql` are there for people to read.
+ */
+export class Ledger {
+  readonly #session: Session;
+  readonly #schema: string | undefined;
+  readonly #table: string;
+
+  /** An organization that is confined to one schema keeps the ledger in there. */
+  constructor(session: Session, { kind, schema }: Placement) {
+    this.#session = session;
+    this.#schema = kind === 'database' ? 'postern' : undefined;
+    this.#table = kind === 'database' ? 'postern.migrations' : `"${schema}".postern_migrations`;
+  }
+
+  async exists(): Promise<boolean> {
+    const [row] = await this.#run('SELECT pg_catalog.to_regclass($1) IS NOT NULL', [this.#table]);
+    return row?.[0] === 't';
+  }
+
+  async create(): Promise<void> {
+    if (await this.exists()) return;
+    if (this.#schema !== undefined) await this.#run(`CREATE SCHEMA IF NOT EXISTS ${this.#schema}`);
+    await this.#run(`CREATE TABLE ${this.#table} (
+      id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+      name text NOT NULL UNIQUE,
+      status text NOT NULL CHECK (status IN ('applied', 'failed')),
+      checksum text NOT NULL,
+      sql text NOT NULL,
+      rollback_sql text,
+      statement_count integer NOT NULL,
+      statements_applied integer NOT NULL,
+      duration_ms double precision NOT NULL,
+      applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    )`);
+  }
+
+  /** In the order applied. */
+  async list(): Promise<readonly LedgerEntry[]> {
+    if (!(await this.exists())) return [];
+    const rows = await this.#run(`SELECT ${COLUMNS} FROM ${this.#table} ORDER BY id`);
+    return rows.map(readEntry);
+  }
+
+  async find(name: string): Promise<LedgerEntry | undefined> {
+    if (!(await this.exists())) return undefined;
+    const [row] = await this.#run(`SELECT ${COLUMNS} FROM ${this.#table} WHERE name = $1`, [name]);
+    return row && readEntry(row);
+  }
+
+  /** An earlier attempt of this name that failed makes room for it. */
+  async add({
+    name,
+    status,
+    checksum,
+    sql,
+    rollbackSql,
+    statementCount,
+    statementsApplied,
+    durationMs,
+  }: NewLedgerEntry): Promise<LedgerEntry> {
+    await this.#run(`DELETE FROM ${this.#table} WHERE name = $1 AND status = 'failed'`, [name]);
+    const values = [name, status, checksum, sql, rollbackSql ?? null, statementCount, statementsApplied, durationMs];
+    const [row = []] = await this.#run(
+      `INSERT INTO ${this.#table} (name, status, checksum, sql, rollback_sql, statement_count, statements_applied, duration_ms)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING ${COLUMNS}`,
+      values.map((value) => (value === null ? null : String(value))),
+    );
+    return readEntry(row);
+  }
+
+  /** How far a migration without a transaction has got. */
+  async update({
+    name,
+    status,
+    statementsApplied,
+    durationMs,
+  }: Pick<LedgerEntry, 'name' | 'status' | 'statementsApplied' | 'durationMs'>): Promise<LedgerEntry> {
+    const [row = []] = await this.#run(
+      `UPDATE ${this.#table} SET status = $2, statements_applied = $3, duration_ms = $4, applied_at = clock_timestamp() WHERE name = $1 RETURNING ${COLUMNS}`,
+      [name, status, String(statementsApplied), String(durationMs)],
+    );
+    return readEntry(row);
+  }
+
+  async #run(sql: string, values: readonly ParameterText[] = []): Promise<readonly (readonly ParameterText[])[]> {
+    const rows: (readonly ParameterText[])[] = [];
+    await this.#session.request([...parseAndDescribe(sql), ...bindAndExecute(values)], {
+      row: (source, start) => rows.push(readRow(source, start)),
+    });
+    return rows;
+  }
+}
+
+function readEntry([
+  name,
+  status,
+  appliedAt,
+  checksum,
+  durationMs,
+  statementCount,
+  statementsApplied,
+]: readonly ParameterText[]): LedgerEntry {
+  return {
+    name: name ?? '',
+    status: status === 'failed' ? 'failed' : 'applied',
+    appliedAt: appliedAt ?? '',
+    checksum: checksum ?? '',
+    durationMs: Number(durationMs),
+    statementCount: Number(statementCount),
+    statementsApplied: Number(statementsApplied),
+  };
+}

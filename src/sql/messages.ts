@@ -1,0 +1,32 @@
+import { serialize } from 'pg-protocol';
+import type { ParameterText } from './parameters.ts';
+
+export const SYNC = serialize.sync();
+
+/** Parses a statement as the unnamed one, and has it described. */
+export function parseAndDescribe(sql: string): readonly Uint8Array[] {
+  return [serialize.parse({ text: sql }), serialize.describe({ type: 'S' })];
+}
+
+/** Runs the unnamed statement to its end and closes the request. Values both ways are text. */
+export function bindAndExecute(values: readonly ParameterText[]): readonly Uint8Array[] {
+  return [serialize.bind({ values: [...values] }), serialize.execute(), SYNC];
+}
+
+/** Everything at once, for a statement whose parameters need no description. */
+export function runAtOnce(sql: string, values: readonly ParameterText[] = []): readonly Uint8Array[] {
+  return [...parseAndDescribe(sql), ...bindAndExecute(values)];
+}
+
+/** The columns of a DataRow in text format, for statements of our own. */
+export function readRow(source: Buffer, start: number): readonly ParameterText[] {
+  const columns: ParameterText[] = [];
+  let at = start + 2;
+  for (let left = source.readUInt16BE(start); left > 0; left--) {
+    const length = source.readInt32BE(at);
+    at += 4;
+    columns.push(length < 0 ? null : source.toString('utf8', at, at + length));
+    if (length > 0) at += length;
+  }
+  return columns;
+}

@@ -1,0 +1,266 @@
+import { serialize } from 'pg-protocol';
+import type { BackendConnection, BackendReceiver } from '../backend/connection.ts';
+import { ServiceError } from '../errors.ts';
+import {
+  BackendType,
+  type CommandTag,
+  decodeCommandComplete,
+  decodeErrorFields,
+  decodeParameterDescription,
+  decodeParameterStatus,
+  decodeReadyForQuery,
+  decodeRowDescription,
+  type FieldDescription,
+  PostgresError,
+  type TransactionStatus,
+} from '../protocol/backend.ts';
+import { backendFrames, FrameScanner, HEADER_BYTES } from '../protocol/frame.ts';
+import { SYNC } from './messages.ts';
+import { Notices, type Warning } from './notices.ts';
+
+/** What a request wants to see of its replies, in the order in which they come. */
+export interface Replies {
+  parameters?(types: readonly number[]): void;
+  /** The columns to come; none for a statement that returns no rows. */
+  fields?(fields: readonly FieldDescription[]): void;
+  /** The body of a DataRow is `source[start..end)`; it is only good during the call. */
+  row?(source: Buffer, start: number, end: number): void;
+}
+
+export interface Completion {
+  /** Absent for an empty statement, and where nothing was executed. */
+  readonly tag: CommandTag | undefined;
+  /** Whether the session is in a transaction block now. */
+  readonly status: TransactionStatus;
+  readonly warnings: readonly Warning[];
+}
+
+/** What a request waits for: its description (RowDescription or NoData), or everything up to ReadyForQuery. */
+export type Until = 'described' | 'ready';
+
+interface Expectation {
+  readonly replies: Replies;
+  readonly resolve: (completion: Completion) => void;
+  readonly reject: (error: Error) => void;
+  until: Until;
+  error: Error | undefined;
+  tag: CommandTag | undefined;
+}
+
+const COPY_REFUSED = Buffer.concat([serialize.copyFail('COPY needs a PostgreSQL connection'), SYNC]);
+
+/** Rows, and whatever else Postgres may send as one message. */
+const MESSAGE_MAX_BYTES = 32 * 1_048_576;
+const FRAMES = { ...backendFrames({}, MESSAGE_MAX_BYTES), heads: new Int32Array(256).fill(MESSAGE_MAX_BYTES) };
+
+/**
+ * Requests to one backend and the replies to them, which come in the same order. A request may be sent before earlier ones
+ * are answered; all requests of one turn of the event loop go out in one write.
+ * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-PIPELINING
+ */
+export class Pipeline implements BackendReceiver {
+  readonly #backend: BackendConnection;
+  readonly #interrupt: (reason: ServiceError) => void;
+  readonly #scanner = new FrameScanner(FRAMES);
+  readonly #queue: Expectation[] = [];
+  readonly #notices = new Notices();
+  #outbox: Uint8Array[] = [];
+  #status: TransactionStatus = 'I';
+  #isUnsynced = false;
+  #isUntouched = true;
+  #dead: Error | undefined;
+  #blame: ServiceError | undefined;
+  #onDrained: (() => void) | undefined;
+
+  /** @param interrupt called when what runs is of no use and should be cancelled, with the reason */
+  constructor(backend: BackendConnection, interrupt: (reason: ServiceError) => void) {
+    this.#backend = backend;
+    this.#interrupt = interrupt;
+    backend.attach(this);
+    if (backend.closed) this.fail(connectionLost());
+  }
+
+  /** As of the last ReadyForQuery. */
+  get status(): TransactionStatus {
+    return this.#status;
+  }
+
+  /** Postgres has described a statement and waits for a Sync. */
+  get isUnsynced(): boolean {
+    return this.#isUnsynced;
+  }
+
+  get isWaiting(): boolean {
+    return this.#queue.length > 0;
+  }
+
+  /** Nothing has been sent, so the session is as it was. */
+  get isUntouched(): boolean {
+    return this.#isUntouched;
+  }
+
+  /** The connection cannot be used any more. */
+  get isDead(): boolean {
+    return this.#dead !== undefined;
+  }
+
+  /** @throws PostgresError, or ServiceError: `unsupported_statement`, `response_too_large`, `backend_lost`, or who is to {@link blame} */
+  send(messages: readonly Uint8Array[], replies: Replies, until: Until): Promise<Completion> {
+    return new Promise((resolve, reject) => {
+      if (this.#dead !== undefined) {
+        reject(this.#dead);
+        return;
+      }
+      this.#isUnsynced = until === 'described';
+      this.#queue.push({ replies, resolve, reject, until, error: undefined, tag: undefined });
+      this.#write(messages);
+    });
+  }
+
+  /** Whatever fails from now on fails for this reason. */
+  blame(reason: ServiceError): void {
+    this.#blame ??= reason;
+  }
+
+  /** All requests are answered, or will never be. */
+  drained(): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.#queue.length === 0) resolve();
+      else this.#onDrained = resolve;
+    });
+  }
+
+  /** Gives the connection up: nothing that comes from it is looked at any more. */
+  fail(error: Error): void {
+    this.#dead ??= this.#blame ?? error;
+    for (const expectation of this.#queue.splice(0)) expectation.reject(this.#blame ?? expectation.error ?? error);
+    this.#onDrained?.();
+  }
+
+  data(chunk: Buffer): void {
+    try {
+      this.#scanner.push(chunk);
+      while (this.#dead === undefined && this.#scanner.next()) this.#receive();
+    } catch (error) {
+      this.fail(error instanceof Error ? error : new ServiceError('internal', 'internal error', { cause: error }));
+    }
+  }
+
+  drain(): void {}
+
+  closed(error: Error | undefined): void {
+    this.fail(connectionLost(error));
+  }
+
+  #write(messages: readonly Uint8Array[]): void {
+    this.#isUntouched = false;
+    if (this.#outbox.length === 0) queueMicrotask(() => this.#flush());
+    this.#outbox.push(...messages);
+  }
+
+  #flush(): void {
+    const bytes = Buffer.concat(this.#outbox);
+    this.#outbox = [];
+    if (this.#dead === undefined) this.#backend.write(bytes);
+  }
+
+  /** @see https://www.postgresql.org/docs/current/protocol-message-formats.html */
+  #receive(): void {
+    const { type, buffer, start, end } = this.#scanner;
+    const head = this.#queue[0];
+    switch (type) {
+      case BackendType.DataRow:
+        head?.replies.row?.(buffer, start + HEADER_BYTES, end);
+        return;
+      case BackendType.ParameterDescription:
+        head?.replies.parameters?.(decodeParameterDescription(this.#body()));
+        return;
+      case BackendType.RowDescription:
+        this.#described(head, decodeRowDescription(this.#body()));
+        return;
+      case BackendType.NoData:
+        this.#described(head, []);
+        return;
+      case BackendType.CommandComplete:
+        if (head) head.tag = decodeCommandComplete(this.#body());
+        return;
+      case BackendType.ReadyForQuery:
+        this.#ready(decodeReadyForQuery(this.#body()));
+        return;
+      case BackendType.ErrorResponse:
+        this.#failHead(new PostgresError(decodeErrorFields(this.#body())));
+        return;
+      case BackendType.NoticeResponse:
+        this.#notices.add(decodeErrorFields(this.#body()));
+        return;
+      case BackendType.ParameterStatus:
+        this.#watchEncoding(decodeParameterStatus(this.#body()));
+        return;
+      case BackendType.CopyInResponse:
+        this.#refuseCopyIn();
+        return;
+      case BackendType.CopyOutResponse:
+        this.#failHead(copyRefused());
+        this.#interrupt(copyRefused());
+        return;
+      default:
+        // ParseComplete, BindComplete, CloseComplete, EmptyQueryResponse, NotificationResponse, CopyData, CopyDone: nothing to do.
+        return;
+    }
+  }
+
+  #body(): Buffer {
+    const { buffer, start, end } = this.#scanner;
+    return buffer.subarray(start + HEADER_BYTES, end);
+  }
+
+  #described(head: Expectation | undefined, fields: readonly FieldDescription[]): void {
+    head?.replies.fields?.(fields);
+    if (head?.until === 'described') this.#settle(head);
+  }
+
+  #ready(status: TransactionStatus): void {
+    this.#status = status;
+    const head = this.#queue[0];
+    if (head) this.#settle(head);
+  }
+
+  #settle(head: Expectation): void {
+    this.#queue.shift();
+    const warnings = head.until === 'ready' ? this.#notices.take() : [];
+    if (head.error !== undefined) head.reject(this.#blame ?? head.error);
+    else head.resolve({ tag: head.tag, status: this.#status, warnings });
+    if (this.#queue.length === 0) this.#onDrained?.();
+  }
+
+  /** The first error counts. After one, Postgres reads on from the next Sync, so one has to be on its way. */
+  #failHead(error: Error): void {
+    const head = this.#queue[0];
+    if (head === undefined) return;
+    head.error ??= error;
+    if (head.until === 'ready') return;
+    head.until = 'ready';
+    this.#isUnsynced = false;
+    this.#write([SYNC]);
+  }
+
+  /** The Sync that followed the statement was lost in copy-in mode, so another one must follow. */
+  #refuseCopyIn(): void {
+    this.#failHead(copyRefused());
+    this.#write([COPY_REFUSED]);
+  }
+
+  /** In any other encoding the text would not be JSON's UTF-8. */
+  #watchEncoding({ parameter, value }: { readonly parameter: string; readonly value: string }): void {
+    if (parameter !== 'client_encoding' || value === 'UTF8') return;
+    this.#failHead(new ServiceError('unsupported_statement', `client_encoding cannot be ${value} here: JSON is UTF-8`));
+  }
+}
+
+function copyRefused(): ServiceError {
+  return new ServiceError('unsupported_statement', 'COPY FROM STDIN and COPY TO STDOUT need a PostgreSQL connection');
+}
+
+function connectionLost(cause?: Error): ServiceError {
+  return new ServiceError('backend_lost', 'the connection to the database was lost', cause === undefined ? {} : { cause });
+}

@@ -1,0 +1,76 @@
+import { Readable } from 'node:stream';
+import { ServiceError } from '../errors.ts';
+import { CHUNK_BYTES, JsonBuffer } from './json/buffer.ts';
+import type { Session } from './session.ts';
+
+/** What may wait in the stream for its reader; beyond it the backend has to wait. */
+const STREAM_BUFFER_BYTES = 262_144;
+
+/**
+ * The bytes of a reply on their way to the caller. As long as they are few they are kept, so that an error can still take
+ * their place; then they become a stream that pauses the session while its reader is behind.
+ */
+export class ReplyBody {
+  readonly out = new JsonBuffer();
+  /** Resolves when (and if) the reply has become too large to be kept. */
+  readonly streaming: Promise<Readable>;
+  readonly #session: Session;
+  #announce: (stream: Readable) => void = () => {};
+  #stream: Readable | undefined;
+  #isPaused = false;
+  #isOver = false;
+
+  constructor(session: Session) {
+    this.#session = session;
+    this.streaming = new Promise((resolve) => {
+      this.#announce = resolve;
+    });
+  }
+
+  /** Passes on what was written to `out`, when it is enough. */
+  flow(): void {
+    if (this.out.length < CHUNK_BYTES) return;
+    this.#stream ??= this.#open();
+    const chunk = this.out.take();
+    if (this.#stream.destroyed || this.#stream.push(chunk) || this.#isPaused) return;
+    this.#isPaused = true;
+    this.#session.pause();
+  }
+
+  /** The whole reply is written. */
+  finish(): Buffer | Readable {
+    this.#isOver = true;
+    const rest = this.out.take();
+    if (this.#stream === undefined) return rest;
+    this.#stream.push(rest);
+    this.#stream.push(null);
+    return this.#stream;
+  }
+
+  /** No more will come. Once a reader has seen the beginning, it must not take what it has for the whole. */
+  fail(error: Error): void {
+    this.#isOver = true;
+    this.#stream?.destroy(error);
+  }
+
+  #open(): Readable {
+    const stream = new Readable({
+      highWaterMark: STREAM_BUFFER_BYTES,
+      read: () => this.#goOn(),
+      destroy: (error, callback) => {
+        if (!this.#isOver) this.#session.abort(new ServiceError('query_canceled', 'the caller has gone away'));
+        callback(error);
+      },
+    });
+    // Whoever reads the stream hears of an error; before anyone does, it must not end the process.
+    stream.on('error', () => {});
+    this.#announce(stream);
+    return stream;
+  }
+
+  #goOn(): void {
+    if (!this.#isPaused || this.#isOver) return;
+    this.#isPaused = false;
+    this.#session.resume();
+  }
+}

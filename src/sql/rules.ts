@@ -1,0 +1,82 @@
+import { ServiceError } from '../errors.ts';
+import { leadingWords, tokens } from './lexer.ts';
+
+/** What a statement is part of: a call of its own, or a transaction that Postern opens and ends. */
+export type StatementContext = 'single' | 'transaction';
+
+const TRANSACTION_CONTROL = new Set(['BEGIN', 'START', 'COMMIT', 'END', 'ROLLBACK', 'ABORT']);
+const SAVEPOINTS = new Set(['SAVEPOINT', 'RELEASE']);
+
+/**
+ * Refuses what cannot work over HTTP, with a reason that helps. Postgres decides what is allowed; these are the
+ * statements that it would allow and that make no sense here, told by their first words.
+ * @throws ServiceError `invalid_request` or `unsupported_statement`
+ */
+export function checkStatement(sql: string, context: StatementContext): void {
+  checkText(sql);
+  const words = leadingWords(sql, 3);
+  const command = words[0] ?? '';
+  if (controlsTransaction(sql, words, context)) throw transactionControl(words, context);
+  if (SAVEPOINTS.has(command) && context === 'single') throw transactionControl(words, context);
+  if (command === 'LISTEN' || command === 'UNLISTEN') {
+    throw unsupported(`${command} needs a session that stays open`, 'Connect over the PostgreSQL protocol to receive notifications.');
+  }
+  if (command === 'COPY' && copiesToClient(sql)) {
+    throw unsupported(
+      'COPY FROM STDIN and COPY TO STDOUT need a PostgreSQL connection',
+      'Connect over the PostgreSQL protocol, or use INSERT and SELECT.',
+    );
+  }
+}
+
+/** @throws ServiceError `invalid_request` for text that no statement can be made of */
+export function checkText(sql: string): void {
+  if (sql.includes('\0')) throw new ServiceError('invalid_request', 'sql contains a NUL character', { sqlstate: '22021' });
+  for (const { start } of tokens(sql)) {
+    if (sql[start] !== ';') return;
+  }
+  throw new ServiceError('invalid_request', 'sql contains no statement', { sqlstate: '42601' });
+}
+
+/** Whether it begins or ends a transaction. `ROLLBACK TO` a savepoint does neither, but has a place only inside one. */
+function controlsTransaction(sql: string, words: readonly string[], context: StatementContext): boolean {
+  const [command = '', second, third] = words;
+  if (command === 'PREPARE') return second === 'TRANSACTION' && third === undefined && isFollowedByString(sql);
+  if (command === 'ROLLBACK' && (second === 'TO' || third === 'TO')) return context === 'single';
+  return TRANSACTION_CONTROL.has(command);
+}
+
+/** `PREPARE TRANSACTION 'id'`, not a statement that was named `transaction`. */
+function isFollowedByString(sql: string): boolean {
+  for (const { kind, start } of tokens(sql)) {
+    if (kind !== 'word' && sql[start] !== ';') return kind === 'string';
+  }
+  return false;
+}
+
+/** STDIN or STDOUT stands right after FROM or TO, outside parentheses. */
+function copiesToClient(sql: string): boolean {
+  let depth = 0;
+  let previous = '';
+  for (const { start, end } of tokens(sql)) {
+    const text = sql.slice(start, end).toUpperCase();
+    if (text === '(') depth += 1;
+    else if (text === ')') depth -= 1;
+    else if (depth === 0 && (previous === 'FROM' || previous === 'TO') && (text === 'STDIN' || text === 'STDOUT')) return true;
+    previous = text;
+  }
+  return false;
+}
+
+function transactionControl(words: readonly string[], context: StatementContext): ServiceError {
+  const command = words[0] === 'START' || words[0] === 'PREPARE' ? `${words[0]} TRANSACTION` : (words[0] ?? '');
+  if (context === 'transaction') return unsupported(`${command} is not allowed here: the transaction begins and ends with the request`);
+  return unsupported(
+    `${command} needs a transaction that spans statements`,
+    'Send the statements as one transaction: POST /api/transaction.',
+  );
+}
+
+function unsupported(message: string, hint?: string): ServiceError {
+  return new ServiceError('unsupported_statement', message, hint === undefined ? {} : { hint });
+}

@@ -1,0 +1,96 @@
+import { PostgresError } from '../protocol/backend.ts';
+import { findDestruction } from './destructive.ts';
+import type { FailurePlace } from './failure.ts';
+import type { LexerOptions } from './lexer.ts';
+import { runAtOnce } from './messages.ts';
+import type { Warning } from './notices.ts';
+import type { Completion } from './pipeline.ts';
+import { placeAt, placeOfError } from './position.ts';
+import { checkStatement, checkText } from './rules.ts';
+import type { Session } from './session.ts';
+import { type SqlStatement, splitStatements } from './split.ts';
+import { failureAt } from './transact.ts';
+
+/** A notice, or a statement that destroys data, with its place in the text. */
+export interface ScriptWarning extends Warning {
+  /** From 0. */
+  readonly statementIndex?: number;
+  /** From 1. */
+  readonly line?: number;
+  readonly column?: number;
+}
+
+/** SQL text of several statements, without parameters; what their rows say is of no interest. */
+export class Script {
+  readonly sql: string;
+  readonly statements: readonly SqlStatement[];
+  readonly #options: LexerOptions;
+  readonly #phase: FailurePlace['phase'];
+
+  /**
+   * @param phase what a failure is to be told as
+   * @throws ServiceError `invalid_request` for text without a statement
+   * @throws StatementFailure for a statement that cannot be part of a script, before anything has run
+   */
+  constructor(sql: string, phase: FailurePlace['phase'], options: LexerOptions) {
+    checkText(sql);
+    this.sql = sql;
+    this.#phase = phase;
+    this.#options = options;
+    this.statements = splitStatements(sql, options);
+    for (const [index, { text }] of this.statements.entries()) {
+      this.#placed(index, () => checkStatement(text, 'transaction'));
+    }
+  }
+
+  /** What should be looked at twice. */
+  get destructions(): readonly ScriptWarning[] {
+    return this.statements.flatMap(({ text, start }, statementIndex) =>
+      findDestruction(text, this.#options).map(({ message, offset }) => ({
+        severity: 'WARNING',
+        code: 'destructive_statement',
+        message,
+        statementIndex,
+        ...placeAt(this.sql, start + offset),
+      })),
+    );
+  }
+
+  /**
+   * Runs the statements one after another.
+   * @param check called after each, with how it ended; what it throws counts as the statement's failure
+   * @throws StatementFailure
+   */
+  async run(
+    session: Session,
+    check: (completion: Completion, statementIndex: number) => void | Promise<void>,
+    phase = this.#phase,
+  ): Promise<readonly ScriptWarning[]> {
+    const warnings: ScriptWarning[] = [];
+    for (const [index, { text, start }] of this.statements.entries()) {
+      try {
+        const completion = await session.request(runAtOnce(text));
+        session.throwIfAborted();
+        await check(completion, index);
+        warnings.push(...completion.warnings.map((warning) => ({ ...warning, statementIndex: index })));
+      } catch (error) {
+        throw failureAt(explained(error), { phase, statementIndex: index, ...placeOfError(this.sql, start, error) });
+      }
+    }
+    return warnings;
+  }
+
+  #placed(index: number, check: () => void): void {
+    try {
+      check();
+    } catch (error) {
+      throw failureAt(error, { phase: this.#phase, statementIndex: index, ...placeAt(this.sql, this.statements[index]?.start ?? 0) });
+    }
+  }
+}
+
+/** active_sql_transaction: what cannot run inside a transaction block, such as CREATE INDEX CONCURRENTLY. */
+function explained(error: unknown): unknown {
+  if (!(error instanceof PostgresError) || error.fields.code !== '25001') return error;
+  return new PostgresError({ hint: 'Send it as a migration of its own with "transaction": false.', ...error.fields });
+}

@@ -1,0 +1,162 @@
+import { serialize } from 'pg-protocol';
+import { ServiceError } from '../errors.ts';
+import type { FieldDescription, TransactionStatus } from '../protocol/backend.ts';
+import type { Lease } from '../router/lease.ts';
+import { Deadline } from './deadline.ts';
+import { parseAndDescribe, SYNC } from './messages.ts';
+import { type Completion, Pipeline, type Replies } from './pipeline.ts';
+
+export interface SessionOptions {
+  /** For all that happens in the session, by our own clock. 0: no limit. */
+  readonly timeoutMs: number;
+  /** The caller has gone away. */
+  readonly signal?: AbortSignal;
+  /** How long a backend may take to obey a cancel request, or to roll back, before its connection is dropped. Default 5 s. */
+  readonly obeyTimeoutMs?: number;
+}
+
+/** What Postgres makes of a statement: the types of its parameters and the columns of its result. */
+export interface Description {
+  readonly parameters: readonly number[];
+  readonly fields: readonly FieldDescription[];
+}
+
+const FLUSH = serialize.flush();
+
+const OBEY_TIMEOUT_MS = 5_000;
+
+/**
+ * A lease at work for one call: requests under one deadline that can be aborted. Who opens a session must `end` it, which
+ * gives the lease back in whatever state things are.
+ */
+export class Session {
+  readonly lease: Lease;
+  readonly #pipeline: Pipeline;
+  readonly #deadline: Deadline;
+  readonly #signal: AbortSignal | undefined;
+  readonly #obeyTimeoutMs: number;
+  #abortReason: ServiceError | undefined;
+  #canceling: Promise<void> | undefined;
+  #obeyTimer: NodeJS.Timeout | undefined;
+
+  constructor(lease: Lease, { timeoutMs, signal, obeyTimeoutMs = OBEY_TIMEOUT_MS }: SessionOptions) {
+    this.lease = lease;
+    this.#obeyTimeoutMs = obeyTimeoutMs;
+    this.#pipeline = new Pipeline(lease.backend, (reason) => this.abort(reason));
+    this.#deadline = new Deadline(timeoutMs, () => this.abort(timedOut(timeoutMs)));
+    this.#signal = signal;
+    if (signal?.aborted) this.#abandon();
+    else signal?.addEventListener('abort', this.#abandon, { once: true });
+  }
+
+  /** As of the last request that was answered. */
+  get status(): TransactionStatus {
+    return this.#pipeline.status;
+  }
+
+  /**
+   * Sends messages that end with Sync and waits for all replies. Requests of one turn of the event loop go out in one write.
+   * @throws PostgresError, or ServiceError: why the session was aborted, `unsupported_statement`, `response_too_large`, `backend_lost`
+   */
+  request(messages: readonly Uint8Array[], replies: Replies = {}): Promise<Completion> {
+    if (this.#abortReason !== undefined) return Promise.reject(this.#abortReason);
+    return this.#pipeline.send(messages, replies, 'ready');
+  }
+
+  /** SQL of our own that needs no parameters. */
+  query(sql: string, replies: Replies = {}): Promise<Completion> {
+    return this.request([serialize.query(sql)], replies);
+  }
+
+  /** Parses a statement (as the unnamed one) and has it described; its transaction stays open until the next request. */
+  async describe(sql: string): Promise<Description> {
+    this.throwIfAborted();
+    let parameters: readonly number[] = [];
+    let fields: readonly FieldDescription[] = [];
+    const replies: Replies = {
+      parameters: (types) => {
+        parameters = types;
+      },
+      fields: (columns) => {
+        fields = columns;
+      },
+    };
+    await this.#pipeline.send([...parseAndDescribe(sql), FLUSH], replies, 'described');
+    return { parameters, fields };
+  }
+
+  /** Lets nothing more arrive. The clock stands still meanwhile: Postgres is not to blame for a slow reader. */
+  pause(): void {
+    this.#deadline.pause();
+    this.lease.backend.pause();
+  }
+
+  resume(): void {
+    if (this.#abortReason === undefined) this.#deadline.resume();
+    this.lease.backend.resume();
+  }
+
+  /** Has Postgres cancel what it is doing. What fails from now on fails for this reason; the first one counts. */
+  abort(reason: ServiceError): void {
+    if (this.#abortReason !== undefined) return;
+    this.#abortReason = reason;
+    this.#deadline.clear();
+    this.#pipeline.blame(reason);
+    if (!this.#pipeline.isWaiting) return;
+    this.resume();
+    this.#canceling = this.lease.cancel();
+    this.#expectObedience();
+  }
+
+  /** What still arrives is of no use. */
+  get isAborted(): boolean {
+    return this.#abortReason !== undefined;
+  }
+
+  /** @throws ServiceError why the session was aborted: what succeeded in spite of that is not to be built upon */
+  throwIfAborted(): void {
+    if (this.#abortReason !== undefined) throw this.#abortReason;
+  }
+
+  /** Waits for outstanding replies, rolls back what is open and releases the lease; where that takes too long, destroys it. */
+  async end(): Promise<void> {
+    this.#deadline.clear();
+    this.#signal?.removeEventListener('abort', this.#abandon);
+    this.lease.backend.resume();
+    if (!(await this.#comesToRest())) {
+      this.lease.destroy();
+      return;
+    }
+    await this.lease.release(this.#pipeline.isUntouched);
+  }
+
+  /** @returns whether the backend is idle, outside a transaction, with no cancel request on its way */
+  async #comesToRest(): Promise<boolean> {
+    const pipeline = this.#pipeline;
+    this.#expectObedience();
+    try {
+      if (pipeline.isUnsynced) await pipeline.send([SYNC], {}, 'ready');
+      await pipeline.drained();
+      if (pipeline.status !== 'I') await pipeline.send([serialize.query('ROLLBACK')], {}, 'ready');
+      await this.#canceling;
+    } catch {
+      return false;
+    } finally {
+      clearTimeout(this.#obeyTimer);
+    }
+    return !pipeline.isDead && pipeline.status === 'I';
+  }
+
+  #expectObedience(): void {
+    this.#obeyTimer ??= setTimeout(() => {
+      this.#pipeline.fail(new ServiceError('backend_lost', 'the database did not answer in time'));
+      this.lease.destroy();
+    }, this.#obeyTimeoutMs);
+  }
+
+  readonly #abandon = (): void => this.abort(new ServiceError('query_canceled', 'the caller has gone away'));
+}
+
+function timedOut(timeoutMs: number): ServiceError {
+  return new ServiceError('statement_timeout', `canceling statement due to statement timeout (${timeoutMs} ms)`);
+}

@@ -1,0 +1,79 @@
+import { type LexerOptions, tokens } from './lexer.ts';
+
+export interface SqlStatement {
+  /** Without the semicolon that ends it and without comments before its first token. */
+  readonly text: string;
+  /** Where it begins in the whole text, in UTF-16 units. */
+  readonly start: number;
+}
+
+/**
+ * Splits SQL text into statements where psql would: at semicolons outside quotes, comments, parentheses and the
+ * `BEGIN ATOMIC … END` bodies of CREATE FUNCTION and CREATE PROCEDURE. Empty statements are left out.
+ * @see https://www.postgresql.org/docs/current/app-psql.html
+ */
+export function splitStatements(sql: string, options: LexerOptions = {}): readonly SqlStatement[] {
+  const statements: SqlStatement[] = [];
+  let start = -1;
+  let end = 0;
+  let nesting = new Nesting();
+  const close = () => {
+    if (start >= 0) statements.push({ text: sql.slice(start, end), start });
+    start = -1;
+    nesting = new Nesting();
+  };
+  for (const token of tokens(sql, options)) {
+    const text = sql.slice(token.start, token.end);
+    if (text === ';' && nesting.isOutside) {
+      close();
+      continue;
+    }
+    if (start < 0) start = token.start;
+    end = token.end;
+    if (token.kind === 'word') nesting.word(text.toUpperCase());
+    else if (token.kind === 'symbol') nesting.symbol(text);
+    else nesting.other();
+  }
+  close();
+  return statements;
+}
+
+const ROUTINE = /^CREATE (OR REPLACE )?(FUNCTION|PROCEDURE) /;
+const ROUTINE_WORDS = 4;
+
+/** How deep inside parentheses and `BEGIN ATOMIC` the reader of one statement is. */
+class Nesting {
+  #parentheses = 0;
+  #blocks = 0;
+  #words = 0;
+  #opening = '';
+  #previous = '';
+
+  get isOutside(): boolean {
+    return this.#parentheses === 0 && this.#blocks === 0;
+  }
+
+  word(word: string): void {
+    this.#words += 1;
+    if (this.#words <= ROUTINE_WORDS) this.#opening += `${word} `;
+    if (this.#parentheses === 0 && ROUTINE.test(this.#opening)) this.#block(word);
+    this.#previous = word;
+  }
+
+  symbol(symbol: string): void {
+    if (symbol === '(') this.#parentheses += 1;
+    else if (symbol === ')' && this.#parentheses > 0) this.#parentheses -= 1;
+    this.#previous = '';
+  }
+
+  other(): void {
+    this.#previous = '';
+  }
+
+  /** CASE is closed by END as well, so inside a block it counts too. */
+  #block(word: string): void {
+    if (word === 'ATOMIC' && this.#previous === 'BEGIN') this.#blocks += 1;
+    else if (this.#blocks > 0 && word === 'CASE') this.#blocks += 1;
+    else if (this.#blocks > 0 && word === 'END') this.#blocks -= 1;
+  }
+}

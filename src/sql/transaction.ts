@@ -1,0 +1,85 @@
+import { ServiceError } from '../errors.ts';
+import type { Lease } from '../router/lease.ts';
+import { type BatchStatement, runBatch } from './batch.ts';
+import { jsonLayout, type RowMode, type StatementOutcome } from './layout.ts';
+import { checkParameterLimit } from './parameters.ts';
+import { outcomeOf } from './result.ts';
+import { checkStatement } from './rules.ts';
+import { Session } from './session.ts';
+import { pinSettings } from './settings.ts';
+import { failureAt, transact } from './transact.ts';
+
+export type IsolationLevel = 'read uncommitted' | 'read committed' | 'repeatable read' | 'serializable';
+
+export interface TransactionRequest {
+  /** 1 to 1,000. */
+  readonly statements: readonly BatchStatement[];
+  readonly isolationLevel?: IsolationLevel;
+  readonly readOnly?: boolean;
+  readonly deferrable?: boolean;
+  readonly rowMode: RowMode;
+  /** For the whole transaction, by our own clock. 0: no limit. */
+  readonly timeoutMs: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface TransactionReply {
+  /** `{results, status: "committed", durationMs}` as UTF-8 JSON. */
+  readonly body: Buffer;
+  readonly results: readonly StatementOutcome[];
+  readonly durationMs: number;
+}
+
+const STATEMENTS_MAX = 1_000;
+
+/**
+ * Runs statements as one transaction and takes over the lease.
+ * @throws StatementFailure (a PostgresError or ServiceError with its place); nothing was committed
+ * @throws ServiceError `invalid_request`, `backend_lost` and the like, when no single statement is to blame
+ */
+export async function runTransaction(lease: Lease, request: TransactionRequest): Promise<TransactionReply> {
+  const session = new Session(lease, request);
+  try {
+    return await execute(session, request);
+  } finally {
+    await session.end();
+  }
+}
+
+async function execute(session: Session, request: TransactionRequest): Promise<TransactionReply> {
+  const startedAt = performance.now();
+  checkStatements(request.statements);
+  const work = () => runBatch(session, request.statements, jsonLayout(request.rowMode));
+  const [, settled] = await Promise.all([pinSettings(session), transact(session, beginOf(request), work)]);
+  const { durationMs } = outcomeOf(undefined, startedAt);
+  const results = settled.flatMap(({ body }, index) => (index === 0 ? [body] : [COMMA, body]));
+  const end = Buffer.from(`],"status":"committed","durationMs":${durationMs}}`);
+  return { body: Buffer.concat([OPENING, ...results, end]), results: settled.map(({ outcome }) => outcome), durationMs };
+}
+
+const OPENING = Buffer.from('{"results":[');
+const COMMA = Buffer.from(',');
+
+function checkStatements(statements: readonly BatchStatement[]): void {
+  if (statements.length === 0 || statements.length > STATEMENTS_MAX) {
+    throw new ServiceError('invalid_request', `statements must have 1 to ${STATEMENTS_MAX} entries`);
+  }
+  for (const [statementIndex, { sql, params = [] }] of statements.entries()) {
+    try {
+      checkStatement(sql, 'transaction');
+      checkParameterLimit(params);
+    } catch (error) {
+      throw failureAt(error, { phase: 'statement', statementIndex });
+    }
+  }
+}
+
+/** A SELECT takes a snapshot, and then nothing can make a READ ONLY transaction READ WRITE again. */
+function beginOf({ isolationLevel, readOnly, deferrable }: TransactionRequest): string {
+  const modes = [
+    isolationLevel && `ISOLATION LEVEL ${isolationLevel.toUpperCase()}`,
+    readOnly !== undefined && (readOnly ? 'READ ONLY' : 'READ WRITE'),
+    deferrable !== undefined && (deferrable ? 'DEFERRABLE' : 'NOT DEFERRABLE'),
+  ];
+  return `BEGIN ${modes.filter(Boolean).join(', ')}${readOnly ? '; SELECT' : ''}`;
+}

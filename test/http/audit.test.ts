@@ -1,0 +1,87 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { auditReply, auditVerifyReply } from '../../http/replies.ts';
+import { eventually } from '../support/eventually.ts';
+import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+
+let service: TestService;
+let acme: TestOrganization;
+beforeAll(async () => {
+  service = await startTestService();
+  acme = await service.signUp();
+  await service.query(acme, 'select $1::int', [1]);
+  await service.query(acme, 'select nope');
+  await service.call('GET', '/api/auth/me', { key: acme.apiKey, headers: { 'x-request-id': 'me-1' } });
+  await eventually('the entry of the last call', async () => (await audit('?requestId=me-1')).body.data.length === 1);
+});
+afterAll(() => service.close());
+
+const audit = (search: string) => service.call('GET', `/api/audit${search}`, { key: acme.apiKey });
+const actions = (reply: { body: { data: { action: string }[] } }) => reply.body.data.map(({ action }) => action);
+
+describe('the audit log', () => {
+  it('has an entry for everything that was done', async () => {
+    const reply = await audit('?action=query');
+    expect(reply.status).toBe(200);
+    expect(auditReply.strict().parse(reply.body).data).toMatchObject([
+      {
+        action: 'query',
+        surface: 'http',
+        actor: { keyPrefix: acme.apiKey.slice(0, 10) },
+        sourceIp: '127.0.0.1',
+        statement: { sql: 'select nope', paramCount: 0 },
+        outcome: { status: 'error', httpStatus: 400, sqlstate: '42703' },
+      },
+      { statement: { sql: 'select $1::int', paramCount: 1, command: 'SELECT' }, outcome: { status: 'ok', httpStatus: 200, rowCount: 1 } },
+    ]);
+  });
+
+  it('takes the same filters in the query string and in a body', async () => {
+    const inQuery = await audit('?action=query&outcome=error&limit=5&since=2020-01-01T00:00:00Z');
+    const inBody = await service.call('POST', '/api/audit', {
+      key: acme.apiKey,
+      body: { action: 'query', outcome: 'error', limit: 5, since: '2020-01-01T00:00:00Z' },
+    });
+    expect(inBody.status).toBe(200);
+    expect(inBody.body.data).toHaveLength(1);
+    expect(inBody.body).toEqual(inQuery.body);
+  });
+
+  it('is read page by page, newest first, and records the signup once', async () => {
+    const until = new Date().toISOString();
+    const pages: string[] = [];
+    let after = '';
+    do {
+      const reply = await audit(`?limit=2&until=${until}${after}`);
+      pages.push(...actions(reply));
+      after = reply.body.hasMore ? `&after=${encodeURIComponent(reply.body.nextCursor)}` : '';
+    } while (after !== '');
+    expect(pages.slice(-4)).toEqual(['auth.me', 'query', 'query', 'auth.signup']);
+  });
+
+  it.each([
+    ['?limit=0', /^limit: Too small/],
+    ['?limit=x', 'limit: must be a whole number'],
+    ['?limit=5000', /^limit: Too big/],
+    ['?since=yesterday', 'since: Invalid ISO datetime'],
+    ['?outcome=maybe', /^outcome: Invalid option/],
+    ['?color=red', 'unknown field "color"'],
+    ['?action=a&action=b', 'action: expected string, received array'],
+  ])('refuses %s', async (search, message) => {
+    const { status, body } = await audit(search);
+    expect([status, body.code]).toEqual([400, 'invalid_request']);
+    expect(body.message).toEqual(typeof message === 'string' ? message : expect.stringMatching(message));
+  });
+
+  it('can be verified', async () => {
+    const { status, body } = await service.call('GET', '/api/audit/verify', { key: acme.apiKey });
+    expect(status).toBe(200);
+    expect(auditVerifyReply.strict().parse(body)).toMatchObject({ ok: true, headHash: expect.stringMatching(/^[0-9a-f]{64}$/) });
+    expect(body.count).toBeGreaterThanOrEqual(4);
+  });
+
+  it('shows an organization its own entries only', async () => {
+    const other = await service.signUp('Other');
+    const { body } = await service.call('GET', '/api/audit', { key: other.apiKey });
+    expect(actions({ body })).toEqual(['auth.signup']);
+  });
+});

@@ -1,0 +1,41 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { endpointsOf } from '../../http/app.ts';
+import { noBody } from '../../http/schemas.ts';
+import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+import { standIn } from './door.ts';
+
+let service: TestService;
+let acme: TestOrganization;
+beforeAll(async () => {
+  service = await startTestService();
+  acme = await service.signUp();
+});
+afterAll(() => service.close());
+
+const operations = endpointsOf(standIn()).map(({ operation }) => operation);
+
+/** Those that end the key come last. */
+const inOrder = [...operations].sort((a, b) => Number(a.action === 'auth.rotate_key') - Number(b.action === 'auth.rotate_key'));
+
+it.each(inOrder.map((operation) => [`${operation.method} ${operation.path}`, operation] as const))(
+  'the example of %s works as shown',
+  async (_name, operation) => {
+    const body = operation.body === noBody ? undefined : operation.bodyExample;
+    const reply = await service.call(operation.method, operation.path, {
+      ...(operation.needsKey ? { key: acme.apiKey } : {}),
+      ...(body === undefined ? {} : { body }),
+    });
+    const described = operation.replies[reply.status];
+    expect(described, `${reply.status} ${JSON.stringify(reply.body)}`).toBeDefined();
+    expect(Object.keys(reply.body).sort()).toEqual(Object.keys(described?.example ?? {}).sort());
+    expect(described?.schema.parse(reply.body)).toEqual(reply.body);
+  },
+);
+
+it('the example query returns the example result', async () => {
+  const query = operations.find(({ action }) => action === 'query');
+  const { id, apiKey } = await service.signUp('Reader');
+  const { body } = await service.call('POST', '/api/query', { key: apiKey, body: query?.bodyExample });
+  expect(id).not.toBe(acme.id);
+  expect({ ...body, durationMs: 0 }).toEqual({ ...(query?.replies[200]?.example as object), durationMs: 0 });
+});

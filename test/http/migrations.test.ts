@@ -1,0 +1,89 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { migrationReply, migrationsReply } from '../../http/replies.ts';
+import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+
+let service: TestService;
+let acme: TestOrganization;
+beforeAll(async () => {
+  service = await startTestService();
+  acme = await service.signUp();
+});
+afterAll(() => service.close());
+
+const migrate = (body: object) => service.call('POST', '/api/migrations', { key: acme.apiKey, body });
+const ledger = async () => (await service.call('GET', '/api/migrations', { key: acme.apiKey })).body.migrations;
+const tables = async () =>
+  (await service.query(acme, "select tablename from pg_tables where schemaname = 'public' order by 1")).body.rows.flatMap(Object.values);
+
+describe('a migration', () => {
+  it('is applied once, and listed', async () => {
+    const orders = { name: 'orders', sql: 'create table orders (id int primary key);\ncreate index on orders (id);' };
+    const first = await migrate(orders);
+    expect(first.status).toBe(201);
+    expect(migrationReply.strict().parse(first.body)).toMatchObject({
+      migration: { name: 'orders', status: 'applied', statementCount: 2, checksum: expect.stringMatching(/^sha256:[0-9a-f]{64}$/) },
+      alreadyApplied: false,
+      warnings: [],
+    });
+
+    const again = await migrate(orders);
+    expect([again.status, again.body.alreadyApplied, again.body.migration.checksum]).toEqual([200, true, first.body.migration.checksum]);
+
+    const other = await migrate({ ...orders, sql: 'select 1' });
+    expect([other.status, other.body.code]).toEqual([409, 'migration_checksum_mismatch']);
+
+    const reply = await service.call('GET', '/api/migrations', { key: acme.apiKey });
+    expect(reply.status).toBe(200);
+    expect(migrationsReply.strict().parse(reply.body).migrations).toMatchObject([{ name: 'orders', status: 'applied' }]);
+  });
+
+  it('whose second statement fails leaves no trace and says where it failed', async () => {
+    const before = await ledger();
+    const { status, body } = await migrate({
+      name: 'broken',
+      sql: 'create table half (id int);\n\nalter table half\n  add column x nosuchtype;',
+    });
+    expect(status).toBe(400);
+    expect(body).toMatchObject({
+      code: 'sql_error',
+      sqlstate: '42704',
+      statementIndex: 1,
+      phase: 'statement',
+      transactionStatus: 'rolled_back',
+      postgres: { line: 4, column: 16 },
+    });
+    expect(await tables()).not.toContain('half');
+    expect(await ledger()).toEqual(before);
+  });
+
+  it('may be tried without a trace', async () => {
+    const { status, body } = await migrate({
+      name: 'tried',
+      sql: 'create table tried (id int)',
+      rollbackSql: 'drop table tried',
+      dryRun: true,
+    });
+    expect([status, body.migration.status]).toEqual([200, 'dry_run']);
+    expect(await tables()).not.toContain('tried');
+  });
+
+  it('without a transaction keeps what went before the failure, and does not claim otherwise', async () => {
+    const { status, body } = await migrate({ name: 'steps', sql: 'create table first_step (id int); select nope', transaction: false });
+    expect([status, body.statementIndex]).toEqual([400, 1]);
+    expect(body).not.toHaveProperty('transactionStatus');
+    expect(await tables()).toContain('first_step');
+    expect(await ledger()).toContainEqual(expect.objectContaining({ name: 'steps', status: 'failed', statementsApplied: 1 }));
+  });
+
+  it.each([
+    [{ sql: 'select 1' }, 'name: is required'],
+    [{ name: '', sql: 'select 1' }, /^name: Too small/],
+    [{ name: 'a\nb', sql: 'select 1' }, 'name: must not contain control characters'],
+    [{ name: 'x', sql: '' }, 'sql: must not be empty'],
+    [{ name: 'x', sql: 'select 1', dryrun: true }, 'unknown field "dryrun"'],
+  ])('that is %j is refused before it runs', async (body, message) => {
+    const { status, body: problem } = await migrate(body);
+    expect([status, problem.code]).toEqual([400, 'invalid_request']);
+    expect(problem.message).toEqual(typeof message === 'string' ? message : expect.stringMatching(message));
+  });
+});

@@ -1,0 +1,243 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { queryReply, transactionReply } from '../../http/replies.ts';
+import type { Observation } from '../../src/observation.ts';
+import { eventually } from '../support/eventually.ts';
+import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+
+let service: TestService;
+let acme: TestOrganization;
+beforeAll(async () => {
+  service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '2', POSTERN_QUEUE_TIMEOUT_MS: '500' });
+  acme = await service.signUp();
+});
+afterAll(() => service.close());
+
+const query = (body: object, headers: Record<string, string> = {}) =>
+  service.call('POST', '/api/query', { key: acme.apiKey, body, headers });
+const transaction = (body: object) => service.call('POST', '/api/transaction', { key: acme.apiKey, body });
+
+type Request = Extract<Observation, { name: 'http.request' }>;
+
+/** What became of the call with this request id. */
+async function outcomeOf(requestId: string): Promise<Request | undefined> {
+  const isIt = (observation: Observation): observation is Request =>
+    observation.name === 'http.request' && observation.origin.requestId === requestId;
+  await eventually(`the end of call ${requestId}`, () => service.observations.some(isIt));
+  return service.observations.find(isIt);
+}
+
+/** Resolves once as many statements with this mark in them run as are expected. */
+async function running(mark: string, count = 1): Promise<void> {
+  const operator = new pg.Client({ connectionString: inject('clusterUrl') });
+  await operator.connect();
+  const sql = "select 1 from pg_stat_activity where datname = $1 and state = 'active' and query like $2";
+  try {
+    await eventually(`${count} × ${mark} at work`, async () => (await operator.query(sql, [acme.id, `%${mark}%`])).rowCount === count);
+  } finally {
+    await operator.end();
+  }
+}
+
+/** A call over a bare socket, to hang up on. */
+async function callOnSocket(body: object, requestId: string) {
+  const socket = connect(Number(new URL(service.httpUrl).port), '127.0.0.1');
+  await once(socket, 'connect');
+  const text = JSON.stringify(body);
+  socket.write(
+    `POST /api/query HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${acme.apiKey}\r\nX-Request-Id: ${requestId}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
+  );
+  return socket;
+}
+
+describe('a query', () => {
+  it('answers as described', async () => {
+    const { status, body, headers } = await query({ sql: 'select $1::int4 as n, $2::int8 as big', params: [1, 2] });
+    expect(status).toBe(200);
+    expect(headers.get('content-type')).toBe('application/json; charset=utf-8');
+    expect(queryReply.strict().parse(body)).toEqual({
+      rows: [{ n: 1, big: '2' }],
+      rowCount: 1,
+      command: 'SELECT',
+      fields: [
+        { name: 'n', dataTypeID: 23, dataType: 'int4' },
+        { name: 'big', dataTypeID: 20, dataType: 'int8' },
+      ],
+      rowAsArray: false,
+      durationMs: expect.any(Number),
+    });
+  });
+
+  it('keeps the digits of every number', async () => {
+    const sql = 'select $1::int8 as a, $2::numeric as b, $3::jsonb as c, $4::int8[] as d';
+    const body = `{"sql":"${sql}","params":[9223372036854775807,0.12345678901234567890,{"n":[9007199254740993]},[9007199254740993]],"rowMode":"array"}`;
+    const reply = await fetch(`${service.httpUrl}/api/query`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${acme.apiKey}`, 'content-type': 'application/json' },
+      body,
+    });
+    expect(await reply.text()).toContain(
+      '[["9223372036854775807","0.12345678901234567890",{"n": [9007199254740993]},["9007199254740993"]]]',
+    );
+  });
+
+  it.each([
+    [{}, 'sql: is required'],
+    [{ sql: '' }, 'sql: must not be empty'],
+    [{ sql: ' \n ' }, 'sql: must not be empty'],
+    [{ sql: 'select 1\0' }, 'sql: must not contain a NUL character'],
+    [{ sql: 1 }, 'sql: expected string, received number'],
+    [{ sql: 'select 1', params: {} }, 'params: expected array, received object'],
+    [{ sql: 'select 1', parms: [] }, 'unknown field "parms"'],
+    [{ sql: 'select 1', rowMode: 'tuple' }, 'rowMode: Invalid option: expected one of "object"|"array"'],
+    [{ sql: 'select 1', timeoutMs: 0 }, 'timeoutMs: Too small: expected number to be >=1'],
+    [{ sql: 'select 1', timeoutMs: 300_001 }, 'timeoutMs: Too big: expected number to be <=300000'],
+    [{ sql: 'select 1', timeoutMs: 1.5 }, 'timeoutMs: expected int, received number'],
+    [{ sql: 'select 1', params: Array(65_536).fill(1) }, 'params: Too big: expected array to have <=65535 items'],
+  ])('that is %.60j is refused before it runs', async (body, message) => {
+    const { status, body: problem } = await query(body);
+    expect([status, problem.code, problem.message]).toEqual([400, 'invalid_request', message]);
+  });
+
+  it.each([
+    ['selec 1', '42601', 1, 1],
+    ['select 1\n  from "nöwhere"', '42P01', 2, 8],
+    ['select 1; select 2', '42601', undefined, undefined],
+    ['select 1/0', '22012', undefined, undefined],
+  ])('"%s" is 400 with SQLSTATE %s', async (sql, sqlstate, line, column) => {
+    const { status, body } = await query({ sql });
+    expect(status).toBe(400);
+    expect(body).toMatchObject({ code: 'sql_error', sqlstate, postgres: { severity: 'ERROR' } });
+    expect([body.postgres.line, body.postgres.column]).toEqual([line, column]);
+  });
+
+  it('that takes longer than it may is 504', async () => {
+    const { status, body } = await query({ sql: 'select pg_sleep(30)', timeoutMs: 100 });
+    expect([status, body.code, body.sqlstate]).toEqual([504, 'statement_timeout', '57014']);
+  });
+
+  it('that finds no session free in time is 503 and may be tried again', async () => {
+    const busy = await Promise.all(['busy-1', 'busy-2'].map((id) => callOnSocket({ sql: 'select pg_sleep(20) as held' }, id)));
+    await running('held', 2);
+    const { status, body, headers } = await query({ sql: 'select 1' });
+    expect([status, body.code, body.retryable, headers.get('retry-after')]).toEqual([503, 'pool_timeout', true, '1']);
+    for (const socket of busy) socket.destroy();
+    await running('held', 0);
+  });
+
+  it('is cancelled when its client goes away', async () => {
+    const socket = await callOnSocket({ sql: 'select pg_sleep(20) as left_alone' }, 'gone-1');
+    await running('left_alone');
+    socket.destroy();
+    expect(await outcomeOf('gone-1')).toMatchObject({ outcome: { status: 'error', httpStatus: 499, sqlstate: '57014' } });
+    await running('left_alone', 0);
+  });
+});
+
+describe('a large result', () => {
+  it('arrives whole', async () => {
+    const { status, body, headers } = await query({ sql: "select g as id, repeat('x', 100) as text from generate_series(1, 100000) g" });
+    expect([status, body.rowCount, body.rows.length, body.rows[99_999].id]).toEqual([200, 100_000, 100_000, 100_000]);
+    expect(headers.get('content-length')).toBeNull();
+  });
+
+  it('that fails on the way breaks the connection, so that nobody takes it for whole', async () => {
+    const reply = await fetch(`${service.httpUrl}/api/query`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${acme.apiKey}`, 'content-type': 'application/json', 'x-request-id': 'broken-1' },
+      body: JSON.stringify({ sql: 'select g, 1 / (100000 - g) as inverse from generate_series(1, 200000) g' }),
+    });
+    expect(reply.status).toBe(200);
+    await expect(reply.text()).rejects.toThrow('terminated');
+    expect(await outcomeOf('broken-1')).toMatchObject({ outcome: { status: 'error', httpStatus: 200, sqlstate: '22012' } });
+  });
+
+  it('is cancelled when its reader goes away in the middle', async () => {
+    const socket = await callOnSocket({ sql: "select repeat('x', 1000) as abandoned from generate_series(1, 10000000)" }, 'gone-2');
+    await once(socket, 'data');
+    socket.destroy();
+    expect(await outcomeOf('gone-2')).toMatchObject({ outcome: { status: 'error', sqlstate: '57014' } });
+    await running('abandoned', 0);
+  });
+});
+
+describe('a transaction', () => {
+  it('answers as described', async () => {
+    await query({ sql: 'create table notes (body text)' });
+    const { status, body } = await transaction({
+      statements: [{ sql: 'insert into notes values ($1), ($2)', params: ['a', 'b'] }, { sql: 'select body from notes order by 1' }],
+      isolationLevel: 'SERIALIZABLE',
+    });
+    expect(status).toBe(200);
+    expect(transactionReply.strict().parse(body)).toMatchObject({
+      results: [
+        { rowCount: 2, command: 'INSERT' },
+        { rows: [{ body: 'a' }, { body: 'b' }], command: 'SELECT' },
+      ],
+      status: 'committed',
+    });
+  });
+
+  it('whose second statement of three fails leaves nothing and says which one it was', async () => {
+    await query({ sql: 'create table kept (id int primary key)' });
+    const { status, body } = await transaction({
+      statements: [
+        { sql: 'insert into kept values (1)' },
+        { sql: 'insert into kept\nvalues (nope)' },
+        { sql: 'insert into kept values (3)' },
+      ],
+    });
+    expect(status).toBe(400);
+    expect(body).toMatchObject({
+      code: 'sql_error',
+      sqlstate: '42703',
+      statementIndex: 1,
+      phase: 'statement',
+      transactionStatus: 'rolled_back',
+      postgres: { line: 2, column: 9 },
+    });
+    expect((await query({ sql: 'select * from kept' })).body.rows).toEqual([]);
+  });
+
+  it('may fail at its commit', async () => {
+    await query({ sql: 'create table deferred (id int unique deferrable initially deferred)' });
+    const { status, body } = await transaction({ statements: [{ sql: 'insert into deferred values (1), (1)' }] });
+    expect(status).toBe(400);
+    expect(body).toMatchObject({
+      sqlstate: '23505',
+      phase: 'commit',
+      transactionStatus: 'rolled_back',
+      postgres: { constraint: 'deferred_id_key' },
+    });
+  });
+
+  it.each([
+    [{ statements: [] }, /^statements: Too small/],
+    [{ statements: Array(1_001).fill({ sql: 'select 1' }) }, /^statements: Too big/],
+    [{ statements: [{ sql: 'select 1', rows: 1 }] }, 'unknown field "statements[0].rows"'],
+    [{ statements: [{ sql: 'select 1' }, {}] }, 'statements[1].sql: is required'],
+    [{ statements: [{ sql: 'select 1' }], isolationLevel: 'chaos' }, /^isolationLevel: Invalid option/],
+  ])('that is %.60j is refused before it runs', async (body, message) => {
+    const { status, body: problem } = await transaction(body);
+    expect([status, problem.code]).toEqual([400, 'invalid_request']);
+    expect(problem.message).toEqual(typeof message === 'string' ? message : expect.stringMatching(message));
+  });
+});
+
+describe('what is observed of a call', () => {
+  it('is who, what and how it ended, and no parameter', async () => {
+    await query({ sql: 'select $1::text', params: ['confidential'] }, { 'x-request-id': 'seen-1', 'user-agent': 'tester/1' });
+    const observation = await outcomeOf('seen-1');
+    expect(observation).toEqual({
+      name: 'http.request',
+      action: 'query',
+      origin: { surface: 'http', sourceIp: '127.0.0.1', requestId: 'seen-1', userAgent: 'tester/1' },
+      actor: { organizationId: acme.id, keyId: expect.stringMatching(/^key_/), keyPrefix: acme.apiKey.slice(0, 10) },
+      statement: { sql: 'select $1::text', paramCount: 1, command: 'SELECT' },
+      outcome: { status: 'ok', httpStatus: 200, rowCount: 1, durationMs: expect.any(Number) },
+    });
+    expect(JSON.stringify(observation)).not.toContain('confidential');
+  });
+});

@@ -1,0 +1,52 @@
+import { once } from 'node:events';
+import type { RequestListener } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect, it } from 'vitest';
+import { createServer, type HttpServer, type ServerDeadlines } from '../../http/server.ts';
+import { talk } from './door.ts';
+
+const PATIENT: ServerDeadlines = { headersTimeoutMs: 10_000, requestTimeoutMs: 10_000, keepAliveTimeoutMs: 10_000, sendTimeoutMs: 10_000 };
+const GET = 'GET / HTTP/1.1\r\nHost: x\r\n\r\n';
+
+async function listening(deadlines: Partial<ServerDeadlines>, handler: RequestListener): Promise<HttpServer & { readonly port: number }> {
+  const door = createServer(handler, { ...PATIENT, ...deadlines });
+  door.server.listen(0, '127.0.0.1');
+  await once(door.server, 'listening');
+  return { ...door, port: (door.server.address() as AddressInfo).port };
+}
+
+async function closed({ server, closeAll }: HttpServer): Promise<void> {
+  closeAll();
+  server.close();
+  await once(server, 'close');
+}
+
+it('a client that takes nothing of its reply is dropped', async () => {
+  const size = 64 * 1_024 * 1_024;
+  const door = await listening({ sendTimeoutMs: 100 }, (_request, reply) => reply.end(Buffer.alloc(size)));
+  const { socket, reply } = talk(door.port);
+  socket.pause();
+  socket.write(GET);
+  const [request] = await once(door.server, 'request');
+  await once(request.socket, 'close');
+  socket.resume();
+  expect((await reply).length).toBeLessThan(size);
+  await closed(door);
+});
+
+it('a client that waits for a slow reply is not', async () => {
+  const door = await listening({ sendTimeoutMs: 50 }, (_request, reply) => setTimeout(() => reply.end('at last'), 300));
+  const { socket, reply } = talk(door.port, GET.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n'));
+  expect(await reply).toContain('at last');
+  socket.destroy();
+  await closed(door);
+});
+
+it('what is no HTTP ends the connection without a word when a reply is under way', async () => {
+  const door = await listening({}, (_request, reply) => reply.write('the first half'));
+  const { socket, reply } = talk(door.port, GET);
+  await once(socket, 'data');
+  socket.write('nonsense\r\n\r\n');
+  expect(await reply).not.toContain('400');
+  await closed(door);
+});

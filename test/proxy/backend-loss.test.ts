@@ -1,0 +1,119 @@
+import pg from 'pg';
+import { afterAll, beforeAll, beforeEach, expect, inject, it } from 'vitest';
+import { logIn } from '../conversations/login.ts';
+import { WireClient } from '../conversations/wire-client.ts';
+import { eventually } from '../support/eventually.ts';
+import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+
+let service: TestService;
+let operator: pg.Client;
+let organization: TestOrganization;
+beforeAll(async () => {
+  service = await startTestService();
+  operator = new pg.Client({ connectionString: inject('clusterUrl') });
+  await operator.connect();
+});
+afterAll(async () => {
+  await operator.end();
+  await service.close();
+});
+beforeEach(async () => {
+  organization = await service.signUp();
+});
+
+const TERMINATED = { severity: 'FATAL', code: '57P01', message: 'terminating connection due to administrator command' };
+
+/** Ends all sessions of the organization, as an operator does. */
+async function terminateAll(): Promise<number> {
+  const { rowCount } = await operator.query('SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = $1', [
+    organization.id,
+  ]);
+  return rowCount ?? 0;
+}
+
+it('a session that ends itself is told so as Postgres tells it', async () => {
+  const client = await service.connect(organization);
+  await expect(client.query('SELECT pg_terminate_backend(pg_backend_pid())')).rejects.toMatchObject(TERMINATED);
+  await expect(client.query('SELECT 1')).rejects.toThrow();
+  expect((await service.query(organization, 'SELECT 1 AS one')).status).toBe(200);
+});
+
+it('a session in a transaction is told, and nothing of the transaction remains', async () => {
+  const client = await service.connect(organization);
+  await client.query('CREATE TABLE notes (body text)');
+  await client.query("BEGIN; INSERT INTO notes VALUES ('half')");
+  const told = new Promise((resolve) => client.once('error', resolve));
+  await terminateAll();
+  expect(await told).toMatchObject(TERMINATED);
+  expect((await service.query(organization, 'SELECT * FROM notes')).body.rows).toEqual([]);
+});
+
+it('a result that breaks off is never made to look whole', async () => {
+  const client = await WireClient.open('127.0.0.1', service.wirePort);
+  const { id: user, apiKey: password } = organization;
+  await logIn(
+    client,
+    { kind: 'postern', host: '127.0.0.1', port: service.wirePort, user, database: user, password, version: 18, backends: 16 },
+    '3.0',
+    new Map(),
+  );
+  const sql = "SELECT repeat('x', 1000) FROM generate_series(1, 10000000)\0";
+  const query = Buffer.alloc(5 + sql.length);
+  query.write('Q');
+  query.writeInt32BE(4 + sql.length, 1);
+  query.write(sql, 5);
+  await client.write(query);
+  const types: string[] = [];
+  for (let terminated = false; ; ) {
+    const message = await client.read(10_000);
+    if (typeof message !== 'object') {
+      types.push(message ?? 'silence');
+      break;
+    }
+    if (types.at(-1) !== message.type) types.push(message.type);
+    if (message.type === 'D' && !terminated) {
+      terminated = true;
+      await terminateAll();
+    }
+  }
+  // RowDescription, rows, and then an error if the last row was whole: no CommandComplete, no ReadyForQuery.
+  expect(['T D E EOF', 'T D EOF', 'T D  EOF']).toContain(types.join(' '));
+});
+
+it('an idle session of the pool that was lost is replaced before anybody notices', async () => {
+  await service.query(organization, 'SELECT 1');
+  const lost = () =>
+    service.observations.filter(({ name, ...rest }) => name === 'backend.closed' && 'reason' in rest && rest.reason === 'lost').length;
+  const before = lost();
+  const ended = await terminateAll();
+  expect(ended).toBeGreaterThan(0);
+  console.log(ended, before, JSON.stringify(service.observations.slice(-6)), JSON.stringify((await operator.query('select pid, state, query from pg_stat_activity where usename=$1', [organization.id])).rows));
+  await eventually('the pool has noticed', () => lost() === before + ended);
+  expect((await service.query(organization, 'SELECT 1 AS one')).body.rows).toEqual([{ one: 1 }]);
+});
+
+it('one session may end another of the same organization from the other door', async () => {
+  const client = await service.connect(organization);
+  await client.query('BEGIN');
+  const { rows } = await client.query('SELECT pg_backend_pid() AS pid');
+  const told = new Promise((resolve) => client.once('error', resolve));
+  const { body } = await service.query(organization, 'SELECT pg_terminate_backend($1) AS ended', [rows[0].pid]);
+  expect(body.rows).toEqual([{ ended: true }]);
+  expect(await told).toMatchObject(TERMINATED);
+});
+
+it('a transaction over HTTP whose session is lost says so, and nothing of it remains', async () => {
+  await service.query(organization, 'CREATE TABLE notes (body text)');
+  const statements = [
+    "INSERT INTO notes VALUES ('half')",
+    'SELECT pg_terminate_backend(pg_backend_pid())',
+    "INSERT INTO notes VALUES ('more')",
+  ];
+  const { status, body } = await service.call('POST', '/api/transaction', {
+    key: organization.apiKey,
+    body: { statements: statements.map((sql) => ({ sql })) },
+  });
+  expect(status).toBe(503);
+  expect(body).toMatchObject({ code: 'database_unavailable', sqlstate: '57P01', statementIndex: 1, transactionStatus: 'rolled_back' });
+  expect((await service.query(organization, 'SELECT * FROM notes')).body.rows).toEqual([]);
+});

@@ -1,0 +1,99 @@
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type EmbeddedCluster, startEmbedded } from '../../src/embedded.ts';
+import { FORGETFUL } from '../support/cluster.setup.ts';
+import type { TestOrganization } from '../support/doors.ts';
+import { eventually } from '../support/eventually.ts';
+import { LANDMARK, landmarkPassed } from '../support/landmark.ts';
+import { type Installation, makeInstallation } from '../support/process.ts';
+import { makeScratch, type Scratch } from '../support/scratch.ts';
+import { startTestService, type TestService } from '../support/service.ts';
+
+describe('while PostgreSQL is stopped', () => {
+  let scratch: Scratch;
+  let cluster: EmbeddedCluster;
+  let service: TestService;
+  let organization: TestOrganization;
+  const startCluster = () => startEmbedded({ dataDir: join(scratch.path, 'data'), settings: FORGETFUL });
+
+  beforeAll(async () => {
+    scratch = await makeScratch();
+    cluster = await startCluster();
+    const { host, port, superuser } = cluster;
+    service = await startTestService({
+      DATABASE_URL: `postgres://${superuser.user}:${superuser.password}@${encodeURIComponent(host)}:${port}/postgres`,
+    });
+    organization = await service.signUp();
+    await service.query(organization, 'CREATE TABLE notes (body text)');
+  });
+  afterAll(async () => {
+    await service.close();
+    await cluster.stop();
+    await scratch.remove();
+  });
+
+  it('both doors say so, and serve again when it is back', async () => {
+    const client = await service.connect(organization);
+    const sleeping = service.query(organization, `SELECT FROM (${LANDMARK}) AS passed, pg_sleep(60)`);
+    await landmarkPassed(client);
+    await client.query("BEGIN; INSERT INTO notes VALUES ('not committed')");
+    const told = once(client, 'error');
+    await cluster.stop();
+
+    expect((await told)[0]).toMatchObject({
+      severity: 'FATAL',
+      code: '57P01',
+      message: 'terminating connection due to administrator command',
+    });
+    expect(await sleeping).toMatchObject({ status: 503, body: { code: 'database_unavailable', sqlstate: '57P01', retryable: false } });
+
+    const refused = await service.query(organization, 'SELECT 1');
+    expect(refused).toMatchObject({ status: 503, body: { code: 'not_ready', sqlstate: '57P03', retryable: true } });
+    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+    await expect(service.connect(organization)).rejects.toMatchObject({ severity: 'FATAL', code: '57P03' });
+    const signUp = await service.call('POST', '/api/auth/signup', { body: { orgName: 'A', email: 'nobody@acme.test' } });
+    expect(signUp).toMatchObject({ status: 503, body: { code: 'not_ready' } });
+    expect((await fetch(`${service.httpUrl}/readyz`)).status).toBe(503);
+    expect((await fetch(`${service.httpUrl}/healthz`)).status).toBe(200);
+
+    cluster = await startCluster();
+    await eventually('it is ready', async () => (await fetch(`${service.opsUrl}/readyz`)).status === 200);
+    expect((await service.query(organization, 'SELECT body FROM notes')).body.rows).toEqual([]);
+    const again = await service.connect(organization);
+    await again.query("INSERT INTO notes VALUES ('after')");
+    await again.end();
+    expect((await service.query(organization, 'SELECT body FROM notes')).body.rows).toEqual([{ body: 'after' }]);
+
+    // Signing up, and being told of rotated keys, work again too.
+    const newcomer = await service.signUp();
+    const session = await service.connect(newcomer);
+    const ended = once(session, 'error');
+    await service.call('POST', '/api/auth/rotate-key', { key: newcomer.apiKey });
+    expect((await ended)[0]).toMatchObject({ code: '57P01' });
+  });
+});
+
+describe('when the embedded PostgreSQL dies', () => {
+  let installation: Installation;
+  beforeAll(async () => {
+    installation = await makeInstallation();
+  });
+  afterAll(() => installation.remove());
+
+  it('it is started again, and the same process goes on serving', async () => {
+    const postern = await installation.start();
+    const organization = await postern.signUp();
+    const client = await postern.connect(organization);
+    const told = once(client, 'error');
+    const server = await installation.postgres();
+    process.kill(server.pid, 'SIGKILL');
+
+    expect(['57P01', '57P02', '08006']).toContain((await told)[0].code);
+    await eventually('it serves again', async () => (await postern.query(organization, 'SELECT 1')).status === 200, 30_000);
+    const again = await postern.connect(organization);
+    expect((await again.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
+    await again.end();
+    expect(await postern.end('SIGTERM')).toMatchObject({ code: 0, stderr: '' });
+  });
+});

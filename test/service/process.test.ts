@@ -1,0 +1,100 @@
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { TestOrganization } from '../support/doors.ts';
+import { LANDMARK, landmarkPassed } from '../support/landmark.ts';
+import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
+import { testVariables } from '../support/service.ts';
+
+describe('a Postern with its own PostgreSQL', () => {
+  let installation: Installation;
+  let postern: PosternProcess;
+  let organization: TestOrganization;
+  beforeAll(async () => {
+    installation = await makeInstallation();
+    postern = await installation.start();
+    organization = await postern.signUp();
+  });
+  afterAll(() => installation.remove());
+
+  it('keeps a second one off its data directory, and goes on', async () => {
+    const second = await installation.run();
+    expect(second).toMatchObject({ code: 1, stdout: '' });
+    expect(second.stderr).toBe(`postern: data directory ${installation.dataDir} is in use by another Postern (process ${postern.pid})\n`);
+    expect((await postern.query(organization, 'SELECT 1 AS one')).body.rows).toEqual([{ one: 1 }]);
+  });
+
+  it('stops on SIGTERM with everything it started, and has everything when it starts again', async () => {
+    await postern.query(organization, 'CREATE TABLE notes (body text)');
+    const client = await postern.connect(organization);
+    const told = once(client, 'error');
+    await client.query("INSERT INTO notes VALUES ('kept')");
+    await client.query('BEGIN');
+    await client.query("INSERT INTO notes VALUES ('not committed')");
+    const server = await installation.postgres();
+
+    expect(await postern.end('SIGTERM')).toMatchObject({ code: 0, signal: null, stderr: '' });
+    expect((await told)[0]).toMatchObject({ code: '57P01', message: 'terminating connection due to administrator command' });
+    expect(await server.isRunning()).toBe(false);
+
+    postern = await installation.start();
+    const { body } = await postern.query(organization, 'SELECT body FROM notes');
+    expect(body.rows).toEqual([{ body: 'kept' }]);
+    const again = await postern.connect(organization);
+    expect((await again.query('SELECT body FROM notes')).rows).toEqual([{ body: 'kept' }]);
+    await again.end();
+  });
+
+  it('lets requests under way end when it stops, and stops on SIGINT too', async () => {
+    const running = postern.query(organization, `SELECT 'done' AS state FROM (${LANDMARK}) AS passed, pg_sleep(0.5)`);
+    await landmarkPassed(await postern.connect(organization));
+    const stopped = postern.end('SIGINT');
+    expect((await running).body.rows).toEqual([{ state: 'done' }]);
+    expect(await stopped).toMatchObject({ code: 0, signal: null });
+    await expect(postern.query(organization, 'SELECT 1')).rejects.toThrow('fetch failed');
+  });
+});
+
+describe('a Postern that cannot start', () => {
+  let installation: Installation;
+  beforeAll(async () => {
+    installation = await makeInstallation();
+  });
+  afterAll(() => installation.remove());
+
+  it.each([
+    ['a port that is none', { POSTERN_PG_PORT: 'abc' }, 'POSTERN_PG_PORT: must be a whole number'],
+    ['a port out of range', { POSTERN_HTTP_PORT: '65536' }, 'POSTERN_HTTP_PORT: '],
+    ['another kind of database', { DATABASE_URL: 'mysql://localhost/x' }, 'DATABASE_URL: must be a postgres:// URL'],
+    ['a database without a secret', { DATABASE_URL: 'postgres://localhost/x' }, 'POSTERN_SECRET: is required with DATABASE_URL'],
+    ['no such placement', { POSTERN_PLACEMENT: 'sharded' }, 'POSTERN_PLACEMENT: '],
+    ['a range that is none', { POSTERN_TRUST_PROXY: '10.0.0.0/33' }, 'POSTERN_TRUST_PROXY: '],
+    ['half of what TLS needs', { POSTERN_TLS_CERT: '/nowhere.pem' }, 'POSTERN_TLS_CERT: '],
+    ['files that are not there', { POSTERN_TLS_CERT: '/nowhere.pem', POSTERN_TLS_KEY: '/nowhere.key' }, 'POSTERN_TLS_CERT: '],
+    ['a data directory that is a file', { POSTERN_DATA_DIR: '/etc/hostname' }, 'data directory /etc/hostname cannot be used: '],
+  ])('because of %s says so in one line', async (_what, variables, message) => {
+    const { code, stdout, stderr } = await installation.run(variables);
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toMatch(/^postern: [^\n]+\n$/);
+    expect(stderr).toContain(`postern: ${message}`);
+  });
+
+  it.each(['POSTERN_HTTP_PORT', 'POSTERN_PG_PORT', 'POSTERN_OPS_PORT'])('because somebody else listens on %s says so', async (variable) => {
+    const other = createServer().listen(0, '127.0.0.1');
+    await once(other, 'listening');
+    const address = other.address();
+    const port = typeof address === 'object' ? String(address?.port) : '';
+    const { code, stderr } = await installation.run({ ...testVariables(), POSTERN_LOG_LEVEL: 'error', [variable]: port });
+    other.close();
+    expect([code, stderr]).toEqual([1, `postern: ${variable}: listen EADDRINUSE: address already in use 127.0.0.1:${port}\n`]);
+  });
+
+  it('because PostgreSQL refuses its login says so, without the password', async () => {
+    const url = new URL(testVariables().DATABASE_URL ?? '');
+    url.password = 'hunter2';
+    const { code, stderr } = await installation.run({ ...testVariables(), DATABASE_URL: url.href });
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/^postern: PostgreSQL at [^\n]+ cannot be used: password authentication failed for user "postgres"\n$/);
+    expect(stderr).not.toContain('hunter2');
+  });
+});

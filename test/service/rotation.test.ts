@@ -1,0 +1,125 @@
+import { once } from 'node:events';
+import type pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Doors, TestOrganization } from '../support/doors.ts';
+import { eventually } from '../support/eventually.ts';
+import { LANDMARK, landmarkPassed } from '../support/landmark.ts';
+import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
+import { startTestService, type TestService, testVariables } from '../support/service.ts';
+
+/** One Postern of two processes: this one, and a child. */
+let here: TestService;
+let installation: Installation;
+let there: PosternProcess;
+beforeAll(async () => {
+  const variables = testVariables();
+  here = await startTestService(variables);
+  installation = await makeInstallation();
+  there = await installation.start(variables);
+});
+afterAll(async () => {
+  await here.close();
+  await installation.remove();
+});
+
+async function rotate(doors: Doors, { apiKey, ...organization }: TestOrganization): Promise<TestOrganization> {
+  const { status, body } = await doors.call('POST', '/api/auth/rotate-key', { key: apiKey });
+  expect(status).toBe(200);
+  return { ...organization, apiKey: body.apiKey };
+}
+
+async function isServed(doors: Doors, organization: TestOrganization): Promise<void> {
+  expect((await doors.query(organization, 'SELECT 1 AS one')).body.rows).toEqual([{ one: 1 }]);
+  const client = await doors.connect(organization);
+  expect((await client.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
+  await client.end();
+}
+
+async function isRefused(doors: Doors, organization: TestOrganization): Promise<void> {
+  expect(await doors.query(organization, 'SELECT 1')).toMatchObject({ status: 401, body: { code: 'unauthorized' } });
+  await expect(doors.connect(organization)).rejects.toMatchObject({ severity: 'FATAL', code: '28P01' });
+}
+
+const lastWordsOf = async (client: pg.Client) => (await once(client, 'error'))[0];
+const REVOKED = { severity: 'FATAL', code: '57P01', message: 'terminating connection due to API key rotation' };
+
+describe('rotating the key', () => {
+  it('kills the old one and its sessions at once, and the new one works at both doors', async () => {
+    const old = await here.signUp();
+    await here.query(old, 'CREATE TABLE notes (body text)');
+    const idle = await here.connect(old);
+    const inTransaction = await here.connect(old);
+    await inTransaction.query("BEGIN; INSERT INTO notes VALUES ('never committed')");
+    const busy = await here.connect(old);
+    const running = busy.query(`SELECT FROM (${LANDMARK}) AS passed, pg_sleep(60)`);
+    const [, ...ends] = [running.catch(() => {}), ...[idle, inTransaction].map(lastWordsOf)];
+    await landmarkPassed(idle);
+
+    const renewed = await rotate(here, old);
+    for (const end of ends) expect(await end).toMatchObject(REVOKED);
+    await expect(running).rejects.toMatchObject(REVOKED);
+    await isRefused(here, old);
+    await isServed(here, renewed);
+    expect((await here.query(renewed, 'SELECT * FROM notes')).body.rows).toEqual([]);
+    // What ran has been stopped, and its locks with it.
+    await eventually('the statement is gone', async () => {
+      const { body } = await here.query(renewed, 'SELECT pg_try_advisory_xact_lock(4711) AS free');
+      return body.rows[0].free;
+    });
+  });
+
+  it('counts in every process of the service', async () => {
+    const old = await here.signUp();
+    await isServed(there, old);
+    const session = await there.connect(old);
+    const end = lastWordsOf(session);
+
+    const renewed = await rotate(here, old);
+    expect(await end).toMatchObject(REVOKED);
+    await isRefused(there, old);
+    await isServed(there, renewed);
+
+    const again = await rotate(there, renewed);
+    await eventually('this process has heard of it', async () => (await here.query(renewed, 'SELECT 1')).status === 401);
+    await isRefused(here, renewed);
+    await isServed(here, again);
+  });
+
+  it('twice at once has one winner', async () => {
+    const old = await here.signUp();
+    const replies = await Promise.all(
+      [here, there, here, there].map((doors) => doors.call('POST', '/api/auth/rotate-key', { key: old.apiKey })),
+    );
+    expect(replies.map(({ status }) => status).sort()).toEqual([200, 401, 401, 401]);
+    const winner = replies.find(({ status }) => status === 200);
+    await isServed(here, { ...old, apiKey: winner?.body.apiKey });
+    await isRefused(here, old);
+  });
+
+  it('does not touch the sessions of others', async () => {
+    const [rotating, other] = [await here.signUp(), await here.signUp()];
+    const session = await here.connect(other);
+    const witness = await here.connect(rotating);
+    const end = lastWordsOf(witness);
+    await rotate(here, rotating);
+    await end;
+    expect((await session.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
+    await session.end();
+  });
+});
+
+describe('a suspended organization', () => {
+  it('is told so at both doors, and its sessions end', async () => {
+    const organization = await here.signUp();
+    const session = await here.connect(organization);
+    const end = lastWordsOf(session);
+    await here.service.router.catalog.setStatus(organization.id, 'suspended', { surface: 'admin', sourceIp: '127.0.0.1' });
+    expect(await end).toMatchObject({ severity: 'FATAL', code: '28000' });
+    expect(await here.query(organization, 'SELECT 1')).toMatchObject({ status: 403, body: { code: 'organization_suspended' } });
+    await expect(here.connect(organization)).rejects.toMatchObject({ severity: 'FATAL', code: '28000' });
+    await expect(here.connect({ ...organization, apiKey: `${organization.apiKey}x` })).rejects.toMatchObject({ code: '28P01' });
+
+    await here.service.router.catalog.setStatus(organization.id, 'active', { surface: 'admin', sourceIp: '127.0.0.1' });
+    await isServed(here, organization);
+  });
+});

@@ -1,0 +1,290 @@
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { ControlConnection, Credential } from '../../../src/catalog/catalog.ts';
+import { newKey, newOrganization, ORIGIN, openCatalog, type TestCatalog, TestControlDatabase } from './control-database.ts';
+
+let database: TestControlDatabase;
+/** Two processes on one control database. */
+let here: TestCatalog;
+let there: TestCatalog;
+
+beforeAll(async () => {
+  database = await TestControlDatabase.create();
+});
+
+beforeEach(async () => {
+  [here, there] = await Promise.all([openCatalog(database), openCatalog(database)]);
+});
+
+afterEach(async () => {
+  await Promise.all([here.catalog.close(), there.catalog.close()]);
+});
+
+afterAll(async () => {
+  await database.drop();
+});
+
+async function known(credential: Promise<Credential | undefined>): Promise<Credential> {
+  const found = await credential;
+  if (found === undefined) throw new Error('not found');
+  return found;
+}
+
+async function reasonOf({ revoked }: Credential): Promise<unknown> {
+  if (!revoked.aborted) await once(revoked, 'abort');
+  return revoked.reason;
+}
+
+describe('a credential', () => {
+  test('is found by the digest of its key and by its organization, as one object', async () => {
+    const { organization, key } = await newOrganization(here.catalog);
+    const credential = await known(there.catalog.findByDigest(key.digest));
+    expect(credential).toMatchObject({ organization, key: { id: key.id, prefix: key.prefix, verifier: key.verifier, lastUsedAt: null } });
+    expect(credential.revoked.aborted).toBe(false);
+    expect(await there.catalog.findByOrganization(organization.id)).toBe(credential);
+    expect(await there.catalog.findByDigest(key.digest)).toBe(credential);
+    const atOnce = await Promise.all([1, 2, 3].map(() => here.catalog.findByDigest(key.digest)));
+    expect(new Set(atOnce).size).toBe(1);
+  });
+
+  test('is answered from memory: also while the control database is away', async () => {
+    const { organization, key } = await newOrganization(here.catalog);
+    const credential = await known(here.catalog.findByDigest(key.digest));
+    await database.query(`update postern.api_keys set prefix = 'changed' where id = $1`, [key.id]);
+    expect(await here.catalog.findByOrganization(organization.id)).toBe(credential);
+    expect((await here.catalog.findByDigest(key.digest))?.key.prefix).toBe(key.prefix);
+  });
+
+  test('that does not exist is not found', async () => {
+    expect(await here.catalog.findByDigest(newKey().digest)).toBeUndefined();
+    for (const id of ['org_000000000000', 'postgres', '', 'org_\0', 'x'.repeat(10_000)]) {
+      expect(await here.catalog.findByOrganization(id)).toBeUndefined();
+    }
+  });
+});
+
+describe('rotation', () => {
+  test('kills the old key in this process before it returns', async () => {
+    const { organization, key } = await newOrganization(here.catalog);
+    const old = await known(here.catalog.findByDigest(key.digest));
+    const next = newKey();
+    const rotated = await here.catalog.rotateKey(organization.id, key.id, next, ORIGIN);
+    expect(old.revoked.reason).toMatchObject({
+      kind: 'key_revoked',
+      sqlstate: '57P01',
+      message: 'terminating connection due to API key rotation',
+    });
+    expect(rotated).toMatchObject({ key: { id: next.id, organizationId: organization.id }, previous: { id: key.id, prefix: key.prefix } });
+    expect(await here.catalog.findByDigest(key.digest)).toBeUndefined();
+    expect((await here.catalog.findByDigest(next.digest))?.key).toEqual(rotated.key);
+    expect((await here.catalog.findByOrganization(organization.id))?.key.id).toBe(next.id);
+  });
+
+  test('kills the old key in another process, and leaves the new one alone', async () => {
+    const { organization, key } = await newOrganization(here.catalog);
+    const old = await known(there.catalog.findByDigest(key.digest));
+    const next = newKey();
+    await here.catalog.rotateKey(organization.id, key.id, next, ORIGIN);
+    expect(await reasonOf(old)).toMatchObject({ kind: 'key_revoked' });
+    expect(await there.catalog.findByDigest(key.digest)).toBeUndefined();
+    const credential = await known(there.catalog.findByDigest(next.digest));
+
+    // A credential loaded just after a rotation outlives the notification about it.
+    const third = newKey();
+    await there.catalog.rotateKey(organization.id, next.id, third, ORIGIN);
+    const loaded = await known(there.catalog.findByDigest(third.digest));
+    await here.catalog.setStatus((await newOrganization(here.catalog)).organization.id, 'suspended', ORIGIN);
+    expect(await reasonOf(credential)).toMatchObject({ kind: 'key_revoked' });
+    expect(loaded.revoked.aborted).toBe(false);
+    expect(await there.catalog.findByOrganization(organization.id)).toBe(loaded);
+  });
+
+  test('needs the live key, and of two at once one wins', async () => {
+    const { organization, key } = await newOrganization(here.catalog);
+    const results = await Promise.allSettled([
+      here.catalog.rotateKey(organization.id, key.id, newKey(), ORIGIN),
+      there.catalog.rotateKey(organization.id, key.id, newKey(), ORIGIN),
+    ]);
+    expect(results.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
+    await expect(here.catalog.rotateKey(organization.id, key.id, newKey(), ORIGIN)).rejects.toMatchObject({ kind: 'unauthorized' });
+    await here.catalog.rotateKey(organization.id, undefined, newKey(), ORIGIN);
+    await expect(here.catalog.rotateKey('org_nobody', undefined, newKey(), ORIGIN)).rejects.toMatchObject({ kind: 'not_found' });
+    const { data } = await here.catalog.audit.list(organization.id, { action: 'auth.rotate_key' });
+    expect(data.map(({ seq }) => seq)).toEqual([3, 2]);
+    expect(data[1]?.actor).toEqual({ keyId: key.id, keyPrefix: key.prefix });
+  });
+
+  test('is seen by a look-up that was on its way', async () => {
+    const { organization, key } = await newOrganization(here.catalog);
+    // Each look-up starts before the rotation and may end after it.
+    const lookups = Array.from({ length: 50 }, () => there.catalog.findByOrganization(organization.id));
+    const next = newKey();
+    await here.catalog.rotateKey(organization.id, key.id, next, ORIGIN);
+    for (const credential of await Promise.all(lookups)) {
+      if (credential?.key.id === key.id) expect(await reasonOf(credential)).toMatchObject({ kind: 'key_revoked' });
+    }
+    await expect.poll(async () => (await there.catalog.findByOrganization(organization.id))?.key.id).toBe(next.id);
+  });
+});
+
+describe('suspension', () => {
+  test('ends what is open in every process, says why to who comes anew, and can be taken back', async () => {
+    const { organization, key } = await newOrganization(here.catalog);
+    const before = [await known(here.catalog.findByDigest(key.digest)), await known(there.catalog.findByDigest(key.digest))];
+    await here.catalog.setStatus(organization.id, 'suspended', ORIGIN);
+    for (const credential of before)
+      expect(await reasonOf(credential)).toMatchObject({ kind: 'organization_suspended', sqlstate: '28000' });
+
+    const suspended = await known(there.catalog.findByDigest(key.digest));
+    expect(suspended.organization.status).toBe('suspended');
+    expect(suspended.revoked.reason).toMatchObject({ kind: 'organization_suspended' });
+
+    await here.catalog.setStatus(organization.id, 'active', ORIGIN);
+    const resumed = await known(here.catalog.findByDigest(key.digest));
+    expect(resumed.revoked.aborted).toBe(false);
+    await expect.poll(async () => (await there.catalog.findByDigest(key.digest))?.revoked.aborted).toBe(false);
+    const { data } = await here.catalog.audit.list(organization.id);
+    expect(data.map(({ action }) => action)).toEqual(['organization.active', 'organization.suspended', 'auth.signup']);
+  });
+
+  test('an organization that is gone is not found', async () => {
+    const { organization, key } = await newOrganization(here.catalog);
+    const credential = await known(here.catalog.findByDigest(key.digest));
+    await here.catalog.setStatus(organization.id, 'dropping', ORIGIN);
+    expect(credential.revoked.reason).toMatchObject({ kind: 'key_revoked' });
+    expect(await here.catalog.findByDigest(key.digest)).toBeUndefined();
+    expect(await here.catalog.organizations({ status: 'dropping' })).toMatchObject([{ id: organization.id }]);
+  });
+});
+
+describe('without notifications', () => {
+  test('a rotation is noticed at once by look-ups, and by what is held when they are back', async () => {
+    const { organization, key } = await newOrganization(here.catalog);
+    const untouched = await newOrganization(here.catalog);
+    const old = await known(there.catalog.findByDigest(key.digest));
+    const held = await known(there.catalog.findByDigest(untouched.key.digest));
+
+    await database.allowLogins(false);
+    await database.terminate('postern notifications');
+    await there.observed('service.warning');
+    const next = newKey();
+    await here.catalog.rotateKey(organization.id, key.id, next, ORIGIN);
+    expect(await there.catalog.findByDigest(key.digest)).toBeUndefined();
+    expect((await there.catalog.findByDigest(next.digest))?.key.id).toBe(next.id);
+    expect(await there.catalog.findByDigest(untouched.key.digest)).toBe(held);
+
+    await database.allowLogins(true);
+    expect(await reasonOf(old)).toMatchObject({ kind: 'key_revoked' });
+    expect(held.revoked.aborted).toBe(false);
+    expect(await there.catalog.findByDigest(untouched.key.digest)).toBe(held);
+    expect(await there.catalog.findByDigest(key.digest)).toBeUndefined();
+  });
+
+  test('a rotation that nobody looked at meanwhile is noticed when they are back', async () => {
+    const { organization, key } = await newOrganization(here.catalog);
+    const old = await known(there.catalog.findByDigest(key.digest));
+    await database.allowLogins(false);
+    await database.terminate('postern notifications');
+    await there.observed('service.warning');
+    await here.catalog.rotateKey(organization.id, key.id, newKey(), ORIGIN);
+    expect(old.revoked.aborted).toBe(false);
+    await database.allowLogins(true);
+    expect(await reasonOf(old)).toMatchObject({ kind: 'key_revoked' });
+  });
+
+  test('because their connection is dead without having been closed, a rotation is noticed all the same', async () => {
+    const network = await freezableNetwork(database.connection);
+    const behind = await openCatalog(database, { connection: { ...database.connection, ...network.address } });
+    const { organization, key } = await newOrganization(here.catalog);
+    const old = await known(behind.catalog.findByDigest(key.digest));
+    network.freeze('postern notifications');
+    await here.catalog.rotateKey(organization.id, key.id, newKey(), ORIGIN);
+    await behind.observed('service.warning');
+    expect(await behind.catalog.findByDigest(key.digest)).toBeUndefined();
+    expect(await reasonOf(old)).toMatchObject({ kind: 'key_revoked' });
+    await behind.catalog.close();
+    await network.close();
+  });
+
+  test('once they are back, rotations are heard of again', async () => {
+    const { organization, key } = await newOrganization(here.catalog);
+    const old = await known(there.catalog.findByDigest(key.digest));
+    await database.terminate('postern notifications');
+    await here.catalog.rotateKey(organization.id, key.id, newKey(), ORIGIN);
+    expect(await reasonOf(old)).toMatchObject({ kind: 'key_revoked' });
+    const second = await known(there.catalog.findByOrganization(organization.id));
+    await here.catalog.rotateKey(organization.id, undefined, newKey(), ORIGIN);
+    expect(await reasonOf(second)).toMatchObject({ kind: 'key_revoked' });
+  });
+});
+
+describe('a control database that is away', () => {
+  test('is said to be not ready, until it is back', async () => {
+    const { key } = await newOrganization(here.catalog);
+    await database.allowLogins(false);
+    await database.terminate('postern notifications');
+    await database.terminate('postern control');
+    await here.observed('service.warning');
+    await expect(here.catalog.findByDigest(key.digest)).rejects.toMatchObject({ sqlstate: '57P03' });
+    await expect(here.catalog.ping()).rejects.toMatchObject({ kind: 'not_ready' });
+    await database.allowLogins(true);
+    await here.catalog.ping();
+    expect((await here.catalog.findByDigest(key.digest))?.key.id).toBe(key.id);
+  });
+});
+
+describe('the last use of a key', () => {
+  test('is written behind, at most once a minute', async () => {
+    const { organization, key } = await newOrganization(here.catalog);
+    const credential = await known(here.catalog.findByDigest(key.digest));
+    const written = async () => {
+      const [row] = await database.query<{ at: Date | null }>('select last_used_at as at from postern.api_keys where id = $1', [key.id]);
+      return row?.at ?? null;
+    };
+    for (let n = 0; n < 1_000; n++) here.catalog.touchKey(key.id);
+    expect(await written()).toBeNull();
+    await expect.poll(written, { timeout: 5_000 }).not.toBeNull();
+    const first = await written();
+    await expect.poll(() => credential.key.lastUsedAt).toEqual(first);
+    here.catalog.touchKey(key.id);
+    await here.catalog.close();
+    expect(await written()).toEqual(first);
+    expect((await there.catalog.findByOrganization(organization.id))?.key.lastUsedAt).toEqual(first);
+  });
+
+  test('is not lost when the service stops', async () => {
+    const { key } = await newOrganization(here.catalog);
+    here.catalog.touchKey(key.id);
+    await here.catalog.close();
+    expect(await database.query('select 1 from postern.api_keys where id = $1 and last_used_at is not null', [key.id])).toHaveLength(1);
+  });
+});
+
+/** A way to the database on which connections can go silent, chosen by what their startup packet says. */
+async function freezableNetwork({ host, port }: ControlConnection) {
+  const links: { readonly ends: readonly Socket[]; startup: string }[] = [];
+  const server = createServer((client) => {
+    const upstream = connect(`${host}/.s.PGSQL.${port}`);
+    const link = { ends: [client, upstream], startup: '' };
+    links.push(link);
+    client.once('data', (packet) => {
+      link.startup = packet.toString('latin1');
+    });
+    client.pipe(upstream).pipe(client);
+    for (const end of link.ends) end.on('error', () => {});
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  return {
+    address: { host: '127.0.0.1', port: (server.address() as AddressInfo).port },
+    freeze: (startup: string) => {
+      for (const { ends } of links.filter((link) => link.startup.includes(startup))) {
+        for (const end of ends) end.unpipe().pause();
+      }
+    },
+    close: async () => {
+      for (const { ends } of links) for (const end of ends) end.destroy();
+      await once(server.close(), 'close');
+    },
+  };
+}

@@ -1,0 +1,158 @@
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { Catalog } from '../../../src/catalog/catalog.ts';
+import { ControlDatabase } from '../../../src/catalog/database.ts';
+import { CatalogMigrationError, migrate } from '../../../src/catalog/migrate.ts';
+import { CATALOG_MIGRATIONS } from '../../../src/catalog/migrations.ts';
+import { openCatalog, TestControlDatabase } from './control-database.ts';
+
+let database: TestControlDatabase;
+let control: ControlDatabase;
+
+beforeAll(async () => {
+  database = await TestControlDatabase.create();
+  const control = new ControlDatabase(database.connection);
+  await control.run((sql) => sql`create table public.notes (text text)`);
+  await control.close();
+});
+
+beforeEach(() => {
+  control = new ControlDatabase(database.connection);
+});
+
+afterEach(async () => {
+  await control.close();
+});
+
+afterAll(async () => {
+  await database.drop();
+});
+
+const notes = async () => (await database.query<{ text: string }>('select text from public.notes')).map(({ text }) => text);
+
+describe('the control database', () => {
+  test('has an empty search path', async () => {
+    expect(await control.run((sql) => sql`show search_path`)).toEqual([{ search_path: '' }]);
+    await expect(control.run((sql) => sql`select * from notes`)).rejects.toMatchObject({ code: '42P01' });
+  });
+
+  test('serves many calls over four sessions', async () => {
+    const calls = Array.from({ length: 500 }, () => control.run((sql) => sql<{ pid: number }[]>`select pg_backend_pid() as pid`));
+    const pids = (await Promise.all(calls)).map(([row]) => row?.pid);
+    expect(new Set(pids).size).toBe(4);
+  });
+
+  test('keeps all of a transaction or nothing', async () => {
+    await control.transaction((sql) => sql`insert into public.notes values ('kept')`);
+    const failing = control.transaction(async (sql) => {
+      await sql`insert into public.notes values ('lost')`;
+      await sql`select 1 / 0`;
+    });
+    await expect(failing).rejects.toMatchObject({ code: '22012' });
+    const throwing = control.transaction(async (sql) => {
+      await sql`insert into public.notes values ('lost too')`;
+      throw new Error('no');
+    });
+    await expect(throwing).rejects.toThrow('no');
+    expect(await notes()).toEqual(['kept']);
+  });
+
+  test('does not go on with a transaction whose connection is lost, at work or idle', async () => {
+    const working = control.transaction(async (sql) => {
+      await sql`insert into public.notes values ('half')`;
+      await Promise.all([sql`select pg_sleep(60)`, database.terminate('postern control')]);
+    });
+    await expect(working).rejects.toMatchObject({ kind: 'not_ready' });
+    const idle = control.transaction(async (sql) => {
+      await sql`insert into public.notes values ('half')`;
+      await database.terminate('postern control');
+      await expect.poll(() => sqlFails(() => sql`insert into public.notes values ('other half')`)).toBe(true);
+      await sql`insert into public.notes values ('rest')`;
+    });
+    await expect(idle).rejects.toMatchObject({ kind: 'not_ready' });
+    expect(await notes()).toEqual(['kept']);
+    expect(await control.run((sql) => sql`select 1 as one`)).toEqual([{ one: 1 }]);
+  });
+
+  test('gives a call up that takes too long, and what waits for a session goes on', async () => {
+    const slow = Array.from({ length: 4 }, () => control.run((sql) => sql`select pg_sleep(60)`, 200));
+    const waiting = control.run((sql) => sql`select 1 as one`);
+    for (const call of slow) await expect(call).rejects.toMatchObject({ kind: 'not_ready', message: expect.stringContaining('in time') });
+    expect(await waiting).toEqual([{ one: 1 }]);
+    const late = control.run((sql) => sql`select pg_sleep(60)`, 200);
+    await expect(late).rejects.toMatchObject({ kind: 'not_ready' });
+  });
+
+  test('that cannot be reached, or hangs up, is not ready', async () => {
+    const server = createServer((socket) => socket.destroy()).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const hangsUp = new ControlDatabase({ ...database.connection, host: '127.0.0.1', port });
+    await expect(hangsUp.run((sql) => sql`select 1`)).rejects.toMatchObject({ kind: 'not_ready' });
+    await hangsUp.close();
+    server.close();
+    const nobody = new ControlDatabase({ ...database.connection, host: '127.0.0.1', port });
+    await expect(nobody.run((sql) => sql`select 1`)).rejects.toMatchObject({ kind: 'not_ready', cause: { code: 'ECONNREFUSED' } });
+    await nobody.close();
+    const wrong = new ControlDatabase({ ...database.connection, database: 'nowhere' });
+    await expect(wrong.run((sql) => sql`select 1`)).rejects.toMatchObject({ kind: 'not_ready', cause: { code: '3D000' } });
+    await wrong.close();
+  });
+
+  test('takes no calls once it is closed, and lets those end that are running', async () => {
+    const running = control.run((sql) => sql`select pg_sleep(0.1), 1 as one`);
+    const closed = control.close();
+    await expect(control.run((sql) => sql`select 1`)).rejects.toMatchObject({ kind: 'shutting_down' });
+    expect(await running).toMatchObject([{ one: 1 }]);
+    await closed;
+  });
+});
+
+describe('migrations', () => {
+  test('are applied once, by whichever process comes first', async () => {
+    const opened = await Promise.all([1, 2, 3].map(() => openCatalog(database)));
+    const ledger = await database.query<{ name: string }>('select name from postern.migrations order by position');
+    expect(ledger.map(({ name }) => name)).toEqual(CATALOG_MIGRATIONS.map(({ name }) => name));
+    for (const { catalog } of opened) await catalog.close();
+    const again = await openCatalog(database);
+    expect(await again.catalog.organizations()).toEqual([]);
+    await again.catalog.close();
+  });
+
+  test('that were applied must be those that are known', async () => {
+    const [first, ...rest] = CATALOG_MIGRATIONS;
+    if (first === undefined) throw new Error('no migrations');
+    await migrate(control);
+    await expect(migrate(control, [first])).rejects.toThrow(/newer version.*002 signup attempts/);
+    await expect(migrate(control, [{ ...first, sql: 'select 1' }, ...rest])).rejects.toThrow(CatalogMigrationError);
+    await expect(migrate(control, [{ ...first, name: 'other' }, ...rest])).rejects.toThrow('001 organizations and keys');
+  });
+
+  test('are applied all or none', async () => {
+    const broken = [
+      ...CATALOG_MIGRATIONS,
+      { name: '900 fine', sql: 'create table postern.fine ()' },
+      { name: '901 broken', sql: 'create tabel x' },
+    ];
+    await expect(migrate(control, broken)).rejects.toMatchObject({ code: '42601' });
+    expect(await database.query(`select 1 from pg_tables where tablename = 'fine'`)).toEqual([]);
+    expect(await database.query(`select 1 from postern.migrations where name like '90%'`)).toEqual([]);
+  });
+
+  test('keep a catalog from opening that cannot be used', async () => {
+    await database.query(`update postern.migrations set checksum = 'x' where position = 1`);
+    await expect(openCatalog(database)).rejects.toThrow(CatalogMigrationError);
+    const nowhere = { ...database.connection, port: 1 };
+    await expect(Catalog.open({ connection: nowhere, observe: () => {}, auditDays: 90 })).rejects.toMatchObject({ kind: 'not_ready' });
+  });
+});
+
+async function sqlFails(statement: () => Promise<unknown>): Promise<boolean> {
+  try {
+    await statement();
+    return false;
+  } catch {
+    return true;
+  }
+}

@@ -1,0 +1,74 @@
+import { createHash } from 'node:crypto';
+import { describe, expect, test } from 'vitest';
+import { recordStatement, redactPasswords } from '../../../src/catalog/redaction.ts';
+
+describe('password literals', () => {
+  test.each([
+    [`ALTER ROLE bob PASSWORD 'hunter2'`, `ALTER ROLE bob PASSWORD '***'`],
+    [`alter role bob encrypted password'hunter2' valid until 'infinity'`, `alter role bob encrypted password'***' valid until '***'`],
+    [`CREATE USER bob PASSWORD E'hunt\\'er2' LOGIN`, `CREATE USER bob PASSWORD '***' LOGIN`],
+    [`CREATE USER bob PASSWORD E'hunter\\\\' LOGIN`, `CREATE USER bob PASSWORD '***' LOGIN`],
+    [`CREATE USER bob PASSWORD 'hun''ter2' LOGIN`, `CREATE USER bob PASSWORD '***' LOGIN`],
+    [`CREATE USER bob PASSWORD U&'hun\\0074er2' LOGIN`, `CREATE USER bob PASSWORD '***' LOGIN`],
+    [`CREATE USER bob PASSWORD $$hunter2$$ LOGIN`, `CREATE USER bob PASSWORD '***' LOGIN`],
+    [`CREATE USER bob PASSWORD $x$hunt$$er2$x$ LOGIN`, `CREATE USER bob PASSWORD '***' LOGIN`],
+    [`create user bob password /* is */ 'hunter2' -- hunter2`, `create user bob password   '***'  `],
+    [`create user "PASSWORD 'x" password 'hunter2'`, `create user "PASSWORD 'x" password '***'`],
+    [
+      `update users set password_hash = crypt('hunter2', gen_salt('bf')) where id = 7`,
+      `update users set password_hash = crypt('***', gen_salt('***')) where id = 7`,
+    ],
+    [`select format('alter role bob password %L', 'hunter2')`, `select format('***', '***')`],
+    [`select dblink_connect('host=x password=hunter2')`, `select dblink_connect('***')`],
+    [
+      `do $$ declare p text := 'hunter2'; begin execute 'alter role bob password ' || quote_literal(p); end $$`,
+      `do $$ declare p text := '***'; begin execute '***' || quote_literal(p); end $$`,
+    ],
+    [
+      `create function f() returns void language sql as $f$ alter role bob password $$hunter2$$ $f$`,
+      `create function f() returns void language sql as $f$ alter role bob password '***' $f$`,
+    ],
+    [`alter role bob password 'hunter2`, `alter role bob password '***'`],
+    [`alter role bob password $$hunter2`, `alter role bob password '***'`],
+    // With standard_conforming_strings off the literal goes on behind the quote.
+    [`alter role bob password 'hun\\'ter2' login`, `alter role bob password '***'`],
+  ])('are masked: %s', (sql, recorded) => {
+    expect(redactPasswords(sql)).toBe(recorded);
+  });
+
+  test('are all that is masked', () => {
+    const sql = `insert into t values ('a', $$b$$) -- c`;
+    expect(redactPasswords(sql)).toBe(sql);
+    expect(redactPasswords(`select password, "x" from users where id = $1 and a<>b`)).toBe(
+      `select password, "x" from users where id = $1 and a<>b`,
+    );
+  });
+
+  test('do not hide behind comments that nest', () => {
+    expect(redactPasswords(`select /* a /* b */ ' */ password 'hunter2'`)).toBe(`select   password '***'`);
+  });
+
+  test('of any length take no time to mask', () => {
+    const sql = `alter role bob password '${`x''\\`.repeat(1_000_000)}'`;
+    expect(redactPasswords(sql)).toBe(`alter role bob password '***'`);
+    expect(redactPasswords(`password ${'/*'.repeat(500_000)}`)).toBe('password  ');
+  });
+});
+
+describe('a recorded statement', () => {
+  test('is masked, then hashed whole, then cut', () => {
+    const long = `select '${'x'.repeat(3_000)}'`;
+    expect(recordStatement({ sql: long, command: 'SELECT', paramCount: 0 })).toEqual({
+      sql: long.slice(0, 2_000),
+      sqlHash: createHash('sha256').update(long).digest('hex'),
+      command: 'SELECT',
+      paramCount: 0,
+    });
+    expect(recordStatement({ sql: `alter role bob password 'hunter2'` })).toEqual({
+      sql: `alter role bob password '***'`,
+      sqlHash: createHash('sha256').update(`alter role bob password '***'`).digest('hex'),
+      command: null,
+      paramCount: null,
+    });
+  });
+});

@@ -1,0 +1,89 @@
+import { describe, expect, it } from 'vitest';
+import type { Observation } from '../../../src/observation.ts';
+import { createLogger, logObserver } from '../../../src/observers/log.ts';
+
+function logged(level: string, ...observations: readonly Observation[]): Record<string, unknown>[] {
+  const lines: string[] = [];
+  const observe = logObserver(createLogger(level, { write: (line) => lines.push(line) }));
+  for (const observation of observations) observe(observation);
+  return lines.map((line) => JSON.parse(line));
+}
+
+const origin = { surface: 'http', sourceIp: '203.0.113.7', requestId: 'r1' } as const;
+const KEY = 'pst_4fT9aBcDeFgHiJkLmNoPqRsTuVwXyZ012345';
+
+const request: Observation = {
+  name: 'http.request',
+  action: 'query',
+  origin,
+  actor: { organizationId: 'org_a', keyId: 'key_a', keyPrefix: 'pst_4fT9aB' },
+  statement: { sql: "alter role me password 'hunter2'", command: 'ALTER ROLE', paramCount: 0 },
+  outcome: { status: 'ok', httpStatus: 200, durationMs: 1.5 },
+};
+
+describe('the log', () => {
+  it('tells of starts and stops at info, and of calls only when asked for more', () => {
+    const started: Observation = { name: 'service.started', httpPort: 1, wirePort: 2, opsPort: 3, startupMs: 4 };
+    expect(logged('info', started, request)).toEqual([
+      {
+        level: 30,
+        time: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/),
+        event: 'service.started',
+        httpPort: 1,
+        wirePort: 2,
+        opsPort: 3,
+        startupMs: 4,
+        msg: 'service.started',
+      },
+    ]);
+    expect(logged('debug', request)).toMatchObject([{ level: 20, event: 'http.request', action: 'query', outcome: { httpStatus: 200 } }]);
+  });
+
+  it('tells failures at error, warnings and failed logins at warn', () => {
+    const levels = logged(
+      'info',
+      { name: 'service.failure', message: 'broken', cause: new Error('why') },
+      { name: 'service.warning', message: 'careful' },
+      { name: 'login.failed', origin, kind: 'unauthorized', sqlstate: '28P01' },
+    ).map(({ level }) => level);
+    expect(levels).toEqual([50, 40, 40]);
+  });
+
+  it('never shows the text of a statement', () => {
+    const [line] = logged('trace', request);
+    expect(line).toMatchObject({ statement: { command: 'ALTER ROLE', paramCount: 0 } });
+    expect(JSON.stringify(line)).not.toContain('hunter2');
+  });
+
+  it('tells an error with its causes, and nothing else that hangs on it', () => {
+    const cause = Object.assign(new Error('outer', { cause: new Error('inner') }), {
+      code: '42P01',
+      query: 'select secret',
+      parameters: ['secret'],
+    });
+    const [line] = logged('info', { name: 'service.failure', message: 'a call failed', cause, requestId: 'r1' });
+    expect(line).toMatchObject({
+      msg: 'a call failed',
+      requestId: 'r1',
+      cause: { type: 'Error', message: 'outer', code: '42P01', stack: expect.any(String), cause: { message: 'inner' } },
+    });
+    expect(JSON.stringify(line)).not.toContain('secret');
+  });
+
+  it.each([
+    ['an API key', `bad key ${KEY} given`, 'bad key pst_*** given'],
+    ['a password in a URL', 'no route to postgres://admin:hunter2@db:5432/x', 'no route to postgres://admin:***@db:5432/x'],
+    ['a SCRAM verifier', 'at SCRAM-SHA-256$4096:c2FsdA==$aaaa:bbbb', 'at SCRAM-SHA-256$***'],
+    ['a password literal', "near alter role x password 'hunter2'", "near alter role x password '***'"],
+  ])('masks %s that got into a message', (_name, message, expected) => {
+    expect(logged('info', { name: 'service.warning', message })).toMatchObject([{ msg: expected }]);
+    expect(JSON.stringify(logged('info', { name: 'service.failure', message: 'x', cause: new Error(message) }))).not.toMatch(
+      /hunter2|aaaa|4fT9aBcDeF/,
+    );
+  });
+
+  it('stays a line of JSON whatever is masked in it', () => {
+    const [line] = logged('info', { name: 'service.warning', message: 'password "hunter2" and \\ more "' });
+    expect(line?.msg).toContain(' more "');
+  });
+});

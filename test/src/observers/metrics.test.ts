@@ -1,0 +1,83 @@
+import { expect, it } from 'vitest';
+import type { Observation } from '../../../src/observation.ts';
+import { createMetrics } from '../../../src/observers/metrics.ts';
+
+const origin = { surface: 'wire', sourceIp: '203.0.113.7' } as const;
+const actor = { organizationId: 'org_abcdefghijkl', keyId: 'key_a', keyPrefix: 'pst_4fT9aB' };
+
+/** One of each, except for those that undo another. */
+const observations: readonly Observation[] = [
+  { name: 'http.request', action: 'query', origin, actor, outcome: { status: 'ok', httpStatus: 200, durationMs: 20 } },
+  { name: 'http.request', action: 'auth.me', origin, outcome: { status: 'error', httpStatus: 401, durationMs: 1 } },
+  { name: 'login.succeeded', origin, actor },
+  { name: 'login.failed', origin, actor, kind: 'unauthorized', sqlstate: '28P01' },
+  { name: 'wire.connected' },
+  { name: 'wire.connected' },
+  { name: 'wire.disconnected' },
+  { name: 'wire.session.opened', origin, actor },
+  { name: 'wire.session.opened', origin, actor },
+  { name: 'wire.session.closed', origin, actor, durationMs: 3_000, statements: 2, bytesIn: 10, bytesOut: 20, reason: 'terminate' },
+  { name: 'wire.query', ok: true },
+  { name: 'wire.query', ok: false },
+  { name: 'lease.granted', door: 'wire', waitMs: 2 },
+  { name: 'lease.granted', door: 'http', waitMs: 2 },
+  { name: 'lease.released', door: 'http', heldMs: 5 },
+  { name: 'lease.refused', door: 'http', kind: 'pool_timeout' },
+  { name: 'backend.opened', durationMs: 7 },
+  { name: 'backend.closed', reason: 'idle' },
+  { name: 'backend.login_healed', organizationId: actor.organizationId },
+  { name: 'audit.written', entries: 3, lagMs: 250 },
+  { name: 'audit.dropped', entries: 2, cause: new Error('down') },
+  { name: 'service.failure', message: 'x', cause: undefined },
+];
+
+async function scrape(): Promise<string[]> {
+  const { observe, registry } = createMetrics({ poolSnapshot: () => ({ idle: 4, leased: 3, opening: 2, waiters: 1 }) });
+  for (const observation of observations) observe(observation);
+  return (await registry.metrics()).split('\n');
+}
+
+it('counts what happens and measures how long it takes', async () => {
+  expect(await scrape()).toEqual(
+    expect.arrayContaining([
+      'postern_http_requests_total{action="query",status="200"} 1',
+      'postern_http_requests_total{action="auth.me",status="401"} 1',
+      'postern_http_request_seconds_sum{action="query"} 0.02',
+      'postern_queries_total{door="http",outcome="ok"} 1',
+      'postern_queries_total{door="wire",outcome="ok"} 1',
+      'postern_queries_total{door="wire",outcome="error"} 1',
+      'postern_logins_total{surface="wire",outcome="ok"} 1',
+      'postern_logins_total{surface="wire",outcome="unauthorized"} 1',
+      'postern_wire_connections 1',
+      'postern_wire_sessions 1',
+      'postern_wire_session_seconds_sum 3',
+      'postern_wire_bytes_total{direction="out"} 20',
+      'postern_leases{door="wire"} 1',
+      'postern_leases{door="http"} 0',
+      'postern_lease_wait_seconds_bucket{le="0.0025",door="wire"} 1',
+      'postern_leases_refused_total{door="http",reason="pool_timeout"} 1',
+      'postern_backend_open_seconds_count 1',
+      'postern_backends_closed_total 1',
+      'postern_backend_logins_healed_total 1',
+      'postern_audit_entries_total 3',
+      'postern_audit_lag_seconds 0.25',
+      'postern_audit_dropped_total 2',
+      'postern_failures_total 1',
+    ]),
+  );
+});
+
+it('reads the pool when it is asked', async () => {
+  expect(await scrape()).toEqual(
+    expect.arrayContaining([
+      'postern_backends{state="idle"} 4',
+      'postern_backends{state="leased"} 3',
+      'postern_backends{state="opening"} 2',
+      'postern_lease_waiters 1',
+    ]),
+  );
+});
+
+it('names no organization, key or address', async () => {
+  expect((await scrape()).join('\n')).not.toMatch(/org_|pst_|key_a|203\.0/);
+});

@@ -1,0 +1,25 @@
+import { expect, test } from 'vitest';
+import { PostgresError } from '../../../src/protocol/backend.ts';
+import { lineAndColumn, placeAt, placeOfError } from '../../../src/sql/position.ts';
+
+test.each<[string, number, number, number]>([
+  ['select', 1, 1, 1],
+  ['select nope', 8, 1, 8],
+  ['select\n nope', 9, 2, 2],
+  ['a\r\nb', 4, 2, 1],
+  ["'😀' nope", 5, 1, 5],
+  ['ab', 99, 1, 3],
+])('position of %j %i is line %i, column %i', (sql, position, line, column) => {
+  expect(lineAndColumn(sql, position)).toEqual({ line, column });
+});
+
+test('an offset counts UTF-16 units, a column characters', () => {
+  expect(placeAt("x\n'😀' nope", 7)).toEqual({ line: 2, column: 5 });
+});
+
+test('an error without a position is where its statement begins', () => {
+  const sql = "select '😀';\n select 😀";
+  const error = new PostgresError({ severity: 'ERROR', code: '42703', message: 'no', position: 8 });
+  expect(placeOfError(sql, 14, error)).toEqual({ line: 2, column: 9 });
+  expect(placeOfError(sql, 14, new Error('other'))).toEqual({ line: 2, column: 2 });
+});

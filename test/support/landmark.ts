@@ -1,0 +1,16 @@
+import type pg from 'pg';
+import { eventually } from './eventually.ts';
+
+/**
+ * A statement that another session of the same organization can see has been run, while the transaction it is part of goes on:
+ * what is written cannot be seen before the commit, but a lock can.
+ */
+export const LANDMARK = 'SELECT pg_advisory_xact_lock(4711)';
+
+/** Resolves when some transaction has passed the {@link LANDMARK} and has not ended. */
+export async function landmarkPassed(watcher: pg.Client): Promise<void> {
+  await eventually('a transaction passes its landmark', async () => {
+    const { rows } = await watcher.query<{ free: boolean }>('SELECT pg_try_advisory_xact_lock(4711) AS free');
+    return rows[0]?.free === false;
+  });
+}

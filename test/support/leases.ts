@@ -1,0 +1,107 @@
+import { randomBytes } from 'node:crypto';
+import pg from 'pg';
+import { inject } from 'vitest';
+import { BackendConnection } from '../../src/backend/connection.ts';
+import { Pool } from '../../src/backend/pool.ts';
+import { Lease } from '../../src/router/lease.ts';
+import type { Tenant } from '../../src/router/tenant.ts';
+
+/** A database and a role of its own that owns `public`, as an organization has them, and leases on it without a router. */
+export interface TestDatabase {
+  readonly name: string;
+  readonly pool: Pool;
+  lease(): Promise<Lease>;
+  /** As the platform, in the organization's database. */
+  readonly admin: pg.Client;
+  /** As the organization, in a session of its own that stays open. */
+  asOwner(sql: string): Promise<void>;
+  /** Waits until a query that the platform asks again and again answers with true. */
+  until(sql: string): Promise<void>;
+  close(): Promise<void>;
+}
+
+const UNTIL_TIMEOUT_MS = 10_000;
+
+export async function createTestDatabase(): Promise<TestDatabase> {
+  const url = new URL(inject('clusterUrl'));
+  const name = `org_${randomBytes(6).toString('hex')}`;
+  const password = randomBytes(12).toString('hex');
+  await withClient(url.href, async (client) => {
+    await client.query(`CREATE ROLE ${name} LOGIN PASSWORD '${password}'`);
+    await client.query(`CREATE DATABASE ${name}`);
+    await client.query(`GRANT ALL ON DATABASE ${name} TO ${name}`);
+  });
+  const admin = new pg.Client({ connectionString: withDatabase(url, name) });
+  await admin.connect();
+  await admin.query(`ALTER SCHEMA public OWNER TO ${name}`);
+  const owner = new pg.Client({ connectionString: withDatabase(url, name) });
+  await owner.connect();
+  await owner.query(`SET SESSION AUTHORIZATION ${name}`);
+
+  const pool = new Pool({ max: 8, maxPerTenant: 8, queueTimeoutMs: 5_000, idleMs: 60_000 }, () => {});
+  const login = { host: hostOf(url), port: Number(url.port || 5432), user: name, password, database: name, connectTimeoutMs: 10_000 };
+  return {
+    name,
+    pool,
+    admin,
+    async lease() {
+      const backend = await pool.acquire(name, () => BackendConnection.open(login));
+      return new Lease(backend, tenantOf(name), 'http', pool, () => {});
+    },
+    async asOwner(sql) {
+      await owner.query(sql);
+    },
+    async until(sql) {
+      const deadline = performance.now() + UNTIL_TIMEOUT_MS;
+      while ((await admin.query({ text: sql, rowMode: 'array' })).rows[0]?.[0] !== true) {
+        if (performance.now() > deadline) throw new Error(`never became true: ${sql}`);
+      }
+    },
+    async close() {
+      pool.close();
+      await owner.end();
+      await admin.end();
+      await withClient(url.href, async (client) => {
+        await client.query(`DROP DATABASE ${name} WITH (FORCE)`);
+        await client.query(`DROP ROLE ${name}`);
+      });
+    },
+  };
+}
+
+async function withClient(url: string, work: (client: pg.Client) => Promise<void>): Promise<void> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  try {
+    await work(client);
+  } finally {
+    await client.end();
+  }
+}
+
+function withDatabase(url: URL, database: string): string {
+  const changed = new URL(url);
+  changed.pathname = `/${database}`;
+  return changed.href;
+}
+
+/** A URL names the folder of a Unix socket in its query, or percent-encoded as its host. */
+function hostOf(url: URL): string {
+  return url.searchParams.get('host') ?? decodeURIComponent(url.hostname);
+}
+
+function tenantOf(id: string): Tenant {
+  const createdAt = new Date(0);
+  return {
+    organization: {
+      id,
+      name: 'Acme',
+      email: 'a@acme.test',
+      status: 'active',
+      createdAt,
+      placement: { kind: 'database', cluster: 'default', database: id, schema: 'public', role: id },
+    },
+    key: { id: 'key_000000000000', organizationId: id, prefix: 'pst_000000', createdAt, lastUsedAt: null },
+    revoked: new AbortController().signal,
+  };
+}

@@ -1,0 +1,42 @@
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { chown, mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { runAs, serverAccount } from '../../src/embedded/account.ts';
+import { waitForServer } from '../../src/router/placement/admin.ts';
+import type { TestCluster } from './cluster.setup.ts';
+import { makeScratch } from './scratch.ts';
+
+const run = promisify(execFile);
+
+/** Where Debian puts the oldest version that Postern supports. */
+const BINARIES = '/usr/lib/postgresql/15/bin';
+export const hasPostgres15 = existsSync(join(BINARIES, 'postgres'));
+
+/** A PostgreSQL 15 that asks everybody for a password. */
+export async function startPostgres15(): Promise<TestCluster & { stop(): Promise<void> }> {
+  const account = await serverAccount();
+  const scratch = await makeScratch();
+  const folder = join(scratch.path, '15');
+  await mkdir(folder);
+  const login = { host: folder, port: 5432, user: 'postgres', password: 'superuser', database: 'postgres' };
+  const [cluster, passwordFile] = [join(folder, 'cluster'), join(folder, 'password')];
+  await writeFile(passwordFile, login.password);
+  if (account !== undefined) await chown(folder, account.uid, account.gid);
+  const access = [`--username=${login.user}`, `--pwfile=${passwordFile}`, '--auth=scram-sha-256'];
+  await run(join(BINARIES, 'initdb'), ['-D', cluster, ...access, '--encoding=UTF8', '--locale=C.UTF-8', '--no-sync'], runAs(account));
+  const settings = ['-c', 'fsync=off', '-c', 'listen_addresses=', '-c', `unix_socket_directories=${folder}`];
+  const server = spawn(join(BINARIES, 'postgres'), ['-D', cluster, ...settings], { ...runAs(account), stdio: 'ignore' });
+  const ended = once(server, 'exit');
+  await waitForServer(login, 30_000);
+  return {
+    ...login,
+    async stop() {
+      server.kill('SIGINT');
+      await ended;
+      await scratch.remove();
+    },
+  };
+}

@@ -1,0 +1,139 @@
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { isServing, readPostmasterFile } from '../../src/embedded/postmaster-file.ts';
+import { stopOrphan } from '../../src/embedded/shutdown.ts';
+import { type Doors, doorsAt } from './doors.ts';
+import { makeScratch } from './scratch.ts';
+
+const MAIN = fileURLToPath(new URL('../../dist/src/main.js', import.meta.url));
+const START_TIMEOUT_MS = 60_000;
+
+/** How a process ended, and all it said. */
+export interface Ended {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Postern as its users run it: a process of its own, open for business. */
+export interface PosternProcess extends Doors {
+  readonly pid: number;
+  readonly opsUrl: string;
+  readonly ended: Promise<Ended>;
+  /** What it has logged so far, an object a line. */
+  log(): Record<string, unknown>[];
+  /** Sends a signal and waits for the end. */
+  end(signal: NodeJS.Signals): Promise<Ended>;
+}
+
+export interface PostgresProcess {
+  readonly pid: number;
+  /** Whether this very process still serves: a dead one may go on as a zombie until init takes note. */
+  isRunning(): Promise<boolean>;
+}
+
+/** A data directory, and the processes that run on it: one after the other, or those that should not. */
+export interface Installation {
+  readonly dataDir: string;
+  /** @param variables besides ports and data directory; with DATABASE_URL the data directory is not used */
+  start(variables?: Readonly<Record<string, string>>): Promise<PosternProcess>;
+  /** For one that is to end by itself. */
+  run(variables?: Readonly<Record<string, string>>): Promise<Ended>;
+  /** The PostgreSQL server that runs in the data directory now. */
+  postgres(): Promise<PostgresProcess>;
+  /** Kills what still runs, an orphaned PostgreSQL too, and removes the directory. */
+  remove(): Promise<void>;
+}
+
+export async function makeInstallation(): Promise<Installation> {
+  if (!existsSync(MAIN)) throw new Error(`${MAIN} is not there: npm run build`);
+  const scratch = await makeScratch();
+  const dataDir = join(scratch.path, 'data');
+  const cluster = join(dataDir, 'postgres');
+  const children: Child[] = [];
+  const launch = (variables: Readonly<Record<string, string>> = {}): Child => {
+    const child = new Child({
+      PATH: process.env.PATH ?? '',
+      POSTERN_DATA_DIR: dataDir,
+      POSTERN_HTTP_PORT: '0',
+      POSTERN_PG_PORT: '0',
+      POSTERN_OPS_PORT: '0',
+      POSTERN_SIGNUPS_PER_HOUR: '1000',
+      ...variables,
+    });
+    children.push(child);
+    return child;
+  };
+  return {
+    dataDir,
+    start: (variables) => launch(variables).started(),
+    run: (variables) => launch(variables).ended,
+    async postgres() {
+      const { pid } = await readPostmasterFile(cluster);
+      if (pid === undefined) throw new Error(`no PostgreSQL runs in ${cluster}`);
+      return { pid, isRunning: () => isServing(pid, cluster) };
+    },
+    async remove() {
+      await Promise.all(children.map((child) => child.end('SIGKILL')));
+      await stopOrphan(cluster);
+      await scratch.remove();
+    },
+  };
+}
+
+class Child {
+  readonly ended: Promise<Ended>;
+  readonly #process: ChildProcessWithoutNullStreams;
+  readonly #said = { stdout: '', stderr: '' };
+
+  constructor(environment: NodeJS.ProcessEnv) {
+    this.#process = spawn(process.execPath, [MAIN], { env: environment });
+    for (const stream of ['stdout', 'stderr'] as const) {
+      this.#process[stream].setEncoding('utf8').on('data', (text: string) => {
+        this.#said[stream] += text;
+      });
+    }
+    this.ended = new Promise((resolve) => {
+      this.#process.once('close', (code, signal) => resolve({ code, signal, ...this.#said }));
+    });
+  }
+
+  /** @throws Error with what it said when it ended, or took too long, instead of starting */
+  async started(): Promise<PosternProcess> {
+    const { httpPort, wirePort, opsPort } = await this.#ports();
+    return {
+      ...doorsAt(httpPort, wirePort),
+      pid: this.#process.pid ?? 0,
+      opsUrl: `http://127.0.0.1:${opsPort}`,
+      ended: this.ended,
+      log: () => this.#said.stdout.split('\n').flatMap((line) => (line.startsWith('{') ? [JSON.parse(line)] : [])),
+      end: (signal) => this.end(signal),
+    };
+  }
+
+  end(signal: NodeJS.Signals): Promise<Ended> {
+    if (this.#process.exitCode === null && this.#process.signalCode === null) this.#process.kill(signal);
+    return this.ended;
+  }
+
+  /** From the line that the log says when both doors are open. */
+  #ports(): Promise<{ httpPort: number; wirePort: number; opsPort: number }> {
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => fail('too slow'), START_TIMEOUT_MS);
+      const fail = (how: string) => {
+        clearTimeout(timer);
+        reject(new Error(`Postern did not start: ${how}\n${this.#said.stdout}${this.#said.stderr}`));
+      };
+      void this.ended.then(({ code, signal }) => fail(`it ended with ${signal ?? code}`));
+      this.#process.stdout.on('data', () => {
+        const line = /^\{.*"event":"service\.started".*\}$/m.exec(this.#said.stdout)?.[0];
+        if (line === undefined) return;
+        clearTimeout(timer);
+        resolve(JSON.parse(line));
+      });
+    });
+  }
+}

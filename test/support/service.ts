@@ -1,0 +1,50 @@
+import { randomBytes } from 'node:crypto';
+import { inject } from 'vitest';
+import { readConfig } from '../../src/config.ts';
+import type { Observation } from '../../src/observation.ts';
+import { type Service, startService } from '../../src/service.ts';
+import { type Doors, doorsAt } from './doors.ts';
+
+export type { JsonReply, TestOrganization } from './doors.ts';
+
+/** A whole service on ports of its own, over the cluster that all tests share, with a control database of its own. */
+export interface TestService extends Doors {
+  readonly service: Service;
+  readonly opsUrl: string;
+  readonly observations: Observation[];
+  close(): Promise<void>;
+}
+
+/** How a service in a test is set up, in this process or in another: over the shared cluster, with ports of its own. */
+export function testVariables(): Record<string, string> {
+  return {
+    DATABASE_URL: inject('clusterUrl'),
+    POSTERN_SECRET: 'the secret of all test services, so that role passwords agree',
+    POSTERN_CONTROL_DATABASE: newControlDatabase(),
+    POSTERN_HTTP_PORT: '0',
+    POSTERN_PG_PORT: '0',
+    POSTERN_OPS_PORT: '0',
+    POSTERN_SIGNUPS_PER_HOUR: '1000',
+    POSTERN_BACKENDS_MAX: '24',
+    POSTERN_SHUTDOWN_TIMEOUT_MS: '2000',
+  };
+}
+
+/** Two services that are given the same one are two processes of one Postern. */
+export function newControlDatabase(): string {
+  return `control_${randomBytes(6).toString('hex')}`;
+}
+
+/** @param overrides POSTERN_ variables */
+export async function startTestService(overrides: Readonly<Record<string, string>> = {}): Promise<TestService> {
+  const observations: Observation[] = [];
+  const config = readConfig({ ...testVariables(), ...overrides });
+  const service = await startService(config, (observation) => observations.push(observation));
+  return {
+    ...doorsAt(service.httpPort, service.wirePort),
+    service,
+    opsUrl: `http://127.0.0.1:${service.opsPort}`,
+    observations,
+    close: () => service.close(),
+  };
+}
