@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { ServiceError } from '../src/errors.ts';
@@ -70,13 +69,20 @@ export class ClientConnection {
    * @returns exactly `length` bytes
    * @throws ClientGone
    */
-  async read(length: number): Promise<Buffer> {
-    for (;;) {
-      const bytes: Buffer | null = length === 0 ? EMPTY : this.#socket.read(length);
-      if (bytes !== null && bytes.length === length) return bytes;
-      if (this.#socket.readableEnded || this.#socket.destroyed || bytes !== null) throw new ClientGone();
-      await readableOrOver(this.#socket);
-    }
+  read(length: number): Promise<Buffer> {
+    const socket = this.#socket;
+    return new Promise((resolve, reject) => {
+      // Listens until all is there: to begin listening anew while a part is there would fire at once, again and again.
+      const attempt = () => {
+        const bytes: Buffer | null = length === 0 ? EMPTY : socket.read(length);
+        if (bytes === null && !socket.readableEnded && !socket.destroyed) return;
+        for (const event of READ_EVENTS) socket.off(event, attempt);
+        if (bytes?.length === length) resolve(bytes);
+        else reject(new ClientGone());
+      };
+      for (const event of READ_EVENTS) socket.on(event, attempt);
+      attempt();
+    });
   }
 
   /** Puts bytes back that were read too early. */
@@ -100,16 +106,14 @@ export class ClientConnection {
    * @throws ClientGone when the handshake fails; ALPN that does not include `postgresql` makes it fail
    */
   async upgrade(identity: TlsIdentity): Promise<TLSSocket> {
-    const plain = this.#socket;
-    const secure = new TLSSocket(plain, { isServer: true, secureContext: identity.context, ALPNProtocols: ['postgresql'] });
-    secure.on('error', () => {});
+    const secure = new TLSSocket(this.#socket, { isServer: true, secureContext: identity.context, ALPNProtocols: ['postgresql'] });
+    // Outside of a tls.Server, what breaks TLS after the handshake is told by this event alone, and closes nothing.
+    secure.on('error', () => {}).on('_tlsError', () => secure.destroy());
     // libpq's asynchronous calls stall when a record does not fit their buffer; Postgres' own are no larger.
     secure.setMaxSendFragment(MAX_TLS_RECORD_BYTES);
-    try {
-      await Promise.race([once(secure, 'secure'), once(plain, 'close').then(() => Promise.reject(new ClientGone()))]);
-    } catch (error) {
-      plain.destroy();
-      throw error instanceof ClientGone ? error : new ClientGone();
+    if (!(await established(secure))) {
+      secure.destroy();
+      throw new ClientGone();
     }
     this.#socket = secure;
     this.#tls = identity;
@@ -118,17 +122,15 @@ export class ClientConnection {
 }
 
 const EMPTY = Buffer.alloc(0);
+/** More has come, or nothing more will. */
+const READ_EVENTS = ['readable', 'end', 'close', 'error'] as const;
 const LINGER_MS = 2_000;
 const MAX_TLS_RECORD_BYTES = 8_192;
 
-function readableOrOver(socket: Socket): Promise<void> {
+function established(secure: TLSSocket): Promise<boolean> {
   return new Promise((resolve) => {
-    const events = ['readable', 'end', 'close', 'error'] as const;
-    const done = () => {
-      for (const event of events) socket.off(event, done);
-      resolve();
-    };
-    for (const event of events) socket.on(event, done);
+    secure.once('secure', () => resolve(true));
+    secure.once('end', () => resolve(false)).once('close', () => resolve(false));
   });
 }
 

@@ -14,7 +14,7 @@ import type { TlsIdentity } from './tls.ts';
 /** Whether and how the wire door speaks TLS. */
 export interface TlsPolicy {
   readonly mode: 'off' | 'prefer' | 'require';
-  /** Absent: no certificate, so no TLS. Asked for at each connection, so that a new certificate counts from then on. */
+  /** Absent: no certificate, so no TLS. Asked for at each handshake, so that a new certificate counts from then on. */
   readonly identity: () => TlsIdentity | undefined;
 }
 
@@ -30,9 +30,8 @@ const MAX_STARTUP_BYTES = 10_000;
  * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-START-UP
  */
 export async function handshake(client: ClientConnection, tls: TlsPolicy): Promise<Opening> {
-  const identity = tls.mode === 'off' ? undefined : tls.identity();
-  await acceptDirectTls(client, identity);
-  const packet = await negotiateEncryption(client, identity);
+  await acceptDirectTls(client, tls);
+  const packet = await negotiateEncryption(client, tls);
   if (packet.name === 'CancelRequest') return packet;
   if (tls.mode === 'require' && !client.encrypted) {
     throw new ServiceError('not_allowed', 'this server accepts only encrypted connections', { hint: 'Connect with sslmode=require.' });
@@ -42,10 +41,11 @@ export async function handshake(client: ClientConnection, tls: TlsPolicy): Promi
 }
 
 /** A client may begin with TLS at once (PostgreSQL 17's `sslnegotiation=direct`). */
-async function acceptDirectTls(client: ClientConnection, identity: TlsIdentity | undefined): Promise<void> {
+async function acceptDirectTls(client: ClientConnection, tls: TlsPolicy): Promise<void> {
   const first = await client.read(1);
   client.unread(first);
   if (first[0] !== TLS_HANDSHAKE) return;
+  const identity = identityFor(tls);
   if (identity === undefined) throw new ClientGone();
   const secure = await client.upgrade(identity);
   // Without ALPN this may be a request that was meant for a server of another protocol (the ALPACA attack).
@@ -53,14 +53,15 @@ async function acceptDirectTls(client: ClientConnection, identity: TlsIdentity |
 }
 
 /** Answers each kind of request at most once, and none on what is encrypted after one. @returns the packet after them */
-async function negotiateEncryption(client: ClientConnection, identity: TlsIdentity | undefined): Promise<Opening> {
+async function negotiateEncryption(client: ClientConnection, tls: TlsPolicy): Promise<Opening> {
   const answered = new Set<string>();
   for (;;) {
     const packet = await readPacket(client);
     if (packet.name !== 'SSLRequest' && packet.name !== 'GSSENCRequest') return packet;
     if (answered.has(packet.name)) throw unsupportedProtocol(1234, packet.name === 'SSLRequest' ? 5679 : 5680);
     answered.add(packet.name);
-    if (packet.name === 'SSLRequest' && identity !== undefined && !client.encrypted) {
+    const identity = packet.name === 'SSLRequest' && !client.encrypted ? identityFor(tls) : undefined;
+    if (identity !== undefined) {
       answered.add('GSSENCRequest');
       client.write(Buffer.from('S'));
       await client.upgrade(identity);
@@ -69,6 +70,10 @@ async function negotiateEncryption(client: ClientConnection, identity: TlsIdenti
       refuseUnasked(client, packet.name);
     }
   }
+}
+
+function identityFor({ mode, identity }: TlsPolicy): TlsIdentity | undefined {
+  return mode === 'off' ? undefined : identity();
 }
 
 /** Nobody sends on before the answer, but somebody in between might (CVE-2021-23214). After `S` the TLS handshake would fail of it. */

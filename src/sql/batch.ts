@@ -48,6 +48,7 @@ export async function runBatch(
   for (const [statementIndex, statement] of statements.entries()) {
     const result = new BufferedResult(session, layout, budget);
     const run = runStatement(session, statement, result).then((completion) => {
+      if (completion.warnings.length > 0) budget.spend(JSON.stringify(completion.warnings).length);
       const outcome = outcomeOf(completion.tag, startedAt);
       startedAt = performance.now();
       return { result, completion, outcome };

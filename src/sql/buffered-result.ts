@@ -57,6 +57,7 @@ export class BufferedResult implements Replies {
     this.#fields = fields;
     if (this.#types.knows(this.oids)) this.#writer.open(typedFields(fields, this.#types));
     else this.#unwritten = [];
+    this.#budget.spend(this.#writer.out.length);
   }
 
   row(source: Buffer, start: number, end: number): void {

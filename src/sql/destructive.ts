@@ -1,4 +1,4 @@
-import { type LexerOptions, tokens } from './lexer.ts';
+import { type LexerOptions, leadingWords, tokens } from './lexer.ts';
 
 /** Something in a statement that destroys data, or fails where there is data. */
 export interface Destruction {
@@ -13,11 +13,14 @@ interface Part {
   readonly start: number;
 }
 
+const SUSPECTS = new Set(['DROP', 'TRUNCATE', 'DELETE', 'UPDATE', 'ALTER']);
+
 /**
  * Tells what a person should look at twice before it is run. It goes by the words of the statement alone: what a DO block or
  * a function does remains unseen.
  */
 export function findDestruction(statement: string, options: LexerOptions = {}): readonly Destruction[] {
+  if (!SUSPECTS.has(leadingWords(statement, 1)[0] ?? '')) return [];
   const parts = outerParts(statement, options);
   const first = parts[0];
   switch (first?.text) {

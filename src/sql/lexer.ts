@@ -23,7 +23,6 @@ export interface LexerOptions {
   readonly standardStrings?: boolean;
 }
 
-const WHITESPACE = /[ \t\n\r\f\v]*/y;
 const LINE_COMMENT = /--[^\n\r]*/y;
 const IDENTIFIER = /[A-Za-z_\u0080-\uffff][A-Za-z0-9_$\u0080-\uffff]*/y;
 const NUMBER = /[0-9][0-9A-Za-z_.]*/y;
@@ -59,21 +58,29 @@ export function leadingWords(sql: string, count: number): readonly string[] {
   return words;
 }
 
+/** The first character tells nearly everything: scripts of many megabytes come this way. */
 function tokenAt(sql: string, start: number, standardStrings: boolean): Token {
-  const first = sql[start];
-  if (first === "'") return { kind: 'string', start, end: endOfString(sql, start, !standardStrings) };
-  if (first === '"') return { kind: 'quotedIdentifier', start, end: endOfQuoted(sql, start, '"', false) };
-  const prefix = match(PREFIXED_QUOTE, sql, start);
-  if (prefix > 0) {
-    const quote = start + prefix;
-    if (sql[quote] === '"') return { kind: 'quotedIdentifier', start, end: endOfQuoted(sql, quote, '"', false) };
-    const escapes = /[eE]/.test(first ?? '') || (!standardStrings && /[nN]/.test(first ?? ''));
-    return { kind: 'string', start, end: endOfString(sql, quote, escapes) };
-  }
-  const word = match(IDENTIFIER, sql, start);
-  if (word > 0) return { kind: 'word', start, end: start + word };
-  const number = match(NUMBER, sql, start);
-  if (number > 0) return { kind: 'number', start, end: start + number };
+  const first = sql.charCodeAt(start);
+  if (first === SINGLE_QUOTE) return { kind: 'string', start, end: endOfString(sql, start, !standardStrings) };
+  if (first === DOUBLE_QUOTE) return { kind: 'quotedIdentifier', start, end: endOfQuoted(sql, start, '"', false) };
+  if (first === DOLLAR) return dollar(sql, start);
+  if (first >= 0x30 && first <= 0x39) return { kind: 'number', start, end: start + match(NUMBER, sql, start) };
+  const word = first < 0x41 ? 0 : match(IDENTIFIER, sql, start);
+  if (word === 0) return { kind: 'symbol', start, end: start + 1 };
+  const prefix = word === 1 ? match(PREFIXED_QUOTE, sql, start) : 0;
+  return prefix > 0 ? prefixed(sql, start, start + prefix, standardStrings) : { kind: 'word', start, end: start + word };
+}
+
+const [SINGLE_QUOTE, DOUBLE_QUOTE, DOLLAR, DASH, SLASH] = [0x27, 0x22, 0x24, 0x2d, 0x2f];
+
+/** @param quote where the quote behind the prefix stands */
+function prefixed(sql: string, start: number, quote: number, standardStrings: boolean): Token {
+  if (sql.charCodeAt(quote) === DOUBLE_QUOTE) return { kind: 'quotedIdentifier', start, end: endOfQuoted(sql, quote, '"', false) };
+  const prefix = sql[start]?.toLowerCase();
+  return { kind: 'string', start, end: endOfString(sql, quote, prefix === 'e' || (prefix === 'n' && !standardStrings)) };
+}
+
+function dollar(sql: string, start: number): Token {
   const parameter = match(PARAMETER, sql, start);
   if (parameter > 0) return { kind: 'parameter', start, end: start + parameter };
   const tag = match(DOLLAR_QUOTE, sql, start);
@@ -84,11 +91,11 @@ function tokenAt(sql: string, start: number, standardStrings: boolean): Token {
 function skipBlank(sql: string, from: number): number {
   let at = from;
   for (;;) {
-    const before = at;
-    at += match(WHITESPACE, sql, at);
-    at += match(LINE_COMMENT, sql, at);
-    if (sql.startsWith('/*', at)) at = endOfBlockComment(sql, at);
-    if (at === before) return at;
+    const code = sql.charCodeAt(at);
+    if (code === 0x20 || (code >= 0x09 && code <= 0x0d)) at += 1;
+    else if (code === DASH && sql.charCodeAt(at + 1) === DASH) at += match(LINE_COMMENT, sql, at);
+    else if (code === SLASH && sql.startsWith('/*', at)) at = endOfBlockComment(sql, at);
+    else return at;
   }
 }
 
@@ -132,5 +139,5 @@ function endOfDollarQuoted(sql: string, start: number, tagLength: number): numbe
 /** Length of the match at exactly this place, 0 for none. */
 function match(pattern: RegExp, sql: string, at: number): number {
   pattern.lastIndex = at;
-  return pattern.exec(sql)?.[0].length ?? 0;
+  return pattern.test(sql) ? pattern.lastIndex - at : 0;
 }

@@ -20,6 +20,8 @@ export interface ScriptWarning extends Warning {
   readonly column?: number;
 }
 
+const WARNINGS_MAX = 100;
+
 /** SQL text of several statements, without parameters; what their rows say is of no interest. */
 export class Script {
   readonly sql: string;
@@ -43,22 +45,23 @@ export class Script {
     }
   }
 
-  /** What should be looked at twice. */
+  /** What should be looked at twice; the first hundred. */
   get destructions(): readonly ScriptWarning[] {
-    return this.statements.flatMap(({ text, start }, statementIndex) =>
-      findDestruction(text, this.#options).map(({ message, offset }) => ({
-        severity: 'WARNING',
-        code: 'destructive_statement',
-        message,
-        statementIndex,
-        ...placeAt(this.sql, start + offset),
-      })),
-    );
+    const warnings: ScriptWarning[] = [];
+    for (const [statementIndex, { text, start }] of this.statements.entries()) {
+      for (const { message, offset } of findDestruction(text, this.#options)) {
+        if (warnings.length === WARNINGS_MAX) return warnings;
+        const place = placeAt(this.sql, start + offset);
+        warnings.push({ severity: 'WARNING', code: 'destructive_statement', message, statementIndex, ...place });
+      }
+    }
+    return warnings;
   }
 
   /**
    * Runs the statements one after another.
    * @param check called after each, with how it ended; what it throws counts as the statement's failure
+   * @returns their notices, the first hundred
    * @throws StatementFailure
    */
   async run(
@@ -72,7 +75,8 @@ export class Script {
         const completion = await session.request(runAtOnce(text));
         session.throwIfAborted();
         await check(completion, index);
-        warnings.push(...completion.warnings.map((warning) => ({ ...warning, statementIndex: index })));
+        const room = WARNINGS_MAX - warnings.length;
+        warnings.push(...completion.warnings.slice(0, room).map((warning) => ({ ...warning, statementIndex: index })));
       } catch (error) {
         throw failureAt(explained(error), { phase, statementIndex: index, ...placeOfError(this.sql, start, error) });
       }
@@ -89,8 +93,8 @@ export class Script {
   }
 }
 
-/** active_sql_transaction: what cannot run inside a transaction block, such as CREATE INDEX CONCURRENTLY. */
+/** For what cannot run inside a transaction block, such as CREATE INDEX CONCURRENTLY. */
 function explained(error: unknown): unknown {
-  if (!(error instanceof PostgresError) || error.fields.code !== '25001') return error;
+  if (!(error instanceof PostgresError) || error.fields.routine !== 'PreventInTransactionBlock') return error;
   return new PostgresError({ hint: 'Send it as a migration of its own with "transaction": false.', ...error.fields });
 }

@@ -108,6 +108,11 @@ export class Session {
     this.#expectObedience();
   }
 
+  /** The connection is gone, or has been given up: nobody will hear how its last request ended. */
+  get isLost(): boolean {
+    return this.#pipeline.isDead;
+  }
+
   /** What still arrives is of no use. */
   get isAborted(): boolean {
     return this.#abortReason !== undefined;
@@ -149,7 +154,11 @@ export class Session {
 
   #expectObedience(): void {
     this.#obeyTimer ??= setTimeout(() => {
-      this.#pipeline.fail(new ServiceError('backend_lost', 'the database did not answer in time'));
+      const { kind, message } = this.#abortReason ?? new ServiceError('backend_lost', 'the database did not answer in time');
+      this.#pipeline.blame(
+        new ServiceError(kind, message, { detail: 'The database has not confirmed it, so the statement may still take effect.' }),
+      );
+      this.#pipeline.fail(new ServiceError(kind, message));
       this.lease.destroy();
     }, this.#obeyTimeoutMs);
   }

@@ -23,16 +23,15 @@ export function splitStatements(sql: string, options: LexerOptions = {}): readon
     nesting = new Nesting();
   };
   for (const token of tokens(sql, options)) {
-    const text = sql.slice(token.start, token.end);
-    if (text === ';' && nesting.isOutside) {
+    const symbol = token.kind === 'symbol' ? sql[token.start] : undefined;
+    if (symbol === ';' && nesting.isOutside) {
       close();
       continue;
     }
     if (start < 0) start = token.start;
     end = token.end;
-    if (token.kind === 'word') nesting.word(text.toUpperCase());
-    else if (token.kind === 'symbol') nesting.symbol(text);
-    else nesting.other();
+    if (token.kind === 'word' && nesting.caresForWords) nesting.word(sql.slice(token.start, token.end).toUpperCase());
+    else nesting.other(symbol);
   }
   close();
   return statements;
@@ -53,6 +52,11 @@ class Nesting {
     return this.#parentheses === 0 && this.#blocks === 0;
   }
 
+  /** Whether this can be, or is, a statement with a body. */
+  get caresForWords(): boolean {
+    return this.#words < ROUTINE_WORDS || ROUTINE.test(this.#opening);
+  }
+
   word(word: string): void {
     this.#words += 1;
     if (this.#words <= ROUTINE_WORDS) this.#opening += `${word} `;
@@ -60,13 +64,10 @@ class Nesting {
     this.#previous = word;
   }
 
-  symbol(symbol: string): void {
+  /** Anything but a word. */
+  other(symbol: string | undefined): void {
     if (symbol === '(') this.#parentheses += 1;
     else if (symbol === ')' && this.#parentheses > 0) this.#parentheses -= 1;
-    this.#previous = '';
-  }
-
-  other(): void {
     this.#previous = '';
   }
 

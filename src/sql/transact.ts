@@ -19,7 +19,7 @@ export async function transact<T>(
   session.throwIfAborted();
   checkInTransaction(session);
   const { tag } = await session.query(end).catch((error: unknown) => {
-    throw failureAt(commitError(error), { phase: 'commit' });
+    throw failureAt(session.isLost ? unknownOutcome(error) : error, { phase: 'commit' });
   });
   if (tag?.command !== end) throw new ServiceError('internal', `${end} was answered with ${tag?.command}`);
   return result;
@@ -35,10 +35,9 @@ export function failureAt(error: unknown, place: FailurePlace): unknown {
   return error instanceof PostgresError || error instanceof ServiceError ? new StatementFailure(error, place) : error;
 }
 
-function commitError(error: unknown): unknown {
-  if (!(error instanceof ServiceError) || error.kind !== 'backend_lost') return error;
-  return new ServiceError('backend_lost', error.message, {
+function unknownOutcome(cause: unknown): ServiceError {
+  return new ServiceError('backend_lost', 'the connection to the database was lost during COMMIT', {
     detail: 'It is not known whether the transaction was committed.',
-    cause: error,
+    cause,
   });
 }

@@ -6,7 +6,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { describeBackend } from '../conversations/backend-message.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 import { authenticate, logIn, type ScramOverrides } from '../conversations/login.ts';
@@ -38,6 +38,7 @@ describe('a wire door that wants TLS', () => {
   let files: TlsVariables;
   let postern: TestService;
   let organization: TestOrganization;
+  afterEach(() => eventually('no connection is left', () => openConnections(postern) === 0, 5_000));
   beforeAll(async () => {
     files = await writeFiles('required', CERTIFICATE, CERTIFICATE_KEY);
     postern = await startTestService({ ...files, POSTERN_TLS: 'require' });
@@ -117,14 +118,14 @@ describe('a wire door that wants TLS', () => {
     expect(await next(client)).toBe(
       'ErrorResponse FATAL 28000 "this server accepts only encrypted connections" hint="Connect with sslmode=require."',
     );
-    expect(await next(client)).toBe('EOF');
+    await expectEnd(client);
   });
 
   it('takes nothing for a login that was sent behind SSLRequest in plaintext', async () => {
     const client = await WireClient.open('127.0.0.1', postern.wirePort);
     await client.write(Buffer.concat([encodeFrontend('SSLRequest'), encodeFrontend(`Startup 3.0 user=${organization.id}`)]));
     expect(await client.readByte(5_000)).toBe('S');
-    expect(await client.readByte(5_000)).toBe('EOF');
+    await expectEnd(client);
   });
 
   it.each([
@@ -135,26 +136,26 @@ describe('a wire door that wants TLS', () => {
     const client = WireClient.over(secure);
     await client.write(encodeFrontend(request));
     expect(await next(client)).toBe(`ErrorResponse FATAL 0A000 "unsupported frontend protocol ${version}: server supports 3.0 to 3.2"`);
-    expect(await next(client)).toBe('EOF');
+    await expectEnd(client);
   });
 
-  it('closes when the TLS handshake is none, or ends in its middle', async () => {
-    for (const farewell of [
-      (client: WireClient) => client.write(Buffer.from('GET / HTTP/1.1\r\n\r\n')),
-      (client: WireClient) => client.halfClose(),
-    ]) {
-      const client = await WireClient.open('127.0.0.1', postern.wirePort);
-      await client.write(encodeFrontend('SSLRequest'));
-      expect(await client.readByte(5_000)).toBe('S');
-      await farewell(client);
-      await eventually('the server closes', async () => (await client.readByte(100)) === 'EOF', 3_000);
-    }
+  it.each([
+    ['is none', (client: WireClient) => client.write(Buffer.from('GET / HTTP/1.1\r\n\r\n'))],
+    ['ends in its middle', (client: WireClient) => client.halfClose()],
+    ['breaks off', (client: WireClient) => client.reset()],
+  ])('closes at once when the TLS handshake %s', async (_how, farewell) => {
+    const client = await WireClient.open('127.0.0.1', postern.wirePort);
+    await client.write(encodeFrontend('SSLRequest'));
+    expect(await client.readByte(5_000)).toBe('S');
+    await farewell(client);
+    await eventually('the server closes', () => openConnections(postern) === 0, 3_000);
+    client.disconnect();
   });
 
   describe('with TLS from the first byte', () => {
     it('needs ALPN: closes without a word where there is none, and with an alert where it is for another protocol', async () => {
       const { secure } = await directTls(postern.wirePort);
-      expect(await WireClient.over(secure).read(5_000)).toBe('EOF');
+      await expectEnd(WireClient.over(secure));
       await expect(directTls(postern.wirePort, { ALPNProtocols: ['h2', 'http/1.1'] })).rejects.toThrow('alert no application protocol');
       const several = await directTls(postern.wirePort, { ALPNProtocols: ['h2', 'postgresql'] });
       expect(several.secure.alpnProtocol).toBe('postgresql');
@@ -233,7 +234,7 @@ describe('a wire door that wants TLS', () => {
     const request = encodeFrontend(`CancelRequest ${client.processId} ${client.secretKey.toString('hex')}`);
     const canceller = await openFor(how, postern.wirePort);
     await canceller.write(request);
-    expect(await next(canceller)).toBe('EOF');
+    await expectEnd(canceller);
     const answers: string[] = [];
     while (answers.at(-1) !== 'ReadyForQuery I') answers.push(await next(client));
     expect(answers).toContain('ErrorResponse ERROR 57014 "canceling statement due to user request"');
@@ -250,11 +251,10 @@ describe('a wire door that wants TLS', () => {
     await logIn(WireClient.over(secure), targetOf(postern, organization), '3.0', new Map());
     if (how === 'garbage') plain.write('this is no TLS record, and so there can be no further one');
     else plain[how]();
-    const since = () => postern.observations.slice(before);
-    await eventually('the session ends', () => since().some(({ name }) => name === 'wire.session.closed'));
-    await eventually('the connection closes', () => since().some(({ name }) => name === 'wire.disconnected'), 3_000);
-    expect(since().find(({ name }) => name === 'wire.session.closed')).toMatchObject({ reason: 'client_gone' });
-    expect(since().filter(({ name }) => name === 'service.warning' || name === 'service.failure')).toEqual([]);
+    await eventually('the connection closes', () => openConnections(postern) === 0, 3_000);
+    const since = postern.observations.slice(before);
+    expect(since.find(({ name }) => name === 'wire.session.closed')).toMatchObject({ reason: 'client_gone' });
+    expect(since.filter(({ name }) => name === 'service.warning' || name === 'service.failure')).toEqual([]);
     plain.destroy();
   });
 });
@@ -318,7 +318,7 @@ describe.each([
     expect(await client.readByte(5_000)).toBe('N');
     await client.write(encodeFrontend(request));
     expect(await next(client)).toBe(`ErrorResponse FATAL 0A000 "unsupported frontend protocol ${version}: server supports 3.0 to 3.2"`);
-    expect(await next(client)).toBe('EOF');
+    await expectEnd(client);
   });
 
   it.each([
@@ -331,7 +331,7 @@ describe.each([
     expect(await next(client)).toBe(
       `ErrorResponse FATAL 08P01 "received unencrypted data after ${what} request" detail="This could be either a client-software bug or evidence of an attempted man-in-the-middle attack."`,
     );
-    expect(await next(client)).toBe('EOF');
+    await expectEnd(client);
   });
 
   it('closes when TLS begins unasked', async () => {
@@ -406,13 +406,13 @@ describe('a new certificate', () => {
   it('is read on SIGHUP', async () => {
     const variables = await writeFiles('signalled', CERTIFICATE, CERTIFICATE_KEY);
     const installation = await makeInstallation();
+    onTestFinished(() => installation.remove());
     const { pid, wirePort, end } = await installation.start({ ...testVariables(), ...variables });
     expect(await fingerprintAt(wirePort, ALPN)).toBe(fingerprint(CERTIFICATE));
     await writeFiles('signalled', OTHER_CERTIFICATE, OTHER_CERTIFICATE_KEY);
     process.kill(pid, 'SIGHUP');
     await eventually('the new certificate is shown', async () => (await fingerprintAt(wirePort, ALPN)) === fingerprint(OTHER_CERTIFICATE));
     expect(await end('SIGTERM')).toMatchObject({ code: 0 });
-    await installation.remove();
   });
 });
 
@@ -428,6 +428,11 @@ async function writeFiles(name: string, cert: string, key: string): Promise<TlsV
   return paths;
 }
 
+function openConnections({ observations }: TestService): number {
+  const count = (wanted: string) => observations.filter(({ name }) => name === wanted).length;
+  return count('wire.connected') - count('wire.disconnected');
+}
+
 /** Not over HTTP, which wants TLS here too. */
 async function signUp({ service }: TestService): Promise<TestOrganization> {
   const request = { orgName: 'Acme', email: `${randomBytes(6).toString('hex')}@acme.test` };
@@ -438,6 +443,12 @@ async function signUp({ service }: TestService): Promise<TestOrganization> {
 function psql(port: number, { id, apiKey }: TestOrganization, settings: Readonly<Record<string, string>>) {
   const login = { PGHOST: 'localhost', PGHOSTADDR: '127.0.0.1', PGPORT: String(port), PGUSER: id, PGDATABASE: id, PGPASSWORD: apiKey };
   return promisify(execFile)('psql', ['-XAt', '-c', 'SELECT current_user'], { env: { PATH: process.env.PATH, ...login, ...settings } });
+}
+
+/** The end must be next; @returns after closing our side too */
+async function expectEnd(client: WireClient): Promise<void> {
+  expect(await next(client)).toBe('EOF');
+  client.disconnect();
 }
 
 /** The next message as conversations write it, or `EOF`. */

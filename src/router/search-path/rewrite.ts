@@ -64,7 +64,9 @@ export async function rewriteLargeSql(sql: Buffer, place: Place, options?: Rewri
   const until = await searchInSlices(sql);
   if (until < 0 || place.schema === 'public') return untouched(sql);
   const rewriter = new Rewriter(sql.toString('latin1'), place, { ...options, bytes: true, until });
-  while (!rewriter.run(SLICE_READ_BYTES)) await nextTurn();
+  do await nextTurn();
+  while (!rewriter.run(SLICE_READ_BYTES));
+  await nextTurn();
   const { edits, longChannels } = rewriter;
   return edits.length === 0 ? untouched(sql) : { sql: await editInSlices(sql, edits), edits, longChannels };
 }

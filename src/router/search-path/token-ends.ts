@@ -93,16 +93,20 @@ export function stringEnd(text: string, open: number, backslashes: boolean): num
   }
 }
 
+/** A quote behind an odd number of backslashes is escaped. */
 function escapedEnd(text: string, open: number): number {
-  for (let at = open + 1; at < text.length; at++) {
-    const code = text.charCodeAt(at);
-    if (code === Code.Backslash) at++;
-    else if (code === Code.Quote) {
-      if (text.charCodeAt(at + 1) !== Code.Quote) return at + 1;
-      at++;
-    }
+  for (let at = text.indexOf("'", open + 1); at >= 0; at = text.indexOf("'", at + 1)) {
+    if (backslashesBefore(text, at, open) % 2 === 1) continue;
+    if (text.charCodeAt(at + 1) !== Code.Quote) return at + 1;
+    at++;
   }
   return -1;
+}
+
+function backslashesBefore(text: string, offset: number, open: number): number {
+  let at = offset - 1;
+  while (at > open && text.charCodeAt(at) === Code.Backslash) at--;
+  return offset - 1 - at;
 }
 
 /**

@@ -283,6 +283,13 @@ describe('destructive statements are warned about, with their place, and run', (
   });
 });
 
+test('of very many warnings the first hundred are told', async () => {
+  const sql = 'CREATE TABLE IF NOT EXISTS a (); DELETE FROM a;\n'.repeat(150);
+  const { warnings } = await apply(sql, { dryRun: true });
+  expect(warnings.filter(({ code }) => code === 'destructive_statement')).toHaveLength(100);
+  expect(warnings.filter(({ severity }) => severity === 'NOTICE')).toHaveLength(100);
+});
+
 describe('at the same time', () => {
   test('the same migration is applied once', async () => {
     const replies = await Promise.all(Array.from({ length: 5 }, () => apply('CREATE TABLE a (id int); SELECT pg_sleep(0.05)')));

@@ -238,6 +238,32 @@ describe('a failure leaves nothing and says where it was', () => {
     await expectNothing();
   });
 
+  test('nobody knows, when the backend is lost during COMMIT', async () => {
+    await database.asOwner(`
+      CREATE OR REPLACE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN null; END $$;
+      CREATE CONSTRAINT TRIGGER linger AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION linger()`);
+    const lost = expect(run(statements('INSERT INTO t VALUES (1)'))).rejects.toMatchObject({
+      place: { phase: 'commit' },
+      error: { kind: 'backend_lost', detail: expect.stringContaining('not known') },
+    });
+    await database.until("SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()");
+    await database.admin.query(
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()",
+    );
+    await lost;
+  });
+
+  test('at commit by timeout', async () => {
+    await database.asOwner(`
+      CREATE OR REPLACE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN null; END $$;
+      CREATE CONSTRAINT TRIGGER linger AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION linger()`);
+    await expect(run(statements('INSERT INTO t VALUES (1)'), { timeoutMs: 200 })).rejects.toMatchObject({
+      place: { phase: 'commit' },
+      error: { kind: 'statement_timeout' },
+    });
+    await expectNothing();
+  });
+
   test('because the backend is gone', async () => {
     const list = statements('INSERT INTO t VALUES (1)', 'SELECT pg_terminate_backend(pg_backend_pid())', 'SELECT 1');
     await expect(run(list)).rejects.toMatchObject({ place: { statementIndex: 1 }, error: { fields: { code: '57P01' } } });
