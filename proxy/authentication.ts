@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { beginScram, type ScramMechanism, type ScramState, type ScramVerifier, stepScram } from '../src/auth/scram.ts';
+import { ServiceError } from '../src/errors.ts';
 import type { Origin } from '../src/observation.ts';
 import { encodeBackendMessage } from '../src/protocol/backend.ts';
 import { decodePasswordMessage, decodeSaslInitialResponse } from '../src/protocol/frontend.ts';
@@ -31,11 +32,11 @@ export async function authenticate(
 ): Promise<Tenant> {
   if (login.method === 'cleartext') {
     client.write(encodeBackendMessage({ name: 'AuthenticationCleartextPassword' }));
-    const apiKey = decodePasswordMessage(await readResponse(client, 'password'));
+    const apiKey = decodePasswordMessage(await readResponse(client, user, 'password'));
     return router.authenticate({ kind: 'password', user, apiKey }, origin);
   }
   return router.authenticate(
-    { kind: 'scram', user, exchange: (verifier) => scramExchange(client, verifier, login.channelBinding) },
+    { kind: 'scram', user, exchange: (verifier) => scramExchange(client, user, verifier, login.channelBinding) },
     origin,
   );
 }
@@ -44,10 +45,15 @@ export async function authenticate(
  * @returns whether the client proved to know the key
  * @see https://www.postgresql.org/docs/current/sasl-authentication.html
  */
-async function scramExchange(client: ClientConnection, verifier: ScramVerifier, channelBinding: Uint8Array | undefined): Promise<boolean> {
+async function scramExchange(
+  client: ClientConnection,
+  user: string,
+  verifier: ScramVerifier,
+  channelBinding: Uint8Array | undefined,
+): Promise<boolean> {
   const mechanisms: ScramMechanism[] = channelBinding === undefined ? ['SCRAM-SHA-256'] : ['SCRAM-SHA-256-PLUS', 'SCRAM-SHA-256'];
   client.write(encodeBackendMessage({ name: 'AuthenticationSASL', mechanisms }));
-  const initial = decodeSaslInitialResponse(await readResponse(client, 'SASL'));
+  const initial = decodeSaslInitialResponse(await readResponse(client, user, 'SASL'));
   const mechanism = mechanisms.find((offered) => offered === initial.mechanism);
   if (mechanism === undefined) throw protocolViolation('client selected an invalid SASL authentication mechanism');
   const nonce = randomBytes(NONCE_BYTES).toString('base64');
@@ -56,7 +62,7 @@ async function scramExchange(client: ClientConnection, verifier: ScramVerifier, 
   if (input === undefined) {
     // A client may leave out its first message; an empty challenge then asks for it.
     client.write(encodeBackendMessage({ name: 'AuthenticationSASLContinue', data: Buffer.alloc(0) }));
-    input = await readResponse(client, 'SASL');
+    input = await readResponse(client, user, 'SASL');
   }
   for (;;) {
     const { state: next, reply } = stepScram(state, input);
@@ -67,12 +73,15 @@ async function scramExchange(client: ClientConnection, verifier: ScramVerifier, 
     }
     client.write(encodeBackendMessage({ name: 'AuthenticationSASLContinue', data: reply ?? Buffer.alloc(0) }));
     state = next;
-    input = await readResponse(client, 'SASL');
+    input = await readResponse(client, user, 'SASL');
   }
 }
 
-async function readResponse(client: ClientConnection, expected: 'password' | 'SASL'): Promise<Buffer> {
-  const { type, body } = await client.readMessage();
-  if (type !== PASSWORD_MESSAGE) throw protocolViolation(`expected ${expected} response, got message type ${type}`);
+/** As Postgres bounds them (PG_MAX_SASL_MESSAGE_LENGTH, PG_MAX_AUTH_TOKEN_LENGTH): one that is longer proves nothing. */
+const MAX_RESPONSE_BYTES = { SASL: 1_024, password: 65_535 };
+
+async function readResponse(client: ClientConnection, user: string, expected: 'password' | 'SASL'): Promise<Buffer> {
+  const body = await client.readMessage(PASSWORD_MESSAGE, expected, MAX_RESPONSE_BYTES[expected]);
+  if (body === undefined) throw new ServiceError('unauthorized', `password authentication failed for user "${user}"`);
   return body;
 }

@@ -1,10 +1,12 @@
 import type { ServerStatement } from '../src/backend/prepared-statements.ts';
+import type { ParameterSignal } from './process-ids.ts';
 import type { TextTraits } from './statement-text.ts';
 
 /** A prepared statement that the client has named. */
 export interface NamedStatement {
   readonly server: ServerStatement;
   readonly traits: TextTraits;
+  readonly signals: readonly ParameterSignal[];
 }
 
 /** The one without a name. Its identity tells whether a backend's unnamed statement is this one. */
@@ -12,6 +14,7 @@ export interface UnnamedStatement {
   /** Text, NUL and parameter types, as in the Parse message. */
   readonly definition: Buffer;
   readonly traits: TextTraits;
+  readonly signals: readonly ParameterSignal[];
 }
 
 /** The prepared statements that a client has named, by name (as Latin-1, so that names are compared byte by byte). */
@@ -41,6 +44,16 @@ export class ClientStatements {
     return () => {
       this.unnamed = before;
     };
+  }
+
+  /** @returns the client's name for what the server knows under another */
+  nameOf(serverName: string): string | undefined {
+    for (const [name, { server }] of this.#named) if (server.name.toString('latin1') === serverName) return name;
+    return undefined;
+  }
+
+  entries(): IterableIterator<[string, NamedStatement]> {
+    return this.#named.entries();
   }
 
   clear(): void {

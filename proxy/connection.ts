@@ -1,14 +1,7 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { ServiceError } from '../src/errors.ts';
-import { MAX_LOGIN_MESSAGE_BYTES } from './limits.ts';
 import type { TlsIdentity } from './tls.ts';
-
-/** One message after the startup packet: its type byte and what follows its length. */
-export interface ClientMessage {
-  readonly type: number;
-  readonly body: Buffer;
-}
 
 /** The client has closed its side, or the connection broke, while we were waiting for it to say something. */
 export class ClientGone extends Error {
@@ -52,6 +45,11 @@ export class ClientConnection {
     this.#socket.write(bytes);
   }
 
+  /** Whether last words have been sent. */
+  get ended(): boolean {
+    return this.#socket.writableEnded;
+  }
+
   /** Sends last words and closes; what the client still sends is thrown away, so that it can read them. */
   end(bytes?: Uint8Array): void {
     const socket = this.#socket;
@@ -91,14 +89,17 @@ export class ClientConnection {
   }
 
   /**
-   * @returns the next typed message
-   * @throws ClientGone, ServiceError `protocol_violation` when its length cannot be true
+   * @param type the only one there may be; another is refused before anything else of it is read
+   * @param expected what it is, for the error
+   * @returns the body; undefined for one longer than `maxBytes`, which is not read
+   * @throws ClientGone, ServiceError `protocol_violation`
    */
-  async readMessage(): Promise<ClientMessage> {
-    const header = await this.read(5);
-    const length = header.readUInt32BE(1);
-    if (length < 4 || length > MAX_LOGIN_MESSAGE_BYTES) throw new ServiceError('protocol_violation', 'invalid message length');
-    return { type: header.readUInt8(0), body: await this.read(length - 4) };
+  async readMessage(type: number, expected: string, maxBytes: number): Promise<Buffer | undefined> {
+    const got = (await this.read(1)).readUInt8(0);
+    if (got !== type) throw new ServiceError('protocol_violation', `expected ${expected} response, got message type ${got}`);
+    const length = (await this.read(4)).readUInt32BE(0);
+    if (length < 4) throw new ServiceError('protocol_violation', 'invalid message length');
+    return length - 4 > maxBytes ? undefined : this.read(length - 4);
   }
 
   /**

@@ -22,6 +22,9 @@ export type Opening = StartupMessage | Extract<StartupPacket, { readonly name: '
 
 /** ContentType handshake(22) of a TLS record (RFC 8446 section 5.1): a client that begins TLS without asking. */
 const TLS_HANDSHAKE = 0x16;
+const CANCEL_REQUEST_CODE = 80_877_102;
+/** With a key of 4 bytes, or of up to 256 since protocol 3.2; others are closed without a word. */
+const CANCEL_REQUEST_BYTES = Array.from({ length: 253 }, (_, i) => i + 12);
 const MAX_STARTUP_BYTES = 10_000;
 
 /**
@@ -88,7 +91,17 @@ async function readPacket(client: ClientConnection): Promise<StartupPacket> {
   const length = (await client.read(4)).readUInt32BE(0);
   // As Postgres: who does not speak the protocol gets no answer in it.
   if (length < 8 || length > MAX_STARTUP_BYTES) throw new ClientGone();
-  return decodeStartupPacket(await client.read(length - 4));
+  const packet = await client.read(length - 4);
+  if (packet.readUInt32BE(0) === CANCEL_REQUEST_CODE && !CANCEL_REQUEST_BYTES.includes(packet.length)) throw new ClientGone();
+  if (packet.readUInt16BE(0) < 3) refuseOldProtocol(client, packet);
+  return decodeStartupPacket(packet);
+}
+
+/** Clients that speak version 2 or 1 understand errors only in the form of those days. */
+function refuseOldProtocol(client: ClientConnection, packet: Buffer): never {
+  const { message } = unsupportedProtocol(packet.readUInt16BE(0), packet.readUInt16BE(2));
+  client.end(Buffer.from(`EFATAL:  ${message}\n\0`));
+  throw new ClientGone();
 }
 
 /** @see https://www.postgresql.org/docs/current/protocol-message-formats.html NegotiateProtocolVersion */

@@ -36,6 +36,8 @@ export async function startSession(startup: StartupMessage, tenant: TenantSessio
 
 function wanted(startup: StartupMessage): { settings: Setting[]; whole: boolean } {
   const { settings, own } = startupSettings(startup);
+  // To SQL they are settings like any other.
+  settings.push(...own);
   for (const [name, value] of own) {
     if (name !== 'postern.pool')
       throw new ServiceError('invalid_request', `unrecognized configuration parameter "${name}"`, { sqlstate: '42704' });

@@ -31,3 +31,8 @@ function message(type: number | undefined, ...parts: Buffer[]): Buffer {
   header.writeInt32BE(4 + parts.reduce((sum, part) => sum + part.length, 0), 1);
   return Buffer.concat([header, ...parts]);
 }
+
+/** A whole message with another body; `change` sees the body as Latin-1, so that bytes stay as they are. */
+export function rewriteBody(original: Buffer, change: (body: string) => string): Buffer {
+  return message(original[0], Buffer.from(change(original.toString('latin1', 5)), 'latin1'));
+}

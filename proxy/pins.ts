@@ -3,7 +3,7 @@ import type { HeldState, SessionFacts } from './state-probe.ts';
 import type { TextTraits } from './statement-text.ts';
 
 /** Why a session has to stay on its backend. */
-export type PinReason = HeldState | 'session' | 'advisory_lock' | 'sequence' | 'unknown';
+export type PinReason = HeldState | 'session' | 'advisory_lock' | 'sequence' | 'seed' | 'unknown';
 
 /**
  * What one client's session holds beyond its transactions: the settings that travel with it from backend to backend, and
@@ -24,6 +24,8 @@ export class Pins {
   /** The platform has to be asked whether the session holds advisory locks. */
   lockCheckDue = false;
   defaultsChanged = false;
+  /** Settings have gone back to what the server knows as the session's start, and are on their way to what it really was. */
+  restores = false;
 
   /** @param whole the client wants a session of its own (`postern.pool=session`) */
   constructor(startup: Settings, whole: boolean) {
@@ -38,6 +40,11 @@ export class Pins {
     return this.#reasons.size > 0;
   }
 
+  /** What is left on the backend cannot be taken away. */
+  get indelible(): boolean {
+    return this.#reasons.has('seed');
+  }
+
   get reasons(): ReadonlySet<PinReason> {
     return this.#reasons;
   }
@@ -49,6 +56,7 @@ export class Pins {
 
   statementSeen(traits: TextTraits): void {
     if (traits.touchesState) this.suspected = true;
+    if (traits.touchesState && traits.resets && this.#startup.size > 0) this.restores = true;
     if (traits.touchesAdvisoryLocks) {
       this.#reasons.add('advisory_lock');
       this.lockCheckDue = true;

@@ -1,17 +1,25 @@
 import type { Socket } from 'node:net';
 import type { BackendConnection, BackendReceiver } from '../src/backend/connection.ts';
-import type { StatementRegistry } from '../src/backend/prepared-statements.ts';
+import { mentionsServerStatement, SERVER_STATEMENT, type StatementRegistry } from '../src/backend/prepared-statements.ts';
 import { Fate, type ReplyListener, ReplyQueue, Request, type RequestKind } from '../src/backend/reply-queue.ts';
 import { ServiceError } from '../src/errors.ts';
-import { BackendType, decodeErrorFields, decodeParameterStatus, type TransactionStatus } from '../src/protocol/backend.ts';
+import {
+  BackendType,
+  decodeErrorFields,
+  decodeParameterStatus,
+  type ErrorFields,
+  encodeBackendMessage,
+  type TransactionStatus,
+} from '../src/protocol/backend.ts';
 import { backendFrames, FrameScanner, frontendFrames, HEADER_BYTES } from '../src/protocol/frame.ts';
 import { FrontendType } from '../src/protocol/frontend.ts';
 import type { Lease } from '../src/router/lease.ts';
 import { ClientStatements } from './client-statements.ts';
 import { errorResponse } from './errors.ts';
 import { HIGH_WATER_BYTES } from './limits.ts';
-import { CLOSE_COMPLETE, PARSE_COMPLETE, queryMessage, READY_IDLE } from './messages.ts';
+import { CLOSE_COMPLETE, PARSE_COMPLETE, queryMessage, READY_IDLE, rewriteBody } from './messages.ts';
 import type { Pins } from './pins.ts';
+import type { ProcessIds } from './process-ids.ts';
 import { type Effect, type RequestEnd, Requests } from './requests.ts';
 import { Run } from './run.ts';
 import { settingsChange } from './session-settings.ts';
@@ -31,6 +39,7 @@ export interface RelayHost {
   tryLease(preferred: BackendConnection | undefined): Lease | undefined;
   lease(signal: AbortSignal): Promise<Lease>;
   readonly registry: StatementRegistry;
+  readonly processIds: ProcessIds;
   /** Hears of each finished batch of statements that is worth an audit entry. */
   watched(batch: WatchedBatch): void;
   /** Whether a backend process holds session advisory locks. */
@@ -46,8 +55,11 @@ const MAX_KEPT_DEFINITION_BYTES = 1_048_576;
 const MAX_NAMES_BYTES = 65_536;
 const FRONTEND = frontendFrames({ Q: 65_536, P: MAX_KEPT_DEFINITION_BYTES, B: MAX_NAMES_BYTES, D: MAX_NAMES_BYTES, C: MAX_NAMES_BYTES });
 /** Rows so that the answers to our own questions, which are short, are seen whole. */
-const BACKEND = backendFrames({ Z: 1, E: 65_536, C: 64, S: 65_536, D: 4_096 });
+const BACKEND = backendFrames({ Z: 1, E: 65_536, C: 64, S: 65_536, A: 65_536, D: 4_096 });
 
+/** Ends the fields of an error of which only the beginning is at hand. */
+const END_OF_FIELDS = Buffer.alloc(2);
+const DEALLOCATE_ALL = queryMessage('DEALLOCATE ALL');
 const DISCARD_SEQUENCES = queryMessage('DISCARD SEQUENCES');
 
 /** A request of ours among the client's. */
@@ -91,16 +103,28 @@ export class Relay implements BackendReceiver, ReplyListener {
   #sequencesAreOthers = false;
   #canceling: Promise<void> | undefined;
   #cancelWanted = false;
+  /** The backend has said its last words, and the client has them. */
+  #fatalSeen = false;
+  /** The client has said Terminate, or something that is no protocol: what came before that is still answered. */
+  #lastWords: RelayEnd | undefined;
+  /** ParameterStatus values as the client knows them. */
+  readonly #reported: Map<string, string>;
+  /** Those that have changed and may change back before the client is told. */
+  readonly #changedParameters = new Map<string, string>();
+  /** A ReadyForQuery that waits until the session's own settings are back. */
+  #heldReady = false;
+  #schemaChanged = false;
   #endAtRest: ServiceError | undefined;
   #finish: (end: RelayEnd) => void = () => {};
   #over = false;
 
-  constructor(client: Socket, host: RelayHost, pins: Pins) {
+  constructor(client: Socket, host: RelayHost, pins: Pins, parameters: ReadonlyMap<string, string>) {
     this.#client = client;
     this.#host = host;
     this.pins = pins;
+    this.#reported = new Map(parameters);
     this.#watch = new StatementWatch((batch) => host.watched(batch));
-    const listener = { statement: (traits: TextTraits) => this.#statementSeen(traits) };
+    const listener = { statement: (traits: TextTraits) => this.#statementSeen(traits), processIds: host.processIds };
     this.#requests = new Requests(this.#statements, host.registry, this.#queue, this.#watch, listener, this.#toBackend);
   }
 
@@ -110,7 +134,7 @@ export class Relay implements BackendReceiver, ReplyListener {
 
   /** Replies are owed to the client, or it waits for a backend. */
   get busy(): boolean {
-    return this.#queue.length > 0 || this.#waiting !== undefined;
+    return this.#queue.length > 0 || this.#waiting !== undefined || this.#heldReady;
   }
 
   /** The backend at hand, e.g. to be canceled. */
@@ -169,7 +193,7 @@ export class Relay implements BackendReceiver, ReplyListener {
     }
     if (this.#lease === undefined || this.#queue.length === 0) return;
     // A request of ours is running: the client's own is behind it.
-    if (this.#queue.skipping && this.#canceling === undefined) {
+    if (this.#queue.answeringOurs && this.#canceling === undefined) {
       this.#cancelWanted = true;
       return;
     }
@@ -180,6 +204,7 @@ export class Relay implements BackendReceiver, ReplyListener {
   }
 
   #clientData(chunk: Buffer): void {
+    if (this.#lastWords !== undefined) return;
     this.traffic.bytesIn += chunk.length;
     if (this.#waiting !== undefined) this.#waiting.bytes.push(chunk);
     else this.#process(chunk);
@@ -192,18 +217,20 @@ export class Relay implements BackendReceiver, ReplyListener {
       scanner.push(chunk);
       while (scanner.next()) {
         if (scanner.type === FrontendType.Terminate) {
+          // In the middle of COPY data Postgres takes it for an error, and says so.
+          if (this.#queue.copyIn) this.#toBackend.add(scanner.buffer, scanner.start, scanner.end);
           this.#toBackend.flush();
-          this.#end({ reason: 'terminated' });
+          this.#endAfterReplies({ reason: 'terminated' });
           return;
         }
         const backend = this.#lease?.backend;
-        if (backend !== undefined) this.#requests.forward(scanner, backend);
+        if (backend !== undefined) this.#forward(scanner, backend);
         else if (!this.#withoutBackend(scanner) && !this.#attachFor(scanner)) break;
       }
     } catch (error) {
       this.#toBackend.flush();
       const told = error instanceof ServiceError ? error : new ServiceError('internal', 'internal error', { cause: error });
-      this.#end({ reason: 'protocol_violation', lastWords: errorResponse(told, 'FATAL') });
+      this.#endAfterReplies({ reason: 'protocol_violation', lastWords: errorResponse(told, 'FATAL') });
       return;
     }
     this.#toBackend.flush();
@@ -217,6 +244,21 @@ export class Relay implements BackendReceiver, ReplyListener {
     return this.#lease !== undefined && this.#lease.backend.pendingBytes > HIGH_WATER_BYTES;
   }
 
+  #forward(scanner: FrameScanner, backend: BackendConnection): void {
+    if (this.#queue.length === 0 && this.status === 'I' && !this.#requests.unsynced) this.#freshen(backend);
+    this.#requests.forward(scanner, backend);
+  }
+
+  /** Statements that were prepared before the tables changed give results of a shape that is no more. */
+  #freshen({ session }: BackendConnection): void {
+    const { registry } = this.#host;
+    if (session.prepared.generation === registry.generation) return;
+    session.prepared.generation = registry.generation;
+    if (session.prepared.size === 0) return;
+    session.prepared.clear();
+    this.#ask(DEALLOCATE_ALL, { own: 'settings' });
+  }
+
   /**
    * Answers what needs no backend.
    * @returns false when the message has to go to one
@@ -226,6 +268,7 @@ export class Relay implements BackendReceiver, ReplyListener {
     if (!scanner.first) return true;
     switch (scanner.type) {
       case FrontendType.Sync:
+        if (scanner.length > 0) return false;
         this.#toClient.insert(READY_IDLE);
         this.#discardingUntilSync = false;
         this.#refusal = undefined;
@@ -262,7 +305,7 @@ export class Relay implements BackendReceiver, ReplyListener {
     const lease = this.#host.tryLease(this.#lastBackend);
     if (lease !== undefined) {
       this.#attach(lease);
-      this.#requests.forward(scanner, lease.backend);
+      this.#forward(scanner, lease.backend);
       return true;
     }
     const rest = [Buffer.from(scanner.buffer.subarray(scanner.start, scanner.end)), Buffer.from(scanner.takeRest())];
@@ -312,6 +355,7 @@ export class Relay implements BackendReceiver, ReplyListener {
     session.settings = this.pins.settings;
     if (change !== undefined) this.#ask(queryMessage(change), { own: 'settings' });
     this.#sequencesAreOthers = session.lastUser !== undefined && session.lastUser !== this;
+    if (session.lastUser !== this) this.#host.processIds.moved(backend.processId);
     session.lastUser = this;
   }
 
@@ -327,10 +371,14 @@ export class Relay implements BackendReceiver, ReplyListener {
     this.pins.statementSeen(traits);
     if (traits.changesDefaults) this.pins.defaultsChanged = true;
     if (traits.readsSequenceState) this.#beforeSequenceRead();
+    if (traits.namesSequences) this.pins.keep('sequence');
     if (traits.movesSequences) {
       this.#sequencesAreOthers = false;
       if (this.#host.sequences.areRead) this.pins.keep('sequence');
     }
+    if (traits.seedsRandom) this.pins.keep('seed');
+    if (traits.namesPrepared && this.#lease !== undefined && this.status !== 'E')
+      this.#requests.materialize(this.#lease.backend, traits.listsPrepared);
   }
 
   /** What another client's statements got from a sequence is not this one's to see. */
@@ -356,7 +404,10 @@ export class Relay implements BackendReceiver, ReplyListener {
       return;
     }
     this.#toClient.flush();
-    if (this.#queue.length === 0) this.#settle();
+    if (this.#queue.length === 0) {
+      if (this.#lastWords !== undefined) this.#end(this.#lastWords);
+      else this.#settle();
+    }
     if (this.#client.writableLength === 0) this.lastTakenAt = performance.now();
     else if (this.#client.writableLength > HIGH_WATER_BYTES) this.#lease?.backend.pause();
   }
@@ -377,18 +428,17 @@ export class Relay implements BackendReceiver, ReplyListener {
         this.#passOn(scanner, !skipping);
         return;
       case BackendType.NotificationResponse:
-        this.#passOn(scanner, true);
+        this.#notification(scanner);
         return;
       case BackendType.ParameterStatus:
-        if (!skipping) this.#parameterChanged(buffer.subarray(body, end));
-        this.#passOn(scanner, !skipping);
+        this.#parameterChanged(scanner, skipping);
         return;
       case BackendType.ReadyForQuery:
         this.#ready(scanner);
         return;
       case BackendType.ErrorResponse:
-        this.#failed(buffer.subarray(body, end));
-        break;
+        this.#error(scanner);
+        return;
       case BackendType.CommandComplete:
         if (!skipping) this.#completed(buffer.toString('latin1', body, end - 1));
         break;
@@ -397,41 +447,84 @@ export class Relay implements BackendReceiver, ReplyListener {
         break;
       default:
     }
-    this.#passOn(scanner, this.#queue.receive(type));
+    this.#passOn(scanner, this.#queue.forwards(type));
+    this.#queue.receive(type);
+  }
+
+  /** Says who has notified by the id that the notifier knows. */
+  #notification(scanner: FrameScanner): void {
+    const { buffer, start, end } = scanner;
+    const sender = this.#host.processIds.userOf(buffer.readInt32BE(start + HEADER_BYTES));
+    if (sender === undefined || !scanner.last) {
+      this.#passOn(scanner, true);
+      return;
+    }
+    const translated = Buffer.from(buffer.subarray(start, end));
+    translated.writeInt32BE(sender, HEADER_BYTES);
+    this.#toClient.insert(translated);
   }
 
   #ready(scanner: FrameScanner): void {
     this.status = statusOf(scanner.buffer[scanner.start + HEADER_BYTES]);
     this.since = performance.now();
-    this.#passOn(scanner, this.#queue.receive(scanner.type));
-    if (!this.#cancelWanted || this.#queue.skipping) return;
+    const forward = this.#queue.forwards(scanner.type);
+    this.#queue.receive(scanner.type);
+    // After a RESET the session's own start is restored first, as if the server had gone back to it.
+    if (forward && this.pins.restores && this.status === 'I' && this.#queue.length === 0) this.#heldReady = true;
+    else this.#passOn(scanner, forward);
+    if (this.#schemaChanged) {
+      this.#schemaChanged = this.status !== 'I';
+      this.#host.registry.invalidate();
+    }
+    if (!this.#cancelWanted || this.#queue.answeringOurs) return;
     this.#cancelWanted = false;
     void this.cancel();
   }
 
-  #failed(body: Buffer): void {
+  #error(scanner: FrameScanner): void {
+    const { buffer, start, end, type } = scanner;
+    const seen = buffer.subarray(start + HEADER_BYTES, end);
+    const fields = decodeErrorFields(scanner.last ? seen : Buffer.concat([seen, END_OF_FIELDS]));
+    this.#fatalSeen ||= fields.severity !== 'ERROR';
+    this.#failed(fields);
+    if (!this.#queue.forwards(type) && !this.#fatalSeen) this.#passOn(scanner, false);
+    else if (scanner.last && mentionsServerStatement(fields.message))
+      this.#toClient.insert(this.#inClientsWords(buffer.subarray(start, end)));
+    else this.#passOn(scanner, true);
+    this.#queue.receive(type);
+  }
+
+  /** An error that names a statement as the server knows it, with the name that the client gave it. */
+  #inClientsWords(message: Buffer): Buffer {
+    return rewriteBody(message, (text) => text.replace(SERVER_STATEMENT, (name) => this.#statements.nameOf(name) ?? name));
+  }
+
+  #failed(fields: ErrorFields): void {
     const subject = this.#queue.batchSubject;
     if (isOwn(subject)) {
       this.pins.probeFailed();
       if (subject.own === 'settings')
-        this.end(new ServiceError('internal', "the session's settings could not be restored", { detail: decodeErrorFields(body).message }));
+        this.end(new ServiceError('internal', "the session's settings could not be restored", { detail: fields.message }));
       return;
     }
+    if (isStalePlan(fields)) this.#host.registry.invalidate();
     const batch = (subject as RequestEnd | undefined)?.batch;
-    if (batch !== undefined) batch.sqlstate = decodeErrorFields(body).code;
+    if (batch !== undefined) batch.sqlstate = fields.code;
   }
 
   /** Command tags tell what text cannot: that it really ran. */
   #completed(tag: string): void {
     const subject = this.#queue.batchSubject;
     if (subject !== undefined && !isOwn(subject)) {
-      const { batch, deallocation } = subject as RequestEnd;
+      const { batch, deallocations } = subject as RequestEnd;
       if (batch !== undefined) this.#watch.completed(batch, tag);
-      if (deallocation !== undefined && tag === 'DEALLOCATE') {
-        this.#statements.delete(deallocation.name);
-        this.#lease?.backend.session.prepared.delete(deallocation.statement);
+      const deallocated = tag === 'DEALLOCATE' ? deallocations.shift() : undefined;
+      if (deallocated !== undefined) {
+        this.#statements.delete(deallocated.name);
+        this.#lease?.backend.session.prepared.delete(deallocated.statement);
       }
     }
+    if (SCHEMA_CHANGE.test(tag)) this.#schemaChanged = true;
     if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') {
       this.#statements.clear();
       this.#lease?.backend.session.prepared.clear();
@@ -439,9 +532,25 @@ export class Relay implements BackendReceiver, ReplyListener {
     if (tag === 'DISCARD ALL') this.pins.discarded();
   }
 
-  #parameterChanged(body: Buffer): void {
-    const { parameter, value } = decodeParameterStatus(body);
-    this.pins.parameterChanged(parameter, value);
+  /** What our own requests change and change back the client need not know; what stays different it must. */
+  #parameterChanged(scanner: FrameScanner, own: boolean): void {
+    const { parameter, value } = decodeParameterStatus(scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end));
+    if (!own) this.pins.parameterChanged(parameter, value);
+    if (this.pins.restores && this.status === 'I') this.#changedParameters.set(parameter, value);
+    else if (!own || this.#reported.get(parameter) !== value) {
+      this.#reported.set(parameter, value);
+      this.#passOn(scanner, true);
+    } else this.#passOn(scanner, false);
+  }
+
+  /** Tells what has really changed since the client was last told. */
+  #reportParameters(): void {
+    for (const [parameter, value] of this.#changedParameters) {
+      if (this.#reported.get(parameter) === value) continue;
+      this.#reported.set(parameter, value);
+      this.#toClient.insert(encodeBackendMessage({ name: 'ParameterStatus', parameter, value }));
+    }
+    this.#changedParameters.clear();
   }
 
   #ownRow({ buffer, start, end, last }: FrameScanner): void {
@@ -470,8 +579,8 @@ export class Relay implements BackendReceiver, ReplyListener {
     if (batch !== undefined) this.#watch.done(batch);
   }
 
-  dropped(request: RequestKind, subject: unknown): void {
-    if (subject !== undefined && (request === Request.parse || request === Request.close)) (subject as Effect).undo();
+  dropped(request: RequestKind, subject: unknown, failed: boolean): void {
+    if (subject !== undefined && (request === Request.parse || request === Request.close)) (subject as Effect).undo(failed);
   }
 
   #probed(probe: StateProbe): void {
@@ -505,8 +614,15 @@ export class Relay implements BackendReceiver, ReplyListener {
         return;
       }
     }
+    this.pins.restores = false;
+    this.#reportParameters();
+    if (this.#heldReady) {
+      this.#heldReady = false;
+      this.#toClient.insert(READY_IDLE);
+      this.#toClient.flush();
+    }
     if (this.#endIfAtRest()) return;
-    if (this.halfClosed) this.#end({ reason: 'client_gone' });
+    if (this.halfClosed) this.#end(this.#lastWords ?? { reason: 'client_gone' });
     else if (!this.pins.pinned) this.#detach(lease);
   }
 
@@ -541,7 +657,7 @@ export class Relay implements BackendReceiver, ReplyListener {
   closed(): void {
     this.#end({
       reason: 'backend_lost',
-      ...(this.#fromBackend.last
+      ...(this.#fromBackend.last && !this.#fatalSeen
         ? { lastWords: errorResponse(new ServiceError('backend_lost', 'the connection to the database server was lost'), 'FATAL') }
         : {}),
     });
@@ -563,6 +679,13 @@ export class Relay implements BackendReceiver, ReplyListener {
     return true;
   }
 
+  /** Ends the session when what was asked before has been answered; like one whose client has closed its side, in good time. */
+  #endAfterReplies(end: RelayEnd): void {
+    this.#lastWords = end;
+    this.halfClosed = true;
+    if (this.#queue.length === 0) this.#end(end);
+  }
+
   #end(end: RelayEnd): void {
     if (this.#over) return;
     this.#over = true;
@@ -578,6 +701,7 @@ export class Relay implements BackendReceiver, ReplyListener {
     lease.backend.detach();
     const idle = this.#queue.length === 0 && this.status === 'I' && !this.#requests.unsynced && this.#fromClient.last;
     if (this.#canceling !== undefined) await this.#canceling;
+    if (idle && this.pins.indelible) return lease.destroy();
     if (idle) return lease.release(!this.pins.holdsState);
     await lease.cancel();
     lease.destroy();
@@ -586,6 +710,13 @@ export class Relay implements BackendReceiver, ReplyListener {
 
 function statusOf(byte: number | undefined): TransactionStatus {
   return byte === 0x54 ? 'T' : byte === 0x45 ? 'E' : 'I';
+}
+
+/** Tags of what changes the shape of tables, or of what they are made of. */
+const SCHEMA_CHANGE = /^(?:ALTER|DROP|CREATE OR REPLACE) /;
+
+function isStalePlan({ code, message }: ErrorFields): boolean {
+  return code === '0A000' && message.startsWith('cached plan');
 }
 
 function isOwn(subject: unknown): subject is OwnRequest {

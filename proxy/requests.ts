@@ -3,20 +3,22 @@ import type { ServerStatement, StatementRegistry } from '../src/backend/prepared
 import { Fate, type ReplyQueue, Request } from '../src/backend/reply-queue.ts';
 import { stringEnd } from '../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
-import { FrontendType, statementNameStart, withStatementName } from '../src/protocol/frontend.ts';
-import type { ClientStatements } from './client-statements.ts';
+import { decodeFrontendMessage, FrontendType, statementNameStart, withStatementName } from '../src/protocol/frontend.ts';
+import type { ClientStatements, UnnamedStatement } from './client-statements.ts';
 import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, queryMessage } from './messages.ts';
+import { type ParameterSignal, type ProcessIds, processIdOf, translateProcessIds } from './process-ids.ts';
 import type { Run } from './run.ts';
-import { deallocatedName, PLAIN, type TextTraits, traitsOf, UNKNOWN_TRAITS } from './statement-text.ts';
+import { PLAIN, replaceDeallocated, type TextTraits, traitsOf, UNKNOWN_TRAITS } from './statement-text.ts';
 import type { Batch, StatementWatch } from './statement-watch.ts';
 
 /** What the requests tell the relay as they go by. */
 export interface RequestListener {
   /** A statement is about to be sent, or executed again, of which more is to be known than that it runs. */
   statement(traits: TextTraits): void;
+  readonly processIds: ProcessIds;
 }
 
-/** A Query that is one DEALLOCATE of a statement that the client prepared by protocol. */
+/** In a Query, a DEALLOCATE of a statement that the client prepared by protocol. */
 export interface Deallocation {
   readonly name: string;
   readonly statement: ServerStatement;
@@ -24,8 +26,8 @@ export interface Deallocation {
 
 /** What goes with a Parse or Close through the reply queue. */
 export interface Effect {
-  /** Takes back what was noted when it was sent: it failed, or was thrown away. */
-  readonly undo: () => void;
+  /** Takes back what was noted when it was sent: it failed, or was thrown away because another had. */
+  readonly undo: (failed: boolean) => void;
   /** What a Parse that went well has shown to be a good statement. */
   readonly statement?: ServerStatement;
 }
@@ -33,7 +35,8 @@ export interface Effect {
 /** What goes with a Sync, Query or FunctionCall through the reply queue. */
 export interface RequestEnd {
   readonly batch: Batch | undefined;
-  readonly deallocation: Deallocation | undefined;
+  /** In order; those that have run are taken away. */
+  readonly deallocations: Deallocation[];
 }
 
 /**
@@ -133,7 +136,8 @@ export class Requests {
     const name = buffer.toString('latin1', nameStart, nameEnd);
     const server = this.#registry.find(buffer.subarray(nameEnd + 1, end));
     if (server === undefined || !server.proven || this.#statements.get(name) !== undefined) return false;
-    this.#statements.set(name, { server, traits: traitsOf(buffer.toString('latin1', nameEnd + 1, textEnd(buffer, nameEnd + 1, end))) });
+    const traits = traitsOf(buffer.toString('latin1', nameEnd + 1, textEnd(buffer, nameEnd + 1, end)));
+    this.#statements.set(name, { server, traits, signals: [] });
     return true;
   }
 
@@ -150,9 +154,9 @@ export class Requests {
     this.#queue.push(kind, Fate.forward, subject);
   }
 
-  #end(deallocation?: Deallocation): RequestEnd | undefined {
+  #end(deallocations: Deallocation[] = []): RequestEnd | undefined {
     const batch = this.#watch.take();
-    return batch === undefined && deallocation === undefined ? undefined : { batch, deallocation };
+    return batch === undefined && deallocations.length === 0 ? undefined : { batch, deallocations };
   }
 
   /** A Query also does away with the unnamed statement, on both sides. */
@@ -160,24 +164,48 @@ export class Requests {
     this.counts.statements += 1;
     const text = scanner.buffer.toString('latin1', scanner.start + HEADER_BYTES, scanner.last ? scanner.end - 1 : scanner.end);
     this.#watch.statement(text);
-    this.#tell(scanner.last ? traitsOf(text) : UNKNOWN_TRAITS);
-    const deallocation = this.#deallocation(text, backend);
+    const deallocations: Deallocation[] = [];
+    const traits = scanner.last ? traitsOf(text) : UNKNOWN_TRAITS;
+    this.#tell(traits);
+    let sent = scanner.last && traits.deallocates ? this.#renameDeallocated(text, backend, deallocations) : text;
+    if (traits.mentionsPids) sent = translateProcessIds(sent, this.#listener.processIds).text;
     if (!this.#queue.discarding) {
       this.#statements.unnamed = undefined;
       backend.session.unnamed = undefined;
     }
-    this.#queue.push(Request.query, Fate.forward, this.#end(deallocation));
-    if (deallocation === undefined) this.#pass(scanner);
-    else this.#out.insert(queryMessage(`DEALLOCATE ${deallocation.statement.name.toString('latin1')}`));
+    this.#queue.push(Request.query, Fate.forward, this.#end(deallocations));
+    if (sent === text) this.#pass(scanner);
+    else this.#out.insert(queryMessage(Buffer.from(sent, 'latin1')));
   }
 
-  /** The statement has another name on the server, and may not even be there. */
-  #deallocation(text: string, backend: BackendConnection): Deallocation | undefined {
-    const name = deallocatedName(text);
-    const statement = name === undefined ? undefined : this.#statements.get(name);
-    if (name === undefined || statement === undefined) return undefined;
-    this.#ensurePrepared(statement.server, backend);
-    return { name, statement: statement.server };
+  /** A statement to be deallocated has another name on the server, and may not even be there. */
+  #renameDeallocated(text: string, backend: BackendConnection, found: Deallocation[]): string {
+    return replaceDeallocated(text, (name) => {
+      const statement = this.#statements.get(name)?.server;
+      if (statement === undefined) return undefined;
+      this.#ensurePrepared(statement, backend);
+      found.push({ name, statement });
+      return statement.name.toString('latin1');
+    });
+  }
+
+  /**
+   * Prepares the client's statements under its own names, for SQL that speaks of them (EXECUTE, pg_prepared_statements);
+   * they are closed before the next request.
+   * @param alone nothing else that is prepared may be seen
+   */
+  materialize(backend: BackendConnection, alone: boolean): void {
+    if (alone) {
+      backend.session.leftovers.push(...[...backend.session.prepared].map(({ name }) => name));
+      backend.session.prepared.clear();
+      this.#closeLeftovers(backend);
+    }
+    for (const [name, { server }] of this.#statements.entries()) {
+      const own = Buffer.from(name, 'latin1');
+      this.#queue.push(Request.parse, Fate.skip);
+      this.#out.insert(parseMessage(own, server.definition));
+      backend.session.leftovers.push(own);
+    }
   }
 
   #parse(scanner: FrameScanner, backend: BackendConnection): void {
@@ -186,36 +214,51 @@ export class Requests {
     const nameEnd = stringEnd(buffer, nameStart, end);
     const text = nameEnd < 0 ? '' : buffer.toString('latin1', nameEnd + 1, textEnd(buffer, nameEnd + 1, end));
     this.#watch.statement(text);
-    const traits = scanner.last ? traitsOf(text) : UNKNOWN_TRAITS;
-    this.#tell(traits);
     if (!scanner.last || nameEnd < 0) {
       // Too large to keep: it stays where it was prepared, under the client's own name, and so does the client.
+      this.#tell(UNKNOWN_TRAITS);
       this.#extended(Request.parse);
       this.#pass(scanner);
-    } else if (nameEnd === nameStart) this.#parseUnnamed(scanner, backend, nameEnd + 1, traits);
-    else this.#parseNamed(scanner, backend, buffer.toString('latin1', nameStart, nameEnd), nameEnd + 1, traits);
+      return;
+    }
+    const prepared = this.#prepared(text, buffer.subarray(nameEnd + 1, end));
+    this.#tell(prepared.traits);
+    if (nameEnd === nameStart) this.#parseUnnamed(scanner, backend, prepared);
+    else this.#parseNamed(scanner, backend, buffer.toString('latin1', nameStart, nameEnd), prepared);
   }
 
-  #parseUnnamed(scanner: FrameScanner, backend: BackendConnection, definitionStart: number, traits: TextTraits): void {
-    const definition = Buffer.from(scanner.buffer.subarray(definitionStart, scanner.end));
-    const undo = this.#statements.setUnnamed({ definition, traits });
-    backend.session.unnamed = this.#statements.unnamed;
+  /** @param definition a view; what is kept of it is a copy */
+  #prepared(text: string, definition: Buffer): UnnamedStatement {
+    const traits = traitsOf(text);
+    if (!traits.mentionsPids) return { definition, traits, signals: [] };
+    const translated = translateProcessIds(text, this.#listener.processIds);
+    const sql = Buffer.from(translated.text, 'latin1');
+    return { definition: Buffer.concat([sql, definition.subarray(text.length)]), traits, signals: translated.signals };
+  }
+
+  #parseUnnamed(scanner: FrameScanner, backend: BackendConnection, prepared: UnnamedStatement): void {
+    const kept = { ...prepared, definition: Buffer.from(prepared.definition) };
+    const undo = this.#statements.setUnnamed(kept);
+    backend.session.unnamed = kept;
     this.#extended(Request.parse, {
-      undo: () => {
-        undo();
+      undo: (failed: boolean) => {
+        // Postgres drops the old one before it looks at the new.
+        if (failed) this.#statements.unnamed = undefined;
+        else undo();
         backend.session.unnamed = undefined;
       },
     });
-    this.#pass(scanner);
+    if (prepared.traits.mentionsPids) this.#out.insert(parseMessage(NO_NAME, kept.definition));
+    else this.#pass(scanner);
   }
 
-  #parseNamed(scanner: FrameScanner, backend: BackendConnection, name: string, definitionStart: number, traits: TextTraits): void {
+  #parseNamed(scanner: FrameScanner, backend: BackendConnection, name: string, { definition, traits, signals }: UnnamedStatement): void {
     if (this.#statements.get(name) !== undefined) {
       this.#parseAgain(scanner, backend, name);
       return;
     }
-    const statement = this.#registry.intern(scanner.buffer.subarray(definitionStart, scanner.end));
-    const forget = this.#statements.set(name, { server: statement, traits });
+    const statement = this.#registry.intern(definition);
+    const forget = this.#statements.set(name, { server: statement, traits, signals });
     if (backend.session.prepared.use(statement)) {
       this.unsynced = true;
       this.#queue.push(Request.parse, Fate.simulate, { undo: forget });
@@ -229,7 +272,7 @@ export class Requests {
         backend.session.prepared.delete(statement);
       },
     });
-    this.#out.insert(withStatementName(scanner.buffer, scanner.start, scanner.end, statement.name));
+    this.#out.insert(parseMessage(statement.name, statement.definition));
     this.#evict(evicted, backend);
   }
 
@@ -260,6 +303,7 @@ export class Requests {
     if (nameEnd === nameStart) {
       this.#tell(this.#statements.unnamed?.traits);
       this.#ensureUnnamed(backend);
+      this.#sendSignals(this.#statements.unnamed, scanner);
       this.#extended(kind);
       this.#pass(scanner);
       return;
@@ -267,10 +311,23 @@ export class Requests {
     const statement = this.#statements.get(buffer.toString('latin1', nameStart, nameEnd));
     this.#tell(statement?.traits);
     if (statement !== undefined) this.#ensurePrepared(statement.server, backend);
+    this.#sendSignals(statement, scanner);
     this.#extended(kind);
     // A name that the client has not prepared is the server's to refuse.
     if (statement === undefined) this.#pass(scanner);
     else this.#out.insert(withStatementName(buffer, start, end, statement.server.name));
+  }
+
+  /** A Bind of `pg_cancel_backend($1)` is a signal to a session. */
+  #sendSignals(statement: { readonly signals: readonly ParameterSignal[] } | undefined, scanner: FrameScanner): void {
+    if (statement === undefined || statement.signals.length === 0 || scanner.type !== FrontendType.Bind || !scanner.last) return;
+    const bind = decodeFrontendMessage(scanner.type, scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end));
+    if (bind.name !== 'Bind') return;
+    for (const { parameter, signal } of statement.signals) {
+      const formats = bind.parameterFormats;
+      const processId = processIdOf(bind.parameters[parameter - 1], formats[formats.length === 1 ? 0 : parameter - 1] ?? 0);
+      if (processId !== undefined) this.#listener.processIds.signal(processId, signal);
+    }
   }
 
   #close(scanner: FrameScanner, backend: BackendConnection): void {

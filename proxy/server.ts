@@ -24,6 +24,7 @@ export interface WireServerOptions extends WatchdogLimits {
 }
 
 const KEEPALIVE_MS = 30_000;
+const MAX_NAME_BYTES = 63;
 
 /** The wire door: PostgreSQL's protocol on a TCP port. */
 export class WireServer {
@@ -98,9 +99,11 @@ export class WireServer {
     const { router, observe } = this.#options;
     if (this.#clients.size > this.#options.clientsMax) throw new ServiceError('too_many_connections', 'sorry, too many clients already');
     const user = requiredUser(startup);
+    const replication = wantsReplication(startup);
     const origin = originOf(client, startup);
     const tenant = await authenticate(client, user, router, loginMethod(client), origin);
     clearTimeout(deadline);
+    if (replication) throw new ServiceError('unsupported_protocol', 'replication connections are not supported');
     const database = startup.parameters.get('database') || user;
     if (database !== tenant.organization.id) throw new ServiceError('unknown_database', `database "${database}" does not exist`);
     observe({ name: 'login.succeeded', origin, actor: { organizationId: user, keyId: tenant.key.id, keyPrefix: tenant.key.prefix } });
@@ -117,7 +120,7 @@ export class WireServer {
 
   #tell(client: ClientConnection, error: unknown): void {
     if (error instanceof ClientGone) {
-      client.destroy();
+      if (!client.ended) client.destroy();
       return;
     }
     if (error instanceof PostgresError || error instanceof ServiceError) {
@@ -133,14 +136,23 @@ function loginMethod({ channelBinding }: ClientConnection): LoginMethod {
   return { method: 'scram', channelBinding };
 }
 
+/** As in Postgres, what is longer than a name can be is cut. */
 function requiredUser({ parameters }: StartupMessage): string {
-  const user = parameters.get('user');
-  if (user === undefined || user === '') throw new ServiceError('not_allowed', 'no PostgreSQL user name specified in startup packet');
-  const replication = parameters.get('replication');
-  if (replication !== undefined && !['false', 'off', 'no', '0'].includes(replication)) {
-    throw new ServiceError('unsupported_protocol', 'replication connections are not supported');
-  }
+  const user = Buffer.from(parameters.get('user') ?? '')
+    .subarray(0, MAX_NAME_BYTES)
+    .toString();
+  if (user === '') throw new ServiceError('not_allowed', 'no PostgreSQL user name specified in startup packet');
   return user;
+}
+
+/** @returns whether the client wants to be a replica */
+function wantsReplication({ parameters }: StartupMessage): boolean {
+  const value = parameters.get('replication') ?? 'false';
+  if (/^(?:f|fa|fal|fals|false|n|no|of|off|0)$/i.test(value)) return false;
+  if (/^(?:t|tr|tru|true|y|ye|yes|on|1|database)$/i.test(value)) return true;
+  throw new ServiceError('invalid_request', `invalid value for parameter "replication": "${value}"`, {
+    hint: 'Valid values are: "false", 0, "true", 1, "database".',
+  });
 }
 
 function originOf(client: ClientConnection, { parameters }: StartupMessage): Origin {

@@ -11,6 +11,7 @@ import type { Tenant } from '../src/router/tenant.ts';
 import type { ClientConnection } from './connection.ts';
 import { type SessionStart, startSession } from './login.ts';
 import { Pins } from './pins.ts';
+import type { ProcessIds } from './process-ids.ts';
 import { Relay, type RelayHost } from './relay.ts';
 import type { WatchedBatch } from './statement-watch.ts';
 import type { TenantSessions } from './tenant-sessions.ts';
@@ -43,12 +44,21 @@ export async function serve(
   const { router, shared } = context;
   const start = await startSession(startup, shared, () => leaseFor(client, tenant, router));
   const secret = randomBytes(startup.minorVersion >= 2 ? SECRET_BYTES_3_2 : SECRET_BYTES);
-  const relay = new Relay(client.socket, host(tenant, origin, context), new Pins(start.settings, start.whole));
-  const key = router.cancelKeys.issue(secret, () => relay.cancel());
+  let relay: Relay | undefined;
+  const key = router.cancelKeys.issue(secret, async () => relay?.cancel());
+  const processIds = shared.join(key.processId, {
+    get backendProcessId() {
+      return relay?.lease?.backend.processId ?? 0;
+    },
+    cancel: async () => relay?.cancel(),
+    terminate: () => relay?.end(new ServiceError('shutting_down', 'terminating connection due to administrator command')),
+  });
   try {
+    relay = new Relay(client.socket, host(tenant, origin, context, processIds), new Pins(start.settings, start.whole), start.parameters);
     client.write(welcome(start, key));
     await run(relay, client, tenant, origin, context);
   } finally {
+    shared.part(key.processId);
     router.cancelKeys.forget(key);
   }
 }
@@ -65,10 +75,11 @@ async function leaseFor(client: ClientConnection, tenant: Tenant, router: Router
   }
 }
 
-function host(tenant: Tenant, origin: Origin, { router, observe, shared }: SessionContext): RelayHost {
+function host(tenant: Tenant, origin: Origin, { router, observe, shared }: SessionContext, processIds: ProcessIds): RelayHost {
   const actor = actorOf(tenant);
   return {
     registry: shared.registry,
+    processIds,
     sequences: shared.sequences,
     tryLease: (preferred: BackendConnection | undefined) => router.tryLease(tenant, 'wire', preferred),
     lease: (signal) => router.lease(tenant, { door: 'wire', signal }),

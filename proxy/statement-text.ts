@@ -11,6 +11,17 @@ export interface TextTraits {
   readonly readsSequenceState: boolean;
   /** It may make sequences move. */
   readonly movesSequences: boolean;
+  /** It makes a sequence move by name, perhaps to ask for the value later. */
+  readonly namesSequences: boolean;
+  /** It sets where random numbers begin. */
+  readonly seedsRandom: boolean;
+  /** It speaks of prepared statements by name, or lists them. */
+  readonly namesPrepared: boolean;
+  readonly listsPrepared: boolean;
+  /** It takes settings back to what the session started with. */
+  readonly resets: boolean;
+  /** It takes prepared statements away by name. */
+  readonly deallocates: boolean;
   /** It mentions backend process ids. */
   readonly mentionsPids: boolean;
   /** It changes what new sessions of a role or database start with. */
@@ -23,13 +34,19 @@ export const PLAIN: TextTraits = {
   touchesAdvisoryLocks: false,
   readsSequenceState: false,
   movesSequences: false,
+  namesSequences: false,
+  seedsRandom: false,
+  namesPrepared: false,
+  listsPrepared: false,
+  resets: false,
+  deallocates: false,
   mentionsPids: false,
   changesDefaults: false,
 };
 
 /** Words one of which stands in every text that has a trait; most texts have none. */
 const ANY_TRAIT =
-  /\b(?:set_config|setseed|reset|discard|deallocate|prepare|execute|declare|listen|unlisten|close|load|temp|temporary|pg_temp\w*|hold|pg_(?:try_)?advisory\w*|currval|lastval|nextval|setval|insert|copy|merge|pg_backend_pid|pg_(?:cancel|terminate)_backend|role|user|database)\b|(?:^|;|\*\/|\n|begin)\s*(?:set|do|call|drop)\b/i;
+  /\b(?:set_config|setseed|reset|discard|deallocate|prepare|execute|declare|listen|unlisten|close|load|temp|temporary|pg_temp\w*|hold|pg_(?:try_)?advisory\w*|currval|lastval|nextval|setval|insert|copy|merge|pg_backend_pid|pg_(?:cancel|terminate)_backend|pg_stat_activity|pg_prepared_statements?|role|user|database)\b|(?:^|;|\*\/|\n|begin)\s*(?:set|do|call|drop)\b/i;
 
 /** Where a statement can begin: at the start, behind a semicolon or a comment, in a block. */
 const BEGINNING = String.raw`(?:^|;|\*\/|--[^\n]*\n|\bbegin\b|\bthen\b|\$)\s*`;
@@ -43,7 +60,13 @@ const LOCAL_SET = new RegExp(`${BEGINNING}set\\s+(?:local|transaction|constraint
 const ADVISORY = /\bpg_(?:try_)?advisory_(?!xact_)/i;
 const SEQUENCE_READ = /\b(?:currval|lastval)\b/i;
 const SEQUENCE_MOVE = /\b(?:insert|copy|merge|nextval|setval|do|call)\b/i;
-const PIDS = /\bpg_(?:backend_pid|cancel_backend|terminate_backend)\b/i;
+const SEQUENCE_NAMED = /\b(?:nextval|setval)\b/i;
+const SEED = /\bsetseed\b/i;
+const PREPARED_LIST = /\bpg_prepared_statements?\b/i;
+const PREPARED = new RegExp(`${BEGINNING}(?:explain\\b.*)?execute\\b|\\bas\\s+execute\\b|\\bpg_prepared_statements?\\b`, 'i');
+const RESETS = /\b(?:reset|discard|default)\b/i;
+const DEALLOCATES = /\bdeallocate\b/i;
+const PIDS = /\bpg_(?:backend_pid|cancel_backend|terminate_backend|stat_activity)\b/i;
 const DEFAULTS = /\balter\s+(?:role|user|database)\b/i;
 
 /** @param text in any encoding that has ASCII in its place, e.g. UTF-8 bytes read as Latin-1 */
@@ -55,6 +78,12 @@ export function traitsOf(text: string): TextTraits {
     touchesAdvisoryLocks: ADVISORY.test(text),
     readsSequenceState: SEQUENCE_READ.test(text),
     movesSequences: SEQUENCE_MOVE.test(text),
+    namesSequences: SEQUENCE_NAMED.test(text),
+    seedsRandom: SEED.test(text),
+    namesPrepared: PREPARED.test(text),
+    listsPrepared: PREPARED_LIST.test(text),
+    resets: RESETS.test(text),
+    deallocates: DEALLOCATES.test(text),
     mentionsPids: PIDS.test(text),
     changesDefaults: DEFAULTS.test(text),
   };
@@ -63,11 +92,15 @@ export function traitsOf(text: string): TextTraits {
 /** For a text of which only the beginning is at hand. */
 export const UNKNOWN_TRAITS: TextTraits = { ...PLAIN, touchesState: true, movesSequences: true };
 
-const DEALLOCATE_ONE = /^\s*deallocate\s+(?:prepare\s+)?(?:"((?:[^"]|"")+)"|(?!all\b)([a-z_\x80-\xff][\w$\x80-\xff]*))\s*;?\s*$/i;
+const DEALLOCATED = /\b(deallocate\s+(?:prepare\s+)?)(?:"((?:[^"]|"")+)"|(?!all\b|prepare\b)([a-z_\x80-\xff][\w$\x80-\xff]*))/gi;
 
-/** @returns the name in a text that is one `DEALLOCATE name`, as Postgres would fold it */
-export function deallocatedName(text: string): string | undefined {
-  const match = DEALLOCATE_ONE.exec(text);
-  if (match === null) return undefined;
-  return match[1]?.replaceAll('""', '"') ?? match[2]?.toLowerCase();
+/**
+ * The text with other names in its `DEALLOCATE name`.
+ * @param rename is given a name as Postgres would fold it; undefined leaves it
+ */
+export function replaceDeallocated(text: string, rename: (name: string) => string | undefined): string {
+  return text.replace(DEALLOCATED, (whole: string, words: string, quoted: string | undefined, plain: string | undefined) => {
+    const renamed = rename(quoted?.replaceAll('""', '"') ?? plain?.toLowerCase() ?? '');
+    return renamed === undefined ? whole : `${words}"${renamed}"`;
+  });
 }

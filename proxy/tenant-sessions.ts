@@ -1,7 +1,17 @@
 import { StatementRegistry } from '../src/backend/prepared-statements.ts';
+import type { ProcessIds } from './process-ids.ts';
 
 const MAX_REMEMBERED_LOGINS = 100;
 const MAX_REMEMBERED_TENANTS = 1_000;
+const MAX_REMEMBERED_BACKENDS = 10_000;
+
+/** A session as others of its organization can reach it. */
+export interface ReachableSession {
+  /** 0: at rest. */
+  readonly backendProcessId: number;
+  cancel(): Promise<void>;
+  terminate(): void;
+}
 
 /** What the wire sessions of one organization share in this process. */
 export class TenantSessions {
@@ -10,6 +20,33 @@ export class TenantSessions {
   readonly sequences = { areRead: false };
   /** ParameterStatus values that a login with certain settings gives, by those settings. */
   readonly #logins = new Map<string, ReadonlyMap<string, string>>();
+
+  readonly #sessions = new Map<number, ReachableSession>();
+  /** Which session has worked on a backend last, by process ids. */
+  readonly #users = new Map<number, number>();
+
+  /** Makes a session known by its process id. @returns how it and others speak of process ids */
+  join(processId: number, session: ReachableSession): ProcessIds {
+    this.#sessions.set(processId, session);
+    return {
+      own: processId,
+      backendOf: (id) => this.#sessions.get(id)?.backendProcessId,
+      signal: (id, signal) => {
+        const target = this.#sessions.get(id);
+        if (signal === 'terminate') target?.terminate();
+        else void target?.cancel();
+      },
+      moved: (backend) => {
+        if (this.#users.size > MAX_REMEMBERED_BACKENDS) this.#users.clear();
+        this.#users.set(backend, processId);
+      },
+      userOf: (backend) => this.#users.get(backend),
+    };
+  }
+
+  part(processId: number): void {
+    this.#sessions.delete(processId);
+  }
 
   loginParameters(settings: string): ReadonlyMap<string, string> | undefined {
     return this.#logins.get(settings);

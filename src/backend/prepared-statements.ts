@@ -12,6 +12,21 @@ export interface ServerStatement {
 
 /** Names begin with what no client can guess, so that none meets another's statement by accident or on purpose. */
 const PREFIX = `postern_${randomBytes(6).toString('hex')}_`;
+/** Names of server statements, wherever they stand in a text. */
+export const SERVER_STATEMENT = new RegExp(`${PREFIX}\\d+`, 'g');
+
+export function mentionsServerStatement(text: string): boolean {
+  return text.includes(PREFIX);
+}
+
+let named = 0;
+
+/** A statement under a name that no other has. */
+export function newServerStatement(definition: Buffer): ServerStatement {
+  named += 1;
+  return { definition, name: Buffer.from(`${PREFIX}${named}`), proven: false };
+}
+
 const REGISTRY_MAX_STATEMENTS = 5_000;
 const REGISTRY_MAX_BYTES = 16 * 1024 * 1024;
 
@@ -22,7 +37,16 @@ const REGISTRY_MAX_BYTES = 16 * 1024 * 1024;
 export class StatementRegistry {
   readonly #statements = new Map<string, ServerStatement>();
   #bytes = 0;
-  static #next = 0;
+  #generation = 0;
+
+  /** Grows when what backends have prepared may no longer be good: it is then prepared anew. */
+  get generation(): number {
+    return this.#generation;
+  }
+
+  invalidate(): void {
+    this.#generation += 1;
+  }
 
   find(definition: Buffer): ServerStatement | undefined {
     return this.#statements.get(definition.toString('latin1'));
@@ -33,8 +57,7 @@ export class StatementRegistry {
     const key = definition.toString('latin1');
     const known = this.#statements.get(key);
     if (known !== undefined) return known;
-    StatementRegistry.#next += 1;
-    const statement = { definition: Buffer.from(definition), name: Buffer.from(`${PREFIX}${StatementRegistry.#next}`), proven: false };
+    const statement = newServerStatement(Buffer.from(definition));
     this.#statements.set(key, statement);
     this.#bytes += definition.length;
     for (const [oldest, { definition: forgotten }] of this.#statements) {
@@ -50,6 +73,8 @@ export class StatementRegistry {
 export class PreparedStatements {
   readonly #max: number;
   readonly #prepared = new Set<ServerStatement>();
+  /** The registry's, when the first of these were prepared. */
+  generation = 0;
 
   constructor(max: number) {
     this.#max = max;
@@ -77,6 +102,10 @@ export class PreparedStatements {
 
   delete(statement: ServerStatement): void {
     this.#prepared.delete(statement);
+  }
+
+  [Symbol.iterator](): IterableIterator<ServerStatement> {
+    return this.#prepared.values();
   }
 
   clear(): void {

@@ -19,8 +19,8 @@ export interface ReplyListener {
   simulate(request: RequestKind): void;
   /** A request whose reply is complete. */
   done(request: RequestKind, subject: unknown): void;
-  /** A request that failed, or was thrown away because one before it had; the last one sent comes first. */
-  dropped(request: RequestKind, subject: unknown): void;
+  /** A request that failed itself, or was thrown away because one before it had; the last one sent comes first. */
+  dropped(request: RequestKind, subject: unknown, failed: boolean): void;
 }
 
 const INITIAL_CAPACITY = 16;
@@ -64,6 +64,11 @@ export class ReplyQueue {
     return this.#length > 0 && this.#fates[this.#head] === Fate.skip;
   }
 
+  /** Whether a whole request of ours is being answered, rather than one slipped in among the client's. */
+  get answeringOurs(): boolean {
+    return this.skipping && this.#kinds[this.#head] === Request.query;
+  }
+
   /** What was given with the Sync, Query or FunctionCall that ends the batch being answered. */
   get batchSubject(): unknown {
     for (let i = 0; i < this.#length; i += 1) {
@@ -82,7 +87,7 @@ export class ReplyQueue {
       if (this.#copyIn) return;
       this.#discarding = false;
     } else if (this.#discarding) {
-      this.#listener.dropped(kind, subject);
+      this.#listener.dropped(kind, subject, false);
       return;
     } else if (kind === Request.copyEnd) this.#copyIn = false;
     if (this.#length === this.#kinds.length) this.#grow();
@@ -94,52 +99,49 @@ export class ReplyQueue {
     if (this.#length === 1) this.#settle();
   }
 
+  /** Whether the client gets a message of this type that the backend sends now. To be asked before {@link receive}. */
+  forwards(type: number): boolean {
+    if (this.#length === 0 || this.#fates[this.#head] !== Fate.skip) return true;
+    // A batch of the client's has failed, whoever's request it was that met the error.
+    return type === ERROR && !isEnd(this.#kinds[this.#head]);
+  }
+
   /**
-   * Notes a message from the backend by its type byte. Asynchronous ones (NoticeResponse, ParameterStatus,
-   * NotificationResponse) change nothing.
-   * @returns whether the client gets it
+   * Notes a message from the backend by its type byte, after it has been passed on: replies that are due behind it are
+   * simulated now. Asynchronous ones (NoticeResponse, ParameterStatus, NotificationResponse) change nothing.
    */
-  receive(type: number): boolean {
-    if (this.#length === 0) return true;
+  receive(type: number): void {
+    if (this.#length === 0) return;
     const kind = this.#kinds[this.#head];
-    const forward = this.#fates[this.#head] !== Fate.skip;
     switch (type) {
       case ERROR:
         this.#copyIn = false;
-        if (kind === Request.query || kind === Request.call) return forward;
-        this.#failed();
-        // Whatever was asked, and by whom: the client's batch has failed.
-        return true;
+        if (!isEnd(kind)) this.#failed();
+        return;
       case READY:
         this.#copyIn = false;
-        this.#popThrough(kind);
-        return forward;
+        if (isEnd(kind)) this.#pop();
+        return;
       case COPY_IN:
         this.#copyStarted();
-        return forward;
+        return;
       case PARSED:
       case BOUND:
       case CLOSED:
       case NO_DATA:
         this.#pop();
-        return forward;
+        return;
       case ROWS:
         if (kind === Request.describe) this.#pop();
-        return forward;
+        return;
       case COMPLETE:
       case EMPTY:
       case SUSPENDED:
         this.#copyIn = false;
         if (kind === Request.execute) this.#pop();
-        return forward;
+        return;
       default:
-        return forward;
     }
-  }
-
-  /** ReadyForQuery answers a Sync, Query or FunctionCall; with any other at the head there is nothing to pop. */
-  #popThrough(kind: number | undefined): void {
-    if (isEnd(kind)) this.#pop();
   }
 
   #pop(): void {
@@ -177,7 +179,7 @@ export class ReplyQueue {
     while (failed < this.#length && this.#kinds[(this.#head + failed) & mask] !== Request.sync) failed += 1;
     for (let i = failed - 1; i >= 0; i -= 1) {
       const at = (this.#head + i) & mask;
-      this.#listener.dropped(this.#kinds[at] as RequestKind, this.#subjects[at]);
+      this.#listener.dropped(this.#kinds[at] as RequestKind, this.#subjects[at], i === 0);
       this.#subjects[at] = undefined;
     }
     this.#head = (this.#head + failed) & mask;

@@ -77,9 +77,9 @@ function disabledPlan(letter: string): Setting | undefined {
 }
 
 function invalidArgument(word: string): ServiceError {
-  return syntaxError(`invalid command-line argument for server process: ${word}`);
+  return syntaxError(`invalid command-line argument for server process: ${word}`, 'Try "postgres --help" for more information.');
 }
 
-function syntaxError(message: string): ServiceError {
-  return new ServiceError('invalid_request', message, { sqlstate: '42601' });
+function syntaxError(message: string, hint?: string): ServiceError {
+  return new ServiceError('invalid_request', message, { sqlstate: '42601', ...(hint === undefined ? {} : { hint }) });
 }

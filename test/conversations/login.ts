@@ -6,6 +6,8 @@ import type { WireClient } from './wire-client.ts';
 
 const TIMEOUT_MS = 5_000;
 
+type Credentials = Pick<Target, 'user' | 'database' | 'password'>;
+
 /** What a script may do differently from a well-behaved client, to see it refused. */
 export interface ScramOverrides {
   /** SCRAM-SHA-256 by default. */
@@ -27,7 +29,12 @@ export interface ScramOverrides {
  * StartupMessage, authentication, and everything up to the first ReadyForQuery.
  * @throws Error with the server's ErrorResponse
  */
-export async function logIn(client: WireClient, target: Target, version: string, parameters: ReadonlyMap<string, string>): Promise<void> {
+export async function logIn(
+  client: WireClient,
+  target: Credentials,
+  version: string,
+  parameters: ReadonlyMap<string, string>,
+): Promise<void> {
   const pairs = new Map([['user', target.user], ['database', target.database], ...parameters]);
   const words = [...pairs].map(([key, value]) => JSON.stringify(`${key}=${value}`));
   await client.write(encodeFrontend(`Startup ${version} ${words.join(' ')}`));

@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Record } from './runner.ts';
 
-/** Collects what came in place of lines `A< ?` and writes it into the script files, to be read before it is kept. */
+/** Collects what first came in place of lines `A< ?` and writes it into the script files, to be read before it is kept. */
 export class Recording {
   readonly #folder: string;
   readonly #replies = new Map<string, Map<number, readonly string[]>>();
@@ -13,7 +13,8 @@ export class Recording {
 
   readonly record: Record = (file, line, messages) => {
     const lines = this.#replies.get(file) ?? new Map<number, readonly string[]>();
-    this.#replies.set(file, lines.set(line, messages));
+    if (!lines.has(line)) lines.set(line, messages);
+    this.#replies.set(file, lines);
   };
 
   save(): void {

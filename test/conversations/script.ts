@@ -3,7 +3,7 @@ import { basename } from 'node:path';
 import type { Target } from './target.ts';
 
 /**
- * A script file holds conversations in this form (scripts/README.md explains every part):
+ * A script file holds conversations in this form (README.md explains every part):
  *
  *     === What holds, in one sentence (WIRE scenarios)
  *     needs backends=2 version>=17

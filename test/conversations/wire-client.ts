@@ -16,6 +16,7 @@ export class WireClient {
   #chunks: Buffer[] = [];
   #bytes = 0;
   #ended = false;
+  #givenBack: BackendMessage | undefined;
   #wake: () => void = () => {};
 
   private constructor(socket: Socket) {
@@ -62,7 +63,8 @@ export class WireClient {
   async read(timeoutMs: number): Promise<BackendMessage | 'EOF' | undefined> {
     const deadline = Date.now() + timeoutMs;
     for (;;) {
-      const message = this.#takeMessage();
+      const message = this.#givenBack ?? this.#takeMessage();
+      this.#givenBack = undefined;
       if (message) {
         this.#remember(message);
         return message;
@@ -74,6 +76,11 @@ export class WireClient {
       }
       if (!(await this.#more(deadline))) return undefined;
     }
+  }
+
+  /** Makes a message that was read the next one to be read. */
+  giveBack(message: BackendMessage): void {
+    this.#givenBack = message;
   }
 
   /** The one byte that answers SSLRequest and GSSENCRequest. */

@@ -1,8 +1,7 @@
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, expect, inject, it } from 'vitest';
-import { logIn } from '../conversations/login.ts';
-import { WireClient } from '../conversations/wire-client.ts';
 import { eventually } from '../support/eventually.ts';
+import { openSession, queryMessage } from '../support/raw-session.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 let service: TestService;
@@ -49,20 +48,8 @@ it('a session in a transaction is told, and nothing of the transaction remains',
 });
 
 it('a result that breaks off is never made to look whole', async () => {
-  const client = await WireClient.open('127.0.0.1', service.wirePort);
-  const { id: user, apiKey: password } = organization;
-  await logIn(
-    client,
-    { kind: 'postern', host: '127.0.0.1', port: service.wirePort, user, database: user, password, version: 18, backends: 16 },
-    '3.0',
-    new Map(),
-  );
-  const sql = "SELECT repeat('x', 1000) FROM generate_series(1, 10000000)\0";
-  const query = Buffer.alloc(5 + sql.length);
-  query.write('Q');
-  query.writeInt32BE(4 + sql.length, 1);
-  query.write(sql, 5);
-  await client.write(query);
+  const client = await openSession(service, organization);
+  await client.write(queryMessage("SELECT repeat('x', 1000) FROM generate_series(1, 10000000)"));
   const types: string[] = [];
   for (let terminated = false; ; ) {
     const message = await client.read(10_000);

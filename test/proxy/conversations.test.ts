@@ -2,29 +2,71 @@ import { randomBytes } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, describe, inject, test } from 'vitest';
+import { afterAll, beforeAll, describe, inject, test } from 'vitest';
 import { Recording } from '../conversations/record.ts';
 import { hold } from '../conversations/runner.ts';
-import { readScript } from '../conversations/script.ts';
-import { createPlainTarget, type Target } from '../conversations/target.ts';
+import { type Conversation, readScript } from '../conversations/script.ts';
+import { createPlainTarget, type PlainTarget, type Target } from '../conversations/target.ts';
+import { hasPostgres15, startPostgres15 } from '../support/postgres15.ts';
+import { startTestService, type TestService } from '../support/service.ts';
 
 const folder = fileURLToPath(new URL('../conversations/scripts', import.meta.url));
-const conversations = readdirSync(folder)
-  .filter((file) => file.endsWith('.conv'))
-  .flatMap((file) => readScript(join(folder, file)));
+const conversations = readdirSync(folder).flatMap((file) => readScript(join(folder, file)));
 
-const plain = await createPlainTarget(inject('cluster'), `conversations_${randomBytes(4).toString('hex')}`);
-afterAll(() => plain.drop());
-
-// RECORD=1 writes what plain PostgreSQL answers in place of lines `A< ?`.
+// RECORD=1 writes what the server answers in place of lines `A< ?`.
 const recording = process.env.RECORD ? new Recording(folder) : undefined;
 afterAll(() => recording?.save());
 
-function holdAll(target: Target): void {
-  for (const conversation of conversations) {
-    if (conversation.version > target.version || conversation.backends > target.backends) continue;
-    test(`${conversation.file}: ${conversation.title}`, () => hold(conversation, target, recording?.record));
+function holdAll(those: readonly Conversation[], target: () => Target): void {
+  for (const conversation of those) {
+    test(`${conversation.file}: ${conversation.title}`, () => hold(conversation, target(), recording?.record));
   }
 }
 
-describe('plain PostgreSQL', () => holdAll(plain));
+const servers = [
+  { version: 18, start: async () => ({ ...inject('cluster'), stop: async () => {} }) },
+  ...(hasPostgres15 ? [{ version: 15, start: startPostgres15 }] : []),
+];
+
+describe.each(servers)('PostgreSQL $version', ({ version, start }) => {
+  let server: Awaited<ReturnType<typeof start>>;
+  let target: PlainTarget;
+  beforeAll(async () => {
+    server = await start();
+    target = await createPlainTarget(server, `conversations_${randomBytes(4).toString('hex')}`);
+  });
+  afterAll(async () => {
+    await target.drop();
+    await server.stop();
+  });
+
+  holdAll(
+    conversations.filter((conversation) => conversation.version <= version),
+    () => target,
+  );
+});
+
+describe.each([1, 3])('Postern with %i backends', (backends) => {
+  let service: TestService;
+  let target: Target;
+  beforeAll(async () => {
+    service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: String(backends) });
+    const { id, apiKey } = await service.signUp();
+    target = {
+      kind: 'postern',
+      host: '127.0.0.1',
+      port: service.wirePort,
+      user: id,
+      database: id,
+      password: apiKey,
+      version: 18,
+      backends,
+    };
+  });
+  afterAll(() => service.close());
+
+  holdAll(
+    conversations.filter((conversation) => conversation.version <= 18 && conversation.backends <= backends),
+    () => target,
+  );
+});

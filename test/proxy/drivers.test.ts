@@ -4,6 +4,7 @@ import { pipeline } from 'node:stream/promises';
 import type pg from 'pg';
 import type postgres from 'postgres';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 /** What programs do with the two drivers of this house; psql and other languages are in test/clients. */
@@ -144,8 +145,12 @@ describe('postgres', () => {
   });
 
   it('subscribes to a channel by a connection of its own', async () => {
-    const heard = new Promise<string>((resolve) => void sql.listen('news', resolve).then(() => client.query("NOTIFY news, 'extra'")));
-    expect(await heard).toBe('extra');
+    const heard: string[] = [];
+    const { unlisten } = await sql.listen('news', (payload) => heard.push(payload));
+    await client.query("NOTIFY news, 'extra'");
+    await eventually('the notification', () => heard.length > 0);
+    await unlisten();
+    expect(heard).toEqual(['extra']);
   });
 
   it('sends and receives every kind of value', async () => {

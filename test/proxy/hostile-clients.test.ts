@@ -1,11 +1,11 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { logIn } from '../conversations/login.ts';
 import { WireClient } from '../conversations/wire-client.ts';
 import type { TestOrganization } from '../support/doors.ts';
 import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
 import { SeededRandom } from '../support/random.ts';
+import { openSession } from '../support/raw-session.ts';
 import { testVariables } from '../support/service.ts';
 
 /** Against a process of its own: whatever comes, it lives, logs no failure of ours, and serves the next client. */
@@ -43,6 +43,15 @@ async function finish(socket: Socket, chunks: readonly Buffer[], hangUp: boolean
   else socket.end();
   socket.once('end', () => socket.destroy());
   await closed;
+}
+
+async function attackLoggedIn(chunks: readonly Buffer[], hangUp: boolean): Promise<void> {
+  const client = await openSession(postern, organization);
+  for (const chunk of chunks) void client.write(chunk);
+  if (hangUp) client.reset();
+  else client.halfClose();
+  while (!client.gone && typeof (await client.read(10_000)) === 'object');
+  client.disconnect();
 }
 
 function int32(value: number): Buffer {
@@ -86,21 +95,11 @@ describe('a run of random bytes', () => {
 
   it.each([4, 5, 6])('after the login harms nobody (seed %i)', async (seed) => {
     const random = new SeededRandom(seed);
-    for (let round = 0; round < 5; round += 1) {
-      await Promise.all(
-        Array.from({ length: 8 }, async () => {
-          const client = await loggedIn();
-          const bytes = Buffer.concat(Array.from({ length: 1 + random.below(30) }, () => message(random)));
-          for (const chunk of random.cut(bytes, 300)) void client.write(chunk);
-          if (random.below(2) === 0) client.reset();
-          else {
-            client.halfClose();
-            while (typeof (await client.read(10_000)) === 'object');
-          }
-          client.disconnect();
-        }),
-      );
-    }
+    const attacks = Array.from({ length: 40 }, () => {
+      const bytes = Buffer.concat(Array.from({ length: 1 + random.below(30) }, () => message(random)));
+      return attackLoggedIn(random.cut(bytes, 300), random.below(2) === 0);
+    });
+    await Promise.all(attacks);
     await isUnharmed();
   });
 
@@ -143,20 +142,3 @@ describe('somebody who has come to the wrong door', () => {
     for (const client of crowd) client.reset();
   });
 });
-
-async function loggedIn(): Promise<WireClient> {
-  const client = await WireClient.open('127.0.0.1', postern.wirePort);
-  const { id: user, apiKey: password } = organization;
-  const target = {
-    kind: 'postern',
-    host: '127.0.0.1',
-    port: postern.wirePort,
-    user,
-    database: user,
-    password,
-    version: 18,
-    backends: 16,
-  } as const;
-  await logIn(client, target, '3.0', new Map());
-  return client;
-}

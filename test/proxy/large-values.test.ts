@@ -1,10 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { logIn } from '../conversations/login.ts';
-import { WireClient } from '../conversations/wire-client.ts';
 import type { TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
 import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
+import { openSession, queryMessage } from '../support/raw-session.ts';
 import { testVariables } from '../support/service.ts';
 
 const MIB = 1_048_576;
@@ -80,11 +79,11 @@ it('rows of 100 MB together come out of the JSON door in little memory, and one 
 });
 
 it('a client that asks for a lot and does not read it costs little, and holds up nobody', async () => {
-  const clients = await Promise.all([1, 2, 3].map(() => session()));
+  const clients = await Promise.all([1, 2, 3].map(() => openSession(postern, organization)));
   const growth = await growthDuring(async () => {
     for (const client of clients) {
       client.pause();
-      await client.write(query("SELECT repeat('z', 1000000) FROM generate_series(1, 200)"));
+      await client.write(queryMessage("SELECT repeat('z', 1000000) FROM generate_series(1, 200)"));
     }
     await servesOthers();
   });
@@ -93,10 +92,10 @@ it('a client that asks for a lot and does not read it costs little, and holds up
 });
 
 it('a client that sends a lot to a backend that does not read costs little, and holds up nobody', async () => {
-  const client = await session();
-  const insert = query(`INSERT INTO blobs VALUES (-1, '${'w'.repeat(MIB)}')`);
+  const client = await openSession(postern, organization);
+  const insert = queryMessage(`INSERT INTO blobs VALUES (-1, '${'w'.repeat(MIB)}')`);
   const growth = await growthDuring(async () => {
-    await client.write(query('SELECT pg_sleep(1.5)'));
+    await client.write(queryMessage('SELECT pg_sleep(1.5)'));
     for (let sent = 0; sent < 100; sent += 1) await client.write(insert);
     await servesOthers();
   });
@@ -107,31 +106,6 @@ it('a client that sends a lot to a backend that does not read costs little, and 
   });
   client.disconnect();
 });
-
-async function session(): Promise<WireClient> {
-  const client = await WireClient.open('127.0.0.1', postern.wirePort);
-  const { id: user, apiKey: password } = organization;
-  const target = {
-    kind: 'postern',
-    host: '127.0.0.1',
-    port: postern.wirePort,
-    user,
-    database: user,
-    password,
-    version: 18,
-    backends: 16,
-  } as const;
-  await logIn(client, target, '3.0', new Map());
-  return client;
-}
-
-function query(sql: string): Buffer {
-  const message = Buffer.alloc(6 + Buffer.byteLength(sql));
-  message.write('Q');
-  message.writeInt32BE(message.length - 1, 1);
-  message.write(sql, 5);
-  return message;
-}
 
 /** While the others have every chance to fill the process up. */
 async function servesOthers(): Promise<void> {

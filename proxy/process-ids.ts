@@ -1,0 +1,77 @@
+/**
+ * A session keeps one process id for its whole life, while its backends change: the id is ours. SQL that speaks of process
+ * ids is translated on its way, where it does so in the ways that clients do.
+ */
+export interface ProcessIds {
+  /** The id that this session's client knows. */
+  readonly own: number;
+  /** The backend that a session has at the moment. @returns undefined for an id that is no session's, 0 for one at rest */
+  backendOf(processId: number): number | undefined;
+  /** Cancels or ends a session of the same organization. */
+  signal(processId: number, signal: 'cancel' | 'terminate'): void;
+  /** The session with this id now works on this backend. */
+  moved(backend: number): void;
+  /** Whose a notification is that this backend sent. */
+  userOf(backend: number): number | undefined;
+}
+
+/** A signal whose target comes as a parameter: `pg_cancel_backend($1)`. */
+export interface ParameterSignal {
+  /** From 1. */
+  readonly parameter: number;
+  readonly signal: 'cancel' | 'terminate';
+}
+
+export interface Translated {
+  readonly text: string;
+  readonly signals: readonly ParameterSignal[];
+}
+
+const OWN_ID = /\b(?:pg_catalog\s*\.\s*)?pg_backend_pid\s*\(\s*\)/gi;
+const SIGNAL_OF_OWN = /\bpg_(?:cancel|terminate)_backend\s*\(\s*pg_backend_pid\s*\(\s*\)\s*\)/gi;
+const TIMEOUT = String.raw`(?:,\s*\d+\s*)?`;
+const CALL = String.raw`\b(?:pg_catalog\s*\.\s*)?(pg_(cancel|terminate)_backend)\s*\(\s*`;
+const SIGNAL = new RegExp(String.raw`${CALL}'?(\d{8,10})'?\s*(?:::\s*\w+\s*)?${TIMEOUT}\)`, 'gi');
+const SIGNAL_OF_PARAMETER = new RegExp(String.raw`${CALL}\$(\d{1,5})\s*(?:::\s*\w+\s*)?${TIMEOUT}\)`, 'gi');
+/** A number that may be a session's id, next to the word. */
+const COMPARED = /\b(pid\s*=\s*)'?(\d{8,10})'?/gi;
+
+/**
+ * The text with the server's process ids in the place of ours, and the other way round. A signal to a session is sent by
+ * us, and its place taken by what the function would have returned. What signals itself is left to the server.
+ */
+export function translateProcessIds(text: string, ids: ProcessIds): Translated {
+  const kept: string[] = [];
+  const signals: ParameterSignal[] = [];
+  const translated = text
+    .replace(SIGNAL_OF_OWN, (call) => `\0${kept.push(call) - 1}\0`)
+    .replace(SIGNAL, (call, name: string, kind: string, digits: string) => {
+      const processId = Number(digits);
+      if (ids.backendOf(processId) === undefined) return call;
+      ids.signal(processId, signalOf(kind));
+      return `(SELECT true AS ${name})`;
+    })
+    .replace(SIGNAL_OF_PARAMETER, (_, name: string, kind: string, digits: string) => {
+      signals.push({ parameter: Number(digits), signal: signalOf(kind) });
+      return `(SELECT $${digits}::int4 IS NOT NULL AS ${name})`;
+    })
+    .replace(COMPARED, (comparison, words: string, digits: string) => {
+      const backend = ids.backendOf(Number(digits));
+      return backend === undefined ? comparison : `${words}${backend}`;
+    })
+    .replace(OWN_ID, `(SELECT ${ids.own} AS pg_backend_pid)`)
+    .replace(/\0(\d+)\0/g, (_, index: string) => kept[Number(index)] ?? '');
+  return { text: translated, signals };
+}
+
+function signalOf(kind: string): 'cancel' | 'terminate' {
+  return kind.toLowerCase() === 'cancel' ? 'cancel' : 'terminate';
+}
+
+/** The process id in a Bind's parameter, in text or as int4 or int8. */
+export function processIdOf(value: Buffer | null | undefined, format: number): number | undefined {
+  if (value == null) return undefined;
+  if (format === 0) return Number(value.toString('latin1'));
+  if (value.length === 4) return value.readInt32BE(0);
+  return value.length === 8 ? Number(value.readBigInt64BE(0)) : undefined;
+}
