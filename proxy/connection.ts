@@ -1,4 +1,4 @@
-import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { ServiceError } from '../src/errors.ts';
 import type { TlsIdentity } from './tls.ts';
@@ -8,22 +8,28 @@ export class ClientGone extends Error {
   override readonly name = 'ClientGone';
 }
 
+/** What carries a conversation: a socket, or what behaves like one. */
+export interface ClientStream extends Duplex {
+  /** Calls back when nothing has moved for so long. */
+  setTimeout(timeoutMs: number, callback: () => void): unknown;
+}
+
 /**
  * A client's socket as the login reads it: message by message, on demand. After the login the relay takes the socket
  * itself and these methods are used no more. Nothing is read ahead of what is asked for but the stream's own buffer.
  */
 export class ClientConnection {
   readonly remoteAddress: string;
-  #socket: Socket;
+  #socket: ClientStream;
   #tls: TlsIdentity | undefined;
 
-  constructor(socket: Socket) {
+  constructor(socket: ClientStream, remoteAddress: string) {
     this.#socket = socket;
-    this.remoteAddress = plainAddress(socket.remoteAddress ?? '');
+    this.remoteAddress = plainAddress(remoteAddress);
     socket.on('error', () => {});
   }
 
-  get socket(): Socket {
+  get socket(): ClientStream {
     return this.#socket;
   }
 

@@ -3,7 +3,9 @@ import type { HeldState, SessionFacts } from './state-probe.ts';
 import type { TextTraits } from './statement-text.ts';
 
 /** Why a session has to stay on its backend. */
-export type PinReason = HeldState | 'session' | 'advisory_lock' | 'sequence' | 'seed' | 'unknown';
+export type PinReason = HeldState | 'session' | 'advisory_lock' | 'sequence' | 'seed' | 'setting' | 'unknown';
+
+const MAX_CUSTOM_SETTINGS = 100;
 
 /**
  * What one client's session holds beyond its transactions: the settings that travel with it from backend to backend, and
@@ -15,6 +17,8 @@ export class Pins {
   /** The client asked to keep its backend. */
   readonly #whole: boolean;
   readonly #reasons = new Set<PinReason>();
+  /** Settings of the client's own, which the server has to be asked for by name. */
+  readonly #custom = new Set<string>();
   /** The settings that the session should have. */
   settings: Settings;
   /** The settings that its backend really has, as last heard. */
@@ -34,6 +38,7 @@ export class Pins {
     this.settings = startup;
     this.inForce = startup;
     if (whole) this.#reasons.add('session');
+    for (const name of startup.keys()) if (name.includes('.')) this.#custom.add(name);
   }
 
   get pinned(): boolean {
@@ -43,6 +48,10 @@ export class Pins {
   /** What is left on the backend cannot be taken away. */
   get indelible(): boolean {
     return this.#reasons.has('seed');
+  }
+
+  get customSettings(): ReadonlySet<string> {
+    return this.#custom;
   }
 
   get reasons(): ReadonlySet<PinReason> {
@@ -57,6 +66,8 @@ export class Pins {
   statementSeen(traits: TextTraits): void {
     if (traits.touchesState) this.suspected = true;
     if (traits.touchesState && traits.resets && this.#startup.size > 0) this.restores = true;
+    for (const name of traits.customSettings) this.#custom.add(name);
+    if (traits.setsUnnamed || this.#custom.size > MAX_CUSTOM_SETTINGS) this.#reasons.add('setting');
     if (traits.touchesAdvisoryLocks) {
       this.#reasons.add('advisory_lock');
       this.lockCheckDue = true;

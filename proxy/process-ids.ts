@@ -1,3 +1,5 @@
+import { tokens } from '../src/sql/lexer.ts';
+
 /**
  * A session keeps one process id for its whole life, while its backends change: the id is ours. SQL that speaks of process
  * ids is translated on its way, where it does so in the ways that clients do.
@@ -38,13 +40,15 @@ const COMPARED = /\b(pid\s*=\s*)'?(\d{8,10})'?/gi;
 
 /**
  * The text with the server's process ids in the place of ours, and the other way round. A signal to a session is sent by
- * us, and its place taken by what the function would have returned. What signals itself is left to the server.
+ * us, and its place taken by what the function would have returned. What signals itself is left to the server, and what
+ * only looks like SQL (in strings, function bodies, comments) as it is.
  */
 export function translateProcessIds(text: string, ids: ProcessIds): Translated {
   const kept: string[] = [];
+  const keep = (piece: string) => `\0${kept.push(piece) - 1}\0`;
   const signals: ParameterSignal[] = [];
-  const translated = text
-    .replace(SIGNAL_OF_OWN, (call) => `\0${kept.push(call) - 1}\0`)
+  const translated = codeOf(text, keep)
+    .replace(SIGNAL_OF_OWN, keep)
     .replace(SIGNAL, (call, name: string, kind: string, digits: string) => {
       const processId = Number(digits);
       if (ids.backendOf(processId) === undefined) return call;
@@ -62,6 +66,21 @@ export function translateProcessIds(text: string, ids: ProcessIds): Translated {
     .replace(OWN_ID, `(SELECT ${ids.own} AS pg_backend_pid)`)
     .replace(/\0(\d+)\0/g, (_, index: string) => kept[Number(index)] ?? '');
   return { text: translated, signals };
+}
+
+const PROCESS_ID = /^'\d{8,10}'$/;
+
+/** The text with its strings, quoted names and comments put away; but a string that may be a process id stays. */
+function codeOf(text: string, keep: (piece: string) => string): string {
+  let code = '';
+  let at = 0;
+  for (const { kind, start, end } of tokens(text)) {
+    const [before, token] = [text.slice(at, start), text.slice(start, end)];
+    const isCode = kind !== 'quotedIdentifier' && (kind !== 'string' || PROCESS_ID.test(token));
+    code += (before.trim() === '' ? before : keep(before)) + (isCode ? token : keep(token));
+    at = end;
+  }
+  return code + text.slice(at);
 }
 
 function signalOf(kind: string): 'cancel' | 'terminate' {

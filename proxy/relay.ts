@@ -1,4 +1,4 @@
-import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import type { BackendConnection, BackendReceiver } from '../src/backend/connection.ts';
 import { mentionsServerStatement, SERVER_STATEMENT, type StatementRegistry } from '../src/backend/prepared-statements.ts';
 import { Fate, type ReplyListener, ReplyQueue, Request, type RequestKind } from '../src/backend/reply-queue.ts';
@@ -80,7 +80,7 @@ export class Relay implements BackendReceiver, ReplyListener {
   lastTakenAt = performance.now();
   /** The client has closed its sending side and may still be reading. */
   halfClosed = false;
-  readonly #client: Socket;
+  readonly #client: Duplex;
   readonly #host: RelayHost;
   readonly #watch: StatementWatch;
   readonly #queue = new ReplyQueue(this);
@@ -118,7 +118,7 @@ export class Relay implements BackendReceiver, ReplyListener {
   #finish: (end: RelayEnd) => void = () => {};
   #over = false;
 
-  constructor(client: Socket, host: RelayHost, pins: Pins, parameters: ReadonlyMap<string, string>) {
+  constructor(client: Duplex, host: RelayHost, pins: Pins, parameters: ReadonlyMap<string, string>) {
     this.#client = client;
     this.#host = host;
     this.pins = pins;
@@ -182,7 +182,7 @@ export class Relay implements BackendReceiver, ReplyListener {
 
   /** Ends the session without a word: the client does not take what it is sent. */
   abandon(): void {
-    this.#end({ reason: 'client_gone' });
+    this.#end(this.#lastWords ?? { reason: 'client_gone' });
   }
 
   /** Cancels what the client is waiting for, be it an answer or a backend. Resolves when the server has taken the request. */
@@ -230,7 +230,10 @@ export class Relay implements BackendReceiver, ReplyListener {
     } catch (error) {
       this.#toBackend.flush();
       const told = error instanceof ServiceError ? error : new ServiceError('internal', 'internal error', { cause: error });
-      this.#endAfterReplies({ reason: 'protocol_violation', lastWords: errorResponse(told, 'FATAL') });
+      const end: RelayEnd = { reason: 'protocol_violation', lastWords: errorResponse(told, 'FATAL') };
+      // The reply to a COPY would wait for data that cannot be told apart any more.
+      if (this.#queue.copyIn) this.#end(end);
+      else this.#endAfterReplies(end);
       return;
     }
     this.#toBackend.flush();
@@ -595,7 +598,7 @@ export class Relay implements BackendReceiver, ReplyListener {
     if (lease === undefined || this.#over || this.status !== 'I' || this.#requests.unsynced || !this.#fromClient.last) return;
     if (this.pins.suspected) {
       this.pins.suspected = false;
-      const probe = new StateProbe();
+      const probe = new StateProbe(this.pins.customSettings);
       this.#ask(probe.message, { own: 'probe', probe });
       this.#toBackend.flush();
       return;

@@ -1,12 +1,12 @@
-import { once } from 'node:events';
-import { createServer, type Server, type Socket } from 'node:net';
+import { once, setMaxListeners } from 'node:events';
+import { createServer, type Server } from 'node:net';
 import { ServiceError } from '../src/errors.ts';
 import type { Observe, Origin } from '../src/observation.ts';
 import { PostgresError } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
 import type { Router } from '../src/router/router.ts';
 import { authenticate, type LoginMethod } from './authentication.ts';
-import { ClientConnection, ClientGone } from './connection.ts';
+import { ClientConnection, ClientGone, type ClientStream } from './connection.ts';
 import { errorResponse } from './errors.ts';
 import { handshake, type TlsPolicy } from './handshake.ts';
 import { serve } from './session.ts';
@@ -23,6 +23,20 @@ export interface WireServerOptions extends WatchdogLimits {
   readonly clientsPerTenant: number;
 }
 
+/** What depends on the way a client came. */
+interface Entrance {
+  readonly method: LoginMethod['method'];
+  readonly tls: TlsPolicy;
+}
+
+/** A client that did not come by the TCP port. */
+export interface Introduction {
+  readonly remoteAddress: string;
+  /** `cleartext`: something else keeps the key from strangers' eyes. */
+  readonly method: LoginMethod['method'];
+}
+
+const NO_TLS: TlsPolicy = { mode: 'off', identity: () => undefined };
 const KEEPALIVE_MS = 30_000;
 const MAX_NAME_BYTES = 63;
 
@@ -30,7 +44,7 @@ const MAX_NAME_BYTES = 63;
 export class WireServer {
   readonly #options: WireServerOptions;
   readonly #server: Server;
-  readonly #clients = new Set<Socket>();
+  readonly #clients = new Set<ClientStream>();
   readonly #tenants = new TenantDirectory();
   readonly #stopping = new AbortController();
   readonly #watchdog: Watchdog;
@@ -38,8 +52,11 @@ export class WireServer {
   constructor(options: WireServerOptions) {
     this.#options = options;
     this.#watchdog = new Watchdog(options);
+    // One listener for each session.
+    setMaxListeners(0, this.#stopping.signal);
     this.#server = createServer({ allowHalfOpen: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS }, (socket) => {
-      void this.#accept(socket);
+      const client = new ClientConnection(socket, socket.remoteAddress ?? '');
+      void this.#serve(client, { method: 'scram', tls: options.tls });
     });
   }
 
@@ -51,29 +68,34 @@ export class WireServer {
     return typeof address === 'object' && address !== null ? address.port : port;
   }
 
+  /** Takes in a client that did not come by the TCP port. Whether what it came by is encrypted is not this door's to say. */
+  accept(stream: ClientStream, { remoteAddress, method }: Introduction): void {
+    void this.#serve(new ClientConnection(stream, remoteAddress), { method, tls: NO_TLS });
+  }
+
   /** Stops listening, ends all sessions with 57P01, and resolves when the last has gone or `deadlineMs` have passed. */
   async close(deadlineMs: number): Promise<void> {
-    const closed = once(this.#server, 'close');
+    const closed = [once(this.#server, 'close'), ...[...this.#clients].map((socket) => once(socket, 'close'))];
     this.#server.close();
     this.#stopping.abort(new ServiceError('shutting_down', 'terminating connection due to administrator command'));
     const timer = setTimeout(() => {
       for (const socket of this.#clients) socket.destroy();
     }, deadlineMs);
-    await closed;
+    await Promise.all(closed);
     clearTimeout(timer);
   }
 
-  async #accept(socket: Socket): Promise<void> {
+  async #serve(client: ClientConnection, entrance: Entrance): Promise<void> {
     const { observe } = this.#options;
+    const { socket } = client;
     this.#clients.add(socket);
     observe({ name: 'wire.connected' });
     socket.once('close', () => {
       this.#clients.delete(socket);
       observe({ name: 'wire.disconnected' });
     });
-    const client = new ClientConnection(socket);
     try {
-      await this.#converse(client);
+      await this.#converse(client, entrance);
       client.end();
     } catch (error) {
       this.#tell(client, error);
@@ -81,27 +103,27 @@ export class WireServer {
   }
 
   /** A connection's whole life, from its first byte. */
-  async #converse(client: ClientConnection): Promise<void> {
+  async #converse(client: ClientConnection, entrance: Entrance): Promise<void> {
     const deadline = setTimeout(() => client.destroy(), this.#options.loginTimeoutMs);
     try {
-      const opening = await handshake(client, this.#options.tls);
+      const opening = await handshake(client, entrance.tls);
       if (opening.name === 'CancelRequest') {
         await this.#options.router.cancelKeys.cancel({ processId: opening.processId, secret: opening.secretKey });
         return;
       }
-      await this.#login(client, opening, deadline);
+      await this.#login(client, opening, entrance, deadline);
     } finally {
       clearTimeout(deadline);
     }
   }
 
-  async #login(client: ClientConnection, startup: StartupMessage, deadline: NodeJS.Timeout): Promise<void> {
+  async #login(client: ClientConnection, startup: StartupMessage, { method }: Entrance, deadline: NodeJS.Timeout): Promise<void> {
     const { router, observe } = this.#options;
     if (this.#clients.size > this.#options.clientsMax) throw new ServiceError('too_many_connections', 'sorry, too many clients already');
     const user = requiredUser(startup);
     const replication = wantsReplication(startup);
     const origin = originOf(client, startup);
-    const tenant = await authenticate(client, user, router, loginMethod(client), origin);
+    const tenant = await authenticate(client, user, router, { method, channelBinding: client.channelBinding }, origin);
     clearTimeout(deadline);
     if (replication) throw new ServiceError('unsupported_protocol', 'replication connections are not supported');
     const database = startup.parameters.get('database') || user;
@@ -130,10 +152,6 @@ export class WireServer {
     this.#options.observe({ name: 'service.failure', message: 'a wire connection failed', cause: error });
     client.end(errorResponse(error, 'FATAL'));
   }
-}
-
-function loginMethod({ channelBinding }: ClientConnection): LoginMethod {
-  return { method: 'scram', channelBinding };
 }
 
 /** As in Postgres, what is longer than a name can be is cut. */

@@ -23,8 +23,8 @@ function quotedName(name: string): string {
     .join('.');
 }
 
-/** Right whatever `standard_conforming_strings` is. */
-function literal(text: string): string {
+/** A string as SQL; right whatever `standard_conforming_strings` is. */
+export function literal(text: string): string {
   const quoted = `'${text.replaceAll("'", "''")}'`;
   return text.includes('\\') ? ` E${quoted.replaceAll('\\', '\\\\')}` : quoted;
 }

@@ -1,5 +1,6 @@
 import type { Settings } from '../src/backend/session-state.ts';
 import { queryMessage } from './messages.ts';
+import { literal } from './session-settings.ts';
 
 /** What a session holds that outlives its transaction, as the server tells it. */
 export interface SessionFacts {
@@ -12,31 +13,38 @@ export interface SessionFacts {
 export type HeldState = 'listen' | 'prepared' | 'cursor' | 'temp';
 
 /** Everything is named in full: the session's search path is its own. */
-const PROBE = queryMessage(
-  `SELECT 'setting', name, setting FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session'
+const PROBE = `SELECT 'setting', name, setting FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session'
 UNION ALL (SELECT 'listen', NULL, NULL FROM pg_catalog.pg_listening_channels() LIMIT 1)
 UNION ALL (SELECT 'prepared', NULL, NULL FROM pg_catalog.pg_prepared_statements WHERE from_sql LIMIT 1)
 UNION ALL (SELECT 'cursor', NULL, NULL FROM pg_catalog.pg_cursors WHERE is_holdable LIMIT 1)
 UNION ALL (SELECT 'temp', NULL, NULL WHERE pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid AND (
   EXISTS (SELECT 1 FROM pg_catalog.pg_class WHERE relnamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())
   OR EXISTS (SELECT 1 FROM pg_catalog.pg_proc WHERE pronamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())
-  OR EXISTS (SELECT 1 FROM pg_catalog.pg_type WHERE typnamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())))`,
-);
+  OR EXISTS (SELECT 1 FROM pg_catalog.pg_type WHERE typnamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())))`;
 
 /** Settings of the current transaction are none of the session's. */
 const TRANSACTIONAL = /^transaction_/;
 
 /** A question to the server about its session's state, and the collecting of its answer. */
 export class StateProbe {
-  readonly message: Buffer = PROBE;
+  readonly message: Buffer;
   readonly #settings = new Map<string, string>();
   readonly #held = new Set<HeldState>();
+
+  /** @param custom names of settings that the server does not list */
+  constructor(custom: Iterable<string>) {
+    const asked = [...custom]
+      .map(literal)
+      .map((name) => `\nUNION ALL SELECT 'setting', ${name}, pg_catalog.current_setting(${name}, true)`);
+    this.message = queryMessage(PROBE + asked.join(''));
+  }
 
   /** @param body of a DataRow with three text columns */
   row(body: Buffer): void {
     const [kind, name, value] = textColumns(body);
     if (kind === 'setting' && name != null && value != null) {
-      if (!TRANSACTIONAL.test(name)) this.#settings.set(name.toLowerCase(), value);
+      // A setting of the client's own that has been reset is not gone but empty.
+      if (!TRANSACTIONAL.test(name) && !(name.includes('.') && value === '')) this.#settings.set(name.toLowerCase(), value);
     } else if (kind === 'listen' || kind === 'prepared' || kind === 'cursor' || kind === 'temp') this.#held.add(kind);
   }
 

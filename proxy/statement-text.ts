@@ -5,6 +5,10 @@
 export interface TextTraits {
   /** It may leave behind state that outlives the transaction, or end such state. */
   readonly touchesState: boolean;
+  /** Settings of the client's own that it may set, e.g. `my.own`, in lower case: the server does not list them. */
+  readonly customSettings: readonly string[];
+  /** It may set settings whose names are not in the text. */
+  readonly setsUnnamed: boolean;
   /** It may take or release session advisory locks. */
   readonly touchesAdvisoryLocks: boolean;
   /** It asks for what a sequence last gave to this session. */
@@ -31,6 +35,8 @@ export interface TextTraits {
 /** The same object for every text without a trait. */
 export const PLAIN: TextTraits = {
   touchesState: false,
+  customSettings: [],
+  setsUnnamed: false,
   touchesAdvisoryLocks: false,
   readsSequenceState: false,
   movesSequences: false,
@@ -57,6 +63,9 @@ const STATE = new RegExp(
 /** `set_config(…, true)` ends with the transaction. */
 const LOCAL_SET_CONFIG = /\bset_config\s*\([^()]*,\s*true\s*\)/gi;
 const LOCAL_SET = new RegExp(`${BEGINNING}set\\s+(?:local|transaction|constraints)\\b`, 'gi');
+const CUSTOM_SET = /\bset\s+(?:session\s+)?"?([a-z_]\w*)"?\s*\.\s*"?([\w$]+)"?\s*(?:=|to\b)/gi;
+const CUSTOM_SET_CONFIG = /\bset_config\s*\(\s*'([a-z_]\w*)\.([\w$.]+)'/gi;
+const SETS_UNNAMED = /\bset_config\s*\(\s*[^'\s]/i;
 const ADVISORY = /\bpg_(?:try_)?advisory_(?!xact_)/i;
 const SEQUENCE_READ = /\b(?:currval|lastval)\b/i;
 const SEQUENCE_MOVE = /\b(?:insert|copy|merge|nextval|setval|do|call)\b/i;
@@ -75,6 +84,8 @@ export function traitsOf(text: string): TextTraits {
   const lasting = text.replace(LOCAL_SET_CONFIG, '').replace(LOCAL_SET, ';');
   return {
     touchesState: STATE.test(lasting),
+    customSettings: customSettings(lasting),
+    setsUnnamed: SETS_UNNAMED.test(lasting),
     touchesAdvisoryLocks: ADVISORY.test(text),
     readsSequenceState: SEQUENCE_READ.test(text),
     movesSequences: SEQUENCE_MOVE.test(text),
@@ -87,6 +98,11 @@ export function traitsOf(text: string): TextTraits {
     mentionsPids: PIDS.test(text),
     changesDefaults: DEFAULTS.test(text),
   };
+}
+
+function customSettings(text: string): string[] {
+  const found = [...text.matchAll(CUSTOM_SET), ...text.matchAll(CUSTOM_SET_CONFIG)];
+  return found.map(([, space, name]) => `${space}.${name}`.toLowerCase());
 }
 
 /** For a text of which only the beginning is at hand. */

@@ -23,35 +23,52 @@ function clause(kind: Clause, words: string): [string, Clause][] {
 const WITHOUT_RELATIONS = new Set(['grant', 'revoke', 'alter', 'drop', 'comment', 'set', 'reset', 'listen', 'notify', 'unlisten']);
 
 /**
- * Whether the statement between the offsets calls a relation `public`, as an alias, in a WITH list, or because a table
- * has that name: then `public.id` can be a column of it.
+ * The qualifiers `public` that stand for a relation of that name and not for the schema, between the offsets of one
+ * statement: those of columns (`public.id`), if the statement calls a relation `public`, as an alias, in a WITH list, or
+ * because a table has that name.
+ * @returns offsets behind them
  */
-export function namesRelation(text: string, from: number, to: number): boolean {
+export function relationQualifiers(text: string, from: number, to: number): ReadonlySet<number> {
   const lexer = new Lexer(text, { offset: from });
   const clauses: Clause[] = ['other'];
+  const columns = new Set<number>();
+  let declared = false;
   let before = '';
   for (let kind = lexer.next(); kind !== Token.End && lexer.start < to; kind = lexer.next()) {
-    const clause = clauses.at(-1) ?? 'other';
+    const current = clauses.at(-1) ?? 'other';
     const word = isIdentifier(kind) ? identifierText(lexer) : text.charAt(lexer.start);
-    if (before === '' && WITHOUT_RELATIONS.has(word)) return false;
-    if (word === 'public' && before !== '.' && declares(clause, text, lexer.end)) return true;
-    if (kind === Token.Word) clauses[Math.max(clauses.length - 1, 0)] = clauseAfter(word, before, clause);
+    if (before === '' && WITHOUT_RELATIONS.has(word)) break;
+    if (word === 'public' && before !== '.') {
+      declared ||= declares(current, text, lexer.end);
+      if (current !== 'relations' && isColumn(text, lexer.end)) columns.add(lexer.end);
+    }
+    if (kind === Token.Word) clauses[clauses.length - 1] = clauseAfter(word, before, current);
     else if (kind === Token.Punctuation) nest(clauses, text.charCodeAt(lexer.start), before);
     before = word;
   }
-  return false;
+  return declared ? columns : new Set();
 }
 
 /** FROM is also a word between arguments, `extract(epoch FROM t)`, and part of an operator. */
-function clauseAfter(word: string, before: string, clause: Clause): Clause {
-  if (word === 'from' && (before === 'distinct' || clause === 'arguments')) return clause;
-  return CLAUSES.get(word) ?? clause;
+function clauseAfter(word: string, before: string, current: Clause): Clause {
+  if (word === 'from' && (before === 'distinct' || current === 'arguments')) return current;
+  return CLAUSES.get(word) ?? current;
 }
 
-function declares(clause: Clause, text: string, end: number): boolean {
+/** Whether `public`, which ends at the offset, is there as the name of a relation. */
+function declares(current: Clause, text: string, end: number): boolean {
   const next = text.charCodeAt(skipBlank(text, end));
-  if (clause === 'with') return next !== Code.Comma && next !== Code.Dot;
-  return clause === 'relations' && next !== Code.Dot;
+  if (current === 'with') return next !== Code.Comma && next !== Code.Dot;
+  return current === 'relations' && next !== Code.Dot;
+}
+
+/** Whether `public`, which ends at the offset, is followed by one name, without a third part and without arguments. */
+function isColumn(text: string, end: number): boolean {
+  const lexer = new Lexer(text, { offset: end });
+  lexer.next();
+  if (text.charCodeAt(lexer.start) !== Code.Dot || !isIdentifier(lexer.next())) return false;
+  const next = text.charCodeAt(skipBlank(text, lexer.end));
+  return next !== Code.Dot && next !== Code.Open;
 }
 
 /** Words and marks between which and a parenthesis in FROM there is no name: it holds relations, not arguments or columns. */
@@ -61,13 +78,4 @@ function nest(clauses: Clause[], code: number, before: string): void {
   const relations = clauses.at(-1) === 'relations' && BEFORE_RELATIONS.includes(before);
   if (code === Code.Open) clauses.push(relations ? 'relations' : 'arguments');
   if (code === Code.Close && clauses.length > 1) clauses.pop();
-}
-
-/** Whether `public.name`, whose `public` ends at the offset, can be a column: no third part follows, and no arguments. */
-export function canBeColumn(text: string, end: number): boolean {
-  const lexer = new Lexer(text, { offset: end });
-  lexer.next();
-  if (!isIdentifier(lexer.next())) return false;
-  const next = text.charCodeAt(skipBlank(text, lexer.end));
-  return next !== Code.Dot && next !== Code.Open;
 }

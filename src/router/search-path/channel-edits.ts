@@ -7,7 +7,7 @@ import type { Scope } from './scope.ts';
 import type { ScopedEdits } from './scoped-edits.ts';
 import { channelNamed, computedChannel } from './statements.ts';
 
-/** Puts the organization before the names of channels. */
+/** Puts the organization before the names of channels; before those that say it already it is not put again. */
 export class ChannelEdits {
   /** Server's name → client's, for channels whose names did not fit behind the prefix. */
   readonly longNames = new Map<string, string>();
@@ -44,7 +44,7 @@ export class ChannelEdits {
 
   /** Before the first argument of a call: `pg_notify($1, …)` becomes `pg_notify('org_x:' || ($1), …)`. */
   open(scope: Scope, call: Call): void {
-    const argument = call.roles === PG_NOTIFY ? computedChannel(scope) : -1;
+    const argument = call.roles === PG_NOTIFY ? computedChannel(scope, this.#prefix) : -1;
     if (argument < 0) return;
     this.#edits.add(scope, argument, argument, `'${this.#prefix}' || (`);
     call.wrapped = true;
@@ -65,7 +65,7 @@ export class ChannelEdits {
   }
 
   #quoted(scope: Scope, content: Content | undefined): void {
-    if (content === undefined) return;
+    if (content === undefined || content.text.startsWith(this.#prefix)) return;
     const digested = this.#digested(content.text);
     if (digested === undefined) this.#edits.addWithin(scope, content, 0, 0, this.#prefix);
     else this.#edits.addWithin(scope, content, 0, content.text.length, digested);

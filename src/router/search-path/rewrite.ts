@@ -1,7 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { applyEdits, applyEditsToBytes, type Edit } from './edits.ts';
 import { lastMention, MENTION_LENGTH } from './mention.ts';
-import { type Place, Rewriter } from './rewriter.ts';
+import type { Place } from './place.ts';
+import { Rewriter } from './rewriter.ts';
 
 export interface Rewriting<Sql extends string | Buffer> {
   /** The very value that was given where nothing needed rewriting. */

@@ -1,26 +1,18 @@
-import { canBeColumn, namesRelation } from './aliases.ts';
 import { ChannelEdits } from './channel-edits.ts';
 import { Code } from './characters.ts';
 import { type Content, contentOf, identifierText } from './content.ts';
 import type { Edit } from './edits.ts';
 import { isIdentifier, isString, type LexerOptions, Token, type TokenKind } from './lexer.ts';
-import { isCast, roleOfLiteral } from './literals.ts';
+import { roleOfLiteral } from './literals.ts';
 import { lastMention } from './mention.ts';
+import type { Place } from './place.ts';
+import { Qualifiers } from './qualifiers.ts';
 import { argumentsOf, type Call, type Role, SET_CONFIG, SET_SEARCH_PATH } from './roles.ts';
 import { Scope } from './scope.ts';
 import { ScopedEdits } from './scoped-edits.ts';
 import { schemasNamed } from './settings.ts';
 import { existingSchemaEnd, introducesSchemas, settingEnd } from './statements.ts';
-import { skipBlank } from './token-ends.ts';
 import { keywordAt } from './words.ts';
-
-/** Where an organization's `public` really is. */
-export interface Place {
-  /** Name of the schema: `org_` and 12 of `[a-z0-9]`, which needs no quotes. Also prefixes its channels. */
-  readonly schema: string;
-  /** Name of the database it is in. Clients call it by the organization's name: `org_….public.users`. */
-  readonly database?: string;
-}
 
 export interface RewriterOptions extends LexerOptions {
   /** The text is bytes, decoded as latin1. */
@@ -31,12 +23,6 @@ export interface RewriterOptions extends LexerOptions {
 
 /** Bodies inside bodies, and texts inside those: beyond that nothing is rewritten. */
 const DEPTH_MAX = 8;
-
-/** In statements larger than this `public` is always the schema. */
-const RESOLVED_MAX_CHARACTERS = 256 * 1024;
-
-/** Words behind which `public.name` names a relation, never a column. */
-const BEFORE_RELATIONS = ['from', 'join', 'into', 'update', 'table', 'only', 'copy', 'references', 'view'];
 
 /** Words that are no function's name before a parenthesis. */
 const BEFORE_GROUPS = new Set('select distinct where and or not on when then else case by having default check execute return'.split(' '));
@@ -49,6 +35,7 @@ export class Rewriter {
   readonly #place: Place;
   readonly #options: RewriterOptions;
   readonly #edits: ScopedEdits;
+  readonly #qualifiers: Qualifiers;
   readonly #channels: ChannelEdits;
   #scope: Scope | undefined;
 
@@ -56,6 +43,7 @@ export class Rewriter {
     this.#place = place;
     this.#options = options;
     this.#edits = new ScopedEdits(text, options.bytes);
+    this.#qualifiers = new Qualifiers(this.#edits, place);
     this.#channels = new ChannelEdits(this.#edits, place.schema, options.bytes);
     this.#scope = new Scope(text, options.until, options);
   }
@@ -85,7 +73,7 @@ export class Rewriter {
     const { lexer } = scope;
     const kind = lexer.next();
     if (kind === Token.End || (lexer.start >= scope.until && scope.notifying <= 0)) {
-      this.#endStatement(scope);
+      this.#qualifiers.endStatement(scope);
       this.#scope = scope.outer;
       return;
     }
@@ -121,7 +109,7 @@ export class Rewriter {
       case undefined:
         return;
       case 'public':
-        this.#public(scope, start, end);
+        this.#qualifiers.read(scope, start, end);
         break;
       case 'schema':
         this.#schema(scope);
@@ -147,7 +135,7 @@ export class Rewriter {
     const name = kind === Token.UnicodeIdentifier ? contentOf(scope.lexer) : undefined;
     switch (name?.text ?? text.slice(start + 1, end - 1)) {
       case 'public':
-        this.#public(scope, name?.start(0) ?? start + 1, name?.end(name.text.length) ?? end - 1);
+        this.#qualifiers.read(scope, name?.start(0) ?? start + 1, name?.end(name.text.length) ?? end - 1);
         break;
       case 'pg_notify':
         this.#channels.call(scope);
@@ -156,31 +144,6 @@ export class Rewriter {
         this.#searchPath(scope);
         break;
     }
-  }
-
-  /** `public`, which says so from `start` to `end`: is it a qualifier? */
-  #public(scope: Scope, start: number, end: number): void {
-    const { lexer, last } = scope;
-    const dotted = scope.isMark(last, Code.Dot);
-    const dot = skipBlank(lexer.text, lexer.end);
-    if (lexer.text.charCodeAt(dot) !== Code.Dot || lexer.text.charCodeAt(dot + 1) === Code.Dot) {
-      if (!dotted) scope.bare = true;
-      return;
-    }
-    if (dotted ? !this.#inDatabase(scope) : isRow(scope, dot + 1)) return;
-    const edit = this.#edits.add(scope, start, end, this.#place.schema);
-    if (!dotted && !isCast(lexer.text, last) && !scope.isOneOf(last, BEFORE_RELATIONS)) scope.candidates.push({ edit, end: lexer.end });
-  }
-
-  /** Behind `name.`: whether that is the name of the database, which is put right. */
-  #inDatabase(scope: Scope): boolean {
-    const { database, schema } = this.#place;
-    const { second, third } = scope;
-    const name = scope.nameOf(second);
-    if (database === undefined || scope.isMark(third, Code.Dot) || (name !== schema && name !== database)) return false;
-    const quoted = second.kind === Token.QuotedIdentifier ? 1 : 0;
-    if (name !== database) this.#edits.add(scope, second.start + quoted, second.end - quoted, database);
-    return true;
   }
 
   #schema(scope: Scope): void {
@@ -271,7 +234,7 @@ export class Rewriter {
         this.#comma(scope);
         break;
       case Code.Semicolon:
-        this.#endStatement(scope);
+        this.#qualifiers.endStatement(scope);
         scope.beginStatement();
     }
   }
@@ -300,21 +263,4 @@ export class Rewriter {
     this.#channels.close(scope, call);
     call.argument++;
   }
-
-  /** Takes the edits back that turned out to be of a relation's name. */
-  #endStatement(scope: Scope): void {
-    const { candidates, lexer, bare, statement } = scope;
-    if (!bare || candidates.length === 0 || lexer.start - statement > RESOLVED_MAX_CHARACTERS) return;
-    if (!namesRelation(lexer.text, statement, lexer.start)) return;
-    this.#edits.remove(new Set(candidates.filter(({ end }) => canBeColumn(lexer.text, end)).map(({ edit }) => edit)));
-  }
-}
-
-/** `public.*` is the row of a relation, but `OPERATOR(public.*)` an operator. */
-function isRow(scope: Scope, offset: number): boolean {
-  const { lexer, last, second } = scope;
-  const ahead = scope.ahead();
-  ahead.moveTo(offset);
-  if (ahead.next() !== Token.Operator || lexer.text.slice(ahead.start, ahead.end) !== '*') return false;
-  return !scope.isWord(last, 'operator') && !scope.isOneOf(second, ['operator', 'if']);
 }

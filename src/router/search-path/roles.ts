@@ -27,7 +27,8 @@ export const SET_CONFIG: Arguments = [];
 export const SET_SEARCH_PATH: Arguments = [undefined, 'path'];
 /** `format('…')`: what EXECUTE runs, data elsewhere. */
 export const FORMAT: Arguments = [];
-export const PG_NOTIFY: Arguments = ['channel'];
+/** `pg_notify('channel', …)`: the first argument, if that is all of it. */
+export const PG_NOTIFY: Arguments = [];
 /** `to_tsvector('public.english', …)`: the first argument is a name if there is a second. */
 export const CONFIGURED: Arguments = [];
 

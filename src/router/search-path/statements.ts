@@ -1,5 +1,5 @@
 import { Code } from './characters.ts';
-import { identifierText } from './content.ts';
+import { contentOf, identifierText } from './content.ts';
 import { isIdentifier, isString, type Lexer, Token } from './lexer.ts';
 import type { Scope } from './scope.ts';
 
@@ -75,15 +75,16 @@ export function settingEnd(scope: Scope): number {
 }
 
 /**
- * Behind `pg_notify(`: offset of the first argument when the channel's name has to be computed, -1 when it is a literal
- * or what follows are the types of the function's arguments (`GRANT EXECUTE ON FUNCTION pg_notify(text, text)`).
+ * Behind `pg_notify(`: offset of the first argument when the channel's name has to be computed, -1 when it is a literal,
+ * begins with the prefix, or what follows are types of arguments (`GRANT EXECUTE ON FUNCTION pg_notify(text, text)`).
  */
-export function computedChannel(scope: Scope): number {
+export function computedChannel(scope: Scope, prefix: string): number {
   const ahead = scope.ahead();
   const kind = ahead.next();
   const { start } = ahead;
   if (kind === Token.End || scope.isMark(ahead, Code.Close)) return -1;
   const isType = scope.isWord(ahead, 'text');
+  const isPrefix = isString(kind) && contentOf(ahead)?.text === prefix;
   ahead.next();
-  return (isString(kind) || isType) && scope.isMark(ahead, Code.Comma) ? -1 : start;
+  return isPrefix || ((isString(kind) || isType) && scope.isMark(ahead, Code.Comma)) ? -1 : start;
 }

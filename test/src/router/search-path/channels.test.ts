@@ -64,6 +64,7 @@ describe('does not touch what is no channel', () => {
     `SELECT pg_notify(), pg_notify('', 'x')`,
     `SELECT pg_notify('${'x'.repeat(64)}', 'longer than a name can be: refused by the server')`,
     `-- LISTEN a\nSELECT 'LISTEN a'`,
+    `LISTEN "${SCHEMA}:a"; SELECT pg_notify('${SCHEMA}:a', 'x'), pg_notify('${SCHEMA}:' || ($1), 'x')`,
     `NOTIFY; LISTEN; LISTEN 'a'; LISTEN a b`,
   ])('%s', (text) => expect(rewriteSql(text, PLACE)).toMatchObject({ sql: text, edits: [] }));
 });

@@ -108,7 +108,7 @@ describe('for any text', () => {
   });
 
   it('what was rewritten needs no rewriting', () => {
-    for (const text of soups(7, 5_000).filter((one) => !/listen|notify|schema if/i.test(one))) {
+    for (const text of soups(7, 5_000)) {
       const { sql } = rewriteSql(text, PLACE);
       expect(rewriteSql(sql, PLACE).sql).toBe(sql);
     }
