@@ -1,4 +1,5 @@
 import type { ServerStatement } from '../src/backend/prepared-statements.ts';
+import type { Edit } from '../src/router/search-path/edits.ts';
 import type { ParameterSignal } from './process-ids.ts';
 import type { TextTraits } from './statement-text.ts';
 
@@ -13,6 +14,9 @@ export interface NamedStatement {
 export interface UnnamedStatement {
   /** Text, NUL and parameter types, as in the Parse message. */
   readonly definition: Buffer;
+  /** It is not what the client sent, to the letter. */
+  readonly changed: boolean;
+  readonly edits: readonly Edit[];
   readonly traits: TextTraits;
   readonly signals: readonly ParameterSignal[];
 }

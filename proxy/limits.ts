@@ -1,2 +1,4 @@
 /** Bytes waiting for a peer at which its sender is no longer read. */
 export const HIGH_WATER_BYTES = 262_144;
+/** Longest statement whose text can be rewritten for the `schema` placement; it has to be held whole. */
+export const MAX_REWRITTEN_BYTES = 32 * 1024 * 1024;

@@ -4,6 +4,7 @@ import type { Settings } from '../src/backend/session-state.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
 import type { Lease } from '../src/router/lease.ts';
+import type { PlaceView } from '../src/router/search-path/view.ts';
 import { applySettings, type Setting, startupSettings } from './startup-settings.ts';
 import type { TenantSessions } from './tenant-sessions.ts';
 
@@ -21,8 +22,14 @@ export interface SessionStart {
  * while all of them are busy. Others are tried on one, so that a bad value fails this login and nobody else's.
  * @throws PostgresError for a setting that Postgres refuses, ServiceError
  */
-export async function startSession(startup: StartupMessage, tenant: TenantSessions, lease: () => Promise<Lease>): Promise<SessionStart> {
-  const { settings, whole } = wanted(startup);
+export async function startSession(
+  startup: StartupMessage,
+  tenant: TenantSessions,
+  view: PlaceView | undefined,
+  lease: () => Promise<Lease>,
+): Promise<SessionStart> {
+  const { settings: asked, whole } = wanted(startup);
+  const settings = asked.map(([setting, value]): Setting => [setting, view?.serverSetting(setting, value) ?? value]);
   const name = plainApplicationName(settings);
   const key = JSON.stringify(settings.filter(([setting]) => name === undefined || !isApplicationName(setting)));
   let parameters = tenant.loginParameters(key);
@@ -31,7 +38,8 @@ export async function startSession(startup: StartupMessage, tenant: TenantSessio
     tenant.rememberLogin(key, parameters);
   }
   if (name !== undefined) parameters = new Map([...parameters, ['application_name', name]]);
-  return { settings: byName(settings), parameters, whole };
+  const seen = [...parameters].map(([parameter, value]): [string, string] => [parameter, view?.clientSetting(parameter, value) ?? value]);
+  return { settings: byName(settings), parameters: new Map(seen), whole };
 }
 
 function wanted(startup: StartupMessage): { settings: Setting[]; whole: boolean } {

@@ -36,3 +36,14 @@ function message(type: number | undefined, ...parts: Buffer[]): Buffer {
 export function rewriteBody(original: Buffer, change: (body: string) => string): Buffer {
   return message(original[0], Buffer.from(change(original.toString('latin1', 5)), 'latin1'));
 }
+
+/** A Query or Parse message with its text rewritten. */
+export async function rewrittenMessage(
+  original: Buffer,
+  rewrite: (sql: Buffer) => Promise<{ readonly sql: Buffer }> | undefined,
+): Promise<Buffer> {
+  const start = original[0] === PARSE ? original.indexOf(0, 5) + 1 : 5;
+  const end = original.indexOf(0, start);
+  const rewritten = await rewrite(original.subarray(start, end));
+  return message(original[0], original.subarray(5, start), rewritten?.sql ?? original.subarray(start, end), original.subarray(end));
+}

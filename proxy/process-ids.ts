@@ -1,4 +1,5 @@
-import { tokens } from '../src/sql/lexer.ts';
+import { leadingWords } from '../src/sql/lexer.ts';
+import { changeCode } from './sql-code.ts';
 
 /**
  * A session keeps one process id for its whole life, while its backends change: the id is ours. SQL that speaks of process
@@ -30,7 +31,8 @@ export interface Translated {
 }
 
 const OWN_ID = /\b(?:pg_catalog\s*\.\s*)?pg_backend_pid\s*\(\s*\)/gi;
-const SIGNAL_OF_OWN = /\bpg_(?:cancel|terminate)_backend\s*\(\s*pg_backend_pid\s*\(\s*\)\s*\)/gi;
+/** In parentheses, so that `split` keeps it. */
+const SIGNAL_OF_OWN = /(\bpg_(?:cancel|terminate)_backend\s*\(\s*pg_backend_pid\s*\(\s*\)\s*\))/i;
 const TIMEOUT = String.raw`(?:,\s*\d+\s*)?`;
 const CALL = String.raw`\b(?:pg_catalog\s*\.\s*)?(pg_(cancel|terminate)_backend)\s*\(\s*`;
 const SIGNAL = new RegExp(String.raw`${CALL}'?(\d{8,10})'?\s*(?:::\s*\w+\s*)?${TIMEOUT}\)`, 'gi');
@@ -40,15 +42,26 @@ const COMPARED = /\b(pid\s*=\s*)'?(\d{8,10})'?/gi;
 
 /**
  * The text with the server's process ids in the place of ours, and the other way round. A signal to a session is sent by
- * us, and its place taken by what the function would have returned. What signals itself is left to the server, and what
- * only looks like SQL (in strings, function bodies, comments) as it is.
+ * us, and its place taken by what the function would have returned. What signals itself is left to the server. What stays
+ * behind when the session is gone is left as it is: definitions, and what stands in strings, function bodies and comments.
  */
 export function translateProcessIds(text: string, ids: ProcessIds): Translated {
-  const kept: string[] = [];
-  const keep = (piece: string) => `\0${kept.push(piece) - 1}\0`;
   const signals: ParameterSignal[] = [];
-  const translated = codeOf(text, keep)
-    .replace(SIGNAL_OF_OWN, keep)
+  if (DEFINITIONS.has(leadingWords(text, 1)[0] ?? '')) return { text, signals };
+  const change = (code: string) =>
+    code
+      .split(SIGNAL_OF_OWN)
+      .map((part) => translatePart(part, ids, signals))
+      .join('');
+  return { text: changeCode(text, change, (token) => PROCESS_ID.test(token)), signals };
+}
+
+const DEFINITIONS = new Set(['CREATE', 'ALTER']);
+const PROCESS_ID = /^'\d{8,10}'$/;
+
+function translatePart(code: string, ids: ProcessIds, signals: ParameterSignal[]): string {
+  if (SIGNAL_OF_OWN.test(code)) return code;
+  return code
     .replace(SIGNAL, (call, name: string, kind: string, digits: string) => {
       const processId = Number(digits);
       if (ids.backendOf(processId) === undefined) return call;
@@ -63,24 +76,7 @@ export function translateProcessIds(text: string, ids: ProcessIds): Translated {
       const backend = ids.backendOf(Number(digits));
       return backend === undefined ? comparison : `${words}${backend}`;
     })
-    .replace(OWN_ID, `(SELECT ${ids.own} AS pg_backend_pid)`)
-    .replace(/\0(\d+)\0/g, (_, index: string) => kept[Number(index)] ?? '');
-  return { text: translated, signals };
-}
-
-const PROCESS_ID = /^'\d{8,10}'$/;
-
-/** The text with its strings, quoted names and comments put away; but a string that may be a process id stays. */
-function codeOf(text: string, keep: (piece: string) => string): string {
-  let code = '';
-  let at = 0;
-  for (const { kind, start, end } of tokens(text)) {
-    const [before, token] = [text.slice(at, start), text.slice(start, end)];
-    const isCode = kind !== 'quotedIdentifier' && (kind !== 'string' || PROCESS_ID.test(token));
-    code += (before.trim() === '' ? before : keep(before)) + (isCode ? token : keep(token));
-    at = end;
-  }
-  return code + text.slice(at);
+    .replace(OWN_ID, `(SELECT ${ids.own} AS pg_backend_pid)`);
 }
 
 function signalOf(kind: string): 'cancel' | 'terminate' {

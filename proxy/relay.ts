@@ -6,6 +6,7 @@ import { ServiceError } from '../src/errors.ts';
 import {
   BackendType,
   decodeErrorFields,
+  decodeNotification,
   decodeParameterStatus,
   type ErrorFields,
   encodeBackendMessage,
@@ -14,10 +15,13 @@ import {
 import { backendFrames, FrameScanner, frontendFrames, HEADER_BYTES } from '../src/protocol/frame.ts';
 import { FrontendType } from '../src/protocol/frontend.ts';
 import type { Lease } from '../src/router/lease.ts';
+import type { Edit } from '../src/router/search-path/edits.ts';
+import { LARGE_SQL_BYTES } from '../src/router/search-path/rewrite.ts';
+import type { PlaceView } from '../src/router/search-path/view.ts';
 import { ClientStatements } from './client-statements.ts';
 import { errorResponse } from './errors.ts';
-import { HIGH_WATER_BYTES } from './limits.ts';
-import { CLOSE_COMPLETE, PARSE_COMPLETE, queryMessage, READY_IDLE, rewriteBody } from './messages.ts';
+import { HIGH_WATER_BYTES, MAX_REWRITTEN_BYTES } from './limits.ts';
+import { CLOSE_COMPLETE, PARSE_COMPLETE, queryMessage, READY_IDLE, rewriteBody, rewrittenMessage } from './messages.ts';
 import type { Pins } from './pins.ts';
 import type { ProcessIds } from './process-ids.ts';
 import { type Effect, type RequestEnd, Requests } from './requests.ts';
@@ -40,6 +44,8 @@ export interface RelayHost {
   lease(signal: AbortSignal): Promise<Lease>;
   readonly registry: StatementRegistry;
   readonly processIds: ProcessIds;
+  /** Where the organization's `public` is another schema. */
+  readonly view: PlaceView | undefined;
   /** Hears of each finished batch of statements that is worth an audit entry. */
   watched(batch: WatchedBatch): void;
   /** Whether a backend process holds session advisory locks. */
@@ -54,11 +60,21 @@ const MAX_KEPT_DEFINITION_BYTES = 1_048_576;
 /** Longest names that are looked at: Postgres takes 63 bytes of an SQL name, but protocol names have no limit. */
 const MAX_NAMES_BYTES = 65_536;
 const FRONTEND = frontendFrames({ Q: 65_536, P: MAX_KEPT_DEFINITION_BYTES, B: MAX_NAMES_BYTES, D: MAX_NAMES_BYTES, C: MAX_NAMES_BYTES });
+/** Where texts are rewritten, they have to be held whole. */
+const FRONTEND_REWRITTEN = frontendFrames({
+  Q: MAX_REWRITTEN_BYTES,
+  P: MAX_REWRITTEN_BYTES,
+  B: MAX_NAMES_BYTES,
+  D: MAX_NAMES_BYTES,
+  C: MAX_NAMES_BYTES,
+});
 /** Rows so that the answers to our own questions, which are short, are seen whole. */
 const BACKEND = backendFrames({ Z: 1, E: 65_536, C: 64, S: 65_536, A: 65_536, D: 4_096 });
 
 /** Ends the fields of an error of which only the beginning is at hand. */
 const END_OF_FIELDS = Buffer.alloc(2);
+/** Header, number of columns, length of the first. */
+const SHOW_VALUE_OFFSET = HEADER_BYTES + 2 + 4;
 const DEALLOCATE_ALL = queryMessage('DEALLOCATE ALL');
 const DISCARD_SEQUENCES = queryMessage('DISCARD SEQUENCES');
 
@@ -88,7 +104,7 @@ export class Relay implements BackendReceiver, ReplyListener {
   readonly #requests: Requests;
   readonly #toClient = new Run((bytes) => this.#client.write(bytes));
   readonly #toBackend = new Run((bytes) => this.#lease?.backend.write(bytes));
-  #fromClient = new FrameScanner(FRONTEND);
+  #fromClient: FrameScanner;
   readonly #fromBackend = new FrameScanner(BACKEND);
   #lease: Lease | undefined;
   #lastBackend: BackendConnection | undefined;
@@ -122,10 +138,15 @@ export class Relay implements BackendReceiver, ReplyListener {
     this.#client = client;
     this.#host = host;
     this.pins = pins;
+    this.#fromClient = this.#newScanner();
     this.#reported = new Map(parameters);
     this.#watch = new StatementWatch((batch) => host.watched(batch));
-    const listener = { statement: (traits: TextTraits) => this.#statementSeen(traits), processIds: host.processIds };
+    const listener = { statement: (traits: TextTraits) => this.#statementSeen(traits), processIds: host.processIds, view: host.view };
     this.#requests = new Requests(this.#statements, host.registry, this.#queue, this.#watch, listener, this.#toBackend);
+  }
+
+  #newScanner(): FrameScanner {
+    return new FrameScanner(this.#host.view === undefined ? FRONTEND : FRONTEND_REWRITTEN);
   }
 
   get statements(): number {
@@ -223,6 +244,10 @@ export class Relay implements BackendReceiver, ReplyListener {
           this.#endAfterReplies({ reason: 'terminated' });
           return;
         }
+        if (this.#isLargeText(scanner)) {
+          this.#rewriteLarge(scanner);
+          break;
+        }
         const backend = this.#lease?.backend;
         if (backend !== undefined) this.#forward(scanner, backend);
         else if (!this.#withoutBackend(scanner) && !this.#attachFor(scanner)) break;
@@ -245,6 +270,28 @@ export class Relay implements BackendReceiver, ReplyListener {
 
   get #backendIsFull(): boolean {
     return this.#lease !== undefined && this.#lease.backend.pendingBytes > HIGH_WATER_BYTES;
+  }
+
+  /** A text so long that others would notice its rewriting. */
+  #isLargeText({ first, type, length, last }: FrameScanner): boolean {
+    if (this.#host.view === undefined || !first || length < LARGE_SQL_BYTES || this.#requests.alreadyPlaced) return false;
+    return last && (type === FrontendType.Query || type === FrontendType.Parse);
+  }
+
+  /** Takes the message out, rewrites it bit by bit, and goes on with it and what is behind it. */
+  #rewriteLarge(scanner: FrameScanner): void {
+    const message = Buffer.from(scanner.buffer.subarray(scanner.start, scanner.end));
+    const waiting: { bytes: Buffer[]; abort: AbortController } = { bytes: [Buffer.from(scanner.takeRest())], abort: new AbortController() };
+    this.#fromClient = this.#newScanner();
+    this.#waiting = waiting;
+    this.#client.pause();
+    void rewrittenMessage(message, (sql) => this.#host.view?.rewriteLarge(sql)).then((rewritten) => {
+      waiting.bytes.unshift(rewritten);
+      if (this.#over) return;
+      this.#requests.alreadyPlaced = true;
+      this.#resumeWith(waiting.bytes);
+      this.#requests.alreadyPlaced = false;
+    });
   }
 
   #forward(scanner: FrameScanner, backend: BackendConnection): void {
@@ -312,7 +359,7 @@ export class Relay implements BackendReceiver, ReplyListener {
       return true;
     }
     const rest = [Buffer.from(scanner.buffer.subarray(scanner.start, scanner.end)), Buffer.from(scanner.takeRest())];
-    this.#fromClient = new FrameScanner(FRONTEND);
+    this.#fromClient = this.#newScanner();
     this.#waiting = { bytes: rest, abort: new AbortController() };
     this.since = performance.now();
     this.#client.pause();
@@ -329,12 +376,14 @@ export class Relay implements BackendReceiver, ReplyListener {
       this.#refusal = error instanceof ServiceError ? error : new ServiceError('internal', 'internal error', { cause: error });
     }
     if (this.#over) return;
+    if (this.#refusal !== undefined && isFinal(this.#refusal)) this.end(this.#refusal);
+    else this.#resumeWith(waiting.bytes);
+  }
+
+  /** Goes on with what had to wait. */
+  #resumeWith(waited: readonly Buffer[]): void {
     this.#waiting = undefined;
-    if (this.#refusal !== undefined && isFinal(this.#refusal)) {
-      this.end(this.#refusal);
-      return;
-    }
-    for (const bytes of waiting.bytes) {
+    for (const bytes of waited) {
       // Waiting may begin again in the middle; the rest then belongs behind it.
       if (this.#nowWaiting !== undefined) this.#nowWaiting.bytes.push(bytes);
       else if (!this.#over) this.#process(bytes);
@@ -399,7 +448,8 @@ export class Relay implements BackendReceiver, ReplyListener {
       scanner.push(chunk);
       while (scanner.next()) {
         if (!scanner.first) this.#passOn(scanner, !this.#skippingRest);
-        else if (scanner.type === BackendType.DataRow && !this.#queue.skipping) this.#passOn(scanner, true);
+        else if (scanner.type === BackendType.DataRow && !this.#queue.skipping && this.#host.view === undefined)
+          this.#passOn(scanner, true);
         else this.#reply(scanner);
       }
     } catch {
@@ -428,7 +478,7 @@ export class Relay implements BackendReceiver, ReplyListener {
     const skipping = this.#queue.skipping;
     switch (type) {
       case BackendType.NoticeResponse:
-        this.#passOn(scanner, !skipping);
+        this.#notice(scanner, skipping);
         return;
       case BackendType.NotificationResponse:
         this.#notification(scanner);
@@ -446,25 +496,37 @@ export class Relay implements BackendReceiver, ReplyListener {
         if (!skipping) this.#completed(buffer.toString('latin1', body, end - 1));
         break;
       case BackendType.DataRow:
-        this.#ownRow(scanner);
-        break;
+        this.#row(scanner);
+        return;
       default:
     }
     this.#passOn(scanner, this.#queue.forwards(type));
     this.#queue.receive(type);
   }
 
-  /** Says who has notified by the id that the notifier knows. */
-  #notification(scanner: FrameScanner): void {
-    const { buffer, start, end } = scanner;
-    const sender = this.#host.processIds.userOf(buffer.readInt32BE(start + HEADER_BYTES));
-    if (sender === undefined || !scanner.last) {
-      this.#passOn(scanner, true);
+  #notice(scanner: FrameScanner, skipping: boolean): void {
+    const { view } = this.#host;
+    if (skipping || view === undefined || !scanner.last) {
+      this.#passOn(scanner, !skipping);
       return;
     }
-    const translated = Buffer.from(buffer.subarray(start, end));
-    translated.writeInt32BE(sender, HEADER_BYTES);
-    this.#toClient.insert(translated);
+    const fields = decodeErrorFields(scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end));
+    this.#toClient.insert(encodeBackendMessage({ name: 'NoticeResponse', fields: view.error(fields) }));
+  }
+
+  /** Says who has notified by the id that the notifier knows, and hides what is another organization's. */
+  #notification(scanner: FrameScanner): void {
+    const { buffer, start, end, last } = scanner;
+    const { view, processIds } = this.#host;
+    if (!last) {
+      this.#passOn(scanner, view === undefined);
+      return;
+    }
+    const { processId, channel, payload } = decodeNotification(buffer.subarray(start + HEADER_BYTES, end));
+    const seen = view === undefined ? channel : view.channel(channel);
+    if (seen === undefined) return;
+    const sender = processIds.userOf(processId) ?? processId;
+    this.#toClient.insert(encodeBackendMessage({ name: 'NotificationResponse', processId: sender, channel: seen, payload }));
   }
 
   #ready(scanner: FrameScanner): void {
@@ -490,11 +552,20 @@ export class Relay implements BackendReceiver, ReplyListener {
     const fields = decodeErrorFields(scanner.last ? seen : Buffer.concat([seen, END_OF_FIELDS]));
     this.#fatalSeen ||= fields.severity !== 'ERROR';
     this.#failed(fields);
+    const { view } = this.#host;
     if (!this.#queue.forwards(type) && !this.#fatalSeen) this.#passOn(scanner, false);
+    else if (view !== undefined && scanner.last)
+      this.#toClient.insert(encodeBackendMessage({ name: 'ErrorResponse', fields: view.error(fields, this.#editsInError()) }));
     else if (scanner.last && mentionsServerStatement(fields.message))
       this.#toClient.insert(this.#inClientsWords(buffer.subarray(start, end)));
     else this.#passOn(scanner, true);
     this.#queue.receive(type);
+  }
+
+  /** What was replaced in the statement that an error is about. */
+  #editsInError(): readonly Edit[] {
+    const subject = this.#queue.subject;
+    return isOwn(subject) ? [] : ((subject as Effect | RequestEnd | undefined)?.edits ?? []);
   }
 
   /** An error that names a statement as the server knows it, with the name that the client gave it. */
@@ -537,12 +608,14 @@ export class Relay implements BackendReceiver, ReplyListener {
 
   /** What our own requests change and change back the client need not know; what stays different it must. */
   #parameterChanged(scanner: FrameScanner, own: boolean): void {
-    const { parameter, value } = decodeParameterStatus(scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end));
-    if (!own) this.pins.parameterChanged(parameter, value);
+    const { parameter, value: serverValue } = decodeParameterStatus(scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end));
+    if (!own) this.pins.parameterChanged(parameter, serverValue);
+    const value = this.#host.view?.clientSetting(parameter, serverValue) ?? serverValue;
     if (this.pins.restores && this.status === 'I') this.#changedParameters.set(parameter, value);
     else if (!own || this.#reported.get(parameter) !== value) {
       this.#reported.set(parameter, value);
-      this.#passOn(scanner, true);
+      if (value === serverValue) this.#passOn(scanner, true);
+      else this.#toClient.insert(encodeBackendMessage({ name: 'ParameterStatus', parameter, value }));
     } else this.#passOn(scanner, false);
   }
 
@@ -556,11 +629,25 @@ export class Relay implements BackendReceiver, ReplyListener {
     this.#changedParameters.clear();
   }
 
-  #ownRow({ buffer, start, end, last }: FrameScanner): void {
-    const subject = this.#queue.batchSubject;
-    if (!isOwn(subject) || subject.own !== 'probe') return;
-    if (last) subject.probe.row(buffer.subarray(start + HEADER_BYTES, end));
-    else this.pins.probeFailed();
+  #row(scanner: FrameScanner): void {
+    const { buffer, start, end, last } = scanner;
+    const subject = this.#queue.skipping || this.#host.view !== undefined ? this.#queue.batchSubject : undefined;
+    if (isOwn(subject)) {
+      if (subject.own === 'probe' && last) subject.probe.row(buffer.subarray(start + HEADER_BYTES, end));
+      else if (subject.own === 'probe') this.pins.probeFailed();
+      this.#passOn(scanner, false);
+    } else if (last && (subject as RequestEnd | undefined)?.showsSearchPath === true) this.#searchPathRow(buffer.subarray(start, end));
+    else this.#passOn(scanner, true);
+  }
+
+  /** The one column of SHOW search_path, in the client's words. */
+  #searchPathRow(row: Buffer): void {
+    const value = row.toString('utf8', SHOW_VALUE_OFFSET);
+    const shown = Buffer.from(this.#host.view?.clientSetting('search_path', value) ?? value);
+    const message = Buffer.concat([row.subarray(0, SHOW_VALUE_OFFSET), shown]);
+    message.writeInt32BE(message.length - 1, 1);
+    message.writeInt32BE(shown.length, SHOW_VALUE_OFFSET - 4);
+    this.#toClient.insert(message);
   }
 
   simulate(request: RequestKind): void {

@@ -1,10 +1,14 @@
 import type { BackendConnection } from '../src/backend/connection.ts';
 import type { ServerStatement, StatementRegistry } from '../src/backend/prepared-statements.ts';
 import { Fate, type ReplyQueue, Request } from '../src/backend/reply-queue.ts';
+import { ServiceError } from '../src/errors.ts';
 import { stringEnd } from '../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
 import { decodeFrontendMessage, FrontendType, statementNameStart, withStatementName } from '../src/protocol/frontend.ts';
+import type { Edit } from '../src/router/search-path/edits.ts';
+import type { PlaceView } from '../src/router/search-path/view.ts';
 import type { ClientStatements, UnnamedStatement } from './client-statements.ts';
+import { MAX_REWRITTEN_BYTES } from './limits.ts';
 import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, queryMessage } from './messages.ts';
 import { type ParameterSignal, type ProcessIds, processIdOf, translateProcessIds } from './process-ids.ts';
 import type { Run } from './run.ts';
@@ -16,6 +20,8 @@ export interface RequestListener {
   /** A statement is about to be sent, or executed again, of which more is to be known than that it runs. */
   statement(traits: TextTraits): void;
   readonly processIds: ProcessIds;
+  /** Where `public` is another schema. */
+  readonly view: PlaceView | undefined;
 }
 
 /** In a Query, a DEALLOCATE of a statement that the client prepared by protocol. */
@@ -30,6 +36,8 @@ export interface Effect {
   readonly undo: (failed: boolean) => void;
   /** What a Parse that went well has shown to be a good statement. */
   readonly statement?: ServerStatement;
+  /** What was replaced in the text, for the positions in errors. */
+  readonly edits?: readonly Edit[];
 }
 
 /** What goes with a Sync, Query or FunctionCall through the reply queue. */
@@ -37,6 +45,10 @@ export interface RequestEnd {
   readonly batch: Batch | undefined;
   /** In order; those that have run are taken away. */
   readonly deallocations: Deallocation[];
+  /** What was replaced in the text of a Query. */
+  readonly edits: readonly Edit[];
+  /** The rows are values of search_path, which the client knows in other words. */
+  readonly showsSearchPath: boolean;
 }
 
 /**
@@ -48,6 +60,10 @@ export class Requests {
   readonly counts = { statements: 0 };
   /** Extended-protocol messages have been sent that no Sync has followed yet. */
   unsynced = false;
+  /** The text that comes next has been rewritten before. */
+  alreadyPlaced = false;
+  /** A statement since the last end shows the search path. */
+  #showsSearchPath = false;
   readonly #statements: ClientStatements;
   readonly #registry: StatementRegistry;
   readonly #queue: ReplyQueue;
@@ -134,10 +150,12 @@ export class Requests {
     const nameEnd = stringEnd(buffer, nameStart, end);
     if (nameEnd < 0) return false;
     const name = buffer.toString('latin1', nameStart, nameEnd);
-    const server = this.#registry.find(buffer.subarray(nameEnd + 1, end));
-    if (server === undefined || !server.proven || this.#statements.get(name) !== undefined) return false;
-    const traits = traitsOf(buffer.toString('latin1', nameEnd + 1, textEnd(buffer, nameEnd + 1, end)));
-    this.#statements.set(name, { server, traits, signals: [] });
+    if (this.#statements.get(name) !== undefined) return false;
+    const text = buffer.toString('latin1', nameEnd + 1, textEnd(buffer, nameEnd + 1, end));
+    const { definition, traits, signals } = this.#prepared(text, buffer.subarray(nameEnd + 1, end));
+    const server = this.#registry.find(definition);
+    if (server === undefined || !server.proven) return false;
+    this.#statements.set(name, { server, traits, signals });
     return true;
   }
 
@@ -154,9 +172,12 @@ export class Requests {
     this.#queue.push(kind, Fate.forward, subject);
   }
 
-  #end(deallocations: Deallocation[] = []): RequestEnd | undefined {
+  #end(deallocations: Deallocation[] = [], edits: readonly Edit[] = NO_EDITS): RequestEnd | undefined {
     const batch = this.#watch.take();
-    return batch === undefined && deallocations.length === 0 ? undefined : { batch, deallocations };
+    const showsSearchPath = this.#showsSearchPath;
+    this.#showsSearchPath = false;
+    const plain = batch === undefined && deallocations.length === 0 && edits.length === 0 && !showsSearchPath;
+    return plain ? undefined : { batch, deallocations, edits, showsSearchPath };
   }
 
   /** A Query also does away with the unnamed statement, on both sides. */
@@ -167,13 +188,14 @@ export class Requests {
     const deallocations: Deallocation[] = [];
     const traits = scanner.last ? traitsOf(text) : UNKNOWN_TRAITS;
     this.#tell(traits);
-    let sent = scanner.last && traits.deallocates ? this.#renameDeallocated(text, backend, deallocations) : text;
+    const { sql, edits } = this.#placed(text, scanner.last);
+    let sent = scanner.last && traits.deallocates ? this.#renameDeallocated(sql, backend, deallocations) : sql;
     if (traits.mentionsPids) sent = translateProcessIds(sent, this.#listener.processIds).text;
     if (!this.#queue.discarding) {
       this.#statements.unnamed = undefined;
       backend.session.unnamed = undefined;
     }
-    this.#queue.push(Request.query, Fate.forward, this.#end(deallocations));
+    this.#queue.push(Request.query, Fate.forward, this.#end(deallocations, edits));
     if (sent === text) this.#pass(scanner);
     else this.#out.insert(queryMessage(Buffer.from(sent, 'latin1')));
   }
@@ -230,10 +252,26 @@ export class Requests {
   /** @param definition a view; what is kept of it is a copy */
   #prepared(text: string, definition: Buffer): UnnamedStatement {
     const traits = traitsOf(text);
-    if (!traits.mentionsPids) return { definition, traits, signals: [] };
-    const translated = translateProcessIds(text, this.#listener.processIds);
-    const sql = Buffer.from(translated.text, 'latin1');
-    return { definition: Buffer.concat([sql, definition.subarray(text.length)]), traits, signals: translated.signals };
+    const { sql, edits } = this.#placed(text, true);
+    const translated = traits.mentionsPids ? translateProcessIds(sql, this.#listener.processIds) : { text: sql, signals: [] };
+    const changed = translated.text !== text;
+    return {
+      definition: changed ? Buffer.concat([Buffer.from(translated.text, 'latin1'), definition.subarray(text.length)]) : definition,
+      changed,
+      traits,
+      edits,
+      signals: translated.signals,
+    };
+  }
+
+  /** The text as it has to be where the organization's `public` is a schema of another name. */
+  #placed(text: string, whole: boolean): { readonly sql: string; readonly edits: readonly Edit[] } {
+    const { view } = this.#listener;
+    if (view === undefined || this.alreadyPlaced) return { sql: text, edits: NO_EDITS };
+    if (!whole) throw new ServiceError('payload_too_large', `a statement may have at most ${MAX_REWRITTEN_BYTES} bytes in this placement`);
+    if (SHOWS_SEARCH_PATH.test(text)) this.#showsSearchPath = true;
+    const { sql, edits } = view.rewrite(Buffer.from(text, 'latin1'));
+    return { sql: edits.length === 0 ? text : sql.toString('latin1'), edits };
   }
 
   #parseUnnamed(scanner: FrameScanner, backend: BackendConnection, prepared: UnnamedStatement): void {
@@ -241,6 +279,7 @@ export class Requests {
     const undo = this.#statements.setUnnamed(kept);
     backend.session.unnamed = kept;
     this.#extended(Request.parse, {
+      edits: prepared.edits,
       undo: (failed: boolean) => {
         // Postgres drops the old one before it looks at the new.
         if (failed) this.#statements.unnamed = undefined;
@@ -248,11 +287,12 @@ export class Requests {
         backend.session.unnamed = undefined;
       },
     });
-    if (prepared.traits.mentionsPids) this.#out.insert(parseMessage(NO_NAME, kept.definition));
+    if (prepared.changed) this.#out.insert(parseMessage(NO_NAME, kept.definition));
     else this.#pass(scanner);
   }
 
-  #parseNamed(scanner: FrameScanner, backend: BackendConnection, name: string, { definition, traits, signals }: UnnamedStatement): void {
+  #parseNamed(scanner: FrameScanner, backend: BackendConnection, name: string, prepared: UnnamedStatement): void {
+    const { definition, traits, signals, edits } = prepared;
     if (this.#statements.get(name) !== undefined) {
       this.#parseAgain(scanner, backend, name);
       return;
@@ -267,6 +307,7 @@ export class Requests {
     const evicted = backend.session.prepared.add(statement);
     this.#extended(Request.parse, {
       statement,
+      edits,
       undo: () => {
         forget();
         backend.session.prepared.delete(statement);
@@ -391,6 +432,8 @@ export class Requests {
 }
 
 const NO_NAME = Buffer.alloc(0);
+const NO_EDITS: readonly Edit[] = [];
+const SHOWS_SEARCH_PATH = /^\s*show\s+(?:search_path|"search_path")\s*;?\s*$/i;
 
 function textEnd(buffer: Buffer, from: number, end: number): number {
   const found = stringEnd(buffer, from, end);

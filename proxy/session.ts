@@ -7,11 +7,11 @@ import type { StartupMessage } from '../src/protocol/startup.ts';
 import type { CancelKey } from '../src/router/cancel.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { Router } from '../src/router/router.ts';
+import { viewOf } from '../src/router/search-path/view.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import type { ClientConnection } from './connection.ts';
 import { type SessionStart, startSession } from './login.ts';
 import { Pins } from './pins.ts';
-import type { ProcessIds } from './process-ids.ts';
 import { Relay, type RelayHost } from './relay.ts';
 import type { WatchedBatch } from './statement-watch.ts';
 import type { TenantSessions } from './tenant-sessions.ts';
@@ -42,7 +42,8 @@ export async function serve(
   context: SessionContext,
 ): Promise<void> {
   const { router, shared } = context;
-  const start = await startSession(startup, shared, () => leaseFor(client, tenant, router));
+  const view = viewOf(tenant.organization.placement);
+  const start = await startSession(startup, shared, view, () => leaseFor(client, tenant, router));
   const secret = randomBytes(startup.minorVersion >= 2 ? SECRET_BYTES_3_2 : SECRET_BYTES);
   let relay: Relay | undefined;
   const key = router.cancelKeys.issue(secret, async () => relay?.cancel());
@@ -54,7 +55,12 @@ export async function serve(
     terminate: () => relay?.end(new ServiceError('shutting_down', 'terminating connection due to administrator command')),
   });
   try {
-    relay = new Relay(client.socket, host(tenant, origin, context, processIds), new Pins(start.settings, start.whole), start.parameters);
+    relay = new Relay(
+      client.socket,
+      { ...host(tenant, origin, context), processIds, view },
+      new Pins(start.settings, start.whole),
+      start.parameters,
+    );
     client.write(welcome(start, key));
     await run(relay, client, tenant, origin, context);
   } finally {
@@ -75,11 +81,10 @@ async function leaseFor(client: ClientConnection, tenant: Tenant, router: Router
   }
 }
 
-function host(tenant: Tenant, origin: Origin, { router, observe, shared }: SessionContext, processIds: ProcessIds): RelayHost {
+function host(tenant: Tenant, origin: Origin, { router, observe, shared }: SessionContext): Omit<RelayHost, 'processIds' | 'view'> {
   const actor = actorOf(tenant);
   return {
     registry: shared.registry,
-    processIds,
     sequences: shared.sequences,
     tryLease: (preferred: BackendConnection | undefined) => router.tryLease(tenant, 'wire', preferred),
     lease: (signal) => router.lease(tenant, { door: 'wire', signal }),

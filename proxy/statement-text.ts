@@ -1,3 +1,5 @@
+import { changeCode } from './sql-code.ts';
+
 /**
  * A cheap look at a statement's text, on the safe side: a trait found where there is none costs a question to the server,
  * one overlooked would let a session's state be seen by another. It decides nothing about rights.
@@ -115,8 +117,10 @@ const DEALLOCATED = /\b(deallocate\s+(?:prepare\s+)?)(?:"((?:[^"]|"")+)"|(?!all\
  * @param rename is given a name as Postgres would fold it; undefined leaves it
  */
 export function replaceDeallocated(text: string, rename: (name: string) => string | undefined): string {
-  return text.replace(DEALLOCATED, (whole: string, words: string, quoted: string | undefined, plain: string | undefined) => {
-    const renamed = rename(quoted?.replaceAll('""', '"') ?? plain?.toLowerCase() ?? '');
-    return renamed === undefined ? whole : `${words}"${renamed}"`;
-  });
+  const change = (code: string) =>
+    code.replace(DEALLOCATED, (whole: string, words: string, quoted: string | undefined, plain: string | undefined) => {
+      const renamed = rename(quoted?.replaceAll('""', '"') ?? plain?.toLowerCase() ?? '');
+      return renamed === undefined ? whole : `${words}"${renamed}"`;
+    });
+  return changeCode(text, change, (_, kind) => kind === 'quotedIdentifier');
 }

@@ -64,6 +64,11 @@ export class ReplyQueue {
     return this.#length > 0 && this.#fates[this.#head] === Fate.skip;
   }
 
+  /** What was given with the request that is being answered itself. */
+  get subject(): unknown {
+    return this.#length === 0 ? undefined : this.#subjects[this.#head];
+  }
+
   /** Whether a whole request of ours is being answered, rather than one slipped in among the client's. */
   get answeringOurs(): boolean {
     return this.skipping && this.#kinds[this.#head] === Request.query;

@@ -76,6 +76,7 @@ export type BackendMessage =
   | { readonly name: 'BackendKeyData'; readonly processId: number; readonly secretKey: Uint8Array }
   /** `minorVersion`: of protocol 3, the one that will be spoken. */
   | { readonly name: 'NegotiateProtocolVersion'; readonly minorVersion: number; readonly unsupportedOptions: readonly string[] }
+  | { readonly name: 'NotificationResponse'; readonly processId: number; readonly channel: string; readonly payload: string }
   | { readonly name: 'ReadyForQuery'; readonly status: TransactionStatus }
   | { readonly name: 'ErrorResponse' | 'NoticeResponse'; readonly fields: ErrorFields }
   | { readonly name: 'CommandComplete'; readonly tag: string }
@@ -93,6 +94,8 @@ export function encodeBackendMessage(message: BackendMessage): Buffer {
       return encode(BackendType.Authentication, int32(11), message.data);
     case 'AuthenticationSASLFinal':
       return encode(BackendType.Authentication, int32(12), message.data);
+    case 'NotificationResponse':
+      return encode(BackendType.NotificationResponse, int32(message.processId), string(message.channel), string(message.payload));
     case 'ParameterStatus':
       return encode(BackendType.ParameterStatus, string(message.parameter), string(message.value));
     case 'BackendKeyData':

@@ -1,0 +1,85 @@
+import type { Placement } from '../../catalog/organization.ts';
+import type { ErrorFields } from '../../protocol/backend.ts';
+import { clientChannel } from './channels.ts';
+import { clientQuery, clientText } from './client-text.ts';
+import { type Edit, originalPosition } from './edits.ts';
+import type { Place } from './place.ts';
+import { type Rewriting, rewriteLargeSql, rewriteSql } from './rewrite.ts';
+import { clientSearchPath, serverSearchPath } from './settings.ts';
+
+/** Lines in which Citus names the machine that a part of the statement ran on. */
+const WORKER_ADDRESS = /^.*\bwhile executing command on \S+:\d+.*\n?/gm;
+
+/**
+ * How one session in the `schema` placement sees its place: SQL goes out with the organization's schema where the client
+ * wrote `public`, and what the server says comes back the other way.
+ */
+export class PlaceView {
+  readonly #place: Place;
+  readonly #longChannels = new Map<string, string>();
+
+  constructor(place: Place) {
+    this.#place = place;
+  }
+
+  rewrite(sql: Buffer): Rewriting<Buffer>;
+  rewrite(sql: string): Rewriting<string>;
+  rewrite(sql: string | Buffer): Rewriting<string | Buffer> {
+    return typeof sql === 'string' ? this.#remember(rewriteSql(sql, this.#place)) : this.#remember(rewriteSql(sql, this.#place));
+  }
+
+  /** For texts of LARGE_SQL_BYTES and more: lets others run in between. */
+  async rewriteLarge(sql: Buffer): Promise<Rewriting<Buffer>> {
+    return this.#remember(await rewriteLargeSql(sql, this.#place));
+  }
+
+  /** @param edits of the statement that the error is about */
+  error(fields: ErrorFields, edits: readonly Edit[] = []): ErrorFields {
+    const { schema } = this.#place;
+    const text = (value: string | undefined) => (value === undefined ? undefined : clientText(value, schema));
+    const internal =
+      fields.internalQuery === undefined ? undefined : clientQuery(fields.internalQuery, fields.internalPosition ?? 1, schema);
+    return without({
+      ...fields,
+      message: clientText(fields.message, schema),
+      detail: text(fields.detail),
+      hint: text(fields.hint),
+      where: text(fields.where?.replace(WORKER_ADDRESS, '')) || undefined,
+      position: fields.position === undefined ? undefined : originalPosition(edits, fields.position),
+      internalQuery: internal?.query,
+      internalPosition: fields.internalPosition === undefined ? undefined : internal?.position,
+      schema: fields.schema === schema ? 'public' : fields.schema,
+    });
+  }
+
+  /** The client's name for a channel; undefined for one that is not this organization's. */
+  channel(name: string): string | undefined {
+    return clientChannel(name, this.#place.schema, this.#longChannels);
+  }
+
+  /** A setting's value as the server has to be told it. */
+  serverSetting(name: string, value: string): string {
+    return name.toLowerCase() === 'search_path' ? serverSearchPath(value, this.#place.schema) : value;
+  }
+
+  /** A setting's value as the client is to read it. */
+  clientSetting(name: string, value: string): string {
+    return name.toLowerCase() === 'search_path' ? clientSearchPath(value, this.#place.schema) : value;
+  }
+
+  #remember<Sql extends string | Buffer>(rewriting: Rewriting<Sql>): Rewriting<Sql> {
+    for (const [server, client] of rewriting.longChannels) this.#longChannels.set(server, client);
+    return rewriting;
+  }
+}
+
+/** @returns undefined for a placement in which nothing needs rewriting */
+export function viewOf({ kind, schema }: Placement): PlaceView | undefined {
+  return kind === 'schema' ? new PlaceView({ schema }) : undefined;
+}
+
+/** Optional fields are absent rather than undefined. */
+function without(fields: { [Name in keyof ErrorFields]: ErrorFields[Name] | undefined }): ErrorFields {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as ErrorFields &
+    Record<string, string | number>;
+}
