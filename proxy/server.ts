@@ -39,6 +39,8 @@ export interface Introduction {
 const NO_TLS: TlsPolicy = { mode: 'off', identity: () => undefined };
 const KEEPALIVE_MS = 30_000;
 const MAX_NAME_BYTES = 63;
+/** For clients that do not take even a farewell. */
+const LAST_WORDS_MS = 1_000;
 
 /** The wire door: PostgreSQL's protocol on a TCP port. */
 export class WireServer {
@@ -47,13 +49,14 @@ export class WireServer {
   readonly #clients = new Set<ClientStream>();
   readonly #tenants = new TenantDirectory();
   readonly #stopping = new AbortController();
+  readonly #stopped = new AbortController();
   readonly #watchdog: Watchdog;
 
   constructor(options: WireServerOptions) {
     this.#options = options;
     this.#watchdog = new Watchdog(options);
     // One listener for each session.
-    setMaxListeners(0, this.#stopping.signal);
+    setMaxListeners(0, this.#stopping.signal, this.#stopped.signal);
     this.#server = createServer({ allowHalfOpen: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS }, (socket) => {
       const client = new ClientConnection(socket, socket.remoteAddress ?? '');
       void this.#serve(client, { method: 'scram', tls: options.tls });
@@ -73,16 +76,22 @@ export class WireServer {
     void this.#serve(new ClientConnection(stream, remoteAddress), { method, tls: NO_TLS });
   }
 
-  /** Stops listening, ends all sessions with 57P01, and resolves when the last has gone or `deadlineMs` have passed. */
+  /**
+   * Stops listening and ends all sessions with 57P01: at once those at rest, the others when their transaction ends or
+   * `deadlineMs` have passed. Resolves when the last has gone.
+   */
   async close(deadlineMs: number): Promise<void> {
     const closed = [once(this.#server, 'close'), ...[...this.#clients].map((socket) => once(socket, 'close'))];
     this.#server.close();
-    this.#stopping.abort(new ServiceError('shutting_down', 'terminating connection due to administrator command'));
-    const timer = setTimeout(() => {
+    const reason = new ServiceError('shutting_down', 'terminating connection due to administrator command');
+    this.#stopping.abort(reason);
+    const patience = setTimeout(() => this.#stopped.abort(reason), deadlineMs);
+    const end = setTimeout(() => {
       for (const socket of this.#clients) socket.destroy();
-    }, deadlineMs);
+    }, deadlineMs + LAST_WORDS_MS);
     await Promise.all(closed);
-    clearTimeout(timer);
+    clearTimeout(patience);
+    clearTimeout(end);
   }
 
   async #serve(client: ClientConnection, entrance: Entrance): Promise<void> {
@@ -134,7 +143,8 @@ export class WireServer {
       if (shared.count > this.#options.clientsPerTenant) {
         throw new ServiceError('too_many_connections', `too many connections for organization "${user}"`);
       }
-      await serve(client, tenant, startup, origin, { router, observe, shared, watchdog: this.#watchdog, stopping: this.#stopping.signal });
+      const [stopping, stopped] = [this.#stopping.signal, this.#stopped.signal];
+      await serve(client, tenant, startup, origin, { router, observe, shared, watchdog: this.#watchdog, stopping, stopped });
     } finally {
       this.#tenants.leave(shared);
     }

@@ -25,6 +25,8 @@ export interface SessionContext {
   readonly shared: TenantSessions;
   /** Aborts with a ServiceError when the service stops. */
   readonly stopping: AbortSignal;
+  /** Aborts with a ServiceError when it waits no longer. */
+  readonly stopped: AbortSignal;
 }
 
 const SECRET_BYTES = 4;
@@ -108,7 +110,7 @@ function welcome({ parameters }: SessionStart, { processId, secret }: CancelKey)
 }
 
 async function run(relay: Relay, client: ClientConnection, tenant: Tenant, origin: Origin, context: SessionContext): Promise<void> {
-  const { observe, stopping, watchdog } = context;
+  const { observe, stopping, stopped, watchdog } = context;
   const { revoked } = tenant;
   const actor = actorOf(tenant);
   const openedAt = performance.now();
@@ -116,7 +118,9 @@ async function run(relay: Relay, client: ClientConnection, tenant: Tenant, origi
   const onRevoked = () => relay.end(reasonOf(revoked));
   const onStopping = () => relay.endAtRest(reasonOf(stopping));
   revoked.addEventListener('abort', onRevoked, { once: true });
+  const onStopped = () => relay.end(reasonOf(stopped));
   stopping.addEventListener('abort', onStopping, { once: true });
+  stopped.addEventListener('abort', onStopped, { once: true });
   const unwatch = watchdog.watch(relay);
   try {
     const ended = relay.run();
@@ -130,6 +134,7 @@ async function run(relay: Relay, client: ClientConnection, tenant: Tenant, origi
     unwatch();
     revoked.removeEventListener('abort', onRevoked);
     stopping.removeEventListener('abort', onStopping);
+    stopped.removeEventListener('abort', onStopped);
   }
 }
 
