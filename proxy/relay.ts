@@ -1,59 +1,30 @@
 import type { Duplex } from 'node:stream';
 import type { BackendConnection, BackendReceiver } from '../src/backend/connection.ts';
-import { mentionsServerStatement, SERVER_STATEMENT, type StatementRegistry } from '../src/backend/prepared-statements.ts';
-import { Fate, type ReplyListener, ReplyQueue, Request, type RequestKind } from '../src/backend/reply-queue.ts';
+import { Fate, type ReplyQueue, Request } from '../src/backend/reply-queue.ts';
 import { ServiceError } from '../src/errors.ts';
-import {
-  BackendType,
-  decodeErrorFields,
-  decodeNotification,
-  decodeParameterStatus,
-  type ErrorFields,
-  encodeBackendMessage,
-  type TransactionStatus,
-} from '../src/protocol/backend.ts';
-import { backendFrames, FrameScanner, frontendFrames, HEADER_BYTES } from '../src/protocol/frame.ts';
+import type { TransactionStatus } from '../src/protocol/backend.ts';
+import { FrameScanner, frontendFrames } from '../src/protocol/frame.ts';
 import { FrontendType } from '../src/protocol/frontend.ts';
 import type { Lease } from '../src/router/lease.ts';
-import type { Edit } from '../src/router/search-path/edits.ts';
 import { LARGE_SQL_BYTES } from '../src/router/search-path/rewrite.ts';
-import type { PlaceView } from '../src/router/search-path/view.ts';
 import { ClientStatements } from './client-statements.ts';
 import { errorResponse } from './errors.ts';
 import { HIGH_WATER_BYTES, MAX_REWRITTEN_BYTES } from './limits.ts';
-import { CLOSE_COMPLETE, PARSE_COMPLETE, queryMessage, READY_IDLE, rewriteBody, rewrittenMessage } from './messages.ts';
+import { PARSE_COMPLETE, queryMessage, READY_IDLE, rewrittenMessage } from './messages.ts';
 import type { Pins } from './pins.ts';
-import type { ProcessIds } from './process-ids.ts';
-import { type Effect, type RequestEnd, Requests } from './requests.ts';
+import type { RelayHost } from './relay-host.ts';
+import { type OwnRequest, Replies } from './replies.ts';
+import { Requests } from './requests.ts';
 import { Run } from './run.ts';
 import { settingsChange } from './session-settings.ts';
 import { StateProbe } from './state-probe.ts';
 import type { TextTraits } from './statement-text.ts';
-import { StatementWatch, type WatchedBatch } from './statement-watch.ts';
+import { StatementWatch } from './statement-watch.ts';
 
 /** How a session ended, and what the client should be told if it can still be told anything. */
 export interface RelayEnd {
   readonly reason: 'terminated' | 'client_gone' | 'backend_lost' | 'protocol_violation' | 'ended';
   readonly lastWords?: Buffer;
-}
-
-/** What a session needs of the house. */
-export interface RelayHost {
-  /** A backend at once, if one is free. */
-  tryLease(preferred: BackendConnection | undefined): Lease | undefined;
-  lease(signal: AbortSignal): Promise<Lease>;
-  readonly registry: StatementRegistry;
-  readonly processIds: ProcessIds;
-  /** Where the organization's `public` is another schema. */
-  readonly view: PlaceView | undefined;
-  /** Hears of each finished batch of statements that is worth an audit entry. */
-  watched(batch: WatchedBatch): void;
-  /** Whether a backend process holds session advisory locks. */
-  holdsAdvisoryLocks(processId: number): Promise<boolean>;
-  /** Whether clients of this organization have asked for a sequence's last value: then those that move one keep their backend. */
-  readonly sequences: { areRead: boolean };
-  /** What new sessions start with has changed: the sessions that there are become old. */
-  defaultsChanged(): void;
 }
 
 const MAX_KEPT_DEFINITION_BYTES = 1_048_576;
@@ -68,44 +39,30 @@ const FRONTEND_REWRITTEN = frontendFrames({
   D: MAX_NAMES_BYTES,
   C: MAX_NAMES_BYTES,
 });
-/** Rows so that the answers to our own questions, which are short, are seen whole. */
-const BACKEND = backendFrames({ Z: 1, E: 65_536, C: 64, S: 65_536, A: 65_536, D: 4_096 });
 
-/** Ends the fields of an error of which only the beginning is at hand. */
-const END_OF_FIELDS = Buffer.alloc(2);
-/** Header, number of columns, length of the first. */
-const SHOW_VALUE_OFFSET = HEADER_BYTES + 2 + 4;
 const DEALLOCATE_ALL = queryMessage('DEALLOCATE ALL');
 const DISCARD_SEQUENCES = queryMessage('DISCARD SEQUENCES');
-
-/** A request of ours among the client's. */
-type OwnRequest = { readonly own: 'settings' } | { readonly own: 'probe'; readonly probe: StateProbe };
 
 /**
  * One client's conversation, carried on over whatever backend it has at the moment. A backend is borrowed for a
  * transaction, and kept while the session holds state that outlives one. Bodies go through untouched; the side whose peer
  * cannot take more is not read until it can.
  */
-export class Relay implements BackendReceiver, ReplyListener {
-  readonly traffic = { bytesIn: 0, bytesOut: 0 };
+export class Relay implements BackendReceiver {
   readonly pins: Pins;
-  status: TransactionStatus = 'I';
-  /** When the oldest unanswered request was sent, or when the session last became idle; on performance.now()'s clock. */
-  since = performance.now();
   /** When the client last took bytes off our hands. */
   lastTakenAt = performance.now();
   /** The client has closed its sending side and may still be reading. */
   halfClosed = false;
   readonly #client: Duplex;
   readonly #host: RelayHost;
-  readonly #watch: StatementWatch;
-  readonly #queue = new ReplyQueue(this);
+  readonly #replies: Replies;
+  readonly #queue: ReplyQueue;
   readonly #statements = new ClientStatements();
   readonly #requests: Requests;
   readonly #toClient = new Run((bytes) => this.#client.write(bytes));
   readonly #toBackend = new Run((bytes) => this.#lease?.backend.write(bytes));
   #fromClient: FrameScanner;
-  readonly #fromBackend = new FrameScanner(BACKEND);
   #lease: Lease | undefined;
   #lastBackend: BackendConnection | undefined;
   /** Bytes that wait for a backend, and what ends the wait. */
@@ -113,23 +70,13 @@ export class Relay implements BackendReceiver, ReplyListener {
   /** Why there was no backend for the request that comes next from the client. */
   #refusal: ServiceError | undefined;
   #discardingUntilSync = false;
-  /** The backend message that is passing is not the client's. */
-  #skippingRest = false;
+  #bytesIn = 0;
   /** The session's backend was another client's before, and this one has moved no sequence since. */
   #sequencesAreOthers = false;
   #canceling: Promise<void> | undefined;
   #cancelWanted = false;
-  /** The backend has said its last words, and the client has them. */
-  #fatalSeen = false;
   /** The client has said Terminate, or something that is no protocol: what came before that is still answered. */
   #lastWords: RelayEnd | undefined;
-  /** ParameterStatus values as the client knows them. */
-  readonly #reported: Map<string, string>;
-  /** Those that have changed and may change back before the client is told. */
-  readonly #changedParameters = new Map<string, string>();
-  /** A ReadyForQuery that waits until the session's own settings are back. */
-  #heldReady = false;
-  #schemaChanged = false;
   #endAtRest: ServiceError | undefined;
   #finish: (end: RelayEnd) => void = () => {};
   #over = false;
@@ -139,14 +86,37 @@ export class Relay implements BackendReceiver, ReplyListener {
     this.#host = host;
     this.pins = pins;
     this.#fromClient = this.#newScanner();
-    this.#reported = new Map(parameters);
-    this.#watch = new StatementWatch((batch) => host.watched(batch));
+    const watch = new StatementWatch((batch) => host.watched(batch));
+    this.#replies = new Replies({
+      host,
+      pins,
+      watch,
+      parameters,
+      statements: this.#statements,
+      toClient: this.#toClient,
+      backend: () => this.#lease?.backend.session,
+      notRestored: (error) => this.end(error),
+    });
+    this.#queue = this.#replies.queue;
     const listener = { statement: (traits: TextTraits) => this.#statementSeen(traits), processIds: host.processIds, view: host.view };
-    this.#requests = new Requests(this.#statements, host.registry, this.#queue, this.#watch, listener, this.#toBackend);
+    this.#requests = new Requests(this.#statements, host.registry, this.#queue, watch, listener, this.#toBackend);
   }
 
   #newScanner(): FrameScanner {
     return new FrameScanner(this.#host.view === undefined ? FRONTEND : FRONTEND_REWRITTEN);
+  }
+
+  get status(): TransactionStatus {
+    return this.#replies.status;
+  }
+
+  /** When the oldest unanswered request was sent, or when the session last became idle; on performance.now()'s clock. */
+  get since(): number {
+    return this.#replies.since;
+  }
+
+  get traffic(): { readonly bytesIn: number; readonly bytesOut: number } {
+    return { bytesIn: this.#bytesIn, bytesOut: this.#replies.bytesOut };
   }
 
   get statements(): number {
@@ -155,7 +125,7 @@ export class Relay implements BackendReceiver, ReplyListener {
 
   /** Replies are owed to the client, or it waits for a backend. */
   get busy(): boolean {
-    return this.#queue.length > 0 || this.#waiting !== undefined || this.#heldReady;
+    return this.#queue.length > 0 || this.#waiting !== undefined || this.#replies.heldReady;
   }
 
   /** The backend at hand, e.g. to be canceled. */
@@ -192,7 +162,7 @@ export class Relay implements BackendReceiver, ReplyListener {
 
   /** Ends the session from our side; the error is told only where it does not fall into the middle of a message. */
   end(error: ServiceError): void {
-    this.#end({ reason: 'ended', ...(this.#fromBackend.last ? { lastWords: errorResponse(error, 'FATAL') } : {}) });
+    this.#end({ reason: 'ended', ...(this.#replies.betweenMessages ? { lastWords: errorResponse(error, 'FATAL') } : {}) });
   }
 
   /** Ends the session as soon as it is in no transaction and owed nothing. */
@@ -224,9 +194,16 @@ export class Relay implements BackendReceiver, ReplyListener {
     await this.#canceling;
   }
 
+  /** Once the server answers the client's own request again, and not one of ours ahead of it. */
+  #cancelIfWanted(): void {
+    if (!this.#cancelWanted || this.#queue.answeringOurs) return;
+    this.#cancelWanted = false;
+    void this.cancel();
+  }
+
   #clientData(chunk: Buffer): void {
     if (this.#lastWords !== undefined) return;
-    this.traffic.bytesIn += chunk.length;
+    this.#bytesIn += chunk.length;
     if (this.#waiting !== undefined) this.#waiting.bytes.push(chunk);
     else this.#process(chunk);
   }
@@ -262,7 +239,7 @@ export class Relay implements BackendReceiver, ReplyListener {
       return;
     }
     this.#toBackend.flush();
-    if (wasIdle && this.#queue.length > 0) this.since = performance.now();
+    if (wasIdle && this.#queue.length > 0) this.#replies.since = performance.now();
     if (this.#lease === undefined) this.#toClient.flush();
     else if (this.#queue.length === 0) this.#settle();
     if (this.#backendIsFull) this.#client.pause();
@@ -285,13 +262,16 @@ export class Relay implements BackendReceiver, ReplyListener {
     this.#fromClient = this.#newScanner();
     this.#waiting = waiting;
     this.#client.pause();
-    void rewrittenMessage(message, (sql) => this.#host.view?.rewriteLarge(sql)).then((rewritten) => {
-      waiting.bytes.unshift(rewritten);
-      if (this.#over) return;
-      this.#requests.alreadyPlaced = true;
-      this.#resumeWith(waiting.bytes);
-      this.#requests.alreadyPlaced = false;
-    });
+    rewrittenMessage(message, (sql) => this.#host.view?.rewriteLarge(sql)).then(
+      (rewritten) => {
+        waiting.bytes.unshift(rewritten);
+        if (this.#over) return;
+        this.#requests.alreadyPlaced = true;
+        this.#resumeWith(waiting.bytes);
+        this.#requests.alreadyPlaced = false;
+      },
+      (cause: unknown) => this.end(new ServiceError('internal', 'internal error', { cause })),
+    );
   }
 
   #forward(scanner: FrameScanner, backend: BackendConnection): void {
@@ -361,7 +341,7 @@ export class Relay implements BackendReceiver, ReplyListener {
     const rest = [Buffer.from(scanner.buffer.subarray(scanner.start, scanner.end)), Buffer.from(scanner.takeRest())];
     this.#fromClient = this.#newScanner();
     this.#waiting = { bytes: rest, abort: new AbortController() };
-    this.since = performance.now();
+    this.#replies.since = performance.now();
     this.#client.pause();
     void this.#wait(this.#waiting);
     return false;
@@ -443,239 +423,20 @@ export class Relay implements BackendReceiver, ReplyListener {
   }
 
   data(chunk: Buffer): void {
-    const scanner = this.#fromBackend;
     try {
-      scanner.push(chunk);
-      while (scanner.next()) {
-        if (!scanner.first) this.#passOn(scanner, !this.#skippingRest);
-        else if (scanner.type === BackendType.DataRow && !this.#queue.skipping && this.#host.view === undefined)
-          this.#passOn(scanner, true);
-        else this.#reply(scanner);
-      }
+      this.#replies.take(chunk);
     } catch {
       this.closed();
       return;
     }
     this.#toClient.flush();
+    this.#cancelIfWanted();
     if (this.#queue.length === 0) {
       if (this.#lastWords !== undefined) this.#end(this.#lastWords);
       else this.#settle();
     }
     if (this.#client.writableLength === 0) this.lastTakenAt = performance.now();
     else if (this.#client.writableLength > HIGH_WATER_BYTES) this.#lease?.backend.pause();
-  }
-
-  #passOn(scanner: FrameScanner, forward: boolean): void {
-    if (scanner.first) this.#skippingRest = !forward;
-    if (!forward) return;
-    this.traffic.bytesOut += scanner.end - scanner.start;
-    this.#toClient.add(scanner.buffer, scanner.start, scanner.end);
-  }
-
-  #reply(scanner: FrameScanner): void {
-    const { type, buffer, start, end } = scanner;
-    const body = start + HEADER_BYTES;
-    const skipping = this.#queue.skipping;
-    switch (type) {
-      case BackendType.NoticeResponse:
-        this.#notice(scanner, skipping);
-        return;
-      case BackendType.NotificationResponse:
-        this.#notification(scanner);
-        return;
-      case BackendType.ParameterStatus:
-        this.#parameterChanged(scanner, skipping);
-        return;
-      case BackendType.ReadyForQuery:
-        this.#ready(scanner);
-        return;
-      case BackendType.ErrorResponse:
-        this.#error(scanner);
-        return;
-      case BackendType.CommandComplete:
-        if (!skipping) this.#completed(buffer.toString('latin1', body, end - 1));
-        break;
-      case BackendType.DataRow:
-        this.#row(scanner);
-        return;
-      default:
-    }
-    this.#passOn(scanner, this.#queue.forwards(type));
-    this.#queue.receive(type);
-  }
-
-  #notice(scanner: FrameScanner, skipping: boolean): void {
-    const { view } = this.#host;
-    if (skipping || view === undefined || !scanner.last) {
-      this.#passOn(scanner, !skipping);
-      return;
-    }
-    const fields = decodeErrorFields(scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end));
-    this.#toClient.insert(encodeBackendMessage({ name: 'NoticeResponse', fields: view.error(fields) }));
-  }
-
-  /** Says who has notified by the id that the notifier knows, and hides what is another organization's. */
-  #notification(scanner: FrameScanner): void {
-    const { buffer, start, end, last } = scanner;
-    const { view, processIds } = this.#host;
-    if (!last) {
-      this.#passOn(scanner, view === undefined);
-      return;
-    }
-    const { processId, channel, payload } = decodeNotification(buffer.subarray(start + HEADER_BYTES, end));
-    const seen = view === undefined ? channel : view.channel(channel);
-    if (seen === undefined) return;
-    const sender = processIds.userOf(processId) ?? processId;
-    this.#toClient.insert(encodeBackendMessage({ name: 'NotificationResponse', processId: sender, channel: seen, payload }));
-  }
-
-  #ready(scanner: FrameScanner): void {
-    this.status = statusOf(scanner.buffer[scanner.start + HEADER_BYTES]);
-    this.since = performance.now();
-    const forward = this.#queue.forwards(scanner.type);
-    this.#queue.receive(scanner.type);
-    // After a RESET the session's own start is restored first, as if the server had gone back to it.
-    if (forward && this.pins.restores && this.status === 'I' && this.#queue.length === 0) this.#heldReady = true;
-    else this.#passOn(scanner, forward);
-    if (this.#schemaChanged) {
-      this.#schemaChanged = this.status !== 'I';
-      this.#host.registry.invalidate();
-    }
-    if (!this.#cancelWanted || this.#queue.answeringOurs) return;
-    this.#cancelWanted = false;
-    void this.cancel();
-  }
-
-  #error(scanner: FrameScanner): void {
-    const { buffer, start, end, type } = scanner;
-    const seen = buffer.subarray(start + HEADER_BYTES, end);
-    const fields = decodeErrorFields(scanner.last ? seen : Buffer.concat([seen, END_OF_FIELDS]));
-    this.#fatalSeen ||= fields.severity !== 'ERROR';
-    this.#failed(fields);
-    const { view } = this.#host;
-    if (!this.#queue.forwards(type) && !this.#fatalSeen) this.#passOn(scanner, false);
-    else if (view !== undefined && scanner.last)
-      this.#toClient.insert(encodeBackendMessage({ name: 'ErrorResponse', fields: view.error(fields, this.#editsInError()) }));
-    else if (scanner.last && mentionsServerStatement(fields.message))
-      this.#toClient.insert(this.#inClientsWords(buffer.subarray(start, end)));
-    else this.#passOn(scanner, true);
-    this.#queue.receive(type);
-  }
-
-  /** What was replaced in the statement that an error is about. */
-  #editsInError(): readonly Edit[] {
-    const subject = this.#queue.subject;
-    return isOwn(subject) ? [] : ((subject as Effect | RequestEnd | undefined)?.edits ?? []);
-  }
-
-  /** An error that names a statement as the server knows it, with the name that the client gave it. */
-  #inClientsWords(message: Buffer): Buffer {
-    return rewriteBody(message, (text) => text.replace(SERVER_STATEMENT, (name) => this.#statements.nameOf(name) ?? name));
-  }
-
-  #failed(fields: ErrorFields): void {
-    const subject = this.#queue.batchSubject;
-    if (isOwn(subject)) {
-      this.pins.probeFailed();
-      if (subject.own === 'settings')
-        this.end(new ServiceError('internal', "the session's settings could not be restored", { detail: fields.message }));
-      return;
-    }
-    if (isStalePlan(fields)) this.#host.registry.invalidate();
-    const batch = (subject as RequestEnd | undefined)?.batch;
-    if (batch !== undefined) batch.sqlstate = fields.code;
-  }
-
-  /** Command tags tell what text cannot: that it really ran. */
-  #completed(tag: string): void {
-    const subject = this.#queue.batchSubject;
-    if (subject !== undefined && !isOwn(subject)) {
-      const { batch, deallocations } = subject as RequestEnd;
-      if (batch !== undefined) this.#watch.completed(batch, tag);
-      const deallocated = tag === 'DEALLOCATE' ? deallocations.shift() : undefined;
-      if (deallocated !== undefined) {
-        this.#statements.delete(deallocated.name);
-        this.#lease?.backend.session.prepared.delete(deallocated.statement);
-      }
-    }
-    if (SCHEMA_CHANGE.test(tag)) this.#schemaChanged = true;
-    if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') {
-      this.#statements.clear();
-      this.#lease?.backend.session.prepared.clear();
-    }
-    if (tag === 'DISCARD ALL') this.pins.discarded();
-  }
-
-  /** What our own requests change and change back the client need not know; what stays different it must. */
-  #parameterChanged(scanner: FrameScanner, own: boolean): void {
-    const { parameter, value: serverValue } = decodeParameterStatus(scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end));
-    if (!own) this.pins.parameterChanged(parameter, serverValue);
-    const value = this.#host.view?.clientSetting(parameter, serverValue) ?? serverValue;
-    if (this.pins.restores && this.status === 'I') this.#changedParameters.set(parameter, value);
-    else if (!own || this.#reported.get(parameter) !== value) {
-      this.#reported.set(parameter, value);
-      if (value === serverValue) this.#passOn(scanner, true);
-      else this.#toClient.insert(encodeBackendMessage({ name: 'ParameterStatus', parameter, value }));
-    } else this.#passOn(scanner, false);
-  }
-
-  /** Tells what has really changed since the client was last told. */
-  #reportParameters(): void {
-    for (const [parameter, value] of this.#changedParameters) {
-      if (this.#reported.get(parameter) === value) continue;
-      this.#reported.set(parameter, value);
-      this.#toClient.insert(encodeBackendMessage({ name: 'ParameterStatus', parameter, value }));
-    }
-    this.#changedParameters.clear();
-  }
-
-  #row(scanner: FrameScanner): void {
-    const { buffer, start, end, last } = scanner;
-    const subject = this.#queue.skipping || this.#host.view !== undefined ? this.#queue.batchSubject : undefined;
-    if (isOwn(subject)) {
-      if (subject.own === 'probe' && last) subject.probe.row(buffer.subarray(start + HEADER_BYTES, end));
-      else if (subject.own === 'probe') this.pins.probeFailed();
-      this.#passOn(scanner, false);
-    } else if (last && (subject as RequestEnd | undefined)?.showsSearchPath === true) this.#searchPathRow(buffer.subarray(start, end));
-    else this.#passOn(scanner, true);
-  }
-
-  /** The one column of SHOW search_path, in the client's words. */
-  #searchPathRow(row: Buffer): void {
-    const value = row.toString('utf8', SHOW_VALUE_OFFSET);
-    const shown = Buffer.from(this.#host.view?.clientSetting('search_path', value) ?? value);
-    const message = Buffer.concat([row.subarray(0, SHOW_VALUE_OFFSET), shown]);
-    message.writeInt32BE(message.length - 1, 1);
-    message.writeInt32BE(shown.length, SHOW_VALUE_OFFSET - 4);
-    this.#toClient.insert(message);
-  }
-
-  simulate(request: RequestKind): void {
-    this.#toClient.insert(request === Request.parse ? PARSE_COMPLETE : CLOSE_COMPLETE);
-  }
-
-  done(request: RequestKind, subject: unknown): void {
-    if (subject === undefined) return;
-    if (request === Request.parse || request === Request.close) {
-      const { statement } = subject as Effect;
-      if (statement !== undefined) statement.proven = true;
-      return;
-    }
-    if (isOwn(subject)) {
-      if (subject.own === 'probe') this.#probed(subject.probe);
-      return;
-    }
-    const { batch } = subject as RequestEnd;
-    if (batch !== undefined) this.#watch.done(batch);
-  }
-
-  dropped(request: RequestKind, subject: unknown, failed: boolean): void {
-    if (subject !== undefined && (request === Request.parse || request === Request.close)) (subject as Effect).undo(failed);
-  }
-
-  #probed(probe: StateProbe): void {
-    this.pins.probed(probe.facts());
-    if (this.#lease !== undefined) this.#lease.backend.session.settings = this.pins.inForce;
   }
 
   /** Nothing is owed: finds out what the session holds, gives the backend back, or keeps it. */
@@ -705,12 +466,8 @@ export class Relay implements BackendReceiver, ReplyListener {
       }
     }
     this.pins.restores = false;
-    this.#reportParameters();
-    if (this.#heldReady) {
-      this.#heldReady = false;
-      this.#toClient.insert(READY_IDLE);
-      this.#toClient.flush();
-    }
+    this.#replies.restored();
+    this.#toClient.flush();
     if (this.#endIfAtRest()) return;
     if (this.halfClosed) this.#end(this.#lastWords ?? { reason: 'client_gone' });
     else if (!this.pins.pinned) this.#detach(lease);
@@ -747,7 +504,7 @@ export class Relay implements BackendReceiver, ReplyListener {
   closed(): void {
     this.#end({
       reason: 'backend_lost',
-      ...(this.#fromBackend.last && !this.#fatalSeen
+      ...(this.#replies.betweenMessages && !this.#replies.fatalSeen
         ? { lastWords: errorResponse(new ServiceError('backend_lost', 'the connection to the database server was lost'), 'FATAL') }
         : {}),
     });
@@ -796,21 +553,6 @@ export class Relay implements BackendReceiver, ReplyListener {
     await lease.cancel();
     lease.destroy();
   }
-}
-
-function statusOf(byte: number | undefined): TransactionStatus {
-  return byte === 0x54 ? 'T' : byte === 0x45 ? 'E' : 'I';
-}
-
-/** Tags of what changes the shape of tables, or of what they are made of. */
-const SCHEMA_CHANGE = /^(?:ALTER|DROP|CREATE OR REPLACE) /;
-
-function isStalePlan({ code, message }: ErrorFields): boolean {
-  return code === '0A000' && message.startsWith('cached plan');
-}
-
-function isOwn(subject: unknown): subject is OwnRequest {
-  return typeof subject === 'object' && subject !== null && 'own' in subject;
 }
 
 /** Errors that end the session rather than the request that met them. */

@@ -1,0 +1,25 @@
+import type { BackendConnection } from '../src/backend/connection.ts';
+import type { StatementRegistry } from '../src/backend/prepared-statements.ts';
+import type { Lease } from '../src/router/lease.ts';
+import type { PlaceView } from '../src/router/search-path/view.ts';
+import type { ProcessIds } from './process-ids.ts';
+import type { WatchedBatch } from './statement-watch.ts';
+
+/** What a session needs of the house. */
+export interface RelayHost {
+  /** A backend at once, if one is free. */
+  tryLease(preferred: BackendConnection | undefined): Lease | undefined;
+  lease(signal: AbortSignal): Promise<Lease>;
+  readonly registry: StatementRegistry;
+  readonly processIds: ProcessIds;
+  /** Where the organization's `public` is another schema. */
+  readonly view: PlaceView | undefined;
+  /** Hears of each finished batch of statements that is worth an audit entry. */
+  watched(batch: WatchedBatch): void;
+  /** Whether a backend process holds session advisory locks. */
+  holdsAdvisoryLocks(processId: number): Promise<boolean>;
+  /** Whether clients of this organization have asked for a sequence's last value: then those that move one keep their backend. */
+  readonly sequences: { areRead: boolean };
+  /** What new sessions start with has changed: the sessions that there are become old. */
+  defaultsChanged(): void;
+}

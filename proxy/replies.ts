@@ -1,0 +1,325 @@
+import { mentionsServerStatement, SERVER_STATEMENT } from '../src/backend/prepared-statements.ts';
+import { type ReplyListener, ReplyQueue, Request, type RequestKind } from '../src/backend/reply-queue.ts';
+import type { SessionState } from '../src/backend/session-state.ts';
+import { ServiceError } from '../src/errors.ts';
+import {
+  BackendType,
+  decodeErrorFields,
+  decodeNotification,
+  decodeParameterStatus,
+  type ErrorFields,
+  encodeBackendMessage,
+  type TransactionStatus,
+} from '../src/protocol/backend.ts';
+import { backendFrames, FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
+import type { Edit } from '../src/router/search-path/edits.ts';
+import type { ClientStatements } from './client-statements.ts';
+import { CLOSE_COMPLETE, PARSE_COMPLETE, READY_IDLE, rewriteBody } from './messages.ts';
+import type { Pins } from './pins.ts';
+import type { RelayHost } from './relay-host.ts';
+import type { Effect, RequestEnd } from './requests.ts';
+import type { Run } from './run.ts';
+import type { StateProbe } from './state-probe.ts';
+import type { StatementWatch } from './statement-watch.ts';
+
+/** A request of ours among the client's. */
+export type OwnRequest = { readonly own: 'settings' } | { readonly own: 'probe'; readonly probe: StateProbe };
+
+/** What the replies of a session are read with. */
+export interface ReplyContext {
+  readonly host: RelayHost;
+  readonly pins: Pins;
+  readonly watch: StatementWatch;
+  readonly statements: ClientStatements;
+  /** ParameterStatus values as the client knows them. */
+  readonly parameters: ReadonlyMap<string, string>;
+  readonly toClient: Run;
+  /** What is known of the session on the backend at hand. */
+  backend(): SessionState | undefined;
+  /** The session's own settings could not be given to its backend. */
+  notRestored(error: ServiceError): void;
+}
+
+/** Rows so that the answers to our own questions, which are short, are seen whole. */
+const BACKEND = backendFrames({ Z: 1, E: 65_536, C: 64, S: 65_536, A: 65_536, N: 65_536, D: 4_096 });
+/** Header, number of columns, length of the first. */
+const SHOW_VALUE_OFFSET = HEADER_BYTES + 2 + 4;
+/** Ends the fields of an error of which only the beginning is at hand. */
+const END_OF_FIELDS = Buffer.alloc(2);
+
+/**
+ * What a session's backends answer, on its way to the client: passed on as it comes, but for the answers to requests of
+ * ours, and for the few messages that speak of things by the server's names for them.
+ */
+export class Replies implements ReplyListener {
+  readonly queue = new ReplyQueue(this);
+  status: TransactionStatus = 'I';
+  /** When the oldest unanswered request was sent, or when the session last became idle; on performance.now()'s clock. */
+  since = performance.now();
+  bytesOut = 0;
+  /** The backend has said its last words, and the client has them. */
+  fatalSeen = false;
+  /** A ReadyForQuery waits until the session's own settings are back. */
+  heldReady = false;
+  readonly #context: ReplyContext;
+  readonly #scanner = new FrameScanner(BACKEND);
+  /** The message that is passing is not the client's. */
+  #skippingRest = false;
+  #schemaChanged = false;
+  readonly #reported: Map<string, string>;
+  /** Parameters that have changed and may change back before the client is told. */
+  readonly #changedParameters = new Map<string, string>();
+
+  constructor(context: ReplyContext) {
+    this.#context = context;
+    this.#reported = new Map(context.parameters);
+  }
+
+  /** The client has been sent whole messages only. */
+  get betweenMessages(): boolean {
+    return this.#scanner.last;
+  }
+
+  /**
+   * @param chunk from the backend, cut anywhere
+   * @throws ServiceError `backend_lost` for what is no protocol
+   */
+  take(chunk: Buffer): void {
+    const scanner = this.#scanner;
+    scanner.push(chunk);
+    while (scanner.next()) {
+      if (!scanner.first) this.#passOn(scanner, !this.#skippingRest);
+      else if (scanner.type === BackendType.DataRow && !this.queue.skipping && this.#context.host.view === undefined)
+        this.#passOn(scanner, true);
+      else this.#reply(scanner);
+    }
+  }
+
+  /** The session's own settings are in force again: tells what has really changed, and that it is ready. */
+  restored(): void {
+    for (const [parameter, value] of this.#changedParameters) {
+      if (this.#reported.get(parameter) === value) continue;
+      this.#reported.set(parameter, value);
+      this.#context.toClient.insert(encodeBackendMessage({ name: 'ParameterStatus', parameter, value }));
+    }
+    this.#changedParameters.clear();
+    if (this.heldReady) this.#context.toClient.insert(READY_IDLE);
+    this.heldReady = false;
+  }
+
+  #passOn(scanner: FrameScanner, forward: boolean): void {
+    if (scanner.first) this.#skippingRest = !forward;
+    if (!forward) return;
+    this.bytesOut += scanner.end - scanner.start;
+    this.#context.toClient.add(scanner.buffer, scanner.start, scanner.end);
+  }
+
+  #reply(scanner: FrameScanner): void {
+    const { type, buffer, start, end } = scanner;
+    const body = start + HEADER_BYTES;
+    const skipping = this.queue.skipping;
+    switch (type) {
+      case BackendType.NoticeResponse:
+        this.#notice(scanner, skipping);
+        return;
+      case BackendType.NotificationResponse:
+        this.#notification(scanner);
+        return;
+      case BackendType.ParameterStatus:
+        this.#parameterChanged(scanner, skipping);
+        return;
+      case BackendType.ReadyForQuery:
+        this.#ready(scanner);
+        return;
+      case BackendType.ErrorResponse:
+        this.#error(scanner);
+        return;
+      case BackendType.CommandComplete:
+        if (!skipping) this.#completed(buffer.toString('latin1', body, end - 1));
+        break;
+      case BackendType.DataRow:
+        this.#row(scanner);
+        return;
+      default:
+    }
+    this.#passOn(scanner, this.queue.forwards(type));
+    this.queue.receive(type);
+  }
+
+  #notice(scanner: FrameScanner, skipping: boolean): void {
+    const { view } = this.#context.host;
+    if (skipping || view === undefined || !scanner.last) {
+      this.#passOn(scanner, !skipping);
+      return;
+    }
+    const fields = decodeErrorFields(scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end));
+    this.#context.toClient.insert(encodeBackendMessage({ name: 'NoticeResponse', fields: view.error(fields) }));
+  }
+
+  /** Says who has notified by the id that the notifier knows, and hides what is another organization's. */
+  #notification(scanner: FrameScanner): void {
+    const { buffer, start, end, last } = scanner;
+    const { view, processIds } = this.#context.host;
+    if (!last) {
+      this.#passOn(scanner, view === undefined);
+      return;
+    }
+    const { processId, channel, payload } = decodeNotification(buffer.subarray(start + HEADER_BYTES, end));
+    const seen = view === undefined ? channel : view.channel(channel);
+    if (seen === undefined) return;
+    const sender = processIds.userOf(processId) ?? processId;
+    this.#context.toClient.insert(encodeBackendMessage({ name: 'NotificationResponse', processId: sender, channel: seen, payload }));
+  }
+
+  #ready(scanner: FrameScanner): void {
+    this.status = statusOf(scanner.buffer[scanner.start + HEADER_BYTES]);
+    this.since = performance.now();
+    const forward = this.queue.forwards(scanner.type);
+    this.queue.receive(scanner.type);
+    // After a RESET the session's own start is restored first, as if the server had gone back to it.
+    if (forward && this.#context.pins.restores && this.status === 'I' && this.queue.length === 0) this.heldReady = true;
+    else this.#passOn(scanner, forward);
+    if (this.#schemaChanged) {
+      this.#schemaChanged = this.status !== 'I';
+      this.#context.host.registry.invalidate();
+    }
+  }
+
+  #error(scanner: FrameScanner): void {
+    const { buffer, start, end, type } = scanner;
+    const seen = buffer.subarray(start + HEADER_BYTES, end);
+    const fields = decodeErrorFields(scanner.last ? seen : Buffer.concat([seen, END_OF_FIELDS]));
+    this.fatalSeen ||= fields.severity !== 'ERROR';
+    this.#failed(fields);
+    const { view } = this.#context.host;
+    if (!this.queue.forwards(type) && !this.fatalSeen) this.#passOn(scanner, false);
+    else if (view !== undefined && scanner.last)
+      this.#context.toClient.insert(encodeBackendMessage({ name: 'ErrorResponse', fields: view.error(fields, this.#editsInError()) }));
+    else if (scanner.last && mentionsServerStatement(fields.message))
+      this.#context.toClient.insert(this.#inClientsWords(buffer.subarray(start, end)));
+    else this.#passOn(scanner, true);
+    this.queue.receive(type);
+  }
+
+  /** What was replaced in the statement that an error is about. */
+  #editsInError(): readonly Edit[] {
+    const subject = this.queue.subject;
+    return isOwn(subject) ? [] : ((subject as Effect | RequestEnd | undefined)?.edits ?? []);
+  }
+
+  /** An error that names a statement as the server knows it, with the name that the client gave it. */
+  #inClientsWords(message: Buffer): Buffer {
+    return rewriteBody(message, (text) => text.replace(SERVER_STATEMENT, (name) => this.#context.statements.nameOf(name) ?? name));
+  }
+
+  #failed(fields: ErrorFields): void {
+    const subject = this.queue.batchSubject;
+    if (isOwn(subject)) {
+      this.#context.pins.probeFailed();
+      if (subject.own === 'settings')
+        this.#context.notRestored(new ServiceError('internal', "the session's settings could not be restored", { detail: fields.message }));
+      return;
+    }
+    if (isStalePlan(fields)) this.#context.host.registry.invalidate();
+    const batch = (subject as RequestEnd | undefined)?.batch;
+    if (batch !== undefined) batch.sqlstate = fields.code;
+  }
+
+  /** Command tags tell what text cannot: that it really ran. */
+  #completed(tag: string): void {
+    const subject = this.queue.batchSubject;
+    if (subject !== undefined && !isOwn(subject)) {
+      const { batch, deallocations } = subject as RequestEnd;
+      if (batch !== undefined) this.#context.watch.completed(batch, tag);
+      const deallocated = tag === 'DEALLOCATE' ? deallocations.shift() : undefined;
+      if (deallocated !== undefined) {
+        this.#context.statements.delete(deallocated.name);
+        this.#context.backend()?.prepared.delete(deallocated.statement);
+      }
+    }
+    if (SCHEMA_CHANGE.test(tag)) this.#schemaChanged = true;
+    if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') {
+      this.#context.statements.clear();
+      this.#context.backend()?.prepared.clear();
+    }
+    if (tag === 'DISCARD ALL') this.#context.pins.discarded();
+  }
+
+  /** What our own requests change and change back the client need not know; what stays different it must. */
+  #parameterChanged(scanner: FrameScanner, own: boolean): void {
+    const { parameter, value: serverValue } = decodeParameterStatus(scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end));
+    if (!own) this.#context.pins.parameterChanged(parameter, serverValue);
+    const value = this.#context.host.view?.clientSetting(parameter, serverValue) ?? serverValue;
+    if (this.#context.pins.restores && this.status === 'I') this.#changedParameters.set(parameter, value);
+    else if (!own || this.#reported.get(parameter) !== value) {
+      this.#reported.set(parameter, value);
+      if (value === serverValue) this.#passOn(scanner, true);
+      else this.#context.toClient.insert(encodeBackendMessage({ name: 'ParameterStatus', parameter, value }));
+    } else this.#passOn(scanner, false);
+  }
+
+  #row(scanner: FrameScanner): void {
+    const { buffer, start, end, last } = scanner;
+    const subject = this.queue.skipping || this.#context.host.view !== undefined ? this.queue.batchSubject : undefined;
+    if (isOwn(subject)) {
+      if (subject.own === 'probe' && last) subject.probe.row(buffer.subarray(start + HEADER_BYTES, end));
+      else if (subject.own === 'probe') this.#context.pins.probeFailed();
+      this.#passOn(scanner, false);
+    } else if (last && (subject as RequestEnd | undefined)?.showsSearchPath === true) this.#searchPathRow(buffer.subarray(start, end));
+    else this.#passOn(scanner, true);
+  }
+
+  /** The one column of SHOW search_path, in the client's words. */
+  #searchPathRow(row: Buffer): void {
+    const value = row.toString('utf8', SHOW_VALUE_OFFSET);
+    const shown = Buffer.from(this.#context.host.view?.clientSetting('search_path', value) ?? value);
+    const message = Buffer.concat([row.subarray(0, SHOW_VALUE_OFFSET), shown]);
+    message.writeInt32BE(message.length - 1, 1);
+    message.writeInt32BE(shown.length, SHOW_VALUE_OFFSET - 4);
+    this.#context.toClient.insert(message);
+  }
+
+  simulate(request: RequestKind): void {
+    this.#context.toClient.insert(request === Request.parse ? PARSE_COMPLETE : CLOSE_COMPLETE);
+  }
+
+  done(request: RequestKind, subject: unknown): void {
+    if (subject === undefined) return;
+    if (request === Request.parse || request === Request.close) {
+      const { statement } = subject as Effect;
+      if (statement !== undefined) statement.proven = true;
+      return;
+    }
+    if (isOwn(subject)) {
+      if (subject.own === 'probe') this.#probed(subject.probe);
+      return;
+    }
+    const { batch } = subject as RequestEnd;
+    if (batch !== undefined) this.#context.watch.done(batch);
+  }
+
+  dropped(request: RequestKind, subject: unknown, failed: boolean): void {
+    if (subject !== undefined && (request === Request.parse || request === Request.close)) (subject as Effect).undo(failed);
+  }
+
+  #probed(probe: StateProbe): void {
+    this.#context.pins.probed(probe.facts());
+    const session = this.#context.backend();
+    if (session !== undefined) session.settings = this.#context.pins.inForce;
+  }
+}
+
+function statusOf(byte: number | undefined): TransactionStatus {
+  return byte === 0x54 ? 'T' : byte === 0x45 ? 'E' : 'I';
+}
+
+/** Tags of what changes the shape of tables, or of what they are made of. */
+const SCHEMA_CHANGE = /^(?:ALTER|DROP|CREATE OR REPLACE) /;
+
+function isStalePlan({ code, message }: ErrorFields): boolean {
+  return code === '0A000' && message.startsWith('cached plan');
+}
+
+function isOwn(subject: unknown): subject is OwnRequest {
+  return typeof subject === 'object' && subject !== null && 'own' in subject;
+}
