@@ -1,0 +1,131 @@
+import { describe, expect, it } from 'vitest';
+import { Fate, ReplyQueue, Request, type RequestKind } from '../../../src/backend/reply-queue.ts';
+
+const NAMES = Object.fromEntries(Object.entries(Request).map(([name, kind]) => [kind, name]));
+
+/** A queue, what it decides in order, and a backend that answers by letters. */
+function queueWithLog() {
+  const log: string[] = [];
+  const queue = new ReplyQueue({
+    simulate: (request: RequestKind) => log.push(`simulate ${NAMES[request]}`),
+    done: (_request: RequestKind, subject: unknown) => subject !== undefined && log.push(`done ${subject}`),
+    dropped: (_, subject: unknown, failed: boolean) => subject !== undefined && log.push(`${failed ? 'failed' : 'dropped'} ${subject}`),
+  });
+  const answer = (letters: string) => {
+    for (const letter of letters) {
+      const type = letter.charCodeAt(0);
+      log.push(queue.forwards(type) ? letter : `(${letter})`);
+      queue.receive(type);
+    }
+  };
+  return { queue, log, answer };
+}
+
+describe('a reply queue', () => {
+  it('passes on the replies to what was passed on', () => {
+    const { queue, log, answer } = queueWithLog();
+    for (const kind of [Request.parse, Request.bind, Request.execute, Request.sync]) queue.push(kind);
+    answer('12DDCZ');
+    expect(log).toEqual(['1', '2', 'D', 'D', 'C', 'Z']);
+    expect(queue.length).toBe(0);
+  });
+
+  it('keeps the replies to its own requests to itself', () => {
+    const { queue, log, answer } = queueWithLog();
+    queue.push(Request.query, Fate.skip);
+    queue.push(Request.parse, Fate.skip);
+    queue.push(Request.bind);
+    queue.push(Request.execute);
+    queue.push(Request.sync);
+    answer('TDCZ12CZ');
+    expect(log).toEqual(['(T)', '(D)', '(C)', '(Z)', '(1)', '2', 'C', 'Z']);
+  });
+
+  it('answers what was never sent behind what came before and ahead of what comes after', () => {
+    const { queue, log, answer } = queueWithLog();
+    queue.push(Request.bind);
+    queue.push(Request.execute);
+    queue.push(Request.close, Fate.simulate);
+    queue.push(Request.parse, Fate.simulate);
+    queue.push(Request.bind);
+    queue.push(Request.sync);
+    answer('2C2Z');
+    expect(log).toEqual(['2', 'C', 'simulate close', 'simulate parse', '2', 'Z']);
+  });
+
+  it('answers at once what was never sent while nothing else is due', () => {
+    const { queue, log } = queueWithLog();
+    queue.push(Request.parse, Fate.simulate, 'p');
+    expect(log).toEqual(['simulate parse', 'done p']);
+  });
+
+  it('drops what the backend throws away after an error, the last one first', () => {
+    const { queue, log, answer } = queueWithLog();
+    queue.push(Request.parse, Fate.forward, 'a');
+    queue.push(Request.parse, Fate.simulate, 'b');
+    queue.push(Request.close, Fate.simulate, 'c');
+    queue.push(Request.sync, Fate.forward, 's');
+    answer('EZ');
+    expect(log).toEqual(['E', 'dropped c', 'dropped b', 'failed a', 'Z', 'done s']);
+  });
+
+  it('goes on dropping until the Sync has been sent, a Query too', () => {
+    const { queue, log, answer } = queueWithLog();
+    queue.push(Request.bind);
+    answer('E');
+    expect(queue.discarding).toBe(true);
+    queue.push(Request.query, Fate.forward, 'q');
+    queue.push(Request.sync);
+    expect(queue.length).toBe(1);
+    answer('Z');
+    expect(log).toEqual(['E', 'dropped q', 'Z']);
+  });
+
+  it('tells the client of an error that a request of ours met in its batch', () => {
+    const { queue, log, answer } = queueWithLog();
+    queue.push(Request.parse, Fate.skip, 'injected');
+    queue.push(Request.bind);
+    queue.push(Request.sync);
+    answer('EZ');
+    expect(log).toEqual(['E', 'failed injected', 'Z']);
+  });
+
+  it('keeps an error in a whole request of ours to itself', () => {
+    const { queue, log, answer } = queueWithLog();
+    queue.push(Request.query, Fate.skip);
+    queue.push(Request.query);
+    answer('EZCZ');
+    expect(log).toEqual(['(E)', '(Z)', 'C', 'Z']);
+  });
+
+  it('counts no Sync that the backend ignores in the middle of COPY data', () => {
+    const { queue, log, answer } = queueWithLog();
+    for (const kind of [Request.bind, Request.execute, Request.sync]) queue.push(kind);
+    answer('2G');
+    queue.push(Request.sync);
+    queue.push(Request.copyEnd);
+    queue.push(Request.sync);
+    answer('CZ');
+    expect(log).toEqual(['2', 'G', 'C', 'Z']);
+    expect(queue.length).toBe(0);
+  });
+
+  it('knows which Sync counts when all of a COPY was sent at once', () => {
+    const { queue, log, answer } = queueWithLog();
+    for (const kind of [Request.execute, Request.sync, Request.copyEnd, Request.sync, Request.query]) queue.push(kind);
+    answer('GCZCZ');
+    expect(log).toEqual(['G', 'C', 'Z', 'C', 'Z']);
+    expect(queue.length).toBe(0);
+  });
+
+  it('holds a pipeline of thousands', () => {
+    const { queue, answer } = queueWithLog();
+    for (let i = 0; i < 5_000; i += 1) {
+      queue.push(Request.bind);
+      queue.push(Request.execute);
+      queue.push(Request.sync);
+    }
+    answer('2CZ'.repeat(5_000));
+    expect(queue.length).toBe(0);
+  });
+});
