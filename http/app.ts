@@ -1,7 +1,10 @@
 import Fastify, { type FastifyInstance } from 'fastify';
+import type { Config } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
+import { type OpenWire, WireSockets } from './neon/websocket.ts';
 import { openApiDocument } from './openapi.ts';
 import { type Endpoint, serve } from './operation.ts';
+import { limitRequests } from './plugins/admission.ts';
 import { authenticateBearer } from './plugins/bearer.ts';
 import { followCalls, requestIdOf } from './plugins/call.ts';
 import { clientAddresses } from './plugins/client-address.ts';
@@ -14,15 +17,17 @@ import type { RouteContext } from './routes/context.ts';
 import { documentationRoutes } from './routes/documentation.ts';
 import { healthRoutes } from './routes/health.ts';
 import { migrationEndpoints } from './routes/migrations.ts';
+import { neonRoutes } from './routes/neon.ts';
 import { queryEndpoints } from './routes/query.ts';
 import { transactionEndpoints } from './routes/transaction.ts';
-import { MAX_BODY_BYTES } from './schemas.ts';
-import { createServer, DEADLINES, type HttpServer, type ServerDeadlines, type TlsFiles } from './server.ts';
+import { createServer, type HttpServer, type ServerDeadlines, type TlsFiles } from './server.ts';
 
 export interface HttpAppOptions extends RouteContext {
   /** With it the door speaks TLS. */
   readonly tls?: TlsFiles;
   readonly deadlines?: ServerDeadlines;
+  /** Takes what comes over WebSockets at `/v2` into the wire door; without it there are none. */
+  readonly openWire?: OpenWire;
 }
 
 /**
@@ -30,14 +35,16 @@ export interface HttpAppOptions extends RouteContext {
  * connections that have none.
  */
 export function createHttpApp(options: HttpAppOptions): FastifyInstance {
-  const { observe, router } = options;
+  const { observe, router, deadlines = deadlinesOf(options.config), tls, openWire } = options;
+  const clientAddress = clientAddresses(options.config.POSTERN_TRUST_PROXY ?? []);
+  const sockets = openWire && new WireSockets({ openWire, clientAddress, maxFrameBytes: options.config.POSTERN_HTTP_BODY_MAX_BYTES });
   let door: HttpServer | undefined;
   const app = Fastify({
     serverFactory: (handler) => {
-      door = createServer(handler, options.deadlines ?? DEADLINES, options.tls);
+      door = createServer(handler, deadlines, tls, sockets?.takeOver);
       return door.server;
     },
-    bodyLimit: MAX_BODY_BYTES,
+    bodyLimit: options.config.POSTERN_HTTP_BODY_MAX_BYTES,
     genReqId: requestIdOf,
     return503OnClosing: false,
     frameworkErrors: (error, request, reply) => {
@@ -47,15 +54,18 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   });
 
   setHeadersAlways(app);
-  followCalls(app, observe, clientAddresses(options.config.POSTERN_TRUST_PROXY ?? []));
+  followCalls(app, observe, clientAddress);
   closeGracefully(app, options.config.POSTERN_SHUTDOWN_TIMEOUT_MS, () => door);
+  app.addHook('preClose', async () => sockets?.close(options.config.POSTERN_SHUTDOWN_TIMEOUT_MS));
   answerProblems(app, observe);
+  limitRequests(app, options.config.POSTERN_HTTP_REQUESTS_PER_TENANT);
   acceptJsonBodies(app);
 
   healthRoutes(app, options.ready);
   const endpoints = endpointsOf(options);
   const authenticate = authenticateBearer(router);
   for (const endpoint of endpoints) serve(app, endpoint, authenticate);
+  neonRoutes(app, options);
   documentationRoutes(app, openApiDocument(endpoints.map(({ operation }) => operation)));
   return app;
 }
@@ -63,6 +73,15 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
 /** Every call of the API, in the order of its documentation. */
 export function endpointsOf(context: RouteContext): Endpoint[] {
   return [authEndpoints, queryEndpoints, transactionEndpoints, migrationEndpoints, auditEndpoints].flatMap((of) => of(context));
+}
+
+function deadlinesOf(config: Config): ServerDeadlines {
+  return {
+    headersTimeoutMs: config.POSTERN_HTTP_HEADERS_TIMEOUT_MS,
+    requestTimeoutMs: config.POSTERN_HTTP_REQUEST_TIMEOUT_MS,
+    keepAliveTimeoutMs: config.POSTERN_HTTP_KEEP_ALIVE_TIMEOUT_MS,
+    sendTimeoutMs: config.POSTERN_HTTP_SEND_TIMEOUT_MS,
+  };
 }
 
 /** Once closing: no new requests, and every connection ends with the reply it is waiting for, or after a while without. */

@@ -1,4 +1,5 @@
-import type { JsonSchema, MediaType, OpenApiDocument, OperationObject, ResponseObject } from './openapi.ts';
+import type { JsonSchema, MediaType, OpenApiDocument, OperationObject, Parameter, ResponseObject } from './openapi.ts';
+import { LINES_TYPE } from './plugins/accept.ts';
 
 /** Text that is HTML already; everything else is escaped on its way into the page. */
 class Html {
@@ -64,13 +65,11 @@ function operationSection(entry: Entry): Html {
   const { operation, title } = entry;
   const { parameters = [], requestBody } = operation;
   const body = requestBody?.content['application/json'];
-  const query = Object.fromEntries(
-    parameters.map(({ name, schema, description }) => [name, { ...schema, ...(description === undefined ? {} : { description }) }]),
-  );
   return html`<section id="${operation.operationId}">
 <h3><code>${title}</code></h3>
 <p><strong>${operation.summary}.</strong> ${operation.description ?? ''} ${operation.security.length === 0 ? 'Needs no key.' : ''}</p>
-${parameters.length === 0 ? '' : html`<h4>Query string</h4>${fieldsTable({ properties: query })}`}
+${parametersSection('Query string', parameters, 'query')}
+${parametersSection('Headers', parameters, 'header')}
 ${body === undefined ? '' : html`<h4>Request</h4>${fieldsTable(body.schema)}`}
 <pre>${curl(entry, body)}</pre>
 ${Object.entries(operation.responses).map(([status, response]) => successSection(status, response))}
@@ -79,10 +78,22 @@ ${Object.entries(operation.responses).map(([status, response]) => successSection
 `;
 }
 
-function successSection(status: string, { description, content }: ResponseObject): Html {
+function parametersSection(title: string, parameters: readonly Parameter[], place: Parameter['in']): Html {
+  const shown = parameters.filter((parameter) => parameter.in === place);
+  if (shown.length === 0) return html``;
+  const properties = Object.fromEntries(
+    shown.map(({ name, schema, description }) => [name, { ...schema, ...(description === undefined ? {} : { description }) }]),
+  );
+  return html`<h4>${title}</h4>${fieldsTable({ properties })}`;
+}
+
+function successSection(status: string, { description, headers = {}, content }: ResponseObject): Html {
   const media = content['application/json'];
   if (media === undefined) return html``;
+  const lines = content[LINES_TYPE];
   return html`<h4>${status}</h4><p>${description}</p>${examplesOf(media).map((value) => html`<pre>${JSON.stringify(value, null, 2)}</pre>`)}
+${lines === undefined ? '' : html`<p>As <code>${LINES_TYPE}</code>:</p>${examplesOf(lines).map((value) => html`<pre>${String(value)}</pre>`)}`}
+${Object.entries(headers).map(([name, header]) => html`<p>Header <code>${name}</code>: ${header.description}</p>`)}
 <details><summary>Fields</summary>${fieldsTable(media.schema)}</details>`;
 }
 

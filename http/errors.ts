@@ -36,6 +36,7 @@ export const SERVICE_ERRORS: Readonly<Record<ErrorKind, ErrorShape>> = {
   payload_too_large: { status: 413, title: 'Request body too large' },
   response_too_large: { status: 400, title: 'Result too large' },
   rate_limited: { status: 429, title: 'Too many requests', retryable: true, retryAfterS: 3_600 },
+  too_many_requests: { status: 429, title: 'Too many requests at once', retryable: true, retryAfterS: 1 },
   too_many_connections: { status: 503, title: 'Too many connections', retryable: true, retryAfterS: 2 },
   pool_timeout: { status: 503, title: 'No database session free in time', retryable: true, retryAfterS: 2 },
   statement_timeout: { status: 504, title: 'Statement timeout' },
@@ -96,6 +97,8 @@ export interface FailedCall {
   readonly sql?: string | undefined;
   /** Whether all of the call ran in one transaction. */
   readonly atomic?: boolean | undefined;
+  /** How large its body may be. */
+  readonly maxBodyBytes?: number | undefined;
 }
 
 export interface RenderedError {
@@ -109,7 +112,7 @@ export interface RenderedError {
 export function renderError(error: unknown, call: FailedCall): RenderedError {
   if (error instanceof StatementFailure) return renderFailure(error, call);
   if (error instanceof PostgresError) return renderPostgresError(error, placeIn(call.sql, error.fields.position), call);
-  return renderServiceError(serviceError(error), call);
+  return renderServiceError(serviceError(error, call.maxBodyBytes), call);
 }
 
 /** What is wrong with bytes that never became a request. */
@@ -213,11 +216,14 @@ function headersOf(shape: ErrorShape, retryAfterS: number | undefined, call: Fai
 }
 
 /** What Fastify and Node refuse before a route sees it, in our terms; anything else is `internal`. */
-function serviceError(error: unknown): ServiceError {
+export function serviceError(error: unknown, maxBodyBytes?: number): ServiceError {
   if (error instanceof ServiceError) return error;
   switch (codeOf(error)) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':
-      return new ServiceError('payload_too_large', 'the request body is larger than 16 MiB');
+      return new ServiceError(
+        'payload_too_large',
+        `the request body is larger than ${maxBodyBytes === undefined ? 'it may be' : `${maxBodyBytes} bytes`}`,
+      );
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
       return new ServiceError('unsupported_media_type', 'the body must be sent as application/json');
     case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':

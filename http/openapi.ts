@@ -2,6 +2,7 @@ import { STATUS_CODES } from 'node:http';
 import { z } from 'zod';
 import { ERRORS, type ErrorCode, type ErrorShape } from './errors.ts';
 import type { Operation, ReplyDescription } from './operation.ts';
+import { LINES_TYPE } from './plugins/accept.ts';
 import { type Problem, problem } from './replies.ts';
 import { noBody } from './schemas.ts';
 
@@ -20,7 +21,7 @@ export interface ResponseObject {
 
 export interface Parameter {
   readonly name: string;
-  readonly in: 'query';
+  readonly in: 'query' | 'header';
   readonly required: boolean;
   readonly description?: string;
   readonly schema: JsonSchema;
@@ -105,13 +106,19 @@ function replies(operation: Operation): Record<string, ResponseObject> {
   return Object.fromEntries(Object.entries(operation.replies).map(([status, reply]) => [status, replyObject(reply)]));
 }
 
-function replyObject({ description, schema, example, headers }: ReplyDescription): ResponseObject {
+function replyObject({ description, schema, example, headers, lines }: ReplyDescription): ResponseObject {
   const described = Object.entries(headers ?? {}).map(([name, text]) => [name, { description: text, schema: { type: 'string' } }] as const);
   return {
     description,
     ...(described.length === 0 ? {} : { headers: Object.fromEntries(described) }),
-    content: json(schemaOf(schema, 'output'), example),
+    content: { ...json(schemaOf(schema, 'output'), example), ...(lines === undefined ? {} : { [LINES_TYPE]: linesOf(lines) }) },
   };
+}
+
+/** The schema is that of a line. */
+function linesOf({ schema, example }: NonNullable<ReplyDescription['lines']>): MediaType {
+  const value = example.map((line) => `${JSON.stringify(line)}\n`).join('');
+  return { schema: schemaOf(schema, 'output'), examples: { example: { value } } };
 }
 
 /** One response for each status, with an example for each error that has it. */
@@ -135,7 +142,7 @@ function problemResponse(status: number, codes: readonly ErrorCode[], operation:
 }
 
 function errorsOf({ errors, needsKey, body }: Operation): ErrorCode[] {
-  const key: ErrorCode[] = needsKey ? ['unauthorized', 'key_revoked', 'organization_suspended'] : [];
+  const key: ErrorCode[] = needsKey ? ['unauthorized', 'key_revoked', 'organization_suspended', 'too_many_requests'] : [];
   const withBody: ErrorCode[] = body === noBody ? [] : ['unsupported_media_type', 'payload_too_large'];
   return ['invalid_request', ...withBody, ...key, ...errors, 'shutting_down', 'internal'];
 }
@@ -161,11 +168,15 @@ function exampleProblem(code: ErrorCode, { path }: Operation): Problem {
   };
 }
 
-function parametersOf({ query }: Operation): Parameter[] {
-  const { properties = {}, required = [] } = schemaOf(query, 'input');
+function parametersOf({ query, headers = {} }: Operation): Parameter[] {
+  return [...parametersIn('query', query), ...parametersIn('header', z.strictObject(headers))];
+}
+
+function parametersIn(place: Parameter['in'], values: z.ZodType): Parameter[] {
+  const { properties = {}, required = [] } = schemaOf(values, 'input');
   return Object.entries(properties).map(([name, property]) => {
     const { description, ...schema } = typeof property === 'boolean' ? {} : property;
-    return { name, in: 'query', required: required.includes(name), ...(description === undefined ? {} : { description }), schema };
+    return { name, in: place, required: required.includes(name), ...(description === undefined ? {} : { description }), schema };
   });
 }
 

@@ -9,6 +9,8 @@ export interface ReplyDescription {
   readonly example: unknown;
   /** Headers that this reply carries besides the usual ones: name → what it says. */
   readonly headers?: Readonly<Record<string, string>>;
+  /** For those who ask for a document a line: what a line may be, and lines that make up a reply. */
+  readonly lines?: { readonly schema: z.ZodType; readonly example: readonly unknown[] };
 }
 
 /** One call of the API: what the validator, the OpenAPI document and the audit log know of it. */
@@ -22,6 +24,8 @@ export interface Operation<Body = unknown, Query = unknown> {
   readonly description?: string;
   readonly needsKey: boolean;
   readonly query: z.ZodType<Query>;
+  /** Headers that mean something to it, besides the usual ones. */
+  readonly headers?: Readonly<Record<string, z.ZodType>>;
   /** `noBody` where none is read. */
   readonly body: z.ZodType<Body>;
   readonly bodyExample?: unknown;
@@ -76,7 +80,7 @@ export function serve(app: FastifyInstance, { operation, handle }: Endpoint, aut
 const MAX_ISSUES = 5;
 
 /** @throws ServiceError `invalid_request` that names what is wrong, field by field */
-function validate<T>(schema: z.ZodType<T>, value: unknown, whole: string): T {
+export function validate<T>(schema: z.ZodType<T>, value: unknown, whole: string): T {
   const parsed = schema.safeParse(value, { error: ({ input }) => (input === undefined ? 'is required' : undefined) });
   if (parsed.success) return parsed.data;
   const issues = parsed.error.issues.slice(0, MAX_ISSUES).map((issue) => describeIssue(issue, whole));

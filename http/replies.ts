@@ -37,6 +37,7 @@ export const meReply = z.object({
     maxBodyBytes: z.int(),
     maxStatements: z.int(),
     maxParameters: z.int(),
+    maxRequests: z.int().describe('Requests over HTTP under way at once, those that wait for a database session included'),
     maxBackendSessions: z.int().describe('Database sessions at work at once, over both doors'),
     maxClientConnections: z.int().describe('Connections to the wire door at once'),
   }),
@@ -66,6 +67,14 @@ export const queryReply = z.object({
   durationMs: z.number(),
   warnings: z.array(warning).optional().describe('Notices of Postgres, and columns that hide one another'),
 });
+
+/** Of a reply that is a document a line. The error is one of the problem documents. */
+export const queryLine = z.union([
+  queryReply.pick({ fields: true, rowAsArray: true }),
+  z.object({ row: z.union([z.record(z.string(), z.unknown()), z.array(z.unknown())]) }),
+  z.object({ complete: queryReply.pick({ rowCount: true, command: true, durationMs: true, warnings: true }) }),
+  z.object({ error: z.lazy(() => problem) }),
+]);
 
 export const transactionReply = z.object({
   results: z.array(queryReply),

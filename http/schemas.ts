@@ -6,7 +6,6 @@ import type { JsonValue } from '../src/sql/json-value.ts';
  * is generated from them, and nothing else describes the API. A field that is not listed is refused by its name.
  */
 
-export const MAX_BODY_BYTES = 16 * 1_024 * 1_024;
 export const MAX_PARAMETERS = 65_535;
 export const MAX_STATEMENTS = 1_000;
 export const MAX_TIMEOUT_MS = 300_000;

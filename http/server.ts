@@ -10,6 +10,7 @@ import {
 import { createServer as createTlsServer } from 'node:https';
 import type { Duplex } from 'node:stream';
 import { type ConnectionErrorCode, renderConnectionError } from './errors.ts';
+import { acceptUpgrades, type TakeOver } from './upgrade.ts';
 
 /** PEM certificate and key. */
 export interface TlsFiles {
@@ -28,6 +29,7 @@ export interface ServerDeadlines {
   readonly sendTimeoutMs: number;
 }
 
+/** For servers whose deadlines nobody has set. */
 export const DEADLINES: ServerDeadlines = {
   headersTimeoutMs: 15_000,
   requestTimeoutMs: 120_000,
@@ -38,15 +40,17 @@ export const DEADLINES: ServerDeadlines = {
 /** A Node server with deadlines, and with its connections in sight so that closing need not wait for idle ones. */
 export interface HttpServer {
   readonly server: Server;
-  /** Closes connections on which no reply is due. */
+  /** Closes connections on which no reply is due; those that were taken over are no longer this server's. */
   closeIdle(): void;
-  /** Closes all connections, whatever they wait for. */
+  /** Closes all connections of its own, whatever they wait for. */
   closeAll(): void;
 }
 
-export function createServer(handler: RequestListener, deadlines: ServerDeadlines, tls?: TlsFiles): HttpServer {
+/** @param takeOver gets the requests that ask for another protocol; without it all are served as if they had not asked */
+export function createServer(handler: RequestListener, deadlines: ServerDeadlines, tls?: TlsFiles, takeOver?: TakeOver): HttpServer {
   const options: ServerOptions = {
-    headersTimeout: deadlines.headersTimeoutMs,
+    // Node takes no longer time for a part than for the whole.
+    headersTimeout: Math.min(deadlines.headersTimeoutMs, deadlines.requestTimeoutMs),
     requestTimeout: deadlines.requestTimeoutMs,
     keepAliveTimeout: deadlines.keepAliveTimeoutMs,
     // How often Node looks for connections past their deadline; its default of 30 s would make deadlines vague.
@@ -56,13 +60,22 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
     tls === undefined
       ? createPlainServer(options, handler)
       : createTlsServer({ ...options, ...tls, handshakeTimeout: deadlines.headersTimeoutMs }, handler);
-  const replies = trackReplies(server, tls === undefined ? 'connection' : 'secureConnection');
+  const opened = tls === undefined ? 'connection' : 'secureConnection';
+  const replies = trackReplies(server, opened);
   server.on('request', ({ socket }, reply) => {
     // Silence alone is no fault of the client's: the reply may not have been made yet.
     reply.setTimeout(deadlines.sendTimeoutMs, () => {
       if (socket.writableLength > 0) socket.destroy();
     });
   });
+  if (takeOver !== undefined) {
+    acceptUpgrades(server, opened, (request, socket, head) => {
+      if (replies.get(socket)?.size === 0) return takeOver(request, socket, head) && replies.delete(socket);
+      // Earlier requests are not answered yet. No client asks so soon, and two protocols at a time cannot be kept apart.
+      socket.destroy();
+      return true;
+    });
+  }
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => refuseConnection(error, socket, replies.get(socket)));
   return {
     server,

@@ -15,6 +15,7 @@ const whole = (fallback: number, min: number, max: number) =>
 
 const port = (fallback: number) => whole(fallback, 0, 65_535);
 const milliseconds = (fallback: number) => whole(fallback, 0, 2_147_483_647);
+const deadline = (fallback: number) => whole(fallback, 1, 2_147_483_647);
 
 const cidrList = z
   .string()
@@ -52,7 +53,14 @@ const schema = z.object({
   POSTERN_BACKENDS_PER_TENANT: whole(16, 1, 10_000),
   POSTERN_CLIENTS_MAX: whole(10_000, 1, 1_000_000),
   POSTERN_CLIENTS_PER_TENANT: whole(1_000, 1, 1_000_000),
-  POSTERN_STATEMENT_TIMEOUT_MS: milliseconds(30_000),
+  POSTERN_STATEMENT_TIMEOUT_MS: milliseconds(30_000).describe('Over HTTP, where the request does not say'),
+  POSTERN_STATEMENT_TIMEOUT_MAX_MS: whole(300_000, 1, 300_000).describe('The most that a request over HTTP may ask for'),
+  POSTERN_HTTP_HEADERS_TIMEOUT_MS: deadline(15_000),
+  POSTERN_HTTP_REQUEST_TIMEOUT_MS: deadline(120_000).describe('From the first byte of a request to the last of its body'),
+  POSTERN_HTTP_KEEP_ALIVE_TIMEOUT_MS: deadline(72_000),
+  POSTERN_HTTP_SEND_TIMEOUT_MS: deadline(60_000).describe('How long a client may take nothing of a reply'),
+  POSTERN_HTTP_BODY_MAX_BYTES: whole(16 * 1_024 * 1_024, 1_024, 256 * 1_024 * 1_024),
+  POSTERN_HTTP_REQUESTS_PER_TENANT: whole(256, 1, 1_000_000).describe('Under way at once, those that wait for a session included'),
   POSTERN_WIRE_STATEMENT_TIMEOUT_MS: milliseconds(0),
   POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS: milliseconds(300_000),
   POSTERN_QUEUE_TIMEOUT_MS: milliseconds(10_000),

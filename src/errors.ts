@@ -24,6 +24,7 @@ const SQLSTATES = {
   payload_too_large: '54000',
   response_too_large: '54000',
   rate_limited: '53400',
+  too_many_requests: '53300',
   too_many_connections: '53300',
   pool_timeout: '53300',
   statement_timeout: '57014',

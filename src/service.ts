@@ -13,8 +13,10 @@ import { startEmbedded } from './embedded.ts';
 import { fanOut, type Observe } from './observation.ts';
 import { auditObserver } from './observers/audit.ts';
 import { createMetrics } from './observers/metrics.ts';
+import { Operator } from './router/operator.ts';
 import { type Cluster, prepareCluster } from './router/placement/cluster.ts';
-import { DatabaseProvisioner } from './router/placement/database.ts';
+import { Placements } from './router/placement/placements.ts';
+import { Platform } from './router/placement/platform.ts';
 import { Router } from './router/router.ts';
 
 /** The running service. Ports are the real ones, also where 0 was asked for. */
@@ -59,13 +61,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
 
     const observe = fanOut([log, metrics.observe, auditObserver(catalog.audit)]);
     const pool = createPool(config, cluster, observe);
-    const provisioner = new DatabaseProvisioner({
-      cluster,
-      connectionLimit: 2 * config.POSTERN_BACKENDS_PER_TENANT,
-      limits: { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 },
-      observe,
-    });
-    opened.push(() => provisioner.close());
+    const provisioner = createPlacements(config, cluster, observe, opened);
     opened.push(async () => pool.close());
     const router = new Router({
       catalog,
@@ -75,6 +71,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       signupsPerHour: config.POSTERN_SIGNUPS_PER_HOUR,
       observe,
     });
+    await new Operator(catalog, provisioner).finishDrops({ surface: 'admin', sourceIp: '127.0.0.1' }, observe);
     await keepTidy(router, observe, opened);
 
     const wire = createWireServer(config, router, observe, tls);
@@ -85,6 +82,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       config,
       observe,
       ready,
+      openWire: (stream, { remoteAddress }) => wire.accept(stream, { remoteAddress, method: 'cleartext' }),
       connection: () => ({ host: publicHost(config), port: wirePort, sslmode: sslmode(config, tls) }),
       ...(tls === undefined ? {} : { tls: tls.identity }),
     });
@@ -128,6 +126,15 @@ async function backingPostgres(config: Config, observe: Observe, opened: (() => 
   opened.push(() => embedded.stop());
   const { host, port, superuser } = embedded;
   return prepareCluster({ admin: { host, port, ...superuser }, secret: embedded.secret, controlDatabase, observe });
+}
+
+/** Both kinds are served, whatever the setting says of new organizations. */
+function createPlacements(config: Config, cluster: Cluster, observe: Observe, opened: (() => Promise<void>)[]): Placements {
+  const platform = new Platform(cluster);
+  opened.push(() => platform.close());
+  const connectionLimit = 2 * config.POSTERN_BACKENDS_PER_TENANT;
+  const limits = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
+  return new Placements({ platform, connectionLimit, limits, observe }, config.POSTERN_PLACEMENT);
 }
 
 function createPool(config: Config, cluster: Cluster, observe: Observe): Pool {

@@ -9,11 +9,22 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: 'fast', include: ['{src,proxy,http,service}/**/*.test.ts'], globalSetup: ['support/cluster.setup.ts'], maxWorkers: 2 },
+        test: {
+          name: 'fast',
+          include: ['{src,proxy,http,service}/**/*.test.ts'],
+          globalSetup: ['support/cluster.setup.ts'],
+          maxWorkers: 2,
+        },
       },
       {
         extends: true,
-        test: { name: 'clients', include: ['clients/**/*.test.ts'], globalSetup: ['support/cluster.setup.ts'], maxWorkers: 1, testTimeout: 120_000 },
+        test: {
+          name: 'clients',
+          include: ['clients/**/*.test.ts'],
+          globalSetup: ['support/cluster.setup.ts'],
+          maxWorkers: 1,
+          testTimeout: 120_000,
+        },
       },
     ],
   },

@@ -10,7 +10,8 @@ import { renderError } from '../errors.ts';
 
 /** What is known of a call while it runs: who, what, and how it ends. */
 export interface Call {
-  readonly origin: Origin;
+  /** Authentication may learn more of it. */
+  origin: Origin;
   readonly startedAt: number;
   /** Aborts when the client has gone before its reply was whole. */
   readonly gone: AbortSignal;
@@ -20,6 +21,8 @@ export interface Call {
   tenant?: Tenant;
   /** Set by routes that run SQL. */
   statement?: ObservedStatement;
+  /** SHA-256 of everything that it asks for, where it has an Idempotency-Key. */
+  fingerprint?: string;
   /** All of it runs in one transaction. */
   atomic?: boolean;
   /** The operation at work. */
@@ -76,8 +79,8 @@ export function followCalls(
 }
 
 async function tell(observe: Observe, action: string, call: Call, reply: FastifyReply): Promise<void> {
-  const { tenant, statement, origin } = call;
   const ended = await endOf(call);
+  const { tenant, statement, origin } = call;
   const command = ended?.command ?? statement?.command;
   observe({
     name: 'http.request',

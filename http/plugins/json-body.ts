@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import { LosslessNumber } from 'lossless-json';
 import { ServiceError } from '../../src/errors.ts';
+import { takeFingerprint } from './idempotency.ts';
 
 /** Deeper nesting than any honest request has; what walks a value recursively stays far from the end of the stack. */
 const MAX_DEPTH = 100;
@@ -13,6 +14,7 @@ export function acceptJsonBodies(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body: Buffer, done) => {
     try {
+      takeFingerprint(request, body);
       refuseEncodings(request.headers['content-type'], request.headers['content-encoding']);
       done(null, parseJson(body));
     } catch (error) {

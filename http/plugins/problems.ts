@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
-import { renderError } from '../errors.ts';
+import { type RenderedError, renderError } from '../errors.ts';
 
 /** Answers every error as `application/problem+json`; what nobody expected is also told to the operator, whole. */
 export function answerProblems(app: FastifyInstance, observe: Observe): void {
@@ -10,17 +10,7 @@ export function answerProblems(app: FastifyInstance, observe: Observe): void {
 }
 
 export function sendProblem(error: unknown, request: FastifyRequest, reply: FastifyReply, observe: Observe): FastifyReply {
-  const { problem, headers, internal } = renderError(error, {
-    requestId: request.id,
-    path: pathOf(request),
-    withCredentials: request.headers.authorization !== undefined,
-    sql: request.call?.statement?.sql,
-    atomic: request.call?.atomic,
-  });
-  // A request that broke off has nobody left to answer, and is nobody's fault here.
-  if (internal && !request.socket.destroyed)
-    observe({ name: 'service.failure', message: `${request.method} ${problem.instance} failed`, cause: error, requestId: request.id });
-  if (request.call !== undefined && problem.sqlstate !== undefined) request.call.sqlstate = problem.sqlstate;
+  const { problem, headers } = problemOf(error, request, observe);
   // Fastify closes the connection when a body was refused; a client still sending would then lose the answer. Node
   // discards what remains of the body, for as long as the request timeout lets it.
   reply.removeHeader('connection');
@@ -29,6 +19,24 @@ export function sendProblem(error: unknown, request: FastifyRequest, reply: Fast
     .headers(headers)
     .type('application/problem+json')
     .send(Buffer.from(JSON.stringify(problem)));
+}
+
+/** The error as the caller is told it; the operator is told of it, too, where he has to be. */
+export function problemOf(error: unknown, request: FastifyRequest, observe: Observe): RenderedError {
+  const rendered = renderError(error, {
+    requestId: request.id,
+    path: pathOf(request),
+    withCredentials: request.headers.authorization !== undefined,
+    sql: request.call?.statement?.sql,
+    atomic: request.call?.atomic,
+    maxBodyBytes: request.routeOptions.bodyLimit,
+  });
+  const { problem, internal } = rendered;
+  // A request that broke off has nobody left to answer, and is nobody's fault here.
+  if (internal && !request.socket.destroyed)
+    observe({ name: 'service.failure', message: `${request.method} ${problem.instance} failed`, cause: error, requestId: request.id });
+  if (request.call !== undefined && problem.sqlstate !== undefined) request.call.sqlstate = problem.sqlstate;
+  return rendered;
 }
 
 /** 405 where the path exists (RFC 9110 section 15.5.6), OPTIONS answered there, 404 everywhere else. */

@@ -2,17 +2,8 @@ import { ServiceError } from '../../src/errors.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { tenantOf } from '../plugins/bearer.ts';
 import { meReply, rotateKeyReply, signupReply } from '../replies.ts';
-import {
-  MAX_BODY_BYTES,
-  MAX_PARAMETERS,
-  MAX_STATEMENTS,
-  MAX_TIMEOUT_MS,
-  noBody,
-  noQuery,
-  rotateKeyRequest,
-  signupRequest,
-} from '../schemas.ts';
-import type { RouteContext } from './context.ts';
+import { MAX_PARAMETERS, MAX_STATEMENTS, noBody, noQuery, rotateKeyRequest, signupRequest } from '../schemas.ts';
+import { type RouteContext, timeoutOf } from './context.ts';
 
 const TAG = 'Organization and key';
 const EXAMPLE_KEY = 'pst_XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX';
@@ -69,10 +60,11 @@ const me = {
         connection: EXAMPLE_CONNECTION,
         limits: {
           statementTimeoutMs: 30_000,
-          maxStatementTimeoutMs: MAX_TIMEOUT_MS,
-          maxBodyBytes: MAX_BODY_BYTES,
+          maxStatementTimeoutMs: 300_000,
+          maxBodyBytes: 16_777_216,
           maxStatements: MAX_STATEMENTS,
           maxParameters: MAX_PARAMETERS,
+          maxRequests: 256,
           maxBackendSessions: 16,
           maxClientConnections: 1_000,
         },
@@ -131,11 +123,12 @@ export function authEndpoints({ router, config, connection }: RouteContext): End
       const { id, name: orgName, email, createdAt } = organization;
       const apiKey = { id: key.id, prefix: key.prefix, createdAt: key.createdAt, lastUsedAt: key.lastUsedAt };
       const limits = {
-        statementTimeoutMs: config.POSTERN_STATEMENT_TIMEOUT_MS,
-        maxStatementTimeoutMs: MAX_TIMEOUT_MS,
-        maxBodyBytes: MAX_BODY_BYTES,
+        statementTimeoutMs: timeoutOf(undefined, config),
+        maxStatementTimeoutMs: config.POSTERN_STATEMENT_TIMEOUT_MAX_MS,
+        maxBodyBytes: config.POSTERN_HTTP_BODY_MAX_BYTES,
         maxStatements: MAX_STATEMENTS,
         maxParameters: MAX_PARAMETERS,
+        maxRequests: config.POSTERN_HTTP_REQUESTS_PER_TENANT,
         maxBackendSessions: config.POSTERN_BACKENDS_PER_TENANT,
         maxClientConnections: config.POSTERN_CLIENTS_PER_TENANT,
       };

@@ -1,4 +1,5 @@
 import type { Config } from '../../src/config.ts';
+import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
 import type { Router } from '../../src/router/router.ts';
 import type { ErrorCode } from '../errors.ts';
@@ -44,5 +45,16 @@ export const SQL_ERRORS: readonly ErrorCode[] = [
   'statement_timeout',
   'response_too_large',
 ];
+
+/** What can go wrong with an Idempotency-Key. */
+export const IDEMPOTENCY_ERRORS: readonly ErrorCode[] = ['idempotency_in_progress', 'idempotency_key_reused'];
+
+/** @throws ServiceError `invalid_request` for more than the service allows */
+export function timeoutOf(wantedMs: number | undefined, config: Config): number {
+  const { POSTERN_STATEMENT_TIMEOUT_MS: usualMs, POSTERN_STATEMENT_TIMEOUT_MAX_MS: maxMs } = config;
+  if (wantedMs === undefined) return usualMs === 0 ? maxMs : Math.min(usualMs, maxMs);
+  if (wantedMs > maxMs) throw new ServiceError('invalid_request', `timeoutMs: Too big: expected number to be <=${maxMs}`);
+  return wantedMs;
+}
 
 export const JSON_TYPE = 'application/json; charset=utf-8';

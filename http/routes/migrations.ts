@@ -1,9 +1,10 @@
-import { applyMigration, listMigrations } from '../../src/sql/migration.ts';
+import { applyMigration, applyMigrationOnce, listMigrations, type MigrationRequest } from '../../src/sql/migration.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { tenantOf } from '../plugins/bearer.ts';
+import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency.ts';
 import { migrationReply, migrationsReply } from '../replies.ts';
 import { migrationRequest, noBody, noQuery } from '../schemas.ts';
-import { LEASE_ERRORS, type RouteContext, SQL_ERRORS } from './context.ts';
+import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from './context.ts';
 
 const TAG = 'Migrations';
 const EXAMPLE_MIGRATION = {
@@ -26,6 +27,7 @@ const apply = {
     'All its statements run in one transaction together with its entry in the ledger: a failure leaves no trace and names statement, line and column. The same migration again changes nothing; other SQL under the same name is refused.',
   needsKey: true,
   query: noQuery,
+  headers: IDEMPOTENCY_HEADERS,
   body: migrationRequest,
   bodyExample: {
     name: '2025-01-31-orders',
@@ -41,9 +43,10 @@ const apply = {
       description: 'Applied.',
       schema: migrationReply,
       example: { migration: EXAMPLE_MIGRATION, alreadyApplied: false, warnings: [] },
+      headers: REPLAYED_HEADER,
     },
   },
-  errors: ['migration_checksum_mismatch', ...SQL_ERRORS, ...LEASE_ERRORS],
+  errors: ['migration_checksum_mismatch', ...SQL_ERRORS, ...IDEMPOTENCY_ERRORS, ...LEASE_ERRORS],
 } as const satisfies Operation;
 
 const list = {
@@ -61,25 +64,23 @@ const list = {
 } as const satisfies Operation;
 
 export function migrationEndpoints({ router, config }: RouteContext): Endpoint[] {
-  const { POSTERN_STATEMENT_TIMEOUT_MS } = config;
   return [
     endpoint(apply, async ({ body, request, reply }) => {
       const { call } = request;
       call.statement = { sql: body.sql, paramCount: 0 };
       call.atomic = body.transaction;
+      const repeatable = repeatableRequest(request, JSON_TYPE);
+      const wanted: MigrationRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config), signal: call.gone };
       const lease = await router.lease(tenantOf(request), { door: 'http', signal: call.gone });
-      const applied = await applyMigration(lease, {
-        ...body,
-        timeoutMs: body.timeoutMs ?? POSTERN_STATEMENT_TIMEOUT_MS,
-        signal: call.gone,
-      });
+      if (repeatable !== undefined && !body.dryRun) return sendOnce(reply, await applyMigrationOnce(lease, wanted, repeatable));
+      const applied = await applyMigration(lease, wanted);
       return reply.code(applied.alreadyApplied || body.dryRun ? 200 : 201).send(applied);
     }),
 
     endpoint(list, async ({ request }) => {
       const signal = request.call.gone;
       const lease = await router.lease(tenantOf(request), { door: 'http', signal });
-      return { migrations: await listMigrations(lease, { timeoutMs: POSTERN_STATEMENT_TIMEOUT_MS, signal }) };
+      return { migrations: await listMigrations(lease, { timeoutMs: timeoutOf(undefined, config), signal }) };
     }),
   ];
 }

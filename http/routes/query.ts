@@ -1,9 +1,15 @@
-import { runQuery } from '../../src/sql/statement.ts';
+import type { FastifyRequest } from 'fastify';
+import type { Observe } from '../../src/observation.ts';
+import { linesLayout } from '../../src/sql/layout.ts';
+import { type QueryRequest, runQuery, runQueryOnce } from '../../src/sql/statement.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
+import { LINES_TYPE, prefersLines } from '../plugins/accept.ts';
 import { tenantOf } from '../plugins/bearer.ts';
-import { queryReply } from '../replies.ts';
+import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency.ts';
+import { problemOf } from '../plugins/problems.ts';
+import { queryLine, queryReply } from '../replies.ts';
 import { noQuery, queryRequest } from '../schemas.ts';
-import { JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS } from './context.ts';
+import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from './context.ts';
 
 export const EXAMPLE_QUERY_REPLY = {
   rows: [{ id: 1, total: '12.50', placedAt: '2025-01-31T09:30:00.123456Z' }],
@@ -18,6 +24,9 @@ export const EXAMPLE_QUERY_REPLY = {
   durationMs: 0.912,
 };
 
+const { rows, rowCount, command, fields, rowAsArray, durationMs } = EXAMPLE_QUERY_REPLY;
+const EXAMPLE_LINES = [{ fields, rowAsArray }, ...rows.map((row) => ({ row })), { complete: { rowCount, command, durationMs } }];
+
 const query = {
   method: 'POST',
   path: '/api/query',
@@ -25,9 +34,10 @@ const query = {
   tag: 'SQL',
   summary: 'Run one statement',
   description:
-    'int2, int4 and floats come as numbers; int8, numeric and money always as strings; timestamptz in UTC with microseconds; json as it is; bytea as \\x…; arrays as JSON arrays; anything else as Postgres writes it. Transactions, COPY and LISTEN are refused here.',
+    'int2, int4 and floats come as numbers; int8, numeric and money always as strings; timestamptz in UTC with microseconds; json as it is; bytea as \\x…; arrays as JSON arrays; anything else as Postgres writes it. Transactions, COPY and LISTEN are refused here. With "Accept: application/x-ndjson" the result comes as a JSON document a line.',
   needsKey: true,
   query: noQuery,
+  headers: IDEMPOTENCY_HEADERS,
   body: queryRequest,
   bodyExample: {
     sql: 'select 1 as id, 12.50 as total, timestamptz \'2025-01-31 09:30:00.123456Z\' as "placedAt" where $1 > 0',
@@ -35,24 +45,45 @@ const query = {
   },
   replies: {
     200: {
-      description: 'The result. Large ones are streamed; one that breaks off on the way ends the connection.',
+      description:
+        'The result. Large ones are streamed; one that breaks off on the way ends the connection, or the lines with one that has the error.',
       schema: queryReply,
       example: EXAMPLE_QUERY_REPLY,
+      headers: REPLAYED_HEADER,
+      lines: { schema: queryLine, example: EXAMPLE_LINES },
     },
   },
-  errors: [...SQL_ERRORS, ...LEASE_ERRORS],
+  errors: [...SQL_ERRORS, ...IDEMPOTENCY_ERRORS, ...LEASE_ERRORS],
 } as const satisfies Operation;
 
-export function queryEndpoints({ router, config }: RouteContext): Endpoint[] {
+export function queryEndpoints({ router, config, observe }: RouteContext): Endpoint[] {
   return [
     endpoint(query, async ({ body, request, reply }) => {
       const { call } = request;
+      const asLines = prefersLines(request.headers.accept);
+      const type = asLines ? LINES_TYPE : JSON_TYPE;
+      const repeatable = repeatableRequest(request, type);
       call.statement = { sql: body.sql, paramCount: body.params?.length ?? 0 };
+      const wanted: QueryRequest = {
+        ...body,
+        ...(asLines ? { layout: linesLayout(body.rowMode), lastWords: errorLine(request, observe) } : {}),
+        timeoutMs: timeoutOf(body.timeoutMs, config),
+        signal: call.gone,
+      };
       const lease = await router.lease(tenantOf(request), { door: 'http', signal: call.gone });
-      const timeoutMs = body.timeoutMs ?? config.POSTERN_STATEMENT_TIMEOUT_MS;
-      const answer = await runQuery(lease, { ...body, timeoutMs, signal: call.gone });
+      if (repeatable !== undefined && !body.readOnly) {
+        call.atomic = true;
+        const answer = await runQueryOnce(lease, wanted, repeatable);
+        if (answer.outcome !== undefined) call.ended = Promise.resolve(answer.outcome);
+        return sendOnce(reply, answer);
+      }
+      const answer = await runQuery(lease, wanted);
       call.ended = answer.done;
-      return reply.type(JSON_TYPE).send(answer.body);
+      return reply.type(type).send(answer.body);
     }),
   ];
+}
+
+function errorLine(request: FastifyRequest, observe: Observe): (error: Error) => Buffer {
+  return (error) => Buffer.from(`${JSON.stringify({ error: problemOf(error, request, observe).problem })}\n`);
 }

@@ -1,9 +1,10 @@
-import { runTransaction } from '../../src/sql/transaction.ts';
+import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../src/sql/transaction.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { tenantOf } from '../plugins/bearer.ts';
+import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency.ts';
 import { transactionReply } from '../replies.ts';
 import { noQuery, transactionRequest } from '../schemas.ts';
-import { JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS } from './context.ts';
+import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from './context.ts';
 import { EXAMPLE_QUERY_REPLY } from './query.ts';
 
 const transaction = {
@@ -15,6 +16,7 @@ const transaction = {
   description: 'All statements are committed together or none is. A failure names the statement in statementIndex.',
   needsKey: true,
   query: noQuery,
+  headers: IDEMPOTENCY_HEADERS,
   body: transactionRequest,
   bodyExample: {
     statements: [{ sql: 'create table if not exists notes (body text)' }, { sql: 'insert into notes values ($1)', params: ['hello'] }],
@@ -24,9 +26,10 @@ const transaction = {
       description: 'Committed.',
       schema: transactionReply,
       example: { results: [EXAMPLE_QUERY_REPLY], status: 'committed', durationMs: 2.417 },
+      headers: REPLAYED_HEADER,
     },
   },
-  errors: [...SQL_ERRORS, ...LEASE_ERRORS],
+  errors: [...SQL_ERRORS, ...IDEMPOTENCY_ERRORS, ...LEASE_ERRORS],
 } as const satisfies Operation;
 
 export function transactionEndpoints({ router, config }: RouteContext): Endpoint[] {
@@ -39,9 +42,11 @@ export function transactionEndpoints({ router, config }: RouteContext): Endpoint
         paramCount: statements.reduce((count, { params }) => count + (params?.length ?? 0), 0),
       };
       call.atomic = true;
+      const repeatable = repeatableRequest(request, JSON_TYPE);
+      const wanted: TransactionRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config), signal: call.gone };
       const lease = await router.lease(tenantOf(request), { door: 'http', signal: call.gone });
-      const timeoutMs = body.timeoutMs ?? config.POSTERN_STATEMENT_TIMEOUT_MS;
-      const answer = await runTransaction(lease, { ...body, timeoutMs, signal: call.gone });
+      if (repeatable !== undefined && !body.readOnly) return sendOnce(reply, await runTransactionOnce(lease, wanted, repeatable));
+      const answer = await runTransaction(lease, wanted);
       return reply.type(JSON_TYPE).send(answer.body);
     }),
   ];

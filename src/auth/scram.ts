@@ -113,12 +113,6 @@ export function mockVerifier(user: string, secret: Buffer): ScramVerifier {
   };
 }
 
-/** Checks a password that came in cleartext, at the cost of one key derivation and in constant time. */
-export async function verifyPassword(password: string, verifier: ScramVerifier): Promise<boolean> {
-  const { storedKey } = await deriveVerifier(password, verifier.salt, verifier.iterations);
-  return timingSafeEqual(storedKey, verifier.storedKey);
-}
-
 /** @see https://github.com/postgres/postgres/blob/master/src/backend/libpq/auth-scram.c read_client_first_message */
 function takeClientFirst(offer: ScramOffer, text: string): ScramStep {
   const message = new AttributeReader(text);

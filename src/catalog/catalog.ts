@@ -8,12 +8,12 @@ import type { Credential, NewApiKey } from './credential.ts';
 import { CredentialCache } from './credential-cache.ts';
 import { ControlDatabase } from './database.ts';
 import { KeyUse } from './key-use.ts';
-import { findLiveKey, type RotatedKey, replaceKey } from './keys.ts';
+import { deleteKeys, findLiveKey, type RotatedKey, replaceKey } from './keys.ts';
 import { CREDENTIALS_CHANNEL, loadByDigest, loadByOrganization, loadStates, notifyChange, parseChange } from './known-key.ts';
 import { migrate } from './migrate.ts';
 import { NotificationChannel } from './notification-channel.ts';
 import type { ApiKey, Organization, OrganizationStatus } from './organization.ts';
-import { findOrganization, listOrganizations, lockOrganization, updateStatus } from './organizations.ts';
+import { checkChange, findOrganization, listOrganizations, lockOrganization, updateStatus } from './organizations.ts';
 import type { ControlConnection, Sql } from './session.ts';
 import {
   countAttempt,
@@ -146,13 +146,16 @@ export class Catalog {
   }
 
   /**
-   * Sessions of an organization that is not `active` any more end in every process.
-   * @throws ServiceError `not_found`
+   * Sessions of an organization that is not `active` any more end in every process. Of one that is `dropped` the keys are
+   * deleted, and its e-mail address may be used again; its audit log stays.
+   * @throws ServiceError `not_found`, `invalid_request` when it cannot become that
    */
   setStatus(organizationId: string, status: OrganizationStatus, origin: Origin): Promise<Organization> {
     return this.#change(organizationId, async (sql, organization) => {
       if (organization.status === status) return organization;
+      checkChange(organization, status);
       await updateStatus(sql, organizationId, status);
+      if (status === 'dropped') await deleteKeys(sql, organizationId);
       await this.audit.appendWith(sql, { organizationId, action: `organization.${status}`, origin, outcome: DONE });
       return { ...organization, status };
     });
@@ -161,14 +164,19 @@ export class Catalog {
   /**
    * Puts a new key in the place of the live one, which is dead in this process when this returns, in others as soon as
    * they are told; sessions opened with it end.
-   * @param expectedKeyId the key that the caller came with; undefined: whichever is live
-   * @throws ServiceError `unauthorized` when another key is live by now, `not_found`
+   * @param expectedKeyId the key that the caller came with; undefined: whichever is live, for an operator who has none
+   * @throws ServiceError `unauthorized` when another key is live by now, `not_found`, `invalid_request` when it has no use for one
    */
   rotateKey(organizationId: string, expectedKeyId: string | undefined, key: NewApiKey, origin: Origin): Promise<RotatedKey> {
-    return this.#change(organizationId, async (sql) => {
+    return this.#change(organizationId, async (sql, { status }) => {
+      if (status !== 'active' && status !== 'suspended') {
+        throw new ServiceError('invalid_request', `organization "${organizationId}" is ${status}: it has no use for a key`);
+      }
       const rotated = await replaceKey(sql, organizationId, expectedKeyId, key, this.#now());
-      const actor = { keyId: rotated.previous.id, keyPrefix: rotated.previous.prefix };
-      await this.audit.appendWith(sql, { organizationId, action: 'auth.rotate_key', origin, actor, outcome: DONE });
+      const { id, prefix } = rotated.previous;
+      const event =
+        expectedKeyId === undefined ? { action: 'key.issued' } : { action: 'auth.rotate_key', actor: { keyId: id, keyPrefix: prefix } };
+      await this.audit.appendWith(sql, { organizationId, ...event, origin, outcome: DONE });
       return rotated;
     });
   }

@@ -73,3 +73,7 @@ export async function findLiveKey(sql: Sql, organizationId: string): Promise<{ k
     select id as "keyId", prefix as "keyPrefix" from postern.api_keys where organization_id = ${organizationId} and revoked_at is null`;
   return row;
 }
+
+export async function deleteKeys(sql: Sql, organizationId: string): Promise<void> {
+  await sql`delete from postern.api_keys where organization_id = ${organizationId}`;
+}

@@ -15,6 +15,21 @@ export function toOrganization({ id, name, email, status, placement, created_at 
   return { id, name, email, status, createdAt: created_at, placement };
 }
 
+/** What an operator can make of an organization, by what it is. One that is being signed up has not been handed out yet. */
+const NEXT: Readonly<Record<OrganizationStatus, readonly OrganizationStatus[]>> = {
+  provisioning: [],
+  active: ['suspended', 'dropping'],
+  suspended: ['active', 'dropping'],
+  dropping: ['dropped'],
+  dropped: [],
+};
+
+/** @throws ServiceError `invalid_request` */
+export function checkChange({ id, status }: Organization, next: OrganizationStatus): void {
+  if (NEXT[status].includes(next)) return;
+  throw new ServiceError('invalid_request', `organization "${id}" is ${status} and cannot become ${next}`);
+}
+
 /** In the order of their creation. */
 export async function listOrganizations(sql: Sql, status?: OrganizationStatus): Promise<Organization[]> {
   const rows = await sql<OrganizationRow[]>`

@@ -50,16 +50,32 @@ export async function openDataDirectory(path: string, account: Account | undefin
 }
 
 /** @returns the secret, generated and written down (mode 0600) when there is none */
-export async function readSecret(directory: DataDirectory): Promise<string> {
-  const file = join(directory.path, 'secret');
-  const known = await readFile(file, 'utf8').catch((error: unknown) => {
+export async function readSecret({ path }: DataDirectory): Promise<string> {
+  const known = await knownSecret(path);
+  const secret = known ?? randomBytes(32).toString('base64url');
+  if (known === undefined) await replaceFile(secretFile(path), `${secret}\n`, 0o600);
+  return secret;
+}
+
+/**
+ * @returns undefined when none has been written down yet
+ * @throws EmbeddedError
+ */
+export async function knownSecret(path: string): Promise<string | undefined> {
+  const file = secretFile(path);
+  const text = await readFile(file, 'utf8').catch((error: unknown) => {
     if (hasCode(error, 'ENOENT')) return undefined;
     throw new EmbeddedError(`${file} cannot be read: ${reasonOf(error)}`);
   });
-  const secret = known?.trim() ?? randomBytes(32).toString('base64url');
-  if (secret.length < SECRET_MIN_CHARACTERS) throw new EmbeddedError(`${file} holds less than ${SECRET_MIN_CHARACTERS} characters`);
-  if (known === undefined) await replaceFile(file, `${secret}\n`, 0o600);
+  const secret = text?.trim();
+  if (secret !== undefined && secret.length < SECRET_MIN_CHARACTERS) {
+    throw new EmbeddedError(`${file} holds less than ${SECRET_MIN_CHARACTERS} characters`);
+  }
   return secret;
+}
+
+function secretFile(path: string): string {
+  return join(path, 'secret');
 }
 
 /** A folder that everybody can enter, whatever our umask. One that is there already is left as it is. */

@@ -8,6 +8,8 @@ const run = promisify(execFile);
 /** What a running server writes into its data directory, and a killed one leaves there. */
 interface PostmasterFile {
   readonly pid: number | undefined;
+  /** Of its Unix socket. */
+  readonly socketFolder: string | undefined;
   /** `starting`, `ready`, … */
   readonly status: string | undefined;
 }
@@ -17,7 +19,7 @@ export async function readPostmasterFile(cluster: string): Promise<PostmasterFil
   const text = await readFile(join(cluster, 'postmaster.pid'), 'utf8').catch(() => '');
   const lines = text.split('\n');
   const pid = Number.parseInt(lines[0] ?? '', 10);
-  return { pid: pid > 1 ? pid : undefined, status: lines[7]?.trim() };
+  return { pid: pid > 1 ? pid : undefined, socketFolder: lines[4]?.trim() || undefined, status: lines[7]?.trim() };
 }
 
 /** Whether this server of ours takes logins. */

@@ -1,18 +1,18 @@
-import { randomBytes } from 'node:crypto';
-import { apiKeyPrefix, digestApiKey, generateApiKey, isWellFormedApiKey } from '../auth/api-key.ts';
-import { deriveVerifier, mockVerifier, type ScramVerifier, verifyPassword } from '../auth/scram.ts';
+import { digestApiKey, isWellFormedApiKey } from '../auth/api-key.ts';
+import { mockVerifier, type ScramVerifier } from '../auth/scram.ts';
 import type { BackendConnection } from '../backend/connection.ts';
 import type { Pool } from '../backend/pool.ts';
 import { discardState } from '../backend/reset.ts';
 import type { Catalog, RotatedKey, SignupQuota } from '../catalog/catalog.ts';
-import type { Credential as KnownCredential, NewApiKey } from '../catalog/credential.ts';
+import type { Credential as KnownCredential } from '../catalog/credential.ts';
 import type { Organization } from '../catalog/organization.ts';
 import { ServiceError } from '../errors.ts';
 import type { Observe, Origin } from '../observation.ts';
 import { CancelKeys } from './cancel.ts';
-import { newKeyId, newOrganizationId } from './identifiers.ts';
+import { newOrganizationId } from './identifiers.ts';
 import { type Door, Lease } from './lease.ts';
 import { LoginThrottle } from './login-throttle.ts';
+import { mintKey } from './mint-key.ts';
 import type { Provisioner } from './placement/placement.ts';
 import type { Tenant } from './tenant.ts';
 
@@ -44,8 +44,6 @@ export interface RouterOptions {
   readonly signupsPerHour: number;
   readonly observe: Observe;
 }
-
-const SCRAM_ITERATIONS = 4096;
 
 /**
  * The tenant router: the one way to Postgres for both doors. It turns a credential into a tenant, a tenant into its
@@ -184,18 +182,27 @@ export class Router {
 
   async #prove(credential: Credential): Promise<KnownCredential> {
     if (credential.kind === 'bearer') {
-      // A key that cannot be one is answered without a look-up.
-      const known = isWellFormedApiKey(credential.apiKey) ? await this.catalog.findByDigest(digestApiKey(credential.apiKey)) : undefined;
+      const known = await this.#findByKey(credential.apiKey);
       if (known === undefined) throw new ServiceError('unauthorized', 'the API key is not valid');
       return known;
     }
-    const known = await this.catalog.findByOrganization(credential.user);
-    const verifier = known?.key.verifier ?? mockVerifier(credential.user, this.#secret);
-    const proven = credential.kind === 'scram' ? await credential.exchange(verifier) : await verifyPassword(credential.apiKey, verifier);
-    if (known === undefined || !proven) {
+    const known = credential.kind === 'scram' ? await this.#proveByScram(credential) : await this.#findByKey(credential.apiKey);
+    if (known?.organization.id !== credential.user) {
       throw new ServiceError('unauthorized', `password authentication failed for user "${credential.user}"`);
     }
     return known;
+  }
+
+  /** A key that is at hand is found by its digest: it has too many bits to be guessed, so that nothing slower is needed. */
+  async #findByKey(apiKey: string): Promise<KnownCredential | undefined> {
+    // One that cannot be a key is answered without a look-up.
+    return isWellFormedApiKey(apiKey) ? this.catalog.findByDigest(digestApiKey(apiKey)) : undefined;
+  }
+
+  async #proveByScram({ user, exchange }: Extract<Credential, { kind: 'scram' }>): Promise<KnownCredential | undefined> {
+    const known = await this.catalog.findByOrganization(user);
+    const proven = await exchange(known?.key.verifier ?? mockVerifier(user, this.#secret));
+    return proven ? known : undefined;
   }
 
   #admit({ organization, key, revoked }: KnownCredential): Tenant {
@@ -216,10 +223,4 @@ export class Router {
       this.#observe({ name: 'service.failure', message: `sign-up ${id} could not be undone yet`, cause: cause ?? error });
     }
   }
-}
-
-async function mintKey(): Promise<{ apiKey: string; record: NewApiKey }> {
-  const apiKey = generateApiKey();
-  const verifier = await deriveVerifier(apiKey, randomBytes(16), SCRAM_ITERATIONS);
-  return { apiKey, record: { id: newKeyId(), prefix: apiKeyPrefix(apiKey), digest: digestApiKey(apiKey), verifier } };
 }

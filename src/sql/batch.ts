@@ -1,5 +1,7 @@
 import { PostgresError } from '../protocol/backend.ts';
 import { BufferedResult, ResultBudget } from './buffered-result.ts';
+import type { PostgresType } from './builtin-types.ts';
+import { footprintOf } from './footprint.ts';
 import type { JsonValue } from './json-value.ts';
 import type { ResultLayout, StatementOutcome } from './layout.ts';
 import { bindAndExecute, runAtOnce } from './messages.ts';
@@ -29,7 +31,10 @@ interface Ran {
 }
 
 /** All results of a batch together: they are kept until the transaction is committed. */
-const RESULTS_MAX_BYTES = 32 * 1_048_576;
+export const RESULTS_MAX_BYTES = 32 * 1_048_576;
+
+/** What the parameters of statements are, by the statements' text. */
+type ParameterTypes = Map<string, readonly PostgresType[]>;
 
 /**
  * Runs statements inside a transaction block. They go out one behind the other without waiting, except before one with a
@@ -40,14 +45,16 @@ export async function runBatch(
   session: Session,
   statements: readonly BatchStatement[],
   layout: ResultLayout,
+  budget = new ResultBudget(session, RESULTS_MAX_BYTES),
 ): Promise<readonly BatchResult[]> {
-  const budget = new ResultBudget(session, RESULTS_MAX_BYTES);
   const running: Promise<Ran>[] = [];
+  const asked: ParameterTypes = new Map();
   let startedAt = performance.now();
   let failure: unknown;
   for (const [statementIndex, statement] of statements.entries()) {
     const result = new BufferedResult(session, layout, budget);
-    const run = runStatement(session, statement, result).then((completion) => {
+    const mustAsk = needsTypes(statement) && !asked.has(statement.sql);
+    const run = runStatement(session, statement, result, asked).then((completion) => {
       if (completion.warnings.length > 0) budget.spend(JSON.stringify(completion.warnings).length);
       const outcome = outcomeOf(completion.tag, startedAt);
       startedAt = performance.now();
@@ -57,40 +64,61 @@ export async function runBatch(
     run.catch((error: unknown) => {
       failure ??= failureAt(error, { phase: 'statement', statementIndex, ...placeIn(statement.sql, error) });
     });
-    if (mustBeDescribed(statement)) await Promise.allSettled([run]);
+    if (mustAsk) await Promise.allSettled([run]);
     if (failure !== undefined) break;
+    // What is described cannot change behind our back, since it is locked until the transaction ends; but we can change it.
+    if (asked.size > 0 && !footprintOf(statement.sql).isClean) asked.clear();
   }
   await Promise.allSettled(running);
   if (failure !== undefined) throw failure;
   return settle(session, await Promise.all(running));
 }
 
-function mustBeDescribed({ params = [] }: BatchStatement): boolean {
+function needsTypes({ params = [] }: BatchStatement): boolean {
   return params.some(needsType);
 }
 
-async function runStatement(session: Session, statement: BatchStatement, result: BufferedResult): Promise<Completion> {
-  const completion = await (mustBeDescribed(statement) ? runDescribed(session, statement, result) : runBlind(session, statement, result));
+async function runStatement(
+  session: Session,
+  statement: BatchStatement,
+  result: BufferedResult,
+  asked: ParameterTypes,
+): Promise<Completion> {
+  const types = needsTypes(statement) ? asked.get(statement.sql) : [];
+  const completion = await (types === undefined
+    ? runDescribed(session, statement, result, asked)
+    : runBlind(session, statement, result, types));
   checkInTransaction(completion);
   session.throwIfAborted();
   return completion;
 }
 
-async function runDescribed(session: Session, { sql, params = [] }: BatchStatement, result: BufferedResult): Promise<Completion> {
+async function runDescribed(
+  session: Session,
+  { sql, params = [] }: BatchStatement,
+  result: BufferedResult,
+  asked: ParameterTypes,
+): Promise<Completion> {
   const { parameters, fields } = await session.describe(sql);
   checkParameterCount(params.length, parameters.length);
   const types = TypeCatalog.of(session.lease.backend);
   await types.learn(session, parameters);
-  result.fields(fields);
   const parameterTypes = parameters.map((oid) => types.get(oid));
+  asked.set(sql, parameterTypes);
+  result.fields(fields);
   return session.request(bindAndExecute(encodeParameters(params, parameterTypes)), { row: (...row) => result.row(...row) });
 }
 
 /** Without waiting for the description, which comes all the same. */
-async function runBlind(session: Session, { sql, params = [] }: BatchStatement, result: BufferedResult): Promise<Completion> {
+async function runBlind(
+  session: Session,
+  { sql, params = [] }: BatchStatement,
+  result: BufferedResult,
+  parameterTypes: readonly PostgresType[],
+): Promise<Completion> {
   let wanted = params.length;
   try {
-    return await session.request(runAtOnce(sql, encodeParameters(params, [])), {
+    return await session.request(runAtOnce(sql, encodeParameters(params, parameterTypes)), {
       parameters: (types) => {
         wanted = types.length;
       },

@@ -3,7 +3,7 @@ import type { FieldDescription } from '../protocol/backend.ts';
 import type { ResultLayout, StatementOutcome } from './layout.ts';
 import type { Warning } from './notices.ts';
 import type { Replies } from './pipeline.ts';
-import { ResultWriter, typedFields } from './result.ts';
+import { ResultShape, ResultWriter, typedFields } from './result.ts';
 import type { Session } from './session.ts';
 import { TypeCatalog } from './type-catalog.ts';
 
@@ -11,22 +11,21 @@ import { TypeCatalog } from './type-catalog.ts';
 export class ResultBudget {
   readonly #session: Session;
   readonly #maxBytes: number;
+  readonly #hint: string;
   #bytes = 0;
 
-  constructor(session: Session, maxBytes: number) {
+  /** @param hint for those who want more */
+  constructor(session: Session, maxBytes: number, hint = 'Ask for less, or use /api/query, which streams.') {
     this.#session = session;
     this.#maxBytes = maxBytes;
+    this.#hint = hint;
   }
 
-  /** @returns whether there was room */
+  /** @returns whether there was room; if not, the session is aborted */
   spend(bytes: number): boolean {
     this.#bytes += bytes;
     if (this.#bytes <= this.#maxBytes) return true;
-    this.#session.abort(
-      new ServiceError('response_too_large', `the results exceed ${this.#maxBytes} bytes`, {
-        hint: 'Ask for less, or use /api/query, which streams.',
-      }),
-    );
+    this.#session.abort(new ServiceError('response_too_large', `the results exceed ${this.#maxBytes} bytes`, { hint: this.#hint }));
     return false;
   }
 }
@@ -38,45 +37,49 @@ export class ResultBudget {
 export class BufferedResult implements Replies {
   readonly #types: TypeCatalog;
   readonly #budget: ResultBudget;
-  readonly #writer: ResultWriter;
+  readonly #layout: ResultLayout;
+  readonly #unwritten: Buffer[] = [];
   #fields: readonly FieldDescription[] = [];
-  #unwritten: Buffer[] | undefined;
+  #writer: ResultWriter | undefined;
 
   constructor(session: Session, layout: ResultLayout, budget: ResultBudget) {
     this.#types = TypeCatalog.of(session.lease.backend);
     this.#budget = budget;
-    this.#writer = new ResultWriter(layout);
+    this.#layout = layout;
   }
 
-  /** Types of the columns. */
+  /** Types of the columns, as far as they must be known. */
   get oids(): readonly number[] {
-    return this.#fields.map(({ dataTypeOid }) => dataTypeOid);
+    return this.#layout.needsTypes ? this.#fields.map(({ dataTypeOid }) => dataTypeOid) : [];
   }
 
   fields(fields: readonly FieldDescription[]): void {
     this.#fields = fields;
-    if (this.#types.knows(this.oids)) this.#writer.open(typedFields(fields, this.#types));
-    else this.#unwritten = [];
+    if (!this.#types.knows(this.oids)) return;
+    this.#writer = this.#open();
     this.#budget.spend(this.#writer.out.length);
   }
 
   row(source: Buffer, start: number, end: number): void {
-    if (this.#unwritten !== undefined) {
+    const writer = this.#writer;
+    if (writer === undefined) {
       if (this.#budget.spend(end - start)) this.#unwritten.push(Buffer.from(source.subarray(start, end)));
       return;
     }
-    const before = this.#writer.out.length;
-    this.#writer.row(source, start);
-    if (!this.#budget.spend(this.#writer.out.length - before)) this.#writer.out.length = before;
+    const before = writer.out.length;
+    writer.row(source, start);
+    if (!this.#budget.spend(writer.out.length - before)) writer.out.length = before;
   }
 
   /** Writes what is still to be written. The types must be known by now. */
   settle(outcome: StatementOutcome, warnings: readonly Warning[]): Buffer {
-    if (this.#unwritten !== undefined) {
-      this.#writer.open(typedFields(this.#fields, this.#types));
-      for (const row of this.#unwritten) this.#writer.row(row, 0);
-    }
-    this.#writer.close(outcome, warnings);
-    return this.#writer.out.take();
+    const writer = this.#writer ?? this.#open();
+    for (const row of this.#unwritten) writer.row(row, 0);
+    writer.close(outcome, warnings);
+    return writer.out.take();
+  }
+
+  #open(): ResultWriter {
+    return new ResultWriter(new ResultShape(this.#layout, typedFields(this.#fields, this.#types)));
   }
 }

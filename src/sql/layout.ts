@@ -1,3 +1,4 @@
+import type { PostgresType } from './builtin-types.ts';
 import type { JsonBuffer } from './json/buffer.ts';
 import { arrayRows, type Field, objectRows, type RowEncoder } from './json/row.ts';
 import type { Warning } from './notices.ts';
@@ -17,6 +18,8 @@ export interface StatementOutcome {
 export interface ResultLayout {
   /** Whether columns of one name are lost but for the last. */
   readonly losesRepeatedNames: boolean;
+  /** Whether it matters what the database calls a column's type, and what that is made of. */
+  readonly needsTypes: boolean;
   open(out: JsonBuffer, fields: readonly Field[]): void;
   rows(fields: readonly Field[]): RowEncoder;
   readonly separator: Uint8Array;
@@ -34,15 +37,76 @@ const ROWS_AS_ARRAYS = layout(true, arrayRows);
 function layout(rowAsArray: boolean, rows: ResultLayout['rows']): ResultLayout {
   return {
     losesRepeatedNames: !rowAsArray,
+    needsTypes: true,
     separator: Buffer.from(','),
     rows,
     open(out, fields) {
-      const described = fields.map(({ name, type }) => ({ name, dataTypeID: type.oid, dataType: type.name }));
-      out.text(`{"fields":${JSON.stringify(described)},"rowAsArray":${rowAsArray},"rows":[`);
+      out.text(`{"fields":${JSON.stringify(fields.map(describe))},"rowAsArray":${rowAsArray},"rows":[`);
     },
-    close(out, { rowCount, command, durationMs }, warnings) {
-      const shown = warnings.length > 0 ? { rowCount, command, durationMs, warnings } : { rowCount, command, durationMs };
-      out.text(`],${JSON.stringify(shown).slice(1)}`);
+    close(out, outcome, warnings) {
+      out.text(`],${completion(outcome, warnings).slice(1)}`);
     },
+  };
+}
+
+function describe({ name, type }: Field) {
+  return { name, dataTypeID: type.oid, dataType: type.name };
+}
+
+function completion({ rowCount, command, durationMs }: StatementOutcome, warnings: readonly Warning[]): string {
+  return JSON.stringify(warnings.length > 0 ? { rowCount, command, durationMs, warnings } : { rowCount, command, durationMs });
+}
+
+/** One JSON document a line: `{fields, rowAsArray}`, `{row}` for each row, `{complete: {rowCount, command, durationMs, warnings?}}`. */
+export function linesLayout(rowMode: RowMode): ResultLayout {
+  return rowMode === 'array' ? LINES_AS_ARRAYS : LINES_AS_OBJECTS;
+}
+
+const LINES_AS_OBJECTS = lines(ROWS_AS_OBJECTS, false);
+const LINES_AS_ARRAYS = lines(ROWS_AS_ARRAYS, true);
+
+const BEFORE_ROW = Buffer.from('{"row":');
+const BEHIND_ROW = Buffer.from('}\n');
+
+function lines({ losesRepeatedNames, rows }: ResultLayout, rowAsArray: boolean): ResultLayout {
+  return {
+    losesRepeatedNames,
+    needsTypes: true,
+    separator: Buffer.alloc(0),
+    rows(fields) {
+      const encode = fields.some(({ type }) => mayHoldLineBreaks(type)) ? onOneLine(rows(fields)) : rows(fields);
+      return (out, source, start) => {
+        out.copy(BEFORE_ROW);
+        encode(out, source, start);
+        out.copy(BEHIND_ROW);
+      };
+    },
+    open(out, fields) {
+      out.text(`{"fields":${JSON.stringify(fields.map(describe))},"rowAsArray":${rowAsArray}}\n`);
+    },
+    close(out, outcome, warnings) {
+      out.text(`{"complete":${completion(outcome, warnings)}}\n`);
+    },
+  };
+}
+
+const JSON_OID = 114;
+
+/** Values of type json are kept as they were written; jsonb has no line breaks. */
+function mayHoldLineBreaks({ scalarOid, element }: PostgresType): boolean {
+  return element === undefined ? scalarOid === JSON_OID : mayHoldLineBreaks(element);
+}
+
+const [LINE_FEED, CARRIAGE_RETURN, SPACE] = [0x0a, 0x0d, 0x20];
+
+/** Strings have their line breaks escaped, so any that is left is white space between JSON tokens. */
+function onOneLine(encode: RowEncoder): RowEncoder {
+  return (out, source, start) => {
+    const from = out.length;
+    encode(out, source, start);
+    const row = out.bytes.subarray(from, out.length);
+    for (const lineBreak of [LINE_FEED, CARRIAGE_RETURN]) {
+      for (let at = row.indexOf(lineBreak); at >= 0; at = row.indexOf(lineBreak, at + 1)) row[at] = SPACE;
+    }
   };
 }

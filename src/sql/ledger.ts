@@ -1,5 +1,4 @@
-import type { Placement } from '../catalog/organization.ts';
-import { bindAndExecute, parseAndDescribe, readRow } from './messages.ts';
+import { createOwnTable, type OwnTable, ownTable } from './own-tables.ts';
 import type { ParameterText } from './parameters.ts';
 import type { Session } from './session.ts';
 
@@ -23,54 +22,50 @@ export interface NewLedgerEntry extends Omit<LedgerEntry, 'appliedAt'> {
 
 const COLUMNS = `name, status, to_char(applied_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), checksum, duration_ms, statement_count, statements_applied`;
 
+const TABLE = `
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  name text NOT NULL UNIQUE,
+  status text NOT NULL CHECK (status IN ('applied', 'failed')),
+  checksum text NOT NULL,
+  sql text NOT NULL,
+  rollback_sql text,
+  statement_count integer NOT NULL,
+  statements_applied integer NOT NULL,
+  duration_ms double precision NOT NULL,
+  applied_at timestamptz NOT NULL DEFAULT clock_timestamp()`;
+
 /**
  * The organization's own record of its migrations: a table beside its data, written as the organization, so that it changes
  * together with what it records and travels with a dump. `sql` and `rollback_sql` are there for people to read.
  */
 export class Ledger {
   readonly #session: Session;
-  readonly #schema: string | undefined;
-  readonly #table: string;
+  readonly #table: OwnTable;
 
-  /** An organization that is confined to one schema keeps the ledger in there. */
-  constructor(session: Session, { kind, schema }: Placement) {
+  constructor(session: Session) {
     this.#session = session;
-    this.#schema = kind === 'database' ? 'postern' : undefined;
-    this.#table = kind === 'database' ? 'postern.migrations' : `"${schema}".postern_migrations`;
+    this.#table = ownTable(session.lease.tenant.organization.placement, 'migrations');
   }
 
   async exists(): Promise<boolean> {
-    const [row] = await this.#run('SELECT pg_catalog.to_regclass($1) IS NOT NULL', [this.#table]);
+    const [row] = await this.#session.rows('SELECT pg_catalog.to_regclass($1) IS NOT NULL', [this.#table.name]);
     return row?.[0] === 't';
   }
 
   async create(): Promise<void> {
-    if (await this.exists()) return;
-    if (this.#schema !== undefined) await this.#run(`CREATE SCHEMA IF NOT EXISTS ${this.#schema}`);
-    await this.#run(`CREATE TABLE ${this.#table} (
-      id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-      name text NOT NULL UNIQUE,
-      status text NOT NULL CHECK (status IN ('applied', 'failed')),
-      checksum text NOT NULL,
-      sql text NOT NULL,
-      rollback_sql text,
-      statement_count integer NOT NULL,
-      statements_applied integer NOT NULL,
-      duration_ms double precision NOT NULL,
-      applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
-    )`);
+    if (!(await this.exists())) await createOwnTable(this.#session, this.#table, TABLE);
   }
 
   /** In the order applied. */
   async list(): Promise<readonly LedgerEntry[]> {
     if (!(await this.exists())) return [];
-    const rows = await this.#run(`SELECT ${COLUMNS} FROM ${this.#table} ORDER BY id`);
+    const rows = await this.#session.rows(`SELECT ${COLUMNS} FROM ${this.#table.name} ORDER BY id`);
     return rows.map(readEntry);
   }
 
   async find(name: string): Promise<LedgerEntry | undefined> {
     if (!(await this.exists())) return undefined;
-    const [row] = await this.#run(`SELECT ${COLUMNS} FROM ${this.#table} WHERE name = $1`, [name]);
+    const [row] = await this.#session.rows(`SELECT ${COLUMNS} FROM ${this.#table.name} WHERE name = $1`, [name]);
     return row && readEntry(row);
   }
 
@@ -85,10 +80,10 @@ export class Ledger {
     statementsApplied,
     durationMs,
   }: NewLedgerEntry): Promise<LedgerEntry> {
-    await this.#run(`DELETE FROM ${this.#table} WHERE name = $1 AND status = 'failed'`, [name]);
+    await this.#session.rows(`DELETE FROM ${this.#table.name} WHERE name = $1 AND status = 'failed'`, [name]);
     const values = [name, status, checksum, sql, rollbackSql ?? null, statementCount, statementsApplied, durationMs];
-    const [row = []] = await this.#run(
-      `INSERT INTO ${this.#table} (name, status, checksum, sql, rollback_sql, statement_count, statements_applied, duration_ms)
+    const [row = []] = await this.#session.rows(
+      `INSERT INTO ${this.#table.name} (name, status, checksum, sql, rollback_sql, statement_count, statements_applied, duration_ms)
        VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING ${COLUMNS}`,
       values.map((value) => (value === null ? null : String(value))),
     );
@@ -102,19 +97,11 @@ export class Ledger {
     statementsApplied,
     durationMs,
   }: Pick<LedgerEntry, 'name' | 'status' | 'statementsApplied' | 'durationMs'>): Promise<LedgerEntry> {
-    const [row = []] = await this.#run(
-      `UPDATE ${this.#table} SET status = $2, statements_applied = $3, duration_ms = $4, applied_at = clock_timestamp() WHERE name = $1 RETURNING ${COLUMNS}`,
+    const [row = []] = await this.#session.rows(
+      `UPDATE ${this.#table.name} SET status = $2, statements_applied = $3, duration_ms = $4, applied_at = clock_timestamp() WHERE name = $1 RETURNING ${COLUMNS}`,
       [name, status, String(statementsApplied), String(durationMs)],
     );
     return readEntry(row);
-  }
-
-  async #run(sql: string, values: readonly ParameterText[] = []): Promise<readonly (readonly ParameterText[])[]> {
-    const rows: (readonly ParameterText[])[] = [];
-    await this.#session.request([...parseAndDescribe(sql), ...bindAndExecute(values)], {
-      row: (source, start) => rows.push(readRow(source, start)),
-    });
-    return rows;
   }
 }
 

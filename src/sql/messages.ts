@@ -3,14 +3,19 @@ import type { ParameterText } from './parameters.ts';
 
 export const SYNC = serialize.sync();
 
-/** Parses a statement as the unnamed one, and has it described. */
-export function parseAndDescribe(sql: string): readonly Uint8Array[] {
-  return [serialize.parse({ text: sql }), serialize.describe({ type: 'S' })];
+/** Parses a statement, as the unnamed one where no name is given, and has it described. */
+export function parseAndDescribe(sql: string, name = ''): readonly Uint8Array[] {
+  return [serialize.parse({ text: sql, name }), serialize.describe({ type: 'S', name })];
 }
 
-/** Runs the unnamed statement to its end and closes the request. Values both ways are text. */
-export function bindAndExecute(values: readonly ParameterText[]): readonly Uint8Array[] {
-  return [serialize.bind({ values: [...values] }), serialize.execute(), SYNC];
+/** Runs a statement that has been parsed to its end, and closes the request. Values both ways are text. */
+export function bindAndExecute(values: readonly ParameterText[], statement = ''): readonly Uint8Array[] {
+  return [serialize.bind({ values: [...values], statement }), serialize.execute(), SYNC];
+}
+
+/** No error where there is no such statement. */
+export function closeStatement(name: string): Uint8Array {
+  return serialize.close({ type: 'S', name });
 }
 
 /** Everything at once, for a statement whose parameters need no description. */

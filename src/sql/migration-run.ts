@@ -28,14 +28,18 @@ const BEGIN = 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE';
 /** A statement that waits for a lock on a table holds up everyone who comes after it. */
 const LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'";
 
+/** Called with the result in the transaction that commits it, and part of that. */
+type BeforeCommit = (result: MigrationResult) => Promise<void>;
+
 /** All statements and the ledger's entry in one transaction: a failure leaves no trace. */
-export function applyAtOnce(session: Session, ledger: Ledger, plan: MigrationPlan): Promise<MigrationResult> {
+export function applyAtOnce(session: Session, ledger: Ledger, plan: MigrationPlan, beforeCommit: BeforeCommit): Promise<MigrationResult> {
   const startedAt = performance.now();
   return transact(session, BEGIN, async () => {
     await session.query(LOCK_TIMEOUT);
     const warnings = await plan.forward.run(session, checkInTransaction);
     await ledger.create();
     const migration = await ledger.add(entryOf(plan, 'applied', plan.forward.statements.length, startedAt));
+    await beforeCommit({ migration, warnings });
     return { migration, warnings };
   });
 }
@@ -70,7 +74,12 @@ async function checkConstraints(session: Session): Promise<void> {
  * Each statement by itself, for those that cannot run in a transaction. The ledger says `failed` from the start and counts
  * along, so that it tells the truth even if this process does not live to see the end.
  */
-export async function applyStepByStep(session: Session, ledger: Ledger, plan: MigrationPlan): Promise<MigrationResult> {
+export async function applyStepByStep(
+  session: Session,
+  ledger: Ledger,
+  plan: MigrationPlan,
+  beforeCommit: BeforeCommit,
+): Promise<MigrationResult> {
   const startedAt = performance.now();
   await transact(session, BEGIN, async () => {
     await ledger.create();
@@ -83,7 +92,11 @@ export async function applyStepByStep(session: Session, ledger: Ledger, plan: Mi
   };
   try {
     const warnings = await plan.forward.run(session, count);
-    return { migration: await ledger.update(entryOf(plan, 'applied', applied, startedAt)), warnings };
+    return await transact(session, BEGIN, async () => {
+      const migration = await ledger.update(entryOf(plan, 'applied', applied, startedAt));
+      await beforeCommit({ migration, warnings });
+      return { migration, warnings };
+    });
   } catch (error) {
     throw error instanceof StatementFailure ? new StatementFailure(error.error, { ...error.place, statementsApplied: applied }) : error;
   }

@@ -5,6 +5,7 @@ import type { Lease } from '../router/lease.ts';
 import { Ledger } from './ledger.ts';
 import { readRow } from './messages.ts';
 import { applyAtOnce, applyStepByStep, type Migration, type MigrationPlan, type MigrationResult, tryOut } from './migration-run.ts';
+import { type OnceReply, once, type RepeatableRequest } from './once.ts';
 import { Script, type ScriptWarning } from './script.ts';
 import { Session, type SessionOptions } from './session.ts';
 
@@ -37,23 +38,53 @@ export interface MigrationReply {
 export async function applyMigration(lease: Lease, request: MigrationRequest): Promise<MigrationReply> {
   const session = new Session(lease, request);
   try {
-    const plan = planOf(session, request);
-    const ledger = new Ledger(session, lease.tenant.organization.placement);
-    await takeTurn(session);
-    const applied = await findApplied(ledger, plan);
-    if (applied !== undefined) return { migration: applied, alreadyApplied: true, warnings: [] };
-    const { migration, warnings } = await run(session, ledger, plan, request);
-    return { migration, alreadyApplied: false, warnings: [...plan.forward.destructions, ...warnings] };
+    return await perform(session, request);
   } finally {
     await session.end();
   }
+}
+
+/**
+ * As {@link applyMigration}, once for a key. Only a reply that says that something has been applied is kept.
+ * @throws as {@link applyMigration} and {@link once}
+ */
+export function applyMigrationOnce(lease: Lease, request: MigrationRequest, repeatable: RepeatableRequest): Promise<OnceReply> {
+  return once(lease, request, repeatable, async (session, keep) => {
+    const reply = await perform(session, request, (applied) => keep(201, toJson(applied)));
+    return { status: reply.alreadyApplied ? 200 : 201, body: toJson(reply) };
+  });
+}
+
+/** @param keep is given the reply in the transaction that ends the migration */
+async function perform(
+  session: Session,
+  request: MigrationRequest,
+  keep?: (reply: MigrationReply) => Promise<void>,
+): Promise<MigrationReply> {
+  session.mustBeReset();
+  const plan = planOf(session, request);
+  const ledger = new Ledger(session);
+  await takeTurn(session);
+  const applied = await findApplied(ledger, plan);
+  if (applied !== undefined) return { migration: applied, alreadyApplied: true, warnings: [] };
+  const replyOf = ({ migration, warnings }: MigrationResult): MigrationReply => ({
+    migration,
+    alreadyApplied: false,
+    warnings: [...plan.forward.destructions, ...warnings],
+  });
+  return replyOf(await run(session, ledger, plan, request, async (result) => keep?.(replyOf(result))));
+}
+
+function toJson(reply: MigrationReply): Buffer {
+  return Buffer.from(JSON.stringify(reply));
 }
 
 /** All migrations in the order applied; none when the organization has never applied any. Takes over the lease. */
 export async function listMigrations(lease: Lease, options: SessionOptions): Promise<readonly Migration[]> {
   const session = new Session(lease, options);
   try {
-    return await new Ledger(session, lease.tenant.organization.placement).list();
+    await session.expect();
+    return await new Ledger(session).list();
   } finally {
     await session.end();
   }
@@ -83,9 +114,16 @@ async function findApplied(ledger: Ledger, { name, checksum }: MigrationPlan): P
   });
 }
 
-function run(session: Session, ledger: Ledger, plan: MigrationPlan, { dryRun, transaction }: MigrationRequest): Promise<MigrationResult> {
+/** @param keep is given the result in the transaction that ends the migration; nothing ends a trial */
+function run(
+  session: Session,
+  ledger: Ledger,
+  plan: MigrationPlan,
+  { dryRun, transaction }: MigrationRequest,
+  keep: (result: MigrationResult) => Promise<void>,
+): Promise<MigrationResult> {
   if (dryRun === true) return tryOut(session, plan);
-  return transaction === false ? applyStepByStep(session, ledger, plan) : applyAtOnce(session, ledger, plan);
+  return transaction === false ? applyStepByStep(session, ledger, plan, keep) : applyAtOnce(session, ledger, plan, keep);
 }
 
 const LOCK = `SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended('postern.migrations ' || current_user, 0))`;

@@ -73,12 +73,13 @@ function arrayLiteral(values: readonly JsonValue[], element: PostgresType, index
     if (value === null) return 'NULL';
     const isDimension = Array.isArray(value) && !JSON_OIDS.has(element.scalarOid) && !element.element;
     if (isDimension) return arrayLiteral(value, element, index);
-    return quote(needsType(value) ? encodeStructure(value, element, index) : String(value));
+    return quoteElement(needsType(value) ? encodeStructure(value, element, index) : String(value));
   });
   return `{${parts.join(element.delimiter)}}`;
 }
 
-function quote(text: string): string {
+/** An element of an array literal, whatever is in it. */
+export function quoteElement(text: string): string {
   return `"${text.replace(/["\\]/g, '\\$&')}"`;
 }
 

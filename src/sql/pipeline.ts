@@ -15,7 +15,7 @@ import {
   type TransactionStatus,
 } from '../protocol/backend.ts';
 import { backendFrames, FrameScanner, HEADER_BYTES } from '../protocol/frame.ts';
-import { SYNC } from './messages.ts';
+import { closeStatement, SYNC } from './messages.ts';
 import { Notices, type Warning } from './notices.ts';
 
 /** What a request wants to see of its replies, in the order in which they come. */
@@ -49,6 +49,9 @@ interface Expectation {
 
 const COPY_REFUSED = Buffer.concat([serialize.copyFail('COPY needs a PostgreSQL connection'), SYNC]);
 
+/** Who has used a session, for those who ask whether it was somebody else. */
+const SOMEBODY = {};
+
 /** Rows, and whatever else Postgres may send as one message. */
 const MESSAGE_MAX_BYTES = 32 * 1_048_576;
 const FRAMES = { ...backendFrames({}, MESSAGE_MAX_BYTES), heads: new Int32Array(256).fill(MESSAGE_MAX_BYTES) };
@@ -68,6 +71,7 @@ export class Pipeline implements BackendReceiver {
   #status: TransactionStatus = 'I';
   #isUnsynced = false;
   #isUntouched = true;
+  #hasChangedSettings = false;
   #dead: Error | undefined;
   #blame: ServiceError | undefined;
   #onDrained: (() => void) | undefined;
@@ -97,6 +101,11 @@ export class Pipeline implements BackendReceiver {
   /** Nothing has been sent, so the session is as it was. */
   get isUntouched(): boolean {
     return this.#isUntouched;
+  }
+
+  /** Postgres has reported a setting that is not what it was. */
+  get hasChangedSettings(): boolean {
+    return this.#hasChangedSettings;
   }
 
   /** The connection cannot be used any more. */
@@ -153,9 +162,18 @@ export class Pipeline implements BackendReceiver {
   }
 
   #write(messages: readonly Uint8Array[]): void {
-    this.#isUntouched = false;
     if (this.#outbox.length === 0) queueMicrotask(() => this.#flush());
+    if (this.#isUntouched) this.#takeOver();
     this.#outbox.push(...messages);
+  }
+
+  /** Of what the session's last borrower has left, the unnamed statement goes, and whatever only stands in the way. */
+  #takeOver(): void {
+    const { session } = this.#backend;
+    this.#isUntouched = false;
+    session.lastUser = SOMEBODY;
+    session.unnamed = undefined;
+    for (const name of session.leftovers.splice(0)) this.#outbox.push(closeStatement(name.toString('latin1')));
   }
 
   #flush(): void {
@@ -194,6 +212,7 @@ export class Pipeline implements BackendReceiver {
         this.#notices.add(decodeErrorFields(this.#body()));
         return;
       case BackendType.ParameterStatus:
+        this.#hasChangedSettings = true;
         this.#watchEncoding(decodeParameterStatus(this.#body()));
         return;
       case BackendType.CopyInResponse:

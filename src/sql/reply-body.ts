@@ -6,6 +6,8 @@ import type { Session } from './session.ts';
 /** What may wait in the stream for its reader; beyond it the backend has to wait. */
 const STREAM_BUFFER_BYTES = 262_144;
 
+const LINE_FEED = 0x0a;
+
 /**
  * The bytes of a reply on their way to the caller. As long as they are few they are kept, so that an error can still take
  * their place; then they become a stream that pauses the session while its reader is behind.
@@ -15,13 +17,16 @@ export class ReplyBody {
   /** Resolves when (and if) the reply has become too large to be kept. */
   readonly streaming: Promise<Readable>;
   readonly #session: Session;
+  readonly #lastWords: ((error: Error) => Uint8Array) | undefined;
   #announce: (stream: Readable) => void = () => {};
   #stream: Readable | undefined;
   #isPaused = false;
   #isOver = false;
 
-  constructor(session: Session) {
+  /** @param lastWords what is to be said behind the last whole line when a stream breaks off; without it, the stream is destroyed */
+  constructor(session: Session, lastWords?: (error: Error) => Uint8Array) {
     this.#session = session;
+    this.#lastWords = lastWords;
     this.streaming = new Promise((resolve) => {
       this.#announce = resolve;
     });
@@ -50,7 +55,16 @@ export class ReplyBody {
   /** No more will come. Once a reader has seen the beginning, it must not take what it has for the whole. */
   fail(error: Error): void {
     this.#isOver = true;
-    this.#stream?.destroy(error);
+    const stream = this.#stream;
+    if (stream === undefined || stream.destroyed) return;
+    if (this.#lastWords === undefined) {
+      stream.destroy(error);
+      return;
+    }
+    const rest = this.out.take();
+    stream.push(rest.subarray(0, rest.lastIndexOf(LINE_FEED) + 1));
+    stream.push(this.#lastWords(error));
+    stream.push(null);
   }
 
   #open(): Readable {

@@ -5,39 +5,52 @@ import type { ResultLayout, StatementOutcome } from './layout.ts';
 import { repeatedColumn, type Warning } from './notices.ts';
 import type { TypeCatalog } from './type-catalog.ts';
 
-/** Writes one result as its rows arrive. The columns' types must be known when it is opened. */
+/** What a result of these columns looks like, whatever its rows. The columns' types must be known. */
+export class ResultShape {
+  readonly layout: ResultLayout;
+  /** What stands before the rows. */
+  readonly head: Buffer;
+  readonly encode: RowEncoder;
+  readonly warnings: readonly Warning[];
+
+  constructor(layout: ResultLayout, fields: readonly Field[]) {
+    const head = new JsonBuffer();
+    layout.open(head, fields);
+    this.layout = layout;
+    this.head = head.take();
+    this.encode = layout.rows(fields);
+    this.warnings = layout.losesRepeatedNames ? repeatedNames(fields).map(repeatedColumn) : [];
+  }
+}
+
+/** Writes one result as its rows arrive. */
 export class ResultWriter {
   readonly out: JsonBuffer;
-  readonly #layout: ResultLayout;
-  readonly #warnings: Warning[] = [];
-  #encode: RowEncoder | undefined;
+  readonly #shape: ResultShape;
   #isFirst = true;
 
-  constructor(layout: ResultLayout, out = new JsonBuffer()) {
-    this.#layout = layout;
+  constructor(shape: ResultShape, out = new JsonBuffer()) {
+    this.#shape = shape;
     this.out = out;
-  }
-
-  open(fields: readonly Field[]): void {
-    if (this.#layout.losesRepeatedNames) this.#warnings.push(...repeatedNames(fields).map(repeatedColumn));
-    this.#encode = this.#layout.rows(fields);
-    this.#layout.open(this.out, fields);
+    out.copy(shape.head);
   }
 
   /** @param start of the DataRow's body */
   row(source: Buffer, start: number): void {
-    if (!this.#isFirst) this.out.copy(this.#layout.separator);
+    const { layout, encode } = this.#shape;
+    if (!this.#isFirst) this.out.copy(layout.separator);
     this.#isFirst = false;
-    this.#encode?.(this.out, source, start);
+    encode(this.out, source, start);
   }
 
   close(outcome: StatementOutcome, warnings: readonly Warning[]): void {
-    this.#layout.close(this.out, outcome, [...this.#warnings, ...warnings]);
+    const { layout, warnings: own } = this.#shape;
+    layout.close(this.out, outcome, [...own, ...warnings]);
   }
 }
 
 export function typedFields(descriptions: readonly FieldDescription[], types: TypeCatalog): readonly Field[] {
-  return descriptions.map(({ name, dataTypeOid }) => ({ name, type: types.get(dataTypeOid) }));
+  return descriptions.map((description) => ({ ...description, type: types.get(description.dataTypeOid) }));
 }
 
 export function outcomeOf(tag: CommandTag | undefined, startedAt: number): StatementOutcome {

@@ -1,9 +1,12 @@
 import { serialize } from 'pg-protocol';
+import type { ServerStatement } from '../backend/prepared-statements.ts';
 import { ServiceError } from '../errors.ts';
 import type { FieldDescription, TransactionStatus } from '../protocol/backend.ts';
 import type { Lease } from '../router/lease.ts';
 import { Deadline } from './deadline.ts';
-import { parseAndDescribe, SYNC } from './messages.ts';
+import type { Footprint } from './footprint.ts';
+import { closeStatement, parseAndDescribe, readRow, runAtOnce, SYNC } from './messages.ts';
+import type { ParameterText } from './parameters.ts';
 import { type Completion, Pipeline, type Replies } from './pipeline.ts';
 
 export interface SessionOptions {
@@ -38,6 +41,8 @@ export class Session {
   #abortReason: ServiceError | undefined;
   #canceling: Promise<void> | undefined;
   #obeyTimer: NodeJS.Timeout | undefined;
+  #isClean = false;
+  #mustBeReset = false;
 
   constructor(lease: Lease, { timeoutMs, signal, obeyTimeoutMs = OBEY_TIMEOUT_MS }: SessionOptions) {
     this.lease = lease;
@@ -68,8 +73,55 @@ export class Session {
     return this.request([serialize.query(sql)], replies);
   }
 
+  /** A statement of our own with parameters, and its few rows. */
+  async rows(sql: string, values: readonly ParameterText[] = []): Promise<readonly (readonly ParameterText[])[]> {
+    const rows: (readonly ParameterText[])[] = [];
+    await this.request(runAtOnce(sql, values), { row: (source, start) => rows.push(readRow(source, start)) });
+    return rows;
+  }
+
   /** Parses a statement (as the unnamed one) and has it described; its transaction stays open until the next request. */
-  async describe(sql: string): Promise<Description> {
+  describe(sql: string): Promise<Description> {
+    return this.#describe(parseAndDescribe(sql));
+  }
+
+  /** As {@link describe}, and for good: the statement stays prepared in the session under its own name. */
+  async prepare(sql: string, statement: ServerStatement): Promise<Description> {
+    const { prepared } = this.lease.backend.session;
+    const evicted = prepared.add(statement);
+    const room = evicted === undefined ? [] : [closeStatement(nameOf(evicted))];
+    try {
+      return await this.#describe([...room, ...parseAndDescribe(sql, nameOf(statement))]);
+    } catch (error) {
+      this.unprepare(statement);
+      if (evicted !== undefined) this.unprepare(evicted);
+      throw error;
+    }
+  }
+
+  /** A statement is not good any more, or may not be there: it is closed before the next request of anybody's. */
+  unprepare(statement: ServerStatement): void {
+    const { session } = this.lease.backend;
+    session.prepared.delete(statement);
+    session.leftovers.push(statement.name);
+  }
+
+  /**
+   * Tells what is going to run, ahead of it. Where all of it is known to leave nothing behind, the session need not be
+   * reset afterwards, and what is prepared in it stays. Need not be waited for.
+   */
+  async expect(...footprints: readonly Footprint[]): Promise<void> {
+    this.#isClean = footprints.every(({ isClean }) => isClean);
+    // What another's statements got from a sequence is none of this one's business.
+    if (footprints.some(({ readsSequences }) => readsSequences)) await this.query('DISCARD SEQUENCES');
+  }
+
+  /** Something has been changed that only a reset takes back. */
+  mustBeReset(): void {
+    this.#mustBeReset = true;
+  }
+
+  async #describe(messages: readonly Uint8Array[]): Promise<Description> {
     this.throwIfAborted();
     let parameters: readonly number[] = [];
     let fields: readonly FieldDescription[] = [];
@@ -81,7 +133,7 @@ export class Session {
         fields = columns;
       },
     };
-    await this.#pipeline.send([...parseAndDescribe(sql), FLUSH], replies, 'described');
+    await this.#pipeline.send([...messages, FLUSH], replies, 'described');
     return { parameters, fields };
   }
 
@@ -132,7 +184,12 @@ export class Session {
       this.lease.destroy();
       return;
     }
-    await this.lease.release(this.#pipeline.isUntouched);
+    await this.lease.release(this.#isLeftClean);
+  }
+
+  get #isLeftClean(): boolean {
+    const { isUntouched, hasChangedSettings } = this.#pipeline;
+    return isUntouched || (this.#isClean && !this.#mustBeReset && !hasChangedSettings);
   }
 
   /** @returns whether the backend is idle, outside a transaction, with no cancel request on its way */
@@ -164,6 +221,11 @@ export class Session {
   }
 
   readonly #abandon = (): void => this.abort(new ServiceError('query_canceled', 'the caller has gone away'));
+}
+
+/** As the driver's serializer takes it. */
+export function nameOf({ name }: ServerStatement): string {
+  return name.toString('latin1');
 }
 
 function timedOut(timeoutMs: number): ServiceError {

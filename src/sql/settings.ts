@@ -29,4 +29,5 @@ export async function pinSettings(session: Session): Promise<void> {
     },
   });
   if (changed === 0) AS_EXPECTED.add(backend);
+  else session.mustBeReset();
 }

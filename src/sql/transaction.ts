@@ -1,7 +1,9 @@
 import { ServiceError } from '../errors.ts';
 import type { Lease } from '../router/lease.ts';
-import { type BatchStatement, runBatch } from './batch.ts';
+import { type BatchResult, type BatchStatement, runBatch } from './batch.ts';
+import { footprintOf } from './footprint.ts';
 import { jsonLayout, type RowMode, type StatementOutcome } from './layout.ts';
+import { keptBudget, type OnceReply, once, type RepeatableRequest } from './once.ts';
 import { checkParameterLimit } from './parameters.ts';
 import { outcomeOf } from './result.ts';
 import { checkStatement } from './rules.ts';
@@ -11,12 +13,15 @@ import { failureAt, transact } from './transact.ts';
 
 export type IsolationLevel = 'read uncommitted' | 'read committed' | 'repeatable read' | 'serializable';
 
-export interface TransactionRequest {
-  /** 1 to 1,000. */
-  readonly statements: readonly BatchStatement[];
+export interface TransactionModes {
   readonly isolationLevel?: IsolationLevel;
   readonly readOnly?: boolean;
   readonly deferrable?: boolean;
+}
+
+export interface TransactionRequest extends TransactionModes {
+  /** 1 to 1,000. */
+  readonly statements: readonly BatchStatement[];
   readonly rowMode: RowMode;
   /** For the whole transaction, by our own clock. 0: no limit. */
   readonly timeoutMs: number;
@@ -39,22 +44,43 @@ const STATEMENTS_MAX = 1_000;
  */
 export async function runTransaction(lease: Lease, request: TransactionRequest): Promise<TransactionReply> {
   const session = new Session(lease, request);
+  const startedAt = performance.now();
   try {
-    return await execute(session, request);
+    return replyOf(await perform(session, request, () => runBatch(session, request.statements, jsonLayout(request.rowMode))), startedAt);
   } finally {
     await session.end();
   }
 }
 
-async function execute(session: Session, request: TransactionRequest): Promise<TransactionReply> {
-  const startedAt = performance.now();
+/**
+ * As {@link runTransaction}, once for a key. The time that COMMIT takes is not in the reply, which is committed with the rest.
+ * @throws as {@link runTransaction} and {@link once}
+ */
+export function runTransactionOnce(lease: Lease, request: TransactionRequest, repeatable: RepeatableRequest): Promise<OnceReply> {
+  return once(lease, request, repeatable, async (session, keep) => {
+    const startedAt = performance.now();
+    const body = await perform(session, request, async () => {
+      const results = await runBatch(session, request.statements, jsonLayout(request.rowMode), keptBudget(session));
+      const reply = replyOf(results, startedAt);
+      await keep(200, reply.body);
+      return reply.body;
+    });
+    return { status: 200, body };
+  });
+}
+
+async function perform<T>(session: Session, request: TransactionRequest, work: () => Promise<T>): Promise<T> {
   checkStatements(request.statements);
-  const work = () => runBatch(session, request.statements, jsonLayout(request.rowMode));
-  const [, settled] = await Promise.all([pinSettings(session), transact(session, beginOf(request), work)]);
+  const expected = session.expect(...request.statements.map(({ sql }) => footprintOf(sql)));
+  const [, , result] = await Promise.all([pinSettings(session), expected, transact(session, beginOf(request), work)]);
+  return result;
+}
+
+function replyOf(results: readonly BatchResult[], startedAt: number): TransactionReply {
   const { durationMs } = outcomeOf(undefined, startedAt);
-  const results = settled.flatMap(({ body }, index) => (index === 0 ? [body] : [COMMA, body]));
+  const bodies = results.flatMap(({ body }, index) => (index === 0 ? [body] : [COMMA, body]));
   const end = Buffer.from(`],"status":"committed","durationMs":${durationMs}}`);
-  return { body: Buffer.concat([OPENING, ...results, end]), results: settled.map(({ outcome }) => outcome), durationMs };
+  return { body: Buffer.concat([OPENING, ...bodies, end]), results: results.map(({ outcome }) => outcome), durationMs };
 }
 
 const OPENING = Buffer.from('{"results":[');
@@ -75,7 +101,7 @@ function checkStatements(statements: readonly BatchStatement[]): void {
 }
 
 /** A SELECT takes a snapshot, and then nothing can make a READ ONLY transaction READ WRITE again. */
-function beginOf({ isolationLevel, readOnly, deferrable }: TransactionRequest): string {
+export function beginOf({ isolationLevel, readOnly, deferrable }: TransactionModes): string {
   const modes = [
     isolationLevel && `ISOLATION LEVEL ${isolationLevel.toUpperCase()}`,
     readOnly !== undefined && (readOnly ? 'READ ONLY' : 'READ WRITE'),

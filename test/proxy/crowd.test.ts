@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { SeededRandom } from '../support/random.ts';
+import { openSession, queryMessage } from '../support/raw-session.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 /** Many clients on few backends, each doing what the others must not notice. */
@@ -86,21 +87,46 @@ const MOVES: readonly Move[] = [
   },
 ];
 
+/** Opens a transaction, asks for more than it reads, and is gone, one way or another. */
+async function makeTrouble(random: SeededRandom): Promise<void> {
+  const client = await openSession(service, organization);
+  const select = queryMessage('SELECT repeat($$y$$, 1000) FROM generate_series(1, 500)');
+  const messages = [
+    queryMessage('BEGIN'),
+    queryMessage('INSERT INTO ledger VALUES (-1, -1)'),
+    ...Array<Buffer>(random.below(10)).fill(select),
+  ];
+  for (const chunk of random.cut(Buffer.concat(messages), 200)) void client.write(chunk);
+  for (let reads = random.below(5); reads > 0; reads -= 1) await client.read(10_000);
+  if (random.below(2) === 0) client.reset();
+  else client.disconnect();
+}
+
 it.each([1, 2])('each client gets its own answers and keeps its own session (seed %i)', async (seed) => {
   await service.query(organization, 'TRUNCATE ledger');
   const members = await Promise.all(
-    Array.from(
-      { length: CLIENTS },
-      async (_, id): Promise<Member> => ({ client: await service.connect(organization), id, zone: 'UTC', committed: 0 }),
-    ),
+    Array.from({ length: CLIENTS }, async (_, id): Promise<Member> => {
+      return { client: await service.connect(organization), id, zone: 'UTC', committed: 0 };
+    }),
+  );
+  const random = new SeededRandom(seed);
+  const troubles = Promise.all(
+    Array.from({ length: 4 }, async () => {
+      for (let count = 0; count < 10; count += 1) await makeTrouble(random);
+    }),
   );
   await Promise.all(
     members.map(async (member) => {
-      const random = new SeededRandom(seed * 1_000 + member.id);
-      for (let round = 0; round < ROUNDS; round += 1) await MOVES[random.below(MOVES.length)]?.(member, round, random);
+      const own = new SeededRandom(seed * 1_000 + member.id);
+      for (let round = 0; round < ROUNDS; round += 1) await MOVES[own.below(MOVES.length)]?.(member, round, own);
       await member.client.end();
     }),
   );
+  await troubles;
   const { body } = await service.query(organization, 'SELECT client, count(*)::int AS n FROM ledger GROUP BY 1 ORDER BY 1');
   expect(body.rows).toEqual(members.filter(({ committed }) => committed > 0).map(({ id, committed }) => ({ client: id, n: committed })));
+  // None of the backends is stuck with somebody who has gone.
+  const again = await Promise.all(Array.from({ length: 4 }, () => service.connect(organization)));
+  await Promise.all(again.map((client) => client.query('BEGIN')));
+  await Promise.all(again.map((client) => client.end()));
 });

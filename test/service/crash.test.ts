@@ -1,6 +1,9 @@
+import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { TestOrganization } from '../support/doors.ts';
+import { eventually } from '../support/eventually.ts';
 import { LANDMARK, landmarkPassed } from '../support/landmark.ts';
+import { makeOwnCluster, type OwnCluster } from '../support/own-cluster.ts';
 import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
 import { testVariables } from '../support/service.ts';
 
@@ -60,14 +63,20 @@ describe('kill -9 of a Postern with its own PostgreSQL', () => {
 });
 
 describe('kill -9 of a Postern on a PostgreSQL that lives on', () => {
+  let cluster: OwnCluster;
   let installation: Installation;
+  let variables: Record<string, string>;
   beforeAll(async () => {
+    cluster = await makeOwnCluster();
     installation = await makeInstallation();
+    variables = { ...testVariables(), DATABASE_URL: cluster.url };
   });
-  afterAll(() => installation.remove());
+  afterAll(async () => {
+    await installation.remove();
+    await cluster.remove();
+  });
 
   it('leaves nothing half done, and the next start serves with the same key', async () => {
-    const variables = testVariables();
     const killed = await installation.start(variables);
     const organization = await killed.signUp();
     await leaveTransactionsOpen(killed, organization);
@@ -79,5 +88,32 @@ describe('kill -9 of a Postern on a PostgreSQL that lives on', () => {
     // The row was locked by the idle transaction.
     await client.query("UPDATE notes SET body = 'changed' WHERE body = 'committed'");
     await client.end();
+    await next.end('SIGTERM');
+  });
+
+  it('in the middle of a sign-up leaves nothing of it: the next start makes room for another', async () => {
+    const killed = await installation.start(variables);
+    const operator = new pg.Client({ connectionString: cluster.url });
+    operator.on('error', () => {});
+    await operator.connect();
+    // No role can be made as long as this transaction lasts.
+    await operator.query('BEGIN; LOCK TABLE pg_authid IN SHARE MODE');
+    const names = 'SELECT rolname FROM pg_roles UNION ALL SELECT datname FROM pg_database ORDER BY 1';
+    const before = await operator.query(names);
+    const signUp = (postern: PosternProcess) =>
+      postern.call('POST', '/api/auth/signup', { body: { orgName: 'Acme', email: 'in-the-middle@acme.test' } });
+    const interrupted = signUp(killed).catch(() => undefined);
+    await eventually('the sign-up waits for its role', async () => {
+      const { rows } = await operator.query("SELECT FROM pg_locks WHERE relation = 'pg_authid'::regclass AND NOT granted");
+      return rows.length === 1;
+    });
+    await killed.end('SIGKILL');
+    expect(await interrupted).toBe(undefined);
+    await operator.query('ROLLBACK');
+
+    const next = await installation.start(variables);
+    expect((await operator.query(names)).rows).toEqual(before.rows);
+    expect((await signUp(next)).status).toBe(201);
+    await operator.end();
   });
 });

@@ -1,43 +1,34 @@
 import { once } from 'node:events';
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type EmbeddedCluster, startEmbedded } from '../../src/embedded.ts';
-import { FORGETFUL } from '../support/cluster.setup.ts';
 import type { TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
 import { LANDMARK, landmarkPassed } from '../support/landmark.ts';
+import { makeOwnCluster, type OwnCluster } from '../support/own-cluster.ts';
 import { type Installation, makeInstallation } from '../support/process.ts';
-import { makeScratch, type Scratch } from '../support/scratch.ts';
 import { startTestService, type TestService } from '../support/service.ts';
 
-describe('while PostgreSQL is stopped', () => {
-  let scratch: Scratch;
-  let cluster: EmbeddedCluster;
+describe('a service whose PostgreSQL', () => {
+  let cluster: OwnCluster;
   let service: TestService;
   let organization: TestOrganization;
-  const startCluster = () => startEmbedded({ dataDir: join(scratch.path, 'data'), settings: FORGETFUL });
-
   beforeAll(async () => {
-    scratch = await makeScratch();
-    cluster = await startCluster();
-    const { host, port, superuser } = cluster;
-    service = await startTestService({
-      DATABASE_URL: `postgres://${superuser.user}:${superuser.password}@${encodeURIComponent(host)}:${port}/postgres`,
-    });
+    cluster = await makeOwnCluster();
+    service = await startTestService({ DATABASE_URL: cluster.url });
     organization = await service.signUp();
     await service.query(organization, 'CREATE TABLE notes (body text)');
   });
   afterAll(async () => {
     await service.close();
-    await cluster.stop();
-    await scratch.remove();
+    await cluster.remove();
   });
 
-  it('both doors say so, and serve again when it is back', async () => {
+  const isReady = async () => (await fetch(`${service.opsUrl}/readyz`)).status === 200;
+
+  it('is stopped says so at both doors, and serves again when it is back', async () => {
     const client = await service.connect(organization);
     const sleeping = service.query(organization, `SELECT FROM (${LANDMARK}) AS passed, pg_sleep(60)`);
     await landmarkPassed(client);
-    await client.query("BEGIN; INSERT INTO notes VALUES ('not committed')");
+    await client.query("BEGIN; INSERT INTO notes VALUES ('half')");
     const told = once(client, 'error');
     await cluster.stop();
 
@@ -57,8 +48,8 @@ describe('while PostgreSQL is stopped', () => {
     expect((await fetch(`${service.httpUrl}/readyz`)).status).toBe(503);
     expect((await fetch(`${service.httpUrl}/healthz`)).status).toBe(200);
 
-    cluster = await startCluster();
-    await eventually('it is ready', async () => (await fetch(`${service.opsUrl}/readyz`)).status === 200);
+    await cluster.start();
+    await eventually('it is ready', isReady);
     expect((await service.query(organization, 'SELECT body FROM notes')).body.rows).toEqual([]);
     const again = await service.connect(organization);
     await again.query("INSERT INTO notes VALUES ('after')");
@@ -72,6 +63,17 @@ describe('while PostgreSQL is stopped', () => {
     await service.call('POST', '/api/auth/rotate-key', { key: newcomer.apiKey });
     expect((await ended)[0]).toMatchObject({ code: '57P01' });
   });
+
+  it('loses a backend without a word says so to its client, and goes on when Postgres has recovered', async () => {
+    const client = await service.connect(organization);
+    await client.query('BEGIN');
+    const { rows } = await client.query('SELECT pg_backend_pid() AS pid');
+    const told = once(client, 'error');
+    process.kill(rows[0].pid, 'SIGKILL');
+    const lost = { severity: 'FATAL', code: '08006', message: 'the connection to the database server was lost' };
+    expect((await told)[0]).toMatchObject(lost);
+    await eventually('it serves again', async () => (await service.query(organization, 'SELECT 1')).status === 200);
+  });
 });
 
 describe('when the embedded PostgreSQL dies', () => {
@@ -84,16 +86,18 @@ describe('when the embedded PostgreSQL dies', () => {
   it('it is started again, and the same process goes on serving', async () => {
     const postern = await installation.start();
     const organization = await postern.signUp();
-    const client = await postern.connect(organization);
-    const told = once(client, 'error');
+    const [idle, inTransaction] = [await postern.connect(organization), await postern.connect(organization)];
+    await inTransaction.query('BEGIN; CREATE TABLE half ()');
+    const told = once(inTransaction, 'error');
     const server = await installation.postgres();
     process.kill(server.pid, 'SIGKILL');
 
     expect(['57P01', '57P02', '08006']).toContain((await told)[0].code);
-    await eventually('it serves again', async () => (await postern.query(organization, 'SELECT 1')).status === 200, 30_000);
-    const again = await postern.connect(organization);
-    expect((await again.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
-    await again.end();
+    await eventually('it serves again', async () => (await postern.query(organization, 'SELECT 1')).status === 200, 25_000);
+    expect((await postern.query(organization, "SELECT to_regclass('half') AS half")).body.rows).toEqual([{ half: null }]);
+    // Who had nothing under way has not even noticed.
+    expect((await idle.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
+    await idle.end();
     expect(await postern.end('SIGTERM')).toMatchObject({ code: 0, stderr: '' });
   });
 });

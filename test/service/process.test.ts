@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { TestOrganization } from '../support/doors.ts';
 import { LANDMARK, landmarkPassed } from '../support/landmark.ts';
 import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
@@ -10,11 +10,15 @@ describe('a Postern with its own PostgreSQL', () => {
   let installation: Installation;
   let postern: PosternProcess;
   let organization: TestOrganization;
+  const start = () => installation.start({ POSTERN_SHUTDOWN_TIMEOUT_MS: '1000' });
   beforeAll(async () => {
     installation = await makeInstallation();
-    postern = await installation.start();
+  });
+  beforeEach(async () => {
+    postern = await start();
     organization = await postern.signUp();
   });
+  afterEach(() => postern.end('SIGTERM'));
   afterAll(() => installation.remove());
 
   it('keeps a second one off its data directory, and goes on', async () => {
@@ -27,17 +31,13 @@ describe('a Postern with its own PostgreSQL', () => {
   it('stops on SIGTERM with everything it started, and has everything when it starts again', async () => {
     await postern.query(organization, 'CREATE TABLE notes (body text)');
     const client = await postern.connect(organization);
-    const told = once(client, 'error');
     await client.query("INSERT INTO notes VALUES ('kept')");
-    await client.query('BEGIN');
-    await client.query("INSERT INTO notes VALUES ('not committed')");
+    await client.end();
     const server = await installation.postgres();
-
     expect(await postern.end('SIGTERM')).toMatchObject({ code: 0, signal: null, stderr: '' });
-    expect((await told)[0]).toMatchObject({ code: '57P01', message: 'terminating connection due to administrator command' });
     expect(await server.isRunning()).toBe(false);
 
-    postern = await installation.start();
+    postern = await start();
     const { body } = await postern.query(organization, 'SELECT body FROM notes');
     expect(body.rows).toEqual([{ body: 'kept' }]);
     const again = await postern.connect(organization);
@@ -45,12 +45,31 @@ describe('a Postern with its own PostgreSQL', () => {
     await again.end();
   });
 
+  it('tells wire sessions that it stops: idle ones at once, those in a transaction when it waits no longer', async () => {
+    await postern.query(organization, 'CREATE TABLE notes (body text)');
+    const [idle, inTransaction] = [await postern.connect(organization), await postern.connect(organization)];
+    await inTransaction.query("BEGIN; INSERT INTO notes VALUES ('half')");
+    const [first, second] = [once(idle, 'error'), once(inTransaction, 'error')];
+    const stopped = postern.end('SIGTERM');
+    const told = { severity: 'FATAL', code: '57P01', message: 'terminating connection due to administrator command' };
+    expect((await first)[0]).toMatchObject(told);
+    expect((await second)[0]).toMatchObject(told);
+    expect(await stopped).toMatchObject({ code: 0, stderr: '' });
+
+    postern = await start();
+    expect((await postern.query(organization, 'SELECT body FROM notes')).body.rows).toEqual([]);
+  });
+
   it('lets requests under way end when it stops, and stops on SIGINT too', async () => {
-    const running = postern.query(organization, `SELECT 'done' AS state FROM (${LANDMARK}) AS passed, pg_sleep(0.5)`);
-    await landmarkPassed(await postern.connect(organization));
+    const client = await postern.connect(organization);
+    const over = (door: string) => `SELECT '${door}' AS door FROM (${LANDMARK}) AS passed, pg_sleep(0.3)`;
+    const overHttp = postern.query(organization, over('http'));
+    await landmarkPassed(client);
+    const overWire = client.query("SELECT 'wire' AS door FROM pg_sleep(0.3)");
     const stopped = postern.end('SIGINT');
-    expect((await running).body.rows).toEqual([{ state: 'done' }]);
-    expect(await stopped).toMatchObject({ code: 0, signal: null });
+    const [http, wire] = await Promise.all([overHttp, overWire]);
+    expect([http.body.rows, wire.rows]).toEqual([[{ door: 'http' }], [{ door: 'wire' }]]);
+    expect(await stopped).toMatchObject({ code: 0, signal: null, stderr: '' });
     await expect(postern.query(organization, 'SELECT 1')).rejects.toThrow('fetch failed');
   });
 });
@@ -64,12 +83,6 @@ describe('a Postern that cannot start', () => {
 
   it.each([
     ['a port that is none', { POSTERN_PG_PORT: 'abc' }, 'POSTERN_PG_PORT: must be a whole number'],
-    ['a port out of range', { POSTERN_HTTP_PORT: '65536' }, 'POSTERN_HTTP_PORT: '],
-    ['another kind of database', { DATABASE_URL: 'mysql://localhost/x' }, 'DATABASE_URL: must be a postgres:// URL'],
-    ['a database without a secret', { DATABASE_URL: 'postgres://localhost/x' }, 'POSTERN_SECRET: is required with DATABASE_URL'],
-    ['no such placement', { POSTERN_PLACEMENT: 'sharded' }, 'POSTERN_PLACEMENT: '],
-    ['a range that is none', { POSTERN_TRUST_PROXY: '10.0.0.0/33' }, 'POSTERN_TRUST_PROXY: '],
-    ['half of what TLS needs', { POSTERN_TLS_CERT: '/nowhere.pem' }, 'POSTERN_TLS_CERT: '],
     ['files that are not there', { POSTERN_TLS_CERT: '/nowhere.pem', POSTERN_TLS_KEY: '/nowhere.key' }, 'POSTERN_TLS_CERT: '],
     ['a data directory that is a file', { POSTERN_DATA_DIR: '/etc/hostname' }, 'data directory /etc/hostname cannot be used: '],
   ])('because of %s says so in one line', async (_what, variables, message) => {

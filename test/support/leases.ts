@@ -39,6 +39,7 @@ export async function createTestDatabase(): Promise<TestDatabase> {
   await owner.query(`SET SESSION AUTHORIZATION ${name}`);
 
   const pool = new Pool({ max: 8, maxPerTenant: 8, queueTimeoutMs: 5_000, idleMs: 60_000 }, () => {});
+  const tenant = tenantOf(name);
   const login = { host: hostOf(url), port: Number(url.port || 5432), user: name, password, database: name, connectTimeoutMs: 10_000 };
   return {
     name,
@@ -46,7 +47,7 @@ export async function createTestDatabase(): Promise<TestDatabase> {
     admin,
     async lease() {
       const backend = await pool.acquire(name, () => BackendConnection.open(login));
-      return new Lease(backend, tenantOf(name), 'http', pool, () => {});
+      return new Lease(backend, tenant, 'http', pool, () => {});
     },
     async asOwner(sql) {
       await owner.query(sql);

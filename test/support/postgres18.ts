@@ -4,9 +4,10 @@ import { FORGETFUL, type TestCluster } from './cluster.setup.ts';
 import { makeScratch } from './scratch.ts';
 
 /** An embedded PostgreSQL for a test that cannot share the run's: on an untouched server, or one that is stopped and started. */
-export async function startPostgres18(): Promise<TestCluster & { stop(): Promise<void> }> {
+export async function startPostgres18(more: Readonly<Record<string, string>> = {}): Promise<TestCluster & { stop(): Promise<void> }> {
   const scratch = await makeScratch();
-  const { host, port, superuser, stop } = await startEmbedded({ dataDir: join(scratch.path, 'data'), settings: FORGETFUL });
+  const settings = { ...FORGETFUL, ...more };
+  const { host, port, superuser, stop } = await startEmbedded({ dataDir: join(scratch.path, 'data'), settings });
   return {
     host,
     port,

@@ -8,6 +8,7 @@ import { type Doors, doorsAt } from './doors.ts';
 import { makeScratch } from './scratch.ts';
 
 const MAIN = fileURLToPath(new URL('../../dist/src/main.js', import.meta.url));
+const ADMIN = fileURLToPath(new URL('../../dist/src/admin.js', import.meta.url));
 const START_TIMEOUT_MS = 60_000;
 
 /** How a process ended, and all it said. */
@@ -42,6 +43,8 @@ export interface Installation {
   start(variables?: Readonly<Record<string, string>>): Promise<PosternProcess>;
   /** For one that is to end by itself. */
   run(variables?: Readonly<Record<string, string>>): Promise<Ended>;
+  /** The operator's command line. */
+  admin(words: readonly string[], variables?: Readonly<Record<string, string>>): Promise<Ended>;
   /** The PostgreSQL server that runs in the data directory now. */
   postgres(): Promise<PostgresProcess>;
   /** Kills what still runs, an orphaned PostgreSQL too, and removes the directory. */
@@ -54,8 +57,8 @@ export async function makeInstallation(): Promise<Installation> {
   const dataDir = join(scratch.path, 'data');
   const cluster = join(dataDir, 'postgres');
   const children: Child[] = [];
-  const launch = (variables: Readonly<Record<string, string>> = {}): Child => {
-    const child = new Child({
+  const launch = (variables: Readonly<Record<string, string>> = {}, command: readonly string[] = [MAIN]): Child => {
+    const child = new Child(command, {
       PATH: process.env.PATH ?? '',
       POSTERN_DATA_DIR: dataDir,
       POSTERN_HTTP_PORT: '0',
@@ -71,6 +74,7 @@ export async function makeInstallation(): Promise<Installation> {
     dataDir,
     start: (variables) => launch(variables).started(),
     run: (variables) => launch(variables).ended,
+    admin: (words, variables) => launch(variables, [ADMIN, ...words]).ended,
     async postgres() {
       const { pid } = await readPostmasterFile(cluster);
       if (pid === undefined) throw new Error(`no PostgreSQL runs in ${cluster}`);
@@ -89,8 +93,8 @@ class Child {
   readonly #process: ChildProcessWithoutNullStreams;
   readonly #said = { stdout: '', stderr: '' };
 
-  constructor(environment: NodeJS.ProcessEnv) {
-    this.#process = spawn(process.execPath, [MAIN], { env: environment });
+  constructor(command: readonly string[], environment: NodeJS.ProcessEnv) {
+    this.#process = spawn(process.execPath, command, { env: environment });
     for (const stream of ['stdout', 'stderr'] as const) {
       this.#process[stream].setEncoding('utf8').on('data', (text: string) => {
         this.#said[stream] += text;

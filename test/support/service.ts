@@ -15,6 +15,9 @@ export interface TestService extends Doors {
   close(): Promise<void>;
 }
 
+/** What holds at the doors holds wherever an organization lives: `describe.each(PLACEMENTS)`, POSTERN_PLACEMENT. */
+export const PLACEMENTS = ['database', 'schema'] as const;
+
 /** How a service in a test is set up, in this process or in another: over the shared cluster, with ports of its own. */
 export function testVariables(): Record<string, string> {
   return {

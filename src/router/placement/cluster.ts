@@ -3,7 +3,8 @@ import { rolePassword, roleVerifier } from '../../auth/role-password.ts';
 import type { BackendLogin } from '../../backend/connection.ts';
 import type { Observe } from '../../observation.ts';
 import { type AdminConnection, addressOf, parseUrl, textOf, waitForServer, withSession } from './admin.ts';
-import { createDatabase, ensureTemplate } from './template.ts';
+import { ensureShared, hasCitus, SHARED } from './shared.ts';
+import { createDatabase, ensureTemplate, TEMPLATE } from './template.ts';
 
 /** The backing Postgres cannot be used; the message is one line for the person who started Postern. */
 export class ClusterError extends Error {
@@ -26,7 +27,7 @@ export interface ClusterOptions {
   readonly waitMs?: number;
 }
 
-/** A backing Postgres made ready: the platform role, the control database and the template are there. */
+/** A backing Postgres made ready: the platform role, the control database, the template and the shared database are there. */
 export interface Cluster {
   readonly name: 'default';
   readonly host: string;
@@ -35,6 +36,10 @@ export interface Cluster {
   /** What everything but tenants' own SQL runs as: a role with CREATEDB and CREATEROLE, never a superuser. */
   readonly platform: RoleLogin;
   readonly controlDatabase: string;
+  /** Holds the schemas of organizations that have one each; neither the control database nor `postgres`. */
+  readonly sharedDatabase: string;
+  /** The shared database is on a coordinator of Citus, which spreads schemas over machines. */
+  readonly citus: boolean;
   /** As `server_version_num`: 180004. */
   readonly serverVersion: number;
   /** Sessions that roles without special rights can have together. */
@@ -70,11 +75,26 @@ const ROLE_SETTINGS: Readonly<Record<string, string>> = { temp_file_limit: '1GB'
  * the role at hand may not do is told once, as a warning.
  * @throws ClusterError
  */
-export async function prepareCluster(options: ClusterOptions): Promise<Cluster> {
+export function prepareCluster(options: ClusterOptions): Promise<Cluster> {
+  return withAdmin(options, prepare);
+}
+
+/**
+ * The backing Postgres as a running Postern has made it ready. Changes nothing: the secret at hand may be a wrong one.
+ * @throws ClusterError
+ */
+export function findCluster(options: ClusterOptions): Promise<Cluster> {
+  return withAdmin(options, find);
+}
+
+async function withAdmin(
+  options: ClusterOptions,
+  use: (session: pg.Client, admin: AdminConnection, options: ClusterOptions) => Promise<Cluster>,
+): Promise<Cluster> {
   const admin = adminOf(options);
   try {
     await waitForServer(admin, options.waitMs ?? WAIT_MS);
-    return await withSession(admin, (session) => prepare(session, admin, options));
+    return await withSession(admin, (session) => use(session, admin, options));
   } catch (error) {
     if (error instanceof ClusterError) throw error;
     throw new ClusterError(`PostgreSQL at ${addressOf(admin)} cannot be used: ${textOf(error)}`, { cause: error });
@@ -97,24 +117,45 @@ async function prepare(session: pg.Client, admin: AdminConnection, options: Clus
   const platform = facts.superuser ? await ensurePlatformRole(session, options.secret) : { user: admin.user, password: admin.password };
   await ensureControlDatabase(session, options.controlDatabase, platform.user);
   const hardened = await ensureTemplate(session, admin, platform.user, facts.superuser);
+  const sharedHardened = await ensureShared(session, admin, platform.user, facts);
   const open = await closeDefaultDatabases(session);
-  const roleSettings = await allowedSettings(session, platform.user);
-  warn(options.observe, hardened, open, roleSettings);
+  const cluster = await describe(session, admin, options, facts, platform);
+  warn(options.observe, hardened && sharedHardened, open, cluster.roleSettings);
+  return cluster;
+}
 
+async function find(session: pg.Client, admin: AdminConnection, options: ClusterOptions): Promise<Cluster> {
+  const facts = await readFacts(session);
+  const platform = facts.superuser ? platformLogin(options.secret) : { user: admin.user, password: admin.password };
+  const { rows } = await session.query('SELECT FROM pg_catalog.pg_database WHERE datname = ANY ($1)', [[options.controlDatabase, SHARED]]);
+  if (rows.length < 2) throw new ClusterError(`no Postern has been started there with the control database ${options.controlDatabase}`);
+  return describe(session, admin, options, facts, platform);
+}
+
+async function describe(
+  session: pg.Client,
+  admin: AdminConnection,
+  { controlDatabase, secret }: ClusterOptions,
+  facts: Facts,
+  platform: RoleLogin,
+): Promise<Cluster> {
   const { host, port, ssl } = admin;
-  await checkLogin({ host, port, ssl, ...platform, database: options.controlDatabase });
+  const roleSettings = await allowedSettings(session, platform.user);
+  await checkLogin({ host, port, ssl, ...platform, database: controlDatabase });
   return {
     name: 'default',
     host,
     port,
     ssl,
     platform,
-    controlDatabase: options.controlDatabase,
+    controlDatabase,
+    sharedDatabase: SHARED,
+    citus: await hasCitus(admin),
     serverVersion: facts.version,
     maxConnections: facts.connections,
     roleSettings,
-    secret: options.secret,
-    login: (session) => ({ host, port, ssl, connectTimeoutMs: CONNECT_TIMEOUT_MS, ...session }),
+    secret,
+    login: (login) => ({ host, port, ssl, connectTimeoutMs: CONNECT_TIMEOUT_MS, ...login }),
   };
 }
 
@@ -154,10 +195,15 @@ async function ensurePlatformRole(session: pg.Client, secret: string): Promise<R
   if (Object.keys(await allowedSettings(session, PLATFORM_ROLE)).length < Object.keys(ROLE_SETTINGS).length) {
     await session.query(`GRANT SET ON PARAMETER ${Object.keys(ROLE_SETTINGS).join(', ')} TO ${PLATFORM_ROLE}`);
   }
+  return platformLogin(secret);
+}
+
+function platformLogin(secret: string): RoleLogin {
   return { user: PLATFORM_ROLE, password: rolePassword(secret, PLATFORM_ROLE) };
 }
 
 async function ensureControlDatabase(session: pg.Client, name: string, owner: string): Promise<void> {
+  if ([TEMPLATE, SHARED].includes(name)) throw new ClusterError(`POSTERN_CONTROL_DATABASE: ${name} is for organizations`);
   const { rows } = await session.query<{ owner: string }>(
     'SELECT pg_catalog.pg_get_userbyid(datdba) AS owner FROM pg_catalog.pg_database WHERE datname = $1',
     [name],
@@ -213,7 +259,12 @@ async function checkLogin(login: AdminConnection): Promise<void> {
 function warn(observe: Observe, hardened: boolean, open: readonly string[], roleSettings: Readonly<Record<string, string>>): void {
   const missing = Object.keys(ROLE_SETTINGS).filter((name) => !(name in roleSettings));
   const gaps = [
-    ...(hardened ? [] : ['organizations can see statistics and locks of the whole server (pg_stat_activity, pg_locks and the like)']),
+    ...(hardened
+      ? []
+      : [
+          'organizations can see statistics and locks of the whole server (pg_stat_activity, pg_locks and the like)',
+          'those in the schema placement share advisory locks',
+        ]),
     ...(open.length === 0 ? [] : [`every role may connect to the database ${open.join(' and ')}`]),
     ...(missing.length === 0 ? [] : [`${missing.join(' and ')} cannot be set for organizations`]),
   ];

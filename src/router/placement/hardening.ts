@@ -1,60 +1,93 @@
+import type pg from 'pg';
+
+export interface Names {
+  /** Patterns of names in pg_catalog. */
+  readonly relations: readonly string[];
+  readonly functions: readonly string[];
+}
+
 /**
- * What the template takes away from PUBLIC in the system catalogs, beyond what Postgres itself does: other organizations'
- * sessions, locks and counters. ACLs of system objects are copied with the template. More would break psql's \d, pg_dump
- * and pg_restore, which work with exactly this on 15 and 18. Needs a superuser.
+ * What is taken away from PUBLIC in the system catalogs, beyond what Postgres itself does: other organizations' sessions,
+ * locks and counters. ACLs of system objects are copied with the template. More would break psql's \d, pg_dump and
+ * pg_restore, which work with exactly this on 15 and 18. Needs a superuser.
  */
-const RELATIONS = `^(${[
-  'pg_stat_activity',
-  'pg_stat_database',
-  'pg_stat_database_conflicts',
-  'pg_stat_progress_[a-z_]+',
-  'pg_stat_replication',
-  'pg_stat_replication_slots',
-  'pg_stat_ssl',
-  'pg_stat_gssapi',
-  'pg_stat_subscription',
-  'pg_locks',
-  'pg_prepared_xacts',
-  'pg_replication_slots',
-  'pg_replication_origin',
-  'pg_shdepend',
-].join('|')})$`;
+export const WHOLE_SERVER: Names = {
+  relations: [
+    'pg_stat_activity',
+    'pg_stat_database',
+    'pg_stat_database_conflicts',
+    'pg_stat_progress_[a-z_]+',
+    'pg_stat_replication',
+    'pg_stat_replication_slots',
+    'pg_stat_ssl',
+    'pg_stat_gssapi',
+    'pg_stat_subscription',
+    'pg_locks',
+    'pg_prepared_xacts',
+    'pg_replication_slots',
+    'pg_replication_origin',
+    'pg_shdepend',
+  ],
+  // The functions under those views can be called without them.
+  functions: [
+    'pg_stat_get_activity',
+    'pg_stat_get_backend_[a-z_]+',
+    'pg_stat_get_db_[a-z_]+',
+    'pg_stat_get_wal_senders',
+    'pg_stat_get_progress_info',
+    'pg_stat_get_replication_slot',
+    'pg_stat_get_subscription',
+    'pg_lock_status',
+    'pg_prepared_xact',
+    'pg_blocking_pids',
+    'pg_safe_snapshot_blocking_pids',
+    'pg_get_replication_slots',
+    'pg_show_replication_origin_status',
+    'pg_tablespace_databases',
+    'pg_logical_emit_message',
+  ],
+};
 
-/** The functions under those views can be called without them. */
-const FUNCTIONS = `^(${[
-  'pg_stat_get_activity',
-  'pg_stat_get_backend_[a-z_]+',
-  'pg_stat_get_db_[a-z_]+',
-  'pg_stat_get_wal_senders',
-  'pg_stat_get_progress_info',
-  'pg_stat_get_replication_slot',
-  'pg_stat_get_subscription',
-  'pg_lock_status',
-  'pg_prepared_xact',
-  'pg_blocking_pids',
-  'pg_safe_snapshot_blocking_pids',
-  'pg_get_replication_slots',
-  'pg_show_replication_origin_status',
-  'pg_tablespace_databases',
-  'pg_logical_emit_message',
-].join('|')})$`;
+/** Where organizations share a database, also what is counted for each table and function, and whose large objects there are. */
+export const ONE_DATABASE: Names = {
+  relations: ['pg_stat(io)?_(all|sys|user|xact)_[a-z_]+', 'pg_largeobject_metadata'],
+  functions: ['pg_stat_get_[a-z_]+', 'pg_stat_have_stats'],
+};
 
-/** One statement per row, to be run in the template. */
-export const REVOCATIONS = `
-  SELECT pg_catalog.format('REVOKE ALL ON TABLE pg_catalog.%I FROM PUBLIC', c.relname) AS statement
-  FROM pg_catalog.pg_class c
-  WHERE c.relnamespace = 'pg_catalog'::pg_catalog.regnamespace AND c.relname ~ '${RELATIONS}'
-  UNION ALL
-  SELECT pg_catalog.format('REVOKE ALL ON FUNCTION pg_catalog.%I(%s) FROM PUBLIC', p.proname, pg_catalog.pg_get_function_identity_arguments(p.oid))
-  FROM pg_catalog.pg_proc p
-  WHERE p.pronamespace = 'pg_catalog'::pg_catalog.regnamespace AND p.proname ~ '${FUNCTIONS}'`;
+/** Takes all that from PUBLIC in the database at hand and does what else there is to do, all of it or nothing. */
+export async function harden(
+  session: pg.Client,
+  taken: readonly Names[],
+  alsoDo: (session: pg.Client) => Promise<void> = async () => {},
+): Promise<void> {
+  await session.query('BEGIN; SET LOCAL allow_system_table_mods = on');
+  for (const names of taken) {
+    const { rows } = await session.query<{ statement: string }>(revocations(names));
+    for (const { statement } of rows) await session.query(statement);
+  }
+  await alsoDo(session);
+  for (const statement of REFRESH_INITIAL_PRIVILEGES) await session.query(statement);
+  await session.query('COMMIT');
+}
+
+/** One statement per row. */
+function revocations({ relations, functions }: Names): string {
+  return `
+    SELECT pg_catalog.format('REVOKE ALL ON TABLE pg_catalog.%I FROM PUBLIC', c.relname) AS statement
+    FROM pg_catalog.pg_class c
+    WHERE c.relnamespace = 'pg_catalog'::pg_catalog.regnamespace AND c.relname ~ '^(${relations.join('|')})$'
+    UNION ALL
+    SELECT pg_catalog.format('REVOKE ALL ON FUNCTION pg_catalog.%I(%s) FROM PUBLIC', p.proname, pg_catalog.pg_get_function_identity_arguments(p.oid))
+    FROM pg_catalog.pg_proc p
+    WHERE p.pronamespace = 'pg_catalog'::pg_catalog.regnamespace AND p.proname ~ '^(${functions.join('|')})$'`;
+}
 
 /**
  * Declares the ACLs as they are now to be the initial ones. Otherwise each tenant's pg_dump would hold a hundred REVOKEs on
  * system objects, which no restore may run.
  * @see https://www.postgresql.org/docs/current/catalog-pg-init-privs.html
  */
-export const REFRESH_INITIAL_PRIVILEGES = ['pg_class.relacl', 'pg_proc.proacl'].flatMap((column) => {
+const REFRESH_INITIAL_PRIVILEGES = ['pg_class.relacl', 'pg_proc.proacl'].flatMap((column) => {
   const [catalog, acl] = column.split('.');
   const changed = `i.classoid = 'pg_catalog.${catalog}'::pg_catalog.regclass AND i.objoid = o.oid AND i.objsubid = 0`;
   const ours = `o.${catalog === 'pg_class' ? 'relnamespace' : 'pronamespace'} = 'pg_catalog'::pg_catalog.regnamespace AND o.${acl} IS NOT NULL`;

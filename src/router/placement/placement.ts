@@ -1,5 +1,8 @@
 import type { BackendConnection } from '../../backend/connection.ts';
 import type { Placement } from '../../catalog/organization.ts';
+import type { Observe } from '../../observation.ts';
+import type { Platform } from './platform.ts';
+import type { SessionLimits } from './session-settings.ts';
 
 /** Makes places for organizations and opens sessions in them. */
 export interface Provisioner {
@@ -15,5 +18,12 @@ export interface Provisioner {
    * @throws ServiceError `not_ready`, `too_many_connections`, or pg.DatabaseError
    */
   open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection>;
-  close(): Promise<void>;
+}
+
+export interface ProvisionerOptions {
+  readonly platform: Platform;
+  /** CONNECTION LIMIT of each role: a net below the pools' own limits, for all processes together. */
+  readonly connectionLimit: number;
+  readonly limits: SessionLimits;
+  readonly observe: Observe;
 }

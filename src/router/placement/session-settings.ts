@@ -15,7 +15,8 @@ export interface SessionLimits {
  */
 export function sessionOptions(placement: Placement, limits: SessionLimits, serverVersion: number): string {
   const settings: Readonly<Record<string, string>> = {
-    search_path: placement.kind === 'database' ? '"$user", public' : `"${placement.schema}"`,
+    // An organization's schema stands where `public` does, so that it reads back as the same.
+    search_path: `"$user", ${placement.schema}`,
     role: 'none',
     statement_timeout: String(limits.statementTimeoutMs),
     idle_in_transaction_session_timeout: String(limits.idleInTransactionTimeoutMs),

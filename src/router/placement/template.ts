@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { type AdminConnection, withSession } from './admin.ts';
-import { REFRESH_INITIAL_PRIVILEGES, REVOCATIONS } from './hardening.ts';
+import { harden, WHOLE_SERVER } from './hardening.ts';
 
 /** What organizations' databases are copied from. */
 export const TEMPLATE = 'postern_template';
@@ -61,12 +61,7 @@ async function findTemplate(admin: pg.Client): Promise<Found | undefined> {
 /** `public` goes: each organization makes its own, as itself, so that we never act inside a tenant's database. */
 async function furnish(session: pg.Client, superuser: boolean): Promise<void> {
   await session.query('DROP SCHEMA public');
-  if (!superuser) return;
-  const { rows } = await session.query<{ statement: string }>(REVOCATIONS);
-  await session.query('BEGIN; SET LOCAL allow_system_table_mods = on');
-  for (const { statement } of rows) await session.query(statement);
-  for (const statement of REFRESH_INITIAL_PRIVILEGES) await session.query(statement);
-  await session.query('COMMIT');
+  if (superuser) await harden(session, [WHOLE_SERVER]);
 }
 
 async function drop(admin: pg.Client, name: string): Promise<void> {

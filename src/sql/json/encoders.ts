@@ -19,8 +19,14 @@ const SCALARS: ReadonlyMap<number, ValueEncoder> = new Map([
   [1184, encodeTimestamptz],
 ]);
 
-/** How values of this type become JSON. To be asked once per column and result, not per value. */
-export function encoderFor(type: PostgresType): ValueEncoder {
-  if (type.element) return arrayEncoder(encoderFor(type.element), type.element.delimiter);
-  return SCALARS.get(type.scalarOid) ?? encodeText;
+/** How values of a type become JSON. To be asked once per column and result, not per value. */
+export type EncoderChoice = (type: PostgresType) => ValueEncoder;
+
+/** @param scalars by OID; values of all other types become strings, and arrays become JSON arrays of what their elements become */
+export function encodersBy(scalars: ReadonlyMap<number, ValueEncoder>): EncoderChoice {
+  const encoderFor = ({ element, scalarOid }: PostgresType): ValueEncoder =>
+    element ? arrayEncoder(encoderFor(element), element.delimiter) : (scalars.get(scalarOid) ?? encodeText);
+  return encoderFor;
 }
+
+export const encoderFor = encodersBy(SCALARS);

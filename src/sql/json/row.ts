@@ -1,10 +1,11 @@
+import type { FieldDescription } from '../../protocol/backend.ts';
 import type { PostgresType } from '../builtin-types.ts';
 import type { JsonBuffer } from './buffer.ts';
-import { encoderFor } from './encoders.ts';
+import { type EncoderChoice, encoderFor } from './encoders.ts';
+import type { ValueEncoder } from './scalars.ts';
 
 /** A column of a result. */
-export interface Field {
-  readonly name: string;
+export interface Field extends FieldDescription {
   readonly type: PostgresType;
 }
 
@@ -19,7 +20,7 @@ const [OPEN_OBJECT, CLOSE_OBJECT, OPEN_ARRAY, CLOSE_ARRAY, COMMA] = [0x7b, 0x7d,
 const NULL = Buffer.from('null');
 
 /** Rows as objects. Of columns with the same name the last one wins; {@link repeatedNames} tells which there are. */
-export function objectRows(fields: readonly Field[]): RowEncoder {
+export function objectRows(fields: readonly Field[], encoders: EncoderChoice = encoderFor): RowEncoder {
   const lastOf = new Map(fields.map(({ name }, index) => [name, index]));
   let separator = '';
   const keys = fields.map(({ name }, index) => {
@@ -28,13 +29,13 @@ export function objectRows(fields: readonly Field[]): RowEncoder {
     separator = ',';
     return key;
   });
-  return rowEncoder(fields, keys, OPEN_OBJECT, CLOSE_OBJECT);
+  return rowEncoder(columns(fields, keys, encoders), OPEN_OBJECT, CLOSE_OBJECT);
 }
 
 /** Rows as arrays, with every column. */
-export function arrayRows(fields: readonly Field[]): RowEncoder {
+export function arrayRows(fields: readonly Field[], encoders: EncoderChoice = encoderFor): RowEncoder {
   const keys = fields.map((_, index) => (index === 0 ? Buffer.alloc(0) : Buffer.of(COMMA)));
-  return rowEncoder(fields, keys, OPEN_ARRAY, CLOSE_ARRAY);
+  return rowEncoder(columns(fields, keys, encoders), OPEN_ARRAY, CLOSE_ARRAY);
 }
 
 export function repeatedNames(fields: readonly Field[]): readonly string[] {
@@ -42,9 +43,17 @@ export function repeatedNames(fields: readonly Field[]): readonly string[] {
   return [...new Set(names.filter((name, index) => names.indexOf(name) !== index))];
 }
 
-/** @param keys what is written before each value; undefined leaves the column out */
-function rowEncoder(fields: readonly Field[], keys: readonly (Buffer | undefined)[], open: number, close: number): RowEncoder {
-  const columns = fields.map(({ type }, index) => ({ key: keys[index], encode: encoderFor(type) }));
+interface Column {
+  /** What is written before each value; undefined leaves the column out. */
+  readonly key: Buffer | undefined;
+  readonly encode: ValueEncoder;
+}
+
+function columns(fields: readonly Field[], keys: readonly (Buffer | undefined)[], encoders: EncoderChoice): readonly Column[] {
+  return fields.map(({ type }, index) => ({ key: keys[index], encode: encoders(type) }));
+}
+
+function rowEncoder(columns: readonly Column[], open: number, close: number): RowEncoder {
   return (out, source, start) => {
     let at = start + 2;
     out.byte(open);

@@ -9,7 +9,6 @@ import {
   type ScramOffer,
   type ScramState,
   stepScram,
-  verifyPassword,
 } from '../../../src/auth/scram.ts';
 import { BackendType, decodeErrorFields } from '../../../src/protocol/backend.ts';
 import { backendFrames, type Message, MessageReader } from '../../../src/protocol/frame.ts';
@@ -61,11 +60,6 @@ describe('verifiers', () => {
     expect(formatVerifier(VERIFIER)).toBe(
       'SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=',
     );
-  });
-
-  test('know their password from any other', async () => {
-    expect(await verifyPassword('pencil', VERIFIER)).toBe(true);
-    for (const wrong of ['', 'Pencil', 'pencil ', 'p'.repeat(60_000)]) expect(await verifyPassword(wrong, VERIFIER)).toBe(false);
   });
 
   test('of users who do not exist are always the same, and the same to nobody else', () => {

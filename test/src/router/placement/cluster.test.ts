@@ -109,7 +109,7 @@ describe.each(servers)('on PostgreSQL $version', ({ version, start }) => {
   test('a role that is no superuser and may create databases and roles is enough, and what it could not do is said once', async () => {
     await query(admin, `DROP DATABASE IF EXISTS ${CONTROL} WITH (FORCE)`);
     await query(admin, 'ALTER DATABASE postern_template WITH IS_TEMPLATE false');
-    await query(admin, 'DROP DATABASE postern_template');
+    for (const database of ['postern_template', 'postern_shared']) await query(admin, `DROP DATABASE ${database}`);
     await query(admin, 'GRANT CONNECT ON DATABASE postgres, template1 TO PUBLIC');
     await query(admin, "CREATE ROLE manager LOGIN CREATEDB CREATEROLE PASSWORD 'manager'");
     const manager = { ...admin, user: 'manager', password: 'manager' };
@@ -122,7 +122,7 @@ describe.each(servers)('on PostgreSQL $version', ({ version, start }) => {
         name: 'service.warning',
         message:
           'left as it is for want of a superuser: organizations can see statistics and locks of the whole server (pg_stat_activity, pg_locks ' +
-          'and the like); every role may connect to the database postgres and template1; temp_file_limit and log_min_messages cannot be set ' +
+          'and the like); those in the schema placement share advisory locks; every role may connect to the database postgres and template1; temp_file_limit and log_min_messages cannot be set ' +
           'for organizations',
       },
     ]);

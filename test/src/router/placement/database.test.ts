@@ -10,6 +10,7 @@ import type { Observation } from '../../../../src/observation.ts';
 import { newOrganizationId } from '../../../../src/router/identifiers.ts';
 import { type Cluster, prepareCluster } from '../../../../src/router/placement/cluster.ts';
 import { DatabaseProvisioner } from '../../../../src/router/placement/database.ts';
+import { Platform } from '../../../../src/router/placement/platform.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';
 import { hasPostgres15, startPostgres15 } from '../../../support/postgres15.ts';
 import { startPostgres18 } from '../../../support/postgres18.ts';
@@ -30,6 +31,7 @@ const servers = [
 describe.each(servers)('on $name', ({ start, asSuperuser }) => {
   let admin: TestCluster & { stop(): Promise<void> };
   let cluster: Cluster;
+  let platform: Platform;
   let provisioner: DatabaseProvisioner;
   let seen: Observation[];
   const made: Placement[] = [];
@@ -43,8 +45,9 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
     }
     cluster = await prepareCluster({ admin: login, secret: 'a secret of the tests', controlDatabase: CONTROL, observe: () => {} });
     seen = [];
+    platform = new Platform(cluster);
     provisioner = new DatabaseProvisioner({
-      cluster,
+      platform,
       connectionLimit: 20,
       limits: { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 },
       observe: (observation) => seen.push(observation),
@@ -52,7 +55,7 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
   });
   afterAll(async () => {
     for (const placement of made) await provisioner.deprovision(placement);
-    await provisioner.close();
+    await platform.close();
     await query(admin, `DROP DATABASE ${CONTROL} WITH (FORCE)`);
     await admin.stop();
   });
@@ -313,8 +316,9 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
   test('an error of the server is told apart from a server that is not there', async () => {
     const gone = provisioner.place(newOrganizationId());
     await expect(provisioner.open({ ...(await provisioned()), database: gone.database })).rejects.toMatchObject({ code: '3D000' });
+    const nowhere = new Platform({ ...cluster, host: '/nowhere', login: (session) => ({ ...cluster.login(session), host: '/nowhere' }) });
     const elsewhere = new DatabaseProvisioner({
-      cluster: { ...cluster, host: '/nowhere', login: (session) => ({ ...cluster.login(session), host: '/nowhere' }) },
+      platform: nowhere,
       connectionLimit: 20,
       limits: { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 },
       observe: () => {},
@@ -322,7 +326,7 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
     await expect(elsewhere.open(gone)).rejects.toThrow(ServiceError);
     await expect(elsewhere.open(gone)).rejects.toMatchObject({ kind: 'not_ready', sqlstate: '57P03' });
     await expect(elsewhere.provision(gone)).rejects.toMatchObject({ kind: 'not_ready' });
-    await elsewhere.close();
+    await nowhere.close();
   });
 });
 

@@ -1,0 +1,34 @@
+import type { FastifyRequest } from 'fastify';
+import { ServiceError } from '../../src/errors.ts';
+import type { Origin } from '../../src/observation.ts';
+import type { Router } from '../../src/router/router.ts';
+import type { Tenant } from '../../src/router/tenant.ts';
+import { authenticateBearer } from '../plugins/bearer.ts';
+import { type ConnectionString, parseConnectionString } from './connection-string.ts';
+
+/**
+ * Who calls: by `Authorization: Bearer <API key>`, or else by the user and password of the connection string in
+ * `Neon-Connection-String`. Runs before the body is read.
+ */
+export function authenticateNeon(router: Pick<Router, 'authenticate'>): (request: FastifyRequest) => Promise<void> {
+  const byBearer = authenticateBearer(router);
+  return async (request) => {
+    const { call, headers } = request;
+    const text = headers['neon-connection-string'];
+    const connection = typeof text === 'string' ? parseConnectionString(text) : undefined;
+    if (connection?.applicationName !== undefined) call.origin = { ...call.origin, applicationName: connection.applicationName };
+    if (headers.authorization !== undefined) await byBearer(request);
+    else call.tenant = await byPassword(router, connection, call.origin);
+  };
+}
+
+/** As on the wire: the user and the database are the organization. */
+async function byPassword(router: Pick<Router, 'authenticate'>, connection: ConnectionString | undefined, origin: Origin): Promise<Tenant> {
+  if (connection?.password === undefined) {
+    throw new ServiceError('unauthorized', 'an API key is needed, as password in the Neon-Connection-String header or as bearer token');
+  }
+  const { user, password, database } = connection;
+  const tenant = await router.authenticate({ kind: 'password', user, apiKey: password }, origin);
+  if (database !== tenant.organization.id) throw new ServiceError('unknown_database', `database "${database}" does not exist`);
+  return tenant;
+}

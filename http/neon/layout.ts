@@ -1,0 +1,59 @@
+import { encodersBy } from '../../src/sql/json/encoders.ts';
+import { arrayRows, type Field, objectRows } from '../../src/sql/json/row.ts';
+import { encodeBoolean, encodeFloat, encodeText, encodeVerbatim } from '../../src/sql/json/scalars.ts';
+import type { ResultLayout } from '../../src/sql/layout.ts';
+
+export interface OutputMode {
+  /** Values as Postgres writes them, all of them strings: the client knows what to make of them. */
+  readonly raw: boolean;
+  readonly rowAsArray: boolean;
+}
+
+/** A result as Neon's proxy writes it: `{fields, rowAsArray, rows, command, rowCount}`. */
+export function neonLayout({ raw, rowAsArray }: OutputMode): ResultLayout {
+  const encoders = raw ? asText : asJson;
+  return {
+    losesRepeatedNames: false,
+    needsTypes: !raw,
+    separator: COMMA,
+    rows: (fields) => (rowAsArray ? arrayRows(fields, encoders) : objectRows(fields, encoders)),
+    open(out, fields) {
+      out.text(`{"fields":${JSON.stringify(fields.map(describe))},"rowAsArray":${rowAsArray},"rows":[`);
+    },
+    close(out, { command, rowCount }) {
+      // As in node-postgres: CREATE, not CREATE TABLE.
+      const [firstWord = ''] = command.split(' ', 1);
+      out.text(`],"command":${JSON.stringify(firstWord)},"rowCount":${rowCount}}`);
+    },
+  };
+}
+
+const COMMA = Buffer.from(',');
+
+const asText = () => encodeText;
+
+/** Fewer types than elsewhere at this door become anything but strings. */
+const asJson = encodersBy(
+  new Map([
+    [16, encodeBoolean],
+    [21, encodeVerbatim], // int2
+    [23, encodeVerbatim], // int4
+    [700, encodeFloat],
+    [701, encodeFloat],
+    [114, encodeVerbatim], // json
+    [3802, encodeVerbatim], // jsonb
+  ]),
+);
+
+/** The names are node-postgres'. */
+function describe({ name, dataTypeOid, tableOid, columnNumber, dataTypeSize, typeModifier }: Field) {
+  return {
+    name,
+    dataTypeID: dataTypeOid,
+    tableID: tableOid,
+    columnID: columnNumber,
+    dataTypeSize,
+    dataTypeModifier: typeModifier,
+    format: 'text',
+  };
+}

@@ -1,0 +1,70 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { z } from 'zod';
+import { ServiceError } from '../../src/errors.ts';
+import type { JsonValue } from '../../src/sql/json-value.ts';
+import type { TextStatement } from '../../src/sql/text-statements.ts';
+import type { IsolationLevel, TransactionModes } from '../../src/sql/transaction.ts';
+import { validate } from '../operation.ts';
+import { MAX_PARAMETERS, MAX_STATEMENTS } from '../schemas.ts';
+import { neonLayout } from './layout.ts';
+import { parameterTexts } from './parameters.ts';
+
+/** As the client sends them. Unlike at the rest of the door, unknown fields are left alone: newer clients may have more. */
+const query = z.object({
+  query: z.string(),
+  params: z
+    .array(z.custom<JsonValue>(() => true))
+    .max(MAX_PARAMETERS)
+    .default([]),
+  arrayMode: z.boolean().nullish(),
+});
+const batch = z.object({ queries: z.array(query).max(MAX_STATEMENTS) });
+
+export type NeonRequest =
+  | { readonly kind: 'single'; readonly statement: TextStatement }
+  | { readonly kind: 'batch'; readonly statements: readonly TextStatement[]; readonly modes: TransactionModes };
+
+const ISOLATION_LEVELS: ReadonlyMap<string, IsolationLevel> = new Map([
+  ['ReadUncommitted', 'read uncommitted'],
+  ['ReadCommitted', 'read committed'],
+  ['RepeatableRead', 'repeatable read'],
+  ['Serializable', 'serializable'],
+]);
+
+/** @throws ServiceError `invalid_request` */
+export function readNeonRequest(headers: IncomingHttpHeaders, body: unknown): NeonRequest {
+  const modes = transactionModes(headers);
+  if (!isBatch(body)) return { kind: 'single', statement: statement(headers, validate(query, body, 'the body')) };
+  const { queries } = validate(batch, body, 'the body');
+  return { kind: 'batch', statements: queries.map((one) => statement(headers, one)), modes };
+}
+
+/** The headers of a batch that are repeated in its reply. */
+export function echoedHeaders(headers: IncomingHttpHeaders): Record<string, string> {
+  const echoed: Record<string, string> = {};
+  const level = headers['neon-batch-isolation-level'];
+  if (typeof level === 'string') echoed['neon-batch-isolation-level'] = level;
+  for (const name of ['neon-batch-read-only', 'neon-batch-deferrable']) if (headers[name] === 'true') echoed[name] = 'true';
+  return echoed;
+}
+
+function isBatch(body: unknown): boolean {
+  return typeof body === 'object' && body !== null && 'queries' in body && !('query' in body);
+}
+
+function statement(headers: IncomingHttpHeaders, { query: sql, params, arrayMode }: z.output<typeof query>): TextStatement {
+  const raw = headers['neon-raw-text-output'] === 'true';
+  const rowAsArray = arrayMode ?? headers['neon-array-mode'] === 'true';
+  return { sql, values: parameterTexts(params), layout: neonLayout({ raw, rowAsArray }) };
+}
+
+function transactionModes(headers: IncomingHttpHeaders): TransactionModes {
+  const level = headers['neon-batch-isolation-level'];
+  const isolationLevel = typeof level === 'string' ? ISOLATION_LEVELS.get(level) : undefined;
+  if (level !== undefined && isolationLevel === undefined) throw new ServiceError('invalid_request', 'invalid isolation level');
+  return {
+    ...(isolationLevel === undefined ? {} : { isolationLevel }),
+    ...(headers['neon-batch-read-only'] === 'true' ? { readOnly: true } : {}),
+    ...(headers['neon-batch-deferrable'] === 'true' ? { deferrable: true } : {}),
+  };
+}

@@ -1,0 +1,44 @@
+import { createHash } from 'node:crypto';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import { ServiceError } from '../../src/errors.ts';
+import type { OnceReply, RepeatableRequest } from '../../src/sql/once.ts';
+
+export const IDEMPOTENCY_HEADERS = {
+  'Idempotency-Key': z
+    .string()
+    .regex(/^[!-~]+$/)
+    .max(255)
+    .exactOptional()
+    .describe(
+      '1 to 255 visible ASCII characters, new for each request. A request that is sent again with the same key within 24 hours is not carried out again: it gets the reply that was given when it was, which is committed together with what it did. What has failed has left no trace, and is tried again. Replies of more than 1 MiB are refused. Has no effect with readOnly and dryRun, where nothing is done.',
+    ),
+};
+
+export const REPLAYED_HEADER = { 'Idempotency-Replayed': 'true when nothing was done now, because it has been before' };
+
+/** Notes what a request with a key asks for, while its body is still as it was sent. */
+export function takeFingerprint({ headers, method, url, call }: FastifyRequest, body: Buffer): void {
+  if (headers['idempotency-key'] === undefined) return;
+  call.fingerprint = createHash('sha256').update(`${method} ${url}\n`).update(body).digest('hex');
+}
+
+/**
+ * The request, where it came with an `Idempotency-Key`.
+ * @param contentType of the reply
+ * @throws ServiceError `invalid_request`
+ * @see https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/
+ */
+export function repeatableRequest({ headers, call }: FastifyRequest, contentType: string): RepeatableRequest | undefined {
+  const key = headers['idempotency-key'];
+  if (key === undefined) return undefined;
+  if (typeof key !== 'string' || !/^[!-~]{1,255}$/.test(key)) {
+    throw new ServiceError('invalid_request', 'Idempotency-Key: must be 1 to 255 visible ASCII characters');
+  }
+  return { key, fingerprint: call.fingerprint ?? '', contentType };
+}
+
+export function sendOnce(reply: FastifyReply, { status, contentType, body, isReplay }: OnceReply): FastifyReply {
+  if (isReplay) reply.header('idempotency-replayed', 'true');
+  return reply.code(status).type(contentType).send(body);
+}

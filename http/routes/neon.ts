@@ -1,0 +1,111 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { SessionOptions } from '../../src/sql/session.ts';
+import { runTextStatement, runTextTransaction, type TextStatement } from '../../src/sql/text-statements.ts';
+import type { TransactionModes } from '../../src/sql/transaction.ts';
+import { authenticateNeon } from '../neon/authentication.ts';
+import { renderNeonError } from '../neon/errors.ts';
+import { echoedHeaders, readNeonRequest } from '../neon/request.ts';
+import { tenantOf } from '../plugins/bearer.ts';
+import { parseJson } from '../plugins/json-body.ts';
+import { JSON_TYPE, type RouteContext } from './context.ts';
+
+/** What a page of any origin may send: nothing here goes by cookies, so there is nothing to be tricked out of a browser. */
+const PREFLIGHT = {
+  allow: 'OPTIONS, POST',
+  'access-control-allow-methods': 'OPTIONS, POST',
+  'access-control-allow-headers': [
+    'Authorization',
+    'Content-Type',
+    'Neon-Connection-String',
+    'Neon-Raw-Text-Output',
+    'Neon-Array-Mode',
+    'Neon-Pool-Opt-In',
+    'Neon-Batch-Isolation-Level',
+    'Neon-Batch-Read-Only',
+    'Neon-Batch-Deferrable',
+  ].join(', '),
+  'access-control-max-age': '86400',
+};
+
+/**
+ * `POST /sql` as `@neondatabase/serverless` calls it: its headers, its bodies, its errors. What is different from Neon's
+ * proxy: statements that would be lost on a session which ends with the call (BEGIN, LISTEN, …) are refused.
+ * @see https://github.com/neondatabase/serverless
+ */
+export function neonRoutes(app: FastifyInstance, context: RouteContext): void {
+  app.register(async (scope) => {
+    scope.addHook('onRequest', async (request, reply) => {
+      reply.headers({ 'access-control-allow-origin': '*', 'neon-request-id': request.id });
+    });
+    // The client names its JSON text/plain, which spares browsers the preflight.
+    scope.removeAllContentTypeParsers();
+    scope.addContentTypeParser('*', { parseAs: 'buffer' }, async (_request: FastifyRequest, body: Buffer) => parseJson(body));
+    scope.setErrorHandler((error, request, reply) => sendNeonError(error, request, reply, context));
+    scope.options('/sql', async (_request, reply) => reply.headers(PREFLIGHT).send());
+    scope.route({
+      method: 'POST',
+      url: '/sql',
+      config: { action: 'neon.sql' },
+      onRequest: [authenticateNeon(context.router)],
+      handler: (request, reply) => {
+        request.call.work = answer(context, request, reply);
+        return request.call.work;
+      },
+    });
+  });
+}
+
+async function answer(context: RouteContext, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const wanted = readNeonRequest(request.headers, request.body);
+  reply.type(JSON_TYPE);
+  if (wanted.kind === 'single') return reply.send(await runSingle(context, request, wanted.statement));
+  reply.headers(echoedHeaders(request.headers));
+  return reply.send(await runBatch(context, request, wanted.statements, wanted.modes));
+}
+
+async function runSingle({ router, config }: RouteContext, request: FastifyRequest, statement: TextStatement): Promise<Buffer> {
+  const { call } = request;
+  call.statement = { sql: statement.sql, paramCount: statement.values.length };
+  const lease = await router.lease(tenantOf(request), { door: 'http', signal: call.gone });
+  const { body, outcome } = await runTextStatement(lease, statement, sessionOptions(config, request));
+  call.ended = Promise.resolve(outcome);
+  return body;
+}
+
+async function runBatch(
+  { router, config }: RouteContext,
+  request: FastifyRequest,
+  statements: readonly TextStatement[],
+  modes: TransactionModes,
+): Promise<Buffer> {
+  const { call } = request;
+  call.statement = {
+    sql: statements.map(({ sql }) => sql).join(';\n'),
+    paramCount: statements.reduce((count, { values }) => count + values.length, 0),
+  };
+  if (statements.length === 0) return Buffer.concat([OPENING, CLOSING]);
+  const lease = await router.lease(tenantOf(request), { door: 'http', signal: call.gone });
+  const results = await runTextTransaction(lease, statements, modes, sessionOptions(config, request));
+  const bodies = results.flatMap(({ body }, index) => (index === 0 ? [body] : [COMMA, body]));
+  return Buffer.concat([OPENING, ...bodies, CLOSING]);
+}
+
+const OPENING = Buffer.from('{"results":[');
+const COMMA = Buffer.from(',');
+const CLOSING = Buffer.from(']}');
+
+function sessionOptions(config: RouteContext['config'], { call }: FastifyRequest): SessionOptions {
+  return { timeoutMs: config.POSTERN_STATEMENT_TIMEOUT_MS, signal: call.gone };
+}
+
+function sendNeonError(error: unknown, request: FastifyRequest, reply: FastifyReply, { config, observe }: RouteContext): FastifyReply {
+  const { status, body, sqlstate, internal } = renderNeonError(error, config.POSTERN_HTTP_BODY_MAX_BYTES);
+  if (internal && !request.socket.destroyed)
+    observe({ name: 'service.failure', message: 'POST /sql failed', cause: error, requestId: request.id });
+  request.call.sqlstate = sqlstate;
+  reply.removeHeader('connection');
+  return reply
+    .code(status)
+    .type(JSON_TYPE)
+    .send(Buffer.from(JSON.stringify(body)));
+}

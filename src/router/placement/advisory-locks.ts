@@ -1,0 +1,51 @@
+import type pg from 'pg';
+
+const NAMES = {
+  void: ['pg_advisory_lock', 'pg_advisory_lock_shared', 'pg_advisory_xact_lock', 'pg_advisory_xact_lock_shared'],
+  boolean: [
+    'pg_try_advisory_lock',
+    'pg_try_advisory_lock_shared',
+    'pg_try_advisory_xact_lock',
+    'pg_try_advisory_xact_lock_shared',
+    'pg_advisory_unlock',
+    'pg_advisory_unlock_shared',
+  ],
+};
+
+/** A lock is known by one large number or two small ones. */
+const SIGNATURES = ['bigint', 'integer, integer'];
+
+/**
+ * Gives each organization in a shared database advisory locks of its own: Postgres has one set of them for the whole
+ * database, and tools all lock the same number before they migrate. The server's functions step aside under another name,
+ * which only `owner` may call, and functions of that owner's take their place. They lock the hash of the number and the role
+ * that has logged in. (Replacing the server's functions would do nothing: the executor knows them by their oids.)
+ * @see https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-ADVISORY-LOCKS
+ */
+export async function separateAdvisoryLocks(session: pg.Client, owner: string): Promise<void> {
+  const { rows } = await session.query("SELECT WHERE pg_catalog.to_regprocedure('pg_catalog.postern_pg_advisory_lock(bigint)') IS NULL");
+  const fresh = rows.length > 0;
+  for (const [result, names] of Object.entries(NAMES)) {
+    for (const name of names) {
+      if (fresh) for (const signature of SIGNATURES) await session.query(stepAside(name, signature));
+      await session.query(`GRANT EXECUTE ON FUNCTION pg_catalog.postern_${name}(bigint) TO ${owner}`);
+      for (const signature of SIGNATURES) await session.query(takePlace(name, signature, result, owner));
+    }
+  }
+}
+
+function stepAside(name: string, signature: string): string {
+  return `REVOKE ALL ON FUNCTION pg_catalog.${name}(${signature}) FROM PUBLIC;
+    ALTER FUNCTION pg_catalog.${name}(${signature}) RENAME TO postern_${name}`;
+}
+
+/** The body is parsed when it is made, and what it names is fixed: nothing that a tenant makes can get into it. */
+function takePlace(name: string, signature: string, result: string, owner: string): string {
+  const number = signature === 'bigint' ? '$1' : "$1 || ',' || $2";
+  const digest = `pg_catalog.sha256(pg_catalog.convert_to(session_user || ':' || ${number}, 'UTF8'))`;
+  const own = `('x' || pg_catalog.encode(pg_catalog.substr(${digest}, 1, 8), 'hex'))::bit(64)::bigint`;
+  return `CREATE OR REPLACE FUNCTION pg_catalog.${name}(${signature}) RETURNS ${result}
+      LANGUAGE sql STRICT PARALLEL RESTRICTED SECURITY DEFINER
+      BEGIN ATOMIC SELECT pg_catalog.postern_${name}(${own}); END;
+    ALTER FUNCTION pg_catalog.${name}(${signature}) OWNER TO ${owner}`;
+}

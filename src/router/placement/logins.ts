@@ -1,0 +1,98 @@
+import pg from 'pg';
+import { rolePassword } from '../../auth/role-password.ts';
+import { runCommand } from '../../backend/command.ts';
+import { BackendConnection } from '../../backend/connection.ts';
+import type { Placement } from '../../catalog/organization.ts';
+import type { Observe } from '../../observation.ts';
+import { codeOf } from './admin.ts';
+import type { Cluster } from './cluster.ts';
+import { asServiceError } from './platform.ts';
+import { type SessionLimits, sessionOptions } from './session-settings.ts';
+
+/** @returns whether anything was put right */
+export type Remedy = (placement: Placement) => Promise<boolean>;
+
+export interface LoginsOptions {
+  readonly cluster: Cluster;
+  readonly limits: SessionLimits;
+  readonly observe: Observe;
+  /** For what an organization can do to keep itself out, by the SQLSTATE that says so. */
+  readonly remedies: Readonly<Record<string, Remedy>>;
+}
+
+/** Logs organizations in as their own roles; a login that its tenant has broken is healed on the way. */
+export class Logins {
+  readonly #options: LoginsOptions;
+  /** One at a time for each organization: whatever it does to its role, it takes up one platform session. */
+  readonly #healing = new Map<string, Promise<boolean>>();
+
+  constructor(options: LoginsOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * @param furnish puts the session's place right where need be, by commands in it
+   * @throws ServiceError `not_ready`, `too_many_connections`, or pg.DatabaseError
+   */
+  async open(
+    placement: Placement,
+    furnish: (backend: BackendConnection) => Promise<void>,
+    signal?: AbortSignal,
+  ): Promise<BackendConnection> {
+    signal?.throwIfAborted();
+    const backend = await this.#login(placement);
+    try {
+      await furnish(backend);
+      signal?.throwIfAborted();
+      return backend;
+    } catch (error) {
+      backend.destroy();
+      throw error;
+    }
+  }
+
+  /**
+   * Puts right what an error tells of, where that is an organization's own doing.
+   * @returns whether another try makes sense
+   */
+  async heal(placement: Placement, error: unknown): Promise<boolean> {
+    const remedy = this.#options.remedies[codeOf(error)];
+    return remedy === undefined ? false : this.apply(placement, remedy);
+  }
+
+  async apply(placement: Placement, remedy: Remedy): Promise<boolean> {
+    let healing = this.#healing.get(placement.role);
+    if (healing === undefined) {
+      healing = remedy(placement).finally(() => this.#healing.delete(placement.role));
+      this.#healing.set(placement.role, healing);
+    }
+    const healed = await healing;
+    if (healed) this.#options.observe({ name: 'backend.login_healed', organizationId: placement.role });
+    return healed;
+  }
+
+  async #login(placement: Placement): Promise<BackendConnection> {
+    const { cluster, limits } = this.#options;
+    const login = cluster.login({
+      user: placement.role,
+      password: rolePassword(cluster.secret, placement.role),
+      database: placement.database,
+      options: sessionOptions(placement, limits, cluster.serverVersion),
+    });
+    try {
+      return await BackendConnection.open(login).catch(async (error: unknown) => {
+        if (await this.heal(placement, error)) return BackendConnection.open(login);
+        throw error;
+      });
+    } catch (error) {
+      throw asServiceError(error);
+    }
+  }
+}
+
+/** Whether the session's role may use a schema and create in it. */
+export async function isUsable(backend: BackendConnection, schema: string): Promise<boolean> {
+  const may = (right: string) => `pg_catalog.has_schema_privilege(oid, '${right}')`;
+  const found = `SELECT FROM pg_catalog.pg_namespace WHERE nspname = ${pg.escapeLiteral(schema)} AND ${may('USAGE')} AND ${may('CREATE')}`;
+  return (await runCommand(backend, found)) === 'SELECT 1';
+}

@@ -1,0 +1,32 @@
+import type { BackendConnection } from '../../backend/connection.ts';
+import type { Placement } from '../../catalog/organization.ts';
+import { DatabaseProvisioner } from './database.ts';
+import type { Provisioner, ProvisionerOptions } from './placement.ts';
+import { SchemaProvisioner } from './schema.ts';
+
+/** The kinds of placement side by side: an organization stays where it is, new ones go where they are now put. */
+export class Placements implements Provisioner {
+  readonly #provisioners: Readonly<Record<Placement['kind'], Provisioner>>;
+  readonly #forNew: Placement['kind'];
+
+  constructor(options: ProvisionerOptions, forNew: Placement['kind']) {
+    this.#provisioners = { database: new DatabaseProvisioner(options), schema: new SchemaProvisioner(options) };
+    this.#forNew = forNew;
+  }
+
+  place(organizationId: string): Placement {
+    return this.#provisioners[this.#forNew].place(organizationId);
+  }
+
+  provision(placement: Placement): Promise<void> {
+    return this.#provisioners[placement.kind].provision(placement);
+  }
+
+  deprovision(placement: Placement): Promise<void> {
+    return this.#provisioners[placement.kind].deprovision(placement);
+  }
+
+  open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection> {
+    return this.#provisioners[placement.kind].open(placement, signal);
+  }
+}

@@ -1,0 +1,80 @@
+import pg from 'pg';
+import { ServiceError } from '../../errors.ts';
+import { codeOf, isNotUpYet, sessionConfig } from './admin.ts';
+import type { Cluster } from './cluster.ts';
+
+/** Sessions of the platform role at the same time, in each database; one is only needed for as long as a statement takes. */
+const CONTROL_SESSIONS_MAX = 6;
+const SHARED_SESSIONS_MAX = 4;
+const IDLE_TIMEOUT_MS = 30_000;
+
+/**
+ * The platform role at work on organizations' places. Its sessions are in the control database and the shared one, never in
+ * an organization's own.
+ */
+export class Platform {
+  readonly cluster: Cluster;
+  readonly #control: pg.Pool;
+  readonly #shared: pg.Pool;
+
+  constructor(cluster: Cluster) {
+    this.cluster = cluster;
+    this.#control = openPool(cluster, cluster.controlDatabase, CONTROL_SESSIONS_MAX);
+    this.#shared = openPool(cluster, cluster.sharedDatabase, SHARED_SESSIONS_MAX);
+  }
+
+  /**
+   * Runs something in the control database while no other process works on the same organization. The lock is there, where no
+   * tenant can take it.
+   * @throws ServiceError `not_ready`, `too_many_connections`, or pg.DatabaseError
+   */
+  alone<Result>(role: string, work: (session: pg.PoolClient) => Promise<Result>): Promise<Result> {
+    return lend(this.#control, async (session) => {
+      await session.query('SELECT pg_catalog.pg_advisory_lock(pg_catalog.hashtextextended($1, 0))', [role]);
+      const result = await work(session);
+      await session.query('SELECT pg_catalog.pg_advisory_unlock_all()');
+      return result;
+    });
+  }
+
+  /** The same with a session in the shared database too, where the platform role sees no other sessions. */
+  aloneInShared<Result>(role: string, work: (shared: pg.PoolClient, control: pg.PoolClient) => Promise<Result>): Promise<Result> {
+    return this.alone(role, (control) => lend(this.#shared, (shared) => work(shared, control)));
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#control.end(), this.#shared.end()]);
+  }
+}
+
+function openPool({ host, port, ssl, platform }: Cluster, database: string, max: number): pg.Pool {
+  const pool = new pg.Pool({ ...sessionConfig({ host, port, ssl, ...platform, database }), max, idleTimeoutMillis: IDLE_TIMEOUT_MS });
+  // An idle session that was lost is replaced when the next is needed.
+  pool.on('error', () => {});
+  return pool;
+}
+
+async function lend<Result>(pool: pg.Pool, work: (session: pg.PoolClient) => Promise<Result>): Promise<Result> {
+  const session = await pool.connect().catch((error: unknown) => {
+    throw asServiceError(error);
+  });
+  try {
+    const result = await work(session);
+    session.release();
+    return result;
+  } catch (error) {
+    // The session is given up, with its locks and whatever it has open.
+    session.release(true);
+    throw asServiceError(error);
+  }
+}
+
+/** What speaks of the server rather than of what was asked of it. */
+export function asServiceError(error: unknown): unknown {
+  if (error instanceof ServiceError) return error;
+  if (codeOf(error) === '53300') {
+    return new ServiceError('too_many_connections', 'too many connections', { cause: error, retryAfterS: 1 });
+  }
+  if (isNotUpYet(error)) return new ServiceError('not_ready', 'the database system is not ready', { cause: error, retryAfterS: 1 });
+  return error;
+}

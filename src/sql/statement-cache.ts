@@ -1,0 +1,94 @@
+import { newServerStatement, type ServerStatement } from '../backend/prepared-statements.ts';
+import type { Organization } from '../catalog/organization.ts';
+import type { PostgresType } from './builtin-types.ts';
+import type { Footprint } from './footprint.ts';
+import type { Field } from './json/row.ts';
+import type { ResultLayout } from './layout.ts';
+import { ResultShape } from './result.ts';
+import type { Description } from './session.ts';
+
+/** What Postgres makes of a statement, in our terms. */
+export class DescribedStatement {
+  readonly description: Description;
+  readonly parameters: readonly PostgresType[];
+  readonly #fields: readonly Field[];
+  readonly #shapes = new Map<ResultLayout, ResultShape>();
+
+  constructor(description: Description, parameters: readonly PostgresType[], fields: readonly Field[]) {
+    this.description = description;
+    this.parameters = parameters;
+    this.#fields = fields;
+  }
+
+  /** How its result is written; made once for each layout. */
+  shape(layout: ResultLayout): ResultShape {
+    const shape = this.#shapes.get(layout) ?? new ResultShape(layout, this.#fields);
+    this.#shapes.set(layout, shape);
+    return shape;
+  }
+
+  /** Whether another description says the same of it. */
+  isAs({ parameters, fields }: Description): boolean {
+    const own = this.description;
+    return (
+      own.parameters.length === parameters.length &&
+      own.fields.length === fields.length &&
+      own.parameters.every((oid, index) => oid === parameters[index]) &&
+      own.fields.every(({ name, dataTypeOid }, index) => name === fields[index]?.name && dataTypeOid === fields[index]?.dataTypeOid)
+    );
+  }
+}
+
+/** A statement that has been run before. */
+export interface KnownStatement {
+  readonly sql: string;
+  readonly footprint: Footprint;
+  readonly described: DescribedStatement;
+  /** Under this name backends prepare it. A new description comes with a new name: what bears the old one is of the old kind. */
+  readonly server: ServerStatement;
+}
+
+const STATEMENTS_MAX = 500;
+const TEXT_MAX_CHARACTERS = 16_384;
+const ALL_TEXT_MAX_CHARACTERS = 1_048_576;
+
+/** The statements of one organization that have been run, by their text; those that were not used for longest go first. */
+export class StatementCache {
+  /** They go when nobody holds the organization's credential any more. */
+  static readonly #ofOrganizations = new WeakMap<Organization, StatementCache>();
+  readonly #known = new Map<string, KnownStatement>();
+  #characters = 0;
+
+  static of(organization: Organization): StatementCache {
+    const cache = StatementCache.#ofOrganizations.get(organization) ?? new StatementCache();
+    StatementCache.#ofOrganizations.set(organization, cache);
+    return cache;
+  }
+
+  get size(): number {
+    return this.#known.size;
+  }
+
+  find(sql: string): KnownStatement | undefined {
+    const known = this.#known.get(sql);
+    if (known === undefined) return undefined;
+    this.#known.delete(sql);
+    this.#known.set(sql, known);
+    return known;
+  }
+
+  remember(sql: string, footprint: Footprint, described: DescribedStatement): void {
+    this.forget(sql);
+    if (sql.length > TEXT_MAX_CHARACTERS || !footprint.isPlain) return;
+    this.#known.set(sql, { sql, footprint, described, server: newServerStatement(Buffer.from(`${sql}\0\0\0`)) });
+    this.#characters += sql.length;
+    for (const oldest of this.#known.keys()) {
+      if (this.#known.size <= STATEMENTS_MAX && this.#characters <= ALL_TEXT_MAX_CHARACTERS) break;
+      this.forget(oldest);
+    }
+  }
+
+  forget(sql: string): void {
+    if (this.#known.delete(sql)) this.#characters -= sql.length;
+  }
+}

@@ -1,0 +1,108 @@
+import type { Lease } from '../router/lease.ts';
+import { type BatchResult, RESULTS_MAX_BYTES } from './batch.ts';
+import { BufferedResult, ResultBudget } from './buffered-result.ts';
+import { footprintOf } from './footprint.ts';
+import type { ResultLayout } from './layout.ts';
+import { runAtOnce } from './messages.ts';
+import { checkParameterLimit, type ParameterText } from './parameters.ts';
+import type { Completion } from './pipeline.ts';
+import { outcomeOf } from './result.ts';
+import { checkStatement, type StatementContext } from './rules.ts';
+import { Session, type SessionOptions } from './session.ts';
+import { pinSettings } from './settings.ts';
+import { checkInTransaction, transact } from './transact.ts';
+import { beginOf, type TransactionModes } from './transaction.ts';
+import { TypeCatalog } from './type-catalog.ts';
+
+/** A statement whose values are Postgres text already: nothing has to be asked before it can run. */
+export interface TextStatement {
+  readonly sql: string;
+  readonly values: readonly ParameterText[];
+  /** How its result is written. */
+  readonly layout: ResultLayout;
+}
+
+/**
+ * Runs one statement in one round trip, keeps its result whole, and takes over the lease.
+ * @throws PostgresError
+ * @throws ServiceError `invalid_request`, `unsupported_statement`, `statement_timeout`, `query_canceled`, `response_too_large`, `backend_lost`
+ */
+export function runTextStatement(lease: Lease, statement: TextStatement, options: SessionOptions): Promise<BatchResult> {
+  return inSession(lease, options, async (session) => {
+    check(statement, 'single');
+    const [, ran] = await Promise.all([prepare(session, [statement]), run(session, [statement])]);
+    const [result] = await settle(session, ran);
+    if (result === undefined) throw new Error('a statement has no result');
+    return result;
+  });
+}
+
+/**
+ * Runs statements as one transaction, all of them in one round trip, and takes over the lease.
+ * @throws as {@link runTextStatement}: the first error there was, and nothing remains; a StatementFailure when it was COMMIT's
+ */
+export function runTextTransaction(
+  lease: Lease,
+  statements: readonly TextStatement[],
+  modes: TransactionModes,
+  options: SessionOptions,
+): Promise<readonly BatchResult[]> {
+  return inSession(lease, options, async (session) => {
+    for (const statement of statements) check(statement, 'transaction');
+    const work = async () => {
+      const ran = await run(session, statements);
+      for (const { completion } of ran) checkInTransaction(completion);
+      return settle(session, ran);
+    };
+    const [, results] = await Promise.all([prepare(session, statements), transact(session, beginOf(modes), work)]);
+    return results;
+  });
+}
+
+async function inSession<T>(lease: Lease, options: SessionOptions, work: (session: Session) => Promise<T>): Promise<T> {
+  const session = new Session(lease, options);
+  try {
+    return await work(session);
+  } finally {
+    await session.end();
+  }
+}
+
+function check({ sql, values }: TextStatement, context: StatementContext): void {
+  checkStatement(sql, context);
+  checkParameterLimit(values);
+}
+
+/** Goes out ahead of the first statement, in the same write. */
+async function prepare(session: Session, statements: readonly TextStatement[]): Promise<void> {
+  await Promise.all([pinSettings(session), session.expect(...statements.map(({ sql }) => footprintOf(sql)))]);
+}
+
+interface Ran {
+  readonly result: BufferedResult;
+  readonly completion: Completion;
+  readonly startedAt: number;
+}
+
+/** After a failure Postgres refuses what is behind it; the first failure is the one told. */
+async function run(session: Session, statements: readonly TextStatement[]): Promise<readonly Ran[]> {
+  const budget = new ResultBudget(session, RESULTS_MAX_BYTES);
+  const startedAt = performance.now();
+  const running = statements.map(async ({ sql, values, layout }): Promise<Ran> => {
+    const result = new BufferedResult(session, layout, budget);
+    return { result, completion: await session.request(runAtOnce(sql, values), result), startedAt };
+  });
+  await Promise.allSettled(running);
+  const ran = await Promise.all(running);
+  session.throwIfAborted();
+  return ran;
+}
+
+async function settle(session: Session, ran: readonly Ran[]): Promise<readonly BatchResult[]> {
+  const oids = ran.flatMap(({ result }) => result.oids);
+  await TypeCatalog.of(session.lease.backend).learn(session, oids);
+  return ran.map(({ result, completion: { tag, warnings }, startedAt }) => {
+    const outcome = outcomeOf(tag, startedAt);
+    return { body: result.settle(outcome, warnings), outcome };
+  });
+}

@@ -1,0 +1,115 @@
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { WebSocket } from 'ws';
+import { WireSockets } from '../../http/neon/websocket.ts';
+import type { WebSocketStream } from '../../http/neon/websocket-stream.ts';
+import { createServer, type HttpServer, type ServerDeadlines } from '../../http/server.ts';
+import { eventually } from '../support/eventually.ts';
+
+/** What a WebSocket is like from inside, without any database. */
+const KEEPALIVE_MS = 100;
+const PATIENT: ServerDeadlines = { headersTimeoutMs: 10_000, requestTimeoutMs: 10_000, keepAliveTimeoutMs: 10_000, sendTimeoutMs: 10_000 };
+const streams: WebSocketStream[] = [];
+let sockets: WireSockets;
+let door: HttpServer;
+let url: string;
+
+beforeEach(async () => {
+  streams.length = 0;
+  sockets = new WireSockets({
+    openWire: (stream) => streams.push(stream.on('error', () => {})),
+    clientAddress: (address) => address,
+    maxFrameBytes: 16_000_000,
+    keepAliveMs: KEEPALIVE_MS,
+  });
+  door = createServer((_request, reply) => reply.end(), PATIENT, undefined, sockets.takeOver);
+  door.server.listen(0, '127.0.0.1');
+  await once(door.server, 'listening');
+  url = `ws://127.0.0.1:${(door.server.address() as AddressInfo).port}/v2`;
+});
+afterEach(async () => {
+  sockets.close(0);
+  door.closeAll();
+  door.server.close();
+  await once(door.server, 'close');
+});
+
+async function open(options: { readonly autoPong?: boolean } = {}): Promise<{ webSocket: WebSocket; stream: WebSocketStream }> {
+  const webSocket = new WebSocket(url, options);
+  webSocket.on('error', () => {});
+  await once(webSocket, 'open');
+  await eventually('the stream', () => streams.length > 0);
+  const stream = streams.shift();
+  if (stream === undefined) throw new Error('no stream');
+  return { webSocket, stream };
+}
+
+it('a client that answers pings stays, one that does not is gone', async () => {
+  const living = await open();
+  const dead = await open({ autoPong: false });
+  living.stream.resume();
+  dead.stream.resume();
+  await once(dead.stream, 'close');
+  for (let n = 0; n < 3; n += 1) await once(living.webSocket, 'ping');
+  expect(living.webSocket.readyState).toBe(WebSocket.OPEN);
+});
+
+it('a client that is not being read is not expected to answer', async () => {
+  const { webSocket, stream } = await open({ autoPong: false });
+  const data = Buffer.alloc(1_000_000, 'x');
+  for (let n = 0; n < 8; n += 1) webSocket.send(data);
+  const other = await open();
+  other.stream.resume();
+  for (let n = 0; n < 4; n += 1) await once(other.webSocket, 'ping');
+  expect(webSocket.bufferedAmount).toBeGreaterThan(0);
+  let received = 0;
+  stream.on('data', (chunk: Buffer) => {
+    received += chunk.length;
+  });
+  await eventually('all of it', () => received === 8_000_000);
+});
+
+it('what a client does not take is kept in sight', async () => {
+  const { webSocket, stream } = await open();
+  stream.resume();
+  webSocket.pause();
+  const chunk = Buffer.alloc(1_000_000, 'x');
+  for (let n = 0; n < 30; n += 1) stream.write(chunk);
+  expect(stream.writableLength).toBeGreaterThan(1_000_000);
+  const drained = once(stream, 'drain');
+  webSocket.resume();
+  await drained;
+  expect(stream.writableLength).toBe(0);
+});
+
+it('a client that closes ends the stream behind what it has sent', async () => {
+  const { webSocket, stream } = await open();
+  webSocket.send(Buffer.from('last words'));
+  webSocket.close();
+  await once(webSocket, 'close');
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream) chunks.push(chunk);
+  expect(Buffer.concat(chunks).toString()).toBe('last words');
+  await eventually('the stream to be closed', () => stream.closed);
+});
+
+it('the end of the stream closes the WebSocket behind what was written', async () => {
+  const { webSocket, stream } = await open();
+  const received: Buffer[] = [];
+  webSocket.on('message', (data: Buffer) => received.push(data));
+  stream.resume();
+  stream.end('last words');
+  const [code] = await once(webSocket, 'close');
+  expect([code, Buffer.concat(received).toString()]).toEqual([1000, 'last words']);
+});
+
+it('nobody new is let in while closing, and those who stay are dropped', async () => {
+  const { webSocket, stream } = await open();
+  stream.resume();
+  sockets.close(50);
+  const late = new WebSocket(url);
+  const [error] = await once(late, 'error');
+  expect(String(error)).toContain('200');
+  await once(webSocket, 'close');
+});

@@ -1,0 +1,230 @@
+import { once } from 'node:events';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import type { Doors, TestOrganization } from '../support/doors.ts';
+import { type Ended, type Installation, makeInstallation } from '../support/process.ts';
+import { PLACEMENTS, startTestService, type TestService, testVariables } from '../support/service.ts';
+
+let installation: Installation;
+beforeAll(async () => {
+  installation = await makeInstallation();
+});
+afterAll(() => installation.remove());
+
+async function isServed(doors: Doors, organization: TestOrganization): Promise<void> {
+  expect((await doors.query(organization, 'SELECT 1 AS one')).body.rows).toEqual([{ one: 1 }]);
+  const client = await doors.connect(organization);
+  expect((await client.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
+  await client.end();
+}
+
+async function isRefused(doors: Doors, organization: TestOrganization): Promise<void> {
+  expect(await doors.query(organization, 'SELECT 1')).toMatchObject({ status: 401, body: { code: 'unauthorized' } });
+  await expect(doors.connect(organization)).rejects.toMatchObject({ severity: 'FATAL', code: '28P01' });
+}
+
+const lastWordsOf = async (client: pg.Client) => (await once(client, 'error'))[0];
+const said = (line: string): Ended => ({ code: 0, signal: null, stdout: `${line}\n`, stderr: '' });
+
+describe.each(PLACEMENTS)('beside a service that puts organizations into a %s', (placement) => {
+  let variables: Record<string, string>;
+  let service: TestService;
+  beforeAll(async () => {
+    variables = { ...testVariables(), POSTERN_PLACEMENT: placement };
+    service = await startTestService(variables);
+  });
+  afterAll(() => service.close());
+
+  const admin = (...words: string[]) => installation.admin(words, variables);
+
+  /** Entries of the audit log that an operator has caused, the oldest first. */
+  async function auditOf({ id }: TestOrganization): Promise<string[]> {
+    const { data } = await service.service.router.catalog.audit.list(id, { limit: 100 });
+    return data
+      .filter(({ surface }) => surface === 'admin')
+      .map(({ action }) => action)
+      .reverse();
+  }
+
+  it('org list shows everybody, and nothing that a terminal would obey', async () => {
+    const [first, second] = [await service.signUp('Acme'), await service.signUp('Evil \u202eCorp')];
+    const { code, stdout, stderr } = await admin('org', 'list');
+    expect([code, stderr]).toEqual([0, '']);
+    const lines = stdout.split('\n');
+    expect(lines[0]).toMatch(/^ID +STATUS +PLACEMENT +CREATED +NAME +E-MAIL$/);
+    const line = (of: TestOrganization) => lines.find((text) => text.startsWith(of.id));
+    expect(line(first)).toMatch(new RegExp(`^${first.id}  active  ${placement} +20\\d\\d-[-0-9T:.]+Z  Acme +${first.email}$`));
+    expect(line(second)).toContain('  Evil \ufffdCorp  ');
+  });
+
+  it('org suspend ends sessions at once and refuses the key until org resume', async () => {
+    const organization = await service.signUp();
+    const [idle, busy] = [await service.connect(organization), await service.connect(organization)];
+    const end = lastWordsOf(idle);
+    const running = busy.query('SELECT pg_sleep(60)');
+    running.catch(() => {});
+
+    expect(await admin('org', 'suspend', organization.id)).toEqual(said(`${organization.id} is suspended`));
+    const suspended = { severity: 'FATAL', code: '28000', message: `organization "${organization.id}" is suspended` };
+    expect(await end).toMatchObject(suspended);
+    await expect(running).rejects.toMatchObject(suspended);
+    expect(await service.query(organization, 'SELECT 1')).toMatchObject({ status: 403, body: { code: 'organization_suspended' } });
+    await expect(service.connect(organization)).rejects.toMatchObject(suspended);
+    expect(await admin('org', 'suspend', organization.id)).toEqual(said(`${organization.id} is suspended`));
+
+    expect(await admin('org', 'resume', organization.id)).toEqual(said(`${organization.id} is active`));
+    await isServed(service, organization);
+    expect(await auditOf(organization)).toEqual(['organization.suspended', 'organization.active']);
+  });
+
+  it('org drop removes everything but the audit log, and the e-mail address is free again', async () => {
+    const [organization, other] = [await service.signUp(), await service.signUp()];
+    await service.query(organization, 'CREATE TABLE notes (id int GENERATED ALWAYS AS IDENTITY, body text)');
+    const session = await service.connect(organization);
+    await session.query('BEGIN; LOCK TABLE notes');
+    const end = lastWordsOf(session);
+
+    expect(await admin('org', 'drop', organization.id)).toEqual(said(`${organization.id} is dropped`));
+    expect(await end).toMatchObject({ severity: 'FATAL', code: '57P01' });
+    await isRefused(service, organization);
+    expect(await leftOf(organization)).toEqual([]);
+    expect(await auditOf(organization)).toEqual(['organization.dropping', 'organization.dropped']);
+    expect(await service.service.router.catalog.audit.verify(organization.id)).toMatchObject({ ok: true });
+
+    const again = await service.call('POST', '/api/auth/signup', { body: { orgName: 'Again', email: organization.email } });
+    expect(again.status).toBe(201);
+    await isServed(service, other);
+    for (const words of [
+      ['org', 'drop'],
+      ['org', 'suspend'],
+      ['org', 'resume'],
+      ['key', 'issue'],
+    ]) {
+      const { code, stdout, stderr } = await admin(...words, organization.id);
+      expect([code, stdout]).toEqual([1, '']);
+      expect(stderr).toMatch(new RegExp(`^postern: organization "${organization.id}" is dropped\\b[^\n]+\n$`));
+    }
+  });
+
+  it('a drop that was cut short is completed at the next start', async () => {
+    const organization = await service.signUp();
+    await service.query(organization, 'CREATE TABLE notes ()');
+    await service.service.router.catalog.setStatus(organization.id, 'dropping', { surface: 'admin', sourceIp: '127.0.0.1' });
+    await service.close();
+    service = await startTestService(variables);
+    await isRefused(service, organization);
+    expect(await leftOf(organization)).toEqual([]);
+    expect(await auditOf(organization)).toEqual(['organization.dropping', 'organization.dropped']);
+  });
+
+  it('key issue gives a new key for a lost one, which is dead with its sessions', async () => {
+    const organization = await service.signUp();
+    const end = lastWordsOf(await service.connect(organization));
+    const { code, stdout, stderr } = await admin('key', 'issue', organization.id);
+    expect([code, stderr]).toEqual([0, '']);
+    const [, apiKey = ''] = new RegExp(`^the new key of ${organization.id}, shown only now: (pst_[0-9A-Za-z]{36})\n$`).exec(stdout) ?? [];
+    expect(await end).toMatchObject({ severity: 'FATAL', code: '57P01' });
+    await isRefused(service, organization);
+    await isServed(service, { ...organization, apiKey });
+    expect(await auditOf(organization)).toEqual(['key.issued']);
+  });
+
+  it('an organization that is not there is told so', async () => {
+    for (const words of [
+      ['org', 'suspend'],
+      ['org', 'resume'],
+      ['org', 'drop'],
+      ['key', 'issue'],
+    ]) {
+      const stderr = 'postern: there is no organization "org_000000000000"\n';
+      expect(await admin(...words, 'org_000000000000')).toEqual({ code: 1, signal: null, stdout: '', stderr });
+    }
+  });
+});
+
+describe('in a service with organizations of both kinds', () => {
+  it('each is found where it was put, whatever the setting says now', async () => {
+    const variables = testVariables();
+    const organizations: TestOrganization[] = [];
+    for (const placement of [...PLACEMENTS, 'database']) {
+      const service = await startTestService({ ...variables, POSTERN_PLACEMENT: placement });
+      organizations.push(await service.signUp());
+      for (const organization of organizations) {
+        await isServed(service, organization);
+        await service.query(organization, 'CREATE TABLE IF NOT EXISTS notes (body text)');
+      }
+      await service.close();
+    }
+    for (const { id } of organizations) expect(await installation.admin(['org', 'drop', id], variables)).toEqual(said(`${id} is dropped`));
+    for (const organization of organizations) expect(await leftOf(organization)).toEqual([]);
+  });
+});
+
+describe('beside a Postern with its own PostgreSQL', () => {
+  it('finds it by its data directory, while it runs', async () => {
+    const postern = await installation.start();
+    const organization = await postern.signUp();
+    expect(await installation.admin(['org', 'suspend', organization.id])).toEqual(said(`${organization.id} is suspended`));
+    expect((await postern.query(organization, 'SELECT 1')).status).toBe(403);
+    expect(await installation.admin(['org', 'resume', organization.id])).toEqual(said(`${organization.id} is active`));
+    await isServed(postern, organization);
+    expect(await installation.admin(['org', 'drop', organization.id])).toEqual(said(`${organization.id} is dropped`));
+    await isRefused(postern, organization);
+
+    await postern.end('SIGTERM');
+    const { code, stdout, stderr } = await installation.admin(['org', 'list']);
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toBe(`postern: no Postern that this user can see runs on the data directory ${installation.dataDir}: start it first\n`);
+  });
+});
+
+describe('a command line that', () => {
+  it.each([
+    ['says nothing', []],
+    ['says half of it', ['org']],
+    ['names no organization', ['org', 'drop']],
+    ['names two', ['org', 'drop', 'org_000000000000', 'org_000000000001']],
+    ['asks for too much', ['org', 'list', 'all']],
+    ['is not known', ['org', 'rename', 'org_000000000000']],
+  ])('%s is answered with those that are known', async (_what, words) => {
+    const { code, stdout, stderr } = await installation.admin(words);
+    expect([code, stdout]).toEqual([2, '']);
+    expect(stderr).toMatch(/^usage: npm run --silent admin -- <command>\n/);
+  });
+
+  it('names a control database that is not there makes none', async () => {
+    const variables = testVariables();
+    const { code, stderr } = await installation.admin(['org', 'list'], variables);
+    expect([code, stderr]).toEqual([
+      1,
+      `postern: no Postern has been started there with the control database ${variables.POSTERN_CONTROL_DATABASE}\n`,
+    ]);
+    const made = await asSuperuser('postgres', 'SELECT FROM pg_database WHERE datname = $1', [variables.POSTERN_CONTROL_DATABASE]);
+    expect(made).toEqual([]);
+  });
+
+  it('comes with another secret does not change the passwords that the service uses', async () => {
+    const variables = testVariables();
+    const service = await startTestService(variables);
+    const { code, stderr } = await installation.admin(['org', 'list'], { ...variables, POSTERN_SECRET: 'not the secret of the service' });
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/^postern: the role postern_platform cannot log in to [^\n]+\n$/);
+    await isServed(service, await service.signUp());
+    await service.close();
+  });
+});
+
+async function leftOf({ id }: TestOrganization): Promise<object[]> {
+  const shared = 'SELECT rolname AS name FROM pg_roles WHERE rolname = $1 UNION SELECT datname FROM pg_database WHERE datname = $1';
+  return asSuperuser('postern_shared', `${shared} UNION SELECT nspname FROM pg_namespace WHERE nspname = $1`, [id]);
+}
+
+async function asSuperuser(database: string, sql: string, values: unknown[]): Promise<object[]> {
+  const client = new pg.Client({ ...inject('cluster'), database });
+  await client.connect();
+  try {
+    return (await client.query(sql, values)).rows;
+  } finally {
+    await client.end();
+  }
+}

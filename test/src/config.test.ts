@@ -1,0 +1,63 @@
+import { describe, expect, it } from 'vitest';
+import { ConfigError, readConfig } from '../../src/config.ts';
+
+describe('the configuration', () => {
+  it('needs nothing to be set', () => {
+    expect(readConfig({})).toMatchObject({
+      POSTERN_HOST: '127.0.0.1',
+      POSTERN_HTTP_PORT: 8080,
+      POSTERN_PG_PORT: 6432,
+      POSTERN_OPS_PORT: 9464,
+      POSTERN_PLACEMENT: 'database',
+      POSTERN_TLS: 'prefer',
+      POSTERN_SIGNUPS_PER_HOUR: 5,
+      POSTERN_STATEMENT_TIMEOUT_MS: 30_000,
+    });
+  });
+
+  it('takes an empty value for none', () => {
+    expect(readConfig({ POSTERN_HTTP_PORT: '', POSTERN_TRUST_PROXY: '', DATABASE_URL: '' })).toEqual(readConfig({}));
+  });
+
+  it('does not look at anything else in the environment', () => {
+    expect(readConfig({ PATH: '/bin', POSTERN: 'x' })).toEqual(readConfig({}));
+  });
+
+  it('cannot be changed', () => {
+    expect(Object.isFrozen(readConfig({}))).toBe(true);
+  });
+
+  it('reads lists of address ranges', () => {
+    expect(readConfig({ POSTERN_TRUST_PROXY: '10.0.0.0/8, 2001:db8::/32,192.0.2.1' }).POSTERN_TRUST_PROXY).toEqual([
+      '10.0.0.0/8',
+      '2001:db8::/32',
+      '192.0.2.1',
+    ]);
+  });
+
+  const secret = { POSTERN_SECRET: 'sixteen letters!' };
+  it.each([
+    [{ POSTERN_PG_PORT: 'abc' }, 'POSTERN_PG_PORT: must be a whole number'],
+    [{ POSTERN_PG_PORT: '64 32' }, 'POSTERN_PG_PORT: must be a whole number'],
+    [{ POSTERN_PG_PORT: '-1' }, 'POSTERN_PG_PORT: must be a whole number'],
+    [{ POSTERN_PG_PORT: '1e3' }, 'POSTERN_PG_PORT: must be a whole number'],
+    [{ POSTERN_HTTP_PORT: '65536' }, 'POSTERN_HTTP_PORT: Too big: expected number to be <=65535'],
+    [{ POSTERN_STATEMENT_TIMEOUT_MS: '30s' }, 'POSTERN_STATEMENT_TIMEOUT_MS: must be a whole number'],
+    [{ POSTERN_BACKENDS_PER_TENANT: '0' }, 'POSTERN_BACKENDS_PER_TENANT: Too small: expected number to be >=1'],
+    [{ POSTERN_SECRET: 'short' }, 'POSTERN_SECRET: must have at least 16 characters'],
+    [{ POSTERN_CONTROL_DATABASE: 'a"b' }, 'POSTERN_CONTROL_DATABASE: must be a plain lower-case name'],
+    [{ POSTERN_TRUST_PROXY: '10.0.0.0/33' }, 'POSTERN_TRUST_PROXY: must be a comma-separated list of CIDR ranges'],
+    [{ POSTERN_TRUST_PROXY: 'all' }, 'POSTERN_TRUST_PROXY: must be a comma-separated list of CIDR ranges'],
+    [{ ...secret, DATABASE_URL: 'mysql://localhost/x' }, 'DATABASE_URL: must be a postgres:// URL'],
+    [{ DATABASE_URL: 'postgres://localhost/x' }, "POSTERN_SECRET: is required with DATABASE_URL (it derives the backend roles' passwords)"],
+    [{ POSTERN_TLS_CERT: 'cert.pem' }, 'POSTERN_TLS_CERT: goes together with POSTERN_TLS_KEY; set both or neither'],
+    [{ POSTERN_TLS_KEY: 'key.pem' }, 'POSTERN_TLS_CERT: goes together with POSTERN_TLS_KEY; set both or neither'],
+    [{ POSTERN_TLS: 'require' }, 'POSTERN_TLS: require needs POSTERN_TLS_CERT and POSTERN_TLS_KEY'],
+  ])('%j is refused in one line', (environment, message) => {
+    expect(() => readConfig(environment)).toThrow(new ConfigError(message));
+  });
+
+  it.each(['POSTERN_PLACEMENT', 'POSTERN_TLS', 'POSTERN_LOG_LEVEL'])('%s must be one of its words', (variable) => {
+    expect(() => readConfig({ [variable]: 'sideways' })).toThrow(new RegExp(`^${variable}: Invalid option: expected one of "`));
+  });
+});

@@ -1,0 +1,35 @@
+import { join } from 'node:path';
+import { type EmbeddedCluster, startEmbedded } from '../../src/embedded.ts';
+import { FORGETFUL } from './cluster.setup.ts';
+import { makeScratch } from './scratch.ts';
+
+/** A PostgreSQL that a test may stop, start again at the same place, and do worse things to. */
+export interface OwnCluster {
+  /** As a superuser; the same for as long as the cluster lives. */
+  readonly url: string;
+  stop(): Promise<void>;
+  start(): Promise<void>;
+  remove(): Promise<void>;
+}
+
+export async function makeOwnCluster(): Promise<OwnCluster> {
+  const scratch = await makeScratch();
+  const launch = () => startEmbedded({ dataDir: join(scratch.path, 'data'), settings: FORGETFUL });
+  let running: EmbeddedCluster | undefined = await launch();
+  const { host, port, superuser } = running;
+  const stop = async () => {
+    await running?.stop();
+    running = undefined;
+  };
+  return {
+    url: `postgres://${superuser.user}:${superuser.password}@${encodeURIComponent(host)}:${port}/postgres`,
+    stop,
+    async start() {
+      running = await launch();
+    },
+    async remove() {
+      await stop();
+      await scratch.remove();
+    },
+  };
+}
