@@ -14,6 +14,8 @@ export interface NamedStatement {
 export interface UnnamedStatement {
   /** Text, NUL and parameter types, as in the Parse message. */
   readonly definition: Buffer;
+  /** It was too large for its definition to be kept. */
+  readonly isOversized?: boolean;
   /** It is not what the client sent, to the letter. */
   readonly changed: boolean;
   readonly edits: readonly Edit[];

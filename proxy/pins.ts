@@ -3,7 +3,7 @@ import type { HeldState, SessionFacts } from './state-probe.ts';
 import type { TextTraits } from './statement-text.ts';
 
 /** Why a session has to stay on its backend. */
-export type PinReason = HeldState | 'session' | 'advisory_lock' | 'sequence' | 'seed' | 'setting' | 'unknown';
+export type PinReason = HeldState | 'session' | 'advisory_lock' | 'sequence' | 'seed' | 'setting' | 'oversized' | 'unknown';
 
 const MAX_CUSTOM_SETTINGS = 100;
 

@@ -14,6 +14,8 @@ export interface RelayHost {
   readonly processIds: ProcessIds;
   /** Where the organization's `public` is another schema. */
   readonly view: PlaceView | undefined;
+  /** Hears of each request of the client's that has been answered up to its ReadyForQuery. */
+  answered(ok: boolean): void;
   /** Hears of each finished batch of statements that is worth an audit entry. */
   watched(batch: WatchedBatch): void;
   /** Whether a backend process holds session advisory locks. */

@@ -409,6 +409,7 @@ export class Relay implements BackendReceiver {
       if (this.#host.sequences.areRead) this.pins.keep('sequence');
     }
     if (traits.seedsRandom) this.pins.keep('seed');
+    if (traits.staysPrepared) this.pins.keep('oversized');
     if (traits.namesPrepared && this.#lease !== undefined && this.status !== 'E')
       this.#requests.materialize(this.#lease.backend, traits.listsPrepared);
   }

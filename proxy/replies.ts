@@ -66,6 +66,8 @@ export class Replies implements ReplyListener {
   /** The message that is passing is not the client's. */
   #skippingRest = false;
   #schemaChanged = false;
+  /** The client's request that is being answered has met an error. */
+  #requestFailed = false;
   readonly #reported: Map<string, string>;
   /** Parameters that have changed and may change back before the client is told. */
   readonly #changedParameters = new Map<string, string>();
@@ -179,6 +181,10 @@ export class Replies implements ReplyListener {
     // After a RESET the session's own start is restored first, as if the server had gone back to it.
     if (forward && this.#context.pins.restores && this.status === 'I' && this.queue.length === 0) this.heldReady = true;
     else this.#passOn(scanner, forward);
+    if (forward) {
+      this.#context.host.answered(!this.#requestFailed);
+      this.#requestFailed = false;
+    }
     if (this.#schemaChanged) {
       this.#schemaChanged = this.status !== 'I';
       this.#context.host.registry.invalidate();
@@ -192,7 +198,9 @@ export class Replies implements ReplyListener {
     this.fatalSeen ||= fields.severity !== 'ERROR';
     this.#failed(fields);
     const { view } = this.#context.host;
-    if (!this.queue.forwards(type) && !this.fatalSeen) this.#passOn(scanner, false);
+    const forward = this.queue.forwards(type);
+    this.#requestFailed ||= forward;
+    if (!forward && !this.fatalSeen) this.#passOn(scanner, false);
     else if (view !== undefined && scanner.last)
       this.#context.toClient.insert(encodeBackendMessage({ name: 'ErrorResponse', fields: view.error(fields, this.#editsInError()) }));
     else if (scanner.last && mentionsServerStatement(fields.message))

@@ -12,7 +12,7 @@ import { MAX_REWRITTEN_BYTES } from './limits.ts';
 import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, queryMessage } from './messages.ts';
 import { type ParameterSignal, type ProcessIds, processIdOf, translateProcessIds } from './process-ids.ts';
 import type { Run } from './run.ts';
-import { PLAIN, replaceDeallocated, type TextTraits, traitsOf, UNKNOWN_TRAITS } from './statement-text.ts';
+import { OVERSIZED_TRAITS, PLAIN, replaceDeallocated, type TextTraits, traitsOf, UNKNOWN_TRAITS } from './statement-text.ts';
 import type { Batch, StatementWatch } from './statement-watch.ts';
 
 /** What the requests tell the relay as they go by. */
@@ -237,10 +237,7 @@ export class Requests {
     const text = nameEnd < 0 ? '' : buffer.toString('latin1', nameEnd + 1, textEnd(buffer, nameEnd + 1, end));
     this.#watch.statement(text);
     if (!scanner.last || nameEnd < 0) {
-      // Too large to keep: it stays where it was prepared, under the client's own name, and so does the client.
-      this.#tell(UNKNOWN_TRAITS);
-      this.#extended(Request.parse);
-      this.#pass(scanner);
+      this.#parseOversized(scanner, backend, nameEnd !== nameStart);
       return;
     }
     const prepared = this.#prepared(text, buffer.subarray(nameEnd + 1, end));
@@ -289,6 +286,28 @@ export class Requests {
     });
     if (prepared.changed) this.#out.insert(parseMessage(NO_NAME, kept.definition));
     else this.#pass(scanner);
+  }
+
+  /**
+   * Too large to keep. With a name it stays where it was prepared, under the client's own name, and so does the session;
+   * without one it is good for what follows up to the Sync.
+   */
+  #parseOversized(scanner: FrameScanner, backend: BackendConnection, isNamed: boolean): void {
+    this.#tell(isNamed ? OVERSIZED_TRAITS : UNKNOWN_TRAITS);
+    if (isNamed) this.#extended(Request.parse);
+    else {
+      const unseen = { definition: NO_NAME, isOversized: true, changed: false, edits: NO_EDITS, traits: UNKNOWN_TRAITS, signals: [] };
+      const undo = this.#statements.setUnnamed(unseen);
+      backend.session.unnamed = unseen;
+      this.#extended(Request.parse, {
+        undo: (failed: boolean) => {
+          if (failed) this.#statements.unnamed = undefined;
+          else undo();
+          backend.session.unnamed = undefined;
+        },
+      });
+    }
+    this.#pass(scanner);
   }
 
   #parseNamed(scanner: FrameScanner, backend: BackendConnection, name: string, prepared: UnnamedStatement): void {
@@ -391,8 +410,9 @@ export class Requests {
 
   /** Whatever another client left as the unnamed statement must not answer for this one's. */
   #ensureUnnamed(backend: BackendConnection): void {
-    const { unnamed } = this.#statements;
-    if (backend.session.unnamed === unnamed && unnamed !== undefined) return;
+    const { unnamed: wanted } = this.#statements;
+    if (backend.session.unnamed === wanted && wanted !== undefined) return;
+    const unnamed = wanted?.isOversized ? undefined : wanted;
     this.unsynced = true;
     backend.session.unnamed = unnamed;
     if (unnamed === undefined) {

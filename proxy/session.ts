@@ -91,6 +91,7 @@ function host(tenant: Tenant, origin: Origin, { router, observe, shared }: Sessi
     sequences: shared.sequences,
     tryLease: (preferred: BackendConnection | undefined) => router.tryLease(tenant, 'wire', preferred),
     lease: (signal) => router.lease(tenant, { door: 'wire', signal }),
+    answered: (ok) => observe({ name: 'wire.query', ok }),
     watched: (batch) => observe(watchedStatement(batch, origin, actor)),
     holdsAdvisoryLocks: (processId) => router.holdsAdvisoryLocks(processId),
     defaultsChanged: () => {

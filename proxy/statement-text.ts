@@ -26,6 +26,8 @@ export interface TextTraits {
   readonly listsPrepared: boolean;
   /** It takes settings back to what the session started with. */
   readonly resets: boolean;
+  /** It is prepared under a name and cannot be prepared again elsewhere. */
+  readonly staysPrepared: boolean;
   /** It takes prepared statements away by name. */
   readonly deallocates: boolean;
   /** It mentions backend process ids. */
@@ -47,6 +49,7 @@ export const PLAIN: TextTraits = {
   namesPrepared: false,
   listsPrepared: false,
   resets: false,
+  staysPrepared: false,
   deallocates: false,
   mentionsPids: false,
   changesDefaults: false,
@@ -96,6 +99,7 @@ export function traitsOf(text: string): TextTraits {
     namesPrepared: PREPARED.test(text),
     listsPrepared: PREPARED_LIST.test(text),
     resets: RESETS.test(text),
+    staysPrepared: false,
     deallocates: DEALLOCATES.test(text),
     mentionsPids: PIDS.test(text),
     changesDefaults: DEFAULTS.test(text),
@@ -109,6 +113,8 @@ function customSettings(text: string): string[] {
 
 /** For a text of which only the beginning is at hand. */
 export const UNKNOWN_TRAITS: TextTraits = { ...PLAIN, touchesState: true, movesSequences: true };
+/** For such a text that is prepared under a name. */
+export const OVERSIZED_TRAITS: TextTraits = { ...UNKNOWN_TRAITS, staysPrepared: true };
 
 const DEALLOCATED = /\b(deallocate\s+(?:prepare\s+)?)(?:"((?:[^"]|"")+)"|(?!all\b|prepare\b)([a-z_\x80-\xff][\w$\x80-\xff]*))/gi;
 

@@ -11,7 +11,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'fast',
-          include: ['{src,proxy,http,service}/**/*.test.ts'],
+          include: ['{src,proxy,http,service,attacks}/**/*.test.ts'],
           globalSetup: ['support/cluster.setup.ts'],
           maxWorkers: 2,
         },

@@ -24,7 +24,7 @@ export function limitRequests(app: FastifyInstance, maxPerTenant: number): void 
 }
 
 function tooMany(count: number): ServiceError {
-  return new ServiceError('too_many_requests', `${count} requests of the organization are under way, and no more may be`, {
+  return new ServiceError('too_many_requests', `the organization has as many requests under way as it may have: ${count}`, {
     hint: 'Wait for some of them to end.',
     retryAfterS: 1,
   });

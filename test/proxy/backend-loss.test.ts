@@ -80,14 +80,14 @@ it('an idle session of the pool that was lost is replaced before anybody notices
   expect((await service.query(organization, 'SELECT 1 AS one')).body.rows).toEqual([{ one: 1 }]);
 });
 
-it('one session may end another of the same organization from the other door', async () => {
-  const client = await service.connect(organization);
+it('one session may end another of the same organization', async () => {
+  const [client, other] = [await service.connect(organization), await service.connect(organization)];
   await client.query('BEGIN');
   const { rows } = await client.query('SELECT pg_backend_pid() AS pid');
   const told = new Promise((resolve) => client.once('error', resolve));
-  const { body } = await service.query(organization, 'SELECT pg_terminate_backend($1) AS ended', [rows[0].pid]);
-  expect(body.rows).toEqual([{ ended: true }]);
+  expect((await other.query('SELECT pg_terminate_backend($1) AS ended', [rows[0].pid])).rows).toEqual([{ ended: true }]);
   expect(await told).toMatchObject(TERMINATED);
+  await other.end();
 });
 
 it('a transaction over HTTP whose session is lost says so, and nothing of it remains', async () => {

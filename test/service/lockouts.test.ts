@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { eventually } from '../support/eventually.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
-/** What an organization can do to its own role, and so to its next login. */
+/** What an organization can leave on its own role, to be found by its next login. */
 const HOSTILE_SETTINGS = [
   "search_path = 'nowhere'",
   'statement_timeout = 1',
@@ -26,13 +26,12 @@ const HOSTILE_SETTINGS = [
   "default_tablespace = 'nowhere'",
   "default_table_access_method = 'heap'",
   "temp_tablespaces = 'nowhere'",
-  "session_preload_libraries = 'nowhere'",
-  "lc_messages = 'nowhere'",
   "work_mem = '64kB'",
   'max_parallel_workers_per_gather = 0',
   'client_min_messages = error',
   'jit_above_cost = 0',
-  'zero_damaged_pages = on',
+  'exit_on_error = on',
+  'transaction_read_only = on',
 ];
 
 describe.each(PLACEMENTS)('an organization in a %s of its own that', (placement) => {
@@ -84,7 +83,7 @@ describe.each(PLACEMENTS)('an organization in a %s of its own that', (placement)
 
   it('leaves hostile settings on its role, in general and for its database', async () => {
     const organization = await service.signUp();
-    await tries(
+    const states = await tries(
       organization,
       ...HOSTILE_SETTINGS.map((setting) => `ALTER ROLE CURRENT_USER SET ${setting}`),
       ...HOSTILE_SETTINGS.map(
@@ -92,6 +91,7 @@ describe.each(PLACEMENTS)('an organization in a %s of its own that', (placement)
           `DO $$ BEGIN EXECUTE format('ALTER ROLE CURRENT_USER IN DATABASE %I SET ${setting.replaceAll("'", "''")}', current_database()); END $$`,
       ),
     );
+    expect(new Set(states)).toEqual(new Set(['00000']));
     await worksAgain(organization);
     const { body } = await service.query(
       organization,
@@ -101,32 +101,44 @@ describe.each(PLACEMENTS)('an organization in a %s of its own that', (placement)
   });
 
   it.each([
-    ['changes its password', "ALTER ROLE CURRENT_USER PASSWORD 'its own'"],
+    ['changes its password', "ALTER ROLE CURRENT_USER PASSWORD 'its own'", { database: '00000', schema: '00000' }],
     [
       'changes its password where nobody sees it',
       "DO $$ BEGIN EXECUTE 'ALTER ROLE CURRENT_USER PASSWORD ' || quote_literal('its own'); END $$",
+      { database: '00000', schema: '00000' },
     ],
-    ['has no password any more', 'ALTER ROLE CURRENT_USER PASSWORD NULL'],
-    ['lets its password end', "ALTER ROLE CURRENT_USER VALID UNTIL '2000-01-01'"],
-    ['lets itself in no more', 'ALTER ROLE CURRENT_USER NOLOGIN'],
-    ['lets itself in never at once', 'ALTER ROLE CURRENT_USER CONNECTION LIMIT 0'],
-    ['renames itself', 'ALTER ROLE CURRENT_USER RENAME TO somebody'],
-    ['drops itself', 'DROP ROLE CURRENT_USER'],
-    ['drops everything it owns', 'DROP OWNED BY CURRENT_USER CASCADE'],
-    ['gives everything away', 'REASSIGN OWNED BY CURRENT_USER TO postern_platform'],
-    ['drops public', 'DROP SCHEMA public CASCADE'],
-    ['renames public', 'ALTER SCHEMA public RENAME TO private'],
-    ['gives public away', 'ALTER SCHEMA public OWNER TO pg_database_owner'],
-    ['revokes its rights on public', 'REVOKE ALL ON SCHEMA public FROM CURRENT_USER, PUBLIC'],
-  ])('%s works again at both doors', async (_what, sql) => {
+    ['has no password any more', 'ALTER ROLE CURRENT_USER PASSWORD NULL', { database: '00000', schema: '00000' }],
+    ['drops everything it owns', 'DROP OWNED BY CURRENT_USER CASCADE', { database: '00000', schema: '00000' }],
+    ['drops public', 'DROP SCHEMA public CASCADE', { database: '00000', schema: '42501' }],
+    ['renames public', 'ALTER SCHEMA public RENAME TO private', { database: '00000', schema: '42501' }],
+    ['revokes its rights on public', 'REVOKE ALL ON SCHEMA public FROM CURRENT_USER, PUBLIC', { database: '00000', schema: '00000' }],
+    ['lets its password end', "ALTER ROLE CURRENT_USER VALID UNTIL '2000-01-01'", { database: '42501', schema: '42501' }],
+    ['lets itself in no more', 'ALTER ROLE CURRENT_USER NOLOGIN', { database: '42501', schema: '42501' }],
+    ['lets itself in never at once', 'ALTER ROLE CURRENT_USER CONNECTION LIMIT 0', { database: '42501', schema: '42501' }],
+    ['renames itself', 'ALTER ROLE CURRENT_USER RENAME TO somebody', { database: '42939', schema: '42939' }],
+    ['drops itself', 'DROP ROLE CURRENT_USER', { database: '42501', schema: '42501' }],
+    ['gives everything away', 'REASSIGN OWNED BY CURRENT_USER TO postern_platform', { database: '42501', schema: '42501' }],
+    ['gives public away', 'ALTER SCHEMA public OWNER TO pg_database_owner', { database: '42501', schema: '42501' }],
+    ['delays its own logins', 'ALTER ROLE CURRENT_USER SET post_auth_delay = 60', { database: '55P02', schema: '55P02' }],
+    [
+      'turns off the indexes of the catalogs',
+      'ALTER ROLE CURRENT_USER SET ignore_system_indexes = on',
+      { database: '55P02', schema: '55P02' },
+    ],
+    [
+      'loads libraries before its logins',
+      "ALTER ROLE CURRENT_USER SET session_preload_libraries = 'nowhere'",
+      { database: '42501', schema: '42501' },
+    ],
+  ])('%s works again at both doors', async (_what, sql, state) => {
     const organization = await service.signUp();
-    console.log(placement, sql, await tries(organization, sql));
+    expect(await tries(organization, sql)).toEqual([state[placement]]);
     await worksAgain(organization);
   });
 
   it('revokes all its rights on its database and its schema works again at both doors', async () => {
     const organization = await service.signUp();
-    await tries(
+    const states = await tries(
       organization,
       "DO $$ BEGIN EXECUTE format('REVOKE ALL ON DATABASE %I FROM CURRENT_USER, PUBLIC', current_database()); END $$",
       "DO $$ BEGIN EXECUTE format('REVOKE ALL ON SCHEMA %I FROM CURRENT_USER, PUBLIC', current_schema()); END $$",
@@ -134,6 +146,7 @@ describe.each(PLACEMENTS)('an organization in a %s of its own that', (placement)
       "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = nowhere', current_database()); END $$",
       'DROP SCHEMA public CASCADE',
     );
+    expect(states).toEqual(['00000', '00000', '42501', '42501', placement === 'database' ? '00000' : '42501']);
     await worksAgain(organization);
   });
 

@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
@@ -65,14 +66,20 @@ describe('a service whose PostgreSQL', () => {
   });
 
   it('loses a backend without a word says so to its client, and goes on when Postgres has recovered', async () => {
+    const operator = new pg.Client({ connectionString: cluster.url });
+    operator.on('error', () => {});
+    await operator.connect();
     const client = await service.connect(organization);
     await client.query('BEGIN');
-    const { rows } = await client.query('SELECT pg_backend_pid() AS pid');
+    const { rows } = await operator.query("SELECT pid FROM pg_stat_activity WHERE usename = $1 AND state LIKE 'idle in transaction%'", [
+      organization.id,
+    ]);
     const told = once(client, 'error');
     process.kill(rows[0].pid, 'SIGKILL');
     const lost = { severity: 'FATAL', code: '08006', message: 'the connection to the database server was lost' };
     expect((await told)[0]).toMatchObject(lost);
     await eventually('it serves again', async () => (await service.query(organization, 'SELECT 1')).status === 200);
+    await operator.end();
   });
 });
 

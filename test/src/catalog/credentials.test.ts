@@ -110,9 +110,11 @@ describe('rotation', () => {
     await expect(here.catalog.rotateKey(organization.id, key.id, newKey(), ORIGIN)).rejects.toMatchObject({ kind: 'unauthorized' });
     await here.catalog.rotateKey(organization.id, undefined, newKey(), ORIGIN);
     await expect(here.catalog.rotateKey('org_nobody', undefined, newKey(), ORIGIN)).rejects.toMatchObject({ kind: 'not_found' });
-    const { data } = await here.catalog.audit.list(organization.id, { action: 'auth.rotate_key' });
-    expect(data.map(({ seq }) => seq)).toEqual([3, 2]);
-    expect(data[1]?.actor).toEqual({ keyId: key.id, keyPrefix: key.prefix });
+    const { data } = await here.catalog.audit.list(organization.id);
+    expect(data.slice(0, 2)).toMatchObject([
+      { seq: 3, action: 'key.issued', actor: { keyId: null, keyPrefix: null } },
+      { seq: 2, action: 'auth.rotate_key', actor: { keyId: key.id, keyPrefix: key.prefix } },
+    ]);
   });
 
   test('is seen by a look-up that was on its way', async () => {

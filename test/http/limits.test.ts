@@ -1,0 +1,129 @@
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { eventually } from '../support/eventually.ts';
+import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+
+let service: TestService;
+let acme: TestOrganization;
+let other: TestOrganization;
+
+async function start(variables: Readonly<Record<string, string>>): Promise<void> {
+  service = await startTestService(variables);
+  [acme, other] = await Promise.all([service.signUp('Acme'), service.signUp('Other')]);
+}
+
+afterEach(() => service.close());
+
+const query = ({ apiKey: key }: TestOrganization, body: object) => service.call('POST', '/api/query', { key, body });
+
+/** A request whose body is still to come. The service has begun to look at it. */
+async function begin({ apiKey }: TestOrganization): Promise<Socket> {
+  const socket = connect(Number(new URL(service.httpUrl).port), '127.0.0.1');
+  await once(socket, 'connect');
+  socket.write(
+    `POST /api/query HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${apiKey}\r\nContent-Type: application/json\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n`,
+  );
+  const [answer] = await once(socket, 'data');
+  expect(String(answer)).toBe('HTTP/1.1 100 Continue\r\n\r\n');
+  return socket;
+}
+
+describe('requests under way at once', () => {
+  const TOO_MANY = { status: 429, body: { code: 'too_many_requests', sqlstate: '53300', retryable: true } };
+
+  it('are limited for each organization, before their bodies are read', async () => {
+    await start({ POSTERN_HTTP_REQUESTS_PER_TENANT: '3' });
+    expect((await query(acme, { sql: 'select 1' })).status).toBe(200);
+    const crowd = await Promise.all([begin(acme), begin(acme), begin(acme)]);
+    const refused = await query(acme, { sql: 'select 1' });
+    expect(refused).toMatchObject(TOO_MANY);
+    expect(refused.body.message).toBe('the organization has as many requests under way as it may have: 3');
+    expect(refused.headers.get('retry-after')).toBe('1');
+    expect((await service.call('GET', '/api/auth/me', { key: acme.apiKey })).status).toBe(429);
+    expect(await query(other, { sql: 'select 1' })).toMatchObject({ status: 200 });
+    for (const socket of crowd) socket.destroy();
+    await eventually('the crowd has gone', async () => (await query(acme, { sql: 'select 1' })).status === 200);
+  });
+
+  it('leave room when they end, whatever their end', async () => {
+    await start({ POSTERN_HTTP_REQUESTS_PER_TENANT: '1' });
+    for (const sql of ['select 1', 'select 1/0', "select repeat('x', 200000)", 'selec', '']) {
+      expect((await query(acme, { sql })).status).not.toBe(429);
+    }
+    expect((await service.call('POST', '/api/query', { key: acme.apiKey, body: '{' })).status).toBe(400);
+  });
+
+  it('wait for a session one behind the other, and those of others do not wait behind them', async () => {
+    await start({ POSTERN_BACKENDS_MAX: '4', POSTERN_BACKENDS_PER_TENANT: '3' });
+    const order: number[] = [];
+    const sleepy = Array.from({ length: 24 }, (_, n) => query(acme, { sql: `select pg_sleep(0.1), ${n}` }).then(() => order.push(n)));
+    await eventually('all sessions are taken', async () => (await sessions('leased')) >= 3);
+    expect((await query(other, { sql: 'select 1' })).status).toBe(200);
+    expect(order.length).toBeLessThan(12);
+    await Promise.all(sleepy);
+    expect(order).toHaveLength(24);
+  });
+});
+
+/** From the metrics. */
+async function sessions(state: string): Promise<number> {
+  const text = await (await fetch(`${service.opsUrl}/metrics`)).text();
+  return Number(new RegExp(`^postern_backends\\{state="${state}"\\} (\\d+)$`, 'm').exec(text)?.[1] ?? 0);
+}
+
+describe('the size of a body', () => {
+  beforeEach(() => start({ POSTERN_HTTP_BODY_MAX_BYTES: '2000' }));
+
+  it('is limited', async () => {
+    const sql = (length: number) => `select ${' '.repeat(length - '{"sql":"select 1"}'.length)}1`;
+    expect(await query(acme, { sql: sql(2_000) })).toMatchObject({ status: 200 });
+    expect(await query(acme, { sql: sql(2_001) })).toMatchObject({
+      status: 413,
+      body: { code: 'payload_too_large', message: 'the request body is larger than 2000 bytes' },
+    });
+  });
+});
+
+describe('the time that a statement may take', () => {
+  beforeEach(() => start({ POSTERN_STATEMENT_TIMEOUT_MS: '200', POSTERN_STATEMENT_TIMEOUT_MAX_MS: '600' }));
+
+  it('is what the request says, up to what the service allows', async () => {
+    const refused = { status: 400, body: { code: 'invalid_request', message: 'timeoutMs: Too big: expected number to be <=600' } };
+    const timedOut = { status: 504, body: { code: 'statement_timeout', sqlstate: '57014', retryable: false } };
+    expect(await query(acme, { sql: 'select pg_sleep(0.3)', timeoutMs: 601 })).toMatchObject(refused);
+    expect(await query(acme, { sql: 'select pg_sleep(0.3)', timeoutMs: 600 })).toMatchObject({ status: 200 });
+    expect(await query(acme, { sql: 'select pg_sleep(0.3)' })).toMatchObject(timedOut);
+    const transaction = { statements: [{ sql: 'select pg_sleep(0.15)' }, { sql: 'select pg_sleep(0.15)' }] };
+    expect(await service.call('POST', '/api/transaction', { key: acme.apiKey, body: transaction })).toMatchObject(timedOut);
+    const migration = { name: 'slow', sql: 'select pg_sleep(0.3)' };
+    expect(await service.call('POST', '/api/migrations', { key: acme.apiKey, body: migration })).toMatchObject(timedOut);
+    expect((await service.call('GET', '/api/auth/me', { key: acme.apiKey })).body.limits).toMatchObject({
+      statementTimeoutMs: 200,
+      maxStatementTimeoutMs: 600,
+      maxBodyBytes: 16_777_216,
+      maxRequests: 256,
+    });
+  });
+});
+
+describe('the time for a request to arrive', () => {
+  it('is limited, for its headers and as a whole', async () => {
+    await start({ POSTERN_HTTP_HEADERS_TIMEOUT_MS: '200', POSTERN_HTTP_REQUEST_TIMEOUT_MS: '300' });
+    const socket = await begin(acme);
+    let reply = '';
+    for await (const chunk of socket) reply += chunk;
+    expect(reply).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n/);
+    expect(JSON.parse(reply.split('\r\n\r\n')[1] ?? '')).toMatchObject({ code: 'request_timeout', retryable: true });
+  });
+});
+
+describe('of values and statements', () => {
+  beforeEach(() => start({}));
+
+  it('65,535 parameters can be sent', async () => {
+    const params = Array.from({ length: 65_535 }, () => 1);
+    const sql = `select cardinality(array[${params.map((_, index) => `$${index + 1}::int`).join()}]) as count`;
+    expect((await query(acme, { sql, params })).body.rows).toEqual([{ count: 65_535 }]);
+  });
+});

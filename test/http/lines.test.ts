@@ -1,0 +1,141 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { prefersLines } from '../../http/plugins/accept.ts';
+import { problem, queryLine } from '../../http/replies.ts';
+import type { Observation } from '../../src/observation.ts';
+import { eventually } from '../support/eventually.ts';
+import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+
+let service: TestService;
+let acme: TestOrganization;
+beforeAll(async () => {
+  service = await startTestService({ POSTERN_HTTP_SEND_TIMEOUT_MS: '500' });
+  acme = await service.signUp();
+});
+afterAll(() => service.close());
+
+const query = (body: object, headers: Record<string, string> = {}) =>
+  fetch(`${service.httpUrl}/api/query`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${acme.apiKey}`, 'content-type': 'application/json', accept: 'application/x-ndjson', ...headers },
+    body: JSON.stringify(body),
+  });
+
+type Request = Extract<Observation, { name: 'http.request' }>;
+
+async function outcomeOf(requestId: string): Promise<Request['outcome'] | undefined> {
+  const isIt = (observation: Observation): observation is Request =>
+    observation.name === 'http.request' && observation.origin.requestId === requestId;
+  await eventually(`the end of call ${requestId}`, () => service.observations.some(isIt));
+  return service.observations.find(isIt)?.outcome;
+}
+
+/** What statements with this mark in them wait for; nothing where none runs. */
+async function waits(mark: string): Promise<unknown[]> {
+  const operator = new pg.Client({ connectionString: inject('clusterUrl') });
+  await operator.connect();
+  try {
+    const text = "SELECT wait_event FROM pg_stat_activity WHERE datname = $1 AND state = 'active' AND query LIKE $2";
+    return (await operator.query({ text, values: [acme.id, `%${mark}%`], rowMode: 'array' })).rows.flat();
+  } finally {
+    await operator.end();
+  }
+}
+
+describe('a result a line', () => {
+  it('has its fields first, and then row after row to the end', async () => {
+    const reply = await query({ sql: 'select n, $1::jsonb as doc from generate_series(1, 2) n', params: [{ a: [1, null] }] });
+    expect([reply.status, reply.headers.get('content-type')]).toEqual([200, 'application/x-ndjson']);
+    const lines = (await reply.text())
+      .trimEnd()
+      .split('\n')
+      .map((line) => queryLine.parse(JSON.parse(line)));
+    expect(lines).toEqual([
+      {
+        fields: [
+          { name: 'n', dataTypeID: 23, dataType: 'int4' },
+          { name: 'doc', dataTypeID: 3802, dataType: 'jsonb' },
+        ],
+        rowAsArray: false,
+      },
+      { row: { n: 1, doc: { a: [1, null] } } },
+      { row: { n: 2, doc: { a: [1, null] } } },
+      { complete: { rowCount: 2, command: 'SELECT', durationMs: expect.any(Number) } },
+    ]);
+  });
+
+  it('may have rows as arrays', async () => {
+    const text = await (await query({ sql: 'select 1 as a, 2 as a', rowMode: 'array' })).text();
+    expect(text.split('\n')[1]).toBe('{"row":[1,2]}');
+  });
+
+  it('that fails at once is a problem document with a status of its own', async () => {
+    const reply = await query({ sql: 'select 1/0' });
+    expect([reply.status, reply.headers.get('content-type')]).toEqual([400, 'application/problem+json']);
+    expect(await reply.json()).toMatchObject({ code: 'sql_error', sqlstate: '22012' });
+  });
+
+  it('that fails on the way ends with the problem', async () => {
+    const sql = 'select g, 1 / (100000 - g) as inverse from generate_series(1, 200000) g';
+    const reply = await query({ sql }, { 'x-request-id': 'broken-line' });
+    const lines = (await reply.text()).split('\n');
+    expect(lines.at(-1)).toBe('');
+    const last = JSON.parse(lines.at(-2) ?? '');
+    expect(problem.strict().parse(last.error)).toMatchObject({
+      status: 400,
+      code: 'sql_error',
+      sqlstate: '22012',
+      requestId: 'broken-line',
+    });
+    expect(lines.length).toBeGreaterThan(10_000);
+    for (const line of lines.slice(1, -2)) expect(Object.keys(JSON.parse(line))).toEqual(['row']);
+    expect(await outcomeOf('broken-line')).toMatchObject({ status: 'error', httpStatus: 200, sqlstate: '22012' });
+  });
+
+  it('that takes too long on the way, too', async () => {
+    const sql = "select repeat('x', 1000), case when g > 2000 then pg_sleep(0.01) end from generate_series(1, 100000) g";
+    const lines = (await (await query({ sql, timeoutMs: 500 })).text()).trimEnd().split('\n');
+    expect(JSON.parse(lines.at(-1) ?? '')).toMatchObject({ error: { status: 504, code: 'statement_timeout' } });
+  });
+});
+
+describe('a client that stops reading', () => {
+  it.each([
+    ['application/x-ndjson', 'stuck_lines'],
+    ['application/json', 'stuck_json'],
+  ])('%s stops the backend, until it is given up and its statement cancelled', async (accept, mark) => {
+    const socket = connect(Number(new URL(service.httpUrl).port), '127.0.0.1');
+    await once(socket, 'connect');
+    const text = JSON.stringify({ sql: `select repeat('x', 1000) as ${mark}, generate_series(1, 100000000)` });
+    socket.pause();
+    socket.write(
+      `POST /api/query HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${acme.apiKey}\r\nAccept: ${accept}\r\nX-Request-Id: ${mark}\r\nContent-Type: application/json\r\nContent-Length: ${text.length}\r\n\r\n${text}`,
+    );
+    await eventually('the backend waits for its reader', async () => (await waits(mark))[0] === 'ClientWrite');
+    expect(await outcomeOf(mark)).toMatchObject({ status: 'error', httpStatus: 200, sqlstate: '57014' });
+    await eventually('the statement is cancelled', async () => (await waits(mark)).length === 0);
+    socket.destroy();
+  });
+});
+
+describe('lines are sent to those who', () => {
+  it.each([
+    ['application/x-ndjson', true],
+    ['Application/X-NDJSON', true],
+    ['application/x-ndjson;q=0.5, */*;q=0.1', true],
+    ['text/plain, application/x-ndjson; q=0.2', true],
+    ['application/json;q=0.5, application/x-ndjson', true],
+    ['application/json, application/x-ndjson', false],
+    ['application/json, application/x-ndjson;q=0.9', false],
+    ['application/x-ndjson;q=0', false],
+    ['application/x-ndjson;q=nonsense', false],
+    ['application/json', false],
+    ['*/*', false],
+    ['', false],
+    [undefined, false],
+  ])('accept %j: %s', (accept, lines) => {
+    expect(prefersLines(accept)).toBe(lines);
+  });
+});
