@@ -56,6 +56,7 @@ const warning = z.object({
   message: z.string(),
   detail: z.string().optional(),
   hint: z.string().optional(),
+  where: z.string().optional(),
 });
 
 export const queryReply = z.object({

@@ -177,10 +177,10 @@ export class Replies implements ReplyListener {
     this.status = statusOf(scanner.buffer[scanner.start + HEADER_BYTES]);
     this.since = performance.now();
     const forward = this.queue.forwards(scanner.type);
-    this.queue.receive(scanner.type);
     // After a RESET the session's own start is restored first, as if the server had gone back to it.
-    if (forward && this.#context.pins.restores && this.status === 'I' && this.queue.length === 0) this.heldReady = true;
+    if (forward && this.#context.pins.restores && this.status === 'I' && this.queue.length === 1) this.heldReady = true;
     else this.#passOn(scanner, forward);
+    this.queue.receive(scanner.type);
     if (forward) {
       this.#context.host.answered(!this.#requestFailed);
       this.#requestFailed = false;

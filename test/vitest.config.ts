@@ -1,5 +1,12 @@
 import { defineConfig } from 'vitest/config';
 
+/** What a client sees at the doors, which is the same wherever its organization lives. */
+const AT_THE_DOORS = [
+  'http/{idempotency,lines,migrations,query}.test.ts',
+  'proxy/{backend-loss,cancel,drivers}.test.ts',
+  'service/{all-or-nothing,errors,rotation}.test.ts',
+];
+
 export default defineConfig({
   cacheDir: '../node_modules/.vite',
   test: {
@@ -12,6 +19,16 @@ export default defineConfig({
         test: {
           name: 'fast',
           include: ['{src,proxy,http,service,attacks}/**/*.test.ts'],
+          globalSetup: ['support/cluster.setup.ts'],
+          maxWorkers: 2,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'schema',
+          include: AT_THE_DOORS,
+          env: { TEST_PLACEMENT: 'schema' },
           globalSetup: ['support/cluster.setup.ts'],
           maxWorkers: 2,
         },

@@ -4,7 +4,7 @@ import type { PostgresType } from './builtin-types.ts';
 import { footprintOf } from './footprint.ts';
 import type { JsonValue } from './json-value.ts';
 import type { ResultLayout, StatementOutcome } from './layout.ts';
-import { bindAndExecute, runAtOnce } from './messages.ts';
+import { bindAndExecute } from './messages.ts';
 import { checkParameterCount, encodeParameters, needsType } from './parameters.ts';
 import type { Completion } from './pipeline.ts';
 import { lineAndColumn, type TextPlace } from './position.ts';
@@ -51,6 +51,7 @@ export async function runBatch(
   const asked: ParameterTypes = new Map();
   let startedAt = performance.now();
   let failure: unknown;
+  await session.ready(...statements.map(({ sql }) => sql));
   for (const [statementIndex, statement] of statements.entries()) {
     const result = new BufferedResult(session, layout, budget);
     const mustAsk = needsTypes(statement) && !asked.has(statement.sql);
@@ -118,7 +119,7 @@ async function runBlind(
 ): Promise<Completion> {
   let wanted = params.length;
   try {
-    return await session.request(runAtOnce(sql, encodeParameters(params, parameterTypes)), {
+    return await session.run(sql, encodeParameters(params, parameterTypes), {
       parameters: (types) => {
         wanted = types.length;
       },

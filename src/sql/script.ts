@@ -2,7 +2,6 @@ import { PostgresError } from '../protocol/backend.ts';
 import { findDestruction } from './destructive.ts';
 import type { FailurePlace } from './failure.ts';
 import type { LexerOptions } from './lexer.ts';
-import { runAtOnce } from './messages.ts';
 import type { Warning } from './notices.ts';
 import type { Completion } from './pipeline.ts';
 import { placeAt, placeOfError } from './position.ts';
@@ -72,7 +71,8 @@ export class Script {
     const warnings: ScriptWarning[] = [];
     for (const [index, { text, start }] of this.statements.entries()) {
       try {
-        const completion = await session.request(runAtOnce(text));
+        await session.ready(text);
+        const completion = await session.run(text);
         session.throwIfAborted();
         await check(completion, index);
         const room = WARNINGS_MAX - warnings.length;

@@ -3,11 +3,13 @@ import type { ServerStatement } from '../backend/prepared-statements.ts';
 import { ServiceError } from '../errors.ts';
 import type { FieldDescription, TransactionStatus } from '../protocol/backend.ts';
 import type { Lease } from '../router/lease.ts';
+import type { Edit } from '../router/search-path/edits.ts';
 import { Deadline } from './deadline.ts';
 import type { Footprint } from './footprint.ts';
 import { closeStatement, parseAndDescribe, readRow, runAtOnce, SYNC } from './messages.ts';
 import type { ParameterText } from './parameters.ts';
 import { type Completion, Pipeline, type Replies } from './pipeline.ts';
+import { PlacedText } from './placed-text.ts';
 
 export interface SessionOptions {
   /** For all that happens in the session, by our own clock. 0: no limit. */
@@ -36,6 +38,7 @@ export class Session {
   readonly lease: Lease;
   readonly #pipeline: Pipeline;
   readonly #deadline: Deadline;
+  readonly #placed: PlacedText;
   readonly #signal: AbortSignal | undefined;
   readonly #obeyTimeoutMs: number;
   #abortReason: ServiceError | undefined;
@@ -46,6 +49,7 @@ export class Session {
 
   constructor(lease: Lease, { timeoutMs, signal, obeyTimeoutMs = OBEY_TIMEOUT_MS }: SessionOptions) {
     this.lease = lease;
+    this.#placed = new PlacedText(lease.tenant.organization.placement);
     this.#obeyTimeoutMs = obeyTimeoutMs;
     this.#pipeline = new Pipeline(lease.backend, (reason) => this.abort(reason));
     this.#deadline = new Deadline(timeoutMs, () => this.abort(timedOut(timeoutMs)));
@@ -63,9 +67,23 @@ export class Session {
    * Sends messages that end with Sync and waits for all replies. Requests of one turn of the event loop go out in one write.
    * @throws PostgresError, or ServiceError: why the session was aborted, `unsupported_statement`, `response_too_large`, `backend_lost`
    */
-  request(messages: readonly Uint8Array[], replies: Replies = {}): Promise<Completion> {
+  request(messages: readonly Uint8Array[], replies: Replies = {}, edits: readonly Edit[] = []): Promise<Completion> {
     if (this.#abortReason !== undefined) return Promise.reject(this.#abortReason);
-    return this.#pipeline.send(messages, replies, 'ready');
+    return this.#pipeline.send(messages, replies, 'ready').then(
+      (completion) => ({ ...completion, warnings: this.#placed.warnings(completion.warnings) }),
+      (error: unknown) => Promise.reject(this.#placed.error(error, edits)),
+    );
+  }
+
+  /** A statement whose parameters need no description, in one write. */
+  run(text: string, values: readonly ParameterText[] = [], replies: Replies = {}): Promise<Completion> {
+    const { sql, edits } = this.#placed.sql(text);
+    return this.request(runAtOnce(sql, values), replies, edits);
+  }
+
+  /** @returns what to wait for before these statements are sent, so that long ones hold up nobody; mostly nothing */
+  ready(...texts: readonly string[]): Promise<void> | undefined {
+    return this.#placed.prepare(texts);
   }
 
   /** SQL of our own that needs no parameters. */
@@ -81,17 +99,19 @@ export class Session {
   }
 
   /** Parses a statement (as the unnamed one) and has it described; its transaction stays open until the next request. */
-  describe(sql: string): Promise<Description> {
-    return this.#describe(parseAndDescribe(sql));
+  describe(text: string): Promise<Description> {
+    const { sql, edits } = this.#placed.sql(text);
+    return this.#describe(parseAndDescribe(sql), edits);
   }
 
   /** As {@link describe}, and for good: the statement stays prepared in the session under its own name. */
-  async prepare(sql: string, statement: ServerStatement): Promise<Description> {
+  async prepare(text: string, statement: ServerStatement): Promise<Description> {
+    const { sql, edits } = this.#placed.sql(text);
     const { prepared } = this.lease.backend.session;
     const evicted = prepared.add(statement);
     const room = evicted === undefined ? [] : [closeStatement(nameOf(evicted))];
     try {
-      return await this.#describe([...room, ...parseAndDescribe(sql, nameOf(statement))]);
+      return await this.#describe([...room, ...parseAndDescribe(sql, nameOf(statement))], edits);
     } catch (error) {
       this.unprepare(statement);
       if (evicted !== undefined) this.unprepare(evicted);
@@ -121,7 +141,7 @@ export class Session {
     this.#mustBeReset = true;
   }
 
-  async #describe(messages: readonly Uint8Array[]): Promise<Description> {
+  async #describe(messages: readonly Uint8Array[], edits: readonly Edit[]): Promise<Description> {
     this.throwIfAborted();
     let parameters: readonly number[] = [];
     let fields: readonly FieldDescription[] = [];
@@ -133,7 +153,11 @@ export class Session {
         fields = columns;
       },
     };
-    await this.#pipeline.send([...messages, FLUSH], replies, 'described');
+    try {
+      await this.#pipeline.send([...messages, FLUSH], replies, 'described');
+    } catch (error) {
+      throw this.#placed.error(error, edits);
+    }
     return { parameters, fields };
   }
 

@@ -111,6 +111,7 @@ async function execute(session: Session, request: QueryRequest, body: ReplyBody)
   const known = cache.find(sql);
   if (known === undefined) checkStatement(sql, 'single');
   checkParameterLimit(params);
+  await session.ready(sql);
   const run = new Run(session, request, body, known?.footprint ?? footprintOf(sql));
   if (known !== undefined && session.lease.backend.session.prepared.use(known.server)) {
     try {

@@ -3,7 +3,6 @@ import { type BatchResult, RESULTS_MAX_BYTES } from './batch.ts';
 import { BufferedResult, ResultBudget } from './buffered-result.ts';
 import { footprintOf } from './footprint.ts';
 import type { ResultLayout } from './layout.ts';
-import { runAtOnce } from './messages.ts';
 import { checkParameterLimit, type ParameterText } from './parameters.ts';
 import type { Completion } from './pipeline.ts';
 import { outcomeOf } from './result.ts';
@@ -88,9 +87,10 @@ interface Ran {
 async function run(session: Session, statements: readonly TextStatement[]): Promise<readonly Ran[]> {
   const budget = new ResultBudget(session, RESULTS_MAX_BYTES);
   const startedAt = performance.now();
+  await session.ready(...statements.map(({ sql }) => sql));
   const running = statements.map(async ({ sql, values, layout }): Promise<Ran> => {
     const result = new BufferedResult(session, layout, budget);
-    return { result, completion: await session.request(runAtOnce(sql, values), result), startedAt };
+    return { result, completion: await session.run(sql, values, result), startedAt };
   });
   await Promise.allSettled(running);
   const ran = await Promise.all(running);

@@ -32,6 +32,34 @@ it.each(inOrder.map((operation) => [`${operation.method} ${operation.path}`, ope
   },
 );
 
+it.each(operations.filter(({ headers }) => headers !== undefined).map((operation) => [operation.action, operation] as const))(
+  'the example of %s is carried out once with a key',
+  async (action, operation) => {
+    const { apiKey: key } = await service.signUp('Repeater');
+    const send = () =>
+      service.call(operation.method, operation.path, { key, body: operation.bodyExample, headers: { 'idempotency-key': action } });
+    const [first, second] = [await send(), await send()];
+    expect(second.body).toEqual(first.body);
+    expect([first.headers.get('idempotency-replayed'), second.headers.get('idempotency-replayed')]).toEqual([null, 'true']);
+  },
+);
+
+it('the example query returns the example lines', async () => {
+  const query = operations.find(({ action }) => action === 'query');
+  const reply = await fetch(`${service.httpUrl}/api/query`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${(await service.signUp('Reader')).apiKey}`,
+      'content-type': 'application/json',
+      accept: 'application/x-ndjson',
+    },
+    body: JSON.stringify(query?.bodyExample),
+  });
+  const untimed = (lines: readonly unknown[]) => lines.map((line) => JSON.stringify(line).replace(/"durationMs":[\d.]+/, ''));
+  const lines = (await reply.text()).trimEnd().split('\n');
+  expect(untimed(lines.map((line) => JSON.parse(line)))).toEqual(untimed(query?.replies[200]?.lines?.example ?? []));
+});
+
 it('the example query returns the example result', async () => {
   const query = operations.find(({ action }) => action === 'query');
   const { id, apiKey } = await service.signUp('Reader');

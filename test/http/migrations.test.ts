@@ -13,7 +13,9 @@ afterAll(() => service.close());
 const migrate = (body: object) => service.call('POST', '/api/migrations', { key: acme.apiKey, body });
 const ledger = async () => (await service.call('GET', '/api/migrations', { key: acme.apiKey })).body.migrations;
 const tables = async () =>
-  (await service.query(acme, "select tablename from pg_tables where schemaname = 'public' order by 1")).body.rows.flatMap(Object.values);
+  (await service.query(acme, 'select tablename from pg_tables where schemaname = current_schema() order by 1')).body.rows.flatMap(
+    Object.values,
+  );
 
 describe('a migration', () => {
   it('is applied once, and listed', async () => {

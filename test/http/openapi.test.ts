@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { endpointsOf } from '../../http/app.ts';
+import { ERRORS } from '../../http/errors.ts';
 import type { OpenApiDocument } from '../../http/openapi.ts';
 import { problem } from '../../http/replies.ts';
 import { noBody } from '../../http/schemas.ts';
@@ -53,6 +54,33 @@ describe('the OpenAPI document', () => {
       }
     }
   });
+  it("leaves out only what comes from elsewhere: the wire door, Neon's, and clients that are gone", () => {
+    const elsewhere = Object.keys(ERRORS).filter((code) => !(code in document['x-errors']));
+    expect(elsewhere.sort()).toEqual([
+      'idle_in_transaction_timeout',
+      'not_acceptable',
+      'not_allowed',
+      'protocol_violation',
+      'query_canceled',
+      'too_many_login_failures',
+      'unknown_database',
+      'unsupported_protocol',
+    ]);
+  });
+
+  it('shows the headers that calls understand and replies have', () => {
+    const headers = operations().map(({ operationId, parameters = [], responses }) => [
+      operationId,
+      parameters.filter((parameter) => parameter.in === 'header').map(({ name }) => name),
+      [...new Set(Object.values(responses).flatMap((reply) => Object.keys(reply.headers ?? {})))],
+    ]);
+    expect(headers.filter(([, asked, given]) => asked?.length || given?.length)).toEqual([
+      ['auth.signup', [], ['RateLimit-Policy', 'RateLimit']],
+      ['query', ['Idempotency-Key'], ['Idempotency-Replayed']],
+      ['transaction', ['Idempotency-Key'], ['Idempotency-Replayed']],
+      ['migrations.apply', ['Idempotency-Key'], ['Idempotency-Replayed']],
+    ]);
+  });
 });
 
 describe('the examples', () => {
@@ -60,7 +88,10 @@ describe('the examples', () => {
     'of %s are true to its schemas',
     (_name, operation) => {
       if (operation.body !== noBody && operation.bodyExample !== undefined) operation.body.parse(operation.bodyExample);
-      for (const { schema, example } of Object.values(operation.replies)) expect(schema.parse(example)).toEqual(example);
+      for (const { schema, example, lines } of Object.values(operation.replies)) {
+        expect(schema.parse(example)).toEqual(example);
+        for (const line of lines?.example ?? []) expect(lines?.schema.parse(line)).toEqual(line);
+      }
     },
   );
 });

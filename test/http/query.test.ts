@@ -33,7 +33,7 @@ async function outcomeOf(requestId: string): Promise<Request | undefined> {
 async function running(mark: string, count = 1): Promise<void> {
   const operator = new pg.Client({ connectionString: inject('clusterUrl') });
   await operator.connect();
-  const sql = "select 1 from pg_stat_activity where datname = $1 and state = 'active' and query like $2";
+  const sql = "select 1 from pg_stat_activity where usename = $1 and state = 'active' and query like $2";
   try {
     await eventually(`${count} × ${mark} at work`, async () => (await operator.query(sql, [acme.id, `%${mark}%`])).rowCount === count);
   } finally {

@@ -8,7 +8,10 @@ import { WireClient } from '../conversations/wire-client.ts';
 import { SeededRandom } from '../support/random.ts';
 import { startTestService, type TestService } from '../support/service.ts';
 
-/** Messages that nobody thought of, in orders that make no sense: whatever Postgres answers to them, Postern does too. */
+/**
+ * Messages that nobody thought of, in orders that make no sense: whatever Postgres answers to them, Postern does too. What
+ * stands between two Syncs goes out in one piece; then the answer is waited for.
+ */
 let service: TestService;
 let postern: Target;
 let plain: PlainTarget;
@@ -62,7 +65,6 @@ const STATEMENTS: Weighted<string> = [
   [1, 'SET client_encoding = utf8'],
   [1, 'DISCARD ALL'],
   [1, 'DEALLOCATE ALL'],
-  [1, 'PREPARE s1 AS SELECT # AS n'],
   [1, 'PREPARE q (int) AS SELECT $1 + # AS n'],
   [2, 'EXECUTE q (1)'],
   [1, 'EXECUTE s1'],
@@ -135,32 +137,77 @@ function pick<T>(random: SeededRandom, from: Weighted<T>): T {
   throw new Error('nothing to pick from');
 }
 
-/** What is said, and a Sync that ends whatever state it has led to. */
+/** A simple query is no part of an extended one, and at the end nothing is left open. */
 function conversation(seed: number): string[] {
   const random = new SeededRandom(seed);
   const lines = Array.from({ length: MESSAGES }, () => pick(random, KINDS)(random).replaceAll('#', String(seed)));
-  return [...lines, 'CopyDone', 'Sync', 'Query ROLLBACK', 'Query SELECT 1'];
+  return [
+    ...lines.flatMap((line) => (line.startsWith('Query') ? ['Sync', line] : [line])),
+    'CopyDone',
+    'Sync',
+    'Query ROLLBACK',
+    'Query SELECT 1',
+  ];
 }
 
 /** The same session in each place, from its first message to the last answer. */
 async function replies(target: Target, seed: number, lines: readonly string[]): Promise<string[]> {
   const client = await WireClient.open(target.host, target.port);
   await logIn(client, target, '3.0', new Map([['application_name', 'differential']]));
-  const before = `Query DROP TABLE IF EXISTS t${seed}; CREATE TABLE t${seed} (n int)`;
-  for (const chunk of new SeededRandom(seed).cut(Buffer.concat([before, ...lines].map(encodeFrontend)), 400)) await client.write(chunk);
-  client.halfClose();
-  const said: string[] = [];
-  for (;;) {
-    const message = await client.read(10_000);
-    if (typeof message !== 'object') {
-      client.disconnect();
-      return [...said, message ?? 'silence'];
+  const talk = new Talk(client, target.user);
+  await talk.say(`Query DROP TABLE IF EXISTS t${seed}; CREATE TABLE t${seed} (n int)`);
+  for (const line of lines) await talk.say(line);
+  client.disconnect();
+  return [
+    ...talk.heard,
+    ...[...client.parameters]
+      .filter(([name]) => name !== 'session_authorization')
+      .map(String)
+      .sort(),
+  ];
+}
+
+/** Speaks as drivers do: waits where an answer must come, and sends COPY data, and only that, when it is asked for. */
+class Talk {
+  readonly heard: string[] = [];
+  readonly #client: WireClient;
+  readonly #user: string;
+  #copying = false;
+  #over = false;
+
+  constructor(client: WireClient, user: string) {
+    this.#client = client;
+    this.#user = user;
+  }
+
+  async say(line: string): Promise<void> {
+    const [kind = ''] = line.split(' ', 1);
+    const isCopy = kind.startsWith('Copy');
+    if (this.#over || this.#copying !== isCopy) return;
+    await this.#client.write(encodeFrontend(line));
+    const endsCopy = kind === 'CopyDone' || kind === 'CopyFail';
+    if (endsCopy) {
+      this.#copying = false;
+      // After COPY by the extended protocol another Sync is due; after a simple query it changes nothing.
+      await this.#client.write(encodeFrontend('Sync'));
     }
-    said.push(
-      describeBackend(message)
-        .replace(new RegExp(`\\b${client.processId}\\b`), 'PID')
-        .replaceAll(target.user, 'USER'),
-    );
+    if (endsCopy || kind === 'Query' || kind === 'Sync') await this.#listen();
+  }
+
+  async #listen(): Promise<void> {
+    for (;;) {
+      const message = await this.#client.read(10_000);
+      if (typeof message !== 'object') {
+        this.heard.push(message ?? 'silence');
+        this.#over = true;
+        return;
+      }
+      if (message.type === 'S') continue;
+      const said = describeBackend(message).replace(new RegExp(`\\b${this.#client.processId}\\b`), 'PID');
+      this.heard.push(said.replaceAll(this.#user, 'USER'));
+      if (message.type === 'G') this.#copying = true;
+      if (message.type === 'G' || message.type === 'Z') return;
+    }
   }
 }
 

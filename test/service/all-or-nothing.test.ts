@@ -23,7 +23,8 @@ async function rows(sql: string): Promise<unknown[]> {
   return result.rows.flat();
 }
 
-const TABLES = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' ORDER BY 1";
+const TABLES =
+  "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND relname !~ '^postern_' ORDER BY 1";
 
 describe('a transaction over HTTP', () => {
   it('of three statements whose second fails leaves nothing, and says which one it was', async () => {

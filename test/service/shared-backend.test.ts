@@ -80,11 +80,8 @@ it('tables that one changes, the other sees changed', async () => {
   expect((await prepared()).rows).toEqual([{ a: 1, b: 'new', c: 7, d: 'new' }]);
 });
 
-it('what sequences gave to one, the other is not told', async () => {
-  await client.query('CREATE SEQUENCE numbers');
-  await service.query(acme, "SELECT nextval('numbers')");
-  await expect(client.query('SELECT lastval()')).rejects.toMatchObject({ code: '55000' });
-  await client.query("SELECT nextval('numbers')");
-  await client.query('DISCARD ALL');
+it('what sequences gave on the wire is not told over HTTP', async () => {
+  await client.query('CREATE TABLE numbered (id serial)');
+  await client.query('INSERT INTO numbered DEFAULT VALUES');
   expect((await service.query(acme, 'SELECT lastval()')).body.sqlstate).toBe('55000');
 });

@@ -15,8 +15,11 @@ export interface TestService extends Doors {
   close(): Promise<void>;
 }
 
-/** What holds at the doors holds wherever an organization lives: `describe.each(PLACEMENTS)`, POSTERN_PLACEMENT. */
+/** For tests that start a service for each: `describe.each(PLACEMENTS)`, POSTERN_PLACEMENT. */
 export const PLACEMENTS = ['database', 'schema'] as const;
+
+/** Where services put organizations unless told otherwise: the suite at the doors is run with one, then with the other. */
+export const PLACEMENT: (typeof PLACEMENTS)[number] = process.env.TEST_PLACEMENT === 'schema' ? 'schema' : 'database';
 
 /** How a service in a test is set up, in this process or in another: over the shared cluster, with ports of its own. */
 export function testVariables(): Record<string, string> {
@@ -24,6 +27,7 @@ export function testVariables(): Record<string, string> {
     DATABASE_URL: inject('clusterUrl'),
     POSTERN_SECRET: 'the secret of all test services, so that role passwords agree',
     POSTERN_CONTROL_DATABASE: newControlDatabase(),
+    POSTERN_PLACEMENT: PLACEMENT,
     POSTERN_HTTP_PORT: '0',
     POSTERN_PG_PORT: '0',
     POSTERN_OPS_PORT: '0',

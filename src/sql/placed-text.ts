@@ -1,0 +1,61 @@
+import type { Placement } from '../catalog/organization.ts';
+import { PostgresError } from '../protocol/backend.ts';
+import type { Edit } from '../router/search-path/edits.ts';
+import { LARGE_SQL_BYTES } from '../router/search-path/rewrite.ts';
+import { viewOf } from '../router/search-path/view.ts';
+import type { Warning } from './notices.ts';
+
+export interface PlacedSql {
+  readonly sql: string;
+  /** What was replaced, for the positions in errors. */
+  readonly edits: readonly Edit[];
+}
+
+const NO_EDITS: readonly Edit[] = [];
+
+/**
+ * The caller's SQL as it has to be where the organization's `public` is a schema of another name, and what Postgres says
+ * of it in the caller's words. In the `database` placement everything stays as it is.
+ */
+export class PlacedText {
+  readonly #view: ReturnType<typeof viewOf>;
+  /** Long texts that have been rewritten bit by bit. */
+  readonly #large = new Map<string, PlacedSql>();
+
+  constructor(placement: Placement) {
+    this.#view = viewOf(placement);
+  }
+
+  sql(text: string): PlacedSql {
+    if (this.#view === undefined) return { sql: text, edits: NO_EDITS };
+    return this.#large.get(text) ?? this.#view.rewrite(text);
+  }
+
+  /** @returns what to wait for before long texts among these can be had; undefined when there are none */
+  prepare(texts: readonly string[]): Promise<void> | undefined {
+    const view = this.#view;
+    const large = view === undefined ? [] : texts.filter((text) => text.length >= LARGE_SQL_BYTES);
+    if (view === undefined || large.length === 0) return undefined;
+    return (async () => {
+      for (const text of large) {
+        const { sql, edits } = await view.rewriteLarge(Buffer.from(text));
+        this.#large.set(text, { sql: sql.toString(), edits });
+      }
+    })();
+  }
+
+  error(error: unknown, edits: readonly Edit[] = NO_EDITS): unknown {
+    if (this.#view === undefined || !(error instanceof PostgresError)) return error;
+    return new PostgresError(this.#view.error(error.fields, edits));
+  }
+
+  warnings(warnings: readonly Warning[]): readonly Warning[] {
+    const view = this.#view;
+    if (view === undefined) return warnings;
+    return warnings.map((warning) => {
+      const { message, detail, hint, where } = view.error(warning);
+      const notes = Object.fromEntries(Object.entries({ detail, hint, where }).filter(([, value]) => value !== undefined));
+      return { severity: warning.severity, code: warning.code, message, ...notes };
+    });
+  }
+}
