@@ -97,6 +97,8 @@ export interface FailedCall {
   readonly sql?: string | undefined;
   /** Whether all of the call ran in one transaction. */
   readonly atomic?: boolean | undefined;
+  /** It came with an Idempotency-Key: however often it is sent, it is carried out once. */
+  readonly isRepeatable?: boolean | undefined;
   /** How large its body may be. */
   readonly maxBodyBytes?: number | undefined;
 }
@@ -190,7 +192,8 @@ function problemOf(code: ErrorCode, shape: ErrorShape, message: string, call: Fa
     error: shape.title,
     message,
     requestId: call.requestId,
-    retryable: shape.retryable === true,
+    // What is not known to have happened may be asked for again where it cannot happen twice.
+    retryable: shape.retryable === true || (shape.status === 503 && call.isRepeatable === true),
   };
 }
 

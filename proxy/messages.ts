@@ -7,6 +7,8 @@ export const PARSE_COMPLETE = Buffer.from([0x31, 0, 0, 0, 4]);
 export const CLOSE_COMPLETE = Buffer.from([0x33, 0, 0, 0, 4]);
 export const READY_IDLE = Buffer.from([0x5a, 0, 0, 0, 5, 0x49]);
 
+export const SYNC = Buffer.from([0x53, 0, 0, 0, 4]);
+
 /** @param sql without a NUL */
 export function queryMessage(sql: string | Buffer): Buffer {
   return message(QUERY, typeof sql === 'string' ? Buffer.from(sql) : sql, NUL);

@@ -240,10 +240,7 @@ export class Replies implements ReplyListener {
       const { batch, deallocations } = subject as RequestEnd;
       if (batch !== undefined) this.#context.watch.completed(batch, tag);
       const deallocated = tag === 'DEALLOCATE' ? deallocations.shift() : undefined;
-      if (deallocated !== undefined) {
-        this.#context.statements.delete(deallocated.name);
-        this.#context.backend()?.prepared.delete(deallocated.statement);
-      }
+      if (deallocated !== undefined) this.#deallocated(deallocated);
     }
     if (SCHEMA_CHANGE.test(tag)) this.#schemaChanged = true;
     if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') {
@@ -251,6 +248,13 @@ export class Replies implements ReplyListener {
       this.#context.backend()?.prepared.clear();
     }
     if (tag === 'DISCARD ALL') this.#context.pins.discarded();
+  }
+
+  /** The name may now be given to another statement, in SQL, which is not ours to close. */
+  #deallocated(name: string): void {
+    this.#context.statements.delete(name);
+    const session = this.#context.backend();
+    if (session !== undefined) session.leftovers = session.leftovers.filter((left) => left.toString('latin1') !== name);
   }
 
   /** What our own requests change and change back the client need not know; what stays different it must. */
@@ -293,7 +297,7 @@ export class Replies implements ReplyListener {
 
   done(request: RequestKind, subject: unknown): void {
     if (subject === undefined) return;
-    if (request === Request.parse || request === Request.close) {
+    if (hasEffect(request)) {
       const { statement } = subject as Effect;
       if (statement !== undefined) statement.proven = true;
       return;
@@ -307,7 +311,7 @@ export class Replies implements ReplyListener {
   }
 
   dropped(request: RequestKind, subject: unknown, failed: boolean): void {
-    if (subject !== undefined && (request === Request.parse || request === Request.close)) (subject as Effect).undo(failed);
+    if (subject !== undefined && hasEffect(request)) (subject as Effect).undo(failed);
   }
 
   #probed(probe: StateProbe): void {
@@ -326,6 +330,10 @@ const SCHEMA_CHANGE = /^(?:ALTER|DROP|CREATE OR REPLACE) /;
 
 function isStalePlan({ code, message }: ErrorFields): boolean {
   return code === '0A000' && message.startsWith('cached plan');
+}
+
+function hasEffect(request: RequestKind): boolean {
+  return request === Request.parse || request === Request.bind || request === Request.close;
 }
 
 function isOwn(subject: unknown): subject is OwnRequest {

@@ -9,10 +9,10 @@ import type { Edit } from '../src/router/search-path/edits.ts';
 import type { PlaceView } from '../src/router/search-path/view.ts';
 import type { ClientStatements, UnnamedStatement } from './client-statements.ts';
 import { MAX_REWRITTEN_BYTES } from './limits.ts';
-import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, queryMessage } from './messages.ts';
+import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, queryMessage, SYNC } from './messages.ts';
 import { type ParameterSignal, type ProcessIds, processIdOf, translateProcessIds } from './process-ids.ts';
 import type { Run } from './run.ts';
-import { OVERSIZED_TRAITS, PLAIN, replaceDeallocated, type TextTraits, traitsOf, UNKNOWN_TRAITS } from './statement-text.ts';
+import { deallocatedNames, OVERSIZED_TRAITS, PLAIN, type TextTraits, traitsOf, UNKNOWN_TRAITS } from './statement-text.ts';
 import type { Batch, StatementWatch } from './statement-watch.ts';
 
 /** What the requests tell the relay as they go by. */
@@ -24,13 +24,7 @@ export interface RequestListener {
   readonly view: PlaceView | undefined;
 }
 
-/** In a Query, a DEALLOCATE of a statement that the client prepared by protocol. */
-export interface Deallocation {
-  readonly name: string;
-  readonly statement: ServerStatement;
-}
-
-/** What goes with a Parse or Close through the reply queue. */
+/** What goes with a Parse, Bind or Close through the reply queue. */
 export interface Effect {
   /** Takes back what was noted when it was sent: it failed, or was thrown away because another had. */
   readonly undo: (failed: boolean) => void;
@@ -43,8 +37,8 @@ export interface Effect {
 /** What goes with a Sync, Query or FunctionCall through the reply queue. */
 export interface RequestEnd {
   readonly batch: Batch | undefined;
-  /** In order; those that have run are taken away. */
-  readonly deallocations: Deallocation[];
+  /** Names of the client's statements that a Query takes away, in order; those that are gone are not here any more. */
+  readonly deallocations: string[];
   /** What was replaced in the text of a Query. */
   readonly edits: readonly Edit[];
   /** The rows are values of search_path, which the client knows in other words. */
@@ -172,7 +166,7 @@ export class Requests {
     this.#queue.push(kind, Fate.forward, subject);
   }
 
-  #end(deallocations: Deallocation[] = [], edits: readonly Edit[] = NO_EDITS): RequestEnd | undefined {
+  #end(deallocations: string[] = [], edits: readonly Edit[] = NO_EDITS): RequestEnd | undefined {
     const batch = this.#watch.take();
     const showsSearchPath = this.#showsSearchPath;
     this.#showsSearchPath = false;
@@ -185,12 +179,11 @@ export class Requests {
     this.counts.statements += 1;
     const text = scanner.buffer.toString('latin1', scanner.start + HEADER_BYTES, scanner.last ? scanner.end - 1 : scanner.end);
     this.#watch.statement(text);
-    const deallocations: Deallocation[] = [];
     const traits = scanner.last ? traitsOf(text) : UNKNOWN_TRAITS;
     this.#tell(traits);
     const { sql, edits } = this.#placed(text, scanner.last);
-    let sent = scanner.last && traits.deallocates ? this.#renameDeallocated(sql, backend, deallocations) : sql;
-    if (traits.mentionsPids) sent = translateProcessIds(sent, this.#listener.processIds).text;
+    const sent = traits.mentionsPids ? translateProcessIds(sql, this.#listener.processIds).text : sql;
+    const deallocations = this.#standIns(text, traits, backend);
     if (!this.#queue.discarding) {
       this.#statements.unnamed = undefined;
       backend.session.unnamed = undefined;
@@ -200,34 +193,47 @@ export class Requests {
     else this.#out.insert(queryMessage(Buffer.from(sent, 'latin1')));
   }
 
-  /** A statement to be deallocated has another name on the server, and may not even be there. */
-  #renameDeallocated(text: string, backend: BackendConnection, found: Deallocation[]): string {
-    return replaceDeallocated(text, (name) => {
-      const statement = this.#statements.get(name)?.server;
-      if (statement === undefined) return undefined;
-      this.#ensurePrepared(statement, backend);
-      found.push({ name, statement });
-      return statement.name.toString('latin1');
-    });
+  /**
+   * The server knows what the client wants to deallocate by another name, and may not have it at all: an empty statement
+   * takes its place, which nothing can keep from being prepared.
+   * @returns the names, as the client knows them
+   */
+  #standIns(text: string, traits: TextTraits, backend: BackendConnection): string[] {
+    const names = traits.deallocates ? deallocatedNames(text).filter((name) => this.#statements.get(name) !== undefined) : [];
+    for (const name of names) this.#prepareAs(Buffer.from(name, 'latin1'), EMPTY_DEFINITION, backend);
+    return names;
   }
 
   /**
    * Prepares the client's statements under its own names, for SQL that speaks of them (EXECUTE, pg_prepared_statements);
-   * they are closed before the next request.
+   * they are closed before the next request. Each fails by itself, e.g. when its table is gone, where that can be had.
    * @param alone nothing else that is prepared may be seen
    */
   materialize(backend: BackendConnection, alone: boolean): void {
+    const { leftovers, prepared } = backend.session;
     if (alone) {
-      backend.session.leftovers.push(...[...backend.session.prepared].map(({ name }) => name));
-      backend.session.prepared.clear();
+      leftovers.push(...[...prepared].map(({ name }) => name));
+      prepared.clear();
       this.#closeLeftovers(backend);
     }
+    const isApart = !this.unsynced;
     for (const [name, { server }] of this.#statements.entries()) {
       const own = Buffer.from(name, 'latin1');
-      this.#queue.push(Request.parse, Fate.skip);
-      this.#out.insert(parseMessage(own, server.definition));
-      backend.session.leftovers.push(own);
+      if (!isApart && leftovers.some((left) => left.equals(own))) continue;
+      this.#prepareAs(own, server.definition, backend);
+      if (!isApart) continue;
+      this.#queue.push(Request.sync, Fate.skip);
+      this.#out.insert(SYNC);
     }
+  }
+
+  /** Under a name of the client's, which the next request will not find any more. */
+  #prepareAs(own: Buffer, definition: Buffer, backend: BackendConnection): void {
+    this.#queue.push(Request.close, Fate.skip);
+    this.#out.insert(closeStatementMessage(own));
+    this.#queue.push(Request.parse, Fate.skip);
+    this.#out.insert(parseMessage(own, definition));
+    backend.session.leftovers.push(own);
   }
 
   #parse(scanner: FrameScanner, backend: BackendConnection): void {
@@ -361,10 +367,11 @@ export class Requests {
       return;
     }
     if (nameEnd === nameStart) {
-      this.#tell(this.#statements.unnamed?.traits);
+      const { unnamed } = this.#statements;
+      this.#tell(unnamed?.traits);
       this.#ensureUnnamed(backend);
-      this.#sendSignals(this.#statements.unnamed, scanner);
-      this.#extended(kind);
+      this.#sendSignals(unnamed, scanner);
+      this.#extended(kind, kind === Request.bind ? this.#deallocation(unnamed?.definition, unnamed?.traits, backend) : undefined);
       this.#pass(scanner);
       return;
     }
@@ -372,10 +379,18 @@ export class Requests {
     this.#tell(statement?.traits);
     if (statement !== undefined) this.#ensurePrepared(statement.server, backend);
     this.#sendSignals(statement, scanner);
-    this.#extended(kind);
+    this.#extended(kind, kind === Request.bind ? this.#deallocation(statement?.server.definition, statement?.traits, backend) : undefined);
     // A name that the client has not prepared is the server's to refuse.
     if (statement === undefined) this.#pass(scanner);
     else this.#out.insert(withStatementName(buffer, start, end, statement.server.name));
+  }
+
+  /** A DEALLOCATE that is bound is as good as executed. */
+  #deallocation(text: Buffer | undefined, traits: TextTraits | undefined, backend: BackendConnection): Effect | undefined {
+    if (text === undefined || traits?.deallocates !== true) return undefined;
+    const names = this.#standIns(text.toString('latin1', 0, textEnd(text, 0, text.length)), traits, backend);
+    const undos = names.map((name) => this.#statements.delete(name));
+    return { undo: () => undos.map((undo) => undo()) };
   }
 
   /** A Bind of `pg_cancel_backend($1)` is a signal to a session. */

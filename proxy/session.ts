@@ -45,7 +45,7 @@ export async function serve(
   context: SessionContext,
 ): Promise<void> {
   const { router, shared } = context;
-  const view = viewOf(tenant.organization.placement);
+  const view = viewOf(tenant);
   const start = await startSession(startup, shared, view, () => leaseFor(client, tenant, router));
   const secret = randomBytes(startup.minorVersion >= 2 ? SECRET_BYTES_3_2 : SECRET_BYTES);
   let relay: Relay | undefined;

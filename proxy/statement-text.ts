@@ -116,17 +116,15 @@ export const UNKNOWN_TRAITS: TextTraits = { ...PLAIN, touchesState: true, movesS
 /** For such a text that is prepared under a name. */
 export const OVERSIZED_TRAITS: TextTraits = { ...UNKNOWN_TRAITS, staysPrepared: true };
 
-const DEALLOCATED = /\b(deallocate\s+(?:prepare\s+)?)(?:"((?:[^"]|"")+)"|(?!all\b|prepare\b)([a-z_\x80-\xff][\w$\x80-\xff]*))/gi;
+const DEALLOCATED = /\bdeallocate\s+(?:prepare\s+)?(?:"((?:[^"]|"")+)"|(?!all\b|prepare\b)([a-z_\x80-\xff][\w$\x80-\xff]*))/gi;
 
-/**
- * The text with other names in its `DEALLOCATE name`.
- * @param rename is given a name as Postgres would fold it; undefined leaves it
- */
-export function replaceDeallocated(text: string, rename: (name: string) => string | undefined): string {
-  const change = (code: string) =>
-    code.replace(DEALLOCATED, (whole: string, words: string, quoted: string | undefined, plain: string | undefined) => {
-      const renamed = rename(quoted?.replaceAll('""', '"') ?? plain?.toLowerCase() ?? '');
-      return renamed === undefined ? whole : `${words}"${renamed}"`;
-    });
-  return changeCode(text, change, (_, kind) => kind === 'quotedIdentifier');
+/** The names in a text's `DEALLOCATE name`, in order and as Postgres would fold them. */
+export function deallocatedNames(text: string): string[] {
+  const names: string[] = [];
+  const collect = (code: string) => {
+    for (const [, quoted, plain] of code.matchAll(DEALLOCATED)) names.push(quoted?.replaceAll('""', '"') ?? plain?.toLowerCase() ?? '');
+    return code;
+  };
+  changeCode(text, collect, (_, kind) => kind === 'quotedIdentifier');
+  return names;
 }

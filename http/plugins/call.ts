@@ -23,6 +23,8 @@ export interface Call {
   statement?: ObservedStatement;
   /** SHA-256 of everything that it asks for, where it has an Idempotency-Key. */
   fingerprint?: string;
+  /** It is carried out once, however often it is sent. */
+  isRepeatable?: boolean;
   /** All of it runs in one transaction. */
   atomic?: boolean;
   /** The operation at work. */

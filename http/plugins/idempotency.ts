@@ -35,6 +35,7 @@ export function repeatableRequest({ headers, call }: FastifyRequest, contentType
   if (typeof key !== 'string' || !/^[!-~]{1,255}$/.test(key)) {
     throw new ServiceError('invalid_request', 'Idempotency-Key: must be 1 to 255 visible ASCII characters');
   }
+  call.isRepeatable = true;
   return { key, fingerprint: call.fingerprint ?? '', contentType };
 }
 

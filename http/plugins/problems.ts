@@ -29,6 +29,7 @@ export function problemOf(error: unknown, request: FastifyRequest, observe: Obse
     withCredentials: request.headers.authorization !== undefined,
     sql: request.call?.statement?.sql,
     atomic: request.call?.atomic,
+    isRepeatable: request.call?.isRepeatable,
     maxBodyBytes: request.routeOptions.bodyLimit,
   });
   const { problem, internal } = rendered;

@@ -76,9 +76,14 @@ export class ReplyQueue {
 
   /** What was given with the Sync, Query or FunctionCall that ends the batch being answered. */
   get batchSubject(): unknown {
+    const end = this.#batchEnd();
+    return end === undefined ? undefined : this.#subjects[end];
+  }
+
+  #batchEnd(): number | undefined {
     for (let i = 0; i < this.#length; i += 1) {
       const at = (this.#head + i) & (this.#kinds.length - 1);
-      if (isEnd(this.#kinds[at])) return this.#subjects[at];
+      if (isEnd(this.#kinds[at])) return at;
     }
     return undefined;
   }
@@ -107,8 +112,10 @@ export class ReplyQueue {
   /** Whether the client gets a message of this type that the backend sends now. To be asked before {@link receive}. */
   forwards(type: number): boolean {
     if (this.#length === 0 || this.#fates[this.#head] !== Fate.skip) return true;
+    if (type !== ERROR) return false;
     // A batch of the client's has failed, whoever's request it was that met the error.
-    return type === ERROR && !isEnd(this.#kinds[this.#head]);
+    const end = this.#batchEnd();
+    return end === undefined || this.#fates[end] !== Fate.skip;
   }
 
   /**

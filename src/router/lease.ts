@@ -38,6 +38,11 @@ export class Lease {
     if (this.#return()) this.#pool.discard(this.tenant.organization.id, this.backend, 'destroyed');
   }
 
+  /** What new sessions of the organization start with has changed: those that there are, this one too, are lent no more. */
+  retireSessions(): void {
+    this.#pool.retire(this.tenant.organization.id);
+  }
+
   /** Asks Postgres to cancel what the session is running now; resolves when the request has been taken. */
   async cancel(): Promise<void> {
     if (!this.#returned) await this.backend.cancel();

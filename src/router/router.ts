@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto';
 import { digestApiKey, isWellFormedApiKey } from '../auth/api-key.ts';
 import { mockVerifier, type ScramVerifier } from '../auth/scram.ts';
 import type { BackendConnection } from '../backend/connection.ts';
@@ -44,6 +45,8 @@ export interface RouterOptions {
   readonly signupsPerHour: number;
   readonly observe: Observe;
 }
+
+const CHANNELS_CHARACTERS = 16;
 
 /**
  * The tenant router: the one way to Postgres for both doors. It turns a credential into a tenant, a tenant into its
@@ -211,7 +214,11 @@ export class Router {
     }
     if (organization.status !== 'active') throw new ServiceError('unauthorized', 'the API key is not valid');
     revoked.throwIfAborted();
-    return { organization, key, revoked };
+    return { organization, key, channels: this.#channelsOf(organization.placement.role), revoked };
+  }
+
+  #channelsOf(role: string): string {
+    return createHmac('sha256', this.#secret).update(`channels of ${role}`).digest('hex').slice(0, CHANNELS_CHARACTERS);
   }
 
   async #undoSignup(id: string, placement: Organization['placement'], cause: unknown): Promise<void> {

@@ -4,6 +4,8 @@ import type { ApiKey, Organization } from '../catalog/organization.ts';
 export interface Tenant {
   readonly organization: Organization;
   readonly key: Omit<ApiKey, 'verifier'>;
+  /** Stands before the names of its channels where it shares a database with others: a secret, so that nobody can speak on them. */
+  readonly channels: string;
   /** Aborts with a ServiceError (57P01, or 28000 when suspended) when the key is rotated away or the organization suspended. */
   readonly revoked: AbortSignal;
 }

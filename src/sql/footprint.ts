@@ -6,6 +6,8 @@ export interface Footprint {
   readonly isClean: boolean;
   /** It asks what a sequence last gave to this session. */
   readonly readsSequences: boolean;
+  /** It changes what new sessions start with. */
+  readonly changesDefaults: boolean;
   /** It reads or writes rows, and may be run again if it fails: nothing of it has happened then. */
   readonly isPlain: boolean;
 }
@@ -15,6 +17,7 @@ const HARMLESS = new Set(['EXPLAIN', 'SHOW', 'LOCK', 'SAVEPOINT', 'RELEASE', 'RO
 /** `SET LOCAL` and its like end with the transaction. */
 const SET_LOCAL = new Set(['LOCAL', 'TRANSACTION', 'CONSTRAINTS']);
 const TEMPORARY = /^(?:TEMP|TEMPORARY|PG_TEMP.*)$/;
+const DEFAULTS_OF = new Set(['ROLE', 'USER', 'DATABASE']);
 const SEQUENCE_READ = new Set(['CURRVAL', 'LASTVAL']);
 
 /** Words that may stand before a parenthesis without calling a function. */
@@ -56,7 +59,7 @@ const BEFORE_TABLE = new Set(['INTO', 'AS', 'WITH', 'RECURSIVE']);
 /** In longer texts nothing is looked for. */
 const TEXT_MAX_CHARACTERS = 65_536;
 
-const UNKNOWN: Footprint = { isClean: false, readsSequences: true, isPlain: false };
+const UNKNOWN: Footprint = { isClean: false, readsSequences: true, changesDefaults: false, isPlain: false };
 
 /**
  * Tells by a statement's text whether its session has to be reset before somebody else gets it. When in doubt, yes: a
@@ -72,6 +75,7 @@ export function footprintOf(sql: string): Footprint {
   return {
     isPlain,
     isClean: isKnown && !words.some(({ text }) => TEMPORARY.test(text)) && parts.every((_, at) => isHarmless(parts, at)),
+    changesDefaults: command === 'ALTER' && DEFAULTS_OF.has(parts[1]?.text ?? ''),
     readsSequences: words.some(({ text }) => SEQUENCE_READ.has(text)),
   };
 }

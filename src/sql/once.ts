@@ -170,8 +170,8 @@ class KeptReplies {
   async #create(): Promise<void> {
     const { name } = this.#table;
     await transact(this.#session, 'BEGIN', async () => {
-      await createOwnTable(this.#session, this.#table, COLUMNS);
-      await this.#session.query(`CREATE INDEX IF NOT EXISTS idempotency_keys_created_at ON ${name} (created_at)`);
+      if (!(await createOwnTable(this.#session, this.#table, COLUMNS))) return;
+      await this.#session.query(`CREATE INDEX ON ${name} (created_at)`);
     });
   }
 }

@@ -26,10 +26,12 @@ const FIND = 'SELECT 1 FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regcla
 /**
  * Makes a table where there is none. To be called in a transaction.
  * @param columns the column list of CREATE TABLE, without its parentheses
+ * @returns whether there was none
  */
-export async function createOwnTable(session: Session, { schema, name }: OwnTable, columns: string): Promise<void> {
+export async function createOwnTable(session: Session, { schema, name }: OwnTable, columns: string): Promise<boolean> {
   await session.query(LOCK);
-  if ((await session.rows(FIND, [name])).length > 0) return;
+  if ((await session.rows(FIND, [name])).length > 0) return false;
   if (schema !== undefined) await session.query(`CREATE SCHEMA IF NOT EXISTS ${schema}`);
   await session.query(`CREATE TABLE ${name} (${columns})`);
+  return true;
 }

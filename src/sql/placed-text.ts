@@ -1,8 +1,8 @@
-import type { Placement } from '../catalog/organization.ts';
 import { PostgresError } from '../protocol/backend.ts';
 import type { Edit } from '../router/search-path/edits.ts';
 import { LARGE_SQL_BYTES } from '../router/search-path/rewrite.ts';
 import { viewOf } from '../router/search-path/view.ts';
+import type { Tenant } from '../router/tenant.ts';
 import type { Warning } from './notices.ts';
 
 export interface PlacedSql {
@@ -22,8 +22,8 @@ export class PlacedText {
   /** Long texts that have been rewritten bit by bit. */
   readonly #large = new Map<string, PlacedSql>();
 
-  constructor(placement: Placement) {
-    this.#view = viewOf(placement);
+  constructor(tenant: Tenant) {
+    this.#view = viewOf(tenant);
   }
 
   sql(text: string): PlacedSql {

@@ -46,16 +46,19 @@ export class Session {
   #obeyTimer: NodeJS.Timeout | undefined;
   #isClean = false;
   #mustBeReset = false;
+  #changesDefaults = false;
 
   constructor(lease: Lease, { timeoutMs, signal, obeyTimeoutMs = OBEY_TIMEOUT_MS }: SessionOptions) {
     this.lease = lease;
-    this.#placed = new PlacedText(lease.tenant.organization.placement);
+    this.#placed = new PlacedText(lease.tenant);
     this.#obeyTimeoutMs = obeyTimeoutMs;
     this.#pipeline = new Pipeline(lease.backend, (reason) => this.abort(reason));
     this.#deadline = new Deadline(timeoutMs, () => this.abort(timedOut(timeoutMs)));
     this.#signal = signal;
     if (signal?.aborted) this.#abandon();
     else signal?.addEventListener('abort', this.#abandon, { once: true });
+    lease.tenant.revoked.addEventListener('abort', this.#revoked, { once: true });
+    if (lease.tenant.revoked.aborted) this.#revoked();
   }
 
   /** As of the last request that was answered. */
@@ -132,6 +135,7 @@ export class Session {
    */
   async expect(...footprints: readonly Footprint[]): Promise<void> {
     this.#isClean = footprints.every(({ isClean }) => isClean);
+    this.#changesDefaults = footprints.some(({ changesDefaults }) => changesDefaults);
     // What another's statements got from a sequence is none of this one's business.
     if (footprints.some(({ readsSequences }) => readsSequences)) await this.query('DISCARD SEQUENCES');
   }
@@ -203,11 +207,13 @@ export class Session {
   async end(): Promise<void> {
     this.#deadline.clear();
     this.#signal?.removeEventListener('abort', this.#abandon);
+    this.lease.tenant.revoked.removeEventListener('abort', this.#revoked);
     this.lease.backend.resume();
     if (!(await this.#comesToRest())) {
       this.lease.destroy();
       return;
     }
+    if (this.#changesDefaults) this.lease.retireSessions();
     await this.lease.release(this.#isLeftClean);
   }
 
@@ -243,6 +249,12 @@ export class Session {
       this.lease.destroy();
     }, this.#obeyTimeoutMs);
   }
+
+  /** The key it came with is good no more, or its organization was suspended. */
+  readonly #revoked = (): void => {
+    const { reason } = this.lease.tenant.revoked;
+    this.abort(reason instanceof ServiceError ? reason : new ServiceError('key_revoked', 'the API key is not valid any more'));
+  };
 
   readonly #abandon = (): void => this.abort(new ServiceError('query_canceled', 'the caller has gone away'));
 }

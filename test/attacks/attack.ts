@@ -36,3 +36,12 @@ export function elsewhere(inDatabase: string, inSchema = '42501'): Attack['answe
 export function visibleInShared(inDatabase: Answer, name: string): Attack['answer'] {
   return { database: inDatabase, schema: names(name) };
 }
+
+/** What takes privileges that an organization does not have: the same statement goes through for a superuser, in the same place. */
+export function denied(
+  way: string,
+  sql: Attack['sql'],
+  proof: (scene: Scene) => string = (scene) => [sql(scene)].flat().join('; '),
+): Attack {
+  return { way, sql, answer: refused('42501'), proof: { superuser: proof } };
+}

@@ -2,8 +2,10 @@ import pg from 'pg';
 import { inject } from 'vitest';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
-/** In rows of the victim's, and nowhere else: whoever sees it has got at a row. */
-export const CANARY = 'canary-4f1d9c';
+/** In the victim's rows, large object and sequence, and nowhere else: whoever sees one of these has got at what is inside. */
+const CANARY = 'canary-4f1d9c';
+const NUMBERS_FROM = 419_004_100;
+export const TRACES = /canary-4f1d9c|4190041\d\d/;
 
 export type Kind = 'database' | 'schema';
 
@@ -13,7 +15,8 @@ export interface Scene {
   readonly service: TestService;
   readonly intruder: TestOrganization;
   readonly victim: TestOrganization;
-  /** The schema that the victim's objects are in. */
+  /** The schemas that their objects are in. */
+  readonly home: string;
   readonly place: string;
   readonly facts: Facts;
   /** A session of the victim's, in a transaction, with a temporary table, a cursor and a prepared statement. */
@@ -46,7 +49,7 @@ const POSSESSIONS = `
   INSERT INTO secrets (secret) VALUES ('${CANARY}');
   COMMENT ON TABLE secrets IS 'what nobody may know';
   CREATE VIEW secret_view AS SELECT secret FROM secrets;
-  CREATE SEQUENCE secret_numbers;
+  CREATE SEQUENCE secret_numbers START ${NUMBERS_FROM};
   CREATE TYPE secret_mood AS ENUM ('secretive');
   CREATE FUNCTION tell_secret() RETURNS text LANGUAGE sql STABLE SECURITY DEFINER AS 'SELECT secret FROM secrets';
   GRANT ALL ON secrets, secret_view TO PUBLIC;
@@ -54,8 +57,7 @@ const POSSESSIONS = `
   ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO PUBLIC;
   CREATE TABLE open_secrets AS SELECT secret FROM secrets;
   DO $$ BEGIN EXECUTE format('GRANT ALL ON SCHEMA %I TO PUBLIC', current_schema()); END $$;
-  DO $$ BEGIN EXECUTE format('GRANT ALL ON DATABASE %I TO PUBLIC', current_database()); END $$;
-  SELECT lo_from_bytea(0, '${CANARY}')::text AS "largeObject"`;
+  DO $$ BEGIN EXECUTE format('GRANT ALL ON DATABASE %I TO PUBLIC', current_database()); END $$`;
 
 const RESIDENCE = `
   CREATE TEMPORARY TABLE passing AS SELECT secret FROM secrets;
@@ -71,7 +73,8 @@ const FACTS = `
 /** Of the intruder's own. */
 const TOOLS = `
   CREATE TABLE mine (note text);
-  CREATE FUNCTION become(who text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN EXECUTE 'SET ROLE ' || who; RETURN current_user; END $$`;
+  CREATE FUNCTION become(who text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN EXECUTE 'SET ROLE ' || who; RETURN current_user; END $$;
+  CREATE FUNCTION on_any_command() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN END $$`;
 
 /** @param variables POSTERN_… */
 export async function makeScene(kind: Kind, variables: Readonly<Record<string, string>> = {}): Promise<Scene> {
@@ -82,21 +85,21 @@ export async function makeScene(kind: Kind, variables: Readonly<Record<string, s
   await tools.end();
 
   const [owner, resident] = [await service.connect(victim), await service.connect(victim)];
-  const largeObject = lastRow(await owner.query(POSSESSIONS));
+  await owner.query(POSSESSIONS);
+  const { largeObject } = await row<{ largeObject: string }>(owner, `SELECT lo_from_bytea(0, '${CANARY}')::text AS "largeObject"`);
   await resident.query(RESIDENCE);
   await resident.query('BEGIN ISOLATION LEVEL REPEATABLE READ');
-  const facts = lastRow(await resident.query(FACTS));
+  const found = await row<Omit<Facts, 'largeObject' | 'processId'>>(resident, FACTS);
   const superuser = await connectSuperuser(kind === 'schema' ? 'postern_shared' : intruder.id);
-  const processId = lastRow(
-    await superuser.query(`SELECT pid::text AS "processId" FROM pg_stat_activity WHERE usename = '${victim.id}' AND xact_start IS NOT NULL`),
-  );
+  const { processId } = await row<{ processId: string }>(superuser, processOf(victim));
   return {
     kind,
     service,
     intruder,
     victim,
+    home: kind === 'schema' ? intruder.id : 'public',
     place: kind === 'schema' ? victim.id : 'public',
-    facts: { ...facts, ...largeObject, ...processId },
+    facts: { ...found, largeObject, processId },
     resident,
     owner,
     superuser,
@@ -113,7 +116,13 @@ export async function connectSuperuser(database: string): Promise<pg.Client> {
   return client;
 }
 
-/** `pg` gives an array of results for several statements, against its types. */
-function lastRow(result: pg.QueryResult | pg.QueryResult[]): any {
-  return [result].flat().at(-1)?.rows[0];
+function processOf({ id }: TestOrganization): string {
+  return `SELECT pid::text AS "processId" FROM pg_stat_activity WHERE usename = '${id}' AND xact_start IS NOT NULL`;
+}
+
+async function row<Row extends pg.QueryResultRow>(client: pg.Client, sql: string): Promise<Row> {
+  const { rows } = await client.query<Row>(sql);
+  const [only] = rows;
+  if (only === undefined || rows.length > 1) throw new Error(`${rows.length} rows: ${sql}`);
+  return only;
 }

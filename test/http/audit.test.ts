@@ -1,12 +1,14 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { auditReply, auditVerifyReply } from '../../http/replies.ts';
 import { eventually } from '../support/eventually.ts';
-import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+import { newControlDatabase, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
+const controlDatabase = newControlDatabase();
 let service: TestService;
 let acme: TestOrganization;
 beforeAll(async () => {
-  service = await startTestService();
+  service = await startTestService({ POSTERN_CONTROL_DATABASE: controlDatabase });
   acme = await service.signUp();
   await service.query(acme, 'select $1::int', [1]);
   await service.query(acme, 'select nope');
@@ -83,5 +85,26 @@ describe('the audit log', () => {
     const other = await service.signUp('Other');
     const { body } = await service.call('GET', '/api/audit', { key: other.apiKey });
     expect(actions({ body })).toEqual(['auth.signup']);
+  });
+
+  it('that was tampered with in the database is found out', async () => {
+    const other = await service.signUp('Other');
+    await service.call('GET', '/api/audit', { key: other.apiKey });
+    const entries = async () => (await service.call('GET', '/api/audit', { key: other.apiKey })).body.data;
+    await eventually('a second entry', async () => (await entries()).length >= 2);
+    const second = (await entries()).find(({ seq }: { seq: number }) => seq === 2);
+    const url = new URL(inject('clusterUrl'));
+    url.pathname = `/${controlDatabase}`;
+    const operator = new pg.Client({ connectionString: url.href });
+    await operator.connect();
+    await operator.query("update postern.audit_entries set source_ip = '192.0.2.1' where id = $1", [second.id]);
+    await operator.end();
+    const { status, body } = await service.call('GET', '/api/audit/verify', { key: other.apiKey });
+    expect(status).toBe(200);
+    expect(auditVerifyReply.strict().parse(body)).toMatchObject({
+      ok: false,
+      count: 1,
+      firstBad: { seq: 2, id: second.id, reason: 'changed' },
+    });
   });
 });

@@ -134,6 +134,8 @@ describe('an error of ours', () => {
 
   it('whose outcome is not known is not to be tried again blindly', () => {
     expect(renderError(new ServiceError('backend_lost', 'gone'), call).problem).toMatchObject({ status: 503, retryable: false });
+    const repeatable = { ...call, isRepeatable: true };
+    expect(renderError(new ServiceError('backend_lost', 'gone'), repeatable).problem).toMatchObject({ status: 503, retryable: true });
   });
 });
 

@@ -11,7 +11,7 @@ import { startTestService, type TestOrganization, type TestService } from '../su
 let service: TestService;
 let acme: TestOrganization;
 beforeAll(async () => {
-  service = await startTestService({ POSTERN_HTTP_SEND_TIMEOUT_MS: '500' });
+  service = await startTestService({ POSTERN_HTTP_SEND_TIMEOUT_MS: '2000' });
   acme = await service.signUp();
 });
 afterAll(() => service.close());

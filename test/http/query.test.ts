@@ -136,6 +136,15 @@ describe('a query', () => {
   });
 });
 
+it('what a role is changed to start with, the next call starts with', async () => {
+  const workMem = async () => (await query({ sql: "select current_setting('work_mem') as size" })).body.rows[0].size;
+  const usual = await workMem();
+  expect((await query({ sql: "alter role current_user set work_mem = '1234kB'" })).status).toBe(200);
+  expect(await workMem()).toBe('1234kB');
+  await query({ sql: 'alter role current_user reset work_mem' });
+  expect(await workMem()).toBe(usual);
+});
+
 describe('a large result', () => {
   it('arrives whole', async () => {
     const { status, body, headers } = await query({ sql: "select g as id, repeat('x', 100) as text from generate_series(1, 100000) g" });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { changeCode } from '../../proxy/sql-code.ts';
-import { replaceDeallocated } from '../../proxy/statement-text.ts';
+import { deallocatedNames } from '../../proxy/statement-text.ts';
 
 describe('a change to the code in an SQL text', () => {
   const shout = (text: string) =>
@@ -23,18 +23,12 @@ describe('a change to the code in an SQL text', () => {
 });
 
 describe('DEALLOCATE', () => {
-  const renamed = (text: string) => replaceDeallocated(text, (name) => (name === 's1' ? 'x1' : undefined));
-
-  it('has its name changed, however it is written', () => {
-    expect(renamed('deallocate s1; DEALLOCATE PREPARE "s1"; deallocate S1')).toBe(
-      'deallocate "x1"; DEALLOCATE PREPARE "x1"; deallocate "x1"',
-    );
-    expect(renamed('deallocate all; deallocate other; deallocate "S1"')).toBe('deallocate all; deallocate other; deallocate "S1"');
+  it('has its name found, however it is written', () => {
+    expect(deallocatedNames('deallocate s1; DEALLOCATE PREPARE "S ""1"""; deallocate S2')).toEqual(['s1', 'S "1"', 's2']);
+    expect(deallocatedNames('deallocate all; DEALLOCATE PREPARE ALL')).toEqual([]);
   });
 
-  it('is left alone in strings and comments', () => {
-    expect(renamed("insert into log values ('deallocate s1') -- deallocate s1")).toBe(
-      "insert into log values ('deallocate s1') -- deallocate s1",
-    );
+  it('is not found in strings and comments', () => {
+    expect(deallocatedNames("insert into log values ('deallocate s1') -- deallocate s1")).toEqual([]);
   });
 });

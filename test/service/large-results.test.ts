@@ -15,7 +15,7 @@ let postern: PosternProcess;
 let acme: TestOrganization;
 beforeAll(async () => {
   installation = await makeInstallation();
-  postern = await installation.start({ ...testVariables(), POSTERN_HTTP_SEND_TIMEOUT_MS: '1000' });
+  postern = await installation.start({ ...testVariables(), POSTERN_HTTP_SEND_TIMEOUT_MS: '3000' });
   acme = await postern.signUp();
 });
 afterAll(() => installation.remove());
@@ -40,7 +40,7 @@ async function waits(mark: string): Promise<unknown[]> {
   const operator = new pg.Client({ connectionString: inject('clusterUrl') });
   await operator.connect();
   try {
-    const text = "SELECT wait_event FROM pg_stat_activity WHERE datname = $1 AND state = 'active' AND query LIKE $2";
+    const text = "SELECT wait_event FROM pg_stat_activity WHERE usename = $1 AND state = 'active' AND query LIKE $2";
     return (await operator.query({ text, values: [acme.id, `%${mark}%`], rowMode: 'array' })).rows.flat();
   } finally {
     await operator.end();

@@ -18,14 +18,8 @@ beforeEach(async () => {
 });
 
 const VALUES = `SELECT '2025-02-01 03:04:05.6+00'::timestamptz AS at, '1 day 02:00'::interval AS span, '\\x00ff'::bytea AS bytes,
-  0.1::float8 + 0.2 AS sum, $1::int AS n, current_setting('TimeZone') AS zone, current_setting('search_path') AS path`;
-const EXPECTED = {
-  at: '2025-02-01T03:04:05.600000Z',
-  span: '1 day 02:00:00',
-  bytes: '\\x00ff',
-  sum: 0.30000000000000004,
-  path: '"$user", public',
-};
+  0.1::float8 + 0.2 AS sum, $1::int AS n, current_setting('TimeZone') AS zone`;
+const EXPECTED = { at: '2025-02-01T03:04:05.600000Z', span: '1 day 02:00:00', bytes: '\\x00ff', sum: 0.30000000000000004 };
 
 async function values(n: number) {
   const { body } = await service.query(acme, VALUES, [n]);

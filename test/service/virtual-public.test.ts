@@ -93,6 +93,19 @@ describe('a public schema of one’s own', () => {
     await other.end();
   });
 
+  it('hears nothing that another organization makes up', async () => {
+    const own = await service.connect(acme);
+    const heard: string[] = [];
+    own.on('notification', ({ payload = '' }) => heard.push(payload));
+    await own.query('LISTEN news');
+    const forged = `DO $$ BEGIN EXECUTE 'NOT' || 'IFY "${acme.id}:news", ''forged'''; EXECUTE 'NOT' || 'IFY news, ''plain'''; END $$`;
+    expect((await service.query(rival, forged)).status).toBe(200);
+    await own.query("NOTIFY news, 'real'");
+    await own.query('SELECT 1');
+    expect(heard).toEqual(['real']);
+    await own.end();
+  });
+
   it('is rewritten in texts of megabytes too', async () => {
     const rows = Array.from({ length: 30_000 }, (_, i) => `(${i + 100}, 'public.${i}')`).join(',');
     const client = await service.connect(acme);

@@ -103,6 +103,7 @@ function tenantOf(id: string): Tenant {
       placement: { kind: 'database', cluster: 'default', database: id, schema: 'public', role: id },
     },
     key: { id: 'key_000000000000', organizationId: id, prefix: 'pst_000000', createdAt, lastUsedAt: null },
+    channels: 'channels',
     revoked: new AbortController().signal,
   };
 }

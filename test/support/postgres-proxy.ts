@@ -8,10 +8,10 @@ export interface PostgresProxy {
   /** As a DATABASE_URL. */
   readonly url: string;
   /**
-   * Lets nothing more through to the sessions of a database, from the bytes on that Postgres confirms a COMMIT with.
+   * Lets nothing more through to the sessions of a role, from the bytes on that Postgres confirms a COMMIT with.
    * Resolves when that has happened: the transaction is committed, and Postern does not know.
    */
-  holdBackCommit(database: string): Promise<void>;
+  holdBackCommit(role: string): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -27,7 +27,7 @@ export async function makePostgresProxy(clusterUrl: string): Promise<PostgresPro
   const held = new Map<string, () => void>();
   const server: Server = createServer((client) => {
     const postgres = connect(upstream);
-    let database: string | undefined;
+    let role: string | undefined;
     let isHeld = false;
     for (const socket of [client, postgres]) {
       sockets.add(socket);
@@ -39,11 +39,11 @@ export async function makePostgresProxy(clusterUrl: string): Promise<PostgresPro
       });
     }
     client.on('data', (chunk) => {
-      database ??= /\0database\0([^\0]+)\0/.exec(chunk.toString('latin1'))?.[1];
+      role ??= /\0user\0([^\0]+)\0/.exec(chunk.toString('latin1'))?.[1];
       postgres.write(chunk);
     });
     postgres.on('data', (chunk) => {
-      const onHeld = held.get(database ?? '');
+      const onHeld = held.get(role ?? '');
       if (onHeld !== undefined && chunk.includes(COMMITTED)) {
         isHeld = true;
         onHeld();
@@ -55,7 +55,7 @@ export async function makePostgresProxy(clusterUrl: string): Promise<PostgresPro
   await once(server, 'listening');
   return {
     url: `postgres://${url.username}:${url.password}@${encodeURIComponent(scratch.path)}:${url.port}${url.pathname}`,
-    holdBackCommit: (database) => new Promise((resolve) => held.set(database, resolve)),
+    holdBackCommit: (role) => new Promise((resolve) => held.set(role, resolve)),
     async close() {
       for (const socket of sockets) socket.destroy();
       server.close();

@@ -12,14 +12,14 @@ export class ChannelEdits {
   /** Server's name → client's, for channels whose names did not fit behind the prefix. */
   readonly longNames = new Map<string, string>();
   readonly #edits: ScopedEdits;
-  readonly #schema: string;
+  readonly #channels: string;
   readonly #prefix: string;
   readonly #bytes: boolean;
 
-  constructor(edits: ScopedEdits, schema: string, bytes: boolean) {
+  constructor(edits: ScopedEdits, channels: string, bytes: boolean) {
     this.#edits = edits;
-    this.#schema = schema;
-    this.#prefix = channelPrefix(schema);
+    this.#channels = channels;
+    this.#prefix = channelPrefix(channels);
     this.#bytes = bytes;
   }
 
@@ -74,7 +74,7 @@ export class ChannelEdits {
   /** The server's name for a channel whose name does not fit behind the prefix; undefined for one that does. */
   #digested(written: string): string | undefined {
     const name = truncateChannel(this.#decoded(written));
-    const server = serverChannel(name, this.#schema);
+    const server = serverChannel(name, this.#channels);
     if (server === this.#prefix + name) return undefined;
     this.longNames.set(server, name);
     return server;

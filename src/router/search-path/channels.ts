@@ -4,14 +4,14 @@ import { createHash } from 'node:crypto';
 const CHANNEL_MAX_BYTES = 63;
 
 /** What stands before the names of an organization's channels. `:` is in no other name that Postern makes. */
-export const channelPrefix = (schema: string): string => `${schema}:`;
+export const channelPrefix = (channels: string): string => `${channels}:`;
 
 /**
  * Name that a client's channel has on the server: the organization, a colon, the name. One that would not fit is
  * represented by its digest; {@link clientChannel} then has to be told the client's name for it.
  */
-export function serverChannel(name: string, schema: string): string {
-  const prefix = channelPrefix(schema);
+export function serverChannel(name: string, channels: string): string {
+  const prefix = channelPrefix(channels);
   const fits = prefix.length + Buffer.byteLength(name) <= CHANNEL_MAX_BYTES;
   return fits ? prefix + name : `${prefix}~${createHash('sha256').update(name).digest('base64url')}`;
 }
@@ -30,7 +30,7 @@ export function truncateChannel(name: string): string {
  * notification must never reach the client, whatever SQL produced it.
  * @param longNames server's name → client's, for the session's channels whose names did not fit ({@link serverChannel})
  */
-export function clientChannel(name: string, schema: string, longNames?: ReadonlyMap<string, string>): string | undefined {
-  const prefix = channelPrefix(schema);
+export function clientChannel(name: string, channels: string, longNames?: ReadonlyMap<string, string>): string | undefined {
+  const prefix = channelPrefix(channels);
   return name.startsWith(prefix) ? (longNames?.get(name) ?? name.slice(prefix.length)) : undefined;
 }

@@ -44,7 +44,7 @@ export class Rewriter {
     this.#options = options;
     this.#edits = new ScopedEdits(text, options.bytes);
     this.#qualifiers = new Qualifiers(this.#edits, place);
-    this.#channels = new ChannelEdits(this.#edits, place.schema, options.bytes);
+    this.#channels = new ChannelEdits(this.#edits, place.channels ?? place.schema, options.bytes);
     this.#scope = new Scope(text, options.until, options);
   }
 

@@ -1,5 +1,5 @@
-import type { Placement } from '../../catalog/organization.ts';
 import type { ErrorFields } from '../../protocol/backend.ts';
+import type { Tenant } from '../tenant.ts';
 import { clientChannel } from './channels.ts';
 import { clientQuery, clientText } from './client-text.ts';
 import { type Edit, originalPosition } from './edits.ts';
@@ -54,7 +54,7 @@ export class PlaceView {
 
   /** The client's name for a channel; undefined for one that is not this organization's. */
   channel(name: string): string | undefined {
-    return clientChannel(name, this.#place.schema, this.#longChannels);
+    return clientChannel(name, this.#place.channels ?? this.#place.schema, this.#longChannels);
   }
 
   /** A setting's value as the server has to be told it. */
@@ -74,8 +74,9 @@ export class PlaceView {
 }
 
 /** @returns undefined for a placement in which nothing needs rewriting */
-export function viewOf({ kind, schema }: Placement): PlaceView | undefined {
-  return kind === 'schema' ? new PlaceView({ schema }) : undefined;
+export function viewOf({ organization, channels }: Pick<Tenant, 'organization' | 'channels'>): PlaceView | undefined {
+  const { kind, schema } = organization.placement;
+  return kind === 'schema' ? new PlaceView({ schema, channels }) : undefined;
 }
 
 /** Optional fields are absent rather than undefined. */

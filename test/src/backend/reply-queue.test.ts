@@ -98,6 +98,14 @@ describe('a reply queue', () => {
     expect(log).toEqual(['(E)', '(Z)', 'C', 'Z']);
   });
 
+  it('keeps an error to itself in a batch that a Sync of ours ends', () => {
+    const { queue, log, answer } = queueWithLog();
+    for (const kind of [Request.close, Request.parse, Request.sync]) queue.push(kind, Fate.skip);
+    queue.push(Request.query);
+    answer('3EZCZ');
+    expect(log).toEqual(['(3)', '(E)', '(Z)', 'C', 'Z']);
+  });
+
   it('counts no Sync that the backend ignores in the middle of COPY data', () => {
     const { queue, log, answer } = queueWithLog();
     for (const kind of [Request.bind, Request.execute, Request.sync]) queue.push(kind);

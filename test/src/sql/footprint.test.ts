@@ -76,6 +76,16 @@ test.each([
 });
 
 test.each([
+  ["ALTER ROLE me SET work_mem = '1MB'", true],
+  ['alter user current_user reset all', true],
+  ['ALTER DATABASE d SET x.y = 1', true],
+  ['ALTER TABLE role ADD a int', false],
+  ['SELECT 1', false],
+])('%s changes what new sessions start with: %s', (sql, changesDefaults) => {
+  expect(footprintOf(sql).changesDefaults).toBe(changesDefaults);
+});
+
+test.each([
   ['SELECT 1', true],
   ['INSERT INTO t VALUES (1)', true],
   ['CALL p()', false],

@@ -114,7 +114,9 @@ describe('a statement with a key', () => {
 
   test('leaves the session clean, and what is prepared in it', async () => {
     await run('k', 'INSERT INTO t VALUES (1)');
-    const { rows } = await database.admin.query("SELECT FROM pg_locks WHERE locktype = 'advisory'");
+    const { rows } = await database.admin.query(
+      "SELECT FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+    );
     expect(rows).toEqual([]);
     const lease = await database.lease();
     await lease.release(true);

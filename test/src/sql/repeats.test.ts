@@ -207,10 +207,13 @@ describe('the next request finds nothing of', () => {
     await run('SELECT 1 AS one INTO TEMP scratch');
     await expect(run('SELECT * FROM scratch')).rejects.toMatchObject({ fields: { code: '42P01' } });
     await run('SELECT pg_advisory_lock(7)');
-    const { rows } = (await database.admin.query("SELECT count(*)::int AS locks FROM pg_locks WHERE locktype = 'advisory'")) as {
-      rows: unknown[];
+    const locks = async () => {
+      const { rows } = await database.admin.query(
+        "SELECT count(*)::int AS locks FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+      );
+      return rows;
     };
-    expect(rows).toEqual([{ locks: 0 }]);
+    await expect.poll(locks).toEqual([{ locks: 0 }]);
     await run("SELECT nextval('numbers')");
     await expect(run('SELECT lastval()')).rejects.toMatchObject({ fields: { code: '55000' } });
     const statements = [{ sql: "SELECT nextval('numbers')" }, { sql: 'SELECT lastval() = currval($1)', params: ['numbers'] }];

@@ -342,7 +342,7 @@ test('an organization with more objects than the server can lock at once can be 
   await runCommand(
     backend,
     `DO $$ BEGIN
-       FOR n IN 1..12000 LOOP
+       FOR n IN 1..6000 LOOP
          EXECUTE format('CREATE FUNCTION f%s(int) RETURNS int LANGUAGE sql AS ''SELECT 1''', n);
          PERFORM lo_create(0) WHERE n % 10 = 0;
        END LOOP;

@@ -16,3 +16,10 @@ test('a server that has no transaction_timeout is not sent one', () => {
   expect(sessionOptions(placement, limits, 160_004)).not.toContain('transaction_timeout=0 -c default');
   expect(sessionOptions(placement, limits, 170_000)).toContain('transaction_timeout=0 -c default');
 });
+
+test("an organization's schema stands in the search path where public does", () => {
+  const shared = { ...placement, kind: 'schema', database: 'postern_shared', schema: 'org_1' } as const;
+  expect(sessionOptions(shared, { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 }, 180_004)).toMatch(
+    /^-c search_path="\$user",\\ org_1 -c /,
+  );
+});

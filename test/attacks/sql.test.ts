@@ -1,0 +1,64 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { PLACEMENTS } from '../support/service.ts';
+import type { Answer, Attack, Proof } from './attack.ts';
+import { CATALOG_ATTACKS } from './catalogs.ts';
+import { DOORS, type Reply } from './doors.ts';
+import { IDENTITY_ATTACKS } from './identities.ts';
+import { ROW_ATTACKS } from './rows.ts';
+import { makeScene, type Scene, TRACES } from './scene.ts';
+import { SERVER_ATTACKS } from './server.ts';
+
+const THEMES: Readonly<Record<string, readonly Attack[]>> = {
+  'at the rows of another': ROW_ATTACKS,
+  'at being somebody else': IDENTITY_ATTACKS,
+  'at the catalogs': CATALOG_ATTACKS,
+  'at the server': SERVER_ATTACKS,
+};
+
+describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
+  let scene: Scene;
+  beforeAll(async () => {
+    scene = await makeScene(kind);
+  });
+  afterAll(() => scene.close());
+
+  describe.each(Object.entries(THEMES))('the intruder gets nowhere %s', (_theme, attacks) => {
+    it.each(attacks.map((attack) => [attack.way, attack] as const))('%s', async (_way, { sql, answer, proof }) => {
+      await prove(scene, proof);
+      const expected = 'database' in answer ? answer[kind] : answer;
+      for (const [name, door] of Object.entries(DOORS)) check(name, await door(scene.service, scene.intruder, sql(scene)), expected);
+      await isUnharmed(scene);
+    });
+  });
+});
+
+/** There is something to get, and somebody who can. */
+async function prove({ owner, superuser, ...scene }: Scene, proof: Proof): Promise<void> {
+  const [client, sql] = 'victim' in proof ? [owner, proof.victim] : [superuser, proof.superuser];
+  await client.query('BEGIN');
+  try {
+    const { rows } = await client.query({ text: sql({ owner, superuser, ...scene }), rowMode: 'array' });
+    if (client === owner) expect(JSON.stringify(rows)).toMatch(TRACES);
+  } finally {
+    await client.query('ROLLBACK');
+  }
+}
+
+function check(door: string, { sqlstate, rows, whole, message }: Reply, expected: Answer): void {
+  expect(whole, door).not.toMatch(TRACES);
+  if ('refused' in expected) {
+    expect([door, sqlstate, message]).toEqual([door, expected.refused, expect.any(String)]);
+  } else if ('names' in expected) {
+    expect([door, sqlstate, whole]).toEqual([door, '00000', expect.stringContaining(expected.names)]);
+  } else {
+    expect([door, sqlstate, rows]).toEqual([door, '00000', expected.shows]);
+  }
+}
+
+/** The victim has what it had. */
+async function isUnharmed({ owner, resident }: Scene): Promise<void> {
+  for (const client of [owner, resident]) {
+    const { rows } = await client.query('SELECT count(*)::int AS count, min(secret) AS secret FROM secrets');
+    expect(rows).toEqual([{ count: 1, secret: expect.stringMatching(TRACES) }]);
+  }
+}
