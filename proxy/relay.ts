@@ -73,6 +73,8 @@ export class Relay implements BackendReceiver {
   #bytesIn = 0;
   /** The session's backend was another client's before, and this one has moved no sequence since. */
   #sequencesAreOthers = false;
+  /** The client has asked nothing yet of the backend at hand. */
+  #untouched = false;
   #canceling: Promise<void> | undefined;
   #cancelWanted = false;
   /** The client has said Terminate, or something that is no protocol: what came before that is still answered. */
@@ -277,6 +279,7 @@ export class Relay implements BackendReceiver {
   #forward(scanner: FrameScanner, backend: BackendConnection): void {
     if (this.#queue.length === 0 && this.status === 'I' && !this.#requests.unsynced) this.#freshen(backend);
     this.#requests.forward(scanner, backend);
+    this.#untouched = false;
   }
 
   /** Statements that were prepared before the tables changed give results of a shape that is no more. */
@@ -382,6 +385,7 @@ export class Relay implements BackendReceiver {
     backend.attach(this);
     backend.resume();
     this.#lastBackend = backend;
+    this.#untouched = true;
     const { session } = backend;
     const change = settingsChange(session.settings, this.pins.settings);
     session.settings = this.pins.settings;
@@ -418,7 +422,7 @@ export class Relay implements BackendReceiver {
   #beforeSequenceRead(): void {
     this.#host.sequences.areRead = true;
     this.pins.keep('sequence');
-    if (!this.#sequencesAreOthers || this.#requests.unsynced || this.#queue.length > 0) return;
+    if (!this.#sequencesAreOthers || !this.#untouched) return;
     this.#sequencesAreOthers = false;
     this.#ask(DISCARD_SEQUENCES, { own: 'settings' });
   }
