@@ -7,6 +7,7 @@ export const PARSE_COMPLETE = Buffer.from([0x31, 0, 0, 0, 4]);
 export const CLOSE_COMPLETE = Buffer.from([0x33, 0, 0, 0, 4]);
 export const READY_IDLE = Buffer.from([0x5a, 0, 0, 0, 5, 0x49]);
 
+export const CLOSE_UNNAMED_PORTAL = Buffer.from([0x43, 0, 0, 0, 6, 0x50, 0]);
 export const SYNC = Buffer.from([0x53, 0, 0, 0, 4]);
 
 /** @param sql without a NUL */

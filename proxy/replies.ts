@@ -181,6 +181,7 @@ export class Replies implements ReplyListener {
     if (forward && this.#context.pins.restores && this.status === 'I' && this.queue.length === 1) this.heldReady = true;
     else this.#passOn(scanner, forward);
     this.queue.receive(scanner.type);
+    if (this.status !== 'E') this.queue.strayPortal = false;
     if (forward) {
       this.#context.host.answered(!this.#requestFailed);
       this.#requestFailed = false;

@@ -9,7 +9,7 @@ import type { Edit } from '../src/router/search-path/edits.ts';
 import type { PlaceView } from '../src/router/search-path/view.ts';
 import type { ClientStatements, UnnamedStatement } from './client-statements.ts';
 import { MAX_REWRITTEN_BYTES } from './limits.ts';
-import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, queryMessage, SYNC } from './messages.ts';
+import { CLOSE_UNNAMED_PORTAL, closeStatementMessage, EMPTY_DEFINITION, parseMessage, queryMessage, SYNC } from './messages.ts';
 import { type ParameterSignal, type ProcessIds, processIdOf, translateProcessIds } from './process-ids.ts';
 import type { Run } from './run.ts';
 import { deallocatedNames, OVERSIZED_TRAITS, PLAIN, type TextTraits, traitsOf, UNKNOWN_TRAITS } from './statement-text.ts';
@@ -56,6 +56,8 @@ export class Requests {
   unsynced = false;
   /** The text that comes next has been rewritten before. */
   alreadyPlaced = false;
+  /** A Bind has made the unnamed portal since the last Query or Sync, or everything up to the next Sync is thrown away. */
+  #bindsUnnamed = false;
   /** A statement since the last end shows the search path. */
   #showsSearchPath = false;
   readonly #statements: ClientStatements;
@@ -87,7 +89,7 @@ export class Requests {
       this.#pass(scanner);
       return;
     }
-    if (backend.session.leftovers.length > 0 && this.#queue.length === 0 && !this.unsynced) this.#closeLeftovers(backend);
+    if (backend.session.leftovers.length > 0 && !this.unsynced && this.#queue.onlyOurs) this.#closeLeftovers(backend);
     switch (scanner.type) {
       case FrontendType.Query:
         this.#query(scanner, backend);
@@ -96,6 +98,7 @@ export class Requests {
         this.#parse(scanner, backend);
         break;
       case FrontendType.Bind:
+        this.#bindsUnnamed ||= scanner.buffer[scanner.start + HEADER_BYTES] === 0;
         this.#named(scanner, backend, Request.bind);
         break;
       case FrontendType.Describe:
@@ -103,6 +106,7 @@ export class Requests {
         break;
       case FrontendType.Execute:
         this.counts.statements += 1;
+        this.#guardPortal();
         this.#extended(Request.execute);
         this.#pass(scanner);
         break;
@@ -111,6 +115,7 @@ export class Requests {
         break;
       case FrontendType.Sync:
         this.unsynced = false;
+        this.#bindsUnnamed = false;
         this.#queue.push(Request.sync, Fate.forward, this.#end());
         this.#pass(scanner);
         break;
@@ -174,9 +179,21 @@ export class Requests {
     return plain ? undefined : { batch, deallocations, edits, showsSearchPath };
   }
 
+  /**
+   * A Query that fails inside a transaction leaves an unnamed portal behind whose plan has been freed: to execute that
+   * crashes the server (seen with PostgreSQL 15.20 and 18.4), and every organization's sessions with it. Where that may be
+   * what a client is about to do, the portal is closed first.
+   */
+  #guardPortal(): void {
+    if (this.#bindsUnnamed || this.#queue.copyIn || !(this.#queue.strayPortal || this.#queue.owes(Request.query))) return;
+    this.#queue.push(Request.close, Fate.skip);
+    this.#out.insert(CLOSE_UNNAMED_PORTAL);
+  }
+
   /** A Query also does away with the unnamed statement, on both sides. */
   #query(scanner: FrameScanner, backend: BackendConnection): void {
     this.counts.statements += 1;
+    this.#bindsUnnamed = false;
     const text = scanner.buffer.toString('latin1', scanner.start + HEADER_BYTES, scanner.last ? scanner.end - 1 : scanner.end);
     this.#watch.statement(text);
     const traits = scanner.last ? traitsOf(text) : UNKNOWN_TRAITS;

@@ -12,8 +12,9 @@ export interface SessionFacts {
 
 export type HeldState = 'listen' | 'prepared' | 'cursor' | 'temp';
 
-/** Everything is named in full: the session's search path is its own. */
+/** Everything is named in full: the session's search path is its own. The role is not among the settings that are listed. */
 const PROBE = `SELECT 'setting', name, setting FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session'
+UNION ALL (SELECT 'setting', 'role', r FROM pg_catalog.current_setting('role') r WHERE r OPERATOR(pg_catalog.<>) 'none')
 UNION ALL (SELECT 'listen', NULL, NULL FROM pg_catalog.pg_listening_channels() LIMIT 1)
 UNION ALL (SELECT 'prepared', NULL, NULL FROM pg_catalog.pg_prepared_statements WHERE from_sql LIMIT 1)
 UNION ALL (SELECT 'cursor', NULL, NULL FROM pg_catalog.pg_cursors WHERE is_holdable LIMIT 1)

@@ -41,6 +41,11 @@ export class ReplyQueue {
   #discarding = false;
   /** The backend takes COPY data and ignores Sync. */
   #copyIn = false;
+  /**
+   * A Query has failed inside a transaction that has not ended: its portal is still there, without a name, while its plan
+   * is not. Whoever sees the transaction end says so.
+   */
+  strayPortal = false;
 
   constructor(listener: ReplyListener) {
     this.#listener = listener;
@@ -62,6 +67,20 @@ export class ReplyQueue {
   /** Whether what is being received now belongs to a request of ours. */
   get skipping(): boolean {
     return this.#length > 0 && this.#fates[this.#head] === Fate.skip;
+  }
+
+  /** Nothing that a client has asked is unanswered. */
+  get onlyOurs(): boolean {
+    const mask = this.#kinds.length - 1;
+    for (let i = 0; i < this.#length; i += 1) if (this.#fates[(this.#head + i) & mask] !== Fate.skip) return false;
+    return true;
+  }
+
+  /** Whether the answer to a request of this kind is still to come. */
+  owes(kind: RequestKind): boolean {
+    const mask = this.#kinds.length - 1;
+    for (let i = 0; i < this.#length; i += 1) if (this.#kinds[(this.#head + i) & mask] === kind) return true;
+    return false;
   }
 
   /** What was given with the request that is being answered itself. */
@@ -128,6 +147,7 @@ export class ReplyQueue {
     switch (type) {
       case ERROR:
         this.#copyIn = false;
+        if (kind === Request.query) this.strayPortal = true;
         if (!isEnd(kind)) this.#failed();
         return;
       case READY:

@@ -1,4 +1,5 @@
-import { connect, type Socket } from 'node:net';
+import { connect, Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import type { BackendMessage } from './backend-message.ts';
 
 /** One raw connection: bytes out, messages in. */
@@ -12,16 +13,16 @@ export class WireClient {
   chunkBytes: number | undefined;
   /** Whether the end was read, or we closed it. */
   gone = false;
-  readonly #socket: Socket;
+  readonly #socket: Duplex;
   #chunks: Buffer[] = [];
   #bytes = 0;
   #ended = false;
   #givenBack: BackendMessage | undefined;
   #wake: () => void = () => {};
 
-  private constructor(socket: Socket) {
+  private constructor(socket: Duplex) {
     this.#socket = socket;
-    socket.setNoDelay(true);
+    if (socket instanceof Socket) socket.setNoDelay(true);
     socket.on('data', (chunk: Buffer) => {
       this.#chunks.push(chunk);
       this.#bytes += chunk.length;
@@ -46,8 +47,8 @@ export class WireClient {
     });
   }
 
-  /** On a connection that somebody else has opened, with TLS for instance. */
-  static over(socket: Socket): WireClient {
+  /** On a connection that somebody else has opened: with TLS, or what is no socket at all. */
+  static over(socket: Duplex): WireClient {
     return new WireClient(socket);
   }
 
@@ -109,8 +110,8 @@ export class WireClient {
   /** Closes the socket with RST (a Unix socket knows none). */
   reset(): void {
     this.gone = true;
-    if (this.#socket.remoteAddress === undefined) this.#socket.destroy();
-    else this.#socket.resetAndDestroy();
+    if (this.#socket instanceof Socket && this.#socket.remoteAddress !== undefined) this.#socket.resetAndDestroy();
+    else this.#socket.destroy();
   }
 
   pause(): void {

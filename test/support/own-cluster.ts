@@ -1,11 +1,12 @@
 import { join } from 'node:path';
 import { type EmbeddedCluster, startEmbedded } from '../../src/embedded.ts';
-import { FORGETFUL } from './cluster.setup.ts';
+import { FORGETFUL, type TestCluster } from './cluster.setup.ts';
 import { makeScratch } from './scratch.ts';
 
 /** A PostgreSQL that a test may stop, start again at the same place, and do worse things to. */
 export interface OwnCluster {
-  /** As a superuser; the same for as long as the cluster lives. */
+  /** The same for as long as the cluster lives. */
+  readonly superuser: TestCluster;
   readonly url: string;
   stop(): Promise<void>;
   start(): Promise<void>;
@@ -22,6 +23,7 @@ export async function makeOwnCluster(): Promise<OwnCluster> {
     running = undefined;
   };
   return {
+    superuser: { host, port, ...superuser, database: 'postgres' },
     url: `postgres://${superuser.user}:${superuser.password}@${encodeURIComponent(host)}:${port}/postgres`,
     stop,
     async start() {
