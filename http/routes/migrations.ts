@@ -60,7 +60,7 @@ const list = {
   query: noQuery,
   body: noBody,
   replies: { 200: { description: 'The ledger.', schema: migrationsReply, example: { migrations: [EXAMPLE_MIGRATION] } } },
-  errors: ['statement_timeout', ...LEASE_ERRORS],
+  errors: ['response_too_large', 'statement_timeout', ...LEASE_ERRORS],
 } as const satisfies Operation;
 
 export function migrationEndpoints({ router, config }: RouteContext): Endpoint[] {

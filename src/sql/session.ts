@@ -29,6 +29,10 @@ export interface Description {
 const FLUSH = serialize.flush();
 
 const OBEY_TIMEOUT_MS = 5_000;
+/** For one statement of our own; twice what a kept reply takes as hexadecimal digits. */
+const OWN_ROWS_MAX_BYTES = 4 * 1_048_576;
+/** What a row takes besides its values. */
+const OWN_ROW_BYTES = 200;
 
 /**
  * A lease at work for one call: requests under one deadline that can be aborted. Who opens a session must `end` it, which
@@ -94,10 +98,19 @@ export class Session {
     return this.request([serialize.query(sql)], replies);
   }
 
-  /** A statement of our own with parameters, and its few rows. */
+  /**
+   * A statement of our own with parameters, and its few rows. They are the organization's: where a table of ours should be
+   * there may be a view of endless rows, which must not fill the memory.
+   */
   async rows(sql: string, values: readonly ParameterText[] = []): Promise<readonly (readonly ParameterText[])[]> {
     const rows: (readonly ParameterText[])[] = [];
-    await this.request(runAtOnce(sql, values), { row: (source, start) => rows.push(readRow(source, start)) });
+    let bytes = 0;
+    const row = (source: Buffer, start: number, end: number) => {
+      bytes += end - start + OWN_ROW_BYTES;
+      if (bytes <= OWN_ROWS_MAX_BYTES) rows.push(readRow(source, start));
+      else this.abort(new ServiceError('response_too_large', `the results exceed ${OWN_ROWS_MAX_BYTES} bytes`));
+    };
+    await this.request(runAtOnce(sql, values), { row });
     return rows;
   }
 

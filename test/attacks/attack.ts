@@ -1,4 +1,4 @@
-import type { Scene } from './scene.ts';
+import type { Kind, Scene } from './scene.ts';
 
 /** What the server says to an attack. */
 export type Answer =
@@ -15,7 +15,7 @@ export interface Attack {
   readonly way: string;
   /** Several: statements of one transaction, of which the last is the attack and the others must go through. */
   readonly sql: (scene: Scene) => string | readonly string[];
-  readonly answer: Answer | Readonly<Record<'database' | 'schema', Answer>>;
+  readonly answer: Answer | Readonly<Record<Kind, Answer>> | Readonly<Record<'wire' | 'http', Answer>>;
   /** Shows that there is something to get: run by somebody who may, and undone. */
   readonly proof: Proof;
 }
@@ -28,13 +28,8 @@ export const shows = (...rows: readonly (string | null)[][]): Answer => ({ shows
 export const names = (name: string): Answer => ({ names: name });
 
 /** Another place is not there at all in a database of one's own; in a shared one it is closed. */
-export function elsewhere(inDatabase: string, inSchema = '42501'): Attack['answer'] {
+export function elsewhere(inDatabase: string, inSchema = '42501'): Readonly<Record<Kind, Answer>> {
   return { database: refused(inDatabase), schema: refused(inSchema) };
-}
-
-/** What is hidden from other databases, but not from other schemas of the same. */
-export function visibleInShared(inDatabase: Answer, name: string): Attack['answer'] {
-  return { database: inDatabase, schema: names(name) };
 }
 
 /** What takes privileges that an organization does not have: the same statement goes through for a superuser, in the same place. */

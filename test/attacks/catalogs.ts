@@ -1,4 +1,4 @@
-import { type Attack, denied, elsewhere, refused, shows, visibleInShared } from './attack.ts';
+import { type Answer, type Attack, denied, names, type Proof, refused, shows } from './attack.ts';
 
 /** What only the server's administrators may look at, or change. */
 export const CATALOG_ATTACKS: readonly Attack[] = [
@@ -34,17 +34,76 @@ export const CATALOG_ATTACKS: readonly Attack[] = [
   denied('by changing a function in the catalogs', () => "UPDATE pg_proc SET proowner = 10 WHERE proname = 'become'"),
   denied('by a membership in the catalogs', () => 'DELETE FROM pg_auth_members'),
   denied('by locking a catalog', () => ['SELECT 1', 'LOCK TABLE pg_authid IN ACCESS SHARE MODE']),
+  denied(
+    'by a table among the catalogs',
+    () => 'CREATE TABLE pg_catalog.planted ()',
+    () => {
+      return 'SET LOCAL allow_system_table_mods = on; CREATE TABLE pg_catalog.planted ()';
+    },
+  ),
+  denied('by a function among the catalogs', () => {
+    return 'CREATE FUNCTION pg_catalog.lower(varchar) RETURNS text LANGUAGE sql AS $$ SELECT NULL $$';
+  }),
+  denied("by renaming the server's functions", () => 'ALTER FUNCTION pg_catalog.lower(text) RENAME TO to_lower_case'),
+];
+
+const seesRows: Proof = { victim: ({ place }) => `SELECT secret FROM ${place}.secrets` };
+
+/** @param name what is there to be seen, by the SQL's only column */
+function named(way: string, sql: Attack['sql'], name: string, inDatabase: Answer = shows()): Attack {
+  return {
+    way: `names, visible by design in one database: ${way}`,
+    sql,
+    answer: { database: inDatabase, schema: names(name) },
+    proof: seesRows,
+  };
+}
+
+/** A value that is not there is no row. */
+const found = (expression: string, where = 'found IS NOT NULL') =>
+  `SELECT found FROM (SELECT ${expression} AS found) AS looked_up WHERE ${where}`;
+
+/** At what the catalogs tell of others' objects. */
+export const NAME_ATTACKS: readonly Attack[] = [
   {
-    way: 'by a table among the catalogs',
-    sql: () => 'CREATE TABLE pg_catalog.planted ()',
-    answer: refused('42501'),
-    proof: { superuser: () => 'SET LOCAL allow_system_table_mods = on; CREATE TABLE pg_catalog.planted ()' },
+    way: 'by the values that the planner has collected',
+    sql: () => "SELECT most_common_vals::text FROM pg_stats WHERE tablename = 'open_secrets'",
+    answer: { database: shows(), schema: refused('42501') },
+    proof: { superuser: () => "SELECT 'pg_stats'::regclass" },
   },
   {
-    way: 'by a function among the catalogs',
-    sql: () => 'CREATE FUNCTION pg_catalog.lower(varchar) RETURNS text LANGUAGE sql AS $$ SELECT NULL $$',
-    answer: refused('42501'),
-    proof: { superuser: () => 'SELECT 1' },
+    way: 'by the counted visits to a table',
+    sql: () => "SELECT n_live_tup::text FROM pg_stat_user_tables WHERE relname = 'secrets'",
+    answer: { database: shows(), schema: refused('42501') },
+    proof: { superuser: () => "SELECT 'pg_stat_user_tables'::regclass" },
   },
-  denied("by renaming the server's functions", () => 'ALTER FUNCTION pg_catalog.lower(text) RENAME TO upper_not'),
+  named('a table by its object id', ({ facts }) => found(`${facts.table}::oid::regclass::text`, "found !~ '^[0-9]+$'"), '.secrets'),
+  named('tables', () => "SELECT relname FROM pg_class WHERE relname = 'secret_view'", 'secret_view'),
+  named('schemas', ({ victim }) => `SELECT nspname FROM pg_namespace WHERE nspname = '${victim.id}'`, 'org_'),
+  named('columns', () => "SELECT DISTINCT attname FROM pg_attribute WHERE attname = 'secret'", 'secret'),
+  named('functions', ({ facts }) => found(`pg_get_functiondef(${facts.function})`), 'SELECT secret FROM secrets'),
+  named('views', ({ facts }) => found(`pg_get_viewdef(${facts.view})`), 'SELECT secret'),
+  named('checks', () => "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'secrets_secret_check'", 'rosebud'),
+  named('labels', () => "SELECT enumlabel FROM pg_enum WHERE enumlabel = 'secretive'", 'secretive'),
+  named('comments', () => "SELECT description FROM pg_description WHERE description LIKE 'what nobody%'", 'what nobody may know'),
+  named('descriptions', ({ facts }) => found(`pg_describe_object('pg_class'::regclass, ${facts.table}, 0)`), '.secrets'),
+  named('sizes', ({ facts }) => found(`pg_relation_size(${facts.table})::text`), '8192'),
+  named(
+    "roles, which have no people's names",
+    ({ victim }) => `SELECT rolname, rolpassword FROM pg_roles WHERE rolname = '${victim.id}'`,
+    '********',
+    names('********'),
+  ),
+  named(
+    "roles' settings",
+    () => "SELECT setconfig::text FROM pg_db_role_setting WHERE setconfig::text LIKE '%rosebud%'",
+    'rosebud',
+    names('rosebud'),
+  ),
+  {
+    way: 'names, visible by design: databases',
+    sql: ({ victim }) => `SELECT datname FROM pg_database WHERE datname IN ('${victim.id}', 'postern_shared')`,
+    answer: { database: names('org_'), schema: names('postern_shared') },
+    proof: seesRows,
+  },
 ];

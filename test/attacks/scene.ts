@@ -55,7 +55,8 @@ const POSSESSIONS = `
   GRANT ALL ON secrets, secret_view TO PUBLIC;
   GRANT ALL ON FUNCTION tell_secret TO PUBLIC;
   ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO PUBLIC;
-  CREATE TABLE open_secrets AS SELECT secret FROM secrets;
+  CREATE TABLE open_secrets AS SELECT secret FROM secrets, generate_series(1, 3);
+  ALTER ROLE CURRENT_USER SET application_name = 'rosebud';
   DO $$ BEGIN EXECUTE format('GRANT ALL ON SCHEMA %I TO PUBLIC', current_schema()); END $$;
   DO $$ BEGIN EXECUTE format('GRANT ALL ON DATABASE %I TO PUBLIC', current_database()); END $$`;
 
@@ -87,6 +88,7 @@ export async function makeScene(kind: Kind, variables: Readonly<Record<string, s
   const [owner, resident] = [await service.connect(victim), await service.connect(victim)];
   await owner.query(POSSESSIONS);
   const { largeObject } = await row<{ largeObject: string }>(owner, `SELECT lo_from_bytea(0, '${CANARY}')::text AS "largeObject"`);
+  await owner.query('ANALYZE');
   await resident.query(RESIDENCE);
   await resident.query('BEGIN ISOLATION LEVEL REPEATABLE READ');
   const found = await row<Omit<Facts, 'largeObject' | 'processId'>>(resident, FACTS);
@@ -111,7 +113,7 @@ export async function makeScene(kind: Kind, variables: Readonly<Record<string, s
 }
 
 export async function connectSuperuser(database: string): Promise<pg.Client> {
-  const client = new pg.Client({ ...inject('cluster'), database });
+  const client = new pg.Client({ ...inject('cluster'), database, options: '-c lock_timeout=5s' });
   await client.connect();
   return client;
 }

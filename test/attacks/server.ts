@@ -106,7 +106,7 @@ export const SERVER_ATTACKS: readonly Attack[] = [
   {
     way: 'by a transaction that outlives its session',
     sql: () => ['CREATE TABLE planted ()', "PREPARE TRANSACTION 'planted'"],
-    answer: refused('55000'),
+    answer: { wire: refused('55000'), http: refused('0A000') },
     proof: { superuser: () => "SELECT 1 / (current_setting('max_prepared_transactions') = '0')::int" },
   },
   denied('by ending a session of another', ({ facts }) => `SELECT pg_terminate_backend(${facts.processId})`, sessionIsThere),

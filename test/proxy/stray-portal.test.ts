@@ -36,7 +36,7 @@ it.each([
   await witness.query('BEGIN');
   const client = await openSession(service, organization);
   const heard: string[] = [];
-  for (const turn of turns) {
+  for (const turn of turns as string[][]) {
     await client.write(Buffer.concat(turn.map(encodeFrontend)));
     for (let ends = turn.filter((line) => line === 'Sync' || line.startsWith('Query')).length; ends > 0; ) {
       const message = await client.read(10_000);
@@ -60,7 +60,7 @@ it('a portal that Postgres has kept over a Sync is executed further', async () =
     ['Execute "" 2', 'Sync'],
   ];
   const rows: string[] = [];
-  for (const turn of turns) {
+  for (const turn of turns as string[][]) {
     await client.write(Buffer.concat(turn.map(encodeFrontend)));
     for (let message = await client.read(10_000); typeof message === 'object' && message.type !== 'Z'; message = await client.read(10_000))
       if ('DsC'.includes(message.type)) rows.push(describeBackend(message));

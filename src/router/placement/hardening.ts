@@ -48,9 +48,13 @@ export const WHOLE_SERVER: Names = {
   ],
 };
 
-/** Where organizations share a database, also what is counted for each table and function, and whose large objects there are. */
+/**
+ * Where organizations share a database, also what is counted for each table and function, and whose large objects there are;
+ * and the planner's samples: those views go by the rights on a table alone, which `GRANT … TO PUBLIC` gives everybody, and not
+ * by those on its schema.
+ */
 export const ONE_DATABASE: Names = {
-  relations: ['pg_stat(io)?_(all|sys|user|xact)_[a-z_]+', 'pg_largeobject_metadata'],
+  relations: ['pg_stat(io)?_(all|sys|user|xact)_[a-z_]+', 'pg_stats(_ext|_ext_exprs)?', 'pg_largeobject_metadata'],
   functions: ['pg_stat_get_[a-z_]+', 'pg_stat_have_stats'],
 };
 
