@@ -40,7 +40,6 @@ const FRONTEND_REWRITTEN = frontendFrames({
   C: MAX_NAMES_BYTES,
 });
 
-const DEALLOCATE_ALL = queryMessage('DEALLOCATE ALL');
 const DISCARD_SEQUENCES = queryMessage('DISCARD SEQUENCES');
 
 /**
@@ -277,19 +276,8 @@ export class Relay implements BackendReceiver {
   }
 
   #forward(scanner: FrameScanner, backend: BackendConnection): void {
-    if (this.#queue.length === 0 && this.status === 'I' && !this.#requests.unsynced) this.#freshen(backend);
     this.#requests.forward(scanner, backend);
     this.#untouched = false;
-  }
-
-  /** Statements that were prepared before the tables changed give results of a shape that is no more. */
-  #freshen({ session }: BackendConnection): void {
-    const { registry } = this.#host;
-    if (session.prepared.generation === registry.generation) return;
-    session.prepared.generation = registry.generation;
-    if (session.prepared.size === 0) return;
-    session.prepared.clear();
-    this.#ask(DEALLOCATE_ALL, { own: 'settings' });
   }
 
   /**

@@ -37,15 +37,14 @@ const REGISTRY_MAX_BYTES = 16 * 1024 * 1024;
 export class StatementRegistry {
   readonly #statements = new Map<string, ServerStatement>();
   #bytes = 0;
-  #generation = 0;
 
-  /** Grows when what backends have prepared may no longer be good: it is then prepared anew. */
-  get generation(): number {
-    return this.#generation;
-  }
-
+  /**
+   * The tables have changed: who prepares a text from now on gets a statement that has not been seen before. Those that
+   * clients have keep their shape, and Postgres tells when it is gone (0A000): a client may know it by heart.
+   */
   invalidate(): void {
-    this.#generation += 1;
+    this.#statements.clear();
+    this.#bytes = 0;
   }
 
   find(definition: Buffer): ServerStatement | undefined {
@@ -73,8 +72,6 @@ export class StatementRegistry {
 export class PreparedStatements {
   readonly #max: number;
   readonly #prepared = new Set<ServerStatement>();
-  /** The registry's, when the first of these were prepared. */
-  generation = 0;
 
   constructor(max: number) {
     this.#max = max;

@@ -25,13 +25,18 @@ afterAll(async () => {
 const PARSE = `Parse s2 SELECT ${"'x', ".repeat(500)} $1::text AS a`;
 const PORTAL_GONE = 'ErrorResponse ERROR 34000 "portal \\"\\" does not exist"';
 
-it.each([
-  ['step by step', ['Query BEGIN'], ['Query ROLLBACK TO s'], [PARSE, 'Sync'], ['Execute "" 1', 'Sync']],
-  ['behind a Bind that fails', ['Query BEGIN'], ['Query ROLLBACK TO s'], [PARSE, 'Bind "" s2 []', 'Sync'], ['Execute "" 1', 'Sync']],
-  ['in one piece', ['Query BEGIN', 'Query ROLLBACK TO s', PARSE, 'Sync', 'Execute "" 1', 'Sync']],
-  ['in one piece, with a Bind that fails', ['Query BEGIN', 'Query ROLLBACK TO s', PARSE, 'Bind "" s2 []', 'Sync', 'Execute "" 1', 'Sync']],
-  ['after a savepoint', ['Query BEGIN; SAVEPOINT a'], ['Query ROLLBACK TO s'], [PARSE, 'Sync'], ['Execute "" 1', 'Sync']],
-])('a portal that a failed Query has left cannot be executed, %s', async (_how, ...turns) => {
+const WAYS: readonly (readonly [how: string, turns: readonly (readonly string[])[]])[] = [
+  ['step by step', [['Query BEGIN'], ['Query ROLLBACK TO s'], [PARSE, 'Sync'], ['Execute "" 1', 'Sync']]],
+  ['behind a Bind that fails', [['Query BEGIN'], ['Query ROLLBACK TO s'], [PARSE, 'Bind "" s2 []', 'Sync'], ['Execute "" 1', 'Sync']]],
+  ['in one piece', [['Query BEGIN', 'Query ROLLBACK TO s', PARSE, 'Sync', 'Execute "" 1', 'Sync']]],
+  [
+    'in one piece, with a Bind that fails',
+    [['Query BEGIN', 'Query ROLLBACK TO s', PARSE, 'Bind "" s2 []', 'Sync', 'Execute "" 1', 'Sync']],
+  ],
+  ['after a savepoint', [['Query BEGIN; SAVEPOINT a'], ['Query ROLLBACK TO s'], [PARSE, 'Sync'], ['Execute "" 1', 'Sync']]],
+];
+
+it.each(WAYS)('a portal that a failed Query has left cannot be executed, %s', async (_how, turns) => {
   const witness = await service.connect(await service.signUp());
   await witness.query('BEGIN');
   const client = await openSession(service, organization);

@@ -1,0 +1,4 @@
+import { integer, pgTable, text } from 'drizzle-orm/pg-core';
+
+/** What comes later. */
+export const readers = pgTable('readers', { id: integer('id').primaryKey(), name: text('name').notNull() });
