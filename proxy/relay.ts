@@ -79,6 +79,8 @@ export class Relay implements BackendReceiver {
   /** The client has said Terminate, or something that is no protocol: what came before that is still answered. */
   #lastWords: RelayEnd | undefined;
   #endAtRest: ServiceError | undefined;
+  /** What the backend runs does not end when it is canceled. */
+  #disobeyed = false;
   #finish: (end: RelayEnd) => void = () => {};
   #over = false;
 
@@ -164,6 +166,12 @@ export class Relay implements BackendReceiver {
   /** Ends the session from our side; the error is told only where it does not fall into the middle of a message. */
   end(error: ServiceError): void {
     this.#end({ reason: 'ended', ...(this.#replies.betweenMessages ? { lastWords: errorResponse(error, 'FATAL') } : {}) });
+  }
+
+  /** Ends the session, and the statement that obeys no cancel request. */
+  terminate(error: ServiceError): void {
+    this.#disobeyed = true;
+    this.end(error);
   }
 
   /** Ends the session as soon as it is in no transaction and owed nothing. */
@@ -543,6 +551,7 @@ export class Relay implements BackendReceiver {
     if (this.#canceling !== undefined) await this.#canceling;
     if (idle && this.pins.indelible) return lease.destroy();
     if (idle) return lease.release(!this.pins.holdsState);
+    if (this.#disobeyed) return lease.terminate();
     await lease.cancel();
     lease.destroy();
   }

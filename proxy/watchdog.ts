@@ -75,7 +75,7 @@ export class Watchdog {
       entry.canceledAt = now;
       void entry.session.cancel();
     } else if (now - entry.canceledAt > CANCEL_GRACE_MS) {
-      entry.session.end(new ServiceError('statement_timeout', 'terminating connection due to statement timeout'));
+      entry.session.terminate(new ServiceError('statement_timeout', 'terminating connection due to statement timeout'));
     }
   }
 }

@@ -17,14 +17,23 @@ export class Lease {
   readonly #observe: Observe;
   readonly #door: Door;
   readonly #grantedAt = performance.now();
+  readonly #endProcess: ((processId: number) => void) | undefined;
   #returned = false;
 
-  constructor(backend: BackendConnection, tenant: Tenant, door: Door, pool: Pool, observe: Observe) {
+  constructor(
+    backend: BackendConnection,
+    tenant: Tenant,
+    door: Door,
+    pool: Pool,
+    observe: Observe,
+    endProcess?: (processId: number) => void,
+  ) {
     this.backend = backend;
     this.tenant = tenant;
     this.#door = door;
     this.#pool = pool;
     this.#observe = observe;
+    this.#endProcess = endProcess;
   }
 
   /** @param clean nothing in the session outlives what was run, so that it needs no reset */
@@ -36,6 +45,16 @@ export class Lease {
   /** Drops the connection; Postgres rolls back what was open. */
   destroy(): void {
     if (this.#return()) this.#pool.discard(this.tenant.organization.id, this.backend, 'destroyed');
+  }
+
+  /**
+   * Drops the connection of a session that does not obey a cancel request, and has its process ended: the statement would
+   * go on without anybody listening.
+   */
+  terminate(): void {
+    const { processId } = this.backend;
+    this.destroy();
+    this.#endProcess?.(processId);
   }
 
   /** What new sessions of the organization start with has changed: those that there are, this one too, are lent no more. */

@@ -1,6 +1,7 @@
 import { createHmac } from 'node:crypto';
 import { digestApiKey, isWellFormedApiKey } from '../auth/api-key.ts';
 import { mockVerifier, type ScramVerifier } from '../auth/scram.ts';
+import { runCommand } from '../backend/command.ts';
 import type { BackendConnection } from '../backend/connection.ts';
 import type { Pool } from '../backend/pool.ts';
 import { discardState } from '../backend/reset.ts';
@@ -115,7 +116,7 @@ export class Router {
         throw new ServiceError('not_ready', 'the database session could not be made ready', { retryAfterS: 1 });
       }
       this.#observe({ name: 'lease.granted', door: options.door, waitMs: performance.now() - startedAt });
-      return new Lease(backend, tenant, options.door, this.#pool, this.#observe);
+      return this.#lend(backend, tenant, options.door);
     } catch (error) {
       this.#observe({ name: 'lease.refused', door: options.door, kind: error instanceof ServiceError ? error.kind : 'internal' });
       throw error;
@@ -128,7 +129,7 @@ export class Router {
     const backend = this.#pool.tryAcquire(tenant.organization.id, preferred);
     if (backend === undefined) return undefined;
     this.#observe({ name: 'lease.granted', door, waitMs: 0 });
-    return new Lease(backend, tenant, door, this.#pool, this.#observe);
+    return this.#lend(backend, tenant, door);
   }
 
   /** What new sessions of the organization start with has changed: those that are there are lent no more. */
@@ -181,6 +182,20 @@ export class Router {
   /** Resolves when the backing Postgres answers. */
   async ping(): Promise<void> {
     await this.catalog.ping();
+  }
+
+  #lend(backend: BackendConnection, tenant: Tenant, door: Door): Lease {
+    return new Lease(backend, tenant, door, this.#pool, this.#observe, (processId) => void this.#endProcess(tenant, processId));
+  }
+
+  /** As the organization itself, which may end its own sessions; the platform's role may not. */
+  async #endProcess({ organization }: Tenant, processId: number): Promise<void> {
+    try {
+      const backend = await this.#provisioner.open(organization.placement);
+      await runCommand(backend, `SELECT pg_catalog.pg_terminate_backend(${processId})`).finally(() => backend.end());
+    } catch (cause) {
+      this.#observe({ name: 'service.warning', message: 'a session that obeys no cancel request could not be ended', cause });
+    }
   }
 
   async #prove(credential: Credential): Promise<KnownCredential> {

@@ -259,7 +259,7 @@ export class Session {
         new ServiceError(kind, message, { detail: 'The database has not confirmed it, so the statement may still take effect.' }),
       );
       this.#pipeline.fail(new ServiceError(kind, message));
-      this.lease.destroy();
+      this.lease.terminate();
     }, this.#obeyTimeoutMs);
   }
 

@@ -1,0 +1,41 @@
+import pg from 'pg';
+import { afterAll, beforeAll, expect, inject, it } from 'vitest';
+import { eventually } from '../support/eventually.ts';
+import { startTestService, type TestService } from '../support/service.ts';
+
+/** A statement that swallows every cancel request. */
+const STUBBORN = `DO $$ BEGIN LOOP
+  BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN NULL; END;
+END LOOP; END $$`;
+
+let service: TestService;
+let admin: pg.Client;
+beforeAll(async () => {
+  service = await startTestService({ POSTERN_WIRE_STATEMENT_TIMEOUT_MS: '300' });
+  admin = new pg.Client({ ...inject('cluster') });
+  await admin.connect();
+});
+afterAll(async () => {
+  await admin.end();
+  await service.close();
+});
+
+/** Whether nothing of the organization's is running on the server. */
+async function atRest(id: string): Promise<boolean> {
+  const { rowCount } = await admin.query("SELECT FROM pg_stat_activity WHERE usename = $1 AND state = 'active'", [id]);
+  return rowCount === 0;
+}
+
+it('ends a statement on the wire that obeys no cancel request', async () => {
+  const organization = await service.signUp();
+  const client = await service.connect(organization);
+  await expect(client.query(STUBBORN)).rejects.toMatchObject({ code: '57014' });
+  await eventually('the process is gone', () => atRest(organization.id));
+});
+
+it('ends one over HTTP', async () => {
+  const organization = await service.signUp();
+  const { status } = await service.call('POST', '/api/query', { key: organization.apiKey, body: { sql: STUBBORN, timeoutMs: 300 } });
+  expect(status).toBe(504);
+  await eventually('the process is gone', () => atRest(organization.id));
+});
