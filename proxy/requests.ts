@@ -52,8 +52,7 @@ export interface RequestEnd {
  */
 export class Requests {
   readonly counts = { statements: 0 };
-  /** Extended-protocol messages have been sent that no Sync has followed yet. */
-  unsynced = false;
+  #unsynced = false;
   /** The text that comes next has been rewritten before. */
   alreadyPlaced = false;
   /** A Bind has made the unnamed portal since the last Query or Sync, or everything up to the next Sync is thrown away. */
@@ -83,13 +82,18 @@ export class Requests {
     this.#out = out;
   }
 
+  /** Extended-protocol messages have been sent that no Sync has followed yet, or none that counted. */
+  get unsynced(): boolean {
+    return this.#unsynced || this.#queue.awaitsSync;
+  }
+
   /** Sends on the fragment that the scanner stands at; Terminate is the caller's. */
   forward(scanner: FrameScanner, backend: BackendConnection): void {
     if (!scanner.first) {
       this.#pass(scanner);
       return;
     }
-    if (backend.session.leftovers.length > 0 && !this.unsynced && this.#queue.onlyOurs) this.#closeLeftovers(backend);
+    if (backend.session.leftovers.length > 0 && !this.#unsynced && this.#queue.onlyOurs) this.#closeLeftovers(backend);
     switch (scanner.type) {
       case FrontendType.Query:
         this.#query(scanner, backend);
@@ -114,13 +118,13 @@ export class Requests {
         this.#close(scanner, backend);
         break;
       case FrontendType.Sync:
-        this.unsynced = false;
+        this.#unsynced = false;
         this.#bindsUnnamed = false;
         this.#queue.push(Request.sync, Fate.forward, this.#end());
         this.#pass(scanner);
         break;
       case FrontendType.Flush:
-        this.unsynced = true;
+        this.#unsynced = true;
         this.#pass(scanner);
         break;
       case FrontendType.FunctionCall:
@@ -167,7 +171,7 @@ export class Requests {
   }
 
   #extended(kind: (typeof Request)[keyof typeof Request], subject?: unknown): void {
-    this.unsynced = true;
+    this.#unsynced = true;
     this.#queue.push(kind, Fate.forward, subject);
   }
 
@@ -233,7 +237,7 @@ export class Requests {
       prepared.clear();
       this.#closeLeftovers(backend);
     }
-    const isApart = !this.unsynced;
+    const isApart = !this.#unsynced;
     for (const [name, { server }] of this.#statements.entries()) {
       const own = Buffer.from(name, 'latin1');
       if (!isApart && leftovers.some((left) => left.equals(own))) continue;
@@ -342,7 +346,7 @@ export class Requests {
     const statement = this.#registry.intern(definition);
     const forget = this.#statements.set(name, { server: statement, traits, signals });
     if (backend.session.prepared.use(statement)) {
-      this.unsynced = true;
+      this.#unsynced = true;
       this.#queue.push(Request.parse, Fate.simulate, { undo: forget });
       return;
     }
@@ -365,7 +369,7 @@ export class Requests {
    */
   #parseAgain(scanner: FrameScanner, backend: BackendConnection, name: string): void {
     const taken = Buffer.from(name, 'latin1');
-    this.unsynced = true;
+    this.#unsynced = true;
     this.#queue.push(Request.parse, Fate.skip);
     this.#out.insert(parseMessage(taken, EMPTY_DEFINITION));
     backend.session.leftovers.push(taken);
@@ -427,7 +431,7 @@ export class Requests {
     const nameStart = statementNameStart(buffer, start, end);
     const name = nameStart < 0 ? undefined : buffer.toString('latin1', nameStart, stringEnd(buffer, nameStart, end));
     const known = name !== undefined && name !== '' && this.#statements.get(name) !== undefined;
-    this.unsynced = true;
+    this.#unsynced = true;
     if (known && name !== undefined) {
       // Others may use it: it stays on the server.
       this.#queue.push(Request.close, Fate.simulate, { undo: this.#statements.delete(name) });
@@ -445,7 +449,7 @@ export class Requests {
     const { unnamed: wanted } = this.#statements;
     if (backend.session.unnamed === wanted && wanted !== undefined) return;
     const unnamed = wanted?.isOversized ? undefined : wanted;
-    this.unsynced = true;
+    this.#unsynced = true;
     backend.session.unnamed = unnamed;
     if (unnamed === undefined) {
       this.#queue.push(Request.close, Fate.skip);
@@ -461,7 +465,7 @@ export class Requests {
 
   #ensurePrepared(statement: ServerStatement, backend: BackendConnection): void {
     if (backend.session.prepared.use(statement)) return;
-    this.unsynced = true;
+    this.#unsynced = true;
     const evicted = backend.session.prepared.add(statement);
     this.#queue.push(Request.parse, Fate.skip, { undo: () => backend.session.prepared.delete(statement), statement });
     this.#out.insert(parseMessage(statement.name, statement.definition));

@@ -41,6 +41,8 @@ export class ReplyQueue {
   #discarding = false;
   /** The backend takes COPY data and ignores Sync. */
   #copyIn = false;
+  /** It has ignored one behind an Execute, which wants another when the data has been sent. */
+  #ignoredSync = false;
   /**
    * A Query has failed inside a transaction that has not ended: its portal is still there, without a name, while its plan
    * is not. Whoever sees the transaction end says so.
@@ -62,6 +64,11 @@ export class ReplyQueue {
 
   get copyIn(): boolean {
     return this.#copyIn;
+  }
+
+  /** Whether the backend needs a Sync before anything else, although nothing may be owed: its transaction is still open. */
+  get awaitsSync(): boolean {
+    return this.#discarding || this.#ignoredSync;
   }
 
   /** Whether what is being received now belongs to a request of ours. */
@@ -113,8 +120,12 @@ export class ReplyQueue {
    */
   push(kind: RequestKind, fate: ReplyFate = Fate.forward, subject?: unknown): void {
     if (kind === Request.sync) {
-      if (this.#copyIn) return;
+      if (this.#copyIn) {
+        this.#ignoredSync ||= this.#kinds[this.#head] === Request.execute;
+        return;
+      }
       this.#discarding = false;
+      this.#ignoredSync = false;
     } else if (this.#discarding) {
       this.#listener.dropped(kind, subject, false);
       return;
@@ -228,7 +239,10 @@ export class ReplyQueue {
     for (let i = 1; i < this.#length; i += 1) {
       const from = (this.#head + i) & mask;
       ended ||= this.#kinds[from] === Request.copyEnd;
-      if (!ended && this.#kinds[from] === Request.sync) continue;
+      if (this.#kinds[from] === Request.sync) {
+        this.#ignoredSync = !ended && this.#kinds[this.#head] === Request.execute;
+        if (!ended) continue;
+      }
       const to = (this.#head + kept) & mask;
       this.#kinds[to] = this.#kinds[from] as number;
       this.#fates[to] = this.#fates[from] as number;

@@ -137,3 +137,72 @@ describe('a reply queue', () => {
     expect(queue.length).toBe(0);
   });
 });
+
+describe('a Sync behind a COPY', () => {
+  const copy = [Request.bind, Request.execute, Request.sync];
+
+  it('is ignored, so that another is awaited when the data has come', () => {
+    const { queue, log, answer } = queueWithLog();
+    for (const kind of copy) queue.push(kind);
+    answer('2G');
+    expect([queue.copyIn, queue.awaitsSync]).toEqual([true, true]);
+    queue.push(Request.copyEnd);
+    answer('C');
+    expect([queue.copyIn, queue.length, queue.awaitsSync]).toEqual([false, 0, true]);
+    queue.push(Request.sync);
+    answer('Z');
+    expect([queue.length, queue.awaitsSync]).toEqual([0, false]);
+    expect(log).toEqual(['2', 'G', 'C', 'Z']);
+  });
+
+  it('is ignored just as well when it comes after the COPY has begun', () => {
+    const { queue, answer } = queueWithLog();
+    queue.push(Request.execute);
+    answer('G');
+    queue.push(Request.sync);
+    expect([queue.length, queue.awaitsSync]).toEqual([1, true]);
+  });
+
+  it('is awaited when the data was wrong', () => {
+    const { queue, answer } = queueWithLog();
+    for (const kind of copy) queue.push(kind);
+    answer('2GE');
+    expect([queue.length, queue.discarding, queue.awaitsSync]).toEqual([0, true, true]);
+    queue.push(Request.copyEnd);
+    queue.push(Request.sync);
+    answer('Z');
+    expect([queue.length, queue.awaitsSync]).toEqual([0, false]);
+  });
+
+  it('is not missed when another is on its way already', () => {
+    const { queue, answer } = queueWithLog();
+    for (const kind of [...copy, Request.copyEnd, Request.sync]) queue.push(kind);
+    answer('2GC');
+    expect([queue.length, queue.awaitsSync]).toEqual([1, false]);
+    answer('Z');
+    expect(queue.length).toBe(0);
+  });
+
+  it('is nothing to a simple query', () => {
+    const { queue, answer } = queueWithLog();
+    queue.push(Request.query);
+    answer('G');
+    queue.push(Request.sync);
+    queue.push(Request.copyEnd);
+    answer('CZ');
+    expect([queue.length, queue.awaitsSync]).toEqual([0, false]);
+  });
+});
+
+describe('what is still to be answered', () => {
+  it('is told by kind, and whether a client asked for it', () => {
+    const { queue, answer } = queueWithLog();
+    expect([queue.onlyOurs, queue.owes(Request.query)]).toEqual([true, false]);
+    queue.push(Request.query, Fate.skip);
+    expect([queue.onlyOurs, queue.owes(Request.query)]).toEqual([true, true]);
+    queue.push(Request.bind);
+    expect(queue.onlyOurs).toBe(false);
+    answer('CZ');
+    expect([queue.onlyOurs, queue.owes(Request.query), queue.owes(Request.bind)]).toEqual([false, false, true]);
+  });
+});
