@@ -198,16 +198,15 @@ export class Replies implements ReplyListener {
     const fields = decodeErrorFields(scanner.last ? seen : Buffer.concat([seen, END_OF_FIELDS]));
     this.fatalSeen ||= fields.severity !== 'ERROR';
     this.#failed(fields);
-    const { view } = this.#context.host;
     const forward = this.queue.forwards(type);
     this.#requestFailed ||= forward;
-    if (!forward && !this.fatalSeen) this.#passOn(scanner, false);
-    else if (view !== undefined && scanner.last)
-      this.#context.toClient.insert(encodeBackendMessage({ name: 'ErrorResponse', fields: view.error(fields, this.#editsInError()) }));
-    else if (scanner.last && mentionsServerStatement(fields.message))
-      this.#context.toClient.insert(this.#inClientsWords(buffer.subarray(start, end)));
-    else this.#passOn(scanner, true);
+    const told = forward || this.fatalSeen;
+    const reworded = told && scanner.last && (this.#context.host.view !== undefined || mentionsServerStatement(fields.message));
+    const edits = this.#editsInError();
+    if (!reworded) this.#passOn(scanner, told);
     this.queue.receive(type);
+    // Only now: what the error has undone may be that the client gave up its name for the statement.
+    if (reworded) this.#context.toClient.insert(this.#inClientsWords(buffer.subarray(start, end), fields, edits));
   }
 
   /** What was replaced in the statement that an error is about. */
@@ -216,9 +215,12 @@ export class Replies implements ReplyListener {
     return isOwn(subject) ? [] : ((subject as Effect | RequestEnd | undefined)?.edits ?? []);
   }
 
-  /** An error that names a statement as the server knows it, with the name that the client gave it. */
-  #inClientsWords(message: Buffer): Buffer {
-    return rewriteBody(message, (text) => text.replace(SERVER_STATEMENT, (name) => this.#context.statements.nameOf(name) ?? name));
+  /** An error that speaks of a statement, or of the place of its tables, as the server knows it, as the client does. */
+  #inClientsWords(message: Buffer, fields: ErrorFields, edits: readonly Edit[]): Buffer {
+    const { view } = this.#context.host;
+    const name = (text: string) => text.replace(SERVER_STATEMENT, (server) => this.#context.statements.nameOf(server) ?? server);
+    if (view === undefined) return rewriteBody(message, name);
+    return encodeBackendMessage({ name: 'ErrorResponse', fields: view.error({ ...fields, message: name(fields.message) }, edits) });
   }
 
   #failed(fields: ErrorFields): void {
