@@ -1,5 +1,6 @@
 import type { BackendConnection } from '../src/backend/connection.ts';
 import type { StatementRegistry } from '../src/backend/prepared-statements.ts';
+import type { ServiceError } from '../src/errors.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { PlaceView } from '../src/router/search-path/view.ts';
 import type { ProcessIds } from './process-ids.ts';
@@ -9,7 +10,8 @@ import type { WatchedBatch } from './statement-watch.ts';
 export interface RelayHost {
   /** A backend at once, if one is free. */
   tryLease(preferred: BackendConnection | undefined): Lease | undefined;
-  lease(signal: AbortSignal): Promise<Lease>;
+  /** A backend as soon as there is one. @returns gives up the wait */
+  enqueue(settle: (result: Lease | ServiceError) => void): () => void;
   readonly registry: StatementRegistry;
   readonly processIds: ProcessIds;
   /** Where the organization's `public` is another schema. */

@@ -65,7 +65,7 @@ export class Relay implements BackendReceiver {
   #lease: Lease | undefined;
   #lastBackend: BackendConnection | undefined;
   /** Bytes that wait for a backend, and what ends the wait. */
-  #waiting: { readonly bytes: Buffer[]; readonly abort: AbortController } | undefined;
+  #waiting: { readonly bytes: Buffer[]; readonly giveUp: () => void } | undefined;
   /** Why there was no backend for the request that comes next from the client. */
   #refusal: ServiceError | undefined;
   #discardingUntilSync = false;
@@ -158,7 +158,7 @@ export class Relay implements BackendReceiver {
       });
     } finally {
       client.off('data', onData).off('drain', onDrain).off('end', onEnd).off('close', onClose);
-      this.#waiting?.abort.abort();
+      this.#waiting?.giveUp();
       await this.#giveBack();
     }
   }
@@ -188,7 +188,7 @@ export class Relay implements BackendReceiver {
   /** Cancels what the client is waiting for, be it an answer or a backend. Resolves when the server has taken the request. */
   async cancel(): Promise<void> {
     if (this.#waiting !== undefined) {
-      this.#waiting.abort.abort();
+      this.#waiting.giveUp();
       return;
     }
     if (this.#lease === undefined || this.#queue.length === 0) return;
@@ -267,7 +267,10 @@ export class Relay implements BackendReceiver {
   /** Takes the message out, rewrites it bit by bit, and goes on with it and what is behind it. */
   #rewriteLarge(scanner: FrameScanner): void {
     const message = Buffer.from(scanner.buffer.subarray(scanner.start, scanner.end));
-    const waiting: { bytes: Buffer[]; abort: AbortController } = { bytes: [Buffer.from(scanner.takeRest())], abort: new AbortController() };
+    const waiting: { readonly bytes: Buffer[]; readonly giveUp: () => void } = {
+      bytes: [Buffer.from(scanner.takeRest())],
+      giveUp: () => {},
+    };
     this.#fromClient = this.#newScanner();
     this.#waiting = waiting;
     this.#client.pause();
@@ -337,26 +340,24 @@ export class Relay implements BackendReceiver {
       this.#forward(scanner, lease.backend);
       return true;
     }
-    const rest = [Buffer.from(scanner.buffer.subarray(scanner.start, scanner.end)), Buffer.from(scanner.takeRest())];
+    const bytes = [Buffer.from(scanner.buffer.subarray(scanner.start, scanner.end)), Buffer.from(scanner.takeRest())];
     this.#fromClient = this.#newScanner();
-    this.#waiting = { bytes: rest, abort: new AbortController() };
     this.#replies.since = performance.now();
     this.#client.pause();
-    void this.#wait(this.#waiting);
+    // Until the wait has begun, nothing can be given up: the answer may even be there at once.
+    this.#waiting = { bytes, giveUp: () => {} };
+    const giveUp = this.#host.enqueue((result) => this.#waited(result, bytes));
+    if (this.#waiting?.bytes === bytes) this.#waiting = { bytes, giveUp };
     return false;
   }
 
-  async #wait(waiting: { readonly bytes: Buffer[]; readonly abort: AbortController }): Promise<void> {
-    try {
-      const lease = await this.#host.lease(waiting.abort.signal);
-      if (this.#over) await lease.release();
-      else this.#attach(lease);
-    } catch (error) {
-      this.#refusal = error instanceof ServiceError ? error : new ServiceError('internal', 'internal error', { cause: error });
-    }
+  #waited(result: Lease | ServiceError, bytes: readonly Buffer[]): void {
+    if (result instanceof ServiceError) this.#refusal = result;
+    else if (this.#over) void result.release(true);
+    else this.#attach(result);
     if (this.#over) return;
     if (this.#refusal !== undefined && isFinal(this.#refusal)) this.end(this.#refusal);
-    else this.#resumeWith(waiting.bytes);
+    else this.#resumeWith(bytes);
   }
 
   /** Goes on with what had to wait. */
@@ -430,19 +431,22 @@ export class Relay implements BackendReceiver {
       this.closed();
       return;
     }
-    this.#toClient.flush();
     this.#cancelIfWanted();
-    if (this.#queue.length === 0) {
-      if (this.#lastWords !== undefined) this.#end(this.#lastWords);
-      else this.#settle();
-    }
+    if (this.#queue.length > 0) this.#toClient.flush();
+    else if (this.#lastWords !== undefined) this.#end(this.#lastWords);
+    else this.#settle();
     if (this.#client.writableLength === 0) this.lastTakenAt = performance.now();
     else if (this.#client.writableLength > HIGH_WATER_BYTES) this.#lease?.backend.pause();
   }
 
-  /** Nothing is owed: finds out what the session holds, gives the backend back, or keeps it. */
+  /** Nothing is owed. Others get the backend before the client gets its answer: they wait for it to work, not to read. */
   #settle(): void {
+    this.#settleBackend();
     this.#toClient.flush();
+  }
+
+  /** Finds out what the session holds, gives the backend back, or keeps it. */
+  #settleBackend(): void {
     const lease = this.#lease;
     if (lease === undefined || this.#over || this.status !== 'I' || this.#requests.unsynced || !this.#fromClient.last) return;
     if (this.pins.suspected) {
@@ -468,7 +472,6 @@ export class Relay implements BackendReceiver {
     }
     this.pins.restores = false;
     this.#replies.restored();
-    this.#toClient.flush();
     if (this.#endIfAtRest()) return;
     if (this.halfClosed) this.#end(this.#lastWords ?? { reason: 'client_gone' });
     else if (!this.pins.pinned) this.#detach(lease);

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { BackendConnection } from '../src/backend/connection.ts';
-import { ServiceError } from '../src/errors.ts';
+import { abortReason, ServiceError } from '../src/errors.ts';
 import type { Actor, Observe, Origin } from '../src/observation.ts';
 import { encodeBackendMessage } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
@@ -90,7 +90,7 @@ function host(tenant: Tenant, origin: Origin, { router, observe, shared }: Sessi
     registry: shared.registry,
     sequences: shared.sequences,
     tryLease: (preferred: BackendConnection | undefined) => router.tryLease(tenant, 'wire', preferred),
-    lease: (signal) => router.lease(tenant, { door: 'wire', signal }),
+    enqueue: (settle) => router.enqueue(tenant, 'wire', settle),
     answered: (ok) => observe({ name: 'wire.query', ok }),
     watched: (batch) => observe(watchedStatement(batch, origin, actor)),
     holdsAdvisoryLocks: (processId) => router.holdsAdvisoryLocks(processId),
@@ -117,10 +117,10 @@ async function run(relay: Relay, client: ClientConnection, tenant: Tenant, origi
   const actor = actorOf(tenant);
   const openedAt = performance.now();
   observe({ name: 'wire.session.opened', origin, actor });
-  const onRevoked = () => relay.end(reasonOf(revoked));
-  const onStopping = () => relay.endAtRest(reasonOf(stopping));
+  const onRevoked = () => relay.end(abortReason(revoked));
+  const onStopping = () => relay.endAtRest(abortReason(stopping));
   revoked.addEventListener('abort', onRevoked, { once: true });
-  const onStopped = () => relay.end(reasonOf(stopped));
+  const onStopped = () => relay.end(abortReason(stopped));
   stopping.addEventListener('abort', onStopping, { once: true });
   stopped.addEventListener('abort', onStopped, { once: true });
   const unwatch = watchdog.watch(relay);
@@ -152,10 +152,4 @@ function watchedStatement({ sql, command, sqlstate, durationMs }: WatchedBatch, 
     statement: { sql, ...(command === undefined ? {} : { command }) },
     outcome: { status: sqlstate === undefined ? 'ok' : 'error', durationMs, ...(sqlstate === undefined ? {} : { sqlstate }) },
   } as const;
-}
-
-function reasonOf(signal: AbortSignal): ServiceError {
-  return signal.reason instanceof ServiceError
-    ? signal.reason
-    : new ServiceError('shutting_down', 'terminating connection due to administrator command');
 }

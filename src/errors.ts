@@ -69,3 +69,10 @@ export class ServiceError extends Error {
     this.retryAfterS = notes.retryAfterS;
   }
 }
+
+/** Why a signal was aborted, where that is a ServiceError by convention. */
+export function abortReason({ reason }: AbortSignal): ServiceError {
+  return reason instanceof ServiceError
+    ? reason
+    : new ServiceError('shutting_down', 'terminating connection due to administrator command', { cause: reason });
+}

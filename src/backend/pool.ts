@@ -23,10 +23,15 @@ export interface PoolSnapshot {
 /** Logs a new backend session in for one organization. */
 export type OpenBackend = (signal: AbortSignal) => Promise<BackendConnection>;
 
-interface Waiter {
+/** Whoever wants a backend. It is told at once, in the same turn in which there is one. */
+export interface Waiter {
   readonly open: OpenBackend;
-  readonly since: number;
   settle(result: BackendConnection | ServiceError): void;
+}
+
+interface Waiting {
+  readonly waiter: Waiter;
+  readonly since: number;
 }
 
 interface Idle {
@@ -39,7 +44,7 @@ class Share {
   readonly tenantId: string;
   /** Most recently used last. */
   readonly idle: Idle[] = [];
-  readonly waiters: Waiter[] = [];
+  readonly waiters: Waiting[] = [];
   readonly leased = new Set<BackendConnection>();
   /** Leased sessions that are not to be lent again. */
   readonly retired = new Set<BackendConnection>();
@@ -72,6 +77,8 @@ export class Pool {
   readonly #reserve: number;
   readonly #reaper: NodeJS.Timeout;
   readonly #closing = new AbortController();
+  /** Set for the one who has waited longest, while somebody waits. */
+  #timer: NodeJS.Timeout | undefined;
   #size = 0;
 
   constructor(limits: PoolLimits, observe: Observe) {
@@ -98,32 +105,38 @@ export class Pool {
    * @throws ServiceError `pool_timeout` after `queueTimeoutMs`, `shutting_down`, `query_canceled`, or whatever `open` throws
    */
   acquire(tenantId: string, open: OpenBackend, signal?: AbortSignal): Promise<BackendConnection> {
-    const share = this.#share(tenantId);
     return new Promise((resolve, reject) => {
-      if (this.#closing.signal.aborted) {
-        reject(shuttingDown());
-        return;
-      }
-      const waiter: Waiter = {
-        open,
-        since: performance.now(),
-        settle: (result) => {
-          clearTimeout(timer);
-          signal?.removeEventListener('abort', abandoned);
-          const position = share.waiters.indexOf(waiter);
-          if (position >= 0) share.waiters.splice(position, 1);
-          this.#forgetIfEmpty(share);
-          if (result instanceof ServiceError) reject(result);
-          else resolve(result);
-        },
+      const settle = (result: BackendConnection | ServiceError) => {
+        signal?.removeEventListener('abort', withdraw);
+        if (result instanceof ServiceError) reject(result);
+        else resolve(result);
       };
-      const abandoned = () => waiter.settle(new ServiceError('query_canceled', 'canceling statement due to user request'));
-      const timer = setTimeout(() => waiter.settle(this.#timedOut()), this.#limits.queueTimeoutMs);
-      signal?.addEventListener('abort', abandoned, { once: true });
-      share.waiters.push(waiter);
-      this.#serve(share);
-      if (signal?.aborted) abandoned();
+      const waiter = { open, settle };
+      const withdraw = () => this.withdraw(tenantId, waiter);
+      signal?.addEventListener('abort', withdraw, { once: true });
+      this.enqueue(tenantId, waiter);
+      if (signal?.aborted) withdraw();
     });
+  }
+
+  /** As {@link acquire}, for who cannot wait for a promise to be kept: `settle` may be called before this returns. */
+  enqueue(tenantId: string, waiter: Waiter): void {
+    if (this.#closing.signal.aborted) {
+      waiter.settle(shuttingDown());
+      return;
+    }
+    const share = this.#share(tenantId);
+    share.waiters.push({ waiter, since: performance.now() });
+    this.#serve(share);
+    if (share.waiters.length > 0) this.#timeOutIn(this.#limits.queueTimeoutMs);
+  }
+
+  /** Ends a wait; a waiter that has been served is none any more. */
+  withdraw(tenantId: string, waiter: Waiter): void {
+    const share = this.#shares.get(tenantId);
+    const position = share?.waiters.findIndex((waiting) => waiting.waiter === waiter) ?? -1;
+    if (share === undefined || position < 0) return;
+    this.#settle(share, new ServiceError('query_canceled', 'canceling statement due to user request'), position);
   }
 
   /**
@@ -143,21 +156,35 @@ export class Pool {
 
   /**
    * Takes a backend back. Its session must be idle, outside a transaction.
-   * @param clean nothing in the session outlives what was run, so that no reset is needed
+   * @param clean nothing in the session outlives what was run, so that no reset is needed: it is back when this returns
    */
-  async release(tenantId: string, backend: BackendConnection, clean: boolean): Promise<void> {
+  release(tenantId: string, backend: BackendConnection, clean: boolean): Promise<void> {
     const share = this.#share(tenantId);
-    if (!share.leased.has(backend)) return;
-    if (!clean && !(await discardState(backend))) backend.destroy();
+    if (!share.leased.has(backend)) return DONE;
+    if (!clean) return this.#reset(share, backend);
+    this.#takeBack(share, backend);
+    return DONE;
+  }
+
+  async #reset(share: Share, backend: BackendConnection): Promise<void> {
+    if (!(await discardState(backend))) backend.destroy();
+    this.#takeBack(share, backend);
+  }
+
+  #takeBack(share: Share, backend: BackendConnection): void {
     if (backend.closed || share.retired.has(backend) || this.#closing.signal.aborted || this.#isOwedToAnother(share)) {
       this.#drop(share, backend, 'released');
+      return;
+    }
+    if (share.waiters.length > 0) {
+      // It stays lent, from one hand to the next.
+      backend.detach();
+      this.#settle(share, backend);
       return;
     }
     share.leased.delete(backend);
     this.#watchIdle(share, backend);
     share.idle.push({ backend, since: performance.now() });
-    this.#serve(share);
-    this.#forgetIfEmpty(share);
   }
 
   /** Gives up a leased backend whose session is in an unknown state. */
@@ -185,8 +212,9 @@ export class Pool {
   close(): void {
     this.#closing.abort(shuttingDown());
     clearInterval(this.#reaper);
+    clearTimeout(this.#timer);
     for (const share of this.#shares.values()) {
-      for (const waiter of [...share.waiters]) waiter.settle(shuttingDown());
+      while (share.waiters.length > 0) this.#settle(share, shuttingDown());
       this.closeIdle(share.tenantId);
     }
   }
@@ -207,7 +235,7 @@ export class Pool {
       if (idle !== undefined) {
         idle.backend.detach();
         share.leased.add(idle.backend);
-        share.waiters[0]?.settle(idle.backend);
+        this.#settle(share, idle.backend);
       } else if (!this.#makeRoom(share)) {
         return;
       } else {
@@ -228,7 +256,7 @@ export class Pool {
   }
 
   #open(share: Share): void {
-    const waiter = share.waiters[share.opening];
+    const waiter = share.waiters[share.opening]?.waiter;
     if (waiter === undefined) return;
     share.opening += 1;
     this.#size += 1;
@@ -243,7 +271,7 @@ export class Pool {
         share.opening -= 1;
         this.#size -= 1;
         // The one who has waited longest gets the error: whoever it was opened for may have been served meanwhile.
-        share.waiters[0]?.settle(error instanceof ServiceError ? error : new ServiceError('internal', 'internal error', { cause: error }));
+        this.#settle(share, error instanceof ServiceError ? error : new ServiceError('internal', 'internal error', { cause: error }));
         this.#serveOthers();
         this.#forgetIfEmpty(share);
       },
@@ -251,18 +279,40 @@ export class Pool {
   }
 
   #adopt(share: Share, backend: BackendConnection): void {
-    const waiter = share.waiters[0];
     if (this.#closing.signal.aborted) {
       share.leased.add(backend);
       this.#drop(share, backend, 'shutdown');
-    } else if (waiter !== undefined) {
+    } else if (share.waiters.length > 0) {
       share.leased.add(backend);
-      waiter.settle(backend);
+      this.#settle(share, backend);
     } else {
       this.#watchIdle(share, backend);
       share.idle.push({ backend, since: performance.now() });
       this.#serveOthers();
     }
+  }
+
+  /** Answers a waiter, the first unless another is named. */
+  #settle(share: Share, result: BackendConnection | ServiceError, position = 0): void {
+    const [waiting] = share.waiters.splice(position, 1);
+    waiting?.waiter.settle(result);
+    this.#forgetIfEmpty(share);
+  }
+
+  #timeOut(): void {
+    const oldest = performance.now() - this.#limits.queueTimeoutMs;
+    let next = Number.POSITIVE_INFINITY;
+    for (const share of [...this.#shares.values()]) {
+      while (waitingSince(share) <= oldest) this.#settle(share, this.#timedOut());
+      next = Math.min(next, waitingSince(share));
+    }
+    this.#timer = undefined;
+    // A timer may come a little early.
+    if (next !== Number.POSITIVE_INFINITY) this.#timeOutIn(Math.max(1, next - oldest));
+  }
+
+  #timeOutIn(delayMs: number): void {
+    this.#timer ??= setTimeout(() => this.#timeOut(), delayMs).unref();
   }
 
   #watchIdle(share: Share, backend: BackendConnection): void {
@@ -352,6 +402,8 @@ export class Pool {
     });
   }
 }
+
+const DONE = Promise.resolve();
 
 function waitingSince(share: Share): number {
   return share.waiters[0]?.since ?? Number.POSITIVE_INFINITY;

@@ -1,5 +1,6 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { Observation, Observe } from '../observation.ts';
+import { DoorGauge, DoorHistogram, QueryCounter } from './door-metrics.ts';
 
 /** How many backends the pool has by state, and how many callers wait for one. */
 export interface PoolSnapshot {
@@ -70,13 +71,13 @@ function createInstruments(registry: Registry) {
     wireSessions: gauge('postern_wire_sessions', 'Sessions logged in at the wire door'),
     wireSessionSeconds: seconds('postern_wire_session_seconds', 'How long wire sessions lasted'),
     wireBytes: counter('postern_wire_bytes_total', 'Bytes relayed for sessions that have ended', ['direction']),
-    queries: counter('postern_queries_total', 'Requests that ran SQL', ['door', 'outcome']),
+    queries: new QueryCounter('postern_queries_total', 'Requests that ran SQL', registry),
     httpRequests: counter('postern_http_requests_total', 'HTTP calls', ['action', 'status']),
     httpSeconds: seconds('postern_http_request_seconds', 'How long HTTP calls took', ['action']),
     logins: counter('postern_logins_total', 'Logins that were told of', ['surface', 'outcome']),
-    leases: gauge('postern_leases', 'Backend sessions on loan', ['door']),
-    leaseWaitSeconds: seconds('postern_lease_wait_seconds', 'How long callers waited for a backend session', ['door']),
-    leaseHeldSeconds: seconds('postern_lease_held_seconds', 'How long backend sessions were on loan', ['door']),
+    leases: new DoorGauge('postern_leases', 'Backend sessions on loan', registry),
+    leaseWaitSeconds: new DoorHistogram('postern_lease_wait_seconds', 'How long callers waited for a backend session', SECONDS, registry),
+    leaseHeldSeconds: new DoorHistogram('postern_lease_held_seconds', 'How long backend sessions were on loan', SECONDS, registry),
     leasesRefused: counter('postern_leases_refused_total', 'Callers that got no backend session', ['door', 'reason']),
     backendsOpened: seconds('postern_backend_open_seconds', 'How long it took to open backend sessions'),
     backendsClosed: counter('postern_backends_closed_total', 'Backend sessions closed'),
@@ -110,7 +111,7 @@ function count(observation: Observation, to: Instruments): void {
       to.wireBytes.inc({ direction: 'out' }, observation.bytesOut);
       break;
     case 'wire.query':
-      to.queries.inc({ door: 'wire', outcome: observation.ok ? 'ok' : 'error' });
+      to.queries.count('wire', observation.ok ? 'ok' : 'error');
       break;
     case 'login.succeeded':
       to.logins.inc({ surface: observation.origin.surface, outcome: 'ok' });
@@ -119,12 +120,12 @@ function count(observation: Observation, to: Instruments): void {
       to.logins.inc({ surface: observation.origin.surface, outcome: observation.kind });
       break;
     case 'lease.granted':
-      to.leases.inc({ door: observation.door });
-      to.leaseWaitSeconds.observe({ door: observation.door }, observation.waitMs / 1_000);
+      to.leases.add(observation.door, 1);
+      to.leaseWaitSeconds.count(observation.door, observation.waitMs / 1_000);
       break;
     case 'lease.released':
-      to.leases.dec({ door: observation.door });
-      to.leaseHeldSeconds.observe({ door: observation.door }, observation.heldMs / 1_000);
+      to.leases.add(observation.door, -1);
+      to.leaseHeldSeconds.count(observation.door, observation.heldMs / 1_000);
       break;
     case 'lease.refused':
       to.leasesRefused.inc({ door: observation.door, reason: observation.kind });
@@ -161,5 +162,5 @@ function count(observation: Observation, to: Instruments): void {
 function countHttp({ action, outcome }: Extract<Observation, { name: 'http.request' }>, to: Instruments): void {
   to.httpRequests.inc({ action, status: String(outcome.httpStatus ?? 0) });
   to.httpSeconds.observe({ action }, (outcome.durationMs ?? 0) / 1_000);
-  if (QUERY_ACTIONS.has(action)) to.queries.inc({ door: 'http', outcome: outcome.status });
+  if (QUERY_ACTIONS.has(action)) to.queries.count('http', outcome.status);
 }

@@ -8,7 +8,7 @@ import { discardState } from '../backend/reset.ts';
 import type { Catalog, RotatedKey, SignupQuota } from '../catalog/catalog.ts';
 import type { Credential as KnownCredential } from '../catalog/credential.ts';
 import type { Organization } from '../catalog/organization.ts';
-import { ServiceError } from '../errors.ts';
+import { abortReason, ServiceError } from '../errors.ts';
 import type { Observe, Origin } from '../observation.ts';
 import { CancelKeys } from './cancel.ts';
 import { newOrganizationId } from './identifiers.ts';
@@ -105,22 +105,50 @@ export class Router {
    * @throws ServiceError when the key has been revoked, the pool is exhausted, or Postgres cannot be reached
    */
   async lease(tenant: Tenant, options: { readonly door: Door; readonly signal?: AbortSignal }): Promise<Lease> {
-    tenant.revoked.throwIfAborted();
+    const { door, signal } = options;
+    const gone = { withdraw: () => {} };
+    const onAbort = () => gone.withdraw();
+    signal?.addEventListener('abort', onAbort, { once: true });
+    const lease = await new Promise<Lease>((resolve, reject) => {
+      gone.withdraw = this.enqueue(tenant, door, (result) => {
+        if (result instanceof Lease) resolve(result);
+        else reject(result);
+      });
+      if (signal?.aborted) gone.withdraw();
+    }).finally(() => signal?.removeEventListener('abort', onAbort));
+    if (door === 'wire' || lease.backend.session.settings.size === 0 || (await discardState(lease.backend))) return lease;
+    lease.destroy();
+    throw new ServiceError('not_ready', 'the database session could not be made ready', { retryAfterS: 1 });
+  }
+
+  /**
+   * As {@link lease}, for who cannot wait for a promise to be kept: `settle` is called in the turn in which there is a
+   * backend, or it is known that there will be none, perhaps before this returns.
+   * @returns gives up the wait
+   */
+  enqueue(tenant: Tenant, door: Door, settle: (result: Lease | ServiceError) => void): () => void {
     const { id, placement } = tenant.organization;
-    const startedAt = performance.now();
-    try {
-      const open = (signal: AbortSignal): Promise<BackendConnection> => this.#provisioner.open(placement, signal);
-      const backend = await this.#pool.acquire(id, open, options.signal);
-      if (options.door === 'http' && backend.session.settings.size > 0 && !(await discardState(backend))) {
-        this.#pool.discard(id, backend, 'reset failed');
-        throw new ServiceError('not_ready', 'the database session could not be made ready', { retryAfterS: 1 });
-      }
-      this.#observe({ name: 'lease.granted', door: options.door, waitMs: performance.now() - startedAt });
-      return this.#lend(backend, tenant, options.door);
-    } catch (error) {
-      this.#observe({ name: 'lease.refused', door: options.door, kind: error instanceof ServiceError ? error.kind : 'internal' });
-      throw error;
+    const refuse = (error: ServiceError) => {
+      this.#observe({ name: 'lease.refused', door, kind: error.kind });
+      settle(error);
+    };
+    if (tenant.revoked.aborted) {
+      refuse(abortReason(tenant.revoked));
+      return () => {};
     }
+    const startedAt = performance.now();
+    const waiter = {
+      open: (signal: AbortSignal): Promise<BackendConnection> => this.#provisioner.open(placement, signal),
+      settle: (result: BackendConnection | ServiceError) => {
+        if (result instanceof ServiceError) refuse(result);
+        else {
+          this.#observe({ name: 'lease.granted', door, waitMs: performance.now() - startedAt });
+          settle(this.#lend(result, tenant, door));
+        }
+      },
+    };
+    this.#pool.enqueue(id, waiter);
+    return () => this.#pool.withdraw(id, waiter);
   }
 
   /** A backend at once, if one is free; `preferred` before others. Its session may hold settings of whom it served before. */
