@@ -14,6 +14,8 @@ export interface NamedStatement {
 export interface UnnamedStatement {
   /** Text, NUL and parameter types, as in the Parse message. */
   readonly definition: Buffer;
+  /** The statement that it has become because its text comes again and again. */
+  readonly server?: ServerStatement;
   /** It was too large for its definition to be kept. */
   readonly isOversized?: boolean;
   /** It is not what the client sent, to the letter. */
@@ -52,10 +54,10 @@ export class ClientStatements {
     };
   }
 
-  /** @returns the client's name for what the server knows under another */
-  nameOf(serverName: string): string | undefined {
+  /** @returns the client's name for what the server knows under another; empty for what it has given none */
+  nameOf(serverName: string): string {
     for (const [name, { server }] of this.#named) if (server.name.toString('latin1') === serverName) return name;
-    return undefined;
+    return '';
   }
 
   entries(): IterableIterator<[string, NamedStatement]> {

@@ -28,6 +28,8 @@ export class Pins {
   /** The platform has to be asked whether the session holds advisory locks. */
   lockCheckDue = false;
   defaultsChanged = false;
+  /** Settings or tables may have changed since the session was last at rest, for itself alone. */
+  unsettled = false;
   /** Settings have gone back to what the server knows as the session's start, and are on their way to what it really was. */
   restores = false;
 
@@ -50,6 +52,11 @@ export class Pins {
     return this.#reasons.has('seed');
   }
 
+  /** Names may mean something else in this session than in others: it has, or may have, temporary tables. */
+  get namesAreOwn(): boolean {
+    return this.#reasons.has('temp') || this.#reasons.has('unknown');
+  }
+
   get customSettings(): ReadonlySet<string> {
     return this.#custom;
   }
@@ -63,7 +70,16 @@ export class Pins {
     return this.pinned || this.suspected || this.lockCheckDue;
   }
 
+  /**
+   * What the meaning of a text depends on beside the text: the same in sessions with the same settings.
+   * @returns undefined when that is not known
+   */
+  get context(): string | undefined {
+    return this.unsettled || this.suspected ? undefined : contextOf(this.settings);
+  }
+
   statementSeen(traits: TextTraits): void {
+    if (traits.changesSettings) this.unsettled = true;
     if (traits.touchesState) this.suspected = true;
     if (traits.touchesState && traits.resets && this.#startup.size > 0) this.restores = true;
     for (const name of traits.customSettings) this.#custom.add(name);
@@ -81,7 +97,9 @@ export class Pins {
 
   /** A setting that the server reports has changed, by whatever way: there may be others. */
   parameterChanged(parameter: string, value: string): void {
-    if (this.settings.get(parameter.toLowerCase()) !== value) this.suspected = true;
+    if (this.settings.get(parameter.toLowerCase()) === value) return;
+    this.suspected = true;
+    this.unsettled = true;
   }
 
   probed({ settings, held }: SessionFacts): void {
@@ -111,4 +129,18 @@ export class Pins {
     this.inForce = NO_SETTINGS;
     this.suspected = true;
   }
+}
+
+/** Settings that change what a text does to nobody. */
+const MEANINGLESS: ReadonlySet<string> = new Set(['application_name']);
+const contexts = new WeakMap<Settings, string>();
+
+function contextOf(settings: Settings): string {
+  let context = contexts.get(settings);
+  if (context === undefined) {
+    const entries = [...settings].filter(([name]) => !MEANINGLESS.has(name)).sort();
+    context = entries.length === 0 ? '' : JSON.stringify(entries);
+    contexts.set(settings, context);
+  }
+  return context;
 }

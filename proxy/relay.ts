@@ -2,7 +2,7 @@ import type { Duplex } from 'node:stream';
 import type { BackendConnection, BackendReceiver } from '../src/backend/connection.ts';
 import { Fate, type ReplyQueue, Request } from '../src/backend/reply-queue.ts';
 import { ServiceError } from '../src/errors.ts';
-import type { TransactionStatus } from '../src/protocol/backend.ts';
+import type { ErrorFields, TransactionStatus } from '../src/protocol/backend.ts';
 import { FrameScanner, frontendFrames } from '../src/protocol/frame.ts';
 import { FrontendType } from '../src/protocol/frontend.ts';
 import type { Lease } from '../src/router/lease.ts';
@@ -13,7 +13,7 @@ import { HIGH_WATER_BYTES, MAX_REWRITTEN_BYTES } from './limits.ts';
 import { PARSE_COMPLETE, queryMessage, READY_IDLE, rewrittenMessage } from './messages.ts';
 import type { Pins } from './pins.ts';
 import type { RelayHost } from './relay-host.ts';
-import { type OwnRequest, Replies } from './replies.ts';
+import { isStalePlan, type OwnRequest, Replies } from './replies.ts';
 import { Requests } from './requests.ts';
 import { Run } from './run.ts';
 import { settingsChange } from './session-settings.ts';
@@ -60,6 +60,8 @@ export class Relay implements BackendReceiver {
   readonly #statements = new ClientStatements();
   readonly #requests: Requests;
   readonly #toClient = new Run((bytes) => this.#client.write(bytes));
+  /** The request in flight, where it may have to be run again, and what had been written to the client before it. */
+  #inFlight: { readonly bytes: Buffer; readonly writes: number } | undefined;
   readonly #toBackend = new Run((bytes) => this.#lease?.backend.write(bytes));
   #fromClient: FrameScanner;
   #lease: Lease | undefined;
@@ -99,9 +101,19 @@ export class Relay implements BackendReceiver {
       toClient: this.#toClient,
       backend: () => this.#lease?.backend.session,
       notRestored: (error) => this.end(error),
+      canRunAgain: (error) => this.#canRunAgain(error),
     });
     this.#queue = this.#replies.queue;
-    const listener = { statement: (traits: TextTraits) => this.#statementSeen(traits), processIds: host.processIds, view: host.view };
+    const replies = this.#replies;
+    const listener = {
+      statement: (traits: TextTraits) => this.#statementSeen(traits),
+      processIds: host.processIds,
+      view: host.view,
+      pins,
+      get failed() {
+        return replies.status === 'E';
+      },
+    };
     this.#requests = new Requests(this.#statements, host.registry, this.#queue, watch, listener, this.#toBackend);
   }
 
@@ -220,6 +232,8 @@ export class Relay implements BackendReceiver {
   #process(chunk: Buffer): void {
     const scanner = this.#fromClient;
     const wasIdle = this.#queue.length === 0;
+    const endsBefore = wasIdle && this.status === 'I' && !scanner.midMessage ? this.#requests.counts.ends : -1;
+    this.#requests.usesRepeated = false;
     try {
       scanner.push(chunk);
       while (scanner.next()) {
@@ -248,10 +262,29 @@ export class Relay implements BackendReceiver {
       return;
     }
     this.#toBackend.flush();
+    this.#keepInFlight(chunk, endsBefore);
     if (wasIdle && this.#queue.length > 0) this.#replies.since = performance.now();
     if (this.#lease === undefined) this.#toClient.flush();
     else if (this.#queue.length === 0) this.#settle();
     if (this.#backendIsFull) this.#client.pause();
+  }
+
+  /** A request that has come alone and whole can be run again, as long as nothing of its answer has gone out. */
+  #keepInFlight(chunk: Buffer, endsBefore: number): void {
+    const { counts, unsynced, usesRepeated } = this.#requests;
+    const isOne = endsBefore >= 0 && counts.ends === endsBefore + 1 && !unsynced && this.#fromClient.last;
+    this.#inFlight = isOne && usesRepeated ? { bytes: Buffer.from(chunk), writes: this.#toClient.writes } : undefined;
+  }
+
+  /** The client knows nothing of what was prepared for it, and is not to hear that it does not fit any more. */
+  #canRunAgain(error: ErrorFields): boolean {
+    return this.#inFlight !== undefined && this.#inFlight.writes === this.#toClient.writes && isStalePlan(error);
+  }
+
+  #runAgain(): void {
+    const { bytes } = this.#inFlight ?? {};
+    this.#replies.hiding = false;
+    if (bytes !== undefined) this.#process(bytes);
   }
 
   get #backendIsFull(): boolean {
@@ -340,7 +373,7 @@ export class Relay implements BackendReceiver {
       this.#forward(scanner, lease.backend);
       return true;
     }
-    const bytes = [Buffer.from(scanner.buffer.subarray(scanner.start, scanner.end)), Buffer.from(scanner.takeRest())];
+    const bytes = [Buffer.concat([scanner.buffer.subarray(scanner.start, scanner.end), scanner.takeRest()])];
     this.#fromClient = this.#newScanner();
     this.#replies.since = performance.now();
     this.#client.pause();
@@ -432,7 +465,8 @@ export class Relay implements BackendReceiver {
       return;
     }
     this.#cancelIfWanted();
-    if (this.#queue.length > 0) this.#toClient.flush();
+    if (this.#replies.hiding && this.#queue.length === 0) this.#runAgain();
+    else if (this.#queue.length > 0) this.#toClient.flush();
     else if (this.#lastWords !== undefined) this.#end(this.#lastWords);
     else this.#settle();
     if (this.#client.writableLength === 0) this.lastTakenAt = performance.now();
@@ -471,6 +505,7 @@ export class Relay implements BackendReceiver {
       }
     }
     this.pins.restores = false;
+    this.pins.unsettled = false;
     this.#replies.restored();
     if (this.#endIfAtRest()) return;
     if (this.halfClosed) this.#end(this.#lastWords ?? { reason: 'client_gone' });

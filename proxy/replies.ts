@@ -34,6 +34,8 @@ export interface ReplyContext {
   /** ParameterStatus values as the client knows them. */
   readonly parameters: ReadonlyMap<string, string>;
   readonly toClient: Run;
+  /** Whether the client's request can be run again instead of telling it of an error that is not its own. */
+  canRunAgain(error: ErrorFields): boolean;
   /** What is known of the session on the backend at hand. */
   backend(): SessionState | undefined;
   /** The session's own settings could not be given to its backend. */
@@ -61,6 +63,8 @@ export class Replies implements ReplyListener {
   fatalSeen = false;
   /** A ReadyForQuery waits until the session's own settings are back. */
   heldReady = false;
+  /** The client hears nothing of what is being answered, up to ReadyForQuery: its request will be run again. */
+  hiding = false;
   readonly #context: ReplyContext;
   readonly #scanner = new FrameScanner(BACKEND);
   /** The message that is passing is not the client's. */
@@ -111,7 +115,7 @@ export class Replies implements ReplyListener {
 
   #passOn(scanner: FrameScanner, forward: boolean): void {
     if (scanner.first) this.#skippingRest = !forward;
-    if (!forward) return;
+    if (!forward || this.hiding) return;
     this.bytesOut += scanner.end - scanner.start;
     this.#context.toClient.add(scanner.buffer, scanner.start, scanner.end);
   }
@@ -182,7 +186,7 @@ export class Replies implements ReplyListener {
     else this.#passOn(scanner, forward);
     this.queue.receive(scanner.type);
     if (this.status !== 'E') this.queue.strayPortal = false;
-    if (forward) {
+    if (forward && !this.hiding) {
       this.#context.host.answered(!this.#requestFailed);
       this.#requestFailed = false;
     }
@@ -197,10 +201,14 @@ export class Replies implements ReplyListener {
     const seen = buffer.subarray(start + HEADER_BYTES, end);
     const fields = decodeErrorFields(scanner.last ? seen : Buffer.concat([seen, END_OF_FIELDS]));
     this.fatalSeen ||= fields.severity !== 'ERROR';
-    this.#failed(fields);
     const forward = this.queue.forwards(type);
-    this.#requestFailed ||= forward;
-    const told = forward || this.fatalSeen;
+    if (forward && !this.fatalSeen && this.#context.canRunAgain(fields)) {
+      this.hiding = true;
+      this.#context.toClient.clear();
+    }
+    this.#failed(fields);
+    this.#requestFailed ||= forward && !this.hiding;
+    const told = (forward || this.fatalSeen) && !this.hiding;
     const reworded = told && scanner.last && (this.#context.host.view !== undefined || mentionsServerStatement(fields.message));
     const edits = this.#editsInError();
     if (!reworded) this.#passOn(scanner, told);
@@ -218,7 +226,7 @@ export class Replies implements ReplyListener {
   /** An error that speaks of a statement, or of the place of its tables, as the server knows it, as the client does. */
   #inClientsWords(message: Buffer, fields: ErrorFields, edits: readonly Edit[]): Buffer {
     const { view } = this.#context.host;
-    const name = (text: string) => text.replace(SERVER_STATEMENT, (server) => this.#context.statements.nameOf(server) ?? server);
+    const name = (text: string) => text.replace(SERVER_STATEMENT, (server) => this.#context.statements.nameOf(server));
     if (view === undefined) return rewriteBody(message, name);
     return encodeBackendMessage({ name: 'ErrorResponse', fields: view.error({ ...fields, message: name(fields.message) }, edits) });
   }
@@ -232,6 +240,7 @@ export class Replies implements ReplyListener {
       return;
     }
     if (isStalePlan(fields)) this.#context.host.registry.invalidate();
+    if (this.hiding) return;
     const batch = (subject as RequestEnd | undefined)?.batch;
     if (batch !== undefined) batch.sqlstate = fields.code;
   }
@@ -295,6 +304,7 @@ export class Replies implements ReplyListener {
   }
 
   simulate(request: RequestKind): void {
+    if (this.hiding) return;
     this.#context.toClient.insert(request === Request.parse ? PARSE_COMPLETE : CLOSE_COMPLETE);
   }
 
@@ -331,7 +341,8 @@ function statusOf(byte: number | undefined): TransactionStatus {
 /** Tags of what changes the shape of tables, or of what they are made of. */
 const SCHEMA_CHANGE = /^(?:ALTER|DROP|CREATE OR REPLACE) /;
 
-function isStalePlan({ code, message }: ErrorFields): boolean {
+/** A statement's result has another shape than when it was prepared. */
+export function isStalePlan({ code, message }: ErrorFields): boolean {
   return code === '0A000' && message.startsWith('cached plan');
 }
 

@@ -1,5 +1,5 @@
 import type { BackendConnection } from '../src/backend/connection.ts';
-import type { ServerStatement, StatementRegistry } from '../src/backend/prepared-statements.ts';
+import { newServerStatement, type ServerStatement, type StatementRegistry } from '../src/backend/prepared-statements.ts';
 import { Fate, type ReplyQueue, Request } from '../src/backend/reply-queue.ts';
 import { ServiceError } from '../src/errors.ts';
 import { stringEnd } from '../src/protocol/body.ts';
@@ -10,9 +10,19 @@ import type { PlaceView } from '../src/router/search-path/view.ts';
 import type { ClientStatements, UnnamedStatement } from './client-statements.ts';
 import { MAX_REWRITTEN_BYTES } from './limits.ts';
 import { CLOSE_UNNAMED_PORTAL, closeStatementMessage, EMPTY_DEFINITION, parseMessage, queryMessage, SYNC } from './messages.ts';
+import type { Pins } from './pins.ts';
 import { type ParameterSignal, type ProcessIds, processIdOf, translateProcessIds } from './process-ids.ts';
 import type { Run } from './run.ts';
-import { deallocatedNames, OVERSIZED_TRAITS, PLAIN, type TextTraits, traitsOf, UNKNOWN_TRAITS } from './statement-text.ts';
+import {
+  deallocatedNames,
+  isPreparable,
+  OVERSIZED_TRAITS,
+  PLAIN,
+  staysTheSame,
+  type TextTraits,
+  traitsOf,
+  UNKNOWN_TRAITS,
+} from './statement-text.ts';
 import type { Batch, StatementWatch } from './statement-watch.ts';
 
 /** What the requests tell the relay as they go by. */
@@ -22,6 +32,9 @@ export interface RequestListener {
   readonly processIds: ProcessIds;
   /** Where `public` is another schema. */
   readonly view: PlaceView | undefined;
+  readonly pins: Pins;
+  /** The transaction that the client is in has failed. */
+  readonly failed: boolean;
 }
 
 /** What goes with a Parse, Bind or Close through the reply queue. */
@@ -51,7 +64,9 @@ export interface RequestEnd {
  * through as it came.
  */
 export class Requests {
-  readonly counts = { statements: 0 };
+  readonly counts = { statements: 0, ends: 0 };
+  /** A statement that was prepared behind the client's back has been used since this was last set to false. */
+  usesRepeated = false;
   #unsynced = false;
   /** The text that comes next has been rewritten before. */
   alreadyPlaced = false;
@@ -155,8 +170,10 @@ export class Requests {
     const name = buffer.toString('latin1', nameStart, nameEnd);
     if (this.#statements.get(name) !== undefined) return false;
     const text = buffer.toString('latin1', nameEnd + 1, textEnd(buffer, nameEnd + 1, end));
+    const { context } = this.#listener.pins;
+    if (context === undefined || !staysTheSame(text)) return false;
     const { definition, traits, signals } = this.#prepared(text, buffer.subarray(nameEnd + 1, end));
-    const server = this.#registry.find(definition);
+    const server = this.#registry.find(definition, context);
     if (server === undefined || !server.proven) return false;
     this.#statements.set(name, { server, traits, signals });
     return true;
@@ -164,6 +181,11 @@ export class Requests {
 
   #pass(scanner: FrameScanner): void {
     this.#out.add(scanner.buffer, scanner.start, scanner.end);
+  }
+
+  /** What follows in the same transaction may see other tables than other sessions do. */
+  #look(text: string): void {
+    if (this.#watch.statement(text)) this.#listener.pins.unsettled = true;
   }
 
   #tell(traits: TextTraits | undefined): void {
@@ -176,6 +198,7 @@ export class Requests {
   }
 
   #end(deallocations: string[] = [], edits: readonly Edit[] = NO_EDITS): RequestEnd | undefined {
+    this.counts.ends += 1;
     const batch = this.#watch.take();
     const showsSearchPath = this.#showsSearchPath;
     this.#showsSearchPath = false;
@@ -199,7 +222,7 @@ export class Requests {
     this.counts.statements += 1;
     this.#bindsUnnamed = false;
     const text = scanner.buffer.toString('latin1', scanner.start + HEADER_BYTES, scanner.last ? scanner.end - 1 : scanner.end);
-    this.#watch.statement(text);
+    this.#look(text);
     const traits = scanner.last ? traitsOf(text) : UNKNOWN_TRAITS;
     this.#tell(traits);
     const { sql, edits } = this.#placed(text, scanner.last);
@@ -262,15 +285,21 @@ export class Requests {
     const nameStart = start + HEADER_BYTES;
     const nameEnd = stringEnd(buffer, nameStart, end);
     const text = nameEnd < 0 ? '' : buffer.toString('latin1', nameEnd + 1, textEnd(buffer, nameEnd + 1, end));
-    this.#watch.statement(text);
+    this.#look(text);
     if (!scanner.last || nameEnd < 0) {
       this.#parseOversized(scanner, backend, nameEnd !== nameStart);
       return;
     }
     const prepared = this.#prepared(text, buffer.subarray(nameEnd + 1, end));
     this.#tell(prepared.traits);
-    if (nameEnd === nameStart) this.#parseUnnamed(scanner, backend, prepared);
-    else this.#parseNamed(scanner, backend, buffer.toString('latin1', nameStart, nameEnd), prepared);
+    if (nameEnd === nameStart) {
+      const server = isPreparable(text, prepared.traits) ? this.#repeated(prepared) : undefined;
+      if (server === undefined) this.#parseUnnamed(scanner, backend, prepared);
+      else this.#parseRepeated(server, backend, prepared);
+      return;
+    }
+    const server = this.#statementOf(prepared.definition, staysTheSame(text));
+    this.#parseNamed(scanner, backend, buffer.toString('latin1', nameStart, nameEnd), prepared, server);
   }
 
   /** @param definition a view; what is kept of it is a copy */
@@ -296,6 +325,58 @@ export class Requests {
     if (SHOWS_SEARCH_PATH.test(text)) this.#showsSearchPath = true;
     const { sql, edits } = view.rewrite(Buffer.from(text, 'latin1'));
     return { sql: edits.length === 0 ? text : sql.toString('latin1'), edits };
+  }
+
+  /** The statement of a text that comes again and again without a name. */
+  #repeated({ definition }: UnnamedStatement): ServerStatement | undefined {
+    const { namesAreOwn, context } = this.#listener.pins;
+    if (namesAreOwn || context === undefined || definition.length > MAX_REPEATED_BYTES) return undefined;
+    return this.#registry.repeated(definition, context);
+  }
+
+  /** Shared with whoever prepares the same text in the same settings, unless it would not be the same there. */
+  #statementOf(definition: Buffer, staysTheSame: boolean): ServerStatement {
+    const { namesAreOwn, context } = this.#listener.pins;
+    if (namesAreOwn || context === undefined || !staysTheSame) return newServerStatement(Buffer.from(definition));
+    return this.#registry.intern(definition, context);
+  }
+
+  /** To the client it has no name; on the server it has one, so that it is not planned anew each time. */
+  #parseRepeated(server: ServerStatement, backend: BackendConnection, prepared: UnnamedStatement): void {
+    this.usesRepeated = true;
+    const undo = this.#statements.setUnnamed({ ...prepared, definition: server.definition, server });
+    this.#parseOnce(server, backend, prepared.edits, (failed) => {
+      if (failed) this.#statements.unnamed = undefined;
+      else undo();
+    });
+  }
+
+  /** A Parse that is sent only where the statement is missing; elsewhere its reply is ours to make. */
+  #parseOnce(server: ServerStatement, backend: BackendConnection, edits: readonly Edit[], undo: (failed: boolean) => void): void {
+    if (backend.session.prepared.use(server)) {
+      this.#unsynced = true;
+      if (this.#isRefused(server)) {
+        this.#queue.push(Request.parse, Fate.forward, { edits, undo });
+        this.#out.insert(parseMessage(server.name, server.definition));
+      } else this.#queue.push(Request.parse, Fate.simulate, { undo });
+      return;
+    }
+    const evicted = backend.session.prepared.add(server);
+    this.#extended(Request.parse, {
+      statement: server,
+      edits,
+      undo: (failed: boolean) => {
+        undo(failed);
+        backend.session.prepared.delete(server);
+      },
+    });
+    this.#out.insert(parseMessage(server.name, server.definition));
+    this.#evict(evicted, backend);
+  }
+
+  /** In a transaction that has failed the server parses nothing but what ends it. */
+  #isRefused({ definition }: ServerStatement): boolean {
+    return this.#listener.failed && this.#queue.length === 0 && !TRANSACTION_END.test(definition.toString('latin1'));
   }
 
   #parseUnnamed(scanner: FrameScanner, backend: BackendConnection, prepared: UnnamedStatement): void {
@@ -337,30 +418,11 @@ export class Requests {
     this.#pass(scanner);
   }
 
-  #parseNamed(scanner: FrameScanner, backend: BackendConnection, name: string, prepared: UnnamedStatement): void {
-    const { definition, traits, signals, edits } = prepared;
-    if (this.#statements.get(name) !== undefined) {
-      this.#parseAgain(scanner, backend, name);
-      return;
-    }
-    const statement = this.#registry.intern(definition);
-    const forget = this.#statements.set(name, { server: statement, traits, signals });
-    if (backend.session.prepared.use(statement)) {
-      this.#unsynced = true;
-      this.#queue.push(Request.parse, Fate.simulate, { undo: forget });
-      return;
-    }
-    const evicted = backend.session.prepared.add(statement);
-    this.#extended(Request.parse, {
-      statement,
-      edits,
-      undo: () => {
-        forget();
-        backend.session.prepared.delete(statement);
-      },
-    });
-    this.#out.insert(parseMessage(statement.name, statement.definition));
-    this.#evict(evicted, backend);
+  #parseNamed(scanner: FrameScanner, backend: BackendConnection, name: string, prepared: UnnamedStatement, server: ServerStatement): void {
+    const { traits, signals, edits } = prepared;
+    if (this.#statements.get(name) === undefined)
+      this.#parseOnce(server, backend, edits, this.#statements.set(name, { server, traits, signals }));
+    else this.#parseAgain(scanner, backend, name);
   }
 
   /**
@@ -387,8 +449,8 @@ export class Requests {
       this.#pass(scanner);
       return;
     }
-    if (nameEnd === nameStart) {
-      const { unnamed } = this.#statements;
+    const { unnamed } = this.#statements;
+    if (nameEnd === nameStart && unnamed?.server === undefined) {
       this.#tell(unnamed?.traits);
       this.#ensureUnnamed(backend);
       this.#sendSignals(unnamed, scanner);
@@ -396,14 +458,15 @@ export class Requests {
       this.#pass(scanner);
       return;
     }
-    const statement = this.#statements.get(buffer.toString('latin1', nameStart, nameEnd));
+    const statement = nameEnd === nameStart ? unnamed : this.#statements.get(buffer.toString('latin1', nameStart, nameEnd));
+    const server = statement?.server;
     this.#tell(statement?.traits);
-    if (statement !== undefined) this.#ensurePrepared(statement.server, backend);
+    if (server !== undefined) this.#ensurePrepared(server, backend);
     this.#sendSignals(statement, scanner);
-    this.#extended(kind, kind === Request.bind ? this.#deallocation(statement?.server.definition, statement?.traits, backend) : undefined);
+    this.#extended(kind, kind === Request.bind ? this.#deallocation(server?.definition, statement?.traits, backend) : undefined);
     // A name that the client has not prepared is the server's to refuse.
-    if (statement === undefined) this.#pass(scanner);
-    else this.#out.insert(withStatementName(buffer, start, end, statement.server.name));
+    if (server === undefined) this.#pass(scanner);
+    else this.#out.insert(withStatementName(buffer, start, end, server.name));
   }
 
   /** A DEALLOCATE that is bound is as good as executed. */
@@ -488,7 +551,10 @@ export class Requests {
 }
 
 const NO_NAME = Buffer.alloc(0);
+/** Longer texts are not looked up for a statement of their own. */
+const MAX_REPEATED_BYTES = 16_384;
 const NO_EDITS: readonly Edit[] = [];
+const TRANSACTION_END = /^\s*(?:rollback|commit|end|abort|prepare\s+transaction)\b/i;
 const SHOWS_SEARCH_PATH = /^\s*show\s+(?:search_path|"search_path")\s*;?\s*$/i;
 
 function textEnd(buffer: Buffer, from: number, end: number): number {

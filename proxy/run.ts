@@ -1,9 +1,16 @@
-/** Joins neighbouring messages of one buffer, so that a chunk full of them is one write. */
+/**
+ * What goes to one peer in one turn, as one write. Neighbouring messages of one buffer are one piece, so that a chunk full
+ * of them costs what one costs.
+ */
 export class Run {
+  /** How often something has been written. */
+  writes = 0;
   readonly #write: (bytes: Buffer) => void;
+  readonly #pieces: Buffer[] = [];
   #buffer: Buffer | undefined;
   #start = 0;
   #end = 0;
+  #bytes = 0;
 
   constructor(write: (bytes: Buffer) => void) {
     this.#write = write;
@@ -14,7 +21,7 @@ export class Run {
       this.#end = end;
       return;
     }
-    this.flush();
+    this.#endPiece();
     this.#buffer = buffer;
     this.#start = start;
     this.#end = end;
@@ -25,8 +32,41 @@ export class Run {
     this.add(bytes, 0, bytes.length);
   }
 
+  /** Forgets what has not been written. */
+  clear(): void {
+    this.#buffer = undefined;
+    this.#pieces.length = 0;
+    this.#bytes = 0;
+  }
+
   flush(): void {
-    if (this.#buffer !== undefined) this.#write(this.#buffer.subarray(this.#start, this.#end));
+    if (this.#pieces.length > 0) {
+      this.#endPiece();
+      this.#writePieces();
+    } else if (this.#buffer !== undefined) {
+      const piece = this.#buffer.subarray(this.#start, this.#end);
+      this.#buffer = undefined;
+      this.writes += 1;
+      this.#write(piece);
+    }
+  }
+
+  /** Small pieces are cheaper to join than to hand over one by one; what is large is not copied. */
+  #writePieces(): void {
+    const pieces = this.#pieces.splice(0);
+    const bytes = this.#bytes;
+    this.#bytes = 0;
+    this.writes += 1;
+    if (bytes <= MAX_JOINED_BYTES) this.#write(Buffer.concat(pieces, bytes));
+    else for (const piece of pieces) this.#write(piece);
+  }
+
+  #endPiece(): void {
+    if (this.#buffer === undefined) return;
+    this.#pieces.push(this.#buffer.subarray(this.#start, this.#end));
+    this.#bytes += this.#end - this.#start;
     this.#buffer = undefined;
   }
 }
+
+const MAX_JOINED_BYTES = 131_072;

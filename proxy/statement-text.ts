@@ -7,6 +7,8 @@ import { changeCode } from './sql-code.ts';
 export interface TextTraits {
   /** It may leave behind state that outlives the transaction, or end such state. */
   readonly touchesState: boolean;
+  /** It may change settings, if only up to the end of the transaction. */
+  readonly changesSettings: boolean;
   /** Settings of the client's own that it may set, e.g. `my.own`, in lower case: the server does not list them. */
   readonly customSettings: readonly string[];
   /** It may set settings whose names are not in the text. */
@@ -39,6 +41,7 @@ export interface TextTraits {
 /** The same object for every text without a trait. */
 export const PLAIN: TextTraits = {
   touchesState: false,
+  changesSettings: false,
   customSettings: [],
   setsUnnamed: false,
   touchesAdvisoryLocks: false,
@@ -89,6 +92,7 @@ export function traitsOf(text: string): TextTraits {
   const lasting = text.replace(LOCAL_SET_CONFIG, '').replace(LOCAL_SET, ';');
   return {
     touchesState: STATE.test(lasting),
+    changesSettings: STATE.test(text),
     customSettings: customSettings(lasting),
     setsUnnamed: SETS_UNNAMED.test(lasting),
     touchesAdvisoryLocks: ADVISORY.test(text),
@@ -106,13 +110,28 @@ export function traitsOf(text: string): TextTraits {
   };
 }
 
+/** `'now'::timestamptz` and the like are made into values when a statement is prepared. */
+const TIME_OF_PREPARING = /'\s*(?:now|today|tomorrow|yesterday)\b/i;
+const QUERY = /^\s*(?:select|insert|update|delete|merge|values|with|table)\b/i;
+
+/** Whether the same text, prepared again in the same settings, is the same statement. */
+export function staysTheSame(text: string): boolean {
+  return !TIME_OF_PREPARING.test(text);
+}
+
+/** Whether a text may be prepared behind the client's back. */
+export function isPreparable(text: string, traits: TextTraits): boolean {
+  const { touchesState, namesPrepared, listsPrepared, mentionsPids } = traits;
+  return !touchesState && !namesPrepared && !listsPrepared && !mentionsPids && QUERY.test(text) && staysTheSame(text);
+}
+
 function customSettings(text: string): string[] {
   const found = [...text.matchAll(CUSTOM_SET), ...text.matchAll(CUSTOM_SET_CONFIG)];
   return found.map(([, space, name]) => `${space}.${name}`.toLowerCase());
 }
 
 /** For a text of which only the beginning is at hand. */
-export const UNKNOWN_TRAITS: TextTraits = { ...PLAIN, touchesState: true, movesSequences: true };
+export const UNKNOWN_TRAITS: TextTraits = { ...PLAIN, touchesState: true, changesSettings: true, movesSequences: true };
 /** For such a text that is prepared under a name. */
 export const OVERSIZED_TRAITS: TextTraits = { ...UNKNOWN_TRAITS, staysPrepared: true };
 

@@ -31,10 +31,11 @@ export class StatementWatch {
     this.#tell = tell;
   }
 
-  /** @param text as Latin-1 */
-  statement(text: string): void {
-    if (this.#texts.length < MAX_TEXTS && WATCHED_TEXT.test(text))
-      this.#texts.push(Buffer.from(text.slice(0, KEPT_CHARACTERS), 'latin1').toString('utf8'));
+  /** @param text as Latin-1 @returns whether it may change objects or roles */
+  statement(text: string): boolean {
+    if (!WATCHED_TEXT.test(text)) return false;
+    if (this.#texts.length < MAX_TEXTS) this.#texts.push(Buffer.from(text.slice(0, KEPT_CHARACTERS), 'latin1').toString('utf8'));
+    return true;
   }
 
   /** The texts up to here go together. @returns undefined when there is nothing to follow */

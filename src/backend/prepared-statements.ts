@@ -29,13 +29,22 @@ export function newServerStatement(definition: Buffer): ServerStatement {
 
 const REGISTRY_MAX_STATEMENTS = 5_000;
 const REGISTRY_MAX_BYTES = 16 * 1024 * 1024;
+/** How often a text has come without a name when it is given one. */
+const SIGHTINGS = 3;
+
+/** A text that has come without a name is counted until it is worth a statement. */
+interface Known {
+  statement: ServerStatement | undefined;
+  sightings: number;
+}
 
 /**
- * The statements of one organization: the same text and types give the same server statement, so that clients share what
- * backends have prepared. Bounded; one that has been forgotten simply gets another name next time.
+ * The statements of one organization: the same text and types, prepared in the same context (settings that texts depend
+ * on), give the same server statement, so that clients share what backends have prepared. Bounded; one that has been
+ * forgotten simply gets another name next time.
  */
 export class StatementRegistry {
-  readonly #statements = new Map<string, ServerStatement>();
+  readonly #known = new Map<string, Known>();
   #bytes = 0;
 
   /**
@@ -43,29 +52,49 @@ export class StatementRegistry {
    * clients have keep their shape, and Postgres tells when it is gone (0A000): a client may know it by heart.
    */
   invalidate(): void {
-    this.#statements.clear();
+    this.#known.clear();
     this.#bytes = 0;
   }
 
-  find(definition: Buffer): ServerStatement | undefined {
-    return this.#statements.get(definition.toString('latin1'));
+  find(definition: Buffer, context: string): ServerStatement | undefined {
+    return this.#known.get(keyOf(definition, context))?.statement;
   }
 
   /** @param definition may lie in a buffer that is reused: what is kept is a copy */
-  intern(definition: Buffer): ServerStatement {
-    const key = definition.toString('latin1');
-    const known = this.#statements.get(key);
-    if (known !== undefined) return known;
-    const statement = newServerStatement(Buffer.from(definition));
-    this.#statements.set(key, statement);
-    this.#bytes += definition.length;
-    for (const [oldest, { definition: forgotten }] of this.#statements) {
-      if (this.#statements.size <= REGISTRY_MAX_STATEMENTS && this.#bytes <= REGISTRY_MAX_BYTES) break;
-      this.#statements.delete(oldest);
-      this.#bytes -= forgotten.length;
-    }
-    return statement;
+  intern(definition: Buffer, context: string): ServerStatement {
+    const known = this.#know(definition, context);
+    known.statement ??= newServerStatement(Buffer.from(definition));
+    return known.statement;
   }
+
+  /** Counts a text that is prepared without a name. @returns its statement, once it has come often enough */
+  repeated(definition: Buffer, context: string): ServerStatement | undefined {
+    const known = this.#know(definition, context);
+    known.sightings += 1;
+    if (known.sightings >= SIGHTINGS) known.statement ??= newServerStatement(Buffer.from(definition));
+    return known.statement;
+  }
+
+  #know(definition: Buffer, context: string): Known {
+    const key = keyOf(definition, context);
+    let known = this.#known.get(key);
+    if (known !== undefined) return known;
+    known = { statement: undefined, sightings: 0 };
+    this.#known.set(key, known);
+    this.#bytes += key.length;
+    for (const oldest of this.#known.keys()) {
+      if (this.#known.size <= REGISTRY_MAX_STATEMENTS && this.#bytes <= REGISTRY_MAX_BYTES) break;
+      this.#known.delete(oldest);
+      this.#bytes -= oldest.length;
+    }
+    return known;
+  }
+}
+
+/** A definition ends in its parameter types and begins with its text, so that a context before it cannot be part of either. */
+function keyOf(definition: Buffer, context: string): string {
+  const text = definition.toString('latin1');
+  return context === '' ? text : `${context}\0${text}`;
 }
 
 /** What one backend has prepared, least recently used first. */
