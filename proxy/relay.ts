@@ -148,6 +148,11 @@ export class Relay implements BackendReceiver {
     return this.#lease;
   }
 
+  /** What a backend sends is written to the client at once, and only what the kernel has not taken is needed longer. */
+  get holdsChunk(): boolean {
+    return this.#client.writableLength > 0;
+  }
+
   /** Bytes that the client has not taken yet. */
   get unsent(): number {
     return this.#client.writableLength;

@@ -1,4 +1,4 @@
-import { connect as netConnect, type Socket } from 'node:net';
+import { connect as netConnect, type OnReadOpts, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import pg from 'pg';
 import { SessionState } from './session-state.ts';
@@ -20,8 +20,10 @@ export interface BackendLogin {
 
 /** Whoever holds the connection at the moment: a relay, a statement, or the pool while it is idle. */
 export interface BackendReceiver {
-  /** Bytes from the backend, cut anywhere. The chunk is the receiver's to keep. */
+  /** Bytes from the backend, cut anywhere. The chunk is the receiver's to keep, unless it says that it does not need to. */
   data(chunk: Buffer): void;
+  /** Whether it still needs what `data` was last given. Absent: it may need it for ever. */
+  readonly holdsChunk?: boolean;
   /** The write buffer is empty again after a `write` that returned false. */
   drain(): void;
   /** The connection is gone; no call follows. */
@@ -47,13 +49,21 @@ export class BackendConnection {
   #error: Error | undefined;
   #closed = false;
 
-  private constructor(stream: Duplex, login: BackendLogin, processId: number, secretKey: number, parameters: Map<string, string>) {
+  private constructor(
+    stream: Duplex,
+    reader: Reader | undefined,
+    login: BackendLogin,
+    processId: number,
+    secretKey: number,
+    parameters: Map<string, string>,
+  ) {
     this.#stream = stream;
     this.#login = login;
     this.processId = processId;
     this.#secretKey = secretKey;
     this.parameters = parameters;
-    stream.on('data', (chunk: Buffer) => this.#receiver.data(chunk));
+    if (reader === undefined) stream.on('data', (chunk: Buffer) => this.#receiver.data(chunk));
+    else reader.deliver = (chunk) => this.#deliver(chunk);
     stream.on('drain', () => this.#receiver.drain());
     stream.on('error', (error: Error) => {
       this.#error = error;
@@ -69,7 +79,9 @@ export class BackendConnection {
    * @throws pg.DatabaseError when the server refuses the login; any other error when it cannot be reached in time
    */
   static open(login: BackendLogin): Promise<BackendConnection> {
+    const reader = login.ssl ? undefined : new Reader();
     const client = new pg.Client({
+      ...(reader === undefined ? {} : { stream: () => reader.socket }),
       host: login.host,
       port: login.port,
       user: login.user,
@@ -93,9 +105,20 @@ export class BackendConnection {
         }
         const { stream } = driver;
         for (const event of ['data', 'drain', 'end', 'close', 'error']) stream.removeAllListeners(event);
-        resolve(new BackendConnection(stream, login, driverKeys(client).processID, driverKeys(client).secretKey, parameters));
+        resolve(new BackendConnection(stream, reader, login, driverKeys(client).processID, driverKeys(client).secretKey, parameters));
       });
     });
+  }
+
+  /** @returns whether the memory of the chunk can be read into again */
+  #deliver(chunk: Buffer): boolean {
+    const receiver = this.#receiver;
+    if (receiver.holdsChunk === undefined) {
+      receiver.data(Buffer.from(chunk));
+      return true;
+    }
+    receiver.data(chunk);
+    return !receiver.holdsChunk;
   }
 
   get closed(): boolean {
@@ -163,6 +186,35 @@ export class BackendConnection {
       socket.on('data', () => {});
       socket.on('connect', () => socket.end(request));
     });
+  }
+}
+
+const READ_BYTES = 65_536;
+
+/**
+ * A socket that reads into the same memory again and again, as long as what was read is dealt with at once. To the driver,
+ * during the login, it is a socket like any other.
+ * @see https://nodejs.org/api/net.html#new-netsocketoptions `onread`
+ */
+class Reader {
+  readonly socket: Socket;
+  /** Who gets what is read; @returns whether its memory can be used again. */
+  deliver = (chunk: Buffer): boolean => {
+    this.socket.emit('data', Buffer.from(chunk));
+    return true;
+  };
+  #memory = Buffer.allocUnsafeSlow(READ_BYTES);
+
+  constructor() {
+    const onread: OnReadOpts = {
+      buffer: () => this.#memory,
+      callback: (bytes) => {
+        if (!this.deliver(this.#memory.subarray(0, bytes))) this.#memory = Buffer.allocUnsafeSlow(READ_BYTES);
+        return true;
+      },
+    };
+    const options = { allowHalfOpen: false, onread };
+    this.socket = new Socket(options);
   }
 }
 
