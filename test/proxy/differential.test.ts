@@ -1,11 +1,11 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { describeBackend } from '../conversations/backend-message.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 import { logIn } from '../conversations/login.ts';
+import { nonsense } from '../conversations/nonsense.ts';
 import { createPlainTarget, type PlainTarget, type Target } from '../conversations/target.ts';
 import { WireClient } from '../conversations/wire-client.ts';
 import { makeOwnCluster, type OwnCluster } from '../support/own-cluster.ts';
-import { SeededRandom } from '../support/random.ts';
 import { startTestService, type TestService } from '../support/service.ts';
 
 /**
@@ -13,154 +13,52 @@ import { startTestService, type TestService } from '../support/service.ts';
  * stands between two Syncs goes out in one piece; then the answer is waited for.
  */
 let cluster: OwnCluster;
-let service: TestService;
-let postern: Target;
-let plain: PlainTarget;
 beforeAll(async () => {
   cluster = await makeOwnCluster();
-  plain = await createPlainTarget(cluster.superuser, 'plain');
-  service = await startTestService({ DATABASE_URL: cluster.url, POSTERN_BACKENDS_PER_TENANT: '3', POSTERN_QUEUE_TIMEOUT_MS: '60000' });
-  const { id, apiKey } = await service.signUp();
-  const address = { host: '127.0.0.1', port: service.wirePort };
-  postern = { ...plain, ...address, kind: 'postern', user: id, database: id, password: apiKey, backends: 3 };
 });
-afterAll(async () => {
-  await service.close();
-  await cluster.remove();
+afterAll(() => cluster.remove());
+
+describe.each(['database', 'schema'])('in placement %s', (placement) => {
+  let service: TestService;
+  let both: Both;
+  beforeAll(async () => {
+    service = await startTestService({
+      DATABASE_URL: cluster.url,
+      POSTERN_PLACEMENT: placement,
+      POSTERN_BACKENDS_PER_TENANT: '3',
+      POSTERN_QUEUE_TIMEOUT_MS: '60000',
+    });
+    const { id, apiKey } = await service.signUp();
+    const { body } = await service.call('GET', '/api/auth/me', { key: apiKey });
+    const { user, database, port } = body.connection;
+    // Neither has anything in it that the other has not.
+    const plain = await createPlainTarget(cluster.superuser, `plain_${placement}`);
+    const postern: Target = { ...plain, kind: 'postern', host: '127.0.0.1', port, user, database, password: apiKey, backends: 3 };
+    both = { plain, postern };
+    expect(user).toBe(id);
+  });
+  afterAll(() => service.close());
+
+  it.each(Array.from({ length: 8 }, (_, group) => group))('conversations of group %i go as with Postgres', async (group) => {
+    const seeds = Array.from({ length: 5 }, (_, index) => group * 5 + index + 1);
+    const compared = await Promise.all(seeds.map((seed) => compare(both, seed, nonsense(seed))));
+    const index = compared.findIndex(({ same }) => !same);
+    const [seed, difference] = [seeds[index], compared[index]];
+    if (seed === undefined || difference === undefined) return;
+    const lines = await shrink(both, seed, nonsense(seed));
+    const shortest = await compare(both, seed, lines);
+    const { wanted, actual } = shortest.same ? difference : shortest;
+    expect(actual, `seed ${seed}:\n${lines.join('\n')}\n`).toEqual(wanted);
+  });
 });
 
-const MESSAGES = 60;
+/** An answer that has not come by then does not come. */
+const SILENCE_MS = 5_000;
+const SHRINKING_MS = 12_000;
 
-type Weighted<T> = readonly (readonly [weight: number, choice: T])[];
-
-/** Statements that change what a session holds, and statements that show it; `#` is the conversation's own number. */
-const STATEMENTS: Weighted<string> = [
-  [6, 'SELECT 1'],
-  [3, 'SELECT generate_series(1, 5) AS n'],
-  [2, "SELECT 'a' AS a; SELECT 'b' AS b"],
-  [1, ''],
-  [1, '-- nothing'],
-  [2, 'SELECT 1 / 0'],
-  [1, 'SELEC'],
-  [6, 'BEGIN'],
-  [5, 'COMMIT'],
-  [4, 'ROLLBACK'],
-  [1, 'BEGIN; SELECT 1'],
-  [1, 'COMMIT AND CHAIN'],
-  [2, 'SAVEPOINT s'],
-  [2, 'ROLLBACK TO s'],
-  [1, 'RELEASE s'],
-  [3, 'INSERT INTO t# VALUES (1)'],
-  [3, 'SELECT count(*) FROM t#'],
-  [1, "INSERT INTO t# VALUES (1) RETURNING n, 'x' AS x"],
-  [1, 'DELETE FROM t#'],
-  [3, "SET application_name = 'a#'"],
-  [2, "SET LOCAL application_name = 'local#'"],
-  [3, 'SHOW application_name'],
-  [2, "SET DateStyle = 'SQL, DMY'"],
-  [2, "SELECT date '2025-01-31' AS day"],
-  [2, "SET work_mem = '#MB'"],
-  [2, 'SHOW work_mem'],
-  [1, 'RESET ALL'],
-  [1, 'RESET DateStyle'],
-  [1, 'SET client_encoding = latin1'],
-  [1, 'SET client_encoding = utf8'],
-  [1, 'DISCARD ALL'],
-  [1, 'DEALLOCATE ALL'],
-  [1, 'PREPARE q (int) AS SELECT $1 + # AS n'],
-  [2, 'EXECUTE q (1)'],
-  [1, 'EXECUTE s1'],
-  [1, 'DEALLOCATE s1'],
-  [1, 'DECLARE c CURSOR FOR SELECT generate_series(1, 3) AS n'],
-  [1, 'DECLARE c CURSOR WITH HOLD FOR SELECT generate_series(1, 3) AS n'],
-  [2, 'FETCH 2 FROM c'],
-  [1, 'CLOSE c'],
-  [1, 'CREATE TEMPORARY TABLE own# (n int)'],
-  [1, 'INSERT INTO own# VALUES (#)'],
-  [1, 'SELECT n FROM own#'],
-  [1, 'DROP TABLE own#'],
-  [1, 'LISTEN c#'],
-  [2, "NOTIFY c#, 'news'"],
-  [1, 'UNLISTEN *'],
-  [1, 'SELECT pg_advisory_lock(#)'],
-  [1, 'SELECT pg_advisory_unlock(#)'],
-  [1, "DO $$ BEGIN RAISE NOTICE 'number #'; END $$"],
-  [1, 'COPY t# TO STDOUT'],
-  [1, 'COPY t# FROM STDIN'],
-  [1, 'VACUUM t#'],
-];
-
-const PARAMETRIZED: Weighted<string> = [
-  [3, 'SELECT $1::int + 1 AS n'],
-  [1, 'SELECT $1::text AS a, $1::text AS b'],
-  [1, 'INSERT INTO t# VALUES ($1)'],
-  [1, 'SELECT generate_series(1, $1::int) AS n'],
-];
-
-const STATEMENT_NAMES: Weighted<string> = [
-  [4, '""'],
-  [2, 's1'],
-  [2, 's2'],
-];
-const PORTAL_NAMES: Weighted<string> = [
-  [5, '""'],
-  [1, 'p1'],
-];
-const VALUES: Weighted<string> = [
-  [4, '[]'],
-  [3, '[3]'],
-  [1, '[x]'],
-  [1, '[1 2]'],
-];
-
-/**
- * One message as conversations write it, or a few that belong together. The unnamed portal is executed only behind its Bind:
- * Postgres can be crashed by Execute otherwise (see stray-portal.test.ts).
- */
-const KINDS: Weighted<(random: SeededRandom) => string> = [
-  [8, (random) => `Query ${pick(random, STATEMENTS)}`],
-  [5, parse],
-  [2, (random) => `Bind ${pick(random, PORTAL_NAMES)} ${pick(random, STATEMENT_NAMES)} ${pick(random, VALUES)}`],
-  [6, (random) => `Bind "" ${pick(random, STATEMENT_NAMES)} ${pick(random, VALUES)}\nExecute "" ${random.below(3)}`],
-  [1, (random) => `Bind "" ${pick(random, STATEMENT_NAMES)} []\nDescribe P ""\nExecute "" 1\nExecute "" 0`],
-  [2, (random) => `Describe S ${pick(random, STATEMENT_NAMES)}`],
-  [2, (random) => `Describe P ${pick(random, PORTAL_NAMES)}`],
-  [2, (random) => `Execute p1 ${random.below(3)}`],
-  [1, (random) => `Close S ${pick(random, STATEMENT_NAMES)}`],
-  [1, (random) => `Close P ${pick(random, PORTAL_NAMES)}`],
-  [6, () => 'Sync'],
-  [1, () => 'Flush'],
-  [1, () => 'CopyData "7\\n"'],
-  [1, () => 'CopyDone'],
-  [1, () => 'CopyFail enough'],
-];
-
-/** The text tells the name: of two names for one text, errors would say the other. */
-function parse(random: SeededRandom): string {
-  const name = pick(random, STATEMENT_NAMES);
-  return `Parse ${name} ${pick(random, random.below(2) === 0 ? PARAMETRIZED : STATEMENTS)} /* ${name} */`;
-}
-
-function pick<T>(random: SeededRandom, from: Weighted<T>): T {
-  let place = random.below(from.reduce((sum, [weight]) => sum + weight, 0));
-  for (const [weight, choice] of from) {
-    place -= weight;
-    if (place < 0) return choice;
-  }
-  throw new Error('nothing to pick from');
-}
-
-/** A simple query is no part of an extended one, and at the end nothing is left open. */
-function conversation(seed: number): string[] {
-  const random = new SeededRandom(seed);
-  const lines = Array.from({ length: MESSAGES }, () => pick(random, KINDS)(random).replaceAll('#', String(seed)));
-  return [
-    ...lines.flatMap((line) => (line.startsWith('Query') ? ['Sync', line] : [line])),
-    'CopyDone',
-    'Sync',
-    'Query ROLLBACK',
-    'Query SELECT 1',
-  ];
+interface Both {
+  readonly plain: PlainTarget;
+  readonly postern: Target;
 }
 
 /** The same session in each place, from its first message to the last answer. */
@@ -217,7 +115,7 @@ class Talk {
   /** @param copying how a COPY has come about that begins now */
   async #listen(copying: 'by Query' | 'by Execute'): Promise<void> {
     for (;;) {
-      const message = await this.#client.read(10_000);
+      const message = await this.#client.read(SILENCE_MS);
       if (typeof message !== 'object') {
         this.heard.push(message ?? 'silence');
         this.#over = true;
@@ -233,36 +131,26 @@ class Talk {
   }
 }
 
-async function compare(seed: number, lines: readonly string[]): Promise<{ wanted: string[]; actual: string[]; same: boolean }> {
+async function compare(
+  { plain, postern }: Both,
+  seed: number,
+  lines: readonly string[],
+): Promise<{ wanted: string[]; actual: string[]; same: boolean }> {
   const [wanted, actual] = await Promise.all([replies(plain, seed, lines), replies(postern, seed, lines)]);
   return { wanted, actual, same: wanted.join('\n') === actual.join('\n') };
 }
 
-/** Leaves out whatever is not needed to see the difference. */
-async function shrink(seed: number, lines: readonly string[]): Promise<readonly string[]> {
+/** Leaves out whatever is not needed to see the difference, as far as the time allows. */
+async function shrink(both: Both, seed: number, lines: readonly string[]): Promise<readonly string[]> {
+  const until = performance.now() + SHRINKING_MS;
   let needed = lines;
   for (let size = lines.length >> 1; size >= 1; size >>= 1) {
     for (let at = 0; at < needed.length; ) {
+      if (performance.now() > until) return needed;
       const fewer = [...needed.slice(0, at), ...needed.slice(at + size)];
-      if ((await compare(seed, fewer)).same) at += size;
+      if ((await compare(both, seed, fewer)).same) at += size;
       else needed = fewer;
     }
   }
   return needed;
 }
-
-it.each(Array.from({ length: 12 }, (_, group) => group))(
-  'conversations of group %i go as with Postgres',
-  { timeout: 120_000 },
-  async (group) => {
-    const seeds = Array.from({ length: 5 }, (_, index) => group * 5 + index + 1);
-    const compared = await Promise.all(seeds.map((seed) => compare(seed, conversation(seed))));
-    const index = compared.findIndex(({ same }) => !same);
-    const [seed, difference] = [seeds[index], compared[index]];
-    if (seed === undefined || difference === undefined) return;
-    const lines = await shrink(seed, conversation(seed));
-    const shortest = await compare(seed, lines);
-    const { wanted, actual } = shortest.same ? difference : shortest;
-    expect(actual, `seed ${seed}:\n${lines.join('\n')}\n`).toEqual(wanted);
-  },
-);
