@@ -488,7 +488,7 @@ export class Relay implements BackendReceiver {
   #settleBackend(): void {
     const lease = this.#lease;
     if (lease === undefined || this.#over || this.status !== 'I' || this.#requests.unsynced || !this.#fromClient.last) return;
-    if (this.pins.suspected) {
+    if (this.pins.suspected || this.#queue.doubtful) {
       this.pins.suspected = false;
       const probe = new StateProbe(this.pins.customSettings);
       this.#ask(probe.message, { own: 'probe', probe });

@@ -43,6 +43,9 @@ export class ReplyQueue {
   #copyIn = false;
   /** It has ignored one behind an Execute, which wants another when the data has been sent. */
   #ignoredSync = false;
+  /** A Sync has been taken for ignored by the COPY that is being answered. */
+  #swallowedSync = false;
+  #doubtful = false;
   /**
    * A Query has failed inside a transaction that has not ended: its portal is still there, without a name, while its plan
    * is not. Whoever sees the transaction end says so.
@@ -71,6 +74,14 @@ export class ReplyQueue {
     return this.#discarding || this.#ignoredSync;
   }
 
+  /**
+   * A COPY has failed: whether before or after it came to a Sync that was sent to it, it does not say, and so there may
+   * be a ReadyForQuery more to come than is known of. It stands before the answer to the next request of ours.
+   */
+  get doubtful(): boolean {
+    return this.#doubtful;
+  }
+
   /** Whether what is being received now belongs to a request of ours. */
   get skipping(): boolean {
     return this.#length > 0 && this.#fates[this.#head] === Fate.skip;
@@ -88,6 +99,15 @@ export class ReplyQueue {
     const mask = this.#kinds.length - 1;
     for (let i = 0; i < this.#length; i += 1) if (this.#kinds[(this.#head + i) & mask] === kind) return true;
     return false;
+  }
+
+  /** What was given with requests of these kinds that are still to be answered, in order. */
+  *subjectsOf(kinds: ReadonlySet<RequestKind>): Generator<unknown> {
+    const mask = this.#kinds.length - 1;
+    for (let i = 0; i < this.#length; i += 1) {
+      const at = (this.#head + i) & mask;
+      if (kinds.has(this.#kinds[at] as RequestKind)) yield this.#subjects[at];
+    }
   }
 
   /** What was given with the request that is being answered itself. */
@@ -122,6 +142,7 @@ export class ReplyQueue {
     if (kind === Request.sync) {
       if (this.#copyIn) {
         this.#ignoredSync ||= this.#kinds[this.#head] === Request.execute;
+        this.#swallowedSync = true;
         return;
       }
       this.#discarding = false;
@@ -142,6 +163,7 @@ export class ReplyQueue {
   /** Whether the client gets a message of this type that the backend sends now. To be asked before {@link receive}. */
   forwards(type: number): boolean {
     if (this.#length === 0 || this.#fates[this.#head] !== Fate.skip) return true;
+    if (type === READY && this.#doubtful) return true;
     if (type !== ERROR) return false;
     // A batch of the client's has failed, whoever's request it was that met the error.
     const end = this.#batchEnd();
@@ -153,17 +175,22 @@ export class ReplyQueue {
    * simulated now. Asynchronous ones (NoticeResponse, ParameterStatus, NotificationResponse) change nothing.
    */
   receive(type: number): void {
-    if (this.#length === 0) return;
+    if (this.#length === 0) {
+      if (type === READY) this.#synced();
+      return;
+    }
     const kind = this.#kinds[this.#head];
     switch (type) {
       case ERROR:
+        this.#doubtful = this.#swallowedSync;
+        this.#swallowedSync = false;
         this.#copyIn = false;
         if (kind === Request.query) this.strayPortal = true;
         if (!isEnd(kind)) this.#failed();
         return;
       case READY:
         this.#copyIn = false;
-        if (isEnd(kind)) this.#pop();
+        if (isEnd(kind) && !(this.#doubtful && this.skipping)) this.#pop();
         return;
       case COPY_IN:
         this.#copyStarted();
@@ -175,16 +202,25 @@ export class ReplyQueue {
         this.#pop();
         return;
       case ROWS:
+        if (this.skipping) this.#doubtful = false;
         if (kind === Request.describe) this.#pop();
         return;
       case COMPLETE:
       case EMPTY:
       case SUSPENDED:
         this.#copyIn = false;
+        this.#swallowedSync = false;
+        if (this.skipping) this.#doubtful = false;
         if (kind === Request.execute) this.#pop();
         return;
       default:
     }
+  }
+
+  /** A Sync that seemed to be ignored has not been: the COPY had failed before it came to its data. */
+  #synced(): void {
+    this.#discarding = false;
+    this.#ignoredSync = false;
   }
 
   #pop(): void {
@@ -241,6 +277,7 @@ export class ReplyQueue {
       ended ||= this.#kinds[from] === Request.copyEnd;
       if (this.#kinds[from] === Request.sync) {
         this.#ignoredSync = !ended && this.#kinds[this.#head] === Request.execute;
+        this.#swallowedSync ||= !ended;
         if (!ended) continue;
       }
       const to = (this.#head + kept) & mask;

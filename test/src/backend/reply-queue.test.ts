@@ -194,6 +194,43 @@ describe('a Sync behind a COPY', () => {
   });
 });
 
+describe('a ReadyForQuery more than is known of, because a COPY has failed before it came to its data', () => {
+  const fail = () => {
+    const { queue, log, answer } = queueWithLog();
+    for (const kind of [Request.bind, Request.execute, Request.sync, Request.copyEnd, Request.sync]) queue.push(kind);
+    answer('2GEZ');
+    return { queue, log, answer };
+  };
+
+  it('is told from the answer to the next request of ours, which it stands before', () => {
+    const { queue, log, answer } = fail();
+    expect([queue.length, queue.doubtful]).toEqual([0, true]);
+    queue.push(Request.query, Fate.skip);
+    answer('Z');
+    expect([queue.length, queue.doubtful]).toEqual([1, true]);
+    answer('TDCZ');
+    expect([queue.length, queue.doubtful]).toEqual([0, false]);
+    expect(log).toEqual(['2', 'G', 'E', 'Z', 'Z', '(T)', '(D)', '(C)', '(Z)']);
+  });
+
+  it('need not come', () => {
+    const { queue, log, answer } = fail();
+    queue.push(Request.query, Fate.skip);
+    answer('TDCZ');
+    expect([queue.length, queue.doubtful]).toEqual([0, false]);
+    expect(log).toEqual(['2', 'G', 'E', 'Z', '(T)', '(D)', '(C)', '(Z)']);
+  });
+
+  it('ends the wait for a Sync', () => {
+    const { queue, answer } = queueWithLog();
+    for (const kind of [Request.execute, Request.sync]) queue.push(kind);
+    answer('GE');
+    expect([queue.discarding, queue.awaitsSync]).toEqual([true, true]);
+    answer('Z');
+    expect([queue.discarding, queue.awaitsSync]).toEqual([false, false]);
+  });
+});
+
 describe('what is still to be answered', () => {
   it('is told by kind, and whether a client asked for it', () => {
     const { queue, answer } = queueWithLog();
