@@ -27,7 +27,9 @@ export interface UnnamedStatement {
 
 /** The prepared statements that a client has named, by name (as Latin-1, so that names are compared byte by byte). */
 export class ClientStatements {
-  readonly #named = new Map<string, NamedStatement>();
+  #named = new Map<string, NamedStatement>();
+  /** What was there before all were taken away: requests behind that may still speak of it. */
+  #former: ReadonlyMap<string, NamedStatement> = new Map();
   /** What the client's unnamed statement was made from; a Query or a Close takes it away. */
   unnamed: UnnamedStatement | undefined;
 
@@ -56,7 +58,7 @@ export class ClientStatements {
 
   /** @returns the client's name for what the server knows under another; empty for what it has given none */
   nameOf(serverName: string): string {
-    for (const [name, { server }] of this.#named) if (server.name.toString('latin1') === serverName) return name;
+    for (const [name, { server }] of [...this.#named, ...this.#former]) if (server.name.toString('latin1') === serverName) return name;
     return '';
   }
 
@@ -64,9 +66,10 @@ export class ClientStatements {
     return this.#named.entries();
   }
 
+  /** Takes away all that have a name. */
   clear(): void {
-    this.#named.clear();
-    this.unnamed = undefined;
+    this.#former = this.#named;
+    this.#named = new Map();
   }
 
   #change(name: string, change: () => void): () => void {

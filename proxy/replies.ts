@@ -258,6 +258,8 @@ export class Replies implements ReplyListener {
     if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') {
       this.#context.statements.clear();
       this.#context.backend()?.prepared.clear();
+      // What the client has asked behind it was noted when it was sent, and stands.
+      for (const subject of this.queue.subjectsOf(NAMING)) (subject as Effect | undefined)?.redo?.();
     }
     if (tag === 'DISCARD ALL') this.#context.pins.discarded();
   }
@@ -340,6 +342,9 @@ function statusOf(byte: number | undefined): TransactionStatus {
 
 /** Tags of what changes the shape of tables, or of what they are made of. */
 const SCHEMA_CHANGE = /^(?:ALTER|DROP|CREATE OR REPLACE) /;
+
+/** Requests that give and take names of statements. */
+const NAMING: ReadonlySet<RequestKind> = new Set([Request.parse, Request.close]);
 
 /** A statement's result has another shape than when it was prepared. */
 export function isStalePlan({ code, message }: ErrorFields): boolean {

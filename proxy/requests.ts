@@ -41,6 +41,8 @@ export interface RequestListener {
 export interface Effect {
   /** Takes back what was noted when it was sent: it failed, or was thrown away because another had. */
   readonly undo: (failed: boolean) => void;
+  /** Notes it again, because all statements have been taken away by a request ahead of it. */
+  readonly redo?: () => void;
   /** What a Parse that went well has shown to be a good statement. */
   readonly statement?: ServerStatement;
   /** What was replaced in the text, for the positions in errors. */
@@ -72,6 +74,10 @@ export class Requests {
   alreadyPlaced = false;
   /** A Bind has made the unnamed portal since the last Query or Sync, or everything up to the next Sync is thrown away. */
   #bindsUnnamed = false;
+  /** A request that may take all named statements away has not been answered yet. */
+  #mayForget = false;
+  /** The portal that would do so when it is executed. */
+  #forgetfulPortal: string | undefined;
   /** A statement since the last end shows the search path. */
   #showsSearchPath = false;
   readonly #statements: ClientStatements;
@@ -108,6 +114,7 @@ export class Requests {
       this.#pass(scanner);
       return;
     }
+    if (this.#mayForget && !this.#unsynced && this.#queue.onlyOurs) this.#mayForget = false;
     if (backend.session.leftovers.length > 0 && !this.#unsynced && this.#queue.onlyOurs) this.#closeLeftovers(backend);
     switch (scanner.type) {
       case FrontendType.Query:
@@ -126,6 +133,7 @@ export class Requests {
       case FrontendType.Execute:
         this.counts.statements += 1;
         this.#guardPortal();
+        this.#mayForget ||= this.#forgetfulPortal !== undefined && this.#forgetfulPortal === portalName(scanner);
         this.#extended(Request.execute);
         this.#pass(scanner);
         break;
@@ -225,6 +233,7 @@ export class Requests {
     this.#look(text);
     const traits = scanner.last ? traitsOf(text) : UNKNOWN_TRAITS;
     this.#tell(traits);
+    this.#mayForget ||= traits.deallocatesAll;
     const { sql, edits } = this.#placed(text, scanner.last);
     const sent = traits.mentionsPids ? translateProcessIds(sql, this.#listener.processIds).text : sql;
     const deallocations = this.#standIns(text, traits, backend);
@@ -330,7 +339,7 @@ export class Requests {
   /** The statement of a text that comes again and again without a name. */
   #repeated({ definition }: UnnamedStatement): ServerStatement | undefined {
     const { namesAreOwn, context } = this.#listener.pins;
-    if (namesAreOwn || context === undefined || definition.length > MAX_REPEATED_BYTES) return undefined;
+    if (this.#mayForget || namesAreOwn || context === undefined || definition.length > MAX_REPEATED_BYTES) return undefined;
     return this.#registry.repeated(definition, context);
   }
 
@@ -344,30 +353,43 @@ export class Requests {
   /** To the client it has no name; on the server it has one, so that it is not planned anew each time. */
   #parseRepeated(server: ServerStatement, backend: BackendConnection, prepared: UnnamedStatement): void {
     this.usesRepeated = true;
-    const undo = this.#statements.setUnnamed({ ...prepared, definition: server.definition, server });
-    this.#parseOnce(server, backend, prepared.edits, (failed) => {
-      if (failed) this.#statements.unnamed = undefined;
-      else undo();
+    this.#parseOnce(server, backend, prepared.edits, () => {
+      const undo = this.#statements.setUnnamed({ ...prepared, definition: server.definition, server });
+      return (failed: boolean) => {
+        if (failed) this.#statements.unnamed = undefined;
+        else undo();
+      };
     });
   }
 
-  /** A Parse that is sent only where the statement is missing; elsewhere its reply is ours to make. */
-  #parseOnce(server: ServerStatement, backend: BackendConnection, edits: readonly Edit[], undo: (failed: boolean) => void): void {
-    if (backend.session.prepared.use(server)) {
+  /**
+   * A Parse that is sent only where the statement is missing; elsewhere its reply is ours to make.
+   * @param note notes the client's name for it, and returns what takes that back
+   */
+  #parseOnce(server: ServerStatement, backend: BackendConnection, edits: readonly Edit[], note: () => (failed: boolean) => void): void {
+    let forget = note();
+    const isThere = backend.session.prepared.use(server);
+    if (isThere && !this.#mayForget) {
       this.#unsynced = true;
-      if (this.#isRefused(server)) {
-        this.#queue.push(Request.parse, Fate.forward, { edits, undo });
-        this.#out.insert(parseMessage(server.name, server.definition));
-      } else this.#queue.push(Request.parse, Fate.simulate, { undo });
+      const effect = { edits, undo: (failed: boolean) => forget(failed) };
+      const isRefused = this.#isRefused(server);
+      this.#queue.push(Request.parse, isRefused ? Fate.forward : Fate.simulate, effect);
+      if (isRefused) this.#out.insert(parseMessage(server.name, server.definition));
       return;
     }
+    if (isThere) this.#closeOnServer(server, backend);
+    else this.#closeLeftover(server, backend);
     const evicted = backend.session.prepared.add(server);
     this.#extended(Request.parse, {
       statement: server,
       edits,
       undo: (failed: boolean) => {
-        undo(failed);
+        forget(failed);
         backend.session.prepared.delete(server);
+      },
+      redo: () => {
+        forget = note();
+        backend.session.prepared.add(server);
       },
     });
     this.#out.insert(parseMessage(server.name, server.definition));
@@ -420,9 +442,12 @@ export class Requests {
 
   #parseNamed(scanner: FrameScanner, backend: BackendConnection, name: string, prepared: UnnamedStatement, server: ServerStatement): void {
     const { traits, signals, edits } = prepared;
-    if (this.#statements.get(name) === undefined)
-      this.#parseOnce(server, backend, edits, this.#statements.set(name, { server, traits, signals }));
-    else this.#parseAgain(scanner, backend, name);
+    if (this.#statements.get(name) !== undefined && !this.#mayForget) {
+      this.#parseAgain(scanner, backend, name);
+      return;
+    }
+    const note = () => this.#statements.set(name, { server, traits, signals });
+    this.#parseOnce(server, backend, edits, note);
   }
 
   /**
@@ -450,10 +475,11 @@ export class Requests {
       return;
     }
     const { unnamed } = this.#statements;
-    if (nameEnd === nameStart && unnamed?.server === undefined) {
+    if (nameEnd === nameStart && (unnamed?.server === undefined || this.#mayForget)) {
       this.#tell(unnamed?.traits);
       this.#ensureUnnamed(backend);
       this.#sendSignals(unnamed, scanner);
+      this.#bound(kind, unnamed?.traits, scanner);
       this.#extended(kind, kind === Request.bind ? this.#deallocation(unnamed?.definition, unnamed?.traits, backend) : undefined);
       this.#pass(scanner);
       return;
@@ -463,10 +489,17 @@ export class Requests {
     this.#tell(statement?.traits);
     if (server !== undefined) this.#ensurePrepared(server, backend);
     this.#sendSignals(statement, scanner);
+    this.#bound(kind, statement?.traits, scanner);
     this.#extended(kind, kind === Request.bind ? this.#deallocation(server?.definition, statement?.traits, backend) : undefined);
     // A name that the client has not prepared is the server's to refuse.
     if (server === undefined) this.#pass(scanner);
     else this.#out.insert(withStatementName(buffer, start, end, server.name));
+  }
+
+  #bound(kind: typeof Request.bind | typeof Request.describe, traits: TextTraits | undefined, scanner: FrameScanner): void {
+    if (kind !== Request.bind) return;
+    if (traits?.deallocatesAll === true) this.#forgetfulPortal = portalName(scanner);
+    else if (this.#forgetfulPortal !== undefined && this.#forgetfulPortal === portalName(scanner)) this.#forgetfulPortal = undefined;
   }
 
   /** A DEALLOCATE that is bound is as good as executed. */
@@ -497,7 +530,7 @@ export class Requests {
     this.#unsynced = true;
     if (known && name !== undefined) {
       // Others may use it: it stays on the server.
-      this.#queue.push(Request.close, Fate.simulate, { undo: this.#statements.delete(name) });
+      this.#queue.push(Request.close, Fate.simulate, { undo: this.#statements.delete(name), redo: () => this.#statements.delete(name) });
       return;
     }
     if (name === '') {
@@ -529,6 +562,7 @@ export class Requests {
   #ensurePrepared(statement: ServerStatement, backend: BackendConnection): void {
     if (backend.session.prepared.use(statement)) return;
     this.#unsynced = true;
+    this.#closeLeftover(statement, backend);
     const evicted = backend.session.prepared.add(statement);
     this.#queue.push(Request.parse, Fate.skip, { undo: () => backend.session.prepared.delete(statement), statement });
     this.#out.insert(parseMessage(statement.name, statement.definition));
@@ -536,9 +570,21 @@ export class Requests {
   }
 
   #evict(statement: ServerStatement | undefined, backend: BackendConnection): void {
-    if (statement === undefined) return;
-    this.#queue.push(Request.close, Fate.skip, { undo: () => backend.session.leftovers.push(statement.name) });
-    this.#out.insert(closeStatementMessage(statement.name));
+    if (statement !== undefined) this.#closeOnServer(statement, backend);
+  }
+
+  #closeOnServer({ name }: ServerStatement, backend: BackendConnection): void {
+    this.#queue.push(Request.close, Fate.skip, { undo: () => backend.session.leftovers.push(name) });
+    this.#out.insert(closeStatementMessage(name));
+  }
+
+  /** What may still be there from before under the statement's name. */
+  #closeLeftover(statement: ServerStatement, backend: BackendConnection): void {
+    const { leftovers } = backend.session;
+    const at = leftovers.findIndex((name) => name.equals(statement.name));
+    if (at < 0) return;
+    leftovers.splice(at, 1);
+    this.#closeOnServer(statement, backend);
   }
 
   /** Closes what only stands in the way, ahead of a request of the client's. */
@@ -556,6 +602,12 @@ const MAX_REPEATED_BYTES = 16_384;
 const NO_EDITS: readonly Edit[] = [];
 const TRANSACTION_END = /^\s*(?:rollback|commit|end|abort|prepare\s+transaction)\b/i;
 const SHOWS_SEARCH_PATH = /^\s*show\s+(?:search_path|"search_path")\s*;?\s*$/i;
+
+/** The portal that a Bind or Execute is about, as Latin-1. */
+function portalName({ buffer, start, end }: FrameScanner): string {
+  const nameStart = start + HEADER_BYTES;
+  return buffer.toString('latin1', nameStart, textEnd(buffer, nameStart, end));
+}
 
 function textEnd(buffer: Buffer, from: number, end: number): number {
   const found = stringEnd(buffer, from, end);

@@ -32,6 +32,8 @@ export interface TextTraits {
   readonly staysPrepared: boolean;
   /** It takes prepared statements away by name. */
   readonly deallocates: boolean;
+  /** It may take all of them away. */
+  readonly deallocatesAll: boolean;
   /** It mentions backend process ids. */
   readonly mentionsPids: boolean;
   /** It changes what new sessions of a role or database start with. */
@@ -54,6 +56,7 @@ export const PLAIN: TextTraits = {
   resets: false,
   staysPrepared: false,
   deallocates: false,
+  deallocatesAll: false,
   mentionsPids: false,
   changesDefaults: false,
 };
@@ -83,6 +86,7 @@ const PREPARED_LIST = /\bpg_prepared_statements?\b/i;
 const PREPARED = new RegExp(`${BEGINNING}(?:explain\\b.*)?execute\\b|\\bas\\s+execute\\b|\\bpg_prepared_statements?\\b`, 'i');
 const RESETS = /\b(?:reset|discard|default)\b/i;
 const DEALLOCATES = /\bdeallocate\b/i;
+const DEALLOCATES_ALL = /\b(?:deallocate|discard)\b.*\ball\b/is;
 const PIDS = /\bpg_(?:backend_pid|cancel_backend|terminate_backend|stat_activity)\b/i;
 const DEFAULTS = /\balter\s+(?:role|user|database)\b/i;
 
@@ -105,6 +109,7 @@ export function traitsOf(text: string): TextTraits {
     resets: RESETS.test(text),
     staysPrepared: false,
     deallocates: DEALLOCATES.test(text),
+    deallocatesAll: DEALLOCATES_ALL.test(text),
     mentionsPids: PIDS.test(text),
     changesDefaults: DEFAULTS.test(text),
   };
