@@ -6,6 +6,11 @@ import type { TextTraits } from './statement-text.ts';
 export type PinReason = HeldState | 'session' | 'advisory_lock' | 'sequence' | 'seed' | 'setting' | 'oversized' | 'unknown';
 
 const MAX_CUSTOM_SETTINGS = 100;
+/** What a probe tells, one way or the other. */
+const PROBED: readonly HeldState[] = ['listen', 'prepared', 'cursor', 'temp'];
+
+/** Hears that a session has come to be pinned for a reason, or is so no longer. */
+export type PinListener = (reason: PinReason, pinned: boolean) => void;
 
 /**
  * What one client's session holds beyond its transactions: the settings that travel with it from backend to backend, and
@@ -14,8 +19,7 @@ const MAX_CUSTOM_SETTINGS = 100;
 export class Pins {
   /** What the session started with: `RESET` goes back to it. */
   readonly #startup: Settings;
-  /** The client asked to keep its backend. */
-  readonly #whole: boolean;
+  readonly #tell: PinListener;
   readonly #reasons = new Set<PinReason>();
   /** Settings of the client's own, which the server has to be asked for by name. */
   readonly #custom = new Set<string>();
@@ -34,12 +38,12 @@ export class Pins {
   restores = false;
 
   /** @param whole the client wants a session of its own (`postern.pool=session`) */
-  constructor(startup: Settings, whole: boolean) {
+  constructor(startup: Settings, whole: boolean, tell: PinListener) {
     this.#startup = startup;
-    this.#whole = whole;
+    this.#tell = tell;
     this.settings = startup;
     this.inForce = startup;
-    if (whole) this.#reasons.add('session');
+    if (whole) this.keep('session');
     for (const name of startup.keys()) if (name.includes('.')) this.#custom.add(name);
   }
 
@@ -83,16 +87,27 @@ export class Pins {
     if (traits.touchesState) this.suspected = true;
     if (traits.touchesState && traits.resets && this.#startup.size > 0) this.restores = true;
     for (const name of traits.customSettings) this.#custom.add(name);
-    if (traits.setsUnnamed || this.#custom.size > MAX_CUSTOM_SETTINGS) this.#reasons.add('setting');
+    if (traits.setsUnnamed || this.#custom.size > MAX_CUSTOM_SETTINGS) this.keep('setting');
     if (traits.touchesAdvisoryLocks) {
-      this.#reasons.add('advisory_lock');
+      this.keep('advisory_lock');
       this.lockCheckDue = true;
     }
   }
 
   /** The session has to stay where it is until `DISCARD ALL`. */
   keep(reason: PinReason): void {
+    if (this.#reasons.has(reason)) return;
     this.#reasons.add(reason);
+    this.#tell(reason, true);
+  }
+
+  #drop(reason: PinReason): void {
+    if (this.#reasons.delete(reason)) this.#tell(reason, false);
+  }
+
+  /** The session is over. */
+  end(): void {
+    for (const reason of this.#reasons) this.#drop(reason);
   }
 
   /** A setting that the server reports has changed, by whatever way: there may be others. */
@@ -103,8 +118,9 @@ export class Pins {
   }
 
   probed({ settings, held }: SessionFacts): void {
-    for (const kind of ['listen', 'prepared', 'cursor', 'temp', 'unknown'] as const) this.#reasons.delete(kind);
-    for (const kind of held) this.#reasons.add(kind);
+    this.#drop('unknown');
+    for (const kind of PROBED) if (!held.has(kind)) this.#drop(kind);
+    for (const kind of held) this.keep(kind);
     this.inForce = settings;
     const missing = [...this.#startup].filter(([name]) => !settings.has(name));
     this.settings = missing.length === 0 ? settings : new Map([...settings, ...missing]);
@@ -112,18 +128,17 @@ export class Pins {
 
   /** What could not be asked may be there. */
   probeFailed(): void {
-    this.#reasons.add('unknown');
+    this.keep('unknown');
     this.suspected = true;
   }
 
   locksHeld(held: boolean): void {
-    if (!held && !this.lockCheckDue) this.#reasons.delete('advisory_lock');
+    if (!held && !this.lockCheckDue) this.#drop('advisory_lock');
   }
 
   /** `DISCARD ALL` has run. */
   discarded(): void {
-    this.#reasons.clear();
-    if (this.#whole) this.#reasons.add('session');
+    for (const reason of this.#reasons) if (reason !== 'session') this.#drop(reason);
     this.lockCheckDue = false;
     this.settings = this.#startup;
     this.inForce = NO_SETTINGS;

@@ -57,16 +57,15 @@ export async function serve(
     cancel: async () => relay?.cancel(),
     terminate: () => relay?.end(new ServiceError('shutting_down', 'terminating connection due to administrator command')),
   });
+  const pins = new Pins(start.settings, start.whole, (reason, pinned) =>
+    context.observe({ name: pinned ? 'wire.pinned' : 'wire.unpinned', reason }),
+  );
   try {
-    relay = new Relay(
-      client.socket,
-      { ...host(tenant, origin, context), processIds, view },
-      new Pins(start.settings, start.whole),
-      start.parameters,
-    );
+    relay = new Relay(client.socket, { ...host(tenant, origin, context), processIds, view }, pins, start.parameters);
     client.write(welcome(start, key));
     await run(relay, client, tenant, origin, context);
   } finally {
+    pins.end();
     shared.part(key.processId);
     router.cancelKeys.forget(key);
   }

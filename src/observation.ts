@@ -80,6 +80,9 @@ export type Observation =
     }
   /** Any request that came through the wire door, for counting. */
   | { readonly name: 'wire.query'; readonly ok: boolean }
+  /** A wire session has come to hold, or holds no longer, state of a kind that keeps it on its backend. */
+  | { readonly name: 'wire.pinned'; readonly reason: string }
+  | { readonly name: 'wire.unpinned'; readonly reason: string }
   | { readonly name: 'lease.granted'; readonly door: 'http' | 'wire'; readonly waitMs: number }
   | { readonly name: 'lease.refused'; readonly door: 'http' | 'wire'; readonly kind: string }
   | { readonly name: 'lease.released'; readonly door: 'http' | 'wire'; readonly heldMs: number }

@@ -36,6 +36,8 @@ const LEVELS: Readonly<Record<Observation['name'], Level>> = {
   'wire.session.closed': 'debug',
   'wire.statement': 'debug',
   'wire.query': 'trace',
+  'wire.pinned': 'trace',
+  'wire.unpinned': 'trace',
   'lease.granted': 'trace',
   'lease.refused': 'warn',
   'lease.released': 'trace',

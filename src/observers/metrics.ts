@@ -71,6 +71,8 @@ function createInstruments(registry: Registry) {
     wireSessions: gauge('postern_wire_sessions', 'Sessions logged in at the wire door'),
     wireSessionSeconds: seconds('postern_wire_session_seconds', 'How long wire sessions lasted'),
     wireBytes: counter('postern_wire_bytes_total', 'Bytes relayed for sessions that have ended', ['direction']),
+    pins: counter('postern_pins_total', 'Times that a wire session came to hold what keeps it on its backend', ['reason']),
+    pinnedSessions: gauge('postern_pinned_sessions', 'Wire sessions that keep their backend, by each of their reasons', ['reason']),
     queries: new QueryCounter('postern_queries_total', 'Requests that ran SQL', registry),
     httpRequests: counter('postern_http_requests_total', 'HTTP calls', ['action', 'status']),
     httpSeconds: seconds('postern_http_request_seconds', 'How long HTTP calls took', ['action']),
@@ -112,6 +114,13 @@ function count(observation: Observation, to: Instruments): void {
       break;
     case 'wire.query':
       to.queries.count('wire', observation.ok ? 'ok' : 'error');
+      break;
+    case 'wire.pinned':
+      to.pins.inc({ reason: observation.reason });
+      to.pinnedSessions.inc({ reason: observation.reason });
+      break;
+    case 'wire.unpinned':
+      to.pinnedSessions.dec({ reason: observation.reason });
       break;
     case 'login.succeeded':
       to.logins.inc({ surface: observation.origin.surface, outcome: 'ok' });

@@ -4,7 +4,7 @@ import { startTestService, type TestService } from '../support/service.ts';
 
 let service: TestService;
 beforeAll(async () => {
-  service = await startTestService();
+  service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '1' });
 });
 afterAll(() => service.close());
 
@@ -28,5 +28,47 @@ describe('metrics', () => {
       const text = await metrics();
       return told.every((line) => text.includes(`postern_queries_total{door="${line}\n`));
     });
+  });
+
+  it('count the sessions that keep their backend, by reason, as long as they do', async () => {
+    const organization = await service.signUp();
+    const client = await service.connect(organization);
+    const told = (...lines: string[]) =>
+      eventually(lines.join(), async () => {
+        const text = await metrics();
+        return lines.every((line) => text.includes(`${line}\n`));
+      });
+    await client.query('LISTEN news');
+    await client.query('CREATE TEMPORARY TABLE own (n int)');
+    await client.query('SELECT pg_advisory_lock(1)');
+    const reasons = ['listen', 'temp', 'advisory_lock'];
+    await told(
+      ...reasons.flatMap((reason) => [`postern_pins_total{reason="${reason}"} 1`, `postern_pinned_sessions{reason="${reason}"} 1`]),
+    );
+    await client.query('UNLISTEN *');
+    await told('postern_pinned_sessions{reason="listen"} 0', 'postern_pinned_sessions{reason="temp"} 1');
+    await client.query('DISCARD ALL');
+    await told(...reasons.map((reason) => `postern_pinned_sessions{reason="${reason}"} 0`));
+    await client.query('LISTEN news');
+    await client.end();
+    await told('postern_pins_total{reason="listen"} 2', 'postern_pinned_sessions{reason="listen"} 0');
+  });
+
+  it('count leases and how long callers waited for them', async () => {
+    const organization = await service.signUp();
+    const clients = await Promise.all([1, 2].map(() => service.connect(organization)));
+    const [first, second] = clients;
+    await first?.query('BEGIN');
+    expect(await metrics()).toContain('postern_leases{door="wire"} 1\n');
+    const waits = second?.query('SELECT 1');
+    await eventually('somebody waits', async () => (await metrics()).includes('postern_lease_waiters 1\n'));
+    await first?.query('COMMIT');
+    await waits;
+    await Promise.all(clients.map((client) => client.end()));
+    await eventually('all is given back', async () => (await metrics()).includes('postern_leases{door="wire"} 0\n'));
+    const text = await metrics();
+    const count = Number(/^postern_lease_wait_seconds_count\{door="wire"\} (\d+)$/m.exec(text)?.[1]);
+    const atOnce = Number(/^postern_lease_wait_seconds_bucket\{le="0.001",door="wire"\} (\d+)$/m.exec(text)?.[1]);
+    expect(count).toBeGreaterThan(atOnce);
   });
 });
