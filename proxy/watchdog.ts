@@ -8,8 +8,14 @@ export interface WatchdogLimits {
   readonly idleInTransactionTimeoutMs: number;
 }
 
+/** What the watchdog needs to know of a session, and may do to it. */
+export type WatchedSession = Pick<
+  Relay,
+  'unsent' | 'lastTakenAt' | 'halfClosed' | 'since' | 'busy' | 'status' | 'abandon' | 'cancel' | 'end' | 'terminate'
+>;
+
 interface Watched {
-  readonly session: Relay;
+  readonly session: WatchedSession;
   canceledAt: number | undefined;
 }
 
@@ -35,7 +41,7 @@ export class Watchdog {
   }
 
   /** @returns a function that ends the watch */
-  watch(session: Relay): () => void {
+  watch(session: WatchedSession): () => void {
     const entry: Watched = { session, canceledAt: undefined };
     this.#watched.add(entry);
     this.#timer ??= setInterval(() => this.#tick(), TICK_MS);

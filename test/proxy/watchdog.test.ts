@@ -1,0 +1,62 @@
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { Watchdog, type WatchedSession } from '../../proxy/watchdog.ts';
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const LIMITS = { statementTimeoutMs: 10_000, idleInTransactionTimeoutMs: 20_000 };
+
+/** A session at rest but for what is said, under watch. @returns what is done to it */
+function watched(state: Partial<WatchedSession>): readonly string[] {
+  const did: string[] = [];
+  const now = performance.now();
+  const session: WatchedSession = {
+    unsent: 0,
+    lastTakenAt: now,
+    halfClosed: false,
+    since: now,
+    busy: false,
+    status: 'I',
+    abandon: () => did.push('abandon'),
+    cancel: async () => {
+      did.push('cancel');
+    },
+    end: ({ kind }) => did.push(`end ${kind}`),
+    terminate: ({ kind }) => did.push(`terminate ${kind}`),
+    ...state,
+  };
+  onTestFinished(new Watchdog(LIMITS).watch(session));
+  return did;
+}
+
+describe('a session that', () => {
+  it.each([
+    ['is idle in no transaction', {}, 3_600_000, undefined],
+    ['is idle in a transaction', { status: 'T' }, 19_000, undefined],
+    ['has been idle in a transaction for too long', { status: 'T' }, 21_000, 'end idle_in_transaction_timeout'],
+    ['has been idle in a failed one for too long', { status: 'E' }, 21_000, 'end idle_in_transaction_timeout'],
+    ['runs a statement', { busy: true }, 9_000, undefined],
+    ['runs one for too long', { busy: true }, 11_000, 'cancel'],
+    ['takes nothing of a long answer', { busy: true, unsent: 1_000 }, 9_000, undefined],
+    ['takes nothing for a minute', { unsent: 1_000 }, 61_000, 'abandon'],
+    ['listens, and has taken all that there was', { unsent: 0 }, 61_000, undefined],
+    ['has closed its side', { busy: true, halfClosed: true }, 900, undefined],
+    ['has closed its side, and gets nothing any more', { busy: true, halfClosed: true }, 1_500, 'abandon'],
+  ] as const)('%s', async (_what, state, ms, outcome) => {
+    const did = watched(state);
+    await vi.advanceTimersByTimeAsync(ms);
+    expect(did[0]).toBe(outcome);
+  });
+
+  it('obeys no cancel request loses its backend', async () => {
+    const did = watched({ busy: true, status: 'T' });
+    await vi.advanceTimersByTimeAsync(14_000);
+    expect(did).toEqual(['cancel']);
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(did[1]).toBe('terminate statement_timeout');
+  });
+});
