@@ -1,0 +1,56 @@
+/** Postern and what people use in its place, measured in turn: `npm run bench`. */
+import { writeFile } from 'node:fs/promises';
+import { makeScratch } from '../support/scratch.ts';
+import { openBench } from './bench.ts';
+import { Closing } from './closing.ts';
+import { startCluster } from './cluster.ts';
+import { type Options, readOptions, USAGE } from './options.ts';
+import { makeProfileFolder } from './postern.ts';
+import { figuresTable, report } from './report.ts';
+import type { Scenario } from './scenario.ts';
+import type { Series } from './series.ts';
+import { WIRE } from './wire.ts';
+import { WirePeers } from './wire-peers.ts';
+
+const SCENARIOS: readonly Scenario[] = [...WIRE];
+
+const interrupted = new AbortController();
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => interrupted.abort(new Error(`ended by ${signal}`)));
+
+const closing = new Closing();
+try {
+  await bench(readOptions(process.argv.slice(2)), interrupted.signal);
+} catch (error) {
+  const said = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  process.stderr.write(`bench: ${interrupted.signal.aborted ? String(interrupted.signal.reason) : said}\n`);
+  process.exitCode = 1;
+} finally {
+  await closing.close();
+}
+
+async function bench(options: Options, signal: AbortSignal): Promise<void> {
+  const scenarios = chosen(options);
+  const scratch = await makeScratch();
+  closing.defer(() => scratch.remove());
+  const profiles = options.profile ? await makeProfileFolder() : undefined;
+  const cluster = await startCluster(scratch.path, closing);
+  const opened = await openBench({ options, cluster, closing, folder: scratch.path, signal, profiles, missing: new Map() });
+
+  const wire = new WirePeers(opened);
+  const series: Series[] = [];
+  for (const scenario of scenarios) {
+    const found = await scenario.run(opened, wire);
+    process.stdout.write(`\n${scenario.name}: ${scenario.about}\n${found.length === 0 ? 'nothing to measure' : figuresTable(found)}\n`);
+    series.push(...found);
+  }
+  const text = await report(opened, series, new Map(scenarios.map(({ name, about }) => [name, about])));
+  process.stdout.write(`\n${text.slice(0, text.indexOf('\n## ', text.indexOf('## Reach')))}\n`);
+  if (options.out !== undefined) await writeFile(options.out, text);
+  if (profiles !== undefined) process.stdout.write(`profiles: ${profiles}\n`);
+}
+
+function chosen({ scenarios }: Options): readonly Scenario[] {
+  const found = SCENARIOS.filter(({ name }) => scenarios.length === 0 || scenarios.some((beginning) => name.startsWith(beginning)));
+  if (found.length > 0) return found;
+  throw new TypeError(`there is no such scenario; there are ${SCENARIOS.map(({ name }) => name).join(', ')}\n${USAGE}`);
+}

@@ -1,0 +1,61 @@
+import { parseArgs } from 'node:util';
+
+export interface Options {
+  /** Whose names begin with one of these are run; all where there is none. */
+  readonly scenarios: readonly string[];
+  readonly quick: boolean;
+  readonly rounds: number;
+  /** Of each measurement; whole ones, as pgbench and wrk want it. */
+  readonly seconds: number;
+  readonly clients: readonly number[];
+  /** Backend sessions that a pooler may have. */
+  readonly pool: number;
+  /** Whose names begin with one of these take part; all where there is none. */
+  readonly peers: readonly string[];
+  readonly profile: boolean;
+  /** The Markdown file. */
+  readonly out: string | undefined;
+}
+
+export const USAGE = `npm run bench [-- <scenario>… --quick --rounds n --seconds n --clients n,n --pool n --peers name,name --cpu-prof --out file]
+  <scenario>   the beginning of its name is enough: wire, http-point
+  --peers      the beginnings of their names: postern,pgbouncer
+  --cpu-prof   leaves profiles of the Postern processes in a folder that is named at the end
+  --out        the Markdown file; test/bench/results.md when everything is run in full, else none
+`;
+
+/** @throws TypeError with what is wrong */
+export function readOptions(args: readonly string[]): Options {
+  const { values, positionals } = parseArgs({
+    args: [...args],
+    allowPositionals: true,
+    options: {
+      quick: { type: 'boolean', default: false },
+      rounds: { type: 'string' },
+      seconds: { type: 'string' },
+      clients: { type: 'string' },
+      pool: { type: 'string', default: '16' },
+      peers: { type: 'string' },
+      'cpu-prof': { type: 'boolean', default: false },
+      out: { type: 'string' },
+    },
+  });
+  const { quick } = values;
+  const complete = !quick && positionals.length === 0 && values.peers === undefined;
+  return {
+    scenarios: positionals,
+    quick,
+    rounds: whole('--rounds', values.rounds ?? (quick ? '2' : '5')),
+    seconds: whole('--seconds', values.seconds ?? '1'),
+    clients: (values.clients ?? (quick ? '32' : '1,8,32,64')).split(',').map((count) => whole('--clients', count)),
+    pool: whole('--pool', values.pool),
+    peers: values.peers?.toLowerCase().split(',') ?? [],
+    profile: values['cpu-prof'],
+    out: values.out ?? (complete ? 'test/bench/results.md' : undefined),
+  };
+}
+
+function whole(name: string, text: string): number {
+  if (!/^[1-9]\d{0,5}$/.test(text)) throw new TypeError(`${name}: must be a whole number, not ${text}`);
+  return Number(text);
+}

@@ -1,0 +1,70 @@
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { doorsAt, type TestOrganization } from '../support/doors.ts';
+import { type Child, launch, waitFor } from './child.ts';
+import type { BenchCluster } from './cluster.ts';
+
+const MAIN = fileURLToPath(new URL('../../src/main.js', import.meta.url));
+
+/** Postern as its users run it: a process of its own with everything on. */
+export interface Postern {
+  readonly child: Child;
+  readonly wirePort: number;
+  readonly httpUrl: string;
+  signUp(): Promise<TestOrganization>;
+}
+
+export interface PosternOptions {
+  readonly cluster: BenchCluster;
+  readonly folder: string;
+  readonly pool: number;
+  /** Where to leave a profile of the processor's time. */
+  readonly profiles?: string | undefined;
+}
+
+/** Everything is as it is by default but the limits that other poolers are not given either; POSTERN_ variables of ours are passed on. */
+export async function startPostern({ cluster, folder, pool, profiles }: PosternOptions): Promise<Postern> {
+  const own = await mkdtemp(join(folder, 'postern-'));
+  const child = launch({
+    command: process.execPath,
+    args: [...(profiles === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profiles}`]), MAIN],
+    log: join(own, 'log'),
+    env: {
+      PATH: process.env.PATH,
+      DATABASE_URL: cluster.adminUrl,
+      POSTERN_SECRET: 'a secret for as long as the bench runs',
+      POSTERN_DATA_DIR: own,
+      POSTERN_HTTP_PORT: '0',
+      POSTERN_PG_PORT: '0',
+      POSTERN_OPS_PORT: '0',
+      POSTERN_BACKENDS_PER_TENANT: String(pool),
+      POSTERN_CLIENTS_PER_TENANT: '5000',
+      ...ownVariables(),
+    },
+  });
+  try {
+    const { httpPort, wirePort } = await waitFor(child, async () => started(await child.output()));
+    const { httpUrl, signUp } = doorsAt(httpPort, wirePort);
+    return { child, wirePort, httpUrl, signUp };
+  } catch (error) {
+    await child.end('SIGKILL');
+    throw error;
+  }
+}
+
+export function ownVariables(): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(process.env).flatMap(([name, value]) => (name.startsWith('POSTERN_') && value ? [[name, value]] : [])),
+  );
+}
+
+export function makeProfileFolder(): Promise<string> {
+  return mkdtemp(join(tmpdir(), 'postern-profiles-'));
+}
+
+function started(log: string): { httpPort: number; wirePort: number } | undefined {
+  const line = /^\{.*"event":"service\.started".*\}$/m.exec(log)?.[0];
+  return line === undefined ? undefined : JSON.parse(line);
+}

@@ -1,0 +1,33 @@
+import { readFile, writeFile } from 'node:fs/promises';
+
+/** USER_HZ, which is 100 on every Linux that Node runs on. */
+const TICKS_PER_SECOND = 100;
+
+/** Seconds of processor time that a process has used, all its threads together. @see proc_pid_stat(5) */
+export async function cpuSeconds(pid: number): Promise<number> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8');
+  // The second field is the program's name, which may hold anything.
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  const [user, system] = [fields[11], fields[12]].map(Number);
+  return ((user ?? 0) + (system ?? 0)) / TICKS_PER_SECOND;
+}
+
+/** Bytes of memory that a process has resident now. */
+export function residentBytes(pid: number): Promise<number> {
+  return statusBytes(pid, 'VmRSS');
+}
+
+/** The most that it had resident since the last {@link forgetPeak}. */
+export function peakBytes(pid: number): Promise<number> {
+  return statusBytes(pid, 'VmHWM');
+}
+
+/** @see proc_pid_clear_refs(5) */
+export function forgetPeak(pid: number): Promise<void> {
+  return writeFile(`/proc/${pid}/clear_refs`, '5');
+}
+
+async function statusBytes(pid: number, field: string): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8');
+  return Number(new RegExp(`^${field}:\\s+(\\d+) kB`, 'm').exec(status)?.[1]) * 1024;
+}

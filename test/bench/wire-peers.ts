@@ -1,0 +1,94 @@
+import { type Bench, benchLogin, isAskedFor, posternLogin } from './bench.ts';
+import type { Child } from './child.ts';
+import type { WireLogin } from './pgbench.ts';
+import { findPgBouncer, startPgBouncer } from './pgbouncer.ts';
+import { findPgpool, startPgpool } from './pgpool.ts';
+import { startPostern } from './postern.ts';
+
+export type WirePeerName = 'Postgres' | 'PgBouncer' | 'PgBouncer again' | 'PgBouncer 64k' | 'Pgpool-II' | 'Postern';
+
+/** Somewhere to log in to. */
+export interface WirePeer {
+  readonly name: WirePeerName;
+  readonly login: WireLogin;
+  /** Its one process; undefined where there are many. */
+  readonly child: Child | undefined;
+  /** Whether prepared statements work through it. */
+  readonly prepares: boolean;
+}
+
+/** Starts peers when a scenario wants them. */
+export class WirePeers {
+  readonly #bench: Bench;
+  readonly #started = new Map<WirePeerName, Promise<WirePeer | undefined>>();
+
+  constructor(bench: Bench) {
+    this.#bench = bench;
+  }
+
+  /** Those of these that are to be had and are asked for, in this order; the same ones for all scenarios. */
+  async take(...names: readonly WirePeerName[]): Promise<WirePeer[]> {
+    const peers: WirePeer[] = [];
+    for (const name of names.filter((name) => isAskedFor(this.#bench, name))) {
+      const started = this.#started.get(name) ?? (name === 'Postern' ? this.#postern() : this.start(name));
+      this.#started.set(name, started);
+      const peer = await started;
+      if (peer !== undefined) peers.push(peer);
+    }
+    return peers;
+  }
+
+  /** A new one, for what must not have been used before. Whoever asked for it may end it, or leave that to the end of the bench. */
+  async start(name: WirePeerName): Promise<WirePeer | undefined> {
+    const peer = await startPeer(this.#bench, name);
+    if (typeof peer !== 'string') {
+      this.#bench.closing.defer(() => peer.child?.end());
+      return peer;
+    }
+    this.#bench.missing.set(name, peer);
+    return undefined;
+  }
+
+  async #postern(): Promise<WirePeer> {
+    const { postern } = this.#bench;
+    return { name: 'Postern', login: posternLogin(this.#bench, postern), child: postern.child, prepares: true };
+  }
+}
+
+/** @returns the reason when it cannot be had */
+async function startPeer(bench: Bench, name: WirePeerName): Promise<WirePeer | string> {
+  switch (name) {
+    case 'Postgres':
+      return { name, login: benchLogin(bench, bench.cluster.port), child: undefined, prepares: true };
+    case 'PgBouncer':
+    case 'PgBouncer again':
+      return pgbouncer(bench, name);
+    case 'PgBouncer 64k':
+      return pgbouncer(bench, name, 65_536);
+    case 'Pgpool-II':
+      return pgpool(bench, name);
+    case 'Postern': {
+      const postern = await startPostern({ ...bench, pool: bench.options.pool });
+      return { name, login: posternLogin(bench, postern), child: postern.child, prepares: true };
+    }
+  }
+}
+
+async function pgbouncer(bench: Bench, name: WirePeerName, packetBufferBytes?: number): Promise<WirePeer | string> {
+  const found = await findPgBouncer();
+  if (found === undefined) return 'not installed, and PGBOUNCER names none';
+  const { child, port } = await startPgBouncer(found, {
+    ...bench,
+    pool: bench.options.pool,
+    ...(packetBufferBytes === undefined ? {} : { packetBufferBytes }),
+  });
+  return { name, login: benchLogin(bench, port), child, prepares: found.prepares };
+}
+
+async function pgpool(bench: Bench, name: WirePeerName): Promise<WirePeer | string> {
+  const found = await findPgpool();
+  if (found === undefined) return 'not installed';
+  const { child, port } = await startPgpool(found, bench);
+  bench.closing.defer(() => child.end());
+  return { name, login: benchLogin(bench, port), child: undefined, prepares: true };
+}
