@@ -4,15 +4,19 @@ import { makeScratch } from '../support/scratch.ts';
 import { openBench } from './bench.ts';
 import { Closing } from './closing.ts';
 import { startCluster } from './cluster.ts';
+import { IDLE } from './idle.ts';
+import { LOGINS } from './logins.ts';
 import { type Options, readOptions, USAGE } from './options.ts';
 import { makeProfileFolder } from './postern.ts';
 import { figuresTable, report } from './report.ts';
+import { COPY, ROWS } from './results.ts';
 import type { Scenario } from './scenario.ts';
 import type { Series } from './series.ts';
+import { STALLS } from './stalls.ts';
 import { WIRE } from './wire.ts';
 import { WirePeers } from './wire-peers.ts';
 
-const SCENARIOS: readonly Scenario[] = [...WIRE];
+const SCENARIOS: readonly Scenario[] = [...WIRE, ROWS, COPY, LOGINS, IDLE, STALLS];
 
 const interrupted = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => interrupted.abort(new Error(`ended by ${signal}`)));

@@ -11,7 +11,9 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
 
 /** `38,112 (36,020–39,417)`, `0.87 (0.81–0.93)`, and `n/a` for what could not be measured. */
 export function spread(found: Spread | undefined): string {
-  return found === undefined ? 'n/a' : `${figure(found.median)} (${figure(found.min)}–${figure(found.max)})`;
+  if (found === undefined) return 'n/a';
+  if (found.min === found.max) return figure(found.median);
+  return `${figure(found.median)} (${figure(found.min)}–${figure(found.max)})`;
 }
 
 /** With as many digits as mean something. */

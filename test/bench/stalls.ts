@@ -1,0 +1,75 @@
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Bench } from './bench.ts';
+import { pgbench } from './pgbench.ts';
+import type { Scenario } from './scenario.ts';
+import { interleave, type Series } from './series.ts';
+import { warmUp } from './wire.ts';
+import type { WirePeer } from './wire-peers.ts';
+
+const SHORT = ['-S', '-M', 'prepared'];
+const SHORT_CLIENTS = 32;
+const SLOW_CLIENTS = 3;
+const SLOW_SQL = 'SELECT pg_sleep(0.2);\n';
+const STALL_MS = 20;
+/** Stalls are rare: what is long enough for a mean is not for them. */
+const TIMES_LONGER = 2;
+
+export const STALLS: Scenario = {
+  name: 'stalls',
+  about: `${SHORT_CLIENTS} clients with prepared selects, alone and beside ${SLOW_CLIENTS} that run statements of 200 ms; all transactions are looked at, not a percentile`,
+  async run(bench, wire) {
+    const peers = (await wire.take('PgBouncer', 'PgBouncer again', 'Postern')).filter(({ prepares }) => prepares);
+    await warmUp(peers, SHORT, bench);
+    const series: Series[] = [];
+    for (const [label, slow] of [
+      ['alone', 0],
+      [`beside ${SLOW_CLIENTS} slow`, SLOW_CLIENTS],
+    ] as const) {
+      const labels = { scenario: 'stalls', case: label, ...bench.options, signal: bench.signal };
+      series.push(...(await interleave(labels, peers, (peer) => watch(peer, slow, bench))));
+    }
+    return series;
+  },
+};
+
+async function watch(peer: WirePeer, slow: number, bench: Bench): Promise<Record<string, number>> {
+  const folder = await mkdtemp(join(bench.folder, 'stalls-'));
+  try {
+    const seconds = TIMES_LONGER * bench.options.seconds;
+    const log = ['-l', `--log-prefix=${join(folder, 'log')}`];
+    const neighbours = slow === 0 ? undefined : beside(peer, slow, seconds, folder, bench);
+    const { tps } = await pgbench(peer.login, { args: [...SHORT, ...log], clients: SHORT_CLIENTS, seconds, signal: bench.signal });
+    await neighbours;
+    return { ...stallsIn(await readLogs(folder)), tps };
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
+/** A second longer: the short ones are never without them. */
+async function beside(peer: WirePeer, clients: number, seconds: number, folder: string, { signal }: Bench): Promise<void> {
+  const script = join(folder, 'slow.sql');
+  await writeFile(script, SLOW_SQL);
+  await pgbench(peer.login, { args: ['-f', script], clients, seconds: seconds + 1, signal });
+}
+
+async function readLogs(folder: string): Promise<string> {
+  const files = (await readdir(folder)).filter((name) => name.startsWith('log'));
+  return (await Promise.all(files.map((name) => readFile(join(folder, name), 'utf8')))).join('');
+}
+
+/**
+ * From pgbench's log of transactions: client, number, microseconds, …
+ * @see https://www.postgresql.org/docs/current/pgbench.html
+ */
+export function stallsIn(log: string): Record<'ms longest' | '% in > 20 ms', number> {
+  let [longest, all, stalled] = [0, 0, 0];
+  for (const [, , , microseconds] of log.matchAll(/^(\d+) (\d+) (\d+) /gm)) {
+    const milliseconds = Number(microseconds) / 1000;
+    all += milliseconds;
+    if (milliseconds > STALL_MS) stalled += milliseconds;
+    longest = Math.max(longest, milliseconds);
+  }
+  return { 'ms longest': longest, '% in > 20 ms': (100 * stalled) / all };
+}
