@@ -4,6 +4,8 @@ import { makeScratch } from '../support/scratch.ts';
 import { openBench } from './bench.ts';
 import { Closing } from './closing.ts';
 import { startCluster } from './cluster.ts';
+import { HTTP } from './http.ts';
+import { HTTP_LARGE } from './http-large.ts';
 import { IDLE } from './idle.ts';
 import { LOGINS } from './logins.ts';
 import { type Options, readOptions, USAGE } from './options.ts';
@@ -16,7 +18,7 @@ import { STALLS } from './stalls.ts';
 import { WIRE } from './wire.ts';
 import { WirePeers } from './wire-peers.ts';
 
-const SCENARIOS: readonly Scenario[] = [...WIRE, ROWS, COPY, LOGINS, IDLE, STALLS];
+const SCENARIOS: readonly Scenario[] = [...WIRE, ROWS, COPY, LOGINS, IDLE, STALLS, ...HTTP, HTTP_LARGE];
 
 const interrupted = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => interrupted.abort(new Error(`ended by ${signal}`)));

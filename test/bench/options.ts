@@ -45,7 +45,7 @@ export function readOptions(args: readonly string[]): Options {
   return {
     scenarios: positionals,
     quick,
-    rounds: whole('--rounds', values.rounds ?? (quick ? '2' : '5')),
+    rounds: whole('--rounds', values.rounds ?? (quick ? '1' : '5')),
     seconds: whole('--seconds', values.seconds ?? '1'),
     clients: (values.clients ?? (quick ? '32' : '1,8,32,64')).split(',').map((count) => whole('--clients', count)),
     pool: whole('--pool', values.pool),

@@ -26,7 +26,9 @@ export function figuresTable(series: readonly Series[]): string {
     const ratio = (peer: string) => ratioOf(own, figures.get(peer) ?? []);
     return [
       [`${label}, ${unit}`, ...peers.map((peer) => (figures.has(peer) ? spread(spreadOf(known(figures.get(peer)))) : ''))],
-      ...(own.length === 0 ? [] : [['Postern to it', ...peers.map((peer) => (peer === POSTERN ? '' : ratioCell(ratio(peer)?.median)))]]),
+      ...(own.length === 0 || unit.startsWith('%')
+        ? []
+        : [['Postern to it', ...peers.map((peer) => (peer === POSTERN ? '' : ratioCell(ratio(peer)?.median)))]]),
     ];
   });
   return table(['', ...peers], rows);
