@@ -18,7 +18,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'fast',
-          include: ['{src,proxy,http,service,attacks}/**/*.test.ts'],
+          include: ['{src,proxy,http,service,attacks,bench}/**/*.test.ts'],
           globalSetup: ['support/cluster.setup.ts'],
           maxWorkers: 2,
         },

@@ -43,6 +43,8 @@ export function benchLogin({ cluster, organization }: Pick<Bench, 'cluster' | 'o
   return { host: '127.0.0.1', port, user: BENCH_ROLE, password: cluster.password, database: organization.id };
 }
 
-export function isAskedFor({ options: { peers } }: Bench, name: string): boolean {
+/** Whether a peer takes part, as far as is known. */
+export function isAskedFor({ options: { peers }, missing }: Bench, name: string): boolean {
+  if (missing.has(name)) return false;
   return peers.length === 0 || peers.some((beginning) => name.toLowerCase().startsWith(beginning));
 }

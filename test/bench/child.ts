@@ -1,6 +1,6 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readFileSync } from 'node:fs';
 import { chown, readFile } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -10,6 +10,7 @@ import type { Account } from '../../src/embedded/account.ts';
 const START_TIMEOUT_MS = 30_000;
 const END_TIMEOUT_MS = 15_000;
 const POLL_MS = 20;
+const LAST_WORDS_CHARACTERS = 2_000;
 
 /** A server under measurement, or something that loads one: a process of its own. */
 export interface Child {
@@ -36,11 +37,16 @@ export function launch({ command, args, env = process.env, log, account }: Launc
   const child = spawn(command, args, { cwd: '/', env, stdio: ['ignore', output, output], detached: true, ...account });
   closeSync(output);
   const ended = new Promise((resolve) => child.once('exit', resolve).once('error', resolve));
+  let told = false;
+  void ended.then(() => {
+    if (!told) process.stderr.write(`bench: ${command} ended by itself (${child.signalCode ?? child.exitCode}): ${lastWords(log)}\n`);
+  });
   return {
     pid: child.pid ?? 0,
     ended,
     output: () => readFile(log, 'utf8'),
     async end(signal = 'SIGTERM') {
+      told = true;
       child.kill(signal);
       const timer = new AbortController();
       await Promise.race([ended, delay(END_TIMEOUT_MS, undefined, { signal: timer.signal }).then(() => child.kill('SIGKILL'))]);
@@ -48,6 +54,10 @@ export function launch({ command, args, env = process.env, log, account }: Launc
       await ended;
     },
   };
+}
+
+function lastWords(log: string): string {
+  return existsSync(log) ? readFileSync(log, 'utf8').slice(-LAST_WORDS_CHARACTERS) : '';
 }
 
 /** @throws Error with what the child wrote, when it ends first or takes too long */

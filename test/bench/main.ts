@@ -39,8 +39,9 @@ async function bench(options: Options, signal: AbortSignal): Promise<void> {
   const scratch = await makeScratch();
   closing.defer(() => scratch.remove());
   const profiles = options.profile ? await makeProfileFolder() : undefined;
+  const missing = new Map(options.quick ? [['Pgpool-II', '--quick']] : []);
   const cluster = await startCluster(scratch.path, closing);
-  const opened = await openBench({ options, cluster, closing, folder: scratch.path, signal, profiles, missing: new Map() });
+  const opened = await openBench({ options, cluster, closing, folder: scratch.path, signal, profiles, missing });
 
   const wire = new WirePeers(opened);
   const series: Series[] = [];

@@ -40,7 +40,7 @@ export async function startPgpool(
     await waitForPort(child, port);
     return { child, port };
   } catch (error) {
-    await child.end('SIGKILL');
+    await child.end('SIGINT');
     throw error;
   }
 }

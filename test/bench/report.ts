@@ -8,6 +8,7 @@ import { judge, POSTERN, reachTable } from './reach.ts';
 import type { Series } from './series.ts';
 import { ratioOf, spreadOf } from './statistics.ts';
 import { figure, spread, table } from './table.ts';
+import { hasWrk } from './wrk.ts';
 
 /** All that was found, as Markdown that reads well in a terminal too. */
 export async function report(bench: Bench, series: readonly Series[], abouts: ReadonlyMap<string, string>): Promise<string> {
@@ -43,12 +44,12 @@ function known(values: readonly number[] = []): number[] {
 }
 
 async function conditions({ options, cluster, missing }: Bench): Promise<string> {
-  const [pgbouncer, pgpool] = await Promise.all([findPgBouncer(), findPgpool()]);
+  const [pgbouncer, pgpool, wrk] = await Promise.all([findPgBouncer(), findPgpool(), hasWrk()]);
   const processors = cpus();
   const settings = Object.entries(ownVariables()).map(([name, value]) => `${name}=${value}`);
   const lines = [
     `${processors.length} cores (${processors[0]?.model.trim() ?? 'unknown'}), ${await kernel()}, shared by all: clients, poolers and PostgreSQL.`,
-    `Node ${process.versions.node}, PostgreSQL ${cluster.version}, ${version('PgBouncer', pgbouncer)}, ${version('Pgpool-II', pgpool)}.`,
+    `Node ${process.versions.node}, PostgreSQL ${cluster.version}, ${version('PgBouncer', pgbouncer)}, ${version('Pgpool-II', pgpool)}; loads by pgbench and ${wrk ? 'wrk' : 'Node, for want of wrk'}.`,
     `Medians (and the least and the most) of ${options.rounds} rounds of ${options.seconds} s, each of them one peer after the other; ratios are medians of the rounds' ratios.`,
     `Pools of ${options.pool} backend sessions; Pgpool-II has a process with a session for each of up to ${PGPOOL_CHILDREN} clients. "PgBouncer again" is the same a second time: the noise.`,
     'Everybody logs in with SCRAM-SHA-256, without TLS, by TCP to 127.0.0.1; poolers reach PostgreSQL through its Unix socket. PostgreSQL runs with fsync off.',

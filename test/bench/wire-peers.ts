@@ -89,6 +89,7 @@ async function pgpool(bench: Bench, name: WirePeerName): Promise<WirePeer | stri
   const found = await findPgpool();
   if (found === undefined) return 'not installed';
   const { child, port } = await startPgpool(found, bench);
-  bench.closing.defer(() => child.end());
+  // Fast: SIGTERM would wait for clients, and its children outlive a SIGKILL.
+  bench.closing.defer(() => child.end('SIGINT'));
   return { name, login: benchLogin(bench, port), child: undefined, prepares: true };
 }
