@@ -19,6 +19,9 @@ export async function report(bench: Bench, series: readonly Series[], abouts: Re
   return `${['# Postern beside others', await conditions(bench), `## Reach\n\n${reachTable(judge(series))}`, ...sections].join('\n\n')}\n`;
 }
 
+/** What happened once, or is a ratio itself. */
+const WITHOUT_RATIO = ['others meanwhile', '% in > 20 ms', 'MB before'];
+
 /** A line for each figure of each case, and one with Postern's ratio to every other. */
 export function figuresTable(series: readonly Series[]): string {
   const peers = [...new Set(series.flatMap(({ figures }) => [...figures.keys()]))];
@@ -27,7 +30,7 @@ export function figuresTable(series: readonly Series[]): string {
     const ratio = (peer: string) => ratioOf(own, figures.get(peer) ?? []);
     return [
       [`${label}, ${unit}`, ...peers.map((peer) => (figures.has(peer) ? spread(spreadOf(known(figures.get(peer)))) : ''))],
-      ...(own.length === 0 || unit.startsWith('%')
+      ...(own.length === 0 || WITHOUT_RATIO.includes(unit)
         ? []
         : [['Postern to it', ...peers.map((peer) => (peer === POSTERN ? '' : ratioCell(ratio(peer)?.median)))]]),
     ];

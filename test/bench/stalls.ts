@@ -38,9 +38,10 @@ async function watch(peer: WirePeer, slow: number, bench: Bench): Promise<Record
   try {
     const seconds = TIMES_LONGER * bench.options.seconds;
     const log = ['-l', `--log-prefix=${join(folder, 'log')}`];
-    const neighbours = slow === 0 ? undefined : beside(peer, slow, seconds, folder, bench);
-    const { tps } = await pgbench(peer.login, { args: [...SHORT, ...log], clients: SHORT_CLIENTS, seconds, signal: bench.signal });
-    await neighbours;
+    const [{ tps }] = await Promise.all([
+      pgbench(peer.login, { args: [...SHORT, ...log], clients: SHORT_CLIENTS, seconds, signal: bench.signal }),
+      slow === 0 ? undefined : beside(peer, slow, seconds, folder, bench),
+    ]);
     return { ...stallsIn(await readLogs(folder)), tps };
   } finally {
     await rm(folder, { recursive: true });
@@ -60,16 +61,22 @@ async function readLogs(folder: string): Promise<string> {
 }
 
 /**
- * From pgbench's log of transactions: client, number, microseconds, …
+ * From pgbench's log, a transaction a line: client, number, microseconds, script, and when it ended, in seconds and microseconds.
+ * "others meanwhile" are the transactions that ended while the longest went on: none when everything stood still, many when it
+ * was this client's turn that did not come.
  * @see https://www.postgresql.org/docs/current/pgbench.html
  */
-export function stallsIn(log: string): Record<'ms longest' | '% in > 20 ms', number> {
-  let [longest, all, stalled] = [0, 0, 0];
-  for (const [, , , microseconds] of log.matchAll(/^(\d+) (\d+) (\d+) /gm)) {
-    const milliseconds = Number(microseconds) / 1000;
-    all += milliseconds;
-    if (milliseconds > STALL_MS) stalled += milliseconds;
-    longest = Math.max(longest, milliseconds);
-  }
-  return { 'ms longest': longest, '% in > 20 ms': (100 * stalled) / all };
+export function stallsIn(log: string): Record<'ms longest' | 'others meanwhile' | 'ms p99' | '% in > 20 ms', number> {
+  const transactions = [...log.matchAll(/^\d+ \d+ (\d+) \d+ (\d+) (\d+)/gm)]
+    .map(([, tookUs, seconds, us]) => ({ tookMs: Number(tookUs) / 1000, endMs: Number(seconds) * 1000 + Number(us) / 1000 }))
+    .sort((a, b) => a.tookMs - b.tookMs);
+  const longest = transactions.at(-1) ?? { tookMs: 0, endMs: 0 };
+  const meanwhile = transactions.filter(({ endMs }) => endMs > longest.endMs - longest.tookMs && endMs <= longest.endMs);
+  const total = (some: typeof transactions) => some.reduce((sum, { tookMs }) => sum + tookMs, 0);
+  return {
+    'ms longest': longest.tookMs,
+    'others meanwhile': meanwhile.length - 1,
+    'ms p99': transactions[Math.floor(0.99 * transactions.length)]?.tookMs ?? 0,
+    '% in > 20 ms': (100 * total(transactions.filter(({ tookMs }) => tookMs > STALL_MS))) / total(transactions),
+  };
 }

@@ -3,7 +3,7 @@ import type { Child } from './child.ts';
 import type { WireLogin } from './pgbench.ts';
 import { findPgBouncer, startPgBouncer } from './pgbouncer.ts';
 import { findPgpool, startPgpool } from './pgpool.ts';
-import { startPostern } from './postern.ts';
+import { type Postern, startPostern } from './postern.ts';
 
 export type WirePeerName = 'Postgres' | 'PgBouncer' | 'PgBouncer again' | 'PgBouncer 64k' | 'Pgpool-II' | 'Postern';
 
@@ -20,7 +20,7 @@ export interface WirePeer {
 /** Starts peers when a scenario wants them. */
 export class WirePeers {
   readonly #bench: Bench;
-  readonly #started = new Map<WirePeerName, Promise<WirePeer | undefined>>();
+  readonly #started = new Map<WirePeerName, WirePeer | undefined | Promise<WirePeer | undefined>>();
 
   constructor(bench: Bench) {
     this.#bench = bench;
@@ -30,7 +30,7 @@ export class WirePeers {
   async take(...names: readonly WirePeerName[]): Promise<WirePeer[]> {
     const peers: WirePeer[] = [];
     for (const name of names.filter((name) => isAskedFor(this.#bench, name))) {
-      const started = this.#started.get(name) ?? (name === 'Postern' ? this.#postern() : this.start(name));
+      const started = this.#started.get(name) ?? (name === 'Postern' ? posternPeer(this.#bench, this.#bench.postern) : this.start(name));
       this.#started.set(name, started);
       const peer = await started;
       if (peer !== undefined) peers.push(peer);
@@ -48,11 +48,6 @@ export class WirePeers {
     this.#bench.missing.set(name, peer);
     return undefined;
   }
-
-  async #postern(): Promise<WirePeer> {
-    const { postern } = this.#bench;
-    return { name: 'Postern', login: posternLogin(this.#bench, postern), child: postern.child, prepares: true };
-  }
 }
 
 /** @returns the reason when it cannot be had */
@@ -67,11 +62,13 @@ async function startPeer(bench: Bench, name: WirePeerName): Promise<WirePeer | s
       return pgbouncer(bench, name, 65_536);
     case 'Pgpool-II':
       return pgpool(bench, name);
-    case 'Postern': {
-      const postern = await startPostern({ ...bench, pool: bench.options.pool });
-      return { name, login: posternLogin(bench, postern), child: postern.child, prepares: true };
-    }
+    case 'Postern':
+      return posternPeer(bench, await startPostern({ ...bench, pool: bench.options.pool }));
   }
+}
+
+function posternPeer(bench: Bench, postern: Postern): WirePeer {
+  return { name: 'Postern', login: posternLogin(bench, postern), child: postern.child, prepares: true };
 }
 
 async function pgbouncer(bench: Bench, name: WirePeerName, packetBufferBytes?: number): Promise<WirePeer | string> {
