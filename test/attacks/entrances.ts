@@ -102,7 +102,7 @@ export function startupPacket(parameters: Pretence['parameters']): Buffer {
   return counted(Buffer.from(`\0\x03\0\0${pairs}\0`));
 }
 
-function passwordMessage(password: string): Buffer {
+export function passwordMessage(password: string): Buffer {
   return Buffer.concat([Buffer.from('p'), counted(Buffer.from(`${password}\0`))]);
 }
 

@@ -1,0 +1,102 @@
+import type pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { eventually } from '../support/eventually.ts';
+import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+
+/** No cap of its own keeps one organization from taking all: what is kept for the others, it does not get. */
+const NO_CAP = {
+  POSTERN_BACKENDS_MAX: '10',
+  POSTERN_BACKENDS_PER_TENANT: '10',
+  POSTERN_CLIENTS_PER_TENANT: '30',
+  POSTERN_HTTP_REQUESTS_PER_TENANT: '40',
+  POSTERN_QUEUE_TIMEOUT_MS: '20000',
+};
+const AT_ONCE_MS = 5_000;
+
+describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
+  let service: TestService;
+  let greedy: TestOrganization;
+  let others: TestOrganization[];
+  beforeAll(async () => {
+    service = await startTestService({ POSTERN_PLACEMENT: kind, ...NO_CAP });
+    greedy = await service.signUp('Greedy');
+    others = [await service.signUp(), await service.signUp()];
+  });
+  afterAll(() => service.close());
+
+  /** At both doors, while the flood goes on. */
+  async function isServed(organization: TestOrganization): Promise<void> {
+    const startedAt = performance.now();
+    expect((await service.query(organization, 'SELECT 1 AS one')).body.rows).toEqual([{ one: 1 }]);
+    const client = await service.connect(organization);
+    expect((await client.query('SELECT 2 AS two')).rows).toEqual([{ two: 2 }]);
+    await client.end();
+    expect(performance.now() - startedAt).toBeLessThan(AT_ONCE_MS);
+  }
+
+  it('transactions that never end leave the last backend to others', async () => {
+    const holders = await Promise.all(Array.from({ length: 20 }, () => service.connect(greedy)));
+    const begun: pg.Client[] = [];
+    const waits = holders.map((client) =>
+      client.query('BEGIN').then(
+        () => begun.push(client),
+        () => {},
+      ),
+    );
+    await eventually('nine are held', () => begun.length === 9);
+    for (const other of others) await isServed(other);
+    expect(begun).toHaveLength(9);
+    // Those who hold one give it up, until all have had their turn.
+    while (begun.length > 0) await begun.shift()?.end();
+    for (const client of holders) void client.end();
+    await Promise.all(waits);
+  });
+
+  it('statements that take their time, over HTTP, leave the last backend to others', async () => {
+    const flood = Array.from({ length: 40 }, () => service.query(greedy, 'SELECT pg_sleep(0.4)'));
+    for (const other of others) await isServed(other);
+    const refused = await service.query(greedy, 'SELECT 1');
+    expect([refused.status, refused.body.sqlstate, refused.headers.has('retry-after')]).toEqual([429, '53300', true]);
+    for (const reply of await Promise.all(flood)) expect(reply.status).toBe(200);
+  });
+
+  it('an organization that comes late does not wait behind the whole crowd of another', async () => {
+    let done = 0;
+    const crowd = Array.from({ length: 40 }, async () => {
+      await service.query(greedy, 'SELECT pg_sleep(0.4)');
+      done += 1;
+    });
+    await eventually('the crowd is at work', () => done > 0);
+    // Together they want more than is kept for those who have none.
+    await Promise.all(others.flatMap((other) => [isServed(other), isServed(other)]));
+    expect(done).toBeLessThan(40);
+    await Promise.all(crowd);
+  });
+
+  it('connections beyond its own number are refused, and those of others are not', async () => {
+    const clients = await Promise.all(Array.from({ length: 30 }, () => service.connect(greedy)));
+    await expect(service.connect(greedy)).rejects.toMatchObject({ severity: 'FATAL', code: '53300' });
+    for (const other of others) await isServed(other);
+    await Promise.all(clients.map((client) => client.end()));
+    await eventually('there is room again', () =>
+      service.connect(greedy).then(
+        (client) => client.end().then(() => true),
+        () => false,
+      ),
+    );
+  });
+
+  it('sessions kept for a long time by what they hold leave the last backend to others', async () => {
+    const clients = await Promise.all(Array.from({ length: 20 }, () => service.connect(greedy)));
+    const kept: pg.Client[] = [];
+    for (const client of clients)
+      client.query('CREATE TEMPORARY TABLE mine (i int)').then(
+        () => kept.push(client),
+        () => {},
+      );
+    await eventually('nine are held', () => kept.length === 9);
+    for (const other of others) await isServed(other);
+    expect(kept).toHaveLength(9);
+    for (const client of clients) void client.end();
+  });
+});
