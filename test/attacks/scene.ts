@@ -112,8 +112,9 @@ export async function makeScene(kind: Kind, variables: Readonly<Record<string, s
   };
 }
 
+/** Steps into no trap by itself: it finds nothing but what is the server's. */
 export async function connectSuperuser(database: string): Promise<pg.Client> {
-  const client = new pg.Client({ ...inject('cluster'), database, options: '-c lock_timeout=5s' });
+  const client = new pg.Client({ ...inject('cluster'), database, options: '-c search_path= -c lock_timeout=5s' });
   await client.connect();
   return client;
 }

@@ -24,6 +24,21 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
   });
   afterAll(() => scene.close());
 
+  it('what the victim itself has granted to everybody can be had by its number, where there is one database: visible by design', async () => {
+    const { service, intruder, owner } = scene;
+    await owner.query("SELECT lo_from_bytea(70001, 'for everybody'); GRANT SELECT ON LARGE OBJECT 70001 TO PUBLIC");
+    await owner.query('CREATE SEQUENCE for_everybody START 7; GRANT USAGE ON SEQUENCE for_everybody TO PUBLIC');
+    const { rows } = await owner.query<{ id: string }>("SELECT 'for_everybody'::regclass::oid AS id");
+    const inShared = [['for everybody'], ['7']];
+    for (const door of Object.values(DOORS)) {
+      const object = await door(service, intruder, "SELECT convert_from(lo_get(70001), 'UTF8')");
+      const number = await door(service, intruder, `SELECT nextval(${rows[0]?.id}::oid::regclass)::text`);
+      if (kind === 'database') expect([object.sqlstate, number.sqlstate]).toEqual(['42704', 'XX000']);
+      else expect([object.rows[0], number.rows[0]]).toEqual(inShared);
+      await owner.query('ALTER SEQUENCE for_everybody RESTART');
+    }
+  });
+
   describe.each(Object.entries(THEMES))('the intruder gets nowhere %s', (_theme, attacks) => {
     it.each(attacks.map((attack) => [attack.way, attack] as const))('%s', async (_way, { sql, answer, proof }) => {
       await prove(scene, proof);

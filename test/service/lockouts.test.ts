@@ -162,6 +162,18 @@ describe.each(PLACEMENTS)('an organization in a %s of its own that', (placement)
     await worksAgain(hostile);
   });
 
+  it('ends its own sessions, where nobody sees it, has others', async () => {
+    const organization = await service.signUp();
+    const client = await service.connect(organization);
+    await client.query('CREATE FUNCTION process() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN pg_backend_pid(); END $$; BEGIN');
+    const { rows } = await client.query<{ process: string }>('SELECT process()');
+    const ended = new Promise((resolve) => client.once('end', resolve));
+    const end = `DO $$ BEGIN EXECUTE 'SELECT pg_terminate' || '_backend(${rows[0]?.process})'; END $$`;
+    expect((await service.query(organization, end)).status).toBe(200);
+    await ended;
+    await worksAgain(organization);
+  });
+
   it('does all that at once works again without a word to the operator', async () => {
     const organization = await service.signUp();
     await tries(
