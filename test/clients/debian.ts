@@ -13,6 +13,7 @@ const FILES = {
   'postgresql-client-15': '/usr/lib/postgresql/15/bin/pg_dump',
   'python3-alembic': '/usr/lib/python3/dist-packages/alembic/__init__.py',
   'python3-asyncpg': '/usr/lib/python3/dist-packages/asyncpg/__init__.py',
+  'python3-django': '/usr/lib/python3/dist-packages/django/__init__.py',
   'python3-greenlet': '/usr/lib/python3/dist-packages/greenlet/__init__.py',
   'python3-psycopg': '/usr/lib/python3/dist-packages/psycopg/__init__.py',
   'python3-psycopg2': '/usr/lib/python3/dist-packages/psycopg2/__init__.py',

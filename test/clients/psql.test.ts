@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually } from '../support/eventually.ts';
 import { LANDMARK, landmarkPassed } from '../support/landmark.ts';
-import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+import { PLACEMENT, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 const run = promisify(execFile);
 
@@ -80,9 +80,10 @@ describe('psql', () => {
       'CREATE TABLE orders (id bigint PRIMARY KEY, total numeric(10,2) NOT NULL DEFAULT 0, note text);',
       'CREATE INDEX by_total ON orders (total);',
     );
-    expect(await output('\\dt')).toBe(`public|orders|table|${organization.id}`);
+    const schema = PLACEMENT === 'schema' ? organization.id : 'public';
+    expect(await output('\\dt')).toBe(`${schema}|orders|table|${organization.id}`);
     expect((await output('\\t off', '\\d orders')).split('\n')).toEqual([
-      'Table "public.orders"',
+      `Table "${schema}.orders"`,
       'Column|Type|Collation|Nullable|Default',
       'id|bigint||not null|',
       'total|numeric(10,2)||not null|0',
@@ -91,7 +92,7 @@ describe('psql', () => {
       '    "orders_pkey" PRIMARY KEY, btree (id)',
       '    "by_total" btree (total)',
     ]);
-    expect((await output('\\d')).split('\n')).toEqual([`public|orders|table|${organization.id}`]);
+    expect((await output('\\d')).split('\n')).toEqual([`${schema}|orders|table|${organization.id}`]);
     for (const command of ['\\d+ orders', '\\di', '\\dn+', '\\df', '\\dv', '\\ds', '\\du', '\\dT', '\\dx', '\\dp', '\\dconfig search_path'])
       expect(await psql(command)).toMatchObject({ stderr: '' });
   });

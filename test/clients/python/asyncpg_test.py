@@ -5,6 +5,7 @@ import datetime
 import decimal
 import ipaddress
 import json
+import os
 import unittest
 import uuid
 
@@ -15,7 +16,7 @@ class Asyncpg(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self):
         self.connection = await asyncpg.connect()
         self.addAsyncCleanup(self.connection.close)
-        await self.connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        await self.connection.execute(os.environ["EMPTY_PLACE"])
 
     async def test_sends_and_receives_every_kind_of_value(self):
         connection = self.connection

@@ -3,6 +3,7 @@
 import datetime
 import io
 import json
+import os
 import select
 import threading
 import unittest
@@ -23,7 +24,7 @@ class Psycopg2(unittest.TestCase):
         self.connection = psycopg2.connect("")
         self.addCleanup(self.connection.close)
         self.cursor = self.connection.cursor()
-        self.cursor.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        self.cursor.execute(os.environ["EMPTY_PLACE"])
         self.connection.commit()
 
     def value(self, query, parameters=None):

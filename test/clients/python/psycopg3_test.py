@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import ipaddress
+import os
 import threading
 import unittest
 import uuid
@@ -23,7 +24,7 @@ class Psycopg3(unittest.TestCase):
     def setUp(self):
         self.connection = psycopg.connect("", autocommit=True)
         self.addCleanup(self.connection.close)
-        self.connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        self.connection.execute(os.environ["EMPTY_PLACE"])
 
     def value(self, query, parameters=None, **options):
         return self.connection.execute(query, parameters, **options).fetchone()[0]

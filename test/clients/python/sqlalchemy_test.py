@@ -56,7 +56,7 @@ class SqlAlchemy(unittest.TestCase):
         self.engine = sa.create_engine("postgresql+psycopg2://", pool_size=10, max_overflow=10)
         self.addCleanup(self.engine.dispose)
         with self.engine.begin() as connection:
-            connection.execute(sa.text("DROP SCHEMA public CASCADE; CREATE SCHEMA public"))
+            connection.execute(sa.text(os.environ["EMPTY_PLACE"]))
 
     def session(self):
         return orm.Session(self.engine, future=True)
