@@ -2,9 +2,9 @@ import { defineConfig } from 'vitest/config';
 
 /** What a client sees at the doors, which is the same wherever its organization lives. */
 const AT_THE_DOORS = [
-  'http/{idempotency,lines,migrations,query}.test.ts',
-  'proxy/{backend-loss,cancel,drivers}.test.ts',
-  'service/{all-or-nothing,errors,rotation}.test.ts',
+  'http/{audit,examples,idempotency,lines,migrations,neon,query,websocket,wire-sockets}.test.ts',
+  'proxy/{backend-loss,cancel,crowd,drivers,large-values,oversized-statements,stray-portal}.test.ts',
+  'service/{all-or-nothing,both-doors,errors,exactly-once,rotation,shared-backend}.test.ts',
 ];
 
 /** Clients that get by with one schema; the README says what the others miss. */

@@ -10,7 +10,7 @@ import type { Target } from './target.ts';
  *     A login application_name=x       an action of client A
  *     A> Query SELECT 1                A sends; lines that follow each other go out in one write
  *     A< DataRow 1                     A receives; exactly this, up to the last of these messages
- *     A[postern]< …                    only when the target is Postern; also [plain], [<18], [>=18]
+ *     A[postern]< …                    only when the target is Postern; also [plain], [<18], [>=18], [database], [schema]
  *     A> repeat 3                      the deeper-indented lines below, three times; {{i}} counts from 1
  *     A>   Sync
  */
@@ -22,6 +22,8 @@ export interface Conversation {
   readonly backends: number;
   /** First major version of PostgreSQL that can hold this conversation. */
   readonly version: number;
+  /** The only placement that can, if not both. */
+  readonly placement: string | undefined;
   readonly steps: readonly Step[];
 }
 
@@ -66,6 +68,7 @@ function parseConversation(file: string, lines: readonly string[], offset: numbe
     title: lines[0]?.slice(4) ?? '',
     backends: need(/backends=(\d+)/, 1),
     version: need(/version>=(\d+)/, 15),
+    placement: /placement=(\w+)/.exec(needs)?.[1],
     steps: [...parseSteps(file, lines, offset)],
   };
 }
@@ -121,6 +124,7 @@ export function applies(only: string | undefined, target: Target): boolean {
   if (only === undefined) return true;
   const bound = /^(<|>=)(\d+)$/.exec(only);
   if (bound) return bound[1] === '<' ? target.version < Number(bound[2]) : target.version >= Number(bound[2]);
+  if (only === 'database' || only === 'schema') return only === target.placement;
   if (only !== 'plain' && only !== 'postern') throw new Error(`unknown condition: [${only}]`);
   return only === target.kind;
 }

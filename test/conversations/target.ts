@@ -13,6 +13,8 @@ export interface Target {
   readonly password: string;
   /** Major version of the PostgreSQL that does the work. */
   readonly version: number;
+  /** `schema`: the organization has a schema in a database that it shares. */
+  readonly placement: 'database' | 'schema';
   /** How many sessions can be in a transaction, or pinned, at the same time. */
   readonly backends: number;
 }
@@ -35,7 +37,8 @@ export async function createPlainTarget(cluster: TestCluster, name: string): Pro
       await client.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
       await client.query(`DROP ROLE IF EXISTS ${name}`);
     });
-  return { kind: 'plain', host: cluster.host, port: cluster.port, user: name, database: name, password, version, backends: 20, drop };
+  const { host, port } = cluster;
+  return { kind: 'plain', host, port, user: name, database: name, password, version, placement: 'database', backends: 20, drop };
 }
 
 async function asSuperuser<T>(cluster: TestCluster, work: (client: pg.Client) => Promise<T>): Promise<T> {

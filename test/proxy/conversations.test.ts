@@ -46,11 +46,17 @@ describe.each(servers)('PostgreSQL $version', ({ version, start }) => {
   );
 });
 
-describe.each([1, 3])('Postern with %i backends', (backends) => {
+const posterns = [
+  { backends: 1, placement: 'database' },
+  { backends: 3, placement: 'database' },
+  { backends: 3, placement: 'schema' },
+] as const;
+
+describe.each(posterns)('Postern with $backends backends, placement $placement', ({ backends, placement }) => {
   let service: TestService;
   let target: Target;
   beforeAll(async () => {
-    service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: String(backends) });
+    service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: String(backends), POSTERN_PLACEMENT: placement });
     const { id, apiKey } = await service.signUp();
     target = {
       kind: 'postern',
@@ -60,13 +66,16 @@ describe.each([1, 3])('Postern with %i backends', (backends) => {
       database: id,
       password: apiKey,
       version: 18,
+      placement,
       backends,
     };
   });
   afterAll(() => service.close());
 
   holdAll(
-    conversations.filter((conversation) => conversation.version <= 18 && conversation.backends <= backends),
+    conversations.filter((conversation) => {
+      return conversation.version <= 18 && conversation.backends <= backends && (conversation.placement ?? placement) === placement;
+    }),
     () => target,
   );
 });

@@ -458,7 +458,17 @@ async function next(client: WireClient): Promise<string> {
 }
 
 function targetOf({ wirePort }: TestService, { id, apiKey }: TestOrganization): Target {
-  return { kind: 'postern', host: '127.0.0.1', port: wirePort, user: id, database: id, password: apiKey, version: 18, backends: 1 };
+  return {
+    kind: 'postern',
+    host: '127.0.0.1',
+    port: wirePort,
+    user: id,
+    database: id,
+    password: apiKey,
+    version: 18,
+    placement: 'database',
+    backends: 1,
+  };
 }
 
 async function openFor(how: string, port: number): Promise<WireClient> {

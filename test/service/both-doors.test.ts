@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+import { PLACEMENT, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 let service: TestService;
 let organization: TestOrganization;
@@ -79,7 +79,8 @@ describe('one database behind two doors', () => {
   it('names are the same everywhere', async () => {
     const sql = 'SELECT current_user AS role, session_user AS login, current_database() AS database, current_schema() AS schema';
     const { id } = organization;
-    const expected = [{ role: id, login: id, database: id, schema: 'public' }];
+    const place = { database: { database: id, schema: 'public' }, schema: { database: 'postern_shared', schema: id } }[PLACEMENT];
+    const expected = [{ role: id, login: id, ...place }];
     expect((await service.query(organization, sql)).body.rows).toEqual(expected);
     const client = await service.connect(organization);
     expect((await client.query(sql)).rows).toEqual(expected);
@@ -108,7 +109,9 @@ describe('one database behind two doors', () => {
       `SELECT current_setting('TimeZone') AS zone, current_setting('search_path') AS path, to_regclass('pg_temp.orders') AS temporary,
          (SELECT count(*)::int FROM pg_prepared_statements WHERE name = 'leftover') AS prepared`,
     );
-    expect(body.rows).toEqual([{ zone: 'UTC', path: '"$user", public', temporary: null, prepared: 0 }]);
+    expect(body.rows).toEqual([
+      { zone: 'UTC', path: `"$user", ${PLACEMENT === 'schema' ? lodger.id : 'public'}`, temporary: null, prepared: 0 },
+    ]);
     await alone.close();
   });
 });

@@ -40,7 +40,7 @@ const ALL_FIELDS: ErrorFields = {
   routine: '_bt_check_unique',
 };
 const ALL_FIELDS_BODY =
-  'SERROR\0VERROR\0C23505\0Mduplicate\0Da detail\0Ha hint\0P7\0p8\0qSELECT 2\0Wa place\0spublic\0tt\0cc\0dint4\0nt_pkey\0Fnbtinsert.c\0L666\0R_bt_check_unique\0\0';
+  'SERROR\0VERROR\0C23505\0Mduplicate\0Da detail\0Ha hint\0Wa place\0spublic\0tt\0cc\0dint4\0nt_pkey\0P7\0p8\0qSELECT 2\0Fnbtinsert.c\0L666\0R_bt_check_unique\0\0';
 
 describe('encodeBackendMessage', () => {
   const examples: [BackendMessage, string][] = [
