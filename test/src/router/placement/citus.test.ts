@@ -1,0 +1,82 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import pg from 'pg';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { runCommand } from '../../../../src/backend/command.ts';
+import { newOrganizationId } from '../../../../src/router/identifiers.ts';
+import { type Cluster, prepareCluster } from '../../../../src/router/placement/cluster.ts';
+import { Placements } from '../../../../src/router/placement/placements.ts';
+import { Platform } from '../../../../src/router/placement/platform.ts';
+import type { TestCluster } from '../../../support/cluster.setup.ts';
+import { startPostgres18 } from '../../../support/postgres18.ts';
+import { makeScratch, type Scratch } from '../../../support/scratch.ts';
+
+/**
+ * No package brings Citus. An extension of its name stands in for it: it has a view that shows everybody the schemas of all, and
+ * notes what each new schema was told to be. What Citus makes of that was tried out with itself.
+ */
+const EXTENSION = {
+  'citus.control': "default_version = '1'\nschema = pg_catalog\nrelocatable = false\n",
+  'citus--1.sql': `
+    CREATE SCHEMA citus;
+    CREATE TABLE citus.made (name text, sharded text);
+    CREATE VIEW citus.citus_schemas AS SELECT name FROM citus.made;
+    GRANT SELECT ON citus.citus_schemas TO PUBLIC;
+    ALTER VIEW citus.citus_schemas SET SCHEMA pg_catalog;
+    CREATE FUNCTION citus.note() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+    BEGIN
+      INSERT INTO citus.made SELECT object_identity, current_setting('citus.enable_schema_based_sharding', true)
+      FROM pg_event_trigger_ddl_commands() WHERE command_tag = 'CREATE SCHEMA';
+    END $$;
+    CREATE EVENT TRIGGER note ON ddl_command_end EXECUTE FUNCTION citus.note();`,
+};
+
+let scratch: Scratch;
+let server: TestCluster & { stop(): Promise<void> };
+let superuser: pg.Client;
+beforeAll(async () => {
+  scratch = await makeScratch();
+  await mkdir(join(scratch.path, 'extension'));
+  for (const [name, content] of Object.entries(EXTENSION)) await writeFile(join(scratch.path, 'extension', name), content);
+  server = await startPostgres18({ extension_control_path: `${scratch.path}:$system` });
+  expect((await prepare()).citus).toBe(false);
+  superuser = new pg.Client({ ...server, database: 'postern_shared' });
+  await superuser.connect();
+  await superuser.query('CREATE EXTENSION citus');
+});
+afterAll(async () => {
+  await superuser.end();
+  await server.stop();
+  await scratch.remove();
+});
+
+function prepare(): Promise<Cluster> {
+  return prepareCluster({ admin: server, secret: 'a secret of the tests', controlDatabase: 'citus_test_control', observe: () => {} });
+}
+
+test('on a coordinator each organization gets a distributed schema, and does not see those of others', async () => {
+  const cluster = await prepare();
+  const platform = new Platform(cluster);
+  const limits = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
+  const provisioner = new Placements({ platform, connectionLimit: 20, limits, observe: () => {} }, 'schema');
+  const placement = provisioner.place(newOrganizationId());
+  await provisioner.provision(placement);
+  const { rows } = await superuser.query('SELECT * FROM citus.made');
+  expect(rows).toEqual([{ name: placement.schema, sharded: 'on' }]);
+
+  const backend = await provisioner.open(placement);
+  expect(await runCommand(backend, 'CREATE TABLE notes (id int)')).toBe('CREATE TABLE');
+  await expect(runCommand(backend, 'SELECT FROM citus_schemas')).rejects.toMatchObject({ fields: { code: '42501' } });
+  backend.end();
+
+  await provisioner.deprovision(placement);
+  expect((await superuser.query('SELECT FROM pg_namespace WHERE nspname = $1', [placement.schema])).rowCount).toBe(0);
+  await platform.close();
+});
+
+test('the platform may make schemas on every worker: the grant is given again at each start', async () => {
+  await superuser.query('REVOKE CREATE ON DATABASE postern_shared FROM postern_platform');
+  await prepare();
+  const { rows } = await superuser.query("SELECT has_database_privilege('postern_platform', 'postern_shared', 'CREATE') AS may");
+  expect(rows).toEqual([{ may: true }]);
+});
