@@ -9,22 +9,32 @@ import {
   UniqueConstraintError,
 } from 'sequelize';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { addressOf, closeAfterClients, failureOf } from './address.ts';
 
 let service: TestService;
 let organization: TestOrganization;
 let sequelize: Sequelize;
-beforeAll(async () => {
-  service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '4' });
-});
-afterAll(() => closeAfterClients(service));
-beforeEach(async () => {
-  organization = await service.signUp();
-  const { user: username, ...address } = addressOf(service, organization);
-  sequelize = new Sequelize({ dialect: 'postgres', ...address, username, logging: false, pool: { max: 10 } });
-});
-afterEach(() => sequelize.close());
+
+/** A service for the tests of a group, an organization for each of them. */
+function testWith(variables: Readonly<Record<string, string>>): void {
+  beforeAll(async () => {
+    service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '4', ...variables });
+  });
+  afterAll(() => closeAfterClients(service));
+  beforeEach(async () => {
+    organization = await service.signUp();
+    const { user: username, ...address } = addressOf(service, organization);
+    sequelize = new Sequelize({ dialect: 'postgres', ...address, username, logging: false, pool: { max: 10 } });
+  });
+  afterEach(() => sequelize.close());
+}
+
+async function tables(): Promise<string[]> {
+  const query = 'SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1';
+  const rows = await sequelize.query<{ tablename: string }>(query, { type: QueryTypes.SELECT });
+  return rows.map(({ tablename }) => tablename);
+}
 
 function models() {
   const Author = sequelize.define('Author', {
@@ -51,22 +61,18 @@ function models() {
   return { Author, Book };
 }
 
-describe('sequelize', () => {
-  it('synchronizes and alters', async () => {
+describe.each(PLACEMENTS)('sequelize, placement %s', (placement) => {
+  testWith({ POSTERN_PLACEMENT: placement });
+
+  it('synchronizes, by force too', async () => {
     models();
     await sequelize.sync();
-    await sequelize.sync({ alter: true });
-    sequelize.define('Author', {
-      name: { type: DataTypes.STRING(50) },
-      born: DataTypes.DATEONLY,
-      mood: DataTypes.ENUM('sad', 'calm', 'happy'),
-    });
-    await sequelize.sync({ alter: true });
-    const queries = sequelize.getQueryInterface();
-    expect(await queries.showAllTables()).toEqual(expect.arrayContaining(['Authors', 'Books']));
-    expect(Object.keys(await queries.describeTable('Authors'))).toEqual(['id', 'name', 'mood', 'createdAt', 'updatedAt', 'born']);
+    await sequelize.sync();
+    expect(await tables()).toEqual(['Authors', 'Books']);
+    await sequelize.sync({ force: true });
+    expect(await tables()).toEqual(['Authors', 'Books']);
     await sequelize.drop({});
-    expect(await queries.showAllTables()).toEqual([]);
+    expect(await tables()).toEqual([]);
   });
 
   it('migrates by its query interface, in transactions', async () => {
@@ -76,18 +82,17 @@ describe('sequelize', () => {
       await queries.createTable('readers', { id, name: DataTypes.TEXT }, { transaction });
       await queries.addColumn('readers', 'born', { type: DataTypes.DATEONLY }, { transaction });
       await queries.addIndex('readers', ['name'], { unique: true, transaction });
-      await queries.renameColumn('readers', 'born', 'birthday', { transaction });
     });
     const failing = sequelize.transaction(async (transaction) => {
       await queries.createTable('gone', { id }, { transaction });
       await queries.addColumn('nowhere', 'x', { type: DataTypes.TEXT }, { transaction });
     });
     expect(await failureOf(failing)).toMatchObject({ original: { code: '42P01' } });
-    expect(await queries.showAllTables()).toEqual(['readers']);
-    await queries.bulkInsert('readers', [{ name: 'Ada', birthday: '1815-12-10' }]);
+    expect(await tables()).toEqual(['readers']);
+    await queries.bulkInsert('readers', [{ name: 'Ada', born: '1815-12-10' }]);
     await queries.changeColumn('readers', 'name', { type: DataTypes.STRING(10), allowNull: false });
     expect(await sequelize.query('SELECT * FROM readers', { type: QueryTypes.SELECT })).toEqual([
-      { id: 1, name: 'Ada', birthday: '1815-12-10' },
+      { id: 1, name: 'Ada', born: '1815-12-10' },
     ]);
   });
 
@@ -146,12 +151,36 @@ describe('sequelize', () => {
     expect((await Author.findByPk(1))?.get('name')).toBe('40');
   });
 
-  it('is refused with a wrong key', async () => {
+  it('gives up when it is told to, and is refused with a wrong key', async () => {
     const { user: username, ...address } = addressOf(service, organization);
+    const hasty = new Sequelize({ dialect: 'postgres', ...address, username, logging: false, dialectOptions: { statement_timeout: 50 } });
+    expect(await failureOf(hasty.query('SELECT pg_sleep(60)'))).toMatchObject({ parent: { code: '57014' } });
+    await hasty.close();
     const other = new Sequelize({ dialect: 'postgres', ...address, username, password: 'pst_wrong', logging: false });
     const failure = await failureOf(other.authenticate());
     expect(failure).not.toBeInstanceOf(ConnectionRefusedError);
     expect(failure).toMatchObject({ parent: { code: '28P01' } });
     await other.close();
+  });
+});
+
+/** It asks for statistics, which a shared database keeps from its tenants, and for a schema by the name of `public`. */
+describe('sequelize that looks at tables', () => {
+  testWith({ POSTERN_PLACEMENT: 'database' });
+
+  it('alters them to what its models say', async () => {
+    models();
+    await sequelize.sync();
+    await sequelize.sync({ alter: true });
+    sequelize.define('Author', {
+      name: { type: DataTypes.STRING(50) },
+      born: DataTypes.DATEONLY,
+      mood: DataTypes.ENUM('sad', 'calm', 'happy'),
+    });
+    await sequelize.sync({ alter: true });
+    const queries = sequelize.getQueryInterface();
+    expect(await queries.showAllTables()).toEqual(expect.arrayContaining(['Authors', 'Books']));
+    await queries.renameColumn('Authors', 'born', 'birthday');
+    expect(Object.keys(await queries.describeTable('Authors'))).toEqual(['id', 'name', 'mood', 'createdAt', 'updatedAt', 'birthday']);
   });
 });

@@ -8,7 +8,7 @@ import {
   Table,
 } from 'typeorm';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { addressOf, closeAfterClients, failureOf } from './address.ts';
 
 interface Author {
@@ -45,7 +45,7 @@ const books = new EntitySchema<Book>({
   name: 'Book',
   tableName: 'books',
   columns: {
-    // Makes TypeORM create the extension uuid-ossp.
+    // For this TypeORM makes an extension, unless it is told not to.
     id: { type: 'uuid', primary: true, generated: 'uuid' },
     title: { type: 'varchar', length: 100 },
     price: { type: 'numeric', precision: 12, scale: 2, nullable: true },
@@ -91,30 +91,36 @@ class Broken1700000000003 implements MigrationInterface {
   async down(): Promise<void> {}
 }
 
+/** Where no organization makes extensions: what `pgcrypto` stands for is a function of Postgres itself. */
+const WITHOUT_EXTENSIONS = { uuidExtension: 'pgcrypto', installExtensions: false } as const;
+
 let service: TestService;
 let organization: TestOrganization;
 let opened: DataSource[] = [];
-beforeAll(async () => {
-  service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '4' });
-});
-afterAll(() => closeAfterClients(service));
-beforeEach(async () => {
-  organization = await service.signUp();
-});
-afterEach(async () => {
-  await Promise.all(opened.map((source) => source.destroy()));
-  opened = [];
-});
+let defaults: Partial<DataSourceOptions>;
 
 async function open(options: Partial<DataSourceOptions>): Promise<DataSource> {
   const { user: username, ...address } = addressOf(service, organization);
-  const source = new DataSource({ type: 'postgres', ...address, username, poolSize: 10, ...options } as DataSourceOptions);
+  const source = new DataSource({ type: 'postgres', ...address, username, poolSize: 10, ...defaults, ...options } as DataSourceOptions);
   await source.initialize();
   opened.push(source);
   return source;
 }
 
-describe('typeorm', () => {
+describe.each(PLACEMENTS)('typeorm, placement %s', (placement) => {
+  beforeAll(async () => {
+    service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '4', POSTERN_PLACEMENT: placement });
+    defaults = placement === 'schema' ? WITHOUT_EXTENSIONS : {};
+  });
+  afterAll(() => closeAfterClients(service));
+  beforeEach(async () => {
+    organization = await service.signUp();
+  });
+  afterEach(async () => {
+    await Promise.all(opened.map((source) => source.destroy()));
+    opened = [];
+  });
+
   it('synchronizes, and finds nothing to do the second time', async () => {
     const source = await open({ entities: [authors, books], synchronize: true });
     const { upQueries } = await source.driver.createSchemaBuilder().log();
@@ -126,7 +132,7 @@ describe('typeorm', () => {
     await (await open({ entities: [changed, books], synchronize: true })).getRepository<Author>('Author').insert({ name: 'Ada' });
     expect(await source.query("UPDATE authors SET mood = 'calm' RETURNING mood::text")).toEqual([[{ mood: 'calm' }], 1]);
     await source.dropDatabase();
-    expect(await source.query("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")).toEqual([]);
+    expect(await source.query('SELECT tablename FROM pg_tables WHERE schemaname = current_schema()')).toEqual([]);
   });
 
   it('runs migrations and takes them back', async () => {
@@ -143,7 +149,9 @@ describe('typeorm', () => {
     const source = await open({ migrations: [Readers1700000000001, Broken1700000000003] });
     const failure = await failureOf(source.runMigrations({ transaction: 'all' }));
     expect(failure).toMatchObject({ driverError: { code: '42P01' } });
-    expect(await source.query("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")).toEqual([{ tablename: 'migrations' }]);
+    expect(await source.query('SELECT tablename FROM pg_tables WHERE schemaname = current_schema()')).toEqual([
+      { tablename: 'migrations' },
+    ]);
   });
 
   it('keeps values of many types', async () => {
@@ -197,5 +205,11 @@ describe('typeorm', () => {
     let streamed = 0;
     for await (const _ of await source.getRepository('Author').createQueryBuilder('author').stream()) streamed += 1;
     expect(streamed).toBe(501);
+  });
+
+  it('gives up when it is told to', async () => {
+    const source = await open({ extra: { statement_timeout: 50 } });
+    expect(await failureOf(source.query('SELECT pg_sleep(60)'))).toMatchObject({ driverError: { code: '57014' } });
+    expect(await source.query('SHOW statement_timeout')).toEqual([{ statement_timeout: '50ms' }]);
   });
 });
