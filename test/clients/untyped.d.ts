@@ -19,3 +19,8 @@ declare module 'pg-query-stream' {
     submit(connection: import('pg').Connection): void;
   }
 }
+
+/** Part of every Node, but of no library of types that has nothing else. */
+declare namespace WebAssembly {
+  function instantiate(bytes: Uint8Array, imports: object): Promise<{ readonly instance: { readonly exports: Record<string, unknown> } }>;
+}
