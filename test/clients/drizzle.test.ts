@@ -1,11 +1,13 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { appendFile, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { asc, eq, sql as raw } from 'drizzle-orm';
 import { drizzle as overPg } from 'drizzle-orm/node-postgres';
+import { migrate as migrateOverPg } from 'drizzle-orm/node-postgres/migrator';
 import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core';
 import { drizzle as overPostgres } from 'drizzle-orm/postgres-js';
+import { migrate as migrateOverPostgres } from 'drizzle-orm/postgres-js/migrator';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
@@ -89,6 +91,8 @@ describe('drizzle-kit', () => {
 
 interface Driver {
   readonly db: PgDatabase<PgQueryResultHKT>;
+  /** As programs do it when they start. */
+  migrate(): Promise<void>;
   end(): Promise<void>;
 }
 
@@ -97,17 +101,34 @@ const drivers: readonly { name: string; open: () => Driver }[] = [
     name: 'pg',
     open: () => {
       const pool = new pg.Pool({ ...addressOf(service, organization), max: 10 });
-      return { db: overPg(pool), end: () => pool.end() };
+      const db = overPg(pool);
+      return { db, migrate: () => migrateOverPg(db, { migrationsFolder: out }), end: () => pool.end() };
     },
   },
   {
     name: 'postgres',
     open: () => {
       const sql = service.sql(organization, { max: 10 });
-      return { db: overPostgres(sql), end: () => sql.end() };
+      const db = overPostgres(sql);
+      return { db, migrate: () => migrateOverPostgres(db, { migrationsFolder: out }), end: () => sql.end() };
     },
   },
 ];
+
+describe.each(drivers)('drizzle migrates over $name', ({ open }) => {
+  it('once, and leaves nothing behind of what fails', async () => {
+    const driver = open();
+    await kit('generate');
+    await driver.migrate();
+    await driver.migrate();
+    await kit('generate', 'readers.ts');
+    const [last = ''] = (await readdir(out)).filter((name) => name.startsWith('0001_'));
+    await appendFile(join(out, last), '--> statement-breakpoint\nALTER TABLE nowhere ADD n int');
+    expect(((await failureOf(driver.migrate())) as Error).cause).toMatchObject({ code: '42P01' });
+    expect(await tables()).toEqual(['public.authors', 'public.books', 'stock.places']);
+    await driver.end();
+  });
+});
 
 describe.each(drivers)('drizzle over $name', ({ open }) => {
   let driver: Driver;
