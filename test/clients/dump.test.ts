@@ -1,0 +1,121 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startPostgres15 } from '../support/postgres15.ts';
+import { makeScratch, type Scratch } from '../support/scratch.ts';
+import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+import { closeAfterClients } from './address.ts';
+import { libpqEnvironment, needDebian, runClient } from './debian.ts';
+
+/** pg_dump refuses a server that is newer than itself, so here the server is as old as Debian's clients. */
+const BINARIES = '/usr/lib/postgresql/15/bin';
+const FOLDER = fileURLToPath(new URL('dump', import.meta.url));
+const QUIET = ['--no-psqlrc', '--quiet', '--output=/dev/null', '--set=ON_ERROR_STOP=1'];
+
+let server: Awaited<ReturnType<typeof startPostgres15>>;
+let service: TestService;
+let scratch: Scratch;
+let acme: TestOrganization;
+let before: string;
+beforeAll(async () => {
+  needDebian('postgresql-15', 'postgresql-client-15');
+  scratch = await makeScratch();
+  server = await startPostgres15();
+  service = await startTestService({ DATABASE_URL: urlOf15() });
+  acme = await service.signUp();
+  await run(acme, 'psql', ...QUIET, '--file', join(FOLDER, 'content.sql'), '--file', join(FOLDER, 'database.sql'));
+  before = await dump(acme);
+});
+afterAll(async () => {
+  await closeAfterClients(service);
+  await server.stop();
+  await scratch.remove();
+});
+
+function urlOf15(): string {
+  const { host, port, user, password } = server;
+  return `postgres://${user}:${password}@${encodeURIComponent(host)}:${port}/postgres`;
+}
+
+function run(organization: TestOrganization, program: string, ...words: readonly string[]): Promise<string> {
+  return runClient(join(BINARIES, program), words, { env: libpqEnvironment(service, organization) });
+}
+
+/** Without owners, whose names are an organization's own, and two lines of newer versions that are others each time. */
+async function dump(organization: TestOrganization): Promise<string> {
+  return (await run(organization, 'pg_dump', '--no-owner')).replaceAll(/^\\(un)?restrict .*\n/gm, '');
+}
+
+/** Runs one program and lets another read what it writes. */
+async function pipe(from: TestOrganization, dumping: string, to: TestOrganization, restoring: string): Promise<void> {
+  const target = libpqEnvironment(service, to);
+  const script = `set -o pipefail; "$BIN"/${dumping} | PGUSER=$TO PGDATABASE=$TO PGPASSWORD=$TO_PASSWORD "$BIN"/${restoring}`;
+  const env = { ...libpqEnvironment(service, from), BIN: BINARIES, TO: target.PGUSER, TO_PASSWORD: target.PGPASSWORD };
+  await runClient('bash', ['--norc', '-c', script], { env });
+}
+
+it('pg_dump finds all there is', () => {
+  for (const expected of [
+    'CREATE DOMAIN public.address AS text COLLATE pg_catalog."C" NOT NULL',
+    'CREATE AGGREGATE public.longest(text)',
+    'ALTER TABLE ONLY public.events_2025 ATTACH PARTITION public.events_2025_a',
+    'CREATE MATERIALIZED VIEW public.unfilled',
+    "SELECT pg_catalog.setval('public.tickets', 100007, false)",
+    'CREATE POLICY cheap_ones',
+    'CREATE EXTENSION IF NOT EXISTS hstore WITH SCHEMA stock',
+    "SELECT pg_catalog.lo_create('4712')",
+  ]) {
+    expect(before).toContain(expected);
+  }
+});
+
+describe('an organization is dumped and another restored by', () => {
+  it('pg_dump | psql', async () => {
+    const copy = await service.signUp('Copy');
+    await pipe(acme, 'pg_dump --no-owner', copy, `psql ${QUIET.join(' ')}`);
+    expect(await dump(copy)).toBe(before);
+  });
+
+  it('pg_dump --format=custom | pg_restore, in one transaction', async () => {
+    const copy = await service.signUp('Copy');
+    await pipe(acme, 'pg_dump --format=custom --compress=1', copy, 'pg_restore --no-owner --single-transaction --dbname=$TO');
+    expect(await dump(copy)).toBe(before);
+  });
+
+  it('several connections that share a snapshot', async () => {
+    const copy = await service.signUp('Copy');
+    const folder = join(scratch.path, 'dump');
+    await run(acme, 'pg_dump', '--format=directory', '--jobs=3', `--file=${folder}`);
+    await run(copy, 'pg_restore', '--no-owner', '--exit-on-error', '--jobs=3', `--dbname=${copy.id}`, folder);
+    expect(await dump(copy)).toBe(before);
+  });
+});
+
+describe('in a database that organizations share', () => {
+  let shared: TestService;
+  beforeAll(async () => {
+    shared = await startTestService({ DATABASE_URL: urlOf15(), POSTERN_PLACEMENT: 'schema' });
+  });
+  afterAll(() => closeAfterClients(shared));
+
+  it('psql restores what was dumped elsewhere, and pg_dump --schema gives it back', async () => {
+    const plain = await service.signUp('Plain');
+    await run(plain, 'psql', ...QUIET, `--file=${join(FOLDER, 'content.sql')}`);
+    const dumped = await dump(plain);
+    const file = join(scratch.path, 'plain.sql');
+    await writeFile(file, dumped);
+
+    const one = await shared.signUp('One of many');
+    const env = libpqEnvironment(shared, one);
+    await runClient(join(BINARIES, 'psql'), [...QUIET, '--single-transaction', `--file=${file}`], { env });
+    const again = await runClient(join(BINARIES, 'pg_dump'), ['--no-owner', `--schema=${one.id}`], { env });
+    expect(statements(again.replaceAll(one.id, 'public'))).toEqual(statements(dumped));
+  });
+});
+
+/** What a dump does, besides making and opening the schema that is the platform's. */
+function statements(text: string): string[] {
+  const lines = text.split('\n');
+  return lines.filter((line) => line !== '' && !/^(--|\\(un)?restrict |CREATE SCHEMA public;|GRANT ALL ON SCHEMA public )/.test(line));
+}
