@@ -66,6 +66,69 @@ describe('a pool larger than the number of backends', () => {
   });
 });
 
+describe('values, errors and scripts', () => {
+  it('sends and receives every kind of value', async () => {
+    await pool.query("CREATE TYPE mood AS ENUM ('sad', 'happy'); CREATE DOMAIN positive AS int CHECK (VALUE > 0)");
+    const values: readonly (readonly [string, unknown])[] = [
+      ['int4', -7],
+      ['int8', '9223372036854775807'],
+      ['numeric', '123456789012345678901234567890.123456789'],
+      ['float8', 1.5e300],
+      ['float8', Number.NEGATIVE_INFINITY],
+      ['bool', false],
+      ['text', 'äöü 😀 \\ \' " \n'],
+      ['text', null],
+      ['bytea', Buffer.from(Array.from({ length: 256 }, (_, byte) => byte))],
+      ['timestamptz', new Date('2025-01-31T09:30:00.123Z')],
+      ['jsonb', { a: [1, null, { b: 'c' }] }],
+      ['text[]', ['a', 'b,c', '{d}', 'e"f\\', null]],
+      [
+        'int[]',
+        [
+          [1, 2],
+          [3, 4],
+        ],
+      ],
+      ['uuid', '9b2a4c1e-0000-4000-8000-000000000001'],
+      ['inet', '192.0.2.1'],
+      ['int4range', '[1,5)'],
+      ['mood', 'happy'],
+      ['positive', 7],
+    ];
+    for (const [type, value] of values) {
+      const { rows } = await pool.query(`SELECT $1::${type} AS value`, [value]);
+      expect(rows, type).toEqual([{ value }]);
+    }
+  });
+
+  it('reports errors with their codes', async () => {
+    await pool.query('CREATE TABLE people (id int PRIMARY KEY, age int CONSTRAINT grown CHECK (age > 17) NOT NULL)');
+    for (const [text, values, fields] of [
+      ['SELEC', [], { code: '42601', position: '1' }],
+      ['SELECT 1, nowhere', [], { code: '42703', position: '11' }],
+      ['SELECT $1::int', ['x'], { code: '22P02' }],
+      ['SELECT $1::int', [], { code: '42P02' }],
+      ['INSERT INTO people VALUES (1, $1)', [3], { code: '23514', constraint: 'grown', table: 'people' }],
+      ['INSERT INTO people VALUES (1, $1)', [null], { code: '23502', column: 'age', schema: 'public' }],
+      ['SELECT pg_read_file($1)', ['/etc/passwd'], { code: '42501' }],
+    ] as const) {
+      expect(await failureOf(pool.query(text, [...values]))).toMatchObject(fields);
+    }
+  });
+
+  it('migrates by scripts, each all or nothing', async () => {
+    const results: unknown = await pool.query(
+      `CREATE TABLE people (id serial PRIMARY KEY, name text);
+       DO $$ BEGIN INSERT INTO people (name) VALUES ('Ada; or not'); END $$;
+       ALTER TABLE people ADD born date DEFAULT '1815-12-10';
+       SELECT name FROM people`,
+    );
+    expect(results).toMatchObject([{ command: 'CREATE' }, { command: 'DO' }, { command: 'ALTER' }, { rows: [{ name: 'Ada; or not' }] }]);
+    expect(await failureOf(pool.query('CREATE TABLE gone (); ALTER TABLE people ADD born date'))).toMatchObject({ code: '42701' });
+    expect((await pool.query("SELECT to_regclass('gone') AS gone")).rows).toEqual([{ gone: null }]);
+  });
+});
+
 describe('a statement that runs', () => {
   it('is canceled by a client that knows its process id', async () => {
     const [busy, watcher] = [await pool.connect(), await service.connect(organization)];

@@ -89,6 +89,19 @@ it('reads arrays of types it has to ask for, and describes statements', async ()
   await later.end();
 });
 
+it('migrates by a script of many statements, all or nothing', async () => {
+  const script = `CREATE TYPE mood AS ENUM ('sad', 'happy');
+    CREATE TABLE people (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL, mood mood DEFAULT 'happy');
+    CREATE FUNCTION shout(text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN upper($1) || ';'; END; $$;
+    INSERT INTO people (name) VALUES (shout('ada')) RETURNING name, mood`;
+  const results = await sql.unsafe(script).simple();
+  expect(results.at(-1)).toEqual([{ name: 'ADA;', mood: 'happy' }]);
+  expect(await failureOf(sql.unsafe('CREATE TABLE gone (); ALTER TABLE people ADD name text; SELECT 1').simple())).toMatchObject({
+    code: '42701',
+  });
+  expect(await sql`SELECT to_regclass('gone') AS gone`).toEqual([{ gone: null }]);
+});
+
 it('is canceled', async () => {
   const watcher = await service.connect(organization);
   const query = sql`SELECT FROM (${sql.unsafe(LANDMARK)}) AS passed, pg_sleep(60)`;

@@ -138,6 +138,56 @@ describe('psql', () => {
     expect(stderr).toContain('NOTICE:  by the way');
   });
 
+  it('tells a script the code of an error', async () => {
+    const code = '\\if :ERROR \\echo :SQLSTATE :LAST_ERROR_MESSAGE \\endif';
+    for (const [statement, expected] of [
+      ['SELECT 1 / 0', '22012 division by zero'],
+      ['SELECT * FROM nowhere', '42P01 relation "nowhere" does not exist'],
+      ["SELECT 'x'::int", '22P02 invalid input syntax for type integer: "x"'],
+      ['SELEC', '42601 syntax error at or near "SELEC"'],
+      ['SET statement_timeout = 50; SELECT pg_sleep(60)', '57014 canceling statement due to statement timeout'],
+    ]) {
+      expect((await psql(`${statement};`, code)).stdout).toBe(`${expected}\n`);
+    }
+    expect((await psql('SELECT 1 / 0;', '\\errverbose')).stderr).toContain('LOCATION:  int4div, int.c:');
+  });
+
+  it('goes on after an error in a transaction when it is told to', async () => {
+    const { stdout } = await psql(
+      '\\set ON_ERROR_ROLLBACK on',
+      '\\set AUTOCOMMIT off',
+      'CREATE TABLE kept (n int PRIMARY KEY);',
+      'INSERT INTO kept VALUES (1);',
+      'INSERT INTO kept VALUES (1);',
+      'INSERT INTO kept VALUES (2);',
+      'COMMIT;',
+      'INSERT INTO kept VALUES (3);',
+      'ROLLBACK;',
+      'SELECT sum(n) FROM kept;',
+    );
+    expect(stdout).toBe('3\n');
+  });
+
+  it('describes a query that it does not run', async () => {
+    expect(await output("SELECT 1 AS n, 1.5::numeric(4, 1) AS price, ARRAY['a'] AS tags \\gdesc")).toBe(
+      'n|integer\nprice|numeric(4,1)\ntags|text[]',
+    );
+  });
+
+  it('brings large objects in and out', async () => {
+    const content = Buffer.from(Array.from({ length: 100_000 }, (_, n) => (n * 31) % 256));
+    await writeFile(join(folder, 'large'), content);
+    const said = await output(
+      '\\lo_import large a-comment',
+      'SELECT count(*) FROM pg_largeobject_metadata WHERE oid = :LASTOID;',
+      '\\lo_export :LASTOID large-again',
+      '\\lo_unlink :LASTOID',
+      'SELECT count(*) FROM pg_largeobject_metadata WHERE oid = :LASTOID;',
+    );
+    expect(said.split('\n').filter((line) => /^\d$/.test(line))).toEqual(['1', '0']);
+    expect((await readFile(join(folder, 'large-again'))).equals(content)).toBe(true);
+  });
+
   it('hears notifications', async () => {
     expect(await output('LISTEN news;', "NOTIFY news, 'of today';")).toMatch(
       /^Asynchronous notification "news" with payload "of today" received from server process with PID \d+\.$/,
