@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream';
 import type { BackendConnection, BackendReceiver } from '../src/backend/connection.ts';
-import { Fate, type ReplyQueue, Request } from '../src/backend/reply-queue.ts';
+import type { ReplyQueue } from '../src/backend/reply-queue.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { ErrorFields, TransactionStatus } from '../src/protocol/backend.ts';
 import { FrameScanner, frontendFrames } from '../src/protocol/frame.ts';
@@ -10,16 +10,15 @@ import { LARGE_SQL_BYTES } from '../src/router/search-path/rewrite.ts';
 import { ClientStatements } from './client-statements.ts';
 import { errorResponse } from './errors.ts';
 import { HIGH_WATER_BYTES, MAX_REWRITTEN_BYTES } from './limits.ts';
-import { PARSE_COMPLETE, queryMessage, READY_IDLE, rewrittenMessage } from './messages.ts';
+import { PARSE_COMPLETE, READY_IDLE, rewrittenMessage } from './messages.ts';
 import type { Pins } from './pins.ts';
 import type { RelayHost } from './relay-host.ts';
-import { isStalePlan, type OwnRequest, Replies } from './replies.ts';
+import { isStalePlan, Replies } from './replies.ts';
 import { Requests } from './requests.ts';
 import { Run } from './run.ts';
-import { settingsChange } from './session-settings.ts';
-import { StateProbe } from './state-probe.ts';
 import type { TextTraits } from './statement-text.ts';
 import { StatementWatch } from './statement-watch.ts';
+import { Tenure } from './tenure.ts';
 
 /** How a session ended, and what the client should be told if it can still be told anything. */
 export interface RelayEnd {
@@ -40,8 +39,6 @@ const FRONTEND_REWRITTEN = frontendFrames({
   C: MAX_NAMES_BYTES,
 });
 
-const DISCARD_SEQUENCES = queryMessage('DISCARD SEQUENCES');
-
 /**
  * One client's conversation, carried on over whatever backend it has at the moment. A backend is borrowed for a
  * transaction, and kept while the session holds state that outlives one. Bodies go through untouched; the side whose peer
@@ -59,25 +56,17 @@ export class Relay implements BackendReceiver {
   readonly #queue: ReplyQueue;
   readonly #statements = new ClientStatements();
   readonly #requests: Requests;
+  readonly #tenure: Tenure;
   readonly #toClient = new Run((bytes) => this.#client.write(bytes));
   /** The request in flight, where it may have to be run again, and what had been written to the client before it. */
   #inFlight: { readonly bytes: Buffer; readonly writes: number } | undefined;
-  readonly #toBackend = new Run((bytes) => this.#lease?.backend.write(bytes));
   #fromClient: FrameScanner;
-  #lease: Lease | undefined;
-  #lastBackend: BackendConnection | undefined;
   /** Bytes that wait for a backend, and what ends the wait. */
   #waiting: { readonly bytes: Buffer[]; readonly giveUp: () => void } | undefined;
   /** Why there was no backend for the request that comes next from the client. */
   #refusal: ServiceError | undefined;
   #discardingUntilSync = false;
   #bytesIn = 0;
-  /** The session's backend was another client's before, and this one has moved no sequence since. */
-  #sequencesAreOthers = false;
-  /** The client has asked nothing yet of the backend at hand. */
-  #untouched = false;
-  #canceling: Promise<void> | undefined;
-  #cancelWanted = false;
   /** The client has said Terminate, or something that is no protocol: what came before that is still answered. */
   #lastWords: RelayEnd | undefined;
   #endAtRest: ServiceError | undefined;
@@ -99,7 +88,7 @@ export class Relay implements BackendReceiver {
       parameters,
       statements: this.#statements,
       toClient: this.#toClient,
-      backend: () => this.#lease?.backend.session,
+      backend: () => this.#tenure.backend?.session,
       notRestored: (error) => this.end(error),
       canRunAgain: (error) => this.#canRunAgain(error),
     });
@@ -114,7 +103,8 @@ export class Relay implements BackendReceiver {
         return replies.status === 'E';
       },
     };
-    this.#requests = new Requests(this.#statements, host.registry, this.#queue, watch, listener, this.#toBackend);
+    this.#tenure = new Tenure({ host, pins, queue: this.#queue, receiver: this });
+    this.#requests = new Requests(this.#statements, host.registry, this.#queue, watch, listener, this.#tenure.out);
   }
 
   #newScanner(): FrameScanner {
@@ -145,7 +135,7 @@ export class Relay implements BackendReceiver {
 
   /** The backend at hand, e.g. to be canceled. */
   get lease(): Lease | undefined {
-    return this.#lease;
+    return this.#tenure.lease;
   }
 
   /** What a backend sends is written to the client at once, and only what the kernel has not taken is needed longer. */
@@ -176,7 +166,7 @@ export class Relay implements BackendReceiver {
     } finally {
       client.off('data', onData).off('drain', onDrain).off('end', onEnd).off('close', onClose);
       this.#waiting?.giveUp();
-      await this.#giveBack();
+      await this.#tenure.giveUp(this.#isIdle, this.#disobeyed);
     }
   }
 
@@ -208,23 +198,7 @@ export class Relay implements BackendReceiver {
       this.#waiting.giveUp();
       return;
     }
-    if (this.#lease === undefined || this.#queue.length === 0) return;
-    // A request of ours is running: the client's own is behind it.
-    if (this.#queue.answeringOurs && this.#canceling === undefined) {
-      this.#cancelWanted = true;
-      return;
-    }
-    this.#canceling ??= this.#lease.cancel().finally(() => {
-      this.#canceling = undefined;
-    });
-    await this.#canceling;
-  }
-
-  /** Once the server answers the client's own request again, and not one of ours ahead of it. */
-  #cancelIfWanted(): void {
-    if (!this.#cancelWanted || this.#queue.answeringOurs) return;
-    this.#cancelWanted = false;
-    void this.cancel();
+    await this.#tenure.cancel();
   }
 
   #clientData(chunk: Buffer): void {
@@ -244,8 +218,8 @@ export class Relay implements BackendReceiver {
       while (scanner.next()) {
         if (scanner.type === FrontendType.Terminate) {
           // In the middle of COPY data Postgres takes it for an error, and says so.
-          if (this.#queue.copyIn) this.#toBackend.add(scanner.buffer, scanner.start, scanner.end);
-          this.#toBackend.flush();
+          if (this.#queue.copyIn) this.#tenure.out.add(scanner.buffer, scanner.start, scanner.end);
+          this.#tenure.out.flush();
           this.#endAfterReplies({ reason: 'terminated' });
           return;
         }
@@ -253,12 +227,12 @@ export class Relay implements BackendReceiver {
           this.#rewriteLarge(scanner);
           break;
         }
-        const backend = this.#lease?.backend;
+        const { backend } = this.#tenure;
         if (backend !== undefined) this.#forward(scanner, backend);
         else if (!this.#withoutBackend(scanner) && !this.#attachFor(scanner)) break;
       }
     } catch (error) {
-      this.#toBackend.flush();
+      this.#tenure.out.flush();
       const told = error instanceof ServiceError ? error : new ServiceError('internal', 'internal error', { cause: error });
       const end: RelayEnd = { reason: 'protocol_violation', lastWords: errorResponse(told, 'FATAL') };
       // The reply to a COPY would wait for data that cannot be told apart any more.
@@ -266,10 +240,10 @@ export class Relay implements BackendReceiver {
       else this.#endAfterReplies(end);
       return;
     }
-    this.#toBackend.flush();
+    this.#tenure.out.flush();
     this.#keepInFlight(chunk, endsBefore);
     if (wasIdle && this.#queue.length > 0) this.#replies.since = performance.now();
-    if (this.#lease === undefined) this.#toClient.flush();
+    if (this.#tenure.lease === undefined) this.#toClient.flush();
     else if (this.#queue.length === 0) this.#settle();
     if (this.#backendIsFull) this.#client.pause();
   }
@@ -278,7 +252,7 @@ export class Relay implements BackendReceiver {
   #keepInFlight(chunk: Buffer, endsBefore: number): void {
     const { counts, unsynced, usesRepeated } = this.#requests;
     const isOne = endsBefore >= 0 && counts.ends === endsBefore + 1 && !unsynced && this.#fromClient.last;
-    this.#inFlight = isOne && usesRepeated ? { bytes: Buffer.from(chunk), writes: this.#toClient.writes } : undefined;
+    this.#inFlight = isOne && usesRepeated ? { bytes: chunk, writes: this.#toClient.writes } : undefined;
   }
 
   /** The client knows nothing of what was prepared for it, and is not to hear that it does not fit any more. */
@@ -293,7 +267,8 @@ export class Relay implements BackendReceiver {
   }
 
   get #backendIsFull(): boolean {
-    return this.#lease !== undefined && this.#lease.backend.pendingBytes > HIGH_WATER_BYTES;
+    const { backend } = this.#tenure;
+    return backend !== undefined && backend.pendingBytes > HIGH_WATER_BYTES;
   }
 
   /** A text so long that others would notice its rewriting. */
@@ -326,7 +301,7 @@ export class Relay implements BackendReceiver {
 
   #forward(scanner: FrameScanner, backend: BackendConnection): void {
     this.#requests.forward(scanner, backend);
-    this.#untouched = false;
+    this.#tenure.touched();
   }
 
   /**
@@ -372,10 +347,9 @@ export class Relay implements BackendReceiver {
 
   /** @returns false when the message, and all behind it, has to wait for a backend */
   #attachFor(scanner: FrameScanner): boolean {
-    const lease = this.#host.tryLease(this.#lastBackend);
-    if (lease !== undefined) {
-      this.#attach(lease);
-      this.#forward(scanner, lease.backend);
+    const backend = this.#tenure.tryBegin();
+    if (backend !== undefined) {
+      this.#forward(scanner, backend);
       return true;
     }
     const bytes = [Buffer.concat([scanner.buffer.subarray(scanner.start, scanner.end), scanner.takeRest()])];
@@ -392,7 +366,7 @@ export class Relay implements BackendReceiver {
   #waited(result: Lease | ServiceError, bytes: readonly Buffer[]): void {
     if (result instanceof ServiceError) this.#refusal = result;
     else if (this.#over) void result.release(true);
-    else this.#attach(result);
+    else this.#tenure.begin(result);
     if (this.#over) return;
     if (this.#refusal !== undefined && isFinal(this.#refusal)) this.end(this.#refusal);
     else this.#resumeWith(bytes);
@@ -413,53 +387,26 @@ export class Relay implements BackendReceiver {
     return this.#waiting;
   }
 
-  /** Takes a backend and gives it this session's settings, ahead of the first request and in the same write. */
-  #attach(lease: Lease): void {
-    this.#lease = lease;
-    const { backend } = lease;
-    backend.attach(this);
-    backend.resume();
-    this.#lastBackend = backend;
-    this.#untouched = true;
-    const { session } = backend;
-    const change = settingsChange(session.settings, this.pins.settings);
-    session.settings = this.pins.settings;
-    if (change !== undefined) this.#ask(queryMessage(change), { own: 'settings' });
-    this.#sequencesAreOthers = session.lastUser !== undefined && session.lastUser !== this;
-    if (session.lastUser !== this) this.#host.processIds.moved(backend.processId);
-    session.lastUser = this;
-  }
-
-  /** Sends a request of our own, of which the client hears nothing. It does away with the unnamed statement. */
-  #ask(message: Buffer, request: OwnRequest): void {
-    const session = this.#lease?.backend.session;
-    if (session !== undefined) session.unnamed = undefined;
-    this.#queue.push(Request.query, Fate.skip, request);
-    this.#toBackend.insert(message);
-  }
-
   #statementSeen(traits: TextTraits): void {
     this.pins.statementSeen(traits);
     if (traits.changesDefaults) this.pins.defaultsChanged = true;
     if (traits.readsSequenceState) this.#beforeSequenceRead();
     if (traits.namesSequences) this.pins.keep('sequence');
     if (traits.movesSequences) {
-      this.#sequencesAreOthers = false;
+      this.#tenure.sequencesMoved();
       if (this.#host.sequences.areRead) this.pins.keep('sequence');
     }
     if (traits.seedsRandom) this.pins.keep('seed');
     if (traits.staysPrepared) this.pins.keep('oversized');
-    if (traits.namesPrepared && this.#lease !== undefined && this.status !== 'E')
-      this.#requests.materialize(this.#lease.backend, traits.listsPrepared);
+    const { backend } = this.#tenure;
+    if (traits.namesPrepared && backend !== undefined && this.status !== 'E') this.#requests.materialize(backend, traits.listsPrepared);
   }
 
   /** What another client's statements got from a sequence is not this one's to see. */
   #beforeSequenceRead(): void {
     this.#host.sequences.areRead = true;
     this.pins.keep('sequence');
-    if (!this.#sequencesAreOthers || !this.#untouched) return;
-    this.#sequencesAreOthers = false;
-    this.#ask(DISCARD_SEQUENCES, { own: 'settings' });
+    this.#tenure.beforeSequenceRead();
   }
 
   data(chunk: Buffer): void {
@@ -469,13 +416,13 @@ export class Relay implements BackendReceiver {
       this.closed();
       return;
     }
-    this.#cancelIfWanted();
+    this.#tenure.cancelIfWanted();
     if (this.#replies.hiding && this.#queue.length === 0) this.#runAgain();
     else if (this.#queue.length > 0) this.#toClient.flush();
     else if (this.#lastWords !== undefined) this.#end(this.#lastWords);
     else this.#settle();
     if (this.#client.writableLength === 0) this.lastTakenAt = performance.now();
-    else if (this.#client.writableLength > HIGH_WATER_BYTES) this.#lease?.backend.pause();
+    else if (this.#client.writableLength > HIGH_WATER_BYTES) this.#tenure.backend?.pause();
   }
 
   /** Nothing is owed. Others get the backend before the client gets its answer: they wait for it to work, not to read. */
@@ -486,59 +433,22 @@ export class Relay implements BackendReceiver {
 
   /** Finds out what the session holds, gives the backend back, or keeps it. */
   #settleBackend(): void {
-    const lease = this.#lease;
-    if (lease === undefined || this.#over || this.status !== 'I' || this.#requests.unsynced || !this.#fromClient.last) return;
-    if (this.pins.suspected || this.#queue.doubtful) {
-      this.pins.suspected = false;
-      const probe = new StateProbe(this.pins.customSettings);
-      this.#ask(probe.message, { own: 'probe', probe });
-      this.#toBackend.flush();
-      return;
-    }
-    if (this.pins.lockCheckDue) {
-      this.#checkLocks(lease);
-      return;
-    }
-    if (this.pins.settings !== lease.backend.session.settings) {
-      // RESET and DISCARD go back to what the session started with, which is more than the server knows.
-      const change = settingsChange(lease.backend.session.settings, this.pins.settings);
-      lease.backend.session.settings = this.pins.settings;
-      if (change !== undefined) {
-        this.#ask(queryMessage(change), { own: 'settings' });
-        this.#toBackend.flush();
-        return;
-      }
-    }
+    if (this.#tenure.lease === undefined || this.#over || !this.#isIdle) return;
+    if (!this.#tenure.isSettled(() => this.#settle())) return;
     this.pins.restores = false;
     this.pins.unsettled = false;
     this.#replies.restored();
     if (this.#endIfAtRest()) return;
     if (this.halfClosed) this.#end(this.#lastWords ?? { reason: 'client_gone' });
-    else if (!this.pins.pinned) this.#detach(lease);
-  }
-
-  #detach(lease: Lease): void {
-    this.#lease = undefined;
-    lease.backend.detach();
-    if (this.#client.isPaused() && this.#waiting === undefined) this.#client.resume();
-    if (this.pins.defaultsChanged) {
-      this.pins.defaultsChanged = false;
-      this.#host.defaultsChanged();
+    else if (!this.pins.pinned) {
+      this.#tenure.end();
+      if (this.#client.isPaused() && this.#waiting === undefined) this.#client.resume();
     }
-    // A cancel request may still be on its way to this backend: nobody else gets it before it has arrived.
-    if (this.#canceling === undefined) void lease.release(true);
-    else void this.#canceling.then(() => lease.release(true));
   }
 
-  #checkLocks(lease: Lease): void {
-    this.pins.lockCheckDue = false;
-    void this.#host.holdsAdvisoryLocks(lease.backend.processId).then(
-      (held) => {
-        this.pins.locksHeld(held);
-        if (this.#lease === lease && this.#queue.length === 0) this.#settle();
-      },
-      () => {},
-    );
+  /** Nothing is owed, no transaction is open, and nothing has begun. */
+  get #isIdle(): boolean {
+    return this.#queue.length === 0 && this.status === 'I' && !this.#requests.unsynced && this.#fromClient.last;
   }
 
   drain(): void {
@@ -556,7 +466,7 @@ export class Relay implements BackendReceiver {
 
   #clientDrained(): void {
     this.lastTakenAt = performance.now();
-    this.#lease?.backend.resume();
+    this.#tenure.backend?.resume();
   }
 
   #clientEnded(): void {
@@ -582,21 +492,6 @@ export class Relay implements BackendReceiver {
     this.#over = true;
     this.#toClient.flush();
     this.#finish(end);
-  }
-
-  /** An idle backend goes back, cleaned of what the session left; one that is busy, or in a transaction, is told to stop and dropped. */
-  async #giveBack(): Promise<void> {
-    const lease = this.#lease;
-    if (lease === undefined) return;
-    this.#lease = undefined;
-    lease.backend.detach();
-    const idle = this.#queue.length === 0 && this.status === 'I' && !this.#requests.unsynced && this.#fromClient.last;
-    if (this.#canceling !== undefined) await this.#canceling;
-    if (idle && this.pins.indelible) return lease.destroy();
-    if (idle) return lease.release(!this.pins.holdsState);
-    if (this.#disobeyed) return lease.terminate();
-    await lease.cancel();
-    lease.destroy();
   }
 }
 
