@@ -1,4 +1,3 @@
-import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -10,7 +9,7 @@ import { libpqEnvironment, needDebian, runClient } from './debian.ts';
 
 /** pg_dump refuses a server that is newer than itself, so here the server is as old as Debian's clients. */
 const BINARIES = '/usr/lib/postgresql/15/bin';
-const FOLDER = fileURLToPath(new URL('dump', import.meta.url));
+const FOLDER = fileURLToPath(new URL('pg-restore', import.meta.url));
 const QUIET = ['--no-psqlrc', '--quiet', '--output=/dev/null', '--set=ON_ERROR_STOP=1'];
 
 let server: Awaited<ReturnType<typeof startPostgres15>>;
@@ -91,31 +90,3 @@ describe('an organization is dumped and another restored by', () => {
     expect(await dump(copy)).toBe(before);
   });
 });
-
-describe('in a database that organizations share', () => {
-  let shared: TestService;
-  beforeAll(async () => {
-    shared = await startTestService({ DATABASE_URL: urlOf15(), POSTERN_PLACEMENT: 'schema' });
-  });
-  afterAll(() => closeAfterClients(shared));
-
-  it('psql restores what was dumped elsewhere, and pg_dump --schema gives it back', async () => {
-    const plain = await service.signUp('Plain');
-    await run(plain, 'psql', ...QUIET, `--file=${join(FOLDER, 'content.sql')}`);
-    const dumped = await dump(plain);
-    const file = join(scratch.path, 'plain.sql');
-    await writeFile(file, dumped);
-
-    const one = await shared.signUp('One of many');
-    const env = libpqEnvironment(shared, one);
-    await runClient(join(BINARIES, 'psql'), [...QUIET, '--single-transaction', `--file=${file}`], { env });
-    const again = await runClient(join(BINARIES, 'pg_dump'), ['--no-owner', `--schema=${one.id}`], { env });
-    expect(statements(again.replaceAll(one.id, 'public'))).toEqual(statements(dumped));
-  });
-});
-
-/** What a dump does, besides making and opening the schema that is the platform's. */
-function statements(text: string): string[] {
-  const lines = text.split('\n');
-  return lines.filter((line) => line !== '' && !/^(--|\\(un)?restrict |CREATE SCHEMA public;|GRANT ALL ON SCHEMA public )/.test(line));
-}
