@@ -43,6 +43,6 @@ describe.each(clients.filter(({ needsDatabase }) => PLACEMENT === 'database' || 
     needDebian(...packages);
     const env = { ...libpqEnvironment(service, await service.signUp()), PYTHONDONTWRITEBYTECODE: '1', EMPTY_PLACE };
     const said = await runClient('/usr/bin/python3', ['-W', 'ignore', '-m', 'unittest', '--failfast', module], { env, cwd: FOLDER });
-    expect(said).toMatch(/\nRan \d+ tests in .*\n\nOK\n$/);
+    expect(said).toMatch(/\nRan [1-9]\d* tests in .*\n\nOK\n$/);
   });
 });

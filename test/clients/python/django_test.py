@@ -1,10 +1,15 @@
 """Django over psycopg 2: its migrations, its introspection, its models."""
 
+import contextlib
 import datetime
+import importlib
 import io
 import os
+import sys
+import tempfile
 import unittest
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import django
@@ -22,6 +27,7 @@ settings.configure(
         }
     },
     INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "django.contrib.sessions", "library"],
+    MIGRATION_MODULES={"library": "library_migrations"},
     DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
     PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
     USE_TZ=True,
@@ -30,11 +36,20 @@ django.setup()
 
 from django.contrib.auth.models import Group, User
 from django.core.management import call_command
-from django.db import IntegrityError, connection, models, transaction
+from django.db import IntegrityError, OperationalError, connection, connections, models, transaction
+from django.db.models import F
 from library.models import Author, Book
 
 
 class Django(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = cls.enterClassContext(tempfile.TemporaryDirectory())
+        sys.path.insert(0, folder)
+        os.mkdir(os.path.join(folder, "library_migrations"))
+        with open(os.path.join(folder, "library_migrations", "__init__.py"), "w"):
+            importlib.invalidate_caches()
+
     def setUp(self):
         self.addCleanup(connection.close)
         with connection.cursor() as cursor:
@@ -56,6 +71,20 @@ class Django(unittest.TestCase):
         self.assertEqual(User.objects.get(groups__name="readers").username, "ada")
         call_command("migrate", "auth", "zero", verbosity=0)
         self.assertNotIn("auth_user", connection.introspection.table_names())
+
+    def test_makes_migrations_of_models(self):
+        call_command("makemigrations", "library", verbosity=0)
+        call_command("migrate", verbosity=0)
+        said = io.StringIO()
+        call_command("makemigrations", check=True, stdout=said)
+        call_command("migrate", stdout=said)
+        self.assertIn("No changes detected", said.getvalue())
+        self.assertIn("No migrations to apply.", said.getvalue())
+        Book.objects.create(author=Author.objects.create(name="Ada"))
+        call_command("flush", interactive=False, verbosity=0)
+        self.assertFalse(Book.objects.exists())
+        call_command("migrate", "library", "zero", verbosity=0)
+        self.assertNotIn("library_book", connection.introspection.table_names())
 
     def test_finds_tables_as_they_are(self):
         self.create_tables()
@@ -118,3 +147,31 @@ class Django(unittest.TestCase):
                 Book.objects.create(author=locked, price=-1)
             self.assertEqual(raised.exception.__cause__.pgcode, "23514")
         self.assertEqual(list(Author.objects.values_list("name", flat=True)), ["Ada"])
+        # Foreign keys are checked at the end.
+        with self.assertRaises(IntegrityError) as raised, transaction.atomic():
+            Book.objects.create(author_id=999)
+        self.assertEqual(raised.exception.__cause__.pgcode, "23503")
+
+    def test_gives_up_when_it_is_told_to(self):
+        with connection.cursor() as cursor:
+            with self.assertRaises(OperationalError) as raised, transaction.atomic():
+                cursor.execute("SET LOCAL statement_timeout = 50; SELECT pg_sleep(60)")
+            self.assertEqual(raised.exception.__cause__.pgcode, "57014")
+            cursor.execute("SHOW statement_timeout")
+            self.assertEqual(cursor.fetchone(), ("0",))
+
+    def test_shares_few_backends_among_many_threads(self):
+        self.create_tables()
+        ada = Author.objects.create(name="Ada")
+
+        def work(_):
+            with contextlib.closing(connections["default"]):
+                for _ in range(5):
+                    with transaction.atomic():
+                        locked = Author.objects.select_for_update().get(pk=ada.pk)
+                        Book.objects.create(author=locked, price=0)
+                        Book.objects.filter(author=locked).update(price=F("price") + 1)
+
+        with ThreadPoolExecutor(12) as workers:
+            list(workers.map(work, range(12)))
+        self.assertEqual(sorted(Book.objects.values_list("price", flat=True)), list(range(1, 61)))

@@ -146,6 +146,13 @@ class SqlAlchemy(unittest.TestCase):
             connection.execute(sa.text("CREATE INDEX CONCURRENTLY ON t (n)"))
             connection.execute(sa.text("VACUUM t"))
 
+    def test_gives_up_when_it_is_told_to(self):
+        engine = sa.create_engine("postgresql+psycopg2://", connect_args={"options": "-c statement_timeout=50"})
+        self.addCleanup(engine.dispose)
+        with self.assertRaises(sa.exc.OperationalError) as raised, engine.connect() as connection:
+            connection.execute(sa.text("SELECT pg_sleep(60)"))
+        self.assertEqual(raised.exception.orig.pgcode, "57014")
+
     def test_shares_few_backends_among_many_threads(self):
         Base.metadata.create_all(self.engine)
 
