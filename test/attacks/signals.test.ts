@@ -117,6 +117,8 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
     async function running(): Promise<WireClient> {
       const client = await openSession(scene.service, scene.victim);
       await client.write(encodeFrontend('Query SELECT pg_advisory_lock(5)'));
+      // A cancel request that comes before its statement has begun is lost.
+      await eventually('it waits', async () => (await scene.superuser.query(WAITING, [scene.victim.id])).rowCount === 1);
       return client;
     }
 
@@ -144,6 +146,8 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
     });
   });
 });
+
+const WAITING = "SELECT FROM pg_stat_activity WHERE usename = $1 AND wait_event = 'advisory'";
 
 /** Sends a CancelRequest on a connection of its own, and waits until the server has taken note and closed it. */
 async function cancel({ service }: Scene, key: string): Promise<void> {
