@@ -220,9 +220,9 @@ async function hear(client: WireClient): Promise<string | undefined> {
 }
 
 it(`${CLIENTS} clients on ${BACKENDS} backends each get their own answers`, { timeout: DURATION_MS + 60_000 }, async () => {
-  const members = await Promise.all(
-    Array.from({ length: CLIENTS }, async (_, id) => new Member(await openSession(service, organization), id)),
-  );
+  const members: Member[] = [];
+  // One after another: a client takes its time to prove that it knows the key.
+  for (let id = 0; id < CLIENTS; id += 1) members.push(new Member(await openSession(service, organization), id));
   const until = performance.now() + DURATION_MS;
   await Promise.all(
     members.map(async (member) => {
