@@ -4,6 +4,7 @@ import type { ServiceError } from '../src/errors.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { PlaceView } from '../src/router/search-path/view.ts';
 import type { ProcessIds } from './process-ids.ts';
+import type { RecentParses } from './recent-parses.ts';
 import type { WatchedBatch } from './statement-watch.ts';
 
 /** What a session needs of the house. */
@@ -13,6 +14,7 @@ export interface RelayHost {
   /** A backend as soon as there is one. @returns gives up the wait */
   enqueue(settle: (result: Lease | ServiceError) => void): () => void;
   readonly registry: StatementRegistry;
+  readonly recent: RecentParses;
   readonly processIds: ProcessIds;
   /** Where the organization's `public` is another schema. */
   readonly view: PlaceView | undefined;

@@ -104,7 +104,7 @@ export class Relay implements BackendReceiver {
       },
     };
     this.#tenure = new Tenure({ host, pins, queue: this.#queue, receiver: this });
-    this.#requests = new Requests(this.#statements, host.registry, this.#queue, watch, listener, this.#tenure.out);
+    this.#requests = new Requests(this.#statements, host, this.#queue, watch, listener, this.#tenure.out);
   }
 
   #newScanner(): FrameScanner {

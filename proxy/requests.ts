@@ -12,6 +12,7 @@ import { MAX_REWRITTEN_BYTES } from './limits.ts';
 import { CLOSE_UNNAMED_PORTAL, closeStatementMessage, EMPTY_DEFINITION, parseMessage, queryMessage, SYNC } from './messages.ts';
 import type { Pins } from './pins.ts';
 import { type ParameterSignal, type ProcessIds, processIdOf, translateProcessIds } from './process-ids.ts';
+import type { RecentParses, RepeatedStatement } from './recent-parses.ts';
 import type { Run } from './run.ts';
 import {
   deallocatedNames,
@@ -82,6 +83,7 @@ export class Requests {
   #showsSearchPath = false;
   readonly #statements: ClientStatements;
   readonly #registry: StatementRegistry;
+  readonly #recent: RecentParses;
   readonly #queue: ReplyQueue;
   readonly #watch: StatementWatch;
   readonly #listener: RequestListener;
@@ -89,7 +91,7 @@ export class Requests {
 
   constructor(
     statements: ClientStatements,
-    registry: StatementRegistry,
+    { registry, recent }: { readonly registry: StatementRegistry; readonly recent: RecentParses },
     queue: ReplyQueue,
     watch: StatementWatch,
     listener: RequestListener,
@@ -97,6 +99,7 @@ export class Requests {
   ) {
     this.#statements = statements;
     this.#registry = registry;
+    this.#recent = recent;
     this.#queue = queue;
     this.#watch = watch;
     this.#listener = listener;
@@ -192,8 +195,10 @@ export class Requests {
   }
 
   /** What follows in the same transaction may see other tables than other sessions do. */
-  #look(text: string): void {
-    if (this.#watch.statement(text)) this.#listener.pins.unsettled = true;
+  #look(text: string): boolean {
+    const isWatched = this.#watch.statement(text);
+    if (isWatched) this.#listener.pins.unsettled = true;
+    return isWatched;
   }
 
   #tell(traits: TextTraits | undefined): void {
@@ -292,9 +297,14 @@ export class Requests {
   #parse(scanner: FrameScanner, backend: BackendConnection): void {
     const { buffer, start, end } = scanner;
     const nameStart = start + HEADER_BYTES;
+    const known = buffer[nameStart] === 0 && scanner.last && this.#mayRepeat ? this.#recalled(scanner) : undefined;
+    if (known !== undefined) {
+      this.#parseRepeated(known, backend);
+      return;
+    }
     const nameEnd = stringEnd(buffer, nameStart, end);
     const text = nameEnd < 0 ? '' : buffer.toString('latin1', nameEnd + 1, textEnd(buffer, nameEnd + 1, end));
-    this.#look(text);
+    const isWatched = this.#look(text);
     if (!scanner.last || nameEnd < 0) {
       this.#parseOversized(scanner, backend, nameEnd !== nameStart);
       return;
@@ -302,9 +312,12 @@ export class Requests {
     const prepared = this.#prepared(text, buffer.subarray(nameEnd + 1, end));
     this.#tell(prepared.traits);
     if (nameEnd === nameStart) {
-      const server = isPreparable(text, prepared.traits) ? this.#repeated(prepared) : undefined;
-      if (server === undefined) this.#parseUnnamed(scanner, backend, prepared);
-      else this.#parseRepeated(server, backend, prepared);
+      const repeated = isPreparable(text, prepared.traits) ? this.#repeated(prepared) : undefined;
+      if (repeated === undefined) this.#parseUnnamed(scanner, backend, prepared);
+      else {
+        if (!isWatched && prepared.traits === PLAIN) this.#remember(scanner, repeated);
+        this.#parseRepeated(repeated, backend);
+      }
       return;
     }
     const server = this.#statementOf(prepared.definition, staysTheSame(text));
@@ -336,11 +349,27 @@ export class Requests {
     return { sql: edits.length === 0 ? text : sql.toString('latin1'), edits };
   }
 
+  /** Whether a text without a name may stand for a statement that others have prepared. */
+  get #mayRepeat(): boolean {
+    return !this.#mayForget && !this.#listener.pins.namesAreOwn;
+  }
+
+  /** What the very same message has been before. */
+  #recalled(scanner: FrameScanner): RepeatedStatement | undefined {
+    return this.#recent.find(scanner, this.#listener.pins.context, this.#registry.generation);
+  }
+
+  #remember(scanner: FrameScanner, repeated: RepeatedStatement): void {
+    const { context } = this.#listener.pins;
+    if (context !== undefined) this.#recent.keep(scanner, context, this.#registry.generation, repeated);
+  }
+
   /** The statement of a text that comes again and again without a name. */
-  #repeated({ definition }: UnnamedStatement): ServerStatement | undefined {
-    const { namesAreOwn, context } = this.#listener.pins;
-    if (this.#mayForget || namesAreOwn || context === undefined || definition.length > MAX_REPEATED_BYTES) return undefined;
-    return this.#registry.repeated(definition, context);
+  #repeated(prepared: UnnamedStatement): RepeatedStatement | undefined {
+    const { context } = this.#listener.pins;
+    if (!this.#mayRepeat || context === undefined || prepared.definition.length > MAX_REPEATED_BYTES) return undefined;
+    const server = this.#registry.repeated(prepared.definition, context);
+    return server === undefined ? undefined : { ...prepared, definition: server.definition, server };
   }
 
   /** Shared with whoever prepares the same text in the same settings, unless it would not be the same there. */
@@ -351,10 +380,10 @@ export class Requests {
   }
 
   /** To the client it has no name; on the server it has one, so that it is not planned anew each time. */
-  #parseRepeated(server: ServerStatement, backend: BackendConnection, prepared: UnnamedStatement): void {
+  #parseRepeated(repeated: RepeatedStatement, backend: BackendConnection): void {
     this.usesRepeated = true;
-    this.#parseOnce(server, backend, prepared.edits, () => {
-      const undo = this.#statements.setUnnamed({ ...prepared, definition: server.definition, server });
+    this.#parseOnce(repeated.server, backend, repeated.edits, () => {
+      const undo = this.#statements.setUnnamed(repeated);
       return (failed: boolean) => {
         if (failed) this.#statements.unnamed = undefined;
         else undo();

@@ -87,6 +87,7 @@ function host(tenant: Tenant, origin: Origin, { router, observe, shared }: Sessi
   const actor = actorOf(tenant);
   return {
     registry: shared.registry,
+    recent: shared.recent,
     sequences: shared.sequences,
     tryLease: (preferred: BackendConnection | undefined) => router.tryLease(tenant, 'wire', preferred),
     enqueue: (settle) => router.enqueue(tenant, 'wire', settle),

@@ -1,5 +1,6 @@
 import { StatementRegistry } from '../src/backend/prepared-statements.ts';
 import type { ProcessIds } from './process-ids.ts';
+import { RecentParses } from './recent-parses.ts';
 
 const MAX_REMEMBERED_LOGINS = 100;
 const MAX_REMEMBERED_TENANTS = 1_000;
@@ -17,6 +18,7 @@ export interface ReachableSession {
 export class TenantSessions {
   count = 0;
   registry = new StatementRegistry();
+  recent = new RecentParses();
   readonly sequences = { areRead: false };
   /** ParameterStatus values that a login with certain settings gives, by those settings. */
   readonly #logins = new Map<string, ReadonlyMap<string, string>>();
@@ -81,6 +83,8 @@ export class TenantDirectory {
     tenant.count -= 1;
     if (tenant.count > 0) return;
     tenant.registry = new StatementRegistry();
+    tenant.recent = new RecentParses();
+    tenant.recent = new RecentParses();
     for (const [id, oldest] of this.#tenants) {
       if (this.#tenants.size <= MAX_REMEMBERED_TENANTS) break;
       if (oldest.count === 0) this.#tenants.delete(id);

@@ -44,6 +44,8 @@ interface Known {
  * forgotten simply gets another name next time.
  */
 export class StatementRegistry {
+  /** Changes when statements that were found before are not to be found any more. */
+  generation = 0;
   readonly #known = new Map<string, Known>();
   #bytes = 0;
 
@@ -52,6 +54,7 @@ export class StatementRegistry {
    * clients have keep their shape, and Postgres tells when it is gone (0A000): a client may know it by heart.
    */
   invalidate(): void {
+    this.generation += 1;
     this.#known.clear();
     this.#bytes = 0;
   }
