@@ -25,11 +25,13 @@ export interface UnnamedStatement {
   readonly signals: readonly ParameterSignal[];
 }
 
+const MAX_FORMER = 100;
+
 /** The prepared statements that a client has named, by name (as Latin-1, so that names are compared byte by byte). */
 export class ClientStatements {
-  #named = new Map<string, NamedStatement>();
-  /** What was there before all were taken away: requests behind that may still speak of it. */
-  #former: ReadonlyMap<string, NamedStatement> = new Map();
+  readonly #named = new Map<string, NamedStatement>();
+  /** Names given up of late, by the server's name: an error that comes now may still speak of the statement. */
+  readonly #former = new Map<string, string>();
   /** What the client's unnamed statement was made from; a Query or a Close takes it away. */
   unnamed: UnnamedStatement | undefined;
 
@@ -58,8 +60,8 @@ export class ClientStatements {
 
   /** @returns the client's name for what the server knows under another; empty for what it has given none */
   nameOf(serverName: string): string {
-    for (const [name, { server }] of [...this.#named, ...this.#former]) if (server.name.toString('latin1') === serverName) return name;
-    return '';
+    for (const [name, { server }] of this.#named) if (server.name.toString('latin1') === serverName) return name;
+    return this.#former.get(serverName) ?? '';
   }
 
   entries(): IterableIterator<[string, NamedStatement]> {
@@ -68,14 +70,23 @@ export class ClientStatements {
 
   /** Takes away all that have a name. */
   clear(): void {
-    this.#former = this.#named;
-    this.#named = new Map();
+    for (const [name, statement] of this.#named) this.#givenUp(name, statement);
+    this.#named.clear();
+  }
+
+  #givenUp(name: string, statement: NamedStatement | undefined): void {
+    if (statement === undefined) return;
+    const [oldest] = this.#former.keys();
+    if (this.#former.size >= MAX_FORMER && oldest !== undefined) this.#former.delete(oldest);
+    this.#former.set(statement.server.name.toString('latin1'), name);
   }
 
   #change(name: string, change: () => void): () => void {
     const before = this.#named.get(name);
     change();
+    this.#givenUp(name, before);
     return () => {
+      this.#givenUp(name, this.#named.get(name));
       if (before === undefined) this.#named.delete(name);
       else this.#named.set(name, before);
     };

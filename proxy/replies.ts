@@ -258,8 +258,7 @@ export class Replies implements ReplyListener {
     if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') {
       this.#context.statements.clear();
       this.#context.backend()?.prepared.clear();
-      // What the client has asked behind it was noted when it was sent, and stands.
-      for (const subject of this.queue.subjectsOf(NAMING)) (subject as Effect | undefined)?.redo?.();
+      this.#renote();
     }
     if (tag === 'DISCARD ALL') this.#context.pins.discarded();
   }
@@ -267,8 +266,14 @@ export class Replies implements ReplyListener {
   /** The name may now be given to another statement, in SQL, which is not ours to close. */
   #deallocated(name: string): void {
     this.#context.statements.delete(name);
+    this.#renote();
     const session = this.#context.backend();
     if (session !== undefined) session.leftovers = session.leftovers.filter((left) => left.toString('latin1') !== name);
+  }
+
+  /** What the client has asked behind what is being answered was noted when it was sent, and stands. */
+  #renote(): void {
+    for (const subject of this.queue.subjectsOf(NAMING)) (subject as Effect | undefined)?.redo?.();
   }
 
   /** What our own requests change and change back the client need not know; what stays different it must. */

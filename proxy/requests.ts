@@ -77,6 +77,8 @@ export class Requests {
   #bindsUnnamed = false;
   /** A request that may take all named statements away has not been answered yet. */
   #mayForget = false;
+  /** Or those with these names. */
+  readonly #mayForgetNames = new Set<string>();
   /** The portal that would do so when it is executed. */
   #forgetfulPortal: string | undefined;
   /** A statement since the last end shows the search path. */
@@ -117,7 +119,7 @@ export class Requests {
       this.#pass(scanner);
       return;
     }
-    if (this.#mayForget && !this.#unsynced && this.#queue.onlyOurs) this.#mayForget = false;
+    if ((this.#mayForget || this.#mayForgetNames.size > 0) && !this.#unsynced && this.#queue.onlyOurs) this.#forgotten();
     if (backend.session.leftovers.length > 0 && !this.#unsynced && this.#queue.onlyOurs) this.#closeLeftovers(backend);
     switch (scanner.type) {
       case FrontendType.Query:
@@ -166,6 +168,12 @@ export class Requests {
       default:
         this.#pass(scanner);
     }
+  }
+
+  /** What was to take names away has been answered. */
+  #forgotten(): void {
+    this.#mayForget = false;
+    this.#mayForgetNames.clear();
   }
 
   /**
@@ -242,6 +250,7 @@ export class Requests {
     const { sql, edits } = this.#placed(text, scanner.last);
     const sent = traits.mentionsPids ? translateProcessIds(sql, this.#listener.processIds).text : sql;
     const deallocations = this.#standIns(text, traits, backend);
+    for (const name of deallocations) this.#mayForgetNames.add(name);
     if (!this.#queue.discarding) {
       this.#statements.unnamed = undefined;
       backend.session.unnamed = undefined;
@@ -397,10 +406,13 @@ export class Requests {
    */
   #parseOnce(server: ServerStatement, backend: BackendConnection, edits: readonly Edit[], note: () => (failed: boolean) => void): void {
     let forget = note();
+    const redo = () => {
+      forget = note();
+    };
     const isThere = backend.session.prepared.use(server);
     if (isThere && !this.#mayForget) {
       this.#unsynced = true;
-      const effect = { edits, undo: (failed: boolean) => forget(failed) };
+      const effect = { edits, undo: (failed: boolean) => forget(failed), redo };
       const isRefused = this.#isRefused(server);
       this.#queue.push(Request.parse, isRefused ? Fate.forward : Fate.simulate, effect);
       if (isRefused) this.#out.insert(parseMessage(server.name, server.definition));
@@ -417,7 +429,7 @@ export class Requests {
         backend.session.prepared.delete(server);
       },
       redo: () => {
-        forget = note();
+        redo();
         backend.session.prepared.add(server);
       },
     });
@@ -471,7 +483,7 @@ export class Requests {
 
   #parseNamed(scanner: FrameScanner, backend: BackendConnection, name: string, prepared: UnnamedStatement, server: ServerStatement): void {
     const { traits, signals, edits } = prepared;
-    if (this.#statements.get(name) !== undefined && !this.#mayForget) {
+    if (this.#statements.get(name) !== undefined && !this.#mayForget && !this.#mayForgetNames.has(name)) {
       this.#parseAgain(scanner, backend, name);
       return;
     }
