@@ -27,26 +27,27 @@ export interface UnnamedStatement {
 
 const MAX_FORMER = 100;
 
-/** The prepared statements that a client has named, by name (as Latin-1, so that names are compared byte by byte). */
+/** The prepared statements of a client, those with a name by name (as Latin-1: names are compared byte by byte). Most have none. */
 export class ClientStatements {
-  readonly #named = new Map<string, NamedStatement>();
+  #named: Map<string, NamedStatement> | undefined;
   /** Names given up of late, by the server's name: an error that comes now may still speak of the statement. */
-  readonly #former = new Map<string, string>();
+  #former: Map<string, string> | undefined;
   /** What the client's unnamed statement was made from; a Query or a Close takes it away. */
   unnamed: UnnamedStatement | undefined;
 
   get(name: string): NamedStatement | undefined {
-    return this.#named.get(name);
+    return this.#named?.get(name);
   }
 
   /** @returns what undoes it, should the request turn out to have been thrown away */
   set(name: string, statement: NamedStatement): () => void {
-    return this.#change(name, () => this.#named.set(name, statement));
+    this.#named ??= new Map();
+    return this.#change(this.#named, name, statement);
   }
 
   /** @returns as {@link set} */
   delete(name: string): () => void {
-    return this.#change(name, () => this.#named.delete(name));
+    return this.#named === undefined ? () => {} : this.#change(this.#named, name, undefined);
   }
 
   /** @returns as {@link set} */
@@ -60,35 +61,40 @@ export class ClientStatements {
 
   /** @returns the client's name for what the server knows under another; empty for what it has given none */
   nameOf(serverName: string): string {
-    for (const [name, { server }] of this.#named) if (server.name.toString('latin1') === serverName) return name;
-    return this.#former.get(serverName) ?? '';
+    for (const [name, { server }] of this.entries()) if (server.name.toString('latin1') === serverName) return name;
+    return this.#former?.get(serverName) ?? '';
   }
 
-  entries(): IterableIterator<[string, NamedStatement]> {
-    return this.#named.entries();
+  entries(): Iterable<[string, NamedStatement]> {
+    return this.#named ?? [];
   }
 
   /** Takes away all that have a name. */
   clear(): void {
-    for (const [name, statement] of this.#named) this.#givenUp(name, statement);
-    this.#named.clear();
+    for (const [name, statement] of this.entries()) this.#givenUp(name, statement);
+    this.#named?.clear();
   }
 
   #givenUp(name: string, statement: NamedStatement | undefined): void {
     if (statement === undefined) return;
+    this.#former ??= new Map();
     const [oldest] = this.#former.keys();
     if (this.#former.size >= MAX_FORMER && oldest !== undefined) this.#former.delete(oldest);
     this.#former.set(statement.server.name.toString('latin1'), name);
   }
 
-  #change(name: string, change: () => void): () => void {
-    const before = this.#named.get(name);
-    change();
+  #change(named: Map<string, NamedStatement>, name: string, statement: NamedStatement | undefined): () => void {
+    const before = named.get(name);
+    put(named, name, statement);
     this.#givenUp(name, before);
     return () => {
-      this.#givenUp(name, this.#named.get(name));
-      if (before === undefined) this.#named.delete(name);
-      else this.#named.set(name, before);
+      this.#givenUp(name, named.get(name));
+      put(named, name, before);
     };
   }
+}
+
+function put(named: Map<string, NamedStatement>, name: string, statement: NamedStatement | undefined): void {
+  if (statement === undefined) named.delete(name);
+  else named.set(name, statement);
 }

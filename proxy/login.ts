@@ -30,16 +30,31 @@ export async function startSession(
 ): Promise<SessionStart> {
   const { settings: asked, whole } = wanted(startup);
   const settings = asked.map(([setting, value]): Setting => [setting, view?.serverSetting(setting, value) ?? value]);
+  const exactly = JSON.stringify(settings);
+  const known = tenant.starts.get(exactly);
+  if (known !== undefined) return known;
+  const parameters = await parametersOf(settings, tenant, lease);
+  const seen = [...parameters].map(([parameter, value]): [string, string] => [parameter, view?.clientSetting(parameter, value) ?? value]);
+  const start = { settings: byName(settings), parameters: new Map(seen), whole };
+  // The same for all clients that start alike, so that their settings can be told to be the same at a glance.
+  tenant.starts.set(exactly, start);
+  return start;
+}
+
+/** Programs that name themselves differently start alike otherwise. */
+async function parametersOf(
+  settings: readonly Setting[],
+  tenant: TenantSessions,
+  lease: () => Promise<Lease>,
+): Promise<ReadonlyMap<string, string>> {
   const name = plainApplicationName(settings);
   const key = JSON.stringify(settings.filter(([setting]) => name === undefined || !isApplicationName(setting)));
-  let parameters = tenant.loginParameters(key);
+  let parameters = tenant.parameters.get(key);
   if (parameters === undefined) {
     parameters = await tryOut(settings, lease);
-    tenant.rememberLogin(key, parameters);
+    tenant.parameters.set(key, parameters);
   }
-  if (name !== undefined) parameters = new Map([...parameters, ['application_name', name]]);
-  const seen = [...parameters].map(([parameter, value]): [string, string] => [parameter, view?.clientSetting(parameter, value) ?? value]);
-  return { settings: byName(settings), parameters: new Map(seen), whole };
+  return name === undefined ? parameters : new Map([...parameters, ['application_name', name]]);
 }
 
 function wanted(startup: StartupMessage): { settings: Setting[]; whole: boolean } {

@@ -5,6 +5,7 @@ import type { TextTraits } from './statement-text.ts';
 /** Why a session has to stay on its backend. */
 export type PinReason = HeldState | 'session' | 'advisory_lock' | 'sequence' | 'seed' | 'setting' | 'oversized' | 'unknown';
 
+const NONE: ReadonlySet<string> = new Set();
 const MAX_CUSTOM_SETTINGS = 100;
 /** What a probe tells, one way or the other. */
 const PROBED: readonly HeldState[] = ['listen', 'prepared', 'cursor', 'temp'];
@@ -22,7 +23,7 @@ export class Pins {
   readonly #tell: PinListener;
   readonly #reasons = new Set<PinReason>();
   /** Settings of the client's own, which the server has to be asked for by name. */
-  readonly #custom = new Set<string>();
+  #custom: ReadonlySet<string> = NONE;
   /** The settings that the session should have. */
   settings: Settings;
   /** The settings that its backend really has, as last heard. */
@@ -44,7 +45,7 @@ export class Pins {
     this.settings = startup;
     this.inForce = startup;
     if (whole) this.keep('session');
-    for (const name of startup.keys()) if (name.includes('.')) this.#custom.add(name);
+    this.#addCustom([...startup.keys()].filter((name) => name.includes('.')));
   }
 
   get pinned(): boolean {
@@ -82,11 +83,15 @@ export class Pins {
     return this.unsettled || this.suspected ? undefined : contextOf(this.settings);
   }
 
+  #addCustom(names: readonly string[]): void {
+    if (names.length > 0) this.#custom = new Set([...this.#custom, ...names]);
+  }
+
   statementSeen(traits: TextTraits): void {
     if (traits.changesSettings) this.unsettled = true;
     if (traits.touchesState) this.suspected = true;
     if (traits.touchesState && traits.resets && this.#startup.size > 0) this.restores = true;
-    for (const name of traits.customSettings) this.#custom.add(name);
+    this.#addCustom(traits.customSettings);
     if (traits.setsUnnamed || this.#custom.size > MAX_CUSTOM_SETTINGS) this.keep('setting');
     if (traits.touchesAdvisoryLocks) {
       this.keep('advisory_lock');

@@ -204,8 +204,13 @@ export class Relay implements BackendReceiver {
   #clientData(chunk: Buffer): void {
     if (this.#lastWords !== undefined) return;
     this.#bytesIn += chunk.length;
-    if (this.#waiting !== undefined) this.#waiting.bytes.push(chunk);
-    else this.#process(chunk);
+    if (this.#waiting === undefined) {
+      this.#process(chunk);
+      return;
+    }
+    this.#waiting.bytes.push(chunk);
+    // Most clients say nothing more until they are answered: only the one that goes on is not listened to for a while.
+    this.#client.pause();
   }
 
   #process(chunk: Buffer): void {
@@ -353,9 +358,8 @@ export class Relay implements BackendReceiver {
       return true;
     }
     const bytes = [Buffer.concat([scanner.buffer.subarray(scanner.start, scanner.end), scanner.takeRest()])];
-    this.#fromClient = this.#newScanner();
+    if (!scanner.last) this.#fromClient = this.#newScanner();
     this.#replies.since = performance.now();
-    this.#client.pause();
     // Until the wait has begun, nothing can be given up: the answer may even be there at once.
     this.#waiting = { bytes, giveUp: () => {} };
     const giveUp = this.#host.enqueue((result) => this.#waited(result, bytes));
@@ -380,7 +384,7 @@ export class Relay implements BackendReceiver {
       if (this.#nowWaiting !== undefined) this.#nowWaiting.bytes.push(bytes);
       else if (!this.#over) this.#process(bytes);
     }
-    if (this.#nowWaiting === undefined && !this.#over && !this.#backendIsFull) this.#client.resume();
+    if (this.#client.isPaused() && this.#nowWaiting === undefined && !this.#over && !this.#backendIsFull) this.#client.resume();
   }
 
   get #nowWaiting(): { readonly bytes: Buffer[] } | undefined {
@@ -437,6 +441,7 @@ export class Relay implements BackendReceiver {
     if (!this.#tenure.isSettled(() => this.#settle())) return;
     this.pins.restores = false;
     this.pins.unsettled = false;
+    this.#inFlight = undefined;
     this.#replies.restored();
     if (this.#endIfAtRest()) return;
     if (this.halfClosed) this.#end(this.#lastWords ?? { reason: 'client_gone' });

@@ -72,13 +72,14 @@ export class Replies implements ReplyListener {
   #schemaChanged = false;
   /** The client's request that is being answered has met an error. */
   #requestFailed = false;
-  readonly #reported: Map<string, string>;
+  /** What the client has been told; the same for all that started alike until something changes. */
+  #reported: ReadonlyMap<string, string>;
   /** Parameters that have changed and may change back before the client is told. */
-  readonly #changedParameters = new Map<string, string>();
+  #changedParameters: ReadonlyMap<string, string> = NOTHING;
 
   constructor(context: ReplyContext) {
     this.#context = context;
-    this.#reported = new Map(context.parameters);
+    this.#reported = context.parameters;
   }
 
   /** The client has been sent whole messages only. */
@@ -105,10 +106,10 @@ export class Replies implements ReplyListener {
   restored(): void {
     for (const [parameter, value] of this.#changedParameters) {
       if (this.#reported.get(parameter) === value) continue;
-      this.#reported.set(parameter, value);
+      this.#told(parameter, value);
       this.#context.toClient.insert(encodeBackendMessage({ name: 'ParameterStatus', parameter, value }));
     }
-    this.#changedParameters.clear();
+    this.#changedParameters = NOTHING;
     if (this.heldReady) this.#context.toClient.insert(READY_IDLE);
     this.heldReady = false;
   }
@@ -281,12 +282,17 @@ export class Replies implements ReplyListener {
     const { parameter, value: serverValue } = decodeParameterStatus(scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end));
     if (!own) this.#context.pins.parameterChanged(parameter, serverValue);
     const value = this.#context.host.view?.clientSetting(parameter, serverValue) ?? serverValue;
-    if (this.#context.pins.restores && this.status === 'I') this.#changedParameters.set(parameter, value);
+    if (this.#context.pins.restores && this.status === 'I')
+      this.#changedParameters = new Map([...this.#changedParameters, [parameter, value]]);
     else if (!own || this.#reported.get(parameter) !== value) {
-      this.#reported.set(parameter, value);
+      this.#told(parameter, value);
       if (value === serverValue) this.#passOn(scanner, true);
       else this.#context.toClient.insert(encodeBackendMessage({ name: 'ParameterStatus', parameter, value }));
     } else this.#passOn(scanner, false);
+  }
+
+  #told(parameter: string, value: string): void {
+    this.#reported = new Map([...this.#reported, [parameter, value]]);
   }
 
   #row(scanner: FrameScanner): void {
@@ -340,6 +346,8 @@ export class Replies implements ReplyListener {
     if (session !== undefined) session.settings = this.#context.pins.inForce;
   }
 }
+
+const NOTHING: ReadonlyMap<string, string> = new Map();
 
 function statusOf(byte: number | undefined): TransactionStatus {
   return byte === 0x54 ? 'T' : byte === 0x45 ? 'E' : 'I';

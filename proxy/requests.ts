@@ -9,21 +9,13 @@ import type { Edit } from '../src/router/search-path/edits.ts';
 import type { PlaceView } from '../src/router/search-path/view.ts';
 import type { ClientStatements, UnnamedStatement } from './client-statements.ts';
 import { MAX_REWRITTEN_BYTES } from './limits.ts';
-import { CLOSE_UNNAMED_PORTAL, closeStatementMessage, EMPTY_DEFINITION, parseMessage, queryMessage, SYNC } from './messages.ts';
+import { CLOSE_UNNAMED_PORTAL, EMPTY_DEFINITION, parseMessage, queryMessage } from './messages.ts';
 import type { Pins } from './pins.ts';
 import { type ParameterSignal, type ProcessIds, processIdOf, translateProcessIds } from './process-ids.ts';
 import type { RecentParses, RepeatedStatement } from './recent-parses.ts';
 import type { Run } from './run.ts';
-import {
-  deallocatedNames,
-  isPreparable,
-  OVERSIZED_TRAITS,
-  PLAIN,
-  staysTheSame,
-  type TextTraits,
-  traitsOf,
-  UNKNOWN_TRAITS,
-} from './statement-text.ts';
+import { ServerStatements } from './server-statements.ts';
+import { isPreparable, OVERSIZED_TRAITS, PLAIN, staysTheSame, type TextTraits, traitsOf, UNKNOWN_TRAITS } from './statement-text.ts';
 import type { Batch, StatementWatch } from './statement-watch.ts';
 
 /** What the requests tell the relay as they go by. */
@@ -78,7 +70,7 @@ export class Requests {
   /** A request that may take all named statements away has not been answered yet. */
   #mayForget = false;
   /** Or those with these names. */
-  readonly #mayForgetNames = new Set<string>();
+  #mayForgetNames: readonly string[] = [];
   /** The portal that would do so when it is executed. */
   #forgetfulPortal: string | undefined;
   /** A statement since the last end shows the search path. */
@@ -86,6 +78,7 @@ export class Requests {
   readonly #statements: ClientStatements;
   readonly #registry: StatementRegistry;
   readonly #recent: RecentParses;
+  readonly #onServer: ServerStatements;
   readonly #queue: ReplyQueue;
   readonly #watch: StatementWatch;
   readonly #listener: RequestListener;
@@ -102,6 +95,7 @@ export class Requests {
     this.#statements = statements;
     this.#registry = registry;
     this.#recent = recent;
+    this.#onServer = new ServerStatements(statements, queue, out);
     this.#queue = queue;
     this.#watch = watch;
     this.#listener = listener;
@@ -119,8 +113,8 @@ export class Requests {
       this.#pass(scanner);
       return;
     }
-    if ((this.#mayForget || this.#mayForgetNames.size > 0) && !this.#unsynced && this.#queue.onlyOurs) this.#forgotten();
-    if (backend.session.leftovers.length > 0 && !this.#unsynced && this.#queue.onlyOurs) this.#closeLeftovers(backend);
+    if ((this.#mayForget || this.#mayForgetNames.length > 0) && !this.#unsynced && this.#queue.onlyOurs) this.#forgotten();
+    if (backend.session.leftovers.length > 0 && !this.#unsynced && this.#queue.onlyOurs) this.#onServer.closeLeftovers(backend);
     switch (scanner.type) {
       case FrontendType.Query:
         this.#query(scanner, backend);
@@ -173,7 +167,7 @@ export class Requests {
   /** What was to take names away has been answered. */
   #forgotten(): void {
     this.#mayForget = false;
-    this.#mayForgetNames.clear();
+    this.#mayForgetNames = [];
   }
 
   /**
@@ -196,6 +190,11 @@ export class Requests {
     if (server === undefined || !server.proven) return false;
     this.#statements.set(name, { server, traits, signals });
     return true;
+  }
+
+  /** As {@link ServerStatements.materialize}, for what comes next. */
+  materialize(backend: BackendConnection, alone: boolean): void {
+    this.#onServer.materialize(backend, alone, !this.#unsynced);
   }
 
   #pass(scanner: FrameScanner): void {
@@ -249,8 +248,8 @@ export class Requests {
     this.#mayForget ||= traits.deallocatesAll;
     const { sql, edits } = this.#placed(text, scanner.last);
     const sent = traits.mentionsPids ? translateProcessIds(sql, this.#listener.processIds).text : sql;
-    const deallocations = this.#standIns(text, traits, backend);
-    for (const name of deallocations) this.#mayForgetNames.add(name);
+    const deallocations = this.#onServer.standIns(text, traits, backend);
+    if (deallocations.length > 0) this.#mayForgetNames = [...this.#mayForgetNames, ...deallocations];
     if (!this.#queue.discarding) {
       this.#statements.unnamed = undefined;
       backend.session.unnamed = undefined;
@@ -258,49 +257,6 @@ export class Requests {
     this.#queue.push(Request.query, Fate.forward, this.#end(deallocations, edits));
     if (sent === text) this.#pass(scanner);
     else this.#out.insert(queryMessage(Buffer.from(sent, 'latin1')));
-  }
-
-  /**
-   * The server knows what the client wants to deallocate by another name, and may not have it at all: an empty statement
-   * takes its place, which nothing can keep from being prepared.
-   * @returns the names, as the client knows them
-   */
-  #standIns(text: string, traits: TextTraits, backend: BackendConnection): string[] {
-    const names = traits.deallocates ? deallocatedNames(text).filter((name) => this.#statements.get(name) !== undefined) : [];
-    for (const name of names) this.#prepareAs(Buffer.from(name, 'latin1'), EMPTY_DEFINITION, backend);
-    return names;
-  }
-
-  /**
-   * Prepares the client's statements under its own names, for SQL that speaks of them (EXECUTE, pg_prepared_statements);
-   * they are closed before the next request. Each fails by itself, e.g. when its table is gone, where that can be had.
-   * @param alone nothing else that is prepared may be seen
-   */
-  materialize(backend: BackendConnection, alone: boolean): void {
-    const { leftovers, prepared } = backend.session;
-    if (alone) {
-      leftovers.push(...[...prepared].map(({ name }) => name));
-      prepared.clear();
-      this.#closeLeftovers(backend);
-    }
-    const isApart = !this.#unsynced;
-    for (const [name, { server }] of this.#statements.entries()) {
-      const own = Buffer.from(name, 'latin1');
-      if (!isApart && leftovers.some((left) => left.equals(own))) continue;
-      this.#prepareAs(own, server.definition, backend);
-      if (!isApart) continue;
-      this.#queue.push(Request.sync, Fate.skip);
-      this.#out.insert(SYNC);
-    }
-  }
-
-  /** Under a name of the client's, which the next request will not find any more. */
-  #prepareAs(own: Buffer, definition: Buffer, backend: BackendConnection): void {
-    this.#queue.push(Request.close, Fate.skip);
-    this.#out.insert(closeStatementMessage(own));
-    this.#queue.push(Request.parse, Fate.skip);
-    this.#out.insert(parseMessage(own, definition));
-    backend.session.leftovers.push(own);
   }
 
   #parse(scanner: FrameScanner, backend: BackendConnection): void {
@@ -418,8 +374,8 @@ export class Requests {
       if (isRefused) this.#out.insert(parseMessage(server.name, server.definition));
       return;
     }
-    if (isThere) this.#closeOnServer(server, backend);
-    else this.#closeLeftover(server, backend);
+    if (isThere) this.#onServer.closeOnServer(server, backend);
+    else this.#onServer.closeLeftover(server, backend);
     const evicted = backend.session.prepared.add(server);
     this.#extended(Request.parse, {
       statement: server,
@@ -434,7 +390,7 @@ export class Requests {
       },
     });
     this.#out.insert(parseMessage(server.name, server.definition));
-    this.#evict(evicted, backend);
+    this.#onServer.evict(evicted, backend);
   }
 
   /** In a transaction that has failed the server parses nothing but what ends it. */
@@ -483,7 +439,7 @@ export class Requests {
 
   #parseNamed(scanner: FrameScanner, backend: BackendConnection, name: string, prepared: UnnamedStatement, server: ServerStatement): void {
     const { traits, signals, edits } = prepared;
-    if (this.#statements.get(name) !== undefined && !this.#mayForget && !this.#mayForgetNames.has(name)) {
+    if (this.#statements.get(name) !== undefined && !this.#mayForget && !this.#mayForgetNames.includes(name)) {
       this.#parseAgain(scanner, backend, name);
       return;
     }
@@ -518,7 +474,7 @@ export class Requests {
     const { unnamed } = this.#statements;
     if (nameEnd === nameStart && (unnamed?.server === undefined || this.#mayForget)) {
       this.#tell(unnamed?.traits);
-      this.#ensureUnnamed(backend);
+      this.#onServer.ensureUnnamed(backend);
       this.#sendSignals(unnamed, scanner);
       this.#bound(kind, unnamed?.traits, scanner);
       this.#extended(kind, kind === Request.bind ? this.#deallocation(unnamed?.definition, unnamed?.traits, backend) : undefined);
@@ -528,7 +484,7 @@ export class Requests {
     const statement = nameEnd === nameStart ? unnamed : this.#statements.get(buffer.toString('latin1', nameStart, nameEnd));
     const server = statement?.server;
     this.#tell(statement?.traits);
-    if (server !== undefined) this.#ensurePrepared(server, backend);
+    if (server !== undefined) this.#onServer.ensurePrepared(server, backend);
     this.#sendSignals(statement, scanner);
     this.#bound(kind, statement?.traits, scanner);
     this.#extended(kind, kind === Request.bind ? this.#deallocation(server?.definition, statement?.traits, backend) : undefined);
@@ -546,7 +502,7 @@ export class Requests {
   /** A DEALLOCATE that is bound is as good as executed. */
   #deallocation(text: Buffer | undefined, traits: TextTraits | undefined, backend: BackendConnection): Effect | undefined {
     if (text === undefined || traits?.deallocates !== true) return undefined;
-    const names = this.#standIns(text.toString('latin1', 0, textEnd(text, 0, text.length)), traits, backend);
+    const names = this.#onServer.standIns(text.toString('latin1', 0, textEnd(text, 0, text.length)), traits, backend);
     const undos = names.map((name) => this.#statements.delete(name));
     return { undo: () => undos.map((undo) => undo()) };
   }
@@ -579,61 +535,6 @@ export class Requests {
       this.#queue.push(Request.close, Fate.forward, { undo: this.#statements.setUnnamed(undefined) });
     } else this.#queue.push(Request.close);
     this.#pass(scanner);
-  }
-
-  /** Whatever another client left as the unnamed statement must not answer for this one's. */
-  #ensureUnnamed(backend: BackendConnection): void {
-    const { unnamed: wanted } = this.#statements;
-    if (backend.session.unnamed === wanted && wanted !== undefined) return;
-    const unnamed = wanted?.isOversized ? undefined : wanted;
-    this.#unsynced = true;
-    backend.session.unnamed = unnamed;
-    if (unnamed === undefined) {
-      this.#queue.push(Request.close, Fate.skip);
-      this.#out.insert(closeStatementMessage(NO_NAME));
-    } else {
-      const undo = () => {
-        backend.session.unnamed = undefined;
-      };
-      this.#queue.push(Request.parse, Fate.skip, { undo });
-      this.#out.insert(parseMessage(NO_NAME, unnamed.definition));
-    }
-  }
-
-  #ensurePrepared(statement: ServerStatement, backend: BackendConnection): void {
-    if (backend.session.prepared.use(statement)) return;
-    this.#unsynced = true;
-    this.#closeLeftover(statement, backend);
-    const evicted = backend.session.prepared.add(statement);
-    this.#queue.push(Request.parse, Fate.skip, { undo: () => backend.session.prepared.delete(statement), statement });
-    this.#out.insert(parseMessage(statement.name, statement.definition));
-    this.#evict(evicted, backend);
-  }
-
-  #evict(statement: ServerStatement | undefined, backend: BackendConnection): void {
-    if (statement !== undefined) this.#closeOnServer(statement, backend);
-  }
-
-  #closeOnServer({ name }: ServerStatement, backend: BackendConnection): void {
-    this.#queue.push(Request.close, Fate.skip, { undo: () => backend.session.leftovers.push(name) });
-    this.#out.insert(closeStatementMessage(name));
-  }
-
-  /** What may still be there from before under the statement's name. */
-  #closeLeftover(statement: ServerStatement, backend: BackendConnection): void {
-    const { leftovers } = backend.session;
-    const at = leftovers.findIndex((name) => name.equals(statement.name));
-    if (at < 0) return;
-    leftovers.splice(at, 1);
-    this.#closeOnServer(statement, backend);
-  }
-
-  /** Closes what only stands in the way, ahead of a request of the client's. */
-  #closeLeftovers(backend: BackendConnection): void {
-    for (const name of backend.session.leftovers.splice(0)) {
-      this.#queue.push(Request.close, Fate.skip, { undo: () => backend.session.leftovers.push(name) });
-      this.#out.insert(closeStatementMessage(name));
-    }
   }
 }
 

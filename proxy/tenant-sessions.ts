@@ -1,4 +1,5 @@
 import { StatementRegistry } from '../src/backend/prepared-statements.ts';
+import type { SessionStart } from './login.ts';
 import type { ProcessIds } from './process-ids.ts';
 import { RecentParses } from './recent-parses.ts';
 
@@ -20,8 +21,10 @@ export class TenantSessions {
   registry = new StatementRegistry();
   recent = new RecentParses();
   readonly sequences = { areRead: false };
+  /** What sessions start with, by their settings. */
+  readonly starts = new Remembered<SessionStart>(MAX_REMEMBERED_LOGINS);
   /** ParameterStatus values that a login with certain settings gives, by those settings. */
-  readonly #logins = new Map<string, ReadonlyMap<string, string>>();
+  readonly parameters = new Remembered<ReadonlyMap<string, string>>(MAX_REMEMBERED_LOGINS);
 
   readonly #sessions = new Map<number, ReachableSession>();
   /** Which session has worked on a backend last, by process ids. */
@@ -50,18 +53,33 @@ export class TenantSessions {
     this.#sessions.delete(processId);
   }
 
-  loginParameters(settings: string): ReadonlyMap<string, string> | undefined {
-    return this.#logins.get(settings);
-  }
-
-  rememberLogin(settings: string, parameters: ReadonlyMap<string, string>): void {
-    const [oldest] = this.#logins.keys();
-    if (this.#logins.size >= MAX_REMEMBERED_LOGINS && oldest !== undefined) this.#logins.delete(oldest);
-    this.#logins.set(settings, parameters);
-  }
-
   forgetLogins(): void {
-    this.#logins.clear();
+    this.starts.clear();
+    this.parameters.clear();
+  }
+}
+
+/** Values by key, of which the oldest are forgotten. */
+class Remembered<T> {
+  readonly #max: number;
+  readonly #values = new Map<string, T>();
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  get(key: string): T | undefined {
+    return this.#values.get(key);
+  }
+
+  set(key: string, value: T): void {
+    const [oldest] = this.#values.keys();
+    if (this.#values.size >= this.#max && oldest !== undefined) this.#values.delete(oldest);
+    this.#values.set(key, value);
+  }
+
+  clear(): void {
+    this.#values.clear();
   }
 }
 

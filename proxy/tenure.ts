@@ -105,8 +105,8 @@ export class Tenure {
    * @returns whether all is known and as it should be; if not, the answer to a request of ours is under way
    */
   isSettled(again: () => void): boolean {
-    const { pins } = this.#tenant;
-    if (pins.suspected) {
+    const { pins, queue } = this.#tenant;
+    if (pins.suspected || queue.doubtful) {
       pins.suspected = false;
       const probe = new StateProbe(pins.customSettings);
       this.ask(probe.message, { own: 'probe', probe });

@@ -107,6 +107,7 @@ export class FrameScanner {
     if (this.#heldBytes > 0) return this.#showHeld();
     const start = this.#position;
     const available = this.#chunk.length - start;
+    if (available === 0) return this.#letGo();
     if (available < HEADER_BYTES) return this.#hold(available, HEADER_BYTES);
     const wanted = this.#readHeader(this.#chunk, start);
     if (available < wanted) return this.#hold(available, wanted);
@@ -154,6 +155,14 @@ export class FrameScanner {
     this.#held = NO_BYTES;
     this.#heldBytes = 0;
     return this.#show(held, 0, wanted);
+  }
+
+  /** All has been shown: nothing of it is kept while nothing comes. */
+  #letGo(): false {
+    this.#chunk = NO_BYTES;
+    this.#position = 0;
+    this.buffer = NO_BYTES;
+    return false;
   }
 
   /** Keeps the end of the chunk for later. @param wanted bytes in all that the message needs to be shown */

@@ -1,0 +1,121 @@
+import type { BackendConnection } from '../src/backend/connection.ts';
+import type { ServerStatement } from '../src/backend/prepared-statements.ts';
+import { Fate, type ReplyQueue, Request } from '../src/backend/reply-queue.ts';
+import type { ClientStatements } from './client-statements.ts';
+import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, SYNC } from './messages.ts';
+import type { Run } from './run.ts';
+import { deallocatedNames, type TextTraits } from './statement-text.ts';
+
+const NO_NAME = Buffer.alloc(0);
+
+/**
+ * Sees to it that the backend at hand has prepared what a client's next request speaks of, and nothing that would stand in
+ * its way. What is sent for that is ours, and skipped in the replies.
+ */
+export class ServerStatements {
+  readonly #statements: ClientStatements;
+  readonly #queue: ReplyQueue;
+  readonly #out: Run;
+
+  constructor(statements: ClientStatements, queue: ReplyQueue, out: Run) {
+    this.#statements = statements;
+    this.#queue = queue;
+    this.#out = out;
+  }
+
+  /**
+   * The server knows what the client wants to deallocate by another name, and may not have it at all: an empty statement
+   * takes its place, which nothing can keep from being prepared.
+   * @returns the names, as the client knows them
+   */
+  standIns(text: string, traits: TextTraits, backend: BackendConnection): string[] {
+    const names = traits.deallocates ? deallocatedNames(text).filter((name) => this.#statements.get(name) !== undefined) : [];
+    for (const name of names) this.#prepareAs(Buffer.from(name, 'latin1'), EMPTY_DEFINITION, backend);
+    return names;
+  }
+
+  /**
+   * Prepares the client's statements under its own names, for SQL that speaks of them (EXECUTE, pg_prepared_statements);
+   * they are closed before the next request. Each fails by itself, e.g. when its table is gone, where that can be had.
+   * @param alone nothing else that is prepared may be seen
+   * @param isApart what comes next does not belong to requests that have been sent before
+   */
+  materialize(backend: BackendConnection, alone: boolean, isApart: boolean): void {
+    const { leftovers, prepared } = backend.session;
+    if (alone) {
+      leftovers.push(...[...prepared].map(({ name }) => name));
+      prepared.clear();
+      this.closeLeftovers(backend);
+    }
+    for (const [name, { server }] of this.#statements.entries()) {
+      const own = Buffer.from(name, 'latin1');
+      if (!isApart && leftovers.some((left) => left.equals(own))) continue;
+      this.#prepareAs(own, server.definition, backend);
+      if (!isApart) continue;
+      this.#queue.push(Request.sync, Fate.skip);
+      this.#out.insert(SYNC);
+    }
+  }
+
+  /** Under a name of the client's, which the next request will not find any more. */
+  #prepareAs(own: Buffer, definition: Buffer, backend: BackendConnection): void {
+    this.#queue.push(Request.close, Fate.skip);
+    this.#out.insert(closeStatementMessage(own));
+    this.#queue.push(Request.parse, Fate.skip);
+    this.#out.insert(parseMessage(own, definition));
+    backend.session.leftovers.push(own);
+  }
+
+  /** Whatever another client left as the unnamed statement must not answer for this one's. */
+  ensureUnnamed(backend: BackendConnection): void {
+    const { unnamed: wanted } = this.#statements;
+    if (backend.session.unnamed === wanted && wanted !== undefined) return;
+    const unnamed = wanted?.isOversized ? undefined : wanted;
+    backend.session.unnamed = unnamed;
+    if (unnamed === undefined) {
+      this.#queue.push(Request.close, Fate.skip);
+      this.#out.insert(closeStatementMessage(NO_NAME));
+    } else {
+      const undo = () => {
+        backend.session.unnamed = undefined;
+      };
+      this.#queue.push(Request.parse, Fate.skip, { undo });
+      this.#out.insert(parseMessage(NO_NAME, unnamed.definition));
+    }
+  }
+
+  ensurePrepared(statement: ServerStatement, backend: BackendConnection): void {
+    if (backend.session.prepared.use(statement)) return;
+    this.closeLeftover(statement, backend);
+    const evicted = backend.session.prepared.add(statement);
+    this.#queue.push(Request.parse, Fate.skip, { undo: () => backend.session.prepared.delete(statement), statement });
+    this.#out.insert(parseMessage(statement.name, statement.definition));
+    this.evict(evicted, backend);
+  }
+
+  evict(statement: ServerStatement | undefined, backend: BackendConnection): void {
+    if (statement !== undefined) this.closeOnServer(statement, backend);
+  }
+
+  closeOnServer({ name }: ServerStatement, backend: BackendConnection): void {
+    this.#queue.push(Request.close, Fate.skip, { undo: () => backend.session.leftovers.push(name) });
+    this.#out.insert(closeStatementMessage(name));
+  }
+
+  /** What may still be there from before under the statement's name. */
+  closeLeftover(statement: ServerStatement, backend: BackendConnection): void {
+    const { leftovers } = backend.session;
+    const at = leftovers.findIndex((name) => name.equals(statement.name));
+    if (at < 0) return;
+    leftovers.splice(at, 1);
+    this.closeOnServer(statement, backend);
+  }
+
+  /** Closes what only stands in the way, ahead of a request of the client's. */
+  closeLeftovers(backend: BackendConnection): void {
+    for (const name of backend.session.leftovers.splice(0)) {
+      this.#queue.push(Request.close, Fate.skip, { undo: () => backend.session.leftovers.push(name) });
+      this.#out.insert(closeStatementMessage(name));
+    }
+  }
+}
