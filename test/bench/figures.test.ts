@@ -9,6 +9,7 @@ import { figure, spread, table } from './table.ts';
 
 test('the median is the middle one, or the mean of the two in the middle', () => {
   expect(spreadOf([])).toBeUndefined();
+  expect(spreadOf([Number.NaN])).toBeUndefined();
   expect(spreadOf([7])).toEqual({ median: 7, min: 7, max: 7 });
   expect(spreadOf([10, 9, 100])).toEqual({ median: 10, min: 9, max: 100 });
   expect(spreadOf([4, 1, 3, 2])).toEqual({ median: 2.5, min: 1, max: 4 });

@@ -29,7 +29,7 @@ export function figuresTable(series: readonly Series[]): string {
     const own = figures.get(POSTERN) ?? [];
     const ratio = (peer: string) => ratioOf(own, figures.get(peer) ?? []);
     return [
-      [`${label}, ${unit}`, ...peers.map((peer) => (figures.has(peer) ? spread(spreadOf(known(figures.get(peer)))) : ''))],
+      [`${label}, ${unit}`, ...peers.map((peer) => (figures.has(peer) ? spread(spreadOf(figures.get(peer) ?? [])) : ''))],
       ...(own.length === 0 || WITHOUT_RATIO.includes(unit)
         ? []
         : [['Postern to it', ...peers.map((peer) => (peer === POSTERN ? '' : ratioCell(ratio(peer)?.median)))]]),
@@ -40,10 +40,6 @@ export function figuresTable(series: readonly Series[]): string {
 
 function ratioCell(ratio: number | undefined): string {
   return ratio === undefined ? '' : `× ${figure(ratio)}`;
-}
-
-function known(values: readonly number[] = []): number[] {
-  return values.filter((value) => !Number.isNaN(value));
 }
 
 async function conditions({ options, cluster, missing }: Bench): Promise<string> {

@@ -5,9 +5,9 @@ export interface Spread {
   readonly max: number;
 }
 
-/** @returns undefined for no figures at all */
+/** Of those that could be measured. @returns undefined where none could */
 export function spreadOf(values: readonly number[]): Spread | undefined {
-  const sorted = values.toSorted((a, b) => a - b);
+  const sorted = values.filter((value) => Number.isFinite(value)).toSorted((a, b) => a - b);
   const [min, max] = [sorted.at(0), sorted.at(-1)];
   if (min === undefined || max === undefined) return undefined;
   const middle = sorted.length / 2;
@@ -20,10 +20,5 @@ export function spreadOf(values: readonly number[]): Spread | undefined {
  * ratio hardly. A round in which either is missing or nought does not count.
  */
 export function ratioOf(values: readonly number[], others: readonly number[]): Spread | undefined {
-  return spreadOf(
-    values.flatMap((value, round) => {
-      const ratio = value / (others[round] ?? 0);
-      return Number.isFinite(ratio) ? [ratio] : [];
-    }),
-  );
+  return spreadOf(values.map((value, round) => value / (others[round] ?? 0)));
 }
