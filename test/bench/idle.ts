@@ -17,7 +17,7 @@ const AT_ONCE = 25;
 const SELECT_1 = Buffer.from('Q\0\0\0\rSELECT 1\0');
 const SETTLE_MS = 1_000;
 /** Processes are started for it, and memory does not depend on how busy the machine is. */
-const ROUNDS_MAX = 3;
+const ROUNDS_MAX = 2;
 
 export const IDLE: Scenario = {
   name: 'idle',

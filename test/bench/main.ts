@@ -1,7 +1,7 @@
 /** Postern and what people use in its place, measured in turn: `npm run bench`. */
 import { writeFile } from 'node:fs/promises';
 import { makeScratch } from '../support/scratch.ts';
-import { openBench } from './bench.ts';
+import { type Bench, openBench } from './bench.ts';
 import { Closing } from './closing.ts';
 import { startCluster } from './cluster.ts';
 import { HTTP } from './http.ts';
@@ -46,7 +46,7 @@ async function bench(options: Options, signal: AbortSignal): Promise<void> {
   const wire = new WirePeers(opened);
   const series: Series[] = [];
   for (const scenario of scenarios) {
-    const found = await scenario.run(opened, wire);
+    const found = await measure(scenario, opened, wire);
     process.stdout.write(`\n${scenario.name}: ${scenario.about}\n${found.length === 0 ? 'nothing to measure' : figuresTable(found)}\n`);
     series.push(...found);
   }
@@ -54,6 +54,19 @@ async function bench(options: Options, signal: AbortSignal): Promise<void> {
   process.stdout.write(`\n${text.slice(0, text.indexOf('\n## ', text.indexOf('## Reach')))}\n`);
   if (options.out !== undefined) await writeFile(options.out, text);
   if (profiles !== undefined) process.stdout.write(`profiles: ${profiles}\n`);
+}
+
+/** One that fails is left out, and said; the others are worth having all the same. */
+async function measure(scenario: Scenario, opened: Bench, wire: WirePeers): Promise<Series[]> {
+  try {
+    return await scenario.run(opened, wire);
+  } catch (error) {
+    opened.signal.throwIfAborted();
+    process.stderr.write(`bench: ${scenario.name}: ${error instanceof Error ? error.stack : String(error)}\n`);
+    process.exitCode = 1;
+    opened.missing.set(scenario.name, 'it failed');
+    return [];
+  }
 }
 
 function chosen({ scenarios }: Options): readonly Scenario[] {

@@ -1,7 +1,12 @@
 import { readFile, writeFile } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 
 /** USER_HZ, which is 100 on every Linux that Node runs on. */
 const TICKS_PER_SECOND = 100;
+const IDLE_WAIT_MS = 50;
+const IDLE_WAITS_MAX = 100;
+/** Of one wait: a tick, with room for what a float makes of it. */
+const IDLE_SECONDS = 0.015;
 
 /** Seconds of processor time that a process has used, all its threads together. @see proc_pid_stat(5) */
 export async function cpuSeconds(pid: number): Promise<number> {
@@ -10,6 +15,15 @@ export async function cpuSeconds(pid: number): Promise<number> {
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   const [user, system] = [fields[11], fields[12]].map(Number);
   return ((user ?? 0) + (system ?? 0)) / TICKS_PER_SECOND;
+}
+
+/** Waits until a process does next to nothing, for some seconds at most. */
+export async function untilIdle(pid: number, signal: AbortSignal): Promise<void> {
+  let [used, before] = [await cpuSeconds(pid), Number.NEGATIVE_INFINITY];
+  for (let waits = 0; used - before > IDLE_SECONDS && waits < IDLE_WAITS_MAX; waits++) {
+    await delay(IDLE_WAIT_MS, undefined, { signal });
+    [used, before] = [await cpuSeconds(pid), used];
+  }
 }
 
 /** Bytes of memory that a process has resident now. */

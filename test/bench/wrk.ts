@@ -39,7 +39,7 @@ wrk.headers["Authorization"] = "Bearer ${key}"
   const args = ['-t', '1', '-c', String(connections), '-d', `${seconds}s`, '--timeout', '30s', '-s', script, `${url}/api/query`];
   const said = await run('wrk', args, { signal });
   const rate = Number(/^Requests\/sec:\s+([\d.]+)/m.exec(said)?.[1]);
-  if (!(rate > 0) || /Non-2xx|Socket errors/.test(said)) throw new Error(`wrk against ${name}: ${said}`);
+  if (Number.isNaN(rate) || /Non-2xx|Socket errors/.test(said)) throw new Error(`wrk against ${name}: ${said}`);
   return rate;
 }
 
