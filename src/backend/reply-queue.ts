@@ -180,6 +180,8 @@ export class ReplyQueue {
       return;
     }
     const kind = this.#kinds[this.#head];
+    // Whatever else is answered now was sent behind the Sync in doubt.
+    if (type !== READY) this.#doubtful = false;
     switch (type) {
       case ERROR:
         this.#doubtful = this.#swallowedSync;
@@ -190,7 +192,8 @@ export class ReplyQueue {
         return;
       case READY:
         this.#copyIn = false;
-        if (isEnd(kind) && !(this.#doubtful && this.skipping)) this.#pop();
+        // A Query's answer is more than that: this one is the answer to a Sync that was not ignored after all.
+        if (isEnd(kind) && (kind === Request.sync || !this.#doubtful)) this.#pop();
         return;
       case COPY_IN:
         this.#copyStarted();
@@ -202,7 +205,6 @@ export class ReplyQueue {
         this.#pop();
         return;
       case ROWS:
-        if (this.skipping) this.#doubtful = false;
         if (kind === Request.describe) this.#pop();
         return;
       case COMPLETE:
@@ -210,7 +212,6 @@ export class ReplyQueue {
       case SUSPENDED:
         this.#copyIn = false;
         this.#swallowedSync = false;
-        if (this.skipping) this.#doubtful = false;
         if (kind === Request.execute) this.#pop();
         return;
       default:

@@ -7,8 +7,8 @@ import { openSession, queryMessage } from '../support/raw-session.ts';
 import { testVariables } from '../support/service.ts';
 
 const MIB = 1_048_576;
-const VALUE_BYTES = 50 * 1_000_000;
-/** What one process may grow by while it carries values of 50 MB: far less than one of them for each session. */
+const VALUE_BYTES = 100 * 1_000_000;
+/** What one process may grow by while it carries values of 100 MB: far less than one of them for each session. */
 const GROWTH_MAX_BYTES = 120 * MIB;
 
 let installation: Installation;
@@ -43,7 +43,7 @@ async function growthDuring(work: () => Promise<void>): Promise<number> {
   return most - before;
 }
 
-it('values of 50 MB go through both ways, several at once, in little memory', async () => {
+it('values of 100 MB go through both ways, several at once, in little memory', async () => {
   const clients = await Promise.all([1, 2].map(() => postern.connect(organization)));
   const body = 'x'.repeat(VALUE_BYTES);
   const growth = await growthDuring(async () => {

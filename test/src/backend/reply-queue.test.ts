@@ -213,6 +213,16 @@ describe('a ReadyForQuery more than is known of, because a COPY has failed befor
     expect(log).toEqual(['2', 'G', 'E', 'Z', 'Z', '(T)', '(D)', '(C)', '(Z)']);
   });
 
+  it('is told from the answer to a Query that the client has sent behind it', () => {
+    const { queue, log, answer } = queueWithLog();
+    for (const kind of [Request.bind, Request.execute, Request.sync, Request.copyEnd, Request.sync, Request.query]) queue.push(kind);
+    answer('2GEZZ');
+    expect(queue.length).toBe(1);
+    answer('TDCZ');
+    expect([queue.length, queue.doubtful]).toEqual([0, false]);
+    expect(log).toEqual(['2', 'G', 'E', 'Z', 'Z', 'T', 'D', 'C', 'Z']);
+  });
+
   it('need not come', () => {
     const { queue, log, answer } = fail();
     queue.push(Request.query, Fate.skip);
