@@ -99,8 +99,8 @@ export class Relay implements BackendReceiver {
       processIds: host.processIds,
       view: host.view,
       pins,
-      get failed() {
-        return replies.status === 'E';
+      get status() {
+        return replies.status;
       },
     };
     this.#tenure = new Tenure({ host, pins, queue: this.#queue, receiver: this });

@@ -249,13 +249,16 @@ export class Replies implements ReplyListener {
   /** Command tags tell what text cannot: that it really ran. */
   #completed(tag: string): void {
     const subject = this.queue.batchSubject;
+    let isWatched = false;
     if (subject !== undefined && !isOwn(subject)) {
       const { batch, deallocations } = subject as RequestEnd;
+      isWatched = batch !== undefined;
       if (batch !== undefined) this.#context.watch.completed(batch, tag);
       const deallocated = tag === 'DEALLOCATE' ? deallocations.shift() : undefined;
       if (deallocated !== undefined) this.#deallocated(deallocated);
     }
-    if (SCHEMA_CHANGE.test(tag)) this.#schemaChanged = true;
+    // CREATE TABLE AS is told of as the SELECT in it.
+    if (SCHEMA_CHANGE.test(tag) || isWatched) this.#schemaChanged = true;
     if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') {
       this.#context.statements.clear();
       this.#context.backend()?.prepared.clear();
@@ -353,8 +356,8 @@ function statusOf(byte: number | undefined): TransactionStatus {
   return byte === 0x54 ? 'T' : byte === 0x45 ? 'E' : 'I';
 }
 
-/** Tags of what changes the shape of tables, or of what they are made of. */
-const SCHEMA_CHANGE = /^(?:ALTER|DROP|CREATE OR REPLACE) /;
+/** Tags of what changes tables and what they are made of, or may hide one behind another of the same name. */
+const SCHEMA_CHANGE = /^(?:ALTER|DROP|CREATE) /;
 
 /** Requests that give and take names of statements. */
 const NAMING: ReadonlySet<RequestKind> = new Set([Request.parse, Request.close]);

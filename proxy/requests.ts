@@ -2,6 +2,7 @@ import type { BackendConnection } from '../src/backend/connection.ts';
 import { newServerStatement, type ServerStatement, type StatementRegistry } from '../src/backend/prepared-statements.ts';
 import { Fate, type ReplyQueue, Request } from '../src/backend/reply-queue.ts';
 import { ServiceError } from '../src/errors.ts';
+import type { TransactionStatus } from '../src/protocol/backend.ts';
 import { stringEnd } from '../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
 import { decodeFrontendMessage, FrontendType, statementNameStart, withStatementName } from '../src/protocol/frontend.ts';
@@ -26,8 +27,8 @@ export interface RequestListener {
   /** Where `public` is another schema. */
   readonly view: PlaceView | undefined;
   readonly pins: Pins;
-  /** The transaction that the client is in has failed. */
-  readonly failed: boolean;
+  /** As of the last ReadyForQuery. */
+  readonly status: TransactionStatus;
 }
 
 /** What goes with a Parse, Bind or Close through the reply queue. */
@@ -314,9 +315,13 @@ export class Requests {
     return { sql: edits.length === 0 ? text : sql.toString('latin1'), edits };
   }
 
-  /** Whether a text without a name may stand for a statement that others have prepared. */
+  /**
+   * Whether a text without a name may stand for a statement that others have prepared: where it begins a request that can
+   * be run again, should a table have changed by a way unknown here.
+   */
   get #mayRepeat(): boolean {
-    return !this.#mayForget && !this.#listener.pins.namesAreOwn;
+    const { status, pins } = this.#listener;
+    return status === 'I' && !this.#unsynced && this.#queue.onlyOurs && !this.#mayForget && !pins.namesAreOwn;
   }
 
   /** What the very same message has been before. */
@@ -395,7 +400,7 @@ export class Requests {
 
   /** In a transaction that has failed the server parses nothing but what ends it. */
   #isRefused({ definition }: ServerStatement): boolean {
-    return this.#listener.failed && this.#queue.length === 0 && !TRANSACTION_END.test(definition.toString('latin1'));
+    return this.#listener.status === 'E' && this.#queue.length === 0 && !TRANSACTION_END.test(definition.toString('latin1'));
   }
 
   #parseUnnamed(scanner: FrameScanner, backend: BackendConnection, prepared: UnnamedStatement): void {
@@ -472,7 +477,8 @@ export class Requests {
       return;
     }
     const { unnamed } = this.#statements;
-    if (nameEnd === nameStart && (unnamed?.server === undefined || this.#mayForget)) {
+    // Prepared by an earlier request, it is used as what the client sees in it: its table may have changed since.
+    if (nameEnd === nameStart && (unnamed?.server === undefined || !this.usesRepeated || this.#mayForget)) {
       this.#tell(unnamed?.traits);
       this.#onServer.ensureUnnamed(backend);
       this.#sendSignals(unnamed, scanner);

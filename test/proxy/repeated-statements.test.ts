@@ -68,6 +68,23 @@ it('shows the table as the transaction has made it', async () => {
   expect(await askOften('SELECT * FROM shape')).toEqual([{ a: 1 }]);
 });
 
+it('shows it to a transaction too, after it has been changed at the other door', async () => {
+  await client.query('CREATE TABLE shape (a int); INSERT INTO shape VALUES (1)');
+  await askOften('SELECT * FROM shape');
+  expect((await service.query(organization, 'ALTER TABLE shape ADD b int DEFAULT 2')).status).toBe(200);
+  await client.query('BEGIN');
+  expect(await ask('SELECT * FROM shape')).toEqual([{ a: 1, b: 2 }]);
+  await client.query('COMMIT');
+});
+
+it.each(['CREATE TABLE first.shape (b int)', 'CREATE TABLE first.shape AS SELECT 2 AS b'])('finds what hides it now: %s', async (hide) => {
+  await client.query('CREATE TABLE shape (a int); CREATE SCHEMA first; SET search_path = first, public');
+  await askOften('SELECT * FROM shape');
+  await client.query(hide);
+  const { fields } = await client.query({ text: 'SELECT * FROM shape', values: [], queryMode: 'extended' } as pg.QueryConfig);
+  expect(fields.map(({ name }) => name)).toEqual(['b']);
+});
+
 it('means what it means in the settings of the one who asks', async () => {
   const text = "SELECT '2020-01-02 00:00'::timestamptz = '2020-01-02 00:00Z'::timestamptz AS utc, '01/02/2020'::date::text AS day";
   await client.query("SET TimeZone = 'UTC'; SET DateStyle = 'ISO, MDY'");
