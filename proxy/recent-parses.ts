@@ -16,6 +16,9 @@ interface RecentParse {
   readonly statement: RepeatedStatement;
 }
 
+/** Where a message lies. */
+type Fragment = Pick<FrameScanner, 'buffer' | 'start' | 'end'>;
+
 const SLOTS = 64;
 
 /**
@@ -25,13 +28,13 @@ const SLOTS = 64;
 export class RecentParses {
   readonly #slots: (RecentParse | undefined)[] = new Array(SLOTS).fill(undefined);
 
-  find({ buffer, start, end }: FrameScanner, context: string | undefined, generation: number): RepeatedStatement | undefined {
+  find({ buffer, start, end }: Fragment, context: string | undefined, generation: number): RepeatedStatement | undefined {
     const recent = this.#slots[slotOf(buffer, start, end)];
     if (recent === undefined || recent.context !== context || recent.generation !== generation) return undefined;
     return recent.message.compare(buffer, start, end) === 0 ? recent.statement : undefined;
   }
 
-  keep({ buffer, start, end }: FrameScanner, context: string, generation: number, statement: RepeatedStatement): void {
+  keep({ buffer, start, end }: Fragment, context: string, generation: number, statement: RepeatedStatement): void {
     const message = Buffer.from(buffer.subarray(start, end));
     this.#slots[slotOf(buffer, start, end)] = { message, context, generation, statement };
   }

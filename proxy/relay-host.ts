@@ -2,17 +2,25 @@ import type { BackendConnection } from '../src/backend/connection.ts';
 import type { StatementRegistry } from '../src/backend/prepared-statements.ts';
 import type { ServiceError } from '../src/errors.ts';
 import type { Lease } from '../src/router/lease.ts';
+import type { Wait } from '../src/router/router.ts';
 import type { PlaceView } from '../src/router/search-path/view.ts';
 import type { ProcessIds } from './process-ids.ts';
 import type { RecentParses } from './recent-parses.ts';
+import type { Sharing } from './shared-pipeline.ts';
 import type { WatchedBatch } from './statement-watch.ts';
 
 /** What a session needs of the house. */
 export interface RelayHost {
   /** A backend at once, if one is free. */
   tryLease(preferred: BackendConnection | undefined): Lease | undefined;
-  /** A backend as soon as there is one. @returns gives up the wait */
-  enqueue(settle: (result: Lease | ServiceError) => void): () => void;
+  /** A backend as soon as there is one. */
+  enqueue(settle: (result: Lease | ServiceError) => void): Wait;
+  /** Whether a backend may be kept busy with more requests: nobody else is waiting for one. */
+  mayKeepBusy(): boolean;
+  /** Hears of each request that goes into a busy backend's pipeline, and of each that has to be run again because of that. */
+  shared(outcome: 'shared' | 'set_aside'): void;
+  /** What this session shares backends by with others of its organization. */
+  readonly sharing: Sharing;
   readonly registry: StatementRegistry;
   readonly recent: RecentParses;
   readonly processIds: ProcessIds;

@@ -1,21 +1,25 @@
 import type { Duplex } from 'node:stream';
 import type { BackendConnection, BackendReceiver } from '../src/backend/connection.ts';
+import type { Pace } from '../src/backend/pace.ts';
 import type { ReplyQueue } from '../src/backend/reply-queue.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { ErrorFields, TransactionStatus } from '../src/protocol/backend.ts';
 import { FrameScanner, frontendFrames } from '../src/protocol/frame.ts';
 import { FrontendType } from '../src/protocol/frontend.ts';
 import type { Lease } from '../src/router/lease.ts';
+import { NO_WAIT, type Wait } from '../src/router/router.ts';
 import { LARGE_SQL_BYTES } from '../src/router/search-path/rewrite.ts';
 import { ClientStatements } from './client-statements.ts';
+import { queryText } from './errand.ts';
 import { errorResponse } from './errors.ts';
 import { HIGH_WATER_BYTES, MAX_REWRITTEN_BYTES } from './limits.ts';
 import { PARSE_COMPLETE, READY_IDLE, rewrittenMessage } from './messages.ts';
 import type { Pins } from './pins.ts';
 import type { RelayHost } from './relay-host.ts';
-import { isStalePlan, Replies } from './replies.ts';
+import { isCanceled, isStalePlan, Replies } from './replies.ts';
 import { Requests } from './requests.ts';
 import { Run } from './run.ts';
+import type { SharedPipeline, Sharer, Waiting } from './shared-pipeline.ts';
 import type { TextTraits } from './statement-text.ts';
 import { StatementWatch } from './statement-watch.ts';
 import { Tenure } from './tenure.ts';
@@ -44,7 +48,7 @@ const FRONTEND_REWRITTEN = frontendFrames({
  * transaction, and kept while the session holds state that outlives one. Bodies go through untouched; the side whose peer
  * cannot take more is not read until it can.
  */
-export class Relay implements BackendReceiver {
+export class Relay implements BackendReceiver, Waiting {
   readonly pins: Pins;
   /** When the client last took bytes off our hands. */
   lastTakenAt = performance.now();
@@ -58,11 +62,15 @@ export class Relay implements BackendReceiver {
   readonly #requests: Requests;
   readonly #tenure: Tenure;
   readonly #toClient = new Run((bytes) => this.#client.write(bytes));
-  /** The request in flight, where it may have to be run again, and what had been written to the client before it. */
-  #inFlight: { readonly bytes: Buffer; readonly writes: number } | undefined;
+  /** The request in flight, if it has come alone and whole. */
+  #inFlight: InFlight | undefined;
+  /** A request that is not to share a backend with others: it has held them up, or has been hit by what was meant for one. */
+  #alone = false;
+  /** What has come behind a request that shares a backend, for after its answer. */
+  #held: Buffer[] | undefined;
   #fromClient: FrameScanner;
   /** Bytes that wait for a backend, and what ends the wait. */
-  #waiting: { readonly bytes: Buffer[]; readonly giveUp: () => void } | undefined;
+  #waiting: { readonly bytes: Buffer[]; readonly wait: Wait } | undefined;
   /** Why there was no backend for the request that comes next from the client. */
   #refusal: ServiceError | undefined;
   #discardingUntilSync = false;
@@ -103,7 +111,15 @@ export class Relay implements BackendReceiver {
         return replies.status;
       },
     };
-    this.#tenure = new Tenure({ host, pins, queue: this.#queue, receiver: this });
+    this.#tenure = new Tenure({
+      host,
+      pins,
+      queue: this.#queue,
+      receiver: this,
+      errandSince: () => this.#errandSince,
+      canRunAgain: () => this.#nothingTold,
+      turnBegins: (now) => this.#turnBegins(now),
+    });
     this.#requests = new Requests(this.#statements, host, this.#queue, watch, listener, this.#tenure.out);
   }
 
@@ -165,7 +181,9 @@ export class Relay implements BackendReceiver {
       });
     } finally {
       client.off('data', onData).off('drain', onDrain).off('end', onEnd).off('close', onClose);
-      this.#waiting?.giveUp();
+      this.#waiting?.wait.giveUp();
+      // What still comes of a shared backend's answer is nobody's.
+      this.#replies.hiding = true;
       await this.#tenure.giveUp(this.#isIdle, this.#disobeyed);
     }
   }
@@ -195,7 +213,7 @@ export class Relay implements BackendReceiver {
   /** Cancels what the client is waiting for, be it an answer or a backend. Resolves when the server has taken the request. */
   async cancel(): Promise<void> {
     if (this.#waiting !== undefined) {
-      this.#waiting.giveUp();
+      this.#waiting.wait.giveUp();
       return;
     }
     await this.#tenure.cancel();
@@ -204,11 +222,13 @@ export class Relay implements BackendReceiver {
   #clientData(chunk: Buffer): void {
     if (this.#lastWords !== undefined) return;
     this.#bytesIn += chunk.length;
-    if (this.#waiting === undefined) {
+    if (this.#tenure.shared !== undefined) this.#held ??= [];
+    const later = this.#waiting?.bytes ?? this.#held;
+    if (later === undefined) {
       this.#process(chunk);
       return;
     }
-    this.#waiting.bytes.push(chunk);
+    later.push(chunk);
     // Most clients say nothing more until they are answered: only the one that goes on is not listened to for a while.
     this.#client.pause();
   }
@@ -217,7 +237,7 @@ export class Relay implements BackendReceiver {
     const scanner = this.#fromClient;
     const wasIdle = this.#queue.length === 0;
     const endsBefore = wasIdle && this.status === 'I' && !scanner.midMessage ? this.#requests.counts.ends : -1;
-    this.#requests.usesRepeated = false;
+    this.#requests.begin();
     try {
       scanner.push(chunk);
       while (scanner.next()) {
@@ -234,7 +254,7 @@ export class Relay implements BackendReceiver {
         }
         const { backend } = this.#tenure;
         if (backend !== undefined) this.#forward(scanner, backend);
-        else if (!this.#withoutBackend(scanner) && !this.#attachFor(scanner)) break;
+        else if (!this.#withoutBackend(scanner) && !this.#attachFor(scanner, endsBefore >= 0 ? chunk : undefined)) break;
       }
     } catch (error) {
       this.#tenure.out.flush();
@@ -246,8 +266,8 @@ export class Relay implements BackendReceiver {
       return;
     }
     this.#tenure.out.flush();
-    this.#keepInFlight(chunk, endsBefore);
     if (wasIdle && this.#queue.length > 0) this.#replies.since = performance.now();
+    this.#keepInFlight(chunk, endsBefore);
     if (this.#tenure.lease === undefined) this.#toClient.flush();
     else if (this.#queue.length === 0) this.#settle();
     if (this.#backendIsFull) this.#client.pause();
@@ -255,20 +275,62 @@ export class Relay implements BackendReceiver {
 
   /** A request that has come alone and whole can be run again, as long as nothing of its answer has gone out. */
   #keepInFlight(chunk: Buffer, endsBefore: number): void {
-    const { counts, unsynced, usesRepeated } = this.#requests;
+    const { counts, unsynced } = this.#requests;
     const isOne = endsBefore >= 0 && counts.ends === endsBefore + 1 && !unsynced && this.#fromClient.last;
-    this.#inFlight = isOne && usesRepeated ? { bytes: chunk, writes: this.#toClient.writes } : undefined;
+    const { writes } = this.#toClient;
+    const { since, bytesOut } = this.#replies;
+    this.#inFlight = isOne && this.#queue.length > 0 ? { bytes: chunk, writes, since, bytesOut } : undefined;
   }
 
-  /** The client knows nothing of what was prepared for it, and is not to hear that it does not fit any more. */
+  get #nothingTold(): boolean {
+    return this.#inFlight !== undefined && this.#inFlight.writes === this.#toClient.writes;
+  }
+
+  /**
+   * The client knows nothing of what was prepared for it, and is not to hear that it does not fit any more; nor of others
+   * that its backend was busy with, and of a cancel request that was meant for one of them.
+   */
   #canRunAgain(error: ErrorFields): boolean {
-    return this.#inFlight !== undefined && this.#inFlight.writes === this.#toClient.writes && isStalePlan(error);
+    if (!this.#nothingTold) return false;
+    return (this.#requests.usesRepeated && isStalePlan(error)) || (this.#tenure.isDisturbed && isCanceled(error));
   }
 
   #runAgain(): void {
     const { bytes } = this.#inFlight ?? {};
     this.#replies.hiding = false;
-    if (bytes !== undefined) this.#process(bytes);
+    if (bytes === undefined) return;
+    this.#alone = true;
+    this.#process(bytes);
+    this.#alone = false;
+  }
+
+  /** Since when a request has been running that others may follow. */
+  get #errandSince(): number | undefined {
+    return this.#nothingTold && !this.pins.holdsState && this.#queue.isErrand && this.#pace?.isShort === true
+      ? this.#inFlight?.since
+      : undefined;
+  }
+
+  /** How long what is in flight takes as a rule, if it is an errand. */
+  get #pace(): Pace | undefined {
+    const { bound, isPlain } = this.#requests;
+    const { paces } = this.#host.sharing;
+    if (this.#inFlight === undefined || !isPlain) return undefined;
+    return bound === undefined ? paces.ofText(queryText(this.#inFlight.bytes)) : paces.ofStatement(bound);
+  }
+
+  /** The request in flight has been answered. */
+  #timed(): void {
+    const { since, bytesOut } = this.#replies;
+    if (this.#inFlight === undefined || !this.#host.sharing.isCrowded(since)) return;
+    const pace = this.#pace;
+    if (this.#replies.hiding) pace?.wasLong();
+    else pace?.ran(since - this.#inFlight.since, bytesOut - this.#inFlight.bytesOut, this.#host.sharing.paces.tempo);
+  }
+
+  /** A request that was sent ahead, behind others', is being run now. */
+  #turnBegins(now: number): void {
+    if (this.#inFlight !== undefined) this.#inFlight.since = now;
   }
 
   get #backendIsFull(): boolean {
@@ -285,10 +347,7 @@ export class Relay implements BackendReceiver {
   /** Takes the message out, rewrites it bit by bit, and goes on with it and what is behind it. */
   #rewriteLarge(scanner: FrameScanner): void {
     const message = Buffer.from(scanner.buffer.subarray(scanner.start, scanner.end));
-    const waiting: { readonly bytes: Buffer[]; readonly giveUp: () => void } = {
-      bytes: [Buffer.from(scanner.takeRest())],
-      giveUp: () => {},
-    };
+    const waiting: { readonly bytes: Buffer[]; readonly wait: Wait } = { bytes: [Buffer.from(scanner.takeRest())], wait: NO_WAIT };
     this.#fromClient = this.#newScanner();
     this.#waiting = waiting;
     this.#client.pause();
@@ -350,9 +409,13 @@ export class Relay implements BackendReceiver {
     return true;
   }
 
-  /** @returns false when the message, and all behind it, has to wait for a backend */
-  #attachFor(scanner: FrameScanner): boolean {
-    const backend = this.#tenure.tryBegin();
+  /**
+   * @param chunk whose beginning may be a request
+   * @returns false when the message, and all behind it, has to wait for a backend
+   */
+  #attachFor(scanner: FrameScanner, chunk: Buffer | undefined): boolean {
+    const isFirst = chunk !== undefined && scanner.buffer === chunk && scanner.start === 0;
+    const backend = this.#tenure.tryBegin() ?? (isFirst ? this.#tryShare(chunk) : undefined);
     if (backend !== undefined) {
       this.#forward(scanner, backend);
       return true;
@@ -361,19 +424,58 @@ export class Relay implements BackendReceiver {
     if (!scanner.last) this.#fromClient = this.#newScanner();
     this.#replies.since = performance.now();
     // Until the wait has begun, nothing can be given up: the answer may even be there at once.
-    this.#waiting = { bytes, giveUp: () => {} };
-    const giveUp = this.#host.enqueue((result) => this.#waited(result, bytes));
-    if (this.#waiting?.bytes === bytes) this.#waiting = { bytes, giveUp };
+    this.#waiting = { bytes, wait: NO_WAIT };
+    const wait = this.#host.enqueue((result) => this.#waited(result, bytes));
+    if (this.#waiting?.bytes !== bytes) return false;
+    this.#waiting = { bytes, wait };
+    if (isFirst && !this.#alone) this.#host.sharing.wait(this);
     return false;
   }
 
+  /** All backends are busy: what is short may go behind something short of another client's. */
+  #tryShare(chunk: Buffer): BackendConnection | undefined {
+    const { sharing } = this.#host;
+    const now = performance.now();
+    sharing.crowded(now);
+    if (this.#alone || sharing.depth <= 1 || !this.#host.mayKeepBusy()) return undefined;
+    const errand = this.#requests.shortErrand(chunk, sharing.paces);
+    const shared = errand && sharing.find(errand, this.pins.settings, now);
+    if (shared === undefined) return undefined;
+    this.#board(shared);
+    return shared.lease.backend;
+  }
+
+  join(sharer: Sharer, now: number): boolean {
+    const [chunk, ...more] = this.#waiting?.bytes ?? [];
+    if (this.#over || chunk === undefined || more.length > 0) return false;
+    const errand = this.#requests.shortErrand(chunk, this.#host.sharing.paces);
+    const shared = errand && sharer.share(errand, this.pins.settings, now);
+    if (shared === undefined || this.#waiting?.wait.leave() !== true) return false;
+    this.#board(shared);
+    this.#resumeWith([chunk]);
+    return true;
+  }
+
+  #board(shared: SharedPipeline): void {
+    this.#tenure.board(shared);
+    this.#host.shared('shared');
+  }
+
   #waited(result: Lease | ServiceError, bytes: readonly Buffer[]): void {
+    this.#host.sharing.stopWaiting(this);
     if (result instanceof ServiceError) this.#refusal = result;
     else if (this.#over) void result.release(true);
     else this.#tenure.begin(result);
     if (this.#over) return;
     if (this.#refusal !== undefined && isFinal(this.#refusal)) this.end(this.#refusal);
-    else this.#resumeWith(bytes);
+    else if (this.#tenure.backend === undefined) this.#resumeWith(bytes);
+    else this.#tenure.backend.together(() => this.#resumeWithOthers(bytes));
+  }
+
+  /** Has those come along that wait for a backend, too. */
+  #resumeWithOthers(bytes: readonly Buffer[]): void {
+    this.#resumeWith(bytes);
+    if (!this.#alone && this.#errandSince !== undefined) this.#host.sharing.invite(this.#tenure, performance.now());
   }
 
   /** Goes on with what had to wait. */
@@ -414,19 +516,53 @@ export class Relay implements BackendReceiver {
   }
 
   data(chunk: Buffer): void {
+    const { shared, isFollowed } = this.#tenure;
+    let rest: Buffer | undefined;
     try {
-      this.#replies.take(chunk);
+      rest = this.#replies.take(chunk, isFollowed);
     } catch {
       this.closed();
       return;
     }
     this.#tenure.cancelIfWanted();
-    if (this.#replies.hiding && this.#queue.length === 0) this.#runAgain();
-    else if (this.#queue.length > 0) this.#toClient.flush();
-    else if (this.#lastWords !== undefined) this.#end(this.#lastWords);
-    else this.#settle();
+    if (this.#queue.length === 0) this.#answered();
+    else if (!this.#over) this.#toClient.flush();
     if (this.#client.writableLength === 0) this.lastTakenAt = performance.now();
     else if (this.#client.writableLength > HIGH_WATER_BYTES) this.#tenure.backend?.pause();
+    if (this.#tenure.shared !== undefined || shared === undefined) return;
+    // The chunk may be read into again; the next one's bytes are few.
+    if (rest !== undefined && rest.length > 0) shared.deliver(Buffer.from(rest));
+    this.#releaseHeld();
+  }
+
+  /** All that was asked has been answered. */
+  #answered(): void {
+    this.#timed();
+    const again = this.#replies.hiding;
+    if (this.#tenure.shared !== undefined && (again || this.#over || this.#tenure.isFollowed)) {
+      if (again && !this.#over) this.#host.shared('set_aside');
+      this.#tenure.passOn();
+    }
+    if (this.#over) return;
+    if (again) this.#runAgain();
+    else if (this.#lastWords !== undefined) this.#end(this.#lastWords);
+    else if (this.#tenure.lease === undefined) this.#passedOn();
+    else this.#settle();
+  }
+
+  /** The backend is another's already. */
+  #passedOn(): void {
+    this.#inFlight = undefined;
+    this.#toClient.flush();
+    if (!this.#endIfAtRest() && this.halfClosed) this.#end({ reason: 'client_gone' });
+  }
+
+  #releaseHeld(): void {
+    const held = this.#held;
+    this.#held = undefined;
+    if (held === undefined || this.#over) return;
+    if (this.#waiting === undefined) this.#resumeWith(held);
+    else this.#waiting.bytes.push(...held);
   }
 
   /** Nothing is owed. Others get the backend before the client gets its answer: they wait for it to work, not to read. */
@@ -461,6 +597,7 @@ export class Relay implements BackendReceiver {
   }
 
   closed(): void {
+    this.#tenure.lost();
     this.#end({
       reason: 'backend_lost',
       ...(this.#replies.betweenMessages && !this.#replies.fatalSeen
@@ -498,6 +635,16 @@ export class Relay implements BackendReceiver {
     this.#toClient.flush();
     this.#finish(end);
   }
+}
+
+/** A request that has come alone. */
+interface InFlight {
+  readonly bytes: Buffer;
+  /** How often something had been written to the client before. */
+  readonly writes: number;
+  /** When it was sent, or when its turn began; on performance.now()'s clock. */
+  since: number;
+  readonly bytesOut: number;
 }
 
 /** Errors that end the session rather than the request that met them. */

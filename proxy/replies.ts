@@ -89,9 +89,11 @@ export class Replies implements ReplyListener {
 
   /**
    * @param chunk from the backend, cut anywhere
+   * @param isFollowed what comes behind the answers to this client's requests is another's
+   * @returns that, if there is any
    * @throws ServiceError `backend_lost` for what is no protocol
    */
-  take(chunk: Buffer): void {
+  take(chunk: Buffer, isFollowed: boolean): Buffer | undefined {
     const scanner = this.#scanner;
     scanner.push(chunk);
     while (scanner.next()) {
@@ -99,7 +101,9 @@ export class Replies implements ReplyListener {
       else if (scanner.type === BackendType.DataRow && !this.queue.skipping && this.#context.host.view === undefined)
         this.#passOn(scanner, true);
       else this.#reply(scanner);
+      if (isFollowed && this.queue.length === 0) return scanner.takeRest();
     }
+    return undefined;
   }
 
   /** The session's own settings are in force again: tells what has really changed, and that it is ready. */
@@ -365,6 +369,11 @@ const NAMING: ReadonlySet<RequestKind> = new Set([Request.parse, Request.close])
 /** A statement's result has another shape than when it was prepared. */
 export function isStalePlan({ code, message }: ErrorFields): boolean {
   return code === '0A000' && message.startsWith('cached plan');
+}
+
+/** Somebody has asked for it; not a timeout of the server's. */
+export function isCanceled({ code, message }: ErrorFields): boolean {
+  return code === '57014' && !message.includes('timeout');
 }
 
 function hasEffect(request: RequestKind): boolean {

@@ -9,6 +9,7 @@ import { decodeFrontendMessage, FrontendType, statementNameStart, withStatementN
 import type { Edit } from '../src/router/search-path/edits.ts';
 import type { PlaceView } from '../src/router/search-path/view.ts';
 import type { ClientStatements, UnnamedStatement } from './client-statements.ts';
+import { type Errand, type Paces, shortErrand } from './errand.ts';
 import { MAX_REWRITTEN_BYTES } from './limits.ts';
 import { CLOSE_UNNAMED_PORTAL, EMPTY_DEFINITION, parseMessage, queryMessage } from './messages.ts';
 import type { Pins } from './pins.ts';
@@ -61,8 +62,12 @@ export interface RequestEnd {
  */
 export class Requests {
   readonly counts = { statements: 0, ends: 0 };
-  /** A statement that was prepared behind the client's back has been used since this was last set to false. */
+  /** A statement that was prepared behind the client's back has been used since {@link begin}. */
   usesRepeated = false;
+  /** Nothing of which more is to be known than that it runs has been asked since {@link begin}. */
+  isPlain = true;
+  /** The statement bound last since {@link begin}, if backends know it by a name. */
+  bound: ServerStatement | undefined;
   #unsynced = false;
   /** The text that comes next has been rewritten before. */
   alreadyPlaced = false;
@@ -106,6 +111,26 @@ export class Requests {
   /** Extended-protocol messages have been sent that no Sync has followed yet, or none that counted. */
   get unsynced(): boolean {
     return this.#unsynced || this.#queue.awaitsSync;
+  }
+
+  /** More has come from the client. */
+  begin(): void {
+    this.usesRepeated = false;
+    this.isPlain = true;
+    this.bound = undefined;
+  }
+
+  /** What a chunk from the client asks for, if that is short and leaves nothing behind. */
+  shortErrand(chunk: Buffer, paces: Paces): Errand | undefined {
+    const { pins } = this.#listener;
+    if (pins.holdsState || pins.context === undefined || this.#mayForget || this.#mayForgetNames.length > 0) return undefined;
+    return shortErrand(chunk, {
+      statements: this.#statements,
+      recent: this.#recent,
+      registry: this.#registry,
+      settings: pins.context,
+      paces,
+    });
   }
 
   /** Sends on the fragment that the scanner stands at; Terminate is the caller's. */
@@ -205,12 +230,17 @@ export class Requests {
   /** What follows in the same transaction may see other tables than other sessions do. */
   #look(text: string): boolean {
     const isWatched = this.#watch.statement(text);
-    if (isWatched) this.#listener.pins.unsettled = true;
+    if (isWatched) {
+      this.#listener.pins.unsettled = true;
+      this.isPlain = false;
+    }
     return isWatched;
   }
 
   #tell(traits: TextTraits | undefined): void {
-    if (traits !== undefined && traits !== PLAIN) this.#listener.statement(traits);
+    if (traits === undefined || traits === PLAIN) return;
+    this.isPlain = false;
+    this.#listener.statement(traits);
   }
 
   #extended(kind: (typeof Request)[keyof typeof Request], subject?: unknown): void {
@@ -480,6 +510,7 @@ export class Requests {
     // Prepared by an earlier request, it is used as what the client sees in it: its table may have changed since.
     if (nameEnd === nameStart && (unnamed?.server === undefined || !this.usesRepeated || this.#mayForget)) {
       this.#tell(unnamed?.traits);
+      this.isPlain = false;
       this.#onServer.ensureUnnamed(backend);
       this.#sendSignals(unnamed, scanner);
       this.#bound(kind, unnamed?.traits, scanner);
@@ -490,6 +521,7 @@ export class Requests {
     const statement = nameEnd === nameStart ? unnamed : this.#statements.get(buffer.toString('latin1', nameStart, nameEnd));
     const server = statement?.server;
     this.#tell(statement?.traits);
+    this.bound = server;
     if (server !== undefined) this.#onServer.ensurePrepared(server, backend);
     this.#sendSignals(statement, scanner);
     this.#bound(kind, statement?.traits, scanner);

@@ -21,6 +21,8 @@ export interface WireServerOptions extends WatchdogLimits {
   /** Client connections at once: all, and each organization's. */
   readonly clientsMax: number;
   readonly clientsPerTenant: number;
+  /** Requests of several clients that may be in one backend's pipeline; 1: none are. */
+  readonly pipelineDepth: number;
 }
 
 /** What depends on the way a client came. */
@@ -47,13 +49,14 @@ export class WireServer {
   readonly #options: WireServerOptions;
   readonly #server: Server;
   readonly #clients = new Set<ClientStream>();
-  readonly #tenants = new TenantDirectory();
+  readonly #tenants: TenantDirectory;
   readonly #stopping = new AbortController();
   readonly #stopped = new AbortController();
   readonly #watchdog: Watchdog;
 
   constructor(options: WireServerOptions) {
     this.#options = options;
+    this.#tenants = new TenantDirectory(options.pipelineDepth);
     this.#watchdog = new Watchdog(options);
     // One listener for each session.
     setMaxListeners(0, this.#stopping.signal, this.#stopped.signal);

@@ -2,6 +2,7 @@ import { StatementRegistry } from '../src/backend/prepared-statements.ts';
 import type { SessionStart } from './login.ts';
 import type { ProcessIds } from './process-ids.ts';
 import { RecentParses } from './recent-parses.ts';
+import { Sharing } from './shared-pipeline.ts';
 
 const MAX_REMEMBERED_LOGINS = 100;
 const MAX_REMEMBERED_TENANTS = 1_000;
@@ -20,6 +21,7 @@ export class TenantSessions {
   count = 0;
   registry = new StatementRegistry();
   recent = new RecentParses();
+  readonly sharing: Sharing;
   readonly sequences = { areRead: false };
   /** What sessions start with, by their settings. */
   readonly starts = new Remembered<SessionStart>(MAX_REMEMBERED_LOGINS);
@@ -29,6 +31,11 @@ export class TenantSessions {
   readonly #sessions = new Map<number, ReachableSession>();
   /** Which session has worked on a backend last, by process ids. */
   readonly #users = new Map<number, number>();
+
+  /** @param pipelineDepth requests of theirs that may be in one backend's pipeline */
+  constructor(pipelineDepth: number) {
+    this.sharing = new Sharing(pipelineDepth);
+  }
 
   /** Makes a session known by its process id. @returns how it and others speak of process ids */
   join(processId: number, session: ReachableSession): ProcessIds {
@@ -86,10 +93,15 @@ class Remembered<T> {
 /** The organizations with wire sessions, and some that had them a while ago. */
 export class TenantDirectory {
   readonly #tenants = new Map<string, TenantSessions>();
+  readonly #pipelineDepth: number;
+
+  constructor(pipelineDepth: number) {
+    this.#pipelineDepth = pipelineDepth;
+  }
 
   /** One session more. */
   enter(organizationId: string): TenantSessions {
-    const tenant = this.#tenants.get(organizationId) ?? new TenantSessions();
+    const tenant = this.#tenants.get(organizationId) ?? new TenantSessions(this.#pipelineDepth);
     this.#tenants.delete(organizationId);
     this.#tenants.set(organizationId, tenant);
     tenant.count += 1;
@@ -101,7 +113,6 @@ export class TenantDirectory {
     tenant.count -= 1;
     if (tenant.count > 0) return;
     tenant.registry = new StatementRegistry();
-    tenant.recent = new RecentParses();
     tenant.recent = new RecentParses();
     for (const [id, oldest] of this.#tenants) {
       if (this.#tenants.size <= MAX_REMEMBERED_TENANTS) break;

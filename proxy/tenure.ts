@@ -1,13 +1,21 @@
 import type { BackendConnection, BackendReceiver } from '../src/backend/connection.ts';
 import { Fate, type ReplyQueue, Request } from '../src/backend/reply-queue.ts';
+import type { Settings } from '../src/backend/session-state.ts';
 import type { Lease } from '../src/router/lease.ts';
+import type { Errand } from './errand.ts';
 import { queryMessage } from './messages.ts';
 import type { Pins } from './pins.ts';
 import type { RelayHost } from './relay-host.ts';
 import type { OwnRequest } from './replies.ts';
 import { Run } from './run.ts';
 import { settingsChange } from './session-settings.ts';
+import { SharedPipeline, type Sharer, type Turn } from './shared-pipeline.ts';
 import { StateProbe } from './state-probe.ts';
+
+/** Where more waits to be taken by the server, nobody gets on. */
+const MAX_PENDING_BYTES = 65_536;
+/** How long a backend may take to obey a cancel request before all that is in its pipeline is given up. */
+const OBEY_TIMEOUT_MS = 5_000;
 
 const DISCARD_SEQUENCES = queryMessage('DISCARD SEQUENCES');
 
@@ -18,17 +26,27 @@ export interface Tenant {
   readonly queue: ReplyQueue;
   /** Hears what the backend at hand says; also who the session is, by identity. */
   readonly receiver: BackendReceiver;
+  /** Since when its request has been running, if others may have theirs run behind it. */
+  errandSince(): number | undefined;
+  /** Nothing of the answer has been told. */
+  canRunAgain(): boolean;
+  /** What the backend says is for this session now, whose request has been sent before. */
+  turnBegins(now: number): void;
 }
 
 /**
  * A session's hold on a backend: borrowed with the first request of a transaction, given this session's settings, and given
  * back when nothing that belongs to the session is left on it.
  */
-export class Tenure {
+export class Tenure implements Sharer, Turn {
   /** What goes to the backend at hand. */
   readonly out = new Run((bytes) => this.#lease?.backend.write(bytes));
   readonly #tenant: Tenant;
   #lease: Lease | undefined;
+  /** Where others' requests are in the backend's pipeline too. */
+  #shared: SharedPipeline | undefined;
+  /** Resolves the wait for the end of a turn that nobody wants any more. */
+  #onTurnOver: (() => void) | undefined;
   #lastBackend: BackendConnection | undefined;
   /** The backend was another client's before, and this one has moved no sequence since. */
   #sequencesAreOthers = false;
@@ -36,6 +54,8 @@ export class Tenure {
   #untouched = false;
   #canceling: Promise<void> | undefined;
   #cancelWanted = false;
+  /** The client itself has asked for its request to be canceled. */
+  #cancelAsked = false;
 
   constructor(tenant: Tenant) {
     this.#tenant = tenant;
@@ -47,6 +67,58 @@ export class Tenure {
 
   get backend(): BackendConnection | undefined {
     return this.#lease?.backend;
+  }
+
+  get shared(): SharedPipeline | undefined {
+    return this.#shared;
+  }
+
+  /** Others' requests are behind this one's in the backend's pipeline. */
+  get isFollowed(): boolean {
+    return this.#shared?.isAwaited === true;
+  }
+
+  /** A cancel request may meet this session's request that was meant for another. */
+  get isDisturbed(): boolean {
+    return this.#shared?.disturbed === true && !this.#cancelAsked;
+  }
+
+  get receiver(): BackendReceiver {
+    return this.#tenant.receiver;
+  }
+
+  get canStepBack(): boolean {
+    return !this.#cancelAsked && this.#tenant.canRunAgain();
+  }
+
+  share({ server }: Errand, settings: Settings, now: number): SharedPipeline | undefined {
+    const { host } = this.#tenant;
+    const lease = this.#lease;
+    if (lease === undefined || lease.backend.pendingBytes > MAX_PENDING_BYTES) return undefined;
+    const { session } = lease.backend;
+    if (session.settings !== settings || session.leftovers.length > 0) return undefined;
+    if (server !== undefined && !session.prepared.use(server)) return undefined;
+    // Who has got on before has been looked at then.
+    const since = this.isFollowed ? undefined : this.#tenant.errandSince();
+    if (this.#canceling !== undefined || (since === undefined && !this.isFollowed)) return undefined;
+    const shared = this.#shared ?? new SharedPipeline(lease, this, since ?? now, host.sharing);
+    if (!shared.isOpen(now)) return undefined;
+    this.#shared = shared;
+    return shared;
+  }
+
+  /** Sends a request ahead into a pipeline where it is another's turn. */
+  board(shared: SharedPipeline): void {
+    this.#lease = shared.lease;
+    this.#shared = shared;
+    shared.board(this);
+  }
+
+  turnBegins(now: number): void {
+    this.#tenant.host.sharing.add(this);
+    if (this.backend !== undefined) this.#moved(this.backend);
+    this.#tenant.turnBegins(now);
+    this.cancelIfWanted();
   }
 
   /** Takes a backend if one is free, the last one before others. */
@@ -62,16 +134,23 @@ export class Tenure {
     const { backend } = lease;
     const { session } = backend;
     this.#lease = lease;
+    host.sharing.add(this);
     backend.attach(receiver);
     backend.resume();
-    this.#lastBackend = backend;
     this.#untouched = true;
     const change = settingsChange(session.settings, pins.settings);
     session.settings = pins.settings;
     if (change !== undefined) this.ask(queryMessage(change), { own: 'settings' });
+    this.#moved(backend);
+  }
+
+  #moved(backend: BackendConnection): void {
+    const { receiver, host } = this.#tenant;
+    const { session, processId } = backend;
+    this.#lastBackend = backend;
     this.#sequencesAreOthers = session.lastUser !== undefined && session.lastUser !== receiver;
     if (session.lastUser === receiver) return;
-    host.processIds.moved(backend.processId);
+    host.processIds.moved(processId);
     session.lastUser = receiver;
   }
 
@@ -147,6 +226,10 @@ export class Tenure {
 
   /** Gives an idle backend back on which nothing of the session is left. */
   end(): void {
+    if (this.#shared !== undefined) {
+      this.passOn();
+      return;
+    }
     const lease = this.#letGo();
     const { pins, host } = this.#tenant;
     if (pins.defaultsChanged) {
@@ -158,8 +241,32 @@ export class Tenure {
     else void this.#canceling.then(() => lease?.release(true));
   }
 
+  /** The turn is over, with whatever the answer was: the backend is the next one's in the pipeline. */
+  passOn(): void {
+    const shared = this.#forget();
+    shared?.next(!this.#tenant.pins.holdsState);
+  }
+
+  /** The backend is gone, for everybody in its pipeline. */
+  lost(disobeyed = false): void {
+    this.#forget()?.lost(disobeyed);
+  }
+
+  #forget(): SharedPipeline | undefined {
+    const shared = this.#shared;
+    if (shared === undefined) return undefined;
+    this.#tenant.host.sharing.delete(this);
+    this.#lease = undefined;
+    this.#shared = undefined;
+    this.#cancelWanted = false;
+    this.#cancelAsked = false;
+    this.#onTurnOver?.();
+    return shared;
+  }
+
   #letGo(): Lease | undefined {
     const lease = this.#lease;
+    this.#tenant.host.sharing.delete(this);
     this.#lease = undefined;
     lease?.backend.detach();
     return lease;
@@ -169,6 +276,12 @@ export class Tenure {
   async cancel(): Promise<void> {
     const { queue } = this.#tenant;
     if (this.#lease === undefined || queue.length === 0) return;
+    if (this.#shared !== undefined) {
+      this.#cancelAsked = true;
+      if (this.#shared.isTurnOf(this)) await this.#shared.cancel(this);
+      else this.#cancelWanted = true;
+      return;
+    }
     // A request of ours is running: the client's own is behind it.
     if (queue.answeringOurs && this.#canceling === undefined) {
       this.#cancelWanted = true;
@@ -193,6 +306,12 @@ export class Tenure {
    * @param disobeyed what it runs does not end when it is canceled
    */
   async giveUp(idle: boolean, disobeyed: boolean): Promise<void> {
+    if (this.#shared !== undefined) {
+      if (disobeyed) this.lost(true);
+      else if (idle) this.passOn();
+      else await this.#leave(this.#shared);
+      return;
+    }
     const lease = this.#letGo();
     if (lease === undefined) return;
     const { pins } = this.#tenant;
@@ -202,5 +321,16 @@ export class Tenure {
     if (disobeyed) return lease.terminate();
     await lease.cancel();
     lease.destroy();
+  }
+
+  /** Those behind are not to suffer for it: what is left to come of the answer is read, by nobody, up to its end. */
+  async #leave(shared: SharedPipeline): Promise<void> {
+    const over = new Promise<void>((resolve) => {
+      this.#onTurnOver = resolve;
+    });
+    const timer = setTimeout(() => this.lost(true), OBEY_TIMEOUT_MS);
+    if (shared.isTurnOf(this)) void shared.cancel(this);
+    await over;
+    clearTimeout(timer);
   }
 }

@@ -176,6 +176,7 @@ function createWireServer(config: Config, router: Router, observe: Observe, tls:
     loginTimeoutMs: config.POSTERN_LOGIN_TIMEOUT_MS,
     clientsMax: config.POSTERN_CLIENTS_MAX,
     clientsPerTenant: config.POSTERN_CLIENTS_PER_TENANT,
+    pipelineDepth: config.POSTERN_PIPELINE_DEPTH,
     statementTimeoutMs: config.POSTERN_WIRE_STATEMENT_TIMEOUT_MS,
     idleInTransactionTimeoutMs: config.POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS,
   });

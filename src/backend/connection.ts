@@ -144,6 +144,13 @@ export class BackendConnection {
     return this.#stream.write(bytes);
   }
 
+  /** What `send` writes goes out at once, as one write. */
+  together(send: () => void): void {
+    this.#stream.cork();
+    send();
+    this.#stream.uncork();
+  }
+
   pause(): void {
     this.#stream.pause();
   }

@@ -133,10 +133,17 @@ export class Pool {
 
   /** Ends a wait; a waiter that has been served is none any more. */
   withdraw(tenantId: string, waiter: Waiter): void {
+    if (this.leave(tenantId, waiter)) waiter.settle(new ServiceError('query_canceled', 'canceling statement due to user request'));
+  }
+
+  /** Ends a wait without a word to the waiter. @returns whether it was waiting */
+  leave(tenantId: string, waiter: Waiter): boolean {
     const share = this.#shares.get(tenantId);
     const position = share?.waiters.findIndex((waiting) => waiting.waiter === waiter) ?? -1;
-    if (share === undefined || position < 0) return;
-    this.#settle(share, new ServiceError('query_canceled', 'canceling statement due to user request'), position);
+    if (share === undefined || position < 0) return false;
+    share.waiters.splice(position, 1);
+    this.#forgetIfEmpty(share);
+    return true;
   }
 
   /**
@@ -152,6 +159,13 @@ export class Pool {
     idle.backend.detach();
     share.leased.add(idle.backend);
     return idle.backend;
+  }
+
+  /** Whether a backend may be kept for more than one request: nobody of the organization waits for one, nor is it owed to another. */
+  mayKeepBusy(tenantId: string): boolean {
+    const share = this.#shares.get(tenantId);
+    if (share === undefined || share.waiters.length > 0 || this.#closing.signal.aborted) return false;
+    return !this.#canGrow(share) && !this.#isOwedToAnother(share);
   }
 
   /**
@@ -244,15 +258,23 @@ export class Pool {
     }
   }
 
-  /** Whether one more session may be opened for this organization, after closing another's idle one if need be. */
+  /** Whether one more session may be opened for this organization, perhaps after closing another's idle one. */
+  #canGrow(share: Share): boolean {
+    return share.size < this.#limits.maxPerTenant && (this.#size < this.#allowed(share) || this.#coldestIdle() !== undefined);
+  }
+
+  /** As {@link #canGrow}; closes the other one. */
   #makeRoom(share: Share): boolean {
-    if (share.size >= this.#limits.maxPerTenant) return false;
-    const allowed = share.busy === 0 ? this.#limits.max : this.#limits.max - this.#reserve;
-    if (this.#size < allowed) return true;
+    if (!this.#canGrow(share)) return false;
+    if (this.#size < this.#allowed(share)) return true;
     const coldest = this.#coldestIdle();
-    if (coldest === undefined) return false;
-    this.#closeOldestIdle(coldest, 'evicted');
-    return this.#size < allowed;
+    if (coldest !== undefined) this.#closeOldestIdle(coldest, 'evicted');
+    return this.#size < this.#allowed(share);
+  }
+
+  /** Sessions of all organizations together at which this one gets no more. */
+  #allowed(share: Share): number {
+    return share.busy === 0 ? this.#limits.max : this.#limits.max - this.#reserve;
   }
 
   #open(share: Share): void {
@@ -292,10 +314,9 @@ export class Pool {
     }
   }
 
-  /** Answers a waiter, the first unless another is named. */
-  #settle(share: Share, result: BackendConnection | ServiceError, position = 0): void {
-    const [waiting] = share.waiters.splice(position, 1);
-    waiting?.waiter.settle(result);
+  /** Answers the first waiter. */
+  #settle(share: Share, result: BackendConnection | ServiceError): void {
+    share.waiters.shift()?.waiter.settle(result);
     this.#forgetIfEmpty(share);
   }
 

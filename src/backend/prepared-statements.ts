@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import type { Pace } from './pace.ts';
 
 /** A statement text with its parameter types, known under one name on every backend of an organization. */
 export interface ServerStatement {
@@ -8,6 +9,8 @@ export interface ServerStatement {
   readonly name: Buffer;
   /** Some backend has parsed it well. */
   proven: boolean;
+  /** How long it takes, once somebody has asked; null where nobody is to go by that. */
+  pace?: Pace | null;
 }
 
 /** Names begin with what no client can guess, so that none meets another's statement by accident or on purpose. */

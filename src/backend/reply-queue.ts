@@ -94,6 +94,19 @@ export class ReplyQueue {
     return true;
   }
 
+  /** Whether all that is owed belongs to one request, which has nothing prepared, closed or set. */
+  get isErrand(): boolean {
+    const mask = this.#kinds.length - 1;
+    for (let i = 0; i < this.#length; i += 1) {
+      const at = (this.#head + i) & mask;
+      const kind = this.#kinds[at];
+      if (this.#fates[at] === Fate.skip || kind === Request.copyEnd || kind === Request.call) return false;
+      if ((kind === Request.parse || kind === Request.close) && this.#fates[at] === Fate.forward) return false;
+      if (isEnd(kind)) return i === this.#length - 1 && this.#subjects[at] === undefined;
+    }
+    return false;
+  }
+
   /** Whether the answer to a request of this kind is still to come. */
   owes(kind: RequestKind): boolean {
     const mask = this.#kinds.length - 1;

@@ -38,6 +38,8 @@ const LEVELS: Readonly<Record<Observation['name'], Level>> = {
   'wire.query': 'trace',
   'wire.pinned': 'trace',
   'wire.unpinned': 'trace',
+  'wire.shared': 'trace',
+  'wire.set_aside': 'debug',
   'lease.granted': 'trace',
   'lease.refused': 'warn',
   'lease.released': 'trace',

@@ -47,6 +47,17 @@ export interface RouterOptions {
   readonly observe: Observe;
 }
 
+/** A place in the queue for a backend. */
+export interface Wait {
+  /** Gives it up, which `settle` is told as `query_canceled`. */
+  giveUp(): void;
+  /** Gives it up without a word: the backend has come by another way. @returns whether it was held */
+  leave(): boolean;
+}
+
+/** None is held, or none any more. */
+export const NO_WAIT: Wait = { giveUp() {}, leave: () => false };
+
 const CHANNELS_CHARACTERS = 16;
 
 /**
@@ -106,15 +117,15 @@ export class Router {
    */
   async lease(tenant: Tenant, options: { readonly door: Door; readonly signal?: AbortSignal }): Promise<Lease> {
     const { door, signal } = options;
-    const gone = { withdraw: () => {} };
-    const onAbort = () => gone.withdraw();
+    let wait = NO_WAIT;
+    const onAbort = () => wait.giveUp();
     signal?.addEventListener('abort', onAbort, { once: true });
     const lease = await new Promise<Lease>((resolve, reject) => {
-      gone.withdraw = this.enqueue(tenant, door, (result) => {
+      wait = this.enqueue(tenant, door, (result) => {
         if (result instanceof Lease) resolve(result);
         else reject(result);
       });
-      if (signal?.aborted) gone.withdraw();
+      if (signal?.aborted) wait.giveUp();
     }).finally(() => signal?.removeEventListener('abort', onAbort));
     if (door === 'wire' || lease.backend.session.settings.size === 0 || (await discardState(lease.backend))) return lease;
     lease.destroy();
@@ -124,9 +135,8 @@ export class Router {
   /**
    * As {@link lease}, for who cannot wait for a promise to be kept: `settle` is called in the turn in which there is a
    * backend, or it is known that there will be none, perhaps before this returns.
-   * @returns gives up the wait
    */
-  enqueue(tenant: Tenant, door: Door, settle: (result: Lease | ServiceError) => void): () => void {
+  enqueue(tenant: Tenant, door: Door, settle: (result: Lease | ServiceError) => void): Wait {
     const { id, placement } = tenant.organization;
     const refuse = (error: ServiceError) => {
       this.#observe({ name: 'lease.refused', door, kind: error.kind });
@@ -134,7 +144,7 @@ export class Router {
     };
     if (tenant.revoked.aborted) {
       refuse(abortReason(tenant.revoked));
-      return () => {};
+      return NO_WAIT;
     }
     const startedAt = performance.now();
     const waiter = {
@@ -148,7 +158,7 @@ export class Router {
       },
     };
     this.#pool.enqueue(id, waiter);
-    return () => this.#pool.withdraw(id, waiter);
+    return { giveUp: () => this.#pool.withdraw(id, waiter), leave: () => this.#pool.leave(id, waiter) };
   }
 
   /** A backend at once, if one is free; `preferred` before others. Its session may hold settings of whom it served before. */
@@ -158,6 +168,11 @@ export class Router {
     if (backend === undefined) return undefined;
     this.#observe({ name: 'lease.granted', door, waitMs: 0 });
     return this.#lend(backend, tenant, door);
+  }
+
+  /** Whether a backend of the tenant's may be kept for more than one request: nobody is waiting for it. */
+  mayKeepBusy(tenant: Tenant): boolean {
+    return !tenant.revoked.aborted && this.#pool.mayKeepBusy(tenant.organization.id);
   }
 
   /** What new sessions of the organization start with has changed: those that are there are lent no more. */

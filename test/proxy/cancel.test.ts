@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
-import { connect } from 'node:net';
 import type pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { requestCancel } from '../support/cancel-request.ts';
 import { LANDMARK, landmarkPassed } from '../support/landmark.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
@@ -22,20 +21,7 @@ function keyOf(client: pg.Client): { readonly processID: number; readonly secret
   return client as pg.Client & { readonly processID: number; readonly secretKey: number };
 }
 
-/** CancelRequest on a connection of its own; resolves with what came back when the server has closed it. */
-async function sendCancel(processId: number, secret: Buffer): Promise<Buffer> {
-  const request = Buffer.alloc(12 + secret.length);
-  request.writeInt32BE(request.length, 0);
-  request.writeInt32BE(80877102, 4);
-  request.writeInt32BE(processId, 8);
-  secret.copy(request, 12);
-  const socket = connect(service.wirePort, '127.0.0.1');
-  const received: Buffer[] = [];
-  socket.on('data', (chunk) => received.push(chunk));
-  socket.write(request);
-  await once(socket, 'close');
-  return Buffer.concat(received);
-}
+const sendCancel = (processId: number, secret: Buffer) => requestCancel(service, processId, secret);
 
 it('the key of a session cancels what it runs, and the session goes on', async () => {
   const [client, watcher] = [await service.connect(organization), await service.connect(organization)];

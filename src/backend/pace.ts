@@ -1,0 +1,54 @@
+/** A statement that returned more is no short one. */
+const SMALL_BYTES = 16_384;
+/** How many short runs in a row make a statement a short one; whenever it then is not, twice as many are asked for. */
+const RUNS = 8;
+const RUNS_MAX = 8_192;
+
+/** How long a statement has been taking of late. */
+export class Pace {
+  #short = 0;
+  #wanted = RUNS;
+
+  /** It has been short for some time, so that it may be expected to be so again. */
+  get isShort(): boolean {
+    return this.#short >= this.#wanted;
+  }
+
+  /** @param bytes that it returned */
+  ran(durationMs: number, bytes: number, tempo: Tempo): void {
+    tempo.ran(durationMs);
+    if (durationMs > tempo.longMs || bytes > SMALL_BYTES) {
+      this.wasLong();
+      return;
+    }
+    this.#short += 1;
+    if (this.#wanted > RUNS && this.#short >= 2 * this.#wanted) this.#wanted >>= 1;
+  }
+
+  wasLong(): void {
+    if (this.isShort) this.#wanted = Math.min(2 * this.#wanted, RUNS_MAX);
+    this.#short = 0;
+  }
+}
+
+/** On a machine with time to spare, what takes longer is not short. */
+const LONG_MS = 20;
+/** On one without, where everything takes its time, what takes so many times as long as is usual. */
+const TIMES_USUAL = 8;
+/** How much the last run counts in what is usual. */
+const WEIGHT = 1 / 64;
+
+/** How long statements take as a rule, whichever they are: tells a slow one from a slow machine. */
+export class Tempo {
+  #usualMs = 1;
+
+  /** What takes longer is not short. */
+  get longMs(): number {
+    return Math.max(LONG_MS, TIMES_USUAL * this.#usualMs);
+  }
+
+  /** A single one that is very slow says little. */
+  ran(durationMs: number): void {
+    this.#usualMs += (Math.min(durationMs, 2 * this.#usualMs + 1) - this.#usualMs) * WEIGHT;
+  }
+}

@@ -1,0 +1,51 @@
+import { describe, expect, it } from 'vitest';
+import { Pace, Tempo } from '../../../src/backend/pace.ts';
+
+function paceAfter(...durationsMs: readonly number[]): Pace {
+  const pace = new Pace();
+  const tempo = new Tempo();
+  for (const durationMs of durationsMs) pace.ran(durationMs, 100, tempo);
+  return pace;
+}
+
+const times = (count: number, durationMs: number) => Array<number>(count).fill(durationMs);
+
+describe('Pace', () => {
+  it('is short after eight short runs, and not before', () => {
+    expect(paceAfter(...times(7, 1)).isShort).toBe(false);
+    expect(paceAfter(...times(8, 1)).isShort).toBe(true);
+  });
+
+  it('loses that with one long run, and gets it back after twice as many', () => {
+    expect(paceAfter(...times(8, 1), 200).isShort).toBe(false);
+    expect(paceAfter(...times(8, 1), 200, ...times(15, 1)).isShort).toBe(false);
+    expect(paceAfter(...times(8, 1), 200, ...times(16, 1)).isShort).toBe(true);
+  });
+
+  it('asks for no more where it was not trusted', () => {
+    expect(paceAfter(...times(9, 200), ...times(8, 1)).isShort).toBe(true);
+  });
+
+  it('is not short when it returns much', () => {
+    const pace = new Pace();
+    for (let i = 0; i < 100; i += 1) pace.ran(1, 20_000, new Tempo());
+    expect(pace.isShort).toBe(false);
+  });
+});
+
+describe('Tempo', () => {
+  it('calls long what takes more than 20 ms', () => expect(new Tempo().longMs).toBe(20));
+
+  it('calls long what takes much more than is usual, on a machine where all takes long', () => {
+    const tempo = new Tempo();
+    for (let i = 0; i < 5_000; i += 1) tempo.ran(10);
+    expect(tempo.longMs).toBeGreaterThan(75);
+    expect(tempo.longMs).toBeLessThan(85);
+  });
+
+  it('is not impressed by a few that are very slow', () => {
+    const tempo = new Tempo();
+    for (let i = 0; i < 5_000; i += 1) tempo.ran(i % 50 === 0 ? 10_000 : 1);
+    expect(tempo.longMs).toBe(20);
+  });
+});
