@@ -1,5 +1,4 @@
-import { type AuditRecord, type ChainHead, chainStart, link } from './audit-chain.ts';
-import type { AuditEntry } from './audit-entry.ts';
+import { type AuditRecord, type ChainHead, chainStart, type LinkedRecord, link } from './audit-chain.ts';
 import type { Sql } from './session.ts';
 
 /** Gives a new organization its empty chain. */
@@ -21,9 +20,9 @@ export async function appendToChains(sql: Sql, records: readonly AuditRecord[], 
   const rows = (again ? await unwritten(sql, records) : records).flatMap((record) => {
     const head = heads.get(record.organizationId);
     if (head === undefined) return [];
-    const entry = link(head, record);
-    heads.set(record.organizationId, entry);
-    return [{ organizationId: record.organizationId, entry }];
+    const row = link(head, record);
+    heads.set(record.organizationId, row);
+    return [row];
   });
   await insertEntries(sql, rows);
   await moveHeads(sql, heads);
@@ -34,7 +33,7 @@ async function lockHeads(sql: Sql, records: readonly AuditRecord[]): Promise<Map
   const heads = await sql<{ organization_id: string; seq: string; hash: string }[]>`
     select organization_id, seq, encode(hash, 'hex') as hash
     from postern.audit_heads
-    where organization_id in (select jsonb_array_elements_text(${JSON.stringify(ids)}::text::jsonb))
+    where organization_id = any(${arrayOf(ids)}::text[])
     order by organization_id
     for no key update`;
   return new Map(heads.map(({ organization_id, seq, hash }) => [organization_id, { seq: Number(seq), hash }]));
@@ -44,35 +43,69 @@ async function lockHeads(sql: Sql, records: readonly AuditRecord[]): Promise<Map
 async function unwritten(sql: Sql, records: readonly AuditRecord[]): Promise<AuditRecord[]> {
   const rows = await sql<{ id: string }[]>`
     select id from postern.audit_entries
-    where id in (select jsonb_array_elements_text(${JSON.stringify(records.map(({ id }) => id))}::text::jsonb))`;
+    where id = any(${arrayOf(records.map(({ id }) => id))}::text[])`;
   const written = new Set(rows.map(({ id }) => id));
   return records.filter(({ id }) => !written.has(id));
 }
 
-async function insertEntries(sql: Sql, rows: readonly { organizationId: string; entry: AuditEntry }[]): Promise<void> {
-  const columns = rows.map(({ organizationId, entry }) => ({
-    ...entry,
-    ...entry.actor,
-    organizationId,
-  }));
+/** A column at a time, as arrays: of what an INSERT can be given, this is the cheapest to read for Postgres. */
+async function insertEntries(sql: Sql, rows: readonly LinkedRecord[]): Promise<void> {
+  const column = (value: (row: LinkedRecord) => string | number | null) => arrayOf(rows.map(value));
+  const jsonColumn = (value: (row: LinkedRecord) => string | null) => arrayOfJson(rows.map(value));
   await sql`
     insert into postern.audit_entries (
       organization_id, seq, id, occurred_at, action, surface, key_id, key_prefix, source_ip, user_agent, application_name,
       request_id, statement, session, outcome, prev_hash, hash)
-    select "organizationId", seq, id, "occurredAt", action, surface, "keyId", "keyPrefix", "sourceIp", "userAgent",
-      "applicationName", "requestId", statement, session, outcome, decode("prevHash", 'hex'),
-      decode(hash, 'hex')
-    from jsonb_to_recordset(${JSON.stringify(columns)}::text::jsonb) as entry (
-      "organizationId" text, seq bigint, id text, "occurredAt" timestamptz, action text, surface text, "keyId" text,
-      "keyPrefix" text, "sourceIp" text, "userAgent" text, "applicationName" text, "requestId" text, statement jsonb,
-      session jsonb, outcome jsonb, "prevHash" text, hash text)`;
+    select
+      unnest(${column(({ record }) => record.organizationId)}::text[]),
+      unnest(${column(({ seq }) => seq)}::bigint[]),
+      unnest(${column(({ record }) => record.id)}::text[]),
+      unnest(${column(({ record }) => record.occurredAt)}::timestamptz[]),
+      unnest(${column(({ record }) => record.action)}::text[]),
+      unnest(${column(({ record }) => record.surface)}::text[]),
+      unnest(${column(({ record }) => record.keyId)}::text[]),
+      unnest(${column(({ record }) => record.keyPrefix)}::text[]),
+      unnest(${column(({ record }) => record.sourceIp)}::text[]),
+      unnest(${column(({ record }) => record.userAgent)}::text[]),
+      unnest(${column(({ record }) => record.applicationName)}::text[]),
+      unnest(${column(({ record }) => record.requestId)}::text[]),
+      unnest(${jsonColumn(({ record }) => record.statement)}::jsonb[]),
+      unnest(${jsonColumn(({ record }) => record.session)}::jsonb[]),
+      unnest(${jsonColumn(({ record }) => record.outcome)}::jsonb[]),
+      decode(unnest(${column(({ prevHash }) => prevHash)}::text[]), 'hex'),
+      decode(unnest(${column(({ hash }) => hash)}::text[]), 'hex')`;
 }
 
 async function moveHeads(sql: Sql, heads: ReadonlyMap<string, ChainHead>): Promise<void> {
-  const moved = [...heads].map(([organizationId, { seq, hash }]) => ({ organizationId, seq, hash }));
+  const moved = [...heads.values()];
   await sql`
     update postern.audit_heads
     set seq = moved.seq, hash = decode(moved.hash, 'hex')
-    from jsonb_to_recordset(${JSON.stringify(moved)}::text::jsonb) as moved ("organizationId" text, seq bigint, hash text)
-    where organization_id = moved."organizationId"`;
+    from unnest(
+      ${arrayOf([...heads.keys()])}::text[], ${arrayOf(moved.map(({ seq }) => seq))}::bigint[],
+      ${arrayOf(moved.map(({ hash }) => hash))}::text[]
+    ) as moved (organization_id, seq, hash)
+    where audit_heads.organization_id = moved.organization_id`;
+}
+
+/**
+ * A JSON array is a Postgres array in other brackets, except for the escapes of control characters: where there may be
+ * one, the strings are quoted one by one. JSON itself holds no control characters.
+ * @see https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO
+ */
+function arrayOf(values: readonly (string | number | null)[]): string {
+  const json = JSON.stringify(values);
+  return json.includes('\\') ? `{${values.map(quoted).join(',')}}` : inBraces(json);
+}
+
+function arrayOfJson(texts: readonly (string | null)[]): string {
+  return inBraces(JSON.stringify(texts));
+}
+
+function inBraces(json: string): string {
+  return `{${json.slice(1, -1)}}`;
+}
+
+function quoted(value: string | number | null): string {
+  return typeof value === 'string' ? `"${value.replace(/["\\]/g, '\\$&')}"` : String(value);
 }

@@ -12,7 +12,8 @@ import type { Sql } from './session.ts';
 /** From an event to the transaction that writes it; with the transaction's own time it stays below 250 ms. */
 const WRITE_DELAY_MS = 100;
 const RETRY_DELAY_MS = 1_000;
-const BATCH_ENTRIES = 1_000;
+/** So few that linking a batch and writing it out takes the event loop a few milliseconds at most. */
+const BATCH_ENTRIES = 500;
 /** Events wait in memory while the control database is away; more than these are dropped, and the drop is reported. */
 const QUEUE_ENTRIES_MAX = 20_000;
 const VERIFY_TIMEOUT_MS = 120_000;
@@ -134,7 +135,7 @@ export class AuditLog {
       return false;
     }
     this.#uncertain = false;
-    const lagMs = this.#now().getTime() - (batch[0]?.occurredAt.getTime() ?? 0);
+    const lagMs = this.#now().getTime() - Date.parse(batch[0]?.occurredAt ?? '');
     this.#observe({ name: 'audit.written', entries: batch.length, lagMs });
     return true;
   }

@@ -20,23 +20,39 @@ export const DONE: RecordedOutcome = { status: 'ok', httpStatus: null, sqlstate:
 const TEXT_CHARACTERS_MAX = 500;
 
 /** The event as it can be stored: whatever a client has sent, it must not keep the others of its batch from being written. */
-export function recordOf(event: AuditEvent, occurredAt: Date): AuditRecord {
+export function recordOf(event: AuditEvent, at: Date): AuditRecord {
   const { origin, actor, statement, session, outcome } = event;
   return {
     organizationId: event.organizationId,
-    id: newEntryId(occurredAt),
-    occurredAt,
+    id: newEntryId(at),
+    occurredAt: at.toISOString(),
     action: storable(event.action),
     surface: origin.surface,
-    actor: { keyId: orNull(actor?.keyId), keyPrefix: orNull(actor?.keyPrefix) },
+    keyId: orNull(actor?.keyId),
+    keyPrefix: orNull(actor?.keyPrefix),
     sourceIp: orNull(origin.sourceIp),
     userAgent: orNull(origin.userAgent),
     applicationName: orNull(origin.applicationName),
     requestId: orNull(origin.requestId),
-    ...(statement === undefined ? {} : { statement: { ...statement, sql: wellFormed(statement.sql), command: orNull(statement.command) } }),
-    ...(session === undefined ? {} : { session: { ...session, reason: storable(session.reason) } }),
-    outcome: { ...outcome, durationMs: outcome.durationMs === null ? null : Math.round(outcome.durationMs * 1_000) / 1_000 },
+    statement: statement === undefined ? null : statementJson(statement),
+    session: session === undefined ? null : sessionJson(session),
+    outcome: outcomeJson(outcome),
   };
+}
+
+// Canonical JSON, as of `canonicalJson`: the names of each stand in their order.
+
+function statementJson({ sql, sqlHash, command, paramCount }: RecordedStatement): string {
+  return JSON.stringify({ command: orNull(command), paramCount, sql: wellFormed(sql), sqlHash });
+}
+
+function sessionJson({ statements, bytesIn, bytesOut, reason }: RecordedSession): string {
+  return JSON.stringify({ bytesIn, bytesOut, reason: storable(reason), statements });
+}
+
+function outcomeJson({ status, httpStatus, sqlstate, rowCount, durationMs }: RecordedOutcome): string {
+  const rounded = durationMs === null ? null : Math.round(durationMs * 1_000) / 1_000;
+  return JSON.stringify({ durationMs: rounded, httpStatus, rowCount, sqlstate, status });
 }
 
 /** `aud_`, nine characters of time, twelve of chance: new ids go to the end of their index. */

@@ -1,8 +1,10 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { appendToChains } from '../../../src/catalog/audit-append.ts';
+import type { AuditEntry } from '../../../src/catalog/audit-entry.ts';
 import { type AuditEvent, recordOf } from '../../../src/catalog/audit-record.ts';
 import { ControlDatabase } from '../../../src/catalog/database.ts';
+import { SeededRandom } from '../../support/random.ts';
 import { newOrganization, ORIGIN, openCatalog, type TestCatalog, TestControlDatabase } from './control-database.ts';
 
 let database: TestControlDatabase;
@@ -110,6 +112,68 @@ describe('an entry', () => {
     expect(entry?.userAgent).toBe(`a\ufffdb\ufffd${'x'.repeat(496)}`);
     expect(entry?.applicationName).toBe('\u{1F600}'.repeat(250));
     expect(await verify(id)).toMatchObject({ ok: true });
+  });
+
+  test('comes back as it went in, and verifies, whatever its texts are made of', async () => {
+    const random = new SeededRandom(7);
+    const texts = [
+      '',
+      'NULL',
+      'null',
+      '"',
+      '\\',
+      '\\"',
+      '{',
+      '}',
+      ',',
+      ' ',
+      '\n',
+      '\t',
+      '\x01',
+      '\x7f',
+      '\u2028',
+      "'",
+      '\\n',
+      '\\x41',
+      'é',
+      '\u{1F600}',
+    ];
+    const text = () => Array.from({ length: random.below(6) }, () => texts[random.below(texts.length)]).join('');
+    const number = () => [null, 0, -1, 1, 4_294_967_296, 1e21][random.below(6)] ?? null;
+    const event = (): Partial<AuditEvent> => ({
+      action: text(),
+      origin: { surface: 'wire', sourceIp: text(), userAgent: text(), applicationName: text(), requestId: text() },
+      actor: { keyId: text(), keyPrefix: text() },
+      ...(random.below(2) === 0 ? {} : { statement: { sql: text(), sqlHash: 'ab', command: text(), paramCount: number() } }),
+      ...(random.below(2) === 0 ? {} : { session: { statements: 1, bytesIn: 2, bytesOut: 3, reason: text() } }),
+      outcome: { status: 'error', httpStatus: number(), sqlstate: text(), rowCount: number(), durationMs: number() },
+    });
+    const id = await organizationWith(0);
+    const events = Array.from({ length: 300 }, event);
+    for (const changes of events) opened.catalog.audit.append(eventOf(id, changes));
+    const { data } = await opened.catalog.audit.list(id, { limit: 300 });
+    const told = ({
+      action,
+      surface,
+      actor,
+      sourceIp,
+      userAgent,
+      applicationName,
+      requestId,
+      statement,
+      session,
+      outcome,
+    }: AuditEntry) => ({
+      action,
+      origin: { surface, sourceIp, userAgent, applicationName, requestId },
+      actor,
+      ...(statement === undefined ? {} : { statement }),
+      ...(session === undefined ? {} : { session }),
+      outcome,
+    });
+    expect(data.reverse().map(told)).toEqual(events);
+    for (const { hash, ...entry } of data) expect(hash).toBe(createHash('sha256').update(canonical(entry)).digest('hex'));
+    expect(await verify(id)).toMatchObject({ ok: true, count: 301 });
   });
 
   test('that Postgres refuses is dropped, told of, and holds up no other', async () => {
