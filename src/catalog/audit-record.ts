@@ -1,7 +1,9 @@
-import { randomUUID } from 'node:crypto';
-import type { Origin } from '../observation.ts';
+import { randomBytes } from 'node:crypto';
+import type { ObservedStatement, Origin } from '../observation.ts';
 import type { AuditRecord } from './audit-chain.ts';
-import type { RecordedOutcome, RecordedSession, RecordedStatement } from './audit-entry.ts';
+import type { RecordedOutcome, RecordedSession } from './audit-entry.ts';
+import { mayHoldPassword, recordStatement } from './redaction.ts';
+import { StatementMemory } from './statement-memory.ts';
 
 /** What is known of an event when it happens. */
 export interface AuditEvent {
@@ -9,7 +11,7 @@ export interface AuditEvent {
   readonly action: string;
   readonly origin: Origin;
   readonly actor?: { readonly keyId?: string; readonly keyPrefix?: string } | undefined;
-  readonly statement?: RecordedStatement;
+  readonly statement?: ObservedStatement;
   readonly session?: RecordedSession;
   readonly outcome: RecordedOutcome;
 }
@@ -22,10 +24,11 @@ const TEXT_CHARACTERS_MAX = 500;
 /** The event as it can be stored: whatever a client has sent, it must not keep the others of its batch from being written. */
 export function recordOf(event: AuditEvent, at: Date): AuditRecord {
   const { origin, actor, statement, session, outcome } = event;
+  if (at.getTime() !== lastMoment.ms) lastMoment = momentOf(at);
   return {
     organizationId: event.organizationId,
-    id: newEntryId(at),
-    occurredAt: at.toISOString(),
+    id: lastMoment.idStart + chance(),
+    occurredAt: lastMoment.text,
     action: storable(event.action),
     surface: origin.surface,
     keyId: orNull(actor?.keyId),
@@ -42,7 +45,15 @@ export function recordOf(event: AuditEvent, at: Date): AuditRecord {
 
 // Canonical JSON, as of `canonicalJson`: the names of each stand in their order.
 
-function statementJson({ sql, sqlHash, command, paramCount }: RecordedStatement): string {
+/** A statement that may hold a password is not kept in memory either. */
+function statementJson(statement: ObservedStatement): string {
+  return mayHoldPassword(statement.sql) ? newStatementJson(statement) : statements.textOf(statement);
+}
+
+const statements = new StatementMemory(newStatementJson);
+
+function newStatementJson(statement: ObservedStatement): string {
+  const { sql, sqlHash, command, paramCount } = recordStatement(statement);
   return JSON.stringify({ command: orNull(command), paramCount, sql: wellFormed(sql), sqlHash });
 }
 
@@ -55,10 +66,30 @@ function outcomeJson({ status, httpStatus, sqlstate, rowCount, durationMs }: Rec
   return JSON.stringify({ durationMs: rounded, httpStatus, rowCount, sqlstate, status });
 }
 
-/** `aud_`, nine characters of time, twelve of chance: new ids go to the end of their index. */
-function newEntryId(at: Date): string {
-  const chance = randomUUID().replace('-', '').slice(0, 12);
-  return `aud_${at.getTime().toString(36).padStart(9, '0')}${chance}`;
+interface Moment {
+  readonly ms: number;
+  readonly text: string;
+  /** `aud_` and nine characters of time: new ids go to the end of their index. */
+  readonly idStart: string;
+}
+
+function momentOf(at: Date): Moment {
+  const ms = at.getTime();
+  return { ms, text: at.toISOString(), idStart: `aud_${ms.toString(36).padStart(9, '0')}` };
+}
+
+/** Many events fall into one millisecond. */
+let lastMoment = momentOf(new Date(0));
+
+/** Random digits for many ids: to fetch them one by one costs more than all the rest of an id. */
+let digits = '';
+
+/** Twelve characters of chance: an id's end. */
+function chance(): string {
+  if (digits.length < 12) digits = randomBytes(3_072).toString('hex');
+  const twelve = digits.slice(-12);
+  digits = digits.slice(0, -12);
+  return twelve;
 }
 
 function orNull(text: string | null | undefined): string | null {

@@ -23,7 +23,11 @@ export function recordStatement({ sql, command, paramCount }: ObservedStatement)
  * and comments go; the code stays, also that between dollar quotes.
  */
 export function redactPasswords(sql: string): string {
-  return /passw/i.test(sql) ? redactLiterals(sql) : sql;
+  return mayHoldPassword(sql) ? redactLiterals(sql) : sql;
+}
+
+export function mayHoldPassword(sql: string): boolean {
+  return /passw/i.test(sql);
 }
 
 function redactLiterals(sql: string): string {

@@ -1,7 +1,6 @@
 import type { RecordedOutcome } from '../catalog/audit-entry.ts';
 import type { AuditLog } from '../catalog/audit-log.ts';
 import type { AuditEvent } from '../catalog/audit-record.ts';
-import { recordStatement } from '../catalog/redaction.ts';
 import type { Actor, Observation, Observe, Origin, Outcome } from '../observation.ts';
 
 /** Their entries are committed by the catalog together with what they record. */
@@ -20,11 +19,11 @@ function eventOf(observation: Observation): AuditEvent | undefined {
     case 'http.request': {
       const { action, statement, outcome } = observation;
       if (COMMITTED_ACTIONS.has(action) && outcome.status === 'ok') return undefined;
-      return event(observation, action, outcome, statement && { statement: recordStatement(statement) });
+      return event(observation, action, outcome, statement && { statement });
     }
     case 'wire.statement': {
       const { statement, outcome } = observation;
-      return event(observation, 'statement', outcome, { statement: recordStatement(statement) });
+      return event(observation, 'statement', outcome, { statement });
     }
     // Over HTTP the login is part of every call, and that is recorded.
     case 'login.succeeded':

@@ -4,6 +4,7 @@ import { appendToChains } from '../../../src/catalog/audit-append.ts';
 import type { AuditEntry } from '../../../src/catalog/audit-entry.ts';
 import { type AuditEvent, recordOf } from '../../../src/catalog/audit-record.ts';
 import { ControlDatabase } from '../../../src/catalog/database.ts';
+import type { ObservedStatement } from '../../../src/observation.ts';
 import { SeededRandom } from '../../support/random.ts';
 import { newOrganization, ORIGIN, openCatalog, type TestCatalog, TestControlDatabase } from './control-database.ts';
 
@@ -46,7 +47,7 @@ const verify = (id: string) => opened.catalog.audit.verify(id);
 
 describe('an entry', () => {
   test('tells what happened, and nothing else', async () => {
-    const statement = { sql: 'select $1', sqlHash: 'ab', command: 'SELECT', paramCount: 1 };
+    const statement = { sql: 'select $1', command: 'SELECT', paramCount: 1 };
     const id = await organizationWith(1, { statement });
     const [entry, first] = await list(id);
     expect(entry).toEqual({
@@ -60,7 +61,7 @@ describe('an entry', () => {
       userAgent: 'curl/8.5.0',
       applicationName: null,
       requestId: 'req-1',
-      statement,
+      statement: { ...statement, sqlHash: createHash('sha256').update('select $1').digest('hex') },
       outcome: { status: 'ok', httpStatus: 200, sqlstate: null, rowCount: 1, durationMs: 1.5 },
       prevHash: first?.hash,
       hash: expect.stringMatching(/^[0-9a-f]{64}$/),
@@ -114,6 +115,26 @@ describe('an entry', () => {
     expect(await verify(id)).toMatchObject({ ok: true });
   });
 
+  test('holds no password, and tells statements apart that differ in more than their text', async () => {
+    const { organization } = await newOrganization(opened.catalog);
+    const statements: ObservedStatement[] = [
+      { sql: `alter role x password 'hunter2'`, command: 'ALTER ROLE', paramCount: 0 },
+      { sql: 'select 1', command: 'SELECT', paramCount: 0 },
+      { sql: 'select 1', paramCount: 0 },
+      { sql: 'select 1', command: 'SELECT', paramCount: 0 },
+      { sql: 'select 1', command: 'SELECT' },
+    ];
+    for (const statement of statements) opened.catalog.audit.append(eventOf(organization.id, { statement }));
+    const entries = (await list(organization.id)).reverse().slice(1);
+    expect(entries.map(({ statement }) => [statement?.sql, statement?.command, statement?.paramCount])).toEqual([
+      [`alter role x password '***'`, 'ALTER ROLE', 0],
+      ['select 1', 'SELECT', 0],
+      ['select 1', null, 0],
+      ['select 1', 'SELECT', 0],
+      ['select 1', 'SELECT', null],
+    ]);
+  });
+
   test('comes back as it went in, and verifies, whatever its texts are made of', async () => {
     const random = new SeededRandom(7);
     const texts = [
@@ -144,7 +165,7 @@ describe('an entry', () => {
       action: text(),
       origin: { surface: 'wire', sourceIp: text(), userAgent: text(), applicationName: text(), requestId: text() },
       actor: { keyId: text(), keyPrefix: text() },
-      ...(random.below(2) === 0 ? {} : { statement: { sql: text(), sqlHash: 'ab', command: text(), paramCount: number() } }),
+      ...(random.below(2) === 0 ? {} : { statement: { sql: text(), command: text(), paramCount: random.below(3) } }),
       ...(random.below(2) === 0 ? {} : { session: { statements: 1, bytesIn: 2, bytesOut: 3, reason: text() } }),
       outcome: { status: 'error', httpStatus: number(), sqlstate: text(), rowCount: number(), durationMs: number() },
     });
@@ -167,7 +188,9 @@ describe('an entry', () => {
       action,
       origin: { surface, sourceIp, userAgent, applicationName, requestId },
       actor,
-      ...(statement === undefined ? {} : { statement }),
+      ...(statement === undefined
+        ? {}
+        : { statement: { sql: statement.sql, command: statement.command, paramCount: statement.paramCount } }),
       ...(session === undefined ? {} : { session }),
       outcome,
     });

@@ -16,19 +16,14 @@ function recorded(observation: Observation): AuditEvent | undefined {
 
 describe('an organization finds in its audit log', () => {
   test('its HTTP calls, with their statements', () => {
-    const statement = { sql: `alter role x password 'hunter2'`, command: 'ALTER ROLE', paramCount: 0 };
+    const statement = { sql: 'select $1', command: 'SELECT', paramCount: 1 };
     const outcome = { status: 'ok', httpStatus: 200, rowCount: 0, durationMs: 2.5 } as const;
     expect(recorded({ name: 'http.request', action: 'query', origin: http, actor, statement, outcome })).toEqual({
       organizationId: 'org_a1b2c3d4e5f6',
       action: 'query',
       origin: http,
       actor,
-      statement: {
-        sql: `alter role x password '***'`,
-        sqlHash: expect.stringMatching(/^[0-9a-f]{64}$/),
-        command: 'ALTER ROLE',
-        paramCount: 0,
-      },
+      statement,
       outcome: { ...nothing, status: 'ok', httpStatus: 200, rowCount: 0, durationMs: 2.5 },
     });
   });
@@ -61,7 +56,7 @@ describe('an organization finds in its audit log', () => {
     const outcome = { status: 'error', sqlstate: '42P01', durationMs: 1 } as const;
     expect(recorded({ name: 'wire.statement', origin: wire, actor, statement, outcome })).toMatchObject({
       action: 'statement',
-      statement: { sql: 'drop table t', command: 'DROP TABLE', paramCount: null },
+      statement,
       outcome: { ...nothing, status: 'error', sqlstate: '42P01', durationMs: 1 },
     });
   });
