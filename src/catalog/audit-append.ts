@@ -48,10 +48,14 @@ async function unwritten(sql: Sql, records: readonly AuditRecord[]): Promise<Aud
   return records.filter(({ id }) => !written.has(id));
 }
 
-/** A column at a time, as arrays: of what an INSERT can be given, this is the cheapest to read for Postgres. */
+/**
+ * A column at a time, as arrays: of what an INSERT can be given, this is the cheapest to read for Postgres. Statements are
+ * the longest, and mostly the same: each is sent and read once, and the rows say which is theirs.
+ */
 async function insertEntries(sql: Sql, rows: readonly LinkedRecord[]): Promise<void> {
   const column = (value: (row: LinkedRecord) => string | number | null) => arrayOf(rows.map(value));
   const jsonColumn = (value: (row: LinkedRecord) => string | null) => arrayOfJson(rows.map(value));
+  const statements = numbered(rows.map(({ record }) => record.statement));
   await sql`
     insert into postern.audit_entries (
       organization_id, seq, id, occurred_at, action, surface, key_id, key_prefix, source_ip, user_agent, application_name,
@@ -69,11 +73,16 @@ async function insertEntries(sql: Sql, rows: readonly LinkedRecord[]): Promise<v
       unnest(${column(({ record }) => record.userAgent)}::text[]),
       unnest(${column(({ record }) => record.applicationName)}::text[]),
       unnest(${column(({ record }) => record.requestId)}::text[]),
-      unnest(${jsonColumn(({ record }) => record.statement)}::jsonb[]),
+      (${arrayOfJson([...statements.keys()])}::jsonb[])[unnest(${column(({ record }) => statements.get(record.statement) ?? null)}::int[])],
       unnest(${jsonColumn(({ record }) => record.session)}::jsonb[]),
       unnest(${jsonColumn(({ record }) => record.outcome)}::jsonb[]),
       decode(unnest(${column(({ prevHash }) => prevHash)}::text[]), 'hex'),
       decode(unnest(${column(({ hash }) => hash)}::text[]), 'hex')`;
+}
+
+/** Each text once, with its place among them, from 1. */
+function numbered(texts: readonly (string | null)[]): Map<string | null, number> {
+  return new Map([...new Set(texts)].map((text, index) => [text, index + 1]));
 }
 
 async function moveHeads(sql: Sql, heads: ReadonlyMap<string, ChainHead>): Promise<void> {
