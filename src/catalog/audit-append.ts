@@ -13,15 +13,17 @@ export async function startChain(sql: Sql, organizationId: string): Promise<void
  * Puts records at the ends of their organizations' chains, within the caller's transaction. The heads stay locked until
  * it ends: writers of one chain follow each other, in this process and in others. They are locked in the order of ids, so
  * that no two writers wait for each other. Records of organizations that have no chain are left out.
- * @param again the records may have been written already, by a transaction whose COMMIT was not answered
+ * @param tried places that records were given by transactions whose COMMIT was not answered, by the records' ids: there they
+ * are looked for first. Takes up the places that this attempt gives them.
  */
-export async function appendToChains(sql: Sql, records: readonly AuditRecord[], again = false): Promise<void> {
+export async function appendToChains(sql: Sql, records: readonly AuditRecord[], tried = new Map<string, number>()): Promise<void> {
   const heads = await lockHeads(sql, records);
-  const rows = (again ? await unwritten(sql, records) : records).flatMap((record) => {
+  const rows = (await unwritten(sql, records, tried)).flatMap((record) => {
     const head = heads.get(record.organizationId);
     if (head === undefined) return [];
     const row = link(head, record);
     heads.set(record.organizationId, row);
+    tried.set(record.id, row.seq);
     return [row];
   });
   await insertEntries(sql, rows);
@@ -40,10 +42,16 @@ async function lockHeads(sql: Sql, records: readonly AuditRecord[]): Promise<Map
 }
 
 /** Asked only with the heads locked: before that, the other transaction might still be about to commit. */
-async function unwritten(sql: Sql, records: readonly AuditRecord[]): Promise<AuditRecord[]> {
+async function unwritten(sql: Sql, records: readonly AuditRecord[], tried: ReadonlyMap<string, number>): Promise<readonly AuditRecord[]> {
+  const doubtful = records.filter(({ id }) => tried.has(id));
+  if (doubtful.length === 0) return records;
   const rows = await sql<{ id: string }[]>`
-    select id from postern.audit_entries
-    where id = any(${arrayOf(records.map(({ id }) => id))}::text[])`;
+    select id
+    from unnest(
+      ${arrayOf(doubtful.map(({ organizationId }) => organizationId))}::text[],
+      ${arrayOf(doubtful.map(({ id }) => tried.get(id) ?? null))}::bigint[]
+    ) as tried (organization_id, seq)
+    join postern.audit_entries using (organization_id, seq)`;
   const written = new Set(rows.map(({ id }) => id));
   return records.filter(({ id }) => !written.has(id));
 }

@@ -26,8 +26,10 @@ export class AuditLog {
   readonly #now: () => Date;
   #queue: AuditRecord[] = [];
   #dropped = 0;
-  /** The first batch has failed before: its COMMIT may have happened all the same. */
-  #uncertain = false;
+  /** Writing fails at the moment, and that has been told. */
+  #failing = false;
+  /** Places given to the first batch by attempts that failed: their COMMIT may have happened all the same. */
+  readonly #tried = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> | undefined;
   #verifying: Promise<unknown> = Promise.resolve();
@@ -117,6 +119,7 @@ export class AuditLog {
         break;
       }
       this.#queue.splice(0, batch.length);
+      this.#tried.clear();
       left -= batch.length;
     }
     this.#reportDropped(new Error('more events than the audit queue holds'));
@@ -126,15 +129,14 @@ export class AuditLog {
   /** @returns whether the batch is done with */
   async #writeBatch(batch: readonly AuditRecord[]): Promise<boolean> {
     try {
-      await this.#database.transaction((sql) => appendToChains(sql, batch, this.#uncertain));
+      await this.#database.transaction((sql) => appendToChains(sql, batch, this.#tried));
     } catch (error) {
       if (isRefusal(error)) return this.#writeOneByOne(batch, error);
-      if (!this.#uncertain)
-        this.#observe({ name: 'service.warning', message: 'the audit log cannot be written; events wait', cause: error });
-      this.#uncertain = true;
+      if (!this.#failing) this.#observe({ name: 'service.warning', message: 'the audit log cannot be written; events wait', cause: error });
+      this.#failing = true;
       return false;
     }
-    this.#uncertain = false;
+    this.#failing = false;
     const lagMs = this.#now().getTime() - Date.parse(batch[0]?.occurredAt ?? '');
     this.#observe({ name: 'audit.written', entries: batch.length, lagMs });
     return true;

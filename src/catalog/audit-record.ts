@@ -69,7 +69,7 @@ function outcomeJson({ status, httpStatus, sqlstate, rowCount, durationMs }: Rec
 interface Moment {
   readonly ms: number;
   readonly text: string;
-  /** `aud_` and nine characters of time: new ids go to the end of their index. */
+  /** `aud_` and nine characters of time. */
   readonly idStart: string;
 }
 

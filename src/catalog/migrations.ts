@@ -92,4 +92,11 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
       create index audit_entries_request on postern.audit_entries (organization_id, request_id) where request_id is not null;
     `,
   },
+  {
+    name: '004 no index of audit ids',
+    sql: `
+      -- A batch whose COMMIT was not answered is looked up by the places it was given: the primary key is enough.
+      drop index postern.audit_entries_id;
+    `,
+  },
 ];

@@ -232,11 +232,21 @@ describe('an entry', () => {
     const id = await organizationWith(0);
     const records = [1, 2].map(() => recordOf(eventOf(id), new Date()));
     const control = new ControlDatabase(database.connection);
-    await control.transaction((sql) => appendToChains(sql, records));
+    const tried = new Map<string, number>();
+    const rolledBack = control.transaction(async (sql) => {
+      await appendToChains(sql, records, tried);
+      throw new Error('not written');
+    });
+    await expect(rolledBack).rejects.toThrow('not written');
+    opened.catalog.audit.append(eventOf(id, { action: 'another at that place' }));
+    await opened.catalog.audit.flush();
+    await control.transaction((sql) => appendToChains(sql, records, tried));
     const retried = [...records, recordOf(eventOf(id), new Date())];
-    await control.transaction((sql) => appendToChains(sql, retried, true));
+    await control.transaction((sql) => appendToChains(sql, retried, tried));
+    await control.transaction((sql) => appendToChains(sql, retried, tried));
     await control.close();
-    expect(await verify(id)).toMatchObject({ ok: true, count: 4 });
+    expect(await verify(id)).toMatchObject({ ok: true, count: 5 });
+    expect((await list(id)).map(({ id: entry }) => entry).slice(0, 3)).toEqual(retried.map((record) => record.id).reverse());
   });
 });
 
