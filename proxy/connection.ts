@@ -1,3 +1,4 @@
+import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { ServiceError } from '../src/errors.ts';
@@ -14,23 +15,33 @@ export interface ClientStream extends Duplex {
   setTimeout(timeoutMs: number, callback: () => void): unknown;
 }
 
+/** Who waits for so many bytes to be at hand. */
+interface Reader {
+  readonly bytes: number;
+  readonly resolve: () => void;
+  readonly reject: (error: ClientGone) => void;
+}
+
 /**
  * A client's socket as the login reads it: message by message, on demand. After the login the relay takes the socket
- * itself and these methods are used no more. Nothing is read ahead of what is asked for but the stream's own buffer.
+ * itself, and of these methods only those that end the connection are used.
  */
 export class ClientConnection {
   readonly remoteAddress: string;
   #socket: ClientStream;
   #tls: TlsIdentity | undefined;
+  /** What has come and has not been asked for yet. */
+  #unread: Buffer = NOTHING;
+  #reader: Reader | undefined;
+  /** Goes out with what is written next. */
+  #held: Uint8Array = NOTHING;
+  #ears: { readonly data: (chunk: Buffer) => void; readonly over: () => void } | undefined;
 
   constructor(socket: ClientStream, remoteAddress: string) {
     this.#socket = socket;
     this.remoteAddress = plainAddress(remoteAddress);
-    socket.on('error', () => {});
-  }
-
-  get socket(): ClientStream {
-    return this.#socket;
+    socket.on('error', ignore);
+    this.#listen();
   }
 
   get encrypted(): boolean {
@@ -44,11 +55,27 @@ export class ClientConnection {
 
   /** Whether the client has sent more than has been asked for. */
   get hasUnread(): boolean {
-    return this.#socket.readableLength > 0;
+    return this.#unread.length > 0;
+  }
+
+  /** The stream, for who wants to know of its end. */
+  get socket(): ClientStream {
+    return this.#socket;
+  }
+
+  /** Hands over the stream, with what has not been read of it, to who reads it from now on. */
+  handOver(): ClientStream {
+    this.#stopListening();
+    return this.#socket;
   }
 
   write(bytes: Uint8Array): void {
-    this.#socket.write(bytes);
+    this.#socket.write(this.#withHeld(bytes));
+  }
+
+  /** Writes bytes that nobody waits for yet: they go with the next ones. */
+  hold(bytes: Uint8Array): void {
+    this.#held = this.#withHeld(bytes);
   }
 
   /** Whether last words have been sent. */
@@ -57,12 +84,22 @@ export class ClientConnection {
   }
 
   /** Sends last words and closes; what the client still sends is thrown away, so that it can read them. */
-  end(bytes?: Uint8Array): void {
+  end(bytes: Uint8Array = NOTHING): void {
     const socket = this.#socket;
-    if (bytes === undefined) socket.end();
-    else socket.end(bytes);
+    const last = this.#withHeld(bytes);
+    if (last.length === 0) socket.end();
+    else socket.end(last);
+    this.#stopListening();
     socket.resume();
     socket.setTimeout(LINGER_MS, () => socket.destroy());
+  }
+
+  /** Closes a connection on which the client has said goodbye. */
+  leave(): void {
+    // TLS and WebSockets say goodbye themselves; a bare socket has nothing to wait for but bytes that are on their way.
+    const isDone = this.#socket instanceof Socket && !this.encrypted && this.#socket.writableLength === 0;
+    if (isDone) this.#socket.destroy();
+    else this.end();
   }
 
   destroy(): void {
@@ -73,25 +110,15 @@ export class ClientConnection {
    * @returns exactly `length` bytes
    * @throws ClientGone
    */
-  read(length: number): Promise<Buffer> {
-    const socket = this.#socket;
-    return new Promise((resolve, reject) => {
-      // Listens until all is there: to begin listening anew while a part is there would fire at once, again and again.
-      const attempt = () => {
-        const bytes: Buffer | null = length === 0 ? EMPTY : socket.read(length);
-        if (bytes === null && !socket.readableEnded && !socket.destroyed) return;
-        for (const event of READ_EVENTS) socket.off(event, attempt);
-        if (bytes?.length === length) resolve(bytes);
-        else reject(new ClientGone());
-      };
-      for (const event of READ_EVENTS) socket.on(event, attempt);
-      attempt();
-    });
+  async read(length: number): Promise<Buffer> {
+    if (this.#unread.length < length) await this.#arrival(length);
+    return this.#take(length);
   }
 
-  /** Puts bytes back that were read too early. */
-  unread(bytes: Buffer): void {
-    this.#socket.unshift(bytes);
+  /** As {@link read}, but they stay to be read. */
+  async peek(length: number): Promise<Buffer> {
+    if (this.#unread.length < length) await this.#arrival(length);
+    return this.#unread.subarray(0, length);
   }
 
   /**
@@ -101,11 +128,15 @@ export class ClientConnection {
    * @throws ClientGone, ServiceError `protocol_violation`
    */
   async readMessage(type: number, expected: string, maxBytes: number): Promise<Buffer | undefined> {
-    const got = (await this.read(1)).readUInt8(0);
+    if (this.#unread.length === 0) await this.#arrival(1);
+    const got = this.#unread.readUInt8(0);
     if (got !== type) throw new ServiceError('protocol_violation', `expected ${expected} response, got message type ${got}`);
-    const length = (await this.read(4)).readUInt32BE(0);
+    if (this.#unread.length < HEADER_BYTES) await this.#arrival(HEADER_BYTES);
+    const length = this.#unread.readUInt32BE(1);
     if (length < 4) throw new ServiceError('protocol_violation', 'invalid message length');
-    return length - 4 > maxBytes ? undefined : this.read(length - 4);
+    if (length - 4 > maxBytes) return undefined;
+    if (this.#unread.length < 1 + length) await this.#arrival(1 + length);
+    return this.#take(1 + length).subarray(HEADER_BYTES);
   }
 
   /**
@@ -113,9 +144,10 @@ export class ClientConnection {
    * @throws ClientGone when the handshake fails; ALPN that does not include `postgresql` makes it fail
    */
   async upgrade(identity: TlsIdentity): Promise<TLSSocket> {
-    const secure = new TLSSocket(this.#socket, { isServer: true, secureContext: identity.context, ALPNProtocols: ['postgresql'] });
+    const plain = this.handOver();
+    const secure = new TLSSocket(plain, { isServer: true, secureContext: identity.context, ALPNProtocols: ['postgresql'] });
     // Outside of a tls.Server, what breaks TLS after the handshake is told by this event alone, and closes nothing.
-    secure.on('error', () => {}).on('_tlsError', () => secure.destroy());
+    secure.on('error', ignore).on('_tlsError', () => secure.destroy());
     // libpq's asynchronous calls stall when a record does not fit their buffer; Postgres' own are no larger.
     secure.setMaxSendFragment(MAX_TLS_RECORD_BYTES);
     if (!(await established(secure))) {
@@ -124,15 +156,76 @@ export class ClientConnection {
     }
     this.#socket = secure;
     this.#tls = identity;
+    this.#listen();
     return secure;
+  }
+
+  #listen(): void {
+    const ears = { data: (chunk: Buffer) => this.#arrived(chunk), over: () => this.#over() };
+    this.#ears = ears;
+    this.#socket.on('data', ears.data).on('end', ears.over).on('close', ears.over);
+  }
+
+  #stopListening(): void {
+    if (this.#ears === undefined) return;
+    const { data, over } = this.#ears;
+    this.#socket.off('data', data).off('end', over).off('close', over).pause();
+    this.#ears = undefined;
+    if (this.#unread.length > 0) this.#socket.unshift(this.#unread);
+    this.#unread = NOTHING;
+  }
+
+  #arrived(chunk: Buffer): void {
+    this.#unread = this.#unread.length === 0 ? chunk : Buffer.concat([this.#unread, chunk]);
+    const reader = this.#reader;
+    if (reader === undefined) this.#socket.pause();
+    else if (this.#unread.length >= reader.bytes) {
+      this.#reader = undefined;
+      reader.resolve();
+    }
+  }
+
+  #over(): void {
+    this.#reader?.reject(new ClientGone());
+    this.#reader = undefined;
+  }
+
+  /** Resolves when so many bytes are at hand. @throws ClientGone */
+  #arrival(bytes: number): Promise<void> {
+    const socket = this.#socket;
+    if (socket.readableEnded || socket.destroyed) return Promise.reject(new ClientGone());
+    if (socket.isPaused()) socket.resume();
+    return new Promise((resolve, reject) => {
+      this.#reader = { bytes, resolve, reject };
+    });
+  }
+
+  #take(length: number): Buffer {
+    const all = this.#unread;
+    if (length === all.length) {
+      this.#unread = NOTHING;
+      return all;
+    }
+    // Who says more than it was asked for is not listened to until it is asked again.
+    this.#socket.pause();
+    this.#unread = all.subarray(length);
+    return all.subarray(0, length);
+  }
+
+  #withHeld(bytes: Uint8Array): Uint8Array {
+    const held = this.#held;
+    this.#held = NOTHING;
+    return held.length === 0 ? bytes : Buffer.concat([held, bytes]);
   }
 }
 
-const EMPTY = Buffer.alloc(0);
-/** More has come, or nothing more will. */
-const READ_EVENTS = ['readable', 'end', 'close', 'error'] as const;
+const NOTHING = Buffer.alloc(0);
+/** Type and length. */
+const HEADER_BYTES = 5;
 const LINGER_MS = 2_000;
 const MAX_TLS_RECORD_BYTES = 8_192;
+
+function ignore(): void {}
 
 function established(secure: TLSSocket): Promise<boolean> {
   return new Promise((resolve) => {
