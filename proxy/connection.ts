@@ -15,6 +15,15 @@ export interface ClientStream extends Duplex {
   setTimeout(timeoutMs: number, callback: () => void): unknown;
 }
 
+/** Hears what a client does once it is logged in. */
+export interface ClientReceiver {
+  clientData(chunk: Buffer): void;
+  clientDrained(): void;
+  /** It has closed its sending side. */
+  clientEnded(): void;
+  clientClosed(): void;
+}
+
 /** Who waits for so many bytes to be at hand. */
 interface Reader {
   readonly bytes: number;
@@ -23,8 +32,8 @@ interface Reader {
 }
 
 /**
- * A client's socket as the login reads it: message by message, on demand. After the login the relay takes the socket
- * itself, and of these methods only those that end the connection are used.
+ * A client's socket. The login reads it message by message, on demand; after it a receiver hears of everything, and uses
+ * the stream to write and to stop the client. Listeners are set up once for both.
  */
 export class ClientConnection {
   readonly remoteAddress: string;
@@ -35,13 +44,14 @@ export class ClientConnection {
   #reader: Reader | undefined;
   /** Goes out with what is written next. */
   #held: Uint8Array = NOTHING;
-  #ears: { readonly data: (chunk: Buffer) => void; readonly over: () => void } | undefined;
+  #receiver: ClientReceiver | undefined;
 
-  constructor(socket: ClientStream, remoteAddress: string) {
+  /** @param gone hears when it has been closed */
+  constructor(socket: ClientStream, remoteAddress: string, gone: (client: ClientConnection) => void) {
     this.#socket = socket;
     this.remoteAddress = plainAddress(remoteAddress);
-    socket.on('error', ignore);
-    this.#listen();
+    this.#listen(socket);
+    socket.on('close', () => gone(this));
   }
 
   get encrypted(): boolean {
@@ -58,15 +68,22 @@ export class ClientConnection {
     return this.#unread.length > 0;
   }
 
-  /** The stream, for who wants to know of its end. */
-  get socket(): ClientStream {
+  /** For who writes to it, stops it, or wants to know of its end. */
+  get stream(): ClientStream {
     return this.#socket;
   }
 
-  /** Hands over the stream, with what has not been read of it, to who reads it from now on. */
-  handOver(): ClientStream {
-    this.#stopListening();
-    return this.#socket;
+  /** From now on nothing is read on demand: the receiver hears of what comes, and of what has not been read yet. */
+  attach(receiver: ClientReceiver): void {
+    const socket = this.#socket;
+    const unread = this.#unread;
+    this.#receiver = receiver;
+    this.#unread = NOTHING;
+    socket.on('drain', () => this.#receiver?.clientDrained());
+    if (socket.isPaused()) socket.resume();
+    if (unread.length > 0) receiver.clientData(unread);
+    if (socket.destroyed) receiver.clientClosed();
+    else if (socket.readableEnded) receiver.clientEnded();
   }
 
   write(bytes: Uint8Array): void {
@@ -89,7 +106,7 @@ export class ClientConnection {
     const last = this.#withHeld(bytes);
     if (last.length === 0) socket.end();
     else socket.end(last);
-    this.#stopListening();
+    this.#receiver = NOBODY;
     socket.resume();
     socket.setTimeout(LINGER_MS, () => socket.destroy());
   }
@@ -97,8 +114,8 @@ export class ClientConnection {
   /** Closes a connection on which the client has said goodbye. */
   leave(): void {
     // TLS and WebSockets say goodbye themselves; a bare socket has nothing to wait for but bytes that are on their way.
-    const isDone = this.#socket instanceof Socket && !this.encrypted && this.#socket.writableLength === 0;
-    if (isDone) this.#socket.destroy();
+    const socket = this.#socket;
+    if (socket instanceof Socket && !this.encrypted && socket.writableLength === 0) socket.destroy();
     else this.end();
   }
 
@@ -107,18 +124,18 @@ export class ClientConnection {
   }
 
   /**
-   * @returns exactly `length` bytes
+   * @returns exactly `length` bytes, with no wait where they are at hand
    * @throws ClientGone
    */
-  async read(length: number): Promise<Buffer> {
-    if (this.#unread.length < length) await this.#arrival(length);
-    return this.#take(length);
+  read(length: number): Buffer | Promise<Buffer> {
+    if (this.#unread.length >= length) return this.#take(length);
+    return this.#arrival(length).then(() => this.#take(length));
   }
 
-  /** As {@link read}, but they stay to be read. */
-  async peek(length: number): Promise<Buffer> {
-    if (this.#unread.length < length) await this.#arrival(length);
-    return this.#unread.subarray(0, length);
+  /** As {@link read}, but they stay to be read, and what is behind them is there too. */
+  peek(length: number): Buffer | Promise<Buffer> {
+    if (this.#unread.length >= length) return this.#unread;
+    return this.#arrival(length).then(() => this.#unread);
   }
 
   /**
@@ -144,38 +161,37 @@ export class ClientConnection {
    * @throws ClientGone when the handshake fails; ALPN that does not include `postgresql` makes it fail
    */
   async upgrade(identity: TlsIdentity): Promise<TLSSocket> {
-    const plain = this.handOver();
+    const plain = this.#socket.removeAllListeners('data').pause();
+    if (this.hasUnread) plain.unshift(this.#unread);
+    this.#unread = NOTHING;
     const secure = new TLSSocket(plain, { isServer: true, secureContext: identity.context, ALPNProtocols: ['postgresql'] });
     // Outside of a tls.Server, what breaks TLS after the handshake is told by this event alone, and closes nothing.
-    secure.on('error', ignore).on('_tlsError', () => secure.destroy());
+    secure.on('_tlsError', () => secure.destroy());
     // libpq's asynchronous calls stall when a record does not fit their buffer; Postgres' own are no larger.
     secure.setMaxSendFragment(MAX_TLS_RECORD_BYTES);
+    this.#socket = secure;
+    this.#listen(secure);
     if (!(await established(secure))) {
       secure.destroy();
       throw new ClientGone();
     }
-    this.#socket = secure;
     this.#tls = identity;
-    this.#listen();
     return secure;
   }
 
-  #listen(): void {
-    const ears = { data: (chunk: Buffer) => this.#arrived(chunk), over: () => this.#over() };
-    this.#ears = ears;
-    this.#socket.on('data', ears.data).on('end', ears.over).on('close', ears.over);
-  }
-
-  #stopListening(): void {
-    if (this.#ears === undefined) return;
-    const { data, over } = this.#ears;
-    this.#socket.off('data', data).off('end', over).off('close', over).pause();
-    this.#ears = undefined;
-    if (this.#unread.length > 0) this.#socket.unshift(this.#unread);
-    this.#unread = NOTHING;
+  #listen(socket: ClientStream): void {
+    socket
+      .on('error', ignore)
+      .on('data', (chunk: Buffer) => this.#arrived(chunk))
+      .on('end', () => this.#ended())
+      .on('close', () => this.#closed());
   }
 
   #arrived(chunk: Buffer): void {
+    if (this.#receiver !== undefined) {
+      this.#receiver.clientData(chunk);
+      return;
+    }
     this.#unread = this.#unread.length === 0 ? chunk : Buffer.concat([this.#unread, chunk]);
     const reader = this.#reader;
     if (reader === undefined) this.#socket.pause();
@@ -185,7 +201,20 @@ export class ClientConnection {
     }
   }
 
-  #over(): void {
+  #ended(): void {
+    this.#disappoint();
+    this.#receiver?.clientEnded();
+  }
+
+  #closed(): void {
+    this.#disappoint();
+    this.#receiver?.clientClosed();
+    // Node keeps what belongs to a socket for a while, and whoever has listened here is not to be kept with it.
+    this.#receiver = NOBODY;
+  }
+
+  /** What is waited for will not come. */
+  #disappoint(): void {
     this.#reader?.reject(new ClientGone());
     this.#reader = undefined;
   }
@@ -226,6 +255,8 @@ const LINGER_MS = 2_000;
 const MAX_TLS_RECORD_BYTES = 8_192;
 
 function ignore(): void {}
+
+const NOBODY: ClientReceiver = { clientData: ignore, clientDrained: ignore, clientEnded: ignore, clientClosed: ignore };
 
 function established(secure: TLSSocket): Promise<boolean> {
   return new Promise((resolve) => {

@@ -34,8 +34,9 @@ const MAX_STARTUP_BYTES = 10_000;
  * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-START-UP
  */
 export async function handshake(client: ClientConnection, tls: TlsPolicy): Promise<Opening> {
-  await acceptDirectTls(client, tls);
-  const packet = await negotiateEncryption(client, tls);
+  if ((await client.peek(1))[0] === TLS_HANDSHAKE) await acceptDirectTls(client, tls);
+  const first = await readPacket(client);
+  const packet = isEncryptionRequest(first) ? await negotiateEncryption(client, tls, first) : first;
   if (packet.name === 'CancelRequest') return packet;
   if (tls.mode === 'require' && !client.encrypted) {
     throw new ServiceError('not_allowed', 'this server accepts only encrypted connections', { hint: 'Connect with sslmode=require.' });
@@ -46,7 +47,6 @@ export async function handshake(client: ClientConnection, tls: TlsPolicy): Promi
 
 /** A client may begin with TLS at once (PostgreSQL 17's `sslnegotiation=direct`). */
 async function acceptDirectTls(client: ClientConnection, tls: TlsPolicy): Promise<void> {
-  if ((await client.peek(1))[0] !== TLS_HANDSHAKE) return;
   const identity = identityFor(tls);
   if (identity === undefined) throw new ClientGone();
   const secure = await client.upgrade(identity);
@@ -54,12 +54,17 @@ async function acceptDirectTls(client: ClientConnection, tls: TlsPolicy): Promis
   if (secure.alpnProtocol === false) throw new ClientGone();
 }
 
+type EncryptionRequest = Extract<StartupPacket, { readonly name: 'SSLRequest' | 'GSSENCRequest' }>;
+
+function isEncryptionRequest(packet: StartupPacket): packet is EncryptionRequest {
+  return packet.name === 'SSLRequest' || packet.name === 'GSSENCRequest';
+}
+
 /** Answers each kind of request at most once, and none on what is encrypted after one. @returns the packet after them */
-async function negotiateEncryption(client: ClientConnection, tls: TlsPolicy): Promise<Opening> {
+async function negotiateEncryption(client: ClientConnection, tls: TlsPolicy, first: EncryptionRequest): Promise<Opening> {
   const answered = new Set<string>();
-  for (;;) {
-    const packet = await readPacket(client);
-    if (packet.name !== 'SSLRequest' && packet.name !== 'GSSENCRequest') return packet;
+  for (let packet: StartupPacket = first; ; packet = await readPacket(client)) {
+    if (!isEncryptionRequest(packet)) return packet;
     if (answered.has(packet.name)) throw unsupportedProtocol(1234, packet.name === 'SSLRequest' ? 5679 : 5680);
     answered.add(packet.name);
     const identity = packet.name === 'SSLRequest' && !client.encrypted ? identityFor(tls) : undefined;

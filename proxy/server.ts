@@ -47,10 +47,13 @@ const LAST_WORDS_MS = 1_000;
 export class WireServer {
   readonly #options: WireServerOptions;
   readonly #server: Server;
-  readonly #clients = new Set<ClientStream>();
+  readonly #clients = new Set<ClientConnection>();
   readonly #tenants = new TenantDirectory();
   readonly #open = new OpenSessions();
   readonly #context: SessionContext;
+  readonly #gone = (client: ClientConnection): void => this.#forget(client);
+  /** Hears when the last client has gone. */
+  #onEmpty: (() => void) | undefined;
 
   constructor(options: WireServerOptions) {
     const { router, observe } = options;
@@ -61,10 +64,11 @@ export class WireServer {
       pinned: (reason, pinned) => observe({ name: pinned ? 'wire.pinned' : 'wire.unpinned', reason }),
       watchdog: new Watchdog(options),
       open: this.#open,
+      tenants: this.#tenants,
     };
+    const entrance: Entrance = { method: 'scram', tls: options.tls };
     this.#server = createServer({ allowHalfOpen: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS }, (socket) => {
-      const client = new ClientConnection(socket, socket.remoteAddress ?? '');
-      void this.#serve(client, { method: 'scram', tls: options.tls });
+      void this.#serve(new ClientConnection(socket, socket.remoteAddress ?? '', this.#gone), entrance);
     });
   }
 
@@ -78,7 +82,7 @@ export class WireServer {
 
   /** Takes in a client that did not come by the TCP port. Whether what it came by is encrypted is not this door's to say. */
   accept(stream: ClientStream, { remoteAddress, method }: Introduction): void {
-    void this.#serve(new ClientConnection(stream, remoteAddress), { method, tls: NO_TLS });
+    void this.#serve(new ClientConnection(stream, remoteAddress, this.#gone), { method, tls: NO_TLS });
   }
 
   /**
@@ -86,48 +90,51 @@ export class WireServer {
    * `deadlineMs` have passed. Resolves when the last has gone.
    */
   async close(deadlineMs: number): Promise<void> {
-    const closed = [once(this.#server, 'close'), ...[...this.#clients].map((socket) => once(socket, 'close'))];
+    const closed = once(this.#server, 'close');
+    const empty = new Promise<void>((resolve) => {
+      this.#onEmpty = resolve;
+    });
     this.#server.close();
     const reason = new ServiceError('shutting_down', 'terminating connection due to administrator command');
     this.#open.endAtRest(reason);
     const patience = setTimeout(() => this.#open.endNow(reason), deadlineMs);
     const end = setTimeout(() => {
-      for (const socket of this.#clients) socket.destroy();
+      for (const client of this.#clients) client.destroy();
     }, deadlineMs + LAST_WORDS_MS);
-    await Promise.all(closed);
+    await closed;
+    if (this.#clients.size > 0) await empty;
     clearTimeout(patience);
     clearTimeout(end);
   }
 
+  #forget(client: ClientConnection): void {
+    this.#clients.delete(client);
+    this.#options.observe({ name: 'wire.disconnected' });
+    if (this.#clients.size === 0) this.#onEmpty?.();
+  }
+
+  /** Sees a connection through to its session, which then goes on by itself. */
   async #serve(client: ClientConnection, entrance: Entrance): Promise<void> {
-    const { observe } = this.#options;
-    const { socket } = client;
-    this.#clients.add(socket);
-    observe({ name: 'wire.connected' });
-    socket.once('close', () => {
-      this.#clients.delete(socket);
-      observe({ name: 'wire.disconnected' });
-    });
+    this.#clients.add(client);
+    this.#options.observe({ name: 'wire.connected' });
+    const deadline = setTimeout(() => client.destroy(), this.#options.loginTimeoutMs);
     try {
       const guest = await this.#letIn(client, entrance);
+      clearTimeout(deadline);
       if (guest === undefined) client.end();
       else await this.#receive(client, guest);
     } catch (error) {
+      clearTimeout(deadline);
       this.#tell(client, error);
     }
   }
 
   /** @returns who has logged in; undefined when the connection was for something else, which has been done */
   async #letIn(client: ClientConnection, entrance: Entrance): Promise<Guest | undefined> {
-    const deadline = setTimeout(() => client.destroy(), this.#options.loginTimeoutMs);
-    try {
-      const opening = await handshake(client, entrance.tls);
-      if (opening.name === 'StartupMessage') return await this.#logIn(client, opening, entrance);
-      await this.#options.router.cancelKeys.cancel({ processId: opening.processId, secret: opening.secretKey });
-      return undefined;
-    } finally {
-      clearTimeout(deadline);
-    }
+    const opening = await handshake(client, entrance.tls);
+    if (opening.name === 'StartupMessage') return this.#logIn(client, opening, entrance);
+    await this.#options.router.cancelKeys.cancel({ processId: opening.processId, secret: opening.secretKey });
+    return undefined;
   }
 
   async #logIn(client: ClientConnection, startup: StartupMessage, { method }: Entrance): Promise<Guest> {
@@ -151,10 +158,10 @@ export class WireServer {
       if (shared.count > this.#options.clientsPerTenant) {
         throw new ServiceError('too_many_connections', `too many connections for organization "${id}"`);
       }
-      const session = await openSession(client, guest, shared, this.#context);
-      await session.run().finally(() => session.close());
-    } finally {
+      await openSession(client, guest, shared, this.#context);
+    } catch (error) {
       this.#tenants.leave(shared);
+      throw error;
     }
   }
 

@@ -15,9 +15,9 @@ import type { OpenSessions } from './open-sessions.ts';
 import { type PinListener, Pins } from './pins.ts';
 import type { ProcessIds } from './process-ids.ts';
 import { Relay } from './relay.ts';
-import type { RelayHost } from './relay-host.ts';
+import type { RelayEnd, RelayHost } from './relay-host.ts';
 import type { WatchedBatch } from './statement-watch.ts';
-import type { ReachableSession, TenantSessions } from './tenant-sessions.ts';
+import type { ReachableSession, TenantDirectory, TenantSessions } from './tenant-sessions.ts';
 import type { Watchdog } from './watchdog.ts';
 
 /** What the sessions of all organizations share. */
@@ -27,6 +27,7 @@ export interface SessionContext {
   readonly pinned: PinListener;
   readonly watchdog: Watchdog;
   readonly open: OpenSessions;
+  readonly tenants: TenantDirectory;
 }
 
 /** Who has logged in. */
@@ -40,35 +41,35 @@ const SECRET_BYTES = 4;
 const SECRET_BYTES_3_2 = 32;
 
 /**
- * Gives an authenticated client what Postgres gives after login.
- * @param shared what the sessions of this organization share
- * @returns the session, which is to be run
- * @throws ServiceError or PostgresError to be told as FATAL
+ * Gives an authenticated client what Postgres gives after login, and a session, which from then on lives by itself: many
+ * sessions rest, and none of them needs a function that waits for its end.
+ * @param shared what the sessions of this organization share; the session leaves them when it ends
+ * @throws ServiceError or PostgresError to be told as FATAL, while nothing but the login has been answered
  */
 export async function openSession(
   client: ClientConnection,
   { tenant, startup, origin }: Guest,
   shared: TenantSessions,
   context: SessionContext,
-): Promise<Session> {
+): Promise<void> {
   const view = viewOf(tenant);
   const start = await startSession(startup, shared, view, () => leaseFor(client, tenant, context.router));
   const secretKey = freshBytes(startup.minorVersion >= 2 ? SECRET_BYTES_3_2 : SECRET_BYTES);
   const session = new Session(client, { tenant, origin, view, start, secretKey, shared, context });
   const keyData = encodeBackendMessage({ name: 'BackendKeyData', processId: session.processIds.own, secretKey });
   client.write(Buffer.concat([start.welcome, keyData, READY_IDLE]));
-  return session;
+  session.start();
 }
 
 /** A client that goes away while it waits for a backend gives up its place in the queue. */
 async function leaseFor(client: ClientConnection, tenant: Tenant, router: Router): Promise<Lease> {
   const gone = new AbortController();
   const onClose = () => gone.abort();
-  client.socket.on('close', onClose);
+  client.stream.on('close', onClose);
   try {
     return await router.lease(tenant, { door: 'wire', signal: gone.signal });
   } finally {
-    client.socket.off('close', onClose);
+    client.stream.off('close', onClose);
   }
 }
 
@@ -83,7 +84,7 @@ interface SessionParts {
 }
 
 /** One client's session: what its relay needs of the house, and what the house and its organization's other sessions know of it. */
-export class Session implements RelayHost, ReachableSession {
+class Session implements RelayHost, ReachableSession {
   readonly processIds: ProcessIds;
   readonly view: PlaceView | undefined;
   readonly registry: TenantSessions['registry'];
@@ -108,37 +109,45 @@ export class Session implements RelayHost, ReachableSession {
     this.#context = context;
     this.processIds = shared.join(context.router.cancelKeys.issue(secretKey, this), this);
     this.#pins = new Pins(start.settings, start.whole, context.pinned);
-    this.#relay = new Relay(client.handOver(), this, this.#pins, start.parameters);
+    this.#relay = new Relay(client.stream, this, this.#pins, start.parameters);
   }
 
-  /** Relays until either side ends. */
-  async run(): Promise<void> {
+  start(): void {
     const { observe, open, watchdog } = this.#context;
-    const relay = this.#relay;
-    const about = { origin: this.#origin, actor: actorOf(this.#tenant) };
-    observe({ name: 'wire.session.opened', ...about });
-    watchdog.watch(relay);
-    try {
-      const ended = relay.run();
-      open.add(relay, this.#tenant.revoked);
-      const { reason, lastWords } = await ended;
-      if (reason === 'terminated') this.#client.leave();
-      else this.#client.end(lastWords);
-      const { statements, traffic } = relay;
-      const durationMs = performance.now() - this.#openedAt;
-      observe({ name: 'wire.session.closed', ...about, durationMs, statements, ...traffic, reason });
-    } finally {
-      watchdog.forget(relay);
-      open.delete(relay, this.#tenant.revoked);
-    }
+    observe({ name: 'wire.session.opened', origin: this.#origin, actor: actorOf(this.#tenant) });
+    watchdog.watch(this.#relay);
+    this.#client.attach(this.#relay);
+    open.add(this.#relay, this.#tenant.revoked);
   }
 
-  /** Nobody can reach it any more. */
-  close(): void {
+  ended({ reason, lastWords }: RelayEnd, failure?: unknown): void {
+    const { observe } = this.#context;
+    const relay = this.#relay;
+    if (reason === 'terminated') this.#client.leave();
+    else this.#client.end(lastWords);
+    if (failure !== undefined) observe({ name: 'service.failure', message: 'a wire session could not be ended well', cause: failure });
+    observe({
+      name: 'wire.session.closed',
+      origin: this.#origin,
+      actor: actorOf(this.#tenant),
+      durationMs: performance.now() - this.#openedAt,
+      statements: relay.statements,
+      ...relay.traffic,
+      reason,
+    });
+    this.#forget();
+  }
+
+  /** From now on nobody can reach it. */
+  #forget(): void {
+    const { router, open, watchdog, tenants } = this.#context;
     const { own } = this.processIds;
+    watchdog.forget(this.#relay);
+    open.delete(this.#relay, this.#tenant.revoked);
     this.#pins.end();
     this.#shared.part(own);
-    this.#context.router.cancelKeys.forget(own);
+    router.cancelKeys.forget(own);
+    tenants.leave(this.#shared);
   }
 
   get backendProcessId(): number {
