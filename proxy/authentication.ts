@@ -32,22 +32,18 @@ function offer(...mechanisms: readonly ScramMechanism[]) {
  * what ends the exchange goes with it.
  * @throws ServiceError to be told as FATAL, ClientGone
  */
-export async function authenticate(
-  client: ClientConnection,
-  user: string,
-  router: Router,
-  login: LoginMethod,
-  origin: Origin,
-): Promise<Tenant> {
-  if (login.method === 'cleartext') {
-    client.write(encodeBackendMessage({ name: 'AuthenticationCleartextPassword' }));
-    const apiKey = decodePasswordMessage(await readResponse(client, user, 'password'));
-    return router.authenticate({ kind: 'password', user, apiKey }, origin);
-  }
+export function authenticate(client: ClientConnection, user: string, router: Router, login: LoginMethod, origin: Origin): Promise<Tenant> {
+  if (login.method === 'cleartext') return authenticateByPassword(client, user, router, origin);
   return router.authenticate(
     { kind: 'scram', user, exchange: (verifier) => scramExchange(client, user, verifier, login.channelBinding) },
     origin,
   );
+}
+
+async function authenticateByPassword(client: ClientConnection, user: string, router: Router, origin: Origin): Promise<Tenant> {
+  client.write(encodeBackendMessage({ name: 'AuthenticationCleartextPassword' }));
+  const apiKey = decodePasswordMessage(await readResponse(client, user, 'password'));
+  return router.authenticate({ kind: 'password', user, apiKey }, origin);
 }
 
 /**

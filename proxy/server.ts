@@ -181,9 +181,8 @@ export class WireServer {
 
 /** As in Postgres, what is longer than a name can be is cut. */
 function requiredUser({ parameters }: StartupMessage): string {
-  const user = Buffer.from(parameters.get('user') ?? '')
-    .subarray(0, MAX_NAME_BYTES)
-    .toString();
+  const given = parameters.get('user') ?? '';
+  const user = Buffer.byteLength(given) <= MAX_NAME_BYTES ? given : Buffer.from(given).subarray(0, MAX_NAME_BYTES).toString();
   if (user === '') throw new ServiceError('not_allowed', 'no PostgreSQL user name specified in startup packet');
   return user;
 }

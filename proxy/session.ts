@@ -143,7 +143,7 @@ class Session implements RelayHost, ReachableSession {
     const { router, open, watchdog, tenants } = this.#context;
     const { own } = this.processIds;
     watchdog.forget(this.#relay);
-    open.delete(this.#relay, this.#tenant.revoked);
+    open.delete(this.#relay);
     this.#pins.end();
     this.#shared.part(own);
     router.cancelKeys.forget(own);

@@ -109,8 +109,11 @@ export class TenantDirectory {
   /** One session more. */
   enter(organizationId: string): TenantSessions {
     const tenant = this.#tenants.get(organizationId) ?? new TenantSessions();
-    this.#tenants.delete(organizationId);
-    this.#tenants.set(organizationId, tenant);
+    if (tenant.count === 0) {
+      // Those that were there last are the last to be forgotten.
+      this.#tenants.delete(organizationId);
+      this.#tenants.set(organizationId, tenant);
+    }
     tenant.count += 1;
     return tenant;
   }
@@ -119,8 +122,10 @@ export class TenantDirectory {
   leave(tenant: TenantSessions): void {
     tenant.count -= 1;
     if (tenant.count > 0) return;
-    tenant.registry = new StatementRegistry();
-    tenant.recent = new RecentParses();
+    if (!tenant.registry.isEmpty) {
+      tenant.registry = new StatementRegistry();
+      tenant.recent = new RecentParses();
+    }
     for (const [id, oldest] of this.#tenants) {
       if (this.#tenants.size <= MAX_REMEMBERED_TENANTS) break;
       if (oldest.count === 0) this.#tenants.delete(id);

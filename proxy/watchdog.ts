@@ -45,12 +45,13 @@ export class Watchdog {
   forget(session: WatchedSession): void {
     this.#watched.delete(session);
     this.#canceledAt.delete(session);
-    if (this.#watched.size > 0) return;
-    clearInterval(this.#timer);
-    this.#timer = undefined;
   }
 
   #tick(): void {
+    if (this.#watched.size === 0) {
+      clearInterval(this.#timer);
+      this.#timer = undefined;
+    }
     const now = performance.now();
     for (const session of this.#watched) this.#check(session, now);
   }

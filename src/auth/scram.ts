@@ -173,12 +173,17 @@ function takeBindingFlag(offer: ScramOffer, message: AttributeReader): BindingFl
 
 /** `c=` repeats the gs2 header, followed by the channel's data where there is binding (RFC 5802 section 7). */
 function checkChannelBinding({ flag, offer }: AwaitingClientFinal, given: string): void {
-  const header = flag === 'p' ? 'p=tls-server-end-point,,' : `${flag},,`;
-  const data = flag === 'p' ? offer.channelBinding : Buffer.alloc(0);
-  if (data !== undefined && given === Buffer.concat([Buffer.from(header), data]).toString('base64')) return;
-  if (flag !== 'p') throw violation('unexpected SCRAM channel-binding attribute in client-final-message');
+  if (flag !== 'p') {
+    if (given === UNBOUND_HEADERS[flag]) return;
+    throw violation('unexpected SCRAM channel-binding attribute in client-final-message');
+  }
+  const data = offer.channelBinding;
+  if (data !== undefined && given === Buffer.concat([Buffer.from('p=tls-server-end-point,,'), data]).toString('base64')) return;
   throw new ServiceError('not_allowed', 'SCRAM channel binding check failed');
 }
+
+/** `n,,` and `y,,` in base64. */
+const UNBOUND_HEADERS = { n: 'biws', y: 'eSws' };
 
 /** The proof, which must come last, and all of the message before it. */
 function takeProof(message: AttributeReader): [unproved: string, proof: Buffer] {
@@ -274,7 +279,9 @@ function printable(text: string): string {
 }
 
 function xor(a: Buffer, b: Buffer): Buffer {
-  return Buffer.from(a.map((byte, i) => byte ^ (b[i] ?? 0)));
+  const both = Buffer.allocUnsafe(a.length);
+  for (let i = 0; i < a.length; i++) both[i] = (a[i] ?? 0) ^ (b[i] ?? 0);
+  return both;
 }
 
 function sha256(data: Uint8Array): Buffer {
