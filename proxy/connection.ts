@@ -45,13 +45,14 @@ export class ClientConnection {
   /** Goes out with what is written next. */
   #held: Uint8Array = NOTHING;
   #receiver: ClientReceiver | undefined;
+  #gone: (client: ClientConnection) => void;
 
   /** @param gone hears when it has been closed */
   constructor(socket: ClientStream, remoteAddress: string, gone: (client: ClientConnection) => void) {
     this.#socket = socket;
     this.remoteAddress = plainAddress(remoteAddress);
+    this.#gone = gone;
     this.#listen(socket);
-    socket.on('close', () => gone(this));
   }
 
   get encrypted(): boolean {
@@ -211,6 +212,8 @@ export class ClientConnection {
     this.#receiver?.clientClosed();
     // Node keeps what belongs to a socket for a while, and whoever has listened here is not to be kept with it.
     this.#receiver = NOBODY;
+    this.#gone(this);
+    this.#gone = ignore;
   }
 
   /** What is waited for will not come. */
