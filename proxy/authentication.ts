@@ -1,9 +1,9 @@
-import { randomBytes } from 'node:crypto';
 import { beginScram, type ScramMechanism, type ScramState, type ScramVerifier, stepScram } from '../src/auth/scram.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { Origin } from '../src/observation.ts';
 import { encodeBackendMessage } from '../src/protocol/backend.ts';
 import { decodePasswordMessage, decodeSaslInitialResponse } from '../src/protocol/frontend.ts';
+import { freshBytes } from '../src/random.ts';
 import type { Router } from '../src/router/router.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import type { ClientConnection } from './connection.ts';
@@ -18,27 +18,32 @@ export interface LoginMethod {
 
 const PASSWORD_MESSAGE = 0x70;
 const NONCE_BYTES = 18;
+const NO_DATA = Buffer.alloc(0);
+
+/** What is offered is the same for everybody who comes the same way. */
+const [PLAIN, BOUND] = [offer('SCRAM-SHA-256'), offer('SCRAM-SHA-256-PLUS', 'SCRAM-SHA-256')];
+
+function offer(...mechanisms: readonly ScramMechanism[]) {
+  return { mechanisms, message: encodeBackendMessage({ name: 'AuthenticationSASL', mechanisms }) };
+}
 
 /**
- * Asks the client for its key and has the router check it. Sends nothing after success: that is the caller's to do.
+ * Asks the client for its key and has the router check it. Sends nothing after success: that is the caller's to do, and
+ * what ends the exchange goes with it.
  * @throws ServiceError to be told as FATAL, ClientGone
  */
-export async function authenticate(
-  client: ClientConnection,
-  user: string,
-  router: Router,
-  login: LoginMethod,
-  origin: Origin,
-): Promise<Tenant> {
-  if (login.method === 'cleartext') {
-    client.write(encodeBackendMessage({ name: 'AuthenticationCleartextPassword' }));
-    const apiKey = decodePasswordMessage(await readResponse(client, user, 'password'));
-    return router.authenticate({ kind: 'password', user, apiKey }, origin);
-  }
+export function authenticate(client: ClientConnection, user: string, router: Router, login: LoginMethod, origin: Origin): Promise<Tenant> {
+  if (login.method === 'cleartext') return authenticateByPassword(client, user, router, origin);
   return router.authenticate(
     { kind: 'scram', user, exchange: (verifier) => scramExchange(client, user, verifier, login.channelBinding) },
     origin,
   );
+}
+
+async function authenticateByPassword(client: ClientConnection, user: string, router: Router, origin: Origin): Promise<Tenant> {
+  client.write(encodeBackendMessage({ name: 'AuthenticationCleartextPassword' }));
+  const apiKey = decodePasswordMessage(await readResponse(client, user, 'password'));
+  return router.authenticate({ kind: 'password', user, apiKey }, origin);
 }
 
 /**
@@ -51,27 +56,27 @@ async function scramExchange(
   verifier: ScramVerifier,
   channelBinding: Uint8Array | undefined,
 ): Promise<boolean> {
-  const mechanisms: ScramMechanism[] = channelBinding === undefined ? ['SCRAM-SHA-256'] : ['SCRAM-SHA-256-PLUS', 'SCRAM-SHA-256'];
-  client.write(encodeBackendMessage({ name: 'AuthenticationSASL', mechanisms }));
+  const { mechanisms, message } = channelBinding === undefined ? PLAIN : BOUND;
+  client.write(message);
   const initial = decodeSaslInitialResponse(await readResponse(client, user, 'SASL'));
   const mechanism = mechanisms.find((offered) => offered === initial.mechanism);
   if (mechanism === undefined) throw protocolViolation('client selected an invalid SASL authentication mechanism');
-  const nonce = randomBytes(NONCE_BYTES).toString('base64');
+  const nonce = freshBytes(NONCE_BYTES).toString('base64');
   let state: ScramState = beginScram({ mechanism, verifier, nonce, ...(channelBinding === undefined ? {} : { channelBinding }) });
   let input = initial.data;
   if (input === undefined) {
     // A client may leave out its first message; an empty challenge then asks for it.
-    client.write(encodeBackendMessage({ name: 'AuthenticationSASLContinue', data: Buffer.alloc(0) }));
+    client.write(encodeBackendMessage({ name: 'AuthenticationSASLContinue', data: NO_DATA }));
     input = await readResponse(client, user, 'SASL');
   }
   for (;;) {
     const { state: next, reply } = stepScram(state, input);
     if (next.name === 'rejected') return false;
     if (next.name === 'authenticated') {
-      client.write(encodeBackendMessage({ name: 'AuthenticationSASLFinal', data: reply ?? Buffer.alloc(0) }));
+      client.hold(encodeBackendMessage({ name: 'AuthenticationSASLFinal', data: reply ?? NO_DATA }));
       return true;
     }
-    client.write(encodeBackendMessage({ name: 'AuthenticationSASLContinue', data: reply ?? Buffer.alloc(0) }));
+    client.write(encodeBackendMessage({ name: 'AuthenticationSASLContinue', data: reply ?? NO_DATA }));
     state = next;
     input = await readResponse(client, user, 'SASL');
   }

@@ -1,3 +1,4 @@
+import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { ServiceError } from '../src/errors.ts';
@@ -14,23 +15,44 @@ export interface ClientStream extends Duplex {
   setTimeout(timeoutMs: number, callback: () => void): unknown;
 }
 
+/** Hears what a client does once it is logged in. */
+export interface ClientReceiver {
+  clientData(chunk: Buffer): void;
+  clientDrained(): void;
+  /** It has closed its sending side. */
+  clientEnded(): void;
+  clientClosed(): void;
+}
+
+/** Who waits for so many bytes to be at hand. */
+interface Reader {
+  readonly bytes: number;
+  readonly resolve: () => void;
+  readonly reject: (error: ClientGone) => void;
+}
+
 /**
- * A client's socket as the login reads it: message by message, on demand. After the login the relay takes the socket
- * itself and these methods are used no more. Nothing is read ahead of what is asked for but the stream's own buffer.
+ * A client's socket. The login reads it message by message, on demand; after it a receiver hears of everything, and uses
+ * the stream to write and to stop the client. Listeners are set up once for both.
  */
 export class ClientConnection {
   readonly remoteAddress: string;
   #socket: ClientStream;
   #tls: TlsIdentity | undefined;
+  /** What has come and has not been asked for yet. */
+  #unread: Buffer = NOTHING;
+  #reader: Reader | undefined;
+  /** Goes out with what is written next. */
+  #held: Uint8Array = NOTHING;
+  #receiver: ClientReceiver | undefined;
+  #gone: (client: ClientConnection) => void;
 
-  constructor(socket: ClientStream, remoteAddress: string) {
+  /** @param gone hears when it has been closed */
+  constructor(socket: ClientStream, remoteAddress: string, gone: (client: ClientConnection) => void) {
     this.#socket = socket;
     this.remoteAddress = plainAddress(remoteAddress);
-    socket.on('error', () => {});
-  }
-
-  get socket(): ClientStream {
-    return this.#socket;
+    this.#gone = gone;
+    this.#listen(socket);
   }
 
   get encrypted(): boolean {
@@ -44,11 +66,34 @@ export class ClientConnection {
 
   /** Whether the client has sent more than has been asked for. */
   get hasUnread(): boolean {
-    return this.#socket.readableLength > 0;
+    return this.#unread.length > 0;
+  }
+
+  /** For who writes to it, stops it, or wants to know of its end. */
+  get stream(): ClientStream {
+    return this.#socket;
+  }
+
+  /** From now on nothing is read on demand: the receiver hears of what comes, and of what has not been read yet. */
+  attach(receiver: ClientReceiver): void {
+    const socket = this.#socket;
+    const unread = this.#unread;
+    this.#receiver = receiver;
+    this.#unread = NOTHING;
+    socket.on('drain', () => this.#receiver?.clientDrained());
+    if (socket.isPaused()) socket.resume();
+    if (unread.length > 0) receiver.clientData(unread);
+    if (socket.destroyed) receiver.clientClosed();
+    else if (socket.readableEnded) receiver.clientEnded();
   }
 
   write(bytes: Uint8Array): void {
-    this.#socket.write(bytes);
+    this.#socket.write(this.#withHeld(bytes));
+  }
+
+  /** Writes bytes that nobody waits for yet: they go with the next ones. */
+  hold(bytes: Uint8Array): void {
+    this.#held = this.#withHeld(bytes);
   }
 
   /** Whether last words have been sent. */
@@ -57,12 +102,22 @@ export class ClientConnection {
   }
 
   /** Sends last words and closes; what the client still sends is thrown away, so that it can read them. */
-  end(bytes?: Uint8Array): void {
+  end(bytes: Uint8Array = NOTHING): void {
     const socket = this.#socket;
-    if (bytes === undefined) socket.end();
-    else socket.end(bytes);
+    const last = this.#withHeld(bytes);
+    if (last.length === 0) socket.end();
+    else socket.end(last);
+    this.#receiver = NOBODY;
     socket.resume();
     socket.setTimeout(LINGER_MS, () => socket.destroy());
+  }
+
+  /** Closes a connection on which the client has said goodbye. */
+  leave(): void {
+    // TLS and WebSockets say goodbye themselves; a bare socket has nothing to wait for but bytes that are on their way.
+    const socket = this.#socket;
+    if (socket instanceof Socket && !this.encrypted && socket.writableLength === 0) socket.destroy();
+    else this.end();
   }
 
   destroy(): void {
@@ -70,28 +125,18 @@ export class ClientConnection {
   }
 
   /**
-   * @returns exactly `length` bytes
+   * @returns exactly `length` bytes, with no wait where they are at hand
    * @throws ClientGone
    */
-  read(length: number): Promise<Buffer> {
-    const socket = this.#socket;
-    return new Promise((resolve, reject) => {
-      // Listens until all is there: to begin listening anew while a part is there would fire at once, again and again.
-      const attempt = () => {
-        const bytes: Buffer | null = length === 0 ? EMPTY : socket.read(length);
-        if (bytes === null && !socket.readableEnded && !socket.destroyed) return;
-        for (const event of READ_EVENTS) socket.off(event, attempt);
-        if (bytes?.length === length) resolve(bytes);
-        else reject(new ClientGone());
-      };
-      for (const event of READ_EVENTS) socket.on(event, attempt);
-      attempt();
-    });
+  read(length: number): Buffer | Promise<Buffer> {
+    if (this.#unread.length >= length) return this.#take(length);
+    return this.#arrival(length).then(() => this.#take(length));
   }
 
-  /** Puts bytes back that were read too early. */
-  unread(bytes: Buffer): void {
-    this.#socket.unshift(bytes);
+  /** As {@link read}, but they stay to be read, and what is behind them is there too. */
+  peek(length: number): Buffer | Promise<Buffer> {
+    if (this.#unread.length >= length) return this.#unread;
+    return this.#arrival(length).then(() => this.#unread);
   }
 
   /**
@@ -101,11 +146,15 @@ export class ClientConnection {
    * @throws ClientGone, ServiceError `protocol_violation`
    */
   async readMessage(type: number, expected: string, maxBytes: number): Promise<Buffer | undefined> {
-    const got = (await this.read(1)).readUInt8(0);
+    if (this.#unread.length === 0) await this.#arrival(1);
+    const got = this.#unread.readUInt8(0);
     if (got !== type) throw new ServiceError('protocol_violation', `expected ${expected} response, got message type ${got}`);
-    const length = (await this.read(4)).readUInt32BE(0);
+    if (this.#unread.length < HEADER_BYTES) await this.#arrival(HEADER_BYTES);
+    const length = this.#unread.readUInt32BE(1);
     if (length < 4) throw new ServiceError('protocol_violation', 'invalid message length');
-    return length - 4 > maxBytes ? undefined : this.read(length - 4);
+    if (length - 4 > maxBytes) return undefined;
+    if (this.#unread.length < 1 + length) await this.#arrival(1 + length);
+    return this.#take(1 + length).subarray(HEADER_BYTES);
   }
 
   /**
@@ -113,26 +162,104 @@ export class ClientConnection {
    * @throws ClientGone when the handshake fails; ALPN that does not include `postgresql` makes it fail
    */
   async upgrade(identity: TlsIdentity): Promise<TLSSocket> {
-    const secure = new TLSSocket(this.#socket, { isServer: true, secureContext: identity.context, ALPNProtocols: ['postgresql'] });
+    const plain = this.#socket.removeAllListeners('data').pause();
+    if (this.hasUnread) plain.unshift(this.#unread);
+    this.#unread = NOTHING;
+    const secure = new TLSSocket(plain, { isServer: true, secureContext: identity.context, ALPNProtocols: ['postgresql'] });
     // Outside of a tls.Server, what breaks TLS after the handshake is told by this event alone, and closes nothing.
-    secure.on('error', () => {}).on('_tlsError', () => secure.destroy());
+    secure.on('_tlsError', () => secure.destroy());
     // libpq's asynchronous calls stall when a record does not fit their buffer; Postgres' own are no larger.
     secure.setMaxSendFragment(MAX_TLS_RECORD_BYTES);
+    this.#socket = secure;
+    this.#listen(secure);
     if (!(await established(secure))) {
       secure.destroy();
       throw new ClientGone();
     }
-    this.#socket = secure;
     this.#tls = identity;
     return secure;
   }
+
+  #listen(socket: ClientStream): void {
+    socket
+      .on('error', ignore)
+      .on('data', (chunk: Buffer) => this.#arrived(chunk))
+      .on('end', () => this.#ended())
+      .on('close', () => this.#closed());
+  }
+
+  #arrived(chunk: Buffer): void {
+    if (this.#receiver !== undefined) {
+      this.#receiver.clientData(chunk);
+      return;
+    }
+    this.#unread = this.#unread.length === 0 ? chunk : Buffer.concat([this.#unread, chunk]);
+    const reader = this.#reader;
+    if (reader === undefined) this.#socket.pause();
+    else if (this.#unread.length >= reader.bytes) {
+      this.#reader = undefined;
+      reader.resolve();
+    }
+  }
+
+  #ended(): void {
+    this.#disappoint();
+    this.#receiver?.clientEnded();
+  }
+
+  #closed(): void {
+    this.#disappoint();
+    this.#receiver?.clientClosed();
+    // Node keeps what belongs to a socket for a while, and whoever has listened here is not to be kept with it.
+    this.#receiver = NOBODY;
+    this.#gone(this);
+    this.#gone = ignore;
+  }
+
+  /** What is waited for will not come. */
+  #disappoint(): void {
+    this.#reader?.reject(new ClientGone());
+    this.#reader = undefined;
+  }
+
+  /** Resolves when so many bytes are at hand. @throws ClientGone */
+  #arrival(bytes: number): Promise<void> {
+    const socket = this.#socket;
+    if (socket.readableEnded || socket.destroyed) return Promise.reject(new ClientGone());
+    if (socket.isPaused()) socket.resume();
+    return new Promise((resolve, reject) => {
+      this.#reader = { bytes, resolve, reject };
+    });
+  }
+
+  #take(length: number): Buffer {
+    const all = this.#unread;
+    if (length === all.length) {
+      this.#unread = NOTHING;
+      return all;
+    }
+    // Who says more than it was asked for is not listened to until it is asked again.
+    this.#socket.pause();
+    this.#unread = all.subarray(length);
+    return all.subarray(0, length);
+  }
+
+  #withHeld(bytes: Uint8Array): Uint8Array {
+    const held = this.#held;
+    this.#held = NOTHING;
+    return held.length === 0 ? bytes : Buffer.concat([held, bytes]);
+  }
 }
 
-const EMPTY = Buffer.alloc(0);
-/** More has come, or nothing more will. */
-const READ_EVENTS = ['readable', 'end', 'close', 'error'] as const;
+const NOTHING = Buffer.alloc(0);
+/** Type and length. */
+const HEADER_BYTES = 5;
 const LINGER_MS = 2_000;
 const MAX_TLS_RECORD_BYTES = 8_192;
+
+function ignore(): void {}
+
+const NOBODY: ClientReceiver = { clientData: ignore, clientDrained: ignore, clientEnded: ignore, clientClosed: ignore };
 
 function established(secure: TLSSocket): Promise<boolean> {
   return new Promise((resolve) => {

@@ -25,6 +25,7 @@ const TLS_HANDSHAKE = 0x16;
 const CANCEL_REQUEST_CODE = 80_877_102;
 /** With a key of 4 bytes, or of up to 256 since protocol 3.2; others are closed without a word. */
 const CANCEL_REQUEST_BYTES = Array.from({ length: 253 }, (_, i) => i + 12);
+const LENGTH_BYTES = 4;
 const MAX_STARTUP_BYTES = 10_000;
 
 /**
@@ -33,8 +34,9 @@ const MAX_STARTUP_BYTES = 10_000;
  * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-START-UP
  */
 export async function handshake(client: ClientConnection, tls: TlsPolicy): Promise<Opening> {
-  await acceptDirectTls(client, tls);
-  const packet = await negotiateEncryption(client, tls);
+  if ((await client.peek(1))[0] === TLS_HANDSHAKE) await acceptDirectTls(client, tls);
+  const first = await readPacket(client);
+  const packet = isEncryptionRequest(first) ? await negotiateEncryption(client, tls, first) : first;
   if (packet.name === 'CancelRequest') return packet;
   if (tls.mode === 'require' && !client.encrypted) {
     throw new ServiceError('not_allowed', 'this server accepts only encrypted connections', { hint: 'Connect with sslmode=require.' });
@@ -45,9 +47,6 @@ export async function handshake(client: ClientConnection, tls: TlsPolicy): Promi
 
 /** A client may begin with TLS at once (PostgreSQL 17's `sslnegotiation=direct`). */
 async function acceptDirectTls(client: ClientConnection, tls: TlsPolicy): Promise<void> {
-  const first = await client.read(1);
-  client.unread(first);
-  if (first[0] !== TLS_HANDSHAKE) return;
   const identity = identityFor(tls);
   if (identity === undefined) throw new ClientGone();
   const secure = await client.upgrade(identity);
@@ -55,12 +54,17 @@ async function acceptDirectTls(client: ClientConnection, tls: TlsPolicy): Promis
   if (secure.alpnProtocol === false) throw new ClientGone();
 }
 
+type EncryptionRequest = Extract<StartupPacket, { readonly name: 'SSLRequest' | 'GSSENCRequest' }>;
+
+function isEncryptionRequest(packet: StartupPacket): packet is EncryptionRequest {
+  return packet.name === 'SSLRequest' || packet.name === 'GSSENCRequest';
+}
+
 /** Answers each kind of request at most once, and none on what is encrypted after one. @returns the packet after them */
-async function negotiateEncryption(client: ClientConnection, tls: TlsPolicy): Promise<Opening> {
+async function negotiateEncryption(client: ClientConnection, tls: TlsPolicy, first: EncryptionRequest): Promise<Opening> {
   const answered = new Set<string>();
-  for (;;) {
-    const packet = await readPacket(client);
-    if (packet.name !== 'SSLRequest' && packet.name !== 'GSSENCRequest') return packet;
+  for (let packet: StartupPacket = first; ; packet = await readPacket(client)) {
+    if (!isEncryptionRequest(packet)) return packet;
     if (answered.has(packet.name)) throw unsupportedProtocol(1234, packet.name === 'SSLRequest' ? 5679 : 5680);
     answered.add(packet.name);
     const identity = packet.name === 'SSLRequest' && !client.encrypted ? identityFor(tls) : undefined;
@@ -88,10 +92,10 @@ function refuseUnasked(client: ClientConnection, request: 'SSLRequest' | 'GSSENC
 }
 
 async function readPacket(client: ClientConnection): Promise<StartupPacket> {
-  const length = (await client.read(4)).readUInt32BE(0);
+  const length = (await client.peek(LENGTH_BYTES)).readUInt32BE(0);
   // As Postgres: who does not speak the protocol gets no answer in it.
   if (length < 8 || length > MAX_STARTUP_BYTES) throw new ClientGone();
-  const packet = await client.read(length - 4);
+  const packet = (await client.read(length)).subarray(LENGTH_BYTES);
   if (packet.readUInt32BE(0) === CANCEL_REQUEST_CODE && !CANCEL_REQUEST_BYTES.includes(packet.length)) throw new ClientGone();
   if (packet.readUInt16BE(0) < 3) refuseOldProtocol(client, packet);
   return decodeStartupPacket(packet);

@@ -2,6 +2,7 @@ import type { BackendConnection } from '../src/backend/connection.ts';
 import { discardState } from '../src/backend/reset.ts';
 import type { Settings } from '../src/backend/session-state.ts';
 import { ServiceError } from '../src/errors.ts';
+import { encodeBackendMessage } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { PlaceView } from '../src/router/search-path/view.ts';
@@ -13,6 +14,8 @@ export interface SessionStart {
   readonly settings: Settings;
   /** ParameterStatus values as Postgres reports them after login. */
   readonly parameters: ReadonlyMap<string, string>;
+  /** Them as messages, behind AuthenticationOk. */
+  readonly welcome: Buffer;
   /** The client asked to keep one backend for the whole session. */
   readonly whole: boolean;
 }
@@ -34,8 +37,8 @@ export async function startSession(
   const known = tenant.starts.get(exactly);
   if (known !== undefined) return known;
   const parameters = await parametersOf(settings, tenant, lease);
-  const seen = [...parameters].map(([parameter, value]): [string, string] => [parameter, view?.clientSetting(parameter, value) ?? value]);
-  const start = { settings: byName(settings), parameters: new Map(seen), whole };
+  const seen = new Map([...parameters].map(([parameter, value]) => [parameter, view?.clientSetting(parameter, value) ?? value]));
+  const start = { settings: byName(settings), parameters: seen, welcome: welcome(seen), whole };
   // The same for all clients that start alike, so that their settings can be told to be the same at a glance.
   tenant.starts.set(exactly, start);
   return start;
@@ -55,6 +58,11 @@ async function parametersOf(
     tenant.parameters.set(key, parameters);
   }
   return name === undefined ? parameters : new Map([...parameters, ['application_name', name]]);
+}
+
+function welcome(parameters: ReadonlyMap<string, string>): Buffer {
+  const statuses = [...parameters].map(([parameter, value]) => encodeBackendMessage({ name: 'ParameterStatus', parameter, value }));
+  return Buffer.concat([encodeBackendMessage({ name: 'AuthenticationOk' }), ...statuses]);
 }
 
 function wanted(startup: StartupMessage): { settings: Setting[]; whole: boolean } {

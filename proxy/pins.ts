@@ -6,6 +6,7 @@ import type { TextTraits } from './statement-text.ts';
 export type PinReason = HeldState | 'session' | 'advisory_lock' | 'sequence' | 'seed' | 'setting' | 'oversized' | 'unknown';
 
 const NONE: ReadonlySet<string> = new Set();
+const NO_REASONS: ReadonlySet<PinReason> = new Set();
 const MAX_CUSTOM_SETTINGS = 100;
 /** What a probe tells, one way or the other. */
 const PROBED: readonly HeldState[] = ['listen', 'prepared', 'cursor', 'temp'];
@@ -21,7 +22,8 @@ export class Pins {
   /** What the session started with: `RESET` goes back to it. */
   readonly #startup: Settings;
   readonly #tell: PinListener;
-  readonly #reasons = new Set<PinReason>();
+  /** Most sessions never have any. */
+  #reasons: Set<PinReason> | undefined;
   /** Settings of the client's own, which the server has to be asked for by name. */
   #custom: ReadonlySet<string> = NONE;
   /** The settings that the session should have. */
@@ -49,17 +51,17 @@ export class Pins {
   }
 
   get pinned(): boolean {
-    return this.#reasons.size > 0;
+    return this.#reasons !== undefined && this.#reasons.size > 0;
   }
 
   /** What is left on the backend cannot be taken away. */
   get indelible(): boolean {
-    return this.#reasons.has('seed');
+    return this.#has('seed');
   }
 
   /** Names may mean something else in this session than in others: it has, or may have, temporary tables. */
   get namesAreOwn(): boolean {
-    return this.#reasons.has('temp') || this.#reasons.has('unknown');
+    return this.#has('temp') || this.#has('unknown');
   }
 
   get customSettings(): ReadonlySet<string> {
@@ -67,7 +69,7 @@ export class Pins {
   }
 
   get reasons(): ReadonlySet<PinReason> {
-    return this.#reasons;
+    return this.#reasons ?? NO_REASONS;
   }
 
   /** Something is left on the backend that another must not find, or might be. */
@@ -99,20 +101,25 @@ export class Pins {
     }
   }
 
+  #has(reason: PinReason): boolean {
+    return this.#reasons?.has(reason) ?? false;
+  }
+
   /** The session has to stay where it is until `DISCARD ALL`. */
   keep(reason: PinReason): void {
-    if (this.#reasons.has(reason)) return;
+    if (this.#has(reason)) return;
+    this.#reasons ??= new Set();
     this.#reasons.add(reason);
     this.#tell(reason, true);
   }
 
   #drop(reason: PinReason): void {
-    if (this.#reasons.delete(reason)) this.#tell(reason, false);
+    if (this.#reasons?.delete(reason)) this.#tell(reason, false);
   }
 
   /** The session is over. */
   end(): void {
-    for (const reason of this.#reasons) this.#drop(reason);
+    for (const reason of this.reasons) this.#drop(reason);
   }
 
   /** A setting that the server reports has changed, by whatever way: there may be others. */
@@ -143,7 +150,7 @@ export class Pins {
 
   /** `DISCARD ALL` has run. */
   discarded(): void {
-    for (const reason of this.#reasons) if (reason !== 'session') this.#drop(reason);
+    for (const reason of this.reasons) if (reason !== 'session') this.#drop(reason);
     this.lockCheckDue = false;
     this.settings = this.#startup;
     this.inForce = NO_SETTINGS;

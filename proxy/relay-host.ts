@@ -9,6 +9,12 @@ import type { RecentParses } from './recent-parses.ts';
 import type { Sharing } from './shared-pipeline.ts';
 import type { WatchedBatch } from './statement-watch.ts';
 
+/** How a session ended, and what the client should be told if it can still be told anything. */
+export interface RelayEnd {
+  readonly reason: 'terminated' | 'client_gone' | 'backend_lost' | 'protocol_violation' | 'ended';
+  readonly lastWords?: Buffer;
+}
+
 /** What a session needs of the house. */
 export interface RelayHost {
   /** A backend at once, if one is free. */
@@ -28,6 +34,8 @@ export interface RelayHost {
   readonly view: PlaceView | undefined;
   /** Hears of each request of the client's that has been answered up to its ReadyForQuery. */
   answered(ok: boolean): void;
+  /** Hears that either side has ended the session, or the house, once all that was borrowed has been given back, or could not be. */
+  ended(end: RelayEnd, failure?: unknown): void;
   /** Hears of each finished batch of statements that is worth an audit entry. */
   watched(batch: WatchedBatch): void;
   /** Whether a backend process holds session advisory locks. */

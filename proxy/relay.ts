@@ -9,26 +9,23 @@ import { FrontendType } from '../src/protocol/frontend.ts';
 import type { Lease } from '../src/router/lease.ts';
 import { NO_WAIT, type Wait } from '../src/router/router.ts';
 import { LARGE_SQL_BYTES } from '../src/router/search-path/rewrite.ts';
+import type { PlaceView } from '../src/router/search-path/view.ts';
 import { ClientStatements } from './client-statements.ts';
+import type { ClientReceiver } from './connection.ts';
 import { queryText } from './errand.ts';
 import { errorResponse } from './errors.ts';
 import { HIGH_WATER_BYTES, MAX_REWRITTEN_BYTES } from './limits.ts';
 import { PARSE_COMPLETE, READY_IDLE, rewrittenMessage } from './messages.ts';
 import type { Pins } from './pins.ts';
-import type { RelayHost } from './relay-host.ts';
+import type { ProcessIds } from './process-ids.ts';
+import type { RelayEnd, RelayHost } from './relay-host.ts';
 import { isCanceled, isStalePlan, Replies } from './replies.ts';
-import { Requests } from './requests.ts';
+import { type RequestListener, Requests } from './requests.ts';
 import { Run } from './run.ts';
 import type { SharedPipeline, Sharer, Waiting } from './shared-pipeline.ts';
 import type { TextTraits } from './statement-text.ts';
 import { StatementWatch } from './statement-watch.ts';
 import { Tenure } from './tenure.ts';
-
-/** How a session ended, and what the client should be told if it can still be told anything. */
-export interface RelayEnd {
-  readonly reason: 'terminated' | 'client_gone' | 'backend_lost' | 'protocol_violation' | 'ended';
-  readonly lastWords?: Buffer;
-}
 
 const MAX_KEPT_DEFINITION_BYTES = 1_048_576;
 /** Longest names that are looked at: Postgres takes 63 bytes of an SQL name, but protocol names have no limit. */
@@ -48,7 +45,7 @@ const FRONTEND_REWRITTEN = frontendFrames({
  * transaction, and kept while the session holds state that outlives one. Bodies go through untouched; the side whose peer
  * cannot take more is not read until it can.
  */
-export class Relay implements BackendReceiver, Waiting {
+export class Relay implements BackendReceiver, ClientReceiver, RequestListener, Waiting {
   readonly pins: Pins;
   /** When the client last took bytes off our hands. */
   lastTakenAt = performance.now();
@@ -80,7 +77,6 @@ export class Relay implements BackendReceiver, Waiting {
   #endAtRest: ServiceError | undefined;
   /** What the backend runs does not end when it is canceled. */
   #disobeyed = false;
-  #finish: (end: RelayEnd) => void = () => {};
   #over = false;
 
   constructor(client: Duplex, host: RelayHost, pins: Pins, parameters: ReadonlyMap<string, string>) {
@@ -101,16 +97,6 @@ export class Relay implements BackendReceiver, Waiting {
       canRunAgain: (error) => this.#canRunAgain(error),
     });
     this.#queue = this.#replies.queue;
-    const replies = this.#replies;
-    const listener = {
-      statement: (traits: TextTraits) => this.#statementSeen(traits),
-      processIds: host.processIds,
-      view: host.view,
-      pins,
-      get status() {
-        return replies.status;
-      },
-    };
     this.#tenure = new Tenure({
       host,
       pins,
@@ -120,7 +106,7 @@ export class Relay implements BackendReceiver, Waiting {
       canRunAgain: () => this.#nothingTold,
       turnBegins: (now) => this.#turnBegins(now),
     });
-    this.#requests = new Requests(this.#statements, host, this.#queue, watch, listener, this.#tenure.out);
+    this.#requests = new Requests(this.#statements, host, this.#queue, watch, this, this.#tenure.out);
   }
 
   #newScanner(): FrameScanner {
@@ -129,6 +115,14 @@ export class Relay implements BackendReceiver, Waiting {
 
   get status(): TransactionStatus {
     return this.#replies.status;
+  }
+
+  get processIds(): ProcessIds {
+    return this.#host.processIds;
+  }
+
+  get view(): PlaceView | undefined {
+    return this.#host.view;
   }
 
   /** When the oldest unanswered request was sent, or when the session last became idle; on performance.now()'s clock. */
@@ -164,30 +158,6 @@ export class Relay implements BackendReceiver, Waiting {
     return this.#client.writableLength;
   }
 
-  /** Relays until either side ends or {@link end} is called. Whatever is borrowed then has been given back. */
-  async run(): Promise<RelayEnd> {
-    const client = this.#client;
-    const onData = (chunk: Buffer) => this.#clientData(chunk);
-    const onDrain = () => this.#clientDrained();
-    const onEnd = () => this.#clientEnded();
-    const onClose = () => this.#end({ reason: 'client_gone' });
-    try {
-      return await new Promise((resolve) => {
-        this.#finish = resolve;
-        client.on('data', onData).on('drain', onDrain).on('end', onEnd).on('close', onClose);
-        client.resume();
-        if (client.destroyed) this.#end({ reason: 'client_gone' });
-        else if (client.readableEnded) this.#clientEnded();
-      });
-    } finally {
-      client.off('data', onData).off('drain', onDrain).off('end', onEnd).off('close', onClose);
-      this.#waiting?.wait.giveUp();
-      // What still comes of a shared backend's answer is nobody's.
-      this.#replies.hiding = true;
-      await this.#tenure.giveUp(this.#isIdle, this.#disobeyed);
-    }
-  }
-
   /** Ends the session from our side; the error is told only where it does not fall into the middle of a message. */
   end(error: ServiceError): void {
     this.#end({ reason: 'ended', ...(this.#replies.betweenMessages ? { lastWords: errorResponse(error, 'FATAL') } : {}) });
@@ -219,8 +189,8 @@ export class Relay implements BackendReceiver, Waiting {
     await this.#tenure.cancel();
   }
 
-  #clientData(chunk: Buffer): void {
-    if (this.#lastWords !== undefined) return;
+  clientData(chunk: Buffer): void {
+    if (this.#over || this.#lastWords !== undefined) return;
     this.#bytesIn += chunk.length;
     if (this.#tenure.shared !== undefined) this.#held ??= [];
     const later = this.#waiting?.bytes ?? this.#held;
@@ -493,7 +463,7 @@ export class Relay implements BackendReceiver, Waiting {
     return this.#waiting;
   }
 
-  #statementSeen(traits: TextTraits): void {
+  statement(traits: TextTraits): void {
     this.pins.statementSeen(traits);
     if (traits.changesDefaults) this.pins.defaultsChanged = true;
     if (traits.readsSequenceState) this.#beforeSequenceRead();
@@ -606,14 +576,18 @@ export class Relay implements BackendReceiver, Waiting {
     });
   }
 
-  #clientDrained(): void {
+  clientDrained(): void {
     this.lastTakenAt = performance.now();
     this.#tenure.backend?.resume();
   }
 
-  #clientEnded(): void {
+  clientEnded(): void {
     this.halfClosed = true;
     if (!this.busy) this.#end({ reason: 'client_gone' });
+  }
+
+  clientClosed(): void {
+    this.#end({ reason: 'client_gone' });
   }
 
   #endIfAtRest(): boolean {
@@ -633,7 +607,19 @@ export class Relay implements BackendReceiver, Waiting {
     if (this.#over) return;
     this.#over = true;
     this.#toClient.flush();
-    this.#finish(end);
+    // Whoever has come to this end may still be at work on what is borrowed.
+    queueMicrotask(() => this.#leave(end));
+  }
+
+  /** Gives back what is borrowed, and says so. */
+  #leave(end: RelayEnd): void {
+    this.#waiting?.wait.giveUp();
+    // What still comes of a shared backend's answer is nobody's.
+    this.#replies.hiding = true;
+    this.#tenure.giveUp(this.#isIdle, this.#disobeyed).then(
+      () => this.#host.ended(end),
+      (failure: unknown) => this.#host.ended(end, failure),
+    );
   }
 }
 

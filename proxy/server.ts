@@ -1,4 +1,4 @@
-import { once, setMaxListeners } from 'node:events';
+import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
 import { ServiceError } from '../src/errors.ts';
 import type { Observe, Origin } from '../src/observation.ts';
@@ -9,7 +9,8 @@ import { authenticate, type LoginMethod } from './authentication.ts';
 import { ClientConnection, ClientGone, type ClientStream } from './connection.ts';
 import { errorResponse } from './errors.ts';
 import { handshake, type TlsPolicy } from './handshake.ts';
-import { serve } from './session.ts';
+import { OpenSessions } from './open-sessions.ts';
+import { actorOf, type Guest, openSession, type SessionContext } from './session.ts';
 import { TenantDirectory } from './tenant-sessions.ts';
 import { Watchdog, type WatchdogLimits } from './watchdog.ts';
 
@@ -48,21 +49,29 @@ const LAST_WORDS_MS = 1_000;
 export class WireServer {
   readonly #options: WireServerOptions;
   readonly #server: Server;
-  readonly #clients = new Set<ClientStream>();
+  readonly #clients = new Set<ClientConnection>();
   readonly #tenants: TenantDirectory;
-  readonly #stopping = new AbortController();
-  readonly #stopped = new AbortController();
-  readonly #watchdog: Watchdog;
+  readonly #open = new OpenSessions();
+  readonly #context: SessionContext;
+  readonly #gone = (client: ClientConnection): void => this.#forget(client);
+  /** Hears when the last client has gone. */
+  #onEmpty: (() => void) | undefined;
 
   constructor(options: WireServerOptions) {
+    const { router, observe } = options;
     this.#options = options;
     this.#tenants = new TenantDirectory(options.pipelineDepth);
-    this.#watchdog = new Watchdog(options);
-    // One listener for each session.
-    setMaxListeners(0, this.#stopping.signal, this.#stopped.signal);
+    this.#context = {
+      router,
+      observe,
+      pinned: (reason, pinned) => observe({ name: pinned ? 'wire.pinned' : 'wire.unpinned', reason }),
+      watchdog: new Watchdog(options),
+      open: this.#open,
+      tenants: this.#tenants,
+    };
+    const entrance: Entrance = { method: 'scram', tls: options.tls };
     this.#server = createServer({ allowHalfOpen: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS }, (socket) => {
-      const client = new ClientConnection(socket, socket.remoteAddress ?? '');
-      void this.#serve(client, { method: 'scram', tls: options.tls });
+      void this.#serve(new ClientConnection(socket, socket.remoteAddress ?? '', this.#gone), entrance);
     });
   }
 
@@ -76,7 +85,7 @@ export class WireServer {
 
   /** Takes in a client that did not come by the TCP port. Whether what it came by is encrypted is not this door's to say. */
   accept(stream: ClientStream, { remoteAddress, method }: Introduction): void {
-    void this.#serve(new ClientConnection(stream, remoteAddress), { method, tls: NO_TLS });
+    void this.#serve(new ClientConnection(stream, remoteAddress, this.#gone), { method, tls: NO_TLS });
   }
 
   /**
@@ -84,72 +93,78 @@ export class WireServer {
    * `deadlineMs` have passed. Resolves when the last has gone.
    */
   async close(deadlineMs: number): Promise<void> {
-    const closed = [once(this.#server, 'close'), ...[...this.#clients].map((socket) => once(socket, 'close'))];
+    const closed = once(this.#server, 'close');
+    const empty = new Promise<void>((resolve) => {
+      this.#onEmpty = resolve;
+    });
     this.#server.close();
     const reason = new ServiceError('shutting_down', 'terminating connection due to administrator command');
-    this.#stopping.abort(reason);
-    const patience = setTimeout(() => this.#stopped.abort(reason), deadlineMs);
+    this.#open.endAtRest(reason);
+    const patience = setTimeout(() => this.#open.endNow(reason), deadlineMs);
     const end = setTimeout(() => {
-      for (const socket of this.#clients) socket.destroy();
+      for (const client of this.#clients) client.destroy();
     }, deadlineMs + LAST_WORDS_MS);
-    await Promise.all(closed);
+    await closed;
+    if (this.#clients.size > 0) await empty;
     clearTimeout(patience);
     clearTimeout(end);
   }
 
+  #forget(client: ClientConnection): void {
+    this.#clients.delete(client);
+    this.#options.observe({ name: 'wire.disconnected' });
+    if (this.#clients.size === 0) this.#onEmpty?.();
+  }
+
+  /** Sees a connection through to its session, which then goes on by itself. */
   async #serve(client: ClientConnection, entrance: Entrance): Promise<void> {
-    const { observe } = this.#options;
-    const { socket } = client;
-    this.#clients.add(socket);
-    observe({ name: 'wire.connected' });
-    socket.once('close', () => {
-      this.#clients.delete(socket);
-      observe({ name: 'wire.disconnected' });
-    });
+    this.#clients.add(client);
+    this.#options.observe({ name: 'wire.connected' });
+    const deadline = setTimeout(() => client.destroy(), this.#options.loginTimeoutMs);
     try {
-      await this.#converse(client, entrance);
-      client.end();
+      const guest = await this.#letIn(client, entrance);
+      clearTimeout(deadline);
+      if (guest === undefined) client.end();
+      else await this.#receive(client, guest);
     } catch (error) {
+      clearTimeout(deadline);
       this.#tell(client, error);
     }
   }
 
-  /** A connection's whole life, from its first byte. */
-  async #converse(client: ClientConnection, entrance: Entrance): Promise<void> {
-    const deadline = setTimeout(() => client.destroy(), this.#options.loginTimeoutMs);
-    try {
-      const opening = await handshake(client, entrance.tls);
-      if (opening.name === 'CancelRequest') {
-        await this.#options.router.cancelKeys.cancel({ processId: opening.processId, secret: opening.secretKey });
-        return;
-      }
-      await this.#login(client, opening, entrance, deadline);
-    } finally {
-      clearTimeout(deadline);
-    }
+  /** @returns who has logged in; undefined when the connection was for something else, which has been done */
+  async #letIn(client: ClientConnection, entrance: Entrance): Promise<Guest | undefined> {
+    const opening = await handshake(client, entrance.tls);
+    if (opening.name === 'StartupMessage') return this.#logIn(client, opening, entrance);
+    await this.#options.router.cancelKeys.cancel({ processId: opening.processId, secret: opening.secretKey });
+    return undefined;
   }
 
-  async #login(client: ClientConnection, startup: StartupMessage, { method }: Entrance, deadline: NodeJS.Timeout): Promise<void> {
+  async #logIn(client: ClientConnection, startup: StartupMessage, { method }: Entrance): Promise<Guest> {
     const { router, observe } = this.#options;
     if (this.#clients.size > this.#options.clientsMax) throw new ServiceError('too_many_connections', 'sorry, too many clients already');
     const user = requiredUser(startup);
     const replication = wantsReplication(startup);
     const origin = originOf(client, startup);
     const tenant = await authenticate(client, user, router, { method, channelBinding: client.channelBinding }, origin);
-    clearTimeout(deadline);
     if (replication) throw new ServiceError('unsupported_protocol', 'replication connections are not supported');
     const database = startup.parameters.get('database') || user;
     if (database !== tenant.organization.id) throw new ServiceError('unknown_database', `database "${database}" does not exist`);
-    observe({ name: 'login.succeeded', origin, actor: { organizationId: user, keyId: tenant.key.id, keyPrefix: tenant.key.prefix } });
-    const shared = this.#tenants.enter(user);
+    observe({ name: 'login.succeeded', origin, actor: actorOf(tenant) });
+    return { tenant, startup, origin };
+  }
+
+  async #receive(client: ClientConnection, guest: Guest): Promise<void> {
+    const { id } = guest.tenant.organization;
+    const shared = this.#tenants.enter(id);
     try {
       if (shared.count > this.#options.clientsPerTenant) {
-        throw new ServiceError('too_many_connections', `too many connections for organization "${user}"`);
+        throw new ServiceError('too_many_connections', `too many connections for organization "${id}"`);
       }
-      const [stopping, stopped] = [this.#stopping.signal, this.#stopped.signal];
-      await serve(client, tenant, startup, origin, { router, observe, shared, watchdog: this.#watchdog, stopping, stopped });
-    } finally {
+      await openSession(client, guest, shared, this.#context);
+    } catch (error) {
       this.#tenants.leave(shared);
+      throw error;
     }
   }
 
@@ -169,9 +184,8 @@ export class WireServer {
 
 /** As in Postgres, what is longer than a name can be is cut. */
 function requiredUser({ parameters }: StartupMessage): string {
-  const user = Buffer.from(parameters.get('user') ?? '')
-    .subarray(0, MAX_NAME_BYTES)
-    .toString();
+  const given = parameters.get('user') ?? '';
+  const user = Buffer.byteLength(given) <= MAX_NAME_BYTES ? given : Buffer.from(given).subarray(0, MAX_NAME_BYTES).toString();
   if (user === '') throw new ServiceError('not_allowed', 'no PostgreSQL user name specified in startup packet');
   return user;
 }

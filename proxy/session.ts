@@ -1,158 +1,216 @@
-import { randomBytes } from 'node:crypto';
 import type { BackendConnection } from '../src/backend/connection.ts';
-import { abortReason, ServiceError } from '../src/errors.ts';
+import { ServiceError } from '../src/errors.ts';
 import type { Actor, Observe, Origin } from '../src/observation.ts';
 import { encodeBackendMessage } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
-import type { CancelKey } from '../src/router/cancel.ts';
+import { freshBytes } from '../src/random.ts';
 import type { Lease } from '../src/router/lease.ts';
-import type { Router } from '../src/router/router.ts';
-import { viewOf } from '../src/router/search-path/view.ts';
+import type { Router, Wait } from '../src/router/router.ts';
+import { type PlaceView, viewOf } from '../src/router/search-path/view.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import type { ClientConnection } from './connection.ts';
 import { type SessionStart, startSession } from './login.ts';
-import { Pins } from './pins.ts';
+import { READY_IDLE } from './messages.ts';
+import type { OpenSessions } from './open-sessions.ts';
+import { type PinListener, Pins } from './pins.ts';
+import type { ProcessIds } from './process-ids.ts';
 import { Relay } from './relay.ts';
-import type { RelayHost } from './relay-host.ts';
+import type { RelayEnd, RelayHost } from './relay-host.ts';
 import type { WatchedBatch } from './statement-watch.ts';
-import type { TenantSessions } from './tenant-sessions.ts';
+import type { ReachableSession, TenantDirectory, TenantSessions } from './tenant-sessions.ts';
 import type { Watchdog } from './watchdog.ts';
 
+/** What the sessions of all organizations share. */
 export interface SessionContext {
   readonly router: Router;
   readonly observe: Observe;
+  readonly pinned: PinListener;
   readonly watchdog: Watchdog;
-  /** What the sessions of this organization share. */
-  readonly shared: TenantSessions;
-  /** Aborts with a ServiceError when the service stops. */
-  readonly stopping: AbortSignal;
-  /** Aborts with a ServiceError when it waits no longer. */
-  readonly stopped: AbortSignal;
+  readonly open: OpenSessions;
+  readonly tenants: TenantDirectory;
+}
+
+/** Who has logged in. */
+export interface Guest {
+  readonly tenant: Tenant;
+  readonly startup: StartupMessage;
+  readonly origin: Origin;
 }
 
 const SECRET_BYTES = 4;
 const SECRET_BYTES_3_2 = 32;
 
 /**
- * Serves an authenticated client until either side ends: gives it what Postgres gives after login, and relays.
+ * Gives an authenticated client what Postgres gives after login, and a session, which from then on lives by itself: many
+ * sessions rest, and none of them needs a function that waits for its end.
+ * @param shared what the sessions of this organization share; the session leaves them when it ends
  * @throws ServiceError or PostgresError to be told as FATAL, while nothing but the login has been answered
  */
-export async function serve(
+export async function openSession(
   client: ClientConnection,
-  tenant: Tenant,
-  startup: StartupMessage,
-  origin: Origin,
+  { tenant, startup, origin }: Guest,
+  shared: TenantSessions,
   context: SessionContext,
 ): Promise<void> {
-  const { router, shared } = context;
   const view = viewOf(tenant);
-  const start = await startSession(startup, shared, view, () => leaseFor(client, tenant, router));
-  const secret = randomBytes(startup.minorVersion >= 2 ? SECRET_BYTES_3_2 : SECRET_BYTES);
-  let relay: Relay | undefined;
-  const key = router.cancelKeys.issue(secret, async () => relay?.cancel());
-  const processIds = shared.join(key.processId, {
-    get backendProcessId() {
-      return relay?.lease?.backend.processId ?? 0;
-    },
-    cancel: async () => relay?.cancel(),
-    terminate: () => relay?.end(new ServiceError('shutting_down', 'terminating connection due to administrator command')),
-  });
-  const pins = new Pins(start.settings, start.whole, (reason, pinned) =>
-    context.observe({ name: pinned ? 'wire.pinned' : 'wire.unpinned', reason }),
-  );
-  try {
-    relay = new Relay(client.socket, { ...host(tenant, origin, context), processIds, view }, pins, start.parameters);
-    client.write(welcome(start, key));
-    await run(relay, client, tenant, origin, context);
-  } finally {
-    pins.end();
-    shared.part(key.processId);
-    router.cancelKeys.forget(key);
-  }
+  const start = await startSession(startup, shared, view, () => leaseFor(client, tenant, context.router));
+  const secretKey = freshBytes(startup.minorVersion >= 2 ? SECRET_BYTES_3_2 : SECRET_BYTES);
+  const session = new Session(client, { tenant, origin, view, start, secretKey, shared, context });
+  const keyData = encodeBackendMessage({ name: 'BackendKeyData', processId: session.processIds.own, secretKey });
+  client.write(Buffer.concat([start.welcome, keyData, READY_IDLE]));
+  session.start();
 }
 
 /** A client that goes away while it waits for a backend gives up its place in the queue. */
 async function leaseFor(client: ClientConnection, tenant: Tenant, router: Router): Promise<Lease> {
   const gone = new AbortController();
   const onClose = () => gone.abort();
-  client.socket.on('close', onClose);
+  client.stream.on('close', onClose);
   try {
     return await router.lease(tenant, { door: 'wire', signal: gone.signal });
   } finally {
-    client.socket.off('close', onClose);
+    client.stream.off('close', onClose);
   }
 }
 
-function host(tenant: Tenant, origin: Origin, { router, observe, shared }: SessionContext): Omit<RelayHost, 'processIds' | 'view'> {
-  const actor = actorOf(tenant);
-  return {
-    registry: shared.registry,
-    recent: shared.recent,
-    sequences: shared.sequences,
-    sharing: shared.sharing,
-    mayKeepBusy: () => router.mayKeepBusy(tenant),
-    tryLease: (preferred: BackendConnection | undefined) => router.tryLease(tenant, 'wire', preferred),
-    enqueue: (settle) => router.enqueue(tenant, 'wire', settle),
-    shared: (outcome) => observe({ name: `wire.${outcome}` }),
-    answered: (ok) => observe({ name: 'wire.query', ok }),
-    watched: (batch) => observe(watchedStatement(batch, origin, actor)),
-    holdsAdvisoryLocks: (processId) => router.holdsAdvisoryLocks(processId),
-    defaultsChanged: () => {
-      shared.forgetLogins();
-      router.retireBackends(tenant);
-    },
-  };
+interface SessionParts {
+  readonly tenant: Tenant;
+  readonly origin: Origin;
+  readonly view: PlaceView | undefined;
+  readonly start: SessionStart;
+  readonly secretKey: Buffer;
+  readonly shared: TenantSessions;
+  readonly context: SessionContext;
 }
 
-/** What Postgres sends between a successful login and the first query. */
-function welcome({ parameters }: SessionStart, { processId, secret }: CancelKey): Buffer {
-  return Buffer.concat([
-    encodeBackendMessage({ name: 'AuthenticationOk' }),
-    ...[...parameters].map(([parameter, value]) => encodeBackendMessage({ name: 'ParameterStatus', parameter, value })),
-    encodeBackendMessage({ name: 'BackendKeyData', processId, secretKey: secret }),
-    encodeBackendMessage({ name: 'ReadyForQuery', status: 'I' }),
-  ]);
-}
+/** One client's session: what its relay needs of the house, and what the house and its organization's other sessions know of it. */
+class Session implements RelayHost, ReachableSession {
+  readonly processIds: ProcessIds;
+  readonly view: PlaceView | undefined;
+  readonly registry: TenantSessions['registry'];
+  readonly recent: TenantSessions['recent'];
+  readonly #client: ClientConnection;
+  readonly #tenant: Tenant;
+  readonly #origin: Origin;
+  readonly #shared: TenantSessions;
+  readonly #context: SessionContext;
+  readonly #pins: Pins;
+  readonly #relay: Relay;
+  readonly #openedAt = performance.now();
 
-async function run(relay: Relay, client: ClientConnection, tenant: Tenant, origin: Origin, context: SessionContext): Promise<void> {
-  const { observe, stopping, stopped, watchdog } = context;
-  const { revoked } = tenant;
-  const actor = actorOf(tenant);
-  const openedAt = performance.now();
-  observe({ name: 'wire.session.opened', origin, actor });
-  const onRevoked = () => relay.end(abortReason(revoked));
-  const onStopping = () => relay.endAtRest(abortReason(stopping));
-  revoked.addEventListener('abort', onRevoked, { once: true });
-  const onStopped = () => relay.end(abortReason(stopped));
-  stopping.addEventListener('abort', onStopping, { once: true });
-  stopped.addEventListener('abort', onStopped, { once: true });
-  const unwatch = watchdog.watch(relay);
-  try {
-    const ended = relay.run();
-    if (revoked.aborted) onRevoked();
-    if (stopping.aborted) onStopping();
-    const { reason, lastWords } = await ended;
-    client.end(lastWords);
-    const { statements, traffic } = relay;
-    observe({ name: 'wire.session.closed', origin, actor, durationMs: performance.now() - openedAt, statements, ...traffic, reason });
-  } finally {
-    unwatch();
-    revoked.removeEventListener('abort', onRevoked);
-    stopping.removeEventListener('abort', onStopping);
-    stopped.removeEventListener('abort', onStopped);
+  constructor(client: ClientConnection, { tenant, origin, view, start, secretKey, shared, context }: SessionParts) {
+    this.view = view;
+    this.registry = shared.registry;
+    this.recent = shared.recent;
+    this.#client = client;
+    this.#tenant = tenant;
+    this.#origin = origin;
+    this.#shared = shared;
+    this.#context = context;
+    this.processIds = shared.join(context.router.cancelKeys.issue(secretKey, this), this);
+    this.#pins = new Pins(start.settings, start.whole, context.pinned);
+    this.#relay = new Relay(client.stream, this, this.#pins, start.parameters);
+  }
+
+  start(): void {
+    const { observe, open, watchdog } = this.#context;
+    observe({ name: 'wire.session.opened', origin: this.#origin, actor: actorOf(this.#tenant) });
+    watchdog.watch(this.#relay);
+    this.#client.attach(this.#relay);
+    open.add(this.#relay, this.#tenant.revoked);
+  }
+
+  ended({ reason, lastWords }: RelayEnd, failure?: unknown): void {
+    const { observe } = this.#context;
+    const relay = this.#relay;
+    if (reason === 'terminated') this.#client.leave();
+    else this.#client.end(lastWords);
+    if (failure !== undefined) observe({ name: 'service.failure', message: 'a wire session could not be ended well', cause: failure });
+    observe({
+      name: 'wire.session.closed',
+      origin: this.#origin,
+      actor: actorOf(this.#tenant),
+      durationMs: performance.now() - this.#openedAt,
+      statements: relay.statements,
+      ...relay.traffic,
+      reason,
+    });
+    this.#forget();
+  }
+
+  /** From now on nobody can reach it. */
+  #forget(): void {
+    const { router, open, watchdog, tenants } = this.#context;
+    const { own } = this.processIds;
+    watchdog.forget(this.#relay);
+    open.delete(this.#relay);
+    this.#pins.end();
+    this.#shared.part(own);
+    router.cancelKeys.forget(own);
+    tenants.leave(this.#shared);
+  }
+
+  get backendProcessId(): number {
+    return this.#relay.lease?.backend.processId ?? 0;
+  }
+
+  cancel(): Promise<void> {
+    return this.#relay.cancel();
+  }
+
+  terminate(): void {
+    this.#relay.end(new ServiceError('shutting_down', 'terminating connection due to administrator command'));
+  }
+
+  get sequences(): RelayHost['sequences'] {
+    return this.#shared.sequences;
+  }
+
+  tryLease(preferred: BackendConnection | undefined): Lease | undefined {
+    return this.#context.router.tryLease(this.#tenant, 'wire', preferred);
+  }
+
+  enqueue(settle: (result: Lease | ServiceError) => void): Wait {
+    return this.#context.router.enqueue(this.#tenant, 'wire', settle);
+  }
+
+  get sharing(): RelayHost['sharing'] {
+    return this.#shared.sharing;
+  }
+
+  mayKeepBusy(): boolean {
+    return this.#context.router.mayKeepBusy(this.#tenant);
+  }
+
+  shared(outcome: 'shared' | 'set_aside'): void {
+    this.#context.observe({ name: `wire.${outcome}` });
+  }
+
+  answered(ok: boolean): void {
+    this.#context.observe({ name: 'wire.query', ok });
+  }
+
+  watched({ sql, command, sqlstate, durationMs }: WatchedBatch): void {
+    this.#context.observe({
+      name: 'wire.statement',
+      origin: this.#origin,
+      actor: actorOf(this.#tenant),
+      statement: { sql, ...(command === undefined ? {} : { command }) },
+      outcome: { status: sqlstate === undefined ? 'ok' : 'error', durationMs, ...(sqlstate === undefined ? {} : { sqlstate }) },
+    });
+  }
+
+  holdsAdvisoryLocks(processId: number): Promise<boolean> {
+    return this.#context.router.holdsAdvisoryLocks(processId);
+  }
+
+  defaultsChanged(): void {
+    this.#shared.forgetLogins();
+    this.#context.router.retireBackends(this.#tenant);
   }
 }
 
-function actorOf({ organization, key }: Tenant): Actor {
+/** The organization and key that a client has logged in with. */
+export function actorOf({ organization, key }: Tenant): Actor {
   return { organizationId: organization.id, keyId: key.id, keyPrefix: key.prefix };
-}
-
-function watchedStatement({ sql, command, sqlstate, durationMs }: WatchedBatch, origin: Origin, actor: Actor) {
-  return {
-    name: 'wire.statement',
-    origin,
-    actor,
-    statement: { sql, ...(command === undefined ? {} : { command }) },
-    outcome: { status: sqlstate === undefined ? 'ok' : 'error', durationMs, ...(sqlstate === undefined ? {} : { sqlstate }) },
-  } as const;
 }

@@ -40,20 +40,7 @@ export class TenantSessions {
   /** Makes a session known by its process id. @returns how it and others speak of process ids */
   join(processId: number, session: ReachableSession): ProcessIds {
     this.#sessions.set(processId, session);
-    return {
-      own: processId,
-      backendOf: (id) => this.#sessions.get(id)?.backendProcessId,
-      signal: (id, signal) => {
-        const target = this.#sessions.get(id);
-        if (signal === 'terminate') target?.terminate();
-        else void target?.cancel();
-      },
-      moved: (backend) => {
-        if (this.#users.size > MAX_REMEMBERED_BACKENDS) this.#users.clear();
-        this.#users.set(backend, processId);
-      },
-      userOf: (backend) => this.#users.get(backend),
-    };
+    return new OwnProcessId(processId, this.#sessions, this.#users);
   }
 
   part(processId: number): void {
@@ -63,6 +50,38 @@ export class TenantSessions {
   forgetLogins(): void {
     this.starts.clear();
     this.parameters.clear();
+  }
+}
+
+/** How one session speaks of process ids. */
+class OwnProcessId implements ProcessIds {
+  readonly own: number;
+  readonly #sessions: ReadonlyMap<number, ReachableSession>;
+  readonly #users: Map<number, number>;
+
+  constructor(own: number, sessions: ReadonlyMap<number, ReachableSession>, users: Map<number, number>) {
+    this.own = own;
+    this.#sessions = sessions;
+    this.#users = users;
+  }
+
+  backendOf(processId: number): number | undefined {
+    return this.#sessions.get(processId)?.backendProcessId;
+  }
+
+  signal(processId: number, signal: 'cancel' | 'terminate'): void {
+    const target = this.#sessions.get(processId);
+    if (signal === 'terminate') target?.terminate();
+    else void target?.cancel();
+  }
+
+  moved(backend: number): void {
+    if (this.#users.size > MAX_REMEMBERED_BACKENDS) this.#users.clear();
+    this.#users.set(backend, this.own);
+  }
+
+  userOf(backend: number): number | undefined {
+    return this.#users.get(backend);
   }
 }
 
@@ -102,8 +121,11 @@ export class TenantDirectory {
   /** One session more. */
   enter(organizationId: string): TenantSessions {
     const tenant = this.#tenants.get(organizationId) ?? new TenantSessions(this.#pipelineDepth);
-    this.#tenants.delete(organizationId);
-    this.#tenants.set(organizationId, tenant);
+    if (tenant.count === 0) {
+      // Those that were there last are the last to be forgotten.
+      this.#tenants.delete(organizationId);
+      this.#tenants.set(organizationId, tenant);
+    }
     tenant.count += 1;
     return tenant;
   }
@@ -112,8 +134,10 @@ export class TenantDirectory {
   leave(tenant: TenantSessions): void {
     tenant.count -= 1;
     if (tenant.count > 0) return;
-    tenant.registry = new StatementRegistry();
-    tenant.recent = new RecentParses();
+    if (!tenant.registry.isEmpty) {
+      tenant.registry = new StatementRegistry();
+      tenant.recent = new RecentParses();
+    }
     for (const [id, oldest] of this.#tenants) {
       if (this.#tenants.size <= MAX_REMEMBERED_TENANTS) break;
       if (oldest.count === 0) this.#tenants.delete(id);

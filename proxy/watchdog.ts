@@ -14,11 +14,6 @@ export type WatchedSession = Pick<
   'unsent' | 'lastTakenAt' | 'halfClosed' | 'since' | 'busy' | 'status' | 'abandon' | 'cancel' | 'end' | 'terminate'
 >;
 
-interface Watched {
-  readonly session: WatchedSession;
-  canceledAt: number | undefined;
-}
-
 const TICK_MS = 250;
 /** A request that has not ended this long after it was canceled loses its backend. */
 const CANCEL_GRACE_MS = 5_000;
@@ -33,55 +28,58 @@ const SEND_TIMEOUT_MS = 60_000;
  */
 export class Watchdog {
   readonly #limits: WatchdogLimits;
-  readonly #watched = new Set<Watched>();
+  readonly #watched = new Set<WatchedSession>();
+  /** When sessions were told to cancel what they run, where it has not ended yet. */
+  readonly #canceledAt = new Map<WatchedSession, number>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(limits: WatchdogLimits) {
     this.#limits = limits;
   }
 
-  /** @returns a function that ends the watch */
-  watch(session: WatchedSession): () => void {
-    const entry: Watched = { session, canceledAt: undefined };
-    this.#watched.add(entry);
+  watch(session: WatchedSession): void {
+    this.#watched.add(session);
     this.#timer ??= setInterval(() => this.#tick(), TICK_MS);
-    return () => {
-      this.#watched.delete(entry);
-      if (this.#watched.size > 0) return;
-      clearInterval(this.#timer);
-      this.#timer = undefined;
-    };
+  }
+
+  forget(session: WatchedSession): void {
+    this.#watched.delete(session);
+    this.#canceledAt.delete(session);
   }
 
   #tick(): void {
+    if (this.#watched.size === 0) {
+      clearInterval(this.#timer);
+      this.#timer = undefined;
+    }
     const now = performance.now();
-    for (const entry of this.#watched) this.#check(entry, now);
+    for (const session of this.#watched) this.#check(session, now);
   }
 
-  #check(entry: Watched, now: number): void {
-    const { session } = entry;
+  #check(session: WatchedSession, now: number): void {
     const { statementTimeoutMs, idleInTransactionTimeoutMs } = this.#limits;
     if (session.unsent > 0 && now - session.lastTakenAt > SEND_TIMEOUT_MS) session.abandon();
     else if (session.halfClosed && now - Math.max(session.since, session.lastTakenAt) > HALF_CLOSED_GRACE_MS) session.abandon();
-    else if (session.busy) this.#checkStatement(entry, now, statementTimeoutMs);
+    else if (session.busy) this.#checkStatement(session, now, statementTimeoutMs);
     else {
-      entry.canceledAt = undefined;
+      this.#canceledAt.delete(session);
       if (idleInTransactionTimeoutMs > 0 && session.status !== 'I' && now - session.since > idleInTransactionTimeoutMs) {
         session.end(new ServiceError('idle_in_transaction_timeout', 'terminating connection due to idle-in-transaction timeout'));
       }
     }
   }
 
-  #checkStatement(entry: Watched, now: number, timeoutMs: number): void {
-    if (timeoutMs === 0 || now - entry.session.since < timeoutMs) {
-      entry.canceledAt = undefined;
+  #checkStatement(session: WatchedSession, now: number, timeoutMs: number): void {
+    if (timeoutMs === 0 || now - session.since < timeoutMs) {
+      this.#canceledAt.delete(session);
       return;
     }
-    if (entry.canceledAt === undefined) {
-      entry.canceledAt = now;
-      void entry.session.cancel();
-    } else if (now - entry.canceledAt > CANCEL_GRACE_MS) {
-      entry.session.terminate(new ServiceError('statement_timeout', 'terminating connection due to statement timeout'));
+    const canceledAt = this.#canceledAt.get(session);
+    if (canceledAt === undefined) {
+      this.#canceledAt.set(session, now);
+      void session.cancel();
+    } else if (now - canceledAt > CANCEL_GRACE_MS) {
+      session.terminate(new ServiceError('statement_timeout', 'terminating connection due to statement timeout'));
     }
   }
 }

@@ -1,6 +1,7 @@
-import { createHash, createHmac, pbkdf2, timingSafeEqual } from 'node:crypto';
+import { pbkdf2, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
 import { ServiceError } from '../errors.ts';
+import { hmacSha256, sha256 } from './digest.ts';
 import { saslprep } from './saslprep.ts';
 
 /**
@@ -88,8 +89,8 @@ export function stepScram(state: ScramState, input: Buffer): ScramStep {
  */
 export async function deriveVerifier(password: string, salt: Buffer, iterations: number): Promise<ScramVerifier> {
   const saltedPassword = await promisify(pbkdf2)(saslprep(password), salt, iterations, 32, 'sha256');
-  const storedKey = sha256(hmac(saltedPassword, 'Client Key'));
-  return { iterations, salt, storedKey, serverKey: hmac(saltedPassword, 'Server Key') };
+  const storedKey = sha256(hmacSha256(saltedPassword, Buffer.from('Client Key')));
+  return { iterations, salt, storedKey, serverKey: hmacSha256(saltedPassword, Buffer.from('Server Key')) };
 }
 
 /** As `pg_authid.rolpassword` has it; `CREATE ROLE … PASSWORD` takes it instead of a cleartext password. */
@@ -104,7 +105,7 @@ export function formatVerifier(verifier: ScramVerifier): string {
  * @param secret known to this service alone, so that nobody can compute the salts and tell who exists
  */
 export function mockVerifier(user: string, secret: Buffer): ScramVerifier {
-  const derive = (purpose: string) => hmac(secret, `scram mock ${purpose}\0${user}`);
+  const derive = (purpose: string) => hmacSha256(secret, Buffer.from(`scram mock ${purpose}\0${user}`));
   return {
     iterations: SCRAM_ITERATIONS,
     salt: derive('salt').subarray(0, SCRAM_SALT_BYTES),
@@ -145,9 +146,9 @@ function takeClientFinal(state: AwaitingClientFinal, text: string): ScramStep {
 
   const { storedKey, serverKey } = state.offer.verifier;
   const signed = Buffer.from(`${state.transcript},${unproved}`, 'latin1');
-  const clientKey = xor(proof, hmac(storedKey, signed));
+  const clientKey = xor(proof, hmacSha256(storedKey, signed));
   if (!timingSafeEqual(sha256(clientKey), storedKey)) return { state: { name: 'rejected' }, reply: undefined };
-  const reply = Buffer.from(`v=${hmac(serverKey, signed).toString('base64')}`, 'latin1');
+  const reply = Buffer.from(`v=${hmacSha256(serverKey, signed).toString('base64')}`, 'latin1');
   return { state: { name: 'authenticated' }, reply };
 }
 
@@ -173,12 +174,17 @@ function takeBindingFlag(offer: ScramOffer, message: AttributeReader): BindingFl
 
 /** `c=` repeats the gs2 header, followed by the channel's data where there is binding (RFC 5802 section 7). */
 function checkChannelBinding({ flag, offer }: AwaitingClientFinal, given: string): void {
-  const header = flag === 'p' ? 'p=tls-server-end-point,,' : `${flag},,`;
-  const data = flag === 'p' ? offer.channelBinding : Buffer.alloc(0);
-  if (data !== undefined && given === Buffer.concat([Buffer.from(header), data]).toString('base64')) return;
-  if (flag !== 'p') throw violation('unexpected SCRAM channel-binding attribute in client-final-message');
+  if (flag !== 'p') {
+    if (given === UNBOUND_HEADERS[flag]) return;
+    throw violation('unexpected SCRAM channel-binding attribute in client-final-message');
+  }
+  const data = offer.channelBinding;
+  if (data !== undefined && given === Buffer.concat([Buffer.from('p=tls-server-end-point,,'), data]).toString('base64')) return;
   throw new ServiceError('not_allowed', 'SCRAM channel binding check failed');
 }
+
+/** `n,,` and `y,,` in base64. */
+const UNBOUND_HEADERS = { n: 'biws', y: 'eSws' };
 
 /** The proof, which must come last, and all of the message before it. */
 function takeProof(message: AttributeReader): [unproved: string, proof: Buffer] {
@@ -274,13 +280,7 @@ function printable(text: string): string {
 }
 
 function xor(a: Buffer, b: Buffer): Buffer {
-  return Buffer.from(a.map((byte, i) => byte ^ (b[i] ?? 0)));
-}
-
-function sha256(data: Uint8Array): Buffer {
-  return createHash('sha256').update(data).digest();
-}
-
-function hmac(key: Uint8Array, data: string | Uint8Array): Buffer {
-  return createHmac('sha256', key).update(data).digest();
+  const both = Buffer.allocUnsafe(a.length);
+  for (let i = 0; i < a.length; i++) both[i] = (a[i] ?? 0) ^ (b[i] ?? 0);
+  return both;
 }

@@ -52,6 +52,10 @@ export class StatementRegistry {
   readonly #known = new Map<string, Known>();
   #bytes = 0;
 
+  get isEmpty(): boolean {
+    return this.#known.size === 0;
+  }
+
   /**
    * The tables have changed: who prepares a text from now on gets a statement that has not been seen before. Those that
    * clients have keep their shape, and Postgres tells when it is gone (0A000): a client may know it by heart.

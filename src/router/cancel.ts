@@ -7,9 +7,15 @@ export interface CancelKey {
   readonly secret: Buffer;
 }
 
+/** Who is to be canceled. */
+export interface Cancelable {
+  cancel(): Promise<void>;
+}
+
 interface Session {
-  readonly secret: Buffer;
-  readonly cancel: () => Promise<void>;
+  /** Byte by character: a short buffer would keep the whole block that it was cut from. */
+  readonly secret: string;
+  readonly target: Cancelable;
 }
 
 /** Above any process id that an operating system gives out (Linux: below 2^22), so that none is ever a backend's. */
@@ -20,21 +26,22 @@ const LAST_PROCESS_ID = 2 ** 31 - 1;
 export class CancelKeys {
   readonly #sessions = new Map<number, Session>();
 
-  issue(secret: Buffer, cancel: () => Promise<void>): CancelKey {
+  /** @returns the process id that the secret goes with */
+  issue(secret: Buffer, target: Cancelable): number {
     let processId = randomInt(FIRST_PROCESS_ID, LAST_PROCESS_ID);
     while (this.#sessions.has(processId)) processId = randomInt(FIRST_PROCESS_ID, LAST_PROCESS_ID);
-    this.#sessions.set(processId, { secret, cancel });
-    return { processId, secret };
+    this.#sessions.set(processId, { secret: secret.toString('latin1'), target });
+    return processId;
   }
 
-  forget({ processId }: CancelKey): void {
+  forget(processId: number): void {
     this.#sessions.delete(processId);
   }
 
   /** Cancels what the key's session is waiting for; a key that is not known does nothing, as in Postgres. */
   async cancel({ processId, secret }: CancelKey): Promise<void> {
     const session = this.#sessions.get(processId);
-    if (session === undefined || session.secret.length !== secret.length || !timingSafeEqual(session.secret, secret)) return;
-    await session.cancel();
+    if (session === undefined || session.secret.length !== secret.length) return;
+    if (timingSafeEqual(Buffer.from(session.secret, 'latin1'), secret)) await session.target.cancel();
   }
 }

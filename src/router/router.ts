@@ -73,6 +73,8 @@ export class Router {
   readonly #signupsPerHour: number;
   readonly #observe: Observe;
   readonly #throttle = new LoginThrottle();
+  /** One for all who come with the same key. */
+  readonly #tenants = new WeakMap<KnownCredential, Tenant>();
 
   constructor(options: RouterOptions) {
     this.catalog = options.catalog;
@@ -92,6 +94,7 @@ export class Router {
     try {
       if (user !== undefined) this.#throttle.check(origin.sourceIp, user);
       const known = await this.#prove(credential);
+      if (known === undefined || (user !== undefined && known.organization.id !== user)) throw unproven(user);
       const tenant = this.#admit(known);
       this.catalog.touchKey(known.key.id);
       return tenant;
@@ -241,17 +244,8 @@ export class Router {
     }
   }
 
-  async #prove(credential: Credential): Promise<KnownCredential> {
-    if (credential.kind === 'bearer') {
-      const known = await this.#findByKey(credential.apiKey);
-      if (known === undefined) throw new ServiceError('unauthorized', 'the API key is not valid');
-      return known;
-    }
-    const known = credential.kind === 'scram' ? await this.#proveByScram(credential) : await this.#findByKey(credential.apiKey);
-    if (known?.organization.id !== credential.user) {
-      throw new ServiceError('unauthorized', `password authentication failed for user "${credential.user}"`);
-    }
-    return known;
+  #prove(credential: Credential): Promise<KnownCredential | undefined> {
+    return credential.kind === 'scram' ? this.#proveByScram(credential) : this.#findByKey(credential.apiKey);
   }
 
   /** A key that is at hand is found by its digest: it has too many bits to be guessed, so that nothing slower is needed. */
@@ -266,13 +260,19 @@ export class Router {
     return proven ? known : undefined;
   }
 
-  #admit({ organization, key, revoked }: KnownCredential): Tenant {
+  #admit(known: KnownCredential): Tenant {
+    const { organization, key, revoked } = known;
     if (organization.status === 'suspended') {
       throw new ServiceError('organization_suspended', `organization "${organization.id}" is suspended`);
     }
     if (organization.status !== 'active') throw new ServiceError('unauthorized', 'the API key is not valid');
     revoked.throwIfAborted();
-    return { organization, key, channels: this.#channelsOf(organization.placement.role), revoked };
+    let tenant = this.#tenants.get(known);
+    if (tenant === undefined) {
+      tenant = { organization, key, channels: this.#channelsOf(organization.placement.role), revoked };
+      this.#tenants.set(known, tenant);
+    }
+    return tenant;
   }
 
   #channelsOf(role: string): string {
@@ -288,4 +288,11 @@ export class Router {
       this.#observe({ name: 'service.failure', message: `sign-up ${id} could not be undone yet`, cause: cause ?? error });
     }
   }
+}
+
+function unproven(user: string | undefined): ServiceError {
+  return new ServiceError(
+    'unauthorized',
+    user === undefined ? 'the API key is not valid' : `password authentication failed for user "${user}"`,
+  );
 }

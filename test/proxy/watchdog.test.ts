@@ -29,7 +29,9 @@ function watched(state: Partial<WatchedSession>): readonly string[] {
     terminate: ({ kind }) => did.push(`terminate ${kind}`),
     ...state,
   };
-  onTestFinished(new Watchdog(LIMITS).watch(session));
+  const watchdog = new Watchdog(LIMITS);
+  watchdog.watch(session);
+  onTestFinished(() => watchdog.forget(session));
   return did;
 }
 

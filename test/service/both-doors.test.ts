@@ -100,9 +100,8 @@ describe('one database behind two doors', () => {
     const alone = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '1' });
     const lodger = await alone.signUp();
     const client = await alone.connect(lodger);
+    await client.query('CREATE TEMPORARY TABLE orders (secret text); PREPARE leftover AS SELECT 1; SELECT pg_advisory_lock(1)');
     await client.query("SET TimeZone = 'Asia/Tokyo'; SET search_path = pg_catalog; SET statement_timeout = '1ms'");
-    await client.query('CREATE TEMPORARY TABLE orders (secret text)').catch(() => {});
-    await client.query('SET statement_timeout = 0; PREPARE leftover AS SELECT 1; SELECT pg_advisory_lock(1)');
     await client.end();
     const { body } = await alone.query(
       lodger,
