@@ -174,7 +174,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener {
   }
 
   clientData(chunk: Buffer): void {
-    if (this.#lastWords !== undefined) return;
+    if (this.#over || this.#lastWords !== undefined) return;
     this.#bytesIn += chunk.length;
     if (this.#waiting === undefined) {
       this.#process(chunk);
@@ -472,17 +472,21 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener {
     if (this.#over) return;
     this.#over = true;
     this.#toClient.flush();
-    // Whoever has come to this end may still be at work on what is borrowed.
-    queueMicrotask(() => this.#leave(end));
+    void this.#leave(end);
   }
 
   /** Gives back what is borrowed, and says so. */
-  #leave(end: RelayEnd): void {
-    this.#waiting?.giveUp();
-    this.#tenure.giveUp(this.#isIdle, this.#disobeyed).then(
-      () => this.#host.ended(end),
-      (failure: unknown) => this.#host.ended(end, failure),
-    );
+  async #leave(end: RelayEnd): Promise<void> {
+    // Whoever has come to this end may still be at work on what is borrowed.
+    await undefined;
+    let failure: unknown;
+    try {
+      this.#waiting?.giveUp();
+      await this.#tenure.giveUp(this.#isIdle, this.#disobeyed);
+    } catch (error) {
+      failure = error;
+    }
+    this.#host.ended(end, failure);
   }
 }
 
