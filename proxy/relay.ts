@@ -607,19 +607,23 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     if (this.#over) return;
     this.#over = true;
     this.#toClient.flush();
-    // Whoever has come to this end may still be at work on what is borrowed.
-    queueMicrotask(() => this.#leave(end));
+    void this.#leave(end);
   }
 
   /** Gives back what is borrowed, and says so. */
-  #leave(end: RelayEnd): void {
-    this.#waiting?.wait.giveUp();
-    // What still comes of a shared backend's answer is nobody's.
-    this.#replies.hiding = true;
-    this.#tenure.giveUp(this.#isIdle, this.#disobeyed).then(
-      () => this.#host.ended(end),
-      (failure: unknown) => this.#host.ended(end, failure),
-    );
+  async #leave(end: RelayEnd): Promise<void> {
+    // Whoever has come to this end may still be at work on what is borrowed.
+    await undefined;
+    let failure: unknown;
+    try {
+      this.#waiting?.wait.giveUp();
+      // What still comes of a shared backend's answer is nobody's.
+      this.#replies.hiding = true;
+      await this.#tenure.giveUp(this.#isIdle, this.#disobeyed);
+    } catch (error) {
+      failure = error;
+    }
+    this.#host.ended(end, failure);
   }
 }
 
