@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestAsyncHookHandler } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify';
 import type { z } from 'zod';
 import { ServiceError } from '../src/errors.ts';
 import type { ErrorCode } from './errors.ts';
@@ -64,7 +64,7 @@ export function endpoint<Body, Query>(
   };
 }
 
-export function serve(app: FastifyInstance, { operation, handle }: Endpoint, authenticate: onRequestAsyncHookHandler): void {
+export function serve(app: FastifyInstance, { operation, handle }: Endpoint, authenticate: onRequestHookHandler): void {
   app.route({
     method: operation.method,
     url: operation.path,

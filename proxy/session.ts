@@ -5,6 +5,7 @@ import type { Actor, Observe, Origin } from '../src/observation.ts';
 import { encodeBackendMessage } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
 import type { CancelKey } from '../src/router/cancel.ts';
+import { Departure } from '../src/router/departure.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { Router } from '../src/router/router.ts';
 import { viewOf } from '../src/router/search-path/view.ts';
@@ -73,11 +74,11 @@ export async function serve(
 
 /** A client that goes away while it waits for a backend gives up its place in the queue. */
 async function leaseFor(client: ClientConnection, tenant: Tenant, router: Router): Promise<Lease> {
-  const gone = new AbortController();
-  const onClose = () => gone.abort();
+  const departure = new Departure();
+  const onClose = () => departure.happen();
   client.socket.on('close', onClose);
   try {
-    return await router.lease(tenant, { door: 'wire', signal: gone.signal });
+    return await router.lease(tenant, { door: 'wire', departure });
   } finally {
     client.socket.off('close', onClose);
   }

@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
+import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { ServiceError } from '../../src/errors.ts';
 import type { Observe, ObservedStatement, Origin, Outcome } from '../../src/observation.ts';
+import { Departure } from '../../src/router/departure.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import type { StatementOutcome } from '../../src/sql/layout.ts';
 import { renderError } from '../errors.ts';
@@ -13,12 +12,14 @@ export interface Call {
   /** Authentication may learn more of it. */
   origin: Origin;
   readonly startedAt: number;
-  /** Aborts when the client has gone before its reply was whole. */
-  readonly gone: AbortSignal;
+  /** Happens when the client goes before its reply is whole. */
+  readonly departure: Departure;
   /** The whole reply has been handed to the network. */
   whole: boolean;
   /** Set by authentication. */
-  tenant?: Tenant;
+  tenant?: Tenant | undefined;
+  /** Gives back the place that admission has given. */
+  leave?: () => void;
   /** Set by routes that run SQL. */
   statement?: ObservedStatement;
   /** SHA-256 of everything that it asks for, where it has an Idempotency-Key. */
@@ -61,18 +62,24 @@ export function followCalls(
 ): void {
   const untold = new Set<Promise<void>>();
   app.decorateRequest('call');
-  app.addHook('onRequest', async (request, reply) => {
-    const call = openCall(originOf(request, clientAddress), request.raw.socket, reply.raw);
-    request.call = call;
+  app.addHook('onRequest', (request, reply, done) => {
+    const call = openCall(originOf(request, clientAddress));
     const { action } = request.routeOptions.config;
-    if (action === undefined) return;
+    request.call = call;
+    const { socket } = request.raw;
+    // A reply also counts as finished when its connection was destroyed with the rest of it unsent.
+    reply.raw.on('finish', () => {
+      call.whole = !socket.destroyed;
+    });
     // Fastify's own onResponse is silent about replies that broke off.
     reply.raw.on('close', () => {
-      const telling = tell(observe, action, call, reply)
-        .catch((cause: unknown) => observe({ name: 'service.failure', message: `the end of ${action} could not be told`, cause }))
-        .finally(() => untold.delete(telling));
+      if (!call.whole) call.departure.happen();
+      call.leave?.();
+      if (action === undefined) return;
+      const telling = tell(observe, action, call, reply).finally(() => untold.delete(telling));
       untold.add(telling);
     });
+    done();
   });
   // A statement may end after its reply; what reads observations is closed after the door.
   app.addHook('onClose', async () => {
@@ -83,15 +90,18 @@ export function followCalls(
 async function tell(observe: Observe, action: string, call: Call, reply: FastifyReply): Promise<void> {
   const ended = await endOf(call);
   const { tenant, statement, origin } = call;
-  const command = ended?.command ?? statement?.command;
-  observe({
-    name: 'http.request',
-    action,
-    origin,
-    ...(tenant === undefined ? {} : { actor: actorOf(tenant) }),
-    ...(statement === undefined ? {} : { statement: { ...statement, ...(command ? { command } : {}) } }),
-    outcome: outcomeOf(call, reply, ended),
-  });
+  try {
+    observe({
+      name: 'http.request',
+      action,
+      origin,
+      ...(tenant === undefined ? {} : { actor: actorOf(tenant) }),
+      ...(statement === undefined ? {} : { statement: ended?.command ? { ...statement, command: ended.command } : statement }),
+      outcome: outcomeOf(call, reply, ended),
+    });
+  } catch (cause) {
+    observe({ name: 'service.failure', message: `the end of ${action} could not be told`, cause });
+  }
 }
 
 function originOf(request: FastifyRequest, clientAddress: (socketAddress: string, forwardedFor?: string) => string): Origin {
@@ -105,17 +115,8 @@ function originOf(request: FastifyRequest, clientAddress: (socketAddress: string
   };
 }
 
-function openCall(origin: Origin, socket: Socket, reply: ServerResponse): Call {
-  const controller = new AbortController();
-  const call: Call = { origin, startedAt: performance.now(), gone: controller.signal, whole: false };
-  // A reply also counts as finished when its connection was destroyed with the rest of it unsent.
-  reply.on('finish', () => {
-    call.whole = !socket.destroyed;
-  });
-  reply.on('close', () => {
-    if (!call.whole) controller.abort(new ServiceError('query_canceled', 'the client closed the connection'));
-  });
-  return call;
+function openCall(origin: Origin): Call {
+  return { origin, startedAt: performance.now(), departure: new Departure(), whole: false };
 }
 
 /** The statement's outcome; a failure that was too late for the reply leaves its SQLSTATE in the call. */

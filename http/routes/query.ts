@@ -9,6 +9,7 @@ import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } fro
 import { problemOf } from '../plugins/problems.ts';
 import { queryLine, queryReply } from '../replies.ts';
 import { noQuery, queryRequest } from '../schemas.ts';
+import { sendWhole } from '../whole-reply.ts';
 import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from './context.ts';
 
 export const EXAMPLE_QUERY_REPLY = {
@@ -68,9 +69,9 @@ export function queryEndpoints({ router, config, observe }: RouteContext): Endpo
         ...body,
         ...(asLines ? { layout: linesLayout(body.rowMode), lastWords: errorLine(request, observe) } : {}),
         timeoutMs: timeoutOf(body.timeoutMs, config),
-        signal: call.gone,
+        departure: call.departure,
       };
-      const lease = await router.lease(tenantOf(request), { door: 'http', signal: call.gone });
+      const lease = await router.lease(tenantOf(request), { door: 'http', departure: call.departure });
       if (repeatable !== undefined && !body.readOnly) {
         call.atomic = true;
         const answer = await runQueryOnce(lease, wanted, repeatable);
@@ -79,7 +80,8 @@ export function queryEndpoints({ router, config, observe }: RouteContext): Endpo
       }
       const answer = await runQuery(lease, wanted);
       call.ended = answer.done;
-      return reply.type(type).send(answer.body);
+      if (!Buffer.isBuffer(answer.body)) return reply.type(type).send(answer.body);
+      return sendWhole(reply, type, answer.body);
     }),
   ];
 }

@@ -1,10 +1,16 @@
-const INITIAL_BYTES = 4_096;
+/** So few come from memory that Node has at hand (`Buffer.poolSize`). */
+const INITIAL_BYTES = 1_024;
 const DOUBLING_UNTIL_BYTES = 1_048_576;
 
 /** Bytes being written; grows as needed. Encoders `reserve` first and then write to `bytes` directly. */
 export class JsonBuffer {
-  bytes: Buffer = Buffer.allocUnsafe(INITIAL_BYTES);
+  bytes: Buffer;
   length = 0;
+
+  /** @param expectedBytes what will probably be written */
+  constructor(expectedBytes = INITIAL_BYTES) {
+    this.bytes = Buffer.allocUnsafe(expectedBytes);
+  }
 
   /** Makes room for so many more bytes. */
   reserve(count: number): void {
@@ -34,9 +40,14 @@ export class JsonBuffer {
     this.length += this.bytes.write(text, this.length, 'utf8');
   }
 
+  /** What was written, where nothing more will be. */
+  whole(): Buffer {
+    return this.bytes.subarray(0, this.length);
+  }
+
   /** Hands over what was written and begins anew. */
   take(): Buffer {
-    const taken = this.bytes.subarray(0, this.length);
+    const taken = this.whole();
     this.bytes = Buffer.allocUnsafe(Math.min(this.bytes.length, CHUNK_CAPACITY_BYTES));
     this.length = 0;
     return taken;
