@@ -17,23 +17,23 @@ export interface Call {
   /** The whole reply has been handed to the network. */
   whole: boolean;
   /** Set by authentication. */
-  tenant?: Tenant | undefined;
+  tenant: Tenant | undefined;
   /** Gives back the place that admission has given. */
-  leave?: () => void;
+  leave: (() => void) | undefined;
   /** Set by routes that run SQL. */
-  statement?: ObservedStatement;
+  statement: ObservedStatement | undefined;
   /** SHA-256 of everything that it asks for, where it has an Idempotency-Key. */
-  fingerprint?: string;
+  fingerprint: string | undefined;
   /** It is carried out once, however often it is sent. */
-  isRepeatable?: boolean;
+  isRepeatable: boolean;
   /** All of it runs in one transaction. */
-  atomic?: boolean;
+  atomic: boolean | undefined;
   /** The operation at work. */
-  work?: Promise<unknown>;
+  work: Promise<unknown> | undefined;
   /** How the statement ends, which for a streamed reply is after its first bytes. */
-  ended?: Promise<StatementOutcome>;
+  ended: Promise<StatementOutcome> | undefined;
   /** SQLSTATE of the error that was answered. */
-  sqlstate?: string;
+  sqlstate: string | undefined;
 }
 
 declare module 'fastify' {
@@ -95,8 +95,8 @@ async function tell(observe: Observe, action: string, call: Call, reply: Fastify
       name: 'http.request',
       action,
       origin,
-      ...(tenant === undefined ? {} : { actor: actorOf(tenant) }),
-      ...(statement === undefined ? {} : { statement: ended?.command ? { ...statement, command: ended.command } : statement }),
+      actor: tenant && actorOf(tenant),
+      statement: statement && observed(statement, ended),
       outcome: outcomeOf(call, reply, ended),
     });
   } catch (cause) {
@@ -105,18 +105,33 @@ async function tell(observe: Observe, action: string, call: Call, reply: Fastify
 }
 
 function originOf(request: FastifyRequest, clientAddress: (socketAddress: string, forwardedFor?: string) => string): Origin {
-  const forwardedFor = request.headers['x-forwarded-for'];
-  const userAgent = request.headers['user-agent']?.slice(0, MAX_USER_AGENT);
+  const { headers, socket, id } = request;
+  const forwardedFor = headers['x-forwarded-for'];
   return {
     surface: 'http',
-    sourceIp: clientAddress(request.socket.remoteAddress ?? '', typeof forwardedFor === 'string' ? forwardedFor : undefined),
-    requestId: request.id,
-    ...(userAgent === undefined ? {} : { userAgent }),
+    sourceIp: clientAddress(socket.remoteAddress ?? '', typeof forwardedFor === 'string' ? forwardedFor : undefined),
+    requestId: id,
+    userAgent: headers['user-agent']?.slice(0, MAX_USER_AGENT),
   };
 }
 
+/** With all that it may ever have from the beginning: the engine deals slowly with objects that grow. */
 function openCall(origin: Origin): Call {
-  return { origin, startedAt: performance.now(), departure: new Departure(), whole: false };
+  return {
+    origin,
+    startedAt: performance.now(),
+    departure: new Departure(),
+    whole: false,
+    tenant: undefined,
+    leave: undefined,
+    statement: undefined,
+    fingerprint: undefined,
+    isRepeatable: false,
+    atomic: undefined,
+    work: undefined,
+    ended: undefined,
+    sqlstate: undefined,
+  };
 }
 
 /** The statement's outcome; a failure that was too late for the reply leaves its SQLSTATE in the call. */
@@ -135,6 +150,10 @@ function actorOf({ organization, key }: Tenant) {
   return { organizationId: organization.id, keyId: key.id, keyPrefix: key.prefix };
 }
 
+function observed({ sql, command, paramCount }: ObservedStatement, ended: StatementOutcome | undefined): ObservedStatement {
+  return { sql, command: ended?.command || command, paramCount };
+}
+
 function outcomeOf(call: Call, reply: FastifyReply, ended: StatementOutcome | undefined): Outcome {
   const httpStatus = reply.raw.headersSent ? reply.statusCode : 499;
   const ok = call.whole && httpStatus < 400 && call.sqlstate === undefined;
@@ -142,7 +161,7 @@ function outcomeOf(call: Call, reply: FastifyReply, ended: StatementOutcome | un
     status: ok ? 'ok' : 'error',
     httpStatus,
     durationMs: Math.round((performance.now() - call.startedAt) * 1_000) / 1_000,
-    ...(call.sqlstate === undefined ? {} : { sqlstate: call.sqlstate }),
-    ...(ended?.rowCount == null ? {} : { rowCount: ended.rowCount }),
+    sqlstate: call.sqlstate,
+    rowCount: ended?.rowCount ?? undefined,
   };
 }

@@ -23,12 +23,12 @@ export type { RowMode, StatementOutcome } from './layout.ts';
 
 export interface QueryRequest {
   readonly sql: string;
-  readonly params?: readonly JsonValue[];
+  readonly params?: readonly JsonValue[] | undefined;
   readonly rowMode: RowMode;
   /** How the result is written; as the reply of `/api/query` if absent. */
-  readonly layout?: ResultLayout;
+  readonly layout?: ResultLayout | undefined;
   /** What a stream that breaks off ends with, for layouts that have a way to say so. */
-  readonly lastWords?: (error: Error) => Uint8Array;
+  readonly lastWords?: ((error: Error) => Uint8Array) | undefined;
   /** How long Postgres may take, by our own clock; the time a slow reader takes does not count. 0: no limit. */
   readonly timeoutMs: number;
   readonly readOnly?: boolean;
