@@ -9,7 +9,7 @@ import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } fro
 import { problemOf } from '../plugins/problems.ts';
 import { queryLine, queryReply } from '../replies.ts';
 import { noQuery, queryRequest, usualQuery } from '../schemas.ts';
-import { sendWhole } from '../whole-reply.ts';
+import { sendResult } from '../send.ts';
 import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from './context.ts';
 
 export const EXAMPLE_QUERY_REPLY = {
@@ -87,8 +87,7 @@ export function queryEndpoints({ router, config, observe }: RouteContext): Endpo
       }
       const answer = await runQuery(lease, wanted);
       call.ended = answer.done;
-      if (!Buffer.isBuffer(answer.body)) return reply.type(type).send(answer.body);
-      return sendWhole(reply, type, answer.body);
+      return sendResult(reply, type, answer.body);
     }),
   ];
 }

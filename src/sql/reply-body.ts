@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream';
 import { ServiceError } from '../errors.ts';
-import { CHUNK_BYTES, JsonBuffer } from './json/buffer.ts';
+import { JsonBuffer } from './json/buffer.ts';
+import { CHUNK_BYTES } from './json/memory.ts';
 import type { Session } from './session.ts';
 
 /** What may wait in the stream for its reader; beyond it the backend has to wait. */

@@ -19,7 +19,7 @@ export class ResultShape {
     const head = new JsonBuffer();
     layout.open(head, fields);
     this.layout = layout;
-    this.head = head.take();
+    this.head = head.whole();
     this.encode = layout.rows(fields);
     this.warnings = layout.losesRepeatedNames ? repeatedNames(fields).map(repeatedColumn) : [];
   }

@@ -1,4 +1,5 @@
-/** So few come from memory that Node has at hand (`Buffer.poolSize`). */
+import { takeChunk, takeMemory } from './memory.ts';
+
 const INITIAL_BYTES = 1_024;
 const DOUBLING_UNTIL_BYTES = 1_048_576;
 
@@ -9,7 +10,7 @@ export class JsonBuffer {
 
   /** @param expectedBytes what will probably be written */
   constructor(expectedBytes = INITIAL_BYTES) {
-    this.bytes = Buffer.allocUnsafe(expectedBytes);
+    this.bytes = takeMemory(expectedBytes);
   }
 
   /** Makes room for so many more bytes. */
@@ -45,19 +46,14 @@ export class JsonBuffer {
     return this.bytes.subarray(0, this.length);
   }
 
-  /** Hands over what was written and begins anew. */
+  /** Hands over what was written and begins anew, with a chunk. */
   take(): Buffer {
     const taken = this.whole();
-    this.bytes = Buffer.allocUnsafe(Math.min(this.bytes.length, CHUNK_CAPACITY_BYTES));
+    this.bytes = takeChunk();
     this.length = 0;
     return taken;
   }
 }
-
-/** About what goes to the caller in one piece: as soon as so much is written. */
-export const CHUNK_BYTES = 65_536;
-/** With room for the row that goes beyond it. */
-const CHUNK_CAPACITY_BYTES = 81_920;
 
 /** For a few bytes a loop is several times faster than a call into the runtime. */
 const LOOP_MAX_BYTES = 48;
