@@ -23,7 +23,10 @@ export function sendResult(reply: FastifyReply, contentType: string, body: Buffe
   else sendStream(raw, head, body);
 }
 
-/** Node writes a head and a Buffer as two pieces, but a head and a string as one: in Latin-1 there is a character for every byte. */
+/**
+ * Node writes a head and a Buffer as two pieces, but a head and a string as one: in Latin-1 there is a character for every
+ * byte. And it keeps that one back for what `end` may add, unless it is told to let it go.
+ */
 function sendWhole(raw: ServerResponse, head: string[], body: Buffer): void {
   head.push('content-length', String(body.length));
   raw.writeHead(200, head);
@@ -31,7 +34,9 @@ function sendWhole(raw: ServerResponse, head: string[], body: Buffer): void {
     raw.end(body, () => giveBack(body));
     return;
   }
-  raw.end(body.toString('latin1'), 'latin1');
+  raw.write(body.toString('latin1'), 'latin1');
+  raw.socket?.uncork();
+  raw.end();
   giveBack(body);
 }
 
