@@ -5,7 +5,7 @@ import { type OpenWire, WireSockets } from './neon/websocket.ts';
 import { openApiDocument } from './openapi.ts';
 import { type Endpoint, serve } from './operation.ts';
 import { limitRequests } from './plugins/admission.ts';
-import { authenticateBearer } from './plugins/bearer.ts';
+import { requireBearer } from './plugins/bearer.ts';
 import { followCalls, requestIdOf } from './plugins/call.ts';
 import { clientAddresses } from './plugins/client-address.ts';
 import { setHeaders, setHeadersAlways } from './plugins/headers.ts';
@@ -63,7 +63,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
 
   healthRoutes(app, options.ready);
   const endpoints = endpointsOf(options);
-  const authenticate = authenticateBearer(router);
+  const authenticate = requireBearer(router);
   for (const endpoint of endpoints) serve(app, endpoint, authenticate);
   neonRoutes(app, options);
   documentationRoutes(app, openApiDocument(endpoints.map(({ operation }) => operation)));
@@ -90,17 +90,11 @@ function closeGracefully(app: FastifyInstance, timeoutMs: number, door: () => Ht
   let deadline: NodeJS.Timeout | undefined;
   app.addHook('preClose', async () => {
     closing = true;
-    door()?.closeIdle();
+    door()?.drain();
     deadline = setTimeout(() => door()?.closeAll(), timeoutMs);
   });
   app.addHook('onClose', async () => clearTimeout(deadline));
-  app.addHook('onRequest', async () => {
-    if (closing) throw new ServiceError('shutting_down', 'the service is shutting down');
-  });
-  app.addHook('onSend', async (_request, reply) => {
-    if (closing) reply.header('connection', 'close');
-  });
-  app.addHook('onResponse', async (request) => {
-    if (closing) request.raw.socket.destroySoon();
+  app.addHook('onRequest', (_request, _reply, done) => {
+    done(closing ? new ServiceError('shutting_down', 'the service is shutting down') : undefined);
   });
 }

@@ -73,6 +73,20 @@ export const rotateKeyRequest = z.strictObject({}).optional();
 
 export const queryRequest = z.strictObject({ sql: oneStatement, params, rowMode, timeoutMs, readOnly });
 
+export type QueryBody = z.output<typeof queryRequest>;
+
+/** What {@link queryRequest} makes of a body that has nothing but `sql` and perhaps `params`. */
+export function usualQuery(body: unknown): QueryBody | undefined {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) return undefined;
+  for (const key in body) if (key !== 'sql' && key !== 'params') return undefined;
+  const { sql, params = NO_PARAMS } = body as { readonly sql?: unknown; readonly params?: unknown };
+  if (typeof sql !== 'string' || sql.trim() === '' || sql.includes('\0')) return undefined;
+  if (!Array.isArray(params) || params.length > MAX_PARAMETERS) return undefined;
+  return { sql, params, rowMode: 'object', readOnly: false };
+}
+
+const NO_PARAMS: JsonValue[] = [];
+
 export const transactionRequest = z.strictObject({
   statements: z
     .array(z.strictObject({ sql: oneStatement, params }))

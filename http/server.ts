@@ -8,6 +8,7 @@ import {
   STATUS_CODES,
 } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
+import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type ConnectionErrorCode, renderConnectionError } from './errors.ts';
 import { acceptUpgrades, type TakeOver } from './upgrade.ts';
@@ -40,8 +41,11 @@ export const DEADLINES: ServerDeadlines = {
 /** A Node server with deadlines, and with its connections in sight so that closing need not wait for idle ones. */
 export interface HttpServer {
   readonly server: Server;
-  /** Closes connections on which no reply is due; those that were taken over are no longer this server's. */
-  closeIdle(): void;
+  /**
+   * From now on every connection ends with the last reply that is due on it, and those on which none is due end at once.
+   * Connections that were taken over are no longer this server's.
+   */
+  drain(): void;
   /** Closes all connections of its own, whatever they wait for. */
   closeAll(): void;
 }
@@ -61,50 +65,85 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
       ? createPlainServer(options, handler)
       : createTlsServer({ ...options, ...tls, handshakeTimeout: deadlines.headersTimeoutMs }, handler);
   const opened = tls === undefined ? 'connection' : 'secureConnection';
-  const replies = trackReplies(server, opened);
-  server.on('request', ({ socket }, reply) => {
+  const replies = new DueReplies(server, opened);
+  // Node starts this clock for a connection and for each request on it; between requests it goes by `keepAliveTimeout`.
+  server.setTimeout(deadlines.sendTimeoutMs, (socket) => {
     // Silence alone is no fault of the client's: the reply may not have been made yet.
-    reply.setTimeout(deadlines.sendTimeoutMs, () => {
-      if (socket.writableLength > 0) socket.destroy();
-    });
+    if (socket.writableLength > 0 || replies.on(socket).size === 0) socket.destroy();
   });
   if (takeOver !== undefined) {
     acceptUpgrades(server, opened, (request, socket, head) => {
-      if (replies.get(socket)?.size === 0) return takeOver(request, socket, head) && replies.delete(socket);
+      if (replies.on(socket).size === 0) return takeOver(request, withoutTimeout(socket), head) && replies.forget(socket);
       // Earlier requests are not answered yet. No client asks so soon, and two protocols at a time cannot be kept apart.
       socket.destroy();
       return true;
     });
   }
-  server.on('clientError', (error: NodeJS.ErrnoException, socket) => refuseConnection(error, socket, replies.get(socket)));
+  server.on('clientError', (error: NodeJS.ErrnoException, socket) => refuseConnection(error, socket, replies.on(socket)));
   return {
     server,
-    closeIdle() {
-      for (const [socket, due] of replies) if (due.size === 0) socket.destroy();
-    },
-    closeAll() {
-      for (const socket of replies.keys()) socket.destroy();
-    },
+    drain: () => replies.drain(),
+    closeAll: () => replies.closeAll(),
   };
 }
 
+const NONE: ReadonlySet<ServerResponse> = new Set();
+
 /** The replies due on each open connection. */
-function trackReplies(server: Server, opened: string): Map<Duplex, Set<ServerResponse>> {
-  const replies = new Map<Duplex, Set<ServerResponse>>();
-  server.on(opened, (socket: Duplex) => {
-    replies.set(socket, new Set());
-    socket.on('close', () => replies.delete(socket));
-  });
-  server.on('request', ({ socket }, reply) => {
-    replies.get(socket)?.add(reply);
-    reply.on('close', () => replies.get(socket)?.delete(reply));
-  });
-  return replies;
+class DueReplies {
+  readonly #due = new Map<Duplex, Set<ServerResponse>>();
+  #isDraining = false;
+
+  /** @param opened the event by which the server learns of a connection */
+  constructor(server: Server, opened: string) {
+    server.on(opened, (socket: Duplex) => {
+      this.#due.set(socket, new Set());
+      socket.on('close', () => this.forget(socket));
+    });
+    server.on('request', ({ socket }, reply) => this.#add(socket, reply));
+  }
+
+  on(socket: Duplex): ReadonlySet<ServerResponse> {
+    return this.#due.get(socket) ?? NONE;
+  }
+
+  forget(socket: Duplex): boolean {
+    return this.#due.delete(socket);
+  }
+
+  drain(): void {
+    this.#isDraining = true;
+    for (const [socket, due] of this.#due) {
+      if (due.size === 0) socket.destroy();
+      for (const reply of due) reply.shouldKeepAlive = false;
+    }
+  }
+
+  closeAll(): void {
+    for (const socket of this.#due.keys()) socket.destroy();
+  }
+
+  #add(socket: Socket, reply: ServerResponse): void {
+    const due = this.#due.get(socket);
+    if (due === undefined) return;
+    due.add(reply);
+    if (this.#isDraining) reply.shouldKeepAlive = false;
+    reply.on('close', () => {
+      due.delete(reply);
+      if (this.#isDraining && due.size === 0) socket.destroySoon();
+    });
+  }
+}
+
+/** Another protocol has clocks of its own. */
+function withoutTimeout(socket: Duplex): Duplex {
+  if (socket instanceof Socket) socket.setTimeout(0);
+  return socket;
 }
 
 /** Bytes that are no HTTP, or come too slowly. An answer is written only where it cannot end up inside another reply. */
-function refuseConnection(error: NodeJS.ErrnoException, socket: Duplex, due: ReadonlySet<ServerResponse> | undefined): void {
-  const replyUnderWay = [...(due ?? [])].some((reply) => reply.headersSent && !reply.writableFinished);
+function refuseConnection(error: NodeJS.ErrnoException, socket: Duplex, due: ReadonlySet<ServerResponse>): void {
+  const replyUnderWay = [...due].some((reply) => reply.headersSent && !reply.writableFinished);
   if (socket.writable && !replyUnderWay && error.code !== 'ECONNRESET') socket.write(refusal(error));
   socket.destroy();
 }

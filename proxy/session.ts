@@ -4,6 +4,7 @@ import type { Actor, Observe, Origin } from '../src/observation.ts';
 import { encodeBackendMessage } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
 import { freshBytes } from '../src/random.ts';
+import { Departure } from '../src/router/departure.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { Router, Wait } from '../src/router/router.ts';
 import { type PlaceView, viewOf } from '../src/router/search-path/view.ts';
@@ -63,11 +64,11 @@ export async function openSession(
 
 /** A client that goes away while it waits for a backend gives up its place in the queue. */
 async function leaseFor(client: ClientConnection, tenant: Tenant, router: Router): Promise<Lease> {
-  const gone = new AbortController();
-  const onClose = () => gone.abort();
+  const departure = new Departure();
+  const onClose = () => departure.happen();
   client.stream.on('close', onClose);
   try {
-    return await router.lease(tenant, { door: 'wire', signal: gone.signal });
+    return await router.lease(tenant, { door: 'wire', departure });
   } finally {
     client.stream.off('close', onClose);
   }

@@ -2,7 +2,7 @@
 export interface Origin {
   readonly surface: 'http' | 'wire' | 'admin';
   readonly sourceIp: string;
-  readonly userAgent?: string;
+  readonly userAgent?: string | undefined;
   readonly applicationName?: string;
   readonly requestId?: string;
 }
@@ -18,8 +18,8 @@ export interface Actor {
 export interface Outcome {
   readonly status: 'ok' | 'error';
   readonly httpStatus?: number;
-  readonly sqlstate?: string;
-  readonly rowCount?: number;
+  readonly sqlstate?: string | undefined;
+  readonly rowCount?: number | undefined;
   readonly durationMs?: number;
 }
 
@@ -27,8 +27,8 @@ export interface Outcome {
 export interface ObservedStatement {
   readonly sql: string;
   /** First word or words of the command tag, e.g. `SELECT`, `CREATE TABLE`; where known. */
-  readonly command?: string;
-  readonly paramCount?: number;
+  readonly command?: string | undefined;
+  readonly paramCount?: number | undefined;
 }
 
 /**
@@ -51,8 +51,8 @@ export type Observation =
       readonly name: 'http.request';
       readonly action: string;
       readonly origin: Origin;
-      readonly actor?: Actor;
-      readonly statement?: ObservedStatement;
+      readonly actor?: Actor | undefined;
+      readonly statement?: ObservedStatement | undefined;
       readonly outcome: Outcome;
     }
   | { readonly name: 'login.succeeded'; readonly origin: Origin; readonly actor: Actor }

@@ -3,21 +3,20 @@ import { ServiceError } from '../../src/errors.ts';
 import type { Origin } from '../../src/observation.ts';
 import type { Router } from '../../src/router/router.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
-import { authenticateBearer } from '../plugins/bearer.ts';
+import { authenticateBearer, type KeyRing } from '../plugins/bearer.ts';
 import { type ConnectionString, parseConnectionString } from './connection-string.ts';
 
 /**
  * Who calls: by `Authorization: Bearer <API key>`, or else by the user and password of the connection string in
  * `Neon-Connection-String`. Runs before the body is read.
  */
-export function authenticateNeon(router: Pick<Router, 'authenticate'>): (request: FastifyRequest) => Promise<void> {
-  const byBearer = authenticateBearer(router);
+export function authenticateNeon(router: KeyRing): (request: FastifyRequest) => Promise<void> {
   return async (request) => {
     const { call, headers } = request;
     const text = headers['neon-connection-string'];
     const connection = typeof text === 'string' ? parseConnectionString(text) : undefined;
     if (connection?.applicationName !== undefined) call.origin = { ...call.origin, applicationName: connection.applicationName };
-    if (headers.authorization !== undefined) await byBearer(request);
+    if (headers.authorization !== undefined) await authenticateBearer(router, request);
     else call.tenant = await byPassword(router, connection, call.origin);
   };
 }

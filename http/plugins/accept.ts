@@ -6,6 +6,8 @@ const JSON_TYPE = 'application/json';
  * @see https://www.rfc-editor.org/rfc/rfc9110#field.accept
  */
 export function prefersLines(accept = ''): boolean {
+  // Hardly anybody has heard of them.
+  if (!/ndjson/i.test(accept)) return false;
   const weights = new Map(accept.split(',').map(weighted));
   return (weights.get(LINES_TYPE) ?? 0) > (weights.get(JSON_TYPE) ?? 0);
 }

@@ -7,19 +7,26 @@ import { ServiceError } from '../../src/errors.ts';
  * requests does not fill the memory with theirs.
  */
 export function limitRequests(app: FastifyInstance, maxPerTenant: number): void {
-  const underWay = new Map<string, number>();
+  const underWay = new Map<string, { count: number }>();
   // The first hook behind authentication, and the last before the body.
-  app.addHook('preParsing', async ({ call }, reply) => {
+  app.addHook('preParsing', ({ call }, _reply, _body, done) => {
     const id = call.tenant?.organization.id;
-    if (id === undefined) return;
-    const count = underWay.get(id) ?? 0;
-    if (count >= maxPerTenant) throw tooMany(count);
-    underWay.set(id, count + 1);
-    reply.raw.on('close', () => {
-      const left = (underWay.get(id) ?? 1) - 1;
-      if (left > 0) underWay.set(id, left);
-      else underWay.delete(id);
-    });
+    if (id === undefined) {
+      done();
+      return;
+    }
+    const crowd = underWay.get(id) ?? { count: 0 };
+    if (crowd.count >= maxPerTenant) {
+      done(tooMany(crowd.count));
+      return;
+    }
+    underWay.set(id, crowd);
+    crowd.count += 1;
+    call.leave = () => {
+      crowd.count -= 1;
+      if (crowd.count === 0) underWay.delete(id);
+    };
+    done();
   });
 }
 

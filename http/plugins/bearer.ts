@@ -1,16 +1,33 @@
-import type { FastifyRequest } from 'fastify';
+import type { FastifyRequest, onRequestHookHandler } from 'fastify';
 import { ServiceError } from '../../src/errors.ts';
 import type { Router } from '../../src/router/router.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 
+/** What it takes to tell whose key it is. */
+export type KeyRing = Pick<Router, 'authenticate' | 'recognize'>;
+
+/** Who calls, by their key. Runs before the body is read, so that nobody unknown makes us take one in. */
+export function requireBearer(router: KeyRing): onRequestHookHandler {
+  return (request, _reply, done) => {
+    let known: Tenant | undefined;
+    try {
+      known = router.recognize(bearerToken(request.headers.authorization));
+    } catch (error) {
+      done(error as Error);
+      return;
+    }
+    request.call.tenant = known;
+    if (known !== undefined) done();
+    else authenticateBearer(router, request).then(() => done(), done);
+  };
+}
+
 /**
- * Who calls, by `Authorization: Bearer <API key>`. Runs before the body is read, so that nobody unknown makes us take one in.
+ * By `Authorization: Bearer <API key>`.
  * @see https://www.rfc-editor.org/rfc/rfc6750#section-2.1
  */
-export function authenticateBearer(router: Pick<Router, 'authenticate'>): (request: FastifyRequest) => Promise<void> {
-  return async ({ headers, call }) => {
-    call.tenant = await router.authenticate({ kind: 'bearer', apiKey: bearerToken(headers.authorization) }, call.origin);
-  };
+export async function authenticateBearer(router: KeyRing, { headers, call }: FastifyRequest): Promise<void> {
+  call.tenant = await router.authenticate({ kind: 'bearer', apiKey: bearerToken(headers.authorization) }, call.origin);
 }
 
 function bearerToken(authorization: string | undefined): string {

@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
+import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { ServiceError } from '../../src/errors.ts';
 import type { Observe, ObservedStatement, Origin, Outcome } from '../../src/observation.ts';
+import { Departure } from '../../src/router/departure.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import type { StatementOutcome } from '../../src/sql/layout.ts';
 import { renderError } from '../errors.ts';
@@ -13,26 +12,28 @@ export interface Call {
   /** Authentication may learn more of it. */
   origin: Origin;
   readonly startedAt: number;
-  /** Aborts when the client has gone before its reply was whole. */
-  readonly gone: AbortSignal;
+  /** Happens when the client goes before its reply is whole. */
+  readonly departure: Departure;
   /** The whole reply has been handed to the network. */
   whole: boolean;
   /** Set by authentication. */
-  tenant?: Tenant;
+  tenant: Tenant | undefined;
+  /** Gives back the place that admission has given. */
+  leave: (() => void) | undefined;
   /** Set by routes that run SQL. */
-  statement?: ObservedStatement;
+  statement: ObservedStatement | undefined;
   /** SHA-256 of everything that it asks for, where it has an Idempotency-Key. */
-  fingerprint?: string;
+  fingerprint: string | undefined;
   /** It is carried out once, however often it is sent. */
-  isRepeatable?: boolean;
+  isRepeatable: boolean;
   /** All of it runs in one transaction. */
-  atomic?: boolean;
+  atomic: boolean | undefined;
   /** The operation at work. */
-  work?: Promise<unknown>;
+  work: Promise<unknown> | undefined;
   /** How the statement ends, which for a streamed reply is after its first bytes. */
-  ended?: Promise<StatementOutcome>;
+  ended: Promise<StatementOutcome> | undefined;
   /** SQLSTATE of the error that was answered. */
-  sqlstate?: string;
+  sqlstate: string | undefined;
 }
 
 declare module 'fastify' {
@@ -61,18 +62,24 @@ export function followCalls(
 ): void {
   const untold = new Set<Promise<void>>();
   app.decorateRequest('call');
-  app.addHook('onRequest', async (request, reply) => {
-    const call = openCall(originOf(request, clientAddress), request.raw.socket, reply.raw);
-    request.call = call;
+  app.addHook('onRequest', (request, reply, done) => {
+    const call = openCall(originOf(request, clientAddress));
     const { action } = request.routeOptions.config;
-    if (action === undefined) return;
+    request.call = call;
+    const { socket } = request.raw;
+    // A reply also counts as finished when its connection was destroyed with the rest of it unsent.
+    reply.raw.on('finish', () => {
+      call.whole = !socket.destroyed;
+    });
     // Fastify's own onResponse is silent about replies that broke off.
     reply.raw.on('close', () => {
-      const telling = tell(observe, action, call, reply)
-        .catch((cause: unknown) => observe({ name: 'service.failure', message: `the end of ${action} could not be told`, cause }))
-        .finally(() => untold.delete(telling));
+      if (!call.whole) call.departure.happen();
+      call.leave?.();
+      if (action === undefined) return;
+      const telling = tell(observe, action, call, reply).finally(() => untold.delete(telling));
       untold.add(telling);
     });
+    done();
   });
   // A statement may end after its reply; what reads observations is closed after the door.
   app.addHook('onClose', async () => {
@@ -83,39 +90,48 @@ export function followCalls(
 async function tell(observe: Observe, action: string, call: Call, reply: FastifyReply): Promise<void> {
   const ended = await endOf(call);
   const { tenant, statement, origin } = call;
-  const command = ended?.command ?? statement?.command;
-  observe({
-    name: 'http.request',
-    action,
-    origin,
-    ...(tenant === undefined ? {} : { actor: actorOf(tenant) }),
-    ...(statement === undefined ? {} : { statement: { ...statement, ...(command ? { command } : {}) } }),
-    outcome: outcomeOf(call, reply, ended),
-  });
+  try {
+    observe({
+      name: 'http.request',
+      action,
+      origin,
+      actor: tenant && actorOf(tenant),
+      statement: statement && observed(statement, ended),
+      outcome: outcomeOf(call, reply, ended),
+    });
+  } catch (cause) {
+    observe({ name: 'service.failure', message: `the end of ${action} could not be told`, cause });
+  }
 }
 
 function originOf(request: FastifyRequest, clientAddress: (socketAddress: string, forwardedFor?: string) => string): Origin {
-  const forwardedFor = request.headers['x-forwarded-for'];
-  const userAgent = request.headers['user-agent']?.slice(0, MAX_USER_AGENT);
+  const { headers, socket, id } = request;
+  const forwardedFor = headers['x-forwarded-for'];
   return {
     surface: 'http',
-    sourceIp: clientAddress(request.socket.remoteAddress ?? '', typeof forwardedFor === 'string' ? forwardedFor : undefined),
-    requestId: request.id,
-    ...(userAgent === undefined ? {} : { userAgent }),
+    sourceIp: clientAddress(socket.remoteAddress ?? '', typeof forwardedFor === 'string' ? forwardedFor : undefined),
+    requestId: id,
+    userAgent: headers['user-agent']?.slice(0, MAX_USER_AGENT),
   };
 }
 
-function openCall(origin: Origin, socket: Socket, reply: ServerResponse): Call {
-  const controller = new AbortController();
-  const call: Call = { origin, startedAt: performance.now(), gone: controller.signal, whole: false };
-  // A reply also counts as finished when its connection was destroyed with the rest of it unsent.
-  reply.on('finish', () => {
-    call.whole = !socket.destroyed;
-  });
-  reply.on('close', () => {
-    if (!call.whole) controller.abort(new ServiceError('query_canceled', 'the client closed the connection'));
-  });
-  return call;
+/** With all that it may ever have from the beginning: the engine deals slowly with objects that grow. */
+function openCall(origin: Origin): Call {
+  return {
+    origin,
+    startedAt: performance.now(),
+    departure: new Departure(),
+    whole: false,
+    tenant: undefined,
+    leave: undefined,
+    statement: undefined,
+    fingerprint: undefined,
+    isRepeatable: false,
+    atomic: undefined,
+    work: undefined,
+    ended: undefined,
+    sqlstate: undefined,
+  };
 }
 
 /** The statement's outcome; a failure that was too late for the reply leaves its SQLSTATE in the call. */
@@ -134,6 +150,10 @@ function actorOf({ organization, key }: Tenant) {
   return { organizationId: organization.id, keyId: key.id, keyPrefix: key.prefix };
 }
 
+function observed({ sql, command, paramCount }: ObservedStatement, ended: StatementOutcome | undefined): ObservedStatement {
+  return { sql, command: ended?.command || command, paramCount };
+}
+
 function outcomeOf(call: Call, reply: FastifyReply, ended: StatementOutcome | undefined): Outcome {
   const httpStatus = reply.raw.headersSent ? reply.statusCode : 499;
   const ok = call.whole && httpStatus < 400 && call.sqlstate === undefined;
@@ -141,7 +161,7 @@ function outcomeOf(call: Call, reply: FastifyReply, ended: StatementOutcome | un
     status: ok ? 'ok' : 'error',
     httpStatus,
     durationMs: Math.round((performance.now() - call.startedAt) * 1_000) / 1_000,
-    ...(call.sqlstate === undefined ? {} : { sqlstate: call.sqlstate }),
-    ...(ended?.rowCount == null ? {} : { rowCount: ended.rowCount }),
+    sqlstate: call.sqlstate,
+    rowCount: ended?.rowCount ?? undefined,
   };
 }

@@ -1,4 +1,4 @@
-import { isIP } from 'node:net';
+import { isIP, isIPv4 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
 type Address = ReturnType<typeof ipaddr.process>;
@@ -11,6 +11,7 @@ type Address = ReturnType<typeof ipaddr.process>;
 export function clientAddresses(trusted: readonly string[]): (socketAddress: string, forwardedFor: string | undefined) => string {
   const isTrusted = trustIn(trusted);
   return (socketAddress, forwardedFor) => {
+    if (forwardedFor === undefined && isIPv4(socketAddress)) return socketAddress;
     const hops = [socketAddress, ...(forwardedFor ?? '').split(',').reverse()];
     let client: Address | undefined;
     for (const hop of hops) {

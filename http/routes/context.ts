@@ -13,7 +13,7 @@ export interface WireAddress {
 
 /** What the routes work with. */
 export interface RouteContext {
-  readonly router: Pick<Router, 'authenticate' | 'lease' | 'signUp' | 'rotateKey'> & {
+  readonly router: Pick<Router, 'authenticate' | 'recognize' | 'lease' | 'signUp' | 'rotateKey'> & {
     readonly catalog: { readonly audit: Pick<Router['catalog']['audit'], 'list' | 'verify'> };
   };
   readonly config: Config;

@@ -70,17 +70,17 @@ export function migrationEndpoints({ router, config }: RouteContext): Endpoint[]
       call.statement = { sql: body.sql, paramCount: 0 };
       call.atomic = body.transaction;
       const repeatable = repeatableRequest(request, JSON_TYPE);
-      const wanted: MigrationRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config), signal: call.gone };
-      const lease = await router.lease(tenantOf(request), { door: 'http', signal: call.gone });
+      const wanted: MigrationRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config), departure: call.departure };
+      const lease = await router.lease(tenantOf(request), { door: 'http', departure: call.departure });
       if (repeatable !== undefined && !body.dryRun) return sendOnce(reply, await applyMigrationOnce(lease, wanted, repeatable));
       const applied = await applyMigration(lease, wanted);
       return reply.code(applied.alreadyApplied || body.dryRun ? 200 : 201).send(applied);
     }),
 
     endpoint(list, async ({ request }) => {
-      const signal = request.call.gone;
-      const lease = await router.lease(tenantOf(request), { door: 'http', signal });
-      return { migrations: await listMigrations(lease, { timeoutMs: timeoutOf(undefined, config), signal }) };
+      const { departure } = request.call;
+      const lease = await router.lease(tenantOf(request), { door: 'http', departure });
+      return { migrations: await listMigrations(lease, { timeoutMs: timeoutOf(undefined, config), departure }) };
     }),
   ];
 }

@@ -43,8 +43,8 @@ export function transactionEndpoints({ router, config }: RouteContext): Endpoint
       };
       call.atomic = true;
       const repeatable = repeatableRequest(request, JSON_TYPE);
-      const wanted: TransactionRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config), signal: call.gone };
-      const lease = await router.lease(tenantOf(request), { door: 'http', signal: call.gone });
+      const wanted: TransactionRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config), departure: call.departure };
+      const lease = await router.lease(tenantOf(request), { door: 'http', departure: call.departure });
       if (repeatable !== undefined && !body.readOnly) return sendOnce(reply, await runTransactionOnce(lease, wanted, repeatable));
       const answer = await runTransaction(lease, wanted);
       return reply.type(JSON_TYPE).send(answer.body);

@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto';
+import * as crypto from 'node:crypto';
 
 const PREFIX = 'pst_';
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
@@ -10,7 +10,7 @@ const SHAPE = /^pst_[0-9A-Za-z]{36}$/;
  * A new key: `pst_`, 30 random base62 characters (178 bits), and the CRC-32 of all that as 6 base62 characters, so that a
  * typo or a secret scanner's find is told from a key without asking anyone.
  */
-export function generateApiKey(random: (bytes: number) => Uint8Array = randomBytes): string {
+export function generateApiKey(random: (bytes: number) => Uint8Array = crypto.randomBytes): string {
   const unchecked = PREFIX + randomCharacters(random);
   return unchecked + checksum(unchecked);
 }
@@ -23,8 +23,15 @@ export function isWellFormedApiKey(text: string): boolean {
 
 /** SHA-256: a key has 178 random bits, so nothing slower is needed to keep it from being guessed. */
 export function digestApiKey(key: string): Buffer {
-  return createHash('sha256').update(key).digest();
+  return Buffer.from(digestText(key), 'latin1');
 }
+
+/** The same digest with a character for each byte, as the name that a key is known by in memory. */
+export const digestText: (key: string) => string =
+  // At once is twice as fast, and there from Node 20.12 on.
+  typeof crypto.hash === 'function'
+    ? (key) => crypto.hash('sha256', key, 'binary')
+    : (key) => crypto.createHash('sha256').update(key).digest('binary');
 
 /** `pst_` and the first 6 characters: enough for people to tell their keys apart. */
 export function apiKeyPrefix(key: string): string {

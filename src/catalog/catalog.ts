@@ -181,6 +181,11 @@ export class Catalog {
     });
   }
 
+  /** As {@link findByDigest}, where nothing has to be read for it. @param digest a character for each byte */
+  knownByDigest(digest: string): Credential | undefined {
+    return this.#credentials.knownByDigest(digest);
+  }
+
   /** The live key with this SHA-256 digest. Answers from memory what it has answered before. */
   findByDigest(digest: Buffer): Promise<Credential | undefined> {
     return this.#credentials.findByDigest(digest, () => this.#database.run((sql) => loadByDigest(sql, digest)));

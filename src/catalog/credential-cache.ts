@@ -30,6 +30,11 @@ export class CredentialCache {
   /** Counts the times that trust was lost. */
   #doubts = 0;
 
+  /** What is in memory and may be believed, without waiting. */
+  knownByDigest(digest: string): Credential | undefined {
+    return this.#trusted ? this.#index.get(CredentialIndex.digestName(digest))?.credential : undefined;
+  }
+
   findByDigest(digest: Buffer, load: Load): Promise<Credential | undefined> {
     return this.#find(CredentialIndex.digestName(digest), load);
   }

@@ -32,8 +32,8 @@ export class CredentialIndex {
   }
 
   /** Names of an entry: of its key's digest, and its organization's id. */
-  static digestName(digest: Buffer): string {
-    return `#${digest.toString('latin1')}`;
+  static digestName(digest: Buffer | string): string {
+    return `#${typeof digest === 'string' ? digest : digest.toString('latin1')}`;
   }
 
   get(name: string): Entry | undefined {

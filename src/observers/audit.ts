@@ -44,7 +44,7 @@ function eventOf(observation: Observation): AuditEvent | undefined {
 }
 
 function event(
-  { origin, actor }: { readonly origin: Origin; readonly actor?: Actor },
+  { origin, actor }: { readonly origin: Origin; readonly actor?: Actor | undefined },
   action: string,
   outcome: Outcome,
   more: Pick<AuditEvent, 'statement' | 'session'> = {},

@@ -6,7 +6,7 @@ export type DoorLabel = (typeof DOORS)[number];
 
 type Both<T> = Record<DoorLabel, T>;
 
-/** Counts of one door by upper bound, the last one without. */
+/** Counts by upper bound, the last one without. */
 class Buckets {
   readonly counts: Float64Array;
   sum = 0;
@@ -16,21 +16,22 @@ class Buckets {
   }
 }
 
-/** Numbers for each door on the path of every request: counted in place, and made into values when Prometheus asks. */
-export class DoorHistogram extends Histogram<'door'> {
+/** Numbers on the path of every request, by one label: counted in place, and made into values when Prometheus asks. */
+export class QuickHistogram<Label extends string> extends Histogram<Label> {
   readonly #bounds: readonly number[];
-  readonly #buckets: Both<Buckets>;
+  readonly #buckets = new Map<string, Buckets>();
+  readonly #label: Label;
   readonly #about: { readonly name: string; readonly help: string };
 
-  constructor(name: string, help: string, bounds: readonly number[], registry: Registry) {
-    super({ name, help, labelNames: ['door'], buckets: [...bounds], registers: [registry] });
+  constructor(name: string, help: string, label: Label, bounds: readonly number[], registry: Registry) {
+    super({ name, help, labelNames: [label], buckets: [...bounds], registers: [registry] });
     this.#bounds = bounds;
+    this.#label = label;
     this.#about = { name, help };
-    this.#buckets = { http: new Buckets(bounds.length), wire: new Buckets(bounds.length) };
   }
 
-  count(door: DoorLabel, value: number): void {
-    const buckets = this.#buckets[door];
+  count(of: string, value: number): void {
+    const buckets = this.#bucketsOf(of);
     const bounds = this.#bounds;
     let at = 0;
     while (at < bounds.length && value > (bounds[at] ?? 0)) at += 1;
@@ -38,31 +39,66 @@ export class DoorHistogram extends Histogram<'door'> {
     buckets.sum += value;
   }
 
-  /** What prom-client makes both its text and its JSON from. */
-  async getForPromString(): Promise<object> {
-    return { ...this.#about, type: 'histogram', aggregator: 'sum', values: DOORS.flatMap((door) => this.#valuesOf(door)) };
+  #bucketsOf(of: string): Buckets {
+    let buckets = this.#buckets.get(of);
+    if (buckets === undefined) {
+      buckets = new Buckets(this.#bounds.length);
+      this.#buckets.set(of, buckets);
+    }
+    return buckets;
   }
 
-  #valuesOf(door: DoorLabel): object[] {
+  /** What prom-client makes both its text and its JSON from. */
+  async getForPromString(): Promise<object> {
+    const values = [...this.#buckets].flatMap(([of, buckets]) => this.#valuesOf(of, buckets));
+    return { ...this.#about, type: 'histogram', aggregator: 'sum', values };
+  }
+
+  #valuesOf(of: string, { counts, sum }: Buckets): object[] {
     const { name } = this.#about;
-    const { counts, sum } = this.#buckets[door];
+    const sharedLabels = { [this.#label]: of };
     let total = 0;
     const upTo = [...counts].map((count) => {
       total += count;
       return total;
     });
-    if (total === 0) return [];
     const value = (suffix: string, amount: number, labels: object) => ({
       metricName: `${name}_${suffix}`,
       value: amount,
       labels,
-      sharedLabels: { door },
+      sharedLabels,
     });
     return [
       ...upTo.map((amount, i) => value('bucket', amount, { le: this.#bounds[i] ?? '+Inf' })),
       value('sum', sum, {}),
       value('count', total, {}),
     ];
+  }
+}
+
+/** HTTP calls by action and status, counted in the same way. */
+export class CallCounter {
+  readonly #counts = new Map<string, Map<number, number>>();
+
+  constructor(name: string, help: string, registry: Registry) {
+    const counts = this.#counts;
+    new Counter({
+      name,
+      help,
+      labelNames: ['action', 'status'],
+      registers: [registry],
+      collect() {
+        this.reset();
+        for (const [action, byStatus] of counts)
+          for (const [status, count] of byStatus) this.inc({ action, status: String(status) }, count);
+      },
+    });
+  }
+
+  count(action: string, status: number): void {
+    const byStatus = this.#counts.get(action) ?? new Map<number, number>();
+    if (byStatus.size === 0) this.#counts.set(action, byStatus);
+    byStatus.set(status, (byStatus.get(status) ?? 0) + 1);
   }
 }
 

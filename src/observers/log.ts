@@ -52,9 +52,10 @@ const LEVELS: Readonly<Record<Observation['name'], Level>> = {
 
 /** Tells the log. Statements are told by their command only: their text may hold what is not the operator's to read. */
 export function logObserver(logger: Logger): Observe {
+  const told = new Map(Object.entries(LEVELS).filter(([, level]) => logger.isLevelEnabled(level)));
   return (observation) => {
-    const level = LEVELS[observation.name];
-    if (logger.isLevelEnabled(level)) logger[level](fieldsOf(observation), textOf(observation));
+    const level = told.get(observation.name);
+    if (level !== undefined) logger[level](fieldsOf(observation), textOf(observation));
   };
 }
 

@@ -1,6 +1,6 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { Observation, Observe } from '../observation.ts';
-import { DoorGauge, DoorHistogram, QueryCounter } from './door-metrics.ts';
+import { CallCounter, DoorGauge, QueryCounter, QuickHistogram } from './door-metrics.ts';
 
 /** How many backends the pool has by state, and how many callers wait for one. */
 export interface PoolSnapshot {
@@ -76,12 +76,18 @@ function createInstruments(registry: Registry) {
     shared: counter('postern_shared_requests_total', "Wire requests that went into a busy backend's pipeline"),
     setAside: counter('postern_set_aside_requests_total', 'Of those, and those ahead of them: run again by themselves'),
     queries: new QueryCounter('postern_queries_total', 'Requests that ran SQL', registry),
-    httpRequests: counter('postern_http_requests_total', 'HTTP calls', ['action', 'status']),
-    httpSeconds: seconds('postern_http_request_seconds', 'How long HTTP calls took', ['action']),
+    httpRequests: new CallCounter('postern_http_requests_total', 'HTTP calls', registry),
+    httpSeconds: new QuickHistogram('postern_http_request_seconds', 'How long HTTP calls took', 'action', SECONDS, registry),
     logins: counter('postern_logins_total', 'Logins that were told of', ['surface', 'outcome']),
     leases: new DoorGauge('postern_leases', 'Backend sessions on loan', registry),
-    leaseWaitSeconds: new DoorHistogram('postern_lease_wait_seconds', 'How long callers waited for a backend session', SECONDS, registry),
-    leaseHeldSeconds: new DoorHistogram('postern_lease_held_seconds', 'How long backend sessions were on loan', SECONDS, registry),
+    leaseWaitSeconds: new QuickHistogram(
+      'postern_lease_wait_seconds',
+      'How long callers waited for a backend session',
+      'door',
+      SECONDS,
+      registry,
+    ),
+    leaseHeldSeconds: new QuickHistogram('postern_lease_held_seconds', 'How long backend sessions were on loan', 'door', SECONDS, registry),
     leasesRefused: counter('postern_leases_refused_total', 'Callers that got no backend session', ['door', 'reason']),
     backendsOpened: seconds('postern_backend_open_seconds', 'How long it took to open backend sessions'),
     backendsClosed: counter('postern_backends_closed_total', 'Backend sessions closed'),
@@ -177,7 +183,7 @@ function count(observation: Observation, to: Instruments): void {
 }
 
 function countHttp({ action, outcome }: Extract<Observation, { name: 'http.request' }>, to: Instruments): void {
-  to.httpRequests.inc({ action, status: String(outcome.httpStatus ?? 0) });
-  to.httpSeconds.observe({ action }, (outcome.durationMs ?? 0) / 1_000);
+  to.httpRequests.count(action, outcome.httpStatus ?? 0);
+  to.httpSeconds.count(action, (outcome.durationMs ?? 0) / 1_000);
   if (QUERY_ACTIONS.has(action)) to.queries.count('http', outcome.status);
 }

@@ -37,9 +37,8 @@ export class Lease {
   }
 
   /** @param clean nothing in the session outlives what was run, so that it needs no reset */
-  async release(clean = false): Promise<void> {
-    if (!this.#return()) return;
-    await this.#pool.release(this.tenant.organization.id, this.backend, clean);
+  release(clean = false): Promise<void> {
+    return this.#return() ? this.#pool.release(this.tenant.organization.id, this.backend, clean) : Promise.resolve();
   }
 
   /** Drops the connection; Postgres rolls back what was open. */

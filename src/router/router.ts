@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import { digestApiKey, isWellFormedApiKey } from '../auth/api-key.ts';
+import { digestApiKey, digestText, isWellFormedApiKey } from '../auth/api-key.ts';
 import { mockVerifier, type ScramVerifier } from '../auth/scram.ts';
 import { runCommand } from '../backend/command.ts';
 import type { BackendConnection } from '../backend/connection.ts';
@@ -11,6 +11,7 @@ import type { Organization } from '../catalog/organization.ts';
 import { abortReason, ServiceError } from '../errors.ts';
 import type { Observe, Origin } from '../observation.ts';
 import { CancelKeys } from './cancel.ts';
+import type { Departure } from './departure.ts';
 import { newOrganizationId } from './identifiers.ts';
 import { type Door, Lease } from './lease.ts';
 import { LoginThrottle } from './login-throttle.ts';
@@ -113,26 +114,37 @@ export class Router {
     }
   }
 
+  /** Whose key it is, where that is known without asking anybody; undefined where {@link authenticate} has to tell. */
+  recognize(apiKey: string): Tenant | undefined {
+    const known = this.catalog.knownByDigest(digestText(apiKey));
+    if (known === undefined || known.organization.status !== 'active' || known.revoked.aborted) return undefined;
+    this.catalog.touchKey(known.key.id);
+    return this.#tenantOf(known);
+  }
+
   /**
    * Lends a backend session of the tenant's own, waiting for one if need be. For the HTTP door it is as after login; for
    * the wire door it may hold settings, which the caller replaces by its own.
+   * @param options.departure the caller goes away: the wait ends
    * @throws ServiceError when the key has been revoked, the pool is exhausted, or Postgres cannot be reached
    */
-  async lease(tenant: Tenant, options: { readonly door: Door; readonly signal?: AbortSignal }): Promise<Lease> {
-    const { door, signal } = options;
-    let wait = NO_WAIT;
-    const onAbort = () => wait.giveUp();
-    signal?.addEventListener('abort', onAbort, { once: true });
-    const lease = await new Promise<Lease>((resolve, reject) => {
-      wait = this.enqueue(tenant, door, (result) => {
-        if (result instanceof Lease) resolve(result);
-        else reject(result);
-      });
-      if (signal?.aborted) wait.giveUp();
-    }).finally(() => signal?.removeEventListener('abort', onAbort));
+  async lease(tenant: Tenant, { door, departure }: { readonly door: Door; readonly departure?: Departure }): Promise<Lease> {
+    const lease = this.tryLease(tenant, door) ?? (await this.#waitForLease(tenant, door, departure));
     if (door === 'wire' || lease.backend.session.settings.size === 0 || (await discardState(lease.backend))) return lease;
     lease.destroy();
     throw new ServiceError('not_ready', 'the database session could not be made ready', { retryAfterS: 1 });
+  }
+
+  #waitForLease(tenant: Tenant, door: Door, departure: Departure | undefined): Promise<Lease> {
+    return new Promise((resolve, reject) => {
+      const { giveUp } = this.enqueue(tenant, door, (result) => {
+        if (departure !== undefined) departure.listener = undefined;
+        if (result instanceof Lease) resolve(result);
+        else reject(result);
+      });
+      if (departure?.hasHappened) giveUp();
+      else if (departure !== undefined) departure.listener = giveUp;
+    });
   }
 
   /**
@@ -261,14 +273,19 @@ export class Router {
   }
 
   #admit(known: KnownCredential): Tenant {
-    const { organization, key, revoked } = known;
+    const { organization, revoked } = known;
     if (organization.status === 'suspended') {
       throw new ServiceError('organization_suspended', `organization "${organization.id}" is suspended`);
     }
     if (organization.status !== 'active') throw new ServiceError('unauthorized', 'the API key is not valid');
     revoked.throwIfAborted();
+    return this.#tenantOf(known);
+  }
+
+  #tenantOf(known: KnownCredential): Tenant {
     let tenant = this.#tenants.get(known);
     if (tenant === undefined) {
+      const { organization, key, revoked } = known;
       tenant = { organization, key, channels: this.#channelsOf(organization.placement.role), revoked };
       this.#tenants.set(known, tenant);
     }

@@ -107,7 +107,7 @@ async function runDescribed(
   const parameterTypes = parameters.map((oid) => types.get(oid));
   asked.set(sql, parameterTypes);
   result.fields(fields);
-  return session.request(bindAndExecute(encodeParameters(params, parameterTypes)), { row: (...row) => result.row(...row) });
+  return session.request([bindAndExecute(encodeParameters(params, parameterTypes))], { row: (...row) => result.row(...row) });
 }
 
 /** Without waiting for the description, which comes all the same. */

@@ -76,7 +76,7 @@ export class BufferedResult implements Replies {
     const writer = this.#writer ?? this.#open();
     for (const row of this.#unwritten) writer.row(row, 0);
     writer.close(outcome, warnings);
-    return writer.out.take();
+    return writer.out.whole();
   }
 
   #open(): ResultWriter {

@@ -1,9 +1,12 @@
-/** A clock that can be stopped and started, and that calls once when its time is up. */
+/**
+ * A clock that can be stopped and started, and that calls once when its time is up. Nearly every deadline is cleared long
+ * before that, so they share one timer, which is set for the first of them and mostly finds that there is nothing to do.
+ */
 export class Deadline {
   readonly #expired: () => void;
   #leftMs: number;
-  #startedAt = 0;
-  #timer: NodeJS.Timeout | undefined;
+  /** By `performance.now()`, while it runs. */
+  #dueAt = Number.POSITIVE_INFINITY;
 
   /** @param timeoutMs 0: never */
   constructor(timeoutMs: number, expired: () => void) {
@@ -12,23 +15,53 @@ export class Deadline {
     this.resume();
   }
 
+  get dueAt(): number {
+    return this.#dueAt;
+  }
+
   pause(): void {
-    if (this.#timer === undefined) return;
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    this.#leftMs = Math.max(1, this.#leftMs - (performance.now() - this.#startedAt));
+    if (!running.delete(this)) return;
+    this.#leftMs = Math.max(1, this.#dueAt - performance.now());
   }
 
   resume(): void {
-    if (this.#timer !== undefined || this.#leftMs === Number.POSITIVE_INFINITY) return;
-    this.#startedAt = performance.now();
-    this.#timer = setTimeout(this.#expired, this.#leftMs);
+    if (this.#leftMs === Number.POSITIVE_INFINITY || running.has(this)) return;
+    this.#dueAt = performance.now() + this.#leftMs;
+    running.add(this);
+    wakeAt(this.#dueAt);
   }
 
   /** Stops it for good. */
   clear(): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
+    running.delete(this);
     this.#leftMs = Number.POSITIVE_INFINITY;
   }
+
+  expire(): void {
+    this.clear();
+    this.#expired();
+  }
+}
+
+const running = new Set<Deadline>();
+let timer: NodeJS.Timeout | undefined;
+let wakesAt = Number.POSITIVE_INFINITY;
+
+function wakeAt(time: number): void {
+  if (time >= wakesAt) return;
+  clearTimeout(timer);
+  wakesAt = time;
+  // What the deadline is for keeps the process alive, where it has to be.
+  timer = setTimeout(wake, Math.max(1, time - performance.now())).unref();
+}
+
+function wake(): void {
+  const now = performance.now();
+  let next = Number.POSITIVE_INFINITY;
+  wakesAt = Number.POSITIVE_INFINITY;
+  for (const deadline of [...running]) {
+    if (deadline.dueAt <= now) deadline.expire();
+    else next = Math.min(next, deadline.dueAt);
+  }
+  wakeAt(next);
 }

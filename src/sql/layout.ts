@@ -54,7 +54,8 @@ function describe({ name, type }: Field) {
 }
 
 function completion({ rowCount, command, durationMs }: StatementOutcome, warnings: readonly Warning[]): string {
-  return JSON.stringify(warnings.length > 0 ? { rowCount, command, durationMs, warnings } : { rowCount, command, durationMs });
+  const told = warnings.length > 0 ? `,"warnings":${JSON.stringify(warnings)}` : '';
+  return `{"rowCount":${rowCount},"command":"${command}","durationMs":${durationMs}${told}}`;
 }
 
 /** One JSON document a line: `{fields, rowAsArray}`, `{row}` for each row, `{complete: {rowCount, command, durationMs, warnings?}}`. */

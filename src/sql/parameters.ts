@@ -29,6 +29,18 @@ export function encodeParameters(values: readonly JsonValue[], types: readonly P
   });
 }
 
+/**
+ * As {@link encodeParameters}, for a statement that has been described.
+ * @throws ServiceError `invalid_request`
+ */
+export function encodeParametersOf(
+  { parameters }: { readonly parameters: readonly PostgresType[] },
+  values: readonly JsonValue[] = [],
+): readonly ParameterText[] {
+  checkParameterCount(values.length, parameters.length);
+  return encodeParameters(values, parameters);
+}
+
 /** @throws ServiceError `invalid_request` */
 export function checkParameterCount(given: number, wanted: number): void {
   if (given === wanted) return;

@@ -38,16 +38,20 @@ export interface Completion {
 /** What a request waits for: its description (RowDescription or NoData), or everything up to ReadyForQuery. */
 export type Until = 'described' | 'ready';
 
+/** Told how a request ended, in the turn in which that is known; with an Error when it failed. */
+export type Settle = (ended: Completion | Error) => void;
+
 interface Expectation {
   readonly replies: Replies;
-  readonly resolve: (completion: Completion) => void;
-  readonly reject: (error: Error) => void;
+  readonly settle: Settle;
   until: Until;
   error: Error | undefined;
   tag: CommandTag | undefined;
 }
 
 const COPY_REFUSED = Buffer.concat([serialize.copyFail('COPY needs a PostgreSQL connection'), SYNC]);
+
+const NO_WARNINGS: readonly Warning[] = [];
 
 /** Who has used a session, for those who ask whether it was somebody else. */
 const SOMEBODY = {};
@@ -62,11 +66,13 @@ const FRAMES = { ...backendFrames({}, MESSAGE_MAX_BYTES), heads: new Int32Array(
  * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-PIPELINING
  */
 export class Pipeline implements BackendReceiver {
+  /** Whatever has to wait for the rest of it is copied. */
+  readonly holdsChunk = false;
   readonly #backend: BackendConnection;
   readonly #interrupt: (reason: ServiceError) => void;
   readonly #scanner = new FrameScanner(FRAMES);
   readonly #queue: Expectation[] = [];
-  readonly #notices = new Notices();
+  #notices: Notices | undefined;
   #outbox: Uint8Array[] = [];
   #status: TransactionStatus = 'I';
   #isUnsynced = false;
@@ -113,17 +119,20 @@ export class Pipeline implements BackendReceiver {
     return this.#dead !== undefined;
   }
 
-  /** @throws PostgresError, or ServiceError: `unsupported_statement`, `response_too_large`, `backend_lost`, or who is to {@link blame} */
-  send(messages: readonly Uint8Array[], replies: Replies, until: Until): Promise<Completion> {
-    return new Promise((resolve, reject) => {
-      if (this.#dead !== undefined) {
-        reject(this.#dead);
-        return;
-      }
-      this.#isUnsynced = until === 'described';
-      this.#queue.push({ replies, resolve, reject, until, error: undefined, tag: undefined });
-      this.#write(messages);
-    });
+  /** All is answered, outside a transaction, and the connection is good for more. */
+  get isAtRest(): boolean {
+    return this.#queue.length === 0 && this.#status === 'I' && !this.#isUnsynced && this.#dead === undefined;
+  }
+
+  /** @param settle is given a PostgresError, or a ServiceError: `unsupported_statement`, `response_too_large`, `backend_lost`, or who is to {@link blame} */
+  send(messages: readonly Uint8Array[], replies: Replies, until: Until, settle: Settle): void {
+    if (this.#dead !== undefined) {
+      settle(this.#dead);
+      return;
+    }
+    this.#isUnsynced = until === 'described';
+    this.#queue.push({ replies, settle, until, error: undefined, tag: undefined });
+    this.#write(messages);
   }
 
   /** Whatever fails from now on fails for this reason. */
@@ -142,7 +151,7 @@ export class Pipeline implements BackendReceiver {
   /** Gives the connection up: nothing that comes from it is looked at any more. */
   fail(error: Error): void {
     this.#dead ??= this.#blame ?? error;
-    for (const expectation of this.#queue.splice(0)) expectation.reject(this.#blame ?? expectation.error ?? error);
+    for (const expectation of this.#queue.splice(0)) expectation.settle(this.#blame ?? expectation.error ?? error);
     this.#onDrained?.();
   }
 
@@ -173,11 +182,13 @@ export class Pipeline implements BackendReceiver {
     this.#isUntouched = false;
     session.lastUser = SOMEBODY;
     session.unnamed = undefined;
+    if (session.leftovers.length === 0) return;
     for (const name of session.leftovers.splice(0)) this.#outbox.push(closeStatement(name.toString('latin1')));
   }
 
   #flush(): void {
-    const bytes = Buffer.concat(this.#outbox);
+    const [first] = this.#outbox;
+    const bytes = this.#outbox.length === 1 && first !== undefined ? first : Buffer.concat(this.#outbox);
     this.#outbox = [];
     if (this.#dead === undefined) this.#backend.write(bytes);
   }
@@ -209,6 +220,7 @@ export class Pipeline implements BackendReceiver {
         this.#failHead(new PostgresError(decodeErrorFields(this.#body())));
         return;
       case BackendType.NoticeResponse:
+        this.#notices ??= new Notices();
         this.#notices.add(decodeErrorFields(this.#body()));
         return;
       case BackendType.ParameterStatus:
@@ -246,9 +258,9 @@ export class Pipeline implements BackendReceiver {
 
   #settle(head: Expectation): void {
     this.#queue.shift();
-    const warnings = head.until === 'ready' ? this.#notices.take() : [];
-    if (head.error !== undefined) head.reject(this.#blame ?? head.error);
-    else head.resolve({ tag: head.tag, status: this.#status, warnings });
+    const warnings = (head.until === 'ready' && this.#notices?.take()) || NO_WARNINGS;
+    if (head.error !== undefined) head.settle(this.#blame ?? head.error);
+    else head.settle({ tag: head.tag, status: this.#status, warnings });
     if (this.#queue.length === 0) this.#onDrained?.();
   }
 

@@ -4,6 +4,7 @@ import { LARGE_SQL_BYTES } from '../router/search-path/rewrite.ts';
 import { viewOf } from '../router/search-path/view.ts';
 import type { Tenant } from '../router/tenant.ts';
 import type { Warning } from './notices.ts';
+import type { Completion } from './pipeline.ts';
 
 export interface PlacedSql {
   readonly sql: string;
@@ -20,7 +21,7 @@ const NO_EDITS: readonly Edit[] = [];
 export class PlacedText {
   readonly #view: ReturnType<typeof viewOf>;
   /** Long texts that have been rewritten bit by bit. */
-  readonly #large = new Map<string, PlacedSql>();
+  #large: Map<string, PlacedSql> | undefined;
 
   constructor(tenant: Tenant) {
     this.#view = viewOf(tenant);
@@ -28,23 +29,33 @@ export class PlacedText {
 
   sql(text: string): PlacedSql {
     if (this.#view === undefined) return { sql: text, edits: NO_EDITS };
-    return this.#large.get(text) ?? this.#view.rewrite(text);
+    return this.#large?.get(text) ?? this.#view.rewrite(text);
   }
 
   /** @returns what to wait for before long texts among these can be had; undefined when there are none */
   prepare(texts: readonly string[]): Promise<void> | undefined {
     const view = this.#view;
-    const large = view === undefined ? [] : texts.filter((text) => text.length >= LARGE_SQL_BYTES);
-    if (view === undefined || large.length === 0) return undefined;
+    if (view === undefined) return undefined;
+    const large = texts.filter((text) => text.length >= LARGE_SQL_BYTES);
+    if (large.length === 0) return undefined;
+    this.#large ??= new Map();
+    const rewritten = this.#large;
     return (async () => {
       for (const text of large) {
         const { sql, edits } = await view.rewriteLarge(Buffer.from(text));
-        this.#large.set(text, { sql: sql.toString(), edits });
+        rewritten.set(text, { sql: sql.toString(), edits });
       }
     })();
   }
 
-  error(error: unknown, edits: readonly Edit[] = NO_EDITS): unknown {
+  /** How a request ended. @param edits of its statement */
+  ended(ended: Completion | Error, edits: readonly Edit[]): Completion | Error {
+    if (this.#view === undefined) return ended;
+    if (ended instanceof Error) return this.error(ended, edits);
+    return { ...ended, warnings: this.warnings(ended.warnings) };
+  }
+
+  error<T>(error: T, edits: readonly Edit[] = NO_EDITS): T | PostgresError {
     if (this.#view === undefined || !(error instanceof PostgresError)) return error;
     return new PostgresError(this.#view.error(error.fields, edits));
   }

@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream';
 import { ServiceError } from '../errors.ts';
-import { CHUNK_BYTES, JsonBuffer } from './json/buffer.ts';
+import { JsonBuffer } from './json/buffer.ts';
+import { CHUNK_BYTES } from './json/memory.ts';
 import type { Session } from './session.ts';
 
 /** What may wait in the stream for its reader; beyond it the backend has to wait. */
@@ -13,23 +14,29 @@ const LINE_FEED = 0x0a;
  * their place; then they become a stream that pauses the session while its reader is behind.
  */
 export class ReplyBody {
-  readonly out = new JsonBuffer();
-  /** Resolves when (and if) the reply has become too large to be kept. */
-  readonly streaming: Promise<Readable>;
+  readonly out: JsonBuffer;
   readonly #session: Session;
+  readonly #announce: (stream: Readable) => void;
   readonly #lastWords: ((error: Error) => Uint8Array) | undefined;
-  #announce: (stream: Readable) => void = () => {};
   #stream: Readable | undefined;
   #isPaused = false;
   #isOver = false;
 
-  /** @param lastWords what is to be said behind the last whole line when a stream breaks off; without it, the stream is destroyed */
-  constructor(session: Session, lastWords?: (error: Error) => Uint8Array) {
+  /**
+   * @param announce called when (and if) the reply has become too large to be kept
+   * @param lastWords what is to be said behind the last whole line when a stream breaks off; without it, the stream is destroyed
+   * @param expectedBytes what it will probably be
+   */
+  constructor(
+    session: Session,
+    announce: (stream: Readable) => void,
+    lastWords: ((error: Error) => Uint8Array) | undefined,
+    expectedBytes?: number,
+  ) {
+    this.out = new JsonBuffer(expectedBytes);
     this.#session = session;
+    this.#announce = announce;
     this.#lastWords = lastWords;
-    this.streaming = new Promise((resolve) => {
-      this.#announce = resolve;
-    });
   }
 
   /** Passes on what was written to `out`, when it is enough. */
@@ -45,7 +52,7 @@ export class ReplyBody {
   /** The whole reply is written. */
   finish(): Buffer | Readable {
     this.#isOver = true;
-    const rest = this.out.take();
+    const rest = this.out.whole();
     if (this.#stream === undefined) return rest;
     this.#stream.push(rest);
     this.#stream.push(null);

@@ -12,12 +12,14 @@ export class ResultShape {
   readonly head: Buffer;
   readonly encode: RowEncoder;
   readonly warnings: readonly Warning[];
+  /** What the last such result took as a whole, for memory that suits the next one. */
+  lastBytes: number | undefined;
 
   constructor(layout: ResultLayout, fields: readonly Field[]) {
     const head = new JsonBuffer();
     layout.open(head, fields);
     this.layout = layout;
-    this.head = head.take();
+    this.head = head.whole();
     this.encode = layout.rows(fields);
     this.warnings = layout.losesRepeatedNames ? repeatedNames(fields).map(repeatedColumn) : [];
   }
@@ -45,7 +47,7 @@ export class ResultWriter {
 
   close(outcome: StatementOutcome, warnings: readonly Warning[]): void {
     const { layout, warnings: own } = this.#shape;
-    layout.close(this.out, outcome, [...own, ...warnings]);
+    layout.close(this.out, outcome, own.length === 0 ? warnings : [...own, ...warnings]);
   }
 }
 

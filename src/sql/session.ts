@@ -2,20 +2,22 @@ import { serialize } from 'pg-protocol';
 import type { ServerStatement } from '../backend/prepared-statements.ts';
 import { ServiceError } from '../errors.ts';
 import type { FieldDescription, TransactionStatus } from '../protocol/backend.ts';
+import type { Departure } from '../router/departure.ts';
 import type { Lease } from '../router/lease.ts';
 import type { Edit } from '../router/search-path/edits.ts';
 import { Deadline } from './deadline.ts';
 import type { Footprint } from './footprint.ts';
 import { closeStatement, parseAndDescribe, readRow, runAtOnce, SYNC } from './messages.ts';
 import type { ParameterText } from './parameters.ts';
-import { type Completion, Pipeline, type Replies } from './pipeline.ts';
+import { type Completion, Pipeline, type Replies, type Settle, type Until } from './pipeline.ts';
 import { PlacedText } from './placed-text.ts';
+import { calledWhenAborted, type Revoke } from './revocation.ts';
 
 export interface SessionOptions {
   /** For all that happens in the session, by our own clock. 0: no limit. */
   readonly timeoutMs: number;
-  /** The caller has gone away. */
-  readonly signal?: AbortSignal;
+  /** The caller goes away. */
+  readonly departure?: Departure;
   /** How long a backend may take to obey a cancel request, or to roll back, before its connection is dropped. Default 5 s. */
   readonly obeyTimeoutMs?: number;
 }
@@ -43,7 +45,8 @@ export class Session {
   readonly #pipeline: Pipeline;
   readonly #deadline: Deadline;
   readonly #placed: PlacedText;
-  readonly #signal: AbortSignal | undefined;
+  readonly #departure: Departure | undefined;
+  readonly #revocations: Set<Revoke>;
   readonly #obeyTimeoutMs: number;
   #abortReason: ServiceError | undefined;
   #canceling: Promise<void> | undefined;
@@ -52,17 +55,18 @@ export class Session {
   #mustBeReset = false;
   #changesDefaults = false;
 
-  constructor(lease: Lease, { timeoutMs, signal, obeyTimeoutMs = OBEY_TIMEOUT_MS }: SessionOptions) {
+  constructor(lease: Lease, { timeoutMs, departure, obeyTimeoutMs = OBEY_TIMEOUT_MS }: SessionOptions) {
+    const { revoked } = lease.tenant;
     this.lease = lease;
     this.#placed = new PlacedText(lease.tenant);
     this.#obeyTimeoutMs = obeyTimeoutMs;
     this.#pipeline = new Pipeline(lease.backend, (reason) => this.abort(reason));
     this.#deadline = new Deadline(timeoutMs, () => this.abort(timedOut(timeoutMs)));
-    this.#signal = signal;
-    if (signal?.aborted) this.#abandon();
-    else signal?.addEventListener('abort', this.#abandon, { once: true });
-    lease.tenant.revoked.addEventListener('abort', this.#revoked, { once: true });
-    if (lease.tenant.revoked.aborted) this.#revoked();
+    this.#departure = departure;
+    if (departure !== undefined) departure.listener = () => this.#abandon();
+    if (departure?.hasHappened) this.#abandon();
+    this.#revocations = calledWhenAborted(revoked).add(this.#revoke);
+    if (revoked.aborted) this.#revoke(revoked);
   }
 
   /** As of the last request that was answered. */
@@ -75,11 +79,18 @@ export class Session {
    * @throws PostgresError, or ServiceError: why the session was aborted, `unsupported_statement`, `response_too_large`, `backend_lost`
    */
   request(messages: readonly Uint8Array[], replies: Replies = {}, edits: readonly Edit[] = []): Promise<Completion> {
-    if (this.#abortReason !== undefined) return Promise.reject(this.#abortReason);
-    return this.#pipeline.send(messages, replies, 'ready').then(
-      (completion) => ({ ...completion, warnings: this.#placed.warnings(completion.warnings) }),
-      (error: unknown) => Promise.reject(this.#placed.error(error, edits)),
-    );
+    return new Promise((resolve, reject) => {
+      this.send(messages, replies, edits, (ended) => {
+        if (ended instanceof Error) reject(ended);
+        else resolve(ended);
+      });
+    });
+  }
+
+  /** As {@link request}, for who cannot wait for a promise to be kept. */
+  send(messages: readonly Uint8Array[], replies: Replies, edits: readonly Edit[], settle: Settle): void {
+    if (this.#abortReason !== undefined) settle(this.#abortReason);
+    else this.#pipeline.send(messages, replies, 'ready', (ended) => settle(this.#placed.ended(ended, edits)));
   }
 
   /** A statement whose parameters need no description, in one write. */
@@ -125,9 +136,9 @@ export class Session {
     const { sql, edits } = this.#placed.sql(text);
     const { prepared } = this.lease.backend.session;
     const evicted = prepared.add(statement);
-    const room = evicted === undefined ? [] : [closeStatement(nameOf(evicted))];
+    const room = evicted === undefined ? [] : [closeStatement(evicted.name.toString('latin1'))];
     try {
-      return await this.#describe([...room, ...parseAndDescribe(sql, nameOf(statement))], edits);
+      return await this.#describe([...room, ...parseAndDescribe(sql, statement.name.toString('latin1'))], edits);
     } catch (error) {
       this.unprepare(statement);
       if (evicted !== undefined) this.unprepare(evicted);
@@ -146,11 +157,11 @@ export class Session {
    * Tells what is going to run, ahead of it. Where all of it is known to leave nothing behind, the session need not be
    * reset afterwards, and what is prepared in it stays. Need not be waited for.
    */
-  async expect(...footprints: readonly Footprint[]): Promise<void> {
+  expect(...footprints: readonly Footprint[]): Promise<unknown> {
     this.#isClean = footprints.every(({ isClean }) => isClean);
     this.#changesDefaults = footprints.some(({ changesDefaults }) => changesDefaults);
     // What another's statements got from a sequence is none of this one's business.
-    if (footprints.some(({ readsSequences }) => readsSequences)) await this.query('DISCARD SEQUENCES');
+    return footprints.some(({ readsSequences }) => readsSequences) ? this.query('DISCARD SEQUENCES') : DONE;
   }
 
   /** Something has been changed that only a reset takes back. */
@@ -171,11 +182,20 @@ export class Session {
       },
     };
     try {
-      await this.#pipeline.send([...messages, FLUSH], replies, 'described');
+      await this.#sent([...messages, FLUSH], replies, 'described');
     } catch (error) {
       throw this.#placed.error(error, edits);
     }
     return { parameters, fields };
+  }
+
+  #sent(messages: readonly Uint8Array[], replies: Replies, until: Until): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#pipeline.send(messages, replies, until, (ended) => {
+        if (ended instanceof Error) reject(ended);
+        else resolve();
+      });
+    });
   }
 
   /** Lets nothing more arrive. The clock stands still meanwhile: Postgres is not to blame for a slow reader. */
@@ -206,9 +226,9 @@ export class Session {
     return this.#pipeline.isDead;
   }
 
-  /** What still arrives is of no use. */
-  get isAborted(): boolean {
-    return this.#abortReason !== undefined;
+  /** Why what still arrives is of no use. */
+  get abortReason(): ServiceError | undefined {
+    return this.#abortReason;
   }
 
   /** @throws ServiceError why the session was aborted: what succeeded in spite of that is not to be built upon */
@@ -217,17 +237,22 @@ export class Session {
   }
 
   /** Waits for outstanding replies, rolls back what is open and releases the lease; where that takes too long, destroys it. */
-  async end(): Promise<void> {
+  end(): Promise<void> {
     this.#deadline.clear();
-    this.#signal?.removeEventListener('abort', this.#abandon);
-    this.lease.tenant.revoked.removeEventListener('abort', this.#revoked);
+    if (this.#departure !== undefined) this.#departure.listener = undefined;
+    this.#revocations.delete(this.#revoke);
     this.lease.backend.resume();
-    if (!(await this.#comesToRest())) {
-      this.lease.destroy();
-      return;
-    }
+    return this.#pipeline.isAtRest && this.#canceling === undefined ? this.#giveBack() : this.#endLater();
+  }
+
+  async #endLater(): Promise<void> {
+    if (await this.#comesToRest()) await this.#giveBack();
+    else this.lease.destroy();
+  }
+
+  #giveBack(): Promise<void> {
     if (this.#changesDefaults) this.lease.retireSessions();
-    await this.lease.release(this.#isLeftClean);
+    return this.lease.release(this.#isLeftClean);
   }
 
   get #isLeftClean(): boolean {
@@ -240,9 +265,9 @@ export class Session {
     const pipeline = this.#pipeline;
     this.#expectObedience();
     try {
-      if (pipeline.isUnsynced) await pipeline.send([SYNC], {}, 'ready');
+      if (pipeline.isUnsynced) await this.#sent([SYNC], {}, 'ready');
       await pipeline.drained();
-      if (pipeline.status !== 'I') await pipeline.send([serialize.query('ROLLBACK')], {}, 'ready');
+      if (pipeline.status !== 'I') await this.#sent([serialize.query('ROLLBACK')], {}, 'ready');
       await this.#canceling;
     } catch {
       return false;
@@ -264,18 +289,15 @@ export class Session {
   }
 
   /** The key it came with is good no more, or its organization was suspended. */
-  readonly #revoked = (): void => {
-    const { reason } = this.lease.tenant.revoked;
+  readonly #revoke = ({ reason }: AbortSignal): void =>
     this.abort(reason instanceof ServiceError ? reason : new ServiceError('key_revoked', 'the API key is not valid any more'));
-  };
 
-  readonly #abandon = (): void => this.abort(new ServiceError('query_canceled', 'the caller has gone away'));
+  #abandon(): void {
+    this.abort(new ServiceError('query_canceled', 'the caller has gone away'));
+  }
 }
 
-/** As the driver's serializer takes it. */
-export function nameOf({ name }: ServerStatement): string {
-  return name.toString('latin1');
-}
+const DONE = Promise.resolve();
 
 function timedOut(timeoutMs: number): ServiceError {
   return new ServiceError('statement_timeout', `canceling statement due to statement timeout (${timeoutMs} ms)`);

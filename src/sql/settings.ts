@@ -15,6 +15,11 @@ WHERE pg_catalog.current_setting(name) !~ accepted`;
 /** Backends whose defaults are known to be right; a backend's defaults never change while it lives. */
 const AS_EXPECTED = new WeakSet<BackendConnection>();
 
+/** Whether {@link pinSettings} has nothing to do. */
+export function hasExpectedSettings(backend: BackendConnection): boolean {
+  return AS_EXPECTED.has(backend);
+}
+
 /**
  * Sees to it that values come as the encoders expect them. Costs nothing after a backend's first time, except where an
  * organization has set it otherwise. Need not be waited for: it goes out ahead of the next request, in the same write.

@@ -58,6 +58,8 @@ export class StatementCache {
   static readonly #ofOrganizations = new WeakMap<Organization, StatementCache>();
   readonly #known = new Map<string, KnownStatement>();
   #characters = 0;
+  /** The one looked for last, which is mostly looked for again. */
+  #newest: KnownStatement | undefined;
 
   static of(organization: Organization): StatementCache {
     const cache = StatementCache.#ofOrganizations.get(organization) ?? new StatementCache();
@@ -71,7 +73,8 @@ export class StatementCache {
 
   find(sql: string): KnownStatement | undefined {
     const known = this.#known.get(sql);
-    if (known === undefined) return undefined;
+    if (known === undefined || known === this.#newest) return known;
+    this.#newest = known;
     this.#known.delete(sql);
     this.#known.set(sql, known);
     return known;
@@ -80,6 +83,7 @@ export class StatementCache {
   remember(sql: string, footprint: Footprint, described: DescribedStatement): void {
     this.forget(sql);
     if (sql.length > TEXT_MAX_CHARACTERS || !footprint.isPlain) return;
+    this.#newest = undefined;
     this.#known.set(sql, { sql, footprint, described, server: newServerStatement(Buffer.from(`${sql}\0\0\0`)) });
     this.#characters += sql.length;
     for (const oldest of this.#known.keys()) {

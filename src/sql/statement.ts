@@ -1,39 +1,39 @@
 import type { Readable } from 'node:stream';
 import { ServiceError } from '../errors.ts';
 import { PostgresError } from '../protocol/backend.ts';
+import type { Departure } from '../router/departure.ts';
 import type { Lease } from '../router/lease.ts';
 import { runBatch } from './batch.ts';
 import { StatementFailure } from './failure.ts';
-import { type Footprint, footprintOf } from './footprint.ts';
+import { footprintOf } from './footprint.ts';
 import type { JsonValue } from './json-value.ts';
 import { jsonLayout, type ResultLayout, type RowMode, type StatementOutcome } from './layout.ts';
-import { bindAndExecute } from './messages.ts';
 import { type Keep, keptBudget, type OnceReply, once, type RepeatableRequest } from './once.ts';
-import { checkParameterCount, checkParameterLimit, encodeParameters, type ParameterText } from './parameters.ts';
+import { checkParameterLimit } from './parameters.ts';
+import { PreparedRun } from './prepared-run.ts';
 import { ReplyBody } from './reply-body.ts';
-import { outcomeOf, ResultWriter, typedFields } from './result.ts';
 import { checkStatement } from './rules.ts';
-import { type Description, nameOf, Session } from './session.ts';
+import { Session } from './session.ts';
 import { pinSettings } from './settings.ts';
-import { DescribedStatement, type KnownStatement, StatementCache } from './statement-cache.ts';
+import { StatementCache } from './statement-cache.ts';
+import { runStatement } from './statement-run.ts';
 import { transact } from './transact.ts';
-import { TypeCatalog } from './type-catalog.ts';
 
 export type { RowMode, StatementOutcome } from './layout.ts';
 
 export interface QueryRequest {
   readonly sql: string;
-  readonly params?: readonly JsonValue[];
+  readonly params?: readonly JsonValue[] | undefined;
   readonly rowMode: RowMode;
   /** How the result is written; as the reply of `/api/query` if absent. */
-  readonly layout?: ResultLayout;
+  readonly layout?: ResultLayout | undefined;
   /** What a stream that breaks off ends with, for layouts that have a way to say so. */
-  readonly lastWords?: (error: Error) => Uint8Array;
+  readonly lastWords?: ((error: Error) => Uint8Array) | undefined;
   /** How long Postgres may take, by our own clock; the time a slow reader takes does not count. 0: no limit. */
   readonly timeoutMs: number;
   readonly readOnly?: boolean;
-  /** The caller has gone away: what runs is cancelled. */
-  readonly signal?: AbortSignal;
+  /** The caller goes away: what runs is cancelled. */
+  readonly departure?: Departure;
 }
 
 export interface QueryReply {
@@ -53,23 +53,45 @@ export interface QueryOnceReply extends OnceReply {
 }
 
 /**
- * Runs one statement and takes over the lease: it is released or destroyed on every path.
+ * Runs one statement and takes over the lease: it is released or destroyed on every path. One that the backend has prepared
+ * runs at once; any other is described first.
  * @throws PostgresError when Postgres refuses it before a stream has begun (`lineAndColumn` in position.ts tells where)
  * @throws ServiceError `invalid_request`, `unsupported_statement`, `statement_timeout`, `query_canceled`, `response_too_large`, `backend_lost`
  */
-export async function runQuery(lease: Lease, request: QueryRequest): Promise<QueryReply> {
-  const session = new Session(lease, request);
-  const body = new ReplyBody(session, request.lastWords);
-  const outcome = execute(session, request, body);
+export function runQuery(lease: Lease, request: QueryRequest): Promise<QueryReply> {
+  return new Promise((resolve, reject) => {
+    const fail = (error: unknown) => reject(withHint(error));
+    const session = new Session(lease, request);
+    const cache = StatementCache.of(lease.tenant.organization);
+    const known = cache.find(request.sql);
+    if (known === undefined || !PreparedRun.isPossible(session, request, known)) {
+      runAny(session, request, resolve, fail);
+      return;
+    }
+    new PreparedRun(session, request, known, {
+      replied: resolve,
+      failed: fail,
+      stale: () => {
+        session.unprepare(known.server);
+        cache.forget(request.sql);
+        runAny(session, request, resolve, fail);
+      },
+    }).start();
+  });
+}
+
+function runAny(session: Session, request: QueryRequest, replied: (reply: QueryReply) => void, failed: (error: unknown) => void): void {
+  const body = new ReplyBody(session, (stream) => replied({ body: stream, done }), request.lastWords);
+  const outcome = runStatement(session, request, body);
   const done = outcome.finally(() => session.end());
-  outcome.catch((error) => body.fail(error));
   done.catch(() => {});
-  try {
-    return { body: await Promise.race([outcome.then(() => body.finish()), body.streaming]), done };
-  } catch (error) {
-    await done.catch(() => {});
-    throw withHint(error);
-  }
+  outcome.then(
+    () => replied({ body: body.finish(), done }),
+    (error: Error) => {
+      body.fail(error);
+      done.catch(() => failed(error));
+    },
+  );
 }
 
 /**
@@ -98,131 +120,6 @@ export function runQueryOnce(lease: Lease, request: QueryRequest, repeatable: Re
       throw withHint(ofOneStatement(error));
     },
   );
-}
-
-/**
- * A statement that this backend has prepared runs at once. Any other is described first: no row can come before the types
- * of its columns are known.
- */
-async function execute(session: Session, request: QueryRequest, body: ReplyBody): Promise<StatementOutcome> {
-  const { sql, params = [] } = request;
-  const startedAt = performance.now();
-  const cache = StatementCache.of(session.lease.tenant.organization);
-  const known = cache.find(sql);
-  if (known === undefined) checkStatement(sql, 'single');
-  checkParameterLimit(params);
-  await session.ready(sql);
-  const run = new Run(session, request, body, known?.footprint ?? footprintOf(sql));
-  if (known !== undefined && session.lease.backend.session.prepared.use(known.server)) {
-    try {
-      return await run.atOnce(known.described, nameOf(known.server), startedAt);
-    } catch (error) {
-      if (!mayBeStale(error) || run.hasRows || session.status !== 'I') throw error;
-      session.unprepare(known.server);
-      cache.forget(sql);
-    }
-  }
-  return run.described(cache, known, startedAt);
-}
-
-/** Once a snapshot is taken, which the SELECT does, nothing can make the transaction READ WRITE again. */
-const BEGIN_READ_ONLY = 'BEGIN READ ONLY; SELECT';
-
-/** One statement on its way through Postgres. */
-class Run {
-  hasRows = false;
-  readonly #session: Session;
-  readonly #request: QueryRequest;
-  readonly #layout: ResultLayout;
-  readonly #body: ReplyBody;
-  readonly #footprint: Footprint;
-
-  constructor(session: Session, request: QueryRequest, body: ReplyBody, footprint: Footprint) {
-    this.#session = session;
-    this.#request = request;
-    this.#layout = request.layout ?? jsonLayout(request.rowMode);
-    this.#body = body;
-    this.#footprint = footprint;
-  }
-
-  /** All in one write. */
-  async atOnce(statement: DescribedStatement, name: string, startedAt: number): Promise<StatementOutcome> {
-    const values = this.#encode(statement);
-    const [, outcome] = await Promise.all([this.#begin(), this.#finish(statement, values, name, startedAt)]);
-    return outcome;
-  }
-
-  /** What has been run before is likely to be run again: it is prepared. */
-  async described(cache: StatementCache, known: KnownStatement | undefined, startedAt: number): Promise<StatementOutcome> {
-    const session = this.#session;
-    const { sql } = this.#request;
-    const isKnown = known !== undefined && cache.find(sql) === known;
-    const [, description] = await Promise.all([this.#begin(), isKnown ? session.prepare(sql, known.server) : session.describe(sql)]);
-    if (isKnown && known.described.isAs(description)) {
-      return this.#finish(known.described, this.#encode(known.described), nameOf(known.server), startedAt);
-    }
-    const statement = await understand(session, description);
-    cache.remember(sql, this.#footprint, statement);
-    if (isKnown) session.unprepare(known.server);
-    return this.#finish(statement, this.#encode(statement), isKnown ? nameOf(known.server) : '', startedAt);
-  }
-
-  async #begin(): Promise<void> {
-    const session = this.#session;
-    const { readOnly = false } = this.#request;
-    await Promise.all([pinSettings(session), session.expect(this.#footprint), readOnly && session.query(BEGIN_READ_ONLY)]);
-  }
-
-  #encode({ parameters }: DescribedStatement): readonly ParameterText[] {
-    const { params = [] } = this.#request;
-    checkParameterCount(params.length, parameters.length);
-    return encodeParameters(params, parameters);
-  }
-
-  async #finish(
-    statement: DescribedStatement,
-    values: readonly ParameterText[],
-    name: string,
-    startedAt: number,
-  ): Promise<StatementOutcome> {
-    const session = this.#session;
-    const body = this.#body;
-    body.out.length = 0;
-    const result = new ResultWriter(statement.shape(this.#layout), body.out);
-    const row = (source: Buffer, start: number) => {
-      if (session.isAborted) return;
-      this.hasRows = true;
-      result.row(source, start);
-      body.flow();
-    };
-    const running = session.request(bindAndExecute(values, name), { row });
-    const ended = this.#request.readOnly ? session.query('COMMIT') : undefined;
-    await Promise.allSettled([running, ended]);
-    const [{ tag, warnings }] = await Promise.all([running, ended]);
-    const outcome = outcomeOf(tag, startedAt);
-    result.close(outcome, warnings);
-    return outcome;
-  }
-}
-
-/** Also learns the types of the result's columns, so that it is one look-up if any. */
-async function understand(session: Session, description: Description): Promise<DescribedStatement> {
-  const { parameters, fields } = description;
-  const types = TypeCatalog.of(session.lease.backend);
-  await types.learn(session, [...parameters, ...fields.map(({ dataTypeOid }) => dataTypeOid)]);
-  return new DescribedStatement(
-    description,
-    parameters.map((oid) => types.get(oid)),
-    typedFields(fields, types),
-  );
-}
-
-/**
- * Whether what went wrong may be due to the statement's having been prepared before something changed: its result has
- * another shape (0A000), it is not there any more (26000), or what it names is not what it was. Nothing of it has happened.
- */
-function mayBeStale(error: unknown): boolean {
-  return error instanceof PostgresError && /^(?:0A000|26000|42...)$/.test(error.fields.code);
 }
 
 /** Which statement it was needs no telling where there is only one. */

@@ -1,4 +1,5 @@
 import { ServiceError } from '../errors.ts';
+import type { Departure } from '../router/departure.ts';
 import type { Lease } from '../router/lease.ts';
 import { type BatchResult, type BatchStatement, runBatch } from './batch.ts';
 import { footprintOf } from './footprint.ts';
@@ -25,7 +26,7 @@ export interface TransactionRequest extends TransactionModes {
   readonly rowMode: RowMode;
   /** For the whole transaction, by our own clock. 0: no limit. */
   readonly timeoutMs: number;
-  readonly signal?: AbortSignal;
+  readonly departure?: Departure;
 }
 
 export interface TransactionReply {

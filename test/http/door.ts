@@ -22,6 +22,7 @@ export function standIn(observe: Observe = () => {}): HttpAppOptions {
   return {
     router: {
       authenticate: nobody,
+      recognize: () => undefined,
       lease: nobody,
       signUp: nobody,
       rotateKey: nobody,

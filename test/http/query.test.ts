@@ -250,3 +250,15 @@ describe('what is observed of a call', () => {
     expect(JSON.stringify(observation)).not.toContain('confidential');
   });
 });
+
+it('many replies of all sizes at once are each their own', async () => {
+  const sql = 'select n, repeat(chr(97 + $1::int % 26), $2::int) as text from generate_series(1, $3::int) n';
+  const ask = async (call: number) => {
+    const [length, rows] = [(call * 7_919) % 5_000, 1 + ((call * 31) % 60)];
+    const { status, body } = await query({ sql, params: [call, length, rows] });
+    expect(status).toBe(200);
+    const text = String.fromCharCode(97 + (call % 26)).repeat(length);
+    expect(body.rows).toEqual(Array.from({ length: rows }, (_, index) => ({ n: index + 1, text })));
+  };
+  for (let round = 0; round < 15; round++) await Promise.all(Array.from({ length: 12 }, (_, n) => ask(round * 12 + n)));
+});

@@ -1,10 +1,17 @@
-const INITIAL_BYTES = 4_096;
+import { takeChunk, takeMemory } from './memory.ts';
+
+const INITIAL_BYTES = 1_024;
 const DOUBLING_UNTIL_BYTES = 1_048_576;
 
 /** Bytes being written; grows as needed. Encoders `reserve` first and then write to `bytes` directly. */
 export class JsonBuffer {
-  bytes: Buffer = Buffer.allocUnsafe(INITIAL_BYTES);
+  bytes: Buffer;
   length = 0;
+
+  /** @param expectedBytes what will probably be written */
+  constructor(expectedBytes = INITIAL_BYTES) {
+    this.bytes = takeMemory(expectedBytes);
+  }
 
   /** Makes room for so many more bytes. */
   reserve(count: number): void {
@@ -34,19 +41,19 @@ export class JsonBuffer {
     this.length += this.bytes.write(text, this.length, 'utf8');
   }
 
-  /** Hands over what was written and begins anew. */
+  /** What was written, where nothing more will be. */
+  whole(): Buffer {
+    return this.bytes.subarray(0, this.length);
+  }
+
+  /** Hands over what was written and begins anew, with a chunk. */
   take(): Buffer {
-    const taken = this.bytes.subarray(0, this.length);
-    this.bytes = Buffer.allocUnsafe(Math.min(this.bytes.length, CHUNK_CAPACITY_BYTES));
+    const taken = this.whole();
+    this.bytes = takeChunk();
     this.length = 0;
     return taken;
   }
 }
-
-/** About what goes to the caller in one piece: as soon as so much is written. */
-export const CHUNK_BYTES = 65_536;
-/** With room for the row that goes beyond it. */
-const CHUNK_CAPACITY_BYTES = 81_920;
 
 /** For a few bytes a loop is several times faster than a call into the runtime. */
 const LOOP_MAX_BYTES = 48;

@@ -1,5 +1,6 @@
 import { parse } from 'lossless-json';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { Departure } from '../../../src/router/departure.ts';
 import type { JsonValue } from '../../../src/sql/json-value.ts';
 import { type QueryRequest, runQuery } from '../../../src/sql/statement.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
@@ -234,18 +235,20 @@ describe('a statement that takes too long', () => {
   });
 
   test('is cancelled when the caller goes away', async () => {
-    const gone = new AbortController();
-    const running = run(SLEEP, { signal: gone.signal });
+    const departure = new Departure();
+    const running = run(SLEEP, { departure });
     await database.until(
       "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)' AND state = 'active' AND datname = current_database()",
     );
-    gone.abort();
+    departure.happen();
     await expect(running).rejects.toMatchObject({ kind: 'query_canceled' });
     await expectHealthy();
   });
 
   test('is not even begun when the caller has gone already', async () => {
-    await expect(run('INSERT INTO t VALUES (1)', { signal: AbortSignal.abort() })).rejects.toMatchObject({ kind: 'query_canceled' });
+    const departure = new Departure();
+    departure.happen();
+    await expect(run('INSERT INTO t VALUES (1)', { departure })).rejects.toMatchObject({ kind: 'query_canceled' });
     expect(await run('SELECT * FROM t')).toMatchObject({ rowCount: 0 });
   });
 });

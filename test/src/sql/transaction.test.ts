@@ -1,5 +1,6 @@
 import { parse } from 'lossless-json';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { Departure } from '../../../src/router/departure.ts';
 import { runBatch } from '../../../src/sql/batch.ts';
 import { jsonLayout } from '../../../src/sql/layout.ts';
 import { Session } from '../../../src/sql/session.ts';
@@ -222,12 +223,12 @@ describe('a failure leaves nothing and says where it was', () => {
   });
 
   test('because the caller has gone', async () => {
-    const gone = new AbortController();
-    const running = run(statements('INSERT INTO t VALUES (1)', 'SELECT pg_sleep(61)'), { signal: gone.signal });
+    const departure = new Departure();
+    const running = run(statements('INSERT INTO t VALUES (1)', 'SELECT pg_sleep(61)'), { departure });
     await database.until(
       "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(61)' AND state = 'active' AND datname = current_database()",
     );
-    gone.abort();
+    departure.happen();
     await expect(running).rejects.toMatchObject({ error: { kind: 'query_canceled' } });
     await expectNothing();
   });
