@@ -30,7 +30,9 @@ export interface Call {
   atomic: boolean | undefined;
   /** The operation at work. */
   work: Promise<unknown> | undefined;
-  /** How the statement ends, which for a streamed reply is after its first bytes. */
+  /** How the statement has ended, once its reply is there as a whole. */
+  outcome: StatementOutcome | undefined;
+  /** How the statement ends where the reply is streamed, which is after its first bytes. */
   ended: Promise<StatementOutcome> | undefined;
   /** SQLSTATE of the error that was answered. */
   sqlstate: string | undefined;
@@ -76,7 +78,11 @@ export function followCalls(
       if (!call.whole) call.departure.happen();
       call.leave?.();
       if (action === undefined) return;
-      const telling = tell(observe, action, call, reply).finally(() => untold.delete(telling));
+      if (call.outcome !== undefined) {
+        tell(observe, action, call, reply, call.outcome);
+        return;
+      }
+      const telling = tellLater(observe, action, call, reply).finally(() => untold.delete(telling));
       untold.add(telling);
     });
     done();
@@ -87,8 +93,11 @@ export function followCalls(
   });
 }
 
-async function tell(observe: Observe, action: string, call: Call, reply: FastifyReply): Promise<void> {
-  const ended = await endOf(call);
+async function tellLater(observe: Observe, action: string, call: Call, reply: FastifyReply): Promise<void> {
+  tell(observe, action, call, reply, await endOf(call));
+}
+
+function tell(observe: Observe, action: string, call: Call, reply: FastifyReply, ended: StatementOutcome | undefined): void {
   const { tenant, statement, origin } = call;
   try {
     observe({
@@ -129,6 +138,7 @@ function openCall(origin: Origin): Call {
     isRepeatable: false,
     atomic: undefined,
     work: undefined,
+    outcome: undefined,
     ended: undefined,
     sqlstate: undefined,
   };

@@ -68,7 +68,7 @@ async function runSingle({ router, config }: RouteContext, request: FastifyReque
   call.statement = { sql: statement.sql, paramCount: statement.values.length };
   const lease = await router.lease(tenantOf(request), { door: 'http', departure: call.departure });
   const { body, outcome } = await runTextStatement(lease, statement, sessionOptions(config, request));
-  call.ended = Promise.resolve(outcome);
+  call.outcome = outcome;
   return body;
 }
 

@@ -82,11 +82,12 @@ export function queryEndpoints({ router, config, observe }: RouteContext): Endpo
       if (repeatable !== undefined && !readOnly) {
         call.atomic = true;
         const answer = await runQueryOnce(lease, wanted, repeatable);
-        if (answer.outcome !== undefined) call.ended = Promise.resolve(answer.outcome);
+        call.outcome = answer.outcome;
         return sendOnce(reply, answer);
       }
       const answer = await runQuery(lease, wanted);
-      call.ended = answer.done;
+      if (answer.outcome === undefined) call.ended = answer.done;
+      else call.outcome = answer.outcome;
       return sendResult(reply, type, answer.body);
     }),
   ];

@@ -96,7 +96,7 @@ export class PreparedRun implements Replies {
     const done = this.#session.end().then(() => outcome);
     if (this.#ending === undefined) this.#shape.lastBytes = this.#body.out.length;
     const body = this.#body.finish();
-    if (this.#ending === undefined) this.#listener.replied({ body, done });
+    if (this.#ending === undefined) this.#listener.replied({ body, outcome, done });
     else done.then(this.#ending.resolve, this.#ending.reject);
   }
 

@@ -43,6 +43,8 @@ export interface QueryReply {
    * ends it with the last words), so that it never looks whole when it is not.
    */
   readonly body: Buffer | Readable;
+  /** How it ended, where the body is there as a whole. */
+  readonly outcome?: StatementOutcome;
   /** How it ended. Once it has settled the lease is given back. A rejection nobody listens to does no harm. */
   readonly done: Promise<StatementOutcome>;
 }
@@ -86,7 +88,7 @@ function runAny(session: Session, request: QueryRequest, replied: (reply: QueryR
   const done = outcome.finally(() => session.end());
   done.catch(() => {});
   outcome.then(
-    () => replied({ body: body.finish(), done }),
+    (ended) => replied({ body: body.finish(), outcome: ended, done }),
     (error: Error) => {
       body.fail(error);
       done.catch(() => failed(error));
