@@ -11,6 +11,7 @@ import { errorResponse } from './errors.ts';
 import { handshake, type TlsPolicy } from './handshake.ts';
 import { OpenSessions } from './open-sessions.ts';
 import { actorOf, type Guest, openSession, type SessionContext } from './session.ts';
+import { withStaticReads } from './static-reads.ts';
 import { TenantDirectory } from './tenant-sessions.ts';
 import { Watchdog, type WatchdogLimits } from './watchdog.ts';
 
@@ -70,9 +71,13 @@ export class WireServer {
       tenants: this.#tenants,
     };
     const entrance: Entrance = { method: 'scram', tls: options.tls };
-    this.#server = createServer({ allowHalfOpen: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS }, (socket) => {
-      void this.#serve(new ClientConnection(socket, socket.remoteAddress ?? '', this.#gone), entrance);
-    });
+    this.#server = createServer(
+      { allowHalfOpen: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS },
+      (accepted) => {
+        const socket = withStaticReads(accepted);
+        void this.#serve(new ClientConnection(socket, socket.remoteAddress ?? '', this.#gone), entrance);
+      },
+    );
   }
 
   /** @returns the port, which is another than asked for where 0 was */
