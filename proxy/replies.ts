@@ -15,9 +15,10 @@ import { backendFrames, FrameScanner, HEADER_BYTES } from '../src/protocol/frame
 import type { Edit } from '../src/router/search-path/edits.ts';
 import type { ClientStatements } from './client-statements.ts';
 import { CLOSE_COMPLETE, PARSE_COMPLETE, READY_IDLE, rewriteBody } from './messages.ts';
+import type { Effect } from './parse-effects.ts';
 import type { Pins } from './pins.ts';
 import type { RelayHost } from './relay-host.ts';
-import type { Effect, RequestEnd } from './requests.ts';
+import type { RequestEnd } from './requests.ts';
 import type { Run } from './run.ts';
 import type { StateProbe } from './state-probe.ts';
 import type { StatementWatch } from './statement-watch.ts';

@@ -12,6 +12,7 @@ import type { ClientStatements, UnnamedStatement } from './client-statements.ts'
 import { type Errand, type Paces, shortErrand } from './errand.ts';
 import { MAX_REWRITTEN_BYTES } from './limits.ts';
 import { CLOSE_UNNAMED_PORTAL, EMPTY_DEFINITION, parseMessage, queryMessage } from './messages.ts';
+import { type Effect, NamedParse, type ParseEffect, SentParse, UnnamedParse } from './parse-effects.ts';
 import type { Pins } from './pins.ts';
 import { type ParameterSignal, type ProcessIds, processIdOf, translateProcessIds } from './process-ids.ts';
 import type { RecentParses, RepeatedStatement } from './recent-parses.ts';
@@ -30,18 +31,6 @@ export interface RequestListener {
   readonly pins: Pins;
   /** As of the last ReadyForQuery. */
   readonly status: TransactionStatus;
-}
-
-/** What goes with a Parse, Bind or Close through the reply queue. */
-export interface Effect {
-  /** Takes back what was noted when it was sent: it failed, or was thrown away because another had. */
-  readonly undo: (failed: boolean) => void;
-  /** Notes it again, because all statements have been taken away by a request ahead of it. */
-  readonly redo?: () => void;
-  /** What a Parse that went well has shown to be a good statement. */
-  readonly statement?: ServerStatement;
-  /** What was replaced in the text, for the positions in errors. */
-  readonly edits?: readonly Edit[];
 }
 
 /** What goes with a Sync, Query or FunctionCall through the reply queue. */
@@ -382,48 +371,25 @@ export class Requests {
   /** To the client it has no name; on the server it has one, so that it is not planned anew each time. */
   #parseRepeated(repeated: RepeatedStatement, backend: BackendConnection): void {
     this.usesRepeated = true;
-    this.#parseOnce(repeated.server, backend, repeated.edits, () => {
-      const undo = this.#statements.setUnnamed(repeated);
-      return (failed: boolean) => {
-        if (failed) this.#statements.unnamed = undefined;
-        else undo();
-      };
-    });
+    this.#parseOnce(repeated.server, backend, new UnnamedParse(this.#statements, repeated));
   }
 
-  /**
-   * A Parse that is sent only where the statement is missing; elsewhere its reply is ours to make.
-   * @param note notes the client's name for it, and returns what takes that back
-   */
-  #parseOnce(server: ServerStatement, backend: BackendConnection, edits: readonly Edit[], note: () => (failed: boolean) => void): void {
-    let forget = note();
-    const redo = () => {
-      forget = note();
-    };
-    const isThere = backend.session.prepared.use(server);
+  /** A Parse that is sent only where the statement is missing; elsewhere its reply is ours to make. */
+  #parseOnce(server: ServerStatement, backend: BackendConnection, parse: ParseEffect): void {
+    parse.redo();
+    const { prepared } = backend.session;
+    const isThere = prepared.use(server);
     if (isThere && !this.#mayForget) {
       this.#unsynced = true;
-      const effect = { edits, undo: (failed: boolean) => forget(failed), redo };
       const isRefused = this.#isRefused(server);
-      this.#queue.push(Request.parse, isRefused ? Fate.forward : Fate.simulate, effect);
+      this.#queue.push(Request.parse, isRefused ? Fate.forward : Fate.simulate, parse);
       if (isRefused) this.#out.insert(parseMessage(server.name, server.definition));
       return;
     }
     if (isThere) this.#onServer.closeOnServer(server, backend);
     else this.#onServer.closeLeftover(server, backend);
-    const evicted = backend.session.prepared.add(server);
-    this.#extended(Request.parse, {
-      statement: server,
-      edits,
-      undo: (failed: boolean) => {
-        forget(failed);
-        backend.session.prepared.delete(server);
-      },
-      redo: () => {
-        redo();
-        backend.session.prepared.add(server);
-      },
-    });
+    const evicted = prepared.add(server);
+    this.#extended(Request.parse, new SentParse(parse, server, prepared));
     this.#out.insert(parseMessage(server.name, server.definition));
     this.#onServer.evict(evicted, backend);
   }
@@ -478,8 +444,7 @@ export class Requests {
       this.#parseAgain(scanner, backend, name);
       return;
     }
-    const note = () => this.#statements.set(name, { server, traits, signals });
-    this.#parseOnce(server, backend, edits, note);
+    this.#parseOnce(server, backend, new NamedParse(this.#statements, name, { server, traits, signals }, edits));
   }
 
   /**

@@ -38,6 +38,8 @@ export interface Guest {
   readonly origin: Origin;
 }
 
+const ANSWERED = { name: 'wire.query', ok: true } as const;
+const FAILED = { name: 'wire.query', ok: false } as const;
 const SECRET_BYTES = 4;
 const SECRET_BYTES_3_2 = 32;
 
@@ -188,7 +190,7 @@ class Session implements RelayHost, ReachableSession {
   }
 
   answered(ok: boolean): void {
-    this.#context.observe({ name: 'wire.query', ok });
+    this.#context.observe(ok ? ANSWERED : FAILED);
   }
 
   watched({ sql, command, sqlstate, durationMs }: WatchedBatch): void {

@@ -206,5 +206,7 @@ export class Sharing {
 }
 
 function remove<T>(from: T[], at: number): void {
-  if (at >= 0) from.splice(at, 1);
+  if (at < 0) return;
+  if (at === from.length - 1) from.pop();
+  else from.splice(at, 1);
 }

@@ -1,6 +1,6 @@
 import { ServiceError } from '../errors.ts';
 import type { Observe } from '../observation.ts';
-import type { BackendConnection } from './connection.ts';
+import type { BackendConnection, BackendReceiver } from './connection.ts';
 import { discardState } from './reset.ts';
 
 export interface PoolLimits {
@@ -34,9 +34,24 @@ interface Waiting {
   readonly since: number;
 }
 
-interface Idle {
+/** A session that nobody uses; it hears when that is lost. */
+class Idle implements BackendReceiver {
   readonly backend: BackendConnection;
-  readonly since: number;
+  readonly since = performance.now();
+  readonly #lost: (idle: Idle) => void;
+
+  constructor(backend: BackendConnection, lost: (idle: Idle) => void) {
+    this.backend = backend;
+    this.#lost = lost;
+  }
+
+  data(): void {}
+
+  drain(): void {}
+
+  closed(): void {
+    this.#lost(this);
+  }
 }
 
 /** What one organization has of the pool. */
@@ -48,10 +63,13 @@ class Share {
   readonly leased = new Set<BackendConnection>();
   /** Leased sessions that are not to be lent again. */
   readonly retired = new Set<BackendConnection>();
+  /** Hears of each idle session that is lost. */
+  readonly lost: (idle: Idle) => void;
   opening = 0;
 
-  constructor(tenantId: string) {
+  constructor(tenantId: string, lost: (share: Share, idle: Idle) => void) {
     this.tenantId = tenantId;
+    this.lost = (idle) => lost(this, idle);
   }
 
   get size(): number {
@@ -153,8 +171,7 @@ export class Pool {
   tryAcquire(tenantId: string, preferred?: BackendConnection): BackendConnection | undefined {
     const share = this.#shares.get(tenantId);
     if (share === undefined || share.waiters.length > 0 || this.#closing.signal.aborted) return undefined;
-    const position = preferred === undefined ? -1 : share.idle.findIndex((idle) => idle.backend === preferred);
-    const [idle] = position >= 0 ? share.idle.splice(position, 1) : share.idle.splice(-1);
+    const idle = takeOut(share.idle, preferred);
     if (idle === undefined) return undefined;
     idle.backend.detach();
     share.leased.add(idle.backend);
@@ -197,8 +214,7 @@ export class Pool {
       return;
     }
     share.leased.delete(backend);
-    this.#watchIdle(share, backend);
-    share.idle.push({ backend, since: performance.now() });
+    this.#rest(share, backend);
   }
 
   /** Gives up a leased backend whose session is in an unknown state. */
@@ -236,7 +252,7 @@ export class Pool {
   #share(tenantId: string): Share {
     let share = this.#shares.get(tenantId);
     if (share === undefined) {
-      share = new Share(tenantId);
+      share = new Share(tenantId, (...lost) => this.#lost(...lost));
       this.#shares.set(tenantId, share);
     }
     return share;
@@ -308,8 +324,7 @@ export class Pool {
       share.leased.add(backend);
       this.#settle(share, backend);
     } else {
-      this.#watchIdle(share, backend);
-      share.idle.push({ backend, since: performance.now() });
+      this.#rest(share, backend);
       this.#serveOthers();
     }
   }
@@ -336,18 +351,18 @@ export class Pool {
     this.#timer ??= setTimeout(() => this.#timeOut(), delayMs).unref();
   }
 
-  #watchIdle(share: Share, backend: BackendConnection): void {
-    backend.attach({
-      data() {},
-      drain() {},
-      closed: () => {
-        const position = share.idle.findIndex((idle) => idle.backend === backend);
-        if (position < 0) return;
-        share.idle.splice(position, 1);
-        this.#gone(share, 'lost');
-      },
-    });
+  #rest(share: Share, backend: BackendConnection): void {
+    const idle = new Idle(backend, share.lost);
+    backend.attach(idle);
     backend.resume();
+    share.idle.push(idle);
+  }
+
+  #lost(share: Share, idle: Idle): void {
+    const position = share.idle.indexOf(idle);
+    if (position < 0) return;
+    share.idle.splice(position, 1);
+    this.#gone(share, 'lost');
   }
 
   /** At the limit, whether another organization that waits has fewer sessions in use than this one keeps. */
@@ -425,6 +440,13 @@ export class Pool {
 }
 
 const DONE = Promise.resolve();
+
+/** The session of that backend if it is there, or the one that was used last. */
+function takeOut(idle: Idle[], preferred: BackendConnection | undefined): Idle | undefined {
+  for (let i = idle.length - 1; i >= 0; i -= 1)
+    if (idle[i]?.backend === preferred) return i === idle.length - 1 ? idle.pop() : idle.splice(i, 1)[0];
+  return idle.pop();
+}
 
 function waitingSince(share: Share): number {
   return share.waiters[0]?.since ?? Number.POSITIVE_INFINITY;

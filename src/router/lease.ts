@@ -17,7 +17,7 @@ export class Lease {
   readonly #observe: Observe;
   readonly #door: Door;
   readonly #grantedAt = performance.now();
-  readonly #endProcess: ((processId: number) => void) | undefined;
+  readonly #endProcess: ((tenant: Tenant, processId: number) => Promise<void>) | undefined;
   #returned = false;
 
   constructor(
@@ -26,7 +26,7 @@ export class Lease {
     door: Door,
     pool: Pool,
     observe: Observe,
-    endProcess?: (processId: number) => void,
+    endProcess?: (tenant: Tenant, processId: number) => Promise<void>,
   ) {
     this.backend = backend;
     this.tenant = tenant;
@@ -53,7 +53,7 @@ export class Lease {
   terminate(): void {
     const { processId } = this.backend;
     this.destroy();
-    this.#endProcess?.(processId);
+    void this.#endProcess?.(this.tenant, processId);
   }
 
   /** What new sessions of the organization start with has changed: those that there are, this one too, are lent no more. */

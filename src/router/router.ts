@@ -48,6 +48,11 @@ export interface RouterOptions {
   readonly observe: Observe;
 }
 
+const AT_ONCE = {
+  http: { name: 'lease.granted', door: 'http', waitMs: 0 },
+  wire: { name: 'lease.granted', door: 'wire', waitMs: 0 },
+} as const;
+
 /** A place in the queue for a backend. */
 export interface Wait {
   /** Gives it up, which `settle` is told as `query_canceled`. */
@@ -181,7 +186,7 @@ export class Router {
     if (tenant.revoked.aborted) return undefined;
     const backend = this.#pool.tryAcquire(tenant.organization.id, preferred);
     if (backend === undefined) return undefined;
-    this.#observe({ name: 'lease.granted', door, waitMs: 0 });
+    this.#observe(AT_ONCE[door]);
     return this.#lend(backend, tenant, door);
   }
 
@@ -243,18 +248,18 @@ export class Router {
   }
 
   #lend(backend: BackendConnection, tenant: Tenant, door: Door): Lease {
-    return new Lease(backend, tenant, door, this.#pool, this.#observe, (processId) => void this.#endProcess(tenant, processId));
+    return new Lease(backend, tenant, door, this.#pool, this.#observe, this.#endProcess);
   }
 
   /** As the organization itself, which may end its own sessions; the platform's role may not. */
-  async #endProcess({ organization }: Tenant, processId: number): Promise<void> {
+  readonly #endProcess = async ({ organization }: Tenant, processId: number): Promise<void> => {
     try {
       const backend = await this.#provisioner.open(organization.placement);
       await runCommand(backend, `SELECT pg_catalog.pg_terminate_backend(${processId})`).finally(() => backend.end());
     } catch (cause) {
       this.#observe({ name: 'service.warning', message: 'a session that obeys no cancel request could not be ended', cause });
     }
-  }
+  };
 
   #prove(credential: Credential): Promise<KnownCredential | undefined> {
     return credential.kind === 'scram' ? this.#proveByScram(credential) : this.#findByKey(credential.apiKey);
