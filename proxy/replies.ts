@@ -99,9 +99,10 @@ export class Replies implements ReplyListener {
     scanner.push(chunk);
     while (scanner.next()) {
       if (!scanner.first) this.#passOn(scanner, !this.#skippingRest);
-      else if (scanner.type === BackendType.DataRow && !this.queue.skipping && this.#context.host.view === undefined)
+      else if (isData(scanner.type) && !this.queue.skipping && this.#context.host.view === undefined) {
+        scanner.widen();
         this.#passOn(scanner, true);
-      else this.#reply(scanner);
+      } else this.#reply(scanner);
       if (isFollowed && this.queue.length === 0) return scanner.takeRest();
     }
     return undefined;
@@ -353,6 +354,11 @@ export class Replies implements ReplyListener {
     const session = this.#context.backend();
     if (session !== undefined) session.settings = this.#context.pins.inForce;
   }
+}
+
+/** Messages that come in numbers and say nothing to us. */
+function isData(type: number): boolean {
+  return type === BackendType.DataRow || type === BackendType.CopyData;
 }
 
 const NOTHING: ReadonlyMap<string, string> = new Map();

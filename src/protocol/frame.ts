@@ -116,6 +116,22 @@ export class FrameScanner {
     return this.#show(this.#chunk, start, start + size);
   }
 
+  /** Widens the fragment over the messages of the same type that follow it whole, for who passes all of them on alike. */
+  widen(): void {
+    const chunk = this.#chunk;
+    const { type, buffer } = this;
+    if (buffer !== chunk || !this.last) return;
+    let end = this.#position;
+    for (;;) {
+      const word = end + HEADER_BYTES <= chunk.length && chunk[end] === type ? int32At(chunk, end + 1) : 0;
+      // What is not as it should be is for `next` to refuse.
+      if (word < 4 || word - 4 > this.#rules.maxBodyBytes || end + 1 + word > chunk.length) break;
+      end += 1 + word;
+    }
+    this.#position = end;
+    this.end = end;
+  }
+
   /** Takes out what lies behind the fragment shown, for whoever goes on with the stream from there. */
   takeRest(): Buffer {
     const rest = this.#chunk.subarray(this.#position);

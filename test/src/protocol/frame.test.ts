@@ -171,6 +171,46 @@ describe('FrameScanner', () => {
   });
 });
 
+describe('a fragment that is widened', () => {
+  const rows = ['one', 'two', '', 'four'].map((text) => Buffer.concat([header('D', 4 + text.length), Buffer.from(text)]));
+  const stream = Buffer.concat([...rows, header('Z', 5), Buffer.from('I'), ...rows]);
+
+  /** Ends of the fragments, with their types. */
+  function fragments(chunks: readonly Buffer[]): { readonly ends: string[]; readonly bytes: Buffer } {
+    const scanner = new FrameScanner(backendFrames());
+    const ends: string[] = [];
+    const pieces: Buffer[] = [];
+    for (const chunk of chunks) {
+      scanner.push(chunk);
+      while (scanner.next()) {
+        if (scanner.first && scanner.type === 0x44) scanner.widen();
+        ends.push(`${String.fromCharCode(scanner.type)}${scanner.end}`);
+        pieces.push(Buffer.from(scanner.buffer.subarray(scanner.start, scanner.end)));
+      }
+    }
+    return { ends, bytes: Buffer.concat(pieces) };
+  }
+
+  test('goes over the messages of its type, and no further', () => {
+    expect(fragments([stream]).ends).toEqual(['D30', 'Z36', 'D66']);
+  });
+
+  test('leaves what is not whole for later, wherever the stream is cut', () => {
+    for (let at = 0; at <= stream.length; at += 1) expect(fragments(splitAt(stream, at)).bytes).toEqual(stream);
+  });
+
+  test('stops before what is not as it should be', () => {
+    for (const bad of [header('D', 3), header('D', 105), header('D', -1), header('?', 4)]) {
+      const whole = new FrameScanner(backendFrames({}, 100));
+      whole.push(Buffer.concat([rows[0] as Buffer, rows[1] as Buffer, bad, Buffer.alloc(200)]));
+      whole.next();
+      whole.widen();
+      expect(whole.end).toBe(16);
+      expect(() => whole.next()).toThrow(ServiceError);
+    }
+  });
+});
+
 describe('what a stream must not contain', () => {
   const refusal = (rules: FrameRules, bytes: Buffer) => {
     const scanner = new FrameScanner(rules);
