@@ -172,7 +172,10 @@ async function meanwhile(act: (session: Session, random: SeededRandom) => Promis
 }
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
-const says = async (session: Session, sql: string) => expect(isError(await session.ask(encodeFrontend(`Query ${sql}`)))).toBe(false);
+const says = async (session: Session, sql: string) => {
+  const reply = await session.ask(encodeFrontend(`Query ${sql}`));
+  if (isError(reply)) expect.fail(`${sql}: ${reply.toString('latin1')}`);
+};
 
 const NEIGHBOURS: readonly ((session: Session, random: SeededRandom) => Promise<Session | undefined>)[] = [
   async (session) => {
@@ -181,9 +184,9 @@ const NEIGHBOURS: readonly ((session: Session, random: SeededRandom) => Promise<
     return undefined;
   },
   async (session, random) => {
-    await says(session, `ALTER TABLE shape ADD COLUMN n${session.processId} int`);
+    await says(session, 'ALTER TABLE shape ALTER v TYPE varchar(100)');
     await pause(random.below(40));
-    await says(session, `ALTER TABLE shape DROP COLUMN n${session.processId}`);
+    await says(session, 'ALTER TABLE shape ALTER v TYPE text');
     await pause(random.below(40));
     return undefined;
   },
