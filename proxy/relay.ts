@@ -498,7 +498,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     if (this.#queue.length === 0) this.#answered();
     else if (!this.#over) this.#toClient.flush();
     if (this.#client.writableLength === 0) this.lastTakenAt = performance.now();
-    else if (this.#client.writableLength > HIGH_WATER_BYTES) this.#tenure.backend?.pause();
+    else if (this.#client.writableLength > HIGH_WATER_BYTES && !this.#over) this.#tenure.backend?.pause();
     if (this.#tenure.shared !== undefined || shared === undefined) return;
     // The chunk may be read into again; the next one's bytes are few.
     if (rest !== undefined && rest.length > 0) shared.deliver(Buffer.from(rest));
