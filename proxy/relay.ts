@@ -509,7 +509,9 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
   #answered(): void {
     this.#timed();
     const again = this.#replies.hiding;
-    if (this.#tenure.shared !== undefined && (again || this.#over || this.#tenure.isFollowed)) {
+    // Where there seems to be more to find out, others' backend is not the place for it.
+    const passesOn = again || this.#over || this.#tenure.isFollowed || this.pins.holdsState;
+    if (this.#tenure.shared !== undefined && passesOn) {
       if (again && !this.#over) this.#host.shared('set_aside');
       this.#tenure.passOn();
     }
