@@ -79,6 +79,16 @@ export class Tenure implements Sharer, Turn {
     return this.#shared?.isAwaited === true;
   }
 
+  /** The backend is at work for another first. */
+  get isBehind(): boolean {
+    return this.#shared?.isTurnOf(this) === false;
+  }
+
+  /** The client itself wants what runs in a shared pipeline to be canceled. */
+  get cancelAsked(): boolean {
+    return this.#cancelAsked;
+  }
+
   /** A cancel request may meet this session's request that was meant for another. */
   get isDisturbed(): boolean {
     return this.#shared?.disturbed === true && !this.#cancelAsked;
