@@ -5,6 +5,7 @@ import { HEADER_BYTES } from '../src/protocol/frame.ts';
 import { FrontendType } from '../src/protocol/frontend.ts';
 import type { ClientStatements } from './client-statements.ts';
 import type { RecentParses } from './recent-parses.ts';
+import { PLAIN, traitsOf } from './statement-text.ts';
 
 /** One whole request that only runs something, and leaves nothing behind in the session that runs it. */
 export interface Errand {
@@ -35,8 +36,9 @@ export function shortErrand(chunk: Buffer, context: ErrandContext): Errand | und
 
 function queryErrand(chunk: Buffer, paces: Paces): Errand | undefined {
   if (messageEnd(chunk, 0) !== chunk.length) return undefined;
-  const pace = paces.ofText(queryText(chunk));
-  return pace === undefined ? undefined : { pace, server: undefined };
+  const text = queryText(chunk);
+  const pace = paces.ofText(text);
+  return pace === undefined || traitsOf(text) !== PLAIN ? undefined : { pace, server: undefined };
 }
 
 /** The text of a whole Query message. */
@@ -106,8 +108,8 @@ export class Paces {
 
   /** Texts that differ in their literals only are one. @returns undefined for what may not share */
   ofText(text: string): Pace | undefined {
-    if (text.length > TEXT_MAX_CHARACTERS) return undefined;
-    const key = text.replace(LITERAL, '0');
+    if (text.length > TEXT_MAX_CHARACTERS || text.includes('\\')) return undefined;
+    const key = text.replace(LITERAL, (found) => (found.startsWith('"') ? found : '0'));
     let pace = this.#ofTexts.get(key);
     if (pace === undefined) {
       pace = mayShare(text) ? new Pace() : null;
@@ -119,7 +121,8 @@ export class Paces {
   }
 }
 
-const LITERAL = /'[^']*'|\b\d+\b/g;
+/** Or a name in quotes, in which no literal begins: texts that look the same without their literals are to be of the same kind. */
+const LITERAL = /"[^"]*"|'[^']*'|\b\d+\b/g;
 
 const READ = /^\s*select\b/i;
 const QUOTED = /'[^']*'|"[^"]*"/g;

@@ -145,7 +145,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
 
   /** The backend at hand, e.g. to be canceled. */
   get lease(): Lease | undefined {
-    return this.#tenure.lease;
+    return this.#tenure.isBehind ? undefined : this.#tenure.lease;
   }
 
   /** What a backend sends is written to the client at once, and only what the kernel has not taken is needed longer. */
@@ -292,7 +292,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
   /** The request in flight has been answered. */
   #timed(): void {
     const { since, bytesOut } = this.#replies;
-    if (this.#inFlight === undefined || !this.#host.sharing.isCrowded(since)) return;
+    if (this.#inFlight === undefined || this.#over || !this.#host.sharing.isCrowded(since)) return;
     const pace = this.#pace;
     if (this.#replies.hiding) pace?.wasLong();
     else pace?.ran(since - this.#inFlight.since, bytesOut - this.#inFlight.bytesOut, this.#host.sharing.paces.tempo);
@@ -398,7 +398,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     const wait = this.#host.enqueue((result) => this.#waited(result, bytes));
     if (this.#waiting?.bytes !== bytes) return false;
     this.#waiting = { bytes, wait };
-    if (isFirst && !this.#alone) this.#host.sharing.wait(this);
+    if (isFirst && !this.#alone && !this.#over) this.#host.sharing.wait(this);
     return false;
   }
 
@@ -454,9 +454,20 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     for (const bytes of waited) {
       // Waiting may begin again in the middle; the rest then belongs behind it.
       if (this.#nowWaiting !== undefined) this.#nowWaiting.bytes.push(bytes);
+      else if (this.#tenure.shared !== undefined && this.#queue.length > 0) this.#hold(bytes);
       else if (!this.#over) this.#process(bytes);
     }
-    if (this.#client.isPaused() && this.#nowWaiting === undefined && !this.#over && !this.#backendIsFull) this.#client.resume();
+    if (this.#client.isPaused() && this.#mayListen && !this.#over && !this.#backendIsFull) this.#client.resume();
+  }
+
+  #hold(bytes: Buffer): void {
+    this.#held ??= [];
+    this.#held.push(bytes);
+  }
+
+  /** Nothing that the client has said has been put off. */
+  get #mayListen(): boolean {
+    return this.#waiting === undefined && this.#held === undefined;
   }
 
   get #nowWaiting(): { readonly bytes: Buffer[] } | undefined {
@@ -498,7 +509,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     if (this.#queue.length === 0) this.#answered();
     else if (!this.#over) this.#toClient.flush();
     if (this.#client.writableLength === 0) this.lastTakenAt = performance.now();
-    else if (this.#client.writableLength > HIGH_WATER_BYTES) this.#tenure.backend?.pause();
+    else if (this.#client.writableLength > HIGH_WATER_BYTES && !this.#over) this.#tenure.backend?.pause();
     if (this.#tenure.shared !== undefined || shared === undefined) return;
     // The chunk may be read into again; the next one's bytes are few.
     if (rest !== undefined && rest.length > 0) shared.deliver(Buffer.from(rest));
@@ -509,13 +520,19 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
   #answered(): void {
     this.#timed();
     const again = this.#replies.hiding;
-    if (this.#tenure.shared !== undefined && (again || this.#over || this.#tenure.isFollowed)) {
+    const { cancelAsked } = this.#tenure;
+    // Where there seems to be more to find out, others' backend is not the place for it.
+    const passesOn = again || this.#over || this.#tenure.isFollowed || this.pins.holdsState;
+    if (this.#tenure.shared !== undefined && passesOn) {
       if (again && !this.#over) this.#host.shared('set_aside');
       this.#tenure.passOn();
     }
     if (this.#over) return;
-    if (again) this.#runAgain();
-    else if (this.#lastWords !== undefined) this.#end(this.#lastWords);
+    if (again) {
+      this.#runAgain();
+      // Too late for what was canceled on behalf of others, and meant for what is run now.
+      if (cancelAsked) void this.cancel();
+    } else if (this.#lastWords !== undefined) this.#end(this.#lastWords);
     else if (this.#tenure.lease === undefined) this.#passedOn();
     else this.#settle();
   }
@@ -563,7 +580,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
   }
 
   drain(): void {
-    if (!this.#over && this.#waiting === undefined) this.#client.resume();
+    if (!this.#over && this.#mayListen) this.#client.resume();
   }
 
   closed(): void {

@@ -99,7 +99,8 @@ export class SharedPipeline {
 
   /** Has the backend cancel what it runs for this one. Resolves when the server has taken the request. */
   async cancel(turn: Turn): Promise<void> {
-    await this.#canceling;
+    // One after another, so that none is forgotten about that is still on its way.
+    while (this.#canceling !== undefined) await this.#canceling;
     if (this.#isLost || !this.isTurnOf(turn)) return;
     this.disturbed = true;
     this.#canceling = this.lease.cancel().finally(() => {

@@ -47,6 +47,7 @@ export class Tenure implements Sharer, Turn {
   #shared: SharedPipeline | undefined;
   /** Resolves the wait for the end of a turn that nobody wants any more. */
   #onTurnOver: (() => void) | undefined;
+  #obeyTimer: NodeJS.Timeout | undefined;
   #lastBackend: BackendConnection | undefined;
   /** The backend was another client's before, and this one has moved no sequence since. */
   #sequencesAreOthers = false;
@@ -76,6 +77,16 @@ export class Tenure implements Sharer, Turn {
   /** Others' requests are behind this one's in the backend's pipeline. */
   get isFollowed(): boolean {
     return this.#shared?.isAwaited === true;
+  }
+
+  /** The backend is at work for another first. */
+  get isBehind(): boolean {
+    return this.#shared?.isTurnOf(this) === false;
+  }
+
+  /** The client itself wants what runs in a shared pipeline to be canceled. */
+  get cancelAsked(): boolean {
+    return this.#cancelAsked;
   }
 
   /** A cancel request may meet this session's request that was meant for another. */
@@ -118,7 +129,8 @@ export class Tenure implements Sharer, Turn {
     this.#tenant.host.sharing.add(this);
     if (this.backend !== undefined) this.#moved(this.backend);
     this.#tenant.turnBegins(now);
-    this.cancelIfWanted();
+    if (this.#onTurnOver === undefined) this.cancelIfWanted();
+    else this.#makeHaste();
   }
 
   /** Takes a backend if one is free, the last one before others. */
@@ -307,8 +319,8 @@ export class Tenure implements Sharer, Turn {
    */
   async giveUp(idle: boolean, disobeyed: boolean): Promise<void> {
     if (this.#shared !== undefined) {
-      if (disobeyed) this.lost(true);
-      else if (idle) this.passOn();
+      if (idle) this.passOn();
+      else if (disobeyed && this.#shared.isTurnOf(this)) this.lost(true);
       else await this.#leave(this.#shared);
       return;
     }
@@ -323,14 +335,20 @@ export class Tenure implements Sharer, Turn {
     lease.destroy();
   }
 
-  /** Those behind are not to suffer for it: what is left to come of the answer is read, by nobody, up to its end. */
+  /** Others are not to suffer for it: what is left to come of the answer is read, by nobody, up to its end. */
   async #leave(shared: SharedPipeline): Promise<void> {
     const over = new Promise<void>((resolve) => {
       this.#onTurnOver = resolve;
     });
-    const timer = setTimeout(() => this.lost(true), OBEY_TIMEOUT_MS);
-    if (shared.isTurnOf(this)) void shared.cancel(this);
+    if (shared.isTurnOf(this)) this.#makeHaste();
     await over;
-    clearTimeout(timer);
+    clearTimeout(this.#obeyTimer);
+  }
+
+  /** What the backend runs is nobody's: it is not to take longer than it has to, nor as long as its client takes to read. */
+  #makeHaste(): void {
+    this.#obeyTimer = setTimeout(() => this.lost(true), OBEY_TIMEOUT_MS);
+    this.backend?.resume();
+    void this.#shared?.cancel(this);
   }
 }

@@ -44,6 +44,15 @@ describe('a text', () => {
     expect(paces.ofText("SELECT 1 FROM t WHERE a = 5 AND b = 'x'")).toBe(paces.ofText("SELECT 2 FROM t WHERE a = 77 AND b = 'y z'"));
     expect(paces.ofText('SELECT 1 FROM t')).not.toBe(paces.ofText('SELECT 1 FROM u'));
   });
+
+  it.each([
+    ["SELECT E'a''b'", "SELECT E'\\'', nextval(s) --'"],
+    ['SELECT 1 AS "0"', `SELECT 1 AS "'"; BEGIN; SELECT 1 AS "'"`],
+  ])('is not the same where only what looks like a literal differs: %s', (harmless, other) => {
+    const paces = new Paces();
+    expect(paces.ofText(harmless)).toBeDefined();
+    expect(paces.ofText(other)).toBeUndefined();
+  });
 });
 
 describe('a request', () => {
@@ -66,6 +75,7 @@ describe('a request', () => {
 
   it.each([
     [['Query SELECT 2', 'Query SELECT 3']],
+    [["Query SELECT 'currval'"]],
     [['Bind p s [1]', 'Execute p 0', 'Sync']],
     [['Bind "" s [1]', 'Execute "" 5', 'Sync']],
     [['Bind "" s [1]', 'Execute "" 0']],

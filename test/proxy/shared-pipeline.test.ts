@@ -1,5 +1,10 @@
+import { connect, type Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import type pg from 'pg';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { encodeFrontend } from '../conversations/frontend-message.ts';
+import { logIn } from '../conversations/login.ts';
+import { WireClient } from '../conversations/wire-client.ts';
 import { requestCancel } from '../support/cancel-request.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
@@ -50,6 +55,12 @@ async function warmUp(): Promise<void> {
     expect(await Promise.all(sqls.map((sql, at) => ask(readers[at], sql)))).toEqual([7, i, 7, i]);
   }
   await locker.query('COMMIT');
+}
+
+function vanish(at: number): void {
+  const [gone] = readers.splice(at, 1);
+  gone?.on('error', () => {});
+  (gone as pg.Client & { connection: { stream: { destroy(): void } } }).connection.stream.destroy();
 }
 
 async function whileLocked(act: () => Promise<void>): Promise<void> {
@@ -114,9 +125,7 @@ it('one that is canceled hears of it, the others do not', async () => {
 it('one that vanishes takes nobody with it', async () => {
   await whileLocked(async () => {
     const [, ...others] = await together(READ_GUARDED, 'SELECT 2 AS n', 'SELECT 3 AS n');
-    const [gone] = readers.splice(0, 1);
-    gone?.on('error', () => {});
-    (gone as pg.Client & { connection: { stream: { destroy(): void } } }).connection.stream.destroy();
+    vanish(0);
     expect(await Promise.all(others)).toEqual([2, 3]);
   });
   readers.unshift(await service.connect(organization));
@@ -129,6 +138,73 @@ it('what a client says before it is answered waits for its turn', async () => {
   const more = readers.slice(0, 2).map((reader, i) => ask(reader, `SELECT ${i + 5} AS n`));
   expect(await Promise.all([first, second, ...more])).toEqual([1, 2, 5, 6]);
   await locker.query('COMMIT');
+});
+
+it('one whose text seems to do more than it does goes on as before', async () => {
+  await warmUp();
+  await locker.query('BEGIN');
+  const seeming = (what: string) => `SELECT 1 AS n, '${what}' AS what`;
+  for (let i = 0; i < 40; i += 1) await Promise.all(readers.map((reader) => ask(reader, seeming('nothing'))));
+  expect(await Promise.all(await together(seeming('nothing'), seeming('setseed')))).toEqual([1, 1]);
+  expect(await ask(readers[1], 'SELECT 3 AS n')).toBe(3);
+  vanish(1);
+  await locker.query('COMMIT');
+  readers.push(await service.connect(organization));
+});
+
+describe('behind one who takes long to read a large answer', () => {
+  const LARGE_BYTES = 40_000_000;
+  beforeAll(async () => {
+    await locker.query(`
+      CREATE TABLE large (n int, v text);
+      INSERT INTO large SELECT 1, 'x' UNION ALL SELECT 2, repeat('x', 1000000) FROM generate_series(1, ${LARGE_BYTES / 1_000_000})`);
+  });
+
+  /** @returns the slow one, and the answers of two behind it */
+  async function behindSlowOne(): Promise<[Socket, Promise<number | undefined>[]]> {
+    const slow = connect({ port: service.wirePort, host: '127.0.0.1' });
+    const { id, apiKey } = organization;
+    const settings = new Map([['client_encoding', 'UTF8']]);
+    await logIn(WireClient.over(slow), { user: id, database: id, password: apiKey }, '3.0', settings);
+    slow.removeAllListeners('data').pause();
+    await warmUp();
+    await locker.query('BEGIN');
+    for (let i = 0; i < 40; i += 1) await Promise.all(readers.map((reader) => ask(reader, 'SELECT n, v FROM large WHERE n = 1')));
+    const slept = sleeper.query('SELECT pg_sleep(0.15)');
+    await delay(30);
+    slow.write(encodeFrontend('Query SELECT n, v FROM large WHERE n = 2'));
+    await delay(10);
+    const before = count('wire.shared');
+    const answers = readers.slice(0, 2).map((reader) => ask(reader, 'SELECT 5 AS n'));
+    for (const answer of answers) answer.catch(() => {});
+    await slept;
+    await delay(100);
+    expect(count('wire.shared') - before).toBe(2);
+    return [slow, answers];
+  }
+
+  it('the others are answered when it vanishes', async () => {
+    const [slow, answers] = await behindSlowOne();
+    slow.destroy();
+    expect(await Promise.all(answers)).toEqual([5, 5]);
+    await locker.query('COMMIT');
+  });
+
+  it('one that vanishes takes nobody with it, however long it is until its turn', { timeout: 20_000 }, async () => {
+    const [slow, [, answer]] = await behindSlowOne();
+    vanish(0);
+    await delay(5_500);
+    let read = 0;
+    slow.on('data', (chunk: Buffer) => {
+      read += chunk.length;
+    });
+    slow.resume();
+    expect(await answer).toBe(5);
+    await eventually('all has been read', () => read > LARGE_BYTES);
+    slow.destroy();
+    await locker.query('COMMIT');
+    readers.unshift(await service.connect(organization));
+  });
 });
 
 it('is none with a depth of 1', async () => {

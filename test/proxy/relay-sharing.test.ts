@@ -1,0 +1,209 @@
+import { Duplex } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
+import { expect, it, vi } from 'vitest';
+import { Pins } from '../../proxy/pins.ts';
+import { RecentParses } from '../../proxy/recent-parses.ts';
+import { Relay } from '../../proxy/relay.ts';
+import type { RelayEnd, RelayHost } from '../../proxy/relay-host.ts';
+import { Sharing } from '../../proxy/shared-pipeline.ts';
+import type { BackendReceiver } from '../../src/backend/connection.ts';
+import { StatementRegistry } from '../../src/backend/prepared-statements.ts';
+import { NO_SETTINGS, SessionState } from '../../src/backend/session-state.ts';
+import { ServiceError } from '../../src/errors.ts';
+import type { Lease } from '../../src/router/lease.ts';
+import { NO_WAIT } from '../../src/router/router.ts';
+import { encodeFrontend } from '../conversations/frontend-message.ts';
+
+/** Relays over backends that say what they are told to. */
+class FakeBackend {
+  readonly session = new SessionState();
+  readonly processId = 7;
+  readonly pendingBytes = 0;
+  /** Cancel requests that are on their way. */
+  readonly cancels: (() => void)[] = [];
+  released = 0;
+  heard = '';
+  receiver: BackendReceiver | undefined;
+  readonly lease = {
+    backend: this,
+    release: async () => {
+      this.released += 1;
+    },
+    cancel: () => new Promise<void>((resolve) => this.cancels.push(resolve)),
+    destroy() {},
+    terminate() {},
+  } as unknown as Lease;
+
+  attach(receiver: BackendReceiver): void {
+    this.receiver = receiver;
+  }
+
+  detach(): void {
+    this.receiver = undefined;
+  }
+
+  together(send: () => void): void {
+    send();
+  }
+
+  resume(): void {}
+  pause(): void {}
+
+  write(bytes: Buffer): void {
+    this.heard += bytes.toString('latin1');
+  }
+
+  says(bytes: Buffer): void {
+    this.receiver?.data(Buffer.from(bytes));
+  }
+}
+
+class FakeClient {
+  readonly relay: Relay;
+  heard = '';
+  end: RelayEnd | undefined;
+
+  constructor(sharing: Sharing, lease: () => Lease | ServiceError | undefined) {
+    const stream = new Duplex({
+      read() {},
+      write: (bytes: Buffer, _, done) => {
+        this.heard += bytes.toString('latin1');
+        done();
+      },
+    });
+    const host = {
+      tryLease: () => {
+        const found = lease();
+        return found instanceof ServiceError ? undefined : found;
+      },
+      enqueue: (settle: (result: ServiceError) => void) => {
+        const found = lease();
+        if (found instanceof ServiceError) settle(found);
+        return NO_WAIT;
+      },
+      mayKeepBusy: () => true,
+      shared() {},
+      sharing,
+      registry: new StatementRegistry(),
+      recent: new RecentParses(),
+      processIds: { own: 1, moved() {} },
+      view: undefined,
+      answered() {},
+      ended: (end: RelayEnd) => {
+        this.end = end;
+      },
+      sequences: { areRead: false },
+    } as unknown as RelayHost;
+    this.relay = new Relay(stream, host, new Pins(NO_SETTINGS, false, () => {}), new Map());
+  }
+
+  asks(sql: string): void {
+    this.relay.clientData(encodeFrontend(`Query ${sql}`));
+  }
+}
+
+function crowdedSharing(): Sharing {
+  const sharing = new Sharing(8);
+  for (let i = 0; i < 100; i += 1) sharing.paces.ofText('SELECT 1')?.ran(1, 10, sharing.paces.tempo);
+  return sharing;
+}
+
+/** The first one's request runs, and the others' are behind it. */
+function pipelineOf(clients: number, isLaterFree = true) {
+  const [backend, later] = [new FakeBackend(), new FakeBackend()];
+  const free = [backend.lease];
+  const sharing = crowdedSharing();
+  const all = Array.from({ length: clients }, () => new FakeClient(sharing, () => free.pop()));
+  // All at once, so that the first one's request is a young one.
+  const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
+  for (const client of all) client.asks('SELECT 1');
+  clock.mockRestore();
+  if (isLaterFree) free.push(later.lease);
+  return { backend, later, sharing, clients: all };
+}
+
+const READY = Buffer.from('5a0000000549', 'hex');
+const answer = (tag: string) => Buffer.concat([Buffer.from(`C\0\0\0${String.fromCharCode(5 + tag.length)}${tag}\0`, 'latin1'), READY]);
+const CANCELED = Buffer.from('E\0\0\0\x17SERROR\0C57014\0Mno\0\0', 'latin1');
+
+it('each hears its own answer, wherever what the backend says is cut in two', () => {
+  const answers = ['first', 'second', 'third'].map(answer);
+  const bytes = Buffer.concat(answers);
+  for (let cut = 0; cut <= bytes.length; cut += 1) {
+    const { backend, clients } = pipelineOf(3);
+    backend.says(bytes.subarray(0, cut));
+    backend.says(bytes.subarray(cut));
+    expect(clients.map(({ heard }) => heard)).toEqual(answers.map((one) => one.toString('latin1')));
+    expect(backend.released).toBe(1);
+  }
+});
+
+it('a backend is not given back before the last cancel request to it has arrived', async () => {
+  const { backend, clients } = pipelineOf(2);
+  const [first, second] = clients;
+  void first?.relay.cancel();
+  await delay(0);
+  // Both wait until the first request has arrived.
+  void first?.relay.cancel();
+  void first?.relay.cancel();
+  for (let i = 0; i < 3; i += 1) {
+    await delay(0);
+    backend.cancels[i]?.();
+    await delay(0);
+    if (i === 0) {
+      expect(backend.cancels.length).toBe(2);
+      backend.says(Buffer.concat([CANCELED, READY, answer('second')]));
+      expect(backend.released).toBe(0);
+    }
+  }
+  expect(backend.cancels.length).toBe(2);
+  expect(backend.released).toBe(1);
+  expect(second?.heard).toContain('second');
+});
+
+it('a client that cancels what is about to be run again has it canceled', async () => {
+  const { backend, later, clients } = pipelineOf(2);
+  await expect.poll(() => backend.cancels.length).toBe(1);
+  backend.says(CANCELED);
+  void clients[0]?.relay.cancel();
+  backend.says(READY);
+  expect(clients[0]?.heard).toBe('');
+  await delay(0);
+  expect(later.cancels.length).toBe(1);
+});
+
+it('one whose key has been revoked does not stay among those that wait', async () => {
+  const sharing = crowdedSharing();
+  const client = new FakeClient(sharing, () => new ServiceError('key_revoked', 'revoked'));
+  const waiting = new Set<object>();
+  sharing.wait = (one) => void waiting.add(one);
+  sharing.stopWaiting = (one) => void waiting.delete(one);
+  client.asks('SELECT 1');
+  await expect.poll(() => client.end?.reason).toBe('ended');
+  expect(waiting.size).toBe(0);
+});
+
+it('only whose turn it is can be found at a backend', () => {
+  const { backend, clients } = pipelineOf(2);
+  const found = () => clients.map(({ relay }) => relay.lease !== undefined);
+  expect(found()).toEqual([true, false]);
+  backend.says(answer('first'));
+  expect(found()).toEqual([false, true]);
+});
+
+it('nothing is sent behind a request that is sent ahead, whatever its client says meanwhile', () => {
+  const { backend, later, clients } = pipelineOf(2, false);
+  for (const sql of ['SELECT 1', 'BEGIN']) clients[0]?.asks(sql);
+  backend.says(answer('first'));
+  expect(clients[1]?.relay.lease).toBe(backend.lease);
+  backend.says(answer('second'));
+  expect(backend.heard + later.heard).not.toContain('BEGIN');
+});
+
+it('one that vanishes does not make its request a long one', async () => {
+  const { backend, clients, sharing } = pipelineOf(2);
+  clients[0]?.relay.clientClosed();
+  await delay(0);
+  backend.says(answer('first'));
+  expect(sharing.paces.ofText('SELECT 1')?.isShort).toBe(true);
+});
