@@ -57,7 +57,7 @@ export function endpoint<Body, Query>(
 ): Endpoint & { readonly operation: Operation<Body, Query> } {
   return {
     operation,
-    handle: async (request, reply) =>
+    handle: (request, reply) =>
       perform({
         query: readQuery(operation.query, request),
         body: operation.usualBody?.(request.body) ?? validate(operation.body, request.body, 'the body'),

@@ -1,7 +1,7 @@
-import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Observe, ObservedStatement, Origin, Outcome } from '../../src/observation.ts';
+import { timeOrderedUuid } from '../../src/random.ts';
 import { Departure } from '../../src/router/departure.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import type { StatementOutcome } from '../../src/sql/layout.ts';
@@ -53,7 +53,7 @@ const MAX_USER_AGENT = 500;
 /** An inbound X-Request-Id is kept when it can do no harm in logs and headers. */
 export function requestIdOf(request: IncomingMessage): string {
   const given = request.headers['x-request-id'];
-  return typeof given === 'string' && /^[A-Za-z0-9._-]{1,128}$/.test(given) ? given : randomUUID();
+  return typeof given === 'string' && /^[A-Za-z0-9._-]{1,128}$/.test(given) ? given : timeOrderedUuid();
 }
 
 /** Opens a {@link Call} for each request and tells what became of those that reached an operation. */

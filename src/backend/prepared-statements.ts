@@ -111,6 +111,8 @@ function keyOf(definition: Buffer, context: string): string {
 export class PreparedStatements {
   readonly #max: number;
   readonly #prepared = new Set<ServerStatement>();
+  /** The last one in the set, where that is known: it is mostly used again, and a set that is changed all the time makes garbage. */
+  #newest: ServerStatement | undefined;
 
   constructor(max: number) {
     this.#max = max;
@@ -122,14 +124,17 @@ export class PreparedStatements {
 
   /** Whether the statement is there; it then counts as just used. */
   use(statement: ServerStatement): boolean {
+    if (statement === this.#newest) return true;
     if (!this.#prepared.delete(statement)) return false;
     this.#prepared.add(statement);
+    this.#newest = statement;
     return true;
   }
 
   /** @returns the statement that has to go to make room, if one has */
   add(statement: ServerStatement): ServerStatement | undefined {
     this.#prepared.add(statement);
+    this.#newest = undefined;
     if (this.#prepared.size <= this.#max) return undefined;
     const [oldest] = this.#prepared;
     if (oldest !== undefined) this.#prepared.delete(oldest);
@@ -137,6 +142,7 @@ export class PreparedStatements {
   }
 
   delete(statement: ServerStatement): void {
+    if (statement === this.#newest) this.#newest = undefined;
     this.#prepared.delete(statement);
   }
 
@@ -145,6 +151,7 @@ export class PreparedStatements {
   }
 
   clear(): void {
+    this.#newest = undefined;
     this.#prepared.clear();
   }
 }

@@ -1,5 +1,5 @@
-import { randomBytes } from 'node:crypto';
 import type { ObservedStatement, Origin } from '../observation.ts';
+import { randomDigits } from '../random.ts';
 import type { AuditRecord } from './audit-chain.ts';
 import type { RecordedOutcome, RecordedSession } from './audit-entry.ts';
 import { mayHoldPassword, recordStatement } from './redaction.ts';
@@ -27,7 +27,7 @@ export function recordOf(event: AuditEvent, at: Date): AuditRecord {
   if (at.getTime() !== lastMoment.ms) lastMoment = momentOf(at);
   return {
     organizationId: event.organizationId,
-    id: lastMoment.idStart + chance(),
+    id: lastMoment.idStart + randomDigits(12),
     occurredAt: lastMoment.text,
     action: storable(event.action),
     surface: origin.surface,
@@ -80,17 +80,6 @@ function momentOf(at: Date): Moment {
 
 /** Many events fall into one millisecond. */
 let lastMoment = momentOf(new Date(0));
-
-/** Random digits for many ids: to fetch them one by one costs more than all the rest of an id. */
-let digits = '';
-
-/** Twelve characters of chance: an id's end. */
-function chance(): string {
-  if (digits.length < 12) digits = randomBytes(3_072).toString('hex');
-  const twelve = digits.slice(-12);
-  digits = digits.slice(0, -12);
-  return twelve;
-}
 
 function orNull(text: string | null | undefined): string | null {
   return text == null ? null : storable(text);

@@ -1,8 +1,12 @@
+import { Crowd, type Member } from './crowd.ts';
+
 /**
  * A clock that can be stopped and started, and that calls once when its time is up. Nearly every deadline is cleared long
  * before that, so they share one timer, which is set for the first of them and mostly finds that there is nothing to do.
  */
-export class Deadline {
+export class Deadline implements Member {
+  /** Among those that run. */
+  place = -1;
   readonly #expired: () => void;
   #leftMs: number;
   /** By `performance.now()`, while it runs. */
@@ -25,7 +29,7 @@ export class Deadline {
   }
 
   resume(): void {
-    if (this.#leftMs === Number.POSITIVE_INFINITY || running.has(this)) return;
+    if (this.#leftMs === Number.POSITIVE_INFINITY || this.place >= 0) return;
     this.#dueAt = performance.now() + this.#leftMs;
     running.add(this);
     wakeAt(this.#dueAt);
@@ -43,7 +47,7 @@ export class Deadline {
   }
 }
 
-const running = new Set<Deadline>();
+const running = new Crowd<Deadline>();
 let timer: NodeJS.Timeout | undefined;
 let wakesAt = Number.POSITIVE_INFINITY;
 
@@ -59,7 +63,7 @@ function wake(): void {
   const now = performance.now();
   let next = Number.POSITIVE_INFINITY;
   wakesAt = Number.POSITIVE_INFINITY;
-  for (const deadline of [...running]) {
+  for (const deadline of running.all()) {
     if (deadline.dueAt <= now) deadline.expire();
     else next = Math.min(next, deadline.dueAt);
   }

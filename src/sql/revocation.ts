@@ -1,19 +1,24 @@
-/** Takes the reason from the signal that was aborted. */
-export type Revoke = (revoked: AbortSignal) => void;
+import { Crowd, type Member } from './crowd.ts';
 
-const OPEN = new WeakMap<AbortSignal, Set<Revoke>>();
+/** Who is to be told that a key is good no more. */
+export interface Revocable extends Member {
+  /** Takes the reason from the signal that was aborted. */
+  revoke(revoked: AbortSignal): void;
+}
+
+const OPEN = new WeakMap<AbortSignal, Crowd<Revocable>>();
 
 /**
- * What is to be called when a signal is aborted that may have many listeners, coming and going: one listener of its own calls
+ * Who is to be told when a signal is aborted that may have many listeners, coming and going: one listener of its own tells
  * them all, as adding and removing one takes longer the more there are.
  */
-export function calledWhenAborted(signal: AbortSignal): Set<Revoke> {
+export function toldWhenAborted(signal: AbortSignal): Crowd<Revocable> {
   const known = OPEN.get(signal);
   if (known !== undefined) return known;
-  const open = new Set<Revoke>();
+  const open = new Crowd<Revocable>();
   OPEN.set(signal, open);
   const revokeAll = () => {
-    for (const revoke of open) revoke(signal);
+    for (const one of open.all()) one.revoke(signal);
   };
   signal.addEventListener('abort', revokeAll, { once: true });
   return open;

@@ -5,13 +5,14 @@ import type { FieldDescription, TransactionStatus } from '../protocol/backend.ts
 import type { Departure } from '../router/departure.ts';
 import type { Lease } from '../router/lease.ts';
 import type { Edit } from '../router/search-path/edits.ts';
+import type { Crowd } from './crowd.ts';
 import { Deadline } from './deadline.ts';
 import type { Footprint } from './footprint.ts';
 import { closeStatement, parseAndDescribe, readRow, runAtOnce, SYNC } from './messages.ts';
 import type { ParameterText } from './parameters.ts';
 import { type Completion, Pipeline, type Replies, type Settle, type Until } from './pipeline.ts';
 import { PlacedText } from './placed-text.ts';
-import { calledWhenAborted, type Revoke } from './revocation.ts';
+import { type Revocable, toldWhenAborted } from './revocation.ts';
 
 export interface SessionOptions {
   /** For all that happens in the session, by our own clock. 0: no limit. */
@@ -40,13 +41,15 @@ const OWN_ROW_BYTES = 200;
  * A lease at work for one call: requests under one deadline that can be aborted. Who opens a session must `end` it, which
  * gives the lease back in whatever state things are.
  */
-export class Session {
+export class Session implements Revocable {
+  /** Among those who are told when the key is revoked. */
+  place = -1;
   readonly lease: Lease;
   readonly #pipeline: Pipeline;
   readonly #deadline: Deadline;
   readonly #placed: PlacedText;
   readonly #departure: Departure | undefined;
-  readonly #revocations: Set<Revoke>;
+  readonly #revocable: Crowd<Revocable>;
   readonly #obeyTimeoutMs: number;
   #abortReason: ServiceError | undefined;
   #canceling: Promise<void> | undefined;
@@ -65,8 +68,9 @@ export class Session {
     this.#departure = departure;
     if (departure !== undefined) departure.listener = () => this.#abandon();
     if (departure?.hasHappened) this.#abandon();
-    this.#revocations = calledWhenAborted(revoked).add(this.#revoke);
-    if (revoked.aborted) this.#revoke(revoked);
+    this.#revocable = toldWhenAborted(revoked);
+    this.#revocable.add(this);
+    if (revoked.aborted) this.revoke(revoked);
   }
 
   /** As of the last request that was answered. */
@@ -240,7 +244,7 @@ export class Session {
   end(): Promise<void> {
     this.#deadline.clear();
     if (this.#departure !== undefined) this.#departure.listener = undefined;
-    this.#revocations.delete(this.#revoke);
+    this.#revocable.delete(this);
     this.lease.backend.resume();
     return this.#pipeline.isAtRest && this.#canceling === undefined ? this.#giveBack() : this.#endLater();
   }
@@ -289,8 +293,9 @@ export class Session {
   }
 
   /** The key it came with is good no more, or its organization was suspended. */
-  readonly #revoke = ({ reason }: AbortSignal): void =>
+  revoke({ reason }: AbortSignal): void {
     this.abort(reason instanceof ServiceError ? reason : new ServiceError('key_revoked', 'the API key is not valid any more'));
+  }
 
   #abandon(): void {
     this.abort(new ServiceError('query_canceled', 'the caller has gone away'));

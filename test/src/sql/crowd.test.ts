@@ -1,0 +1,22 @@
+import { expect, test } from 'vitest';
+import { Crowd } from '../../../src/sql/crowd.ts';
+
+test('whoever comes is in until it goes, in whatever order', () => {
+  const crowd = new Crowd<Named>();
+  const [a, b, c, d] = ['a', 'b', 'c', 'd'].map((name) => ({ place: -1, name })) as [Named, Named, Named, Named];
+  for (const one of [a, b, c, a]) crowd.add(one);
+  const names = () => crowd.all().map(({ name }) => name);
+  expect(names()).toEqual(['a', 'b', 'c']);
+  expect(crowd.delete(a)).toBe(true);
+  expect(crowd.delete(a)).toBe(false);
+  expect(names().sort()).toEqual(['b', 'c']);
+  crowd.add(d);
+  expect(crowd.delete(c)).toBe(true);
+  expect(crowd.delete(d)).toBe(true);
+  expect(names()).toEqual(['b']);
+  expect(crowd.delete(b)).toBe(true);
+  crowd.add(a);
+  expect(names()).toEqual(['a']);
+});
+
+type Named = { place: number; name: string };
