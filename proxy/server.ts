@@ -12,7 +12,7 @@ import { handshake, type TlsPolicy } from './handshake.ts';
 import { OpenSessions } from './open-sessions.ts';
 import { Roster } from './roster.ts';
 import { actorOf, type Guest, openSession, type SessionContext } from './session.ts';
-import { withStaticReads } from './static-reads.ts';
+import { readStatically } from './static-reads.ts';
 import { TenantDirectory } from './tenant-sessions.ts';
 import { Watchdog, type WatchdogLimits } from './watchdog.ts';
 
@@ -72,13 +72,10 @@ export class WireServer {
       tenants: this.#tenants,
     };
     const entrance: Entrance = { method: 'scram', tls: options.tls };
-    this.#server = createServer(
-      { allowHalfOpen: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS },
-      (accepted) => {
-        const socket = withStaticReads(accepted);
-        void this.#serve(new ClientConnection(socket, socket.remoteAddress ?? '', this.#gone), entrance);
-      },
-    );
+    this.#server = createServer({ allowHalfOpen: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS }, (socket) => {
+      readStatically(socket);
+      void this.#serve(new ClientConnection(socket, socket.remoteAddress ?? '', this.#gone), entrance);
+    });
   }
 
   /** @returns the port, which is another than asked for where 0 was */
