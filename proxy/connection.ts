@@ -37,6 +37,8 @@ interface Reader {
  */
 export class ClientConnection {
   readonly remoteAddress: string;
+  /** Among the door's clients; the door's to set. */
+  place = -1;
   #socket: ClientStream;
   #tls: TlsIdentity | undefined;
   /** What has come and has not been asked for yet. */

@@ -10,8 +10,9 @@ import { ClientConnection, ClientGone, type ClientStream } from './connection.ts
 import { errorResponse } from './errors.ts';
 import { handshake, type TlsPolicy } from './handshake.ts';
 import { OpenSessions } from './open-sessions.ts';
+import { Roster } from './roster.ts';
 import { actorOf, type Guest, openSession, type SessionContext } from './session.ts';
-import { withStaticReads } from './static-reads.ts';
+import { readStatically } from './static-reads.ts';
 import { TenantDirectory } from './tenant-sessions.ts';
 import { Watchdog, type WatchdogLimits } from './watchdog.ts';
 
@@ -50,7 +51,7 @@ const LAST_WORDS_MS = 1_000;
 export class WireServer {
   readonly #options: WireServerOptions;
   readonly #server: Server;
-  readonly #clients = new Set<ClientConnection>();
+  readonly #clients = new Roster<ClientConnection>();
   readonly #tenants: TenantDirectory;
   readonly #open = new OpenSessions();
   readonly #context: SessionContext;
@@ -71,13 +72,10 @@ export class WireServer {
       tenants: this.#tenants,
     };
     const entrance: Entrance = { method: 'scram', tls: options.tls };
-    this.#server = createServer(
-      { allowHalfOpen: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS },
-      (accepted) => {
-        const socket = withStaticReads(accepted);
-        void this.#serve(new ClientConnection(socket, socket.remoteAddress ?? '', this.#gone), entrance);
-      },
-    );
+    this.#server = createServer({ allowHalfOpen: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS }, (socket) => {
+      readStatically(socket);
+      void this.#serve(new ClientConnection(socket, socket.remoteAddress ?? '', this.#gone), entrance);
+    });
   }
 
   /** @returns the port, which is another than asked for where 0 was */
@@ -116,14 +114,14 @@ export class WireServer {
   }
 
   #forget(client: ClientConnection): void {
-    this.#clients.delete(client);
+    this.#clients.delete(client.place);
     this.#options.observe({ name: 'wire.disconnected' });
     if (this.#clients.size === 0) this.#onEmpty?.();
   }
 
   /** Sees a connection through to its session, which then goes on by itself. */
   async #serve(client: ClientConnection, entrance: Entrance): Promise<void> {
-    this.#clients.add(client);
+    client.place = this.#clients.add(client);
     this.#options.observe({ name: 'wire.connected' });
     const deadline = setTimeout(() => client.destroy(), this.#options.loginTimeoutMs);
     try {

@@ -100,6 +100,8 @@ class Session implements RelayHost, ReachableSession {
   readonly #pins: Pins;
   readonly #relay: Relay;
   readonly #openedAt = performance.now();
+  #placeUnderWatch = -1;
+  #placeAmongOpen = -1;
 
   constructor(client: ClientConnection, { tenant, origin, view, start, secretKey, shared, context }: SessionParts) {
     this.view = view;
@@ -118,9 +120,10 @@ class Session implements RelayHost, ReachableSession {
   start(): void {
     const { observe, open, watchdog } = this.#context;
     observe({ name: 'wire.session.opened', origin: this.#origin, actor: actorOf(this.#tenant) });
-    watchdog.watch(this.#relay);
+    this.#placeUnderWatch = watchdog.watch(this.#relay);
     this.#client.attach(this.#relay);
-    open.add(this.#relay, this.#tenant.revoked);
+    // Even one that ends in here says so later.
+    this.#placeAmongOpen = open.add(this.#relay, this.#tenant.revoked);
   }
 
   ended({ reason, lastWords }: RelayEnd, failure?: unknown): void {
@@ -145,8 +148,8 @@ class Session implements RelayHost, ReachableSession {
   #forget(): void {
     const { router, open, watchdog, tenants } = this.#context;
     const { own } = this.processIds;
-    watchdog.forget(this.#relay);
-    open.delete(this.#relay);
+    watchdog.forget(this.#relay, this.#placeUnderWatch);
+    open.delete(this.#placeAmongOpen);
     this.#pins.end();
     this.#shared.part(own);
     router.cancelKeys.forget(own);

@@ -2,8 +2,8 @@ import { Socket } from 'node:net';
 
 /** What Node's sockets are made of and its types do not show. */
 interface Insides {
-  _handle?: { reading?: boolean; useUserBuffer?: unknown } | null;
-  _server?: object | null;
+  readonly _handle?: { useUserBuffer?: (memory: Uint8Array) => void } | null;
+  [option: symbol]: unknown;
 }
 
 /** Where Windows is told to read long before there is anything, sockets cannot read into the same memory. */
@@ -11,32 +11,25 @@ const CAN_SHARE = process.platform !== 'win32';
 const READ_BYTES = 65_536;
 const memory = Buffer.allocUnsafeSlow(READ_BYTES);
 
+/** Where a socket keeps the two parts of its option `onread`; undefined in a Node that is made differently. */
+const [BUFFER, CALLBACK] = ['kBuffer', 'kBufferCb'].map((name) =>
+  Object.getOwnPropertySymbols(new Socket()).find(({ description }) => description === name),
+);
+
 /**
- * The same connection as a socket that reads into memory that all of them share, instead of having 64 kB allocated for each
- * read; its `data` events carry copies. Node lets only sockets that connect choose that (`onread`), so the handle of the
- * accepted one is put into another socket; where it has not got the shape that is known here, it stays as it is.
+ * Has an accepted socket read into memory that all of them share, instead of having 64 kB allocated for each read; its `data`
+ * events carry copies. Node lets only sockets that connect choose that (`onread`), so it is done to the accepted one what
+ * that option would have done; where it has not got the shape that is known here, it stays as it is.
  * @see https://nodejs.org/api/net.html#socketconnectoptions-connectlistener
  */
-export function withStaticReads(accepted: Socket): Socket {
-  const insides = accepted as unknown as Insides;
+export function readStatically(socket: Socket): void {
+  const insides = socket as unknown as Insides;
   const handle = insides._handle;
-  if (!CAN_SHARE || typeof handle?.useUserBuffer !== 'function' || insides._server === undefined) return accepted;
-  const reader: { socket?: Socket } = {};
-  const options = {
-    handle,
-    allowHalfOpen: accepted.allowHalfOpen,
-    onread: {
-      buffer: memory,
-      callback: (bytes: number) => {
-        reader.socket?.emit('data', Buffer.from(memory.subarray(0, bytes)));
-        return true;
-      },
-    },
+  if (!CAN_SHARE || BUFFER === undefined || CALLBACK === undefined || typeof handle?.useUserBuffer !== 'function') return;
+  handle.useUserBuffer(memory);
+  insides[BUFFER] = memory;
+  insides[CALLBACK] = (bytes: number) => {
+    socket.emit('data', Buffer.from(memory.subarray(0, bytes)));
+    return true;
   };
-  const socket = new Socket(options);
-  reader.socket = socket;
-  (socket as unknown as Insides)._server = insides._server;
-  insides._server = null;
-  insides._handle = null;
-  return socket;
 }

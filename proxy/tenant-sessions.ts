@@ -28,7 +28,7 @@ export class TenantSessions {
   /** ParameterStatus values that a login with certain settings gives, by those settings. */
   readonly parameters = new Remembered<ReadonlyMap<string, string>>(MAX_REMEMBERED_LOGINS);
 
-  readonly #sessions = new Map<number, ReachableSession>();
+  readonly #sessions = new Map<number, OwnProcessId>();
   /** Which session has worked on a backend last, by process ids. */
   readonly #users = new Map<number, number>();
 
@@ -39,11 +39,14 @@ export class TenantSessions {
 
   /** Makes a session known by its process id. @returns how it and others speak of process ids */
   join(processId: number, session: ReachableSession): ProcessIds {
-    this.#sessions.set(processId, session);
-    return new OwnProcessId(processId, this.#sessions, this.#users);
+    const processIds = new OwnProcessId(processId, session, this.#sessions, this.#users);
+    this.#sessions.set(processId, processIds);
+    return processIds;
   }
 
   part(processId: number): void {
+    const processIds = this.#sessions.get(processId);
+    if (processIds !== undefined) processIds.session = undefined;
     this.#sessions.delete(processId);
   }
 
@@ -56,21 +59,24 @@ export class TenantSessions {
 /** How one session speaks of process ids. */
 class OwnProcessId implements ProcessIds {
   readonly own: number;
-  readonly #sessions: ReadonlyMap<number, ReachableSession>;
+  /** None once it is over: tables that the map has outgrown keep what was in them until memory is cleared up in full. */
+  session: ReachableSession | undefined;
+  readonly #sessions: ReadonlyMap<number, OwnProcessId>;
   readonly #users: Map<number, number>;
 
-  constructor(own: number, sessions: ReadonlyMap<number, ReachableSession>, users: Map<number, number>) {
+  constructor(own: number, session: ReachableSession, sessions: ReadonlyMap<number, OwnProcessId>, users: Map<number, number>) {
     this.own = own;
+    this.session = session;
     this.#sessions = sessions;
     this.#users = users;
   }
 
   backendOf(processId: number): number | undefined {
-    return this.#sessions.get(processId)?.backendProcessId;
+    return this.#sessions.get(processId)?.session?.backendProcessId;
   }
 
   signal(processId: number, signal: 'cancel' | 'terminate'): void {
-    const target = this.#sessions.get(processId);
+    const target = this.#sessions.get(processId)?.session;
     if (signal === 'terminate') target?.terminate();
     else void target?.cancel();
   }

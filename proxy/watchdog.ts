@@ -1,5 +1,6 @@
 import { ServiceError } from '../src/errors.ts';
 import type { Relay } from './relay.ts';
+import { Roster } from './roster.ts';
 
 export interface WatchdogLimits {
   /** Longest time one request may run; 0: no limit. */
@@ -28,7 +29,7 @@ const SEND_TIMEOUT_MS = 60_000;
  */
 export class Watchdog {
   readonly #limits: WatchdogLimits;
-  readonly #watched = new Set<WatchedSession>();
+  readonly #watched = new Roster<WatchedSession>();
   /** When sessions were told to cancel what they run, where it has not ended yet. */
   readonly #canceledAt = new Map<WatchedSession, number>();
   #timer: NodeJS.Timeout | undefined;
@@ -37,13 +38,14 @@ export class Watchdog {
     this.#limits = limits;
   }
 
-  watch(session: WatchedSession): void {
-    this.#watched.add(session);
+  /** @returns what {@link forget} takes */
+  watch(session: WatchedSession): number {
     this.#timer ??= setInterval(() => this.#tick(), TICK_MS);
+    return this.#watched.add(session);
   }
 
-  forget(session: WatchedSession): void {
-    this.#watched.delete(session);
+  forget(session: WatchedSession, place: number): void {
+    this.#watched.delete(place);
     this.#canceledAt.delete(session);
   }
 

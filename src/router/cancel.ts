@@ -15,7 +15,8 @@ export interface Cancelable {
 interface Session {
   /** Byte by character: a short buffer would keep the whole block that it was cut from. */
   readonly secret: string;
-  readonly target: Cancelable;
+  /** None once it is over: tables that the map has outgrown keep what was in them until memory is cleared up in full. */
+  target: Cancelable | undefined;
 }
 
 /** Above any process id that an operating system gives out (Linux: below 2^22), so that none is ever a backend's. */
@@ -35,6 +36,8 @@ export class CancelKeys {
   }
 
   forget(processId: number): void {
+    const session = this.#sessions.get(processId);
+    if (session !== undefined) session.target = undefined;
     this.#sessions.delete(processId);
   }
 
@@ -42,6 +45,6 @@ export class CancelKeys {
   async cancel({ processId, secret }: CancelKey): Promise<void> {
     const session = this.#sessions.get(processId);
     if (session === undefined || session.secret.length !== secret.length) return;
-    if (timingSafeEqual(Buffer.from(session.secret, 'latin1'), secret)) await session.target.cancel();
+    if (timingSafeEqual(Buffer.from(session.secret, 'latin1'), secret)) await session.target?.cancel();
   }
 }

@@ -16,9 +16,10 @@ it('a key that is revoked ends the sessions that were opened with it, and no oth
   const open = new OpenSessions();
   const [key, other] = [new AbortController(), new AbortController()];
   const [first, second, gone, stranger] = [session(), session(), session(), session()];
-  for (const own of [first, second, gone]) open.add(own, key.signal);
+  for (const own of [first, second]) open.add(own, key.signal);
+  const place = open.add(gone, key.signal);
   open.add(stranger, other.signal);
-  open.delete(gone);
+  open.delete(place);
   expect(getEventListeners(key.signal, 'abort')).toHaveLength(1);
   key.abort(REVOKED);
   expect([first, second, gone, stranger].map(({ did }) => did)).toEqual([['end key_revoked'], ['end key_revoked'], [], []]);

@@ -30,8 +30,8 @@ function watched(state: Partial<WatchedSession>): readonly string[] {
     ...state,
   };
   const watchdog = new Watchdog(LIMITS);
-  watchdog.watch(session);
-  onTestFinished(() => watchdog.forget(session));
+  const place = watchdog.watch(session);
+  onTestFinished(() => watchdog.forget(session, place));
   return did;
 }
 
