@@ -445,7 +445,9 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
   /** Has those come along that wait for a backend, too. */
   #resumeWithOthers(bytes: readonly Buffer[]): void {
     this.#resumeWith(bytes);
-    if (!this.#alone && this.#errandSince !== undefined) this.#host.sharing.invite(this.#tenure, performance.now());
+    const since = this.#errandSince;
+    // They go in the same turn, however long that has been.
+    if (!this.#alone && since !== undefined) this.#host.sharing.invite(this.#tenure, since);
   }
 
   /** Goes on with what had to wait. */
