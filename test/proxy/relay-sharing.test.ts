@@ -207,3 +207,16 @@ it('one that vanishes does not make its request a long one', async () => {
   backend.says(answer('first'));
   expect(sharing.paces.ofText('SELECT 1')?.isShort).toBe(true);
 });
+
+it.each([
+  ['is lost', (backend: FakeBackend) => backend.receiver?.closed(undefined)],
+  ['says what is no protocol', (backend: FakeBackend) => backend.says(Buffer.from('!!!!!!'))],
+])('all hear of it when their backend %s', async (_, happens) => {
+  const { backend, clients } = pipelineOf(3);
+  const answered = clients[0];
+  backend.says(answer('first'));
+  happens(backend);
+  await delay(0);
+  expect(answered?.end).toBeUndefined();
+  for (const { end } of clients.slice(1)) expect(end?.lastWords?.toString('latin1')).toContain('C08006\0');
+});
