@@ -30,6 +30,7 @@ import { Tenure } from './tenure.ts';
 const MAX_KEPT_DEFINITION_BYTES = 1_048_576;
 /** Longest names that are looked at: Postgres takes 63 bytes of an SQL name, but protocol names have no limit. */
 const MAX_NAMES_BYTES = 65_536;
+const MAX_KEPT_BACK_BYTES = 65_536;
 const FRONTEND = frontendFrames({ Q: 65_536, P: MAX_KEPT_DEFINITION_BYTES, B: MAX_NAMES_BYTES, D: MAX_NAMES_BYTES, C: MAX_NAMES_BYTES });
 /** Where texts are rewritten, they have to be held whole. */
 const FRONTEND_REWRITTEN = frontendFrames({
@@ -150,7 +151,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
 
   /** What a backend sends is written to the client at once, and only what the kernel has not taken is needed longer. */
   get holdsChunk(): boolean {
-    return this.#client.writableLength > 0;
+    return this.#client.writableLength > 0 || this.#toClient.bytes > 0;
   }
 
   /** Bytes that the client has not taken yet. */
@@ -263,6 +264,11 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
   #canRunAgain(error: ErrorFields): boolean {
     if (!this.#nothingTold) return false;
     return (this.#requests.usesRepeated && isStalePlan(error)) || (this.#tenure.isDisturbed && isCanceled(error));
+  }
+
+  /** The answer may yet be cut short by a cancel request that was meant for another: the beginning of a short one can wait. */
+  get #keepsBack(): boolean {
+    return this.#tenure.isDisturbed && this.#nothingTold && this.#toClient.bytes <= MAX_KEPT_BACK_BYTES;
   }
 
   #runAgain(): void {
@@ -509,7 +515,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     }
     this.#tenure.cancelIfWanted();
     if (this.#queue.length === 0) this.#answered();
-    else if (!this.#over) this.#toClient.flush();
+    else if (!this.#over && !this.#keepsBack) this.#toClient.flush();
     if (this.#client.writableLength === 0) this.lastTakenAt = performance.now();
     else if (this.#client.writableLength > HIGH_WATER_BYTES && !this.#over) this.#tenure.backend?.pause();
     if (this.#tenure.shared !== undefined || shared === undefined) return;

@@ -16,6 +16,11 @@ export class Run {
     this.#write = write;
   }
 
+  /** What has not been written. */
+  get bytes(): number {
+    return this.#bytes + (this.#buffer === undefined ? 0 : this.#end - this.#start);
+  }
+
   add(buffer: Buffer, start: number, end: number): void {
     if (this.#buffer === buffer && this.#end === start) {
       this.#end = end;

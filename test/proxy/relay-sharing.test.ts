@@ -207,3 +207,26 @@ it('one that vanishes does not make its request a long one', async () => {
   backend.says(answer('first'));
   expect(sharing.paces.ofText('SELECT 1')?.isShort).toBe(true);
 });
+
+it.each([
+  ['is lost', (backend: FakeBackend) => backend.receiver?.closed(undefined)],
+  ['says what is no protocol', (backend: FakeBackend) => backend.says(Buffer.from('!!!!!!'))],
+])('all hear of it when their backend %s', async (_, happens) => {
+  const { backend, clients } = pipelineOf(3);
+  const answered = clients[0];
+  backend.says(answer('first'));
+  happens(backend);
+  await delay(0);
+  expect(answered?.end).toBeUndefined();
+  for (const { end } of clients.slice(1)) expect(end?.lastWords?.toString('latin1')).toContain('C08006\0');
+});
+
+it('a cancel request that meets another in the middle of its answer does it no harm', async () => {
+  const { backend, later, clients } = pipelineOf(3);
+  await expect.poll(() => backend.cancels.length).toBe(1);
+  backend.says(answer('first'));
+  backend.says(Buffer.from('D\0\0\0\x06\0\0', 'latin1'));
+  backend.says(Buffer.concat([CANCELED, READY]));
+  later.says(answer('again'));
+  expect(clients[1]?.heard).toBe(answer('again').toString('latin1'));
+});
