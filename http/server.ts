@@ -69,11 +69,11 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
   // Node starts this clock for a connection and for each request on it; between requests it goes by `keepAliveTimeout`.
   server.setTimeout(deadlines.sendTimeoutMs, (socket) => {
     // Silence alone is no fault of the client's: the reply may not have been made yet.
-    if (socket.writableLength > 0 || replies.on(socket).size === 0) socket.destroy();
+    if (socket.writableLength > 0 || replies.on(socket).length === 0) socket.destroy();
   });
   if (takeOver !== undefined) {
     acceptUpgrades(server, opened, (request, socket, head) => {
-      if (replies.on(socket).size === 0) return takeOver(request, withoutTimeout(socket), head) && replies.forget(socket);
+      if (replies.on(socket).length === 0) return takeOver(request, withoutTimeout(socket), head) && replies.forget(socket);
       // Earlier requests are not answered yet. No client asks so soon, and two protocols at a time cannot be kept apart.
       socket.destroy();
       return true;
@@ -87,23 +87,23 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
   };
 }
 
-const NONE: ReadonlySet<ServerResponse> = new Set();
+const NONE: readonly ServerResponse[] = [];
 
-/** The replies due on each open connection. */
+/** The replies due on each open connection: mostly one, for which a set would be made anew with each request. */
 class DueReplies {
-  readonly #due = new Map<Duplex, Set<ServerResponse>>();
+  readonly #due = new Map<Duplex, ServerResponse[]>();
   #isDraining = false;
 
   /** @param opened the event by which the server learns of a connection */
   constructor(server: Server, opened: string) {
     server.on(opened, (socket: Duplex) => {
-      this.#due.set(socket, new Set());
+      this.#due.set(socket, []);
       socket.on('close', () => this.forget(socket));
     });
     server.on('request', ({ socket }, reply) => this.#add(socket, reply));
   }
 
-  on(socket: Duplex): ReadonlySet<ServerResponse> {
+  on(socket: Duplex): readonly ServerResponse[] {
     return this.#due.get(socket) ?? NONE;
   }
 
@@ -114,7 +114,7 @@ class DueReplies {
   drain(): void {
     this.#isDraining = true;
     for (const [socket, due] of this.#due) {
-      if (due.size === 0) socket.destroy();
+      if (due.length === 0) socket.destroy();
       for (const reply of due) reply.shouldKeepAlive = false;
     }
   }
@@ -126,11 +126,12 @@ class DueReplies {
   #add(socket: Socket, reply: ServerResponse): void {
     const due = this.#due.get(socket);
     if (due === undefined) return;
-    due.add(reply);
+    due.push(reply);
     if (this.#isDraining) reply.shouldKeepAlive = false;
     reply.on('close', () => {
-      due.delete(reply);
-      if (this.#isDraining && due.size === 0) socket.destroySoon();
+      if (due[0] === reply) due.shift();
+      else due.splice(due.indexOf(reply), 1);
+      if (this.#isDraining && due.length === 0) socket.destroySoon();
     });
   }
 }
@@ -142,8 +143,8 @@ function withoutTimeout(socket: Duplex): Duplex {
 }
 
 /** Bytes that are no HTTP, or come too slowly. An answer is written only where it cannot end up inside another reply. */
-function refuseConnection(error: NodeJS.ErrnoException, socket: Duplex, due: ReadonlySet<ServerResponse>): void {
-  const replyUnderWay = [...due].some((reply) => reply.headersSent && !reply.writableFinished);
+function refuseConnection(error: NodeJS.ErrnoException, socket: Duplex, due: readonly ServerResponse[]): void {
+  const replyUnderWay = due.some((reply) => reply.headersSent && !reply.writableFinished);
   if (socket.writable && !replyUnderWay && error.code !== 'ECONNRESET') socket.write(refusal(error));
   socket.destroy();
 }
