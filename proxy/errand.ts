@@ -36,9 +36,8 @@ export function shortErrand(chunk: Buffer, context: ErrandContext): Errand | und
 
 function queryErrand(chunk: Buffer, paces: Paces): Errand | undefined {
   if (messageEnd(chunk, 0) !== chunk.length) return undefined;
-  const text = queryText(chunk);
-  const pace = paces.ofText(text);
-  return pace === undefined || traitsOf(text) !== PLAIN ? undefined : { pace, server: undefined };
+  const pace = paces.ofText(queryText(chunk));
+  return pace === undefined ? undefined : { pace, server: undefined };
 }
 
 /** The text of a whole Query message. */
@@ -95,6 +94,7 @@ const TEXT_MAX_CHARACTERS = 2_048;
 export class Paces {
   readonly tempo = new Tempo();
   readonly #ofTexts = new Map<string, Pace | null>();
+  readonly #recent: ({ readonly text: string; readonly pace: Pace | undefined } | undefined)[] = new Array(RECENT).fill(undefined);
 
   /** @returns undefined for what may not share */
   ofStatement(statement: ServerStatement): Pace | undefined {
@@ -108,8 +108,19 @@ export class Paces {
 
   /** Texts that differ in their literals only are one. @returns undefined for what may not share */
   ofText(text: string): Pace | undefined {
-    if (text.length > TEXT_MAX_CHARACTERS || text.includes('\\')) return undefined;
-    const key = text.replace(LITERAL, (found) => (found.startsWith('"') ? found : '0'));
+    if (text.length > TEXT_MAX_CHARACTERS) return undefined;
+    // One request is looked up several times on its way.
+    const slot = slotOf(text);
+    const recent = this.#recent[slot];
+    if (recent?.text === text) return recent.pace;
+    const pace = this.#lookUp(text);
+    this.#recent[slot] = { text, pace };
+    return pace;
+  }
+
+  #lookUp(text: string): Pace | undefined {
+    if (text.includes('\\') || traitsOf(text) !== PLAIN) return undefined;
+    const key = text.replace(LITERAL, '$1?');
     let pace = this.#ofTexts.get(key);
     if (pace === undefined) {
       pace = mayShare(text) ? new Pace() : null;
@@ -121,8 +132,18 @@ export class Paces {
   }
 }
 
+/** Texts that differ in their literals differ at the end more often than at the beginning. */
+function slotOf(text: string): number {
+  let slot = text.length;
+  for (let i = Math.max(0, text.length - SLOT_CHARACTERS); i < text.length; i += 1) slot = (31 * slot + text.charCodeAt(i)) % RECENT;
+  return slot;
+}
+
+const RECENT = 128;
+const SLOT_CHARACTERS = 8;
+
 /** Or a name in quotes, in which no literal begins: texts that look the same without their literals are to be of the same kind. */
-const LITERAL = /"[^"]*"|'[^']*'|\b\d+\b/g;
+const LITERAL = /("[^"]*")|'[^']*'|\b\d+\b/g;
 
 const READ = /^\s*select\b/i;
 const QUOTED = /'[^']*'|"[^"]*"/g;
