@@ -133,6 +133,8 @@ export class SharedPipeline {
 
 /** Who has a backend at work, and may have others on it. */
 export interface Sharer {
+  /** Whether one more might get on now. */
+  hasRoom(now: number): boolean;
   /** @returns where to get on, if it is possible now, with an errand that runs with certain settings */
   share(errand: Errand, settings: Settings, now: number): SharedPipeline | undefined;
 }
@@ -182,7 +184,10 @@ export class Sharing {
 
   /** Has waiting clients come along with one that has just got its backend, as many as there is room for. */
   invite(sharer: Sharer, now: number): void {
-    for (const waiting of this.#waiting.slice(0, INVITED)) if (waiting.join(sharer, now)) this.stopWaiting(waiting);
+    for (const waiting of this.#waiting.slice(0, INVITED)) {
+      if (!sharer.hasRoom(now)) return;
+      if (waiting.join(sharer, now)) this.stopWaiting(waiting);
+    }
   }
 
   wait(waiting: Waiting): void {

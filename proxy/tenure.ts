@@ -102,6 +102,10 @@ export class Tenure implements Sharer, Turn {
     return !this.#cancelAsked && this.#tenant.canRunAgain();
   }
 
+  hasRoom(now: number): boolean {
+    return this.#shared === undefined || this.#shared.isOpen(now);
+  }
+
   share({ server }: Errand, settings: Settings, now: number): SharedPipeline | undefined {
     const { host } = this.#tenant;
     const lease = this.#lease;
