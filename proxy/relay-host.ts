@@ -6,7 +6,7 @@ import type { Wait } from '../src/router/router.ts';
 import type { PlaceView } from '../src/router/search-path/view.ts';
 import type { ProcessIds } from './process-ids.ts';
 import type { RecentParses } from './recent-parses.ts';
-import type { Sharing } from './shared-pipeline.ts';
+import type { Sharing } from './sharing.ts';
 import type { WatchedBatch } from './statement-watch.ts';
 
 /** How a session ended, and what the client should be told if it can still be told anything. */

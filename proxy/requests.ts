@@ -9,9 +9,10 @@ import { decodeFrontendMessage, FrontendType, statementNameStart, withStatementN
 import type { Edit } from '../src/router/search-path/edits.ts';
 import type { PlaceView } from '../src/router/search-path/view.ts';
 import type { ClientStatements, UnnamedStatement } from './client-statements.ts';
-import { type Errand, type Paces, shortErrand } from './errand.ts';
+import { type Errand, shortErrand } from './errand.ts';
 import { MAX_REWRITTEN_BYTES } from './limits.ts';
 import { CLOSE_UNNAMED_PORTAL, EMPTY_DEFINITION, parseMessage, queryMessage } from './messages.ts';
+import type { Paces } from './paces.ts';
 import { type Effect, NamedParse, type ParseEffect, SentParse, UnnamedParse } from './parse-effects.ts';
 import type { Pins } from './pins.ts';
 import { type ParameterSignal, type ProcessIds, processIdOf, translateProcessIds } from './process-ids.ts';

@@ -1,7 +1,6 @@
 import type { BackendReceiver } from '../src/backend/connection.ts';
-import type { Settings } from '../src/backend/session-state.ts';
 import type { Lease } from '../src/router/lease.ts';
-import { type Errand, Paces } from './errand.ts';
+import type { Sharing } from './sharing.ts';
 
 /** A client's place in a shared pipeline. */
 export interface Turn {
@@ -14,6 +13,7 @@ export interface Turn {
 
 /** Nobody gets on behind a request that has been running for longer. */
 const YOUNG_MS = 1;
+
 /**
  * A backend whose pipeline holds errands of several clients, one behind the other. Each is a transaction of its own, and
  * what the backend says up to a ReadyForQuery belongs to the client whose turn it is. Who turns out to hold up others is
@@ -129,90 +129,4 @@ export class SharedPipeline {
       if (turn !== undefined && this.isTurnOf(turn) && this.isAwaited && turn.canStepBack) void this.cancel(turn);
     });
   }
-}
-
-/** Who has a backend at work, and may have others on it. */
-export interface Sharer {
-  /** Whether one more might get on now. */
-  hasRoom(now: number): boolean;
-  /** @returns where to get on, if it is possible now, with an errand that runs with certain settings */
-  share(errand: Errand, settings: Settings, now: number): SharedPipeline | undefined;
-}
-
-/** A client whose errand waits for a backend. */
-export interface Waiting {
-  /** @returns whether it has got on with that one */
-  join(sharer: Sharer, now: number): boolean;
-}
-
-/** So many of those that have got their backend last are asked. */
-const ASKED = 8;
-/** So many of those that have waited longest are asked whether they come along. */
-const INVITED = 8;
-/** It is crowded as long as somebody has found all backends busy within this time. */
-const CROWDED_MS = 1_000;
-
-/** What the wire sessions of one organization do about having to share backends. */
-export class Sharing {
-  /** How many requests may be in one backend's pipeline; with 1 none is shared. */
-  readonly depth: number;
-  readonly paces = new Paces();
-  /** Those that have a backend, in the order in which they got it. */
-  readonly #sharers: Sharer[] = [];
-  /** First come, first served. */
-  readonly #waiting: Waiting[] = [];
-  #crowdedAt = Number.NEGATIVE_INFINITY;
-
-  constructor(depth: number) {
-    this.depth = depth;
-  }
-
-  /** Whether it is worth looking at how long statements take. */
-  isCrowded(now: number): boolean {
-    return this.depth > 1 && now - this.#crowdedAt < CROWDED_MS;
-  }
-
-  /** All backends are busy. @returns where an errand may get on */
-  find(errand: Errand, settings: Settings, now: number): SharedPipeline | undefined {
-    const sharers = this.#sharers;
-    for (let i = sharers.length - 1; i >= Math.max(0, sharers.length - ASKED); i -= 1) {
-      const shared = sharers[i]?.share(errand, settings, now);
-      if (shared !== undefined) return shared;
-    }
-    return undefined;
-  }
-
-  /** Has waiting clients come along with one that has just got its backend, as many as there is room for. */
-  invite(sharer: Sharer, now: number): void {
-    for (const waiting of this.#waiting.slice(0, INVITED)) {
-      if (!sharer.hasRoom(now)) return;
-      if (waiting.join(sharer, now)) this.stopWaiting(waiting);
-    }
-  }
-
-  wait(waiting: Waiting): void {
-    this.#waiting.push(waiting);
-  }
-
-  stopWaiting(waiting: Waiting): void {
-    remove(this.#waiting, this.#waiting.indexOf(waiting));
-  }
-
-  crowded(now: number): void {
-    this.#crowdedAt = now;
-  }
-
-  add(sharer: Sharer): void {
-    this.#sharers.push(sharer);
-  }
-
-  delete(sharer: Sharer): void {
-    remove(this.#sharers, this.#sharers.lastIndexOf(sharer));
-  }
-}
-
-function remove<T>(from: T[], at: number): void {
-  if (at < 0) return;
-  if (at === from.length - 1) from.pop();
-  else from.splice(at, 1);
 }

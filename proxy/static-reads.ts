@@ -1,11 +1,5 @@
 import { Socket } from 'node:net';
 
-/** What Node's sockets are made of and its types do not show. */
-interface Insides {
-  readonly _handle?: { useUserBuffer?: (memory: Uint8Array) => void } | null;
-  [option: symbol]: unknown;
-}
-
 /** Where Windows is told to read long before there is anything, sockets cannot read into the same memory. */
 const CAN_SHARE = process.platform !== 'win32';
 const READ_BYTES = 65_536;
@@ -23,13 +17,12 @@ const [BUFFER, CALLBACK] = ['kBuffer', 'kBufferCb'].map((name) =>
  * @see https://nodejs.org/api/net.html#socketconnectoptions-connectlistener
  */
 export function readStatically(socket: Socket): void {
-  const insides = socket as unknown as Insides;
-  const handle = insides._handle;
+  const handle: { useUserBuffer?: (memory: Uint8Array) => void } | null | undefined = Reflect.get(socket, '_handle');
   if (!CAN_SHARE || BUFFER === undefined || CALLBACK === undefined || typeof handle?.useUserBuffer !== 'function') return;
   handle.useUserBuffer(memory);
-  insides[BUFFER] = memory;
-  insides[CALLBACK] = (bytes: number) => {
+  Reflect.set(socket, BUFFER, memory);
+  Reflect.set(socket, CALLBACK, (bytes: number) => {
     socket.emit('data', Buffer.from(memory.subarray(0, bytes)));
     return true;
-  };
+  });
 }

@@ -2,7 +2,7 @@ import { StatementRegistry } from '../src/backend/prepared-statements.ts';
 import type { SessionStart } from './login.ts';
 import type { ProcessIds } from './process-ids.ts';
 import { RecentParses } from './recent-parses.ts';
-import { Sharing } from './shared-pipeline.ts';
+import { Sharing } from './sharing.ts';
 
 const MAX_REMEMBERED_LOGINS = 100;
 const MAX_REMEMBERED_TENANTS = 1_000;

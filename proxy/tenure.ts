@@ -9,7 +9,8 @@ import type { RelayHost } from './relay-host.ts';
 import type { OwnRequest } from './replies.ts';
 import { Run } from './run.ts';
 import { settingsChange } from './session-settings.ts';
-import { SharedPipeline, type Sharer, type Turn } from './shared-pipeline.ts';
+import { SharedPipeline, type Turn } from './shared-pipeline.ts';
+import type { Sharer } from './sharing.ts';
 import { StateProbe } from './state-probe.ts';
 
 /** Where more waits to be taken by the server, nobody gets on. */

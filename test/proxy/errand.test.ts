@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { ClientStatements } from '../../proxy/client-statements.ts';
-import { Paces, shortErrand } from '../../proxy/errand.ts';
+import { shortErrand } from '../../proxy/errand.ts';
+import { Paces } from '../../proxy/paces.ts';
 import { RecentParses } from '../../proxy/recent-parses.ts';
 import { newServerStatement } from '../../src/backend/prepared-statements.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';

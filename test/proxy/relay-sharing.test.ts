@@ -5,7 +5,7 @@ import { Pins } from '../../proxy/pins.ts';
 import { RecentParses } from '../../proxy/recent-parses.ts';
 import { Relay } from '../../proxy/relay.ts';
 import type { RelayEnd, RelayHost } from '../../proxy/relay-host.ts';
-import { Sharing } from '../../proxy/shared-pipeline.ts';
+import { Sharing } from '../../proxy/sharing.ts';
 import type { BackendReceiver } from '../../src/backend/connection.ts';
 import { StatementRegistry } from '../../src/backend/prepared-statements.ts';
 import { NO_SETTINGS, SessionState } from '../../src/backend/session-state.ts';
