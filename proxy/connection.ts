@@ -37,7 +37,7 @@ interface Reader {
  */
 export class ClientConnection {
   readonly remoteAddress: string;
-  /** Among the door's clients; the door's to set. */
+  /** Among the door's clients. */
   place = -1;
   #socket: ClientStream;
   #tls: TlsIdentity | undefined;

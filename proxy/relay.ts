@@ -49,6 +49,8 @@ const FRONTEND_REWRITTEN = frontendFrames({
  */
 export class Relay implements BackendReceiver, ClientReceiver, RequestListener, Waiting {
   readonly pins: Pins;
+  /** Among those who are watched. */
+  place = -1;
   /** When the client last took bytes off our hands. */
   lastTakenAt = performance.now();
   /** The client has closed its sending side and may still be reading. */

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
+import { Crowd } from '../src/crowd.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { Observe, Origin } from '../src/observation.ts';
 import { PostgresError } from '../src/protocol/backend.ts';
@@ -10,7 +11,6 @@ import { ClientConnection, ClientGone, type ClientStream } from './connection.ts
 import { errorResponse } from './errors.ts';
 import { handshake, type TlsPolicy } from './handshake.ts';
 import { OpenSessions } from './open-sessions.ts';
-import { Roster } from './roster.ts';
 import { actorOf, type Guest, openSession, type SessionContext } from './session.ts';
 import { readStatically } from './static-reads.ts';
 import { TenantDirectory } from './tenant-sessions.ts';
@@ -51,7 +51,7 @@ const LAST_WORDS_MS = 1_000;
 export class WireServer {
   readonly #options: WireServerOptions;
   readonly #server: Server;
-  readonly #clients = new Roster<ClientConnection>();
+  readonly #clients = new Crowd<ClientConnection>();
   readonly #tenants: TenantDirectory;
   readonly #open = new OpenSessions();
   readonly #context: SessionContext;
@@ -105,7 +105,7 @@ export class WireServer {
     this.#open.endAtRest(reason);
     const patience = setTimeout(() => this.#open.endNow(reason), deadlineMs);
     const end = setTimeout(() => {
-      for (const client of this.#clients) client.destroy();
+      for (const client of this.#clients.all()) client.destroy();
     }, deadlineMs + LAST_WORDS_MS);
     await closed;
     if (this.#clients.size > 0) await empty;
@@ -114,14 +114,14 @@ export class WireServer {
   }
 
   #forget(client: ClientConnection): void {
-    this.#clients.delete(client.place);
+    this.#clients.delete(client);
     this.#options.observe({ name: 'wire.disconnected' });
     if (this.#clients.size === 0) this.#onEmpty?.();
   }
 
   /** Sees a connection through to its session, which then goes on by itself. */
   async #serve(client: ClientConnection, entrance: Entrance): Promise<void> {
-    client.place = this.#clients.add(client);
+    this.#clients.add(client);
     this.#options.observe({ name: 'wire.connected' });
     const deadline = setTimeout(() => client.destroy(), this.#options.loginTimeoutMs);
     try {

@@ -12,7 +12,7 @@ import type { Tenant } from '../src/router/tenant.ts';
 import type { ClientConnection } from './connection.ts';
 import { type SessionStart, startSession } from './login.ts';
 import { READY_IDLE } from './messages.ts';
-import type { OpenSessions } from './open-sessions.ts';
+import type { OpenSession, OpenSessions } from './open-sessions.ts';
 import { type PinListener, Pins } from './pins.ts';
 import type { ProcessIds } from './process-ids.ts';
 import { Relay } from './relay.ts';
@@ -100,8 +100,7 @@ class Session implements RelayHost, ReachableSession {
   readonly #pins: Pins;
   readonly #relay: Relay;
   readonly #openedAt = performance.now();
-  #placeUnderWatch = -1;
-  #placeAmongOpen = -1;
+  #open: OpenSession | undefined;
 
   constructor(client: ClientConnection, { tenant, origin, view, start, secretKey, shared, context }: SessionParts) {
     this.view = view;
@@ -120,10 +119,10 @@ class Session implements RelayHost, ReachableSession {
   start(): void {
     const { observe, open, watchdog } = this.#context;
     observe({ name: 'wire.session.opened', origin: this.#origin, actor: actorOf(this.#tenant) });
-    this.#placeUnderWatch = watchdog.watch(this.#relay);
+    watchdog.watch(this.#relay);
     this.#client.attach(this.#relay);
     // Even one that ends in here says so later.
-    this.#placeAmongOpen = open.add(this.#relay, this.#tenant.revoked);
+    this.#open = open.add(this.#relay, this.#tenant.revoked);
   }
 
   ended({ reason, lastWords }: RelayEnd, failure?: unknown): void {
@@ -148,8 +147,8 @@ class Session implements RelayHost, ReachableSession {
   #forget(): void {
     const { router, open, watchdog, tenants } = this.#context;
     const { own } = this.processIds;
-    watchdog.forget(this.#relay, this.#placeUnderWatch);
-    open.delete(this.#placeAmongOpen);
+    watchdog.forget(this.#relay);
+    if (this.#open !== undefined) open.delete(this.#open);
     this.#pins.end();
     this.#shared.part(own);
     router.cancelKeys.forget(own);

@@ -1,6 +1,6 @@
+import { Crowd } from '../src/crowd.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { Relay } from './relay.ts';
-import { Roster } from './roster.ts';
 
 export interface WatchdogLimits {
   /** Longest time one request may run; 0: no limit. */
@@ -12,7 +12,7 @@ export interface WatchdogLimits {
 /** What the watchdog needs to know of a session, and may do to it. */
 export type WatchedSession = Pick<
   Relay,
-  'unsent' | 'lastTakenAt' | 'halfClosed' | 'since' | 'busy' | 'status' | 'abandon' | 'cancel' | 'end' | 'terminate'
+  'place' | 'unsent' | 'lastTakenAt' | 'halfClosed' | 'since' | 'busy' | 'status' | 'abandon' | 'cancel' | 'end' | 'terminate'
 >;
 
 const TICK_MS = 250;
@@ -29,7 +29,7 @@ const SEND_TIMEOUT_MS = 60_000;
  */
 export class Watchdog {
   readonly #limits: WatchdogLimits;
-  readonly #watched = new Roster<WatchedSession>();
+  readonly #watched = new Crowd<WatchedSession>();
   /** When sessions were told to cancel what they run, where it has not ended yet. */
   readonly #canceledAt = new Map<WatchedSession, number>();
   #timer: NodeJS.Timeout | undefined;
@@ -38,14 +38,13 @@ export class Watchdog {
     this.#limits = limits;
   }
 
-  /** @returns what {@link forget} takes */
-  watch(session: WatchedSession): number {
+  watch(session: WatchedSession): void {
     this.#timer ??= setInterval(() => this.#tick(), TICK_MS);
-    return this.#watched.add(session);
+    this.#watched.add(session);
   }
 
-  forget(session: WatchedSession, place: number): void {
-    this.#watched.delete(place);
+  forget(session: WatchedSession): void {
+    this.#watched.delete(session);
     this.#canceledAt.delete(session);
   }
 
@@ -55,7 +54,7 @@ export class Watchdog {
       this.#timer = undefined;
     }
     const now = performance.now();
-    for (const session of this.#watched) this.#check(session, now);
+    for (const session of this.#watched.all()) this.#check(session, now);
   }
 
   #check(session: WatchedSession, now: number): void {

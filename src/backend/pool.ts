@@ -119,25 +119,9 @@ export class Pool {
   }
 
   /**
-   * @param signal the caller has gone away; the wait ends
-   * @throws ServiceError `pool_timeout` after `queueTimeoutMs`, `shutting_down`, `query_canceled`, or whatever `open` throws
+   * Waits for a backend. `settle` is called in the turn in which there is one, perhaps before this returns, or with what
+   * ended the wait: `pool_timeout` after `queueTimeoutMs`, `shutting_down`, `query_canceled`, or whatever `open` throws.
    */
-  acquire(tenantId: string, open: OpenBackend, signal?: AbortSignal): Promise<BackendConnection> {
-    return new Promise((resolve, reject) => {
-      const settle = (result: BackendConnection | ServiceError) => {
-        signal?.removeEventListener('abort', withdraw);
-        if (result instanceof ServiceError) reject(result);
-        else resolve(result);
-      };
-      const waiter = { open, settle };
-      const withdraw = () => this.withdraw(tenantId, waiter);
-      signal?.addEventListener('abort', withdraw, { once: true });
-      this.enqueue(tenantId, waiter);
-      if (signal?.aborted) withdraw();
-    });
-  }
-
-  /** As {@link acquire}, for who cannot wait for a promise to be kept: `settle` may be called before this returns. */
   enqueue(tenantId: string, waiter: Waiter): void {
     if (this.#closing.signal.aborted) {
       waiter.settle(shuttingDown());

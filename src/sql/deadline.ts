@@ -1,4 +1,4 @@
-import { Crowd, type Member } from './crowd.ts';
+import { Crowd, type Member } from '../crowd.ts';
 
 /**
  * A clock that can be stopped and started, and that calls once when its time is up. Nearly every deadline is cleared long

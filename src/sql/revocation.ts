@@ -1,4 +1,4 @@
-import { Crowd, type Member } from './crowd.ts';
+import { Crowd, type Member } from '../crowd.ts';
 
 /** Who is to be told that a key is good no more. */
 export interface Revocable extends Member {

@@ -1,11 +1,11 @@
 import { serialize } from 'pg-protocol';
 import type { ServerStatement } from '../backend/prepared-statements.ts';
+import type { Crowd } from '../crowd.ts';
 import { ServiceError } from '../errors.ts';
 import type { FieldDescription, TransactionStatus } from '../protocol/backend.ts';
 import type { Departure } from '../router/departure.ts';
 import type { Lease } from '../router/lease.ts';
 import type { Edit } from '../router/search-path/edits.ts';
-import type { Crowd } from './crowd.ts';
 import { Deadline } from './deadline.ts';
 import type { Footprint } from './footprint.ts';
 import { closeStatement, parseAndDescribe, readRow, runAtOnce, SYNC } from './messages.ts';

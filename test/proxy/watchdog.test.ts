@@ -15,6 +15,7 @@ function watched(state: Partial<WatchedSession>): readonly string[] {
   const did: string[] = [];
   const now = performance.now();
   const session: WatchedSession = {
+    place: -1,
     unsent: 0,
     lastTakenAt: now,
     halfClosed: false,
@@ -30,8 +31,8 @@ function watched(state: Partial<WatchedSession>): readonly string[] {
     ...state,
   };
   const watchdog = new Watchdog(LIMITS);
-  const place = watchdog.watch(session);
-  onTestFinished(() => watchdog.forget(session, place));
+  watchdog.watch(session);
+  onTestFinished(() => watchdog.forget(session));
   return did;
 }
 

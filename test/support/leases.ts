@@ -5,6 +5,7 @@ import { BackendConnection } from '../../src/backend/connection.ts';
 import { Pool } from '../../src/backend/pool.ts';
 import { Lease } from '../../src/router/lease.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
+import { acquire } from './acquire.ts';
 
 /** A database and a role of its own that owns `public`, as an organization has them, and leases on it without a router. */
 export interface TestDatabase {
@@ -46,7 +47,7 @@ export async function createTestDatabase(): Promise<TestDatabase> {
     pool,
     admin,
     async lease() {
-      const backend = await pool.acquire(name, () => BackendConnection.open(login));
+      const backend = await acquire(pool, name, () => BackendConnection.open(login));
       return new Lease(backend, tenant, 'http', pool, () => {});
     },
     async asOwner(sql) {

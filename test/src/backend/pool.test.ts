@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
 import { BackendConnection } from '../../../src/backend/connection.ts';
 import { type OpenBackend, Pool, type PoolLimits } from '../../../src/backend/pool.ts';
 import { ServiceError } from '../../../src/errors.ts';
+import { acquire } from '../../support/acquire.ts';
 import { eventually } from '../../support/eventually.ts';
 
 const login = { ...inject('cluster'), connectTimeoutMs: 5_000 };
@@ -27,34 +28,34 @@ async function isSettled(promise: Promise<unknown>): Promise<boolean> {
 
 describe('the pool', () => {
   it('lends the session used last first', async () => {
-    const [first, second] = [await pool.acquire('a', open), await pool.acquire('a', open)];
+    const [first, second] = [await acquire(pool, 'a', open), await acquire(pool, 'a', open)];
     await pool.release('a', first, true);
     await pool.release('a', second, true);
-    expect(await pool.acquire('a', open)).toBe(second);
+    expect(await acquire(pool, 'a', open)).toBe(second);
     expect(pool.tryAcquire('a')).toBe(first);
     expect(pool.tryAcquire('a')).toBeUndefined();
   });
 
   it('lends the session asked for, if it is idle', async () => {
-    const [first, second] = [await pool.acquire('a', open), await pool.acquire('a', open)];
+    const [first, second] = [await acquire(pool, 'a', open), await acquire(pool, 'a', open)];
     await pool.release('a', first, true);
     await pool.release('a', second, true);
     expect(pool.tryAcquire('a', first)).toBe(first);
   });
 
   it('never lends one organization the session of another', async () => {
-    const backend = await pool.acquire('a', open);
+    const backend = await acquire(pool, 'a', open);
     await pool.release('a', backend, true);
     expect(pool.tryAcquire('b')).toBeUndefined();
-    expect(await pool.acquire('b', open)).not.toBe(backend);
+    expect(await acquire(pool, 'b', open)).not.toBe(backend);
   });
 
   it('serves those who wait in the order they came', async () => {
     poolOf({ maxPerTenant: 1 });
-    const backend = await pool.acquire('a', open);
+    const backend = await acquire(pool, 'a', open);
     const served: number[] = [];
     const waiting = [1, 2, 3].map((n) =>
-      pool.acquire('a', open).then(async (lent) => {
+      acquire(pool, 'a', open).then(async (lent) => {
         served.push(n);
         await pool.release('a', lent, true);
       }),
@@ -67,16 +68,16 @@ describe('the pool', () => {
 
   it('lets nobody wait longer than the limit', async () => {
     poolOf({ maxPerTenant: 1, queueTimeoutMs: 50 });
-    await pool.acquire('a', open);
-    await expect(pool.acquire('a', open)).rejects.toMatchObject({ kind: 'pool_timeout', sqlstate: '53300' });
+    await acquire(pool, 'a', open);
+    await expect(acquire(pool, 'a', open)).rejects.toMatchObject({ kind: 'pool_timeout', sqlstate: '53300' });
     expect(pool.snapshot().waiters).toBe(0);
   });
 
   it('forgets who has gone away', async () => {
     poolOf({ maxPerTenant: 1 });
-    await pool.acquire('a', open);
+    await acquire(pool, 'a', open);
     const gone = new AbortController();
-    const waiting = pool.acquire('a', open, gone.signal);
+    const waiting = acquire(pool, 'a', open, gone.signal);
     gone.abort();
     await expect(waiting).rejects.toMatchObject({ kind: 'query_canceled' });
     expect(pool.snapshot().waiters).toBe(0);
@@ -84,35 +85,35 @@ describe('the pool', () => {
 
   it('takes an idle session from another organization when it is full', async () => {
     poolOf({ max: 2 });
-    const lent = [await pool.acquire('a', open), await pool.acquire('a', open)];
+    const lent = [await acquire(pool, 'a', open), await acquire(pool, 'a', open)];
     for (const backend of lent) await pool.release('a', backend, true);
-    await pool.acquire('b', open);
+    await acquire(pool, 'b', open);
     expect(pool.snapshot()).toEqual({ idle: 1, leased: 1, opening: 0, waiters: 0 });
     expect(lent[0]?.closed || pool.tryAcquire('a') === lent[1]).toBe(true);
   });
 
   it('keeps the last tenth for organizations that have none', async () => {
     poolOf({ max: 10, maxPerTenant: 10 });
-    for (let i = 0; i < 9; i += 1) await pool.acquire('greedy', open);
-    const tenth = pool.acquire('greedy', open);
+    for (let i = 0; i < 9; i += 1) await acquire(pool, 'greedy', open);
+    const tenth = acquire(pool, 'greedy', open);
     tenth.catch(() => {});
     expect(await isSettled(tenth)).toBe(false);
-    expect(await pool.acquire('modest', open)).toBeInstanceOf(BackendConnection);
+    expect(await acquire(pool, 'modest', open)).toBeInstanceOf(BackendConnection);
   });
 
   it('gives a session that comes back to an organization that waits with fewer', async () => {
     poolOf({ max: 3, maxPerTenant: 3 });
-    const greedy = [await pool.acquire('greedy', open), await pool.acquire('greedy', open), await pool.acquire('greedy', open)];
-    const more = pool.acquire('greedy', open);
+    const greedy = [await acquire(pool, 'greedy', open), await acquire(pool, 'greedy', open), await acquire(pool, 'greedy', open)];
+    const more = acquire(pool, 'greedy', open);
     more.catch(() => {});
-    const modest = pool.acquire('modest', open);
+    const modest = acquire(pool, 'modest', open);
     await pool.release('greedy', greedy[0] as BackendConnection, true);
     expect(await modest).toBeInstanceOf(BackendConnection);
     expect(await isSettled(more)).toBe(false);
   });
 
   it('cleans a session that may hold something before it is lent again', async () => {
-    const backend = await pool.acquire('a', open);
+    const backend = await acquire(pool, 'a', open);
     backend.session.settings = new Map([['timezone', 'UTC']]);
     await pool.release('a', backend, false);
     expect(pool.tryAcquire('a')).toBe(backend);
@@ -120,23 +121,23 @@ describe('the pool', () => {
   });
 
   it('drops a session that was lost while it was idle', async () => {
-    const backend = await pool.acquire('a', open);
+    const backend = await acquire(pool, 'a', open);
     await pool.release('a', backend, true);
     backend.destroy();
     await eventually('the session is forgotten', async () => pool.snapshot().idle === 0);
-    expect(await pool.acquire('a', open)).not.toBe(backend);
+    expect(await acquire(pool, 'a', open)).not.toBe(backend);
   });
 
   it('closes what has been idle for too long', async () => {
     poolOf({ idleMs: 40 });
-    const backend = await pool.acquire('a', open);
+    const backend = await acquire(pool, 'a', open);
     await pool.release('a', backend, true);
     await eventually('the session is closed', async () => backend.closed);
     expect(pool.snapshot().idle).toBe(0);
   });
 
   it('lends no session again that was retired', async () => {
-    const backend = await pool.acquire('a', open);
+    const backend = await acquire(pool, 'a', open);
     pool.retire('a');
     await pool.release('a', backend, true);
     expect(pool.tryAcquire('a')).toBeUndefined();
@@ -148,17 +149,17 @@ describe('the pool', () => {
       attempts += 1;
       return attempts === 1 ? Promise.reject(new ServiceError('not_ready', 'the database system is starting up')) : open(signal);
     };
-    await expect(pool.acquire('a', flaky)).rejects.toMatchObject({ sqlstate: '57P03' });
-    expect(await pool.acquire('a', flaky)).toBeInstanceOf(BackendConnection);
+    await expect(acquire(pool, 'a', flaky)).rejects.toMatchObject({ sqlstate: '57P03' });
+    expect(await acquire(pool, 'a', flaky)).toBeInstanceOf(BackendConnection);
   });
 
   it('fails those who wait when it closes, and closes what comes back', async () => {
     poolOf({ maxPerTenant: 1 });
-    const backend = await pool.acquire('a', open);
-    const waiting = pool.acquire('a', open);
+    const backend = await acquire(pool, 'a', open);
+    const waiting = acquire(pool, 'a', open);
     pool.close();
     await expect(waiting).rejects.toMatchObject({ kind: 'shutting_down' });
-    await expect(pool.acquire('a', open)).rejects.toMatchObject({ kind: 'shutting_down' });
+    await expect(acquire(pool, 'a', open)).rejects.toMatchObject({ kind: 'shutting_down' });
     await pool.release('a', backend, true);
     expect(pool.snapshot()).toEqual({ idle: 0, leased: 0, opening: 0, waiters: 0 });
   });

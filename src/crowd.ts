@@ -12,6 +12,10 @@ export interface Member {
 export class Crowd<T extends Member> {
   readonly #members: T[] = [];
 
+  get size(): number {
+    return this.#members.length;
+  }
+
   add(member: T): void {
     if (member.place >= 0) return;
     member.place = this.#members.push(member) - 1;

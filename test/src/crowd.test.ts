@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
-import { Crowd } from '../../../src/sql/crowd.ts';
+import { Crowd } from '../../src/crowd.ts';
 
 test('whoever comes is in until it goes, in whatever order', () => {
   const crowd = new Crowd<Named>();
   const [a, b, c, d] = ['a', 'b', 'c', 'd'].map((name) => ({ place: -1, name })) as [Named, Named, Named, Named];
   for (const one of [a, b, c, a]) crowd.add(one);
   const names = () => crowd.all().map(({ name }) => name);
-  expect(names()).toEqual(['a', 'b', 'c']);
+  expect([names(), crowd.size]).toEqual([['a', 'b', 'c'], 3]);
   expect(crowd.delete(a)).toBe(true);
   expect(crowd.delete(a)).toBe(false);
   expect(names().sort()).toEqual(['b', 'c']);

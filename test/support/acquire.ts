@@ -1,0 +1,22 @@
+import type { BackendConnection } from '../../src/backend/connection.ts';
+import type { OpenBackend, Pool } from '../../src/backend/pool.ts';
+import { ServiceError } from '../../src/errors.ts';
+
+/**
+ * A backend of a pool, as a promise.
+ * @param signal ends the wait
+ */
+export function acquire(pool: Pool, tenantId: string, open: OpenBackend, signal?: AbortSignal): Promise<BackendConnection> {
+  return new Promise((resolve, reject) => {
+    const settle = (result: BackendConnection | ServiceError) => {
+      signal?.removeEventListener('abort', withdraw);
+      if (result instanceof ServiceError) reject(result);
+      else resolve(result);
+    };
+    const waiter = { open, settle };
+    const withdraw = () => pool.withdraw(tenantId, waiter);
+    signal?.addEventListener('abort', withdraw, { once: true });
+    pool.enqueue(tenantId, waiter);
+    if (signal?.aborted) withdraw();
+  });
+}
