@@ -21,8 +21,8 @@ export interface RelayHost {
   tryLease(preferred: BackendConnection | undefined): Lease | undefined;
   /** A backend as soon as there is one. */
   enqueue(settle: (result: Lease | ServiceError) => void): Wait;
-  /** Whether a backend may be kept busy with more requests: nobody else is waiting for one. */
-  mayKeepBusy(): boolean;
+  /** Whether a backend may be kept busy with more requests: nobody else is waiting for one, and (unless `mayGrow`) there can be no more. */
+  mayKeepBusy(mayGrow: boolean): boolean;
   /** Hears of each request that goes into a busy backend's pipeline, and of each that has to be run again because of that. */
   shared(outcome: 'shared' | 'set_aside'): void;
   /** What this session shares backends by with others of its organization. */

@@ -23,7 +23,7 @@ import { isCanceled, isStalePlan, Replies } from './replies.ts';
 import { type RequestListener, Requests } from './requests.ts';
 import { Run } from './run.ts';
 import type { SharedPipeline } from './shared-pipeline.ts';
-import type { Sharer, Waiting } from './sharing.ts';
+import type { Company, Sharer, Waiting } from './sharing.ts';
 import type { TextTraits } from './statement-text.ts';
 import { StatementWatch } from './statement-watch.ts';
 import { Tenure } from './tenure.ts';
@@ -106,7 +106,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
       pins,
       queue: this.#queue,
       receiver: this,
-      errandSince: () => this.#errandSince,
+      errandSince: (company) => this.#errandSince(company),
       canRunAgain: () => this.#nothingTold,
       turnBegins: (now) => this.#turnBegins(now),
     });
@@ -253,7 +253,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     const isOne = endsBefore >= 0 && counts.ends === endsBefore + 1 && !unsynced && this.#fromClient.last;
     const { writes } = this.#toClient;
     const { since, bytesOut } = this.#replies;
-    this.#inFlight = isOne && this.#queue.length > 0 ? { bytes: chunk, writes, since, bytesOut } : undefined;
+    this.#inFlight = isOne && this.#queue.length > 0 ? { bytes: chunk, writes, since, bytesOut, wasBehind: false } : undefined;
   }
 
   get #nothingTold(): boolean {
@@ -284,8 +284,8 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
   }
 
   /** Since when a request has been running that others may follow. */
-  get #errandSince(): number | undefined {
-    return this.#nothingTold && !this.pins.holdsState && this.#queue.isErrand && this.#pace?.isShort === true
+  #errandSince(company: Company): number | undefined {
+    return this.#nothingTold && !this.pins.holdsState && this.#queue.isErrand && suits(this.#pace, company)
       ? this.#inFlight?.since
       : undefined;
   }
@@ -303,13 +303,20 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     const { since, bytesOut } = this.#replies;
     if (this.#inFlight === undefined || this.#over || !this.#host.sharing.isCrowded(since)) return;
     const pace = this.#pace;
-    if (this.#replies.hiding) pace?.wasLong();
-    else pace?.ran(since - this.#inFlight.since, bytesOut - this.#inFlight.bytesOut, this.#host.sharing.paces.tempo);
+    if (this.#replies.hiding) {
+      pace?.wasLong();
+      return;
+    }
+    const durationMs = since - this.#inFlight.since;
+    pace?.ran(durationMs, bytesOut - this.#inFlight.bytesOut, this.#host.sharing.paces.tempo);
+    if (!this.#inFlight.wasBehind) pace?.ranAlone(durationMs);
   }
 
   /** A request that was sent ahead, behind others', is being run now. */
   #turnBegins(now: number): void {
-    if (this.#inFlight !== undefined) this.#inFlight.since = now;
+    if (this.#inFlight === undefined) return;
+    this.#inFlight.since = now;
+    this.#inFlight.wasBehind = true;
   }
 
   get #backendIsFull(): boolean {
@@ -394,7 +401,10 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
    */
   #attachFor(scanner: FrameScanner, chunk: Buffer | undefined): boolean {
     const isFirst = chunk !== undefined && scanner.buffer === chunk && scanner.start === 0;
-    const backend = this.#tenure.tryBegin() ?? (isFirst ? this.#tryShare(chunk) : undefined);
+    const backend =
+      (isFirst && this.#host.sharing.isSpread ? this.#tryShare(chunk, 'quick') : undefined) ??
+      this.#tenure.tryBegin() ??
+      (isFirst ? this.#tryShare(chunk, 'short') : undefined);
     if (backend !== undefined) {
       this.#forward(scanner, backend);
       return true;
@@ -411,14 +421,15 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     return false;
   }
 
-  /** All backends are busy: what is short may go behind something short of another client's. */
-  #tryShare(chunk: Buffer): BackendConnection | undefined {
+  /** Others are at work: a request may go behind something of its kind that another client has asked for. */
+  #tryShare(chunk: Buffer, company: Company): BackendConnection | undefined {
     const { sharing } = this.#host;
     const now = performance.now();
     sharing.crowded(now);
-    if (this.#alone || sharing.depth <= 1 || !this.#host.mayKeepBusy()) return undefined;
+    if (this.#alone || sharing.depth <= 1 || !this.#host.mayKeepBusy(company === 'quick')) return undefined;
     const errand = this.#requests.shortErrand(chunk, sharing.paces);
-    const shared = errand && sharing.find(errand, this.pins.settings, now);
+    if (errand === undefined || !suits(errand.pace, company)) return undefined;
+    const shared = sharing.find(errand, this.pins.settings, now, company);
     if (shared === undefined) return undefined;
     this.#board(shared);
     return shared.lease.backend;
@@ -428,7 +439,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     const [chunk, ...more] = this.#waiting?.bytes ?? [];
     if (this.#over || chunk === undefined || more.length > 0) return false;
     const errand = this.#requests.shortErrand(chunk, this.#host.sharing.paces);
-    const shared = errand && sharer.share(errand, this.pins.settings, now);
+    const shared = errand && sharer.share(errand, this.pins.settings, now, 'short');
     if (shared === undefined || this.#waiting?.wait.leave() !== true) return false;
     this.#board(shared);
     this.#resumeWith([chunk]);
@@ -448,13 +459,13 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     if (this.#over) return;
     if (this.#refusal !== undefined && isFinal(this.#refusal)) this.end(this.#refusal);
     else if (this.#tenure.backend === undefined) this.#resumeWith(bytes);
-    else this.#tenure.backend.together(() => this.#resumeWithOthers(bytes));
+    else this.#resumeWithOthers(bytes);
   }
 
   /** Has those come along that wait for a backend, too. */
   #resumeWithOthers(bytes: readonly Buffer[]): void {
     this.#resumeWith(bytes);
-    const since = this.#errandSince;
+    const since = this.#errandSince('short');
     // They go in the same turn, however long that has been.
     if (!this.#alone && since !== undefined) this.#host.sharing.invite(this.#tenure, since);
   }
@@ -655,6 +666,10 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
   }
 }
 
+function suits(pace: Pace | undefined, company: Company): boolean {
+  return (company === 'quick' ? pace?.isQuick : pace?.isShort) === true;
+}
+
 /** A request that has come alone. */
 interface InFlight {
   readonly bytes: Buffer;
@@ -663,6 +678,8 @@ interface InFlight {
   /** When it was sent, or when its turn began; on performance.now()'s clock. */
   since: number;
   readonly bytesOut: number;
+  /** The backend was at work for others first. */
+  wasBehind: boolean;
 }
 
 /** Errors that end the session rather than the request that met them. */

@@ -12,6 +12,7 @@ import { errorResponse } from './errors.ts';
 import { handshake, type TlsPolicy } from './handshake.ts';
 import { OpenSessions } from './open-sessions.ts';
 import { actorOf, type Guest, openSession, type SessionContext } from './session.ts';
+import type { SharingLimits } from './sharing.ts';
 import { readStatically } from './static-reads.ts';
 import { TenantDirectory } from './tenant-sessions.ts';
 import { Watchdog, type WatchdogLimits } from './watchdog.ts';
@@ -24,8 +25,8 @@ export interface WireServerOptions extends WatchdogLimits {
   /** Client connections at once: all, and each organization's. */
   readonly clientsMax: number;
   readonly clientsPerTenant: number;
-  /** Requests of several clients that may be in one backend's pipeline; 1: none are. */
-  readonly pipelineDepth: number;
+  /** How an organization's clients share backends. */
+  readonly sharing: SharingLimits;
 }
 
 /** What depends on the way a client came. */
@@ -62,7 +63,7 @@ export class WireServer {
   constructor(options: WireServerOptions) {
     const { router, observe } = options;
     this.#options = options;
-    this.#tenants = new TenantDirectory(options.pipelineDepth);
+    this.#tenants = new TenantDirectory(options.sharing);
     this.#context = {
       router,
       observe,

@@ -183,8 +183,8 @@ class Session implements RelayHost, ReachableSession {
     return this.#shared.sharing;
   }
 
-  mayKeepBusy(): boolean {
-    return this.#context.router.mayKeepBusy(this.#tenant);
+  mayKeepBusy(mayGrow: boolean): boolean {
+    return this.#context.router.mayKeepBusy(this.#tenant, mayGrow);
   }
 
   shared(outcome: 'shared' | 'set_aside'): void {

@@ -24,6 +24,8 @@ export class SharedPipeline {
   readonly lease: Lease;
   /** A cancel request has been sent that may meet whoever has a turn after it. */
   disturbed = false;
+  /** All in it are quick. */
+  isQuick = true;
   readonly #turns: Turn[];
   readonly #depth: number;
   /** How long one may hold up others before it has to make way. */
@@ -46,6 +48,10 @@ export class SharedPipeline {
   /** Whether another may get on. */
   isOpen(now: number): boolean {
     return !this.disturbed && !this.#isLost && this.#turns.length < this.#depth && now - this.#startedAt < YOUNG_MS;
+  }
+
+  get length(): number {
+    return this.#turns.length;
   }
 
   /** Whether it is this one's turn. */

@@ -3,12 +3,20 @@ import type { Errand } from './errand.ts';
 import { Paces } from './paces.ts';
 import type { SharedPipeline } from './shared-pipeline.ts';
 
+/**
+ * What is shared: where all backends are busy, anything short; where there are enough at work, what is quick, so that those
+ * that work need not take turns with more.
+ */
+export type Company = 'short' | 'quick';
+
 /** Who has a backend at work, and may have others on it. */
 export interface Sharer {
+  /** How many requests are in its backend's pipeline. */
+  readonly load: number;
   /** Whether one more might get on now. */
   hasRoom(now: number): boolean;
   /** @returns where to get on, if it is possible now, with an errand that runs with certain settings */
-  share(errand: Errand, settings: Settings, now: number): SharedPipeline | undefined;
+  share(errand: Errand, settings: Settings, now: number, company: Company): SharedPipeline | undefined;
 }
 
 /** A client whose errand waits for a backend. */
@@ -21,22 +29,35 @@ export interface Waiting {
 const ASKED = 8;
 /** So many of those that have waited longest are asked whether they come along. */
 const INVITED = 8;
-/** It is crowded as long as somebody has found all backends busy within this time. */
+/** It is crowded as long as somebody has found all backends, or enough of them, busy within this time. */
 const CROWDED_MS = 1_000;
+
+export interface SharingLimits {
+  /** How many requests may be in one backend's pipeline; with 1 none is shared. */
+  readonly depth: number;
+  /** So many backends at work are enough for what is quick. */
+  readonly spread: number;
+}
 
 /** What the wire sessions of one organization do about having to share backends. */
 export class Sharing {
-  /** How many requests may be in one backend's pipeline; with 1 none is shared. */
   readonly depth: number;
   readonly paces = new Paces();
   /** Those that have a backend, in the order in which they got it. */
   readonly #sharers: Sharer[] = [];
   /** First come, first served. */
   readonly #waiting: Waiting[] = [];
+  readonly #spread: number;
   #crowdedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(depth: number) {
+  constructor({ depth, spread }: SharingLimits) {
     this.depth = depth;
+    this.#spread = spread;
+  }
+
+  /** Enough backends are at work. */
+  get isSpread(): boolean {
+    return this.#sharers.length >= this.#spread;
   }
 
   /** Whether it is worth looking at how long statements take. */
@@ -44,14 +65,20 @@ export class Sharing {
     return this.depth > 1 && now - this.#crowdedAt < CROWDED_MS;
   }
 
-  /** All backends are busy. @returns where an errand may get on */
-  find(errand: Errand, settings: Settings, now: number): SharedPipeline | undefined {
+  /** @returns where an errand may get on; where there are several, with the fewest others */
+  find(errand: Errand, settings: Settings, now: number, company: Company): SharedPipeline | undefined {
     const sharers = this.#sharers;
+    let load = 0;
+    let shared: SharedPipeline | undefined;
     for (let i = sharers.length - 1; i >= Math.max(0, sharers.length - ASKED); i -= 1) {
-      const shared = sharers[i]?.share(errand, settings, now);
-      if (shared !== undefined) return shared;
+      const sharer = sharers[i];
+      if (sharer === undefined || (shared !== undefined && sharer.load >= load)) continue;
+      const found = sharer.share(errand, settings, now, company);
+      if (found === undefined) continue;
+      shared = found;
+      ({ load } = sharer);
     }
-    return undefined;
+    return shared;
   }
 
   /** Has waiting clients come along with one that has just got its backend, as many as there is room for. */

@@ -2,7 +2,7 @@ import { StatementRegistry } from '../src/backend/prepared-statements.ts';
 import type { SessionStart } from './login.ts';
 import type { ProcessIds } from './process-ids.ts';
 import { RecentParses } from './recent-parses.ts';
-import { Sharing } from './sharing.ts';
+import { Sharing, type SharingLimits } from './sharing.ts';
 
 const MAX_REMEMBERED_LOGINS = 100;
 const MAX_REMEMBERED_TENANTS = 1_000;
@@ -32,9 +32,8 @@ export class TenantSessions {
   /** Which session has worked on a backend last, by process ids. */
   readonly #users = new Map<number, number>();
 
-  /** @param pipelineDepth requests of theirs that may be in one backend's pipeline */
-  constructor(pipelineDepth: number) {
-    this.sharing = new Sharing(pipelineDepth);
+  constructor(limits: SharingLimits) {
+    this.sharing = new Sharing(limits);
   }
 
   /** Makes a session known by its process id. @returns how it and others speak of process ids */
@@ -118,15 +117,15 @@ class Remembered<T> {
 /** The organizations with wire sessions, and some that had them a while ago. */
 export class TenantDirectory {
   readonly #tenants = new Map<string, TenantSessions>();
-  readonly #pipelineDepth: number;
+  readonly #sharingLimits: SharingLimits;
 
-  constructor(pipelineDepth: number) {
-    this.#pipelineDepth = pipelineDepth;
+  constructor(sharingLimits: SharingLimits) {
+    this.#sharingLimits = sharingLimits;
   }
 
   /** One session more. */
   enter(organizationId: string): TenantSessions {
-    const tenant = this.#tenants.get(organizationId) ?? new TenantSessions(this.#pipelineDepth);
+    const tenant = this.#tenants.get(organizationId) ?? new TenantSessions(this.#sharingLimits);
     if (tenant.count === 0) {
       // Those that were there last are the last to be forgotten.
       this.#tenants.delete(organizationId);

@@ -10,7 +10,7 @@ import type { OwnRequest } from './replies.ts';
 import { Run } from './run.ts';
 import { settingsChange } from './session-settings.ts';
 import { SharedPipeline, type Turn } from './shared-pipeline.ts';
-import type { Sharer } from './sharing.ts';
+import type { Company, Sharer } from './sharing.ts';
 import { StateProbe } from './state-probe.ts';
 
 /** Where more waits to be taken by the server, nobody gets on. */
@@ -27,8 +27,8 @@ export interface Tenant {
   readonly queue: ReplyQueue;
   /** Hears what the backend at hand says; also who the session is, by identity. */
   readonly receiver: BackendReceiver;
-  /** Since when its request has been running, if others may have theirs run behind it. */
-  errandSince(): number | undefined;
+  /** Since when its request has been running, if others may have theirs run behind it in such company. */
+  errandSince(company: Company): number | undefined;
   /** Nothing of the answer has been told. */
   canRunAgain(): boolean;
   /** What the backend says is for this session now, whose request has been sent before. */
@@ -41,7 +41,7 @@ export interface Tenant {
  */
 export class Tenure implements Sharer, Turn {
   /** What goes to the backend at hand. */
-  readonly out = new Run((bytes) => this.#lease?.backend.write(bytes));
+  readonly out = new Run((bytes) => this.#write(bytes));
   readonly #tenant: Tenant;
   #lease: Lease | undefined;
   /** Where others' requests are in the backend's pipeline too. */
@@ -61,6 +61,12 @@ export class Tenure implements Sharer, Turn {
 
   constructor(tenant: Tenant) {
     this.#tenant = tenant;
+  }
+
+  /** What is sent ahead of its turn waits for others that come along. */
+  #write(bytes: Buffer): void {
+    if (this.isBehind) this.backend?.writeSoon(bytes);
+    else this.backend?.write(bytes);
   }
 
   get lease(): Lease | undefined {
@@ -103,11 +109,15 @@ export class Tenure implements Sharer, Turn {
     return !this.#cancelAsked && this.#tenant.canRunAgain();
   }
 
+  get load(): number {
+    return this.#shared?.length ?? 1;
+  }
+
   hasRoom(now: number): boolean {
     return this.#shared === undefined || this.#shared.isOpen(now);
   }
 
-  share({ server }: Errand, settings: Settings, now: number): SharedPipeline | undefined {
+  share({ server }: Errand, settings: Settings, now: number, company: Company): SharedPipeline | undefined {
     const { host } = this.#tenant;
     const lease = this.#lease;
     if (lease === undefined || lease.backend.pendingBytes > MAX_PENDING_BYTES) return undefined;
@@ -115,10 +125,11 @@ export class Tenure implements Sharer, Turn {
     if (session.settings !== settings || session.leftovers.length > 0) return undefined;
     if (server !== undefined && !session.prepared.use(server)) return undefined;
     // Who has got on before has been looked at then.
-    const since = this.isFollowed ? undefined : this.#tenant.errandSince();
+    const since = this.isFollowed ? undefined : this.#tenant.errandSince(company);
     if (this.#canceling !== undefined || (since === undefined && !this.isFollowed)) return undefined;
     const shared = this.#shared ?? new SharedPipeline(lease, this, since ?? now, host.sharing);
-    if (!shared.isOpen(now)) return undefined;
+    if (!shared.isOpen(now) || (company === 'quick' && !shared.isQuick)) return undefined;
+    shared.isQuick = company === 'quick';
     this.#shared = shared;
     return shared;
   }

@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { availableParallelism } from 'node:os';
 import { Server as TlsServer } from 'node:tls';
 import type { FastifyInstance } from 'fastify';
 import { createHttpApp } from '../http/app.ts';
@@ -176,7 +177,7 @@ function createWireServer(config: Config, router: Router, observe: Observe, tls:
     loginTimeoutMs: config.POSTERN_LOGIN_TIMEOUT_MS,
     clientsMax: config.POSTERN_CLIENTS_MAX,
     clientsPerTenant: config.POSTERN_CLIENTS_PER_TENANT,
-    pipelineDepth: config.POSTERN_PIPELINE_DEPTH,
+    sharing: { depth: config.POSTERN_PIPELINE_DEPTH, spread: config.POSTERN_PIPELINE_SPREAD || availableParallelism() },
     statementTimeoutMs: config.POSTERN_WIRE_STATEMENT_TIMEOUT_MS,
     idleInTransactionTimeoutMs: config.POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS,
   });

@@ -48,6 +48,8 @@ export class BackendConnection {
   #receiver: BackendReceiver = NOBODY;
   #error: Error | undefined;
   #closed = false;
+  /** What is to be written at the end of this turn of the event loop. */
+  #soon: Uint8Array[] = [];
 
   private constructor(
     stream: Duplex,
@@ -141,14 +143,21 @@ export class BackendConnection {
 
   /** @returns false when the caller should wait for `drain` */
   write(bytes: Uint8Array): boolean {
+    if (this.#soon.length > 0) this.#writeSoon();
     return this.#stream.write(bytes);
   }
 
-  /** What `send` writes goes out at once, as one write. */
-  together(send: () => void): void {
-    this.#stream.cork();
-    send();
-    this.#stream.uncork();
+  /** Writes all that comes in one turn of the event loop as one piece, at its end. For little at a time. */
+  writeSoon(bytes: Uint8Array): void {
+    if (this.#soon.length === 0) setImmediate(() => this.#writeSoon());
+    this.#soon.push(bytes);
+  }
+
+  #writeSoon(): void {
+    const [first, ...more] = this.#soon;
+    if (first === undefined) return;
+    this.#soon = [];
+    this.#stream.write(more.length === 0 ? first : Buffer.concat([first, ...more]));
   }
 
   pause(): void {

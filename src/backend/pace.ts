@@ -4,14 +4,36 @@ const SMALL_BYTES = 16_384;
 const RUNS = 8;
 const RUNS_MAX = 8_192;
 
+/** What has answered within this time is quick: to wait for a few of its kind is no wait. */
+const QUICK_MS = 0.25;
+/** The least of so many runs tells a quick statement on a busy machine; so does that of as many before them. */
+const LEAST_OF = 128;
+
 /** How long a statement has been taking of late. */
 export class Pace {
   #short = 0;
   #wanted = RUNS;
+  #runs = 0;
+  #leastMs = Number.POSITIVE_INFINITY;
+  #leastMsBefore = Number.POSITIVE_INFINITY;
 
   /** It has been short for some time, so that it may be expected to be so again. */
   get isShort(): boolean {
     return this.#short >= this.#wanted;
+  }
+
+  /** It takes less than to have another session do it beside the one that is at work. */
+  get isQuick(): boolean {
+    return this.isShort && Math.min(this.#leastMs, this.#leastMsBefore) <= QUICK_MS;
+  }
+
+  /** @param durationMs from when it was sent to a session that had nothing else to do, until it was answered */
+  ranAlone(durationMs: number): void {
+    if (durationMs < this.#leastMs) this.#leastMs = durationMs;
+    this.#runs += 1;
+    if (this.#runs % LEAST_OF !== 0) return;
+    this.#leastMsBefore = this.#leastMs;
+    this.#leastMs = Number.POSITIVE_INFINITY;
   }
 
   /** @param bytes that it returned */

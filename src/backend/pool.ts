@@ -162,11 +162,14 @@ export class Pool {
     return idle.backend;
   }
 
-  /** Whether a backend may be kept for more than one request: nobody of the organization waits for one, nor is it owed to another. */
-  mayKeepBusy(tenantId: string): boolean {
+  /**
+   * Whether a backend may be kept for more than one request: nobody of the organization waits for one, nor is it owed to another.
+   * @param mayGrow even if there could be one more
+   */
+  mayKeepBusy(tenantId: string, mayGrow: boolean): boolean {
     const share = this.#shares.get(tenantId);
     if (share === undefined || share.waiters.length > 0 || this.#closing.signal.aborted) return false;
-    return !this.#canGrow(share) && !this.#isOwedToAnother(share);
+    return (mayGrow || !this.#canGrow(share)) && !this.#isOwedToAnother(share);
   }
 
   /**

@@ -190,9 +190,12 @@ export class Router {
     return this.#lend(backend, tenant, door);
   }
 
-  /** Whether a backend of the tenant's may be kept for more than one request: nobody is waiting for it. */
-  mayKeepBusy(tenant: Tenant): boolean {
-    return !tenant.revoked.aborted && this.#pool.mayKeepBusy(tenant.organization.id);
+  /**
+   * Whether a backend of the tenant's may be kept for more than one request: nobody is waiting for it.
+   * @param mayGrow even if the tenant could have one more
+   */
+  mayKeepBusy(tenant: Tenant, mayGrow: boolean): boolean {
+    return !tenant.revoked.aborted && this.#pool.mayKeepBusy(tenant.organization.id, mayGrow);
   }
 
   /** What new sessions of the organization start with has changed: those that are there are lent no more. */

@@ -42,15 +42,15 @@ class FakeBackend {
     this.receiver = undefined;
   }
 
-  together(send: () => void): void {
-    send();
-  }
-
   resume(): void {}
   pause(): void {}
 
   write(bytes: Buffer): void {
     this.heard += bytes.toString('latin1');
+  }
+
+  writeSoon(bytes: Buffer): void {
+    this.write(bytes);
   }
 
   says(bytes: Buffer): void {
@@ -103,7 +103,7 @@ class FakeClient {
 }
 
 function crowdedSharing(): Sharing {
-  const sharing = new Sharing(8);
+  const sharing = new Sharing({ depth: 8, spread: 100 });
   for (let i = 0; i < 100; i += 1) sharing.paces.ofText('SELECT 1')?.ran(1, 10, sharing.paces.tempo);
   return sharing;
 }
