@@ -1,6 +1,6 @@
 import type { BackendConnection, BackendReceiver } from '../src/backend/connection.ts';
 import { Fate, type ReplyQueue, Request } from '../src/backend/reply-queue.ts';
-import type { Settings } from '../src/backend/session-state.ts';
+import { areEqual, type Settings } from '../src/backend/session-state.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { Errand } from './errand.ts';
 import { queryMessage } from './messages.ts';
@@ -41,7 +41,7 @@ export interface Tenant {
  */
 export class Tenure implements Sharer, Turn {
   /** What goes to the backend at hand. */
-  readonly out = new Run((bytes) => this.#write(bytes));
+  readonly out = new Run((bytes) => this.#lease?.backend.writeSoon(bytes));
   readonly #tenant: Tenant;
   #lease: Lease | undefined;
   /** Where others' requests are in the backend's pipeline too. */
@@ -61,12 +61,6 @@ export class Tenure implements Sharer, Turn {
 
   constructor(tenant: Tenant) {
     this.#tenant = tenant;
-  }
-
-  /** What is sent ahead of its turn waits for others that come along. */
-  #write(bytes: Buffer): void {
-    if (this.isBehind) this.backend?.writeSoon(bytes);
-    else this.backend?.write(bytes);
   }
 
   get lease(): Lease | undefined {
@@ -117,13 +111,14 @@ export class Tenure implements Sharer, Turn {
     return this.#shared === undefined || this.#shared.isOpen(now);
   }
 
-  share({ server }: Errand, settings: Settings, now: number, company: Company): SharedPipeline | undefined {
+  share({ server, pace }: Errand, settings: Settings, now: number, company: Company): SharedPipeline | undefined {
     const { host } = this.#tenant;
     const lease = this.#lease;
     if (lease === undefined || lease.backend.pendingBytes > MAX_PENDING_BYTES) return undefined;
     const { session } = lease.backend;
-    if (session.settings !== settings || session.leftovers.length > 0) return undefined;
+    if (!areEqual(session.settings, settings) || session.leftovers.length > 0) return undefined;
     if (server !== undefined && !session.prepared.use(server)) return undefined;
+    if (company === 'quick' && !pace.mayFollow(this.load)) return undefined;
     // Who has got on before has been looked at then.
     const since = this.isFollowed ? undefined : this.#tenant.errandSince(company);
     if (this.#canceling !== undefined || (since === undefined && !this.isFollowed)) return undefined;

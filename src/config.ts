@@ -55,7 +55,7 @@ const schema = z.object({
     'Short reads of several wire clients that may be in one backend session at once; 1: none are',
   ),
   POSTERN_PIPELINE_SPREAD: whole(0, 0, 10_000).describe(
-    "Sessions at work from which on an organization's quickest reads share them; 0: as many as there are processors",
+    "Sessions at work from which on an organization's quickest reads share them; 0: as many as there are processors besides our own",
   ),
   POSTERN_CLIENTS_MAX: whole(10_000, 1, 1_000_000),
   POSTERN_CLIENTS_PER_TENANT: whole(1_000, 1, 1_000_000),

@@ -169,6 +169,11 @@ function reloadTls(tls: TlsFiles | undefined, http: FastifyInstance, observe: Ob
   if (http.server instanceof TlsServer) http.server.setSecureContext({ cert, key });
 }
 
+/** One is ours. */
+function otherProcessors(): number {
+  return Math.max(1, availableParallelism() - 1);
+}
+
 function createWireServer(config: Config, router: Router, observe: Observe, tls: TlsFiles | undefined): WireServer {
   return new WireServer({
     router,
@@ -177,7 +182,7 @@ function createWireServer(config: Config, router: Router, observe: Observe, tls:
     loginTimeoutMs: config.POSTERN_LOGIN_TIMEOUT_MS,
     clientsMax: config.POSTERN_CLIENTS_MAX,
     clientsPerTenant: config.POSTERN_CLIENTS_PER_TENANT,
-    sharing: { depth: config.POSTERN_PIPELINE_DEPTH, spread: config.POSTERN_PIPELINE_SPREAD || availableParallelism() },
+    sharing: { depth: config.POSTERN_PIPELINE_DEPTH, spread: config.POSTERN_PIPELINE_SPREAD || otherProcessors() },
     statementTimeoutMs: config.POSTERN_WIRE_STATEMENT_TIMEOUT_MS,
     idleInTransactionTimeoutMs: config.POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS,
   });

@@ -147,8 +147,12 @@ export class BackendConnection {
     return this.#stream.write(bytes);
   }
 
-  /** Writes all that comes in one turn of the event loop as one piece, at its end. For little at a time. */
+  /** Writes what comes in one turn of the event loop as one piece, at its end: several clients may have something to say. */
   writeSoon(bytes: Uint8Array): void {
+    if (bytes.length > SOON_MAX_BYTES) {
+      this.write(bytes);
+      return;
+    }
     if (this.#soon.length === 0) setImmediate(() => this.#writeSoon());
     this.#soon.push(bytes);
   }
@@ -205,6 +209,8 @@ export class BackendConnection {
   }
 }
 
+/** What is larger is not worth copying to save a write. */
+const SOON_MAX_BYTES = 8_192;
 const READ_BYTES = 65_536;
 
 /**

@@ -4,8 +4,10 @@ const SMALL_BYTES = 16_384;
 const RUNS = 8;
 const RUNS_MAX = 8_192;
 
-/** What has answered within this time is quick: to wait for a few of its kind is no wait. */
+/** What has answered within this time is quick. */
 const QUICK_MS = 0.25;
+/** To wait so long is no wait. */
+const NO_WAIT_MS = 0.5;
 /** The least of so many runs tells a quick statement on a busy machine; so does that of as many before them. */
 const LEAST_OF = 128;
 
@@ -22,9 +24,18 @@ export class Pace {
     return this.#short >= this.#wanted;
   }
 
-  /** It takes less than to have another session do it beside the one that is at work. */
+  /** It takes about as long as it takes to wake a session. */
   get isQuick(): boolean {
-    return this.isShort && Math.min(this.#leastMs, this.#leastMsBefore) <= QUICK_MS;
+    return this.isShort && this.#least <= QUICK_MS;
+  }
+
+  /** Whether the end of so many like it is so near that it need not be waited for. */
+  mayFollow(count: number): boolean {
+    return this.#least * count <= NO_WAIT_MS;
+  }
+
+  get #least(): number {
+    return Math.min(this.#leastMs, this.#leastMsBefore);
   }
 
   /** @param durationMs from when it was sent to a session that had nothing else to do, until it was answered */

@@ -5,6 +5,14 @@ export type Settings = ReadonlyMap<string, string>;
 
 export const NO_SETTINGS: Settings = new Map();
 
+/** Mostly they are one object, but those of clients that have come at the same time, or of a session that has been asked, are not. */
+export function areEqual(some: Settings, others: Settings): boolean {
+  if (some === others) return true;
+  if (some.size !== others.size) return false;
+  for (const [name, value] of some) if (others.get(name) !== value) return false;
+  return true;
+}
+
 /** Statements kept prepared on one backend; each costs the server some tens of kB. */
 const MAX_PREPARED = 200;
 

@@ -1,6 +1,6 @@
 import { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
-import { expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { Pins } from '../../proxy/pins.ts';
 import { RecentParses } from '../../proxy/recent-parses.ts';
 import { Relay } from '../../proxy/relay.ts';
@@ -229,4 +229,32 @@ it('a cancel request that meets another in the middle of its answer does it no h
   backend.says(Buffer.concat([CANCELED, READY]));
   later.says(answer('again'));
   expect(clients[1]?.heard).toBe(answer('again').toString('latin1'));
+});
+
+describe('where enough backends are at work', () => {
+  /** One client each is at work on two backends, and four more come. */
+  function spread(paceOf: (sharing: Sharing) => void) {
+    const backends = [new FakeBackend(), new FakeBackend(), new FakeBackend()];
+    const free = backends.map(({ lease }) => lease);
+    const sharing = new Sharing({ depth: 8, spread: 2 });
+    paceOf(sharing);
+    const clients = Array.from({ length: 6 }, () => new FakeClient(sharing, () => free.shift()));
+    const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
+    for (const client of clients) client.asks('SELECT 1');
+    clock.mockRestore();
+    return { clients, loads: backends.map(({ heard }) => heard.split('SELECT 1').length - 1) };
+  }
+  const run = (sharing: Sharing, aloneMs: number) => {
+    const pace = sharing.paces.ofText('SELECT 1');
+    for (let i = 0; i < 100; i += 1) pace?.ran(1, 10, sharing.paces.tempo);
+    pace?.ranAlone(aloneMs);
+  };
+
+  it('what is quick is shared out among them', () => {
+    expect(spread((sharing) => run(sharing, 0.1)).loads).toEqual([3, 3, 0]);
+  });
+
+  it('what is short but not quick takes a backend as long as there is one', () => {
+    expect(spread((sharing) => run(sharing, 5)).loads[2]).toBeGreaterThan(0);
+  });
 });

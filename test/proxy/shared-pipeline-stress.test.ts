@@ -24,7 +24,7 @@ let service: Service;
 let doors: Doors;
 let organization: TestOrganization;
 beforeAll(async () => {
-  const limits = { POSTERN_BACKENDS_PER_TENANT: String(BACKENDS), POSTERN_QUEUE_TIMEOUT_MS: '60000' };
+  const limits = { POSTERN_BACKENDS_PER_TENANT: String(BACKENDS), POSTERN_PIPELINE_SPREAD: '2', POSTERN_QUEUE_TIMEOUT_MS: '60000' };
   service = await startService(readConfig({ ...testVariables(), ...limits }), ({ name }) => told.set(name, (told.get(name) ?? 0) + 1));
   doors = doorsAt(service.httpPort, service.wirePort);
   organization = await doors.signUp();

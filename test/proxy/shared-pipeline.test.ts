@@ -221,6 +221,27 @@ it('is none with a depth of 1', async () => {
   await alone.close();
 });
 
+it('takes what is quick before all backends are busy, and leaves the others to what is not', async () => {
+  const quick = vi.spyOn(Pace.prototype, 'isQuick', 'get').mockReturnValue(true);
+  const mayFollow = vi.spyOn(Pace.prototype, 'mayFollow').mockReturnValue(true);
+  const roomy = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '8', POSTERN_PIPELINE_SPREAD: '1' });
+  const tenant = await roomy.signUp();
+  const clients = await Promise.all(Array.from({ length: 6 }, () => roomy.connect(tenant)));
+  const shared = () => roomy.observations.filter(({ name }) => name === 'wire.shared').length;
+  for (let i = 0; i < 40; i += 1) await Promise.all(clients.map((client) => client.query('SELECT 1 AS n')));
+  expect(shared()).toBeGreaterThan(40);
+  const [before, startedAt] = [shared(), performance.now()];
+  await Promise.all(clients.map((client) => client.query('SELECT pg_sleep(0.2)')));
+  expect(performance.now() - startedAt).toBeLessThan(1_000);
+  quick.mockReturnValue(false);
+  for (let i = 0; i < 10; i += 1) await Promise.all(clients.map((client) => client.query('SELECT 1 AS n')));
+  expect(shared()).toBe(before);
+  await Promise.all(clients.map((client) => client.end()));
+  await roomy.close();
+  quick.mockRestore();
+  mayFollow.mockRestore();
+});
+
 it('leaves nothing behind when all have gone', async () => {
   await eventually('no backend is lent', () => {
     const granted = count('lease.granted');

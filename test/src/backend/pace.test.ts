@@ -33,6 +33,32 @@ describe('Pace', () => {
   });
 });
 
+describe('a quick Pace', () => {
+  const quickAfter = (...durationsMs: readonly number[]) => {
+    const pace = paceAfter(...times(8, 1));
+    for (const durationMs of durationsMs) pace.ranAlone(durationMs);
+    return pace;
+  };
+
+  it('is one that has answered within a quarter of a millisecond of late', () => {
+    expect(quickAfter().isQuick).toBe(false);
+    expect(quickAfter(...times(300, 0.3)).isQuick).toBe(false);
+    expect(quickAfter(...times(100, 5), 0.2, ...times(100, 5)).isQuick).toBe(true);
+  });
+
+  it('is one no longer when that is long ago', () => expect(quickAfter(0.2, ...times(256, 0.3)).isQuick).toBe(false));
+
+  it('may follow as many as end within half a millisecond', () => {
+    expect([5, 6].map((count) => quickAfter(0.1).mayFollow(count))).toEqual([true, false]);
+  });
+
+  it('is a short one', () => {
+    const pace = quickAfter(0.1);
+    pace.wasLong();
+    expect(pace.isQuick).toBe(false);
+  });
+});
+
 describe('Tempo', () => {
   it('calls long what takes more than 20 ms', () => expect(new Tempo().longMs).toBe(20));
 
