@@ -62,7 +62,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
   readonly #statements = new ClientStatements();
   readonly #requests: Requests;
   readonly #tenure: Tenure;
-  readonly #toClient = new Run((bytes) => this.#client.write(bytes));
+  readonly #toClient: Run;
   /** The request in flight, if it has come alone and whole. */
   #inFlight: InFlight | undefined;
   /** A request that is not to share a backend with others: it has held them up, or has been hit by what was meant for one. */
@@ -85,6 +85,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
 
   constructor(client: Duplex, host: RelayHost, pins: Pins, parameters: ReadonlyMap<string, string>) {
     this.#client = client;
+    this.#toClient = new Run(client);
     this.#host = host;
     this.pins = pins;
     this.#fromClient = this.#newScanner();

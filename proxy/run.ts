@@ -1,3 +1,11 @@
+/** Where a run goes. */
+export interface Sink {
+  write(bytes: Buffer): void;
+  /** What is written between these goes out as one. */
+  cork?(): void;
+  uncork?(): void;
+}
+
 /**
  * What goes to one peer in one turn, as one write. Neighbouring messages of one buffer are one piece, so that a chunk full
  * of them costs what one costs.
@@ -5,15 +13,15 @@
 export class Run {
   /** How often something has been written. */
   writes = 0;
-  readonly #write: (bytes: Buffer) => void;
+  readonly #sink: Sink;
   readonly #pieces: Buffer[] = [];
   #buffer: Buffer | undefined;
   #start = 0;
   #end = 0;
   #bytes = 0;
 
-  constructor(write: (bytes: Buffer) => void) {
-    this.#write = write;
+  constructor(sink: Sink) {
+    this.#sink = sink;
   }
 
   /** What has not been written. */
@@ -52,7 +60,7 @@ export class Run {
       const piece = this.#buffer.subarray(this.#start, this.#end);
       this.#buffer = undefined;
       this.writes += 1;
-      this.#write(piece);
+      this.#sink.write(piece);
     }
   }
 
@@ -62,8 +70,13 @@ export class Run {
     const bytes = this.#bytes;
     this.#bytes = 0;
     this.writes += 1;
-    if (bytes <= MAX_JOINED_BYTES) this.#write(Buffer.concat(pieces, bytes));
-    else for (const piece of pieces) this.#write(piece);
+    if (bytes <= MAX_JOINED_BYTES) {
+      this.#sink.write(Buffer.concat(pieces, bytes));
+      return;
+    }
+    this.#sink.cork?.();
+    for (const piece of pieces) this.#sink.write(piece);
+    this.#sink.uncork?.();
   }
 
   #endPiece(): void {
@@ -74,4 +87,4 @@ export class Run {
   }
 }
 
-const MAX_JOINED_BYTES = 131_072;
+const MAX_JOINED_BYTES = 8_192;

@@ -41,7 +41,7 @@ export interface Tenant {
  */
 export class Tenure implements Sharer, Turn {
   /** What goes to the backend at hand. */
-  readonly out = new Run((bytes) => this.#lease?.backend.writeSoon(bytes));
+  readonly out = new Run({ write: (bytes) => this.#lease?.backend.writeSoon(bytes) });
   readonly #tenant: Tenant;
   #lease: Lease | undefined;
   /** Where others' requests are in the backend's pipeline too. */
