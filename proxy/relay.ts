@@ -110,6 +110,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
       errandSince: (company) => this.#errandSince(company),
       canRunAgain: () => this.#nothingTold,
       turnBegins: (now) => this.#turnBegins(now),
+      runElsewhere: (isCanceled) => this.#runElsewhere(isCanceled),
     });
     this.#requests = new Requests(this.#statements, host, this.#queue, watch, this, this.#tenure.out);
   }
@@ -282,6 +283,16 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     this.#alone = true;
     this.#process(bytes);
     this.#alone = false;
+  }
+
+  /** What was sent ahead is held up where it is. */
+  #runElsewhere(isCanceled: boolean): void {
+    if (this.#over) return;
+    this.#queue.abandon();
+    this.#host.shared('set_aside');
+    this.#runAgain();
+    if (isCanceled) void this.cancel();
+    this.#releaseHeld();
   }
 
   /** Since when a request has been running that others may follow. */

@@ -1,6 +1,7 @@
 import type { BackendReceiver } from '../src/backend/connection.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { Sharing } from './sharing.ts';
+import { Unheard } from './unheard.ts';
 
 /** A client's place in a shared pipeline. */
 export interface Turn {
@@ -9,6 +10,8 @@ export interface Turn {
   turnBegins(now: number): void;
   /** Whether it could do without an answer now, and have its request run again. */
   readonly canStepBack: boolean;
+  /** Before its turn: has its request run elsewhere. @returns whether it can, and wants no answer here any more */
+  stepAside(): boolean;
 }
 
 /** Nobody gets on behind a request that has been running for longer. */
@@ -34,6 +37,8 @@ export class SharedPipeline {
   #canceling: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
   #isLost = false;
+  /** Nobody gets on any more. */
+  #isClosed = false;
   #isClean = true;
 
   /** @param first whose request is running */
@@ -47,7 +52,7 @@ export class SharedPipeline {
 
   /** Whether another may get on. */
   isOpen(now: number): boolean {
-    return !this.disturbed && !this.#isLost && this.#turns.length < this.#depth && now - this.#startedAt < YOUNG_MS;
+    return !this.disturbed && !this.#isClosed && !this.#isLost && this.#turns.length < this.#depth && now - this.#startedAt < YOUNG_MS;
   }
 
   get length(): number {
@@ -125,14 +130,24 @@ export class SharedPipeline {
     clearTimeout(this.#timer);
     if (disobeyed) this.lease.terminate();
     else this.lease.destroy();
-    for (const { receiver } of this.#turns.splice(0)) receiver.closed(undefined);
+    const [first, ...others] = this.#turns.splice(0);
+    first?.receiver.closed(undefined);
+    for (const turn of others) if (!turn.stepAside()) turn.receiver.closed(undefined);
   }
 
   /** Somebody has waited for long: as soon as it is sure that no answer lies there unread, whoever holds it up makes way. */
   #lookAgain(): void {
     const [turn] = this.#turns;
     setImmediate(() => {
-      if (turn !== undefined && this.isTurnOf(turn) && this.isAwaited && turn.canStepBack) void this.cancel(turn);
+      if (turn === undefined || !this.isTurnOf(turn) || !this.isAwaited) return;
+      if (turn.canStepBack) void this.cancel(turn);
+      else this.#scatter();
     });
+  }
+
+  /** Its client knows the beginning of the answer, and may take its time to read it: the others go elsewhere. */
+  #scatter(): void {
+    this.#isClosed = true;
+    for (let i = 1; i < this.#turns.length; i += 1) if (this.#turns[i]?.stepAside()) this.#turns[i] = new Unheard(this);
   }
 }

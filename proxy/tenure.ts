@@ -33,6 +33,11 @@ export interface Tenant {
   canRunAgain(): boolean;
   /** What the backend says is for this session now, whose request has been sent before. */
   turnBegins(now: number): void;
+  /**
+   * Its request, of which nothing has been answered, is to be sent again, elsewhere.
+   * @param isCanceled its client has asked for it to be canceled
+   */
+  runElsewhere(isCanceled: boolean): void;
 }
 
 /**
@@ -105,6 +110,14 @@ export class Tenure implements Sharer, Turn {
 
   get load(): number {
     return this.#shared?.length ?? 1;
+  }
+
+  stepAside(): boolean {
+    if (!this.#tenant.canRunAgain()) return false;
+    const isCanceled = this.#cancelAsked;
+    this.#forget();
+    this.#tenant.runElsewhere(isCanceled);
+    return true;
   }
 
   hasRoom(now: number): boolean {

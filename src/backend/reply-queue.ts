@@ -173,6 +173,11 @@ export class ReplyQueue {
     if (this.#length === 1) this.#settle();
   }
 
+  /** Forgets what is owed: nothing of it has been answered, or will be. */
+  abandon(): void {
+    this.#drop(this.#length);
+  }
+
   /** Whether the client gets a message of this type that the backend sends now. To be asked before {@link receive}. */
   forwards(type: number): boolean {
     if (this.#length === 0 || this.#fates[this.#head] !== Fate.skip) return true;
@@ -270,14 +275,20 @@ export class ReplyQueue {
     const mask = this.#kinds.length - 1;
     let failed = 0;
     while (failed < this.#length && this.#kinds[(this.#head + failed) & mask] !== Request.sync) failed += 1;
-    for (let i = failed - 1; i >= 0; i -= 1) {
+    this.#drop(failed, true);
+    this.#discarding = this.#length === 0;
+  }
+
+  /** @param firstFailed the first of them has failed itself */
+  #drop(count: number, firstFailed = false): void {
+    const mask = this.#kinds.length - 1;
+    for (let i = count - 1; i >= 0; i -= 1) {
       const at = (this.#head + i) & mask;
-      this.#listener.dropped(this.#kinds[at] as RequestKind, this.#subjects[at], i === 0);
+      this.#listener.dropped(this.#kinds[at] as RequestKind, this.#subjects[at], firstFailed && i === 0);
       this.#subjects[at] = undefined;
     }
-    this.#head = (this.#head + failed) & mask;
-    this.#length -= failed;
-    this.#discarding = this.#length === 0;
+    this.#head = (this.#head + count) & mask;
+    this.#length -= count;
   }
 
   /** In COPY mode the backend ignores the Syncs that stand between the COPY and the end of its data. */

@@ -211,14 +211,62 @@ it('one that vanishes does not make its request a long one', async () => {
 it.each([
   ['is lost', (backend: FakeBackend) => backend.receiver?.closed(undefined)],
   ['says what is no protocol', (backend: FakeBackend) => backend.says(Buffer.from('!!!!!!'))],
-])('all hear of it when their backend %s', async (_, happens) => {
-  const { backend, clients } = pipelineOf(3);
-  const answered = clients[0];
+])('the one whose turn it is hears of it when their backend %s, and the next one is answered by another', async (_, happens) => {
+  const { backend, later, clients } = pipelineOf(3);
+  const [answered, hit, next] = clients;
   backend.says(answer('first'));
   happens(backend);
+  later.says(answer('third'));
   await delay(0);
   expect(answered?.end).toBeUndefined();
-  for (const { end } of clients.slice(1)) expect(end?.lastWords?.toString('latin1')).toContain('C08006\0');
+  expect(hit?.end?.lastWords?.toString('latin1')).toContain('C08006\0');
+  expect(next?.heard).toBe(answer('third').toString('latin1'));
+});
+
+describe('one that takes its time to read what it has been told of its answer', () => {
+  const BEGINNING = Buffer.from('D\0\0\0\x06\0\0', 'latin1');
+
+  it('does not hold up those behind it', async () => {
+    const { backend, later, clients } = pipelineOf(2);
+    backend.says(BEGINNING);
+    await expect.poll(() => later.heard).toContain('SELECT 1');
+    later.says(answer('elsewhere'));
+    expect(clients[1]?.heard).toBe(answer('elsewhere').toString('latin1'));
+    backend.says(Buffer.concat([answer('first'), answer('unheard')]));
+    expect(clients[0]?.heard).toBe(Buffer.concat([BEGINNING, answer('first')]).toString('latin1'));
+    expect(clients[1]?.heard).not.toContain('unheard');
+    expect([backend.released, later.released, backend.cancels.length]).toEqual([1, 1, 0]);
+  });
+
+  it.each([0, 1, 8, 16, 20])('nor is what is said to nobody told to anybody, cut after %i bytes', async (cut) => {
+    const { backend, later, clients } = pipelineOf(3);
+    clients[2]?.relay.clientClosed();
+    backend.says(BEGINNING);
+    await expect.poll(() => later.heard).toContain('SELECT 1');
+    const rest = Buffer.concat([answer('second'), answer('third')]);
+    backend.says(answer('first'));
+    backend.says(rest.subarray(0, cut));
+    backend.says(rest.subarray(cut));
+    expect(clients[1]?.heard).toBe('');
+    expect(backend.released).toBe(1);
+  });
+
+  it('one behind it that has been canceled is canceled where it is run', async () => {
+    const { backend, later, clients } = pipelineOf(2);
+    void clients[1]?.relay.cancel();
+    backend.says(BEGINNING);
+    await expect.poll(() => later.cancels.length).toBe(1);
+  });
+
+  it('one behind it goes on with what it has asked since', async () => {
+    const { backend, later, clients } = pipelineOf(2);
+    clients[1]?.asks('SELECT 2');
+    backend.says(BEGINNING);
+    await expect.poll(() => later.heard).toContain('SELECT 1');
+    expect(later.heard).toMatch(/SELECT 1.*SELECT 2/s);
+    later.says(Buffer.concat([answer('elsewhere'), answer('then')]));
+    expect(clients[1]?.heard).toBe(Buffer.concat([answer('elsewhere'), answer('then')]).toString('latin1'));
+  });
 });
 
 it('a cancel request that meets another in the middle of its answer does it no harm', async () => {
