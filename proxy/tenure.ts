@@ -103,6 +103,10 @@ export class Tenure implements Sharer, Turn {
     return !this.#cancelAsked && this.#tenant.canRunAgain();
   }
 
+  get isAtWork(): boolean {
+    return this.#tenant.queue.length > 0;
+  }
+
   get load(): number {
     return this.#shared?.length ?? 1;
   }
