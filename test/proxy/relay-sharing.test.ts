@@ -259,6 +259,21 @@ describe('where enough backends are at work', () => {
     expect(spread((sharing) => run(sharing, 5)).loads[2]).toBeGreaterThan(0);
   });
 
+  it('nobody gets on with one that is not to be lent again', () => {
+    const backends = [new FakeBackend(), new FakeBackend()];
+    const free = backends.map(({ lease }) => lease);
+    const sharing = new Sharing({ depth: 8, spread: 1 });
+    run(sharing, 0.1);
+    const clients = Array.from({ length: 3 }, () => new FakeClient(sharing, () => free.shift()));
+    const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
+    for (const client of clients) {
+      client.asks('SELECT 1');
+      if (backends[0] !== undefined) backends[0].session.retired = true;
+    }
+    clock.mockRestore();
+    expect(backends.map(({ heard }) => heard.split('SELECT 1').length - 1)).toEqual([1, 2]);
+  });
+
   it('those of clients that are in a transaction and ask nothing are not at work', () => {
     const backends = Array.from({ length: 4 }, () => new FakeBackend());
     const free = backends.map(({ lease }) => lease);
