@@ -9,8 +9,10 @@ import type { SharedPipeline } from './shared-pipeline.ts';
  */
 export type Company = 'short' | 'quick';
 
-/** Who has a backend at work, and may have others on it. */
+/** Who has a backend, and may have others on it. */
 export interface Sharer {
+  /** Its backend has something to do, and is not only kept. */
+  readonly isAtWork: boolean;
   /** How many requests are in its backend's pipeline. */
   readonly load: number;
   /** Whether one more might get on now. */
@@ -57,7 +59,9 @@ export class Sharing {
 
   /** Enough backends are at work. */
   get isSpread(): boolean {
-    return this.#sharers.length >= this.#spread;
+    let atWork = 0;
+    for (let i = this.#sharers.length - 1; i >= 0 && atWork < this.#spread; i -= 1) if (this.#sharers[i]?.isAtWork) atWork += 1;
+    return atWork >= this.#spread;
   }
 
   /** Whether it is worth looking at how long statements take. */

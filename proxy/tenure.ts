@@ -108,6 +108,10 @@ export class Tenure implements Sharer, Turn {
     return !this.#cancelAsked && this.#tenant.canRunAgain();
   }
 
+  get isAtWork(): boolean {
+    return this.#tenant.queue.length > 0;
+  }
+
   get load(): number {
     return this.#shared?.length ?? 1;
   }
@@ -129,7 +133,7 @@ export class Tenure implements Sharer, Turn {
     const lease = this.#lease;
     if (lease === undefined || lease.backend.pendingBytes > MAX_PENDING_BYTES) return undefined;
     const { session } = lease.backend;
-    if (!areEqual(session.settings, settings) || session.leftovers.length > 0) return undefined;
+    if (session.retired || !areEqual(session.settings, settings) || session.leftovers.length > 0) return undefined;
     if (server !== undefined && !session.prepared.use(server)) return undefined;
     if (company === 'quick' && !pace.mayFollow(this.load)) return undefined;
     // Who has got on before has been looked at then.

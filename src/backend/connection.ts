@@ -172,8 +172,9 @@ export class BackendConnection {
     this.#stream.resume();
   }
 
-  /** Ends the session in good order (Terminate). */
+  /** Ends the session in good order (Terminate), behind all that is to be written. */
   end(): void {
+    this.#writeSoon();
     this.#stream.end(Buffer.from([0x58, 0, 0, 0, 4]));
     this.#stream.resume();
   }

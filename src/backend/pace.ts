@@ -6,6 +6,8 @@ const RUNS_MAX = 8_192;
 
 /** What has answered within this time is quick. */
 const QUICK_MS = 0.25;
+/** A statement of which more than this share is slow is not quick, however little time it takes else. */
+const SELDOM = 1 / 16;
 /** To wait so long is no wait. */
 const NO_WAIT_MS = 0.5;
 /** The least of so many runs tells a quick statement on a busy machine; so does that of as many before them. */
@@ -18,6 +20,8 @@ export class Pace {
   #runs = 0;
   #leastMs = Number.POSITIVE_INFINITY;
   #leastMsBefore = Number.POSITIVE_INFINITY;
+  /** How much of what it has run of late was slow. */
+  #slowShare = 0;
 
   /** It has been short for some time, so that it may be expected to be so again. */
   get isShort(): boolean {
@@ -26,7 +30,7 @@ export class Pace {
 
   /** It takes about as long as it takes to wake a session. */
   get isQuick(): boolean {
-    return this.isShort && this.#least <= QUICK_MS;
+    return this.isShort && this.#least <= QUICK_MS && this.#slowShare <= SELDOM;
   }
 
   /** Whether the end of so many like it is so near that it need not be waited for. */
@@ -50,6 +54,7 @@ export class Pace {
   /** @param bytes that it returned */
   ran(durationMs: number, bytes: number, tempo: Tempo): void {
     tempo.ran(durationMs);
+    this.#slowShare += ((durationMs > tempo.slowMs ? 1 : 0) - this.#slowShare) * WEIGHT;
     if (durationMs > tempo.longMs || bytes > SMALL_BYTES) {
       this.wasLong();
       return;
@@ -66,9 +71,11 @@ export class Pace {
 
 /** On a machine with time to spare, what takes longer is not short. */
 const LONG_MS = 20;
+/** There, what takes longer is felt by those behind it. */
+const SLOW_MS = 2;
 /** On one without, where everything takes its time, what takes so many times as long as is usual. */
 const TIMES_USUAL = 8;
-/** How much the last run counts in what is usual. */
+/** How much the last run counts in what is usual, and in what share is slow. */
 const WEIGHT = 1 / 64;
 
 /** How long statements take as a rule, whichever they are: tells a slow one from a slow machine. */
@@ -78,6 +85,11 @@ export class Tempo {
   /** What takes longer is not short. */
   get longMs(): number {
     return Math.max(LONG_MS, TIMES_USUAL * this.#usualMs);
+  }
+
+  /** What takes longer is not quick. */
+  get slowMs(): number {
+    return Math.max(SLOW_MS, TIMES_USUAL * this.#usualMs);
   }
 
   /** A single one that is very slow says little. */

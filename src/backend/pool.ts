@@ -61,8 +61,6 @@ class Share {
   readonly idle: Idle[] = [];
   readonly waiters: Waiting[] = [];
   readonly leased = new Set<BackendConnection>();
-  /** Leased sessions that are not to be lent again. */
-  readonly retired = new Set<BackendConnection>();
   /** Hears of each idle session that is lost. */
   readonly lost: (idle: Idle) => void;
   opening = 0;
@@ -190,7 +188,7 @@ export class Pool {
   }
 
   #takeBack(share: Share, backend: BackendConnection): void {
-    if (backend.closed || share.retired.has(backend) || this.#closing.signal.aborted || this.#isOwedToAnother(share)) {
+    if (backend.closed || backend.session.retired || this.#closing.signal.aborted || this.#isOwedToAnother(share)) {
       this.#drop(share, backend, 'released');
       return;
     }
@@ -222,7 +220,7 @@ export class Pool {
   retire(tenantId: string): void {
     this.closeIdle(tenantId);
     const share = this.#shares.get(tenantId);
-    for (const backend of share?.leased ?? []) share?.retired.add(backend);
+    for (const { session } of share?.leased ?? []) session.retired = true;
   }
 
   /** Fails all waiters and closes all idle sessions; leased ones are closed as they come back. */
@@ -376,7 +374,6 @@ export class Pool {
 
   #drop(share: Share, backend: BackendConnection, reason: string): void {
     share.leased.delete(backend);
-    share.retired.delete(backend);
     backend.detach();
     backend.end();
     this.#gone(share, reason);

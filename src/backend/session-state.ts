@@ -27,6 +27,8 @@ export class SessionState {
   leftovers: Buffer[] = [];
   /** Who used the session last, by identity. */
   lastUser: object | undefined;
+  /** It is not to serve anybody else: what new sessions start with has changed since it did. */
+  retired = false;
 
   /** Nothing that `DISCARD ALL` would not have removed is left. */
   get pristine(): boolean {

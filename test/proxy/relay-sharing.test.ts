@@ -124,6 +124,7 @@ function pipelineOf(clients: number, isLaterFree = true) {
 
 const READY = Buffer.from('5a0000000549', 'hex');
 const answer = (tag: string) => Buffer.concat([Buffer.from(`C\0\0\0${String.fromCharCode(5 + tag.length)}${tag}\0`, 'latin1'), READY]);
+const BEGUN = Buffer.from('C\0\0\0\x0aBEGIN\0Z\0\0\0\x05T', 'latin1');
 const CANCELED = Buffer.from('E\0\0\0\x17SERROR\0C57014\0Mno\0\0', 'latin1');
 
 it('each hears its own answer, wherever what the backend says is cut in two', () => {
@@ -304,5 +305,36 @@ describe('where enough backends are at work', () => {
 
   it('what is short but not quick takes a backend as long as there is one', () => {
     expect(spread((sharing) => run(sharing, 5)).loads[2]).toBeGreaterThan(0);
+  });
+
+  it('nobody gets on with one that is not to be lent again', () => {
+    const backends = [new FakeBackend(), new FakeBackend()];
+    const free = backends.map(({ lease }) => lease);
+    const sharing = new Sharing({ depth: 8, spread: 1 });
+    run(sharing, 0.1);
+    const clients = Array.from({ length: 3 }, () => new FakeClient(sharing, () => free.shift()));
+    const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
+    for (const client of clients) {
+      client.asks('SELECT 1');
+      if (backends[0] !== undefined) backends[0].session.retired = true;
+    }
+    clock.mockRestore();
+    expect(backends.map(({ heard }) => heard.split('SELECT 1').length - 1)).toEqual([1, 2]);
+  });
+
+  it('those of clients that are in a transaction and ask nothing are not at work', () => {
+    const backends = Array.from({ length: 4 }, () => new FakeBackend());
+    const free = backends.map(({ lease }) => lease);
+    const sharing = new Sharing({ depth: 8, spread: 2 });
+    run(sharing, 0.1);
+    const clients = backends.map(() => new FakeClient(sharing, () => free.shift()));
+    for (const [i, client] of clients.slice(0, 2).entries()) {
+      client.asks('BEGIN');
+      backends[i]?.says(BEGUN);
+    }
+    const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
+    for (const client of clients.slice(2)) client.asks('SELECT 1');
+    clock.mockRestore();
+    expect(free.length).toBe(0);
   });
 });

@@ -52,6 +52,23 @@ describe('a quick Pace', () => {
     expect([5, 6].map((count) => quickAfter(0.1).mayFollow(count))).toEqual([true, false]);
   });
 
+  it('is none that takes many times as long as is usual now and then, for other parameters say', () => {
+    const pace = quickAfter(0.1);
+    const tempo = new Tempo();
+    const isQuickAfter = (often: number) => {
+      for (let i = 0; i < 500; i += 1) pace.ran(i % often === 0 ? 15 : 0.1, 100, tempo);
+      return pace.isQuick;
+    };
+    expect([50, 8, 50, 4].map(isQuickAfter)).toEqual([true, false, true, false]);
+  });
+
+  it('may take long where all do', () => {
+    const pace = quickAfter(0.1);
+    const tempo = new Tempo();
+    for (let i = 0; i < 500; i += 1) pace.ran(i % 4 === 0 ? 10 : 5, 100, tempo);
+    expect(pace.isQuick).toBe(true);
+  });
+
   it('is a short one', () => {
     const pace = quickAfter(0.1);
     pace.wasLong();
