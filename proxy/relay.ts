@@ -1,6 +1,5 @@
 import type { Duplex } from 'node:stream';
 import type { BackendConnection, BackendReceiver } from '../src/backend/connection.ts';
-import type { Pace } from '../src/backend/pace.ts';
 import type { ReplyQueue } from '../src/backend/reply-queue.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { ErrorFields, TransactionStatus } from '../src/protocol/backend.ts';
@@ -12,8 +11,8 @@ import { LARGE_SQL_BYTES } from '../src/router/search-path/rewrite.ts';
 import type { PlaceView } from '../src/router/search-path/view.ts';
 import { ClientStatements } from './client-statements.ts';
 import type { ClientReceiver } from './connection.ts';
-import { queryText } from './errand.ts';
 import { errorResponse } from './errors.ts';
+import { InFlight, suits } from './in-flight.ts';
 import { HIGH_WATER_BYTES, MAX_REWRITTEN_BYTES } from './limits.ts';
 import { PARSE_COMPLETE, READY_IDLE, rewrittenMessage } from './messages.ts';
 import type { Pins } from './pins.ts';
@@ -63,8 +62,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
   readonly #requests: Requests;
   readonly #tenure: Tenure;
   readonly #toClient: Run;
-  /** The request in flight, if it has come alone and whole. */
-  #inFlight: InFlight | undefined;
+  readonly #inFlight: InFlight;
   /** A request that is not to share a backend with others: it has held them up, or has been hit by what was meant for one. */
   #alone = false;
   /** What has come behind a request that shares a backend, for after its answer. */
@@ -108,11 +106,12 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
       queue: this.#queue,
       receiver: this,
       errandSince: (company) => this.#errandSince(company),
-      canRunAgain: () => this.#nothingTold,
-      turnBegins: (now) => this.#turnBegins(now),
+      canRunAgain: () => this.#inFlight.isUntold,
+      turnBegins: (now) => this.#inFlight.turnBegins(now),
       runElsewhere: (isCanceled) => this.#runElsewhere(isCanceled),
     });
     this.#requests = new Requests(this.#statements, host, this.#queue, watch, this, this.#tenure.out);
+    this.#inFlight = new InFlight(this.#requests, this.#replies, this.#toClient, host.sharing);
   }
 
   #newScanner(): FrameScanner {
@@ -253,13 +252,8 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
   #keepInFlight(chunk: Buffer, endsBefore: number): void {
     const { counts, unsynced } = this.#requests;
     const isOne = endsBefore >= 0 && counts.ends === endsBefore + 1 && !unsynced && this.#fromClient.last;
-    const { writes } = this.#toClient;
-    const { since, bytesOut } = this.#replies;
-    this.#inFlight = isOne && this.#queue.length > 0 ? { bytes: chunk, writes, since, bytesOut, wasBehind: false } : undefined;
-  }
-
-  get #nothingTold(): boolean {
-    return this.#inFlight !== undefined && this.#inFlight.writes === this.#toClient.writes;
+    if (isOne && this.#queue.length > 0) this.#inFlight.begin(chunk);
+    else this.#inFlight.end();
   }
 
   /**
@@ -267,17 +261,17 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
    * that its backend was busy with, and of a cancel request that was meant for one of them.
    */
   #canRunAgain(error: ErrorFields): boolean {
-    if (!this.#nothingTold) return false;
+    if (!this.#inFlight.isUntold) return false;
     return (this.#requests.usesRepeated && isStalePlan(error)) || (this.#tenure.isDisturbed && isCanceled(error));
   }
 
   /** The answer may yet be cut short by a cancel request that was meant for another: the beginning of a short one can wait. */
   get #keepsBack(): boolean {
-    return this.#tenure.isDisturbed && this.#nothingTold && this.#toClient.bytes <= MAX_KEPT_BACK_BYTES;
+    return this.#tenure.isDisturbed && this.#inFlight.isUntold && this.#toClient.bytes <= MAX_KEPT_BACK_BYTES;
   }
 
   #runAgain(): void {
-    const { bytes } = this.#inFlight ?? {};
+    const { bytes } = this.#inFlight;
     this.#replies.hiding = false;
     if (bytes === undefined) return;
     this.#alone = true;
@@ -297,38 +291,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
 
   /** Since when a request has been running that others may follow. */
   #errandSince(company: Company): number | undefined {
-    return this.#nothingTold && !this.pins.holdsState && this.#queue.isErrand && suits(this.#pace, company)
-      ? this.#inFlight?.since
-      : undefined;
-  }
-
-  /** How long what is in flight takes as a rule, if it is an errand. */
-  get #pace(): Pace | undefined {
-    const { bound, isPlain } = this.#requests;
-    const { paces } = this.#host.sharing;
-    if (this.#inFlight === undefined || !isPlain) return undefined;
-    return bound === undefined ? paces.ofText(queryText(this.#inFlight.bytes)) : paces.ofStatement(bound);
-  }
-
-  /** The request in flight has been answered. */
-  #timed(): void {
-    const { since, bytesOut } = this.#replies;
-    if (this.#inFlight === undefined || this.#over || !this.#host.sharing.isCrowded(since)) return;
-    const pace = this.#pace;
-    if (this.#replies.hiding) {
-      pace?.wasLong();
-      return;
-    }
-    const durationMs = since - this.#inFlight.since;
-    pace?.ran(durationMs, bytesOut - this.#inFlight.bytesOut, this.#host.sharing.paces.tempo);
-    if (!this.#inFlight.wasBehind) pace?.ranAlone(durationMs);
-  }
-
-  /** A request that was sent ahead, behind others', is being run now. */
-  #turnBegins(now: number): void {
-    if (this.#inFlight === undefined) return;
-    this.#inFlight.since = now;
-    this.#inFlight.wasBehind = true;
+    return this.pins.holdsState ? undefined : this.#inFlight.errandSince(company);
   }
 
   get #backendIsFull(): boolean {
@@ -552,8 +515,8 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
 
   /** All that was asked has been answered. */
   #answered(): void {
-    this.#timed();
     const again = this.#replies.hiding;
+    if (!this.#over) this.#inFlight.answered(again);
     const { cancelAsked } = this.#tenure;
     // Where there seems to be more to find out, others' backend is not the place for it.
     const passesOn = again || this.#over || this.#tenure.isFollowed || this.pins.holdsState;
@@ -573,7 +536,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
 
   /** The backend is another's already. */
   #passedOn(): void {
-    this.#inFlight = undefined;
+    this.#inFlight.end();
     this.#toClient.flush();
     if (!this.#endIfAtRest() && this.halfClosed) this.#end({ reason: 'client_gone' });
   }
@@ -598,7 +561,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     if (!this.#tenure.isSettled(() => this.#settle())) return;
     this.pins.restores = false;
     this.pins.unsettled = false;
-    this.#inFlight = undefined;
+    this.#inFlight.end();
     this.#replies.restored();
     if (this.#endIfAtRest()) return;
     if (this.halfClosed) this.#end(this.#lastWords ?? { reason: 'client_gone' });
@@ -676,22 +639,6 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     }
     this.#host.ended(end, failure);
   }
-}
-
-function suits(pace: Pace | undefined, company: Company): boolean {
-  return (company === 'quick' ? pace?.isQuick : pace?.isShort) === true;
-}
-
-/** A request that has come alone. */
-interface InFlight {
-  readonly bytes: Buffer;
-  /** How often something had been written to the client before. */
-  readonly writes: number;
-  /** When it was sent, or when its turn began; on performance.now()'s clock. */
-  since: number;
-  readonly bytesOut: number;
-  /** The backend was at work for others first. */
-  wasBehind: boolean;
 }
 
 /** Errors that end the session rather than the request that met them. */
