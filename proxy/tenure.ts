@@ -59,6 +59,7 @@ export class Tenure implements Sharer, Turn {
   #sequencesAreOthers = false;
   /** The client has asked nothing yet of the backend at hand. */
   #untouched = false;
+  /** A cancel request is on its way to the backend at hand. */
   #canceling: Promise<void> | undefined;
   #cancelWanted = false;
   /** The client itself has asked for its request to be canceled. */
@@ -277,8 +278,10 @@ export class Tenure implements Sharer, Turn {
       host.defaultsChanged();
     }
     // A cancel request may still be on its way to this backend: nobody else gets it before it has arrived.
-    if (this.#canceling === undefined) void lease?.release(true);
-    else void this.#canceling.then(() => lease?.release(true));
+    const canceling = this.#canceling;
+    this.#canceling = undefined;
+    if (canceling === undefined) void lease?.release(true);
+    else void canceling.then(() => lease?.release(true));
   }
 
   /** The turn is over, with whatever the answer was: the backend is the next one's in the pipeline. */
@@ -327,10 +330,11 @@ export class Tenure implements Sharer, Turn {
       this.#cancelWanted = true;
       return;
     }
-    this.#canceling ??= this.#lease.cancel().finally(() => {
-      this.#canceling = undefined;
-    });
-    await this.#canceling;
+    this.#canceling ??= this.#lease.cancel();
+    const canceling = this.#canceling;
+    await canceling;
+    // By now it may be another backend that is being canceled.
+    if (this.#canceling === canceling) this.#canceling = undefined;
   }
 
   /** Once the server answers the client's own request again, and not one of ours ahead of it. */

@@ -173,6 +173,20 @@ it('a client that cancels what is about to be run again has it canceled', async 
   expect(later.cancels.length).toBe(1);
 });
 
+it('a cancel request is sent although one for the request before, on another backend, has not arrived yet', async () => {
+  const { backend, later, clients } = pipelineOf(1);
+  void clients[0]?.relay.cancel();
+  backend.says(Buffer.concat([CANCELED, READY]));
+  clients[0]?.asks('SELECT 2');
+  void clients[0]?.relay.cancel();
+  await delay(0);
+  expect([backend, later].map(({ cancels }) => cancels.length)).toEqual([1, 1]);
+  for (const one of [backend, later]) one.cancels[0]?.();
+  later.says(Buffer.concat([CANCELED, READY]));
+  await delay(0);
+  expect([backend, later].map(({ released }) => released)).toEqual([1, 1]);
+});
+
 it('one whose key has been revoked does not stay among those that wait', async () => {
   const sharing = crowdedSharing();
   const client = new FakeClient(sharing, () => new ServiceError('key_revoked', 'revoked'));

@@ -67,7 +67,8 @@ describe('the pool', () => {
   });
 
   it('lets nobody wait longer than the limit', async () => {
-    poolOf({ maxPerTenant: 1, queueTimeoutMs: 50 });
+    // Long enough for a login on a busy machine.
+    poolOf({ maxPerTenant: 1, queueTimeoutMs: 500 });
     await acquire(pool, 'a', open);
     await expect(acquire(pool, 'a', open)).rejects.toMatchObject({ kind: 'pool_timeout', sqlstate: '53300' });
     expect(pool.snapshot().waiters).toBe(0);
@@ -141,6 +142,30 @@ describe('the pool', () => {
     pool.retire('a');
     await pool.release('a', backend, true);
     expect(pool.tryAcquire('a')).toBeUndefined();
+  });
+
+  it('lets a backend be kept busy only as long as nobody waits for one', async () => {
+    poolOf({ max: 3, maxPerTenant: 2 });
+    const mayKeepBusy = () => [true, false].map((mayGrow) => pool.mayKeepBusy('a', mayGrow));
+    const first = await acquire(pool, 'a', open);
+    expect(mayKeepBusy()).toEqual([true, false]);
+    const second = await acquire(pool, 'a', open);
+    expect(mayKeepBusy()).toEqual([true, true]);
+    const waiting = acquire(pool, 'a', open);
+    expect(mayKeepBusy()).toEqual([false, false]);
+    await pool.release('a', first, true);
+    await pool.release('a', second, true);
+    await pool.release('a', await waiting, true);
+  });
+
+  it('lets no backend be kept busy that another organization is waiting for', async () => {
+    poolOf({ max: 2 });
+    const [first] = [await acquire(pool, 'a', open), await acquire(pool, 'a', open)];
+    const waiting = acquire(pool, 'b', open);
+    expect(pool.mayKeepBusy('a', true)).toBe(false);
+    await pool.release('a', first, true);
+    await waiting;
+    expect(pool.mayKeepBusy('a', true)).toBe(true);
   });
 
   it('hands the error of a failed login to the one who waits, and tries again for the next', async () => {
