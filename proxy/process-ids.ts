@@ -1,3 +1,5 @@
+import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
+import { decodeFrontendMessage } from '../src/protocol/frontend.ts';
 import { leadingWords } from '../src/sql/lexer.ts';
 import { changeCode } from './sql-code.ts';
 
@@ -84,9 +86,21 @@ function signalOf(kind: string): 'cancel' | 'terminate' {
 }
 
 /** The process id in a Bind's parameter, in text or as int4 or int8. */
-export function processIdOf(value: Buffer | null | undefined, format: number): number | undefined {
+function processIdOf(value: Buffer | null | undefined, format: number): number | undefined {
   if (value == null) return undefined;
   if (format === 0) return Number(value.toString('latin1'));
   if (value.length === 4) return value.readInt32BE(0);
   return value.length === 8 ? Number(value.readBigInt64BE(0)) : undefined;
+}
+
+/** A Bind of `pg_cancel_backend($1)` is a signal to a session. */
+export function sendSignals(signals: readonly ParameterSignal[], { type, buffer, start, end, last }: FrameScanner, ids: ProcessIds): void {
+  if (signals.length === 0 || !last) return;
+  const bind = decodeFrontendMessage(type, buffer.subarray(start + HEADER_BYTES, end));
+  if (bind.name !== 'Bind') return;
+  for (const { parameter, signal } of signals) {
+    const formats = bind.parameterFormats;
+    const processId = processIdOf(bind.parameters[parameter - 1], formats[formats.length === 1 ? 0 : parameter - 1] ?? 0);
+    if (processId !== undefined) ids.signal(processId, signal);
+  }
 }

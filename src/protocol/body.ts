@@ -100,3 +100,9 @@ export function stringEnd(buffer: Uint8Array, from: number, to: number): number 
   for (let i = from; i < limit; i++) if (buffer[i] === 0) return i;
   return -1;
 }
+
+/** The string beginning at `from`, byte by byte as Latin-1; without a zero byte, all there is before `to`. */
+export function latin1String(buffer: Buffer, from: number, to: number): string {
+  const end = stringEnd(buffer, from, to);
+  return buffer.toString('latin1', from, end < 0 ? to : end);
+}

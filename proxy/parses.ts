@@ -1,0 +1,244 @@
+import type { BackendConnection } from '../src/backend/connection.ts';
+import { newServerStatement, type ServerStatement, type StatementRegistry } from '../src/backend/prepared-statements.ts';
+import { Fate, type ReplyQueue, Request } from '../src/backend/reply-queue.ts';
+import type { TransactionStatus } from '../src/protocol/backend.ts';
+import { latin1String, stringEnd } from '../src/protocol/body.ts';
+import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
+import { FrontendType } from '../src/protocol/frontend.ts';
+import type { ClientStatements, UnnamedStatement } from './client-statements.ts';
+import { EMPTY_DEFINITION, parseMessage } from './messages.ts';
+import { NamedParse, type ParseEffect, SentParse, UnnamedParse } from './parse-effects.ts';
+import type { PendingDeallocations } from './pending-deallocations.ts';
+import type { Pins } from './pins.ts';
+import type { QueryTexts } from './query-texts.ts';
+import type { RecentParses, RepeatedStatement } from './recent-parses.ts';
+import type { Run } from './run.ts';
+import type { ServerStatements } from './server-statements.ts';
+import { isPreparable, OVERSIZED_TRAITS, PLAIN, staysTheSame, UNKNOWN_TRAITS } from './statement-text.ts';
+
+/** What Parse messages are handled with. */
+export interface ParseContext {
+  readonly session: {
+    readonly pins: Pins;
+    /** As of the last ReadyForQuery. */
+    readonly status: TransactionStatus;
+  };
+  readonly statements: ClientStatements;
+  readonly deallocations: PendingDeallocations;
+  readonly texts: QueryTexts;
+  readonly registry: StatementRegistry;
+  readonly recent: RecentParses;
+  readonly onServer: ServerStatements;
+  readonly queue: ReplyQueue;
+  readonly out: Run;
+}
+
+/**
+ * A client's Parse messages: finds the server statement that each stands for, which others may have prepared before, and
+ * sends what the backend at hand has to see.
+ */
+export class Parses {
+  readonly #context: ParseContext;
+
+  constructor(context: ParseContext) {
+    this.#context = context;
+  }
+
+  /**
+   * Answers a named Parse without a backend: its statement is known to be good, and will be prepared where it is first
+   * executed. A client that prepares before it needs a backend thus does not have to wait for one.
+   * @returns false when a backend has to see it
+   */
+  parseKnown({ type, buffer, start, end, last }: FrameScanner): boolean {
+    const { session, statements, texts, registry } = this.#context;
+    const nameStart = start + HEADER_BYTES;
+    if (type !== FrontendType.Parse || !last || buffer[nameStart] === 0) return false;
+    const nameEnd = stringEnd(buffer, nameStart, end);
+    if (nameEnd < 0) return false;
+    const name = buffer.toString('latin1', nameStart, nameEnd);
+    if (statements.get(name) !== undefined) return false;
+    const text = latin1String(buffer, nameEnd + 1, end);
+    const { context } = session.pins;
+    if (context === undefined || !staysTheSame(text)) return false;
+    const { definition, traits, signals } = texts.prepared(text, buffer.subarray(nameEnd + 1, end));
+    const server = registry.find(definition, context);
+    if (server === undefined || !server.proven) return false;
+    statements.set(name, { server, traits, signals });
+    return true;
+  }
+
+  /**
+   * @param startsPipeline all that the client has asked before has been answered
+   * @returns whether a text without a name stands for a statement that is prepared behind the client's back
+   */
+  parse(scanner: FrameScanner, backend: BackendConnection, startsPipeline: boolean): boolean {
+    const { texts } = this.#context;
+    const { buffer, start, end, last } = scanner;
+    const nameStart = start + HEADER_BYTES;
+    const mayRepeat = buffer[nameStart] === 0 && last && startsPipeline && this.#mayRepeat;
+    const known = mayRepeat ? this.#recalled(scanner) : undefined;
+    if (known !== undefined) {
+      this.#parseRepeated(known, backend);
+      return true;
+    }
+    const nameEnd = stringEnd(buffer, nameStart, end);
+    const text = nameEnd < 0 ? '' : latin1String(buffer, nameEnd + 1, end);
+    const isWatched = texts.look(text);
+    if (!last || nameEnd < 0) {
+      this.#parseOversized(scanner, backend, nameEnd !== nameStart);
+      return false;
+    }
+    const prepared = texts.prepared(text, buffer.subarray(nameEnd + 1, end));
+    texts.tell(prepared.traits);
+    if (nameEnd > nameStart) {
+      const server = this.#statementOf(prepared.definition, staysTheSame(text));
+      this.#parseNamed(scanner, backend, buffer.toString('latin1', nameStart, nameEnd), prepared, server);
+      return false;
+    }
+    const repeated = mayRepeat && isPreparable(text, prepared.traits) ? this.#repeated(prepared) : undefined;
+    if (repeated === undefined) {
+      this.#parseUnnamed(scanner, backend, prepared);
+      return false;
+    }
+    if (!isWatched && prepared.traits === PLAIN) this.#remember(scanner, repeated);
+    this.#parseRepeated(repeated, backend);
+    return true;
+  }
+
+  /**
+   * Whether a text without a name that starts a pipeline may stand for a statement that others have prepared: where it can
+   * be run again, should a table have changed by a way unknown here.
+   */
+  get #mayRepeat(): boolean {
+    const { session, deallocations } = this.#context;
+    return session.status === 'I' && !deallocations.all && !session.pins.namesAreOwn;
+  }
+
+  /** What the very same message has been before. */
+  #recalled(scanner: FrameScanner): RepeatedStatement | undefined {
+    const { session, registry, recent } = this.#context;
+    return recent.find(scanner, session.pins.context, registry.generation);
+  }
+
+  #remember(scanner: FrameScanner, repeated: RepeatedStatement): void {
+    const { session, registry, recent } = this.#context;
+    const { context } = session.pins;
+    if (context !== undefined) recent.keep(scanner, context, registry.generation, repeated);
+  }
+
+  /** The statement of a text that comes again and again without a name. */
+  #repeated(prepared: UnnamedStatement): RepeatedStatement | undefined {
+    const { context } = this.#context.session.pins;
+    if (context === undefined || prepared.definition.length > MAX_REPEATED_BYTES) return undefined;
+    const server = this.#context.registry.repeated(prepared.definition, context);
+    return server === undefined ? undefined : { ...prepared, definition: server.definition, server };
+  }
+
+  /** Shared with whoever prepares the same text in the same settings, unless it would not be the same there. */
+  #statementOf(definition: Buffer, staysTheSame: boolean): ServerStatement {
+    const { namesAreOwn, context } = this.#context.session.pins;
+    if (namesAreOwn || context === undefined || !staysTheSame) return newServerStatement(Buffer.from(definition));
+    return this.#context.registry.intern(definition, context);
+  }
+
+  /** To the client it has no name; on the server it has one, so that it is not planned anew each time. */
+  #parseRepeated(repeated: RepeatedStatement, backend: BackendConnection): void {
+    this.#parseOnce(repeated.server, backend, new UnnamedParse(this.#context.statements, repeated));
+  }
+
+  /** A Parse that is sent only where the statement is missing; elsewhere its reply is ours to make. */
+  #parseOnce(server: ServerStatement, backend: BackendConnection, parse: ParseEffect): void {
+    const { deallocations, onServer, queue, out } = this.#context;
+    parse.redo();
+    const { prepared } = backend.session;
+    const isThere = prepared.use(server);
+    if (isThere && !deallocations.all) {
+      const isRefused = this.#isRefused(server);
+      queue.push(Request.parse, isRefused ? Fate.forward : Fate.simulate, parse);
+      if (isRefused) out.insert(parseMessage(server.name, server.definition));
+      return;
+    }
+    if (isThere) onServer.closeOnServer(server, backend);
+    else onServer.closeLeftover(server, backend);
+    const evicted = prepared.add(server);
+    queue.push(Request.parse, Fate.forward, new SentParse(parse, server, prepared));
+    out.insert(parseMessage(server.name, server.definition));
+    onServer.evict(evicted, backend);
+  }
+
+  /** In a transaction that has failed the server parses nothing but what ends it. */
+  #isRefused({ definition }: ServerStatement): boolean {
+    const { session, queue } = this.#context;
+    return session.status === 'E' && queue.length === 0 && !TRANSACTION_END.test(definition.toString('latin1'));
+  }
+
+  #parseUnnamed(scanner: FrameScanner, backend: BackendConnection, prepared: UnnamedStatement): void {
+    const kept = { ...prepared, definition: Buffer.from(prepared.definition) };
+    this.#noteUnnamed(kept, backend);
+    if (prepared.changed) this.#context.out.insert(parseMessage(NO_NAME, kept.definition));
+    else this.#pass(scanner);
+  }
+
+  /** What is sent on becomes the unnamed statement, on both sides. */
+  #noteUnnamed(unnamed: UnnamedStatement, backend: BackendConnection): void {
+    const { statements, queue } = this.#context;
+    const undo = statements.setUnnamed(unnamed);
+    backend.session.unnamed = unnamed;
+    queue.push(Request.parse, Fate.forward, {
+      edits: unnamed.edits,
+      undo: (failed: boolean) => {
+        // Postgres drops the old one before it looks at the new.
+        if (failed) statements.unnamed = undefined;
+        else undo();
+        backend.session.unnamed = undefined;
+      },
+    });
+  }
+
+  /**
+   * Too large to keep. With a name it stays where it was prepared, under the client's own name, and so does the session;
+   * without one it is good for what follows up to the Sync.
+   */
+  #parseOversized(scanner: FrameScanner, backend: BackendConnection, isNamed: boolean): void {
+    this.#context.texts.tell(isNamed ? OVERSIZED_TRAITS : UNKNOWN_TRAITS);
+    if (isNamed) this.#context.queue.push(Request.parse);
+    else {
+      const unseen = { definition: NO_NAME, isOversized: true, changed: false, edits: [], traits: UNKNOWN_TRAITS, signals: [] };
+      this.#noteUnnamed(unseen, backend);
+    }
+    this.#pass(scanner);
+  }
+
+  #parseNamed(scanner: FrameScanner, backend: BackendConnection, name: string, prepared: UnnamedStatement, server: ServerStatement): void {
+    const { statements, deallocations } = this.#context;
+    const { traits, signals, edits } = prepared;
+    if (statements.get(name) !== undefined && !deallocations.mayTake(name)) {
+      this.#parseAgain(scanner, backend, name);
+      return;
+    }
+    this.#parseOnce(server, backend, new NamedParse(statements, name, { server, traits, signals }, edits));
+  }
+
+  /**
+   * A name that the client has in use. The error should be Postgres' own, and only if Postgres finds no other first: so
+   * the name is really taken on the server, by an empty statement, which is closed before the next request.
+   */
+  #parseAgain(scanner: FrameScanner, backend: BackendConnection, name: string): void {
+    const { queue, out } = this.#context;
+    const taken = Buffer.from(name, 'latin1');
+    queue.push(Request.parse, Fate.skip);
+    out.insert(parseMessage(taken, EMPTY_DEFINITION));
+    backend.session.leftovers.push(taken);
+    queue.push(Request.parse);
+    this.#pass(scanner);
+  }
+
+  #pass({ buffer, start, end }: FrameScanner): void {
+    this.#context.out.add(buffer, start, end);
+  }
+}
+
+const NO_NAME = Buffer.alloc(0);
+/** Longer texts are not looked up for a statement of their own. */
+const MAX_REPEATED_BYTES = 16_384;
+const TRANSACTION_END = /^\s*(?:rollback|commit|end|abort|prepare\s+transaction)\b/i;

@@ -1,0 +1,109 @@
+import { ServiceError } from '../src/errors.ts';
+import type { Edit } from '../src/router/search-path/edits.ts';
+import type { PlaceView } from '../src/router/search-path/view.ts';
+import type { UnnamedStatement } from './client-statements.ts';
+import { MAX_REWRITTEN_BYTES } from './limits.ts';
+import type { Pins } from './pins.ts';
+import { type ProcessIds, translateProcessIds } from './process-ids.ts';
+import { PLAIN, type TextTraits, traitsOf } from './statement-text.ts';
+import type { Batch, StatementWatch } from './statement-watch.ts';
+
+/** Who hears of the texts, and what they are rewritten for. */
+export interface TextListener {
+  /** A statement is about to be sent, or executed again, of which more is to be known than that it runs. */
+  statement(traits: TextTraits): void;
+  readonly processIds: ProcessIds;
+  /** Where `public` is another schema. */
+  readonly view: PlaceView | undefined;
+  readonly pins: Pins;
+}
+
+/** What goes with a Sync, Query or FunctionCall through the reply queue. */
+export interface RequestEnd {
+  readonly batch: Batch | undefined;
+  /** Names of the client's statements that a Query takes away, in order; those that are gone are not here any more. */
+  readonly deallocations: string[];
+  /** What was replaced in the text of a Query. */
+  readonly edits: readonly Edit[];
+  /** The rows are values of search_path, which the client knows in other words. */
+  readonly showsSearchPath: boolean;
+}
+
+/** The texts in a client's Query and Parse messages: what they say is told, and they are rewritten for the place where they run. */
+export class QueryTexts {
+  /** The text that comes next has been rewritten before. */
+  alreadyPlaced = false;
+  #isPlain = true;
+  /** A statement since the last end shows the search path. */
+  #showsSearchPath = false;
+  readonly #watch: StatementWatch;
+  readonly #listener: TextListener;
+
+  constructor(watch: StatementWatch, listener: TextListener) {
+    this.#watch = watch;
+    this.#listener = listener;
+  }
+
+  /** Nothing of which more is to be known than that it runs has been asked since {@link begin}. */
+  get isPlain(): boolean {
+    return this.#isPlain;
+  }
+
+  /** More has come from the client. */
+  begin(): void {
+    this.#isPlain = true;
+  }
+
+  /** @returns whether what follows in the same transaction may see other tables than other sessions do */
+  look(text: string): boolean {
+    const isWatched = this.#watch.statement(text);
+    if (isWatched) {
+      this.#listener.pins.unsettled = true;
+      this.#isPlain = false;
+    }
+    return isWatched;
+  }
+
+  tell(traits: TextTraits | undefined): void {
+    if (traits === undefined || traits === PLAIN) return;
+    this.#isPlain = false;
+    this.#listener.statement(traits);
+  }
+
+  /** The text as it has to be where the organization's `public` is a schema of another name. */
+  placed(text: string, whole: boolean): { readonly sql: string; readonly edits: readonly Edit[] } {
+    const { view } = this.#listener;
+    if (view === undefined || this.alreadyPlaced) return { sql: text, edits: NO_EDITS };
+    if (!whole) throw new ServiceError('payload_too_large', `a statement may have at most ${MAX_REWRITTEN_BYTES} bytes in this placement`);
+    if (SHOWS_SEARCH_PATH.test(text)) this.#showsSearchPath = true;
+    const { sql, edits } = view.rewrite(Buffer.from(text, 'latin1'));
+    return { sql: edits.length === 0 ? text : sql.toString('latin1'), edits };
+  }
+
+  /** @param definition a view that begins with the text; what is kept of it is a copy */
+  prepared(text: string, definition: Buffer): UnnamedStatement {
+    const traits = traitsOf(text);
+    const { sql, edits } = this.placed(text, true);
+    const translated = traits.mentionsPids ? translateProcessIds(sql, this.#listener.processIds) : { text: sql, signals: [] };
+    const changed = translated.text !== text;
+    return {
+      definition: changed ? Buffer.concat([Buffer.from(translated.text, 'latin1'), definition.subarray(text.length)]) : definition,
+      changed,
+      traits,
+      edits,
+      signals: translated.signals,
+    };
+  }
+
+  /** @returns what is to be known of the texts up to here when they are answered, if anything is */
+  end(deallocations: string[] = [], edits: readonly Edit[] = NO_EDITS): RequestEnd | undefined {
+    const batch = this.#watch.take();
+    const showsSearchPath = this.#showsSearchPath;
+    this.#showsSearchPath = false;
+    const plain = batch === undefined && deallocations.length === 0 && edits.length === 0 && !showsSearchPath;
+    return plain ? undefined : { batch, deallocations, edits, showsSearchPath };
+  }
+}
+
+const NO_EDITS: readonly Edit[] = [];
+const SHOWS_SEARCH_PATH = /^\s*show\s+(?:search_path|"search_path")\s*;?\s*$/i;
