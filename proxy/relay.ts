@@ -9,12 +9,13 @@ import type { Lease } from '../src/router/lease.ts';
 import { NO_WAIT, type Wait } from '../src/router/router.ts';
 import { LARGE_SQL_BYTES } from '../src/router/search-path/rewrite.ts';
 import type { PlaceView } from '../src/router/search-path/view.ts';
+import { Backendless } from './backendless.ts';
 import { ClientStatements } from './client-statements.ts';
 import type { ClientReceiver } from './connection.ts';
 import { errorResponse } from './errors.ts';
 import { InFlight, suits } from './in-flight.ts';
 import { HIGH_WATER_BYTES, MAX_REWRITTEN_BYTES } from './limits.ts';
-import { PARSE_COMPLETE, READY_IDLE, rewrittenMessage } from './messages.ts';
+import { rewrittenMessage } from './messages.ts';
 import type { Pins } from './pins.ts';
 import type { ProcessIds } from './process-ids.ts';
 import type { RelayEnd, RelayHost } from './relay-host.ts';
@@ -70,9 +71,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
   #fromClient: FrameScanner;
   /** Bytes that wait for a backend, and what ends the wait. */
   #waiting: { readonly bytes: Buffer[]; readonly wait: Wait } | undefined;
-  /** Why there was no backend for the request that comes next from the client. */
-  #refusal: ServiceError | undefined;
-  #discardingUntilSync = false;
+  readonly #backendless: Backendless;
   #bytesIn = 0;
   /** The client has said Terminate, or something that is no protocol: what came before that is still answered. */
   #lastWords: RelayEnd | undefined;
@@ -111,6 +110,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
       runElsewhere: (isCanceled) => this.#runElsewhere(isCanceled),
     });
     this.#requests = new Requests(this.#statements, host, this.#queue, watch, this, this.#tenure.out);
+    this.#backendless = new Backendless(this.#requests, this.#toClient);
     this.#inFlight = new InFlight(this.#requests, this.#replies, this.#toClient, host.sharing);
   }
 
@@ -229,7 +229,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
         }
         const { backend } = this.#tenure;
         if (backend !== undefined) this.#forward(scanner, backend);
-        else if (!this.#withoutBackend(scanner) && !this.#attachFor(scanner, endsBefore >= 0 ? chunk : undefined)) break;
+        else if (!this.#backendless.answer(scanner) && !this.#attachFor(scanner, endsBefore >= 0 ? chunk : undefined)) break;
       }
     } catch (error) {
       this.#tenure.out.flush();
@@ -330,47 +330,6 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
   }
 
   /**
-   * Answers what needs no backend.
-   * @returns false when the message has to go to one
-   */
-  #withoutBackend(scanner: FrameScanner): boolean {
-    // The rest of a message whose beginning went nowhere.
-    if (!scanner.first) return true;
-    switch (scanner.type) {
-      case FrontendType.Sync:
-        if (scanner.length > 0) return false;
-        this.#toClient.insert(READY_IDLE);
-        this.#discardingUntilSync = false;
-        this.#refusal = undefined;
-        return true;
-      // After a COPY that has failed, as Postgres does.
-      case FrontendType.CopyData:
-      case FrontendType.CopyDone:
-      case FrontendType.CopyFail:
-      case FrontendType.Flush:
-        return true;
-      default:
-        return this.#discardingUntilSync || this.#refuse(scanner) || this.#parseKnown(scanner);
-    }
-  }
-
-  #parseKnown(scanner: FrameScanner): boolean {
-    const known = this.#requests.parseKnown(scanner);
-    if (known) this.#toClient.insert(PARSE_COMPLETE);
-    return known;
-  }
-
-  /** Answers a request for which there was no backend. */
-  #refuse({ type }: FrameScanner): boolean {
-    if (this.#refusal === undefined) return false;
-    this.#toClient.insert(errorResponse(this.#refusal, 'ERROR'));
-    this.#refusal = undefined;
-    if (type === FrontendType.Query || type === FrontendType.FunctionCall) this.#toClient.insert(READY_IDLE);
-    else this.#discardingUntilSync = true;
-    return true;
-  }
-
-  /**
    * @param chunk whose beginning may be a request
    * @returns false when the message, and all behind it, has to wait for a backend
    */
@@ -428,13 +387,16 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
 
   #waited(result: Lease | ServiceError, bytes: readonly Buffer[]): void {
     this.#host.sharing.stopWaiting(this);
-    if (result instanceof ServiceError) this.#refusal = result;
-    else if (this.#over) void result.release(true);
-    else this.#tenure.begin(result);
-    if (this.#over) return;
-    if (this.#refusal !== undefined && isFinal(this.#refusal)) this.end(this.#refusal);
-    else if (this.#tenure.backend === undefined) this.#resumeWith(bytes);
-    else this.#resumeWithOthers(bytes);
+    if (this.#over) {
+      if (!(result instanceof ServiceError)) void result.release(true);
+    } else if (!(result instanceof ServiceError)) {
+      this.#tenure.begin(result);
+      this.#resumeWithOthers(bytes);
+    } else if (isFinal(result)) this.end(result);
+    else {
+      this.#backendless.refuse(result);
+      this.#resumeWith(bytes);
+    }
   }
 
   /** Has those come along that wait for a backend, too. */
