@@ -283,6 +283,8 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
   #runElsewhere(isCanceled: boolean): void {
     if (this.#over) return;
     this.#queue.abandon();
+    // What was answered for the server, and waited for its answers.
+    this.#toClient.clear();
     this.#host.shared('set_aside');
     this.#runAgain();
     if (isCanceled) void this.cancel();

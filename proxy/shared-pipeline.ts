@@ -1,4 +1,5 @@
 import type { BackendReceiver } from '../src/backend/connection.ts';
+import type { Tempo } from '../src/backend/pace.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { Sharing } from './sharing.ts';
 import { Unheard } from './unheard.ts';
@@ -16,6 +17,8 @@ export interface Turn {
 
 /** Nobody gets on behind a request that has been running for longer. */
 const YOUNG_MS = 1;
+/** Where all are quick, there are other backends: nobody has to wait for longer behind one that is not. */
+const QUICK_PATIENCE_MS = 5;
 
 /**
  * A backend whose pipeline holds errands of several clients, one behind the other. Each is a transaction of its own, and
@@ -31,8 +34,7 @@ export class SharedPipeline {
   isQuick = true;
   readonly #turns: Turn[];
   readonly #depth: number;
-  /** How long one may hold up others before it has to make way. */
-  readonly #patienceMs: number;
+  readonly #tempo: Tempo;
   #startedAt: number;
   #canceling: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -47,7 +49,7 @@ export class SharedPipeline {
     this.#turns = [first];
     this.#startedAt = startedAt;
     this.#depth = depth;
-    this.#patienceMs = paces.tempo.longMs;
+    this.#tempo = paces.tempo;
   }
 
   /** Whether another may get on. */
@@ -135,17 +137,26 @@ export class SharedPipeline {
     for (const turn of others) if (!turn.stepAside()) turn.receiver.closed(undefined);
   }
 
-  /** Somebody has waited for long: as soon as it is sure that no answer lies there unread, whoever holds it up makes way. */
+  /** How long one may hold up others. */
+  get #patienceMs(): number {
+    const { slowMs, longMs } = this.#tempo;
+    return this.isQuick ? Math.max(QUICK_PATIENCE_MS, slowMs) : longMs;
+  }
+
+  /**
+   * Somebody has waited for long: as soon as it is sure that no answer lies there unread, whoever holds it up makes way, or
+   * the others go where there is more room.
+   */
   #lookAgain(): void {
     const [turn] = this.#turns;
     setImmediate(() => {
       if (turn === undefined || !this.isTurnOf(turn) || !this.isAwaited) return;
-      if (turn.canStepBack) void this.cancel(turn);
-      else this.#scatter();
+      if (this.isQuick || !turn.canStepBack) this.#scatter();
+      else void this.cancel(turn);
     });
   }
 
-  /** Its client knows the beginning of the answer, and may take its time to read it: the others go elsewhere. */
+  /** Also where a client knows the beginning of its answer, and may take its time to read the rest. */
   #scatter(): void {
     this.#isClosed = true;
     for (let i = 1; i < this.#turns.length; i += 1) if (this.#turns[i]?.stepAside()) this.#turns[i] = new Unheard(this);

@@ -321,6 +321,23 @@ describe('where enough backends are at work', () => {
     expect(spread((sharing) => run(sharing, 5)).loads[2]).toBeGreaterThan(0);
   });
 
+  it('one that is slow for once is left to it, and those behind it go elsewhere', async () => {
+    const backends = [new FakeBackend(), new FakeBackend()];
+    const free = [backends[0]?.lease];
+    const sharing = new Sharing({ depth: 8, spread: 1 });
+    run(sharing, 0.1);
+    const clients = Array.from({ length: 2 }, () => new FakeClient(sharing, () => free.shift()));
+    const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
+    for (const client of clients) client.asks('SELECT 1');
+    clock.mockRestore();
+    free.push(backends[1]?.lease);
+    await expect.poll(() => backends[1]?.heard).toContain('SELECT 1');
+    expect(backends[0]?.cancels.length).toBe(0);
+    backends[1]?.says(answer('second'));
+    backends[0]?.says(Buffer.concat([answer('first'), answer('unheard')]));
+    expect(clients.map(({ heard }) => heard)).toEqual(['first', 'second'].map((tag) => answer(tag).toString('latin1')));
+  });
+
   it('nobody gets on with one that is not to be lent again', () => {
     const backends = [new FakeBackend(), new FakeBackend()];
     const free = backends.map(({ lease }) => lease);
