@@ -61,7 +61,8 @@ async function unwritten(sql: Sql, records: readonly AuditRecord[], tried: Reado
  * dearest, and mostly the same: each text is sent and read once, and the rows say which is theirs.
  */
 async function insertEntries(sql: Sql, rows: readonly LinkedRecord[]): Promise<void> {
-  const column = (value: (row: LinkedRecord) => string | number | null) => arrayOf(rows.map(value));
+  const column = (value: (row: LinkedRecord) => string | null) => arrayOf(rows.map(value));
+  const plainColumn = (value: (row: LinkedRecord) => string | number) => arrayOfPlain(rows.map(value));
   const statements = distinct(rows.map(({ record }) => record.statement));
   const sessions = distinct(rows.map(({ record }) => record.session));
   const outcomes = distinct(rows.map(({ record }) => record.outcome));
@@ -71,9 +72,9 @@ async function insertEntries(sql: Sql, rows: readonly LinkedRecord[]): Promise<v
       request_id, statement, session, outcome, prev_hash, hash)
     select
       unnest(${column(({ record }) => record.organizationId)}::text[]),
-      unnest(${column(({ seq }) => seq)}::bigint[]),
-      unnest(${column(({ record }) => record.id)}::text[]),
-      unnest(${column(({ record }) => record.occurredAt)}::timestamptz[]),
+      unnest(${plainColumn(({ seq }) => seq)}::bigint[]),
+      unnest(${plainColumn(({ record }) => record.id)}::text[]),
+      unnest(${plainColumn(({ record }) => record.occurredAt)}::timestamptz[]),
       unnest(${column(({ record }) => record.action)}::text[]),
       unnest(${column(({ record }) => record.surface)}::text[]),
       unnest(${column(({ record }) => record.keyId)}::text[]),
@@ -82,11 +83,11 @@ async function insertEntries(sql: Sql, rows: readonly LinkedRecord[]): Promise<v
       unnest(${column(({ record }) => record.userAgent)}::text[]),
       unnest(${column(({ record }) => record.applicationName)}::text[]),
       unnest(${column(({ record }) => record.requestId)}::text[]),
-      (${arrayOfJson(statements.texts)}::jsonb[])[unnest(${arrayOf(statements.places)}::int[])],
-      (${arrayOfJson(sessions.texts)}::jsonb[])[unnest(${arrayOf(sessions.places)}::int[])],
-      (${arrayOfJson(outcomes.texts)}::jsonb[])[unnest(${arrayOf(outcomes.places)}::int[])],
-      decode(unnest(${column(({ prevHash }) => prevHash)}::text[]), 'hex'),
-      decode(unnest(${column(({ hash }) => hash)}::text[]), 'hex')`;
+      (${arrayOfJson(statements.texts)}::jsonb[])[unnest(${arrayOfPlain(statements.places)}::int[])],
+      (${arrayOfJson(sessions.texts)}::jsonb[])[unnest(${arrayOfPlain(sessions.places)}::int[])],
+      (${arrayOfJson(outcomes.texts)}::jsonb[])[unnest(${arrayOfPlain(outcomes.places)}::int[])],
+      decode(unnest(${plainColumn(({ prevHash }) => prevHash)}::text[]), 'hex'),
+      decode(unnest(${plainColumn(({ hash }) => hash)}::text[]), 'hex')`;
 }
 
 interface Distinct {
@@ -126,6 +127,11 @@ async function moveHeads(sql: Sql, heads: ReadonlyMap<string, ChainHead>): Promi
 function arrayOf(values: readonly (string | number | null)[]): string {
   const json = JSON.stringify(values);
   return json.includes('\\') ? `{${values.map(quoted).join(',')}}` : inBraces(json);
+}
+
+/** Of numbers, and of texts that hold nothing but letters, digits and what neither array nor JSON gives a meaning to. */
+function arrayOfPlain(values: readonly (string | number)[]): string {
+  return `{${values.join(',')}}`;
 }
 
 function arrayOfJson(texts: readonly (string | null)[]): string {
