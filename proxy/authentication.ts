@@ -85,8 +85,7 @@ async function scramExchange(
 /** As Postgres bounds them (PG_MAX_SASL_MESSAGE_LENGTH, PG_MAX_AUTH_TOKEN_LENGTH): one that is longer proves nothing. */
 const MAX_RESPONSE_BYTES = { SASL: 1_024, password: 65_535 };
 
-async function readResponse(client: ClientConnection, user: string, expected: 'password' | 'SASL'): Promise<Buffer> {
-  const body = await client.readMessage(PASSWORD_MESSAGE, expected, MAX_RESPONSE_BYTES[expected]);
-  if (body === undefined) throw new ServiceError('unauthorized', `password authentication failed for user "${user}"`);
-  return body;
+function readResponse(client: ClientConnection, user: string, expected: 'password' | 'SASL'): Promise<Buffer> {
+  const tooLong = () => new ServiceError('unauthorized', `password authentication failed for user "${user}"`);
+  return client.readMessage(PASSWORD_MESSAGE, expected, MAX_RESPONSE_BYTES[expected], tooLong);
 }

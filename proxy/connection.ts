@@ -45,7 +45,7 @@ export class ClientConnection {
   #unread: Buffer = NOTHING;
   #reader: Reader | undefined;
   /** Goes out with what is written next. */
-  #held: Uint8Array = NOTHING;
+  #held: readonly Uint8Array[] = NONE;
   #receiver: ClientReceiver | undefined;
   #gone: (client: ClientConnection) => void;
 
@@ -94,8 +94,8 @@ export class ClientConnection {
   }
 
   /** Writes bytes that nobody waits for yet: they go with the next ones. */
-  hold(bytes: Uint8Array): void {
-    this.#held = this.#withHeld(bytes);
+  hold(...pieces: readonly Uint8Array[]): void {
+    this.#held = this.#held.length === 0 ? pieces : [...this.#held, ...pieces];
   }
 
   /** Whether last words have been sent. */
@@ -126,35 +126,40 @@ export class ClientConnection {
     this.#socket.destroy();
   }
 
-  /**
-   * @returns exactly `length` bytes, with no wait where they are at hand
-   * @throws ClientGone
-   */
-  read(length: number): Buffer | Promise<Buffer> {
-    if (this.#unread.length >= length) return this.#take(length);
-    return this.#arrival(length).then(() => this.#take(length));
+  /** The first byte that comes; it stays to be read. @throws ClientGone */
+  async firstByte(): Promise<number | undefined> {
+    if (this.#unread.length === 0) await this.#arrival(1);
+    return this.#unread[0];
   }
 
-  /** As {@link read}, but they stay to be read, and what is behind them is there too. */
-  peek(length: number): Buffer | Promise<Buffer> {
-    if (this.#unread.length >= length) return this.#unread;
-    return this.#arrival(length).then(() => this.#unread);
+  /**
+   * @returns what comes behind its own length, which counts itself; undefined where that is less than `minBytes` or more
+   * than `maxBytes`, and nothing is read
+   * @throws ClientGone
+   */
+  async readPacket(minBytes: number, maxBytes: number): Promise<Buffer | undefined> {
+    if (this.#unread.length < LENGTH_BYTES) await this.#arrival(LENGTH_BYTES);
+    const length = this.#unread.readUInt32BE(0);
+    if (length < minBytes || length > maxBytes) return undefined;
+    if (this.#unread.length < length) await this.#arrival(length);
+    return this.#take(length).subarray(LENGTH_BYTES);
   }
 
   /**
    * @param type the only one there may be; another is refused before anything else of it is read
    * @param expected what it is, for the error
-   * @returns the body; undefined for one longer than `maxBytes`, which is not read
+   * @param tooLong what to throw for one longer than `maxBytes`, which is not read
+   * @returns the body
    * @throws ClientGone, ServiceError `protocol_violation`
    */
-  async readMessage(type: number, expected: string, maxBytes: number): Promise<Buffer | undefined> {
+  async readMessage(type: number, expected: string, maxBytes: number, tooLong: () => ServiceError): Promise<Buffer> {
     if (this.#unread.length === 0) await this.#arrival(1);
     const got = this.#unread.readUInt8(0);
     if (got !== type) throw new ServiceError('protocol_violation', `expected ${expected} response, got message type ${got}`);
     if (this.#unread.length < HEADER_BYTES) await this.#arrival(HEADER_BYTES);
     const length = this.#unread.readUInt32BE(1);
-    if (length < 4) throw new ServiceError('protocol_violation', 'invalid message length');
-    if (length - 4 > maxBytes) return undefined;
+    if (length < LENGTH_BYTES) throw new ServiceError('protocol_violation', 'invalid message length');
+    if (length - LENGTH_BYTES > maxBytes) throw tooLong();
     if (this.#unread.length < 1 + length) await this.#arrival(1 + length);
     return this.#take(1 + length).subarray(HEADER_BYTES);
   }
@@ -248,14 +253,17 @@ export class ClientConnection {
 
   #withHeld(bytes: Uint8Array): Uint8Array {
     const held = this.#held;
-    this.#held = NOTHING;
-    return held.length === 0 ? bytes : Buffer.concat([held, bytes]);
+    if (held.length === 0) return bytes;
+    this.#held = NONE;
+    return Buffer.concat([...held, bytes]);
   }
 }
 
 const NOTHING = Buffer.alloc(0);
+const NONE: readonly Uint8Array[] = [];
+const LENGTH_BYTES = 4;
 /** Type and length. */
-const HEADER_BYTES = 5;
+const HEADER_BYTES = 1 + LENGTH_BYTES;
 const LINGER_MS = 2_000;
 const MAX_TLS_RECORD_BYTES = 8_192;
 

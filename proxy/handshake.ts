@@ -25,7 +25,7 @@ const TLS_HANDSHAKE = 0x16;
 const CANCEL_REQUEST_CODE = 80_877_102;
 /** With a key of 4 bytes, or of up to 256 since protocol 3.2; others are closed without a word. */
 const CANCEL_REQUEST_BYTES = Array.from({ length: 253 }, (_, i) => i + 12);
-const LENGTH_BYTES = 4;
+const MIN_STARTUP_BYTES = 8;
 const MAX_STARTUP_BYTES = 10_000;
 
 /**
@@ -34,7 +34,7 @@ const MAX_STARTUP_BYTES = 10_000;
  * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-START-UP
  */
 export async function handshake(client: ClientConnection, tls: TlsPolicy): Promise<Opening> {
-  if ((await client.peek(1))[0] === TLS_HANDSHAKE) await acceptDirectTls(client, tls);
+  if ((await client.firstByte()) === TLS_HANDSHAKE) await acceptDirectTls(client, tls);
   const first = await readPacket(client);
   const packet = isEncryptionRequest(first) ? await negotiateEncryption(client, tls, first) : first;
   if (packet.name === 'CancelRequest') return packet;
@@ -92,10 +92,9 @@ function refuseUnasked(client: ClientConnection, request: 'SSLRequest' | 'GSSENC
 }
 
 async function readPacket(client: ClientConnection): Promise<StartupPacket> {
-  const length = (await client.peek(LENGTH_BYTES)).readUInt32BE(0);
+  const packet = await client.readPacket(MIN_STARTUP_BYTES, MAX_STARTUP_BYTES);
   // As Postgres: who does not speak the protocol gets no answer in it.
-  if (length < 8 || length > MAX_STARTUP_BYTES) throw new ClientGone();
-  const packet = (await client.read(length)).subarray(LENGTH_BYTES);
+  if (packet === undefined) throw new ClientGone();
   if (packet.readUInt32BE(0) === CANCEL_REQUEST_CODE && !CANCEL_REQUEST_BYTES.includes(packet.length)) throw new ClientGone();
   if (packet.readUInt16BE(0) < 3) refuseOldProtocol(client, packet);
   return decodeStartupPacket(packet);

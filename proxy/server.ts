@@ -126,22 +126,20 @@ export class WireServer {
     this.#options.observe({ name: 'wire.connected' });
     const deadline = setTimeout(() => client.destroy(), this.#options.loginTimeoutMs);
     try {
-      const guest = await this.#letIn(client, entrance);
-      clearTimeout(deadline);
-      if (guest === undefined) client.end();
-      else await this.#receive(client, guest);
+      const opening = await handshake(client, entrance.tls);
+      if (opening.name === 'StartupMessage') {
+        const guest = await this.#logIn(client, opening, entrance);
+        clearTimeout(deadline);
+        await this.#receive(client, guest);
+      } else {
+        await this.#options.router.cancelKeys.cancel({ processId: opening.processId, secret: opening.secretKey });
+        clearTimeout(deadline);
+        client.end();
+      }
     } catch (error) {
       clearTimeout(deadline);
       this.#tell(client, error);
     }
-  }
-
-  /** @returns who has logged in; undefined when the connection was for something else, which has been done */
-  async #letIn(client: ClientConnection, entrance: Entrance): Promise<Guest | undefined> {
-    const opening = await handshake(client, entrance.tls);
-    if (opening.name === 'StartupMessage') return this.#logIn(client, opening, entrance);
-    await this.#options.router.cancelKeys.cancel({ processId: opening.processId, secret: opening.secretKey });
-    return undefined;
   }
 
   async #logIn(client: ClientConnection, startup: StartupMessage, { method }: Entrance): Promise<Guest> {

@@ -60,7 +60,8 @@ export async function openSession(
   const secretKey = freshBytes(startup.minorVersion >= 2 ? SECRET_BYTES_3_2 : SECRET_BYTES);
   const session = new Session(client, { tenant, origin, view, start, secretKey, shared, context });
   const keyData = encodeBackendMessage({ name: 'BackendKeyData', processId: session.processIds.own, secretKey });
-  client.write(Buffer.concat([start.welcome, keyData, READY_IDLE]));
+  client.hold(start.welcome, keyData);
+  client.write(READY_IDLE);
   session.start();
 }
 

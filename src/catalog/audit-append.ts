@@ -57,22 +57,24 @@ async function unwritten(sql: Sql, records: readonly AuditRecord[], tried: Reado
 }
 
 /**
- * A column at a time, as arrays: of what an INSERT can be given, this is the cheapest to read for Postgres. Statements are
- * the longest, and mostly the same: each is sent and read once, and the rows say which is theirs.
+ * A column at a time, as arrays: of what an INSERT can be given, this is the cheapest to read for Postgres. JSON is the
+ * dearest, and mostly the same: each text is sent and read once, and the rows say which is theirs.
  */
 async function insertEntries(sql: Sql, rows: readonly LinkedRecord[]): Promise<void> {
-  const column = (value: (row: LinkedRecord) => string | number | null) => arrayOf(rows.map(value));
-  const jsonColumn = (value: (row: LinkedRecord) => string | null) => arrayOfJson(rows.map(value));
-  const statements = numbered(rows.map(({ record }) => record.statement));
+  const column = (value: (row: LinkedRecord) => string | null) => arrayOf(rows.map(value));
+  const plainColumn = (value: (row: LinkedRecord) => string | number) => arrayOfPlain(rows.map(value));
+  const statements = distinct(rows.map(({ record }) => record.statement));
+  const sessions = distinct(rows.map(({ record }) => record.session));
+  const outcomes = distinct(rows.map(({ record }) => record.outcome));
   await sql`
     insert into postern.audit_entries (
       organization_id, seq, id, occurred_at, action, surface, key_id, key_prefix, source_ip, user_agent, application_name,
       request_id, statement, session, outcome, prev_hash, hash)
     select
       unnest(${column(({ record }) => record.organizationId)}::text[]),
-      unnest(${column(({ seq }) => seq)}::bigint[]),
-      unnest(${column(({ record }) => record.id)}::text[]),
-      unnest(${column(({ record }) => record.occurredAt)}::timestamptz[]),
+      unnest(${plainColumn(({ seq }) => seq)}::bigint[]),
+      unnest(${plainColumn(({ record }) => record.id)}::text[]),
+      unnest(${plainColumn(({ record }) => record.occurredAt)}::timestamptz[]),
       unnest(${column(({ record }) => record.action)}::text[]),
       unnest(${column(({ record }) => record.surface)}::text[]),
       unnest(${column(({ record }) => record.keyId)}::text[]),
@@ -81,16 +83,28 @@ async function insertEntries(sql: Sql, rows: readonly LinkedRecord[]): Promise<v
       unnest(${column(({ record }) => record.userAgent)}::text[]),
       unnest(${column(({ record }) => record.applicationName)}::text[]),
       unnest(${column(({ record }) => record.requestId)}::text[]),
-      (${arrayOfJson([...statements.keys()])}::jsonb[])[unnest(${column(({ record }) => statements.get(record.statement) ?? null)}::int[])],
-      unnest(${jsonColumn(({ record }) => record.session)}::jsonb[]),
-      unnest(${jsonColumn(({ record }) => record.outcome)}::jsonb[]),
-      decode(unnest(${column(({ prevHash }) => prevHash)}::text[]), 'hex'),
-      decode(unnest(${column(({ hash }) => hash)}::text[]), 'hex')`;
+      (${arrayOfJson(statements.texts)}::jsonb[])[unnest(${arrayOfPlain(statements.places)}::int[])],
+      (${arrayOfJson(sessions.texts)}::jsonb[])[unnest(${arrayOfPlain(sessions.places)}::int[])],
+      (${arrayOfJson(outcomes.texts)}::jsonb[])[unnest(${arrayOfPlain(outcomes.places)}::int[])],
+      decode(unnest(${plainColumn(({ prevHash }) => prevHash)}::text[]), 'hex'),
+      decode(unnest(${plainColumn(({ hash }) => hash)}::text[]), 'hex')`;
 }
 
-/** Each text once, with its place among them, from 1. */
-function numbered(texts: readonly (string | null)[]): Map<string | null, number> {
-  return new Map([...new Set(texts)].map((text, index) => [text, index + 1]));
+interface Distinct {
+  /** Each text once. */
+  readonly texts: readonly (string | null)[];
+  /** Where among them each of those given stands, from 1. */
+  readonly places: readonly number[];
+}
+
+function distinct(given: readonly (string | null)[]): Distinct {
+  const known = new Map<string | null, number>();
+  const places = given.map((text) => {
+    const place = known.get(text) ?? known.size + 1;
+    if (place > known.size) known.set(text, place);
+    return place;
+  });
+  return { texts: [...known.keys()], places };
 }
 
 async function moveHeads(sql: Sql, heads: ReadonlyMap<string, ChainHead>): Promise<void> {
@@ -113,6 +127,11 @@ async function moveHeads(sql: Sql, heads: ReadonlyMap<string, ChainHead>): Promi
 function arrayOf(values: readonly (string | number | null)[]): string {
   const json = JSON.stringify(values);
   return json.includes('\\') ? `{${values.map(quoted).join(',')}}` : inBraces(json);
+}
+
+/** Of numbers, and of texts that hold nothing but letters, digits and what neither array nor JSON gives a meaning to. */
+function arrayOfPlain(values: readonly (string | number)[]): string {
+  return `{${values.join(',')}}`;
 }
 
 function arrayOfJson(texts: readonly (string | null)[]): string {

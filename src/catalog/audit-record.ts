@@ -61,7 +61,16 @@ function sessionJson({ statements, bytesIn, bytesOut, reason }: RecordedSession)
   return JSON.stringify({ bytesIn, bytesOut, reason: storable(reason), statements });
 }
 
-function outcomeJson({ status, httpStatus, sqlstate, rowCount, durationMs }: RecordedOutcome): string {
+/** That of most entries is nothing but a status: they have one text. */
+const BARE = { ok: newOutcomeJson(DONE), error: newOutcomeJson({ ...DONE, status: 'error' }) };
+
+function outcomeJson(outcome: RecordedOutcome): string {
+  const { status, httpStatus, sqlstate, rowCount, durationMs } = outcome;
+  const isBare = durationMs === null && httpStatus === null && sqlstate === null && rowCount === null;
+  return isBare ? BARE[status] : newOutcomeJson(outcome);
+}
+
+function newOutcomeJson({ status, httpStatus, sqlstate, rowCount, durationMs }: RecordedOutcome): string {
   const rounded = durationMs === null ? null : Math.round(durationMs * 1_000) / 1_000;
   return JSON.stringify({ durationMs: rounded, httpStatus, rowCount, sqlstate, status });
 }

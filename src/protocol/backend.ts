@@ -246,7 +246,13 @@ function encodeNegotiation(minorVersion: number, unsupportedOptions: readonly st
 
 function encode(type: number, ...parts: readonly Uint8Array[]): Buffer {
   const length = parts.reduce((sum, part) => sum + part.length, 4);
-  return Buffer.concat([Buffer.of(type), int32(length), ...parts]);
+  const bytes = Buffer.allocUnsafe(1 + length);
+  let at = bytes.writeInt32BE(length, bytes.writeUInt8(type));
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.length;
+  }
+  return bytes;
 }
 
 function int32(value: number): Buffer {
