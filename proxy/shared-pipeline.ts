@@ -23,8 +23,8 @@ const QUICK_PATIENCE_MS = 5;
 /**
  * A backend whose pipeline holds errands of several clients, one behind the other. Each is a transaction of its own, and
  * what the backend says up to a ReadyForQuery belongs to the client whose turn it is. Who turns out to hold up others is
- * canceled, and runs again by itself where there is nobody behind it; a cancel request that comes too late and meets
- * another does it no more harm than that.
+ * left alone: where all are quick, and so have other backends to go to, the others run again there; else it is canceled and
+ * runs again by itself. A cancel request that comes too late and meets another does it no more harm than that.
  */
 export class SharedPipeline {
   readonly lease: Lease;

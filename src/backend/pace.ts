@@ -9,7 +9,7 @@ const QUICK_MS = 0.25;
 /** A statement of which more than this share is slow is not quick, however little time it takes else. */
 const SELDOM = 1 / 16;
 /** To wait so long is no wait. */
-const NO_WAIT_MS = 0.5;
+const NO_WAIT_MS = 1;
 /** The least of so many runs tells a quick statement on a busy machine; so does that of as many before them. */
 const LEAST_OF = 128;
 

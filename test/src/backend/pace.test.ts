@@ -48,8 +48,8 @@ describe('a quick Pace', () => {
 
   it('is one no longer when that is long ago', () => expect(quickAfter(0.2, ...times(256, 0.3)).isQuick).toBe(false));
 
-  it('may follow as many as end within half a millisecond', () => {
-    expect([5, 6].map((count) => quickAfter(0.1).mayFollow(count))).toEqual([true, false]);
+  it('may follow as many as end within a millisecond', () => {
+    expect([10, 11].map((count) => quickAfter(0.1).mayFollow(count))).toEqual([true, false]);
   });
 
   it('is none that takes many times as long as is usual now and then, for other parameters say', () => {
