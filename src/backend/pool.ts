@@ -64,6 +64,8 @@ class Share {
   /** Hears of each idle session that is lost. */
   readonly lost: (idle: Idle) => void;
   opening = 0;
+  /** How often what new sessions start with has changed. */
+  changes = 0;
 
   constructor(tenantId: string, lost: (share: Share, idle: Idle) => void) {
     this.tenantId = tenantId;
@@ -220,7 +222,9 @@ export class Pool {
   retire(tenantId: string): void {
     this.closeIdle(tenantId);
     const share = this.#shares.get(tenantId);
-    for (const { session } of share?.leased ?? []) session.retired = true;
+    if (share === undefined) return;
+    share.changes += 1;
+    for (const { session } of share.leased) session.retired = true;
   }
 
   /** Fails all waiters and closes all idle sessions; leased ones are closed as they come back. */
@@ -283,10 +287,13 @@ export class Pool {
     if (waiter === undefined) return;
     share.opening += 1;
     this.#size += 1;
+    const { changes } = share;
     const startedAt = performance.now();
     waiter.open(this.#closing.signal).then(
       (backend) => {
         share.opening -= 1;
+        // It may have started before the change, or after it.
+        backend.session.retired = share.changes !== changes;
         this.#observe({ name: 'backend.opened', durationMs: performance.now() - startedAt });
         this.#adopt(share, backend);
       },
@@ -308,6 +315,8 @@ export class Pool {
     } else if (share.waiters.length > 0) {
       share.leased.add(backend);
       this.#settle(share, backend);
+    } else if (backend.session.retired) {
+      this.#drop(share, backend, 'retired');
     } else {
       this.#rest(share, backend);
       this.#serveOthers();

@@ -144,6 +144,16 @@ describe('the pool', () => {
     expect(pool.tryAcquire('a')).toBeUndefined();
   });
 
+  it('lends one that was logging in when they were retired once at most', async () => {
+    const waiting = acquire(pool, 'a', open);
+    pool.retire('a');
+    const backend = await waiting;
+    await pool.release('a', backend, true);
+    expect(pool.snapshot().idle).toBe(0);
+    await pool.release('a', await acquire(pool, 'a', open), true);
+    expect(pool.snapshot().idle).toBe(1);
+  });
+
   it('lets a backend be kept busy only as long as nobody waits for one', async () => {
     poolOf({ max: 3, maxPerTenant: 2 });
     const mayKeepBusy = () => [true, false].map((mayGrow) => pool.mayKeepBusy('a', mayGrow));
