@@ -3,6 +3,7 @@ import { Fate, type ReplyQueue, Request } from '../src/backend/reply-queue.ts';
 import { areEqual, type Settings } from '../src/backend/session-state.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { Errand } from './errand.ts';
+import { OBEY_TIMEOUT_MS } from './limits.ts';
 import { queryMessage } from './messages.ts';
 import type { Pins } from './pins.ts';
 import type { RelayHost } from './relay-host.ts';
@@ -15,8 +16,6 @@ import { StateProbe } from './state-probe.ts';
 
 /** Where more waits to be taken by the server, nobody gets on. */
 const MAX_PENDING_BYTES = 65_536;
-/** How long a backend may take to obey a cancel request before all that is in its pipeline is given up. */
-const OBEY_TIMEOUT_MS = 5_000;
 
 const DISCARD_SEQUENCES = queryMessage('DISCARD SEQUENCES');
 

@@ -1,16 +1,20 @@
 import type { BackendReceiver } from '../src/backend/connection.ts';
 import { BackendType } from '../src/protocol/backend.ts';
 import { backendFrames, FrameScanner } from '../src/protocol/frame.ts';
+import { OBEY_TIMEOUT_MS } from './limits.ts';
 import type { SharedPipeline, Turn } from './shared-pipeline.ts';
 
 const FRAMES = backendFrames({ Z: 1 });
+/** What is answered sooner is not worth a cancel request. */
+const PATIENCE_MS = 20;
 
-/** Has the turn of one that has gone elsewhere: reads its answer up to the end, for nobody. */
+/** Has the turn of one that has gone elsewhere: reads its answer up to the end, for nobody, and has it canceled if that is far. */
 export class Unheard implements Turn, BackendReceiver {
   readonly canStepBack = true;
   readonly holdsChunk = false;
   readonly #shared: SharedPipeline;
   readonly #scanner = new FrameScanner(FRAMES);
+  #timer: NodeJS.Timeout | undefined;
 
   constructor(shared: SharedPipeline) {
     this.#shared = shared;
@@ -20,7 +24,12 @@ export class Unheard implements Turn, BackendReceiver {
     return this;
   }
 
-  turnBegins(): void {}
+  turnBegins(): void {
+    this.#timer = setTimeout(() => {
+      void this.#shared.cancel(this);
+      this.#timer = setTimeout(() => this.#shared.lost(true), OBEY_TIMEOUT_MS);
+    }, PATIENCE_MS);
+  }
 
   stepAside(): boolean {
     return false;
@@ -33,21 +42,22 @@ export class Unheard implements Turn, BackendReceiver {
       scanner.push(chunk);
       while (scanner.next()) {
         if (!scanner.first || scanner.type !== BackendType.ReadyForQuery) continue;
-        const rest = scanner.takeRest();
+        clearTimeout(this.#timer);
         // The chunk may be read into again, and the next one may have to keep what is its own.
-        const next = Buffer.from(rest);
+        const next = Buffer.from(scanner.takeRest());
         shared.next(true);
         if (next.length > 0) shared.deliver(next);
         return;
       }
     } catch {
-      shared.lost(false);
+      this.closed();
     }
   }
 
   drain(): void {}
 
   closed(): void {
+    clearTimeout(this.#timer);
     this.#shared.lost(false);
   }
 }

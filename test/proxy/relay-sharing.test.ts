@@ -266,6 +266,18 @@ describe('one that takes its time to read what it has been told of its answer', 
     expect(backend.released).toBe(1);
   });
 
+  it('what has gone elsewhere does not keep their backend busy for long', async () => {
+    const { backend, later, clients } = pipelineOf(2);
+    backend.says(BEGINNING);
+    await expect.poll(() => later.heard).toContain('SELECT 1');
+    backend.says(answer('first'));
+    await expect.poll(() => backend.cancels.length).toBe(1);
+    backend.says(Buffer.concat([CANCELED, READY]));
+    backend.cancels[0]?.();
+    await expect.poll(() => backend.released).toBe(1);
+    expect(clients[1]?.heard).toBe('');
+  });
+
   it('one behind it that has been canceled is canceled where it is run', async () => {
     const { backend, later, clients } = pipelineOf(2);
     void clients[1]?.relay.cancel();
