@@ -1,12 +1,14 @@
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Config } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
+import { CallEnds, requestIdOf } from './call.ts';
+import { Lane } from './lane/lane.ts';
 import { type OpenWire, WireSockets } from './neon/websocket.ts';
 import { openApiDocument } from './openapi.ts';
 import { type Endpoint, serve } from './operation.ts';
-import { limitRequests } from './plugins/admission.ts';
+import { Admission, limitRequests } from './plugins/admission.ts';
 import { requireBearer } from './plugins/bearer.ts';
-import { followCalls, requestIdOf } from './plugins/call.ts';
+import { followCalls } from './plugins/call.ts';
 import { clientAddresses } from './plugins/client-address.ts';
 import { setHeaders, setHeadersAlways } from './plugins/headers.ts';
 import { acceptJsonBodies } from './plugins/json-body.ts';
@@ -38,14 +40,18 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const { observe, router, deadlines = deadlinesOf(options.config), tls, openWire } = options;
   const clientAddress = clientAddresses(options.config.POSTERN_TRUST_PROXY ?? []);
   const sockets = openWire && new WireSockets({ openWire, clientAddress, maxFrameBytes: options.config.POSTERN_HTTP_BODY_MAX_BYTES });
+  const ends = new CallEnds(observe);
+  const admission = new Admission(options.config.POSTERN_HTTP_REQUESTS_PER_TENANT);
   let door: HttpServer | undefined;
+  let lane: Lane | undefined;
   const app = Fastify({
     serverFactory: (handler) => {
       door = createServer(handler, deadlines, tls, sockets?.takeOver);
+      lane = new Lane(door, deadlines, { router, config: options.config, observe, admission, clientAddress, ends });
       return door.server;
     },
     bodyLimit: options.config.POSTERN_HTTP_BODY_MAX_BYTES,
-    genReqId: requestIdOf,
+    genReqId: ({ headers }) => requestIdOf(headers['x-request-id']),
     return503OnClosing: false,
     frameworkErrors: (error, request, reply) => {
       setHeaders(request, reply);
@@ -54,11 +60,11 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   });
 
   setHeadersAlways(app);
-  followCalls(app, observe, clientAddress);
-  closeGracefully(app, options.config.POSTERN_SHUTDOWN_TIMEOUT_MS, () => door);
+  followCalls(app, ends, clientAddress);
+  closeGracefully(app, options.config.POSTERN_SHUTDOWN_TIMEOUT_MS, () => [door, lane]);
   app.addHook('preClose', async () => sockets?.close(options.config.POSTERN_SHUTDOWN_TIMEOUT_MS));
   answerProblems(app, observe);
-  limitRequests(app, options.config.POSTERN_HTTP_REQUESTS_PER_TENANT);
+  limitRequests(app, admission);
   acceptJsonBodies(app);
 
   healthRoutes(app, options.ready);
@@ -84,14 +90,18 @@ function deadlinesOf(config: Config): ServerDeadlines {
   };
 }
 
+type Served = Pick<HttpServer, 'drain' | 'closeAll'>;
+
 /** Once closing: no new requests, and every connection ends with the reply it is waiting for, or after a while without. */
-function closeGracefully(app: FastifyInstance, timeoutMs: number, door: () => HttpServer | undefined): void {
+function closeGracefully(app: FastifyInstance, timeoutMs: number, served: () => readonly (Served | undefined)[]): void {
   let closing = false;
   let deadline: NodeJS.Timeout | undefined;
   app.addHook('preClose', async () => {
     closing = true;
-    door()?.drain();
-    deadline = setTimeout(() => door()?.closeAll(), timeoutMs);
+    for (const one of served()) one?.drain();
+    deadline = setTimeout(() => {
+      for (const one of served()) one?.closeAll();
+    }, timeoutMs);
   });
   app.addHook('onClose', async () => clearTimeout(deadline));
   app.addHook('onRequest', (_request, _reply, done) => {

@@ -1,6 +1,6 @@
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Observe } from '../src/observation.ts';
-import { requestIdOf } from './plugins/call.ts';
+import { requestIdOf } from './call.ts';
 import { setHeadersAlways } from './plugins/headers.ts';
 import { answerProblems } from './plugins/problems.ts';
 import { healthRoutes } from './routes/health.ts';
@@ -22,7 +22,7 @@ export function createOpsApp({ ready, metrics, observe = () => {} }: OpsAppOptio
       door = createServer(handler, DEADLINES);
       return door.server;
     },
-    genReqId: requestIdOf,
+    genReqId: ({ headers }) => requestIdOf(headers['x-request-id']),
   });
   app.addHook('preClose', async () => door?.closeAll());
   setHeadersAlways(app);

@@ -30,6 +30,11 @@ export interface ServerDeadlines {
   readonly sendTimeoutMs: number;
 }
 
+/** How often to look for connections past their deadline; Node's default of 30 s would make deadlines vague. */
+export function checkEveryMs({ headersTimeoutMs }: ServerDeadlines): number {
+  return Math.min(1_000, Math.ceil(headersTimeoutMs / 4));
+}
+
 /** For servers whose deadlines nobody has set. */
 export const DEADLINES: ServerDeadlines = {
   headersTimeoutMs: 15_000,
@@ -41,6 +46,8 @@ export const DEADLINES: ServerDeadlines = {
 /** A Node server with deadlines, and with its connections in sight so that closing need not wait for idle ones. */
 export interface HttpServer {
   readonly server: Server;
+  /** The event by which the server learns of a connection. */
+  readonly opened: 'connection' | 'secureConnection';
   /**
    * From now on every connection ends with the last reply that is due on it, and those on which none is due end at once.
    * Connections that were taken over are no longer this server's.
@@ -57,8 +64,7 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
     headersTimeout: Math.min(deadlines.headersTimeoutMs, deadlines.requestTimeoutMs),
     requestTimeout: deadlines.requestTimeoutMs,
     keepAliveTimeout: deadlines.keepAliveTimeoutMs,
-    // How often Node looks for connections past their deadline; its default of 30 s would make deadlines vague.
-    connectionsCheckingInterval: Math.min(1_000, Math.ceil(deadlines.headersTimeoutMs / 4)),
+    connectionsCheckingInterval: checkEveryMs(deadlines),
   };
   const server =
     tls === undefined
@@ -82,6 +88,7 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => refuseConnection(error, socket, replies.on(socket)));
   return {
     server,
+    opened,
     drain: () => replies.drain(),
     closeAll: () => replies.closeAll(),
   };
@@ -149,11 +156,21 @@ function refuseConnection(error: NodeJS.ErrnoException, socket: Duplex, due: rea
   socket.destroy();
 }
 
+/** Closes a connection on which nothing, or not all of a request, has come in time. */
+export function refuseLate(socket: Socket): void {
+  if (socket.writable) socket.write(tooLate());
+  socket.destroy();
+}
+
+function tooLate(): string {
+  return wholeReply('request_timeout', 'the request did not arrive in time');
+}
+
 /** @see https://nodejs.org/api/http.html#event-clienterror */
 function refusal(error: NodeJS.ErrnoException): string {
   switch (error.code) {
     case 'ERR_HTTP_REQUEST_TIMEOUT':
-      return wholeReply('request_timeout', 'the request did not arrive in time');
+      return tooLate();
     case 'HPE_HEADER_OVERFLOW':
       return wholeReply('headers_too_large', 'the request headers are too large');
     default:

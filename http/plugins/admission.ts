@@ -3,30 +3,42 @@ import { ServiceError } from '../../src/errors.ts';
 
 /**
  * How many requests of one organization may be under way. Those that are let in wait their turn for a database session in
- * the pool, where the organization with the fewest sessions goes first. Decided before the body is read, so that a crowd of
- * requests does not fill the memory with theirs.
+ * the pool, where the organization with the fewest sessions goes first.
  */
-export function limitRequests(app: FastifyInstance, maxPerTenant: number): void {
-  const underWay = new Map<string, { count: number }>();
+export class Admission {
+  readonly #maxPerTenant: number;
+  readonly #underWay = new Map<string, { count: number }>();
+
+  constructor(maxPerTenant: number) {
+    this.#maxPerTenant = maxPerTenant;
+  }
+
+  /**
+   * @returns gives the place back
+   * @throws ServiceError `too_many_requests`
+   */
+  enter(organizationId: string): () => void {
+    const crowd = this.#underWay.get(organizationId) ?? { count: 0 };
+    if (crowd.count >= this.#maxPerTenant) throw tooMany(crowd.count);
+    if (crowd.count === 0) this.#underWay.set(organizationId, crowd);
+    crowd.count += 1;
+    return () => {
+      crowd.count -= 1;
+      if (crowd.count === 0) this.#underWay.delete(organizationId);
+    };
+  }
+}
+
+/** Decided before the body is read, so that a crowd of requests does not fill the memory with theirs. */
+export function limitRequests(app: FastifyInstance, admission: Admission): void {
   // The first hook behind authentication, and the last before the body.
   app.addHook('preParsing', ({ call }, _reply, _body, done) => {
-    const id = call.tenant?.organization.id;
-    if (id === undefined) {
+    try {
+      if (call.tenant !== undefined) call.leave = admission.enter(call.tenant.organization.id);
       done();
-      return;
+    } catch (error) {
+      done(error as Error);
     }
-    const crowd = underWay.get(id) ?? { count: 0 };
-    if (crowd.count >= maxPerTenant) {
-      done(tooMany(crowd.count));
-      return;
-    }
-    underWay.set(id, crowd);
-    crowd.count += 1;
-    call.leave = () => {
-      crowd.count -= 1;
-      if (crowd.count === 0) underWay.delete(id);
-    };
-    done();
   });
 }
 

@@ -33,9 +33,14 @@ export async function authenticateBearer(router: KeyRing, { headers, call }: Fas
 function bearerToken(authorization: string | undefined): string {
   if (authorization === undefined)
     throw new ServiceError('unauthorized', 'an API key is needed, sent as "Authorization: Bearer <API key>"');
-  const token = /^Bearer +([A-Za-z0-9._~+/-]+=*) *$/i.exec(authorization)?.[1];
+  const token = bearerTokenOf(authorization);
   if (token === undefined) throw new ServiceError('unauthorized', 'the Authorization header must read "Bearer <API key>"');
   return token;
+}
+
+/** @returns undefined where the header is another, or not well formed */
+export function bearerTokenOf(authorization: string): string | undefined {
+  return /^Bearer +([A-Za-z0-9._~+/-]+=*) *$/i.exec(authorization)?.[1];
 }
 
 /** The authenticated caller of an operation that needs a key. */

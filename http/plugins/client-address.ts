@@ -3,12 +3,15 @@ import ipaddr from 'ipaddr.js';
 
 type Address = ReturnType<typeof ipaddr.process>;
 
+/** Where a request comes from, by its connection and what it says itself. */
+export type ClientAddress = (socketAddress: string, forwardedFor: string | undefined) => string;
+
 /**
  * Where a request comes from. X-Forwarded-For is believed only as far as the hops that wrote it are trusted: from the
  * socket backwards, the first address that is not in the list is the client. Entries that are no addresses end the walk.
  * @param trusted CIDR ranges or single addresses
  */
-export function clientAddresses(trusted: readonly string[]): (socketAddress: string, forwardedFor: string | undefined) => string {
+export function clientAddresses(trusted: readonly string[]): ClientAddress {
   const isTrusted = trustIn(trusted);
   return (socketAddress, forwardedFor) => {
     if (forwardedFor === undefined && isIPv4(socketAddress)) return socketAddress;

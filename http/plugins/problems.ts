@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
+import type { Call } from '../call.ts';
 import { type RenderedError, renderError } from '../errors.ts';
 
 /** Answers every error as `application/problem+json`; what nobody expected is also told to the operator, whole. */
@@ -23,20 +24,38 @@ export function sendProblem(error: unknown, request: FastifyRequest, reply: Fast
 
 /** The error as the caller is told it; the operator is told of it, too, where he has to be. */
 export function problemOf(error: unknown, request: FastifyRequest, observe: Observe): RenderedError {
-  const rendered = renderError(error, {
+  return problemFor(error, observe, {
     requestId: request.id,
+    method: request.method,
     path: pathOf(request),
     withCredentials: request.headers.authorization !== undefined,
-    sql: request.call?.statement?.sql,
-    atomic: request.call?.atomic,
-    isRepeatable: request.call?.isRepeatable,
+    call: request.call,
     maxBodyBytes: request.routeOptions.bodyLimit,
+    isGone: request.socket.destroyed,
   });
+}
+
+/** What {@link problemFor} has to know of a request that has failed. */
+export interface FailedRequest {
+  readonly requestId: string;
+  readonly method: string;
+  readonly path: string;
+  readonly withCredentials: boolean;
+  readonly call: Call | undefined;
+  readonly maxBodyBytes: number;
+  /** It broke off: there is nobody left to answer. */
+  readonly isGone: boolean;
+}
+
+/** As {@link problemOf}. */
+export function problemFor(error: unknown, observe: Observe, request: FailedRequest): RenderedError {
+  const { requestId, method, path, withCredentials, call, maxBodyBytes, isGone } = request;
+  const { statement, atomic, isRepeatable } = call ?? {};
+  const rendered = renderError(error, { requestId, path, withCredentials, sql: statement?.sql, atomic, isRepeatable, maxBodyBytes });
   const { problem, internal } = rendered;
-  // A request that broke off has nobody left to answer, and is nobody's fault here.
-  if (internal && !request.socket.destroyed)
-    observe({ name: 'service.failure', message: `${request.method} ${problem.instance} failed`, cause: error, requestId: request.id });
-  if (request.call !== undefined && problem.sqlstate !== undefined) request.call.sqlstate = problem.sqlstate;
+  // Where nobody is left to answer it is nobody's fault here.
+  if (internal && !isGone) observe({ name: 'service.failure', message: `${method} ${problem.instance} failed`, cause: error, requestId });
+  if (call !== undefined && problem.sqlstate !== undefined) call.sqlstate = problem.sqlstate;
   return rendered;
 }
 

@@ -1,0 +1,152 @@
+import type { Socket } from 'node:net';
+import type { Member } from '../../src/crowd.ts';
+import { parseJson } from '../plugins/json-body.ts';
+import { type QueryBody, usualQuery } from '../schemas.ts';
+import { refuseLate, type ServerDeadlines } from '../server.ts';
+import { Exchange, type ExchangeContext } from './exchange.ts';
+import { PLAIN_MAX_BYTES, type PlainRequest, readPlain } from './request.ts';
+
+/** Where a connection is served as long as its requests are plain. */
+export interface LaneHost {
+  readonly context: ExchangeContext;
+  readonly deadlines: ServerDeadlines;
+  /** No more requests are taken. */
+  readonly isDraining: boolean;
+  /** The connection is served elsewhere from now on, with what has come of a request. */
+  leave(connection: LaneConnection, bytes: Buffer): void;
+  closed(connection: LaneConnection): void;
+}
+
+/** A client's connection while nothing has come on it but plain requests for `/api/query`. */
+export class LaneConnection implements Member {
+  place = -1;
+  readonly socket: Socket;
+  readonly #host: LaneHost;
+  #exchange: Exchange | undefined;
+  /** A part of a request, or what has come while another one is being answered. */
+  #come: Buffer | undefined;
+  #hasServed = false;
+  #waitsSince = performance.now();
+
+  constructor(socket: Socket, host: LaneHost) {
+    this.socket = socket;
+    this.#host = host;
+    socket.on('data', this.#data);
+    socket.on('end', this.#ended);
+    socket.on('timeout', this.#timedOut);
+    socket.on('error', ignore);
+    socket.on('close', this.#closed);
+    socket.setTimeout(host.deadlines.sendTimeoutMs);
+  }
+
+  /** Ends with the reply that is due, or at once where none is. */
+  drain(): void {
+    if (this.#exchange === undefined) this.socket.destroy();
+    else this.#exchange.keepAliveS = undefined;
+  }
+
+  /** Closes the connection when nothing has come on it for too long. */
+  checkDeadline(now: number): void {
+    if (this.#exchange !== undefined) return;
+    const { headersTimeoutMs, keepAliveTimeoutMs } = this.#host.deadlines;
+    const waited = now - this.#waitsSince;
+    if (this.#hasServed && this.#come === undefined) {
+      if (waited > keepAliveTimeoutMs) this.socket.destroy();
+    } else if (waited > headersTimeoutMs) {
+      refuseLate(this.socket);
+    }
+  }
+
+  readonly #data = (chunk: Buffer): void => {
+    const come = this.#come === undefined ? chunk : Buffer.concat([this.#come, chunk]);
+    this.#come = undefined;
+    if (this.#exchange === undefined) this.#take(come, come !== chunk);
+    else this.#keep(come);
+  };
+
+  /** Until the reply is sent. */
+  #keep(bytes: Buffer): void {
+    this.#come = bytes;
+    if (bytes.length > PLAIN_MAX_BYTES) this.socket.pause();
+  }
+
+  /** @param inPieces it has been waited for already */
+  #take(bytes: Buffer, inPieces: boolean): void {
+    const request = readPlain(bytes);
+    if (request === undefined || request.end < bytes.length) this.#leave(bytes);
+    else if (request.end === bytes.length) this.#serve(request, bytes);
+    else if (inPieces) this.#leave(bytes);
+    else this.#wait(bytes);
+  }
+
+  /** Many clients send head and body one after the other; who sends smaller pieces is no plain client. */
+  #wait(bytes: Buffer): void {
+    this.#come = bytes;
+    this.#waitsSince = performance.now();
+  }
+
+  #serve(request: PlainRequest, bytes: Buffer): void {
+    const body = readBody(bytes.subarray(request.bodyStart));
+    if (body === undefined) {
+      this.#leave(bytes);
+      return;
+    }
+    const { context, isDraining, deadlines } = this.#host;
+    const keepAliveS = isDraining ? undefined : Math.floor(deadlines.keepAliveTimeoutMs / 1_000);
+    this.#exchange = new Exchange(context, this.socket, request, keepAliveS, this.#served);
+    this.#exchange.start(request.apiKey, body);
+  }
+
+  readonly #served = (): void => {
+    const isLast = this.#exchange?.keepAliveS === undefined;
+    this.#exchange = undefined;
+    this.#hasServed = true;
+    this.#waitsSince = performance.now();
+    if (isLast) {
+      this.socket.destroySoon();
+      return;
+    }
+    const bytes = this.#come;
+    this.#come = undefined;
+    if (this.socket.isPaused()) this.socket.resume();
+    if (bytes !== undefined) this.#take(bytes, false);
+  };
+
+  #leave(bytes: Buffer): void {
+    const { socket } = this;
+    socket.pause();
+    socket.off('data', this.#data);
+    socket.off('end', this.#ended);
+    socket.off('timeout', this.#timedOut);
+    socket.off('error', ignore);
+    socket.off('close', this.#closed);
+    this.#host.leave(this, bytes);
+  }
+
+  /** The client sends no more: as for Node's own server, it wants no reply either. */
+  readonly #ended = (): void => {
+    this.socket.destroy();
+  };
+
+  /** Silence alone is no fault of the client's: the reply may not have been made yet. */
+  readonly #timedOut = (): void => {
+    if (this.socket.writableLength > 0) this.socket.destroy();
+  };
+
+  readonly #closed = (): void => {
+    this.#exchange?.gone();
+    this.#host.closed(this);
+  };
+}
+
+/** What goes wrong with a socket closes it. */
+function ignore(): void {}
+
+/** @returns undefined for a body that is unusual, or none at all */
+function readBody(bytes: Buffer): QueryBody | undefined {
+  try {
+    return usualQuery(parseJson(bytes));
+  } catch {
+    return undefined;
+  }
+}

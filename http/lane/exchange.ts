@@ -1,0 +1,197 @@
+import type { Socket } from 'node:net';
+import type { Readable } from 'node:stream';
+import type { Config } from '../../src/config.ts';
+import type { Observe } from '../../src/observation.ts';
+import type { Router } from '../../src/router/router.ts';
+import type { Tenant } from '../../src/router/tenant.ts';
+import { giveBack } from '../../src/sql/json/memory.ts';
+import { type QueryRequest, runQuery } from '../../src/sql/statement.ts';
+import { type Call, type CallEnds, openCall, originOf, requestIdOf } from '../call.ts';
+import type { Admission } from '../plugins/admission.ts';
+import type { ClientAddress } from '../plugins/client-address.ts';
+import { problemFor } from '../plugins/problems.ts';
+import { JSON_TYPE, timeoutOf } from '../routes/context.ts';
+import type { QueryBody } from '../schemas.ts';
+import { type ReplyHead, writeHead } from './reply-head.ts';
+import type { PlainRequest } from './request.ts';
+
+/** What requests in the lane are answered with: the same as all others. */
+export interface ExchangeContext {
+  readonly router: Pick<Router, 'authenticate' | 'recognize' | 'lease'>;
+  readonly config: Config;
+  readonly observe: Observe;
+  readonly admission: Admission;
+  readonly clientAddress: ClientAddress;
+  readonly ends: CallEnds;
+}
+
+/** Beyond this, copying a reply costs more than a second piece to write. */
+const ONE_PIECE_MAX_BYTES = 8_192;
+
+const ACTION = 'query';
+
+/** One request for `/api/query`, and its reply. */
+export class Exchange {
+  readonly #context: ExchangeContext;
+  readonly #socket: Socket;
+  readonly #call: Call;
+  readonly #requestId: string;
+  /** Told when the reply is whole; not called for one that will never be. */
+  readonly #done: () => void;
+  /** Seconds for which the connection is kept afterwards; undefined: it ends with the reply. */
+  keepAliveS: number | undefined;
+  #status: number | undefined;
+  #isOver = false;
+
+  constructor(context: ExchangeContext, socket: Socket, request: PlainRequest, keepAliveS: number | undefined, done: () => void) {
+    const { clientAddress } = context;
+    this.#context = context;
+    this.#socket = socket;
+    this.#requestId = requestIdOf(request.requestId);
+    const sourceIp = clientAddress(socket.remoteAddress ?? '', request.forwardedFor);
+    this.#call = openCall(originOf(sourceIp, this.#requestId, request.userAgent));
+    this.keepAliveS = keepAliveS;
+    this.#done = done;
+  }
+
+  start(apiKey: string, body: QueryBody): void {
+    this.#call.work = this.#perform(apiKey, body);
+  }
+
+  /** The client has gone. */
+  gone(): void {
+    if (this.#isOver) return;
+    this.#call.departure.happen();
+    this.#end();
+  }
+
+  /** A part of the reply waits for the client to take it. */
+  get isSending(): boolean {
+    return this.#status !== undefined;
+  }
+
+  async #perform(apiKey: string, { sql, params, rowMode, timeoutMs, readOnly }: QueryBody): Promise<void> {
+    const { router, config } = this.#context;
+    const call = this.#call;
+    const { departure } = call;
+    try {
+      const tenant = await this.#authenticate(apiKey);
+      if (this.#isOver) return;
+      call.leave = this.#context.admission.enter(tenant.organization.id);
+      call.statement = { sql, paramCount: params?.length ?? 0 };
+      const wanted: QueryRequest = { sql, params, rowMode, timeoutMs: timeoutOf(timeoutMs, config), readOnly, departure };
+      const answer = await runQuery(await router.lease(tenant, { door: 'http', departure }), wanted);
+      if (answer.outcome === undefined) call.ended = answer.done;
+      else call.outcome = answer.outcome;
+      this.#sendResult(answer.body);
+    } catch (error) {
+      this.#sendProblem(error);
+    }
+  }
+
+  #authenticate(apiKey: string): Tenant | Promise<Tenant> {
+    const { router } = this.#context;
+    const known = router.recognize(apiKey);
+    this.#call.tenant = known;
+    if (known !== undefined) return known;
+    return router.authenticate({ kind: 'bearer', apiKey }, this.#call.origin).then((tenant) => {
+      this.#call.tenant = tenant;
+      return tenant;
+    });
+  }
+
+  #sendProblem(error: unknown): void {
+    const { problem, headers } = problemFor(error, this.#context.observe, {
+      requestId: this.#requestId,
+      method: 'POST',
+      path: '/api/query',
+      withCredentials: true,
+      call: this.#call,
+      maxBodyBytes: this.#context.config.POSTERN_HTTP_BODY_MAX_BYTES,
+      isGone: this.#isOver,
+    });
+    this.#sendWhole(problem.status, 'application/problem+json', Buffer.from(JSON.stringify(problem)), headers);
+  }
+
+  #sendResult(body: Buffer | Readable): void {
+    if (Buffer.isBuffer(body)) this.#sendWhole(200, JSON_TYPE, body);
+    // It broke off in the turn in which it began: nothing has been sent, and the error can take its place.
+    else if (body.errored) throw body.errored;
+    else this.#sendStream(body);
+  }
+
+  #sendWhole(status: number, contentType: string, body: Buffer, headers?: Readonly<Record<string, string>>): void {
+    if (this.#isOver) return;
+    const head = this.#head({ status, contentType, length: body.length, headers });
+    if (body.length > ONE_PIECE_MAX_BYTES) {
+      this.#socket.cork();
+      this.#socket.write(head, 'latin1');
+      this.#socket.write(body, (error) => {
+        giveBack(body);
+        this.#sent(error);
+      });
+      this.#socket.uncork();
+      return;
+    }
+    const bytes = Buffer.allocUnsafe(head.length + body.length);
+    bytes.write(head, 0, 'latin1');
+    body.copy(bytes, head.length);
+    giveBack(body);
+    this.#socket.write(bytes, (error) => this.#sent(error));
+  }
+
+  /** A stream that breaks off takes the connection with it, so that nobody takes what has come for the whole; and the other way round. */
+  #sendStream(body: Readable): void {
+    const socket = this.#socket;
+    if (this.#isOver) {
+      body.destroy();
+      return;
+    }
+    const resume = () => body.resume();
+    const close = () => body.destroy();
+    socket.write(this.#head({ status: 200, contentType: JSON_TYPE, length: undefined }), 'latin1');
+    socket.on('drain', resume);
+    socket.on('close', close);
+    body.on('error', () => socket.destroy());
+    body.on('end', () => {
+      socket.off('drain', resume);
+      socket.off('close', close);
+      socket.write('0\r\n\r\n', 'latin1', (error) => this.#sent(error));
+    });
+    body.on('data', (chunk: Buffer) => {
+      if (!this.#sendChunk(chunk)) body.pause();
+    });
+  }
+
+  /** @see https://www.rfc-editor.org/rfc/rfc9112#section-7.1 */
+  #sendChunk(chunk: Buffer): boolean {
+    const socket = this.#socket;
+    socket.cork();
+    socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1');
+    socket.write(chunk, () => giveBack(chunk));
+    const hasRoom = socket.write('\r\n', 'latin1');
+    socket.uncork();
+    return hasRoom;
+  }
+
+  #head(head: Pick<ReplyHead, 'status' | 'contentType' | 'length'> & { headers?: Readonly<Record<string, string>> | undefined }): string {
+    const { status, contentType, length, headers = NONE } = head;
+    this.#status = status;
+    return writeHead({ status, requestId: this.#requestId, contentType, length, headers, keepAliveS: this.keepAliveS });
+  }
+
+  #sent(error: Error | null | undefined): void {
+    if (this.#isOver) return;
+    this.#call.whole = error == null;
+    this.#end();
+    this.#done();
+  }
+
+  #end(): void {
+    this.#isOver = true;
+    this.#call.leave?.();
+    this.#context.ends.add(ACTION, this.#call, this.#status);
+  }
+}
+
+const NONE = {};

@@ -1,0 +1,64 @@
+import type { Socket } from 'node:net';
+import { Crowd } from '../../src/crowd.ts';
+import { checkEveryMs, type HttpServer, type ServerDeadlines } from '../server.ts';
+import { LaneConnection, type LaneHost } from './connection.ts';
+import type { ExchangeContext } from './exchange.ts';
+
+/**
+ * A way past Node's HTTP server and Fastify for plain requests for `/api/query`, which are nearly all there are and spend
+ * more time there than on everything else. Every connection begins here; with the first request that is not of that kind
+ * it goes to the server, with that request and for good, as if it had just been opened.
+ */
+export class Lane implements LaneHost {
+  readonly context: ExchangeContext;
+  readonly deadlines: ServerDeadlines;
+  readonly #connections = new Crowd<LaneConnection>();
+  readonly #serveElsewhere: (socket: Socket) => void;
+  readonly #checking: NodeJS.Timeout;
+  #isDraining = false;
+
+  constructor({ server, opened }: HttpServer, deadlines: ServerDeadlines, context: ExchangeContext) {
+    this.context = context;
+    this.deadlines = deadlines;
+    const others = server.listeners(opened);
+    this.#serveElsewhere = (socket) => {
+      for (const listener of others) listener.call(server, socket);
+    };
+    server.removeAllListeners(opened);
+    server.on(opened, (socket: Socket) => this.#connections.add(new LaneConnection(socket, this)));
+    this.#checking = setInterval(() => this.#checkDeadlines(), checkEveryMs(deadlines)).unref();
+    server.on('close', () => clearInterval(this.#checking));
+  }
+
+  get isDraining(): boolean {
+    return this.#isDraining;
+  }
+
+  /** From now on every connection ends with the reply that is due on it, and those on which none is due end at once. */
+  drain(): void {
+    this.#isDraining = true;
+    for (const connection of this.#connections.all()) connection.drain();
+  }
+
+  closeAll(): void {
+    for (const { socket } of this.#connections.all()) socket.destroy();
+  }
+
+  leave(connection: LaneConnection, bytes: Buffer): void {
+    const { socket } = connection;
+    this.#connections.delete(connection);
+    socket.setTimeout(0);
+    socket.unshift(bytes);
+    this.#serveElsewhere(socket);
+    socket.resume();
+  }
+
+  closed(connection: LaneConnection): void {
+    this.#connections.delete(connection);
+  }
+
+  #checkDeadlines(): void {
+    const now = performance.now();
+    for (const connection of this.#connections.all()) connection.checkDeadline(now);
+  }
+}

@@ -1,0 +1,106 @@
+import { bearerTokenOf } from '../plugins/bearer.ts';
+
+/** A request for `/api/query` of the plainest kind. */
+export interface PlainRequest {
+  readonly apiKey: string;
+  /** As the client has sent them. */
+  readonly requestId: string | undefined;
+  readonly userAgent: string | undefined;
+  readonly forwardedFor: string | undefined;
+  /** Where its body begins, and where it ends and another request might begin. */
+  readonly bodyStart: number;
+  readonly end: number;
+}
+
+/** A request that takes more is no plain one. */
+export const PLAIN_MAX_BYTES = 65_536;
+const HEAD_MAX_BYTES = 8_192;
+
+const END_OF_HEAD = '\r\n\r\n';
+const END_OF_LINE = '\r\n';
+
+/** Visible characters, and lines that end and begin where they must: nothing that two readers could read in two ways. */
+const HEAD = /^POST \/api\/query HTTP\/1\.1\r\n(?:[A-Za-z][A-Za-z0-9-]*:[\t -~]*\r\n)+$/;
+
+/** What a header may say in a plain request. */
+const MEANINGFUL: Readonly<Record<string, RegExp>> = {
+  host: /./,
+  authorization: /./,
+  'content-type': /^application\/json(?:; ?charset=utf-8)?$/i,
+  'content-length': /^[1-9]\d{0,4}$/,
+  connection: /^keep-alive$/i,
+  accept: /^(?!.*ndjson)/i,
+  'user-agent': /^/,
+  'x-request-id': /^/,
+  'x-forwarded-for': /^/,
+};
+
+/** Headers that nothing here reads. */
+const MEANINGLESS =
+  'accept-encoding accept-language baggage cache-control cdn-loop cf-connecting-ip cf-ew-via cf-ipcountry cf-ray cf-visitor cf-worker cookie dnt forwarded origin pragma priority referer sec-ch-ua sec-ch-ua-mobile sec-ch-ua-platform sec-fetch-dest sec-fetch-mode sec-fetch-site traceparent tracestate via x-amzn-trace-id x-forwarded-host x-forwarded-port x-forwarded-proto x-real-ip'.split(
+    ' ',
+  );
+
+interface Header {
+  readonly name: string;
+  readonly pattern: RegExp | undefined;
+}
+
+const KNOWN = new Map<string, Header>([
+  ...Object.entries(MEANINGFUL).map(([name, pattern]) => [name, { name, pattern }] as const),
+  ...MEANINGLESS.map((name) => [name, { name, pattern: undefined }] as const),
+]);
+
+/** In whichever letters the names were seen to be written; there are few ways that anybody uses. */
+const AS_WRITTEN = new Map<string, Header>(KNOWN);
+const AS_WRITTEN_MAX = 500;
+
+/**
+ * Reads a request if it is of the plainest kind: known headers, each once, a length, no other way of telling it. Whatever
+ * is not is somebody else's to read, so that this needs to understand nothing but what cannot be misunderstood.
+ * @returns undefined where it is not, or where its head is not there as a whole
+ */
+export function readPlain(bytes: Buffer): PlainRequest | undefined {
+  const headEnd = bytes.indexOf(END_OF_HEAD, 0, 'latin1') + END_OF_LINE.length;
+  if (headEnd < END_OF_HEAD.length || headEnd > HEAD_MAX_BYTES) return undefined;
+  const head = bytes.toString('latin1', 0, headEnd);
+  if (!HEAD.test(head)) return undefined;
+  const headers = readHeaders(head);
+  const apiKey = bearerTokenOf(headers?.get('authorization') ?? '');
+  const length = Number(headers?.get('content-length'));
+  if (headers === undefined || apiKey === undefined || !headers.has('host') || !headers.has('content-type')) return undefined;
+  const bodyStart = headEnd + END_OF_LINE.length;
+  const end = bodyStart + length;
+  if (!(end <= PLAIN_MAX_BYTES)) return undefined;
+  return {
+    apiKey,
+    requestId: headers.get('x-request-id'),
+    userAgent: headers.get('user-agent'),
+    forwardedFor: headers.get('x-forwarded-for'),
+    bodyStart,
+    end,
+  };
+}
+
+/** @returns undefined where one is not known, comes twice, or says what it does not in a plain request */
+function readHeaders(head: string): ReadonlyMap<string, string> | undefined {
+  const headers = new Map<string, string>();
+  let at = head.indexOf(END_OF_LINE) + END_OF_LINE.length;
+  while (at < head.length) {
+    const colon = head.indexOf(':', at);
+    const end = head.indexOf(END_OF_LINE, colon);
+    const header = headerOf(head.slice(at, colon));
+    if (header === undefined || headers.has(header.name)) return undefined;
+    const value = head.slice(colon + 1, end).trim();
+    if (header.pattern?.test(value) === false) return undefined;
+    headers.set(header.name, value);
+    at = end + END_OF_LINE.length;
+  }
+  return headers;
+}
+
+function headerOf(written: string): Header | undefined {
+  const known = AS_WRITTEN.get(written) ?? KNOWN.get(written.toLowerCase());
+  if (known !== undefined && AS_WRITTEN.size < AS_WRITTEN_MAX) AS_WRITTEN.set(written, known);
+  return known;
+}
