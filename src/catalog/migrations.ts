@@ -99,4 +99,14 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
       drop index postern.audit_entries_id;
     `,
   },
+  {
+    name: '005 audit as json',
+    sql: `
+      -- Written far more often than it is read, and hashed as it was written.
+      alter table postern.audit_entries
+        alter column statement type json,
+        alter column session type json,
+        alter column outcome type json;
+    `,
+  },
 ];
