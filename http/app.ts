@@ -37,7 +37,7 @@ export interface HttpAppOptions extends RouteContext {
  * connections that have none.
  */
 export function createHttpApp(options: HttpAppOptions): FastifyInstance {
-  const { observe, router, deadlines = deadlinesOf(options.config), tls, openWire } = options;
+  const { observe, router, queries, deadlines = deadlinesOf(options.config), tls, openWire } = options;
   const clientAddress = clientAddresses(options.config.POSTERN_TRUST_PROXY ?? []);
   const sockets = openWire && new WireSockets({ openWire, clientAddress, maxFrameBytes: options.config.POSTERN_HTTP_BODY_MAX_BYTES });
   const ends = new CallEnds(observe);
@@ -47,7 +47,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const app = Fastify({
     serverFactory: (handler) => {
       door = createServer(handler, deadlines, tls, sockets?.takeOver);
-      lane = new Lane(door, deadlines, { router, config: options.config, observe, admission, clientAddress, ends });
+      lane = new Lane(door, deadlines, { router, queries, config: options.config, observe, admission, clientAddress, ends });
       return door.server;
     },
     bodyLimit: options.config.POSTERN_HTTP_BODY_MAX_BYTES,

@@ -189,7 +189,7 @@ class Session implements RelayHost, ReachableSession {
   }
 
   shared(outcome: 'shared' | 'set_aside'): void {
-    this.#context.observe({ name: `wire.${outcome}` });
+    this.#context.observe({ name: `request.${outcome}` });
   }
 
   answered(ok: boolean): void {

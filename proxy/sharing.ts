@@ -1,4 +1,5 @@
 import type { Settings } from '../src/backend/session-state.ts';
+import type { SharingLimits } from '../src/sql/queries.ts';
 import type { Errand } from './errand.ts';
 import { Paces } from './paces.ts';
 import type { SharedPipeline } from './shared-pipeline.ts';
@@ -33,13 +34,6 @@ const ASKED = 8;
 const INVITED = 8;
 /** It is crowded as long as somebody has found all backends, or enough of them, busy within this time. */
 const CROWDED_MS = 1_000;
-
-export interface SharingLimits {
-  /** How many requests may be in one backend's pipeline; with 1 none is shared. */
-  readonly depth: number;
-  /** So many backends at work are enough for what is quick. */
-  readonly spread: number;
-}
 
 /** What the wire sessions of one organization do about having to share backends. */
 export class Sharing {

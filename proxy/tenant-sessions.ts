@@ -1,8 +1,9 @@
 import { StatementRegistry } from '../src/backend/prepared-statements.ts';
+import type { SharingLimits } from '../src/sql/queries.ts';
 import type { SessionStart } from './login.ts';
 import type { ProcessIds } from './process-ids.ts';
 import { RecentParses } from './recent-parses.ts';
-import { Sharing, type SharingLimits } from './sharing.ts';
+import { Sharing } from './sharing.ts';
 
 const MAX_REMEMBERED_LOGINS = 100;
 const MAX_REMEMBERED_TENANTS = 1_000;

@@ -16,6 +16,11 @@ export class Crowd<T extends Member> {
     return this.#members.length;
   }
 
+  /** @param place from 0; whoever comes or goes may change who it is */
+  at(place: number): T | undefined {
+    return this.#members[place];
+  }
+
   add(member: T): void {
     if (member.place >= 0) return;
     member.place = this.#members.push(member) - 1;

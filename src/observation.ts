@@ -83,10 +83,10 @@ export type Observation =
   /** A wire session has come to hold, or holds no longer, state of a kind that keeps it on its backend. */
   | { readonly name: 'wire.pinned'; readonly reason: string }
   | { readonly name: 'wire.unpinned'; readonly reason: string }
-  /** A wire client's request has been sent ahead into a backend's pipeline, behind those of other clients. */
-  | { readonly name: 'wire.shared' }
+  /** A request has been sent ahead into a backend's pipeline, behind those of other clients. */
+  | { readonly name: 'request.shared' }
   /** A request that shared a backend has to be run again: it held up others, or met a cancel request that was meant for one. */
-  | { readonly name: 'wire.set_aside' }
+  | { readonly name: 'request.set_aside' }
   | { readonly name: 'lease.granted'; readonly door: 'http' | 'wire'; readonly waitMs: number }
   | { readonly name: 'lease.refused'; readonly door: 'http' | 'wire'; readonly kind: string }
   | { readonly name: 'lease.released'; readonly door: 'http' | 'wire'; readonly heldMs: number }

@@ -19,6 +19,7 @@ import { type Cluster, prepareCluster } from './router/placement/cluster.ts';
 import { Placements } from './router/placement/placements.ts';
 import { Platform } from './router/placement/platform.ts';
 import { Router } from './router/router.ts';
+import { Queries, type SharingLimits } from './sql/queries.ts';
 
 /** The running service. Ports are the real ones, also where 0 was asked for. */
 export interface Service {
@@ -80,6 +81,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     const ready = () => answers(router);
     const http = createHttpApp({
       router,
+      queries: new Queries(router, sharingLimits(config), observe),
       config,
       observe,
       ready,
@@ -169,9 +171,9 @@ function reloadTls(tls: TlsFiles | undefined, http: FastifyInstance, observe: Ob
   if (http.server instanceof TlsServer) http.server.setSecureContext({ cert, key });
 }
 
-/** One is ours. */
-function otherProcessors(): number {
-  return Math.max(1, availableParallelism() - 1);
+function sharingLimits({ POSTERN_PIPELINE_DEPTH: depth, POSTERN_PIPELINE_SPREAD: spread }: Config): SharingLimits {
+  // One processor is ours.
+  return { depth, spread: spread || Math.max(1, availableParallelism() - 1) };
 }
 
 function createWireServer(config: Config, router: Router, observe: Observe, tls: TlsFiles | undefined): WireServer {
@@ -182,7 +184,7 @@ function createWireServer(config: Config, router: Router, observe: Observe, tls:
     loginTimeoutMs: config.POSTERN_LOGIN_TIMEOUT_MS,
     clientsMax: config.POSTERN_CLIENTS_MAX,
     clientsPerTenant: config.POSTERN_CLIENTS_PER_TENANT,
-    sharing: { depth: config.POSTERN_PIPELINE_DEPTH, spread: config.POSTERN_PIPELINE_SPREAD || otherProcessors() },
+    sharing: sharingLimits(config),
     statementTimeoutMs: config.POSTERN_WIRE_STATEMENT_TIMEOUT_MS,
     idleInTransactionTimeoutMs: config.POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS,
   });

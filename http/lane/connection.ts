@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Member } from '../../src/crowd.ts';
+import { turnBegan } from '../../src/turn.ts';
 import { parseJson } from '../plugins/json-body.ts';
 import { type QueryBody, usualQuery } from '../schemas.ts';
 import { refuseLate, type ServerDeadlines } from '../server.ts';
@@ -25,6 +26,8 @@ export class LaneConnection implements Member {
   #exchange: Exchange | undefined;
   /** A part of a request, or what has come while another one is being answered. */
   #come: Buffer | undefined;
+  #lastHead: Buffer | undefined;
+  #lastRequest: PlainRequest | undefined;
   #hasServed = false;
   #waitsSince = performance.now();
 
@@ -58,6 +61,7 @@ export class LaneConnection implements Member {
   }
 
   readonly #data = (chunk: Buffer): void => {
+    turnBegan();
     const come = this.#come === undefined ? chunk : Buffer.concat([this.#come, chunk]);
     this.#come = undefined;
     if (this.#exchange === undefined) this.#take(come, come !== chunk);
@@ -72,11 +76,22 @@ export class LaneConnection implements Member {
 
   /** @param inPieces it has been waited for already */
   #take(bytes: Buffer, inPieces: boolean): void {
-    const request = readPlain(bytes);
+    const request = this.#read(bytes);
     if (request === undefined || request.end < bytes.length) this.#leave(bytes);
     else if (request.end === bytes.length) this.#serve(request, bytes);
     else if (inPieces) this.#leave(bytes);
     else this.#wait(bytes);
+  }
+
+  /** Most requests on a connection have the same head. */
+  #read(bytes: Buffer): PlainRequest | undefined {
+    const head = this.#lastHead;
+    if (head !== undefined && bytes.length > head.length && bytes.compare(head, 0, head.length, 0, head.length) === 0)
+      return this.#lastRequest;
+    const request = readPlain(bytes);
+    this.#lastRequest = request;
+    this.#lastHead = request && Buffer.from(bytes.subarray(0, request.bodyStart));
+    return request;
   }
 
   /** Many clients send head and body one after the other; who sends smaller pieces is no plain client. */

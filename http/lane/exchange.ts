@@ -3,9 +3,9 @@ import type { Readable } from 'node:stream';
 import type { Config } from '../../src/config.ts';
 import type { Observe } from '../../src/observation.ts';
 import type { Router } from '../../src/router/router.ts';
-import type { Tenant } from '../../src/router/tenant.ts';
 import { giveBack } from '../../src/sql/json/memory.ts';
-import { type QueryRequest, runQuery } from '../../src/sql/statement.ts';
+import type { Queries } from '../../src/sql/queries.ts';
+import type { QueryRequest } from '../../src/sql/statement.ts';
 import { type Call, type CallEnds, openCall, originOf, requestIdOf } from '../call.ts';
 import type { Admission } from '../plugins/admission.ts';
 import type { ClientAddress } from '../plugins/client-address.ts';
@@ -17,7 +17,8 @@ import type { PlainRequest } from './request.ts';
 
 /** What requests in the lane are answered with: the same as all others. */
 export interface ExchangeContext {
-  readonly router: Pick<Router, 'authenticate' | 'recognize' | 'lease'>;
+  readonly router: Pick<Router, 'authenticate' | 'recognize'>;
+  readonly queries: Queries;
   readonly config: Config;
   readonly observe: Observe;
   readonly admission: Admission;
@@ -71,33 +72,23 @@ export class Exchange {
   }
 
   async #perform(apiKey: string, { sql, params, rowMode, timeoutMs, readOnly }: QueryBody): Promise<void> {
-    const { router, config } = this.#context;
+    const { router, queries, config } = this.#context;
     const call = this.#call;
     const { departure } = call;
     try {
-      const tenant = await this.#authenticate(apiKey);
+      const tenant = router.recognize(apiKey) ?? (await router.authenticate({ kind: 'bearer', apiKey }, call.origin));
       if (this.#isOver) return;
+      call.tenant = tenant;
       call.leave = this.#context.admission.enter(tenant.organization.id);
       call.statement = { sql, paramCount: params?.length ?? 0 };
       const wanted: QueryRequest = { sql, params, rowMode, timeoutMs: timeoutOf(timeoutMs, config), readOnly, departure };
-      const answer = await runQuery(await router.lease(tenant, { door: 'http', departure }), wanted);
+      const answer = await queries.run(tenant, wanted);
       if (answer.outcome === undefined) call.ended = answer.done;
       else call.outcome = answer.outcome;
       this.#sendResult(answer.body);
     } catch (error) {
       this.#sendProblem(error);
     }
-  }
-
-  #authenticate(apiKey: string): Tenant | Promise<Tenant> {
-    const { router } = this.#context;
-    const known = router.recognize(apiKey);
-    this.#call.tenant = known;
-    if (known !== undefined) return known;
-    return router.authenticate({ kind: 'bearer', apiKey }, this.#call.origin).then((tenant) => {
-      this.#call.tenant = tenant;
-      return tenant;
-    });
   }
 
   #sendProblem(error: unknown): void {

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import { LosslessNumber } from 'lossless-json';
@@ -6,8 +7,6 @@ import { takeFingerprint } from './idempotency.ts';
 
 /** Deeper nesting than any honest request has; what walks a value recursively stays far from the end of the stack. */
 const MAX_DEPTH = 100;
-
-const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 /** Takes `application/json` and nothing else; everything else is a 415 of Fastify's. */
 export function acceptJsonBodies(app: FastifyInstance): void {
@@ -104,12 +103,16 @@ function changesAsDouble(literal: string): boolean {
   return digits.length > 15 || !Number.isFinite(Number(literal)) || Number(literal) === 0;
 }
 
+const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
+
 function decode(body: Buffer): string {
-  try {
-    return utf8.decode(body);
-  } catch {
-    throw new ServiceError('invalid_request', 'the body is not valid UTF-8');
-  }
+  if (!isUtf8(body)) throw new ServiceError('invalid_request', 'the body is not valid UTF-8');
+  return body.toString('utf8', hasMark(body) ? BYTE_ORDER_MARK.length : 0);
+}
+
+/** It is no part of the text (RFC 8259 section 8.1 lets it be ignored). */
+function hasMark(body: Buffer): boolean {
+  return body[0] === BYTE_ORDER_MARK[0] && body[1] === BYTE_ORDER_MARK[1] && body[2] === BYTE_ORDER_MARK[2];
 }
 
 function parse(text: string): unknown {

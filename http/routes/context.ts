@@ -2,6 +2,7 @@ import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
 import type { Router } from '../../src/router/router.ts';
+import type { Queries } from '../../src/sql/queries.ts';
 import type { ErrorCode } from '../errors.ts';
 
 /** Where clients are told to connect with a wire client. */
@@ -16,6 +17,7 @@ export interface RouteContext {
   readonly router: Pick<Router, 'authenticate' | 'recognize' | 'lease' | 'signUp' | 'rotateKey'> & {
     readonly catalog: { readonly audit: Pick<Router['catalog']['audit'], 'list' | 'verify'> };
   };
+  readonly queries: Queries;
   readonly config: Config;
   readonly observe: Observe;
   /** The wire door as clients reach it; asked at each call, since its port may be known only after listening. */

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { Observe } from '../../src/observation.ts';
 import { linesLayout } from '../../src/sql/layout.ts';
-import { type QueryRequest, runQuery, runQueryOnce } from '../../src/sql/statement.ts';
+import { type QueryRequest, runQueryOnce } from '../../src/sql/statement.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { LINES_TYPE, prefersLines } from '../plugins/accept.ts';
 import { tenantOf } from '../plugins/bearer.ts';
@@ -58,7 +58,7 @@ const query = {
   errors: [...SQL_ERRORS, ...IDEMPOTENCY_ERRORS, ...LEASE_ERRORS],
 } as const satisfies Operation;
 
-export function queryEndpoints({ router, config, observe }: RouteContext): Endpoint[] {
+export function queryEndpoints({ router, queries, config, observe }: RouteContext): Endpoint[] {
   return [
     endpoint(query, async ({ body, request, reply }) => {
       const { call } = request;
@@ -78,14 +78,15 @@ export function queryEndpoints({ router, config, observe }: RouteContext): Endpo
         readOnly,
         departure: call.departure,
       };
-      const lease = await router.lease(tenantOf(request), { door: 'http', departure: call.departure });
+      const tenant = tenantOf(request);
       if (repeatable !== undefined && !readOnly) {
+        const lease = await router.lease(tenant, { door: 'http', departure: call.departure });
         call.atomic = true;
         const answer = await runQueryOnce(lease, wanted, repeatable);
         call.outcome = answer.outcome;
         return sendOnce(reply, answer);
       }
-      const answer = await runQuery(lease, wanted);
+      const answer = await queries.run(tenant, wanted);
       if (answer.outcome === undefined) call.ended = answer.done;
       else call.outcome = answer.outcome;
       return sendResult(reply, type, answer.body);

@@ -73,7 +73,7 @@ function createInstruments(registry: Registry) {
     wireBytes: counter('postern_wire_bytes_total', 'Bytes relayed for sessions that have ended', ['direction']),
     pins: counter('postern_pins_total', 'Times that a wire session came to hold what keeps it on its backend', ['reason']),
     pinnedSessions: gauge('postern_pinned_sessions', 'Wire sessions that keep their backend, by each of their reasons', ['reason']),
-    shared: counter('postern_shared_requests_total', "Wire requests that went into a busy backend's pipeline"),
+    shared: counter('postern_shared_requests_total', "Requests that went into a busy backend's pipeline"),
     setAside: counter('postern_set_aside_requests_total', 'Of those, and those ahead of them: run again by themselves'),
     queries: new QueryCounter('postern_queries_total', 'Requests that ran SQL', registry),
     httpRequests: new CallCounter('postern_http_requests_total', 'HTTP calls', registry),
@@ -130,10 +130,10 @@ function count(observation: Observation, to: Instruments): void {
     case 'wire.unpinned':
       to.pinnedSessions.dec({ reason: observation.reason });
       break;
-    case 'wire.shared':
+    case 'request.shared':
       to.shared.inc();
       break;
-    case 'wire.set_aside':
+    case 'request.set_aside':
       to.setAside.inc();
       break;
     case 'login.succeeded':

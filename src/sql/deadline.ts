@@ -35,6 +35,11 @@ export class Deadline implements Member {
     wakeAt(this.#dueAt);
   }
 
+  /** @param time by `performance.now()`, no earlier than before */
+  restart(time: number): void {
+    if (this.place >= 0) this.#dueAt = time;
+  }
+
   /** Stops it for good. */
   clear(): void {
     running.delete(this);

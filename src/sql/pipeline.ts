@@ -15,6 +15,7 @@ import {
   type TransactionStatus,
 } from '../protocol/backend.ts';
 import { backendFrames, FrameScanner, HEADER_BYTES } from '../protocol/frame.ts';
+import { turnBegan } from '../turn.ts';
 import { closeStatement, SYNC } from './messages.ts';
 import { Notices, type Warning } from './notices.ts';
 
@@ -42,14 +43,16 @@ export type Until = 'described' | 'ready';
 export type Settle = (ended: Completion | Error) => void;
 
 interface Expectation {
-  readonly replies: Replies;
-  readonly settle: Settle;
+  replies: Replies;
+  settle: Settle;
   until: Until;
   error: Error | undefined;
   tag: CommandTag | undefined;
 }
 
 const COPY_REFUSED = Buffer.concat([serialize.copyFail('COPY needs a PostgreSQL connection'), SYNC]);
+
+const NOBODYS: Replies = {};
 
 const NO_WARNINGS: readonly Warning[] = [];
 
@@ -70,6 +73,7 @@ export class Pipeline implements BackendReceiver {
   readonly holdsChunk = false;
   readonly #backend: BackendConnection;
   readonly #interrupt: (reason: ServiceError) => void;
+  readonly #isShared: boolean;
   readonly #scanner = new FrameScanner(FRAMES);
   readonly #queue: Expectation[] = [];
   #notices: Notices | undefined;
@@ -82,10 +86,14 @@ export class Pipeline implements BackendReceiver {
   #blame: ServiceError | undefined;
   #onDrained: (() => void) | undefined;
 
-  /** @param interrupt called when what runs is of no use and should be cancelled, with the reason */
-  constructor(backend: BackendConnection, interrupt: (reason: ServiceError) => void) {
+  /**
+   * @param interrupt called when what runs is of no use and should be cancelled, with the reason
+   * @param isShared several have requests, so that those of one turn of the event loop are waited for before anything is written
+   */
+  constructor(backend: BackendConnection, interrupt: (reason: ServiceError) => void, isShared = false) {
     this.#backend = backend;
     this.#interrupt = interrupt;
+    this.#isShared = isShared;
     backend.attach(this);
     if (backend.closed) this.fail(connectionLost());
   }
@@ -140,6 +148,14 @@ export class Pipeline implements BackendReceiver {
     this.#blame ??= reason;
   }
 
+  /** Nobody waits for the answers to requests behind the one whose answer is due. */
+  disregardOthers(): void {
+    for (let i = 1; i < this.#queue.length; i += 1) {
+      const expectation = this.#queue[i];
+      if (expectation !== undefined) Object.assign(expectation, { replies: NOBODYS, settle: () => {} });
+    }
+  }
+
   /** All requests are answered, or will never be. */
   drained(): Promise<void> {
     return new Promise((resolve) => {
@@ -156,6 +172,7 @@ export class Pipeline implements BackendReceiver {
   }
 
   data(chunk: Buffer): void {
+    turnBegan();
     try {
       this.#scanner.push(chunk);
       while (this.#dead === undefined && this.#scanner.next()) this.#receive();
@@ -190,7 +207,9 @@ export class Pipeline implements BackendReceiver {
     const [first] = this.#outbox;
     const bytes = this.#outbox.length === 1 && first !== undefined ? first : Buffer.concat(this.#outbox);
     this.#outbox = [];
-    if (this.#dead === undefined) this.#backend.write(bytes);
+    if (this.#dead !== undefined) return;
+    if (this.#isShared) this.#backend.writeSoon(bytes);
+    else this.#backend.write(bytes);
   }
 
   /** @see https://www.postgresql.org/docs/current/protocol-message-formats.html */

@@ -1,11 +1,16 @@
 import type { Readable } from 'node:stream';
+import type { BackendConnection } from '../backend/connection.ts';
+import type { ServiceError } from '../errors.ts';
+import type { TransactionStatus } from '../protocol/backend.ts';
+import type { Edit } from '../router/search-path/edits.ts';
+import { turnBegan } from '../turn.ts';
+import type { Footprint } from './footprint.ts';
 import { jsonLayout, type StatementOutcome } from './layout.ts';
 import { bindAndExecute } from './messages.ts';
 import { checkParameterLimit, encodeParametersOf } from './parameters.ts';
-import type { Completion, Replies } from './pipeline.ts';
-import { ReplyBody } from './reply-body.ts';
+import type { Completion, Replies, Settle } from './pipeline.ts';
+import { ReplyBody, type RowSource } from './reply-body.ts';
 import { outcomeOf, type ResultShape, ResultWriter } from './result.ts';
-import type { Session } from './session.ts';
 import { hasExpectedSettings } from './settings.ts';
 import type { QueryReply, QueryRequest } from './statement.ts';
 import type { KnownStatement } from './statement-cache.ts';
@@ -19,6 +24,20 @@ export interface RunListener {
   stale(): void;
 }
 
+/** Where a statement runs: in a session of its own, or for as long as it takes its place among others. */
+export interface RunHost extends RowSource {
+  readonly status: TransactionStatus;
+  /** Why what still arrives is of no use. */
+  readonly abortReason: ServiceError | undefined;
+  /** When those ahead of it had been answered, by `performance.now()`; undefined where there were none. */
+  readonly turnBeganAt: number | undefined;
+  /** There is nobody else. */
+  readonly isAlone: boolean;
+  expect(footprint: Footprint): unknown;
+  send(messages: readonly Uint8Array[], replies: Replies, edits: readonly Edit[], settle: Settle): void;
+  end(): Promise<void>;
+}
+
 /** The end of a statement whose reply has been told before. */
 interface Ending {
   resolve(outcome: StatementOutcome): void;
@@ -30,7 +49,7 @@ interface Ending {
  * promises: in the turn in which the reply is complete the backend goes to whoever waits for it, and then the reply out.
  */
 export class PreparedRun implements Replies {
-  readonly #session: Session;
+  readonly #host: RunHost;
   readonly #request: QueryRequest;
   readonly #known: KnownStatement;
   readonly #listener: RunListener;
@@ -42,18 +61,18 @@ export class PreparedRun implements Replies {
   #hasRows = false;
   #isCut = false;
 
-  constructor(session: Session, request: QueryRequest, known: KnownStatement, listener: RunListener) {
-    this.#session = session;
+  constructor(host: RunHost, request: QueryRequest, known: KnownStatement, listener: RunListener) {
+    this.#host = host;
     this.#request = request;
     this.#known = known;
     this.#listener = listener;
     this.#shape = known.described.shape(request.layout ?? jsonLayout(request.rowMode));
-    this.#body = new ReplyBody(session, (stream) => this.#streams(stream), request.lastWords, this.#shape.lastBytes);
+    this.#body = new ReplyBody(host, (stream) => this.#streams(stream), request.lastWords, this.#shape.lastBytes);
     this.#result = new ResultWriter(this.#shape, this.#body.out);
   }
 
   /** Whether nothing but the statement itself has to be sent. */
-  static isPossible({ lease: { backend } }: Session, { readOnly = false }: QueryRequest, { footprint, server }: KnownStatement): boolean {
+  static isPossible(backend: BackendConnection, { readOnly = false }: QueryRequest, { footprint, server }: KnownStatement): boolean {
     return !readOnly && !footprint.readsSequences && hasExpectedSettings(backend) && backend.session.prepared.use(server);
   }
 
@@ -63,15 +82,15 @@ export class PreparedRun implements Replies {
     try {
       checkParameterLimit(params);
       const values = encodeParametersOf(described, params);
-      void this.#session.expect(footprint);
-      this.#session.send([bindAndExecute(values, server.name)], this, [], (ended) => this.#settle(ended));
+      void this.#host.expect(footprint);
+      this.#host.send([bindAndExecute(values, server.name)], this, [], (ended) => this.#settle(ended));
     } catch (error) {
       this.#fail(error instanceof Error ? error : new Error('the statement could not be sent', { cause: error }));
     }
   }
 
   row(source: Buffer, start: number): void {
-    this.#isCut ||= this.#session.abortReason !== undefined;
+    this.#isCut ||= this.#host.abortReason !== undefined;
     if (this.#isCut) return;
     this.#hasRows = true;
     this.#result.row(source, start);
@@ -80,12 +99,12 @@ export class PreparedRun implements Replies {
 
   #settle(ended: Completion | Error): void {
     if (!(ended instanceof Error)) this.#succeed(ended);
-    else if (mayBeStale(ended) && !this.#hasRows && this.#session.status === 'I') this.#listener.stale();
+    else if (mayBeStale(ended) && !this.#hasRows && this.#host.status === 'I') this.#listener.stale();
     else this.#fail(ended);
   }
 
   #succeed({ tag, warnings }: Completion): void {
-    const { abortReason } = this.#session;
+    const { abortReason } = this.#host;
     // The statement may have got to its end in spite of all, but not its rows.
     if (this.#isCut && abortReason !== undefined) {
       this.#fail(abortReason);
@@ -93,17 +112,28 @@ export class PreparedRun implements Replies {
     }
     const outcome = outcomeOf(tag, this.#startedAt);
     this.#result.close(outcome, warnings);
-    const done = this.#session.end().then(() => outcome);
+    this.#measure();
+    const done = this.#host.end().then(() => outcome);
     if (this.#ending === undefined) this.#shape.lastBytes = this.#body.out.length;
     const body = this.#body.finish();
     if (this.#ending === undefined) this.#listener.replied({ body, outcome, done });
     else done.then(this.#ending.resolve, this.#ending.reject);
   }
 
+  /** How long it has taken, to Postgres rather than to us, tells whether the next one like it may share a backend. */
+  #measure(): void {
+    const { pace, tempo } = this.#known;
+    if (pace === undefined) return;
+    const { turnBeganAt, isAlone } = this.#host;
+    const durationMs = Math.max(0, turnBegan() - (turnBeganAt ?? this.#startedAt));
+    pace.ran(durationMs, this.#ending === undefined ? this.#body.out.length : Number.POSITIVE_INFINITY, tempo);
+    if (isAlone) pace.ranAlone(durationMs);
+  }
+
   #fail(error: Error): void {
     this.#body.fail(error);
     const tell = () => (this.#ending === undefined ? this.#listener.failed(error) : this.#ending.reject(error));
-    this.#session.end().then(tell, tell);
+    this.#host.end().then(tell, tell);
   }
 
   #streams(stream: Readable): void {

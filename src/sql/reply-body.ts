@@ -2,20 +2,26 @@ import { Readable } from 'node:stream';
 import { ServiceError } from '../errors.ts';
 import { JsonBuffer } from './json/buffer.ts';
 import { CHUNK_BYTES } from './json/memory.ts';
-import type { Session } from './session.ts';
 
 /** What may wait in the stream for its reader; beyond it the backend has to wait. */
 const STREAM_BUFFER_BYTES = 262_144;
 
 const LINE_FEED = 0x0a;
 
+/** Where the rows come from, at a pace that can be set. */
+export interface RowSource {
+  pause(): void;
+  resume(): void;
+  abort(reason: ServiceError): void;
+}
+
 /**
  * The bytes of a reply on their way to the caller. As long as they are few they are kept, so that an error can still take
- * their place; then they become a stream that pauses the session while its reader is behind.
+ * their place; then they become a stream that pauses its source while its reader is behind.
  */
 export class ReplyBody {
   readonly out: JsonBuffer;
-  readonly #session: Session;
+  readonly #source: RowSource;
   readonly #announce: (stream: Readable) => void;
   readonly #lastWords: ((error: Error) => Uint8Array) | undefined;
   #stream: Readable | undefined;
@@ -28,13 +34,13 @@ export class ReplyBody {
    * @param expectedBytes what it will probably be
    */
   constructor(
-    session: Session,
+    source: RowSource,
     announce: (stream: Readable) => void,
     lastWords: ((error: Error) => Uint8Array) | undefined,
     expectedBytes?: number,
   ) {
     this.out = new JsonBuffer(expectedBytes);
-    this.#session = session;
+    this.#source = source;
     this.#announce = announce;
     this.#lastWords = lastWords;
   }
@@ -46,7 +52,7 @@ export class ReplyBody {
     const chunk = this.out.take();
     if (this.#stream.destroyed || this.#stream.push(chunk) || this.#isPaused) return;
     this.#isPaused = true;
-    this.#session.pause();
+    this.#source.pause();
   }
 
   /** The whole reply is written. */
@@ -79,7 +85,7 @@ export class ReplyBody {
       highWaterMark: STREAM_BUFFER_BYTES,
       read: () => this.#goOn(),
       destroy: (error, callback) => {
-        if (!this.#isOver) this.#session.abort(new ServiceError('query_canceled', 'the caller has gone away'));
+        if (!this.#isOver) this.#source.abort(new ServiceError('query_canceled', 'the caller has gone away'));
         callback(error);
       },
     });
@@ -92,6 +98,6 @@ export class ReplyBody {
   #goOn(): void {
     if (!this.#isPaused || this.#isOver) return;
     this.#isPaused = false;
-    this.#session.resume();
+    this.#source.resume();
   }
 }

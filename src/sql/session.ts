@@ -1,4 +1,5 @@
 import { serialize } from 'pg-protocol';
+import type { BackendConnection } from '../backend/connection.ts';
 import type { ServerStatement } from '../backend/prepared-statements.ts';
 import type { Crowd } from '../crowd.ts';
 import { ServiceError } from '../errors.ts';
@@ -46,6 +47,9 @@ export class Session implements Revocable {
   place = -1;
   readonly lease: Lease;
   readonly #pipeline: Pipeline;
+  /** It has its backend to itself. */
+  readonly turnBeganAt = undefined;
+  readonly isAlone = true;
   readonly #deadline: Deadline;
   readonly #placed: PlacedText;
   readonly #departure: Departure | undefined;
@@ -58,12 +62,13 @@ export class Session implements Revocable {
   #mustBeReset = false;
   #changesDefaults = false;
 
-  constructor(lease: Lease, { timeoutMs, departure, obeyTimeoutMs = OBEY_TIMEOUT_MS }: SessionOptions) {
+  /** @param pipeline to the lease's backend, where a request is under way already */
+  constructor(lease: Lease, { timeoutMs, departure, obeyTimeoutMs = OBEY_TIMEOUT_MS }: SessionOptions, pipeline?: Pipeline) {
     const { revoked } = lease.tenant;
     this.lease = lease;
     this.#placed = new PlacedText(lease.tenant);
     this.#obeyTimeoutMs = obeyTimeoutMs;
-    this.#pipeline = new Pipeline(lease.backend, (reason) => this.abort(reason));
+    this.#pipeline = pipeline ?? new Pipeline(lease.backend, (reason) => this.abort(reason));
     this.#deadline = new Deadline(timeoutMs, () => this.abort(timedOut(timeoutMs)));
     this.#departure = departure;
     if (departure !== undefined) departure.listener = () => this.#abandon();
@@ -150,11 +155,8 @@ export class Session implements Revocable {
     }
   }
 
-  /** A statement is not good any more, or may not be there: it is closed before the next request of anybody's. */
   unprepare(statement: ServerStatement): void {
-    const { session } = this.lease.backend;
-    session.prepared.delete(statement);
-    session.leftovers.push(statement.name);
+    unprepare(this.lease.backend, statement);
   }
 
   /**
@@ -303,6 +305,12 @@ export class Session implements Revocable {
 }
 
 const DONE = Promise.resolve();
+
+/** A statement is not good any more, or may not be there: it is closed before the next request of anybody's. */
+export function unprepare({ session }: BackendConnection, statement: ServerStatement): void {
+  session.prepared.delete(statement);
+  session.leftovers.push(statement.name);
+}
 
 function timedOut(timeoutMs: number): ServiceError {
   return new ServiceError('statement_timeout', `canceling statement due to statement timeout (${timeoutMs} ms)`);

@@ -1,3 +1,4 @@
+import { Pace, Tempo } from '../backend/pace.ts';
 import { newServerStatement, type ServerStatement } from '../backend/prepared-statements.ts';
 import type { Organization } from '../catalog/organization.ts';
 import type { PostgresType } from './builtin-types.ts';
@@ -6,6 +7,7 @@ import type { Field } from './json/row.ts';
 import type { ResultLayout } from './layout.ts';
 import { ResultShape } from './result.ts';
 import type { Description } from './session.ts';
+import { mayShare } from './shareable.ts';
 
 /** What Postgres makes of a statement, in our terms. */
 export class DescribedStatement {
@@ -46,6 +48,9 @@ export interface KnownStatement {
   readonly described: DescribedStatement;
   /** Under this name backends prepare it. A new description comes with a new name: what bears the old one is of the old kind. */
   readonly server: ServerStatement;
+  /** How long it takes, where it may share a backend with others. */
+  readonly pace: Pace | undefined;
+  readonly tempo: Tempo;
 }
 
 const STATEMENTS_MAX = 500;
@@ -56,6 +61,7 @@ const ALL_TEXT_MAX_CHARACTERS = 1_048_576;
 export class StatementCache {
   /** They go when nobody holds the organization's credential any more. */
   static readonly #ofOrganizations = new WeakMap<Organization, StatementCache>();
+  readonly #tempo = new Tempo();
   readonly #known = new Map<string, KnownStatement>();
   #characters = 0;
   /** The one looked for last, which is mostly looked for again. */
@@ -84,7 +90,9 @@ export class StatementCache {
     this.forget(sql);
     if (sql.length > TEXT_MAX_CHARACTERS || !footprint.isPlain) return;
     this.#newest = undefined;
-    this.#known.set(sql, { sql, footprint, described, server: newServerStatement(Buffer.from(`${sql}\0\0\0`)) });
+    const server = newServerStatement(Buffer.from(`${sql}\0\0\0`));
+    const pace = footprint.isClean && !footprint.readsSequences && mayShare(sql) ? new Pace() : undefined;
+    this.#known.set(sql, { sql, footprint, described, server, pace, tempo: this.#tempo });
     this.#characters += sql.length;
     for (const oldest of this.#known.keys()) {
       if (this.#known.size <= STATEMENTS_MAX && this.#characters <= ALL_TEXT_MAX_CHARACTERS) break;

@@ -66,7 +66,7 @@ export function runQuery(lease: Lease, request: QueryRequest): Promise<QueryRepl
     const session = new Session(lease, request);
     const cache = StatementCache.of(lease.tenant.organization);
     const known = cache.find(request.sql);
-    if (known === undefined || !PreparedRun.isPossible(session, request, known)) {
+    if (known === undefined || !PreparedRun.isPossible(lease.backend, request, known)) {
       runAny(session, request, resolve, fail);
       return;
     }
@@ -130,7 +130,7 @@ function ofOneStatement(error: unknown): unknown {
 }
 
 /** What Postgres says is true, but not what to do about it. */
-function withHint(error: unknown): unknown {
+export function withHint(error: unknown): unknown {
   if (!(error instanceof PostgresError)) return error;
   const { code, routine } = error.fields;
   if (routine === 'exec_parse_message' && code === '42601') {

@@ -4,6 +4,7 @@ import { createHttpApp, type HttpAppOptions } from '../../http/app.ts';
 import { readConfig } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Observation, Observe } from '../../src/observation.ts';
+import { Queries } from '../../src/sql/queries.ts';
 
 /** The JSON door alone, on a socket of its own: for what it answers without any organization. */
 export interface Door {
@@ -28,6 +29,7 @@ export function standIn(observe: Observe = () => {}): HttpAppOptions {
       rotateKey: nobody,
       catalog: { audit: { list: nobody, verify: nobody } },
     },
+    queries: new Queries({ lease: nobody, mayKeepBusy: () => false }, { depth: 1, spread: 1 }, observe),
     config: readConfig({}),
     observe,
     connection: () => ({ host: '127.0.0.1', port: 6432, sslmode: 'disable' }),

@@ -224,6 +224,6 @@ it(`${REQUESTS} requests of ${READERS} clients on ${BACKENDS} backends, each ans
     isOver = true;
     await neighbours;
   }
-  expect(told.get('wire.shared')).toBeGreaterThan(REQUESTS / 20);
-  expect(told.get('wire.set_aside')).toBeGreaterThan(0);
+  expect(told.get('request.shared')).toBeGreaterThan(REQUESTS / 20);
+  expect(told.get('request.set_aside')).toBeGreaterThan(0);
 });

@@ -80,9 +80,9 @@ async function whileLocked(act: () => Promise<void>): Promise<void> {
 it('goes on with the next one when each is answered', async () => {
   await warmUp();
   await locker.query('BEGIN');
-  const before = count('wire.shared');
+  const before = count('request.shared');
   expect(await Promise.all(await together('SELECT 11 AS n', 'SELECT 12 AS n', READ_GUARDED, 'SELECT 14 AS n'))).toEqual([11, 12, 7, 14]);
-  expect(count('wire.shared') - before).toBe(3);
+  expect(count('request.shared') - before).toBe(3);
   await locker.query('COMMIT');
 });
 
@@ -90,7 +90,7 @@ it('an error is told to the one who made it', async () => {
   await warmUp();
   await locker.query('BEGIN');
   for (let i = 0; i < 20; i += 1) await Promise.allSettled(readers.map((reader) => ask(reader, 'SELECT 1 / 0 AS n')));
-  const before = count('wire.shared');
+  const before = count('request.shared');
   const answers = await together('SELECT 1 AS n', 'SELECT 1 / 0 AS n', 'SELECT 3 AS n', 'SELECT 4 / 0 AS n');
   expect(await Promise.allSettled(answers)).toMatchObject([
     { value: 1 },
@@ -98,18 +98,18 @@ it('an error is told to the one who made it', async () => {
     { value: 3 },
     { reason: { code: '22012' } },
   ]);
-  expect(count('wire.shared') - before).toBe(3);
+  expect(count('request.shared') - before).toBe(3);
   await locker.query('COMMIT');
 });
 
 it('one that turns out to wait for a lock makes way for those behind it, and is answered when it can be', async () => {
   let guarded: Promise<number | undefined> | undefined;
   await whileLocked(async () => {
-    const before = count('wire.set_aside');
+    const before = count('request.set_aside');
     const [first, ...others] = await together(READ_GUARDED, 'SELECT 2 AS n', 'SELECT 3 AS n');
     guarded = first;
     expect(await Promise.all(others)).toEqual([2, 3]);
-    expect(count('wire.set_aside') - before).toBe(1);
+    expect(count('request.set_aside') - before).toBe(1);
   });
   expect(await guarded).toBe(7);
 });
@@ -178,12 +178,12 @@ describe('behind one who takes long to read a large answer', () => {
     await delay(30);
     slow.write(encodeFrontend('Query SELECT n, v FROM large WHERE n = 2'));
     await delay(10);
-    const before = count('wire.shared');
+    const before = count('request.shared');
     const answers = readers.slice(0, 2).map((reader) => ask(reader, 'SELECT 5 AS n'));
     for (const answer of answers) answer.catch(() => {});
     await slept;
     await delay(100);
-    expect(count('wire.shared') - before).toBe(2);
+    expect(count('request.shared') - before).toBe(2);
     return [slow, answers];
   }
 
@@ -216,7 +216,7 @@ it('is none with a depth of 1', async () => {
   const tenant = await alone.signUp();
   const clients = await Promise.all(Array.from({ length: 5 }, () => alone.connect(tenant)));
   for (let i = 0; i < 40; i += 1) await Promise.all(clients.map((client) => client.query('SELECT 1 AS n')));
-  expect(alone.observations.some(({ name }) => name === 'wire.shared')).toBe(false);
+  expect(alone.observations.some(({ name }) => name === 'request.shared')).toBe(false);
   await Promise.all(clients.map((client) => client.end()));
   await alone.close();
 });
@@ -227,7 +227,7 @@ it('takes what is quick before all backends are busy, and leaves the others to w
   const roomy = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '8', POSTERN_PIPELINE_SPREAD: '1' });
   const tenant = await roomy.signUp();
   const clients = await Promise.all(Array.from({ length: 6 }, () => roomy.connect(tenant)));
-  const shared = () => roomy.observations.filter(({ name }) => name === 'wire.shared').length;
+  const shared = () => roomy.observations.filter(({ name }) => name === 'request.shared').length;
   for (let i = 0; i < 40; i += 1) await Promise.all(clients.map((client) => client.query('SELECT 1 AS n')));
   expect(shared()).toBeGreaterThan(40);
   const before = shared();

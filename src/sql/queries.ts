@@ -1,0 +1,120 @@
+import type { Organization } from '../catalog/organization.ts';
+import { Crowd } from '../crowd.ts';
+import type { Observe } from '../observation.ts';
+import type { Router } from '../router/router.ts';
+import type { Tenant } from '../router/tenant.ts';
+import { Company, type Seat } from './company.ts';
+import { PreparedRun } from './prepared-run.ts';
+import { unprepare } from './session.ts';
+import { type QueryReply, type QueryRequest, runQuery, withHint } from './statement.ts';
+import { type KnownStatement, StatementCache } from './statement-cache.ts';
+
+export interface SharingLimits {
+  /** How many requests may be in one backend's pipeline; with 1 none is shared. */
+  readonly depth: number;
+  /** So many backends at work are enough for what is quick. */
+  readonly spread: number;
+}
+
+const SHARED = { name: 'request.shared' } as const;
+const SET_ASIDE = { name: 'request.set_aside' } as const;
+
+/** With less time than this a statement waits for nobody. */
+const TIMEOUT_MIN_MS = 1_000;
+
+/**
+ * Runs statements for organizations, each on a backend of its own or, where as many backends are at work as is good for
+ * anybody, a quick one behind others of its kind.
+ */
+export class Queries {
+  readonly #router: Pick<Router, 'lease' | 'mayKeepBusy'>;
+  readonly #limits: SharingLimits;
+  readonly #observe: Observe;
+  /** Those of each organization that one might get on with. */
+  readonly #companies = new WeakMap<Organization, Crowd<Company>>();
+
+  constructor(router: Pick<Router, 'lease' | 'mayKeepBusy'>, limits: SharingLimits, observe: Observe) {
+    this.#router = router;
+    this.#limits = limits;
+    this.#observe = observe;
+  }
+
+  /** @throws as {@link Router.lease} and {@link runQuery} */
+  run(tenant: Tenant, request: QueryRequest): Promise<QueryReply> {
+    const known = this.#quick(tenant, request);
+    if (known === undefined) return this.#runAlone(tenant, request);
+    const company = this.#find(tenant, request, known);
+    if (company === undefined) return this.#found(tenant, request, known);
+    this.#observe(SHARED);
+    return this.#join(company, request, known);
+  }
+
+  /** @returns the statement, if it may share a backend with others */
+  #quick({ organization }: Tenant, { sql, readOnly, timeoutMs }: QueryRequest): KnownStatement | undefined {
+    if (readOnly || this.#limits.depth <= 1 || (timeoutMs > 0 && timeoutMs < TIMEOUT_MIN_MS)) return undefined;
+    const known = StatementCache.of(organization).find(sql);
+    return known?.pace?.isQuick ? known : undefined;
+  }
+
+  /** @returns where to get on; where there are several, with the fewest others */
+  #find(tenant: Tenant, request: QueryRequest, known: KnownStatement): Company | undefined {
+    const companies = this.#companiesOf(tenant);
+    if (companies.size < this.#limits.spread || !this.#router.mayKeepBusy(tenant, true)) return undefined;
+    const now = performance.now();
+    let best: Company | undefined;
+    for (let i = 0; i < companies.size; i += 1) {
+      const company = companies.at(i);
+      if (company === undefined || company.load >= (best?.load ?? this.#limits.depth) || !company.isOpen(now)) continue;
+      if (known.pace?.mayFollow(company.load) && PreparedRun.isPossible(company.lease.backend, request, known)) best = company;
+    }
+    return best;
+  }
+
+  async #runAlone(tenant: Tenant, request: QueryRequest): Promise<QueryReply> {
+    return runQuery(await this.#router.lease(tenant, { door: 'http', ...departureOf(request) }), request);
+  }
+
+  /** Goes ahead on a backend that others may come along on. */
+  async #found(tenant: Tenant, request: QueryRequest, known: KnownStatement): Promise<QueryReply> {
+    const lease = await this.#router.lease(tenant, { door: 'http', ...departureOf(request) });
+    if (!PreparedRun.isPossible(lease.backend, request, known)) return runQuery(lease, request);
+    const companies = this.#companiesOf(tenant);
+    const company = new Company(lease, (closed) => companies.delete(closed));
+    companies.add(company);
+    return this.#join(company, request, known);
+  }
+
+  #join(company: Company, request: QueryRequest, known: KnownStatement): Promise<QueryReply> {
+    const { backend, tenant } = company.lease;
+    return new Promise((resolve, reject) => {
+      const alone = () => this.#runAlone(tenant, request).then(resolve, reject);
+      const seat: Seat = company.seat(request, () => {
+        this.#observe(SET_ASIDE);
+        void alone();
+      });
+      new PreparedRun(seat, request, known, {
+        replied: resolve,
+        failed: (error) => reject(withHint(error)),
+        stale: () => {
+          unprepare(backend, known.server);
+          StatementCache.of(tenant.organization).forget(request.sql);
+          void seat.end();
+          void alone();
+        },
+      }).start();
+    });
+  }
+
+  #companiesOf({ organization }: Tenant): Crowd<Company> {
+    let companies = this.#companies.get(organization);
+    if (companies === undefined) {
+      companies = new Crowd<Company>();
+      this.#companies.set(organization, companies);
+    }
+    return companies;
+  }
+}
+
+function departureOf({ departure }: QueryRequest) {
+  return departure === undefined ? {} : { departure };
+}
