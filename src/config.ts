@@ -52,7 +52,7 @@ const schema = z.object({
   POSTERN_BACKENDS_MAX: whole(0, 0, 100_000).describe('0: from max_connections'),
   POSTERN_BACKENDS_PER_TENANT: whole(16, 1, 10_000),
   POSTERN_PIPELINE_DEPTH: whole(8, 1, 64).describe(
-    'Short reads of several wire clients that may be in one backend session at once; 1: none are',
+    'Short reads of several clients that may be in one backend session at once; 1: none are',
   ),
   POSTERN_PIPELINE_SPREAD: whole(0, 0, 10_000).describe(
     "Sessions at work from which on an organization's quickest reads share them; 0: as many as there are processors besides our own",
