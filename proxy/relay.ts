@@ -468,7 +468,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     }
     this.#tenure.cancelIfWanted();
     if (this.#queue.length === 0) this.#answered();
-    else if (!this.#over && !this.#keepsBack) this.#toClient.flush();
+    else if (!this.#over && !this.#keepsBack) this.#toClient.flushPart(!this.#replies.betweenMessages);
     if (this.#client.writableLength === 0) this.lastTakenAt = performance.now();
     else if (this.#client.writableLength > HIGH_WATER_BYTES && !this.#over) this.#tenure.backend?.pause();
     if (this.#tenure.shared !== undefined || shared === undefined) return;

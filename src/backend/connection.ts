@@ -112,15 +112,15 @@ export class BackendConnection {
     });
   }
 
-  /** @returns whether the memory of the chunk can be read into again */
-  #deliver(chunk: Buffer): boolean {
+  /** @returns who still needs the memory of the chunk */
+  #deliver(chunk: Buffer): BackendReceiver | undefined {
     const receiver = this.#receiver;
     if (receiver.holdsChunk === undefined) {
       receiver.data(Buffer.from(chunk));
-      return true;
+      return undefined;
     }
     receiver.data(chunk);
-    return !receiver.holdsChunk;
+    return receiver.holdsChunk ? receiver : undefined;
   }
 
   get closed(): boolean {
@@ -213,31 +213,53 @@ export class BackendConnection {
 /** What is larger is not worth copying to save a write. */
 const SOON_MAX_BYTES = 8_192;
 const READ_BYTES = 65_536;
+/** Less room than that is not worth a read. */
+const LEAST_READ_BYTES = 16_384;
 
 /**
- * A socket that reads into the same memory again and again, as long as what was read is dealt with at once. To the driver,
- * during the login, it is a socket like any other.
+ * A socket that reads into the same memory again and again: over what was read, or behind it as long as that is needed. To
+ * the driver, during the login, it is a socket like any other.
  * @see https://nodejs.org/api/net.html#new-netsocketoptions `onread`
  */
 class Reader {
   readonly socket: Socket;
-  /** Who gets what is read; @returns whether its memory can be used again. */
-  deliver = (chunk: Buffer): boolean => {
+  /** Who gets what is read; @returns who still needs its memory */
+  deliver = (chunk: Buffer): BackendReceiver | undefined => {
     this.socket.emit('data', Buffer.from(chunk));
-    return true;
+    return undefined;
   };
   #memory = Buffer.allocUnsafeSlow(READ_BYTES);
+  /** Where the next bytes go: all before is needed by the holder. */
+  #start = 0;
+  #holder: BackendReceiver | undefined;
 
   constructor() {
     const onread: OnReadOpts = {
-      buffer: () => this.#memory,
+      buffer: () => (this.#start === 0 ? this.#memory : this.#memory.subarray(this.#start)),
       callback: (bytes) => {
-        if (!this.deliver(this.#memory.subarray(0, bytes))) this.#memory = Buffer.allocUnsafeSlow(READ_BYTES);
+        this.#read(bytes);
         return true;
       },
     };
     const options = { allowHalfOpen: false, onread };
     this.socket = new Socket(options);
+  }
+
+  #read(bytes: number): void {
+    const end = this.#start + bytes;
+    const holder = this.deliver(this.#memory.subarray(this.#start, end));
+    if (holder === undefined) {
+      if (this.#holder?.holdsChunk !== true) this.#goOn(undefined, 0);
+    } else if ((this.#holder ?? holder) === holder && end + LEAST_READ_BYTES <= READ_BYTES) this.#goOn(holder, end);
+    else {
+      this.#memory = Buffer.allocUnsafeSlow(READ_BYTES);
+      this.#goOn(undefined, 0);
+    }
+  }
+
+  #goOn(holder: BackendReceiver | undefined, start: number): void {
+    this.#holder = holder;
+    this.#start = start;
   }
 }
 

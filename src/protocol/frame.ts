@@ -116,20 +116,26 @@ export class FrameScanner {
     return this.#show(this.#chunk, start, start + size);
   }
 
-  /** Widens the fragment over the messages of the same type that follow it whole, for who passes all of them on alike. */
+  /**
+   * Widens the fragment over the messages of the same type that follow it, and the beginning of one that is not there whole,
+   * for who passes all of them on alike: nothing of them has to wait for the next chunk but a header that is cut.
+   */
   widen(): void {
     const chunk = this.#chunk;
     const { type, buffer } = this;
     if (buffer !== chunk || !this.last) return;
     let end = this.#position;
-    for (;;) {
-      const word = end + HEADER_BYTES <= chunk.length && chunk[end] === type ? int32At(chunk, end + 1) : 0;
+    while (end + HEADER_BYTES <= chunk.length && chunk[end] === type) {
+      const word = int32At(chunk, end + 1);
       // What is not as it should be is for `next` to refuse.
-      if (word < 4 || word - 4 > this.#rules.maxBodyBytes || end + 1 + word > chunk.length) break;
+      if (word < 4 || word - 4 > this.#rules.maxBodyBytes) break;
+      this.length = word - 4;
       end += 1 + word;
     }
-    this.#position = end;
-    this.end = end;
+    this.#remaining = Math.max(0, end - chunk.length);
+    this.last = this.#remaining === 0;
+    this.end = end - this.#remaining;
+    this.#position = this.end;
   }
 
   /** Takes out what lies behind the fragment shown, for whoever goes on with the stream from there. */

@@ -78,6 +78,26 @@ it('rows of 100 MB together come out of the JSON door in little memory, and one 
   expect([refused.status, await refused.json()]).toMatchObject([400, { code: 'response_too_large', sqlstate: '54000' }]);
 });
 
+it('a long answer that takes a rest has gone out as far as the server has sent it', async () => {
+  const client = await openSession(postern, organization);
+  const sql = "SELECT repeat('r', 1000) || CASE WHEN n = 1000 THEN pg_sleep(3)::text ELSE '' END FROM generate_series(1, 1010) AS n";
+  await client.write(queryMessage(sql));
+  const rowsUntil = async (isOver: (type: string | undefined) => boolean) => {
+    let rows = 0;
+    for (;;) {
+      const message = await client.read(1_500);
+      const type = typeof message === 'object' ? message.type : undefined;
+      if (type === 'D') rows += 1;
+      if (isOver(type)) return rows;
+    }
+  };
+  const before = await rowsUntil((type) => type === undefined);
+  // The server itself keeps up to 8 kB.
+  expect(before).toBeGreaterThanOrEqual(990);
+  expect(before + (await rowsUntil((type) => type === 'Z'))).toBe(1010);
+  client.disconnect();
+});
+
 it('a client that asks for a lot and does not read it costs little, and holds up nobody', async () => {
   const clients = await Promise.all([1, 2, 3].map(() => openSession(postern, organization)));
   const growth = await growthDuring(async () => {

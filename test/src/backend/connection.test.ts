@@ -14,6 +14,7 @@ const TERMINATE = 'X\0\0\0\x04';
 let scratch: Scratch;
 let server: Server;
 let heard: string;
+let say: (bytes: string | Buffer) => void;
 let backend: BackendConnection;
 beforeEach(async () => {
   scratch = await makeScratch();
@@ -21,6 +22,7 @@ beforeEach(async () => {
   server = createServer((socket) => {
     socket.once('data', () => {
       socket.write(WELCOME);
+      say = (bytes) => socket.write(bytes);
       socket.on('data', (chunk: Buffer) => {
         heard += chunk.toString('latin1');
       });
@@ -66,5 +68,66 @@ describe('what is to be written soon', () => {
     backend.writeSoon(Buffer.from('soon'));
     backend.destroy();
     expect(await failure()).toBeUndefined();
+  });
+});
+
+describe('what is read', () => {
+  /** Keeps what it is given until it is told to let go, and finds out what has become of it. */
+  function keeper() {
+    const kept: { readonly chunk: Buffer; readonly copy: Buffer }[] = [];
+    const receiver = {
+      kept,
+      holdsChunk: true,
+      bytes: 0,
+      data(chunk: Buffer) {
+        receiver.bytes += chunk.length;
+        kept.push({ chunk, copy: Buffer.from(chunk) });
+      },
+      drain() {},
+      closed() {},
+    };
+    return receiver;
+  }
+
+  const said = async (receiver: { readonly bytes: number }, bytes: Buffer) => {
+    const before = receiver.bytes;
+    say(bytes);
+    await eventually('all is there', () => receiver.bytes - before === bytes.length);
+  };
+  const memories = ({ kept }: ReturnType<typeof keeper>) => new Set(kept.map(({ chunk }) => chunk.buffer)).size;
+  const isIntact = ({ kept }: ReturnType<typeof keeper>) => kept.every(({ chunk, copy }) => chunk.equals(copy));
+
+  it('stays as it is for as long as it is needed, in little memory', async () => {
+    const slow = keeper();
+    backend.attach(slow);
+    for (let round = 0; round < 30; round += 1) await said(slow, Buffer.alloc(1_000, round));
+    await said(slow, Buffer.alloc(300_000, 'L'));
+    expect(isIntact(slow)).toBe(true);
+    expect(memories(slow)).toBeLessThan(20);
+  });
+
+  it('stays as it is while the connection is already somebody else’s', async () => {
+    const [first, second, third] = [keeper(), keeper(), keeper()];
+    backend.attach(first);
+    await said(first, Buffer.alloc(1_000, 'a'));
+    second.holdsChunk = false;
+    backend.attach(second);
+    for (let round = 0; round < 10; round += 1) await said(second, Buffer.alloc(20_000, 'b'));
+    expect(isIntact(first)).toBe(true);
+    backend.attach(third);
+    await said(third, Buffer.alloc(1_000, 'c'));
+    third.holdsChunk = false;
+    await said(third, Buffer.alloc(100_000, 'd'));
+    expect(isIntact(first)).toBe(true);
+  });
+
+  it('is read into the same memory once nobody needs it', async () => {
+    const quick = keeper();
+    backend.attach(quick);
+    await said(quick, Buffer.alloc(1_000, 'a'));
+    quick.holdsChunk = false;
+    for (let round = 0; round < 10; round += 1) await said(quick, Buffer.alloc(1_000, 'b'));
+    expect(memories(quick)).toBe(1);
+    expect(new Set(quick.kept.slice(2).map(({ chunk }) => chunk.byteOffset))).toEqual(new Set([0]));
   });
 });

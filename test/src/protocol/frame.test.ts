@@ -195,7 +195,23 @@ describe('a fragment that is widened', () => {
     expect(fragments([stream]).ends).toEqual(['D30', 'Z36', 'D66']);
   });
 
-  test('leaves what is not whole for later, wherever the stream is cut', () => {
+  test('takes the beginning of the one that is cut along, whose rest follows', () => {
+    const scanner = new FrameScanner(backendFrames({ D: 100 }));
+    const shown = () => [scanner.start, scanner.end, scanner.length, scanner.first, scanner.last];
+    scanner.push(stream.subarray(0, 28));
+    scanner.next();
+    scanner.widen();
+    expect(shown()).toEqual([0, 28, 4, true, false]);
+    expect(scanner.next()).toBe(false);
+    expect(scanner.midMessage).toBe(true);
+    scanner.push(stream.subarray(28));
+    scanner.next();
+    expect(shown()).toEqual([0, 2, 4, false, true]);
+    scanner.next();
+    expect(shown()).toEqual([2, 8, 1, true, true]);
+  });
+
+  test('loses and crosses nothing, wherever the stream is cut', () => {
     for (let at = 0; at <= stream.length; at += 1) expect(fragments(splitAt(stream, at)).bytes).toEqual(stream);
   });
 
