@@ -1,4 +1,4 @@
-import { type AuditRecord, type ChainHead, chainStart, type LinkedRecord, link } from './audit-chain.ts';
+import { type AuditParty, type AuditRecord, type ChainHead, chainStart, type LinkedRecord, link } from './audit-chain.ts';
 import type { Sql } from './session.ts';
 
 /** Gives a new organization its empty chain. */
@@ -19,10 +19,10 @@ export async function startChain(sql: Sql, organizationId: string): Promise<void
 export async function appendToChains(sql: Sql, records: readonly AuditRecord[], tried = new Map<string, number>()): Promise<void> {
   const heads = await lockHeads(sql, records);
   const rows = (await unwritten(sql, records, tried)).flatMap((record) => {
-    const head = heads.get(record.organizationId);
+    const head = heads.get(record.party.organizationId);
     if (head === undefined) return [];
     const row = link(head, record);
-    heads.set(record.organizationId, row);
+    heads.set(record.party.organizationId, row);
     tried.set(record.id, row.seq);
     return [row];
   });
@@ -31,7 +31,7 @@ export async function appendToChains(sql: Sql, records: readonly AuditRecord[], 
 }
 
 async function lockHeads(sql: Sql, records: readonly AuditRecord[]): Promise<Map<string, ChainHead>> {
-  const ids = [...new Set(records.map(({ organizationId }) => organizationId))];
+  const ids = [...new Set(records.map(({ party }) => party.organizationId))];
   const heads = await sql<{ organization_id: string; seq: string; hash: string }[]>`
     select organization_id, seq, encode(hash, 'hex') as hash
     from postern.audit_heads
@@ -48,7 +48,7 @@ async function unwritten(sql: Sql, records: readonly AuditRecord[], tried: Reado
   const rows = await sql<{ id: string }[]>`
     select id
     from unnest(
-      ${arrayOf(doubtful.map(({ organizationId }) => organizationId))}::text[],
+      ${arrayOf(doubtful.map(({ party }) => party.organizationId))}::text[],
       ${arrayOf(doubtful.map(({ id }) => tried.get(id) ?? null))}::bigint[]
     ) as tried (organization_id, seq)
     join postern.audit_entries using (organization_id, seq)`;
@@ -57,12 +57,14 @@ async function unwritten(sql: Sql, records: readonly AuditRecord[], tried: Reado
 }
 
 /**
- * A column at a time, as arrays: of what an INSERT can be given, this is the cheapest to read for Postgres. JSON is the
- * dearest, and mostly the same: each text is sent and read once, and the rows say which is theirs.
+ * A column at a time, as arrays: of what an INSERT can be given, this is the cheapest to read for Postgres. What is mostly
+ * the same is sent and read once, and the rows say which is theirs. Hashes, which never are, go as one value.
  */
 async function insertEntries(sql: Sql, rows: readonly LinkedRecord[]): Promise<void> {
-  const column = (value: (row: LinkedRecord) => string | null) => arrayOf(rows.map(value));
-  const plainColumn = (value: (row: LinkedRecord) => string | number) => arrayOfPlain(rows.map(value));
+  const parties = distinct(rows.map(({ record }) => record.party));
+  const party = (value: (party: AuditParty) => string | null) => arrayOf(parties.values.map(value));
+  const moments = distinct(rows.map(({ record }) => record.occurredAt));
+  const actions = distinct(rows.map(({ record }) => record.action));
   const statements = distinct(rows.map(({ record }) => record.statement));
   const sessions = distinct(rows.map(({ record }) => record.session));
   const outcomes = distinct(rows.map(({ record }) => record.outcome));
@@ -71,40 +73,55 @@ async function insertEntries(sql: Sql, rows: readonly LinkedRecord[]): Promise<v
       organization_id, seq, id, occurred_at, action, surface, key_id, key_prefix, source_ip, user_agent, application_name,
       request_id, statement, session, outcome, prev_hash, hash)
     select
-      unnest(${column(({ record }) => record.organizationId)}::text[]),
-      unnest(${plainColumn(({ seq }) => seq)}::bigint[]),
-      unnest(${plainColumn(({ record }) => record.id)}::text[]),
-      unnest(${plainColumn(({ record }) => record.occurredAt)}::timestamptz[]),
-      unnest(${column(({ record }) => record.action)}::text[]),
-      unnest(${column(({ record }) => record.surface)}::text[]),
-      unnest(${column(({ record }) => record.keyId)}::text[]),
-      unnest(${column(({ record }) => record.keyPrefix)}::text[]),
-      unnest(${column(({ record }) => record.sourceIp)}::text[]),
-      unnest(${column(({ record }) => record.userAgent)}::text[]),
-      unnest(${column(({ record }) => record.applicationName)}::text[]),
-      unnest(${column(({ record }) => record.requestId)}::text[]),
-      (${arrayOfJson(statements.texts)}::jsonb[])[unnest(${arrayOfPlain(statements.places)}::int[])],
-      (${arrayOfJson(sessions.texts)}::jsonb[])[unnest(${arrayOfPlain(sessions.places)}::int[])],
-      (${arrayOfJson(outcomes.texts)}::jsonb[])[unnest(${arrayOfPlain(outcomes.places)}::int[])],
-      decode(unnest(${plainColumn(({ prevHash }) => prevHash)}::text[]), 'hex'),
-      decode(unnest(${plainColumn(({ hash }) => hash)}::text[]), 'hex')`;
+      (${party(({ organizationId }) => organizationId)}::text[])[party],
+      seq,
+      id,
+      (${arrayOfPlain(moments.values)}::timestamptz[])[moment],
+      (${arrayOf(actions.values)}::text[])[action],
+      (${party(({ surface }) => surface)}::text[])[party],
+      (${party(({ keyId }) => keyId)}::text[])[party],
+      (${party(({ keyPrefix }) => keyPrefix)}::text[])[party],
+      (${party(({ sourceIp }) => sourceIp)}::text[])[party],
+      (${party(({ userAgent }) => userAgent)}::text[])[party],
+      (${party(({ applicationName }) => applicationName)}::text[])[party],
+      request_id,
+      (${arrayOfJson(statements.values)}::jsonb[])[statement],
+      (${arrayOfJson(sessions.values)}::jsonb[])[session],
+      (${arrayOfJson(outcomes.values)}::jsonb[])[outcome],
+      substring(${Buffer.from(rows.map(({ prevHash }) => prevHash).join(''), 'hex')}::bytea, hash_start, ${HASH_BYTES}),
+      substring(${Buffer.from(rows.map(({ hash }) => hash).join(''), 'hex')}::bytea, hash_start, ${HASH_BYTES})
+    from (
+      select
+        unnest(${arrayOfPlain(parties.places)}::int[]) as party,
+        unnest(${arrayOfPlain(rows.map(({ seq }) => seq))}::bigint[]) as seq,
+        unnest(${arrayOfPlain(rows.map(({ record }) => record.id))}::text[]) as id,
+        unnest(${arrayOfPlain(moments.places)}::int[]) as moment,
+        unnest(${arrayOfPlain(actions.places)}::int[]) as action,
+        unnest(${arrayOf(rows.map(({ record }) => record.requestId))}::text[]) as request_id,
+        unnest(${arrayOfPlain(statements.places)}::int[]) as statement,
+        unnest(${arrayOfPlain(sessions.places)}::int[]) as session,
+        unnest(${arrayOfPlain(outcomes.places)}::int[]) as outcome,
+        generate_series(1, ${rows.length * HASH_BYTES}, ${HASH_BYTES}) as hash_start
+    ) as entry`;
 }
 
-interface Distinct {
-  /** Each text once. */
-  readonly texts: readonly (string | null)[];
+const HASH_BYTES = 32;
+
+interface Distinct<T> {
+  /** Each once. */
+  readonly values: readonly T[];
   /** Where among them each of those given stands, from 1. */
   readonly places: readonly number[];
 }
 
-function distinct(given: readonly (string | null)[]): Distinct {
-  const known = new Map<string | null, number>();
-  const places = given.map((text) => {
-    const place = known.get(text) ?? known.size + 1;
-    if (place > known.size) known.set(text, place);
+function distinct<T>(given: readonly T[]): Distinct<T> {
+  const known = new Map<T, number>();
+  const places = given.map((value) => {
+    const place = known.get(value) ?? known.size + 1;
+    if (place > known.size) known.set(value, place);
     return place;
   });
-  return { texts: [...known.keys()], places };
+  return { values: [...known.keys()], places };
 }
 
 async function moveHeads(sql: Sql, heads: ReadonlyMap<string, ChainHead>): Promise<void> {

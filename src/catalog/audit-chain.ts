@@ -7,18 +7,25 @@ export interface ChainHead {
   readonly hash: string;
 }
 
-/** An entry before it has its place in the chain. What is structured in an entry is its canonical JSON here. */
-export interface AuditRecord {
+/** Who did something, and by which way: what many entries have in common. */
+export interface AuditParty {
   readonly organizationId: string;
-  readonly id: string;
-  readonly occurredAt: string;
-  readonly action: string;
   readonly surface: string;
   readonly keyId: string | null;
   readonly keyPrefix: string | null;
   readonly sourceIp: string | null;
   readonly userAgent: string | null;
   readonly applicationName: string | null;
+  /** What an entry's canonical JSON says of it, see {@link partyJson}. */
+  readonly json: PartyJson;
+}
+
+/** An entry before it has its place in the chain. What is structured in an entry is its canonical JSON here. */
+export interface AuditRecord {
+  readonly party: AuditParty;
+  readonly id: string;
+  readonly occurredAt: string;
+  readonly action: string;
   readonly requestId: string | null;
   readonly statement: string | null;
   readonly session: string | null;
@@ -45,16 +52,31 @@ export function link(head: ChainHead, record: AuditRecord): LinkedRecord {
   return { record, seq, prevHash: head.hash, hash: sha256(canonicalEntry(record, seq, head.hash)) };
 }
 
+/** The members of a canonical entry that tell of its party, in the three runs in which they stand. */
+export interface PartyJson {
+  readonly actor: string;
+  readonly source: string;
+  readonly surface: string;
+}
+
+export function partyJson({ surface, keyId, keyPrefix, sourceIp, userAgent, applicationName }: Omit<AuditParty, 'json'>): PartyJson {
+  const { stringify } = JSON;
+  return {
+    actor: `"actor":{"keyId":${stringify(keyId)},"keyPrefix":${stringify(keyPrefix)}},"applicationName":${stringify(applicationName)}`,
+    source: `"sourceIp":${stringify(sourceIp)}`,
+    surface: `"surface":"${surface}","userAgent":${stringify(userAgent)}`,
+  };
+}
+
 /** {@link canonicalJson} of the entry without `hash`, whose names and their order are known: most of an entry's cost is here. */
 function canonicalEntry(record: AuditRecord, seq: number, prevHash: string): string {
   const { stringify } = JSON;
-  const { statement, session } = record;
+  const { id, occurredAt, requestId, statement, session, outcome } = record;
+  const { actor, source, surface } = record.party.json;
   return (
-    `{"action":${stringify(record.action)},"actor":{"keyId":${stringify(record.keyId)},"keyPrefix":${stringify(record.keyPrefix)}},` +
-    `"applicationName":${stringify(record.applicationName)},"id":"${record.id}","occurredAt":"${record.occurredAt}",` +
-    `"outcome":${record.outcome},"prevHash":"${prevHash}","requestId":${stringify(record.requestId)},"seq":${seq},` +
-    `${session === null ? '' : `"session":${session},`}"sourceIp":${stringify(record.sourceIp)},` +
-    `${statement === null ? '' : `"statement":${statement},`}"surface":"${record.surface}","userAgent":${stringify(record.userAgent)}}`
+    `{"action":${stringify(record.action)},${actor},"id":"${id}","occurredAt":"${occurredAt}","outcome":${outcome},` +
+    `"prevHash":"${prevHash}","requestId":${requestId === null ? null : stringify(requestId)},"seq":${seq},` +
+    `${session === null ? '' : `"session":${session},`}${source},${statement === null ? '' : `"statement":${statement},`}${surface}}`
   );
 }
 

@@ -1,6 +1,6 @@
 import type { ObservedStatement, Origin } from '../observation.ts';
 import { randomDigits } from '../random.ts';
-import type { AuditRecord } from './audit-chain.ts';
+import { type AuditParty, type AuditRecord, partyJson } from './audit-chain.ts';
 import type { RecordedOutcome, RecordedSession } from './audit-entry.ts';
 import { mayHoldPassword, recordStatement } from './redaction.ts';
 import { StatementMemory } from './statement-memory.ts';
@@ -23,24 +23,59 @@ const TEXT_CHARACTERS_MAX = 500;
 
 /** The event as it can be stored: whatever a client has sent, it must not keep the others of its batch from being written. */
 export function recordOf(event: AuditEvent, at: Date): AuditRecord {
-  const { origin, actor, statement, session, outcome } = event;
+  const { statement, session, outcome } = event;
   if (at.getTime() !== lastMoment.ms) lastMoment = momentOf(at);
   return {
-    organizationId: event.organizationId,
+    party: partyOf(event),
     id: lastMoment.idStart + randomDigits(12),
     occurredAt: lastMoment.text,
     action: storable(event.action),
+    requestId: orNull(event.origin.requestId),
+    statement: statement === undefined ? null : statementJson(statement),
+    session: session === undefined ? null : sessionJson(session),
+    outcome: outcomeJson(outcome),
+  };
+}
+
+/** What an organization's last entry told of its party: the next one's is mostly the same. */
+interface KnownParty {
+  readonly origin: Origin;
+  readonly actor: AuditEvent['actor'];
+  readonly party: AuditParty;
+}
+
+const KNOWN_PARTIES_MAX = 1_000;
+const knownParties = new Map<string, KnownParty>();
+
+function partyOf({ organizationId, origin, actor }: AuditEvent): AuditParty {
+  const known = knownParties.get(organizationId);
+  if (known !== undefined && isSameOrigin(known.origin, origin) && isSameActor(known.actor, actor)) return known.party;
+  const party = newParty(organizationId, origin, actor);
+  if (knownParties.size >= KNOWN_PARTIES_MAX) knownParties.clear();
+  knownParties.set(organizationId, { origin, actor, party });
+  return party;
+}
+
+function isSameOrigin(a: Origin, b: Origin): boolean {
+  if (a === b) return true;
+  return a.sourceIp === b.sourceIp && a.surface === b.surface && a.userAgent === b.userAgent && a.applicationName === b.applicationName;
+}
+
+function isSameActor(a: AuditEvent['actor'], b: AuditEvent['actor']): boolean {
+  return a?.keyId === b?.keyId && a?.keyPrefix === b?.keyPrefix;
+}
+
+function newParty(organizationId: string, origin: Origin, actor: AuditEvent['actor']): AuditParty {
+  const party = {
+    organizationId,
     surface: origin.surface,
     keyId: orNull(actor?.keyId),
     keyPrefix: orNull(actor?.keyPrefix),
     sourceIp: orNull(origin.sourceIp),
     userAgent: orNull(origin.userAgent),
     applicationName: orNull(origin.applicationName),
-    requestId: orNull(origin.requestId),
-    statement: statement === undefined ? null : statementJson(statement),
-    session: session === undefined ? null : sessionJson(session),
-    outcome: outcomeJson(outcome),
   };
+  return { ...party, json: partyJson(party) };
 }
 
 // Canonical JSON, as of `canonicalJson`: the names of each stand in their order.
