@@ -24,11 +24,11 @@ export interface ClientReceiver {
   clientClosed(): void;
 }
 
-/** Who waits for so many bytes to be at hand. */
+/** Who waits for something to be at hand whole. */
 interface Reader {
-  readonly bytes: number;
-  readonly resolve: () => void;
-  readonly reject: (error: ClientGone) => void;
+  /** Looks for it in what has come. @returns whether the wait is over. @throws what it is refused with */
+  readonly look: () => boolean;
+  readonly reject: (error: unknown) => void;
 }
 
 /**
@@ -127,22 +127,22 @@ export class ClientConnection {
   }
 
   /** The first byte that comes; it stays to be read. @throws ClientGone */
-  async firstByte(): Promise<number | undefined> {
-    if (this.#unread.length === 0) await this.#arrival(1);
-    return this.#unread[0];
+  firstByte(): Promise<number> {
+    return this.#read(() => this.#unread[0]);
   }
 
   /**
-   * @returns what comes behind its own length, which counts itself; undefined where that is less than `minBytes` or more
-   * than `maxBytes`, and nothing is read
-   * @throws ClientGone
+   * @returns what comes behind its own length, which counts itself
+   * @throws ClientGone, also when that is less than `minBytes` or more than `maxBytes`
    */
-  async readPacket(minBytes: number, maxBytes: number): Promise<Buffer | undefined> {
-    if (this.#unread.length < LENGTH_BYTES) await this.#arrival(LENGTH_BYTES);
-    const length = this.#unread.readUInt32BE(0);
-    if (length < minBytes || length > maxBytes) return undefined;
-    if (this.#unread.length < length) await this.#arrival(length);
-    return this.#take(length).subarray(LENGTH_BYTES);
+  readPacket(minBytes: number, maxBytes: number): Promise<Buffer> {
+    return this.#read(() => {
+      const unread = this.#unread;
+      if (unread.length < LENGTH_BYTES) return undefined;
+      const length = unread.readUInt32BE(0);
+      if (length < minBytes || length > maxBytes) throw new ClientGone();
+      return unread.length < length ? undefined : this.#take(length).subarray(LENGTH_BYTES);
+    });
   }
 
   /**
@@ -152,16 +152,18 @@ export class ClientConnection {
    * @returns the body
    * @throws ClientGone, ServiceError `protocol_violation`
    */
-  async readMessage(type: number, expected: string, maxBytes: number, tooLong: () => ServiceError): Promise<Buffer> {
-    if (this.#unread.length === 0) await this.#arrival(1);
-    const got = this.#unread.readUInt8(0);
-    if (got !== type) throw new ServiceError('protocol_violation', `expected ${expected} response, got message type ${got}`);
-    if (this.#unread.length < HEADER_BYTES) await this.#arrival(HEADER_BYTES);
-    const length = this.#unread.readUInt32BE(1);
-    if (length < LENGTH_BYTES) throw new ServiceError('protocol_violation', 'invalid message length');
-    if (length - LENGTH_BYTES > maxBytes) throw tooLong();
-    if (this.#unread.length < 1 + length) await this.#arrival(1 + length);
-    return this.#take(1 + length).subarray(HEADER_BYTES);
+  readMessage(type: number, expected: string, maxBytes: number, tooLong: () => ServiceError): Promise<Buffer> {
+    return this.#read(() => {
+      const unread = this.#unread;
+      const got = unread[0];
+      if (got === undefined) return undefined;
+      if (got !== type) throw new ServiceError('protocol_violation', `expected ${expected} response, got message type ${got}`);
+      if (unread.length < HEADER_BYTES) return undefined;
+      const length = unread.readUInt32BE(1);
+      if (length < LENGTH_BYTES) throw new ServiceError('protocol_violation', 'invalid message length');
+      if (length - LENGTH_BYTES > maxBytes) throw tooLong();
+      return unread.length < 1 + length ? undefined : this.#take(1 + length).subarray(HEADER_BYTES);
+    });
   }
 
   /**
@@ -201,11 +203,16 @@ export class ClientConnection {
       return;
     }
     this.#unread = this.#unread.length === 0 ? chunk : Buffer.concat([this.#unread, chunk]);
-    const reader = this.#reader;
-    if (reader === undefined) this.#socket.pause();
-    else if (this.#unread.length >= reader.bytes) {
+    if (this.#reader === undefined) this.#socket.pause();
+    else this.#lookAgain(this.#reader);
+  }
+
+  #lookAgain(reader: Reader): void {
+    try {
+      if (reader.look()) this.#reader = undefined;
+    } catch (error) {
       this.#reader = undefined;
-      reader.resolve();
+      reader.reject(error);
     }
   }
 
@@ -229,13 +236,19 @@ export class ClientConnection {
     this.#reader = undefined;
   }
 
-  /** Resolves when so many bytes are at hand. @throws ClientGone */
-  #arrival(bytes: number): Promise<void> {
-    const socket = this.#socket;
-    if (socket.readableEnded || socket.destroyed) return Promise.reject(new ClientGone());
-    if (socket.isPaused()) socket.resume();
+  /** @param take finds it in what has come; undefined as long as more has to come. @throws ClientGone, what `take` throws */
+  #read<T>(take: () => T | undefined): Promise<T> {
     return new Promise((resolve, reject) => {
-      this.#reader = { bytes, resolve, reject };
+      const look = () => {
+        const found = take();
+        if (found !== undefined) resolve(found);
+        return found !== undefined;
+      };
+      if (look()) return;
+      const socket = this.#socket;
+      if (socket.readableEnded || socket.destroyed) throw new ClientGone();
+      if (socket.isPaused()) socket.resume();
+      this.#reader = { look, reject };
     });
   }
 

@@ -35,7 +35,7 @@ const MAX_STARTUP_BYTES = 10_000;
  */
 export async function handshake(client: ClientConnection, tls: TlsPolicy): Promise<Opening> {
   if ((await client.firstByte()) === TLS_HANDSHAKE) await acceptDirectTls(client, tls);
-  const first = await readPacket(client);
+  const first = decodePacket(client, await readPacket(client));
   const packet = isEncryptionRequest(first) ? await negotiateEncryption(client, tls, first) : first;
   if (packet.name === 'CancelRequest') return packet;
   if (tls.mode === 'require' && !client.encrypted) {
@@ -63,7 +63,7 @@ function isEncryptionRequest(packet: StartupPacket): packet is EncryptionRequest
 /** Answers each kind of request at most once, and none on what is encrypted after one. @returns the packet after them */
 async function negotiateEncryption(client: ClientConnection, tls: TlsPolicy, first: EncryptionRequest): Promise<Opening> {
   const answered = new Set<string>();
-  for (let packet: StartupPacket = first; ; packet = await readPacket(client)) {
+  for (let packet: StartupPacket = first; ; packet = decodePacket(client, await readPacket(client))) {
     if (!isEncryptionRequest(packet)) return packet;
     if (answered.has(packet.name)) throw unsupportedProtocol(1234, packet.name === 'SSLRequest' ? 5679 : 5680);
     answered.add(packet.name);
@@ -91,10 +91,12 @@ function refuseUnasked(client: ClientConnection, request: 'SSLRequest' | 'GSSENC
   });
 }
 
-async function readPacket(client: ClientConnection): Promise<StartupPacket> {
-  const packet = await client.readPacket(MIN_STARTUP_BYTES, MAX_STARTUP_BYTES);
-  // As Postgres: who does not speak the protocol gets no answer in it.
-  if (packet === undefined) throw new ClientGone();
+/** As Postgres: who does not speak the protocol gets no answer in it. */
+function readPacket(client: ClientConnection): Promise<Buffer> {
+  return client.readPacket(MIN_STARTUP_BYTES, MAX_STARTUP_BYTES);
+}
+
+function decodePacket(client: ClientConnection, packet: Buffer): StartupPacket {
   if (packet.readUInt32BE(0) === CANCEL_REQUEST_CODE && !CANCEL_REQUEST_BYTES.includes(packet.length)) throw new ClientGone();
   if (packet.readUInt16BE(0) < 3) refuseOldProtocol(client, packet);
   return decodeStartupPacket(packet);

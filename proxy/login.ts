@@ -25,23 +25,32 @@ export interface SessionStart {
  * while all of them are busy. Others are tried on one, so that a bad value fails this login and nobody else's.
  * @throws PostgresError for a setting that Postgres refuses, ServiceError
  */
-export async function startSession(
+export function startSession(
   startup: StartupMessage,
   tenant: TenantSessions,
   view: PlaceView | undefined,
   lease: () => Promise<Lease>,
+): SessionStart | Promise<SessionStart> {
+  const asked = wanted(startup, view);
+  return tenant.starts.get(keyOf(asked.settings)) ?? newStart(asked, tenant, view, lease);
+}
+
+async function newStart(
+  { settings, whole }: Wanted,
+  tenant: TenantSessions,
+  view: PlaceView | undefined,
+  lease: () => Promise<Lease>,
 ): Promise<SessionStart> {
-  const { settings: asked, whole } = wanted(startup);
-  const settings = asked.map(([setting, value]): Setting => [setting, view?.serverSetting(setting, value) ?? value]);
-  const exactly = JSON.stringify(settings);
-  const known = tenant.starts.get(exactly);
-  if (known !== undefined) return known;
   const parameters = await parametersOf(settings, tenant, lease);
   const seen = new Map([...parameters].map(([parameter, value]) => [parameter, view?.clientSetting(parameter, value) ?? value]));
   const start = { settings: byName(settings), parameters: seen, welcome: welcome(seen), whole };
   // The same for all clients that start alike, so that their settings can be told to be the same at a glance.
-  tenant.starts.set(exactly, start);
+  tenant.starts.set(keyOf(settings), start);
   return start;
+}
+
+function keyOf(settings: readonly Setting[]): string {
+  return JSON.stringify(settings);
 }
 
 /** Programs that name themselves differently start alike otherwise. */
@@ -51,7 +60,7 @@ async function parametersOf(
   lease: () => Promise<Lease>,
 ): Promise<ReadonlyMap<string, string>> {
   const name = plainApplicationName(settings);
-  const key = JSON.stringify(settings.filter(([setting]) => name === undefined || !isApplicationName(setting)));
+  const key = keyOf(settings.filter(([setting]) => name === undefined || !isApplicationName(setting)));
   let parameters = tenant.parameters.get(key);
   if (parameters === undefined) {
     parameters = await tryOut(settings, lease);
@@ -65,7 +74,12 @@ function welcome(parameters: ReadonlyMap<string, string>): Buffer {
   return Buffer.concat([encodeBackendMessage({ name: 'AuthenticationOk' }), ...statuses]);
 }
 
-function wanted(startup: StartupMessage): { settings: Setting[]; whole: boolean } {
+interface Wanted {
+  readonly settings: readonly Setting[];
+  readonly whole: boolean;
+}
+
+function wanted(startup: StartupMessage, view: PlaceView | undefined): Wanted {
   const { settings, own } = startupSettings(startup);
   // To SQL they are settings like any other.
   settings.push(...own);
@@ -78,7 +92,10 @@ function wanted(startup: StartupMessage): { settings: Setting[]; whole: boolean 
       });
     }
   }
-  return { settings, whole: own.some(([, value]) => value === 'session') };
+  return {
+    settings: view === undefined ? settings : settings.map(([name, value]) => [name, view.serverSetting(name, value)]),
+    whole: own.some(([, value]) => value === 'session'),
+  };
 }
 
 async function tryOut(settings: readonly Setting[], lease: () => Promise<Lease>): Promise<ReadonlyMap<string, string>> {

@@ -597,7 +597,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
       this.#waiting?.wait.giveUp();
       // What still comes of a shared backend's answer is nobody's.
       this.#replies.hiding = true;
-      await this.#tenure.giveUp(this.#isIdle, this.#disobeyed);
+      if (this.#tenure.lease !== undefined) await this.#tenure.giveUp(this.#isIdle, this.#disobeyed);
     } catch (error) {
       failure = error;
     }

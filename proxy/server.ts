@@ -53,7 +53,6 @@ export class WireServer {
   readonly #options: WireServerOptions;
   readonly #server: Server;
   readonly #clients = new Crowd<ClientConnection>();
-  readonly #tenants: TenantDirectory;
   readonly #open = new OpenSessions();
   readonly #context: SessionContext;
   readonly #gone = (client: ClientConnection): void => this.#forget(client);
@@ -63,14 +62,14 @@ export class WireServer {
   constructor(options: WireServerOptions) {
     const { router, observe } = options;
     this.#options = options;
-    this.#tenants = new TenantDirectory(options.sharing);
     this.#context = {
       router,
       observe,
       pinned: (reason, pinned) => observe({ name: pinned ? 'wire.pinned' : 'wire.unpinned', reason }),
       watchdog: new Watchdog(options),
       open: this.#open,
-      tenants: this.#tenants,
+      tenants: new TenantDirectory(options.sharing),
+      clientsPerTenant: options.clientsPerTenant,
     };
     const entrance: Entrance = { method: 'scram', tls: options.tls };
     this.#server = createServer({ allowHalfOpen: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS }, (socket) => {
@@ -130,7 +129,7 @@ export class WireServer {
       if (opening.name === 'StartupMessage') {
         const guest = await this.#logIn(client, opening, entrance);
         clearTimeout(deadline);
-        await this.#receive(client, guest);
+        await openSession(client, guest, this.#context);
       } else {
         await this.#options.router.cancelKeys.cancel({ processId: opening.processId, secret: opening.secretKey });
         clearTimeout(deadline);
@@ -154,20 +153,6 @@ export class WireServer {
     if (database !== tenant.organization.id) throw new ServiceError('unknown_database', `database "${database}" does not exist`);
     observe({ name: 'login.succeeded', origin, actor: actorOf(tenant) });
     return { tenant, startup, origin };
-  }
-
-  async #receive(client: ClientConnection, guest: Guest): Promise<void> {
-    const { id } = guest.tenant.organization;
-    const shared = this.#tenants.enter(id);
-    try {
-      if (shared.count > this.#options.clientsPerTenant) {
-        throw new ServiceError('too_many_connections', `too many connections for organization "${id}"`);
-      }
-      await openSession(client, guest, shared, this.#context);
-    } catch (error) {
-      this.#tenants.leave(shared);
-      throw error;
-    }
   }
 
   #tell(client: ClientConnection, error: unknown): void {

@@ -29,6 +29,8 @@ export interface SessionContext {
   readonly watchdog: Watchdog;
   readonly open: OpenSessions;
   readonly tenants: TenantDirectory;
+  /** Client connections of an organization at once. */
+  readonly clientsPerTenant: number;
 }
 
 /** Who has logged in. */
@@ -46,23 +48,27 @@ const SECRET_BYTES_3_2 = 32;
 /**
  * Gives an authenticated client what Postgres gives after login, and a session, which from then on lives by itself: many
  * sessions rest, and none of them needs a function that waits for its end.
- * @param shared what the sessions of this organization share; the session leaves them when it ends
  * @throws ServiceError or PostgresError to be told as FATAL, while nothing but the login has been answered
  */
-export async function openSession(
-  client: ClientConnection,
-  { tenant, startup, origin }: Guest,
-  shared: TenantSessions,
-  context: SessionContext,
-): Promise<void> {
-  const view = viewOf(tenant);
-  const start = await startSession(startup, shared, view, () => leaseFor(client, tenant, context.router));
-  const secretKey = freshBytes(startup.minorVersion >= 2 ? SECRET_BYTES_3_2 : SECRET_BYTES);
-  const session = new Session(client, { tenant, origin, view, start, secretKey, shared, context });
-  const keyData = encodeBackendMessage({ name: 'BackendKeyData', processId: session.processIds.own, secretKey });
-  client.hold(start.welcome, keyData);
-  client.write(READY_IDLE);
-  session.start();
+export async function openSession(client: ClientConnection, { tenant, startup, origin }: Guest, context: SessionContext): Promise<void> {
+  const { id } = tenant.organization;
+  const shared = context.tenants.enter(id);
+  try {
+    if (shared.count > context.clientsPerTenant) {
+      throw new ServiceError('too_many_connections', `too many connections for organization "${id}"`);
+    }
+    const view = viewOf(tenant);
+    const start = await startSession(startup, shared, view, () => leaseFor(client, tenant, context.router));
+    const secretKey = freshBytes(startup.minorVersion >= 2 ? SECRET_BYTES_3_2 : SECRET_BYTES);
+    const session = new Session(client, { tenant, origin, view, start, secretKey, shared, context });
+    const keyData = encodeBackendMessage({ name: 'BackendKeyData', processId: session.processIds.own, secretKey });
+    client.hold(start.welcome, keyData);
+    client.write(READY_IDLE);
+    session.start();
+  } catch (error) {
+    context.tenants.leave(shared);
+    throw error;
+  }
 }
 
 /** A client that goes away while it waits for a backend gives up its place in the queue. */

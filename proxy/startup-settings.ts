@@ -20,10 +20,12 @@ const REPLY_MAX_BYTES = 65_536;
  * @see https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNECT-OPTIONS
  */
 export function startupSettings({ parameters }: StartupMessage): { settings: Setting[]; own: Setting[] } {
+  const [settings, own]: [Setting[], Setting[]] = [[], []];
+  const take = (setting: Setting) => (isOurs(setting[0]) ? own : settings).push(setting);
   const options = parameters.get('options');
-  const named = [...parameters].filter(([name]) => !NOT_SETTINGS.has(name));
-  const all = [...(options === undefined ? [] : parseOptions(options)), ...named];
-  return { settings: all.filter(([name]) => !isOurs(name)), own: all.filter(([name]) => isOurs(name)) };
+  if (options !== undefined) parseOptions(options).forEach(take);
+  for (const setting of parameters) if (!NOT_SETTINGS.has(setting[0])) take(setting);
+  return { settings, own };
 }
 
 const NOT_SETTINGS = new Set(['user', 'database', 'options', 'replication']);

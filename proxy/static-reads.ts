@@ -22,7 +22,9 @@ export function readStatically(socket: Socket): void {
   handle.useUserBuffer(memory);
   Reflect.set(socket, BUFFER, memory);
   Reflect.set(socket, CALLBACK, (bytes: number) => {
-    socket.emit('data', Buffer.from(memory.subarray(0, bytes)));
+    const chunk = Buffer.allocUnsafe(bytes);
+    memory.copy(chunk, 0, 0, bytes);
+    socket.emit('data', chunk);
     return true;
   });
 }

@@ -10,17 +10,21 @@ export function sha256(data: Uint8Array): Buffer {
 
 const BLOCK_BYTES = 64;
 const DIGEST_BYTES = 32;
+const SHORT_BYTES = 4_096;
+/** What the two digests of an HMAC are made of, the key in front: written anew for each. */
+const inner = Buffer.allocUnsafeSlow(BLOCK_BYTES + SHORT_BYTES);
+const outer = Buffer.allocUnsafeSlow(BLOCK_BYTES + DIGEST_BYTES);
 
-/** HMAC-SHA-256. @param key of at most {@link BLOCK_BYTES} bytes @see https://www.rfc-editor.org/rfc/rfc2104#section-2 */
+/** HMAC-SHA-256; that of short data, with a key of at most a block, costs no objects. @see https://www.rfc-editor.org/rfc/rfc2104#section-2 */
 export function hmacSha256(key: Uint8Array, data: Uint8Array): Buffer {
-  if (digestOnce === undefined || key.length > BLOCK_BYTES) return crypto.createHmac('sha256', key).update(data).digest();
-  const inner = Buffer.allocUnsafe(BLOCK_BYTES + data.length);
-  const outer = Buffer.allocUnsafe(BLOCK_BYTES + DIGEST_BYTES);
+  if (digestOnce === undefined || key.length > BLOCK_BYTES || data.length > SHORT_BYTES) {
+    return crypto.createHmac('sha256', key).update(data).digest();
+  }
   for (let i = 0; i < BLOCK_BYTES; i++) {
     inner[i] = (key[i] ?? 0) ^ 0x36;
     outer[i] = (key[i] ?? 0) ^ 0x5c;
   }
   inner.set(data, BLOCK_BYTES);
-  outer.set(sha256(inner), BLOCK_BYTES);
+  outer.write(digestOnce('sha256', inner.subarray(0, BLOCK_BYTES + data.length), 'binary'), BLOCK_BYTES, 'latin1');
   return sha256(outer);
 }

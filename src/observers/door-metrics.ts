@@ -16,18 +16,20 @@ class Buckets {
   }
 }
 
-/** Numbers on the path of every request, by one label: counted in place, and made into values when Prometheus asks. */
+/** Numbers on the path of every request, by one label or none: counted in place, and made into values when Prometheus asks. */
 export class QuickHistogram<Label extends string> extends Histogram<Label> {
   readonly #bounds: readonly number[];
   readonly #buckets = new Map<string, Buckets>();
-  readonly #label: Label;
+  readonly #label: Label | undefined;
   readonly #about: { readonly name: string; readonly help: string };
 
-  constructor(name: string, help: string, label: Label, bounds: readonly number[], registry: Registry) {
-    super({ name, help, labelNames: [label], buckets: [...bounds], registers: [registry] });
+  constructor(name: string, help: string, label: Label | undefined, bounds: readonly number[], registry: Registry) {
+    super({ name, help, labelNames: label === undefined ? [] : [label], buckets: [...bounds], registers: [registry] });
     this.#bounds = bounds;
     this.#label = label;
     this.#about = { name, help };
+    // Without a label there is one series, from the beginning.
+    if (label === undefined) this.#bucketsOf('');
   }
 
   count(of: string, value: number): void {
@@ -56,7 +58,7 @@ export class QuickHistogram<Label extends string> extends Histogram<Label> {
 
   #valuesOf(of: string, { counts, sum }: Buckets): object[] {
     const { name } = this.#about;
-    const sharedLabels = { [this.#label]: of };
+    const sharedLabels = this.#label === undefined ? {} : { [this.#label]: of };
     let total = 0;
     const upTo = [...counts].map((count) => {
       total += count;
@@ -76,29 +78,53 @@ export class QuickHistogram<Label extends string> extends Histogram<Label> {
   }
 }
 
-/** HTTP calls by action and status, counted in the same way. */
-export class CallCounter {
-  readonly #counts = new Map<string, Map<number, number>>();
+/** What has happened, by two labels, counted in the same way. */
+export class PairCounter<Label extends string> {
+  readonly #counts = new Map<string, Map<string | number, number>>();
 
-  constructor(name: string, help: string, registry: Registry) {
+  constructor(name: string, help: string, [first, second]: readonly [Label, Label], registry: Registry) {
     const counts = this.#counts;
-    new Counter({
+    new Counter<string>({
       name,
       help,
-      labelNames: ['action', 'status'],
+      labelNames: [first, second],
       registers: [registry],
       collect() {
         this.reset();
-        for (const [action, byStatus] of counts)
-          for (const [status, count] of byStatus) this.inc({ action, status: String(status) }, count);
+        for (const [outer, bySecond] of counts)
+          for (const [inner, count] of bySecond) this.inc({ [first]: outer, [second]: String(inner) }, count);
       },
     });
   }
 
-  count(action: string, status: number): void {
-    const byStatus = this.#counts.get(action) ?? new Map<number, number>();
-    if (byStatus.size === 0) this.#counts.set(action, byStatus);
-    byStatus.set(status, (byStatus.get(status) ?? 0) + 1);
+  count(first: string, second: string | number): void {
+    const bySecond = this.#counts.get(first) ?? new Map<string | number, number>();
+    if (bySecond.size === 0) this.#counts.set(first, bySecond);
+    bySecond.set(second, (bySecond.get(second) ?? 0) + 1);
+  }
+}
+
+/** Bytes that came from clients and went to them. */
+export class TrafficCounter {
+  readonly #bytes = { in: 0, out: 0 };
+
+  constructor(name: string, help: string, registry: Registry) {
+    const bytes = this.#bytes;
+    new Counter({
+      name,
+      help,
+      labelNames: ['direction'],
+      registers: [registry],
+      collect() {
+        this.reset();
+        for (const direction of ['in', 'out'] as const) this.inc({ direction }, bytes[direction]);
+      },
+    });
+  }
+
+  count(bytesIn: number, bytesOut: number): void {
+    this.#bytes.in += bytesIn;
+    this.#bytes.out += bytesOut;
   }
 }
 

@@ -1,6 +1,6 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { Observation, Observe } from '../observation.ts';
-import { CallCounter, DoorGauge, QueryCounter, QuickHistogram } from './door-metrics.ts';
+import { DoorGauge, PairCounter, QueryCounter, QuickHistogram, TrafficCounter } from './door-metrics.ts';
 
 /** How many backends the pool has by state, and how many callers wait for one. */
 export interface PoolSnapshot {
@@ -69,16 +69,16 @@ function createInstruments(registry: Registry) {
   return {
     wireConnections: gauge('postern_wire_connections', 'Open connections to the wire door, logged in or not'),
     wireSessions: gauge('postern_wire_sessions', 'Sessions logged in at the wire door'),
-    wireSessionSeconds: seconds('postern_wire_session_seconds', 'How long wire sessions lasted'),
-    wireBytes: counter('postern_wire_bytes_total', 'Bytes relayed for sessions that have ended', ['direction']),
+    wireSessionSeconds: new QuickHistogram('postern_wire_session_seconds', 'How long wire sessions lasted', undefined, SECONDS, registry),
+    wireBytes: new TrafficCounter('postern_wire_bytes_total', 'Bytes relayed for sessions that have ended', registry),
     pins: counter('postern_pins_total', 'Times that a wire session came to hold what keeps it on its backend', ['reason']),
     pinnedSessions: gauge('postern_pinned_sessions', 'Wire sessions that keep their backend, by each of their reasons', ['reason']),
     shared: counter('postern_shared_requests_total', "Requests that went into a busy backend's pipeline"),
     setAside: counter('postern_set_aside_requests_total', 'Of those, and those ahead of them: run again by themselves'),
     queries: new QueryCounter('postern_queries_total', 'Requests that ran SQL', registry),
-    httpRequests: new CallCounter('postern_http_requests_total', 'HTTP calls', registry),
+    httpRequests: new PairCounter('postern_http_requests_total', 'HTTP calls', ['action', 'status'], registry),
     httpSeconds: new QuickHistogram('postern_http_request_seconds', 'How long HTTP calls took', 'action', SECONDS, registry),
-    logins: counter('postern_logins_total', 'Logins that were told of', ['surface', 'outcome']),
+    logins: new PairCounter('postern_logins_total', 'Logins that were told of', ['surface', 'outcome'], registry),
     leases: new DoorGauge('postern_leases', 'Backend sessions on loan', registry),
     leaseWaitSeconds: new QuickHistogram(
       'postern_lease_wait_seconds',
@@ -116,9 +116,8 @@ function count(observation: Observation, to: Instruments): void {
       break;
     case 'wire.session.closed':
       to.wireSessions.dec();
-      to.wireSessionSeconds.observe(observation.durationMs / 1_000);
-      to.wireBytes.inc({ direction: 'in' }, observation.bytesIn);
-      to.wireBytes.inc({ direction: 'out' }, observation.bytesOut);
+      to.wireSessionSeconds.count('', observation.durationMs / 1_000);
+      to.wireBytes.count(observation.bytesIn, observation.bytesOut);
       break;
     case 'wire.query':
       to.queries.count('wire', observation.ok ? 'ok' : 'error');
@@ -137,10 +136,10 @@ function count(observation: Observation, to: Instruments): void {
       to.setAside.inc();
       break;
     case 'login.succeeded':
-      to.logins.inc({ surface: observation.origin.surface, outcome: 'ok' });
+      to.logins.count(observation.origin.surface, 'ok');
       break;
     case 'login.failed':
-      to.logins.inc({ surface: observation.origin.surface, outcome: observation.kind });
+      to.logins.count(observation.origin.surface, observation.kind);
       break;
     case 'lease.granted':
       to.leases.add(observation.door, 1);

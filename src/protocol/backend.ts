@@ -256,7 +256,7 @@ function encode(type: number, ...parts: readonly Uint8Array[]): Buffer {
 }
 
 function int32(value: number): Buffer {
-  const bytes = Buffer.alloc(4);
+  const bytes = Buffer.allocUnsafe(4);
   bytes.writeInt32BE(value);
   return bytes;
 }

@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { hmacSha256, sha256 } from '../../../src/auth/digest.ts';
 
@@ -18,5 +19,10 @@ describe('HMAC-SHA-256', () => {
     ],
   ])('is as its examples have it', (key, data, expected) => {
     expect(hmacSha256(key, data).toString('hex')).toBe(expected);
+  });
+
+  it.each([0, 63, 64, 4_096, 4_097, 100_000])('of %i bytes is what Node says it is', (bytes) => {
+    const [key, data] = [Buffer.alloc(32, 0x5a), Buffer.alloc(bytes, 'postern')];
+    expect(hmacSha256(key, data)).toEqual(createHmac('sha256', key).update(data).digest());
   });
 });
