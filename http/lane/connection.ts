@@ -72,7 +72,7 @@ export class LaneConnection implements Member {
 
   /** @param inPieces it has been waited for already */
   #take(bytes: Buffer, inPieces: boolean): void {
-    const request = readPlain(bytes);
+    const request = readPlain(bytes, this.#host.context.config.POSTERN_HTTP_BODY_MAX_BYTES);
     if (request === undefined || request.end < bytes.length) this.#leave(bytes);
     else if (request.end === bytes.length) this.#serve(request, bytes);
     else if (inPieces) this.#leave(bytes);

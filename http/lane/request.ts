@@ -58,9 +58,9 @@ const AS_WRITTEN_MAX = 500;
 /**
  * Reads a request if it is of the plainest kind: known headers, each once, a length, no other way of telling it. Whatever
  * is not is somebody else's to read, so that this needs to understand nothing but what cannot be misunderstood.
- * @returns undefined where it is not, or where its head is not there as a whole
+ * @returns undefined where it is not, where its body is larger than it may be, or where its head is not there as a whole
  */
-export function readPlain(bytes: Buffer): PlainRequest | undefined {
+export function readPlain(bytes: Buffer, maxBodyBytes: number): PlainRequest | undefined {
   const headEnd = bytes.indexOf(END_OF_HEAD, 0, 'latin1') + END_OF_LINE.length;
   if (headEnd < END_OF_HEAD.length || headEnd > HEAD_MAX_BYTES) return undefined;
   const head = bytes.toString('latin1', 0, headEnd);
@@ -71,7 +71,7 @@ export function readPlain(bytes: Buffer): PlainRequest | undefined {
   if (headers === undefined || apiKey === undefined || !headers.has('host') || !headers.has('content-type')) return undefined;
   const bodyStart = headEnd + END_OF_LINE.length;
   const end = bodyStart + length;
-  if (!(end <= PLAIN_MAX_BYTES)) return undefined;
+  if (!(length <= maxBodyBytes && end <= PLAIN_MAX_BYTES)) return undefined;
   return {
     apiKey,
     requestId: headers.get('x-request-id'),
