@@ -19,8 +19,8 @@ const HEAD_MAX_BYTES = 8_192;
 const END_OF_HEAD = '\r\n\r\n';
 const END_OF_LINE = '\r\n';
 
-/** Visible characters, and lines that end and begin where they must: nothing that two readers could read in two ways. */
-const HEAD = /^POST \/api\/query HTTP\/1\.1\r\n(?:[A-Za-z][A-Za-z0-9-]*:[\t -~]*\r\n)+$/;
+/** Visible characters and spaces, and lines that end and begin where they must: nothing that two readers could read in two ways. */
+const HEAD = /^POST \/api\/query HTTP\/1\.1\r\n(?:[A-Za-z][A-Za-z0-9-]*:[ -~]*\r\n)+$/;
 
 /** What a header may say in a plain request. */
 const MEANINGFUL: Readonly<Record<string, RegExp>> = {
@@ -46,14 +46,17 @@ interface Header {
   readonly pattern: RegExp | undefined;
 }
 
-const KNOWN = new Map<string, Header>([
-  ...Object.entries(MEANINGFUL).map(([name, pattern]) => [name, { name, pattern }] as const),
-  ...MEANINGLESS.map((name) => [name, { name, pattern: undefined }] as const),
-]);
+const HEADERS: readonly Header[] = [
+  ...Object.entries(MEANINGFUL).map(([name, pattern]) => ({ name, pattern })),
+  ...MEANINGLESS.map((name) => ({ name, pattern: undefined })),
+];
 
-/** In whichever letters the names were seen to be written; there are few ways that anybody uses. */
-const AS_WRITTEN = new Map<string, Header>(KNOWN);
-const AS_WRITTEN_MAX = 500;
+/** By their names as nearly everybody writes them: `content-type` or `Content-Type`. */
+const KNOWN = new Map(HEADERS.flatMap((header) => [header.name, inTitleCase(header.name)].map((name) => [name, header] as const)));
+
+function inTitleCase(name: string): string {
+  return name.replace(/\b[a-z]/g, (letter) => letter.toUpperCase());
+}
 
 /**
  * Reads a request if it is of the plainest kind: known headers, each once, a length, no other way of telling it. Whatever
@@ -100,7 +103,5 @@ function readHeaders(head: string): ReadonlyMap<string, string> | undefined {
 }
 
 function headerOf(written: string): Header | undefined {
-  const known = AS_WRITTEN.get(written) ?? KNOWN.get(written.toLowerCase());
-  if (known !== undefined && AS_WRITTEN.size < AS_WRITTEN_MAX) AS_WRITTEN.set(written, known);
-  return known;
+  return KNOWN.get(written) ?? KNOWN.get(written.toLowerCase());
 }

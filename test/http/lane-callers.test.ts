@@ -27,7 +27,7 @@ describe('who asks is told in the lane as elsewhere', () => {
   it.each<[header: string, sourceIp: string]>([
     ['X-Forwarded-For: 198.51.100.7', '198.51.100.7'],
     ['X-Forwarded-For:198.51.100.7,127.0.0.9', '198.51.100.7'],
-    ['x-forwarded-for:\t 203.0.113.9, 198.51.100.7:4711 \t', '198.51.100.7'],
+    ['x-forwarded-for:  203.0.113.9, 198.51.100.7:4711  ', '198.51.100.7'],
     ['X-FORWARDED-FOR: [2001:db8::1]:443', '2001:db8::1'],
     ['X-Forwarded-For: nobody', '127.0.0.1'],
     ['X-Forwarded-For:', '127.0.0.1'],
@@ -41,14 +41,14 @@ describe('who asks is told in the lane as elsewhere', () => {
     ['absent', 'Accept: */*', true],
     ['empty', 'user-agent:', true],
     ['longer than is kept', `User-Agent: ${'x'.repeat(600)}`, true],
-    ['padded', 'User-Agent: \t padded  twice \t ', true],
-    ['with tabs', 'User-Agent: a\tb', true],
+    ['padded', 'User-Agent:   padded  twice  ', true],
+    ['padded with tabs', 'User-Agent: \t padded\ttwice \t ', false],
     ['in Latin-1', 'User-Agent: caf\xe9 \x80\xff', false],
     ['in UTF-8', 'User-Agent: \xc3\xa4\xe2\x82\xac', false],
     ['sent twice', 'User-Agent: a\r\nUser-Agent: b', false],
   ])('a user agent that is %s', (_name, header, isPlain) => parity.expectSame(parity.asking(ONE, { header }), 200, isPlain));
 
-  it.each(['a b', '', 'x'.repeat(129), '<b>', '\t', 'a/b'])('the request id "%s", which is replaced', async (id) => {
+  it.each(['a b', '', 'x'.repeat(129), '<b>', ' ', 'a/b'])('the request id "%s", which is replaced', async (id) => {
     for (const client of Object.values(await openBoth())) {
       const { status, headers } = await client.ask(plainRequest(parity.acme.apiKey, ONE, `X-Request-Id: ${id}`));
       expect([status, headers['x-request-id']]).toEqual([200, expect.stringMatching(/^[0-9a-f-]{36}$/)]);
