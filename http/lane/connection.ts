@@ -48,12 +48,14 @@ export class LaneConnection implements Member {
   /** Closes the connection when nothing has come on it for too long. */
   checkDeadline(now: number): void {
     if (this.#exchange !== undefined) return;
-    const { headersTimeoutMs, keepAliveTimeoutMs } = this.#host.deadlines;
+    const { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs } = this.#host.deadlines;
     const waited = now - this.#waitsSince;
-    if (this.#hasServed && this.#come === undefined) {
-      if (waited > keepAliveTimeoutMs) this.socket.destroy();
-    } else if (waited > headersTimeoutMs) {
-      refuseLate(this.socket);
+    if (this.#come !== undefined) {
+      if (waited > requestTimeoutMs) refuseLate(this.socket);
+    } else if (!this.#hasServed) {
+      if (waited > headersTimeoutMs) refuseLate(this.socket);
+    } else if (waited > keepAliveTimeoutMs) {
+      this.socket.destroy();
     }
   }
 
@@ -123,9 +125,9 @@ export class LaneConnection implements Member {
     this.#host.leave(this, bytes);
   }
 
-  /** The client sends no more: as for Node's own server, it wants no reply either. */
+  /** The client sends no more: as for Node's own server, it wants no reply either but what has been made of one. */
   readonly #ended = (): void => {
-    this.socket.destroy();
+    this.socket.end();
   };
 
   /** Silence alone is no fault of the client's: the reply may not have been made yet. */

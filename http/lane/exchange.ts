@@ -65,11 +65,6 @@ export class Exchange {
     this.#end();
   }
 
-  /** A part of the reply waits for the client to take it. */
-  get isSending(): boolean {
-    return this.#status !== undefined;
-  }
-
   async #perform(apiKey: string, { sql, params, rowMode, timeoutMs, readOnly }: QueryBody): Promise<void> {
     const { router, config } = this.#context;
     const call = this.#call;
@@ -180,9 +175,10 @@ export class Exchange {
     return writeHead({ status, requestId: this.#requestId, contentType, length, headers, keepAliveS: this.keepAliveS });
   }
 
+  /** What could not be sent counts as sent, too, once the connection is destroyed, and is told of when that is closed. */
   #sent(error: Error | null | undefined): void {
-    if (this.#isOver) return;
-    this.#call.whole = error == null;
+    if (this.#isOver || error != null || this.#socket.destroyed) return;
+    this.#call.whole = true;
     this.#end();
     this.#done();
   }
