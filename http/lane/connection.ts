@@ -10,7 +10,7 @@ import { PLAIN_MAX_BYTES, type PlainRequest, readPlain } from './request.ts';
 export interface LaneHost {
   readonly context: ExchangeContext;
   readonly deadlines: ServerDeadlines;
-  /** No more requests are taken. */
+  /** No more requests are taken here; elsewhere they are refused. */
   readonly isDraining: boolean;
   /** The connection is served elsewhere from now on, with what has come of a request. */
   leave(connection: LaneConnection, bytes: Buffer): void;
@@ -74,7 +74,8 @@ export class LaneConnection implements Member {
 
   /** @param inPieces it has been waited for already */
   #take(bytes: Buffer, inPieces: boolean): void {
-    const request = readPlain(bytes, this.#host.context.config.POSTERN_HTTP_BODY_MAX_BYTES);
+    const { isDraining, context } = this.#host;
+    const request = isDraining ? undefined : readPlain(bytes, context.config.POSTERN_HTTP_BODY_MAX_BYTES);
     if (request === undefined || request.end < bytes.length) this.#leave(bytes);
     else if (request.end === bytes.length) this.#serve(request, bytes);
     else if (inPieces) this.#leave(bytes);
@@ -93,9 +94,8 @@ export class LaneConnection implements Member {
       this.#leave(bytes);
       return;
     }
-    const { context, isDraining, deadlines } = this.#host;
-    const keepAliveS = isDraining ? undefined : Math.floor(deadlines.keepAliveTimeoutMs / 1_000);
-    this.#exchange = new Exchange(context, this.socket, request, keepAliveS, this.#served);
+    const { context, deadlines } = this.#host;
+    this.#exchange = new Exchange(context, this.socket, request, Math.floor(deadlines.keepAliveTimeoutMs / 1_000), this.#served);
     this.#exchange.start(request.apiKey, body);
   }
 
