@@ -23,7 +23,7 @@ export class LaneConnection implements Member {
   readonly socket: Socket;
   readonly #host: LaneHost;
   #exchange: Exchange | undefined;
-  /** A part of a request, or what has come while another one is being answered. */
+  /** A request without all of its body, or what has come while another one is being answered. */
   #come: Buffer | undefined;
   #hasServed = false;
   #waitsSince = performance.now();
@@ -61,8 +61,7 @@ export class LaneConnection implements Member {
 
   readonly #data = (chunk: Buffer): void => {
     const come = this.#come === undefined ? chunk : Buffer.concat([this.#come, chunk]);
-    this.#come = undefined;
-    if (this.#exchange === undefined) this.#take(come, come !== chunk);
+    if (this.#exchange === undefined) this.#take(come);
     else this.#keep(come);
   };
 
@@ -72,20 +71,18 @@ export class LaneConnection implements Member {
     if (bytes.length > PLAIN_MAX_BYTES) this.socket.pause();
   }
 
-  /** @param inPieces it has been waited for already */
-  #take(bytes: Buffer, inPieces: boolean): void {
+  #take(bytes: Buffer): void {
     const { isDraining, context } = this.#host;
     const request = isDraining ? undefined : readPlain(bytes, context.config.POSTERN_HTTP_BODY_MAX_BYTES);
     if (request === undefined || request.end < bytes.length) this.#leave(bytes);
-    else if (request.end === bytes.length) this.#serve(request, bytes);
-    else if (inPieces) this.#leave(bytes);
-    else this.#wait(bytes);
+    else if (request.end > bytes.length) this.#wait(bytes);
+    else this.#serve(request, bytes);
   }
 
-  /** Many clients send head and body one after the other; who sends smaller pieces is no plain client. */
+  /** For the rest of a body. */
   #wait(bytes: Buffer): void {
+    if (this.#come === undefined) this.#waitsSince = performance.now();
     this.#come = bytes;
-    this.#waitsSince = performance.now();
   }
 
   #serve(request: PlainRequest, bytes: Buffer): void {
@@ -95,6 +92,7 @@ export class LaneConnection implements Member {
       return;
     }
     const { context, deadlines } = this.#host;
+    this.#come = undefined;
     this.#exchange = new Exchange(context, this.socket, request, Math.floor(deadlines.keepAliveTimeoutMs / 1_000), this.#served);
     this.#exchange.start(request.apiKey, body);
   }
@@ -108,10 +106,8 @@ export class LaneConnection implements Member {
       this.socket.destroySoon();
       return;
     }
-    const bytes = this.#come;
-    this.#come = undefined;
     if (this.socket.isPaused()) this.socket.resume();
-    if (bytes !== undefined) this.#take(bytes, false);
+    if (this.#come !== undefined) this.#take(this.#come);
   };
 
   #leave(bytes: Buffer): void {

@@ -1,3 +1,4 @@
+import { setImmediate as turn } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { Lane } from '../../http/lane/lane.ts';
 import { CERTIFICATE, CERTIFICATE_KEY } from '../support/certificate.ts';
@@ -40,6 +41,25 @@ describe('on one connection', () => {
     expect(leave).not.toHaveBeenCalled();
     client.socket.destroy();
     expect(warnings).toEqual([]);
+  });
+
+  it('bodies may come in many pieces', async () => {
+    leave.mockClear();
+    const client = await RawClient.open(port);
+    const random = new SeededRandom(3);
+    for (let n = 0; n < 100; n += 1) {
+      const bytes = Buffer.from(plainRequest(acme.apiKey, { sql: `select ${n} as n /* ${'x'.repeat(random.below(50_000))} */` }));
+      const bodyStart = bytes.indexOf('\r\n\r\n') + 4;
+      const headEnd = bodyStart + random.below(20);
+      client.send(bytes.subarray(0, headEnd));
+      for (const piece of random.cut(bytes.subarray(headEnd), 10_000)) {
+        await turn();
+        client.send(piece);
+      }
+      expect(rowsOf(await client.reply())).toEqual([{ n }]);
+    }
+    expect(leave).not.toHaveBeenCalled();
+    client.socket.destroy();
   });
 
   it('those of other kinds may come in between', async () => {

@@ -98,6 +98,17 @@ describe('a connection', () => {
     client.socket.destroy();
   });
 
+  it('on which a body comes bit by bit has no more time for it', async () => {
+    const client = await RawClient.open(port);
+    const bytes = ONE();
+    client.send(bytes.slice(0, -15));
+    const dripping = setInterval(() => client.send(' '), 100);
+    const { ms, text } = await closing(client);
+    clearInterval(dripping);
+    expect(text).toMatch(/^HTTP\/1\.1 408 /);
+    expect(ms).toBeLessThan(REQUEST_MS + 400);
+  });
+
   it('is closed without a word when it has been idle for too long, and not before', async () => {
     const client = await RawClient.open(port);
     for (let round = 0; round < 3; round += 1) {
