@@ -109,7 +109,8 @@ class DueReplies {
       this.#due.set(socket, []);
       socket.on('close', () => this.forget(socket));
     });
-    server.on('request', ({ socket }, reply) => this.#add(socket, reply));
+    // Before they can be answered.
+    server.prependListener('request', ({ socket }, reply) => this.#add(socket, reply));
   }
 
   on(socket: Duplex): readonly ServerResponse[] {

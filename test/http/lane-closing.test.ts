@@ -107,6 +107,7 @@ it('who asks while the door closes is told so', async () => {
     return client.replies();
   };
   const asked = ask();
-  expect((await asked).replies.map(({ status, body }) => [status, JSON.parse(body).code])).toEqual([[503, 'shutting_down']]);
+  const told = (await asked).replies.map(({ status, headers, body }) => [status, headers.Connection, JSON.parse(body).code]);
+  expect(told).toEqual([[503, 'close', 'shutting_down']]);
   await closed;
 });
