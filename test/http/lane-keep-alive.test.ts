@@ -17,9 +17,11 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-/** Such as that an emitter has more and more listeners. */
+/** That an emitter has more and more listeners. */
 const warnings: Error[] = [];
-process.on('warning', (warning) => warnings.push(warning));
+process.on('warning', (warning) => {
+  if (warning.name === 'MaxListenersExceededWarning') warnings.push(warning);
+});
 
 const leave = vi.spyOn(Lane.prototype, 'leave');
 const number = (n: number, ...headers: readonly string[]) =>

@@ -11,6 +11,8 @@ const HEADERS_MS = 300;
 const REQUEST_MS = 900;
 const KEEP_ALIVE_MS = 500;
 const SEND_MS = 1_500;
+/** How late it may be on a machine that is busy. */
+const PATIENCE_MS = 1_500;
 
 let service: TestService;
 let acme: TestOrganization;
@@ -71,7 +73,7 @@ describe('a connection', () => {
     const { ms, text } = await closing(await RawClient.open(port));
     expect(text).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n.*"code":"request_timeout"/s);
     expect(ms).toBeGreaterThan(HEADERS_MS - 50);
-    expect(ms).toBeLessThan(HEADERS_MS + 400);
+    expect(ms).toBeLessThan(HEADERS_MS + PATIENCE_MS);
   });
 
   it.each([
@@ -85,7 +87,7 @@ describe('a connection', () => {
       const { ms, text } = await closing(client);
       expect(text).toMatch(/^HTTP\/1\.1 408 /);
       expect(ms).toBeGreaterThan(deadlineMs - 50);
-      expect(ms).toBeLessThan(deadlineMs + 400);
+      expect(ms).toBeLessThan(deadlineMs + PATIENCE_MS);
     }
   });
 
@@ -106,7 +108,7 @@ describe('a connection', () => {
     const { ms, text } = await closing(client);
     clearInterval(dripping);
     expect(text).toMatch(/^HTTP\/1\.1 408 /);
-    expect(ms).toBeLessThan(REQUEST_MS + 400);
+    expect(ms).toBeLessThan(REQUEST_MS + PATIENCE_MS);
   });
 
   it('is closed without a word when it has been idle for too long, and not before', async () => {
@@ -119,7 +121,7 @@ describe('a connection', () => {
     const { ms, text } = await closing(client);
     expect(text).toBe('');
     expect(ms).toBeGreaterThan(KEEP_ALIVE_MS - 50);
-    expect(ms).toBeLessThan(KEEP_ALIVE_MS + 400);
+    expect(ms).toBeLessThan(KEEP_ALIVE_MS + PATIENCE_MS);
   });
 
   it('waits for a slow reply longer than for anything else', async () => {
