@@ -42,12 +42,12 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const sockets = openWire && new WireSockets({ openWire, clientAddress, maxFrameBytes: options.config.POSTERN_HTTP_BODY_MAX_BYTES });
   const ends = new CallEnds(observe);
   const admission = new Admission(options.config.POSTERN_HTTP_REQUESTS_PER_TENANT);
-  let door: HttpServer | undefined;
-  let lane: Lane | undefined;
+  const served: Served[] = [];
   const app = Fastify({
+    // Called for each address that the name of the host has.
     serverFactory: (handler) => {
-      door = createServer(handler, deadlines, tls, sockets?.takeOver);
-      lane = new Lane(door, deadlines, { router, queries, config: options.config, observe, admission, clientAddress, ends });
+      const door = createServer(handler, deadlines, tls, sockets?.takeOver);
+      served.push(door, new Lane(door, deadlines, { router, queries, config: options.config, observe, admission, clientAddress, ends }));
       return door.server;
     },
     bodyLimit: options.config.POSTERN_HTTP_BODY_MAX_BYTES,
@@ -61,7 +61,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
 
   setHeadersAlways(app);
   followCalls(app, ends, clientAddress);
-  closeGracefully(app, options.config.POSTERN_SHUTDOWN_TIMEOUT_MS, () => [door, lane]);
+  closeGracefully(app, options.config.POSTERN_SHUTDOWN_TIMEOUT_MS, served);
   app.addHook('preClose', async () => sockets?.close(options.config.POSTERN_SHUTDOWN_TIMEOUT_MS));
   answerProblems(app, observe);
   limitRequests(app, admission);
@@ -93,14 +93,14 @@ function deadlinesOf(config: Config): ServerDeadlines {
 type Served = Pick<HttpServer, 'drain' | 'closeAll'>;
 
 /** Once closing: no new requests, and every connection ends with the reply it is waiting for, or after a while without. */
-function closeGracefully(app: FastifyInstance, timeoutMs: number, served: () => readonly (Served | undefined)[]): void {
+function closeGracefully(app: FastifyInstance, timeoutMs: number, served: readonly Served[]): void {
   let closing = false;
   let deadline: NodeJS.Timeout | undefined;
   app.addHook('preClose', async () => {
     closing = true;
-    for (const one of served()) one?.drain();
+    for (const one of served) one.drain();
     deadline = setTimeout(() => {
-      for (const one of served()) one?.closeAll();
+      for (const one of served) one.closeAll();
     }, timeoutMs);
   });
   app.addHook('onClose', async () => clearTimeout(deadline));

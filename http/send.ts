@@ -1,11 +1,11 @@
 import type { ServerResponse } from 'node:http';
-import type { Readable } from 'node:stream';
+import type { Readable, Writable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
 import { giveBack } from '../src/sql/json/memory.ts';
 import { ALWAYS } from './plugins/headers.ts';
 
 /** Beyond this, copying a reply costs more than a second piece to write. */
-const ONE_PIECE_MAX_BYTES = 8_192;
+export const ONE_PIECE_MAX_BYTES = 8_192;
 
 const ALWAYS_FLAT = Object.entries(ALWAYS).flat();
 
@@ -40,14 +40,33 @@ function sendWhole(raw: ServerResponse, head: string[], body: Buffer): void {
   giveBack(body);
 }
 
-/** A stream that breaks off takes the connection with it, so that nobody takes what has come for the whole; and the other way round. */
 function sendStream(raw: ServerResponse, head: string[], body: Readable): void {
   raw.writeHead(200, head);
-  raw.on('drain', () => body.resume());
-  raw.on('close', () => body.destroy());
-  body.on('error', () => raw.destroy());
-  body.on('end', () => raw.end());
-  body.on('data', (chunk: Buffer) => {
-    if (!raw.write(chunk, () => giveBack(chunk))) body.pause();
+  pour(
+    body,
+    raw,
+    (chunk, written) => raw.write(chunk, written),
+    () => raw.end(),
+  );
+}
+
+/**
+ * Sends a stream piece by piece, at the pace of who takes it. One that breaks off takes the connection with it, so that nobody
+ * takes what has come for the whole; and the other way round.
+ * @param write tells when a piece has been written, and whether there is room for more
+ */
+export function pour(body: Readable, into: Writable, write: (piece: Buffer, written: () => void) => boolean, end: () => void): void {
+  const resume = () => body.resume();
+  const stop = () => body.destroy();
+  into.on('drain', resume);
+  into.on('close', stop);
+  body.on('error', () => into.destroy());
+  body.on('end', () => {
+    into.off('drain', resume);
+    into.off('close', stop);
+    end();
+  });
+  body.on('data', (piece: Buffer) => {
+    if (!write(piece, () => giveBack(piece))) body.pause();
   });
 }

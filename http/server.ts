@@ -104,10 +104,13 @@ class DueReplies {
   /** @param opened the event by which the server learns of a connection */
   constructor(server: Server, opened: string) {
     server.on(opened, (socket: Duplex) => {
+      // It may come back from a request for another protocol.
+      if (this.#due.has(socket)) return;
       this.#due.set(socket, []);
       socket.on('close', () => this.forget(socket));
     });
-    server.on('request', ({ socket }, reply) => this.#add(socket, reply));
+    // Before they can be answered.
+    server.prependListener('request', ({ socket }, reply) => this.#add(socket, reply));
   }
 
   on(socket: Duplex): readonly ServerResponse[] {

@@ -11,7 +11,7 @@ import { PLAIN_MAX_BYTES, type PlainRequest, readPlain } from './request.ts';
 export interface LaneHost {
   readonly context: ExchangeContext;
   readonly deadlines: ServerDeadlines;
-  /** No more requests are taken. */
+  /** No more requests are taken here; elsewhere they are refused. */
   readonly isDraining: boolean;
   /** The connection is served elsewhere from now on, with what has come of a request. */
   leave(connection: LaneConnection, bytes: Buffer): void;
@@ -24,7 +24,7 @@ export class LaneConnection implements Member {
   readonly socket: Socket;
   readonly #host: LaneHost;
   #exchange: Exchange | undefined;
-  /** A part of a request, or what has come while another one is being answered. */
+  /** A request without all of its body, or what has come while another one is being answered. */
   #come: Buffer | undefined;
   #lastHead: Buffer | undefined;
   #lastRequest: PlainRequest | undefined;
@@ -51,20 +51,21 @@ export class LaneConnection implements Member {
   /** Closes the connection when nothing has come on it for too long. */
   checkDeadline(now: number): void {
     if (this.#exchange !== undefined) return;
-    const { headersTimeoutMs, keepAliveTimeoutMs } = this.#host.deadlines;
+    const { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs } = this.#host.deadlines;
     const waited = now - this.#waitsSince;
-    if (this.#hasServed && this.#come === undefined) {
-      if (waited > keepAliveTimeoutMs) this.socket.destroy();
-    } else if (waited > headersTimeoutMs) {
-      refuseLate(this.socket);
+    if (this.#come !== undefined) {
+      if (waited > requestTimeoutMs) refuseLate(this.socket);
+    } else if (!this.#hasServed) {
+      if (waited > headersTimeoutMs) refuseLate(this.socket);
+    } else if (waited > keepAliveTimeoutMs) {
+      this.socket.destroy();
     }
   }
 
   readonly #data = (chunk: Buffer): void => {
     turnBegan();
     const come = this.#come === undefined ? chunk : Buffer.concat([this.#come, chunk]);
-    this.#come = undefined;
-    if (this.#exchange === undefined) this.#take(come, come !== chunk);
+    if (this.#exchange === undefined) this.#take(come);
     else this.#keep(come);
   };
 
@@ -74,13 +75,11 @@ export class LaneConnection implements Member {
     if (bytes.length > PLAIN_MAX_BYTES) this.socket.pause();
   }
 
-  /** @param inPieces it has been waited for already */
-  #take(bytes: Buffer, inPieces: boolean): void {
-    const request = this.#read(bytes);
+  #take(bytes: Buffer): void {
+    const request = this.#host.isDraining ? undefined : this.#read(bytes);
     if (request === undefined || request.end < bytes.length) this.#leave(bytes);
-    else if (request.end === bytes.length) this.#serve(request, bytes);
-    else if (inPieces) this.#leave(bytes);
-    else this.#wait(bytes);
+    else if (request.end > bytes.length) this.#wait(bytes);
+    else this.#serve(request, bytes);
   }
 
   /** Most requests on a connection have the same head. */
@@ -88,16 +87,16 @@ export class LaneConnection implements Member {
     const head = this.#lastHead;
     if (head !== undefined && bytes.length > head.length && bytes.compare(head, 0, head.length, 0, head.length) === 0)
       return this.#lastRequest;
-    const request = readPlain(bytes);
+    const request = readPlain(bytes, this.#host.context.config.POSTERN_HTTP_BODY_MAX_BYTES);
     this.#lastRequest = request;
     this.#lastHead = request && Buffer.from(bytes.subarray(0, request.bodyStart));
     return request;
   }
 
-  /** Many clients send head and body one after the other; who sends smaller pieces is no plain client. */
+  /** For the rest of a body. */
   #wait(bytes: Buffer): void {
+    if (this.#come === undefined) this.#waitsSince = performance.now();
     this.#come = bytes;
-    this.#waitsSince = performance.now();
   }
 
   #serve(request: PlainRequest, bytes: Buffer): void {
@@ -106,9 +105,9 @@ export class LaneConnection implements Member {
       this.#leave(bytes);
       return;
     }
-    const { context, isDraining, deadlines } = this.#host;
-    const keepAliveS = isDraining ? undefined : Math.floor(deadlines.keepAliveTimeoutMs / 1_000);
-    this.#exchange = new Exchange(context, this.socket, request, keepAliveS, this.#served);
+    const { context, deadlines } = this.#host;
+    this.#come = undefined;
+    this.#exchange = new Exchange(context, this.socket, request, Math.floor(deadlines.keepAliveTimeoutMs / 1_000), this.#served);
     this.#exchange.start(request.apiKey, body);
   }
 
@@ -121,10 +120,8 @@ export class LaneConnection implements Member {
       this.socket.destroySoon();
       return;
     }
-    const bytes = this.#come;
-    this.#come = undefined;
     if (this.socket.isPaused()) this.socket.resume();
-    if (bytes !== undefined) this.#take(bytes, false);
+    if (this.#come !== undefined) this.#take(this.#come);
   };
 
   #leave(bytes: Buffer): void {
@@ -138,9 +135,9 @@ export class LaneConnection implements Member {
     this.#host.leave(this, bytes);
   }
 
-  /** The client sends no more: as for Node's own server, it wants no reply either. */
+  /** The client sends no more: as for Node's own server, it wants no reply either but what has been made of one. */
   readonly #ended = (): void => {
-    this.socket.destroy();
+    this.socket.end();
   };
 
   /** Silence alone is no fault of the client's: the reply may not have been made yet. */

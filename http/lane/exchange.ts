@@ -12,6 +12,7 @@ import type { ClientAddress } from '../plugins/client-address.ts';
 import { problemFor } from '../plugins/problems.ts';
 import { JSON_TYPE, timeoutOf } from '../routes/context.ts';
 import type { QueryBody } from '../schemas.ts';
+import { ONE_PIECE_MAX_BYTES, pour } from '../send.ts';
 import { type ReplyHead, writeHead } from './reply-head.ts';
 import type { PlainRequest } from './request.ts';
 
@@ -25,9 +26,6 @@ export interface ExchangeContext {
   readonly clientAddress: ClientAddress;
   readonly ends: CallEnds;
 }
-
-/** Beyond this, copying a reply costs more than a second piece to write. */
-const ONE_PIECE_MAX_BYTES = 8_192;
 
 const ACTION = 'query';
 
@@ -64,11 +62,6 @@ export class Exchange {
     if (this.#isOver) return;
     this.#call.departure.happen();
     this.#end();
-  }
-
-  /** A part of the reply waits for the client to take it. */
-  get isSending(): boolean {
-    return this.#status !== undefined;
   }
 
   async #perform(apiKey: string, { sql, params, rowMode, timeoutMs, readOnly }: QueryBody): Promise<void> {
@@ -131,35 +124,27 @@ export class Exchange {
     this.#socket.write(bytes, (error) => this.#sent(error));
   }
 
-  /** A stream that breaks off takes the connection with it, so that nobody takes what has come for the whole; and the other way round. */
   #sendStream(body: Readable): void {
     const socket = this.#socket;
     if (this.#isOver) {
       body.destroy();
       return;
     }
-    const resume = () => body.resume();
-    const close = () => body.destroy();
     socket.write(this.#head({ status: 200, contentType: JSON_TYPE, length: undefined }), 'latin1');
-    socket.on('drain', resume);
-    socket.on('close', close);
-    body.on('error', () => socket.destroy());
-    body.on('end', () => {
-      socket.off('drain', resume);
-      socket.off('close', close);
-      socket.write('0\r\n\r\n', 'latin1', (error) => this.#sent(error));
-    });
-    body.on('data', (chunk: Buffer) => {
-      if (!this.#sendChunk(chunk)) body.pause();
-    });
+    pour(
+      body,
+      socket,
+      (piece, written) => this.#sendChunk(piece, written),
+      () => socket.write('0\r\n\r\n', 'latin1', (error) => this.#sent(error)),
+    );
   }
 
   /** @see https://www.rfc-editor.org/rfc/rfc9112#section-7.1 */
-  #sendChunk(chunk: Buffer): boolean {
+  #sendChunk(chunk: Buffer, written: () => void): boolean {
     const socket = this.#socket;
     socket.cork();
     socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1');
-    socket.write(chunk, () => giveBack(chunk));
+    socket.write(chunk, written);
     const hasRoom = socket.write('\r\n', 'latin1');
     socket.uncork();
     return hasRoom;
@@ -171,9 +156,10 @@ export class Exchange {
     return writeHead({ status, requestId: this.#requestId, contentType, length, headers, keepAliveS: this.keepAliveS });
   }
 
+  /** What could not be sent counts as sent, too, once the connection is destroyed, and is told of when that is closed. */
   #sent(error: Error | null | undefined): void {
-    if (this.#isOver) return;
-    this.#call.whole = error == null;
+    if (this.#isOver || error != null || this.#socket.destroyed) return;
+    this.#call.whole = true;
     this.#end();
     this.#done();
   }

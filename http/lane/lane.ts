@@ -47,7 +47,6 @@ export class Lane implements LaneHost {
   leave(connection: LaneConnection, bytes: Buffer): void {
     const { socket } = connection;
     this.#connections.delete(connection);
-    socket.setTimeout(0);
     socket.unshift(bytes);
     this.#serveElsewhere(socket);
     socket.resume();

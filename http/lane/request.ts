@@ -19,8 +19,8 @@ const HEAD_MAX_BYTES = 8_192;
 const END_OF_HEAD = '\r\n\r\n';
 const END_OF_LINE = '\r\n';
 
-/** Visible characters, and lines that end and begin where they must: nothing that two readers could read in two ways. */
-const HEAD = /^POST \/api\/query HTTP\/1\.1\r\n(?:[A-Za-z][A-Za-z0-9-]*:[\t -~]*\r\n)+$/;
+/** Visible characters and spaces, and lines that end and begin where they must: nothing that two readers could read in two ways. */
+const HEAD = /^POST \/api\/query HTTP\/1\.1\r\n(?:[A-Za-z][A-Za-z0-9-]*:[ -~]*\r\n)+$/;
 
 /** What a header may say in a plain request. */
 const MEANINGFUL: Readonly<Record<string, RegExp>> = {
@@ -46,21 +46,24 @@ interface Header {
   readonly pattern: RegExp | undefined;
 }
 
-const KNOWN = new Map<string, Header>([
-  ...Object.entries(MEANINGFUL).map(([name, pattern]) => [name, { name, pattern }] as const),
-  ...MEANINGLESS.map((name) => [name, { name, pattern: undefined }] as const),
-]);
+const HEADERS: readonly Header[] = [
+  ...Object.entries(MEANINGFUL).map(([name, pattern]) => ({ name, pattern })),
+  ...MEANINGLESS.map((name) => ({ name, pattern: undefined })),
+];
 
-/** In whichever letters the names were seen to be written; there are few ways that anybody uses. */
-const AS_WRITTEN = new Map<string, Header>(KNOWN);
-const AS_WRITTEN_MAX = 500;
+/** By their names as nearly everybody writes them: `content-type` or `Content-Type`. */
+const KNOWN = new Map(HEADERS.flatMap((header) => [header.name, inTitleCase(header.name)].map((name) => [name, header] as const)));
+
+function inTitleCase(name: string): string {
+  return name.replace(/\b[a-z]/g, (letter) => letter.toUpperCase());
+}
 
 /**
  * Reads a request if it is of the plainest kind: known headers, each once, a length, no other way of telling it. Whatever
  * is not is somebody else's to read, so that this needs to understand nothing but what cannot be misunderstood.
- * @returns undefined where it is not, or where its head is not there as a whole
+ * @returns undefined where it is not, where its body is larger than it may be, or where its head is not there as a whole
  */
-export function readPlain(bytes: Buffer): PlainRequest | undefined {
+export function readPlain(bytes: Buffer, maxBodyBytes: number): PlainRequest | undefined {
   const headEnd = bytes.indexOf(END_OF_HEAD, 0, 'latin1') + END_OF_LINE.length;
   if (headEnd < END_OF_HEAD.length || headEnd > HEAD_MAX_BYTES) return undefined;
   const head = bytes.toString('latin1', 0, headEnd);
@@ -71,7 +74,7 @@ export function readPlain(bytes: Buffer): PlainRequest | undefined {
   if (headers === undefined || apiKey === undefined || !headers.has('host') || !headers.has('content-type')) return undefined;
   const bodyStart = headEnd + END_OF_LINE.length;
   const end = bodyStart + length;
-  if (!(end <= PLAIN_MAX_BYTES)) return undefined;
+  if (!(length <= maxBodyBytes && end <= PLAIN_MAX_BYTES)) return undefined;
   return {
     apiKey,
     requestId: headers.get('x-request-id'),
@@ -100,7 +103,5 @@ function readHeaders(head: string): ReadonlyMap<string, string> | undefined {
 }
 
 function headerOf(written: string): Header | undefined {
-  const known = AS_WRITTEN.get(written) ?? KNOWN.get(written.toLowerCase());
-  if (known !== undefined && AS_WRITTEN.size < AS_WRITTEN_MAX) AS_WRITTEN.set(written, known);
-  return known;
+  return KNOWN.get(written) ?? KNOWN.get(written.toLowerCase());
 }

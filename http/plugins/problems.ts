@@ -13,8 +13,9 @@ export function answerProblems(app: FastifyInstance, observe: Observe): void {
 export function sendProblem(error: unknown, request: FastifyRequest, reply: FastifyReply, observe: Observe): FastifyReply {
   const { problem, headers } = problemOf(error, request, observe);
   // Fastify closes the connection when a body was refused; a client still sending would then lose the answer. Node
-  // discards what remains of the body, for as long as the request timeout lets it.
-  reply.removeHeader('connection');
+  // discards what remains of the body, for as long as the request timeout lets it. Once a header has been removed, even one
+  // that was not there, Node says nothing of the connection.
+  if (reply.raw.shouldKeepAlive && reply.hasHeader('connection')) reply.removeHeader('connection');
   return reply
     .code(problem.status)
     .headers(headers)

@@ -1,0 +1,113 @@
+import type { AddressInfo } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { createHttpApp } from '../../http/app.ts';
+import { eventually } from '../support/eventually.ts';
+import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+import { standIn } from './door.ts';
+import { plainRequest, RawClient } from './raw-client.ts';
+
+const SHUTDOWN_MS = 600;
+
+let service: TestService;
+let acme: TestOrganization;
+let port: number;
+beforeEach(async () => {
+  service = await startTestService({ POSTERN_SHUTDOWN_TIMEOUT_MS: String(SHUTDOWN_MS) });
+  acme = await service.signUp();
+  port = Number(new URL(service.httpUrl).port);
+});
+afterEach(() => service.close());
+
+const request = (sql: string) => plainRequest(acme.apiKey, { sql });
+
+/** Connections whose query runs. */
+async function busy(...statements: readonly string[]): Promise<RawClient[]> {
+  const clients = await Promise.all(statements.map(() => RawClient.open(port)));
+  for (const [index, sql] of statements.entries()) clients[index]?.send(request(sql));
+  const granted = () => service.observations.filter(({ name }) => name === 'lease.granted').length;
+  await eventually('all are at work', () => granted() === statements.length);
+  return clients;
+}
+
+/** What a connection ends with, and after how long. */
+async function endOf(client: RawClient) {
+  const since = performance.now();
+  return { ...(await client.replies()), ms: performance.now() - since };
+}
+
+describe('once the service closes', () => {
+  it('what is under way is answered, and its connections end with it', async () => {
+    const [slow, failing, pipelining] = await busy(
+      'select pg_sleep(0.3), 1 as n',
+      'select 1 / (random() * 0 + pg_sleep(0.3)::text::int)',
+      'select pg_sleep(0.3)',
+    );
+    pipelining?.send(request('create table never_made ()'));
+    const ends = Promise.all([slow, failing, pipelining].map((client) => endOf(client as RawClient)));
+    const closed = service.close();
+    const [first, second, third] = await ends;
+    await closed;
+    for (const end of [first, second, third]) {
+      expect(end?.whole).toBe(true);
+      expect(end?.replies).toHaveLength(1);
+      expect(end?.replies[0]?.headers.Connection).toBe('close');
+      expect(end?.replies[0]?.headers).not.toHaveProperty('Keep-Alive');
+    }
+    expect([first, second, third].map((end) => end?.replies[0]?.status)).toEqual([200, 400, 200]);
+    expect(JSON.stringify(service.observations)).not.toContain('never_made');
+  });
+
+  it('connections on which no reply is due end at once', async () => {
+    const [working] = await busy('select pg_sleep(0.5)');
+    const mute = await RawClient.open(port);
+    const idle = await RawClient.open(port);
+    expect(await idle.ask(request('select 1'))).toMatchObject({ status: 200 });
+    const half = await RawClient.open(port);
+    half.send(request('select 1').slice(0, -3));
+    await delay(50);
+    const ends = Promise.all([mute, idle, half].map(endOf));
+    const closed = service.close();
+    for (const { replies, whole, ms } of await ends) {
+      expect([replies, whole]).toEqual([[], true]);
+      expect(ms).toBeLessThan(400);
+    }
+    await closed;
+    expect((await working?.replies())?.replies).toMatchObject([{ status: 200 }]);
+  });
+
+  it('what takes too long is cut off', async () => {
+    const [slow] = await busy('select pg_sleep(20)');
+    const since = performance.now();
+    await service.close();
+    expect(performance.now() - since).toBeLessThan(SHUTDOWN_MS + 1_000);
+    expect(await slow?.replies()).toEqual({ replies: [], whole: true });
+    expect(service.observations).toContainEqual(
+      expect.objectContaining({ name: 'http.request', outcome: expect.objectContaining({ httpStatus: 499, sqlstate: '57014' }) }),
+    );
+  });
+});
+
+it('who asks while the door closes is told so', async () => {
+  const app = createHttpApp(standIn());
+  const drained = new Promise<void>((resolve) => {
+    app.addHook('preClose', async () => {
+      resolve();
+      await asked;
+    });
+  });
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  const { port: doorPort } = app.server.address() as AddressInfo;
+  let closed: Promise<void> | undefined;
+  const ask = async () => {
+    closed = app.close();
+    await drained;
+    const client = await RawClient.open(doorPort);
+    client.send(plainRequest('pst_nobody', { sql: 'select 1' }));
+    return client.replies();
+  };
+  const asked = ask();
+  const told = (await asked).replies.map(({ status, headers, body }) => [status, headers.Connection, JSON.parse(body).code]);
+  expect(told).toEqual([[503, 'close', 'shutting_down']]);
+  await closed;
+});
