@@ -145,9 +145,10 @@ export class Exchange {
     socket.cork();
     socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1');
     socket.write(chunk, written);
-    const hasRoom = socket.write('\r\n', 'latin1');
+    socket.write('\r\n', 'latin1');
     socket.uncork();
-    return hasRoom;
+    // Before, all of it seems to wait.
+    return !socket.writableNeedDrain || socket.writableLength === 0;
   }
 
   #head(head: Pick<ReplyHead, 'status' | 'contentType' | 'length'> & { headers?: Readonly<Record<string, string>> | undefined }): string {
