@@ -7,13 +7,13 @@ import { PostgresError } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
 import type { Router } from '../src/router/router.ts';
 import type { SharingLimits } from '../src/sql/queries.ts';
+import { readStatically } from '../src/static-reads.ts';
 import { authenticate, type LoginMethod } from './authentication.ts';
 import { ClientConnection, ClientGone, type ClientStream } from './connection.ts';
 import { errorResponse } from './errors.ts';
 import { handshake, type TlsPolicy } from './handshake.ts';
 import { OpenSessions } from './open-sessions.ts';
 import { actorOf, type Guest, openSession, type SessionContext } from './session.ts';
-import { readStatically } from './static-reads.ts';
 import { TenantDirectory } from './tenant-sessions.ts';
 import { Watchdog, type WatchdogLimits } from './watchdog.ts';
 

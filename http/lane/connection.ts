@@ -1,5 +1,7 @@
 import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import type { Member } from '../../src/crowd.ts';
+import { readStatically, readThroughStream } from '../../src/static-reads.ts';
 import { turnBegan } from '../../src/turn.ts';
 import { parseJson } from '../plugins/json-body.ts';
 import { type QueryBody, usualQuery } from '../schemas.ts';
@@ -34,6 +36,7 @@ export class LaneConnection implements Member {
   constructor(socket: Socket, host: LaneHost) {
     this.socket = socket;
     this.#host = host;
+    if (!(socket instanceof TLSSocket)) readStatically(socket);
     socket.on('data', this.#data);
     socket.on('end', this.#ended);
     socket.on('timeout', this.#timedOut);
@@ -132,6 +135,7 @@ export class LaneConnection implements Member {
     socket.off('timeout', this.#timedOut);
     socket.off('error', ignore);
     socket.off('close', this.#closed);
+    readThroughStream(socket);
     this.#host.leave(this, bytes);
   }
 

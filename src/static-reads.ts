@@ -22,9 +22,20 @@ export function readStatically(socket: Socket): void {
   handle.useUserBuffer(memory);
   Reflect.set(socket, BUFFER, memory);
   Reflect.set(socket, CALLBACK, (bytes: number) => {
-    const chunk = Buffer.allocUnsafe(bytes);
-    memory.copy(chunk, 0, 0, bytes);
-    socket.emit('data', chunk);
+    socket.emit('data', taken(bytes));
     return true;
   });
+}
+
+/** From now on what such a socket reads goes through its stream again, for those who use it in other ways than by `data` events. */
+export function readThroughStream(socket: Socket): void {
+  if (CALLBACK !== undefined && Reflect.get(socket, CALLBACK) != null)
+    Reflect.set(socket, CALLBACK, (bytes: number) => socket.push(taken(bytes)));
+}
+
+/** What has just been read, out of the memory of all. */
+function taken(bytes: number): Buffer {
+  const chunk = Buffer.allocUnsafe(bytes);
+  memory.copy(chunk, 0, 0, bytes);
+  return chunk;
 }
