@@ -3,7 +3,7 @@ import { type HttpPeer, PLAIN_ROUTES, posternPeer, startRoutes, TUNED_ROUTES } f
 import { cpuSeconds, untilIdle } from './proc.ts';
 import type { Scenario } from './scenario.ts';
 import { interleave, type Series } from './series.ts';
-import { CPU, clientsCase } from './wire.ts';
+import { CPU, clientsCase, warmUpSeconds } from './wire.ts';
 import { requestRate } from './wrk.ts';
 
 /** Where the tuned routes take part: the number that is spoken of. */
@@ -31,7 +31,7 @@ async function post(scenario: string, body: string, seconds: number, bench: Benc
   const tuned = scenario === 'http-point' ? await startRoutes(bench, TUNED_ROUTES) : [];
   const postern = isAskedFor(bench, 'Postern') ? [posternPeer(bench, bench.postern)] : [];
   try {
-    for (const peer of [...plain, ...tuned, ...postern]) await ask(peer, body, TUNED_CONNECTIONS, seconds, bench);
+    for (const peer of [...plain, ...tuned, ...postern]) await ask(peer, body, TUNED_CONNECTIONS, warmUpSeconds(options), bench);
     const series: Series[] = [];
     for (const connections of options.clients) {
       const peers = [...plain, ...(connections === TUNED_CONNECTIONS ? tuned : []), ...postern];

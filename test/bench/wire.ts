@@ -34,9 +34,13 @@ export function clientsCase(clients: number): string {
   return clients === 1 ? '1 client' : `${clients} clients`;
 }
 
-/** Opens the backends and gets code compiled, which nobody's first round should pay for. */
-export async function warmUp(peers: readonly WirePeer[], args: readonly string[], { signal }: Bench): Promise<void> {
-  for (const { login } of peers) await pgbench(login, { args, clients: 32, seconds: 1, signal });
+/** For backends to be opened and code to be compiled, which nobody's first round should pay for. */
+export function warmUpSeconds({ quick }: Bench['options']): number {
+  return quick ? 1 : 2;
+}
+
+export async function warmUp(peers: readonly WirePeer[], args: readonly string[], { options, signal }: Bench): Promise<void> {
+  for (const { login } of peers) await pgbench(login, { args, clients: 32, seconds: warmUpSeconds(options), signal });
 }
 
 export async function load(
