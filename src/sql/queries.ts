@@ -5,7 +5,6 @@ import type { Router } from '../router/router.ts';
 import type { Tenant } from '../router/tenant.ts';
 import { Company, type Seat } from './company.ts';
 import { PreparedRun } from './prepared-run.ts';
-import { unprepare } from './session.ts';
 import { type QueryReply, type QueryRequest, runQuery, withHint } from './statement.ts';
 import { type KnownStatement, StatementCache } from './statement-cache.ts';
 
@@ -96,8 +95,8 @@ export class Queries {
         replied: resolve,
         failed: (error) => reject(withHint(error)),
         stale: () => {
-          unprepare(backend, known.server);
-          StatementCache.of(tenant.organization).forget(request.sql);
+          backend.session.unprepare(known.server);
+          StatementCache.of(tenant.organization).forget(known);
           void seat.end();
           void alone();
         },

@@ -1,5 +1,4 @@
 import { serialize } from 'pg-protocol';
-import type { BackendConnection } from '../backend/connection.ts';
 import type { ServerStatement } from '../backend/prepared-statements.ts';
 import type { Crowd } from '../crowd.ts';
 import { ServiceError } from '../errors.ts';
@@ -156,7 +155,7 @@ export class Session implements Revocable {
   }
 
   unprepare(statement: ServerStatement): void {
-    unprepare(this.lease.backend, statement);
+    this.lease.backend.session.unprepare(statement);
   }
 
   /**
@@ -305,12 +304,6 @@ export class Session implements Revocable {
 }
 
 const DONE = Promise.resolve();
-
-/** A statement is not good any more, or may not be there: it is closed before the next request of anybody's. */
-export function unprepare({ session }: BackendConnection, statement: ServerStatement): void {
-  session.prepared.delete(statement);
-  session.leftovers.push(statement.name);
-}
 
 function timedOut(timeoutMs: number): ServiceError {
   return new ServiceError('statement_timeout', `canceling statement due to statement timeout (${timeoutMs} ms)`);
