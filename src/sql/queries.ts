@@ -76,7 +76,7 @@ export class Queries {
   /** Goes ahead on a backend that others may come along on. */
   async #found(tenant: Tenant, request: QueryRequest, known: KnownStatement): Promise<QueryReply> {
     const lease = await this.#router.lease(tenant, { door: 'http', ...departureOf(request) });
-    if (!PreparedRun.isPossible(lease.backend, request, known)) return runQuery(lease, request);
+    if (isCalledOff(tenant, request) || !PreparedRun.isPossible(lease.backend, request, known)) return runQuery(lease, request);
     const companies = this.#companiesOf(tenant);
     const company = new Company(lease, (closed) => companies.delete(closed));
     companies.add(company);
@@ -112,6 +112,11 @@ export class Queries {
     }
     return companies;
   }
+}
+
+/** A session of its own tells why it is not run. */
+function isCalledOff({ revoked }: Tenant, { departure }: QueryRequest): boolean {
+  return revoked.aborted || departure?.hasHappened === true;
 }
 
 function departureOf({ departure }: QueryRequest) {
