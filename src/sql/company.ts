@@ -54,30 +54,30 @@ export class Company implements Member {
     return this.#isOpen && now - this.turnBeganAt < YOUNG_MS;
   }
 
-  /** @param stepAside has the statement run elsewhere; how it ends here is of no interest then */
-  seat(options: SessionOptions, stepAside: () => void): Seat {
-    const seat = new Seat(this, options, stepAside);
-    this.#seats.push(seat);
-    return seat;
-  }
-
   send(seat: Seat, messages: readonly Uint8Array[], replies: Replies, edits: readonly Edit[], settle: Settle): void {
+    this.#seats.push(seat);
     this.#pipeline.send(messages, replies, 'ready', (ended) => {
       // Of the one that was running nobody knows how it ended; those behind it have not begun.
       if (this.#isLost) seat.stepAside();
       else settle(this.#placed.ended(ended, edits));
-      if (this.#pipeline.isDead) this.#lose();
     });
   }
 
-  /** The first one has been answered. */
-  leave(): void {
-    this.#seats.shift();
-    if (this.#seats.length > 0) {
-      this.turnBeganAt = performance.now();
-      this.#patience.restart(this.turnBeganAt + PATIENCE_MS);
-      return;
-    }
+  /** The first one has been answered, or one could not even be sent. */
+  leave(seat: Seat): void {
+    const isFirst = this.#seats[0] === seat;
+    if (isFirst) this.#seats.shift();
+    if (this.#pipeline.isDead) this.#lose();
+    else if (this.#seats.length === 0) this.#giveBack();
+    else if (isFirst) this.#nextTurn();
+  }
+
+  #nextTurn(): void {
+    this.turnBeganAt = performance.now();
+    this.#patience.restart(this.turnBeganAt + PATIENCE_MS);
+  }
+
+  #giveBack(): void {
     this.#close();
     void this.lease.release(!this.#pipeline.hasChangedSettings);
   }
@@ -117,7 +117,6 @@ export class Company implements Member {
 /** A statement's place in a company. */
 export class Seat implements RunHost {
   readonly isAlone = false;
-  /** Has the statement run elsewhere. */
   readonly stepAside: () => void;
   readonly #company: Company;
   readonly #options: SessionOptions;
@@ -126,6 +125,7 @@ export class Seat implements RunHost {
   /** Where it has taken its time. */
   #session: Session | undefined;
 
+  /** @param stepAside has the statement run elsewhere; how it ends here is of no interest then */
   constructor(company: Company, options: SessionOptions, stepAside: () => void) {
     this.#company = company;
     this.#options = options;
@@ -171,9 +171,10 @@ export class Seat implements RunHost {
     return this.#session;
   }
 
+  /** What those have left who went elsewhere is nothing to wait for. */
   end(): Promise<void> {
-    if (this.#session !== undefined) return this.#session.end();
-    this.#company.leave();
+    if (this.#session === undefined) this.#company.leave(this);
+    else void this.#session.end();
     return DONE;
   }
 }

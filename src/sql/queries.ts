@@ -3,7 +3,7 @@ import { Crowd } from '../crowd.ts';
 import type { Observe } from '../observation.ts';
 import type { Router } from '../router/router.ts';
 import type { Tenant } from '../router/tenant.ts';
-import { Company, type Seat } from './company.ts';
+import { Company, Seat } from './company.ts';
 import { PreparedRun } from './prepared-run.ts';
 import { type QueryReply, type QueryRequest, runQuery, withHint } from './statement.ts';
 import { type KnownStatement, StatementCache } from './statement-cache.ts';
@@ -87,7 +87,7 @@ export class Queries {
     const { backend, tenant } = company.lease;
     return new Promise((resolve, reject) => {
       const alone = () => this.#runAlone(tenant, request).then(resolve, reject);
-      const seat: Seat = company.seat(request, () => {
+      const seat = new Seat(company, request, () => {
         this.#observe(SET_ASIDE);
         void alone();
       });

@@ -13,6 +13,7 @@ import type { ParameterText } from './parameters.ts';
 import { type Completion, Pipeline, type Replies, type Settle, type Until } from './pipeline.ts';
 import { PlacedText } from './placed-text.ts';
 import { type Revocable, toldWhenAborted } from './revocation.ts';
+import { drained } from './unheard.ts';
 
 export interface SessionOptions {
   /** For all that happens in the session, by our own clock. 0: no limit. */
@@ -271,7 +272,7 @@ export class Session implements Revocable {
     this.#expectObedience();
     try {
       if (pipeline.isUnsynced) await this.#sent([SYNC], {}, 'ready');
-      await pipeline.drained();
+      await drained(pipeline, this.lease);
       if (pipeline.status !== 'I') await this.#sent([serialize.query('ROLLBACK')], {}, 'ready');
       await this.#canceling;
     } catch {
