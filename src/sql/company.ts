@@ -23,6 +23,8 @@ const PATIENCE_MS = 5;
 export class Company implements Member {
   place = -1;
   readonly lease: Lease;
+  /** How many have ever been in it. */
+  seated = 0;
   /** When the turn of the one ahead of all began. */
   turnBeganAt = performance.now();
   readonly #pipeline: Pipeline;
@@ -56,6 +58,7 @@ export class Company implements Member {
 
   send(seat: Seat, messages: readonly Uint8Array[], replies: Replies, edits: readonly Edit[], settle: Settle): void {
     this.#seats.push(seat);
+    this.seated += 1;
     this.#pipeline.send(messages, replies, 'ready', (ended) => {
       // Of the one that was running nobody knows how it ended; those behind it have not begun.
       if (this.#isLost) seat.stepAside();

@@ -58,12 +58,16 @@ export class Queries {
   /** @returns where to get on; where there are several, with the fewest others */
   #find(tenant: Tenant, request: QueryRequest, known: KnownStatement): Company | undefined {
     const companies = this.#companiesOf(tenant);
-    if (companies.size < this.#limits.spread || !this.#router.mayKeepBusy(tenant, true)) return undefined;
+    const { spread, depth } = this.#limits;
+    const isAwaited = !this.#router.mayKeepBusy(tenant, true);
+    if ((companies.size < spread && !isAwaited) || isCalledOff(tenant, request)) return undefined;
     const now = performance.now();
     let best: Company | undefined;
     for (let i = 0; i < companies.size; i += 1) {
       const company = companies.at(i);
-      if (company === undefined || company.load >= (best?.load ?? this.#limits.depth) || !company.isOpen(now)) continue;
+      if (company === undefined || company.load >= (best?.load ?? depth) || !company.isOpen(now)) continue;
+      // Whoever waits for a backend has this one next, however many there are who could get on.
+      if (isAwaited && company.seated >= depth) continue;
       if (known.pace?.mayFollow(company.load) && PreparedRun.isPossible(company.lease.backend, request, known)) best = company;
     }
     return best;

@@ -512,6 +512,20 @@ test('no more get on than may', async () => {
   expect(desk.leases - before).toBeGreaterThan(1);
 });
 
+test('a crowd that has begun by waiting for backends shares them all the same', async () => {
+  await desk.warmUp([ECHO, ['']]);
+  const all = await Promise.all(Array.from({ length: 8 }, () => database.lease()));
+  const runs = 20;
+  const before = desk.leases;
+  const crowd = Array.from({ length: 40 }, async (_, id) => {
+    for (let i = 0; i < runs; i += 1) expect(await desk.rows(ECHO, [`${id}.${i}`])).toEqual([[`${id}.${i}`]]);
+  });
+  await turn();
+  await Promise.all(all.map((lease) => lease.release(true)));
+  await Promise.all(crowd);
+  expect(desk.leases - before).toBeLessThan((40 * runs) / 2);
+});
+
 test('who waits for a backend is not overtaken by those who could get on', async () => {
   await desk.warmUp([ECHO, ['']]);
   const others = await Promise.all(Array.from({ length: 7 }, () => database.lease()));
