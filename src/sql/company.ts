@@ -53,7 +53,12 @@ export class Company implements Member {
   }
 
   isOpen(now: number): boolean {
-    return this.#isOpen && now - this.turnBeganAt < YOUNG_MS;
+    return this.#isOpen && now - this.turnBeganAt < YOUNG_MS && this.#isFitForOthers;
+  }
+
+  /** Its session is as it was, and as new ones are. */
+  get #isFitForOthers(): boolean {
+    return !this.#pipeline.hasChangedSettings && !this.lease.backend.session.retired;
   }
 
   send(seat: Seat, messages: readonly Uint8Array[], replies: Replies, edits: readonly Edit[], settle: Settle): void {

@@ -374,6 +374,49 @@ describe('a backend that is lost', () => {
   });
 });
 
+test('nobody gets on with a session that is to serve nobody else', async () => {
+  await desk.warmUp([ECHO, ['']], [GUARDED]);
+  await whileLocked(async () => {
+    const departure = new Departure();
+    let after: Promise<unknown> | undefined;
+    const [guarded] = await desk.together(
+      () => desk.rows(GUARDED, [], { departure }),
+      () => {
+        const second = echo('b')();
+        database.pool.retire(database.name);
+        after = echo('c')();
+        return second;
+      },
+    );
+    expect(desk.count('request.shared')).toBe(1);
+    expect(await soon(after)).toEqual([['c']]);
+    departure.happen();
+    await expect(soon(guarded)).rejects.toMatchObject({ kind: 'query_canceled' });
+  });
+});
+
+test('nobody gets on behind one that has changed settings', async () => {
+  await database.asOwner(`
+    CREATE FUNCTION meddle() RETURNS text LANGUAGE sql VOLATILE AS $$ SELECT set_config('DateStyle', 'German', false) $$;
+    CREATE VIEW meddling AS SELECT n, CASE n WHEN 2 THEN meddle() END AS v FROM generate_series(1, 2) AS n`);
+  const meddling = 'SELECT v FROM meddling WHERE n = $1';
+  const date = 'SELECT $1::date AS v';
+  await desk.warmUp([meddling, [1]], [date, ['2020-01-31']], [GUARDED]);
+  await whileLocked(async () => {
+    const departure = new Departure();
+    const [first, guarded] = await desk.together(
+      () => desk.rows(meddling, [2]),
+      () => desk.rows(GUARDED, [], { departure }),
+    );
+    await first;
+    expect(await soon(desk.rows(date, ['2020-01-31']))).toEqual([['2020-01-31']]);
+    expect(desk.count('request.shared')).toBe(1);
+    departure.happen();
+    await expect(soon(guarded)).rejects.toMatchObject({ kind: 'query_canceled' });
+  });
+  expect(await desk.rows(date, ['2020-01-31'])).toEqual([['2020-01-31']]);
+});
+
 test('a result whose shape has changed is seen as it is now, by all', async () => {
   await database.asOwner('CREATE TABLE shape (a int); INSERT INTO shape VALUES (1), (2), (3)');
   const sql = 'SELECT * FROM shape WHERE a = $1';
