@@ -1,3 +1,4 @@
+import type { Tempo } from '../backend/pace.ts';
 import type { Member } from '../crowd.ts';
 import type { ServiceError } from '../errors.ts';
 import type { TransactionStatus } from '../protocol/backend.ts';
@@ -12,7 +13,10 @@ import { Session, type SessionOptions } from './session.ts';
 
 /** Nobody gets on behind a statement that has been running for longer. */
 const YOUNG_MS = 1;
-/** Nor has anybody to wait for longer behind one: those in company are quick, and there are other backends. */
+/**
+ * Nor has anybody to wait for longer behind one, on a machine with time to spare: those in company are quick, and there are
+ * other backends.
+ */
 const PATIENCE_MS = 5;
 
 /**
@@ -30,14 +34,17 @@ export class Company implements Member {
   readonly #pipeline: Pipeline;
   readonly #placed: PlacedText;
   readonly #seats: Seat[] = [];
-  readonly #patience = new Deadline(PATIENCE_MS, () => this.#lookAgain());
+  readonly #tempo: Tempo;
+  readonly #patience: Deadline;
   readonly #closed: (company: Company) => void;
   #isOpen = true;
   #isLost = false;
 
   /** @param closed called when nobody can get on any more */
-  constructor(lease: Lease, closed: (company: Company) => void) {
+  constructor(lease: Lease, tempo: Tempo, closed: (company: Company) => void) {
     this.lease = lease;
+    this.#tempo = tempo;
+    this.#patience = new Deadline(this.#patienceMs, () => this.#lookAgain());
     this.#pipeline = new Pipeline(lease.backend, (reason) => this.#seats[0]?.abort(reason), true);
     this.#placed = new PlacedText(lease.tenant);
     this.#closed = closed;
@@ -82,7 +89,12 @@ export class Company implements Member {
 
   #nextTurn(): void {
     this.turnBeganAt = performance.now();
-    this.#patience.restart(this.turnBeganAt + PATIENCE_MS);
+    this.#patience.restart(this.turnBeganAt + this.#patienceMs);
+  }
+
+  /** Where everything takes its time, to run others again elsewhere would only make it worse. */
+  get #patienceMs(): number {
+    return Math.max(PATIENCE_MS, this.#tempo.slowMs);
   }
 
   #giveBack(): void {

@@ -82,7 +82,7 @@ export class Queries {
     const lease = await this.#router.lease(tenant, { door: 'http', ...departureOf(request) });
     if (isCalledOff(tenant, request) || !PreparedRun.isPossible(lease.backend, request, known)) return runQuery(lease, request);
     const companies = this.#companiesOf(tenant);
-    const company = new Company(lease, (closed) => companies.delete(closed));
+    const company = new Company(lease, known.tempo, (closed) => companies.delete(closed));
     companies.add(company);
     return this.#join(company, request, known);
   }

@@ -15,6 +15,7 @@ import { jsonLayout } from '../../../src/sql/layout.ts';
 import { Queries } from '../../../src/sql/queries.ts';
 import { toldWhenAborted } from '../../../src/sql/revocation.ts';
 import { type QueryReply, type QueryRequest, runQuery } from '../../../src/sql/statement.ts';
+import { StatementCache } from '../../../src/sql/statement-cache.ts';
 import { eventually } from '../../support/eventually.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
@@ -275,6 +276,19 @@ describe('one that waits for a lock', () => {
       expect(desk.count('request.set_aside')).toBe(1);
     });
     expect(await soon(second)).toEqual([[7]]);
+  });
+
+  test('is waited for a while where everything takes its time', async () => {
+    const tempo = StatementCache.of(desk.tenant.organization).find(ECHO)?.tempo;
+    for (let i = 0; i < 500; i += 1) tempo?.ran(50);
+    const answers: Promise<unknown>[] = [];
+    await whileLocked(async () => {
+      answers.push(...(await desk.together(() => desk.rows(GUARDED), echo('b'))));
+      await delay(100);
+      expect(desk.count('request.set_aside')).toBe(0);
+    });
+    expect(await soon(Promise.all(answers))).toEqual([[[7]], [['b']]]);
+    expect(desk.count('request.set_aside')).toBe(0);
   });
 
   test('is watched over also when the one before it was answered at the last moment', async () => {
