@@ -1,4 +1,4 @@
-import { PreparedStatements } from './prepared-statements.ts';
+import { PreparedStatements, type ServerStatement } from './prepared-statements.ts';
 
 /** Names and values of settings, names in lower case. Never changed in place, so that equal by identity means equal. */
 export type Settings = ReadonlyMap<string, string>;
@@ -33,6 +33,12 @@ export class SessionState {
   /** Nothing that `DISCARD ALL` would not have removed is left. */
   get pristine(): boolean {
     return this.settings.size === 0 && this.prepared.size === 0 && this.leftovers.length === 0 && this.lastUser === undefined;
+  }
+
+  /** A statement is not good any more, or may not be there: it is closed before the next request of anybody's. */
+  unprepare(statement: ServerStatement): void {
+    this.prepared.delete(statement);
+    this.leftovers.push(statement.name);
   }
 
   /** After `DISCARD ALL`. */

@@ -1,3 +1,4 @@
+import type { Tempo } from '../backend/pace.ts';
 import type { Member } from '../crowd.ts';
 import type { ServiceError } from '../errors.ts';
 import type { TransactionStatus } from '../protocol/backend.ts';
@@ -12,7 +13,10 @@ import { Session, type SessionOptions } from './session.ts';
 
 /** Nobody gets on behind a statement that has been running for longer. */
 const YOUNG_MS = 1;
-/** Nor has anybody to wait for longer behind one: those in company are quick, and there are other backends. */
+/**
+ * Nor has anybody to wait for longer behind one, on a machine with time to spare: those in company are quick, and there are
+ * other backends.
+ */
 const PATIENCE_MS = 5;
 
 /**
@@ -23,19 +27,24 @@ const PATIENCE_MS = 5;
 export class Company implements Member {
   place = -1;
   readonly lease: Lease;
+  /** How many have ever been in it. */
+  seated = 0;
   /** When the turn of the one ahead of all began. */
   turnBeganAt = performance.now();
   readonly #pipeline: Pipeline;
   readonly #placed: PlacedText;
   readonly #seats: Seat[] = [];
-  readonly #patience = new Deadline(PATIENCE_MS, () => this.#lookAgain());
+  readonly #tempo: Tempo;
+  readonly #patience: Deadline;
   readonly #closed: (company: Company) => void;
   #isOpen = true;
   #isLost = false;
 
   /** @param closed called when nobody can get on any more */
-  constructor(lease: Lease, closed: (company: Company) => void) {
+  constructor(lease: Lease, tempo: Tempo, closed: (company: Company) => void) {
     this.lease = lease;
+    this.#tempo = tempo;
+    this.#patience = new Deadline(this.#patienceMs, () => this.#lookAgain());
     this.#pipeline = new Pipeline(lease.backend, (reason) => this.#seats[0]?.abort(reason), true);
     this.#placed = new PlacedText(lease.tenant);
     this.#closed = closed;
@@ -51,33 +60,44 @@ export class Company implements Member {
   }
 
   isOpen(now: number): boolean {
-    return this.#isOpen && now - this.turnBeganAt < YOUNG_MS;
+    return this.#isOpen && now - this.turnBeganAt < YOUNG_MS && this.#isFitForOthers;
   }
 
-  /** @param stepAside has the statement run elsewhere; how it ends here is of no interest then */
-  seat(options: SessionOptions, stepAside: () => void): Seat {
-    const seat = new Seat(this, options, stepAside);
-    this.#seats.push(seat);
-    return seat;
+  /** Its session is as it was, and as new ones are. */
+  get #isFitForOthers(): boolean {
+    return !this.#pipeline.hasChangedSettings && !this.lease.backend.session.retired;
   }
 
   send(seat: Seat, messages: readonly Uint8Array[], replies: Replies, edits: readonly Edit[], settle: Settle): void {
+    this.#seats.push(seat);
+    this.seated += 1;
     this.#pipeline.send(messages, replies, 'ready', (ended) => {
       // Of the one that was running nobody knows how it ended; those behind it have not begun.
       if (this.#isLost) seat.stepAside();
       else settle(this.#placed.ended(ended, edits));
-      if (this.#pipeline.isDead) this.#lose();
     });
   }
 
-  /** The first one has been answered. */
-  leave(): void {
-    this.#seats.shift();
-    if (this.#seats.length > 0) {
-      this.turnBeganAt = performance.now();
-      this.#patience.restart(this.turnBeganAt + PATIENCE_MS);
-      return;
-    }
+  /** The first one has been answered, or one could not even be sent. */
+  leave(seat: Seat): void {
+    const isFirst = this.#seats[0] === seat;
+    if (isFirst) this.#seats.shift();
+    if (this.#pipeline.isDead) this.#lose();
+    else if (this.#seats.length === 0) this.#giveBack();
+    else if (isFirst) this.#nextTurn();
+  }
+
+  #nextTurn(): void {
+    this.turnBeganAt = performance.now();
+    this.#patience.restart(this.turnBeganAt + this.#patienceMs);
+  }
+
+  /** Where everything takes its time, to run others again elsewhere would only make it worse. */
+  get #patienceMs(): number {
+    return Math.max(PATIENCE_MS, this.#tempo.slowMs);
+  }
+
+  #giveBack(): void {
     this.#close();
     void this.lease.release(!this.#pipeline.hasChangedSettings);
   }
@@ -117,7 +137,6 @@ export class Company implements Member {
 /** A statement's place in a company. */
 export class Seat implements RunHost {
   readonly isAlone = false;
-  /** Has the statement run elsewhere. */
   readonly stepAside: () => void;
   readonly #company: Company;
   readonly #options: SessionOptions;
@@ -126,6 +145,7 @@ export class Seat implements RunHost {
   /** Where it has taken its time. */
   #session: Session | undefined;
 
+  /** @param stepAside has the statement run elsewhere; how it ends here is of no interest then */
   constructor(company: Company, options: SessionOptions, stepAside: () => void) {
     this.#company = company;
     this.#options = options;
@@ -171,9 +191,10 @@ export class Seat implements RunHost {
     return this.#session;
   }
 
+  /** What those have left who went elsewhere is nothing to wait for. */
   end(): Promise<void> {
-    if (this.#session !== undefined) return this.#session.end();
-    this.#company.leave();
+    if (this.#session === undefined) this.#company.leave(this);
+    else void this.#session.end();
     return DONE;
   }
 }

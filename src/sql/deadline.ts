@@ -35,9 +35,11 @@ export class Deadline implements Member {
     wakeAt(this.#dueAt);
   }
 
-  /** @param time by `performance.now()`, no earlier than before */
+  /** Also where it has expired. @param time by `performance.now()` */
   restart(time: number): void {
-    if (this.place >= 0) this.#dueAt = time;
+    this.#dueAt = time;
+    running.add(this);
+    wakeAt(time);
   }
 
   /** Stops it for good. */
@@ -69,6 +71,7 @@ function wake(): void {
   let next = Number.POSITIVE_INFINITY;
   wakesAt = Number.POSITIVE_INFINITY;
   for (const deadline of running.all()) {
+    if (deadline.place < 0) continue;
     if (deadline.dueAt <= now) deadline.expire();
     else next = Math.min(next, deadline.dueAt);
   }

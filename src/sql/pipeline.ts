@@ -52,7 +52,7 @@ interface Expectation {
 
 const COPY_REFUSED = Buffer.concat([serialize.copyFail('COPY needs a PostgreSQL connection'), SYNC]);
 
-const NOBODYS: Replies = {};
+const NOBODYS = { replies: {}, settle: () => {} };
 
 const NO_WARNINGS: readonly Warning[] = [];
 
@@ -150,10 +150,12 @@ export class Pipeline implements BackendReceiver {
 
   /** Nobody waits for the answers to requests behind the one whose answer is due. */
   disregardOthers(): void {
-    for (let i = 1; i < this.#queue.length; i += 1) {
-      const expectation = this.#queue[i];
-      if (expectation !== undefined) Object.assign(expectation, { replies: NOBODYS, settle: () => {} });
-    }
+    for (const expectation of this.#queue.slice(1)) Object.assign(expectation, NOBODYS);
+  }
+
+  /** How many answers nobody waits for. */
+  get unheard(): number {
+    return this.#queue.filter(({ settle }) => settle === NOBODYS.settle).length;
   }
 
   /** All requests are answered, or will never be. */

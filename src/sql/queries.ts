@@ -3,9 +3,8 @@ import { Crowd } from '../crowd.ts';
 import type { Observe } from '../observation.ts';
 import type { Router } from '../router/router.ts';
 import type { Tenant } from '../router/tenant.ts';
-import { Company, type Seat } from './company.ts';
+import { Company, Seat } from './company.ts';
 import { PreparedRun } from './prepared-run.ts';
-import { unprepare } from './session.ts';
 import { type QueryReply, type QueryRequest, runQuery, withHint } from './statement.ts';
 import { type KnownStatement, StatementCache } from './statement-cache.ts';
 
@@ -59,12 +58,16 @@ export class Queries {
   /** @returns where to get on; where there are several, with the fewest others */
   #find(tenant: Tenant, request: QueryRequest, known: KnownStatement): Company | undefined {
     const companies = this.#companiesOf(tenant);
-    if (companies.size < this.#limits.spread || !this.#router.mayKeepBusy(tenant, true)) return undefined;
+    const { spread, depth } = this.#limits;
+    const isAwaited = !this.#router.mayKeepBusy(tenant, true);
+    if ((companies.size < spread && !isAwaited) || isCalledOff(tenant, request)) return undefined;
     const now = performance.now();
     let best: Company | undefined;
     for (let i = 0; i < companies.size; i += 1) {
       const company = companies.at(i);
-      if (company === undefined || company.load >= (best?.load ?? this.#limits.depth) || !company.isOpen(now)) continue;
+      if (company === undefined || company.load >= (best?.load ?? depth) || !company.isOpen(now)) continue;
+      // Whoever waits for a backend has this one next, however many there are who could get on.
+      if (isAwaited && company.seated >= depth) continue;
       if (known.pace?.mayFollow(company.load) && PreparedRun.isPossible(company.lease.backend, request, known)) best = company;
     }
     return best;
@@ -77,9 +80,9 @@ export class Queries {
   /** Goes ahead on a backend that others may come along on. */
   async #found(tenant: Tenant, request: QueryRequest, known: KnownStatement): Promise<QueryReply> {
     const lease = await this.#router.lease(tenant, { door: 'http', ...departureOf(request) });
-    if (!PreparedRun.isPossible(lease.backend, request, known)) return runQuery(lease, request);
+    if (isCalledOff(tenant, request) || !PreparedRun.isPossible(lease.backend, request, known)) return runQuery(lease, request);
     const companies = this.#companiesOf(tenant);
-    const company = new Company(lease, (closed) => companies.delete(closed));
+    const company = new Company(lease, known.tempo, (closed) => companies.delete(closed));
     companies.add(company);
     return this.#join(company, request, known);
   }
@@ -88,7 +91,7 @@ export class Queries {
     const { backend, tenant } = company.lease;
     return new Promise((resolve, reject) => {
       const alone = () => this.#runAlone(tenant, request).then(resolve, reject);
-      const seat: Seat = company.seat(request, () => {
+      const seat = new Seat(company, request, () => {
         this.#observe(SET_ASIDE);
         void alone();
       });
@@ -96,8 +99,8 @@ export class Queries {
         replied: resolve,
         failed: (error) => reject(withHint(error)),
         stale: () => {
-          unprepare(backend, known.server);
-          StatementCache.of(tenant.organization).forget(request.sql);
+          backend.session.unprepare(known.server);
+          StatementCache.of(tenant.organization).forget(known);
           void seat.end();
           void alone();
         },
@@ -113,6 +116,11 @@ export class Queries {
     }
     return companies;
   }
+}
+
+/** A session of its own tells why it is not run. */
+function isCalledOff({ revoked }: Tenant, { departure }: QueryRequest): boolean {
+  return revoked.aborted || departure?.hasHappened === true;
 }
 
 function departureOf({ departure }: QueryRequest) {

@@ -1,5 +1,4 @@
 import { serialize } from 'pg-protocol';
-import type { BackendConnection } from '../backend/connection.ts';
 import type { ServerStatement } from '../backend/prepared-statements.ts';
 import type { Crowd } from '../crowd.ts';
 import { ServiceError } from '../errors.ts';
@@ -14,6 +13,7 @@ import type { ParameterText } from './parameters.ts';
 import { type Completion, Pipeline, type Replies, type Settle, type Until } from './pipeline.ts';
 import { PlacedText } from './placed-text.ts';
 import { type Revocable, toldWhenAborted } from './revocation.ts';
+import { drained } from './unheard.ts';
 
 export interface SessionOptions {
   /** For all that happens in the session, by our own clock. 0: no limit. */
@@ -156,7 +156,7 @@ export class Session implements Revocable {
   }
 
   unprepare(statement: ServerStatement): void {
-    unprepare(this.lease.backend, statement);
+    this.lease.backend.session.unprepare(statement);
   }
 
   /**
@@ -272,7 +272,7 @@ export class Session implements Revocable {
     this.#expectObedience();
     try {
       if (pipeline.isUnsynced) await this.#sent([SYNC], {}, 'ready');
-      await pipeline.drained();
+      await drained(pipeline, this.lease);
       if (pipeline.status !== 'I') await this.#sent([serialize.query('ROLLBACK')], {}, 'ready');
       await this.#canceling;
     } catch {
@@ -305,12 +305,6 @@ export class Session implements Revocable {
 }
 
 const DONE = Promise.resolve();
-
-/** A statement is not good any more, or may not be there: it is closed before the next request of anybody's. */
-export function unprepare({ session }: BackendConnection, statement: ServerStatement): void {
-  session.prepared.delete(statement);
-  session.leftovers.push(statement.name);
-}
 
 function timedOut(timeoutMs: number): ServiceError {
   return new ServiceError('statement_timeout', `canceling statement due to statement timeout (${timeoutMs} ms)`);

@@ -87,20 +87,25 @@ export class StatementCache {
   }
 
   remember(sql: string, footprint: Footprint, described: DescribedStatement): void {
-    this.forget(sql);
+    const replaced = this.#known.get(sql);
+    if (replaced !== undefined) this.forget(replaced);
     if (sql.length > TEXT_MAX_CHARACTERS || !footprint.isPlain) return;
     this.#newest = undefined;
     const server = newServerStatement(Buffer.from(`${sql}\0\0\0`));
     const pace = footprint.isClean && !footprint.readsSequences && mayShare(sql) ? new Pace() : undefined;
     this.#known.set(sql, { sql, footprint, described, server, pace, tempo: this.#tempo });
     this.#characters += sql.length;
-    for (const oldest of this.#known.keys()) {
+    for (const oldest of this.#known.values()) {
       if (this.#known.size <= STATEMENTS_MAX && this.#characters <= ALL_TEXT_MAX_CHARACTERS) break;
       this.forget(oldest);
     }
   }
 
-  forget(sql: string): void {
-    if (this.#known.delete(sql)) this.#characters -= sql.length;
+  /** Unless another one has taken its place. */
+  forget(known: KnownStatement): void {
+    const { sql } = known;
+    if (this.#known.get(sql) !== known) return;
+    this.#known.delete(sql);
+    this.#characters -= sql.length;
   }
 }

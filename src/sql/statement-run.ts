@@ -31,7 +31,7 @@ export async function runStatement(session: Session, request: QueryRequest, body
     } catch (error) {
       if (!mayBeStale(error) || run.hasRows || session.status !== 'I') throw error;
       session.unprepare(known.server);
-      cache.forget(sql);
+      cache.forget(known);
     }
   }
   return run.described(cache, known, startedAt);

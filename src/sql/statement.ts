@@ -75,7 +75,7 @@ export function runQuery(lease: Lease, request: QueryRequest): Promise<QueryRepl
       failed: fail,
       stale: () => {
         session.unprepare(known.server);
-        cache.forget(request.sql);
+        cache.forget(known);
         runAny(session, request, resolve, fail);
       },
     }).start();

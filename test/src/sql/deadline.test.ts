@@ -48,3 +48,30 @@ test('the time that one stands still does not count', () => {
   vi.advanceTimersByTime(10);
   expect(expired).toEqual([100]);
 });
+
+test('one that is put off expires then, and again where it has expired before', () => {
+  const { expired, deadlines } = watch(100);
+  const putOff = (ms: number) => deadlines[0]?.restart(performance.now() + ms);
+  vi.advanceTimersByTime(60);
+  putOff(100);
+  vi.advanceTimersByTime(90);
+  expect(expired).toEqual([]);
+  vi.advanceTimersByTime(20);
+  expect(expired).toEqual([100]);
+  putOff(50);
+  vi.advanceTimersByTime(60);
+  expect(expired).toEqual([100, 100]);
+});
+
+test('one that is cleared by another that expires with it does not expire', () => {
+  const expired: string[] = [];
+  const deadlines = ['first', 'second'].map(
+    (name) =>
+      new Deadline(100, () => {
+        expired.push(name);
+        for (const deadline of deadlines) deadline.clear();
+      }),
+  );
+  vi.advanceTimersByTime(200);
+  expect(expired).toEqual(['first']);
+});
