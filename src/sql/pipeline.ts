@@ -51,9 +51,7 @@ interface Expectation {
 }
 
 const COPY_REFUSED = Buffer.concat([serialize.copyFail('COPY needs a PostgreSQL connection'), SYNC]);
-
 const NOBODYS = { replies: {}, settle: () => {} };
-
 const NO_WARNINGS: readonly Warning[] = [];
 
 /** Who has used a session, for those who ask whether it was somebody else. */
