@@ -151,7 +151,8 @@ test('a server that does not come up in time is given up with the reason', async
   const refused = prepareCluster({ ...optionsFor(admin), waitMs: 300 });
   await expect(refused).rejects.toThrow(ClusterError);
   await expect(refused).rejects.toThrow('PostgreSQL at /nowhere/.s.PGSQL.5432 cannot be used: connect ENOENT /nowhere/.s.PGSQL.5432');
-  expect(performance.now() - startedAt).toBeGreaterThan(300);
+  // A timer may come a little early.
+  expect(performance.now() - startedAt).toBeGreaterThan(290);
 });
 
 test('a server that comes up later is waited for', async () => {
