@@ -1,7 +1,7 @@
 import { Pace, Tempo } from '../src/backend/pace.ts';
 import type { ServerStatement } from '../src/backend/prepared-statements.ts';
 import { stringEnd } from '../src/protocol/body.ts';
-import { mayShare } from '../src/sql/shareable.ts';
+import { mayShare } from '../src/sql/sharing-rules.ts';
 import { PLAIN, traitsOf } from './statement-text.ts';
 
 const PACES_MAX = 1_000;

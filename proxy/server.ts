@@ -6,7 +6,7 @@ import type { Observe, Origin } from '../src/observation.ts';
 import { PostgresError } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
 import type { Router } from '../src/router/router.ts';
-import type { SharingLimits } from '../src/sql/queries.ts';
+import type { SharingLimits } from '../src/sql/sharing-rules.ts';
 import { readStatically } from '../src/static-reads.ts';
 import { authenticate, type LoginMethod } from './authentication.ts';
 import { ClientConnection, ClientGone, type ClientStream } from './connection.ts';

@@ -1,6 +1,7 @@
 import type { BackendReceiver } from '../src/backend/connection.ts';
 import type { Tempo } from '../src/backend/pace.ts';
 import type { Lease } from '../src/router/lease.ts';
+import { YOUNG_MS } from '../src/sql/sharing-rules.ts';
 import type { Sharing } from './sharing.ts';
 import { Unheard } from './unheard.ts';
 
@@ -14,11 +15,6 @@ export interface Turn {
   /** Before its turn: has its request run elsewhere. @returns whether it can, and wants no answer here any more */
   stepAside(): boolean;
 }
-
-/** Nobody gets on behind a request that has been running for longer. */
-const YOUNG_MS = 1;
-/** Where all are quick, there are other backends: nobody has to wait for longer behind one that is not. */
-const QUICK_PATIENCE_MS = 5;
 
 /**
  * A backend whose pipeline holds errands of several clients, one behind the other. Each is a transaction of its own, and
@@ -139,8 +135,7 @@ export class SharedPipeline {
 
   /** How long one may hold up others. */
   get #patienceMs(): number {
-    const { slowMs, longMs } = this.#tempo;
-    return this.isQuick ? Math.max(QUICK_PATIENCE_MS, slowMs) : longMs;
+    return this.isQuick ? this.#tempo.patienceMs : this.#tempo.longMs;
   }
 
   /**

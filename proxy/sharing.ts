@@ -1,5 +1,5 @@
 import type { Settings } from '../src/backend/session-state.ts';
-import type { SharingLimits } from '../src/sql/queries.ts';
+import type { SharingLimits } from '../src/sql/sharing-rules.ts';
 import type { Errand } from './errand.ts';
 import { Paces } from './paces.ts';
 import type { SharedPipeline } from './shared-pipeline.ts';

@@ -1,5 +1,5 @@
 import { StatementRegistry } from '../src/backend/prepared-statements.ts';
-import type { SharingLimits } from '../src/sql/queries.ts';
+import type { SharingLimits } from '../src/sql/sharing-rules.ts';
 import type { SessionStart } from './login.ts';
 import type { ProcessIds } from './process-ids.ts';
 import { RecentParses } from './recent-parses.ts';

@@ -1,12 +1,11 @@
 import type { BackendReceiver } from '../src/backend/connection.ts';
 import { BackendType } from '../src/protocol/backend.ts';
 import { backendFrames, FrameScanner } from '../src/protocol/frame.ts';
+import { UNHEARD_MS } from '../src/sql/sharing-rules.ts';
 import { OBEY_TIMEOUT_MS } from './limits.ts';
 import type { SharedPipeline, Turn } from './shared-pipeline.ts';
 
 const FRAMES = backendFrames({ Z: 1 });
-/** What is answered sooner is not worth a cancel request. */
-const PATIENCE_MS = 20;
 
 /** Has the turn of one that has gone elsewhere: reads its answer up to the end, for nobody, and has it canceled if that is far. */
 export class Unheard implements Turn, BackendReceiver {
@@ -28,7 +27,7 @@ export class Unheard implements Turn, BackendReceiver {
     this.#timer = setTimeout(() => {
       void this.#shared.cancel(this);
       this.#timer = setTimeout(() => this.#shared.lost(true), OBEY_TIMEOUT_MS);
-    }, PATIENCE_MS);
+    }, UNHEARD_MS);
   }
 
   stepAside(): boolean {

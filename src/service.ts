@@ -19,7 +19,8 @@ import { type Cluster, prepareCluster } from './router/placement/cluster.ts';
 import { Placements } from './router/placement/placements.ts';
 import { Platform } from './router/placement/platform.ts';
 import { Router } from './router/router.ts';
-import { Queries, type SharingLimits } from './sql/queries.ts';
+import { Queries } from './sql/queries.ts';
+import type { SharingLimits } from './sql/sharing-rules.ts';
 
 /** The running service. Ports are the real ones, also where 0 was asked for. */
 export interface Service {

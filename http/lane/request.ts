@@ -12,7 +12,7 @@ export interface PlainRequest {
   readonly end: number;
 }
 
-/** A request that takes more is no plain one. */
+/** A request that takes more is no plain one: so much is read before it is asked whose key it came with. */
 export const PLAIN_MAX_BYTES = 65_536;
 const HEAD_MAX_BYTES = 8_192;
 

@@ -73,6 +73,8 @@ export class Pace {
 const LONG_MS = 20;
 /** There, what takes longer is felt by those behind it. */
 const SLOW_MS = 2;
+/** Nor has anybody to wait for longer behind what should be quick: there are other backends. */
+const PATIENCE_MS = 5;
 /** On one without, where everything takes its time, what takes so many times as long as is usual. */
 const TIMES_USUAL = 8;
 /** How much the last run counts in what is usual, and in what share is slow. */
@@ -90,6 +92,11 @@ export class Tempo {
   /** What takes longer is not quick. */
   get slowMs(): number {
     return Math.max(SLOW_MS, TIMES_USUAL * this.#usualMs);
+  }
+
+  /** How long others wait behind one that should be quick. Where everything takes its time, running them again would make it worse. */
+  get patienceMs(): number {
+    return Math.max(PATIENCE_MS, this.slowMs);
   }
 
   /** A single one that is very slow says little. */

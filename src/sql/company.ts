@@ -10,14 +10,7 @@ import { Pipeline, type Replies, type Settle } from './pipeline.ts';
 import { PlacedText } from './placed-text.ts';
 import type { RunHost } from './prepared-run.ts';
 import { Session, type SessionOptions } from './session.ts';
-
-/** Nobody gets on behind a statement that has been running for longer. */
-const YOUNG_MS = 1;
-/**
- * Nor has anybody to wait for longer behind one, on a machine with time to spare: those in company are quick, and there are
- * other backends.
- */
-const PATIENCE_MS = 5;
+import { YOUNG_MS } from './sharing-rules.ts';
 
 /**
  * Quick reads of one organization that use one backend, one behind the other, without waiting for those ahead to be
@@ -44,7 +37,7 @@ export class Company implements Member {
   constructor(lease: Lease, tempo: Tempo, closed: (company: Company) => void) {
     this.lease = lease;
     this.#tempo = tempo;
-    this.#patience = new Deadline(this.#patienceMs, () => this.#lookAgain());
+    this.#patience = new Deadline(this.#tempo.patienceMs, () => this.#lookAgain());
     this.#pipeline = new Pipeline(lease.backend, (reason) => this.#seats[0]?.abort(reason), true);
     this.#placed = new PlacedText(lease.tenant);
     this.#closed = closed;
@@ -89,12 +82,7 @@ export class Company implements Member {
 
   #nextTurn(): void {
     this.turnBeganAt = performance.now();
-    this.#patience.restart(this.turnBeganAt + this.#patienceMs);
-  }
-
-  /** Where everything takes its time, to run others again elsewhere would only make it worse. */
-  get #patienceMs(): number {
-    return Math.max(PATIENCE_MS, this.#tempo.slowMs);
+    this.#patience.restart(this.turnBeganAt + this.#tempo.patienceMs);
   }
 
   #giveBack(): void {

@@ -5,15 +5,9 @@ import type { Router } from '../router/router.ts';
 import type { Tenant } from '../router/tenant.ts';
 import { Company, Seat } from './company.ts';
 import { PreparedRun } from './prepared-run.ts';
+import type { SharingLimits } from './sharing-rules.ts';
 import { type QueryReply, type QueryRequest, runQuery, withHint } from './statement.ts';
 import { type KnownStatement, StatementCache } from './statement-cache.ts';
-
-export interface SharingLimits {
-  /** How many requests may be in one backend's pipeline; with 1 none is shared. */
-  readonly depth: number;
-  /** So many backends at work are enough for what is quick. */
-  readonly spread: number;
-}
 
 const SHARED = { name: 'request.shared' } as const;
 const SET_ASIDE = { name: 'request.set_aside' } as const;
@@ -43,7 +37,7 @@ export class Queries {
     const known = this.#quick(tenant, request);
     if (known === undefined) return this.#runAlone(tenant, request);
     const company = this.#find(tenant, request, known);
-    if (company === undefined) return this.#found(tenant, request, known);
+    if (company === undefined) return this.#goAhead(tenant, request, known);
     this.#observe(SHARED);
     return this.#join(company, request, known);
   }
@@ -78,7 +72,7 @@ export class Queries {
   }
 
   /** Goes ahead on a backend that others may come along on. */
-  async #found(tenant: Tenant, request: QueryRequest, known: KnownStatement): Promise<QueryReply> {
+  async #goAhead(tenant: Tenant, request: QueryRequest, known: KnownStatement): Promise<QueryReply> {
     const lease = await this.#router.lease(tenant, { door: 'http', ...departureOf(request) });
     if (isCalledOff(tenant, request) || !PreparedRun.isPossible(lease.backend, request, known)) return runQuery(lease, request);
     const companies = this.#companiesOf(tenant);

@@ -7,7 +7,7 @@ import type { Field } from './json/row.ts';
 import type { ResultLayout } from './layout.ts';
 import { ResultShape } from './result.ts';
 import type { Description } from './session.ts';
-import { mayShare } from './shareable.ts';
+import { mayShare } from './sharing-rules.ts';
 
 /** What Postgres makes of a statement, in our terms. */
 export class DescribedStatement {

@@ -1,9 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Lease } from '../router/lease.ts';
 import type { Pipeline } from './pipeline.ts';
-
-/** What is answered sooner is not worth a cancel request. */
-const PATIENCE_MS = 20;
+import { UNHEARD_MS } from './sharing-rules.ts';
 
 /**
  * All requests are answered, or will never be. One that nobody waits for is canceled where it takes its time, lest it keep
@@ -12,7 +10,7 @@ const PATIENCE_MS = 20;
 export async function drained(pipeline: Pipeline, lease: Lease): Promise<void> {
   const all = pipeline.drained();
   for (let left = pipeline.unheard; left > 0; left = pipeline.unheard) {
-    await Promise.race([all, delay(PATIENCE_MS)]);
+    await Promise.race([all, delay(UNHEARD_MS)]);
     if (pipeline.unheard === left) await lease.cancel();
   }
   await all;

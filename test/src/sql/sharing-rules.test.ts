@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { mayShare } from '../../../src/sql/shareable.ts';
+import { mayShare } from '../../../src/sql/sharing-rules.ts';
 
 test.each([
   'SELECT 1',
