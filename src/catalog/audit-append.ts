@@ -1,4 +1,5 @@
-import { type AuditParty, type AuditRecord, type ChainHead, chainStart, type LinkedRecord, link } from './audit-chain.ts';
+import { type AuditBlock, blocksOf } from './audit-blocks.ts';
+import { type AuditRecord, type ChainHead, chainStart, link } from './audit-chain.ts';
 import type { Sql } from './session.ts';
 
 /** Gives a new organization its empty chain. */
@@ -18,20 +19,20 @@ export async function startChain(sql: Sql, organizationId: string): Promise<void
  */
 export async function appendToChains(sql: Sql, records: readonly AuditRecord[], tried = new Map<string, number>()): Promise<void> {
   const heads = await lockHeads(sql, records);
-  const rows = (await unwritten(sql, records, tried)).flatMap((record) => {
-    const head = heads.get(record.party.organizationId);
+  const linked = (await unwritten(sql, records, tried)).flatMap((record) => {
+    const head = heads.get(record.organizationId);
     if (head === undefined) return [];
-    const row = link(head, record);
-    heads.set(record.party.organizationId, row);
-    tried.set(record.id, row.seq);
-    return [row];
+    const next = link(head, record);
+    heads.set(record.organizationId, next);
+    tried.set(record.id, next.seq);
+    return [next];
   });
-  await insertEntries(sql, rows);
+  await insertBlocks(sql, blocksOf(linked));
   await moveHeads(sql, heads);
 }
 
 async function lockHeads(sql: Sql, records: readonly AuditRecord[]): Promise<Map<string, ChainHead>> {
-  const ids = [...new Set(records.map(({ party }) => party.organizationId))];
+  const ids = [...new Set(records.map(({ organizationId }) => organizationId))];
   const heads = await sql<{ organization_id: string; seq: string; hash: string }[]>`
     select organization_id, seq, encode(hash, 'hex') as hash
     from postern.audit_heads
@@ -46,81 +47,34 @@ async function unwritten(sql: Sql, records: readonly AuditRecord[], tried: Reado
   const doubtful = records.filter(({ id }) => tried.has(id));
   if (doubtful.length === 0) return records;
   const rows = await sql<{ id: string }[]>`
-    select id
+    select tried.id
     from unnest(
-      ${arrayOf(doubtful.map(({ party }) => party.organizationId))}::text[],
+      ${arrayOf(doubtful.map(({ id }) => id))}::text[],
+      ${arrayOf(doubtful.map(({ organizationId }) => organizationId))}::text[],
       ${arrayOf(doubtful.map(({ id }) => tried.get(id) ?? null))}::bigint[]
-    ) as tried (organization_id, seq)
-    join postern.audit_entries using (organization_id, seq)`;
+    ) as tried (id, organization_id, seq)
+    join postern.audit_blocks b on b.organization_id = tried.organization_id and tried.seq between b.first_seq and b.seq
+    where strpos(b.entries, '"' || tried.id || '"') > 0`;
   const written = new Set(rows.map(({ id }) => id));
   return records.filter(({ id }) => !written.has(id));
 }
 
-/**
- * A column at a time, as arrays: of what an INSERT can be given, this is the cheapest to read for Postgres. What is mostly
- * the same is sent and read once, and the rows say which is theirs. Hashes, which never are, go as one value.
- */
-async function insertEntries(sql: Sql, rows: readonly LinkedRecord[]): Promise<void> {
-  const parties = distinct(rows.map(({ record }) => record.party));
-  const party = (value: (party: AuditParty) => string | null) => arrayOf(parties.values.map(value));
-  const moments = distinct(rows.map(({ record }) => record.occurredAt));
-  const actions = distinct(rows.map(({ record }) => record.action));
-  const statements = distinct(rows.map(({ record }) => record.statement));
-  const sessions = distinct(rows.map(({ record }) => record.session));
+/** The blocks' texts, of which none holds an empty line, go as one: what is quoted in an array is dear to read. */
+async function insertBlocks(sql: Sql, blocks: readonly AuditBlock[]): Promise<void> {
+  const extents = blocks.map(({ extent }) => extent);
   await sql`
-    insert into postern.audit_entries (
-      organization_id, seq, id, occurred_at, action, surface, key_id, key_prefix, source_ip, user_agent, application_name,
-      request_id, statement, session, outcome, prev_hash, hash)
-    select
-      (${party(({ organizationId }) => organizationId)}::text[])[party],
-      seq,
-      id,
-      (${arrayOfPlain(moments.values)}::timestamptz[])[moment],
-      (${arrayOf(actions.values)}::text[])[action],
-      (${party(({ surface }) => surface)}::text[])[party],
-      (${party(({ keyId }) => keyId)}::text[])[party],
-      (${party(({ keyPrefix }) => keyPrefix)}::text[])[party],
-      (${party(({ sourceIp }) => sourceIp)}::text[])[party],
-      (${party(({ userAgent }) => userAgent)}::text[])[party],
-      (${party(({ applicationName }) => applicationName)}::text[])[party],
-      request_id,
-      (${arrayOfJson(statements.values)}::json[])[statement],
-      (${arrayOfJson(sessions.values)}::json[])[session],
-      outcome,
-      substring(${Buffer.from(rows.map(({ prevHash }) => prevHash).join(''), 'hex')}::bytea, hash_start, ${HASH_BYTES}),
-      substring(${Buffer.from(rows.map(({ hash }) => hash).join(''), 'hex')}::bytea, hash_start, ${HASH_BYTES})
-    from (
-      select
-        unnest(${arrayOfPlain(parties.places)}::int[]) as party,
-        unnest(${arrayOfPlain(rows.map(({ seq }) => seq))}::bigint[]) as seq,
-        unnest(${arrayOfPlain(rows.map(({ record }) => record.id))}::text[]) as id,
-        unnest(${arrayOfPlain(moments.places)}::int[]) as moment,
-        unnest(${arrayOfPlain(actions.places)}::int[]) as action,
-        unnest(${arrayOf(rows.map(({ record }) => record.requestId))}::text[]) as request_id,
-        unnest(${arrayOfPlain(statements.places)}::int[]) as statement,
-        unnest(${arrayOfPlain(sessions.places)}::int[]) as session,
-        unnest(${arrayOfJson(rows.map(({ record }) => record.outcome))}::json[]) as outcome,
-        generate_series(1, ${rows.length * HASH_BYTES}, ${HASH_BYTES}) as hash_start
-    ) as entry`;
-}
-
-const HASH_BYTES = 32;
-
-interface Distinct<T> {
-  /** Each once. */
-  readonly values: readonly T[];
-  /** Where among them each of those given stands, from 1. */
-  readonly places: readonly number[];
-}
-
-function distinct<T>(given: readonly T[]): Distinct<T> {
-  const known = new Map<T, number>();
-  const places = given.map((value) => {
-    const place = known.get(value) ?? known.size + 1;
-    if (place > known.size) known.set(value, place);
-    return place;
-  });
-  return { values: [...known.keys()], places };
+    insert into postern.audit_blocks (organization_id, first_seq, prev_hash, seq, hash, first_at, last_at, entries)
+    select organization_id, first_seq, decode(prev_hash, 'hex'), seq, decode(hash, 'hex'), first_at, last_at, entries
+    from unnest(
+      ${arrayOf(blocks.map(({ organizationId }) => organizationId))}::text[],
+      ${arrayOf(extents.map(({ firstSeq }) => firstSeq))}::bigint[],
+      ${arrayOf(extents.map(({ prevHash }) => prevHash))}::text[],
+      ${arrayOf(extents.map(({ seq }) => seq))}::bigint[],
+      ${arrayOf(extents.map(({ hash }) => hash))}::text[],
+      ${arrayOf(extents.map(({ firstAt }) => firstAt))}::timestamptz[],
+      ${arrayOf(extents.map(({ lastAt }) => lastAt))}::timestamptz[],
+      string_to_array(${blocks.map(({ entries }) => entries).join('\n\n')}::text, E'\\n\\n')
+    ) as block (organization_id, first_seq, prev_hash, seq, hash, first_at, last_at, entries)`;
 }
 
 async function moveHeads(sql: Sql, heads: ReadonlyMap<string, ChainHead>): Promise<void> {
@@ -136,28 +90,9 @@ async function moveHeads(sql: Sql, heads: ReadonlyMap<string, ChainHead>): Promi
 }
 
 /**
- * A JSON array is a Postgres array in other brackets, except for the escapes of control characters: where there may be
- * one, the strings are quoted one by one. JSON itself holds no control characters.
+ * A JSON array is a Postgres array in other brackets, as long as no text in it needs an escape: ids, hashes and times do not.
  * @see https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO
  */
 function arrayOf(values: readonly (string | number | null)[]): string {
-  const json = JSON.stringify(values);
-  return json.includes('\\') ? `{${values.map(quoted).join(',')}}` : inBraces(json);
-}
-
-/** Of numbers, and of texts that hold nothing but letters, digits and what neither array nor JSON gives a meaning to. */
-function arrayOfPlain(values: readonly (string | number)[]): string {
-  return `{${values.join(',')}}`;
-}
-
-function arrayOfJson(texts: readonly (string | null)[]): string {
-  return inBraces(JSON.stringify(texts));
-}
-
-function inBraces(json: string): string {
-  return `{${json.slice(1, -1)}}`;
-}
-
-function quoted(value: string | number | null): string {
-  return typeof value === 'string' ? `"${value.replace(/["\\]/g, '\\$&')}"` : String(value);
+  return `{${JSON.stringify(values).slice(1, -1)}}`;
 }

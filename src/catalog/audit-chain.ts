@@ -7,22 +7,20 @@ export interface ChainHead {
   readonly hash: string;
 }
 
-/** Who did something, and by which way: what many entries have in common. */
-export interface AuditParty {
-  readonly organizationId: string;
+/**
+ * What an entry's canonical JSON says of who did something, and by which way: what many entries have in common. The members
+ * in the three runs in which they stand.
+ */
+export interface PartyJson {
+  readonly actor: string;
+  readonly source: string;
   readonly surface: string;
-  readonly keyId: string | null;
-  readonly keyPrefix: string | null;
-  readonly sourceIp: string | null;
-  readonly userAgent: string | null;
-  readonly applicationName: string | null;
-  /** What an entry's canonical JSON says of it, see {@link partyJson}. */
-  readonly json: PartyJson;
 }
 
 /** An entry before it has its place in the chain. What is structured in an entry is its canonical JSON here. */
 export interface AuditRecord {
-  readonly party: AuditParty;
+  readonly organizationId: string;
+  readonly party: PartyJson;
   readonly id: string;
   readonly occurredAt: string;
   readonly action: string;
@@ -33,7 +31,7 @@ export interface AuditRecord {
 }
 
 /** A record in its place in the chain. */
-export interface LinkedRecord extends ChainHead {
+export interface LinkedEntry extends ChainHead {
   readonly record: AuditRecord;
   readonly prevHash: string;
 }
@@ -47,36 +45,20 @@ export function chainStart(organizationId: string): ChainHead {
 }
 
 /** The record as the one that follows `head`. */
-export function link(head: ChainHead, record: AuditRecord): LinkedRecord {
+export function link(head: ChainHead, record: AuditRecord): LinkedEntry {
   const seq = head.seq + 1;
   return { record, seq, prevHash: head.hash, hash: sha256(canonicalEntry(record, seq, head.hash)) };
 }
 
-/** The members of a canonical entry that tell of its party, in the three runs in which they stand. */
-export interface PartyJson {
-  readonly actor: string;
-  readonly source: string;
-  readonly surface: string;
-}
-
-export function partyJson({ surface, keyId, keyPrefix, sourceIp, userAgent, applicationName }: Omit<AuditParty, 'json'>): PartyJson {
-  const { stringify } = JSON;
-  return {
-    actor: `"actor":{"keyId":${stringify(keyId)},"keyPrefix":${stringify(keyPrefix)}},"applicationName":${stringify(applicationName)}`,
-    source: `"sourceIp":${stringify(sourceIp)}`,
-    surface: `"surface":"${surface}","userAgent":${stringify(userAgent)}`,
-  };
-}
-
-/** {@link canonicalJson} of the entry without `hash`, whose names and their order are known: most of an entry's cost is here. */
+/** {@link canonicalJson} of the entry without `hash`, whose names and their order are known. */
 function canonicalEntry(record: AuditRecord, seq: number, prevHash: string): string {
   const { stringify } = JSON;
-  const { id, occurredAt, requestId, statement, session, outcome } = record;
-  const { actor, source, surface } = record.party.json;
+  const { id, occurredAt, requestId, statement, session, outcome, party } = record;
   return (
-    `{"action":${stringify(record.action)},${actor},"id":"${id}","occurredAt":"${occurredAt}","outcome":${outcome},` +
+    `{"action":${stringify(record.action)},${party.actor},"id":"${id}","occurredAt":"${occurredAt}","outcome":${outcome},` +
     `"prevHash":"${prevHash}","requestId":${requestId === null ? null : stringify(requestId)},"seq":${seq},` +
-    `${session === null ? '' : `"session":${session},`}${source},${statement === null ? '' : `"statement":${statement},`}${surface}}`
+    `${session === null ? '' : `"session":${session},`}${party.source},` +
+    `${statement === null ? '' : `"statement":${statement},`}${party.surface}}`
   );
 }
 

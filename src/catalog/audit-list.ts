@@ -1,11 +1,12 @@
 import { ServiceError } from '../errors.ts';
+import { entriesOf } from './audit-blocks.ts';
 import type { AuditEntry } from './audit-entry.ts';
-import { wellFormed } from './audit-record.ts';
-import { type AuditRow, auditColumns, toEntry } from './audit-rows.ts';
+import { type BlockRow, blockColumns } from './audit-rows.ts';
 import { decodeCursor, encodeCursor } from './cursor.ts';
 import type { Sql } from './session.ts';
 
 const LIMIT_DEFAULT = 50;
+const PAGE_BLOCKS = 4;
 export const AUDIT_LIMIT_MAX = 1_000;
 
 export interface AuditFilters {
@@ -39,25 +40,62 @@ export async function listEntries(sql: Sql, organizationId: string, filters: Aud
   if (!Number.isInteger(limit) || limit < 1 || limit > AUDIT_LIMIT_MAX) {
     throw new ServiceError('invalid_request', `limit: must be a whole number from 1 to ${AUDIT_LIMIT_MAX}`);
   }
-  const rows = await sql<AuditRow[]>`
-    select ${auditColumns(sql)}
-    from postern.audit_entries
-    where organization_id = ${organizationId} ${conditions(sql, filters)}
-    order by seq desc
-    limit ${limit + 1}`;
-  const data = rows.slice(0, limit).map(toEntry);
+  const bounds = boundsOf(filters);
+  const found: AuditEntry[] = [];
+  for await (const { entries, prev_hash } of blocks(sql, organizationId, bounds, filters)) {
+    found.push(...[...entriesOf(entries, prev_hash)].filter((entry) => isWanted(entry, bounds, filters)).reverse());
+    if (found.length > limit) break;
+  }
+  const data = found.slice(0, limit);
   const last = data.at(-1);
-  const hasMore = rows.length > limit;
+  const hasMore = found.length > limit;
   return { data, hasMore, nextCursor: hasMore && last !== undefined ? encodeCursor(last.seq) : null };
 }
 
-function conditions(sql: Sql, { after, action, outcome, since, until, requestId }: AuditFilters) {
+/** What entries have to lie within, both ends told as they are told in entries. */
+interface Bounds {
+  readonly beforeSeq: number | undefined;
+  readonly since: string | undefined;
+  readonly until: string | undefined;
+}
+
+function boundsOf({ after, since, until }: AuditFilters): Bounds {
+  return {
+    beforeSeq: after === undefined ? undefined : decodeCursor(after),
+    since: since?.toISOString(),
+    until: until?.toISOString(),
+  };
+}
+
+/** Blocks that may hold what is wanted, the newest first. */
+async function* blocks(sql: Sql, organizationId: string, bounds: Bounds, filters: AuditFilters): AsyncGenerator<BlockRow> {
+  for (let before: string | undefined = String(Number.MAX_SAFE_INTEGER); before !== undefined; ) {
+    const page: BlockRow[] = await sql<BlockRow[]>`
+      select ${blockColumns(sql)}
+      from postern.audit_blocks
+      where organization_id = ${organizationId} and seq < ${before} ${conditions(sql, bounds, filters)}
+      order by seq desc
+      limit ${PAGE_BLOCKS}`;
+    yield* page;
+    before = page.length === PAGE_BLOCKS ? page.at(-1)?.seq : undefined;
+  }
+}
+
+function conditions(sql: Sql, { beforeSeq, since, until }: Bounds, { action, outcome, requestId }: AuditFilters) {
+  const holds = (text: string | undefined) => (text === undefined ? sql`` : sql`and strpos(entries, ${text}) > 0`);
   return [
-    after === undefined ? sql`` : sql`and seq < ${decodeCursor(after)}`,
-    action === undefined ? sql`` : sql`and action = ${wellFormed(action)}`,
-    outcome === undefined ? sql`` : sql`and outcome ->> 'status' = ${outcome}`,
-    since === undefined ? sql`` : sql`and occurred_at >= ${since}`,
-    until === undefined ? sql`` : sql`and occurred_at < ${until}`,
-    requestId === undefined ? sql`` : sql`and request_id = ${wellFormed(requestId)}`,
+    beforeSeq === undefined ? sql`` : sql`and first_seq < ${beforeSeq}`,
+    since === undefined ? sql`` : sql`and last_at >= ${since}`,
+    until === undefined ? sql`` : sql`and first_at < ${until}`,
+    holds(action && JSON.stringify(action)),
+    holds(requestId && JSON.stringify(requestId)),
+    holds(outcome && `"status":"${outcome}"`),
   ];
+}
+
+function isWanted(entry: AuditEntry, { beforeSeq, since, until }: Bounds, { action, outcome, requestId }: AuditFilters): boolean {
+  const { seq, occurredAt } = entry;
+  const isWithin = (beforeSeq === undefined || seq < beforeSeq) && !(since && occurredAt < since) && !(until && occurredAt >= until);
+  if (!isWithin || (action !== undefined && entry.action !== action)) return false;
+  return (outcome === undefined || entry.outcome.status === outcome) && (requestId === undefined || entry.requestId === requestId);
 }

@@ -1,6 +1,6 @@
 import type { ObservedStatement, Origin } from '../observation.ts';
 import { randomDigits } from '../random.ts';
-import { type AuditParty, type AuditRecord, partyJson } from './audit-chain.ts';
+import type { AuditRecord, PartyJson } from './audit-chain.ts';
 import type { RecordedOutcome, RecordedSession } from './audit-entry.ts';
 import { mayHoldPassword, recordStatement } from './redaction.ts';
 import { StatementMemory } from './statement-memory.ts';
@@ -26,6 +26,7 @@ export function recordOf(event: AuditEvent, at: Date): AuditRecord {
   const { statement, session, outcome } = event;
   if (at.getTime() !== lastMoment.ms) lastMoment = momentOf(at);
   return {
+    organizationId: event.organizationId,
     party: partyOf(event),
     id: lastMoment.idStart + randomDigits(12),
     occurredAt: lastMoment.text,
@@ -41,16 +42,16 @@ export function recordOf(event: AuditEvent, at: Date): AuditRecord {
 interface KnownParty {
   readonly origin: Origin;
   readonly actor: AuditEvent['actor'];
-  readonly party: AuditParty;
+  readonly party: PartyJson;
 }
 
 const KNOWN_PARTIES_MAX = 1_000;
 const knownParties = new Map<string, KnownParty>();
 
-function partyOf({ organizationId, origin, actor }: AuditEvent): AuditParty {
+function partyOf({ organizationId, origin, actor }: AuditEvent): PartyJson {
   const known = knownParties.get(organizationId);
   if (known !== undefined && isSameOrigin(known.origin, origin) && isSameActor(known.actor, actor)) return known.party;
-  const party = newParty(organizationId, origin, actor);
+  const party = newParty(origin, actor);
   if (knownParties.size >= KNOWN_PARTIES_MAX) knownParties.clear();
   knownParties.set(organizationId, { origin, actor, party });
   return party;
@@ -65,20 +66,17 @@ function isSameActor(a: AuditEvent['actor'], b: AuditEvent['actor']): boolean {
   return a?.keyId === b?.keyId && a?.keyPrefix === b?.keyPrefix;
 }
 
-function newParty(organizationId: string, origin: Origin, actor: AuditEvent['actor']): AuditParty {
-  const party = {
-    organizationId,
-    surface: origin.surface,
-    keyId: orNull(actor?.keyId),
-    keyPrefix: orNull(actor?.keyPrefix),
-    sourceIp: orNull(origin.sourceIp),
-    userAgent: orNull(origin.userAgent),
-    applicationName: orNull(origin.applicationName),
+function newParty({ surface, sourceIp, userAgent, applicationName }: Origin, actor: AuditEvent['actor']): PartyJson {
+  const json = (text: string | undefined) => JSON.stringify(orNull(text));
+  const [keyId, keyPrefix] = [json(actor?.keyId), json(actor?.keyPrefix)];
+  return {
+    actor: `"actor":{"keyId":${keyId},"keyPrefix":${keyPrefix}},"applicationName":${json(applicationName)}`,
+    source: `"sourceIp":${json(sourceIp)}`,
+    surface: `"surface":"${surface}","userAgent":${json(userAgent)}`,
   };
-  return { ...party, json: partyJson(party) };
 }
 
-// Canonical JSON, as of `canonicalJson`: the names of each stand in their order.
+// Canonical JSON: the names of each stand in their order.
 
 /** A statement that may hold a password is not kept in memory either. */
 function statementJson(statement: ObservedStatement): string {
@@ -107,7 +105,10 @@ function outcomeJson(outcome: RecordedOutcome): string {
 
 function newOutcomeJson({ status, httpStatus, sqlstate, rowCount, durationMs }: RecordedOutcome): string {
   const rounded = durationMs === null ? null : Math.round(durationMs * 1_000) / 1_000;
-  return JSON.stringify({ durationMs: rounded, httpStatus, rowCount, sqlstate, status });
+  return (
+    `{"durationMs":${rounded},"httpStatus":${httpStatus},"rowCount":${rowCount},` +
+    `"sqlstate":${sqlstate === null ? null : JSON.stringify(sqlstate)},"status":"${status}"}`
+  );
 }
 
 interface Moment {

@@ -1,10 +1,12 @@
+import { isDeepStrictEqual } from 'node:util';
 import { ServiceError } from '../errors.ts';
+import { type BlockExtent, entriesOf, extentOf } from './audit-blocks.ts';
 import { type ChainHead, hashEntry } from './audit-chain.ts';
 import type { AuditEntry } from './audit-entry.ts';
-import { type AuditRow, auditColumns, toEntry } from './audit-rows.ts';
+import { type BlockRow, blockColumns, toExtent } from './audit-rows.ts';
 import type { Sql } from './session.ts';
 
-const PAGE_ENTRIES = 1_000;
+const PAGE_BLOCKS = 8;
 
 export interface AuditVerification {
   readonly ok: boolean;
@@ -21,6 +23,7 @@ export interface BrokenLink {
   readonly seq: number;
   /** Of the entry that is found there; absent when none is. */
   readonly id?: string;
+  /** `changed`: its hash is not that of what it says and of the entry before it. */
   readonly reason: 'missing' | 'changed' | 'not_linked' | 'head_missing' | 'head_differs';
 }
 
@@ -40,11 +43,21 @@ export async function verifyChain(sql: Sql, organizationId: string): Promise<Aud
     ...(firstBad === undefined ? {} : { firstBad }),
   });
   let walked = start;
-  for await (const entry of entries(sql, organizationId)) {
-    const reason = entry.seq > head.seq ? 'head_differs' : fault(walked, entry);
-    if (reason === 'missing') return report(walked, { seq: walked.seq + 1, reason });
-    if (reason !== undefined) return report(walked, { seq: entry.seq, id: entry.id, reason });
-    walked = entry;
+  for await (const { extent, entries } of blocks(sql, organizationId)) {
+    const read: AuditEntry[] = [];
+    try {
+      for (const entry of entriesOf(entries, extent.prevHash)) {
+        const reason = fault(walked, head, entry);
+        if (reason === 'missing') return report(walked, { seq: walked.seq + 1, reason });
+        if (reason !== undefined) return report(walked, { seq: entry.seq, id: entry.id, reason });
+        read.push(entry);
+        walked = entry;
+      }
+    } catch {
+      return report(walked, { seq: walked.seq + 1, reason: 'changed' });
+    }
+    if (extent.seq > walked.seq) return report(walked, { seq: walked.seq + 1, reason: 'missing' });
+    if (!isDeepStrictEqual(extent, extentOf(read))) return report(walked, { seq: walked.seq, reason: 'changed' });
   }
   if (walked.seq < head.seq) return report(walked, { seq: walked.seq + 1, reason: 'missing' });
   if (walked.hash !== head.hash) return report(walked, { seq: head.seq, reason: 'head_differs' });
@@ -52,7 +65,8 @@ export async function verifyChain(sql: Sql, organizationId: string): Promise<Aud
 }
 
 /** What is wrong with `entry` as the one that follows `before`. */
-function fault(before: ChainHead, entry: AuditEntry): 'missing' | 'changed' | 'not_linked' | undefined {
+function fault(before: ChainHead, head: ChainHead, entry: AuditEntry): BrokenLink['reason'] | undefined {
+  if (entry.seq > head.seq) return 'head_differs';
   if (entry.seq > before.seq + 1) return 'missing';
   if (hashEntry(entry) !== entry.hash) return 'changed';
   return entry.seq === before.seq + 1 && entry.prevHash === before.hash ? undefined : 'not_linked';
@@ -71,16 +85,16 @@ async function readEnds(sql: Sql, organizationId: string): Promise<{ start: Chai
   };
 }
 
-/** The organization's entries from the oldest on, a page at a time. */
-async function* entries(sql: Sql, organizationId: string): AsyncGenerator<AuditEntry> {
-  for (let after: number | undefined = 0; after !== undefined; ) {
-    const page: AuditRow[] = await sql<AuditRow[]>`
-      select ${auditColumns(sql)}
-      from postern.audit_entries
+/** The organization's blocks from the oldest on, a page at a time. */
+async function* blocks(sql: Sql, organizationId: string): AsyncGenerator<{ readonly extent: BlockExtent; readonly entries: string }> {
+  for (let after: string | undefined = '0'; after !== undefined; ) {
+    const page: BlockRow[] = await sql<BlockRow[]>`
+      select ${blockColumns(sql)}
+      from postern.audit_blocks
       where organization_id = ${organizationId} and seq > ${after}
       order by seq
-      limit ${PAGE_ENTRIES}`;
-    yield* page.map(toEntry);
-    after = page.length === PAGE_ENTRIES ? Number(page.at(-1)?.seq) : undefined;
+      limit ${PAGE_BLOCKS}`;
+    for (const row of page) yield { extent: toExtent(row), entries: row.entries };
+    after = page.length === PAGE_BLOCKS ? page.at(-1)?.seq : undefined;
   }
 }

@@ -4,8 +4,8 @@ import type { ControlDatabase } from './database.ts';
 import { CATALOG_MIGRATIONS, type CatalogMigration } from './migrations.ts';
 import type { Sql } from './session.ts';
 
-/** Another process may be migrating; it is waited for this long. */
-const MIGRATION_TIMEOUT_MS = 120_000;
+/** Of a long audit log every entry may have to be written anew; and another process that does so is waited for. */
+const MIGRATION_TIMEOUT_MS = 3_600_000;
 
 /** What the control database's ledger says cannot come from this version of Postern. */
 export class CatalogMigrationError extends Error {

@@ -109,4 +109,42 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
         alter column outcome type json;
     `,
   },
+  {
+    name: '006 audit in blocks',
+    sql: `
+      create table postern.audit_blocks (
+        organization_id text not null,
+        first_seq bigint not null,
+        prev_hash bytea not null,
+        -- Of the last entry, from which the next block goes on.
+        seq bigint not null,
+        hash bytea not null,
+        -- Of the earliest entry and the latest.
+        first_at timestamptz(3) not null,
+        last_at timestamptz(3) not null,
+        -- A line of JSON for each.
+        entries text not null,
+        primary key (organization_id, seq)
+      );
+      -- To compress them would cost more than to write them.
+      alter table postern.audit_blocks alter column entries set storage external;
+
+      insert into postern.audit_blocks (organization_id, first_seq, prev_hash, seq, hash, first_at, last_at, entries)
+      select
+        organization_id, min(seq), (array_agg(prev_hash order by seq))[1], max(seq), (array_agg(hash order by seq desc))[1],
+        min(occurred_at), max(occurred_at),
+        string_agg(json_build_array(
+          encode(hash, 'hex'), seq, id, to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), action, request_id,
+          json_build_object(
+            'actor', json_build_object('keyId', key_id, 'keyPrefix', key_prefix), 'applicationName', application_name,
+            'sourceIp', source_ip, 'surface', surface, 'userAgent', user_agent),
+          statement, session,
+          -- Looked for as it is written now.
+          replace(outcome::text, '"status": ', '"status":')::json
+        )::text, e'\\n' order by seq)
+      from postern.audit_entries
+      group by organization_id, (seq - 1) / 256;
+      drop table postern.audit_entries;
+    `,
+  },
 ];

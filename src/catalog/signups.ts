@@ -77,7 +77,7 @@ export async function deleteOrganization(sql: Sql, id: string): Promise<void> {
   if (found === undefined) return;
   // With the head locked nobody adds entries: failed logins may have.
   await sql`select from postern.audit_heads where organization_id = ${id} for update`;
-  await sql`delete from postern.audit_entries where organization_id = ${id}`;
+  await sql`delete from postern.audit_blocks where organization_id = ${id}`;
   await sql`delete from postern.organizations where id = ${id}`;
 }
 

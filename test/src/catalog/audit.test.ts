@@ -6,6 +6,7 @@ import { type AuditEvent, recordOf } from '../../../src/catalog/audit-record.ts'
 import { ControlDatabase } from '../../../src/catalog/database.ts';
 import type { ObservedStatement } from '../../../src/observation.ts';
 import { SeededRandom } from '../../support/random.ts';
+import { canonical } from './canonical.ts';
 import { newOrganization, ORIGIN, openCatalog, type TestCatalog, TestControlDatabase } from './control-database.ts';
 
 let database: TestControlDatabase;
@@ -41,6 +42,35 @@ async function organizationWith(entries: number, changes: Partial<AuditEvent> = 
   await opened.catalog.audit.flush();
   return organization.id;
 }
+
+/** What somebody may do who can write to the control database. @param change gets the line of an entry; without what it returns the line is gone */
+async function tamper(id: string, seq: number, change: (line: string) => string | undefined): Promise<void> {
+  const [block] = await database.query<{ seq: string; first_seq: string; entries: string }>(
+    'select seq, first_seq, entries from postern.audit_blocks where organization_id = $1 and $2 between first_seq and seq',
+    [id, seq],
+  );
+  if (block === undefined) throw new Error('no such entry');
+  const lines = block.entries.split('\n').flatMap((line, at) => (at === seq - Number(block.first_seq) ? (change(line) ?? []) : line));
+  const where = 'where organization_id = $1 and seq = $2';
+  if (lines.length === 0) await database.query(`delete from postern.audit_blocks ${where}`, [id, block.seq]);
+  else await database.query(`update postern.audit_blocks set entries = $3 ${where}`, [id, block.seq, lines.join('\n')]);
+}
+
+type StoredLine = [hash: string, seq: number, id: string, occurredAt: string, action: string, ...rest: unknown[]];
+const [HASH, SEQ, ID, OCCURRED_AT, ACTION, PARTY, STATEMENT, OUTCOME] = [0, 1, 2, 3, 4, 6, 7, 9];
+
+/** Writes something else into an entry, and leaves its hash as it is. */
+const edit = (place: number, value: unknown) => (line: string) => {
+  const stored: StoredLine = JSON.parse(line);
+  return JSON.stringify(stored.map((old, at) => (at === place ? value : old)));
+};
+
+const PARTY_OF_ORIGIN = {
+  actor: { keyId: 'key_1', keyPrefix: 'pst_abc' },
+  applicationName: null,
+  sourceIp: '203.0.113.7',
+  surface: 'http',
+};
 
 const list = (id: string) => opened.catalog.audit.list(id).then(({ data }) => data);
 const verify = (id: string) => opened.catalog.audit.verify(id);
@@ -202,11 +232,11 @@ describe('an entry', () => {
   test('that Postgres refuses is dropped, told of, and holds up no other', async () => {
     const { catalog, observed } = await openCatalog(database);
     const { organization } = await newOrganization(catalog);
-    await database.query(`alter table postern.audit_entries add constraint poison check (action <> 'poison')`);
+    await database.query(`alter table postern.audit_blocks add constraint poison check (entries not like '%poison%')`);
     for (const action of ['one', 'poison', 'two']) catalog.audit.append(eventOf(organization.id, { action }));
     expect(await observed('audit.dropped')).toMatchObject({ entries: 1, cause: { code: '23514' } });
     await catalog.audit.flush();
-    await database.query('alter table postern.audit_entries drop constraint poison');
+    await database.query('alter table postern.audit_blocks drop constraint poison');
     expect((await list(organization.id)).map(({ action }) => action)).toEqual(['two', 'one', 'auth.signup']);
     await catalog.close();
   });
@@ -216,7 +246,7 @@ describe('an entry', () => {
     const { organization } = await newOrganization(catalog);
     // The batch is stopped in the middle of its transaction, by a lock that its session then loses.
     await database.query('begin');
-    await database.query('lock table postern.audit_entries in exclusive mode');
+    await database.query('lock table postern.audit_blocks in exclusive mode');
     catalog.audit.append(eventOf(organization.id));
     await expect.poll(() => database.query(`select 1 from pg_locks where not granted`)).not.toEqual([]);
     await database.terminate('postern control');
@@ -276,20 +306,46 @@ describe('a chain', () => {
     await Promise.all(others.map(({ catalog }) => catalog.close()));
   });
 
-  test.each([
-    ['action', `action = 'nothing'`],
-    ['time', `occurred_at = occurred_at - interval '1 ms'`],
-    ['actor', 'key_id = null'],
-    ['address', `source_ip = '192.0.2.1'`],
-    ['statement', `statement = '{"sql": "select 2"}'`],
-    ['outcome', `outcome = jsonb_set(outcome::jsonb, '{status}', '"error"')`],
-    ['id', `id = 'aud_' || id`],
-    ['hash', `hash = sha256('x')`],
+  test.each<[string, (line: string) => string]>([
+    ['action', edit(ACTION, 'nothing')],
+    ['time', edit(OCCURRED_AT, '2020-01-01T00:00:00.000Z')],
+    ['actor', edit(PARTY, { ...PARTY_OF_ORIGIN, userAgent: 'curl/8.5.0', actor: { keyId: null, keyPrefix: 'pst_abc' } })],
+    ['address', edit(PARTY, { ...PARTY_OF_ORIGIN, userAgent: 'curl/8.5.0', sourceIp: '192.0.2.1' })],
+    ['user agent', edit(PARTY, { ...PARTY_OF_ORIGIN, userAgent: 'curl/8.5.1' })],
+    ['statement', edit(STATEMENT, { sql: 'select 2' })],
+    ['outcome', edit(OUTCOME, { status: 'error', httpStatus: 200, sqlstate: null, rowCount: 1, durationMs: 1.5 })],
+    ['id', edit(ID, 'aud_other')],
+    ['hash', edit(HASH, '0'.repeat(64))],
   ])('tells which entry was changed: %s', async (_, change) => {
     const id = await organizationWith(4);
-    await database.query(`update postern.audit_entries set ${change} where organization_id = $1 and seq = 3`, [id]);
+    await tamper(id, 3, change);
     const entry = (await list(id)).find(({ seq }) => seq === 3);
     expect(await verify(id)).toMatchObject({ ok: false, count: 2, headSeq: 5, firstBad: { seq: 3, id: entry?.id, reason: 'changed' } });
+  });
+
+  test('is whole where the same is only written otherwise', async () => {
+    const id = await organizationWith(4);
+    await tamper(id, 3, edit(PARTY, { userAgent: 'curl/8.5.0', ...PARTY_OF_ORIGIN }));
+    expect(await verify(id)).toMatchObject({ ok: true, count: 5 });
+  });
+
+  test.each([
+    ['is none any more', () => 'nothing'],
+    ['is empty', () => ''],
+    ['is of another kind', () => 'null'],
+    ['refers to nothing', edit(PARTY, 1)],
+  ])('tells that a line %s', async (_, change) => {
+    const id = await organizationWith(4);
+    await tamper(id, 3, change);
+    expect(await verify(id)).toMatchObject({ ok: false, count: 2, firstBad: { seq: 3, reason: 'changed' } });
+  });
+
+  test('tells that an entry says to be at another place', async () => {
+    const [later, earlier] = [await organizationWith(4), await organizationWith(4)];
+    await tamper(later, 3, edit(SEQ, 4));
+    expect(await verify(later)).toMatchObject({ ok: false, count: 2, firstBad: { seq: 3, reason: 'missing' } });
+    await tamper(earlier, 3, edit(SEQ, 2));
+    expect(await verify(earlier)).toMatchObject({ ok: false, count: 2, firstBad: { seq: 2, reason: 'changed' } });
   });
 
   test('tells that an entry was changed and hashed anew', async () => {
@@ -298,11 +354,8 @@ describe('a chain', () => {
     if (entry === undefined) throw new Error('no entry');
     const { hash: _, ...changed } = { ...entry, action: 'nothing' };
     const hash = createHash('sha256').update(canonical(changed)).digest('hex');
-    await database.query(
-      `update postern.audit_entries set action = 'nothing', hash = decode($2, 'hex') where organization_id = $1 and seq = 3`,
-      [id, hash],
-    );
-    expect(await verify(id)).toMatchObject({ ok: false, count: 3, firstBad: { seq: 4, reason: 'not_linked' } });
+    await tamper(id, 3, (line) => edit(HASH, hash)(edit(ACTION, 'nothing')(line)));
+    expect(await verify(id)).toMatchObject({ ok: false, count: 3, firstBad: { seq: 4, reason: 'changed' } });
   });
 
   test.each([
@@ -311,13 +364,27 @@ describe('a chain', () => {
     ['the last', 5, { count: 4, firstBad: { seq: 5, reason: 'missing' } }],
   ])('tells that an entry was deleted: %s', async (_, seq, report) => {
     const id = await organizationWith(4);
-    await database.query('delete from postern.audit_entries where organization_id = $1 and seq = $2', [id, seq]);
+    await tamper(id, seq, () => undefined);
     expect(await verify(id)).toMatchObject({ ok: false, headSeq: 5, ...report });
+  });
+
+  test.each([
+    ['deleted', 'delete from postern.audit_blocks', { seq: 2, reason: 'missing' }],
+    ['said to begin later', 'update postern.audit_blocks set first_seq = 3', { seq: 5, reason: 'changed' }],
+    ['said to end earlier', 'update postern.audit_blocks set seq = 4', { seq: 5, reason: 'changed' }],
+    ['said to follow another', `update postern.audit_blocks set prev_hash = sha256('x')`, { seq: 2, reason: 'changed' }],
+    ['said to end with another hash', `update postern.audit_blocks set hash = sha256('x')`, { seq: 5, reason: 'changed' }],
+    ['said to be older', `update postern.audit_blocks set first_at = '2020-01-01'`, { seq: 5, reason: 'changed' }],
+    ['said to be younger', `update postern.audit_blocks set last_at = '2100-01-01'`, { seq: 5, reason: 'changed' }],
+  ])('tells that a block was %s', async (_, change, firstBad) => {
+    const id = await organizationWith(4);
+    await database.query(`${change} where organization_id = $1 and seq = 5`, [id]);
+    expect(await verify(id)).toMatchObject({ ok: false, firstBad });
   });
 
   test('tells that all entries were deleted', async () => {
     const id = await organizationWith(4);
-    await database.query('delete from postern.audit_entries where organization_id = $1', [id]);
+    await database.query('delete from postern.audit_blocks where organization_id = $1', [id]);
     expect(await verify(id)).toMatchObject({ ok: false, count: 0, firstBad: { seq: 1, reason: 'missing' } });
   });
 
@@ -337,8 +404,8 @@ describe('a chain', () => {
 
   test('cannot pass for the one of another organization', async () => {
     const [from, to] = [await organizationWith(2), await organizationWith(2)];
-    await database.query('delete from postern.audit_entries where organization_id = $1', [to]);
-    await database.query('update postern.audit_entries set organization_id = $2 where organization_id = $1', [from, to]);
+    await database.query('delete from postern.audit_blocks where organization_id = $1', [to]);
+    await database.query('update postern.audit_blocks set organization_id = $2 where organization_id = $1', [from, to]);
     await database.query(
       'update postern.audit_heads h set hash = f.hash from postern.audit_heads f where h.organization_id = $2 and f.organization_id = $1',
       [from, to],
@@ -349,7 +416,7 @@ describe('a chain', () => {
   test('is verified beyond a page of entries', async () => {
     const id = await organizationWith(2_500);
     expect(await verify(id)).toMatchObject({ ok: true, count: 2_501 });
-    await database.query('delete from postern.audit_entries where organization_id = $1 and seq = 2400', [id]);
+    await tamper(id, 2_400, () => undefined);
     expect(await verify(id)).toMatchObject({ ok: false, count: 2_399, firstBad: { seq: 2_400, reason: 'missing' } });
   });
 });
@@ -401,8 +468,21 @@ describe('a list', () => {
     const at = new Date(last?.occurredAt ?? 0);
     expect(await seqs({ since: at })).toEqual([4]);
     expect(await seqs({ until: at })).toEqual([3, 2, 1]);
-    expect(await seqs({ action: "'; drop table postern.audit_entries; --" })).toEqual([]);
+    expect(await seqs({ action: "'; drop table postern.audit_blocks; --" })).toEqual([]);
     expect(await seqs({ action: '\0', requestId: '\ud800' })).toEqual([]);
+    // What only looks like a member of an entry is none.
+    for (const { action, requestId } of [
+      { action: '%', requestId: '_' },
+      { action: '","action":"query', requestId: '"' },
+      { action: '"action":"transaction"', requestId: '\\' },
+      { action: 'é\n', requestId: '\u{1F600}' },
+    ]) {
+      catalog.audit.append(eventOf(organization.id, { action, origin: { ...ORIGIN, requestId } }));
+      const [added] = (await catalog.audit.list(organization.id)).data;
+      expect([await seqs({ action }), await seqs({ requestId })]).toEqual([[added?.seq], [added?.seq]]);
+    }
+    expect(await seqs({ action: 'query' })).toEqual([4, 2]);
+    expect(await seqs({ action: 'transaction' })).toEqual([3]);
 
     const page = await catalog.audit.list(organization.id, { action: 'query', limit: 1 });
     expect(await seqs({ action: 'query', limit: 1, after: page.nextCursor ?? '' })).toEqual([2]);
@@ -435,7 +515,7 @@ describe('retention', () => {
 
     catalog.audit.append(eventOf(id));
     expect(await catalog.audit.verify(id)).toMatchObject({ ok: true, count: 3, headSeq: 7 });
-    await database.query('delete from postern.audit_entries where organization_id = $1 and seq = 5', [id]);
+    await database.query('delete from postern.audit_blocks where organization_id = $1 and first_seq = 5', [id]);
     expect(await verify(id)).toMatchObject({ ok: false, count: 0, firstBad: { seq: 5, reason: 'missing' } });
     await catalog.close();
   });
@@ -469,18 +549,9 @@ describe('retention', () => {
 
   test('happens by itself when the service starts', async () => {
     const id = await organizationWith(1);
-    await database.query(`update postern.audit_entries set occurred_at = now() - interval '100 days' where organization_id = $1`, [id]);
+    await database.query(`update postern.audit_blocks set last_at = now() - interval '100 days' where organization_id = $1`, [id]);
     const restarted = await openCatalog(database);
     await expect.poll(() => list(id)).toEqual([]);
     await restarted.catalog.close();
   });
 });
-
-/** Written anew here, so that the chain is not checked with its own tools. */
-function canonical(value: unknown): string {
-  return JSON.stringify(value, (_, member: unknown) =>
-    typeof member === 'object' && member !== null && !Array.isArray(member)
-      ? Object.fromEntries(Object.entries(member).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : member,
-  );
-}

@@ -98,7 +98,7 @@ describe('a sign-up', () => {
       'organizations where id',
       'api_keys where organization_id',
       'audit_heads where organization_id',
-      'audit_entries where organization_id',
+      'audit_blocks where organization_id',
     ];
     for (const table of tables) expect(await database.query(`select 1 from postern.${table} = $1`, [request.id])).toEqual([]);
     await expect(opened.catalog.activate(request.id, ORIGIN)).rejects.toMatchObject({ kind: 'not_found' });
