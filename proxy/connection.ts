@@ -13,6 +13,8 @@ export class ClientGone extends Error {
 export interface ClientStream extends Duplex {
   /** Calls back when nothing has moved for so long. */
   setTimeout(timeoutMs: number, callback: () => void): unknown;
+  /** Has the system ask a silent peer whether it is still there; absent where something else does. */
+  setKeepAlive?(enable: boolean, initialDelayMs: number): unknown;
 }
 
 /** Hears what a client does once it is logged in. */
@@ -87,6 +89,11 @@ export class ClientConnection {
     if (unread.length > 0) receiver.clientData(unread);
     if (socket.destroyed) receiver.clientClosed();
     else if (socket.readableEnded) receiver.clientEnded();
+  }
+
+  /** To be told more than once costs nothing. */
+  keepAlive(): void {
+    this.#socket.setKeepAlive?.(true, KEEPALIVE_MS);
   }
 
   write(bytes: Uint8Array): void {
@@ -277,6 +284,7 @@ const NONE: readonly Uint8Array[] = [];
 const LENGTH_BYTES = 4;
 /** Type and length. */
 const HEADER_BYTES = 1 + LENGTH_BYTES;
+const KEEPALIVE_MS = 30_000;
 const LINGER_MS = 2_000;
 const MAX_TLS_RECORD_BYTES = 8_192;
 

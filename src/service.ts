@@ -19,6 +19,7 @@ import { type Cluster, prepareCluster } from './router/placement/cluster.ts';
 import { Placements } from './router/placement/placements.ts';
 import { Platform } from './router/placement/platform.ts';
 import { Router } from './router/router.ts';
+import { shareSocketOptions } from './socket-options.ts';
 import { Queries } from './sql/queries.ts';
 import type { SharingLimits } from './sql/sharing-rules.ts';
 
@@ -46,6 +47,7 @@ const SWEEP_MS = 60_000;
  */
 export async function startService(config: Config, log: Observe): Promise<Service> {
   const startedAt = performance.now();
+  shareSocketOptions();
   const opened: (() => Promise<void>)[] = [];
   const closeAll = async () => {
     for (const close of opened.splice(0).reverse()) await close();
