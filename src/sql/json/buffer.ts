@@ -3,14 +3,19 @@ import { takeChunk, takeMemory } from './memory.ts';
 const INITIAL_BYTES = 1_024;
 const DOUBLING_UNTIL_BYTES = 1_048_576;
 
-/** Bytes being written; grows as needed. Encoders `reserve` first and then write to `bytes` directly. */
+/** Bytes being written; grows as needed. Encoders `reserve` first and then write to `bytes`, or through `view`, directly. */
 export class JsonBuffer {
   bytes: Buffer;
+  /** Of `bytes`, for several of them at a time. */
+  view: DataView;
   length = 0;
+  #source: Uint8Array | undefined;
+  #sourceView: DataView | undefined;
 
   /** @param expectedBytes what will probably be written */
   constructor(expectedBytes = INITIAL_BYTES) {
     this.bytes = takeMemory(expectedBytes);
+    this.view = viewOf(this.bytes);
   }
 
   /** Makes room for so many more bytes. */
@@ -20,7 +25,16 @@ export class JsonBuffer {
     const size = this.bytes.length < DOUBLING_UNTIL_BYTES ? this.bytes.length * 2 : this.bytes.length + this.bytes.length / 2;
     const grown = Buffer.allocUnsafe(Math.max(needed, Math.ceil(size)));
     this.bytes.copy(grown, 0, 0, this.length);
-    this.bytes = grown;
+    this.#goOnIn(grown);
+  }
+
+  /** To read what is to be written several bytes at a time. Rows that came together have one view, for it takes as long to make as a row. */
+  viewOf(source: Uint8Array): DataView {
+    if (source !== this.#source || this.#sourceView === undefined) {
+      this.#source = source;
+      this.#sourceView = viewOf(source);
+    }
+    return this.#sourceView;
   }
 
   byte(value: number): void {
@@ -33,6 +47,13 @@ export class JsonBuffer {
     this.reserve(end - start);
     copyBytes(this.bytes, this.length, source, start, end);
     this.length += end - start;
+  }
+
+  /** Writes zeros behind them, too, in the place of what comes next. */
+  words({ words, length }: Words): void {
+    this.reserve(WORD_BYTES * words.length);
+    for (let i = 0, at = this.length; i < words.length; i++, at += WORD_BYTES) this.view.setInt32(at, words[i] ?? 0, true);
+    this.length += length;
   }
 
   text(text: string): void {
@@ -49,10 +70,37 @@ export class JsonBuffer {
   /** Hands over what was written and begins anew, with a chunk. */
   take(): Buffer {
     const taken = this.whole();
-    this.bytes = takeChunk();
+    this.#goOnIn(takeChunk());
     this.length = 0;
     return taken;
   }
+
+  #goOnIn(memory: Buffer): void {
+    this.bytes = memory;
+    this.view = viewOf(memory);
+  }
+}
+
+const WORD_BYTES = 4;
+
+/** A few bytes that are written again and again, as the words that they are written in. */
+export interface Words {
+  /** The last one is filled up with zeros. */
+  readonly words: Int32Array;
+  /** In bytes. */
+  readonly length: number;
+}
+
+export function wordsOf(bytes: Uint8Array): Words {
+  const words = new Int32Array(Math.ceil(bytes.length / WORD_BYTES));
+  const padded = new Uint8Array(words.byteLength);
+  padded.set(bytes);
+  const view = viewOf(padded);
+  return { words: words.map((_, index) => view.getInt32(WORD_BYTES * index, true)), length: bytes.length };
+}
+
+function viewOf({ buffer, byteOffset, byteLength }: Uint8Array): DataView {
+  return new DataView(buffer, byteOffset, byteLength);
 }
 
 /** For a few bytes a loop is several times faster than a call into the runtime. */

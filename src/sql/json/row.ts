@@ -1,6 +1,6 @@
 import type { FieldDescription } from '../../protocol/backend.ts';
 import type { PostgresType } from '../builtin-types.ts';
-import type { JsonBuffer } from './buffer.ts';
+import { type JsonBuffer, type Words, wordsOf } from './buffer.ts';
 import { type EncoderChoice, encoderFor } from './encoders.ts';
 import type { ValueEncoder } from './scalars.ts';
 
@@ -25,7 +25,7 @@ export function objectRows(fields: readonly Field[], encoders: EncoderChoice = e
   let separator = '';
   const keys = fields.map(({ name }, index) => {
     if (lastOf.get(name) !== index) return undefined;
-    const key = Buffer.from(`${separator}${JSON.stringify(name)}:`);
+    const key = wordsOf(Buffer.from(`${separator}${JSON.stringify(name)}:`));
     separator = ',';
     return key;
   });
@@ -34,7 +34,7 @@ export function objectRows(fields: readonly Field[], encoders: EncoderChoice = e
 
 /** Rows as arrays, with every column. */
 export function arrayRows(fields: readonly Field[], encoders: EncoderChoice = encoderFor): RowEncoder {
-  const keys = fields.map((_, index) => (index === 0 ? Buffer.alloc(0) : Buffer.of(COMMA)));
+  const keys = fields.map((_, index) => wordsOf(index === 0 ? Buffer.alloc(0) : Buffer.of(COMMA)));
   return rowEncoder(columns(fields, keys, encoders), OPEN_ARRAY, CLOSE_ARRAY);
 }
 
@@ -45,23 +45,24 @@ export function repeatedNames(fields: readonly Field[]): readonly string[] {
 
 interface Column {
   /** What is written before each value; undefined leaves the column out. */
-  readonly key: Buffer | undefined;
+  readonly key: Words | undefined;
   readonly encode: ValueEncoder;
 }
 
-function columns(fields: readonly Field[], keys: readonly (Buffer | undefined)[], encoders: EncoderChoice): readonly Column[] {
+function columns(fields: readonly Field[], keys: readonly (Words | undefined)[], encoders: EncoderChoice): readonly Column[] {
   return fields.map(({ type }, index) => ({ key: keys[index], encode: encoders(type) }));
 }
 
 function rowEncoder(columns: readonly Column[], open: number, close: number): RowEncoder {
   return (out, source, start) => {
+    const lengths = out.viewOf(source);
     let at = start + 2;
     out.byte(open);
     for (const { key, encode } of columns) {
-      const length = source.readInt32BE(at);
+      const length = lengths.getInt32(at);
       at += 4;
       if (key !== undefined) {
-        out.copy(key);
+        out.words(key);
         if (length < 0) out.copy(NULL);
         else encode(out, source, at, at + length);
       }

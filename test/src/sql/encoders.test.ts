@@ -2,13 +2,14 @@ import { expect, test } from 'vitest';
 import { arrayEncoder } from '../../../src/sql/json/array.ts';
 import { JsonBuffer } from '../../../src/sql/json/buffer.ts';
 import { encodeTimestamp, encodeTimestamptz } from '../../../src/sql/json/datetime.ts';
+import { type Field, objectRows } from '../../../src/sql/json/row.ts';
 import { encodeText, type ValueEncoder } from '../../../src/sql/json/scalars.ts';
 import { SeededRandom } from '../../support/random.ts';
 
-/** As if the value stood in the middle of a message. */
-function encode(encoder: ValueEncoder, text: string): string {
-  const source = Buffer.from(`<<${text}>>`);
-  const out = new JsonBuffer();
+/** As if the value stood in the middle of a message, between bytes that are none of its business. */
+function encode(encoder: ValueEncoder, text: string, room?: number): string {
+  const source = Buffer.from(`"\\${text}\\"`);
+  const out = new JsonBuffer(room);
   out.text('before ');
   encoder(out, source, 2, source.length - 2);
   out.text(' after');
@@ -26,6 +27,72 @@ test('every character survives, and control characters are escaped', () => {
   }
 });
 
+/** All that needs an escape, what comes right before and behind that, and characters of several bytes. */
+const PARTICULAR = [
+  ...Array.from({ length: 0x24 }, (_, code) => String.fromCharCode(code)),
+  '[',
+  '\\',
+  ']',
+  '~',
+  '\x7f',
+  '\x80',
+  'é',
+  '€',
+  '😀',
+];
+
+test.each(PARTICULAR)('%j is written as JSON.stringify does, wherever it stands in a text', (particular) => {
+  for (let length = 1; length <= 40; length++) {
+    for (let at = 0; at < length; at++) {
+      const text = `${'x'.repeat(at)}${particular}${'y'.repeat(length - at - 1)}`;
+      expect(encode(encodeText, text)).toBe(JSON.stringify(text));
+    }
+  }
+});
+
+test('two that need an escape, with anything between them', () => {
+  for (const [first, second] of ['"\\', '\\"', '""', '\n"', '\0\x1f'].map((pair) => [...pair])) {
+    for (let between = 0; between <= 20; between++) {
+      const text = `12345${first}${'é'.repeat(between)}${second}`;
+      expect(encode(encodeText, text)).toBe(JSON.stringify(text));
+    }
+  }
+});
+
+test('memory grows in the middle of a text', () => {
+  for (let room = 1; room <= 80; room++) {
+    const text = `0123456789"0123456789\n\u0001\u0001\u0001\\0123456789€`;
+    expect(encode(encodeText, text, room)).toBe(JSON.stringify(text));
+  }
+});
+
+test('texts of several messages in turn', () => {
+  const out = new JsonBuffer();
+  const sources = ['a text of one message', 'and one "of another"'].map((text) => Buffer.from(text));
+  for (const source of [...sources, ...sources]) encodeText(out, source, 0, source.length);
+  expect(out.take().toString()).toBe('"a text of one message""and one \\"of another\\""'.repeat(2));
+});
+
+const COLUMN: Omit<Field, 'name'> = {
+  tableOid: 0,
+  columnNumber: 0,
+  dataTypeOid: 25,
+  dataTypeSize: -1,
+  typeModifier: -1,
+  format: 0,
+  type: { oid: 25, name: 'text', scalarOid: 25, delimiter: ',' },
+};
+
+test('columns have names of any length', () => {
+  for (let length = 1; length <= 20; length++) {
+    const names = ['a', 'b', 'é'].map((letter) => letter.repeat(length));
+    const out = new JsonBuffer(1);
+    const row = Buffer.from('\0\x03\0\0\0\x01x\xff\xff\xff\xff\0\0\0\0', 'latin1');
+    objectRows(names.map((name) => ({ ...COLUMN, name })))(out, row, 0);
+    expect(out.whole().toString()).toBe(`{"${names[0]}":"x","${names[1]}":null,"${names[2]}":""}`);
+  }
+});
+
 test('texts of any length and content are JSON strings with the same characters', () => {
   const random = new SeededRandom(20_240_102);
   const alphabet = ['a', 'z', '"', '\\', '\n', '\u0001', 'é', '€', '😀', ' '];
@@ -33,7 +100,7 @@ test('texts of any length and content are JSON strings with the same characters'
     const length = random.below(50) === 0 ? 20_000 : random.below(120);
     const plain = random.below(100);
     const text = Array.from({ length }, () => (random.below(100) < plain ? 'x' : alphabet[random.below(alphabet.length)])).join('');
-    expect(JSON.parse(encode(encodeText, text))).toBe(text);
+    expect(encode(encodeText, text)).toBe(JSON.stringify(text));
   }
 });
 
