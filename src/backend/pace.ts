@@ -5,13 +5,13 @@ const RUNS = 8;
 const RUNS_MAX = 8_192;
 
 /** What has answered within this time is quick. */
-const QUICK_MS = 0.25;
+const QUICK_MS = 0.5;
 /** A statement of which more than this share is slow is not quick, however little time it takes else. */
 const SELDOM = 1 / 16;
 /** To wait so long is no wait. */
 const NO_WAIT_MS = 1;
 /** The least of so many runs tells a quick statement on a busy machine; so does that of as many before them. */
-const LEAST_OF = 128;
+const LEAST_OF = 256;
 
 /** How long a statement has been taking of late. */
 export class Pace {

@@ -40,13 +40,13 @@ describe('a quick Pace', () => {
     return pace;
   };
 
-  it('is one that has answered within a quarter of a millisecond of late', () => {
+  it('is one that has answered within half a millisecond of late', () => {
     expect(quickAfter().isQuick).toBe(false);
-    expect(quickAfter(...times(300, 0.3)).isQuick).toBe(false);
-    expect(quickAfter(...times(100, 5), 0.2, ...times(100, 5)).isQuick).toBe(true);
+    expect(quickAfter(...times(300, 0.6)).isQuick).toBe(false);
+    expect(quickAfter(...times(100, 5), 0.4, ...times(100, 5)).isQuick).toBe(true);
   });
 
-  it('is one no longer when that is long ago', () => expect(quickAfter(0.2, ...times(256, 0.3)).isQuick).toBe(false));
+  it('is one no longer when that is long ago', () => expect(quickAfter(0.4, ...times(512, 0.6)).isQuick).toBe(false));
 
   it('may follow as many as end within a millisecond', () => {
     expect([10, 11].map((count) => quickAfter(0.1).mayFollow(count))).toEqual([true, false]);
