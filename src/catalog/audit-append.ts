@@ -63,8 +63,9 @@ async function unwritten(sql: Sql, records: readonly AuditRecord[], tried: Reado
 async function insertBlocks(sql: Sql, blocks: readonly AuditBlock[]): Promise<void> {
   const extents = blocks.map(({ extent }) => extent);
   await sql`
-    insert into postern.audit_blocks (organization_id, first_seq, prev_hash, seq, hash, first_at, last_at, entries)
-    select organization_id, first_seq, decode(prev_hash, 'hex'), seq, decode(hash, 'hex'), first_at, last_at, entries
+    insert into postern.audit_blocks (organization_id, first_seq, prev_hash, seq, hash, first_at, last_at, request_filter, entries)
+    select organization_id, first_seq, decode(prev_hash, 'hex'), seq, decode(hash, 'hex'), first_at, last_at,
+      decode(request_filter, 'hex'), entries
     from unnest(
       ${arrayOf(blocks.map(({ organizationId }) => organizationId))}::text[],
       ${arrayOf(extents.map(({ firstSeq }) => firstSeq))}::bigint[],
@@ -73,8 +74,9 @@ async function insertBlocks(sql: Sql, blocks: readonly AuditBlock[]): Promise<vo
       ${arrayOf(extents.map(({ hash }) => hash))}::text[],
       ${arrayOf(extents.map(({ firstAt }) => firstAt))}::timestamptz[],
       ${arrayOf(extents.map(({ lastAt }) => lastAt))}::timestamptz[],
+      ${arrayOf(blocks.map(({ requestFilter }) => requestFilter.toString('hex')))}::text[],
       string_to_array(${blocks.map(({ entries }) => entries).join('\n\n')}::text, E'\\n\\n')
-    ) as block (organization_id, first_seq, prev_hash, seq, hash, first_at, last_at, entries)`;
+    ) as block (organization_id, first_seq, prev_hash, seq, hash, first_at, last_at, request_filter, entries)`;
 }
 
 async function moveHeads(sql: Sql, heads: ReadonlyMap<string, ChainHead>): Promise<void> {

@@ -1,5 +1,6 @@
 import type { ChainHead, LinkedEntry, PartyJson } from './audit-chain.ts';
 import type { AuditEntry } from './audit-entry.ts';
+import { filterOf } from './request-filter.ts';
 
 /** So many that one is found in little time. */
 const BLOCK_ENTRIES = 256;
@@ -23,6 +24,8 @@ export interface AuditBlock {
   readonly extent: BlockExtent;
   /** A line for each, which is JSON: see {@link StoredEntry}. */
   readonly entries: string;
+  /** See {@link filterOf}. */
+  readonly requestFilter: Buffer;
 }
 
 /** What many entries have in common stands where it occurs first, and later is told by its number among those before, from 0. */
@@ -55,7 +58,8 @@ export function blocksOf(entries: readonly LinkedEntry[]): AuditBlock[] {
   for (const [organizationId, chain] of chains) {
     for (let at = 0; at < chain.length; at += BLOCK_ENTRIES) {
       const block = chain.slice(at, at + BLOCK_ENTRIES);
-      blocks.push({ organizationId, extent: extentOf(block.map(placed)), entries: linesOf(block) });
+      const requestFilter = filterOf(block.flatMap(({ record: { requestId } }) => requestId ?? []));
+      blocks.push({ organizationId, extent: extentOf(block.map(placed)), entries: linesOf(block), requestFilter });
     }
   }
   return blocks;

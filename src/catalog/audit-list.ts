@@ -3,6 +3,7 @@ import { entriesOf } from './audit-blocks.ts';
 import type { AuditEntry } from './audit-entry.ts';
 import { type BlockRow, blockColumns } from './audit-rows.ts';
 import { decodeCursor, encodeCursor } from './cursor.ts';
+import { probesOf } from './request-filter.ts';
 import type { Sql } from './session.ts';
 
 const LIMIT_DEFAULT = 50;
@@ -88,9 +89,19 @@ function conditions(sql: Sql, { beforeSeq, since, until }: Bounds, { action, out
     since === undefined ? sql`` : sql`and last_at >= ${since}`,
     until === undefined ? sql`` : sql`and first_at < ${until}`,
     holds(action && JSON.stringify(action)),
-    holds(requestId && JSON.stringify(requestId)),
+    holdsRequest(sql, requestId),
     holds(outcome && `"status":"${outcome}"`),
   ];
+}
+
+/** In the order in which it is written: to look into the entries is dear. */
+function holdsRequest(sql: Sql, id: string | undefined) {
+  if (id === undefined) return sql``;
+  return sql`and case
+    when request_filter is null
+      or (select bool_and(get_bit(request_filter, bit % (8 * length(request_filter))) = 1) from unnest(${`{${probesOf(id)}}`}::bigint[]) as bit)
+    then strpos(entries, ${JSON.stringify(id)}) > 0
+  end`;
 }
 
 function isWanted(entry: AuditEntry, { beforeSeq, since, until }: Bounds, { action, outcome, requestId }: AuditFilters): boolean {

@@ -6,7 +6,8 @@ import type { AuditEntry } from './audit-entry.ts';
 import { type BlockRow, blockColumns, toExtent } from './audit-rows.ts';
 import type { Sql } from './session.ts';
 
-const PAGE_BLOCKS = 8;
+/** So few that walking through them keeps the event loop for some milliseconds. */
+const PAGE_BLOCKS = 2;
 
 export interface AuditVerification {
   readonly ok: boolean;

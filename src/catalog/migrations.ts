@@ -122,6 +122,8 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
         -- Of the earliest entry and the latest.
         first_at timestamptz(3) not null,
         last_at timestamptz(3) not null,
+        -- Which request ids occur in it; null: nobody knows.
+        request_filter bytea,
         -- A line of JSON for each.
         entries text not null,
         primary key (organization_id, seq)

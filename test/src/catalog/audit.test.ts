@@ -489,6 +489,22 @@ describe('a list', () => {
     await catalog.close();
   });
 
+  test('is found by a request id among many', async () => {
+    const { organization } = await newOrganization(opened.catalog);
+    const ids = Array.from({ length: 600 }, (_, n) => (n % 3 === 0 ? undefined : `request ${n}`));
+    for (const requestId of ids) {
+      opened.catalog.audit.append(
+        eventOf(organization.id, { origin: { surface: 'http', sourceIp: '::1', ...(requestId && { requestId }) } }),
+      );
+    }
+    const found = async (requestId: string) => (await opened.catalog.audit.list(organization.id, { requestId })).data.map(({ seq }) => seq);
+    for (const [n, id] of ids.entries()) if (id !== undefined && n % 50 === 1) expect(await found(id)).toEqual([n + 2]);
+    expect(await found('request 600')).toEqual([]);
+    // Where nobody knows which ids occur, all is looked through.
+    await database.query('update postern.audit_blocks set request_filter = null where organization_id = $1', [organization.id]);
+    expect(await found('request 599')).toEqual([601]);
+  });
+
   test('shows an organization its own entries only', async () => {
     const [mine, other] = [await organizationWith(1), await organizationWith(1)];
     const entries = [...(await list(mine)), ...(await list(other))];

@@ -1,0 +1,32 @@
+/** For each id. */
+const BITS = 8;
+const PROBES = 4;
+
+/**
+ * Which request ids occur in a block: a Bloom filter, by which one block in forty is looked through in vain.
+ * @see https://en.wikipedia.org/wiki/Bloom_filter
+ */
+export function filterOf(requestIds: readonly string[]): Buffer {
+  const filter = Buffer.alloc(Math.max(1, (requestIds.length * BITS) / 8));
+  for (const id of requestIds) {
+    for (const probe of probesOf(id)) {
+      const bit = probe % (8 * filter.length);
+      filter[bit >> 3] = (filter[bit >> 3] ?? 0) | (1 << (bit & 7));
+    }
+  }
+  return filter;
+}
+
+/** Bits that are set for an id; each is meant modulo the length of the filter, numbered as `get_bit` does. */
+export function probesOf(requestId: string): number[] {
+  const first = fnv1a(requestId, 0x811c9dc5);
+  const step = fnv1a(requestId, first);
+  return Array.from({ length: PROBES }, (_, i) => first + i * step);
+}
+
+/** FNV-1a of 32 bits, over UTF-16 units. @see http://www.isthe.com/chongo/tech/comp/fnv/ */
+function fnv1a(text: string, basis: number): number {
+  let hash = basis;
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+  return hash >>> 0;
+}
