@@ -376,10 +376,24 @@ describe('a chain', () => {
     ['said to end with another hash', `update postern.audit_blocks set hash = sha256('x')`, { seq: 5, reason: 'changed' }],
     ['said to be older', `update postern.audit_blocks set first_at = '2020-01-01'`, { seq: 5, reason: 'changed' }],
     ['said to be younger', `update postern.audit_blocks set last_at = '2100-01-01'`, { seq: 5, reason: 'changed' }],
+    ['said to be as old as can be', `update postern.audit_blocks set first_at = '-infinity'`, { seq: 5, reason: 'changed' }],
   ])('tells that a block was %s', async (_, change, firstBad) => {
     const id = await organizationWith(4);
     await database.query(`${change} where organization_id = $1 and seq = 5`, [id]);
     expect(await verify(id)).toMatchObject({ ok: false, firstBad });
+  });
+
+  test.each(['0', '-1', String(-(2n ** 63n))])('tells that entries were put before the first one, at %s', async (seq) => {
+    const id = await organizationWith(1);
+    await database.query(
+      `insert into postern.audit_blocks
+      select organization_id, first_seq, prev_hash, $2, hash, first_at, last_at, replace(entries, 'query', 'forged')
+      from postern.audit_blocks where organization_id = $1 and seq = 2`,
+      [id, seq],
+    );
+    const verification = await verify(id);
+    await database.query('delete from postern.audit_blocks where organization_id = $1 and seq = $2', [id, seq]);
+    expect(verification).toMatchObject({ ok: false, count: 0 });
   });
 
   test('tells that all entries were deleted', async () => {
