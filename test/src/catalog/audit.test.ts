@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { appendToChains } from '../../../src/catalog/audit-append.ts';
 import type { AuditEntry } from '../../../src/catalog/audit-entry.ts';
+import { listEntries } from '../../../src/catalog/audit-list.ts';
 import { type AuditEvent, recordOf } from '../../../src/catalog/audit-record.ts';
 import { ControlDatabase } from '../../../src/catalog/database.ts';
 import type { ObservedStatement } from '../../../src/observation.ts';
@@ -501,6 +502,59 @@ describe('a list', () => {
     const page = await catalog.audit.list(organization.id, { action: 'query', limit: 1 });
     expect(await seqs({ action: 'query', limit: 1, after: page.nextCursor ?? '' })).toEqual([2]);
     await catalog.close();
+  });
+
+  test('is told in parts where it takes long, without repeating or missing any', async () => {
+    const id = await organizationWith(0);
+    for (let batch = 0; batch < 12; batch++) {
+      for (let n = 0; n < 30; n++) opened.catalog.audit.append(eventOf(id, { action: n % 7 === batch % 7 ? 'rare' : 'query' }));
+      await opened.catalog.audit.flush();
+    }
+    const control = new ControlDatabase(database.connection);
+    for (const filters of [{ action: 'rare' }, { limit: 100 }, { action: 'none' }]) {
+      const inParts: AuditEntry[] = [];
+      let after: string | null | undefined;
+      let parts = 0;
+      do {
+        const page = await control.run((sql) => listEntries(sql, id, { limit: 1_000, ...filters, ...(after == null ? {} : { after }) }, 0));
+        expect(page.hasMore).toBe(page.nextCursor !== null);
+        inParts.push(...page.data);
+        after = page.nextCursor;
+        parts += 1;
+      } while (after !== null);
+      expect(inParts).toEqual((await opened.catalog.audit.list(id, { ...filters, limit: 1_000 })).data);
+      expect(parts).toBeGreaterThan(filters.action === 'none' ? 0 : 2);
+    }
+    await control.close();
+  });
+
+  test('looks through a long log in parts, none of which takes a statement long', async () => {
+    const id = await organizationWith(3, { action: 'old' });
+    opened.catalog.audit.append(eventOf(id, { action: 'new' }));
+    await opened.catalog.audit.flush();
+    // As if there were millions of entries between the two blocks.
+    await database.query(
+      `update postern.audit_blocks set seq = seq + 3000000, first_seq = first_seq + 3000000, entries = replace(entries, ',5,', ',3000005,')
+      where organization_id = $1 and seq = 5`,
+      [id],
+    );
+    const { audit } = opened.catalog;
+    const seqs = (entries: readonly AuditEntry[]) => entries.map(({ seq }) => seq);
+    expect(seqs((await audit.list(id)).data)).toEqual([3_000_005, 4, 3, 2, 1]);
+    expect(seqs((await audit.list(id, { action: 'old' })).data)).toEqual([4, 3, 2]);
+    const control = new ControlDatabase(database.connection);
+    const part = await control.run((sql) => listEntries(sql, id, { action: 'old' }, 0));
+    expect(part).toMatchObject({ data: [], hasMore: true });
+    expect(seqs((await audit.list(id, { action: 'old', after: part.nextCursor ?? '' })).data)).toEqual([4, 3, 2]);
+    await control.close();
+  });
+
+  test('takes any time that has a date', async () => {
+    const id = await organizationWith(1);
+    const [before, behind] = [new Date('0000-01-01T00:00:00+01:00'), new Date('9999-12-31T23:59:59-01:00')];
+    const count = async (filters: { since?: Date; until?: Date }) => (await opened.catalog.audit.list(id, filters)).data.length;
+    expect([await count({ since: before }), await count({ until: before })]).toEqual([2, 0]);
+    expect([await count({ since: behind }), await count({ until: behind })]).toEqual([0, 2]);
   });
 
   test('shows an organization its own entries only', async () => {
