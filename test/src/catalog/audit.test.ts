@@ -279,6 +279,25 @@ describe('an entry', () => {
     expect(await verify(id)).toMatchObject({ ok: true, count: 5 });
     expect((await list(id)).map(({ id: entry }) => entry).slice(0, 3)).toEqual(retried.map((record) => record.id).reverse());
   });
+
+  test('is looked for in little time, however long the log is', async () => {
+    const id = await organizationWith(0);
+    await database.query(
+      `insert into postern.audit_blocks
+      select organization_id, first_seq + 1000 + n, prev_hash, seq + 1000 + n, hash, first_at, last_at, entries
+      from postern.audit_blocks, generate_series(1, 60000) n where organization_id = $1`,
+      [id],
+    );
+    const records = Array.from({ length: 500 }, () => recordOf(eventOf(id), new Date()));
+    const control = new ControlDatabase(database.connection);
+    const append = control.transaction(async (sql) => {
+      await sql`set local statement_timeout = 1000`;
+      await appendToChains(sql, records, new Map(records.map((record, at) => [record.id, 59_000 + at])));
+    });
+    await expect(append).resolves.toBeUndefined();
+    await control.close();
+    await database.query('delete from postern.audit_blocks where organization_id = $1', [id]);
+  });
 });
 
 describe('a chain', () => {
