@@ -39,7 +39,8 @@ const list = {
   action: 'audit.list',
   tag: TAG,
   summary: 'Read the audit log',
-  description: 'What was done with the keys of the organization, at either door. Entries appear within a second.',
+  description:
+    'What was done with the keys of the organization, at either door. Entries appear within a second. Where something rare is looked for in a long log, a page may hold less than `limit`, or nothing, and yet have more: go on from `nextCursor`.',
   needsKey: true,
   query: auditQuery,
   body: noBody,

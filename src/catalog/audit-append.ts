@@ -42,7 +42,10 @@ async function lockHeads(sql: Sql, records: readonly AuditRecord[]): Promise<Map
   return new Map(heads.map(({ organization_id, seq, hash }) => [organization_id, { seq: Number(seq), hash }]));
 }
 
-/** Asked only with the heads locked: before that, the other transaction might still be about to commit. */
+/**
+ * Asked only with the heads locked: before that, the other transaction might still be about to commit. The block at a place
+ * is the first one that does not end before it: so each is found by the index, however Postgres guesses what there is.
+ */
 async function unwritten(sql: Sql, records: readonly AuditRecord[], tried: ReadonlyMap<string, number>): Promise<readonly AuditRecord[]> {
   const doubtful = records.filter(({ id }) => tried.has(id));
   if (doubtful.length === 0) return records;
@@ -53,8 +56,11 @@ async function unwritten(sql: Sql, records: readonly AuditRecord[], tried: Reado
       ${arrayOf(doubtful.map(({ organizationId }) => organizationId))}::text[],
       ${arrayOf(doubtful.map(({ id }) => tried.get(id) ?? null))}::bigint[]
     ) as tried (id, organization_id, seq)
-    join postern.audit_blocks b on b.organization_id = tried.organization_id and tried.seq between b.first_seq and b.seq
-    where strpos(b.entries, '"' || tried.id || '"') > 0`;
+    cross join lateral (
+      select entries from postern.audit_blocks b
+      where b.organization_id = tried.organization_id and b.seq >= tried.seq order by b.seq limit 1
+    ) block
+    where strpos(block.entries, '"' || tried.id || '"') > 0`;
   const written = new Set(rows.map(({ id }) => id));
   return records.filter(({ id }) => !written.has(id));
 }

@@ -8,6 +8,10 @@ import type { Sql } from './session.ts';
 
 const LIMIT_DEFAULT = 50;
 const PAGE_BLOCKS = 4;
+/** One statement looks through so many entries at most: some tenths of a second, of the seconds that it may take. */
+const WINDOW_ENTRIES = 500_000;
+/** Who looks for what is rare in a long log gets what has been found by then: a session of the control database is not to be had for longer. */
+const PATIENCE_MS = 3_000;
 export const AUDIT_LIMIT_MAX = 1_000;
 
 export interface AuditFilters {
@@ -27,6 +31,7 @@ export interface AuditFilters {
 export interface AuditPage {
   /** Newest first. */
   readonly data: AuditEntry[];
+  /** Also where only a part of a long log has been looked through, however much `data` holds. */
   readonly hasMore: boolean;
   /** For `after`; null on the last page. */
   readonly nextCursor: string | null;
@@ -36,21 +41,28 @@ export interface AuditPage {
  * One page of an organization's audit log. Entries that are added meanwhile do not shift what later pages show.
  * @throws ServiceError `invalid_request` for a limit out of range or a foreign cursor
  */
-export async function listEntries(sql: Sql, organizationId: string, filters: AuditFilters): Promise<AuditPage> {
+export async function listEntries(sql: Sql, organizationId: string, filters: AuditFilters, patienceMs = PATIENCE_MS): Promise<AuditPage> {
   const limit = filters.limit ?? LIMIT_DEFAULT;
   if (!Number.isInteger(limit) || limit < 1 || limit > AUDIT_LIMIT_MAX) {
     throw new ServiceError('invalid_request', `limit: must be a whole number from 1 to ${AUDIT_LIMIT_MAX}`);
   }
   const bounds = boundsOf(filters);
+  const startedAt = performance.now();
   const found: AuditEntry[] = [];
-  for await (const { entries, prev_hash } of blocks(sql, organizationId, bounds, filters)) {
-    found.push(...[...entriesOf(entries, prev_hash)].filter((entry) => isWanted(entry, bounds, filters)).reverse());
-    if (found.length > limit) break;
+  for await (const { blocks, leftOffAt } of pages(sql, organizationId, bounds, filters)) {
+    for (const { entries, prev_hash } of blocks) {
+      found.push(...[...entriesOf(entries, prev_hash)].filter((entry) => isWanted(entry, bounds, filters)).reverse());
+      if (found.length > limit) return pageOf(found.slice(0, limit), found[limit - 1]?.seq);
+    }
+    if (performance.now() - startedAt >= patienceMs) return pageOf(found, leftOffAt);
   }
-  const data = found.slice(0, limit);
-  const last = data.at(-1);
-  const hasMore = found.length > limit;
-  return { data, hasMore, nextCursor: hasMore && last !== undefined ? encodeCursor(last.seq) : null };
+  return pageOf(found, undefined);
+}
+
+/** @param leftOffAt the next page shows what is before that; undefined if there is none */
+function pageOf(data: AuditEntry[], leftOffAt: number | undefined): AuditPage {
+  const hasMore = leftOffAt !== undefined;
+  return { data, hasMore, nextCursor: hasMore ? encodeCursor(leftOffAt) : null };
 }
 
 /** What entries have to lie within, both ends told as they are told in entries. */
@@ -63,23 +75,53 @@ interface Bounds {
 function boundsOf({ after, since, until }: AuditFilters): Bounds {
   return {
     beforeSeq: after === undefined ? undefined : decodeCursor(after),
-    since: since?.toISOString(),
-    until: until?.toISOString(),
+    since: since && instantOf(since),
+    until: until && instantOf(until),
   };
 }
 
+const EARLIEST_MS = Date.parse('0001-01-01T00:00:00.000Z');
+const LATEST_MS = Date.parse('9999-12-31T23:59:59.999Z');
+
+/** Beyond years of four digits Postgres reads no ISO time, and no entry is there. */
+function instantOf(date: Date): string {
+  return new Date(Math.min(Math.max(date.getTime(), EARLIEST_MS), LATEST_MS)).toISOString();
+}
+
+interface BlockPage {
+  readonly blocks: readonly BlockRow[];
+  /** All that is wanted from here on is in these blocks and those of the pages before; undefined on the last page. */
+  readonly leftOffAt: number | undefined;
+}
+
 /** Blocks that may hold what is wanted, the newest first. */
-async function* blocks(sql: Sql, organizationId: string, bounds: Bounds, filters: AuditFilters): AsyncGenerator<BlockRow> {
-  for (let before: string | undefined = String(Number.MAX_SAFE_INTEGER); before !== undefined; ) {
-    const page: BlockRow[] = await sql<BlockRow[]>`
+async function* pages(sql: Sql, organizationId: string, bounds: Bounds, filters: AuditFilters): AsyncGenerator<BlockPage> {
+  const { oldest, newest } = await endsOf(sql, organizationId, bounds);
+  for (let before = newest + 1; before > oldest; ) {
+    const windowStart = Math.max(before - WINDOW_ENTRIES, oldest);
+    const blocks = await sql<BlockRow[]>`
       select ${blockColumns(sql)}
       from postern.audit_blocks
-      where organization_id = ${organizationId} and seq < ${before} ${conditions(sql, bounds, filters)}
+      where organization_id = ${organizationId} and seq >= ${windowStart} and seq < ${before} ${conditions(sql, bounds, filters)}
       order by seq desc
       limit ${PAGE_BLOCKS}`;
-    yield* page;
-    before = page.length === PAGE_BLOCKS ? page.at(-1)?.seq : undefined;
+    const last = blocks.at(-1);
+    before = last !== undefined && blocks.length === PAGE_BLOCKS ? Number(last.seq) : windowStart;
+    // A block reaches back from its place.
+    const leftOffAt = Math.min(before, Number(last?.first_seq ?? before));
+    yield { blocks, leftOffAt: before > oldest ? leftOffAt : undefined };
   }
+}
+
+/** Places of the blocks among which is all that may be wanted. */
+async function endsOf(sql: Sql, organizationId: string, { beforeSeq }: Bounds): Promise<{ oldest: number; newest: number }> {
+  const places = () => sql`
+    from postern.audit_blocks where organization_id = ${organizationId} and seq between 1 and ${Number.MAX_SAFE_INTEGER - 1}`;
+  const [ends] = await sql<{ oldest: string | null; newest: string | null }[]>`
+    select
+      (select min(seq) ${places()}) as oldest,
+      coalesce((select min(seq) ${places()} and seq >= ${beforeSeq ?? null}::bigint), (select max(seq) ${places()})) as newest`;
+  return { oldest: Number(ends?.oldest ?? 1), newest: Number(ends?.newest ?? 0) };
 }
 
 function conditions(sql: Sql, { beforeSeq, since, until }: Bounds, { action, outcome, requestId }: AuditFilters) {

@@ -15,13 +15,14 @@ export interface BlockRow {
 export const blockColumns = (sql: Sql) => sql`
   first_seq, encode(prev_hash, 'hex') as prev_hash, seq, encode(hash, 'hex') as hash, first_at, last_at, entries`;
 
+/** Of `infinity`, which Postgres takes for a time and `toISOString` does not, `toJSON` makes null. */
 export function toExtent({ first_seq, prev_hash, seq, hash, first_at, last_at }: BlockRow): BlockExtent {
   return {
     firstSeq: Number(first_seq),
     prevHash: prev_hash,
     seq: Number(seq),
     hash,
-    firstAt: first_at.toISOString(),
-    lastAt: last_at.toISOString(),
+    firstAt: first_at.toJSON(),
+    lastAt: last_at.toJSON(),
   };
 }

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { ServiceError } from '../errors.ts';
-import { type BlockExtent, entriesOf, extentOf } from './audit-blocks.ts';
+import { entriesOf, extentOf } from './audit-blocks.ts';
 import { type ChainHead, hashEntry } from './audit-chain.ts';
 import type { AuditEntry } from './audit-entry.ts';
 import { type BlockRow, blockColumns, toExtent } from './audit-rows.ts';
@@ -44,10 +44,10 @@ export async function verifyChain(sql: Sql, organizationId: string): Promise<Aud
     ...(firstBad === undefined ? {} : { firstBad }),
   });
   let walked = start;
-  for await (const { extent, entries } of blocks(sql, organizationId)) {
+  for await (const block of blocks(sql, organizationId)) {
     const read: AuditEntry[] = [];
     try {
-      for (const entry of entriesOf(entries, extent.prevHash)) {
+      for (const entry of entriesOf(block.entries, block.prev_hash)) {
         const reason = fault(walked, head, entry);
         if (reason === 'missing') return report(walked, { seq: walked.seq + 1, reason });
         if (reason !== undefined) return report(walked, { seq: entry.seq, id: entry.id, reason });
@@ -57,8 +57,8 @@ export async function verifyChain(sql: Sql, organizationId: string): Promise<Aud
     } catch {
       return report(walked, { seq: walked.seq + 1, reason: 'changed' });
     }
-    if (extent.seq > walked.seq) return report(walked, { seq: walked.seq + 1, reason: 'missing' });
-    if (!isDeepStrictEqual(extent, extentOf(read))) return report(walked, { seq: walked.seq, reason: 'changed' });
+    if (Number(block.seq) > walked.seq) return report(walked, { seq: walked.seq + 1, reason: 'missing' });
+    if (!isDeepStrictEqual(toExtent(block), extentOf(read))) return report(walked, { seq: walked.seq, reason: 'changed' });
   }
   if (walked.seq < head.seq) return report(walked, { seq: walked.seq + 1, reason: 'missing' });
   if (walked.hash !== head.hash) return report(walked, { seq: head.seq, reason: 'head_differs' });
@@ -86,16 +86,17 @@ async function readEnds(sql: Sql, organizationId: string): Promise<{ start: Chai
   };
 }
 
-/** The organization's blocks from the oldest on, a page at a time. */
-async function* blocks(sql: Sql, organizationId: string): AsyncGenerator<{ readonly extent: BlockExtent; readonly entries: string }> {
-  for (let after: string | undefined = '0'; after !== undefined; ) {
+/** All of the organization's blocks, a page at a time: also those that say to come before the first entry. */
+async function* blocks(sql: Sql, organizationId: string): AsyncGenerator<BlockRow> {
+  let last: BlockRow | undefined;
+  do {
     const page: BlockRow[] = await sql<BlockRow[]>`
       select ${blockColumns(sql)}
       from postern.audit_blocks
-      where organization_id = ${organizationId} and seq > ${after}
+      where organization_id = ${organizationId} ${last === undefined ? sql`` : sql`and seq > ${last.seq}`}
       order by seq
       limit ${PAGE_BLOCKS}`;
-    for (const row of page) yield { extent: toExtent(row), entries: row.entries };
-    after = page.length === PAGE_BLOCKS ? page.at(-1)?.seq : undefined;
-  }
+    yield* page;
+    last = page[PAGE_BLOCKS - 1];
+  } while (last !== undefined);
 }

@@ -112,6 +112,9 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
   {
     name: '006 audit in blocks',
     sql: `
+      -- A process of an earlier version may be writing still: what it commits is waited for, and then it can write no more.
+      lock table postern.audit_entries in access exclusive mode;
+
       create table postern.audit_blocks (
         organization_id text not null,
         first_seq bigint not null,
@@ -135,7 +138,8 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
       select
         organization_id, min(seq), (array_agg(prev_hash order by seq))[1], max(seq), (array_agg(hash order by seq desc))[1],
         min(occurred_at), max(occurred_at),
-        string_agg(json_build_array(
+        -- Somebody may have broken lines within an entry's json.
+        string_agg(replace(json_build_array(
           encode(hash, 'hex'), seq, id, to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), action, request_id,
           json_build_object(
             'actor', json_build_object('keyId', key_id, 'keyPrefix', key_prefix), 'applicationName', application_name,
@@ -143,9 +147,12 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
           statement, session,
           -- Looked for as it is written now.
           replace(outcome::text, '"status": ', '"status":')::json
-        )::text, e'\\n' order by seq)
-      from postern.audit_entries
-      group by organization_id, (seq - 1) / 256;
+        )::text, e'\\n', ' '), e'\\n' order by seq)
+      from (
+        select *, max(occurred_at) over (partition by organization_id order by seq) as latest from postern.audit_entries
+      ) as entry
+      -- A block is kept for as long as its youngest entry: a day's entries at most are in one.
+      group by organization_id, (seq - 1) / 256, date_trunc('day', latest at time zone 'UTC');
       drop table postern.audit_entries;
     `,
   },

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { appendToChains } from '../../../src/catalog/audit-append.ts';
 import type { AuditEntry } from '../../../src/catalog/audit-entry.ts';
+import { listEntries } from '../../../src/catalog/audit-list.ts';
 import { type AuditEvent, recordOf } from '../../../src/catalog/audit-record.ts';
 import { ControlDatabase } from '../../../src/catalog/database.ts';
 import type { ObservedStatement } from '../../../src/observation.ts';
@@ -278,6 +279,25 @@ describe('an entry', () => {
     expect(await verify(id)).toMatchObject({ ok: true, count: 5 });
     expect((await list(id)).map(({ id: entry }) => entry).slice(0, 3)).toEqual(retried.map((record) => record.id).reverse());
   });
+
+  test('is looked for in little time, however long the log is', async () => {
+    const id = await organizationWith(0);
+    await database.query(
+      `insert into postern.audit_blocks (organization_id, first_seq, prev_hash, seq, hash, first_at, last_at, entries)
+      select organization_id, first_seq + 1000 + n, prev_hash, seq + 1000 + n, hash, first_at, last_at, entries
+      from postern.audit_blocks, generate_series(1, 60000) n where organization_id = $1`,
+      [id],
+    );
+    const records = Array.from({ length: 500 }, () => recordOf(eventOf(id), new Date()));
+    const control = new ControlDatabase(database.connection);
+    const append = control.transaction(async (sql) => {
+      await sql`set local statement_timeout = 1000`;
+      await appendToChains(sql, records, new Map(records.map((record, at) => [record.id, 59_000 + at])));
+    });
+    await expect(append).resolves.toBeUndefined();
+    await control.close();
+    await database.query('delete from postern.audit_blocks where organization_id = $1', [id]);
+  });
 });
 
 describe('a chain', () => {
@@ -376,10 +396,24 @@ describe('a chain', () => {
     ['said to end with another hash', `update postern.audit_blocks set hash = sha256('x')`, { seq: 5, reason: 'changed' }],
     ['said to be older', `update postern.audit_blocks set first_at = '2020-01-01'`, { seq: 5, reason: 'changed' }],
     ['said to be younger', `update postern.audit_blocks set last_at = '2100-01-01'`, { seq: 5, reason: 'changed' }],
+    ['said to be as old as can be', `update postern.audit_blocks set first_at = '-infinity'`, { seq: 5, reason: 'changed' }],
   ])('tells that a block was %s', async (_, change, firstBad) => {
     const id = await organizationWith(4);
     await database.query(`${change} where organization_id = $1 and seq = 5`, [id]);
     expect(await verify(id)).toMatchObject({ ok: false, firstBad });
+  });
+
+  test.each(['0', '-1', String(-(2n ** 63n))])('tells that entries were put before the first one, at %s', async (seq) => {
+    const id = await organizationWith(1);
+    await database.query(
+      `insert into postern.audit_blocks (organization_id, first_seq, prev_hash, seq, hash, first_at, last_at, entries)
+      select organization_id, first_seq, prev_hash, $2, hash, first_at, last_at, replace(entries, 'query', 'forged')
+      from postern.audit_blocks where organization_id = $1 and seq = 2`,
+      [id, seq],
+    );
+    const verification = await verify(id);
+    await database.query('delete from postern.audit_blocks where organization_id = $1 and seq = $2', [id, seq]);
+    expect(verification).toMatchObject({ ok: false, count: 0 });
   });
 
   test('tells that all entries were deleted', async () => {
@@ -503,6 +537,59 @@ describe('a list', () => {
     // Where nobody knows which ids occur, all is looked through.
     await database.query('update postern.audit_blocks set request_filter = null where organization_id = $1', [organization.id]);
     expect(await found('request 599')).toEqual([601]);
+  });
+
+  test('is told in parts where it takes long, without repeating or missing any', async () => {
+    const id = await organizationWith(0);
+    for (let batch = 0; batch < 12; batch++) {
+      for (let n = 0; n < 30; n++) opened.catalog.audit.append(eventOf(id, { action: n % 7 === batch % 7 ? 'rare' : 'query' }));
+      await opened.catalog.audit.flush();
+    }
+    const control = new ControlDatabase(database.connection);
+    for (const filters of [{ action: 'rare' }, { limit: 100 }, { action: 'none' }]) {
+      const inParts: AuditEntry[] = [];
+      let after: string | null | undefined;
+      let parts = 0;
+      do {
+        const page = await control.run((sql) => listEntries(sql, id, { limit: 1_000, ...filters, ...(after == null ? {} : { after }) }, 0));
+        expect(page.hasMore).toBe(page.nextCursor !== null);
+        inParts.push(...page.data);
+        after = page.nextCursor;
+        parts += 1;
+      } while (after !== null);
+      expect(inParts).toEqual((await opened.catalog.audit.list(id, { ...filters, limit: 1_000 })).data);
+      expect(parts).toBeGreaterThan(filters.action === 'none' ? 0 : 2);
+    }
+    await control.close();
+  });
+
+  test('looks through a long log in parts, none of which takes a statement long', async () => {
+    const id = await organizationWith(3, { action: 'old' });
+    opened.catalog.audit.append(eventOf(id, { action: 'new' }));
+    await opened.catalog.audit.flush();
+    // As if there were millions of entries between the two blocks.
+    await database.query(
+      `update postern.audit_blocks set seq = seq + 3000000, first_seq = first_seq + 3000000, entries = replace(entries, ',5,', ',3000005,')
+      where organization_id = $1 and seq = 5`,
+      [id],
+    );
+    const { audit } = opened.catalog;
+    const seqs = (entries: readonly AuditEntry[]) => entries.map(({ seq }) => seq);
+    expect(seqs((await audit.list(id)).data)).toEqual([3_000_005, 4, 3, 2, 1]);
+    expect(seqs((await audit.list(id, { action: 'old' })).data)).toEqual([4, 3, 2]);
+    const control = new ControlDatabase(database.connection);
+    const part = await control.run((sql) => listEntries(sql, id, { action: 'old' }, 0));
+    expect(part).toMatchObject({ data: [], hasMore: true });
+    expect(seqs((await audit.list(id, { action: 'old', after: part.nextCursor ?? '' })).data)).toEqual([4, 3, 2]);
+    await control.close();
+  });
+
+  test('takes any time that has a date', async () => {
+    const id = await organizationWith(1);
+    const [before, behind] = [new Date('0000-01-01T00:00:00+01:00'), new Date('9999-12-31T23:59:59-01:00')];
+    const count = async (filters: { since?: Date; until?: Date }) => (await opened.catalog.audit.list(id, filters)).data.length;
+    expect([await count({ since: before }), await count({ until: before })]).toEqual([2, 0]);
+    expect([await count({ since: behind }), await count({ until: behind })]).toEqual([0, 2]);
   });
 
   test('shows an organization its own entries only', async () => {
