@@ -18,6 +18,8 @@ export default defineConfig({
     root: new URL('.', import.meta.url).pathname,
     testTimeout: 30_000,
     hookTimeout: 60_000,
+    // As long as eventually() waits; the default is a second.
+    expect: { poll: { timeout: 15_000 } },
     projects: [
       {
         extends: true,

@@ -53,10 +53,19 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
   });
 
   it('statements that take their time, over HTTP, leave the last backend to others', async () => {
-    const flood = Array.from({ length: 40 }, () => service.query(greedy, 'SELECT pg_sleep(0.4)'));
+    const holder = await service.connect(greedy);
+    await holder.query('BEGIN; SELECT pg_advisory_xact_lock(6)');
+    const flood = Array.from({ length: 40 }, () => service.query(greedy, 'SELECT pg_advisory_xact_lock_shared(6)'));
+    // The holder has one of its nine backends.
+    await eventually('all have come', async () => {
+      const metrics = await (await fetch(`${service.opsUrl}/metrics`)).text();
+      return metrics.includes('postern_lease_waiters 32\n');
+    });
     for (const other of others) await isServed(other);
     const refused = await service.query(greedy, 'SELECT 1');
     expect([refused.status, refused.body.sqlstate, refused.headers.has('retry-after')]).toEqual([429, '53300', true]);
+    await holder.query('COMMIT');
+    await holder.end();
     for (const reply of await Promise.all(flood)) expect(reply.status).toBe(200);
   });
 

@@ -147,8 +147,8 @@ describe('a key', () => {
 describe('while a request runs,', () => {
   it('another with its key is 409 and may be tried later', async () => {
     const body = { statements: [INSERT, { sql: LANDMARK }, { sql: 'select pg_sleep(1)' }] };
-    const running = post('/api/transaction', body, 'k');
     const watcher = await service.connect(acme);
+    const running = post('/api/transaction', body, 'k');
     await landmarkPassed(watcher);
     const meanwhile = await post('/api/transaction', body, 'k');
     expect([meanwhile.status, meanwhile.body.code, meanwhile.body.retryable, meanwhile.headers.get('retry-after')]).toEqual([

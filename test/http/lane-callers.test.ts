@@ -11,7 +11,7 @@ let parity: Parity;
 beforeAll(async () => {
   parity = await Parity.start({
     POSTERN_BACKENDS_PER_TENANT: '2',
-    POSTERN_QUEUE_TIMEOUT_MS: '300',
+    POSTERN_QUEUE_TIMEOUT_MS: '1500',
     POSTERN_HTTP_REQUESTS_PER_TENANT: '4',
     POSTERN_TRUST_PROXY: '127.0.0.0/8',
   });
@@ -33,7 +33,7 @@ describe('who asks is told in the lane as elsewhere', () => {
     ['X-Forwarded-For:', '127.0.0.1'],
   ])('%s', async (header, sourceIp) => {
     await parity.expectSame(parity.asking(ONE, { header }), 200);
-    expect(parity.service.observations.at(-1)).toMatchObject({ origin: { sourceIp } });
+    expect(parity.service.observations.findLast(({ name }) => name === 'http.request')).toMatchObject({ origin: { sourceIp } });
   });
 
   it.each<[name: string, header: string, isPlain: boolean]>([
@@ -109,7 +109,8 @@ describe('where there are too many', () => {
   it('all are counted together, and refused in the lane as elsewhere', async () => {
     const crowd = [await openBoth(), await openBoth()].flatMap(({ lane, elsewhere }) => [lane, elsewhere]);
     for (const client of crowd) client.send(plainRequest(parity.acme.apiKey, SLEEP));
-    await eventually('two of them are at work', async () => (await sessions('leased')) === 2);
+    await eventually('two of them are at work, and two wait', async () => /^postern_lease_waiters 2$/m.test(await metrics()));
+    expect(await sessions('leased')).toBe(2);
     await parity.expectSame(parity.asking(ONE), 429);
     // Two of them find no session.
     const late = await Promise.all(crowd.slice(2).map((client) => client.reply()));
@@ -121,8 +122,10 @@ describe('where there are too many', () => {
   });
 });
 
-/** From the metrics. */
+async function metrics(): Promise<string> {
+  return (await fetch(`${parity.service.opsUrl}/metrics`)).text();
+}
+
 async function sessions(state: string): Promise<number> {
-  const text = await (await fetch(`${parity.service.opsUrl}/metrics`)).text();
-  return Number(new RegExp(`^postern_backends\\{state="${state}"\\} (\\d+)$`, 'm').exec(text)?.[1] ?? 0);
+  return Number(new RegExp(`^postern_backends\\{state="${state}"\\} (\\d+)$`, 'm').exec(await metrics())?.[1] ?? 0);
 }

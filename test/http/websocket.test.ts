@@ -43,7 +43,19 @@ async function converse(url: string, headers: Record<string, string> = {}): Prom
   return {
     webSocket,
     heard,
-    until: (text) => eventually(`${JSON.stringify(text)} to come`, () => heard().includes(text)),
+    until: (text) => {
+      // Looks at each chunk once, together with the end of those before: there may be many.
+      let [looked, end] = [0, ''];
+      return eventually(`${JSON.stringify(text)} to come`, () => {
+        for (const chunk of chunks.slice(looked)) {
+          const part = end + chunk.toString('latin1');
+          if (part.includes(text)) return true;
+          looked += 1;
+          end = part.slice(-text.length);
+        }
+        return false;
+      });
+    },
     closed,
   };
 }

@@ -1,12 +1,13 @@
 import { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Pins } from '../../proxy/pins.ts';
 import { RecentParses } from '../../proxy/recent-parses.ts';
 import { Relay } from '../../proxy/relay.ts';
 import type { RelayEnd, RelayHost } from '../../proxy/relay-host.ts';
 import { Sharing } from '../../proxy/sharing.ts';
 import type { BackendReceiver } from '../../src/backend/connection.ts';
+import { Tempo } from '../../src/backend/pace.ts';
 import { StatementRegistry } from '../../src/backend/prepared-statements.ts';
 import { NO_SETTINGS, SessionState } from '../../src/backend/session-state.ts';
 import { ServiceError } from '../../src/errors.ts';
@@ -108,6 +109,14 @@ function crowdedSharing(): Sharing {
   return sharing;
 }
 
+/** However much time passes in this test: what takes it is not long, and nobody has waited for too long. */
+function nothingIsLong(): void {
+  const spies = (['patienceMs', 'longMs'] as const).map((limit) => vi.spyOn(Tempo.prototype, limit, 'get').mockReturnValue(1_000_000));
+  onTestFinished(() => {
+    for (const spy of spies) spy.mockRestore();
+  });
+}
+
 /** The first one's request runs, and the others' are behind it. */
 function pipelineOf(clients: number, isLaterFree = true) {
   const [backend, later] = [new FakeBackend(), new FakeBackend()];
@@ -140,6 +149,7 @@ it('each hears its own answer, wherever what the backend says is cut in two', ()
 });
 
 it('a backend is not given back before the last cancel request to it has arrived', async () => {
+  nothingIsLong();
   const { backend, clients } = pipelineOf(2);
   const [first, second] = clients;
   void first?.relay.cancel();
@@ -216,6 +226,7 @@ it('nothing is sent behind a request that is sent ahead, whatever its client say
 });
 
 it('one that vanishes does not make its request a long one', async () => {
+  nothingIsLong();
   const { backend, clients, sharing } = pipelineOf(2);
   clients[0]?.relay.clientClosed();
   await delay(0);

@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { Pace } from '../../src/backend/pace.ts';
+import { Pace, Tempo } from '../../src/backend/pace.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 import { logIn } from '../conversations/login.ts';
 import { WireClient } from '../conversations/wire-client.ts';
@@ -14,20 +14,21 @@ import { startTestService, type TestOrganization, type TestService } from '../su
 let service: TestService;
 let organization: TestOrganization;
 let locker: pg.Client;
-let sleeper: pg.Client;
+let holder: pg.Client;
 let readers: pg.Client[];
 beforeAll(async () => {
   // How long a read takes on a machine that is busy with other tests is not the matter here.
   vi.spyOn(Pace.prototype, 'isShort', 'get').mockReturnValue(true);
+  vi.spyOn(Tempo.prototype, 'longMs', 'get').mockReturnValue(200);
   service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '2' });
   organization = await service.signUp();
   locker = await service.connect(organization);
-  sleeper = await service.connect(organization);
+  holder = await service.connect(organization);
   await locker.query('CREATE TABLE guarded (n int); INSERT INTO guarded VALUES (7)');
   readers = await Promise.all(Array.from({ length: 4 }, () => service.connect(organization)));
 });
 afterAll(async () => {
-  await Promise.all([locker, sleeper, ...readers].map((client) => client.end().catch(() => {})));
+  await Promise.all([locker, holder, ...readers].map((client) => client.end().catch(() => {})));
   await service.close();
   vi.restoreAllMocks();
 });
@@ -36,18 +37,32 @@ const count = (name: string) => service.observations.filter((observation) => obs
 const ask = async (client: pg.Client | undefined, sql: string) => (await client?.query<{ n: number }>(sql))?.rows[0]?.n;
 const READ_GUARDED = 'SELECT n FROM guarded';
 
-/** All wait for the backend that the sleeper has, in this order, and then go together. */
+/**
+ * While the holder has the backend that is not the locker's.
+ * @param act is given what resolves as soon as so many wait for it
+ */
+async function whileHeld(act: (waiting: (count: number) => Promise<void>) => Promise<void>): Promise<void> {
+  await holder.query('BEGIN');
+  await act((count) =>
+    eventually(`${count} wait for the backend`, async () => {
+      const metrics = await (await fetch(`${service.opsUrl}/metrics`)).text();
+      return metrics.includes(`postern_lease_waiters ${count}\n`);
+    }),
+  );
+  await holder.query('COMMIT');
+}
+
+/** All wait for one backend, in this order, and then go together. */
 async function together(...sqls: readonly string[]): Promise<Promise<number | undefined>[]> {
-  const slept = sleeper.query('SELECT pg_sleep(0.15)');
-  await new Promise((resolve) => setTimeout(resolve, 30));
   const answers: Promise<number | undefined>[] = [];
-  for (const [i, sql] of sqls.entries()) {
-    const answer = ask(readers[i], sql);
-    answer.catch(() => {});
-    answers.push(answer);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-  await slept;
+  await whileHeld(async (waiting) => {
+    for (const [i, sql] of sqls.entries()) {
+      const answer = ask(readers[i], sql);
+      answer.catch(() => {});
+      answers.push(answer);
+      await waiting(i + 1);
+    }
+  });
   return answers;
 }
 
@@ -182,16 +197,16 @@ describe('behind one who takes long to read a large answer', () => {
     await warmUp();
     await locker.query('BEGIN');
     for (let i = 0; i < 40; i += 1) await Promise.all(readers.map((reader) => ask(reader, 'SELECT n, v FROM large WHERE n = 1')));
-    const slept = sleeper.query('SELECT pg_sleep(0.15)');
-    await delay(30);
-    slow.write(encodeFrontend('Query SELECT n, v FROM large WHERE n = 2'));
-    await delay(10);
     const before = count('request.shared');
-    const answers = readers.slice(0, 2).map((reader) => ask(reader, 'SELECT 5 AS n'));
-    for (const answer of answers) answer.catch(() => {});
-    await slept;
-    await delay(100);
-    expect(count('request.shared') - before).toBe(2);
+    let answers: Promise<number | undefined>[] = [];
+    await whileHeld(async (waiting) => {
+      slow.write(encodeFrontend('Query SELECT n, v FROM large WHERE n = 2'));
+      await waiting(1);
+      answers = readers.slice(0, 2).map((reader) => ask(reader, 'SELECT 5 AS n'));
+      for (const answer of answers) answer.catch(() => {});
+      await waiting(3);
+    });
+    await eventually('two are behind it', () => count('request.shared') - before === 2);
     return [slow, answers];
   }
 

@@ -21,6 +21,7 @@ import {
   UNBOUND_CERTIFICATE_KEY,
 } from '../support/certificate.ts';
 import { eventually } from '../support/eventually.ts';
+import { LANDMARK, landmarkPassed } from '../support/landmark.ts';
 import { makeInstallation } from '../support/process.ts';
 import { makeScratch } from '../support/scratch.ts';
 import { startTestService, type TestOrganization, type TestService, testVariables } from '../support/service.ts';
@@ -230,7 +231,10 @@ describe('a wire door that wants TLS', () => {
   it.each(['in plaintext', 'over TLS', 'over direct TLS'])('cancels %s', async (how) => {
     const client = WireClient.over((await requestTls(postern.wirePort)).secure);
     await logIn(client, targetOf(postern, organization), '3.2', new Map());
-    await client.write(encodeFrontend('Query SELECT pg_sleep(20)'));
+    const watcher = await postern.connect(organization, { ssl: verified });
+    await client.write(encodeFrontend(`Query SELECT FROM (${LANDMARK}) AS passed, pg_sleep(20)`));
+    // A cancel request that comes before its statement has begun is lost.
+    await landmarkPassed(watcher);
     const request = encodeFrontend(`CancelRequest ${client.processId} ${client.secretKey.toString('hex')}`);
     const canceller = await openFor(how, postern.wirePort);
     await canceller.write(request);
@@ -239,6 +243,7 @@ describe('a wire door that wants TLS', () => {
     while (answers.at(-1) !== 'ReadyForQuery I') answers.push(await next(client));
     expect(answers).toContain('ErrorResponse ERROR 57014 "canceling statement due to user request"');
     client.disconnect();
+    await watcher.end();
   });
 
   it.each([

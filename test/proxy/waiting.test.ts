@@ -43,10 +43,10 @@ async function hear(client: WireClient, count: number): Promise<string[]> {
 }
 
 describe('while all backends are taken', () => {
-  beforeEach(() => start({ POSTERN_QUEUE_TIMEOUT_MS: '300' }));
   afterEach(stop);
 
   it('a client like one that was here before logs in all the same, and is told what a server tells (A19)', async () => {
+    await start();
     const second = await openSession(service, organization);
     expect(second.parameters.get('server_version')).toMatch(/^\d+/);
     await say(second, ['Query SELECT 1']);
@@ -57,6 +57,7 @@ describe('while all backends are taken', () => {
   });
 
   it('a simple query that waits too long fails, and the session goes on (L20 R4)', async () => {
+    await start({ POSTERN_QUEUE_TIMEOUT_MS: '1000' });
     const second = await openSession(service, organization);
     await say(second, ['Query SELECT 1', 'Query SELECT 2']);
     const [error, ready] = await hear(second, 2);
@@ -68,6 +69,7 @@ describe('while all backends are taken', () => {
   });
 
   it('an extended one fails, and what is behind it is thrown away up to its Sync (L20 R4)', async () => {
+    await start({ POSTERN_QUEUE_TIMEOUT_MS: '300' });
     const second = await openSession(service, organization);
     await say(second, ['Parse "" SELECT 1', 'Bind "" "" []', 'Execute', 'Sync']);
     const [error, ready] = await hear(second, 2);

@@ -2,6 +2,7 @@ import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { generateApiKey } from '../../src/auth/api-key.ts';
+import { eventually } from '../support/eventually.ts';
 import { LANDMARK, landmarkPassed } from '../support/landmark.ts';
 import { type JsonReply, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
@@ -221,7 +222,12 @@ describe('an error at the wire door', () => {
     const clients = [await small.connect(lodger), await small.connect(lodger)];
     await expect(small.connect(lodger)).rejects.toMatchObject({ severity: 'FATAL', code: '53300' });
     await clients[0]?.end();
-    await vi.waitFor(async () => (await small.connect(lodger)).end());
+    await eventually('there is room again', () =>
+      small.connect(lodger).then(
+        (client) => client.end().then(() => true),
+        () => false,
+      ),
+    );
     await clients[1]?.end();
     await small.close();
   });

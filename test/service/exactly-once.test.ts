@@ -62,8 +62,8 @@ describe('kill -9 before the commit', () => {
     const organization = await killed.signUp();
     await killed.query(organization, 'CREATE TABLE notes (body text)');
     const statements = [{ sql: INSERT }, { sql: LANDMARK }, { sql: 'SELECT pg_sleep(1)' }];
-    const unanswered = send(killed, organization, '/api/transaction', { statements }).catch((error: Error) => error.message);
     const watcher = await next.connect(organization);
+    const unanswered = send(killed, organization, '/api/transaction', { statements }).catch((error: Error) => error.message);
     await landmarkPassed(watcher);
     await killed.end('SIGKILL');
     expect(await unanswered).toBe('fetch failed');

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { TestOrganization } from '../support/doors.ts';
-import { LANDMARK, landmarkPassed } from '../support/landmark.ts';
+import { landmark, landmarkPassed } from '../support/landmark.ts';
 import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
 import { testVariables } from '../support/service.ts';
 
@@ -61,11 +61,13 @@ describe('a Postern with its own PostgreSQL', () => {
   });
 
   it('lets requests under way end when it stops, and stops on SIGINT too', async () => {
-    const client = await postern.connect(organization);
-    const over = (door: string) => `SELECT '${door}' AS door FROM (${LANDMARK}) AS passed, pg_sleep(0.3)`;
-    const overHttp = postern.query(organization, over('http'));
-    await landmarkPassed(client);
-    const overWire = client.query("SELECT 'wire' AS door FROM pg_sleep(0.3)");
+    const [client, watcher] = [await postern.connect(organization), await postern.connect(organization)];
+    watcher.on('error', () => {});
+    const over = (door: string, key: number) => `SELECT '${door}' AS door FROM (${landmark(key)}) AS passed, pg_sleep(1)`;
+    const overHttp = postern.query(organization, over('http', 1));
+    const overWire = client.query(over('wire', 2));
+    // A session whose statement has not arrived yet is idle.
+    for (const key of [1, 2]) await landmarkPassed(watcher, key);
     const stopped = postern.end('SIGINT');
     const [http, wire] = await Promise.all([overHttp, overWire]);
     expect([http.body.rows, wire.rows]).toEqual([[{ door: 'http' }], [{ door: 'wire' }]]);

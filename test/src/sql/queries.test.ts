@@ -281,7 +281,7 @@ describe('one that waits for a lock', () => {
 
   test('is waited for a while where everything takes its time', async () => {
     const tempo = StatementCache.of(desk.tenant.organization).find(ECHO)?.tempo;
-    for (let i = 0; i < 500; i += 1) tempo?.ran(50);
+    for (let i = 0; i < 500; i += 1) tempo?.ran(200);
     const answers: Promise<unknown>[] = [];
     await whileLocked(async () => {
       answers.push(...(await desk.together(() => desk.rows(GUARDED), echo('b'))));
@@ -372,8 +372,12 @@ describe('a backend that is lost', () => {
   test('is told as Postgres tells it', async () => {
     await whileLocked(async () => {
       const answers = await desk.together(() => desk.rows(GUARDED), echo('b'));
-      await turn();
-      await database.admin.query(`SELECT pg_terminate_backend(${desk.backend?.processId})`);
+      const { backend } = desk;
+      await eventually('it waits for the lock', async () => {
+        const waiting = await database.admin.query(`SELECT FROM pg_locks WHERE pid = ${backend?.processId} AND NOT granted`);
+        return waiting.rowCount === 1;
+      });
+      await database.admin.query(`SELECT pg_terminate_backend(${backend?.processId})`);
       expect(await Promise.allSettled(answers)).toMatchObject([{ reason: { fields: { code: '57P01' } } }, { value: [['b']] }]);
     });
   });
