@@ -1,6 +1,6 @@
 import type { ChainHead, LinkedEntry, PartyJson } from './audit-chain.ts';
 import type { AuditEntry } from './audit-entry.ts';
-import { filterOf } from './request-filter.ts';
+import { filterOf } from './audit-request-filter.ts';
 
 /** So many that one is found in little time. */
 const BLOCK_ENTRIES = 256;
@@ -59,14 +59,10 @@ export function blocksOf(entries: readonly LinkedEntry[]): AuditBlock[] {
     for (let at = 0; at < chain.length; at += BLOCK_ENTRIES) {
       const block = chain.slice(at, at + BLOCK_ENTRIES);
       const requestFilter = filterOf(block.flatMap(({ record: { requestId } }) => requestId ?? []));
-      blocks.push({ organizationId, extent: extentOf(block.map(placed)), entries: linesOf(block), requestFilter });
+      blocks.push({ organizationId, extent: extentOf(block), entries: linesOf(block), requestFilter });
     }
   }
   return blocks;
-}
-
-function placed({ seq, hash, prevHash, record: { occurredAt } }: LinkedEntry): PlacedEntry {
-  return { seq, hash, prevHash, occurredAt };
 }
 
 type PlacedEntry = Pick<AuditEntry, 'seq' | 'hash' | 'prevHash' | 'occurredAt'>;
@@ -89,7 +85,7 @@ function linesOf(block: readonly LinkedEntry[]): string {
   const parties = new Numbers<PartyJson>();
   const statements = new Numbers<string>();
   return block
-    .map(({ hash, seq, record: { id, occurredAt, action, requestId, party, statement, session, outcome } }) => {
+    .map(({ hash, seq, occurredAt, record: { id, action, requestId, party, statement, session, outcome } }) => {
       const { actor, source, surface } = party;
       return (
         `["${hash}",${seq},"${id}","${occurredAt}",${stringify(action)},${requestId === null ? null : stringify(requestId)},` +

@@ -34,6 +34,7 @@ export interface AuditRecord {
 export interface LinkedEntry extends ChainHead {
   readonly record: AuditRecord;
   readonly prevHash: string;
+  readonly occurredAt: string;
 }
 
 /**
@@ -47,7 +48,8 @@ export function chainStart(organizationId: string): ChainHead {
 /** The record as the one that follows `head`. */
 export function link(head: ChainHead, record: AuditRecord): LinkedEntry {
   const seq = head.seq + 1;
-  return { record, seq, prevHash: head.hash, hash: sha256(canonicalEntry(record, seq, head.hash)) };
+  const { occurredAt } = record;
+  return { record, seq, prevHash: head.hash, occurredAt, hash: sha256(canonicalEntry(record, seq, head.hash)) };
 }
 
 /** {@link canonicalJson} of the entry without `hash`, whose names and their order are known. */
@@ -72,7 +74,7 @@ export function hashEntry(entry: Omit<AuditEntry, 'hash'>): string {
  * JSON with sorted names and no white space, as in RFC 8785; absent values are left out. Of numbers only what
  * `JSON.stringify` writes the RFC's way occurs here.
  */
-export function canonicalJson(value: unknown): string {
+function canonicalJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);
   const members = Object.entries(value).filter(([, member]) => member !== undefined);

@@ -1,9 +1,9 @@
 import { ServiceError } from '../errors.ts';
 import { entriesOf } from './audit-blocks.ts';
 import type { AuditEntry } from './audit-entry.ts';
+import { probesOf } from './audit-request-filter.ts';
 import { type BlockRow, blockColumns } from './audit-rows.ts';
 import { decodeCursor, encodeCursor } from './cursor.ts';
-import { probesOf } from './request-filter.ts';
 import type { Sql } from './session.ts';
 
 const LIMIT_DEFAULT = 50;

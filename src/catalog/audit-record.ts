@@ -135,6 +135,6 @@ function storable(text: string): string {
 }
 
 /** Postgres stores neither NUL nor half a surrogate pair, which a cut can leave. */
-export function wellFormed(text: string): string {
+function wellFormed(text: string): string {
   return /[\0\ud800-\udfff]/.test(text) ? Buffer.from(text).toString().replaceAll('\0', '\ufffd') : text;
 }
