@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,6 +8,7 @@ import { type Child, launch, waitFor } from './child.ts';
 import type { BenchCluster } from './cluster.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.js', import.meta.url));
+const PACKAGE = new URL('../../../package.json', import.meta.url);
 
 /** Postern as its users run it: a process of its own with everything on. */
 export interface Postern {
@@ -29,7 +31,7 @@ export async function startPostern({ cluster, folder, pool, profiles }: PosternO
   const own = await mkdtemp(join(folder, 'postern-'));
   const child = launch({
     command: process.execPath,
-    args: [...(profiles === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profiles}`]), MAIN],
+    args: [...startFlags(), ...(profiles === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profiles}`]), MAIN],
     log: join(own, 'log'),
     env: {
       PATH: process.env.PATH,
@@ -52,6 +54,12 @@ export async function startPostern({ cluster, folder, pool, profiles }: PosternO
     await child.end('SIGKILL');
     throw error;
   }
+}
+
+/** What `npm start` gives to Node. */
+function startFlags(): string[] {
+  const { scripts } = JSON.parse(readFileSync(PACKAGE, 'utf8')) as { readonly scripts: { readonly start: string } };
+  return scripts.start.split(' ').filter((word) => word.startsWith('--'));
 }
 
 export function ownVariables(): Record<string, string> {
