@@ -186,7 +186,8 @@ export class BackendConnection {
 
   /**
    * Asks the server to cancel whatever this session is running, and resolves once the server has closed the cancel
-   * connection, which is when the signal has been sent. Never rejects: a cancel is a request, not a promise.
+   * connection, which is when the signal has been sent. Where it does not do so in time, the signal may come at any later
+   * moment: the session is not to be lent to anybody else. Never rejects: a cancel is a request, not a promise.
    * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-CANCELING-REQUESTS
    */
   cancel(timeoutMs = 5_000): Promise<void> {
@@ -201,7 +202,10 @@ export class BackendConnection {
         socket.destroy();
         resolve();
       };
-      socket.setTimeout(timeoutMs, done);
+      socket.setTimeout(timeoutMs, () => {
+        this.session.retired = true;
+        done();
+      });
       socket.on('error', done);
       socket.on('close', done);
       socket.on('data', () => {});
