@@ -197,11 +197,8 @@ export class WireServer {
       if (!client.ended) client.destroy();
       return;
     }
-    if (error instanceof PostgresError || error instanceof ServiceError) {
-      client.end(errorResponse(error, 'FATAL'));
-      return;
-    }
-    this.#options.observe({ name: 'service.failure', message: 'a wire connection failed', cause: error });
+    const isFailure = !(error instanceof PostgresError || (error instanceof ServiceError && error.kind !== 'internal'));
+    if (isFailure) this.#options.observe({ name: 'service.failure', message: 'a wire connection failed', cause: error });
     client.end(errorResponse(error, 'FATAL'));
   }
 }
