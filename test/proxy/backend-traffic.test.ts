@@ -124,3 +124,51 @@ describe('what the gateway itself wants to know of a session', () => {
     client.disconnect();
   });
 });
+
+describe('an error of the server', () => {
+  /** Has the server say something else wherever it says an error. */
+  function spoilErrors(said: string | undefined): void {
+    proxy.alterAnswers(organization.id, (bytes) => {
+      const error = bytes.indexOf('SERROR\0') - 5;
+      if (error < 0 || said === undefined) return bytes;
+      return Buffer.concat([bytes.subarray(0, error), Buffer.from(`${said}Z\0\0\0\x05I`, 'latin1')]);
+    });
+  }
+
+  it.each([
+    ['without any field', 'E\0\0\0\x05\0'],
+    ['without SQLSTATE', 'E\0\0\0\x10SERROR\0Mno\0\0'],
+    ['without a message', 'E\0\0\0\x13SERROR\0C22012\0\0'],
+    ['with fields that nobody knows', 'E\0\0\0\x23SERROR\0C22012\0Mno\0Zwhy\0\x01\0\xffodd\0\0'],
+  ])('%s is passed on as it is, and harms nobody (R5)', async (_what, said) => {
+    const client = await openSession(service, organization);
+    await query(client, 'SELECT 1');
+    spoilErrors(said);
+    await say(client, 'Query SELECT 1 / 0');
+    expect(await client.read(10_000)).toEqual({ type: 'E', body: Buffer.from(said.slice(5), 'latin1') });
+    expect(await hear(client, 1)).toEqual(['ReadyForQuery I']);
+    await say(client, 'Parse "" SELECT 1 / 0', 'Bind "" "" []', 'Sync');
+    expect((await client.read(10_000)) as object).toMatchObject({ type: '1' });
+    expect(await client.read(10_000)).toEqual({ type: 'E', body: Buffer.from(said.slice(5), 'latin1') });
+    expect(await hear(client, 1)).toEqual(['ReadyForQuery I']);
+    expect((await service.query(organization, 'SELECT 1 / 0')).status).toBeGreaterThanOrEqual(400);
+    spoilErrors(undefined);
+    expect((await service.query(organization, 'SELECT 1 AS one')).body.rows).toEqual([{ one: 1 }]);
+    await say(client, 'Query SELECT 2');
+    expect((await hear(client, 4))[1]).toBe('DataRow 2');
+    client.disconnect();
+  });
+
+  it('that is none ends the session that has met it, and no other (R5)', async () => {
+    const [client, other] = [await openSession(service, organization), await openSession(service, organization)];
+    await query(other, 'BEGIN');
+    spoilErrors('E\0\0\0\x0cSERROR\0C');
+    await say(client, 'Query SELECT 1 / 0');
+    expect(await hear(client, 2)).toEqual([expect.stringMatching('ErrorResponse FATAL 08006'), 'EOF']);
+    spoilErrors(undefined);
+    await say(other, 'Query SELECT 2');
+    expect((await hear(other, 4))[1]).toBe('DataRow 2');
+    client.disconnect();
+    other.disconnect();
+  });
+});

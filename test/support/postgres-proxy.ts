@@ -14,6 +14,8 @@ export interface PostgresProxy {
   holdBackCommit(role: string): Promise<void>;
   /** Lets nothing more through to any session of a role. @returns what lets it through again */
   holdAnswers(role: string): () => void;
+  /** Has what Postgres says in the sessions of a role pass through somebody's hands. */
+  alterAnswers(role: string, alter: (bytes: Buffer) => Buffer): void;
   /** What has been said to Postgres in the sessions of a role since it was last asked, byte by character. */
   takeSaid(role: string): string;
   /** Lets no cancel request through to Postgres. */
@@ -38,6 +40,7 @@ interface Traffic {
   /** Answers that are held, where they are. */
   held: (() => void)[] | undefined;
   onCommit: (() => void) | undefined;
+  alter: (bytes: Buffer) => Buffer;
 }
 
 /** @param clusterUrl of a cluster that listens on a Unix socket */
@@ -49,7 +52,7 @@ export async function makePostgresProxy(clusterUrl: string): Promise<PostgresPro
   const traffics = new Map<string, Traffic>();
   let cancels: CancelQueue | undefined;
   const trafficOf = (role: string): Traffic => {
-    const traffic = traffics.get(role) ?? { said: '', held: undefined, onCommit: undefined };
+    const traffic = traffics.get(role) ?? { said: '', held: undefined, onCommit: undefined, alter: (bytes) => bytes };
     traffics.set(role, traffic);
     return traffic;
   };
@@ -76,7 +79,8 @@ export async function makePostgresProxy(clusterUrl: string): Promise<PostgresPro
       else if (role !== undefined) traffic = trafficOf(role);
       postgres.write(chunk);
     });
-    postgres.on('data', (chunk) => {
+    postgres.on('data', (bytes) => {
+      const chunk = traffic === undefined ? bytes : traffic.alter(bytes);
       if (traffic?.onCommit !== undefined && chunk.includes(COMMITTED)) {
         isCut = true;
         traffic.onCommit();
@@ -102,6 +106,9 @@ export async function makePostgresProxy(clusterUrl: string): Promise<PostgresPro
         traffic.held = undefined;
         for (const answer of held) answer();
       };
+    },
+    alterAnswers(role, alter) {
+      trafficOf(role).alter = alter;
     },
     takeSaid(role) {
       const traffic = trafficOf(role);
