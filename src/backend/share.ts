@@ -26,7 +26,11 @@ export class Idle implements BackendReceiver {
     this.#lost = lost;
   }
 
-  data(): void {}
+  /** Nobody has asked. It may be cut anywhere, even in the middle of a message, and tell that new sessions start with something else. */
+  data(): void {
+    this.closed();
+    this.backend.destroy();
+  }
 
   drain(): void {}
 

@@ -138,6 +138,15 @@ describe('the pool', () => {
     await eventually('the other is closed', () => backend.closed);
   });
 
+  it('drops a session that speaks while it is idle (L25)', async () => {
+    const [backend, other] = [await acquire(pool, 'a', open), await acquire(pool, 'a', open)];
+    await runCommand(backend, 'LISTEN rumours');
+    await pool.release('a', backend, true);
+    await runCommand(other, 'NOTIFY rumours');
+    await eventually('the session is closed', () => backend.closed);
+    expect(pool.snapshot()).toEqual({ idle: 0, leased: 1, opening: 0, waiters: 0 });
+  });
+
   it('drops a session that was lost while it was idle', async () => {
     const backend = await acquire(pool, 'a', open);
     await pool.release('a', backend, true);
