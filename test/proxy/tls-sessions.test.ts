@@ -1,7 +1,10 @@
+import { spawn } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { encodeFrontend } from '../conversations/frontend-message.ts';
 import { logIn } from '../conversations/login.ts';
 import { WireClient } from '../conversations/wire-client.ts';
 import { CERTIFICATE, CERTIFICATE_KEY } from '../support/certificate.ts';
@@ -93,3 +96,24 @@ it('a client that writes all it has before it reads anything is served in the en
   await written;
   client.disconnect();
 });
+
+it.runIf(existsSync('/usr/bin/openssl'))(
+  'a client that changes its keys in the middle, and asks the server to, is understood (T17)',
+  async () => {
+    const openssl = spawn('openssl', ['s_client', '-starttls', 'postgres', '-tls1_3', '-connect', `127.0.0.1:${service.wirePort}`]);
+    let told = '';
+    for (const output of [openssl.stdout, openssl.stderr]) {
+      output.on('data', (chunk: Buffer) => {
+        told += chunk.toString('latin1');
+      });
+    }
+    openssl.stdin.write(encodeFrontend(`Startup 3.0 user=${organization.id}`));
+    await eventually('it is asked for its key', () => told.includes('SCRAM-SHA-256'));
+    // s_client's own command for KeyUpdate (RFC 8446 section 4.6.3).
+    openssl.stdin.write('K\n');
+    await eventually('it has changed them', () => told.includes('KEYUPDATE'));
+    openssl.stdin.write(encodeFrontend('SASLInitialResponse NONSENSE x'));
+    await eventually('it has been answered', () => told.includes('client selected an invalid SASL authentication mechanism'));
+    openssl.kill();
+  },
+);
