@@ -44,6 +44,18 @@ describe('a backend to be reached by TLS (T19)', () => {
   it('is told who comes when its certificate is the right one', async () => {
     const backend = await open({ ca: CERTIFICATE });
     expect(heard).toContain('user\0u\0');
+    heard = '';
+    await backend.cancel();
+    expect(heard).toBe('\0\0\0\x10\x04\xd2\x16\x2e\0\0\0\x07\0\0\0\x08');
+    backend.destroy();
+  });
+
+  it.each(['N', 'SE'])('is sent no cancel request when it answers %s', async (said) => {
+    const backend = await open({ ca: CERTIFICATE });
+    answer = said;
+    heard = '';
+    await backend.cancel();
+    expect(heard).toBe('');
     backend.destroy();
   });
 
