@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
 import { Crowd } from '../src/crowd.ts';
@@ -22,7 +23,7 @@ export interface WireServerOptions extends WatchdogLimits {
   readonly observe: Observe;
   readonly tls: TlsPolicy;
   readonly loginTimeoutMs: number;
-  /** Client connections at once: all, and each organization's. */
+  /** Clients at once: all, who may be joined by as many that have not logged in yet, and each organization's. */
   readonly clientsMax: number;
   readonly clientsPerTenant: number;
   /** How an organization's clients share backends. */
@@ -54,6 +55,8 @@ export class WireServer {
   readonly #options: WireServerOptions;
   readonly #server: Server;
   readonly #clients = new Crowd<ClientConnection>();
+  /** Who have come and not logged in yet. */
+  readonly #strangers = new Crowd<ClientConnection>();
   readonly #open = new OpenSessions();
   readonly #context: SessionContext;
   readonly #gone = (client: ClientConnection): void => this.#forget(client);
@@ -109,29 +112,54 @@ export class WireServer {
     this.#open.endAtRest(reason);
     const patience = setTimeout(() => this.#open.endNow(reason), deadlineMs);
     const end = setTimeout(() => {
-      for (const client of this.#clients.all()) client.destroy();
+      for (const client of this.#everybody) client.destroy();
     }, deadlineMs + LAST_WORDS_MS);
     await closed;
-    if (this.#clients.size > 0) await empty;
+    if (this.#everybody.length > 0) await empty;
     clearTimeout(patience);
     clearTimeout(end);
   }
 
   /** Not when they come: it takes four calls of the system, and many clients leave at once. */
   #keepAlive(): void {
-    for (const client of this.#clients.all()) client.keepAlive();
+    for (const client of this.#everybody) client.keepAlive();
+  }
+
+  get #everybody(): readonly ClientConnection[] {
+    return [...this.#strangers.all(), ...this.#clients.all()];
+  }
+
+  /** Where there are too many strangers, any one of them has to go: whoever means to log in will have done so before it is his turn. */
+  #receive(client: ClientConnection): void {
+    const { size } = this.#strangers;
+    if (size >= this.#options.clientsMax) this.#sendAway(this.#strangers.at(randomInt(size)));
+    this.#strangers.add(client);
+    this.#options.observe({ name: 'wire.connected' });
+  }
+
+  /** He may hear why, but nobody waits for him to listen. */
+  #sendAway(stranger: ClientConnection | undefined): void {
+    stranger?.write(errorResponse(tooManyClients(), 'FATAL'));
+    stranger?.destroy();
+  }
+
+  /** @throws ServiceError `too_many_connections`; ClientGone */
+  #admit(client: ClientConnection): void {
+    if (this.#clients.size >= this.#options.clientsMax) throw tooManyClients();
+    if (!this.#strangers.delete(client)) throw new ClientGone();
+    this.#clients.add(client);
   }
 
   #forget(client: ClientConnection): void {
-    this.#clients.delete(client);
+    const isStranger = this.#strangers.at(client.place) === client;
+    (isStranger ? this.#strangers : this.#clients).delete(client);
     this.#options.observe({ name: 'wire.disconnected' });
-    if (this.#clients.size === 0) this.#onEmpty?.();
+    if (this.#strangers.size + this.#clients.size === 0) this.#onEmpty?.();
   }
 
   /** Sees a connection through to its session, which then goes on by itself. */
   async #serve(client: ClientConnection, entrance: Entrance): Promise<void> {
-    this.#clients.add(client);
-    this.#options.observe({ name: 'wire.connected' });
+    this.#receive(client);
     const deadline = setTimeout(() => client.destroy(), this.#options.loginTimeoutMs);
     try {
       const opening = await handshake(client, entrance.tls);
@@ -152,7 +180,6 @@ export class WireServer {
 
   async #logIn(client: ClientConnection, startup: StartupMessage, { method }: Entrance): Promise<Guest> {
     const { router, observe } = this.#options;
-    if (this.#clients.size > this.#options.clientsMax) throw new ServiceError('too_many_connections', 'sorry, too many clients already');
     const user = requiredUser(startup);
     const replication = wantsReplication(startup);
     const origin = originOf(client, startup);
@@ -160,6 +187,7 @@ export class WireServer {
     if (replication) throw new ServiceError('unsupported_protocol', 'replication connections are not supported');
     const database = startup.parameters.get('database') || user;
     if (database !== tenant.organization.id) throw new ServiceError('unknown_database', `database "${database}" does not exist`);
+    this.#admit(client);
     observe({ name: 'login.succeeded', origin, actor: actorOf(tenant) });
     return { tenant, startup, origin };
   }
@@ -169,13 +197,14 @@ export class WireServer {
       if (!client.ended) client.destroy();
       return;
     }
-    if (error instanceof PostgresError || error instanceof ServiceError) {
-      client.end(errorResponse(error, 'FATAL'));
-      return;
-    }
-    this.#options.observe({ name: 'service.failure', message: 'a wire connection failed', cause: error });
+    const isFailure = !(error instanceof PostgresError || (error instanceof ServiceError && error.kind !== 'internal'));
+    if (isFailure) this.#options.observe({ name: 'service.failure', message: 'a wire connection failed', cause: error });
     client.end(errorResponse(error, 'FATAL'));
   }
+}
+
+function tooManyClients(): ServiceError {
+  return new ServiceError('too_many_connections', 'sorry, too many clients already');
 }
 
 /** As in Postgres, what is longer than a name can be is cut. */

@@ -183,7 +183,12 @@ class Session implements RelayHost, ReachableSession {
   }
 
   enqueue(settle: (result: Lease | ServiceError) => void): Wait {
-    return this.#context.router.enqueue(this.#tenant, 'wire', settle);
+    const { router, observe } = this.#context;
+    return router.enqueue(this.#tenant, 'wire', (result) => {
+      if (result instanceof ServiceError && result.kind === 'internal')
+        observe({ name: 'service.failure', message: 'a wire session got no backend', cause: result });
+      settle(result);
+    });
   }
 
   get sharing(): RelayHost['sharing'] {

@@ -1,6 +1,7 @@
-import { connect as netConnect, type OnReadOpts, Socket } from 'node:net';
+import { type OnReadOpts, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import pg from 'pg';
+import { requestCancel } from './cancel-request.ts';
 import { SessionState } from './session-state.ts';
 
 /** Where and as whom to log in to the backing Postgres. */
@@ -186,27 +187,11 @@ export class BackendConnection {
 
   /**
    * Asks the server to cancel whatever this session is running, and resolves once the server has closed the cancel
-   * connection, which is when the signal has been sent. Never rejects: a cancel is a request, not a promise.
-   * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-CANCELING-REQUESTS
+   * connection, which is when the signal has been sent. Where it does not do so in time, the signal may come at any later
+   * moment: the session is not to be lent to anybody else. Never rejects: a cancel is a request, not a promise.
    */
-  cancel(timeoutMs = 5_000): Promise<void> {
-    const request = Buffer.alloc(16);
-    request.writeInt32BE(16, 0);
-    request.writeInt32BE(80877102, 4);
-    request.writeInt32BE(this.processId, 8);
-    request.writeInt32BE(this.#secretKey, 12);
-    return new Promise((resolve) => {
-      const socket = openSocket(this.#login);
-      const done = () => {
-        socket.destroy();
-        resolve();
-      };
-      socket.setTimeout(timeoutMs, done);
-      socket.on('error', done);
-      socket.on('close', done);
-      socket.on('data', () => {});
-      socket.on('connect', () => socket.end(request));
-    });
+  async cancel(timeoutMs = 5_000): Promise<void> {
+    if (!(await requestCancel(this.#login, this.processId, this.#secretKey, timeoutMs))) this.session.retired = true;
   }
 }
 
@@ -261,11 +246,6 @@ class Reader {
     this.#holder = holder;
     this.#start = start;
   }
-}
-
-function openSocket(login: BackendLogin): Socket {
-  if (login.host.startsWith('/')) return netConnect(`${login.host}/.s.PGSQL.${login.port}`);
-  return netConnect(login.port, login.host);
 }
 
 /** The parts of `pg`'s client that its types leave out: its connection, and the keys for cancelling. */

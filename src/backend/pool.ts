@@ -1,7 +1,8 @@
 import { ServiceError } from '../errors.ts';
 import type { Observe } from '../observation.ts';
-import type { BackendConnection, BackendReceiver } from './connection.ts';
+import type { BackendConnection } from './connection.ts';
 import { discardState } from './reset.ts';
+import { Idle, Share, type Waiter } from './share.ts';
 
 export interface PoolLimits {
   /** Backend sessions of all organizations together. */
@@ -20,68 +21,6 @@ export interface PoolSnapshot {
   readonly waiters: number;
 }
 
-/** Logs a new backend session in for one organization. */
-export type OpenBackend = (signal: AbortSignal) => Promise<BackendConnection>;
-
-/** Whoever wants a backend. It is told at once, in the same turn in which there is one. */
-export interface Waiter {
-  readonly open: OpenBackend;
-  settle(result: BackendConnection | ServiceError): void;
-}
-
-interface Waiting {
-  readonly waiter: Waiter;
-  readonly since: number;
-}
-
-/** A session that nobody uses; it hears when that is lost. */
-class Idle implements BackendReceiver {
-  readonly backend: BackendConnection;
-  readonly since = performance.now();
-  readonly #lost: (idle: Idle) => void;
-
-  constructor(backend: BackendConnection, lost: (idle: Idle) => void) {
-    this.backend = backend;
-    this.#lost = lost;
-  }
-
-  data(): void {}
-
-  drain(): void {}
-
-  closed(): void {
-    this.#lost(this);
-  }
-}
-
-/** What one organization has of the pool. */
-class Share {
-  readonly tenantId: string;
-  /** Most recently used last. */
-  readonly idle: Idle[] = [];
-  readonly waiters: Waiting[] = [];
-  readonly leased = new Set<BackendConnection>();
-  /** Hears of each idle session that is lost. */
-  readonly lost: (idle: Idle) => void;
-  opening = 0;
-  /** How often what new sessions start with has changed. */
-  changes = 0;
-
-  constructor(tenantId: string, lost: (share: Share, idle: Idle) => void) {
-    this.tenantId = tenantId;
-    this.lost = (idle) => lost(this, idle);
-  }
-
-  get size(): number {
-    return this.idle.length + this.leased.size + this.opening;
-  }
-
-  /** Sessions in use or about to be. */
-  get busy(): number {
-    return this.leased.size + this.opening;
-  }
-}
-
 /**
  * Backend sessions for both doors, each logged in as one organization's role and never lent to another. Within an
  * organization waiters are served first come, first served; between organizations the one with the fewest sessions in
@@ -98,6 +37,8 @@ export class Pool {
   /** Set for the one who has waited longest, while somebody waits. */
   #timer: NodeJS.Timeout | undefined;
   #size = 0;
+  /** How many sessions have been closed so far. */
+  #closings = 0;
 
   constructor(limits: PoolLimits, observe: Observe) {
     this.#limits = limits;
@@ -185,8 +126,8 @@ export class Pool {
   }
 
   async #reset(share: Share, backend: BackendConnection): Promise<void> {
-    if (!(await discardState(backend))) backend.destroy();
-    this.#takeBack(share, backend);
+    if (await discardState(backend)) this.#takeBack(share, backend);
+    else this.discard(share.tenantId, backend, 'not_cleaned');
   }
 
   #takeBack(share: Share, backend: BackendConnection): void {
@@ -265,7 +206,13 @@ export class Pool {
 
   /** Whether one more session may be opened for this organization, perhaps after closing another's idle one. */
   #canGrow(share: Share): boolean {
+    if (this.#isRefused(share) && share.opening > 0) return false;
     return share.size < this.#limits.maxPerTenant && (this.#size < this.#allowed(share) || this.#coldestIdle() !== undefined);
+  }
+
+  /** The server has been full for this organization, and no session of ours has been closed since: one try at a time is enough. */
+  #isRefused(share: Share): boolean {
+    return share.refusedAt === this.#closings;
   }
 
   /** As {@link #canGrow}; closes the other one. */
@@ -292,6 +239,7 @@ export class Pool {
     waiter.open(this.#closing.signal).then(
       (backend) => {
         share.opening -= 1;
+        share.refusedAt = undefined;
         // It may have started before the change, or after it.
         backend.session.retired = share.changes !== changes;
         this.#observe({ name: 'backend.opened', durationMs: performance.now() - startedAt });
@@ -300,8 +248,11 @@ export class Pool {
       (error: unknown) => {
         share.opening -= 1;
         this.#size -= 1;
+        const told = error instanceof ServiceError ? error : new ServiceError('internal', 'internal error', { cause: error });
+        // Where the server is full, those who wait can be served by a session that comes back.
+        if (told.kind === 'too_many_connections' && share.leased.size > 0) share.refusedAt = this.#closings;
         // The one who has waited longest gets the error: whoever it was opened for may have been served meanwhile.
-        this.#settle(share, error instanceof ServiceError ? error : new ServiceError('internal', 'internal error', { cause: error }));
+        else this.#settle(share, told);
         this.#serveOthers();
         this.#forgetIfEmpty(share);
       },
@@ -369,7 +320,7 @@ export class Pool {
   #neediest(): Share | undefined {
     let best: Share | undefined;
     for (const share of this.#shares.values()) {
-      if (share.waiters.length <= share.opening || share.size >= this.#limits.maxPerTenant) continue;
+      if (share.waiters.length <= share.opening || share.size >= this.#limits.maxPerTenant || this.#isRefused(share)) continue;
       if (best === undefined || share.busy < best.busy || (share.busy === best.busy && waitingSince(share) < waitingSince(best)))
         best = share;
     }
@@ -398,6 +349,7 @@ export class Pool {
 
   #gone(share: Share, reason: string): void {
     this.#size -= 1;
+    this.#closings += 1;
     this.#observe({ name: 'backend.closed', reason });
     this.#serveOthers();
     this.#forgetIfEmpty(share);

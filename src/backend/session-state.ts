@@ -27,7 +27,7 @@ export class SessionState {
   leftovers: Buffer[] = [];
   /** Who used the session last, by identity. */
   lastUser: object | undefined;
-  /** It is not to serve anybody else: what new sessions start with has changed since it did. */
+  /** It is not to serve anybody else: what new sessions start with has changed since it did, or it may yet be canceled. */
   retired = false;
 
   /** Nothing that `DISCARD ALL` would not have removed is left. */

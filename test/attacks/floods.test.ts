@@ -1,3 +1,4 @@
+import { connect } from 'node:net';
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually } from '../support/eventually.ts';
@@ -11,6 +12,7 @@ const NO_CAP = {
   POSTERN_HTTP_REQUESTS_PER_TENANT: '40',
   POSTERN_QUEUE_TIMEOUT_MS: '20000',
 };
+const WRONG_KEY = `pst_${'0'.repeat(36)}`;
 const AT_ONCE_MS = 5_000;
 
 describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
@@ -95,6 +97,24 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
     );
   });
 
+  it('logins that fail do not keep others from logging in (A13)', async () => {
+    const attacked = await service.signUp();
+    let failed = 0;
+    let isOver = false;
+    const flood = Array.from({ length: 20 }, async (_, n) => {
+      // Half of them in the name of somebody who is not there; after ten each they are refused at the door.
+      const id = n % 2 === 0 ? attacked.id : `org_${String(n).padStart(12, '0')}`;
+      while (!isOver) {
+        await expect(service.connect({ ...attacked, id, apiKey: WRONG_KEY })).rejects.toMatchObject({ severity: 'FATAL' });
+        failed += 1;
+      }
+    });
+    await eventually('it is a flood', () => failed > 50);
+    for (const other of others) await isServed(other);
+    isOver = true;
+    await Promise.all(flood);
+  });
+
   it('sessions kept for a long time by what they hold leave the last backend to others', async () => {
     const clients = await Promise.all(Array.from({ length: 20 }, () => service.connect(greedy)));
     const kept: pg.Client[] = [];
@@ -107,5 +127,44 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
     for (const other of others) await isServed(other);
     expect(kept).toHaveLength(9);
     for (const client of clients) void client.end();
+  });
+});
+
+describe('sockets without a word', () => {
+  const MAX = 40;
+  let service: TestService;
+  let organization: TestOrganization;
+  beforeAll(async () => {
+    service = await startTestService({ POSTERN_CLIENTS_MAX: `${MAX}`, POSTERN_LOGIN_TIMEOUT_MS: '600000' });
+    organization = await service.signUp();
+  });
+  afterAll(() => service.close());
+
+  const count = (wanted: string) => service.observations.filter(({ name }) => name === wanted).length;
+  const isOpen = () => count('wire.connected') - count('wire.disconnected');
+
+  it('are as many as there may be clients, and keep nobody out, nor harm who is in (B7)', async () => {
+    const early = await service.connect(organization);
+    await early.query('BEGIN');
+    let told = '';
+    const flood = Array.from({ length: 5 * MAX }, () =>
+      connect(service.wirePort, '127.0.0.1')
+        .on('error', () => {})
+        .on('data', (bytes) => {
+          told += bytes.toString('latin1');
+        }),
+    );
+    await eventually('all have come, and most of them had to go', () => count('wire.connected') > 5 * MAX && isOpen() === MAX + 1);
+    const clients: pg.Client[] = [];
+    while (clients.length < MAX - 1) clients.push(await service.connect(organization));
+    for (const client of [early, ...clients]) expect((await client.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
+    const sorry = { severity: 'FATAL', code: '53300', message: 'sorry, too many clients already' };
+    await expect(service.connect(organization)).rejects.toMatchObject(sorry);
+    await Promise.all([early, ...clients].map((client) => client.end()));
+    const late = await service.connect(organization);
+    await late.end();
+    expect(told).toMatch(/^(?:E\0\0\0\x3bSFATAL\0VFATAL\0C53300\0Msorry, too many clients already\0\0)+$/s);
+    for (const socket of flood) socket.destroy();
+    await eventually('none is left', () => isOpen() === 0);
   });
 });

@@ -48,6 +48,14 @@ describe('a service whose PostgreSQL', () => {
     expect(signUp).toMatchObject({ status: 503, body: { code: 'not_ready' } });
     expect((await fetch(`${service.httpUrl}/readyz`)).status).toBe(503);
     expect((await fetch(`${service.httpUrl}/healthz`)).status).toBe(200);
+    // Nobody learns what is behind the doors (R7).
+    const said = JSON.stringify([
+      refused.body,
+      signUp.body,
+      await service.connect(organization).catch((error: Error) => ({ ...error, message: error.message })),
+    ]);
+    const { host, port, user } = cluster.superuser;
+    for (const secret of [host, `${port}`, 'PGSQL', 'ENOENT', `"${user}"`, 'postern_']) expect(said).not.toContain(secret);
 
     await cluster.start();
     await eventually('it is ready', isReady);
@@ -63,6 +71,32 @@ describe('a service whose PostgreSQL', () => {
     const ended = once(session, 'error');
     await service.call('POST', '/api/auth/rotate-key', { key: newcomer.apiKey });
     expect((await ended)[0]).toMatchObject({ code: '57P01' });
+  });
+
+  it('refuses an organization’s sessions is not quoted to it, but to the operator, and serves others (A20 R7)', async () => {
+    const operator = new pg.Client({ connectionString: cluster.url });
+    await operator.connect();
+    const [refused, other] = [await service.signUp(), await service.signUp()];
+    const client = await service.connect(refused);
+    const database = pg.escapeIdentifier(refused.id);
+    await operator.query(`ALTER DATABASE ${database} ALLOW_CONNECTIONS false`);
+    const lost = () => service.observations.filter(({ name }) => name === 'backend.closed').length;
+    const before = lost();
+    const { rowCount } = await operator.query('SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = $1', [
+      refused.id,
+    ]);
+    await eventually('the pool has noticed', () => lost() >= before + (rowCount ?? 0));
+
+    await expect(client.query('SELECT 1')).rejects.toMatchObject({ severity: 'ERROR', code: 'XX000', message: 'internal error' });
+    const failure = service.observations.findLast(({ name }) => name === 'service.failure');
+    const why = expect.objectContaining({ message: expect.stringContaining('is not currently accepting connections') });
+    expect(failure).toMatchObject({ message: 'a wire session got no backend', cause: expect.objectContaining({ cause: why }) });
+    expect((await service.query(other, 'SELECT 1')).status).toBe(200);
+
+    await operator.query(`ALTER DATABASE ${database} ALLOW_CONNECTIONS true`);
+    expect((await client.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
+    await client.end();
+    await operator.end();
   });
 
   it('loses a backend without a word says so to its client, and goes on when Postgres has recovered', async () => {

@@ -75,6 +75,24 @@ export function startImpostor(port: number, cert: string, key: string): Promise<
   });
 }
 
+/** Passes everything on until it is told to spoil what the server says; that clients close is not passed on. */
+export async function startSaboteur(port: number): Promise<Relay & { spoil: boolean; readonly saidSince: Buffer[] }> {
+  const saboteur = { spoil: false, saidSince: [] as Buffer[] };
+  const relay = await startRelay(async (client) => {
+    const server = connect({ port, host: '127.0.0.1', noDelay: true });
+    server.on('data', (bytes) => {
+      if (saboteur.spoil) bytes.writeUInt8(bytes.readUInt8(bytes.length - 1) ^ 0xff, bytes.length - 1);
+      client.write(bytes);
+    });
+    server.on('error', () => {}).on('close', () => client.destroy());
+    for await (const bytes of client) {
+      if (saboteur.spoil) saboteur.saidSince.push(bytes);
+      server.write(bytes);
+    }
+  });
+  return Object.assign(saboteur, relay);
+}
+
 async function startRelay(relay: (client: Socket) => Promise<void>): Promise<Relay> {
   const clients = new Set<Socket>();
   const server: Server = createServer({ noDelay: true }, (client) => {

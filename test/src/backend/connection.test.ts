@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer, type Server } from 'node:net';
+import { createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { BackendConnection } from '../../../src/backend/connection.ts';
@@ -8,6 +8,7 @@ import { makeScratch, type Scratch } from '../../support/scratch.ts';
 
 /** AuthenticationOk, BackendKeyData, ReadyForQuery. */
 const WELCOME = Buffer.from('5200000008000000004b0000000c00000007000000085a0000000549', 'hex');
+const CANCEL_REQUEST_CODE = 80_877_102;
 const TERMINATE = 'X\0\0\0\x04';
 
 /** A server that lets everybody in, and what it hears then. */
@@ -15,12 +16,20 @@ let scratch: Scratch;
 let server: Server;
 let heard: string;
 let say: (bytes: string | Buffer) => void;
+/** Connections with cancel requests, which are not closed until somebody does it. */
+let cancels: Socket[];
 let backend: BackendConnection;
 beforeEach(async () => {
   scratch = await makeScratch();
   heard = '';
+  cancels = [];
   server = createServer((socket) => {
-    socket.once('data', () => {
+    socket.once('data', (first: Buffer) => {
+      if (first.readInt32BE(4) === CANCEL_REQUEST_CODE) {
+        socket.allowHalfOpen = true;
+        cancels.push(socket);
+        return;
+      }
       socket.write(WELCOME);
       say = (bytes) => socket.write(bytes);
       socket.on('data', (chunk: Buffer) => {
@@ -33,6 +42,7 @@ beforeEach(async () => {
   backend = await BackendConnection.open(login);
 });
 afterEach(async () => {
+  for (const socket of cancels) socket.destroy();
   backend.destroy();
   server.close();
   await scratch.remove();
@@ -68,6 +78,25 @@ describe('what is to be written soon', () => {
     backend.writeSoon(Buffer.from('soon'));
     backend.destroy();
     expect(await failure()).toBeUndefined();
+  });
+});
+
+describe('a cancel request', () => {
+  it('is over when the server has closed its connection', async () => {
+    let isOver = false;
+    const canceled = backend.cancel().then(() => {
+      isOver = true;
+    });
+    await eventually('it is there', () => cancels.length === 1);
+    expect(isOver).toBe(false);
+    cancels[0]?.end();
+    await canceled;
+    expect(backend.session.retired).toBe(false);
+  });
+
+  it('that the server does not take is waited for no longer than it may, but what it may yet hit is nobody else’s (X10)', async () => {
+    await backend.cancel(50);
+    expect(backend.session.retired).toBe(true);
   });
 });
 

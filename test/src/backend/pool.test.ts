@@ -1,9 +1,12 @@
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
+import { runCommand } from '../../../src/backend/command.ts';
 import { BackendConnection } from '../../../src/backend/connection.ts';
-import { type OpenBackend, Pool, type PoolLimits } from '../../../src/backend/pool.ts';
+import { Pool, type PoolLimits } from '../../../src/backend/pool.ts';
+import type { OpenBackend } from '../../../src/backend/share.ts';
 import { ServiceError } from '../../../src/errors.ts';
 import { acquire } from '../../support/acquire.ts';
 import { eventually } from '../../support/eventually.ts';
+import { queryMessage } from '../../support/raw-session.ts';
 
 const login = { ...inject('cluster'), connectTimeoutMs: 5_000 };
 const open: OpenBackend = () => BackendConnection.open(login);
@@ -121,6 +124,29 @@ describe('the pool', () => {
     expect(backend.session.pristine).toBe(true);
   });
 
+  it('lends nobody a session that cannot be cleaned, not even who waits for one (L25)', async () => {
+    poolOf({ maxPerTenant: 1 });
+    const backend = await acquire(pool, 'a', open);
+    const waiting = acquire(pool, 'a', open);
+    // DISCARD ALL is refused in a transaction.
+    backend.write(queryMessage('BEGIN'));
+    await pool.release('a', backend, false);
+    const next = await waiting;
+    expect(next).not.toBe(backend);
+    expect(await runCommand(next, 'SELECT 1')).toBe('SELECT 1');
+    expect(pool.snapshot()).toEqual({ idle: 0, leased: 1, opening: 0, waiters: 0 });
+    await eventually('the other is closed', () => backend.closed);
+  });
+
+  it('drops a session that speaks while it is idle (L25)', async () => {
+    const [backend, other] = [await acquire(pool, 'a', open), await acquire(pool, 'a', open)];
+    await runCommand(backend, 'LISTEN rumours');
+    await pool.release('a', backend, true);
+    await runCommand(other, 'NOTIFY rumours');
+    await eventually('the session is closed', () => backend.closed);
+    expect(pool.snapshot()).toEqual({ idle: 0, leased: 1, opening: 0, waiters: 0 });
+  });
+
   it('drops a session that was lost while it was idle', async () => {
     const backend = await acquire(pool, 'a', open);
     await pool.release('a', backend, true);
@@ -186,6 +212,52 @@ describe('the pool', () => {
     };
     await expect(acquire(pool, 'a', flaky)).rejects.toMatchObject({ sqlstate: '57P03' });
     expect(await acquire(pool, 'a', flaky)).toBeInstanceOf(BackendConnection);
+  });
+
+  describe('whose server has room for no more', () => {
+    let attempts: number;
+    const refused: OpenBackend = () => {
+      attempts += 1;
+      return Promise.reject(new ServiceError('too_many_connections', 'too many connections'));
+    };
+    beforeEach(() => {
+      attempts = 0;
+    });
+
+    it('has those wait who can be served by a session that comes back, and asks no more than it is asked (L22)', async () => {
+      const backend = await acquire(pool, 'a', open);
+      const other = await acquire(pool, 'b', open);
+      const waiting = [acquire(pool, 'a', refused), acquire(pool, 'a', refused), acquire(pool, 'b', refused)];
+      for (const wait of waiting) expect(await isSettled(wait)).toBe(false);
+      await pool.release('b', other, true);
+      expect(await waiting[2]).toBe(other);
+      await pool.release('a', backend, true);
+      expect(await waiting[0]).toBe(backend);
+      await pool.release('a', backend, true);
+      expect(await waiting[1]).toBe(backend);
+      expect(attempts).toBe(3);
+    });
+
+    it('tries again when a session has been closed', async () => {
+      const [lost, kept] = [await acquire(pool, 'a', open), await acquire(pool, 'a', open)];
+      let isFull = true;
+      const waiting = acquire(pool, 'a', (signal) => (isFull ? refused(signal) : open(signal)));
+      expect(await isSettled(waiting)).toBe(false);
+      isFull = false;
+      pool.discard('a', lost, 'destroyed');
+      expect([lost, kept]).not.toContain(await waiting);
+      expect(attempts).toBe(1);
+    });
+
+    it('refuses who has nothing to wait for', async () => {
+      await expect(acquire(pool, 'a', refused)).rejects.toMatchObject({ sqlstate: '53300' });
+      const backend = await acquire(pool, 'a', open);
+      const waiting = acquire(pool, 'a', refused);
+      expect(await isSettled(waiting)).toBe(false);
+      pool.discard('a', backend, 'destroyed');
+      await expect(waiting).rejects.toMatchObject({ sqlstate: '53300' });
+      expect(attempts).toBe(3);
+    });
   });
 
   it('fails those who wait when it closes, and closes what comes back', async () => {
