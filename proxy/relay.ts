@@ -8,7 +8,6 @@ import { FrontendType } from '../src/protocol/frontend.ts';
 import type { Lease } from '../src/router/lease.ts';
 import { NO_WAIT, type Wait } from '../src/router/router.ts';
 import { LARGE_SQL_BYTES } from '../src/router/search-path/rewrite.ts';
-import type { PlaceView } from '../src/router/search-path/view.ts';
 import { Backendless } from './backendless.ts';
 import { ClientStatements } from './client-statements.ts';
 import type { ClientReceiver } from './connection.ts';
@@ -17,14 +16,13 @@ import { InFlight, suits } from './in-flight.ts';
 import { HIGH_WATER_BYTES, MAX_REWRITTEN_BYTES } from './limits.ts';
 import { rewrittenMessage } from './messages.ts';
 import type { Pins } from './pins.ts';
-import type { ProcessIds } from './process-ids.ts';
 import type { RelayEnd, RelayHost } from './relay-host.ts';
 import { isCanceled, isStalePlan, Replies } from './replies.ts';
-import { type RequestListener, Requests } from './requests.ts';
+import { Requests } from './requests.ts';
 import { Run } from './run.ts';
 import type { SharedPipeline } from './shared-pipeline.ts';
 import type { Company, Sharer, Waiting } from './sharing.ts';
-import type { TextTraits } from './statement-text.ts';
+import { StatementEffects } from './statement-effects.ts';
 import { StatementWatch } from './statement-watch.ts';
 import { Tenure } from './tenure.ts';
 
@@ -47,8 +45,7 @@ const FRONTEND_REWRITTEN = frontendFrames({
  * transaction, and kept while the session holds state that outlives one. Bodies go through untouched; the side whose peer
  * cannot take more is not read until it can.
  */
-export class Relay implements BackendReceiver, ClientReceiver, RequestListener, Waiting {
-  readonly pins: Pins;
+export class Relay implements BackendReceiver, ClientReceiver, Waiting {
   /** Among those who are watched. */
   place = -1;
   /** When the client last took bytes off our hands. */
@@ -57,9 +54,9 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
   halfClosed = false;
   readonly #client: Duplex;
   readonly #host: RelayHost;
+  readonly #pins: Pins;
   readonly #replies: Replies;
   readonly #queue: ReplyQueue;
-  readonly #statements = new ClientStatements();
   readonly #requests: Requests;
   readonly #tenure: Tenure;
   readonly #toClient: Run;
@@ -84,15 +81,16 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     this.#client = client;
     this.#toClient = new Run(client);
     this.#host = host;
-    this.pins = pins;
+    this.#pins = pins;
     this.#fromClient = this.#newScanner();
+    const statements = new ClientStatements();
     const watch = new StatementWatch((batch) => host.watched(batch));
     this.#replies = new Replies({
       host,
       pins,
       watch,
       parameters,
-      statements: this.#statements,
+      statements,
       toClient: this.#toClient,
       backend: () => this.#tenure.backend?.session,
       notRestored: (error) => this.end(error),
@@ -109,7 +107,10 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
       turnBegins: (now) => this.#inFlight.turnBegins(now),
       runElsewhere: (isCanceled) => this.#runElsewhere(isCanceled),
     });
-    this.#requests = new Requests(this.#statements, host, this.#queue, watch, this, this.#tenure.out);
+    const effects = new StatementEffects(host, pins, this.#replies, this.#tenure, (backend, alone) =>
+      this.#requests.materialize(backend, alone),
+    );
+    this.#requests = new Requests(statements, host, this.#queue, watch, effects, this.#tenure.out);
     this.#backendless = new Backendless(this.#requests, this.#toClient);
     this.#inFlight = new InFlight(this.#requests, this.#replies, this.#toClient, host.sharing);
   }
@@ -120,14 +121,6 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
 
   get status(): TransactionStatus {
     return this.#replies.status;
-  }
-
-  get processIds(): ProcessIds {
-    return this.#host.processIds;
-  }
-
-  get view(): PlaceView | undefined {
-    return this.#host.view;
   }
 
   /** When the oldest unanswered request was sent, or when the session last became idle; on performance.now()'s clock. */
@@ -293,7 +286,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
 
   /** Since when a request has been running that others may follow. */
   #errandSince(company: Company): number | undefined {
-    return this.pins.holdsState ? undefined : this.#inFlight.errandSince(company);
+    return this.#pins.holdsState ? undefined : this.#inFlight.errandSince(company);
   }
 
   get #backendIsFull(): boolean {
@@ -365,7 +358,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     if (this.#alone || sharing.depth <= 1 || !this.#host.mayKeepBusy(company === 'quick')) return undefined;
     const errand = this.#requests.shortErrand(chunk, sharing.paces);
     if (errand === undefined || !suits(errand.pace, company)) return undefined;
-    const shared = sharing.find(errand, this.pins.settings, now, company);
+    const shared = sharing.find(errand, this.#pins.settings, now, company);
     if (shared === undefined) return undefined;
     this.#board(shared);
     return shared.lease.backend;
@@ -375,7 +368,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     const [chunk, ...more] = this.#waiting?.bytes ?? [];
     if (this.#over || chunk === undefined || more.length > 0) return false;
     const errand = this.#requests.shortErrand(chunk, this.#host.sharing.paces);
-    const shared = errand && sharer.share(errand, this.pins.settings, now, 'short');
+    const shared = errand && sharer.share(errand, this.#pins.settings, now, 'short');
     if (shared === undefined || this.#waiting?.wait.leave() !== true) return false;
     this.#board(shared);
     this.#resumeWith([chunk]);
@@ -435,28 +428,6 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     return this.#waiting;
   }
 
-  statement(traits: TextTraits): void {
-    this.pins.statementSeen(traits);
-    if (traits.changesDefaults) this.pins.defaultsChanged = true;
-    if (traits.readsSequenceState) this.#beforeSequenceRead();
-    if (traits.namesSequences) this.pins.keep('sequence');
-    if (traits.movesSequences) {
-      this.#tenure.sequencesMoved();
-      if (this.#host.sequences.areRead) this.pins.keep('sequence');
-    }
-    if (traits.seedsRandom) this.pins.keep('seed');
-    if (traits.staysPrepared) this.pins.keep('oversized');
-    const { backend } = this.#tenure;
-    if (traits.namesPrepared && backend !== undefined && this.status !== 'E') this.#requests.materialize(backend, traits.listsPrepared);
-  }
-
-  /** What another client's statements got from a sequence is not this one's to see. */
-  #beforeSequenceRead(): void {
-    this.#host.sequences.areRead = true;
-    this.pins.keep('sequence');
-    this.#tenure.beforeSequenceRead();
-  }
-
   data(chunk: Buffer): void {
     const { shared, isFollowed } = this.#tenure;
     let rest: Buffer | undefined;
@@ -483,7 +454,7 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
     if (!this.#over) this.#inFlight.answered(again);
     const { cancelAsked } = this.#tenure;
     // Where there seems to be more to find out, others' backend is not the place for it.
-    const passesOn = again || this.#over || this.#tenure.isFollowed || this.pins.holdsState;
+    const passesOn = again || this.#over || this.#tenure.isFollowed || this.#pins.holdsState;
     if (this.#tenure.shared !== undefined && passesOn) {
       if (again && !this.#over) this.#host.shared('set_aside');
       this.#tenure.passOn();
@@ -523,13 +494,13 @@ export class Relay implements BackendReceiver, ClientReceiver, RequestListener, 
   #settleBackend(): void {
     if (this.#tenure.lease === undefined || this.#over || !this.#isIdle) return;
     if (!this.#tenure.isSettled(() => this.#settle())) return;
-    this.pins.restores = false;
-    this.pins.unsettled = false;
+    this.#pins.restores = false;
+    this.#pins.unsettled = false;
     this.#inFlight.end();
     this.#replies.restored();
     if (this.#endIfAtRest()) return;
     if (this.halfClosed) this.#end(this.#lastWords ?? { reason: 'client_gone' });
-    else if (!this.pins.pinned) {
+    else if (!this.#pins.pinned) {
       this.#tenure.end();
       if (this.#client.isPaused() && this.#waiting === undefined) this.#client.resume();
     }
