@@ -11,6 +11,7 @@ import { LARGE_SQL_BYTES } from '../src/router/search-path/rewrite.ts';
 import { Backendless } from './backendless.ts';
 import { ClientStatements } from './client-statements.ts';
 import type { ClientReceiver } from './connection.ts';
+import { Ending } from './ending.ts';
 import { errorResponse } from './errors.ts';
 import { InFlight, suits } from './in-flight.ts';
 import { HIGH_WATER_BYTES, MAX_REWRITTEN_BYTES } from './limits.ts';
@@ -50,8 +51,6 @@ export class Relay implements BackendReceiver, ClientReceiver, Waiting {
   place = -1;
   /** When the client last took bytes off our hands. */
   lastTakenAt = performance.now();
-  /** The client has closed its sending side and may still be reading. */
-  halfClosed = false;
   readonly #client: Duplex;
   readonly #host: RelayHost;
   readonly #pins: Pins;
@@ -70,12 +69,7 @@ export class Relay implements BackendReceiver, ClientReceiver, Waiting {
   #waiting: { readonly bytes: Buffer[]; readonly wait: Wait } | undefined;
   readonly #backendless: Backendless;
   #bytesIn = 0;
-  /** The client has said Terminate, or something that is no protocol: what came before that is still answered. */
-  #lastWords: RelayEnd | undefined;
-  #endAtRest: ServiceError | undefined;
-  /** What the backend runs does not end when it is canceled. */
-  #disobeyed = false;
-  #over = false;
+  readonly #ending: Ending;
 
   constructor(client: Duplex, host: RelayHost, pins: Pins, parameters: ReadonlyMap<string, string>) {
     this.#client = client;
@@ -113,6 +107,13 @@ export class Relay implements BackendReceiver, ClientReceiver, Waiting {
     this.#requests = new Requests(statements, host, this.#queue, watch, effects, this.#tenure.out);
     this.#backendless = new Backendless(this.#requests, this.#toClient);
     this.#inFlight = new InFlight(this.#requests, this.#replies, this.#toClient, host.sharing);
+    this.#ending = new Ending({
+      host,
+      replies: this.#replies,
+      toClient: this.#toClient,
+      isAtRest: () => this.#isAtRest,
+      giveBack: (disobeyed) => this.#giveBack(disobeyed),
+    });
   }
 
   #newScanner(): FrameScanner {
@@ -156,26 +157,29 @@ export class Relay implements BackendReceiver, ClientReceiver, Waiting {
     return this.#client.writableLength;
   }
 
-  /** Ends the session from our side; the error is told only where it does not fall into the middle of a message. */
+  /** The client has closed its sending side and may still be reading. */
+  get halfClosed(): boolean {
+    return this.#ending.halfClosed;
+  }
+
+  /** As {@link Ending.byError}. */
   end(error: ServiceError): void {
-    this.#end({ reason: 'ended', ...(this.#replies.betweenMessages ? { lastWords: errorResponse(error, 'FATAL') } : {}) });
+    this.#ending.byError(error);
   }
 
-  /** Ends the session, and the statement that obeys no cancel request. */
+  /** As {@link Ending.byForce}. */
   terminate(error: ServiceError): void {
-    this.#disobeyed = true;
-    this.end(error);
+    this.#ending.byForce(error);
   }
 
-  /** Ends the session as soon as it is in no transaction and owed nothing. */
+  /** As {@link Ending.atRest}. */
   endAtRest(error: ServiceError): void {
-    this.#endAtRest = error;
-    this.#endIfAtRest();
+    this.#ending.atRest(error);
   }
 
-  /** Ends the session without a word: the client does not take what it is sent. */
+  /** As {@link Ending.abandon}. */
   abandon(): void {
-    this.#end(this.#lastWords ?? { reason: 'client_gone' });
+    this.#ending.abandon();
   }
 
   /** Cancels what the client is waiting for, be it an answer or a backend. Resolves when the server has taken the request. */
@@ -188,7 +192,7 @@ export class Relay implements BackendReceiver, ClientReceiver, Waiting {
   }
 
   clientData(chunk: Buffer): void {
-    if (this.#over || this.#lastWords !== undefined) return;
+    if (this.#ending.isDeaf) return;
     this.#bytesIn += chunk.length;
     if (this.#tenure.shared !== undefined) this.#held ??= [];
     const later = this.#waiting?.bytes ?? this.#held;
@@ -213,7 +217,7 @@ export class Relay implements BackendReceiver, ClientReceiver, Waiting {
           // In the middle of COPY data Postgres takes it for an error, and says so.
           if (this.#queue.copyIn) this.#tenure.out.add(scanner.buffer, scanner.start, scanner.end);
           this.#tenure.out.flush();
-          this.#endAfterReplies({ reason: 'terminated' });
+          this.#ending.afterReplies({ reason: 'terminated' });
           return;
         }
         if (this.#isLargeText(scanner)) {
@@ -229,8 +233,8 @@ export class Relay implements BackendReceiver, ClientReceiver, Waiting {
       const told = error instanceof ServiceError ? error : new ServiceError('internal', 'internal error', { cause: error });
       const end: RelayEnd = { reason: 'protocol_violation', lastWords: errorResponse(told, 'FATAL') };
       // The reply to a COPY would wait for data that cannot be told apart any more.
-      if (this.#queue.copyIn) this.#end(end);
-      else this.#endAfterReplies(end);
+      if (this.#queue.copyIn) this.#ending.now(end);
+      else this.#ending.afterReplies(end);
       return;
     }
     this.#tenure.out.flush();
@@ -274,7 +278,7 @@ export class Relay implements BackendReceiver, ClientReceiver, Waiting {
 
   /** What was sent ahead is held up where it is. */
   #runElsewhere(isCanceled: boolean): void {
-    if (this.#over) return;
+    if (this.#ending.isOver) return;
     this.#queue.abandon();
     // What was answered for the server, and waited for its answers.
     this.#toClient.clear();
@@ -310,7 +314,7 @@ export class Relay implements BackendReceiver, ClientReceiver, Waiting {
     rewrittenMessage(message, (sql) => this.#host.view?.rewriteLarge(sql)).then(
       (rewritten) => {
         waiting.bytes.unshift(rewritten);
-        if (this.#over) return;
+        if (this.#ending.isOver) return;
         this.#requests.alreadyPlaced = true;
         this.#resumeWith(waiting.bytes);
         this.#requests.alreadyPlaced = false;
@@ -346,7 +350,7 @@ export class Relay implements BackendReceiver, ClientReceiver, Waiting {
     const wait = this.#host.enqueue((result) => this.#waited(result, bytes));
     if (this.#waiting?.bytes !== bytes) return false;
     this.#waiting = { bytes, wait };
-    if (isFirst && !this.#alone && !this.#over) this.#host.sharing.wait(this);
+    if (isFirst && !this.#alone && !this.#ending.isOver) this.#host.sharing.wait(this);
     return false;
   }
 
@@ -366,7 +370,7 @@ export class Relay implements BackendReceiver, ClientReceiver, Waiting {
 
   join(sharer: Sharer, now: number): boolean {
     const [chunk, ...more] = this.#waiting?.bytes ?? [];
-    if (this.#over || chunk === undefined || more.length > 0) return false;
+    if (this.#ending.isOver || chunk === undefined || more.length > 0) return false;
     const errand = this.#requests.shortErrand(chunk, this.#host.sharing.paces);
     const shared = errand && sharer.share(errand, this.#pins.settings, now, 'short');
     if (shared === undefined || this.#waiting?.wait.leave() !== true) return false;
@@ -382,7 +386,7 @@ export class Relay implements BackendReceiver, ClientReceiver, Waiting {
 
   #waited(result: Lease | ServiceError, bytes: readonly Buffer[]): void {
     this.#host.sharing.stopWaiting(this);
-    if (this.#over) {
+    if (this.#ending.isOver) {
       if (!(result instanceof ServiceError)) void result.release(true);
     } else if (!(result instanceof ServiceError)) {
       this.#tenure.begin(result);
@@ -409,9 +413,9 @@ export class Relay implements BackendReceiver, ClientReceiver, Waiting {
       // Waiting may begin again in the middle; the rest then belongs behind it.
       if (this.#nowWaiting !== undefined) this.#nowWaiting.bytes.push(bytes);
       else if (this.#tenure.shared !== undefined && this.#queue.length > 0) this.#hold(bytes);
-      else if (!this.#over) this.#process(bytes);
+      else if (!this.#ending.isOver) this.#process(bytes);
     }
-    if (this.#client.isPaused() && this.#mayListen && !this.#over && !this.#backendIsFull) this.#client.resume();
+    if (this.#client.isPaused() && this.#mayListen && !this.#ending.isOver && !this.#backendIsFull) this.#client.resume();
   }
 
   #hold(bytes: Buffer): void {
@@ -439,9 +443,9 @@ export class Relay implements BackendReceiver, ClientReceiver, Waiting {
     }
     this.#tenure.cancelIfWanted();
     if (this.#queue.length === 0) this.#answered();
-    else if (!this.#over && !this.#keepsBack) this.#toClient.flushPart(!this.#replies.betweenMessages);
+    else if (!this.#ending.isOver && !this.#keepsBack) this.#toClient.flushPart(!this.#replies.betweenMessages);
     if (this.#client.writableLength === 0) this.lastTakenAt = performance.now();
-    else if (this.#client.writableLength > HIGH_WATER_BYTES && !this.#over) this.#tenure.backend?.pause();
+    else if (this.#client.writableLength > HIGH_WATER_BYTES && !this.#ending.isOver) this.#tenure.backend?.pause();
     if (this.#tenure.shared !== undefined || shared === undefined) return;
     // The chunk may be read into again; the next one's bytes are few.
     if (rest !== undefined && rest.length > 0) shared.deliver(Buffer.from(rest));
@@ -451,20 +455,20 @@ export class Relay implements BackendReceiver, ClientReceiver, Waiting {
   /** All that was asked has been answered. */
   #answered(): void {
     const again = this.#replies.hiding;
-    if (!this.#over) this.#inFlight.answered(again);
+    if (!this.#ending.isOver) this.#inFlight.answered(again);
     const { cancelAsked } = this.#tenure;
     // Where there seems to be more to find out, others' backend is not the place for it.
-    const passesOn = again || this.#over || this.#tenure.isFollowed || this.#pins.holdsState;
+    const passesOn = again || this.#ending.isOver || this.#tenure.isFollowed || this.#pins.holdsState;
     if (this.#tenure.shared !== undefined && passesOn) {
-      if (again && !this.#over) this.#host.shared('set_aside');
+      if (again && !this.#ending.isOver) this.#host.shared('set_aside');
       this.#tenure.passOn();
     }
-    if (this.#over) return;
+    if (this.#ending.isOver) return;
     if (again) {
       this.#runAgain();
       // Too late for what was canceled on behalf of others, and meant for what is run now.
       if (cancelAsked) void this.cancel();
-    } else if (this.#lastWords !== undefined) this.#end(this.#lastWords);
+    } else if (this.#ending.answered()) return;
     else if (this.#tenure.lease === undefined) this.#passedOn();
     else this.#settle();
   }
@@ -473,13 +477,13 @@ export class Relay implements BackendReceiver, ClientReceiver, Waiting {
   #passedOn(): void {
     this.#inFlight.end();
     this.#toClient.flush();
-    if (!this.#endIfAtRest() && this.halfClosed) this.#end({ reason: 'client_gone' });
+    this.#ending.rested();
   }
 
   #releaseHeld(): void {
     const held = this.#held;
     this.#held = undefined;
-    if (held === undefined || this.#over) return;
+    if (held === undefined || this.#ending.isOver) return;
     if (this.#waiting === undefined) this.#resumeWith(held);
     else this.#waiting.bytes.push(...held);
   }
@@ -492,37 +496,34 @@ export class Relay implements BackendReceiver, ClientReceiver, Waiting {
 
   /** Finds out what the session holds, gives the backend back, or keeps it. */
   #settleBackend(): void {
-    if (this.#tenure.lease === undefined || this.#over || !this.#isIdle) return;
+    if (this.#tenure.lease === undefined || this.#ending.isOver || !this.#isIdle) return;
     if (!this.#tenure.isSettled(() => this.#settle())) return;
     this.#pins.restores = false;
     this.#pins.unsettled = false;
     this.#inFlight.end();
     this.#replies.restored();
-    if (this.#endIfAtRest()) return;
-    if (this.halfClosed) this.#end(this.#lastWords ?? { reason: 'client_gone' });
-    else if (!this.#pins.pinned) {
-      this.#tenure.end();
-      if (this.#client.isPaused() && this.#waiting === undefined) this.#client.resume();
-    }
+    if (this.#ending.rested() || this.#pins.pinned) return;
+    this.#tenure.end();
+    if (this.#client.isPaused() && this.#waiting === undefined) this.#client.resume();
   }
 
-  /** Nothing is owed, no transaction is open, and nothing has begun. */
+  /** Nothing is owed, and no transaction is open. */
+  get #isAtRest(): boolean {
+    return this.#queue.length === 0 && this.status === 'I' && !this.#requests.unsynced;
+  }
+
+  /** And nothing has begun. */
   get #isIdle(): boolean {
-    return this.#queue.length === 0 && this.status === 'I' && !this.#requests.unsynced && this.#fromClient.last;
+    return this.#isAtRest && this.#fromClient.last;
   }
 
   drain(): void {
-    if (!this.#over && this.#mayListen) this.#client.resume();
+    if (!this.#ending.isOver && this.#mayListen) this.#client.resume();
   }
 
   closed(): void {
     this.#tenure.lost();
-    this.#end({
-      reason: 'backend_lost',
-      ...(this.#replies.betweenMessages && !this.#replies.fatalSeen
-        ? { lastWords: errorResponse(new ServiceError('backend_lost', 'the connection to the database server was lost'), 'FATAL') }
-        : {}),
-    });
+    this.#ending.backendLost();
   }
 
   clientDrained(): void {
@@ -531,48 +532,19 @@ export class Relay implements BackendReceiver, ClientReceiver, Waiting {
   }
 
   clientEnded(): void {
-    this.halfClosed = true;
-    if (!this.busy) this.#end({ reason: 'client_gone' });
+    this.#ending.halfClosed = true;
+    if (!this.busy) this.#ending.clientGone();
   }
 
   clientClosed(): void {
-    this.#end({ reason: 'client_gone' });
+    this.#ending.clientGone();
   }
 
-  #endIfAtRest(): boolean {
-    if (this.#endAtRest === undefined || this.#queue.length > 0 || this.status !== 'I' || this.#requests.unsynced) return false;
-    this.end(this.#endAtRest);
-    return true;
-  }
-
-  /** Ends the session when what was asked before has been answered; like one whose client has closed its side, in good time. */
-  #endAfterReplies(end: RelayEnd): void {
-    this.#lastWords = end;
-    this.halfClosed = true;
-    if (this.#queue.length === 0) this.#end(end);
-  }
-
-  #end(end: RelayEnd): void {
-    if (this.#over) return;
-    this.#over = true;
-    this.#toClient.flush();
-    void this.#leave(end);
-  }
-
-  /** Gives back what is borrowed, and says so. */
-  async #leave(end: RelayEnd): Promise<void> {
-    // Whoever has come to this end may still be at work on what is borrowed.
-    await undefined;
-    let failure: unknown;
-    try {
-      this.#waiting?.wait.giveUp();
-      // What still comes of a shared backend's answer is nobody's.
-      this.#replies.hiding = true;
-      if (this.#tenure.lease !== undefined) await this.#tenure.giveUp(this.#isIdle, this.#disobeyed);
-    } catch (error) {
-      failure = error;
-    }
-    this.#host.ended(end, failure);
+  async #giveBack(disobeyed: boolean): Promise<void> {
+    this.#waiting?.wait.giveUp();
+    // What still comes of a shared backend's answer is nobody's.
+    this.#replies.hiding = true;
+    if (this.#tenure.lease !== undefined) await this.#tenure.giveUp(this.#isIdle, disobeyed);
   }
 }
 
