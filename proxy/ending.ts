@@ -2,21 +2,14 @@ import { ServiceError } from '../src/errors.ts';
 import { errorResponse } from './errors.ts';
 import type { RelayEnd, RelayHost } from './relay-host.ts';
 import type { Replies } from './replies.ts';
+import type { Requests } from './requests.ts';
 import type { Run } from './run.ts';
 
-/** The session that is to end. */
-export interface EndingContext {
-  readonly host: RelayHost;
-  readonly replies: Replies;
-  readonly toClient: Run;
-  /** It is in no transaction and owed nothing. */
-  isAtRest(): boolean;
-  /**
-   * Gives back all that it has borrowed.
-   * @param disobeyed what its backend runs does not end when it is canceled
-   */
-  giveBack(disobeyed: boolean): Promise<void>;
-}
+/**
+ * Gives back all that a session has borrowed.
+ * @param disobeyed what its backend runs does not end when it is canceled
+ */
+export type GiveBack = (disobeyed: boolean) => Promise<void>;
 
 const CLIENT_GONE: RelayEnd = { reason: 'client_gone' };
 
@@ -24,15 +17,23 @@ const CLIENT_GONE: RelayEnd = { reason: 'client_gone' };
 export class Ending {
   /** The client has closed its sending side and may still be reading. */
   halfClosed = false;
-  readonly #context: EndingContext;
+  readonly #host: RelayHost;
+  readonly #requests: Requests;
+  readonly #replies: Replies;
+  readonly #toClient: Run;
+  readonly #giveBack: GiveBack;
   #isOver = false;
   #atRest: ServiceError | undefined;
   /** The client has said Terminate, or something that is no protocol: what came before that is still answered. */
   #afterReplies: RelayEnd | undefined;
   #disobeyed = false;
 
-  constructor(context: EndingContext) {
-    this.#context = context;
+  constructor(host: RelayHost, requests: Requests, replies: Replies, toClient: Run, giveBack: GiveBack) {
+    this.#host = host;
+    this.#requests = requests;
+    this.#replies = replies;
+    this.#toClient = toClient;
+    this.#giveBack = giveBack;
   }
 
   get isOver(): boolean {
@@ -47,13 +48,13 @@ export class Ending {
   now(end: RelayEnd): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#context.toClient.flush();
+    this.#toClient.flush();
     void this.#leave(end);
   }
 
   /** From our side; the error is told only where it does not fall into the middle of a message. */
   byError(error: ServiceError): void {
-    const isTold = this.#context.replies.betweenMessages;
+    const isTold = this.#replies.betweenMessages;
     this.now({ reason: 'ended', ...(isTold ? { lastWords: errorResponse(error, 'FATAL') } : {}) });
   }
 
@@ -64,7 +65,7 @@ export class Ending {
   }
 
   backendLost(): void {
-    const { betweenMessages, fatalSeen } = this.#context.replies;
+    const { betweenMessages, fatalSeen } = this.#replies;
     const error = new ServiceError('backend_lost', 'the connection to the database server was lost');
     const isTold = betweenMessages && !fatalSeen;
     this.now({ reason: 'backend_lost', ...(isTold ? { lastWords: errorResponse(error, 'FATAL') } : {}) });
@@ -89,7 +90,7 @@ export class Ending {
   afterReplies(end: RelayEnd): void {
     this.#afterReplies = end;
     this.halfClosed = true;
-    if (this.#context.replies.queue.length === 0) this.now(end);
+    if (this.#replies.queue.length === 0) this.now(end);
   }
 
   /** All that was asked has been answered. @returns whether that was the end */
@@ -108,7 +109,7 @@ export class Ending {
   }
 
   #endIfAtRest(): boolean {
-    if (this.#atRest === undefined || !this.#context.isAtRest()) return false;
+    if (this.#atRest === undefined || !this.#requests.isAtRest) return false;
     this.byError(this.#atRest);
     return true;
   }
@@ -119,10 +120,10 @@ export class Ending {
     await undefined;
     let failure: unknown;
     try {
-      await this.#context.giveBack(this.#disobeyed);
+      await this.#giveBack(this.#disobeyed);
     } catch (error) {
       failure = error;
     }
-    this.#context.host.ended(end, failure);
+    this.#host.ended(end, failure);
   }
 }

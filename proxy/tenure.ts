@@ -146,6 +146,13 @@ export class Tenure implements Sharer, Turn {
     return shared;
   }
 
+  /** Has those come along that wait for a backend, too. */
+  invite(): void {
+    const since = this.#tenant.errandSince('short');
+    // They go in the same turn, however long that has been.
+    if (since !== undefined) this.#tenant.host.sharing.invite(this, since);
+  }
+
   /** Sends a request ahead into a pipeline where it is another's turn. */
   board(shared: SharedPipeline): void {
     this.#lease = shared.lease;
