@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
 import { BackendConnection } from '../../../src/backend/connection.ts';
-import { type OpenBackend, Pool, type PoolLimits } from '../../../src/backend/pool.ts';
+import { Pool, type PoolLimits } from '../../../src/backend/pool.ts';
+import type { OpenBackend } from '../../../src/backend/share.ts';
 import { ServiceError } from '../../../src/errors.ts';
 import { acquire } from '../../support/acquire.ts';
 import { eventually } from '../../support/eventually.ts';
