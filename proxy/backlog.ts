@@ -1,14 +1,15 @@
 /** What a client has said that cannot be gone on with yet, in the order in which it came. */
 export class Backlog {
+  /** Undefined: what comes can be gone on with. */
   #bytes: Buffer[] | undefined;
   #isWaiting = false;
 
-  /** There is none: what comes can be gone on with. */
+  /** There is none, and what comes does not have to wait. */
   get isClear(): boolean {
     return this.#bytes === undefined;
   }
 
-  /** Something else has to happen first than that what was said before is answered. */
+  /** It waits for something else than the answer to what was said before. */
   get isWaiting(): boolean {
     return this.#isWaiting;
   }
@@ -18,24 +19,25 @@ export class Backlog {
     return this.#bytes?.length === 1 ? this.#bytes[0] : undefined;
   }
 
-  /** From now on all has to wait, and this before the rest of it. */
+  /** From now on all has to wait, and this comes before what has waited already. */
   wait(bytes: Buffer): void {
     this.#isWaiting = true;
-    this.hold();
-    this.#bytes?.unshift(bytes);
+    if (this.#bytes === undefined) this.#bytes = [bytes];
+    else this.#bytes.unshift(bytes);
   }
 
-  /** From now on what comes has to wait for an answer. */
+  /** From now on what comes has to wait, if only for an answer. */
   hold(): void {
     this.#bytes ??= [];
   }
 
+  /** Puts something behind what waits. */
   add(bytes: Buffer): void {
-    this.hold();
-    this.#bytes?.push(bytes);
+    if (this.#bytes === undefined) this.#bytes = [bytes];
+    else this.#bytes.push(bytes);
   }
 
-  /** The wait is over. */
+  /** The wait is over: takes out what there is. */
   take(): readonly Buffer[] {
     const bytes = this.#bytes ?? [];
     this.#bytes = undefined;

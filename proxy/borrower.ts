@@ -20,8 +20,8 @@ export interface BorrowerContext {
   readonly ending: { readonly isOver: boolean };
 }
 
-/** Who has waited for a backend. */
-export interface Debtor {
+/** Who hears how a wait for a backend has ended. */
+export interface BorrowerListener {
   /** There is one. */
   granted(): void;
   /** There is none. */
@@ -37,14 +37,14 @@ export class Borrower implements Waiting {
   alone = false;
   readonly #context: BorrowerContext;
   readonly #backlog: Backlog;
-  readonly #debtor: Debtor;
+  readonly #listener: BorrowerListener;
   #wait = NO_WAIT;
 
   /** @param backlog what waits for a backend */
-  constructor(context: BorrowerContext, backlog: Backlog, debtor: Debtor) {
+  constructor(context: BorrowerContext, backlog: Backlog, listener: BorrowerListener) {
     this.#context = context;
     this.#backlog = backlog;
-    this.#debtor = debtor;
+    this.#listener = listener;
   }
 
   /**
@@ -103,10 +103,10 @@ export class Borrower implements Waiting {
     host.sharing.stopWaiting(this);
     if (ending.isOver) {
       if (!(result instanceof ServiceError)) void result.release(true);
-    } else if (result instanceof ServiceError) this.#debtor.refused(result);
+    } else if (result instanceof ServiceError) this.#listener.refused(result);
     else {
       tenure.begin(result);
-      this.#debtor.granted();
+      this.#listener.granted();
       if (!this.alone) tenure.invite();
     }
   }
@@ -120,7 +120,7 @@ export class Borrower implements Waiting {
     if (shared === undefined || !this.#wait.leave()) return false;
     this.#wait = NO_WAIT;
     this.#board(shared);
-    this.#debtor.granted();
+    this.#listener.granted();
     return true;
   }
 

@@ -6,7 +6,7 @@ import type { Requests } from './requests.ts';
 import type { Run } from './run.ts';
 
 /**
- * Gives back all that a session has borrowed.
+ * Gives back all that the session has borrowed.
  * @param disobeyed what its backend runs does not end when it is canceled
  */
 export type GiveBack = (disobeyed: boolean) => Promise<void>;
@@ -26,6 +26,7 @@ export class Ending {
   #atRest: ServiceError | undefined;
   /** The client has said Terminate, or something that is no protocol: what came before that is still answered. */
   #afterReplies: RelayEnd | undefined;
+  /** What the backend runs does not end when it is canceled. */
   #disobeyed = false;
 
   constructor(host: RelayHost, requests: Requests, replies: Replies, toClient: Run, giveBack: GiveBack) {
@@ -45,6 +46,11 @@ export class Ending {
     return this.#isOver || this.#afterReplies !== undefined;
   }
 
+  /** Nothing is owed, and no transaction is open. */
+  get isAtRest(): boolean {
+    return this.#replies.queue.length === 0 && this.#replies.status === 'I' && !this.#requests.unsynced;
+  }
+
   now(end: RelayEnd): void {
     if (this.#isOver) return;
     this.#isOver = true;
@@ -54,8 +60,7 @@ export class Ending {
 
   /** From our side; the error is told only where it does not fall into the middle of a message. */
   byError(error: ServiceError): void {
-    const isTold = this.#replies.betweenMessages;
-    this.now({ reason: 'ended', ...(isTold ? { lastWords: errorResponse(error, 'FATAL') } : {}) });
+    this.#nowBy(error, 'ended', this.#replies.betweenMessages);
   }
 
   /** As {@link byError}, and ends the statement that obeys no cancel request. */
@@ -67,8 +72,11 @@ export class Ending {
   backendLost(): void {
     const { betweenMessages, fatalSeen } = this.#replies;
     const error = new ServiceError('backend_lost', 'the connection to the database server was lost');
-    const isTold = betweenMessages && !fatalSeen;
-    this.now({ reason: 'backend_lost', ...(isTold ? { lastWords: errorResponse(error, 'FATAL') } : {}) });
+    this.#nowBy(error, 'backend_lost', betweenMessages && !fatalSeen);
+  }
+
+  #nowBy(error: ServiceError, reason: RelayEnd['reason'], isTold: boolean): void {
+    this.now({ reason, ...(isTold ? { lastWords: errorResponse(error, 'FATAL') } : {}) });
   }
 
   clientGone(): void {
@@ -93,14 +101,14 @@ export class Ending {
     if (this.#replies.queue.length === 0) this.now(end);
   }
 
-  /** All that was asked has been answered. @returns whether that was the end */
+  /** All that was asked has been answered: ends a session whose client has said its last. @returns whether it was one */
   answered(): boolean {
     if (this.#afterReplies === undefined) return false;
     this.now(this.#afterReplies);
     return true;
   }
 
-  /** Nothing is to be done for the client any more. @returns whether that was the end */
+  /** The client may be at rest: ends a session that was to end then, or whose client says no more. @returns whether it was one */
   rested(): boolean {
     if (this.#endIfAtRest()) return true;
     if (!this.halfClosed) return false;
@@ -109,7 +117,7 @@ export class Ending {
   }
 
   #endIfAtRest(): boolean {
-    if (this.#atRest === undefined || !this.#requests.isAtRest) return false;
+    if (this.#atRest === undefined || !this.isAtRest) return false;
     this.byError(this.#atRest);
     return true;
   }

@@ -6,7 +6,7 @@ import { FrontendType } from '../src/protocol/frontend.ts';
 import { LARGE_SQL_BYTES } from '../src/router/search-path/rewrite.ts';
 import { Backendless } from './backendless.ts';
 import { Backlog } from './backlog.ts';
-import { Borrower, type Debtor } from './borrower.ts';
+import { Borrower, type BorrowerListener } from './borrower.ts';
 import { clientScanner } from './client-scanner.ts';
 import type { Ending } from './ending.ts';
 import { errorResponse } from './errors.ts';
@@ -40,7 +40,7 @@ export interface InboundContext {
  * backend, or until what was said before has been answered. A client that does not wait itself is not read meanwhile, nor
  * one whose backend cannot take more.
  */
-export class Inbound implements Debtor {
+export class Inbound implements BorrowerListener {
   /** How much the client has said. */
   bytes = 0;
   readonly #context: InboundContext;

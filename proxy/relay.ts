@@ -15,6 +15,7 @@ import type { RelayHost } from './relay-host.ts';
 import { isCanceled, isStalePlan, Replies } from './replies.ts';
 import { Requests } from './requests.ts';
 import { Run } from './run.ts';
+import { Settling } from './settling.ts';
 import type { Company } from './sharing.ts';
 import { StatementEffects } from './statement-effects.ts';
 import { StatementWatch } from './statement-watch.ts';
@@ -39,6 +40,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
   readonly #queue: ReplyQueue;
   readonly #requests: Requests;
   readonly #tenure: Tenure;
+  readonly #settling: Settling;
   readonly #toClient: Run;
   readonly #inFlight: InFlight;
   readonly #ending: Ending;
@@ -73,6 +75,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
       turnBegins: (now) => this.#inFlight.turnBegins(now),
       runElsewhere: (isCanceled) => this.#runElsewhere(isCanceled),
     });
+    this.#settling = new Settling(this.#tenure, host, pins, this.#queue, () => this.#settle());
     const effects = new StatementEffects(host, pins, this.#replies, this.#tenure, (backend, alone) =>
       this.#requests.materialize(backend, alone),
     );
@@ -252,15 +255,14 @@ export class Relay implements BackendReceiver, ClientReceiver {
       this.#runAgain();
       // Too late for what was canceled on behalf of others, and meant for what is run now.
       if (cancelAsked) void this.cancel();
-    } else if (!this.#ending.answered()) this.#rest();
+    } else if (!this.#ending.answered()) {
+      if (this.#tenure.lease === undefined) this.#passedOn();
+      else this.#settle();
+    }
   }
 
-  #rest(): void {
-    if (this.#tenure.lease !== undefined) {
-      this.#settle();
-      return;
-    }
-    // The backend is another's already.
+  /** The backend is another's already. */
+  #passedOn(): void {
     this.#inFlight.end();
     this.#toClient.flush();
     this.#ending.rested();
@@ -275,7 +277,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
   /** Finds out what the session holds, gives the backend back, or keeps it. */
   #settleBackend(): void {
     if (this.#tenure.lease === undefined || this.#ending.isOver || !this.#isIdle) return;
-    if (!this.#tenure.isSettled(() => this.#settle())) return;
+    if (!this.#settling.isDone()) return;
     this.#pins.restores = false;
     this.#pins.unsettled = false;
     this.#inFlight.end();
@@ -287,7 +289,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
 
   /** Nothing is owed, no transaction is open, and nothing has begun. */
   get #isIdle(): boolean {
-    return this.#requests.isAtRest && this.#inbound.betweenMessages;
+    return this.#ending.isAtRest && this.#inbound.betweenMessages;
   }
 
   drain(): void {

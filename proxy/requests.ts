@@ -87,11 +87,6 @@ export class Requests {
     return this.#unsynced || this.#queue.awaitsSync;
   }
 
-  /** All that the client has asked has been answered, and no transaction is open. */
-  get isAtRest(): boolean {
-    return this.#queue.length === 0 && this.#listener.status === 'I' && !this.unsynced;
-  }
-
   /** Nothing of which more is to be known than that it runs has been asked since {@link begin}. */
   get isPlain(): boolean {
     return this.#texts.isPlain && !this.#usesUnnamed;

@@ -90,6 +90,11 @@ export class Share {
     return this.#waiters.length > this.opening;
   }
 
+  /** The first one for whom no session is being opened. */
+  get nextToOpenFor(): Waiter | undefined {
+    return this.#waiters[this.opening]?.waiter;
+  }
+
   get isEmpty(): boolean {
     return this.size === 0 && this.#waiters.length === 0;
   }
@@ -103,11 +108,6 @@ export class Share {
     const position = this.#waiters.findIndex((waiting) => waiting.waiter === waiter);
     if (position >= 0) this.#waiters.splice(position, 1);
     return position >= 0;
-  }
-
-  /** The first one for whom no session is being opened. */
-  get nextToOpenFor(): Waiter | undefined {
-    return this.#waiters[this.opening]?.waiter;
   }
 
   /** Answers the first waiter. */
