@@ -12,7 +12,6 @@ import { Run } from './run.ts';
 import { settingsChange } from './session-settings.ts';
 import { SharedPipeline, type Turn } from './shared-pipeline.ts';
 import type { Company, Sharer } from './sharing.ts';
-import { StateProbe } from './state-probe.ts';
 
 /** Where more waits to be taken by the server, nobody gets on. */
 const MAX_PENDING_BYTES = 65_536;
@@ -146,6 +145,13 @@ export class Tenure implements Sharer, Turn {
     return shared;
   }
 
+  /** Has those come along that wait for a backend, too. */
+  invite(): void {
+    const since = this.#tenant.errandSince('short');
+    // They go in the same turn, however long that has been.
+    if (since !== undefined) this.#tenant.host.sharing.invite(this, since);
+  }
+
   /** Sends a request ahead into a pipeline where it is another's turn. */
   board(shared: SharedPipeline): void {
     this.#lease = shared.lease;
@@ -216,52 +222,6 @@ export class Tenure implements Sharer, Turn {
     if (session !== undefined) session.unnamed = undefined;
     this.#tenant.queue.push(Request.query, Fate.skip, request);
     this.out.insert(message);
-  }
-
-  /**
-   * Finds out what is left of the session on an idle backend, and restores the session's settings there.
-   * @param again called when it is worth asking again
-   * @returns whether all is known and as it should be; if not, the answer to a request of ours is under way
-   */
-  isSettled(again: () => void): boolean {
-    const { pins, queue } = this.#tenant;
-    if (pins.suspected || queue.doubtful) {
-      pins.suspected = false;
-      const probe = new StateProbe(pins.customSettings);
-      this.ask(probe.message, { own: 'probe', probe });
-    } else if (pins.lockCheckDue) {
-      this.#checkLocks(again);
-      return false;
-    } else {
-      const change = this.#settingsToRestore();
-      if (change === undefined) return true;
-      this.ask(queryMessage(change), { own: 'settings' });
-    }
-    this.out.flush();
-    return false;
-  }
-
-  /** RESET and DISCARD go back to what the session started with, which is more than the server knows. */
-  #settingsToRestore(): string | undefined {
-    const { settings } = this.#tenant.pins;
-    const session = this.backend?.session;
-    if (session === undefined || session.settings === settings) return undefined;
-    const change = settingsChange(session.settings, settings);
-    session.settings = settings;
-    return change;
-  }
-
-  #checkLocks(again: () => void): void {
-    const { pins, host, queue } = this.#tenant;
-    const lease = this.#lease;
-    pins.lockCheckDue = false;
-    void host.holdsAdvisoryLocks(this.backend?.processId ?? 0).then(
-      (held) => {
-        pins.locksHeld(held);
-        if (this.#lease === lease && queue.length === 0) again();
-      },
-      () => {},
-    );
   }
 
   /** Gives an idle backend back on which nothing of the session is left. */

@@ -1,0 +1,137 @@
+import { ServiceError } from '../src/errors.ts';
+import { errorResponse } from './errors.ts';
+import type { RelayEnd, RelayHost } from './relay-host.ts';
+import type { Replies } from './replies.ts';
+import type { Requests } from './requests.ts';
+import type { Run } from './run.ts';
+
+/**
+ * Gives back all that the session has borrowed.
+ * @param disobeyed what its backend runs does not end when it is canceled
+ */
+export type GiveBack = (disobeyed: boolean) => Promise<void>;
+
+const CLIENT_GONE: RelayEnd = { reason: 'client_gone' };
+
+/** How a session ends: at once, as soon as it is at rest, or when what its client has asked has been answered. */
+export class Ending {
+  /** The client has closed its sending side and may still be reading. */
+  halfClosed = false;
+  readonly #host: RelayHost;
+  readonly #requests: Requests;
+  readonly #replies: Replies;
+  readonly #toClient: Run;
+  readonly #giveBack: GiveBack;
+  #isOver = false;
+  #atRest: ServiceError | undefined;
+  /** The client has said Terminate, or something that is no protocol: what came before that is still answered. */
+  #afterReplies: RelayEnd | undefined;
+  /** What the backend runs does not end when it is canceled. */
+  #disobeyed = false;
+
+  constructor(host: RelayHost, requests: Requests, replies: Replies, toClient: Run, giveBack: GiveBack) {
+    this.#host = host;
+    this.#requests = requests;
+    this.#replies = replies;
+    this.#toClient = toClient;
+    this.#giveBack = giveBack;
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** What the client says now is not listened to. */
+  get isDeaf(): boolean {
+    return this.#isOver || this.#afterReplies !== undefined;
+  }
+
+  /** Nothing is owed, and no transaction is open. */
+  get isAtRest(): boolean {
+    return this.#replies.queue.length === 0 && this.#replies.status === 'I' && !this.#requests.unsynced;
+  }
+
+  now(end: RelayEnd): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#toClient.flush();
+    void this.#leave(end);
+  }
+
+  /** From our side; the error is told only where it does not fall into the middle of a message. */
+  byError(error: ServiceError): void {
+    this.#nowBy(error, 'ended', this.#replies.betweenMessages);
+  }
+
+  /** As {@link byError}, and ends the statement that obeys no cancel request. */
+  byForce(error: ServiceError): void {
+    this.#disobeyed = true;
+    this.byError(error);
+  }
+
+  backendLost(): void {
+    const { betweenMessages, fatalSeen } = this.#replies;
+    const error = new ServiceError('backend_lost', 'the connection to the database server was lost');
+    this.#nowBy(error, 'backend_lost', betweenMessages && !fatalSeen);
+  }
+
+  #nowBy(error: ServiceError, reason: RelayEnd['reason'], isTold: boolean): void {
+    this.now({ reason, ...(isTold ? { lastWords: errorResponse(error, 'FATAL') } : {}) });
+  }
+
+  clientGone(): void {
+    this.now(CLIENT_GONE);
+  }
+
+  /** Without a word: the client does not take what it is sent. */
+  abandon(): void {
+    this.now(this.#afterReplies ?? CLIENT_GONE);
+  }
+
+  /** As soon as the session is in no transaction and owed nothing. */
+  atRest(error: ServiceError): void {
+    this.#atRest = error;
+    this.#endIfAtRest();
+  }
+
+  /** When what was asked before has been answered; like one whose client has closed its side, in good time. */
+  afterReplies(end: RelayEnd): void {
+    this.#afterReplies = end;
+    this.halfClosed = true;
+    if (this.#replies.queue.length === 0) this.now(end);
+  }
+
+  /** All that was asked has been answered: ends a session whose client has said its last. @returns whether it was one */
+  answered(): boolean {
+    if (this.#afterReplies === undefined) return false;
+    this.now(this.#afterReplies);
+    return true;
+  }
+
+  /** The client may be at rest: ends a session that was to end then, or whose client says no more. @returns whether it was one */
+  rested(): boolean {
+    if (this.#endIfAtRest()) return true;
+    if (!this.halfClosed) return false;
+    this.abandon();
+    return true;
+  }
+
+  #endIfAtRest(): boolean {
+    if (this.#atRest === undefined || !this.isAtRest) return false;
+    this.byError(this.#atRest);
+    return true;
+  }
+
+  /** Gives back what is borrowed, and says so. */
+  async #leave(end: RelayEnd): Promise<void> {
+    // Whoever has come to this end may still be at work on what is borrowed.
+    await undefined;
+    let failure: unknown;
+    try {
+      await this.#giveBack(this.#disobeyed);
+    } catch (error) {
+      failure = error;
+    }
+    this.#host.ended(end, failure);
+  }
+}

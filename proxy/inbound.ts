@@ -1,0 +1,271 @@
+import type { Duplex } from 'node:stream';
+import type { BackendConnection } from '../src/backend/connection.ts';
+import { ServiceError } from '../src/errors.ts';
+import type { FrameScanner } from '../src/protocol/frame.ts';
+import { FrontendType } from '../src/protocol/frontend.ts';
+import { LARGE_SQL_BYTES } from '../src/router/search-path/rewrite.ts';
+import { Backendless } from './backendless.ts';
+import { Backlog } from './backlog.ts';
+import { Borrower, type BorrowerListener } from './borrower.ts';
+import { clientScanner } from './client-scanner.ts';
+import type { Ending } from './ending.ts';
+import { errorResponse } from './errors.ts';
+import type { InFlight } from './in-flight.ts';
+import { HIGH_WATER_BYTES } from './limits.ts';
+import { rewrittenMessage } from './messages.ts';
+import type { Pins } from './pins.ts';
+import type { RelayEnd, RelayHost } from './relay-host.ts';
+import type { Replies } from './replies.ts';
+import type { Requests } from './requests.ts';
+import type { Run } from './run.ts';
+import type { Tenure } from './tenure.ts';
+
+/** What a session's client is read with. */
+export interface InboundContext {
+  readonly client: Duplex;
+  readonly host: RelayHost;
+  readonly pins: Pins;
+  readonly replies: Replies;
+  readonly requests: Requests;
+  readonly tenure: Tenure;
+  readonly toClient: Run;
+  readonly inFlight: InFlight;
+  readonly ending: Ending;
+  /** There is a backend, and nothing to wait for from it. */
+  settle(): void;
+}
+
+/**
+ * What a session's client says, on its way to the backend: sent on as it comes, but for what has to wait until there is a
+ * backend, or until what was said before has been answered. A client that does not wait itself is not read meanwhile, nor
+ * one whose backend cannot take more.
+ */
+export class Inbound implements BorrowerListener {
+  /** How much the client has said. */
+  bytes = 0;
+  readonly #context: InboundContext;
+  readonly #backlog = new Backlog();
+  readonly #borrower: Borrower;
+  readonly #backendless: Backendless;
+  #scanner: FrameScanner;
+
+  constructor(context: InboundContext) {
+    const { host, requests, toClient } = context;
+    this.#context = context;
+    this.#scanner = clientScanner(host.view);
+    this.#backendless = new Backendless(requests, toClient);
+    this.#borrower = new Borrower(context, this.#backlog, this);
+  }
+
+  /** What the client has said waits, and not for an answer. */
+  get isWaiting(): boolean {
+    return this.#backlog.isWaiting;
+  }
+
+  /** The client has said whole messages only. */
+  get betweenMessages(): boolean {
+    return this.#scanner.last;
+  }
+
+  /** Has no backend waited for any more. */
+  giveUp(): void {
+    this.#borrower.giveUp();
+  }
+
+  /** @param chunk from the client, cut anywhere */
+  take(chunk: Buffer): void {
+    const { client, tenure, ending } = this.#context;
+    if (ending.isDeaf) return;
+    this.bytes += chunk.length;
+    if (tenure.shared !== undefined) this.#backlog.hold();
+    if (this.#backlog.isClear) {
+      this.#process(chunk);
+      return;
+    }
+    this.#backlog.add(chunk);
+    // Most clients say nothing more until they are answered: only the one that goes on is not listened to for a while.
+    client.pause();
+  }
+
+  /** Sends again what has held up others, or has been hit by what was meant for one: to a backend that it has for itself. */
+  takeAgain(request: Buffer): void {
+    this.#borrower.alone = true;
+    this.#process(request);
+    this.#borrower.alone = false;
+  }
+
+  /** Goes on with what has waited for an answer. */
+  goOn(): void {
+    if (!this.#backlog.isClear && !this.#backlog.isWaiting) this.#resume();
+  }
+
+  /** Reads on, if nothing is in the way. */
+  listen(): void {
+    const { client, ending } = this.#context;
+    if (client.isPaused() && this.#backlog.isClear && !ending.isOver && !this.#backendIsFull) client.resume();
+  }
+
+  /** The backend can take more. */
+  drained(): void {
+    const { client, ending } = this.#context;
+    if (this.#backlog.isClear && !ending.isOver) client.resume();
+  }
+
+  #process(chunk: Buffer): void {
+    const { client, replies, requests, tenure, toClient } = this.#context;
+    const scanner = this.#scanner;
+    const wasIdle = replies.queue.length === 0;
+    const endsBefore = wasIdle && replies.status === 'I' && !scanner.midMessage ? requests.counts.ends : -1;
+    requests.begin();
+    try {
+      scanner.push(chunk);
+      while (scanner.next()) {
+        if (scanner.type === FrontendType.Terminate) {
+          this.#terminated(scanner);
+          return;
+        }
+        if (!this.#message(scanner, endsBefore >= 0 ? chunk : undefined)) break;
+      }
+    } catch (error) {
+      this.#violated(error);
+      return;
+    }
+    tenure.out.flush();
+    if (wasIdle && replies.queue.length > 0) replies.since = performance.now();
+    this.#keepInFlight(chunk, endsBefore);
+    if (tenure.lease === undefined) toClient.flush();
+    else if (replies.queue.length === 0) this.#context.settle();
+    if (this.#backendIsFull) client.pause();
+  }
+
+  #terminated(scanner: FrameScanner): void {
+    const { replies, tenure, ending } = this.#context;
+    // In the middle of COPY data Postgres takes it for an error, and says so.
+    if (replies.queue.copyIn) tenure.out.add(scanner.buffer, scanner.start, scanner.end);
+    tenure.out.flush();
+    ending.afterReplies({ reason: 'terminated' });
+  }
+
+  #violated(error: unknown): void {
+    const { replies, tenure, ending } = this.#context;
+    tenure.out.flush();
+    const told = error instanceof ServiceError ? error : internal(error);
+    const end: RelayEnd = { reason: 'protocol_violation', lastWords: errorResponse(told, 'FATAL') };
+    // The reply to a COPY would wait for data that cannot be told apart any more.
+    if (replies.queue.copyIn) ending.now(end);
+    else ending.afterReplies(end);
+  }
+
+  /** A request that has come alone and whole can be run again, as long as nothing of its answer has gone out. */
+  #keepInFlight(chunk: Buffer, endsBefore: number): void {
+    const { replies, requests, inFlight } = this.#context;
+    const isOne = endsBefore >= 0 && requests.counts.ends === endsBefore + 1 && !requests.unsynced && this.#scanner.last;
+    if (isOne && replies.queue.length > 0) inFlight.begin(chunk);
+    else inFlight.end();
+  }
+
+  get #backendIsFull(): boolean {
+    const { backend } = this.#context.tenure;
+    return backend !== undefined && backend.pendingBytes > HIGH_WATER_BYTES;
+  }
+
+  /**
+   * @param chunk whose beginning may be a request
+   * @returns false when the message, and all behind it, has to wait
+   */
+  #message(scanner: FrameScanner, chunk: Buffer | undefined): boolean {
+    const { requests, tenure } = this.#context;
+    if (this.#isLargeText(scanner)) {
+      this.#rewriteLarge(scanner);
+      return false;
+    }
+    if (tenure.backend === undefined && this.#backendless.answer(scanner)) return true;
+    const backend = tenure.backend ?? this.#borrow(scanner, chunk);
+    if (backend === undefined) return false;
+    requests.forward(scanner, backend);
+    tenure.touched();
+    return true;
+  }
+
+  /** A text so long that others would notice its rewriting. */
+  #isLargeText({ first, type, length, last }: FrameScanner): boolean {
+    const { host, requests } = this.#context;
+    if (host.view === undefined || !first || length < LARGE_SQL_BYTES || requests.alreadyPlaced) return false;
+    return last && (type === FrontendType.Query || type === FrontendType.Parse);
+  }
+
+  /** Takes the message out, rewrites it bit by bit, and goes on with it and what is behind it. */
+  #rewriteLarge(scanner: FrameScanner): void {
+    const { client, host, requests, ending } = this.#context;
+    const message = Buffer.from(scanner.buffer.subarray(scanner.start, scanner.end));
+    this.#backlog.wait(Buffer.from(scanner.takeRest()));
+    this.#scanner = clientScanner(host.view);
+    client.pause();
+    rewrittenMessage(message, (sql) => host.view?.rewriteLarge(sql)).then(
+      (rewritten) => {
+        if (ending.isOver) return;
+        this.#backlog.wait(rewritten);
+        requests.alreadyPlaced = true;
+        this.#resume();
+        requests.alreadyPlaced = false;
+      },
+      (cause: unknown) => ending.byError(internal(cause)),
+    );
+  }
+
+  /**
+   * @param chunk whose beginning may be a request
+   * @returns undefined when there is no backend yet, for which the message, and all behind it, waits
+   */
+  #borrow(scanner: FrameScanner, chunk: Buffer | undefined): BackendConnection | undefined {
+    const { host, replies } = this.#context;
+    const request = scanner.buffer === chunk && scanner.start === 0 ? chunk : undefined;
+    const backend = this.#borrower.tryBorrow(request);
+    if (backend !== undefined) return backend;
+    this.#backlog.wait(Buffer.concat([scanner.buffer.subarray(scanner.start, scanner.end), scanner.takeRest()]));
+    if (!scanner.last) this.#scanner = clientScanner(host.view);
+    replies.since = performance.now();
+    this.#borrower.wait(request !== undefined);
+    return undefined;
+  }
+
+  granted(): void {
+    this.#resume();
+  }
+
+  /** What comes next is answered with that, unless it ends the session. */
+  refused(reason: ServiceError): void {
+    if (isFinal(reason)) {
+      this.#context.ending.byError(reason);
+      return;
+    }
+    this.#backendless.refuse(reason);
+    this.#resume();
+  }
+
+  /** Goes on with what had to wait. */
+  #resume(): void {
+    const { ending } = this.#context;
+    for (const bytes of this.#backlog.take()) {
+      // Waiting may begin again in the middle; the rest then belongs behind it.
+      if (this.#backlog.isWaiting || this.#awaitsAnswer) this.#backlog.add(bytes);
+      else if (!ending.isOver) this.#process(bytes);
+    }
+    this.listen();
+  }
+
+  /** A backend is shared, and nothing is to be sent behind what it has been asked for this client. */
+  get #awaitsAnswer(): boolean {
+    const { tenure, replies } = this.#context;
+    return tenure.shared !== undefined && replies.queue.length > 0;
+  }
+}
+
+/** Errors that end the session rather than the request that met them. */
+function isFinal({ kind }: ServiceError): boolean {
+  return kind === 'shutting_down' || kind === 'key_revoked' || kind === 'organization_suspended';
+}
+
+function internal(cause: unknown): ServiceError {
+  return new ServiceError('internal', 'internal error', { cause });
+}

@@ -1,0 +1,123 @@
+import { Share } from './share.ts';
+
+export interface ShareLimits {
+  /** Backend sessions of all organizations together. */
+  readonly max: number;
+  readonly maxPerTenant: number;
+}
+
+/** How many there are of each, of all organizations together. */
+export interface PoolSnapshot {
+  readonly idle: number;
+  readonly leased: number;
+  readonly opening: number;
+  readonly waiters: number;
+}
+
+/**
+ * What the organizations have of a pool, and who may have more: the one with the fewest sessions in use goes first, and the
+ * last tenth is kept for those that have none, so that a flood of one never takes the last backend from another.
+ */
+export class Shares {
+  /** Sessions that there are or are being opened. */
+  size = 0;
+  /** How many sessions have been closed so far. */
+  #closings = 0;
+  readonly #limits: ShareLimits;
+  readonly #lost: (share: Share) => void;
+  readonly #shares = new Map<string, Share>();
+  readonly #reserve: number;
+
+  /** @param lost hears when one has lost an idle session */
+  constructor(limits: ShareLimits, lost: (share: Share) => void) {
+    this.#limits = limits;
+    this.#lost = lost;
+    this.#reserve = Math.floor(limits.max / 10);
+  }
+
+  snapshot(): PoolSnapshot {
+    const total = { idle: 0, leased: 0, opening: 0, waiters: 0 };
+    for (const share of this.#shares.values()) {
+      total.idle += share.idle;
+      total.leased += share.leased.size;
+      total.opening += share.opening;
+      total.waiters += share.waiters;
+    }
+    return total;
+  }
+
+  all(): Iterable<Share> {
+    return this.#shares.values();
+  }
+
+  /** @returns undefined for who has nothing and waits for nothing */
+  find(tenantId: string): Share | undefined {
+    return this.#shares.get(tenantId);
+  }
+
+  of(tenantId: string): Share {
+    let share = this.#shares.get(tenantId);
+    if (share === undefined) {
+      share = new Share(tenantId, this.#lost);
+      this.#shares.set(tenantId, share);
+    }
+    return share;
+  }
+
+  forgetIfEmpty(share: Share): void {
+    if (share.isEmpty) this.#shares.delete(share.tenantId);
+  }
+
+  closed(): void {
+    this.size -= 1;
+    this.#closings += 1;
+  }
+
+  /** The server was full when one more session was to be opened for this organization. */
+  refused(share: Share): void {
+    share.refusedAt = this.#closings;
+  }
+
+  /** The server has been full for this organization, and no session of ours has been closed since: one try at a time is enough. */
+  #isRefused(share: Share): boolean {
+    return share.refusedAt === this.#closings;
+  }
+
+  /** Whether one more session may be opened for this organization as things are. */
+  hasRoomFor(share: Share): boolean {
+    const allowed = share.busy === 0 ? this.#limits.max : this.#limits.max - this.#reserve;
+    return share.size < this.#limits.maxPerTenant && this.size < allowed;
+  }
+
+  /** Whether one more session may be opened for this organization, perhaps after closing another's idle one. */
+  canGrow(share: Share): boolean {
+    if (this.#isRefused(share) && share.opening > 0) return false;
+    return this.hasRoomFor(share) || (share.size < this.#limits.maxPerTenant && this.coldest() !== undefined);
+  }
+
+  /** Whose idle session has not been used for the longest time. */
+  coldest(): Share | undefined {
+    let coldest: Share | undefined;
+    for (const share of this.#shares.values())
+      if (share.idle > 0 && (coldest === undefined || share.idleSince < coldest.idleSince)) coldest = share;
+    return coldest;
+  }
+
+  /** Who is to have the next session, of those that wait and may have more. */
+  neediest(): Share | undefined {
+    let best: Share | undefined;
+    for (const share of this.#shares.values()) {
+      if (!share.wantsMore || share.size >= this.#limits.maxPerTenant || this.#isRefused(share)) continue;
+      if (best === undefined || share.busy < best.busy || (share.busy === best.busy && share.waitingSince < best.waitingSince))
+        best = share;
+    }
+    return best;
+  }
+
+  /** At the limit, whether another organization that waits has fewer sessions in use than this one keeps. */
+  isOwedToAnother(share: Share): boolean {
+    if (this.size < this.#limits.max - this.#reserve) return false;
+    const next = this.neediest();
+    return next !== undefined && next !== share && next.busy < share.busy;
+  }
+}
