@@ -6,7 +6,7 @@ import { createHttpApp } from '../../http/app.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { standIn } from './door.ts';
-import { plainRequest, RawClient } from './raw-client.ts';
+import { openElsewhere, plainRequest, RawClient } from './raw-client.ts';
 
 const SHUTDOWN_MS = 600;
 
@@ -53,6 +53,36 @@ describe('once the service closes', () => {
     }
     expect([first, second, third].map((end) => end?.replies[0]?.status)).toEqual([200, 400, 200]);
     expect(JSON.stringify(service.observations)).not.toContain('never_made');
+  });
+
+  it('what waits behind a reply that has begun is told so', async () => {
+    const client = await RawClient.open(port);
+    client.socket.pause();
+    client.send(request("select g, repeat('x', 10000) as text from generate_series(1, 4000) g"));
+    await eventually('the reply has begun', () => client.socket.bytesRead > 0 || client.socket.readableLength > 0);
+    client.send(request('create table never_made ()'));
+    const closed = service.close();
+    client.socket.resume();
+    const { replies, whole } = await client.replies();
+    await closed;
+    expect(whole).toBe(true);
+    expect(replies.map(({ status, headers }) => [status, headers.Connection])).toEqual([
+      [200, 'keep-alive'],
+      [503, 'close'],
+    ]);
+    expect(JSON.stringify(service.observations)).not.toContain('never_made');
+  });
+
+  it("what Node's server carries out behind something else is answered", async () => {
+    const client = await openElsewhere(port);
+    client.send(request('select pg_sleep(0.3)') + request('create table made ()'));
+    const isMade = () => service.query(acme, "select to_regclass('made') is not null as made");
+    await eventually('the second one is carried out', async () => (await isMade()).body.rows[0].made);
+    const ends = client.replies();
+    await service.close();
+    const { replies, whole } = await ends;
+    expect(whole).toBe(true);
+    expect(replies.map(({ status }) => status)).toEqual([200, 200]);
   });
 
   it('connections on which no reply is due end at once', async () => {
