@@ -139,7 +139,7 @@ export class LaneConnection implements Member {
   }
 
   readonly #served = (): void => {
-    const isLast = this.#exchange?.isLast;
+    const isLast = this.#exchange?.isLast === true;
     this.#exchange = undefined;
     this.#hasServed = true;
     this.#waitsSince = performance.now();
