@@ -131,7 +131,11 @@ class DueReplies {
   }
 
   closeAll(): void {
-    for (const socket of this.#due.keys()) socket.destroy();
+    for (const [socket, due] of this.#due) {
+      // Node tells of it when nobody listens any more.
+      for (const reply of [...due]) reply.emit('close');
+      socket.destroy();
+    }
   }
 
   /** Requests are carried out before their replies have their turn; of those that will have none, Node says nothing. */
@@ -146,7 +150,7 @@ class DueReplies {
     if (due === undefined) return;
     due.push(reply);
     if (this.#isDraining) reply.shouldKeepAlive = false;
-    reply.on('close', () => {
+    reply.once('close', () => {
       if (due[0] === reply) due.shift();
       else due.splice(due.indexOf(reply), 1);
       if (this.#isDraining && due.length === 0) socket.destroySoon();

@@ -1,8 +1,9 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { createHttpApp } from '../../http/app.ts';
+import { CallEnds } from '../../http/call.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { standIn } from './door.ts';
@@ -109,16 +110,25 @@ describe('once the service closes', () => {
     expect((await working.replies()).replies).toMatchObject([{ status: 200 }]);
   });
 
-  it('what takes too long is cut off', async () => {
-    const [slow] = await busy('select pg_sleep(20)');
-    const since = performance.now();
-    await service.close();
-    expect(performance.now() - since).toBeLessThan(SHUTDOWN_MS + 1_000);
-    expect(await slow?.replies()).toEqual({ replies: [], whole: true });
-    expect(service.observations).toContainEqual(
-      expect.objectContaining({ name: 'http.request', outcome: expect.objectContaining({ httpStatus: 499, sqlstate: '57014' }) }),
-    );
-  });
+  it.each([['in the lane', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
+    'what takes too long is cut off, %s',
+    async (_where, open) => {
+      const slow = await open(port);
+      const [add, told] = [vi.spyOn(CallEnds.prototype, 'add'), vi.spyOn(CallEnds.prototype, 'told')];
+      slow.send(request('select pg_sleep(20)'));
+      await eventually('it is at work', () => service.observations.some(({ name }) => name === 'lease.granted'));
+      const since = performance.now();
+      await service.close();
+      expect(performance.now() - since).toBeLessThan(SHUTDOWN_MS + 1_000);
+      expect(add).toHaveBeenCalledTimes(1);
+      expect(add).toHaveBeenCalledBefore(told);
+      vi.restoreAllMocks();
+      expect(await slow.replies()).toEqual({ replies: [], whole: true });
+      expect(service.observations).toContainEqual(
+        expect.objectContaining({ name: 'http.request', outcome: expect.objectContaining({ httpStatus: 499, sqlstate: '57014' }) }),
+      );
+    },
+  );
 });
 
 it('who asks while the door closes is told so', async () => {
