@@ -128,7 +128,15 @@ const auditEntry = z.object({
   hash: z.string(),
 });
 
-export const auditReply = z.object({ data: z.array(auditEntry), hasMore: z.boolean(), nextCursor: optionalText });
+export const auditReply = z.object({
+  data: z.array(auditEntry),
+  hasMore: z.boolean(),
+  nextCursor: optionalText,
+  unreadable: z
+    .array(z.object({ fromSeq: z.int(), toSeq: z.int() }))
+    .optional()
+    .describe('Where entries should be that cannot be read, for they were changed in the database; GET /api/audit/verify tells more'),
+});
 
 export const auditVerifyReply = z.object({
   ok: z.boolean(),

@@ -107,7 +107,7 @@ class DueReplies {
       // It may come back from a request for another protocol.
       if (this.#due.has(socket)) return;
       this.#due.set(socket, []);
-      socket.on('close', () => this.forget(socket));
+      socket.on('close', () => this.#closed(socket));
     });
     // Before they can be answered.
     server.prependListener('request', ({ socket }, reply) => this.#add(socket, reply));
@@ -124,13 +124,25 @@ class DueReplies {
   drain(): void {
     this.#isDraining = true;
     for (const [socket, due] of this.#due) {
-      if (due.length === 0) socket.destroy();
-      for (const reply of due) reply.shouldKeepAlive = false;
+      const last = due.at(-1);
+      if (last === undefined) socket.destroy();
+      else last.shouldKeepAlive = false;
     }
   }
 
   closeAll(): void {
-    for (const socket of this.#due.keys()) socket.destroy();
+    for (const [socket, due] of this.#due) {
+      // Node tells of it when nobody listens any more.
+      for (const reply of [...due]) reply.emit('close');
+      socket.destroy();
+    }
+  }
+
+  /** Requests are carried out before their replies have their turn; of those that will have none, Node says nothing. */
+  #closed(socket: Duplex): void {
+    const unsent = this.on(socket).filter((reply) => reply.socket === null && !reply.writableFinished);
+    this.forget(socket);
+    for (const reply of unsent) reply.destroy().emit('close');
   }
 
   #add(socket: Socket, reply: ServerResponse): void {
@@ -138,7 +150,7 @@ class DueReplies {
     if (due === undefined) return;
     due.push(reply);
     if (this.#isDraining) reply.shouldKeepAlive = false;
-    reply.on('close', () => {
+    reply.once('close', () => {
       if (due[0] === reply) due.shift();
       else due.splice(due.indexOf(reply), 1);
       if (this.#isDraining && due.length === 0) socket.destroySoon();
@@ -152,10 +164,10 @@ function withoutTimeout(socket: Duplex): Duplex {
   return socket;
 }
 
-/** Bytes that are no HTTP, or come too slowly. An answer is written only where it cannot end up inside another reply. */
+/** Bytes that are no HTTP, or come too slowly. An answer is written only where it cannot be taken for another one, or for a part of it. */
 function refuseConnection(error: NodeJS.ErrnoException, socket: Duplex, due: readonly ServerResponse[]): void {
-  const replyUnderWay = due.some((reply) => reply.headersSent && !reply.writableFinished);
-  if (socket.writable && !replyUnderWay && error.code !== 'ECONNRESET') socket.write(refusal(error));
+  const isOtherDue = due.some((reply) => (reply.headersSent ? !reply.writableFinished : reply.req.complete));
+  if (socket.writable && !isOtherDue && error.code !== 'ECONNRESET') socket.write(refusal(error));
   socket.destroy();
 }
 
@@ -163,6 +175,16 @@ function refuseConnection(error: NodeJS.ErrnoException, socket: Duplex, due: rea
 export function refuseLate(socket: Socket): void {
   if (socket.writable) socket.write(tooLate());
   socket.destroy();
+}
+
+/** Closes a connection on which the end has come before all of a request. */
+export function refuseHalf(socket: Socket): void {
+  if (socket.writable) socket.write(malformed());
+  socket.destroy();
+}
+
+function malformed(): string {
+  return wholeReply('malformed_request', 'the request is not valid HTTP');
 }
 
 function tooLate(): string {
@@ -177,7 +199,7 @@ function refusal(error: NodeJS.ErrnoException): string {
     case 'HPE_HEADER_OVERFLOW':
       return wholeReply('headers_too_large', 'the request headers are too large');
     default:
-      return wholeReply('malformed_request', 'the request is not valid HTTP');
+      return malformed();
   }
 }
 

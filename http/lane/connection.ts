@@ -5,7 +5,7 @@ import { readStatically, readThroughStream } from '../../src/static-reads.ts';
 import { turnBegan } from '../../src/turn.ts';
 import { parseJson } from '../plugins/json-body.ts';
 import { type QueryBody, usualQuery } from '../schemas.ts';
-import { refuseLate, type ServerDeadlines } from '../server.ts';
+import { refuseHalf, refuseLate, type ServerDeadlines } from '../server.ts';
 import { Exchange, type ExchangeContext } from './exchange.ts';
 import { PLAIN_MAX_BYTES, type PlainRequest, readPlain } from './request.ts';
 
@@ -15,6 +15,9 @@ export interface LaneHost {
   readonly deadlines: ServerDeadlines;
   /** No more requests are taken here; elsewhere they are refused. */
   readonly isDraining: boolean;
+  /** @returns whether there is room for so much of a request that has not come as a whole */
+  reserve(bytes: number): boolean;
+  release(bytes: number): void;
   /** The connection is served elsewhere from now on, with what has come of a request. */
   leave(connection: LaneConnection, bytes: Buffer): void;
   closed(connection: LaneConnection): void;
@@ -28,6 +31,8 @@ export class LaneConnection implements Member {
   #exchange: Exchange | undefined;
   /** A request without all of its body, or what has come while another one is being answered. */
   #come: Buffer | undefined;
+  /** Bytes for which there is room until all of a body has come. */
+  #reserved = 0;
   #lastHead: Buffer | undefined;
   #lastRequest: PlainRequest | undefined;
   #hasServed = false;
@@ -49,6 +54,12 @@ export class LaneConnection implements Member {
   drain(): void {
     if (this.#exchange === undefined) this.socket.destroy();
     else this.#exchange.keepAliveS = undefined;
+  }
+
+  /** Ends whatever is under way, which is told of before it is known that the socket is closed. */
+  cutOff(): void {
+    this.#exchange?.gone();
+    this.socket.destroy();
   }
 
   /** Closes the connection when nothing has come on it for too long. */
@@ -81,7 +92,7 @@ export class LaneConnection implements Member {
   #take(bytes: Buffer): void {
     const request = this.#host.isDraining ? undefined : this.#read(bytes);
     if (request === undefined || request.end < bytes.length) this.#leave(bytes);
-    else if (request.end > bytes.length) this.#wait(bytes);
+    else if (request.end > bytes.length) this.#wait(bytes, request);
     else this.#serve(request, bytes);
   }
 
@@ -97,9 +108,21 @@ export class LaneConnection implements Member {
   }
 
   /** For the rest of a body. */
-  #wait(bytes: Buffer): void {
-    if (this.#come === undefined) this.#waitsSince = performance.now();
+  #wait(bytes: Buffer, { end }: PlainRequest): void {
+    if (this.#reserved === 0) {
+      if (!this.#host.reserve(end)) {
+        this.#leave(bytes);
+        return;
+      }
+      this.#reserved = end;
+      this.#waitsSince = performance.now();
+    }
     this.#come = bytes;
+  }
+
+  #release(): void {
+    this.#host.release(this.#reserved);
+    this.#reserved = 0;
   }
 
   #serve(request: PlainRequest, bytes: Buffer): void {
@@ -109,17 +132,19 @@ export class LaneConnection implements Member {
       return;
     }
     const { context, deadlines } = this.#host;
+    this.#release();
     this.#come = undefined;
     this.#exchange = new Exchange(context, this.socket, request, Math.floor(deadlines.keepAliveTimeoutMs / 1_000), this.#served);
     this.#exchange.start(request.apiKey, body);
   }
 
   readonly #served = (): void => {
-    const isLast = this.#exchange?.keepAliveS === undefined;
+    const isLast = this.#exchange?.isLast === true;
     this.#exchange = undefined;
     this.#hasServed = true;
     this.#waitsSince = performance.now();
-    if (isLast) {
+    // What has come behind a reply that has not told that it is the last one is told so itself.
+    if (isLast || (this.#host.isDraining && this.#come === undefined)) {
       this.socket.destroySoon();
       return;
     }
@@ -129,6 +154,7 @@ export class LaneConnection implements Member {
 
   #leave(bytes: Buffer): void {
     const { socket } = this;
+    this.#release();
     socket.pause();
     socket.off('data', this.#data);
     socket.off('end', this.#ended);
@@ -141,7 +167,8 @@ export class LaneConnection implements Member {
 
   /** The client sends no more: as for Node's own server, it wants no reply either but what has been made of one. */
   readonly #ended = (): void => {
-    this.socket.end();
+    if (this.#exchange === undefined && this.#come !== undefined) refuseHalf(this.socket);
+    else this.socket.end();
   };
 
   /** Silence alone is no fault of the client's: the reply may not have been made yet. */
@@ -151,6 +178,7 @@ export class LaneConnection implements Member {
 
   readonly #closed = (): void => {
     this.#exchange?.gone();
+    this.#release();
     this.#host.closed(this);
   };
 }

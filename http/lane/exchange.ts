@@ -39,6 +39,8 @@ export class Exchange {
   readonly #done: () => void;
   /** Seconds for which the connection is kept afterwards; undefined: it ends with the reply. */
   keepAliveS: number | undefined;
+  /** The reply has said that the connection ends with it. */
+  isLast = false;
   #status: number | undefined;
   #isOver = false;
 
@@ -154,6 +156,7 @@ export class Exchange {
   #head(head: Pick<ReplyHead, 'status' | 'contentType' | 'length'> & { headers?: Readonly<Record<string, string>> | undefined }): string {
     const { status, contentType, length, headers = NONE } = head;
     this.#status = status;
+    this.isLast = this.keepAliveS === undefined;
     return writeHead({ status, requestId: this.#requestId, contentType, length, headers, keepAliveS: this.keepAliveS });
   }
 

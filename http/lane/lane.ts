@@ -5,6 +5,12 @@ import { LaneConnection, type LaneHost } from './connection.ts';
 import type { ExchangeContext } from './exchange.ts';
 
 /**
+ * What all connections together may take for requests of which there is only a part: nobody knows yet whose they are. The
+ * server, to which the others go, asks that before it reads a body.
+ */
+const PARTS_MAX_BYTES = 16 * 1_048_576;
+
+/**
  * A way past Node's HTTP server and Fastify for plain requests for `/api/query`, which are nearly all there are and cost
  * the processor a fifth less without them. Every connection begins here; with the first request that is not of that kind
  * it goes to the server, with that request and for good, as if it had just been opened.
@@ -16,6 +22,7 @@ export class Lane implements LaneHost {
   readonly #serveElsewhere: (socket: Socket) => void;
   readonly #checking: NodeJS.Timeout;
   #isDraining = false;
+  #reserved = 0;
 
   constructor({ server, opened }: HttpServer, deadlines: ServerDeadlines, context: ExchangeContext) {
     this.context = context;
@@ -41,7 +48,17 @@ export class Lane implements LaneHost {
   }
 
   closeAll(): void {
-    for (const { socket } of this.#connections.all()) socket.destroy();
+    for (const connection of this.#connections.all()) connection.cutOff();
+  }
+
+  reserve(bytes: number): boolean {
+    if (this.#reserved + bytes > PARTS_MAX_BYTES) return false;
+    this.#reserved += bytes;
+    return true;
+  }
+
+  release(bytes: number): void {
+    this.#reserved -= bytes;
   }
 
   leave(connection: LaneConnection, bytes: Buffer): void {

@@ -26,7 +26,7 @@ export function followCalls(app: FastifyInstance, ends: CallEnds, clientAddress:
       call.whole = !socket.destroyed;
     });
     // Fastify's own onResponse is silent about replies that broke off.
-    reply.raw.on('close', () => {
+    reply.raw.once('close', () => {
       if (!call.whole) call.departure.happen();
       call.leave?.();
       if (action !== undefined) ends.add(action, call, reply.raw.headersSent ? reply.statusCode : undefined);

@@ -35,6 +35,14 @@ export interface AuditPage {
   readonly hasMore: boolean;
   /** For `after`; null on the last page. */
   readonly nextCursor: string | null;
+  /** Where entries should be that cannot be read, for they were changed in the database; absent where there are none. */
+  readonly unreadable?: readonly Gap[];
+}
+
+/** Places in the chain, the first and the last of them included. */
+interface Gap {
+  readonly fromSeq: number;
+  readonly toSeq: number;
 }
 
 /**
@@ -49,20 +57,45 @@ export async function listEntries(sql: Sql, organizationId: string, filters: Aud
   const bounds = boundsOf(filters);
   const startedAt = performance.now();
   const found: AuditEntry[] = [];
+  const gaps: Gap[] = [];
   for await (const { blocks, leftOffAt } of pages(sql, organizationId, bounds, filters)) {
-    for (const { entries, prev_hash } of blocks) {
-      found.push(...[...entriesOf(entries, prev_hash)].filter((entry) => isWanted(entry, bounds, filters)).reverse());
-      if (found.length > limit) return pageOf(found.slice(0, limit), found[limit - 1]?.seq);
+    for (const block of blocks) {
+      const { wanted, gap } = readBlock(block, (entry) => isWanted(entry, bounds, filters));
+      found.push(...wanted.reverse());
+      if (gap !== undefined && isBefore(bounds, gap.fromSeq)) gaps.push(gap);
+      if (found.length > limit) return pageOf(found.slice(0, limit), gaps, found[limit - 1]?.seq);
     }
-    if (performance.now() - startedAt >= patienceMs) return pageOf(found, leftOffAt);
+    if (performance.now() - startedAt >= patienceMs) return pageOf(found, gaps, leftOffAt);
   }
-  return pageOf(found, undefined);
+  return pageOf(found, gaps, undefined);
+}
+
+/**
+ * The entries of a block up to one that nobody has written so, or that is not at its place: those behind that may refer to what
+ * it said. Whoever changes one entry must not hide the whole log, nor anything of it unnoticed.
+ */
+function readBlock({ entries, prev_hash, first_seq, seq }: BlockRow, isWanted: (entry: AuditEntry) => boolean) {
+  const wanted: AuditEntry[] = [];
+  const toSeq = Number(seq);
+  let fromSeq = Number(first_seq);
+  try {
+    for (const entry of entriesOf(entries, prev_hash)) {
+      if (entry.seq !== fromSeq) break;
+      if (isWanted(entry)) wanted.push(entry);
+      fromSeq += 1;
+    }
+  } catch {
+    // What could not be read is told by where it should be.
+  }
+  return { wanted, gap: fromSeq > toSeq ? undefined : { fromSeq, toSeq } };
 }
 
 /** @param leftOffAt the next page shows what is before that; undefined if there is none */
-function pageOf(data: AuditEntry[], leftOffAt: number | undefined): AuditPage {
+function pageOf(data: AuditEntry[], gaps: readonly Gap[], leftOffAt: number | undefined): AuditPage {
   const hasMore = leftOffAt !== undefined;
-  return { data, hasMore, nextCursor: hasMore ? encodeCursor(leftOffAt) : null };
+  const unreadable = hasMore ? gaps.filter(({ fromSeq }) => fromSeq >= leftOffAt) : gaps;
+  const page = { data, hasMore, nextCursor: hasMore ? encodeCursor(leftOffAt) : null };
+  return unreadable.length === 0 ? page : { ...page, unreadable };
 }
 
 /** What entries have to lie within, both ends told as they are told in entries. */
@@ -146,9 +179,14 @@ function holdsRequest(sql: Sql, id: string | undefined) {
   end`;
 }
 
-function isWanted(entry: AuditEntry, { beforeSeq, since, until }: Bounds, { action, outcome, requestId }: AuditFilters): boolean {
+function isBefore({ beforeSeq }: Bounds, seq: number): boolean {
+  return beforeSeq === undefined || seq < beforeSeq;
+}
+
+function isWanted(entry: AuditEntry, bounds: Bounds, { action, outcome, requestId }: AuditFilters): boolean {
+  const { since, until } = bounds;
   const { seq, occurredAt } = entry;
-  const isWithin = (beforeSeq === undefined || seq < beforeSeq) && !(since && occurredAt < since) && !(until && occurredAt >= until);
+  const isWithin = isBefore(bounds, seq) && !(since && occurredAt < since) && !(until && occurredAt >= until);
   if (!isWithin || (action !== undefined && entry.action !== action)) return false;
   return (outcome === undefined || entry.outcome.status === outcome) && (requestId === undefined || entry.requestId === requestId);
 }

@@ -15,7 +15,8 @@ import { YOUNG_MS } from './sharing-rules.ts';
 /**
  * Quick reads of one organization that use one backend, one behind the other, without waiting for those ahead to be
  * answered. Nothing watches over them, for they take no time; one that does take its time gets a session of its own, with
- * all that it needs to be stopped, and the others are run elsewhere, which harms nobody as they only read.
+ * all that it needs to be stopped, and the others are run elsewhere, which harms nobody as they only read. The same goes for
+ * one that changes how the session answers, by a function that a view calls: Postgres tells of that ahead of ReadyForQuery.
  */
 export class Company implements Member {
   place = -1;
@@ -38,7 +39,11 @@ export class Company implements Member {
     this.lease = lease;
     this.#tempo = tempo;
     this.#patience = new Deadline(this.#tempo.patienceMs, () => this.#lookAgain());
-    this.#pipeline = new Pipeline(lease.backend, (reason) => this.#seats[0]?.abort(reason), true);
+    this.#pipeline = new Pipeline(
+      lease.backend,
+      (reason) => this.#seats[0]?.abort(reason),
+      () => this.#seats[0]?.takeOver(),
+    );
     this.#placed = new PlacedText(lease.tenant);
     this.#closed = closed;
   }

@@ -71,7 +71,7 @@ export class Pipeline implements BackendReceiver {
   readonly holdsChunk = false;
   readonly #backend: BackendConnection;
   readonly #interrupt: (reason: ServiceError) => void;
-  readonly #isShared: boolean;
+  readonly #settingsChanged: (() => void) | undefined;
   readonly #scanner = new FrameScanner(FRAMES);
   readonly #queue: Expectation[] = [];
   #notices: Notices | undefined;
@@ -86,12 +86,12 @@ export class Pipeline implements BackendReceiver {
 
   /**
    * @param interrupt called when what runs is of no use and should be cancelled, with the reason
-   * @param isShared several have requests, so that those of one turn of the event loop are waited for before anything is written
+   * @param settingsChanged where several have requests, which are written together: the one whose answer is due has changed a setting
    */
-  constructor(backend: BackendConnection, interrupt: (reason: ServiceError) => void, isShared = false) {
+  constructor(backend: BackendConnection, interrupt: (reason: ServiceError) => void, settingsChanged?: () => void) {
     this.#backend = backend;
     this.#interrupt = interrupt;
-    this.#isShared = isShared;
+    this.#settingsChanged = settingsChanged;
     backend.attach(this);
     if (backend.closed) this.fail(connectionLost());
   }
@@ -208,8 +208,8 @@ export class Pipeline implements BackendReceiver {
     const bytes = this.#outbox.length === 1 && first !== undefined ? first : Buffer.concat(this.#outbox);
     this.#outbox = [];
     if (this.#dead !== undefined) return;
-    if (this.#isShared) this.#backend.writeSoon(bytes);
-    else this.#backend.write(bytes);
+    if (this.#settingsChanged === undefined) this.#backend.write(bytes);
+    else this.#backend.writeSoon(bytes);
   }
 
   /** @see https://www.postgresql.org/docs/current/protocol-message-formats.html */
@@ -244,6 +244,7 @@ export class Pipeline implements BackendReceiver {
         return;
       case BackendType.ParameterStatus:
         this.#hasChangedSettings = true;
+        this.#settingsChanged?.();
         this.#watchEncoding(decodeParameterStatus(this.#body()));
         return;
       case BackendType.CopyInResponse:

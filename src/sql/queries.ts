@@ -12,6 +12,9 @@ import { type KnownStatement, StatementCache } from './statement-cache.ts';
 const SHARED = { name: 'request.shared' } as const;
 const SET_ASIDE = { name: 'request.set_aside' } as const;
 
+/** So many of an organization's backends are looked at, the latest first, however many it may have. */
+const ASKED = 16;
+
 /** With less time than this a statement waits for nobody. */
 const TIMEOUT_MIN_MS = 1_000;
 
@@ -57,7 +60,7 @@ export class Queries {
     if ((companies.size < spread && !isAwaited) || isCalledOff(tenant, request)) return undefined;
     const now = performance.now();
     let best: Company | undefined;
-    for (let i = 0; i < companies.size; i += 1) {
+    for (let i = companies.size - 1; i >= Math.max(0, companies.size - ASKED); i -= 1) {
       const company = companies.at(i);
       if (company === undefined || company.load >= (best?.load ?? depth) || !company.isOpen(now)) continue;
       // Whoever waits for a backend has this one next, however many there are who could get on.

@@ -1,12 +1,13 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { createHttpApp } from '../../http/app.ts';
+import { CallEnds } from '../../http/call.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { standIn } from './door.ts';
-import { plainRequest, RawClient } from './raw-client.ts';
+import { openElsewhere, plainRequest, RawClient } from './raw-client.ts';
 
 const SHUTDOWN_MS = 600;
 
@@ -55,6 +56,36 @@ describe('once the service closes', () => {
     expect(JSON.stringify(service.observations)).not.toContain('never_made');
   });
 
+  it('what waits behind a reply that has begun is told so', async () => {
+    const client = await RawClient.open(port);
+    client.socket.pause();
+    client.send(request("select g, repeat('x', 10000) as text from generate_series(1, 4000) g"));
+    await eventually('the reply has begun', () => client.socket.bytesRead > 0 || client.socket.readableLength > 0);
+    client.send(request('create table never_made ()'));
+    const closed = service.close();
+    client.socket.resume();
+    const { replies, whole } = await client.replies();
+    await closed;
+    expect(whole).toBe(true);
+    expect(replies.map(({ status, headers }) => [status, headers.Connection])).toEqual([
+      [200, 'keep-alive'],
+      [503, 'close'],
+    ]);
+    expect(JSON.stringify(service.observations)).not.toContain('never_made');
+  });
+
+  it("what Node's server carries out behind something else is answered", async () => {
+    const client = await openElsewhere(port);
+    client.send(request('select pg_sleep(0.3)') + request('create table made ()'));
+    const isMade = () => service.query(acme, "select to_regclass('made') is not null as made");
+    await eventually('the second one is carried out', async () => (await isMade()).body.rows[0].made);
+    const ends = client.replies();
+    await service.close();
+    const { replies, whole } = await ends;
+    expect(whole).toBe(true);
+    expect(replies.map(({ status }) => status)).toEqual([200, 200]);
+  });
+
   it('connections on which no reply is due end at once', async () => {
     await service.close();
     await start(20_000);
@@ -79,16 +110,25 @@ describe('once the service closes', () => {
     expect((await working.replies()).replies).toMatchObject([{ status: 200 }]);
   });
 
-  it('what takes too long is cut off', async () => {
-    const [slow] = await busy('select pg_sleep(20)');
-    const since = performance.now();
-    await service.close();
-    expect(performance.now() - since).toBeLessThan(SHUTDOWN_MS + 1_000);
-    expect(await slow?.replies()).toEqual({ replies: [], whole: true });
-    expect(service.observations).toContainEqual(
-      expect.objectContaining({ name: 'http.request', outcome: expect.objectContaining({ httpStatus: 499, sqlstate: '57014' }) }),
-    );
-  });
+  it.each([['in the lane', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
+    'what takes too long is cut off, %s',
+    async (_where, open) => {
+      const slow = await open(port);
+      const [add, told] = [vi.spyOn(CallEnds.prototype, 'add'), vi.spyOn(CallEnds.prototype, 'told')];
+      slow.send(request('select pg_sleep(20)'));
+      await eventually('it is at work', () => service.observations.some(({ name }) => name === 'lease.granted'));
+      const since = performance.now();
+      await service.close();
+      expect(performance.now() - since).toBeLessThan(SHUTDOWN_MS + 1_000);
+      expect(add).toHaveBeenCalledTimes(1);
+      expect(add).toHaveBeenCalledBefore(told);
+      vi.restoreAllMocks();
+      expect(await slow.replies()).toEqual({ replies: [], whole: true });
+      expect(service.observations).toContainEqual(
+        expect.objectContaining({ name: 'http.request', outcome: expect.objectContaining({ httpStatus: 499, sqlstate: '57014' }) }),
+      );
+    },
+  );
 });
 
 it('who asks while the door closes is told so', async () => {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { RawClient } from './raw-client.ts';
+import { openElsewhere, RawClient } from './raw-client.ts';
 import { type Conversation, Talks } from './talks.ts';
 
 let talks: Talks;
@@ -48,11 +48,49 @@ describe('one behind the other', () => {
     await talks.expectSame((mark) => `\r\n${request(`${mark}-1`)}\r\n\r\n${request(`${mark}-2`)}\r\n`);
   });
 
-  it('with nonsense behind', async () => {
-    const { replies } = await talks.expectSame((mark) => `${request(mark)}nonsense\r\n\r\n`);
-    expect(replies.at(-1)).toMatchObject({ status: 400, code: 'malformed_request' });
-  });
+  it.each([['in the lane', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
+    'with nonsense behind what has been answered, %s',
+    async (_where, open) => {
+      const client = await open(talks.port);
+      expect(await client.ask(request('first'))).toMatchObject({ status: 200 });
+      client.send('nonsense\r\n\r\n');
+      expect((await client.replies()).replies).toMatchObject([{ status: 400 }]);
+    },
+  );
+
+  it.each([['in the lane', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
+    'with nonsense behind what is under way, for which the refusal cannot be taken, %s',
+    async (_where, open) => {
+      const client = await open(talks.port);
+      client.send(`${talks.sql('select pg_sleep(0.1)')}nonsense\r\n\r\n`);
+      expect(await client.replies()).toEqual({ replies: [], whole: true });
+    },
+  );
 });
+
+describe.each([['in the lane', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
+  '%s, before the client sends no more',
+  (_where, open) => {
+    const whole = () => talks.sql('select 1');
+    it.each<[name: string, bytes: () => string, refused: boolean]>([
+      ['nothing comes', () => '', false],
+      ['half a head comes', () => whole().slice(0, 40), true],
+      ['a head comes', () => whole().replace(/\r\n\r\n.*/s, '\r\n\r\n'), true],
+      ['half a body comes', () => whole().slice(0, -5), true],
+      ['half a body comes in chunks', () => talks.framed('Transfer-Encoding: chunked', '5\r\n{"sql'), true],
+    ])('%s', async (_what, bytes, refused) => {
+      for (const before of [0, 1]) {
+        const client = await open(talks.port);
+        for (let n = 0; n < before; n += 1) await client.ask(whole());
+        client.send(bytes());
+        client.socket.end();
+        const { replies } = await client.replies();
+        const told = replies.map(({ status, body }) => [status, JSON.parse(body).code]);
+        expect(told).toEqual(refused ? [[400, 'malformed_request']] : []);
+      }
+    });
+  },
+);
 
 describe('of another kind', () => {
   it('for lines', async () => {

@@ -1,8 +1,10 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { Lane } from '../../http/lane/lane.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+import { plainRequest, RawClient } from './raw-client.ts';
 
 let service: TestService;
 let acme: TestOrganization;
@@ -126,4 +128,35 @@ describe('of values and statements', () => {
     const sql = `select cardinality(array[${params.map((_, index) => `$${index + 1}::int`).join()}]) as count`;
     expect((await query(acme, { sql, params })).body.rows).toEqual([{ count: 65_535 }]);
   });
+});
+
+it('requests without all of their bodies take no more memory than there is for them, whoever sends them', async () => {
+  await start({});
+  const port = Number(new URL(service.httpUrl).port);
+  const reserve = vi.spyOn(Lane.prototype, 'reserve');
+  const leave = vi.spyOn(Lane.prototype, 'leave');
+  const bytes = plainRequest('pst_nobody', { sql: `select 1${' '.repeat(60_000)}` });
+  const half = async () => {
+    const client = await RawClient.open(port);
+    client.send(bytes.slice(0, 400));
+    return client;
+  };
+  const crowd = await Promise.all(Array.from({ length: Math.floor((16 * 1_048_576) / bytes.length) }, half));
+  await eventually('all are waited for', () => reserve.mock.results.length === crowd.length);
+  const refused = await half();
+  // Where it is asked whose the key is before the rest has come.
+  expect(await refused.reply()).toMatchObject({ status: 401 });
+  expect(reserve.mock.results.map(({ value }) => value)).toEqual([...crowd.map(() => true), false]);
+  expect(leave).toHaveBeenCalledTimes(1);
+  const [first, ...others] = crowd;
+  for (let n = 0; n < 3; n += 1) expect(await first?.ask(n === 0 ? bytes.slice(400) : bytes)).toMatchObject({ status: 401 });
+  for (const { socket } of [...others, refused]) socket.destroy();
+  await eventually('there is room', async () => {
+    const client = await half();
+    const isWaitedFor = reserve.mock.results.at(-1)?.value === true;
+    client.socket.destroy();
+    return isWaitedFor;
+  });
+  first?.socket.destroy();
+  vi.restoreAllMocks();
 });

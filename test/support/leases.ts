@@ -23,7 +23,7 @@ export interface TestDatabase {
 
 const UNTIL_TIMEOUT_MS = 10_000;
 
-export async function createTestDatabase(): Promise<TestDatabase> {
+export async function createTestDatabase(backendsMax = 8): Promise<TestDatabase> {
   const url = new URL(inject('clusterUrl'));
   const name = `org_${randomBytes(6).toString('hex')}`;
   const password = randomBytes(12).toString('hex');
@@ -39,7 +39,7 @@ export async function createTestDatabase(): Promise<TestDatabase> {
   await owner.connect();
   await owner.query(`SET SESSION AUTHORIZATION ${name}`);
 
-  const pool = new Pool({ max: 8, maxPerTenant: 8, queueTimeoutMs: 5_000, idleMs: 60_000 }, () => {});
+  const pool = new Pool({ max: backendsMax, maxPerTenant: backendsMax, queueTimeoutMs: 5_000, idleMs: 60_000 }, () => {});
   const tenant = tenantOf(name);
   const login = { host: hostOf(url), port: Number(url.port || 5432), user: name, password, database: name, connectTimeoutMs: 10_000 };
   return {

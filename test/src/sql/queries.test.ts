@@ -414,7 +414,7 @@ test('nobody gets on with a session that is to serve nobody else', async () => {
   });
 });
 
-test('nobody gets on behind one that has changed settings', async () => {
+test('nobody is answered behind one that has changed settings', async () => {
   await database.asOwner(`
     CREATE FUNCTION meddle() RETURNS text LANGUAGE sql VOLATILE AS $$ SELECT set_config('DateStyle', 'German', false) $$;
     CREATE VIEW meddling AS SELECT n, CASE n WHEN 2 THEN meddle() END AS v FROM generate_series(1, 2) AS n`);
@@ -423,16 +423,19 @@ test('nobody gets on behind one that has changed settings', async () => {
   await desk.warmUp([meddling, [1]], [date, ['2020-01-31']], [GUARDED]);
   await whileLocked(async () => {
     const departure = new Departure();
-    const [first, guarded] = await desk.together(
+    const ask = () => soon(desk.rows(date, ['2020-01-31']));
+    const answers = await desk.together(
       () => desk.rows(meddling, [2]),
+      ask,
       () => desk.rows(GUARDED, [], { departure }),
     );
-    await first;
-    expect(await soon(desk.rows(date, ['2020-01-31']))).toEqual([['2020-01-31']]);
-    expect(desk.count('request.shared')).toBe(1);
+    expect(await Promise.all(answers.slice(0, 2))).toEqual([[['German, DMY']], [['2020-01-31']]]);
+    expect(await ask()).toEqual([['2020-01-31']]);
+    expect(desk.count('request.shared')).toBe(2);
     departure.happen();
-    await expect(soon(guarded)).rejects.toMatchObject({ kind: 'query_canceled' });
+    await expect(soon(answers[2])).rejects.toMatchObject({ kind: 'query_canceled' });
   });
+  await expectHealthy();
   expect(await desk.rows(date, ['2020-01-31'])).toEqual([['2020-01-31']]);
 });
 
