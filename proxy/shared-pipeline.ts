@@ -20,7 +20,8 @@ export interface Turn {
  * A backend whose pipeline holds errands of several clients, one behind the other. Each is a transaction of its own, and
  * what the backend says up to a ReadyForQuery belongs to the client whose turn it is. Who turns out to hold up others is
  * left alone: where all are quick, and so have other backends to go to, the others run again there; else it is canceled and
- * runs again by itself. A cancel request that comes too late and meets another does it no more harm than that.
+ * runs again by itself. A cancel request that comes too late and meets another does it no more harm than that. Behind one who
+ * turns out to have changed the session, the others run again elsewhere, too.
  */
 export class SharedPipeline {
   readonly lease: Lease;
@@ -80,6 +81,8 @@ export class SharedPipeline {
   next(clean: boolean): void {
     this.#turns.shift();
     this.#isClean &&= clean;
+    // What it has changed in the session, the others have been run with.
+    if (!clean) this.#scatter(0);
     const [turn] = this.#turns;
     if (turn === undefined) {
       this.#end();
@@ -146,14 +149,17 @@ export class SharedPipeline {
     const [turn] = this.#turns;
     setImmediate(() => {
       if (turn === undefined || !this.isTurnOf(turn) || !this.isAwaited) return;
-      if (this.isQuick || !turn.canStepBack) this.#scatter();
+      if (this.isQuick || !turn.canStepBack) this.#scatter(1);
       else void this.cancel(turn);
     });
   }
 
-  /** Also where a client knows the beginning of its answer, and may take its time to read the rest. */
-  #scatter(): void {
+  /**
+   * Has those run elsewhere who can be, also where a client knows the beginning of its answer and may take its time to read the rest.
+   * @param from the first of them
+   */
+  #scatter(from: number): void {
     this.#isClosed = true;
-    for (let i = 1; i < this.#turns.length; i += 1) if (this.#turns[i]?.stepAside()) this.#turns[i] = new Unheard(this);
+    for (let i = from; i < this.#turns.length; i += 1) if (this.#turns[i]?.stepAside()) this.#turns[i] = new Unheard(this);
   }
 }

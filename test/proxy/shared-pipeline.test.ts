@@ -149,6 +149,20 @@ it('one that is canceled hears of it, the others do not', async () => {
   });
 });
 
+it('nobody is answered with settings that the one before has changed', async () => {
+  const german = `CREATE FUNCTION german() RETURNS int LANGUAGE sql AS $$ SELECT 1 FROM set_config('DateStyle', 'German, DMY', false) $$`;
+  await locker.query(`${german}; CREATE VIEW in_german AS SELECT german() AS n`);
+  await warmUp();
+  await locker.query('BEGIN');
+  const dated = `SELECT (DATE '2026-01-31')::text AS n`;
+  for (let i = 0; i < 40; i += 1) await Promise.all(readers.map((reader) => ask(reader, dated)));
+  const before = count('request.shared');
+  const answers = await together('SELECT n FROM in_german', dated, dated);
+  expect(await Promise.all(answers)).toEqual([1, '2026-01-31', '2026-01-31']);
+  expect(count('request.shared') - before).toBe(2);
+  await locker.query('COMMIT');
+});
+
 it('one that vanishes takes nobody with it', async () => {
   await whileLocked(async () => {
     const [, ...others] = await together(READ_GUARDED, 'SELECT 2 AS n', 'SELECT 3 AS n');
