@@ -149,7 +149,7 @@ export class Inbound implements BorrowerListener {
   #violated(error: unknown): void {
     const { replies, tenure, ending } = this.#context;
     tenure.out.flush();
-    const told = error instanceof ServiceError ? error : internal(error);
+    const told = error instanceof ServiceError ? error : this.#failed(error);
     const end: RelayEnd = { reason: 'protocol_violation', lastWords: errorResponse(told, 'FATAL') };
     // The reply to a COPY would wait for data that cannot be told apart any more.
     if (replies.queue.copyIn) ending.now(end);
@@ -209,8 +209,13 @@ export class Inbound implements BorrowerListener {
         this.#resume();
         requests.alreadyPlaced = false;
       },
-      (cause: unknown) => ending.byError(internal(cause)),
+      (cause: unknown) => ending.byError(this.#failed(cause)),
     );
+  }
+
+  #failed(cause: unknown): ServiceError {
+    this.#context.host.failed(cause);
+    return new ServiceError('internal', 'internal error', { cause });
   }
 
   /**
@@ -264,8 +269,4 @@ export class Inbound implements BorrowerListener {
 /** Errors that end the session rather than the request that met them. */
 function isFinal({ kind }: ServiceError): boolean {
   return kind === 'shutting_down' || kind === 'key_revoked' || kind === 'organization_suspended';
-}
-
-function internal(cause: unknown): ServiceError {
-  return new ServiceError('internal', 'internal error', { cause });
 }

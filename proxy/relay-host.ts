@@ -36,6 +36,8 @@ export interface RelayHost {
   answered(ok: boolean): void;
   /** Hears that either side has ended the session, or the house, once all that was borrowed has been given back, or could not be. */
   ended(end: RelayEnd, failure?: unknown): void;
+  /** Hears of what should not have happened, of which the client is told as an internal error at most. */
+  failed(cause: unknown): void;
   /** Hears of each finished batch of statements that is worth an audit entry. */
   watched(batch: WatchedBatch): void;
   /** Whether a backend process holds session advisory locks. */

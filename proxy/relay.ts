@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream';
 import type { BackendReceiver } from '../src/backend/connection.ts';
 import type { ReplyQueue } from '../src/backend/reply-queue.ts';
-import type { ServiceError } from '../src/errors.ts';
+import { ServiceError } from '../src/errors.ts';
 import type { ErrorFields, TransactionStatus } from '../src/protocol/backend.ts';
 import type { Lease } from '../src/router/lease.ts';
 import { ClientStatements } from './client-statements.ts';
@@ -224,7 +224,8 @@ export class Relay implements BackendReceiver, ClientReceiver {
     let rest: Buffer | undefined;
     try {
       rest = this.#replies.take(chunk, isFollowed);
-    } catch {
+    } catch (error) {
+      if (!(error instanceof ServiceError)) this.#host.failed(error);
       this.closed();
       return;
     }

@@ -207,6 +207,10 @@ class Session implements RelayHost, ReachableSession {
     this.#context.observe(ok ? ANSWERED : FAILED);
   }
 
+  failed(cause: unknown): void {
+    this.#context.observe({ name: 'service.failure', message: 'a wire session failed', cause });
+  }
+
   watched({ sql, command, sqlstate, durationMs }: WatchedBatch): void {
     this.#context.observe({
       name: 'wire.statement',
