@@ -15,7 +15,7 @@ export interface ErrorShape {
 }
 
 /** Every kind of error that Postern itself makes, as the JSON door shows it. */
-export const SERVICE_ERRORS: Readonly<Record<ErrorKind, ErrorShape>> = {
+const SERVICE_ERRORS: Readonly<Record<ErrorKind, ErrorShape>> = {
   invalid_request: { status: 400, title: 'Invalid request' },
   unsupported_statement: { status: 400, title: 'Statement not supported here' },
   unsupported_protocol: { status: 400, title: 'Unsupported protocol' },
@@ -62,7 +62,7 @@ export type PostgresErrorCode =
   | 'database_busy'
   | 'database_unavailable';
 
-export const POSTGRES_ERRORS: Readonly<Record<PostgresErrorCode, ErrorShape>> = {
+const POSTGRES_ERRORS: Readonly<Record<PostgresErrorCode, ErrorShape>> = {
   sql_error: { status: 400, title: 'SQL error' },
   serialization_failure: { status: 409, title: 'Serialization failure', retryable: true },
   deadlock_detected: { status: 409, title: 'Deadlock detected', retryable: true },
@@ -76,7 +76,7 @@ export const POSTGRES_ERRORS: Readonly<Record<PostgresErrorCode, ErrorShape>> = 
 /** What is refused before there is a request to speak of. */
 export type ConnectionErrorCode = 'malformed_request' | 'request_timeout' | 'headers_too_large';
 
-export const CONNECTION_ERRORS: Readonly<Record<ConnectionErrorCode, ErrorShape>> = {
+const CONNECTION_ERRORS: Readonly<Record<ConnectionErrorCode, ErrorShape>> = {
   malformed_request: { status: 400, title: 'Malformed request' },
   request_timeout: { status: 408, title: 'Request timeout', retryable: true },
   headers_too_large: { status: 431, title: 'Request headers too large' },

@@ -8,7 +8,7 @@ import type { JsonValue } from '../src/sql/json-value.ts';
 
 export const MAX_PARAMETERS = 65_535;
 export const MAX_STATEMENTS = 1_000;
-export const MAX_TIMEOUT_MS = 300_000;
+const MAX_TIMEOUT_MS = 300_000;
 
 const sql = z
   .string()

@@ -115,7 +115,7 @@ export class WireServer {
       for (const client of this.#everybody) client.destroy();
     }, deadlineMs + LAST_WORDS_MS);
     await closed;
-    if (this.#everybody.length > 0) await empty;
+    if (this.#size > 0) await empty;
     clearTimeout(patience);
     clearTimeout(end);
   }
@@ -125,11 +125,15 @@ export class WireServer {
     for (const client of this.#everybody) client.keepAlive();
   }
 
+  get #size(): number {
+    return this.#strangers.size + this.#clients.size;
+  }
+
   get #everybody(): readonly ClientConnection[] {
     return [...this.#strangers.all(), ...this.#clients.all()];
   }
 
-  /** Where there are too many strangers, any one of them has to go: whoever means to log in will have done so before it is his turn. */
+  /** Where there are too many strangers, any one of them has to go: who means to log in has mostly done so before that. */
   #receive(client: ClientConnection): void {
     const { size } = this.#strangers;
     if (size >= this.#options.clientsMax) this.#sendAway(this.#strangers.at(randomInt(size)));
@@ -137,7 +141,7 @@ export class WireServer {
     this.#options.observe({ name: 'wire.connected' });
   }
 
-  /** He may hear why, but nobody waits for him to listen. */
+  /** It may hear why, but nobody waits for it to listen. */
   #sendAway(stranger: ClientConnection | undefined): void {
     stranger?.write(errorResponse(tooManyClients(), 'FATAL'));
     stranger?.destroy();
@@ -154,7 +158,7 @@ export class WireServer {
     const isStranger = this.#strangers.at(client.place) === client;
     (isStranger ? this.#strangers : this.#clients).delete(client);
     this.#options.observe({ name: 'wire.disconnected' });
-    if (this.#strangers.size + this.#clients.size === 0) this.#onEmpty?.();
+    if (this.#size === 0) this.#onEmpty?.();
   }
 
   /** Sees a connection through to its session, which then goes on by itself. */

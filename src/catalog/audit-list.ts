@@ -12,7 +12,7 @@ const PAGE_BLOCKS = 4;
 const WINDOW_ENTRIES = 500_000;
 /** Who looks for what is rare in a long log gets what has been found by then: a session of the control database is not to be had for longer. */
 const PATIENCE_MS = 3_000;
-export const AUDIT_LIMIT_MAX = 1_000;
+const AUDIT_LIMIT_MAX = 1_000;
 
 export interface AuditFilters {
   /** 1 to 1,000; 50 where absent. */

@@ -191,7 +191,7 @@ function newPromise<T>(): { promise: Promise<T>; resolve: (value: T) => void; re
 /** SQLSTATEs that speak of the server rather than of the statement: connection lost, shutting down, no time. */
 const UNREACHABLE = /^(08...|57P0[1-3]|57014)$/;
 
-export function isUnreachable(error: unknown): boolean {
+function isUnreachable(error: unknown): boolean {
   if (error instanceof ServiceError) return error.kind === 'not_ready';
   // FATAL: it is the session that was refused or ended, not a statement.
   if (error instanceof postgres.PostgresError) return error.severity === 'FATAL' || UNREACHABLE.test(error.code);

@@ -206,11 +206,6 @@ export function decodeNotification(body: Buffer): { readonly processId: number; 
   return decodeWhole(body, (reader) => ({ processId: reader.int32(), channel: reader.string(), payload: reader.string() }));
 }
 
-/** The key has 4 bytes up to protocol 3.0, and up to 256 since 3.2. */
-export function decodeBackendKeyData(body: Buffer): { readonly processId: number; readonly secretKey: Buffer } {
-  return decodeWhole(body, (reader) => ({ processId: reader.int32(), secretKey: reader.rest() }));
-}
-
 /** Codes of the fields that an error need not have, in the order in which Postgres sends them. */
 const FIELD_CODES = {
   detail: 'D',

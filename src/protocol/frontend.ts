@@ -179,25 +179,6 @@ export function statementNameStart(buffer: Buffer, start: number, end: number): 
 }
 
 /**
- * Where the portal's name begins, as {@link statementNameStart} does for statements.
- * @returns an offset in `buffer`, or -1 when the message names no portal, or not within `end`
- */
-export function portalNameStart(buffer: Buffer, start: number, end: number): number {
-  const body = start + HEADER_BYTES;
-  if (body >= end) return -1;
-  switch (buffer[start]) {
-    case FrontendType.Bind:
-    case FrontendType.Execute:
-      return body;
-    case FrontendType.Describe:
-    case FrontendType.Close:
-      return buffer[body] === PORTAL ? body + 1 : -1;
-    default:
-      return -1;
-  }
-}
-
-/**
  * The message (or its head) at `buffer[start..end)` with another statement name in it, and with the length that this makes;
  * what follows `end` in the stream follows the result unchanged.
  * @throws ServiceError protocol_violation when there is no statement name in it

@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import {
   type BackendMessage,
-  decodeBackendKeyData,
   decodeCommandComplete,
   decodeErrorFields,
   decodeNotification,
@@ -163,11 +162,6 @@ test('NotificationResponse', () => {
   expect(decodeNotification(bytes('\0\0\x04\xd2jobs\0{}\0'))).toEqual({ processId: 1_234, channel: 'jobs', payload: '{}' });
 });
 
-test('BackendKeyData', () => {
-  expect(decodeBackendKeyData(bytes('\0\0\x04\xd2\x01\x02\x03\x04'))).toEqual({ processId: 1_234, secretKey: Buffer.of(1, 2, 3, 4) });
-  expect(decodeBackendKeyData(bytes(`\0\0\x04\xd2${'k'.repeat(32)}`)).secretKey).toHaveLength(32);
-});
-
 test('random bodies are understood or refused with a ServiceError', () => {
   const decoders = [
     decodeErrorFields,
@@ -177,7 +171,6 @@ test('random bodies are understood or refused with a ServiceError', () => {
     decodeReadyForQuery,
     decodeParameterStatus,
     decodeNotification,
-    decodeBackendKeyData,
   ];
   const random = new SeededRandom(6);
   for (let round = 0; round < 10_000; round++) {

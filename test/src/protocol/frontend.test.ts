@@ -5,7 +5,6 @@ import {
   decodePasswordMessage,
   decodeSaslInitialResponse,
   type FrontendMessage,
-  portalNameStart,
   statementNameStart,
   withStatementName,
 } from '../../../src/protocol/frontend.ts';
@@ -162,21 +161,20 @@ describe('looking into a message without decoding it', () => {
   const PARSE = 'P\0\0\0\x13s1\0SELECT 1\0\0\0';
   const BIND = 'B\0\0\0\x10p1\0s1\0\0\0\0\0\0\0';
   test.each([
-    [PARSE, 's1', undefined],
-    [BIND, 's1', 'p1'],
-    ['B\0\0\0\x0c\0\0\0\0\0\0\0\0', '', ''],
-    ['D\0\0\0\x08Ss1\0', 's1', undefined],
-    ['D\0\0\0\x08Pp1\0', undefined, 'p1'],
-    ['C\0\0\0\x08Ss1\0', 's1', undefined],
-    ['C\0\0\0\x06P\0', undefined, ''],
-    ['E\0\0\0\x0bp1\0\0\0\0\0', undefined, 'p1'],
-    ['Q\0\0\0\x07s1\0', undefined, undefined],
-    ['H\0\0\0\x04', undefined, undefined],
-    ['D\0\0\0\x04', undefined, undefined],
-  ])('%j names statement %j and portal %j', (message, statement, portal) => {
+    [PARSE, 's1'],
+    [BIND, 's1'],
+    ['B\0\0\0\x0c\0\0\0\0\0\0\0\0', ''],
+    ['D\0\0\0\x08Ss1\0', 's1'],
+    ['D\0\0\0\x08Pp1\0', undefined],
+    ['C\0\0\0\x08Ss1\0', 's1'],
+    ['C\0\0\0\x06P\0', undefined],
+    ['E\0\0\0\x0bp1\0\0\0\0\0', undefined],
+    ['Q\0\0\0\x07s1\0', undefined],
+    ['H\0\0\0\x04', undefined],
+    ['D\0\0\0\x04', undefined],
+  ])('%j names statement %j', (message, statement) => {
     const placed = place(message);
     expect(nameAt(statementNameStart(...placed), placed)).toBe(statement);
-    expect(nameAt(portalNameStart(...placed), placed)).toBe(portal);
   });
 
   test('a name that does not end within the message', () => {
