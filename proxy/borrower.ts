@@ -3,22 +3,12 @@ import { ServiceError } from '../src/errors.ts';
 import type { Lease } from '../src/router/lease.ts';
 import { NO_WAIT } from '../src/router/router.ts';
 import type { Backlog } from './backlog.ts';
+import type { Conversation } from './conversation.ts';
 import { suits } from './in-flight.ts';
-import type { Pins } from './pins.ts';
-import type { RelayHost } from './relay-host.ts';
-import type { Requests } from './requests.ts';
 import type { SharedPipeline } from './shared-pipeline.ts';
 import type { Company, Sharer, Waiting } from './sharing.ts';
-import type { Tenure } from './tenure.ts';
 
-/** What a session borrows with. */
-export interface BorrowerContext {
-  readonly host: RelayHost;
-  readonly pins: Pins;
-  readonly requests: Requests;
-  readonly tenure: Tenure;
-  readonly ending: { readonly isOver: boolean };
-}
+type Session = Pick<Conversation, 'host' | 'pins' | 'requests' | 'tenure' | 'ending'>;
 
 /** Who hears how a wait for a backend has ended. */
 export interface BorrowerListener {
@@ -35,14 +25,14 @@ export interface BorrowerListener {
 export class Borrower implements Waiting {
   /** The request is not to share a backend with others: it has held them up, or has been hit by what was meant for one. */
   alone = false;
-  readonly #context: BorrowerContext;
+  readonly #session: Session;
   readonly #backlog: Backlog;
   readonly #listener: BorrowerListener;
   #wait = NO_WAIT;
 
   /** @param backlog what waits for a backend */
-  constructor(context: BorrowerContext, backlog: Backlog, listener: BorrowerListener) {
-    this.#context = context;
+  constructor(session: Session, backlog: Backlog, listener: BorrowerListener) {
+    this.#session = session;
     this.#backlog = backlog;
     this.#listener = listener;
   }
@@ -52,7 +42,7 @@ export class Borrower implements Waiting {
    * @param request what it is for, if that has come whole and may be short
    */
   tryBorrow(request: Buffer | undefined): BackendConnection | undefined {
-    const { host, tenure } = this.#context;
+    const { host, tenure } = this.#session;
     return (
       (request !== undefined && host.sharing.isSpread ? this.#tryShare(request, 'quick') : undefined) ??
       tenure.tryBegin() ??
@@ -62,7 +52,7 @@ export class Borrower implements Waiting {
 
   /** Others are at work: a request may go behind something of its kind that another client has asked for. */
   #tryShare(request: Buffer, company: Company): BackendConnection | undefined {
-    const { host, requests, pins } = this.#context;
+    const { host, requests, pins } = this.#session;
     const { sharing } = host;
     const now = performance.now();
     sharing.crowded(now);
@@ -80,7 +70,7 @@ export class Borrower implements Waiting {
    * @param mayShare that may be a short request
    */
   wait(mayShare: boolean): void {
-    const { host, ending } = this.#context;
+    const { host, ending } = this.#session;
     let isSettled = false;
     const wait = host.enqueue((result) => {
       isSettled = true;
@@ -98,7 +88,7 @@ export class Borrower implements Waiting {
   }
 
   #settled(result: Lease | ServiceError): void {
-    const { host, tenure, ending } = this.#context;
+    const { host, tenure, ending } = this.#session;
     this.#wait = NO_WAIT;
     host.sharing.stopWaiting(this);
     if (ending.isOver) {
@@ -112,7 +102,7 @@ export class Borrower implements Waiting {
   }
 
   join(sharer: Sharer, now: number): boolean {
-    const { host, requests, pins, ending } = this.#context;
+    const { host, requests, pins, ending } = this.#session;
     const request = this.#backlog.only;
     if (ending.isOver || request === undefined) return false;
     const errand = requests.shortErrand(request, host.sharing.paces);
@@ -125,7 +115,7 @@ export class Borrower implements Waiting {
   }
 
   #board(shared: SharedPipeline): void {
-    const { tenure, host } = this.#context;
+    const { tenure, host } = this.#session;
     tenure.board(shared);
     host.shared('shared');
   }

@@ -1,15 +1,9 @@
 import { ServiceError } from '../src/errors.ts';
+import type { Conversation } from './conversation.ts';
 import { errorResponse } from './errors.ts';
-import type { RelayEnd, RelayHost } from './relay-host.ts';
-import type { Replies } from './replies.ts';
-import type { Requests } from './requests.ts';
-import type { Run } from './run.ts';
+import type { RelayEnd } from './relay-host.ts';
 
-/**
- * Gives back all that the session has borrowed.
- * @param disobeyed what its backend runs does not end when it is canceled
- */
-export type GiveBack = (disobeyed: boolean) => Promise<void>;
+type Session = Pick<Conversation, 'host' | 'requests' | 'replies' | 'toClient' | 'giveBack'>;
 
 const CLIENT_GONE: RelayEnd = { reason: 'client_gone' };
 
@@ -17,11 +11,7 @@ const CLIENT_GONE: RelayEnd = { reason: 'client_gone' };
 export class Ending {
   /** The client has closed its sending side and may still be reading. */
   halfClosed = false;
-  readonly #host: RelayHost;
-  readonly #requests: Requests;
-  readonly #replies: Replies;
-  readonly #toClient: Run;
-  readonly #giveBack: GiveBack;
+  readonly #session: Session;
   #isOver = false;
   #atRest: ServiceError | undefined;
   /** The client has said Terminate, or something that is no protocol: what came before that is still answered. */
@@ -29,12 +19,8 @@ export class Ending {
   /** What the backend runs does not end when it is canceled. */
   #disobeyed = false;
 
-  constructor(host: RelayHost, requests: Requests, replies: Replies, toClient: Run, giveBack: GiveBack) {
-    this.#host = host;
-    this.#requests = requests;
-    this.#replies = replies;
-    this.#toClient = toClient;
-    this.#giveBack = giveBack;
+  constructor(session: Session) {
+    this.#session = session;
   }
 
   get isOver(): boolean {
@@ -48,19 +34,20 @@ export class Ending {
 
   /** Nothing is owed, and no transaction is open. */
   get isAtRest(): boolean {
-    return this.#replies.queue.length === 0 && this.#replies.status === 'I' && !this.#requests.unsynced;
+    const { replies, requests } = this.#session;
+    return replies.queue.length === 0 && replies.status === 'I' && !requests.unsynced;
   }
 
   now(end: RelayEnd): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#toClient.flush();
+    this.#session.toClient.flush();
     void this.#leave(end);
   }
 
   /** From our side; the error is told only where it does not fall into the middle of a message. */
   byError(error: ServiceError): void {
-    this.#nowBy(error, 'ended', this.#replies.betweenMessages);
+    this.#nowBy(error, 'ended', this.#session.replies.betweenMessages);
   }
 
   /** As {@link byError}, and ends the statement that obeys no cancel request. */
@@ -70,7 +57,7 @@ export class Ending {
   }
 
   backendLost(): void {
-    const { betweenMessages, fatalSeen } = this.#replies;
+    const { betweenMessages, fatalSeen } = this.#session.replies;
     const error = new ServiceError('backend_lost', 'the connection to the database server was lost');
     this.#nowBy(error, 'backend_lost', betweenMessages && !fatalSeen);
   }
@@ -98,7 +85,7 @@ export class Ending {
   afterReplies(end: RelayEnd): void {
     this.#afterReplies = end;
     this.halfClosed = true;
-    if (this.#replies.queue.length === 0) this.now(end);
+    if (this.#session.replies.queue.length === 0) this.now(end);
   }
 
   /** All that was asked has been answered: ends a session whose client has said its last. @returns whether it was one */
@@ -128,10 +115,10 @@ export class Ending {
     await undefined;
     let failure: unknown;
     try {
-      await this.#giveBack(this.#disobeyed);
+      await this.#session.giveBack(this.#disobeyed);
     } catch (error) {
       failure = error;
     }
-    this.#host.ended(end, failure);
+    this.#session.host.ended(end, failure);
   }
 }

@@ -1,16 +1,13 @@
 import type { Pace } from '../src/backend/pace.ts';
+import type { Conversation } from './conversation.ts';
 import { queryText } from './errand.ts';
-import type { Replies } from './replies.ts';
-import type { Requests } from './requests.ts';
-import type { Run } from './run.ts';
-import type { Company, Sharing } from './sharing.ts';
+import type { Company } from './sharing.ts';
+
+type Session = Pick<Conversation, 'requests' | 'replies' | 'toClient' | 'host'>;
 
 /** What a client has asked, as long as that is one whole request that has come alone, and how long it takes. */
 export class InFlight {
-  readonly #requests: Requests;
-  readonly #replies: Replies;
-  readonly #toClient: Run;
-  readonly #sharing: Sharing;
+  readonly #session: Session;
   #bytes: Buffer | undefined;
   /** How often something had been written to the client before. */
   #writes = 0;
@@ -22,18 +19,16 @@ export class InFlight {
   /** Not looked for yet: undefined. */
   #pace: Pace | null | undefined;
 
-  constructor(requests: Requests, replies: Replies, toClient: Run, sharing: Sharing) {
-    this.#requests = requests;
-    this.#replies = replies;
-    this.#toClient = toClient;
-    this.#sharing = sharing;
+  constructor(session: Session) {
+    this.#session = session;
   }
 
   begin(request: Buffer): void {
+    const { replies, toClient } = this.#session;
     this.#bytes = request;
-    this.#writes = this.#toClient.writes;
-    this.#bytesOut = this.#replies.bytesOut;
-    this.#since = this.#replies.since;
+    this.#writes = toClient.writes;
+    this.#bytesOut = replies.bytesOut;
+    this.#since = replies.since;
     this.#wasBehind = false;
     this.#pace = undefined;
   }
@@ -49,7 +44,7 @@ export class InFlight {
 
   /** Nothing of the answer has gone out: it can be run again. */
   get isUntold(): boolean {
-    return this.#bytes !== undefined && this.#writes === this.#toClient.writes;
+    return this.#bytes !== undefined && this.#writes === this.#session.toClient.writes;
   }
 
   /** Sent ahead, behind others', it is being run now. */
@@ -60,20 +55,21 @@ export class InFlight {
 
   /** Since when it has been running, if others may follow it in such company. */
   errandSince(company: Company): number | undefined {
-    return this.isUntold && this.#replies.queue.isErrand && suits(this.#paceOf(), company) ? this.#since : undefined;
+    return this.isUntold && this.#session.replies.queue.isErrand && suits(this.#paceOf(), company) ? this.#since : undefined;
   }
 
   /** @param again it has held up others, and is going to be run again */
   answered(again: boolean): void {
-    const { since, bytesOut } = this.#replies;
-    if (this.#bytes === undefined || !this.#sharing.isCrowded(since)) return;
+    const { replies, host } = this.#session;
+    const { since, bytesOut } = replies;
+    if (this.#bytes === undefined || !host.sharing.isCrowded(since)) return;
     const pace = this.#paceOf();
     if (again) {
       pace?.wasLong();
       return;
     }
     const durationMs = since - this.#since;
-    pace?.ran(durationMs, bytesOut - this.#bytesOut, this.#sharing.paces.tempo);
+    pace?.ran(durationMs, bytesOut - this.#bytesOut, host.sharing.paces.tempo);
     if (!this.#wasBehind) pace?.ranAlone(durationMs);
   }
 
@@ -84,8 +80,9 @@ export class InFlight {
   }
 
   #findPace(): Pace | undefined {
-    const { bound, isPlain } = this.#requests;
-    const { paces } = this.#sharing;
+    const { requests, host } = this.#session;
+    const { bound, isPlain } = requests;
+    const { paces } = host.sharing;
     if (this.#bytes === undefined || !isPlain) return undefined;
     return bound === undefined ? paces.ofText(queryText(this.#bytes)) : paces.ofStatement(bound);
   }

@@ -1,4 +1,3 @@
-import type { Duplex } from 'node:stream';
 import type { BackendConnection } from '../src/backend/connection.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { FrameScanner } from '../src/protocol/frame.ts';
@@ -8,32 +7,16 @@ import { Backendless } from './backendless.ts';
 import { Backlog } from './backlog.ts';
 import { Borrower, type BorrowerListener } from './borrower.ts';
 import { clientScanner } from './client-scanner.ts';
-import type { Ending } from './ending.ts';
+import type { Conversation } from './conversation.ts';
 import { errorResponse } from './errors.ts';
-import type { InFlight } from './in-flight.ts';
 import { HIGH_WATER_BYTES } from './limits.ts';
 import { rewrittenMessage } from './messages.ts';
-import type { Pins } from './pins.ts';
-import type { RelayEnd, RelayHost } from './relay-host.ts';
-import type { Replies } from './replies.ts';
-import type { Requests } from './requests.ts';
-import type { Run } from './run.ts';
-import type { Tenure } from './tenure.ts';
+import type { RelayEnd } from './relay-host.ts';
 
-/** What a session's client is read with. */
-export interface InboundContext {
-  readonly client: Duplex;
-  readonly host: RelayHost;
-  readonly pins: Pins;
-  readonly replies: Replies;
-  readonly requests: Requests;
-  readonly tenure: Tenure;
-  readonly toClient: Run;
-  readonly inFlight: InFlight;
-  readonly ending: Ending;
-  /** There is a backend, and nothing to wait for from it. */
-  settle(): void;
-}
+type Session = Pick<
+  Conversation,
+  'client' | 'host' | 'pins' | 'replies' | 'requests' | 'tenure' | 'toClient' | 'inFlight' | 'ending' | 'settle'
+>;
 
 /**
  * What a session's client says, on its way to the backend: sent on as it comes, but for what has to wait until there is a
@@ -43,18 +26,18 @@ export interface InboundContext {
 export class Inbound implements BorrowerListener {
   /** How much the client has said. */
   bytes = 0;
-  readonly #context: InboundContext;
+  readonly #session: Session;
   readonly #backlog = new Backlog();
   readonly #borrower: Borrower;
   readonly #backendless: Backendless;
   #scanner: FrameScanner;
 
-  constructor(context: InboundContext) {
-    const { host, requests, toClient } = context;
-    this.#context = context;
+  constructor(session: Session) {
+    const { host, requests, toClient } = session;
+    this.#session = session;
     this.#scanner = clientScanner(host.view);
     this.#backendless = new Backendless(requests, toClient);
-    this.#borrower = new Borrower(context, this.#backlog, this);
+    this.#borrower = new Borrower(session, this.#backlog, this);
   }
 
   /** What the client has said waits, and not for an answer. */
@@ -74,7 +57,7 @@ export class Inbound implements BorrowerListener {
 
   /** @param chunk from the client, cut anywhere */
   take(chunk: Buffer): void {
-    const { client, tenure, ending } = this.#context;
+    const { client, tenure, ending } = this.#session;
     if (ending.isDeaf) return;
     this.bytes += chunk.length;
     if (tenure.shared !== undefined) this.#backlog.hold();
@@ -101,18 +84,18 @@ export class Inbound implements BorrowerListener {
 
   /** Reads on, if nothing is in the way. */
   listen(): void {
-    const { client, ending } = this.#context;
+    const { client, ending } = this.#session;
     if (client.isPaused() && this.#backlog.isClear && !ending.isOver && !this.#backendIsFull) client.resume();
   }
 
   /** The backend can take more. */
   drained(): void {
-    const { client, ending } = this.#context;
+    const { client, ending } = this.#session;
     if (this.#backlog.isClear && !ending.isOver) client.resume();
   }
 
   #process(chunk: Buffer): void {
-    const { client, replies, requests, tenure, toClient } = this.#context;
+    const { client, replies, requests, tenure, toClient } = this.#session;
     const scanner = this.#scanner;
     const wasIdle = replies.queue.length === 0;
     const endsBefore = wasIdle && replies.status === 'I' && !scanner.midMessage ? requests.counts.ends : -1;
@@ -134,12 +117,12 @@ export class Inbound implements BorrowerListener {
     if (wasIdle && replies.queue.length > 0) replies.since = performance.now();
     this.#keepInFlight(chunk, endsBefore);
     if (tenure.lease === undefined) toClient.flush();
-    else if (replies.queue.length === 0) this.#context.settle();
+    else if (replies.queue.length === 0) this.#session.settle();
     if (this.#backendIsFull) client.pause();
   }
 
   #terminated(scanner: FrameScanner): void {
-    const { replies, tenure, ending } = this.#context;
+    const { replies, tenure, ending } = this.#session;
     // In the middle of COPY data Postgres takes it for an error, and says so.
     if (replies.queue.copyIn) tenure.out.add(scanner.buffer, scanner.start, scanner.end);
     tenure.out.flush();
@@ -147,7 +130,7 @@ export class Inbound implements BorrowerListener {
   }
 
   #violated(error: unknown): void {
-    const { replies, tenure, ending } = this.#context;
+    const { replies, tenure, ending } = this.#session;
     tenure.out.flush();
     const told = error instanceof ServiceError ? error : this.#failed(error);
     const end: RelayEnd = { reason: 'protocol_violation', lastWords: errorResponse(told, 'FATAL') };
@@ -158,14 +141,14 @@ export class Inbound implements BorrowerListener {
 
   /** A request that has come alone and whole can be run again, as long as nothing of its answer has gone out. */
   #keepInFlight(chunk: Buffer, endsBefore: number): void {
-    const { replies, requests, inFlight } = this.#context;
+    const { replies, requests, inFlight } = this.#session;
     const isOne = endsBefore >= 0 && requests.counts.ends === endsBefore + 1 && !requests.unsynced && this.#scanner.last;
     if (isOne && replies.queue.length > 0) inFlight.begin(chunk);
     else inFlight.end();
   }
 
   get #backendIsFull(): boolean {
-    const { backend } = this.#context.tenure;
+    const { backend } = this.#session.tenure;
     return backend !== undefined && backend.pendingBytes > HIGH_WATER_BYTES;
   }
 
@@ -174,7 +157,7 @@ export class Inbound implements BorrowerListener {
    * @returns false when the message, and all behind it, has to wait
    */
   #message(scanner: FrameScanner, chunk: Buffer | undefined): boolean {
-    const { requests, tenure } = this.#context;
+    const { requests, tenure } = this.#session;
     if (this.#isLargeText(scanner)) {
       this.#rewriteLarge(scanner);
       return false;
@@ -189,14 +172,14 @@ export class Inbound implements BorrowerListener {
 
   /** A text so long that others would notice its rewriting. */
   #isLargeText({ first, type, length, last }: FrameScanner): boolean {
-    const { host, requests } = this.#context;
+    const { host, requests } = this.#session;
     if (host.view === undefined || !first || length < LARGE_SQL_BYTES || requests.alreadyPlaced) return false;
     return last && (type === FrontendType.Query || type === FrontendType.Parse);
   }
 
   /** Takes the message out, rewrites it bit by bit, and goes on with it and what is behind it. */
   #rewriteLarge(scanner: FrameScanner): void {
-    const { client, host, requests, ending } = this.#context;
+    const { client, host, requests, ending } = this.#session;
     const message = Buffer.from(scanner.buffer.subarray(scanner.start, scanner.end));
     this.#backlog.wait(Buffer.from(scanner.takeRest()));
     this.#scanner = clientScanner(host.view);
@@ -214,7 +197,7 @@ export class Inbound implements BorrowerListener {
   }
 
   #failed(cause: unknown): ServiceError {
-    this.#context.host.failed(cause);
+    this.#session.host.failed(cause);
     return new ServiceError('internal', 'internal error', { cause });
   }
 
@@ -223,7 +206,7 @@ export class Inbound implements BorrowerListener {
    * @returns undefined when there is no backend yet, for which the message, and all behind it, waits
    */
   #borrow(scanner: FrameScanner, chunk: Buffer | undefined): BackendConnection | undefined {
-    const { host, replies } = this.#context;
+    const { host, replies } = this.#session;
     const request = scanner.buffer === chunk && scanner.start === 0 ? chunk : undefined;
     const backend = this.#borrower.tryBorrow(request);
     if (backend !== undefined) return backend;
@@ -241,7 +224,7 @@ export class Inbound implements BorrowerListener {
   /** What comes next is answered with that, unless it ends the session. */
   refused(reason: ServiceError): void {
     if (isFinal(reason)) {
-      this.#context.ending.byError(reason);
+      this.#session.ending.byError(reason);
       return;
     }
     this.#backendless.refuse(reason);
@@ -250,7 +233,7 @@ export class Inbound implements BorrowerListener {
 
   /** Goes on with what had to wait. */
   #resume(): void {
-    const { ending } = this.#context;
+    const { ending } = this.#session;
     for (const bytes of this.#backlog.take()) {
       // Waiting may begin again in the middle; the rest then belongs behind it.
       if (this.#backlog.isWaiting || this.#awaitsAnswer) this.#backlog.add(bytes);
@@ -261,7 +244,7 @@ export class Inbound implements BorrowerListener {
 
   /** A backend is shared, and nothing is to be sent behind what it has been asked for this client. */
   get #awaitsAnswer(): boolean {
-    const { tenure, replies } = this.#context;
+    const { tenure, replies } = this.#session;
     return tenure.shared !== undefined && replies.queue.length > 0;
   }
 }

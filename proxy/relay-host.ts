@@ -7,7 +7,7 @@ import type { PlaceView } from '../src/router/search-path/view.ts';
 import type { ProcessIds } from './process-ids.ts';
 import type { RecentParses } from './recent-parses.ts';
 import type { Sharing } from './sharing.ts';
-import type { WatchedBatch } from './statement-watch.ts';
+import type { WatchListener } from './statement-watch.ts';
 
 /** How a session ended, and what the client should be told if it can still be told anything. */
 export interface RelayEnd {
@@ -16,7 +16,7 @@ export interface RelayEnd {
 }
 
 /** What a session needs of the house. */
-export interface RelayHost {
+export interface RelayHost extends WatchListener {
   /** A backend at once, if one is free. */
   tryLease(preferred: BackendConnection | undefined): Lease | undefined;
   /** A backend as soon as there is one. */
@@ -38,8 +38,6 @@ export interface RelayHost {
   ended(end: RelayEnd, failure?: unknown): void;
   /** Hears of what should not have happened, of which the client is told as an internal error at most. */
   failed(cause: unknown): void;
-  /** Hears of each finished batch of statements that is worth an audit entry. */
-  watched(batch: WatchedBatch): void;
   /** Whether a backend process holds session advisory locks. */
   holdsAdvisoryLocks(processId: number): Promise<boolean>;
   /** Whether clients of this organization have asked for a sequence's last value: then those that move one keep their backend. */

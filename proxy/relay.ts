@@ -1,11 +1,11 @@
 import type { Duplex } from 'node:stream';
 import type { BackendReceiver } from '../src/backend/connection.ts';
-import type { ReplyQueue } from '../src/backend/reply-queue.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { ErrorFields, TransactionStatus } from '../src/protocol/backend.ts';
 import type { Lease } from '../src/router/lease.ts';
 import { ClientStatements } from './client-statements.ts';
 import type { ClientReceiver } from './connection.ts';
+import type { Conversation } from './conversation.ts';
 import { Ending } from './ending.ts';
 import { InFlight } from './in-flight.ts';
 import { Inbound } from './inbound.ts';
@@ -28,140 +28,105 @@ const MAX_KEPT_BACK_BYTES = 65_536;
  * transaction, and kept while the session holds state that outlives one. Bodies go through untouched; the side whose peer
  * cannot take more is not read until it can.
  */
-export class Relay implements BackendReceiver, ClientReceiver {
+export class Relay implements BackendReceiver, ClientReceiver, Conversation {
   /** Among those who are watched. */
   place = -1;
   /** When the client last took bytes off our hands. */
   lastTakenAt = performance.now();
-  readonly #client: Duplex;
-  readonly #host: RelayHost;
-  readonly #pins: Pins;
-  readonly #replies: Replies;
-  readonly #queue: ReplyQueue;
-  readonly #requests: Requests;
-  readonly #tenure: Tenure;
+  readonly client: Duplex;
+  readonly host: RelayHost;
+  readonly pins: Pins;
+  readonly toClient: Run;
+  readonly replies: Replies;
+  readonly requests: Requests;
+  readonly tenure: Tenure;
+  readonly inFlight: InFlight;
+  readonly ending: Ending;
   readonly #settling: Settling;
-  readonly #toClient: Run;
-  readonly #inFlight: InFlight;
-  readonly #ending: Ending;
   readonly #inbound: Inbound;
 
   constructor(client: Duplex, host: RelayHost, pins: Pins, parameters: ReadonlyMap<string, string>) {
-    this.#client = client;
-    this.#toClient = new Run(client);
-    this.#host = host;
-    this.#pins = pins;
     const statements = new ClientStatements();
-    const watch = new StatementWatch((batch) => host.watched(batch));
-    this.#replies = new Replies({
-      host,
-      pins,
-      watch,
-      parameters,
-      statements,
-      toClient: this.#toClient,
-      backend: () => this.#tenure.backend?.session,
-      notRestored: (error) => this.end(error),
-      canRunAgain: (error) => this.#canRunAgain(error),
-    });
-    this.#queue = this.#replies.queue;
-    this.#tenure = new Tenure({
-      host,
-      pins,
-      queue: this.#queue,
-      receiver: this,
-      errandSince: (company) => this.#errandSince(company),
-      canRunAgain: () => this.#inFlight.isUntold,
-      turnBegins: (now) => this.#inFlight.turnBegins(now),
-      runElsewhere: (isCanceled) => this.#runElsewhere(isCanceled),
-    });
-    this.#settling = new Settling(this.#tenure, host, pins, this.#queue, () => this.#settle());
-    const effects = new StatementEffects(host, pins, this.#replies, this.#tenure, (backend, alone) =>
-      this.#requests.materialize(backend, alone),
-    );
-    this.#requests = new Requests(statements, host, this.#queue, watch, effects, this.#tenure.out);
-    this.#inFlight = new InFlight(this.#requests, this.#replies, this.#toClient, host.sharing);
-    this.#ending = new Ending(host, this.#requests, this.#replies, this.#toClient, (disobeyed) => this.#giveBack(disobeyed));
-    this.#inbound = new Inbound({
-      client,
-      host,
-      pins,
-      replies: this.#replies,
-      requests: this.#requests,
-      tenure: this.#tenure,
-      toClient: this.#toClient,
-      inFlight: this.#inFlight,
-      ending: this.#ending,
-      settle: () => this.#settle(),
-    });
+    const watch = new StatementWatch(host);
+    this.client = client;
+    this.host = host;
+    this.pins = pins;
+    this.toClient = new Run(client);
+    this.replies = new Replies(this, statements, watch, parameters);
+    this.tenure = new Tenure(this);
+    this.requests = new Requests(statements, host, this.replies.queue, watch, new StatementEffects(this), this.tenure.out);
+    this.inFlight = new InFlight(this);
+    this.ending = new Ending(this);
+    this.#settling = new Settling(this);
+    this.#inbound = new Inbound(this);
   }
 
   get status(): TransactionStatus {
-    return this.#replies.status;
+    return this.replies.status;
   }
 
   /** When the oldest unanswered request was sent, or when the session last became idle; on performance.now()'s clock. */
   get since(): number {
-    return this.#replies.since;
+    return this.replies.since;
   }
 
   get traffic(): { readonly bytesIn: number; readonly bytesOut: number } {
-    return { bytesIn: this.#inbound.bytes, bytesOut: this.#replies.bytesOut };
+    return { bytesIn: this.#inbound.bytes, bytesOut: this.replies.bytesOut };
   }
 
   get statements(): number {
-    return this.#requests.counts.statements;
+    return this.requests.counts.statements;
   }
 
   /** Replies are owed to the client, or it waits for a backend. */
   get busy(): boolean {
-    return this.#queue.length > 0 || this.#inbound.isWaiting || this.#replies.heldReady;
+    return this.replies.queue.length > 0 || this.#inbound.isWaiting || this.replies.heldReady;
   }
 
   /** The backend at hand, e.g. to be canceled. */
   get lease(): Lease | undefined {
-    return this.#tenure.isBehind ? undefined : this.#tenure.lease;
+    return this.tenure.isBehind ? undefined : this.tenure.lease;
   }
 
   /** What a backend sends is written to the client at once, and only what the kernel has not taken is needed longer. */
   get holdsChunk(): boolean {
-    return this.#client.writableLength > 0 || this.#toClient.bytes > 0;
+    return this.client.writableLength > 0 || this.toClient.bytes > 0;
   }
 
   /** Bytes that the client has not taken yet. */
   get unsent(): number {
-    return this.#client.writableLength;
+    return this.client.writableLength;
   }
 
   /** The client has closed its sending side and may still be reading. */
   get halfClosed(): boolean {
-    return this.#ending.halfClosed;
+    return this.ending.halfClosed;
   }
 
   /** As {@link Ending.byError}. */
   end(error: ServiceError): void {
-    this.#ending.byError(error);
+    this.ending.byError(error);
   }
 
   /** As {@link Ending.byForce}. */
   terminate(error: ServiceError): void {
-    this.#ending.byForce(error);
+    this.ending.byForce(error);
   }
 
   /** As {@link Ending.atRest}. */
   endAtRest(error: ServiceError): void {
-    this.#ending.atRest(error);
+    this.ending.atRest(error);
   }
 
   /** As {@link Ending.abandon}. */
   abandon(): void {
-    this.#ending.abandon();
+    this.ending.abandon();
   }
 
   /** Cancels what the client is waiting for, be it an answer or a backend. Resolves when the server has taken the request. */
   async cancel(): Promise<void> {
     if (this.#inbound.isWaiting) this.#inbound.giveUp();
-    else await this.#tenure.cancel();
+    else await this.tenure.cancel();
   }
 
   clientData(chunk: Buffer): void {
@@ -170,71 +135,71 @@ export class Relay implements BackendReceiver, ClientReceiver {
 
   clientDrained(): void {
     this.lastTakenAt = performance.now();
-    this.#tenure.backend?.resume();
+    this.tenure.backend?.resume();
   }
 
   clientEnded(): void {
-    this.#ending.halfClosed = true;
-    if (!this.busy) this.#ending.clientGone();
+    this.ending.halfClosed = true;
+    if (!this.busy) this.ending.clientGone();
   }
 
   clientClosed(): void {
-    this.#ending.clientGone();
+    this.ending.clientGone();
   }
 
   /**
    * The client knows nothing of what was prepared for it, and is not to hear that it does not fit any more; nor of others
    * that its backend was busy with, and of a cancel request that was meant for one of them.
    */
-  #canRunAgain(error: ErrorFields): boolean {
-    if (!this.#inFlight.isUntold) return false;
-    return (this.#requests.usesRepeated && isStalePlan(error)) || (this.#tenure.isDisturbed && isCanceled(error));
+  canRunAgain(error: ErrorFields): boolean {
+    if (!this.inFlight.isUntold) return false;
+    return (this.requests.usesRepeated && isStalePlan(error)) || (this.tenure.isDisturbed && isCanceled(error));
   }
 
   /** The answer may yet be cut short by a cancel request that was meant for another: the beginning of a short one can wait. */
   get #keepsBack(): boolean {
-    return this.#tenure.isDisturbed && this.#inFlight.isUntold && this.#toClient.bytes <= MAX_KEPT_BACK_BYTES;
+    return this.tenure.isDisturbed && this.inFlight.isUntold && this.toClient.bytes <= MAX_KEPT_BACK_BYTES;
   }
 
   #runAgain(): void {
-    const { bytes } = this.#inFlight;
-    this.#replies.hiding = false;
+    const { bytes } = this.inFlight;
+    this.replies.hiding = false;
     if (bytes !== undefined) this.#inbound.takeAgain(bytes);
   }
 
   /** What was sent ahead is held up where it is. */
-  #runElsewhere(isCanceled: boolean): void {
-    if (this.#ending.isOver) return;
-    this.#queue.abandon();
+  runElsewhere(isCanceled: boolean): void {
+    if (this.ending.isOver) return;
+    this.replies.queue.abandon();
     // What was answered for the server, and waited for its answers.
-    this.#toClient.clear();
-    this.#host.shared('set_aside');
+    this.toClient.clear();
+    this.host.shared('set_aside');
     this.#runAgain();
     if (isCanceled) void this.cancel();
     this.#inbound.goOn();
   }
 
   /** Since when a request has been running that others may follow. */
-  #errandSince(company: Company): number | undefined {
-    return this.#pins.holdsState ? undefined : this.#inFlight.errandSince(company);
+  errandSince(company: Company): number | undefined {
+    return this.pins.holdsState ? undefined : this.inFlight.errandSince(company);
   }
 
   data(chunk: Buffer): void {
-    const { shared, isFollowed } = this.#tenure;
+    const { shared, isFollowed } = this.tenure;
     let rest: Buffer | undefined;
     try {
-      rest = this.#replies.take(chunk, isFollowed);
+      rest = this.replies.take(chunk, isFollowed);
     } catch (error) {
-      if (!(error instanceof ServiceError)) this.#host.failed(error);
+      if (!(error instanceof ServiceError)) this.host.failed(error);
       this.closed();
       return;
     }
-    this.#tenure.cancelIfWanted();
-    if (this.#queue.length === 0) this.#answered();
-    else if (!this.#ending.isOver && !this.#keepsBack) this.#toClient.flushPart(!this.#replies.betweenMessages);
-    if (this.#client.writableLength === 0) this.lastTakenAt = performance.now();
-    else if (this.#client.writableLength > HIGH_WATER_BYTES && !this.#ending.isOver) this.#tenure.backend?.pause();
-    if (this.#tenure.shared !== undefined || shared === undefined) return;
+    this.tenure.cancelIfWanted();
+    if (this.replies.queue.length === 0) this.#answered();
+    else if (!this.ending.isOver && !this.#keepsBack) this.toClient.flushPart(!this.replies.betweenMessages);
+    if (this.client.writableLength === 0) this.lastTakenAt = performance.now();
+    else if (this.client.writableLength > HIGH_WATER_BYTES && !this.ending.isOver) this.tenure.backend?.pause();
+    if (this.tenure.shared !== undefined || shared === undefined) return;
     // The chunk may be read into again; the next one's bytes are few.
     if (rest !== undefined && rest.length > 0) shared.deliver(Buffer.from(rest));
     this.#inbound.goOn();
@@ -242,55 +207,55 @@ export class Relay implements BackendReceiver, ClientReceiver {
 
   /** All that was asked has been answered. */
   #answered(): void {
-    const again = this.#replies.hiding;
-    if (!this.#ending.isOver) this.#inFlight.answered(again);
-    const { cancelAsked } = this.#tenure;
+    const again = this.replies.hiding;
+    if (!this.ending.isOver) this.inFlight.answered(again);
+    const { cancelAsked } = this.tenure;
     // Where there seems to be more to find out, others' backend is not the place for it.
-    const passesOn = again || this.#ending.isOver || this.#tenure.isFollowed || this.#pins.holdsState;
-    if (this.#tenure.shared !== undefined && passesOn) {
-      if (again && !this.#ending.isOver) this.#host.shared('set_aside');
-      this.#tenure.passOn();
+    const passesOn = again || this.ending.isOver || this.tenure.isFollowed || this.pins.holdsState;
+    if (this.tenure.shared !== undefined && passesOn) {
+      if (again && !this.ending.isOver) this.host.shared('set_aside');
+      this.tenure.passOn();
     }
-    if (this.#ending.isOver) return;
+    if (this.ending.isOver) return;
     if (again) {
       this.#runAgain();
       // Too late for what was canceled on behalf of others, and meant for what is run now.
       if (cancelAsked) void this.cancel();
-    } else if (!this.#ending.answered()) {
-      if (this.#tenure.lease === undefined) this.#passedOn();
-      else this.#settle();
+    } else if (!this.ending.answered()) {
+      if (this.tenure.lease === undefined) this.#passedOn();
+      else this.settle();
     }
   }
 
   /** The backend is another's already. */
   #passedOn(): void {
-    this.#inFlight.end();
-    this.#toClient.flush();
-    this.#ending.rested();
+    this.inFlight.end();
+    this.toClient.flush();
+    this.ending.rested();
   }
 
   /** Nothing is owed. Others get the backend before the client gets its answer: they wait for it to work, not to read. */
-  #settle(): void {
+  settle(): void {
     this.#settleBackend();
-    this.#toClient.flush();
+    this.toClient.flush();
   }
 
   /** Finds out what the session holds, gives the backend back, or keeps it. */
   #settleBackend(): void {
-    if (this.#tenure.lease === undefined || this.#ending.isOver || !this.#isIdle) return;
+    if (this.tenure.lease === undefined || this.ending.isOver || !this.#isIdle) return;
     if (!this.#settling.isDone()) return;
-    this.#pins.restores = false;
-    this.#pins.unsettled = false;
-    this.#inFlight.end();
-    this.#replies.restored();
-    if (this.#ending.rested() || this.#pins.pinned) return;
-    this.#tenure.end();
+    this.pins.restores = false;
+    this.pins.unsettled = false;
+    this.inFlight.end();
+    this.replies.restored();
+    if (this.ending.rested() || this.pins.pinned) return;
+    this.tenure.end();
     this.#inbound.listen();
   }
 
   /** Nothing is owed, no transaction is open, and nothing has begun. */
   get #isIdle(): boolean {
-    return this.#ending.isAtRest && this.#inbound.betweenMessages;
+    return this.ending.isAtRest && this.#inbound.betweenMessages;
   }
 
   drain(): void {
@@ -298,14 +263,14 @@ export class Relay implements BackendReceiver, ClientReceiver {
   }
 
   closed(): void {
-    this.#tenure.lost();
-    this.#ending.backendLost();
+    this.tenure.lost();
+    this.ending.backendLost();
   }
 
-  async #giveBack(disobeyed: boolean): Promise<void> {
+  async giveBack(disobeyed: boolean): Promise<void> {
     this.#inbound.giveUp();
     // What still comes of a shared backend's answer is nobody's.
-    this.#replies.hiding = true;
-    if (this.#tenure.lease !== undefined) await this.#tenure.giveUp(this.#isIdle, disobeyed);
+    this.replies.hiding = true;
+    if (this.tenure.lease !== undefined) await this.tenure.giveUp(this.#isIdle, disobeyed);
   }
 }

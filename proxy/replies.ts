@@ -1,6 +1,5 @@
 import { mentionsServerStatement, SERVER_STATEMENT } from '../src/backend/prepared-statements.ts';
 import { type ReplyListener, ReplyQueue, Request, type RequestKind } from '../src/backend/reply-queue.ts';
-import type { SessionState } from '../src/backend/session-state.ts';
 import { ServiceError } from '../src/errors.ts';
 import {
   BackendType,
@@ -14,34 +13,17 @@ import {
 import { backendFrames, FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
 import type { Edit } from '../src/router/search-path/edits.ts';
 import type { ClientStatements } from './client-statements.ts';
+import type { Conversation } from './conversation.ts';
 import { CLOSE_COMPLETE, PARSE_COMPLETE, READY_IDLE, rewriteBody } from './messages.ts';
 import type { Effect } from './parse-effects.ts';
-import type { Pins } from './pins.ts';
 import type { RequestEnd } from './query-texts.ts';
-import type { RelayHost } from './relay-host.ts';
-import type { Run } from './run.ts';
 import type { StateProbe } from './state-probe.ts';
 import type { StatementWatch } from './statement-watch.ts';
 
 /** A request of ours among the client's. */
 export type OwnRequest = { readonly own: 'settings' } | { readonly own: 'probe'; readonly probe: StateProbe };
 
-/** What the replies of a session are read with. */
-export interface ReplyContext {
-  readonly host: RelayHost;
-  readonly pins: Pins;
-  readonly watch: StatementWatch;
-  readonly statements: ClientStatements;
-  /** ParameterStatus values as the client knows them. */
-  readonly parameters: ReadonlyMap<string, string>;
-  readonly toClient: Run;
-  /** Whether the client's request can be run again instead of telling it of an error that is not its own. */
-  canRunAgain(error: ErrorFields): boolean;
-  /** What is known of the session on the backend at hand. */
-  backend(): SessionState | undefined;
-  /** The session's own settings could not be given to its backend. */
-  notRestored(error: ServiceError): void;
-}
+type Session = Pick<Conversation, 'host' | 'pins' | 'toClient' | 'tenure' | 'canRunAgain' | 'end'>;
 
 /** Rows so that the answers to our own questions, which are short, are seen whole. */
 const BACKEND = backendFrames({ Z: 1, E: 65_536, C: 64, S: 65_536, A: 65_536, N: 65_536, D: 4_096 });
@@ -66,7 +48,9 @@ export class Replies implements ReplyListener {
   heldReady = false;
   /** The client hears nothing of what is being answered, up to ReadyForQuery: its request will be run again. */
   hiding = false;
-  readonly #context: ReplyContext;
+  readonly #session: Session;
+  readonly #statements: ClientStatements;
+  readonly #watch: StatementWatch;
   readonly #scanner = new FrameScanner(BACKEND);
   /** The message that is passing is not the client's. */
   #skippingRest = false;
@@ -78,9 +62,12 @@ export class Replies implements ReplyListener {
   /** Parameters that have changed and may change back before the client is told. */
   #changedParameters: ReadonlyMap<string, string> = NOTHING;
 
-  constructor(context: ReplyContext) {
-    this.#context = context;
-    this.#reported = context.parameters;
+  /** @param parameters ParameterStatus values as the client knows them */
+  constructor(session: Session, statements: ClientStatements, watch: StatementWatch, parameters: ReadonlyMap<string, string>) {
+    this.#session = session;
+    this.#statements = statements;
+    this.#watch = watch;
+    this.#reported = parameters;
   }
 
   /** The client has been sent whole messages only. */
@@ -99,7 +86,7 @@ export class Replies implements ReplyListener {
     scanner.push(chunk);
     while (scanner.next()) {
       if (!scanner.first) this.#passOn(scanner, !this.#skippingRest);
-      else if (isData(scanner.type) && !this.queue.skipping && this.#context.host.view === undefined) {
+      else if (isData(scanner.type) && !this.queue.skipping && this.#session.host.view === undefined) {
         scanner.widen();
         this.#passOn(scanner, true);
       } else this.#reply(scanner);
@@ -113,10 +100,10 @@ export class Replies implements ReplyListener {
     for (const [parameter, value] of this.#changedParameters) {
       if (this.#reported.get(parameter) === value) continue;
       this.#told(parameter, value);
-      this.#context.toClient.insert(encodeBackendMessage({ name: 'ParameterStatus', parameter, value }));
+      this.#session.toClient.insert(encodeBackendMessage({ name: 'ParameterStatus', parameter, value }));
     }
     this.#changedParameters = NOTHING;
-    if (this.heldReady) this.#context.toClient.insert(READY_IDLE);
+    if (this.heldReady) this.#session.toClient.insert(READY_IDLE);
     this.heldReady = false;
   }
 
@@ -124,7 +111,7 @@ export class Replies implements ReplyListener {
     if (scanner.first) this.#skippingRest = !forward;
     if (!forward || this.hiding) return;
     this.bytesOut += scanner.end - scanner.start;
-    this.#context.toClient.add(scanner.buffer, scanner.start, scanner.end);
+    this.#session.toClient.add(scanner.buffer, scanner.start, scanner.end);
   }
 
   #reply(scanner: FrameScanner): void {
@@ -160,19 +147,19 @@ export class Replies implements ReplyListener {
   }
 
   #notice(scanner: FrameScanner, skipping: boolean): void {
-    const { view } = this.#context.host;
+    const { view } = this.#session.host;
     if (skipping || view === undefined || !scanner.last) {
       this.#passOn(scanner, !skipping);
       return;
     }
     const fields = decodeErrorFields(scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end));
-    this.#context.toClient.insert(encodeBackendMessage({ name: 'NoticeResponse', fields: view.error(fields) }));
+    this.#session.toClient.insert(encodeBackendMessage({ name: 'NoticeResponse', fields: view.error(fields) }));
   }
 
   /** Says who has notified by the id that the notifier knows, and hides what is another organization's. */
   #notification(scanner: FrameScanner): void {
     const { buffer, start, end, last } = scanner;
-    const { view, processIds } = this.#context.host;
+    const { view, processIds } = this.#session.host;
     if (!last) {
       this.#passOn(scanner, view === undefined);
       return;
@@ -181,7 +168,7 @@ export class Replies implements ReplyListener {
     const seen = view === undefined ? channel : view.channel(channel);
     if (seen === undefined) return;
     const sender = processIds.userOf(processId) ?? processId;
-    this.#context.toClient.insert(encodeBackendMessage({ name: 'NotificationResponse', processId: sender, channel: seen, payload }));
+    this.#session.toClient.insert(encodeBackendMessage({ name: 'NotificationResponse', processId: sender, channel: seen, payload }));
   }
 
   #ready(scanner: FrameScanner): void {
@@ -189,17 +176,17 @@ export class Replies implements ReplyListener {
     this.since = performance.now();
     const forward = this.queue.forwards(scanner.type);
     // After a RESET the session's own start is restored first, as if the server had gone back to it.
-    if (forward && this.#context.pins.restores && this.status === 'I' && this.queue.length === 1) this.heldReady = true;
+    if (forward && this.#session.pins.restores && this.status === 'I' && this.queue.length === 1) this.heldReady = true;
     else this.#passOn(scanner, forward);
     this.queue.receive(scanner.type);
     if (this.status !== 'E') this.queue.strayPortal = false;
     if (forward && !this.hiding) {
-      this.#context.host.answered(!this.#requestFailed);
+      this.#session.host.answered(!this.#requestFailed);
       this.#requestFailed = false;
     }
     if (this.#schemaChanged) {
       this.#schemaChanged = this.status !== 'I';
-      this.#context.host.registry.invalidate();
+      this.#session.host.registry.invalidate();
     }
   }
 
@@ -209,19 +196,19 @@ export class Replies implements ReplyListener {
     const fields = decodeErrorFields(scanner.last ? seen : Buffer.concat([seen, END_OF_FIELDS]));
     this.fatalSeen ||= fields.severity !== 'ERROR';
     const forward = this.queue.forwards(type);
-    if (forward && !this.fatalSeen && this.#context.canRunAgain(fields)) {
+    if (forward && !this.fatalSeen && this.#session.canRunAgain(fields)) {
       this.hiding = true;
-      this.#context.toClient.clear();
+      this.#session.toClient.clear();
     }
     this.#failed(fields);
     this.#requestFailed ||= forward && !this.hiding;
     const told = (forward || this.fatalSeen) && !this.hiding;
-    const reworded = told && scanner.last && (this.#context.host.view !== undefined || mentionsServerStatement(fields.message));
+    const reworded = told && scanner.last && (this.#session.host.view !== undefined || mentionsServerStatement(fields.message));
     const edits = this.#editsInError();
     if (!reworded) this.#passOn(scanner, told);
     this.queue.receive(type);
     // Only now: what the error has undone may be that the client gave up its name for the statement.
-    if (reworded) this.#context.toClient.insert(this.#inClientsWords(buffer.subarray(start, end), fields, edits));
+    if (reworded) this.#session.toClient.insert(this.#inClientsWords(buffer.subarray(start, end), fields, edits));
   }
 
   /** What was replaced in the statement that an error is about. */
@@ -232,8 +219,8 @@ export class Replies implements ReplyListener {
 
   /** An error that speaks of a statement, or of the place of its tables, as the server knows it, as the client does. */
   #inClientsWords(message: Buffer, fields: ErrorFields, edits: readonly Edit[]): Buffer {
-    const { view } = this.#context.host;
-    const name = (text: string) => text.replace(SERVER_STATEMENT, (server) => this.#context.statements.nameOf(server));
+    const { view } = this.#session.host;
+    const name = (text: string) => text.replace(SERVER_STATEMENT, (server) => this.#statements.nameOf(server));
     if (view === undefined) return rewriteBody(message, name);
     return encodeBackendMessage({ name: 'ErrorResponse', fields: view.error({ ...fields, message: name(fields.message) }, edits) });
   }
@@ -241,12 +228,12 @@ export class Replies implements ReplyListener {
   #failed(fields: ErrorFields): void {
     const subject = this.queue.batchSubject;
     if (isOwn(subject)) {
-      this.#context.pins.probeFailed();
+      this.#session.pins.probeFailed();
       if (subject.own === 'settings')
-        this.#context.notRestored(new ServiceError('internal', "the session's settings could not be restored", { detail: fields.message }));
+        this.#session.end(new ServiceError('internal', "the session's settings could not be restored", { detail: fields.message }));
       return;
     }
-    if (isStalePlan(fields)) this.#context.host.registry.invalidate();
+    if (isStalePlan(fields)) this.#session.host.registry.invalidate();
     if (this.hiding) return;
     const batch = (subject as RequestEnd | undefined)?.batch;
     if (batch !== undefined) batch.sqlstate = fields.code;
@@ -259,25 +246,25 @@ export class Replies implements ReplyListener {
     if (subject !== undefined && !isOwn(subject)) {
       const { batch, deallocations } = subject as RequestEnd;
       isWatched = batch !== undefined;
-      if (batch !== undefined) this.#context.watch.completed(batch, tag);
+      if (batch !== undefined) this.#watch.completed(batch, tag);
       const deallocated = tag === 'DEALLOCATE' ? deallocations.shift() : undefined;
       if (deallocated !== undefined) this.#deallocated(deallocated);
     }
     // CREATE TABLE AS is told of as the SELECT in it.
     if (SCHEMA_CHANGE.test(tag) || isWatched) this.#schemaChanged = true;
     if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') {
-      this.#context.statements.clear();
-      this.#context.backend()?.prepared.clear();
+      this.#statements.clear();
+      this.#session.tenure.backend?.session.prepared.clear();
       this.#renote();
     }
-    if (tag === 'DISCARD ALL') this.#context.pins.discarded();
+    if (tag === 'DISCARD ALL') this.#session.pins.discarded();
   }
 
   /** The name may now be given to another statement, in SQL, which is not ours to close. */
   #deallocated(name: string): void {
-    this.#context.statements.delete(name);
+    this.#statements.delete(name);
     this.#renote();
-    const session = this.#context.backend();
+    const session = this.#session.tenure.backend?.session;
     if (session !== undefined) session.leftovers = session.leftovers.filter((left) => left.toString('latin1') !== name);
   }
 
@@ -289,14 +276,14 @@ export class Replies implements ReplyListener {
   /** What our own requests change and change back the client need not know; what stays different it must. */
   #parameterChanged(scanner: FrameScanner, own: boolean): void {
     const { parameter, value: serverValue } = decodeParameterStatus(scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end));
-    if (!own) this.#context.pins.parameterChanged(parameter, serverValue);
-    const value = this.#context.host.view?.clientSetting(parameter, serverValue) ?? serverValue;
-    if (this.#context.pins.restores && this.status === 'I')
+    if (!own) this.#session.pins.parameterChanged(parameter, serverValue);
+    const value = this.#session.host.view?.clientSetting(parameter, serverValue) ?? serverValue;
+    if (this.#session.pins.restores && this.status === 'I')
       this.#changedParameters = new Map([...this.#changedParameters, [parameter, value]]);
     else if (!own || this.#reported.get(parameter) !== value) {
       this.#told(parameter, value);
       if (value === serverValue) this.#passOn(scanner, true);
-      else this.#context.toClient.insert(encodeBackendMessage({ name: 'ParameterStatus', parameter, value }));
+      else this.#session.toClient.insert(encodeBackendMessage({ name: 'ParameterStatus', parameter, value }));
     } else this.#passOn(scanner, false);
   }
 
@@ -306,10 +293,10 @@ export class Replies implements ReplyListener {
 
   #row(scanner: FrameScanner): void {
     const { buffer, start, end, last } = scanner;
-    const subject = this.queue.skipping || this.#context.host.view !== undefined ? this.queue.batchSubject : undefined;
+    const subject = this.queue.skipping || this.#session.host.view !== undefined ? this.queue.batchSubject : undefined;
     if (isOwn(subject)) {
       if (subject.own === 'probe' && last) subject.probe.row(buffer.subarray(start + HEADER_BYTES, end));
-      else if (subject.own === 'probe') this.#context.pins.probeFailed();
+      else if (subject.own === 'probe') this.#session.pins.probeFailed();
       this.#passOn(scanner, false);
     } else if (last && (subject as RequestEnd | undefined)?.showsSearchPath === true) this.#searchPathRow(buffer.subarray(start, end));
     else this.#passOn(scanner, true);
@@ -318,16 +305,16 @@ export class Replies implements ReplyListener {
   /** The one column of SHOW search_path, in the client's words. */
   #searchPathRow(row: Buffer): void {
     const value = row.toString('utf8', SHOW_VALUE_OFFSET);
-    const shown = Buffer.from(this.#context.host.view?.clientSetting('search_path', value) ?? value);
+    const shown = Buffer.from(this.#session.host.view?.clientSetting('search_path', value) ?? value);
     const message = Buffer.concat([row.subarray(0, SHOW_VALUE_OFFSET), shown]);
     message.writeInt32BE(message.length - 1, 1);
     message.writeInt32BE(shown.length, SHOW_VALUE_OFFSET - 4);
-    this.#context.toClient.insert(message);
+    this.#session.toClient.insert(message);
   }
 
   simulate(request: RequestKind): void {
     if (this.hiding) return;
-    this.#context.toClient.insert(request === Request.parse ? PARSE_COMPLETE : CLOSE_COMPLETE);
+    this.#session.toClient.insert(request === Request.parse ? PARSE_COMPLETE : CLOSE_COMPLETE);
   }
 
   done(request: RequestKind, subject: unknown): void {
@@ -342,7 +329,7 @@ export class Replies implements ReplyListener {
       return;
     }
     const { batch } = subject as RequestEnd;
-    if (batch !== undefined) this.#context.watch.done(batch);
+    if (batch !== undefined) this.#watch.done(batch);
   }
 
   dropped(request: RequestKind, subject: unknown, failed: boolean): void {
@@ -350,9 +337,9 @@ export class Replies implements ReplyListener {
   }
 
   #probed(probe: StateProbe): void {
-    this.#context.pins.probed(probe.facts());
-    const session = this.#context.backend();
-    if (session !== undefined) session.settings = this.#context.pins.inForce;
+    this.#session.pins.probed(probe.facts());
+    const session = this.#session.tenure.backend?.session;
+    if (session !== undefined) session.settings = this.#session.pins.inForce;
   }
 }
 

@@ -1,64 +1,55 @@
-import type { ReplyQueue } from '../src/backend/reply-queue.ts';
+import type { Conversation } from './conversation.ts';
 import { queryMessage } from './messages.ts';
-import type { Pins } from './pins.ts';
-import type { RelayHost } from './relay-host.ts';
 import { settingsChange } from './session-settings.ts';
 import { StateProbe } from './state-probe.ts';
-import type { Tenure } from './tenure.ts';
+
+type Session = Pick<Conversation, 'tenure' | 'host' | 'pins' | 'replies' | 'settle'>;
 
 /** Finds out what is left of a session on its backend when that is idle, and restores the session's settings there. */
 export class Settling {
-  readonly #tenure: Tenure;
-  readonly #host: RelayHost;
-  readonly #pins: Pins;
-  readonly #queue: ReplyQueue;
-  readonly #again: () => void;
+  readonly #session: Session;
 
-  /** @param again called when it is worth asking again */
-  constructor(tenure: Tenure, host: RelayHost, pins: Pins, queue: ReplyQueue, again: () => void) {
-    this.#tenure = tenure;
-    this.#host = host;
-    this.#pins = pins;
-    this.#queue = queue;
-    this.#again = again;
+  constructor(session: Session) {
+    this.#session = session;
   }
 
   /** @returns whether all is known and as it should be; if not, the answer to a question or request of ours is under way */
   isDone(): boolean {
-    const pins = this.#pins;
-    if (pins.suspected || this.#queue.doubtful) {
+    const { tenure, pins, replies } = this.#session;
+    if (pins.suspected || replies.queue.doubtful) {
       pins.suspected = false;
       const probe = new StateProbe(pins.customSettings);
-      this.#tenure.ask(probe.message, { own: 'probe', probe });
+      tenure.ask(probe.message, { own: 'probe', probe });
     } else if (pins.lockCheckDue) {
       this.#checkLocks();
       return false;
     } else {
       const change = this.#settingsToRestore();
       if (change === undefined) return true;
-      this.#tenure.ask(queryMessage(change), { own: 'settings' });
+      tenure.ask(queryMessage(change), { own: 'settings' });
     }
-    this.#tenure.out.flush();
+    tenure.out.flush();
     return false;
   }
 
   /** RESET and DISCARD go back to what the session started with, which is more than the server knows. */
   #settingsToRestore(): string | undefined {
-    const { settings } = this.#pins;
-    const session = this.#tenure.backend?.session;
-    if (session === undefined || session.settings === settings) return undefined;
-    const change = settingsChange(session.settings, settings);
-    session.settings = settings;
+    const { settings } = this.#session.pins;
+    const state = this.#session.tenure.backend?.session;
+    if (state === undefined || state.settings === settings) return undefined;
+    const change = settingsChange(state.settings, settings);
+    state.settings = settings;
     return change;
   }
 
   #checkLocks(): void {
-    const { lease } = this.#tenure;
-    this.#pins.lockCheckDue = false;
-    void this.#host.holdsAdvisoryLocks(lease?.backend.processId ?? 0).then(
+    const { tenure, host, pins, replies } = this.#session;
+    const { lease } = tenure;
+    pins.lockCheckDue = false;
+    void host.holdsAdvisoryLocks(lease?.backend.processId ?? 0).then(
       (held) => {
-        this.#pins.locksHeld(held);
-        if (this.#tenure.lease === lease && this.#queue.length === 0) this.#again();
+        pins.locksHeld(held);
+        if (tenure.lease === lease && replies.queue.length === 0) this.#session.settle();
       },
       () => {},
     );

@@ -22,13 +22,18 @@ const WATCHED_TAG = /^(?:CREATE|ALTER|DROP|GRANT|REVOKE|REASSIGN|TRUNCATE|COMMEN
 const KEPT_CHARACTERS = 4_096;
 const MAX_TEXTS = 100;
 
+/** Hears of each finished batch that is worth an audit entry. */
+export interface WatchListener {
+  watched(batch: WatchedBatch): void;
+}
+
 /** Follows a wire session's statements and tells of those that belong in the audit: DDL and role statements. */
 export class StatementWatch {
-  readonly #tell: (batch: WatchedBatch) => void;
+  readonly #listener: WatchListener;
   #texts: string[] = [];
 
-  constructor(tell: (batch: WatchedBatch) => void) {
-    this.#tell = tell;
+  constructor(listener: WatchListener) {
+    this.#listener = listener;
   }
 
   /** @param text as Latin-1 @returns whether it may change objects or roles */
@@ -53,7 +58,7 @@ export class StatementWatch {
   /** Text that only looked like it, e.g. in a literal, and ran well, is no DDL. */
   done({ sql, command, sqlstate, startedAt }: Batch): void {
     if (command === undefined && sqlstate === undefined) return;
-    this.#tell({
+    this.#listener.watched({
       sql,
       durationMs: performance.now() - startedAt,
       ...(command === undefined ? {} : { command }),

@@ -1,14 +1,13 @@
 import type { BackendConnection, BackendReceiver } from '../src/backend/connection.ts';
-import { Fate, type ReplyQueue, Request } from '../src/backend/reply-queue.ts';
+import { Fate, Request } from '../src/backend/reply-queue.ts';
 import { areEqual, type Settings } from '../src/backend/session-state.ts';
 import type { Lease } from '../src/router/lease.ts';
+import type { Conversation } from './conversation.ts';
 import type { Errand } from './errand.ts';
 import { OBEY_TIMEOUT_MS } from './limits.ts';
 import { queryMessage } from './messages.ts';
-import type { Pins } from './pins.ts';
-import type { RelayHost } from './relay-host.ts';
 import type { OwnRequest } from './replies.ts';
-import { Run } from './run.ts';
+import { Run, type Sink } from './run.ts';
 import { settingsChange } from './session-settings.ts';
 import { SharedPipeline, type Turn } from './shared-pipeline.ts';
 import type { Company, Sharer } from './sharing.ts';
@@ -18,33 +17,16 @@ const MAX_PENDING_BYTES = 65_536;
 
 const DISCARD_SEQUENCES = queryMessage('DISCARD SEQUENCES');
 
-/** The session that has backends one after another. */
-export interface Tenant {
-  readonly host: RelayHost;
-  readonly pins: Pins;
-  readonly queue: ReplyQueue;
-  /** Hears what the backend at hand says; also who the session is, by identity. */
-  readonly receiver: BackendReceiver;
-  /** Since when its request has been running, if others may have theirs run behind it in such company. */
-  errandSince(company: Company): number | undefined;
-  /** Nothing of the answer has been told. */
-  canRunAgain(): boolean;
-  /** What the backend says is for this session now, whose request has been sent before. */
-  turnBegins(now: number): void;
-  /**
-   * Its request, of which nothing has been answered, is to be sent again, elsewhere.
-   * @param isCanceled its client has asked for it to be canceled
-   */
-  runElsewhere(isCanceled: boolean): void;
-}
+/** The session that has backends one after another: it hears what the one at hand says, and is who it is by identity. */
+type Tenant = Pick<Conversation, 'host' | 'pins' | 'replies' | 'inFlight' | 'errandSince' | 'runElsewhere'> & BackendReceiver;
 
 /**
  * A session's hold on a backend: borrowed with the first request of a transaction, given this session's settings, and given
  * back when nothing that belongs to the session is left on it.
  */
-export class Tenure implements Sharer, Turn {
+export class Tenure implements Sharer, Turn, Sink {
   /** What goes to the backend at hand. */
-  readonly out = new Run({ write: (bytes) => this.#lease?.backend.writeSoon(bytes) });
+  readonly out = new Run(this);
   readonly #tenant: Tenant;
   #lease: Lease | undefined;
   /** Where others' requests are in the backend's pipeline too. */
@@ -65,6 +47,10 @@ export class Tenure implements Sharer, Turn {
 
   constructor(tenant: Tenant) {
     this.#tenant = tenant;
+  }
+
+  write(bytes: Buffer): void {
+    this.#lease?.backend.writeSoon(bytes);
   }
 
   get lease(): Lease | undefined {
@@ -100,15 +86,15 @@ export class Tenure implements Sharer, Turn {
   }
 
   get receiver(): BackendReceiver {
-    return this.#tenant.receiver;
+    return this.#tenant;
   }
 
   get canStepBack(): boolean {
-    return !this.#cancelAsked && this.#tenant.canRunAgain();
+    return !this.#cancelAsked && this.#tenant.inFlight.isUntold;
   }
 
   get isAtWork(): boolean {
-    return this.#tenant.queue.length > 0;
+    return this.#tenant.replies.queue.length > 0;
   }
 
   get load(): number {
@@ -116,7 +102,7 @@ export class Tenure implements Sharer, Turn {
   }
 
   stepAside(): boolean {
-    if (!this.#tenant.canRunAgain()) return false;
+    if (!this.#tenant.inFlight.isUntold) return false;
     const isCanceled = this.#cancelAsked;
     this.#forget();
     this.#tenant.runElsewhere(isCanceled);
@@ -162,7 +148,7 @@ export class Tenure implements Sharer, Turn {
   turnBegins(now: number): void {
     this.#tenant.host.sharing.add(this);
     if (this.backend !== undefined) this.#moved(this.backend);
-    this.#tenant.turnBegins(now);
+    this.#tenant.inFlight.turnBegins(now);
     if (this.#onTurnOver === undefined) this.cancelIfWanted();
     else this.#makeHaste();
   }
@@ -176,12 +162,12 @@ export class Tenure implements Sharer, Turn {
 
   /** Takes a backend and gives it the session's settings, ahead of the first request and in the same write. */
   begin(lease: Lease): void {
-    const { pins, receiver, host } = this.#tenant;
+    const { pins, host } = this.#tenant;
     const { backend } = lease;
     const { session } = backend;
     this.#lease = lease;
     host.sharing.add(this);
-    backend.attach(receiver);
+    backend.attach(this.#tenant);
     backend.resume();
     this.#untouched = true;
     const change = settingsChange(session.settings, pins.settings);
@@ -191,13 +177,12 @@ export class Tenure implements Sharer, Turn {
   }
 
   #moved(backend: BackendConnection): void {
-    const { receiver, host } = this.#tenant;
     const { session, processId } = backend;
     this.#lastBackend = backend;
-    this.#sequencesAreOthers = session.lastUser !== undefined && session.lastUser !== receiver;
-    if (session.lastUser === receiver) return;
-    host.processIds.moved(processId);
-    session.lastUser = receiver;
+    this.#sequencesAreOthers = session.lastUser !== undefined && session.lastUser !== this.#tenant;
+    if (session.lastUser === this.#tenant) return;
+    this.#tenant.host.processIds.moved(processId);
+    session.lastUser = this.#tenant;
   }
 
   /** The client has sent something. */
@@ -220,7 +205,7 @@ export class Tenure implements Sharer, Turn {
   ask(message: Buffer, request: OwnRequest): void {
     const session = this.backend?.session;
     if (session !== undefined) session.unnamed = undefined;
-    this.#tenant.queue.push(Request.query, Fate.skip, request);
+    this.#tenant.replies.queue.push(Request.query, Fate.skip, request);
     this.out.insert(message);
   }
 
@@ -276,7 +261,7 @@ export class Tenure implements Sharer, Turn {
 
   /** Cancels what the backend runs for the client. Resolves when the server has taken the request. */
   async cancel(): Promise<void> {
-    const { queue } = this.#tenant;
+    const { queue } = this.#tenant.replies;
     if (this.#lease === undefined || queue.length === 0) return;
     if (this.#shared !== undefined) {
       this.#cancelAsked = true;
@@ -298,7 +283,7 @@ export class Tenure implements Sharer, Turn {
 
   /** Once the server answers the client's own request again, and not one of ours ahead of it. */
   cancelIfWanted(): void {
-    if (!this.#cancelWanted || this.#tenant.queue.answeringOurs) return;
+    if (!this.#cancelWanted || this.#tenant.replies.queue.answeringOurs) return;
     this.#cancelWanted = false;
     void this.cancel();
   }

@@ -23,7 +23,11 @@ export interface ReplyListener {
   dropped(request: RequestKind, subject: unknown, failed: boolean): void;
 }
 
-const INITIAL_CAPACITY = 16;
+/** A power of two: what a client asks at once, as a rule. */
+const INITIAL_CAPACITY = 8;
+/** A request's kind and fate are kept as one small number. */
+const KIND_BITS = 4;
+const KIND_MASK = (1 << KIND_BITS) - 1;
 
 /**
  * The replies that a backend owes, in the order of the requests: the only sane state for a pipeline. After an error it
@@ -32,8 +36,8 @@ const INITIAL_CAPACITY = 16;
  */
 export class ReplyQueue {
   readonly #listener: ReplyListener;
-  #kinds = new Uint8Array(INITIAL_CAPACITY);
-  #fates = new Uint8Array(INITIAL_CAPACITY);
+  /** What is owed, from the head on and round; what was given with each is at the same index. */
+  #owed: number[] = new Array(INITIAL_CAPACITY).fill(0);
   #subjects: unknown[] = new Array(INITIAL_CAPACITY).fill(undefined);
   #head = 0;
   #length = 0;
@@ -60,6 +64,14 @@ export class ReplyQueue {
     return this.#length;
   }
 
+  #kind(at: number): RequestKind {
+    return ((this.#owed[at] ?? 0) & KIND_MASK) as RequestKind;
+  }
+
+  #fate(at: number): ReplyFate {
+    return ((this.#owed[at] ?? 0) >> KIND_BITS) as ReplyFate;
+  }
+
   /** Whether the backend throws away what it is sent, up to the next Sync. */
   get discarding(): boolean {
     return this.#discarding;
@@ -84,24 +96,24 @@ export class ReplyQueue {
 
   /** Whether what is being received now belongs to a request of ours. */
   get skipping(): boolean {
-    return this.#length > 0 && this.#fates[this.#head] === Fate.skip;
+    return this.#length > 0 && this.#fate(this.#head) === Fate.skip;
   }
 
   /** Nothing that a client has asked is unanswered. */
   get onlyOurs(): boolean {
-    const mask = this.#kinds.length - 1;
-    for (let i = 0; i < this.#length; i += 1) if (this.#fates[(this.#head + i) & mask] !== Fate.skip) return false;
+    const mask = this.#owed.length - 1;
+    for (let i = 0; i < this.#length; i += 1) if (this.#fate((this.#head + i) & mask) !== Fate.skip) return false;
     return true;
   }
 
   /** Whether all that is owed belongs to one request, which has nothing prepared, closed or set. */
   get isErrand(): boolean {
-    const mask = this.#kinds.length - 1;
+    const mask = this.#owed.length - 1;
     for (let i = 0; i < this.#length; i += 1) {
       const at = (this.#head + i) & mask;
-      const kind = this.#kinds[at];
-      if (this.#fates[at] === Fate.skip || kind === Request.copyEnd || kind === Request.call) return false;
-      if ((kind === Request.parse || kind === Request.close) && this.#fates[at] === Fate.forward) return false;
+      const kind = this.#kind(at);
+      if (this.#fate(at) === Fate.skip || kind === Request.copyEnd || kind === Request.call) return false;
+      if ((kind === Request.parse || kind === Request.close) && this.#fate(at) === Fate.forward) return false;
       if (isEnd(kind)) return i === this.#length - 1 && this.#subjects[at] === undefined;
     }
     return false;
@@ -109,17 +121,17 @@ export class ReplyQueue {
 
   /** Whether the answer to a request of this kind is still to come. */
   owes(kind: RequestKind): boolean {
-    const mask = this.#kinds.length - 1;
-    for (let i = 0; i < this.#length; i += 1) if (this.#kinds[(this.#head + i) & mask] === kind) return true;
+    const mask = this.#owed.length - 1;
+    for (let i = 0; i < this.#length; i += 1) if (this.#kind((this.#head + i) & mask) === kind) return true;
     return false;
   }
 
   /** What was given with requests of these kinds that are still to be answered, in order. */
   *subjectsOf(kinds: ReadonlySet<RequestKind>): Generator<unknown> {
-    const mask = this.#kinds.length - 1;
+    const mask = this.#owed.length - 1;
     for (let i = 0; i < this.#length; i += 1) {
       const at = (this.#head + i) & mask;
-      if (kinds.has(this.#kinds[at] as RequestKind)) yield this.#subjects[at];
+      if (kinds.has(this.#kind(at))) yield this.#subjects[at];
     }
   }
 
@@ -130,7 +142,7 @@ export class ReplyQueue {
 
   /** Whether a whole request of ours is being answered, rather than one slipped in among the client's. */
   get answeringOurs(): boolean {
-    return this.skipping && this.#kinds[this.#head] === Request.query;
+    return this.skipping && this.#kind(this.#head) === Request.query;
   }
 
   /** What was given with the Sync, Query or FunctionCall that ends the batch being answered. */
@@ -141,8 +153,8 @@ export class ReplyQueue {
 
   #batchEnd(): number | undefined {
     for (let i = 0; i < this.#length; i += 1) {
-      const at = (this.#head + i) & (this.#kinds.length - 1);
-      if (isEnd(this.#kinds[at])) return at;
+      const at = (this.#head + i) & (this.#owed.length - 1);
+      if (isEnd(this.#kind(at))) return at;
     }
     return undefined;
   }
@@ -154,7 +166,7 @@ export class ReplyQueue {
   push(kind: RequestKind, fate: ReplyFate = Fate.forward, subject?: unknown): void {
     if (kind === Request.sync) {
       if (this.#copyIn) {
-        this.#ignoredSync ||= this.#kinds[this.#head] === Request.execute;
+        this.#ignoredSync ||= this.#kind(this.#head) === Request.execute;
         this.#swallowedSync = true;
         return;
       }
@@ -164,10 +176,9 @@ export class ReplyQueue {
       this.#listener.dropped(kind, subject, false);
       return;
     } else if (kind === Request.copyEnd) this.#copyIn = false;
-    if (this.#length === this.#kinds.length) this.#grow();
-    const at = (this.#head + this.#length) & (this.#kinds.length - 1);
-    this.#kinds[at] = kind;
-    this.#fates[at] = fate;
+    if (this.#length === this.#owed.length) this.#grow();
+    const at = (this.#head + this.#length) & (this.#owed.length - 1);
+    this.#owed[at] = kind | (fate << KIND_BITS);
     this.#subjects[at] = subject;
     this.#length += 1;
     if (this.#length === 1) this.#settle();
@@ -180,12 +191,12 @@ export class ReplyQueue {
 
   /** Whether the client gets a message of this type that the backend sends now. To be asked before {@link receive}. */
   forwards(type: number): boolean {
-    if (this.#length === 0 || this.#fates[this.#head] !== Fate.skip) return true;
+    if (this.#length === 0 || this.#fate(this.#head) !== Fate.skip) return true;
     if (type === READY && this.#doubtful) return true;
     if (type !== ERROR) return false;
     // A batch of the client's has failed, whoever's request it was that met the error.
     const end = this.#batchEnd();
-    return end === undefined || this.#fates[end] !== Fate.skip;
+    return end === undefined || this.#fate(end) !== Fate.skip;
   }
 
   /**
@@ -197,7 +208,7 @@ export class ReplyQueue {
       if (type === READY) this.#synced();
       return;
     }
-    const kind = this.#kinds[this.#head];
+    const kind = this.#kind(this.#head);
     // Whatever else is answered now was sent behind the Sync in doubt.
     if (type !== READY) this.#doubtful = false;
     switch (type) {
@@ -243,7 +254,7 @@ export class ReplyQueue {
   }
 
   #pop(): void {
-    const kind = this.#kinds[this.#head] as RequestKind;
+    const kind = this.#kind(this.#head);
     const subject = this.#subjects[this.#head];
     this.#advance();
     this.#listener.done(kind, subject);
@@ -252,15 +263,15 @@ export class ReplyQueue {
 
   #advance(): void {
     this.#subjects[this.#head] = undefined;
-    this.#head = (this.#head + 1) & (this.#kinds.length - 1);
+    this.#head = (this.#head + 1) & (this.#owed.length - 1);
     this.#length -= 1;
   }
 
   /** Answers simulated requests that have come to the head, and lets go of what is answered by silence. */
   #settle(): void {
     while (this.#length > 0) {
-      const kind = this.#kinds[this.#head] as RequestKind;
-      if (this.#fates[this.#head] === Fate.simulate) {
+      const kind = this.#kind(this.#head);
+      if (this.#fate(this.#head) === Fate.simulate) {
         const subject = this.#subjects[this.#head];
         this.#advance();
         this.#listener.simulate(kind);
@@ -272,19 +283,19 @@ export class ReplyQueue {
 
   /** The backend skips to the next Sync: so do we, or wait for it if it has not been sent. */
   #failed(): void {
-    const mask = this.#kinds.length - 1;
+    const mask = this.#owed.length - 1;
     let failed = 0;
-    while (failed < this.#length && this.#kinds[(this.#head + failed) & mask] !== Request.sync) failed += 1;
+    while (failed < this.#length && this.#kind((this.#head + failed) & mask) !== Request.sync) failed += 1;
     this.#drop(failed, true);
     this.#discarding = this.#length === 0;
   }
 
   /** @param firstFailed the first of them has failed itself */
   #drop(count: number, firstFailed = false): void {
-    const mask = this.#kinds.length - 1;
+    const mask = this.#owed.length - 1;
     for (let i = count - 1; i >= 0; i -= 1) {
       const at = (this.#head + i) & mask;
-      this.#listener.dropped(this.#kinds[at] as RequestKind, this.#subjects[at], firstFailed && i === 0);
+      this.#listener.dropped(this.#kind(at), this.#subjects[at], firstFailed && i === 0);
       this.#subjects[at] = undefined;
     }
     this.#head = (this.#head + count) & mask;
@@ -294,20 +305,19 @@ export class ReplyQueue {
   /** In COPY mode the backend ignores the Syncs that stand between the COPY and the end of its data. */
   #copyStarted(): void {
     this.#copyIn = true;
-    const mask = this.#kinds.length - 1;
+    const mask = this.#owed.length - 1;
     let kept = 1;
     let ended = false;
     for (let i = 1; i < this.#length; i += 1) {
       const from = (this.#head + i) & mask;
-      ended ||= this.#kinds[from] === Request.copyEnd;
-      if (this.#kinds[from] === Request.sync) {
-        this.#ignoredSync = !ended && this.#kinds[this.#head] === Request.execute;
+      ended ||= this.#kind(from) === Request.copyEnd;
+      if (this.#kind(from) === Request.sync) {
+        this.#ignoredSync = !ended && this.#kind(this.#head) === Request.execute;
         this.#swallowedSync ||= !ended;
         if (!ended) continue;
       }
       const to = (this.#head + kept) & mask;
-      this.#kinds[to] = this.#kinds[from] as number;
-      this.#fates[to] = this.#fates[from] as number;
+      this.#owed[to] = this.#owed[from] ?? 0;
       this.#subjects[to] = this.#subjects[from];
       kept += 1;
     }
@@ -316,19 +326,13 @@ export class ReplyQueue {
   }
 
   #grow(): void {
-    const capacity = this.#kinds.length;
-    const order = Array.from({ length: capacity }, (_, i) => (this.#head + i) & (capacity - 1));
-    const kinds = new Uint8Array(capacity * 2);
-    const fates = new Uint8Array(capacity * 2);
-    const subjects: unknown[] = new Array(capacity * 2).fill(undefined);
-    for (const [i, from] of order.entries()) {
-      kinds[i] = this.#kinds[from] as number;
-      fates[i] = this.#fates[from] as number;
-      subjects[i] = this.#subjects[from];
-    }
-    this.#kinds = kinds;
-    this.#fates = fates;
-    this.#subjects = subjects;
+    const inOrder = <T>(ring: readonly T[], filling: T) => [
+      ...ring.slice(this.#head),
+      ...ring.slice(0, this.#head),
+      ...ring.map(() => filling),
+    ];
+    this.#owed = inOrder(this.#owed, 0);
+    this.#subjects = inOrder(this.#subjects, undefined);
     this.#head = 0;
   }
 }
