@@ -8,9 +8,12 @@ const PROBES = 4;
  */
 export function filterOf(requestIds: readonly string[]): Buffer {
   const filter = Buffer.alloc(Math.max(1, (requestIds.length * BITS) / 8));
+  const bits = 8 * filter.length;
   for (const id of requestIds) {
-    for (const probe of probesOf(id)) {
-      const bit = probe % (8 * filter.length);
+    // As in `probesOf`, in whole numbers that stay small.
+    const [first, step] = hashesOf(id);
+    const ahead = step % bits;
+    for (let i = 0, bit = first % bits; i < PROBES; i++, bit = (bit + ahead) % bits) {
       filter[bit >> 3] = (filter[bit >> 3] ?? 0) | (1 << (bit & 7));
     }
   }
@@ -19,9 +22,13 @@ export function filterOf(requestIds: readonly string[]): Buffer {
 
 /** Bits that are set for an id; each is meant modulo the length of the filter, numbered as `get_bit` does. */
 export function probesOf(requestId: string): number[] {
-  const first = fnv1a(requestId, 0x811c9dc5);
-  const step = fnv1a(requestId, first);
+  const [first, step] = hashesOf(requestId);
   return Array.from({ length: PROBES }, (_, i) => first + i * step);
+}
+
+function hashesOf(requestId: string): readonly [first: number, step: number] {
+  const first = fnv1a(requestId, 0x811c9dc5);
+  return [first, fnv1a(requestId, first)];
 }
 
 /** FNV-1a of 32 bits, over UTF-16 units. @see http://www.isthe.com/chongo/tech/comp/fnv/ */
