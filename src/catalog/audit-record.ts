@@ -105,10 +105,8 @@ function outcomeJson(outcome: RecordedOutcome): string {
 
 function newOutcomeJson({ status, httpStatus, sqlstate, rowCount, durationMs }: RecordedOutcome): string {
   const rounded = durationMs === null ? null : Math.round(durationMs * 1_000) / 1_000;
-  return (
-    `{"durationMs":${rounded},"httpStatus":${httpStatus},"rowCount":${rowCount},` +
-    `"sqlstate":${sqlstate === null ? null : JSON.stringify(sqlstate)},"status":"${status}"}`
-  );
+  // A text that is put together stays a tree of its pieces for as long as nobody reads it: records wait by the thousand.
+  return JSON.stringify({ durationMs: rounded, httpStatus, rowCount, sqlstate, status });
 }
 
 interface Moment {
