@@ -11,6 +11,7 @@ import { requireBearer } from './plugins/bearer.ts';
 import { followCalls } from './plugins/call.ts';
 import { clientAddresses } from './plugins/client-address.ts';
 import { setHeaders, setHeadersAlways } from './plugins/headers.ts';
+import { requireHost } from './plugins/host.ts';
 import { acceptJsonBodies } from './plugins/json-body.ts';
 import { answerProblems, sendProblem } from './plugins/problems.ts';
 import { auditEndpoints } from './routes/audit.ts';
@@ -63,6 +64,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   followCalls(app, ends, clientAddress);
   closeGracefully(app, options.config.POSTERN_SHUTDOWN_TIMEOUT_MS, served);
   app.addHook('preClose', async () => sockets?.close(options.config.POSTERN_SHUTDOWN_TIMEOUT_MS));
+  requireHost(app);
   answerProblems(app, observe);
   limitRequests(app, admission);
   acceptJsonBodies(app);

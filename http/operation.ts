@@ -73,12 +73,16 @@ function readQuery<Query>(schema: z.ZodType<Query>, { query, raw }: FastifyReque
   return validate(schema, query, 'the query string');
 }
 
+/** For the bodies of those who need no key: nobody knows who they are. */
+const STRANGERS_BODY_MAX_BYTES = 16_384;
+
 export function serve(app: FastifyInstance, { operation, handle }: Endpoint, authenticate: onRequestHookHandler): void {
   app.route({
     method: operation.method,
     url: operation.path,
     config: { action: operation.action },
     onRequest: operation.needsKey ? [authenticate] : [],
+    ...(operation.needsKey ? {} : { bodyLimit: Math.min(STRANGERS_BODY_MAX_BYTES, app.initialConfig.bodyLimit ?? Infinity) }),
     handler: (request, reply) => {
       request.call.work = handle(request, reply);
       return request.call.work;

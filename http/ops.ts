@@ -2,6 +2,7 @@ import Fastify, { type FastifyInstance } from 'fastify';
 import type { Observe } from '../src/observation.ts';
 import { requestIdOf } from './call.ts';
 import { setHeadersAlways } from './plugins/headers.ts';
+import { requireHost } from './plugins/host.ts';
 import { answerProblems } from './plugins/problems.ts';
 import { healthRoutes } from './routes/health.ts';
 import { createServer, DEADLINES, type HttpServer } from './server.ts';
@@ -26,6 +27,7 @@ export function createOpsApp({ ready, metrics, observe = () => {} }: OpsAppOptio
   });
   app.addHook('preClose', async () => door?.closeAll());
   setHeadersAlways(app);
+  requireHost(app);
   answerProblems(app, observe);
   healthRoutes(app, ready);
   app.get('/metrics', async (_request, reply) => {

@@ -65,6 +65,8 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
     requestTimeout: deadlines.requestTimeoutMs,
     keepAliveTimeout: deadlines.keepAliveTimeoutMs,
     connectionsCheckingInterval: checkEveryMs(deadlines),
+    // Whoever handles requests refuses them as all others.
+    requireHostHeader: false,
   };
   const server =
     tls === undefined
@@ -85,6 +87,8 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
       return true;
     });
   }
+  // Nobody has to refuse what they do not know to be expected (RFC 9110 section 10.1.1), and Node would do so without a word.
+  server.on('checkExpectation', (request, reply) => server.emit('request', request, reply));
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => refuseConnection(error, socket, replies.on(socket)));
   return {
     server,

@@ -3,6 +3,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { ServiceError } from '../../src/errors.ts';
 import type { OnceReply, RepeatableRequest } from '../../src/sql/once.ts';
+import { JSON_TYPE } from '../routes/context.ts';
+import { LINES_TYPE } from './accept.ts';
 
 export const IDEMPOTENCY_HEADERS = {
   'Idempotency-Key': z
@@ -39,7 +41,14 @@ export function repeatableRequest({ headers, call }: FastifyRequest, contentType
   return { key, fingerprint: call.fingerprint ?? '', contentType };
 }
 
+/**
+ * What is kept belongs to the organization, which may change it as it likes: what frames the reply is one of ours all the same.
+ * A status of 101 would hand the connection over, in the eyes of a proxy that others use, too.
+ */
 export function sendOnce(reply: FastifyReply, { status, contentType, body, isReplay }: OnceReply): FastifyReply {
   if (isReplay) reply.header('idempotency-replayed', 'true');
-  return reply.code(status).type(contentType).send(body);
+  return reply
+    .code(status === 201 ? 201 : 200)
+    .type(contentType === LINES_TYPE ? LINES_TYPE : JSON_TYPE)
+    .send(body);
 }

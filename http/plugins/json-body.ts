@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { randomUUID } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import { LosslessNumber } from 'lossless-json';
 import { ServiceError } from '../../src/errors.ts';
@@ -48,8 +48,8 @@ export function parseJson(body: Buffer): unknown {
 
 interface Scan {
   readonly depth: number;
-  /** Where the numbers stand that a double would change: start and end of each. */
-  readonly lossy: readonly (readonly [number, number])[];
+  /** Where the numbers stand that a double would change: start and end of one after the other. There may be millions. */
+  readonly lossy: readonly number[];
 }
 
 const QUOTE = 0x22;
@@ -57,7 +57,7 @@ const BACKSLASH = 0x5c;
 
 /** One pass over the bytes. Text that is no JSON may come out as anything: the parser that follows refuses it. */
 function scan(body: Buffer): Scan {
-  const lossy: [number, number][] = [];
+  const lossy: number[] = [];
   let depth = 0;
   let deepest = 0;
   for (let at = 0; at < body.length; at += 1) {
@@ -71,7 +71,7 @@ function scan(body: Buffer): Scan {
       depth -= 1;
     } else if (byte === 0x2d || isDigit(byte)) {
       const end = endOfNumber(body, at);
-      if (end - at > 3 && changesAsDouble(body.toString('latin1', at, end))) lossy.push([at, end]);
+      if (end - at > 3 && changesAsDouble(body.toString('latin1', at, end))) lossy.push(at, end);
       at = end - 1;
     }
   }
@@ -95,12 +95,14 @@ const isDigit = (byte: number) => byte >= 0x30 && byte <= 0x39;
 /** Digits and `.`, `e`, `E`, `+`, `-`. */
 const isNumberByte = (byte: number) => isDigit(byte) || byte === 0x2e || byte === 0x65 || byte === 0x45 || byte === 0x2b || byte === 0x2d;
 
-/** A double keeps 15 significant digits of any number in its range. */
+/** A double keeps 15 significant digits of any number in its range, and all that a program has written of one itself. */
 function changesAsDouble(literal: string): boolean {
+  const value = Number(literal);
+  if (String(value) === literal) return false;
+  if (!Number.isFinite(value)) return true;
   const mantissa = literal.replace(/[eE].*$/, '');
   const digits = mantissa.replace(/^-?[0.]*/, '').replace('.', '');
-  if (digits === '') return false;
-  return digits.length > 15 || !Number.isFinite(Number(literal)) || Number(literal) === 0;
+  return digits.length > 15 || (value === 0 && digits !== '');
 }
 
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
@@ -124,20 +126,33 @@ function parse(text: string): unknown {
   }
 }
 
-/** Wraps each number that would change into an object under a name nobody can guess, parses that, and unwraps. */
+/** Makes each number that would change a string that begins as nobody can guess, parses that, and looks for those. */
 function parseWithDigits(body: Buffer, lossy: Scan['lossy']): unknown {
-  const tag = randomUUID();
-  const parts: Buffer[] = [];
+  const tag = randomBytes(12).toString('base64');
+  const marked = Buffer.allocUnsafe(body.length + (lossy.length / 2) * (tag.length + 2));
+  let length = 0;
   let done = 0;
-  for (const [start, end] of lossy) {
-    parts.push(body.subarray(done, start), Buffer.from(`{"${tag}":"`), body.subarray(start, end), Buffer.from('"}'));
+  for (let i = 0; i < lossy.length; i += 2) {
+    const [start = 0, end = 0] = [lossy[i], lossy[i + 1]];
+    length += body.copy(marked, length, done, start);
+    length += marked.write(`"${tag}`, length, 'latin1');
+    length += body.copy(marked, length, start, end);
+    marked[length++] = QUOTE;
     done = end;
   }
-  parts.push(body.subarray(done));
-  return JSON.parse(decode(Buffer.concat(parts)), (_key, value: unknown) => {
-    if (typeof value !== 'object' || value === null || !(tag in value)) return value;
-    return new LosslessNumber(String(value[tag as keyof typeof value]));
-  });
+  length += body.copy(marked, length, done);
+  return withDigits(JSON.parse(decode(marked.subarray(0, length))), tag);
+}
+
+function withDigits(value: unknown, tag: string): unknown {
+  if (typeof value === 'string') return value.startsWith(tag) ? new LosslessNumber(value.slice(tag.length)) : value;
+  if (Array.isArray(value)) {
+    for (let i = 0; i < value.length; i++) value[i] = withDigits(value[i], tag);
+  } else if (typeof value === 'object' && value !== null) {
+    const members = value as Record<string, unknown>;
+    for (const key in members) members[key] = withDigits(members[key], tag);
+  }
+  return value;
 }
 
 /** Half of a surrogate pair is no character: written as UTF-8 it would silently become U+FFFD. */

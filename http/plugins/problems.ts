@@ -7,7 +7,7 @@ import { type RenderedError, renderError } from '../errors.ts';
 /** Answers every error as `application/problem+json`; what nobody expected is also told to the operator, whole. */
 export function answerProblems(app: FastifyInstance, observe: Observe): void {
   app.setErrorHandler((error, request, reply) => sendProblem(error, request, reply, observe));
-  app.setNotFoundHandler(refuseRoute(app));
+  refuseRoutes(app);
 }
 
 export function sendProblem(error: unknown, request: FastifyRequest, reply: FastifyReply, observe: Observe): FastifyReply {
@@ -60,24 +60,32 @@ export function problemFor(error: unknown, observe: Observe, request: FailedRequ
   return rendered;
 }
 
-/** 405 where the path exists (RFC 9110 section 15.5.6), OPTIONS answered there, 404 everywhere else. */
-function refuseRoute(app: FastifyInstance): (request: FastifyRequest, reply: FastifyReply) => FastifyReply {
+/**
+ * 405 where the path exists (RFC 9110 section 15.5.6), OPTIONS answered there, 404 everywhere else. Before the body is read,
+ * lest strangers fill the memory with theirs.
+ */
+function refuseRoutes(app: FastifyInstance): void {
   const methods = new Map<string, Set<string>>();
   app.addHook('onRoute', ({ method, url }) => {
     const known = methods.get(url) ?? new Set(['OPTIONS']);
     for (const one of [method].flat()) known.add(one);
     methods.set(url, known);
   });
-  return (request, reply) => {
+  app.addHook('onRequest', (request, reply, done) => {
+    if (!request.is404) {
+      done();
+      return;
+    }
     const path = pathOf(request);
-    const allowed = methods.get(path);
-    if (allowed === undefined)
-      throw new ServiceError('not_found', `there is nothing at ${path}`, { hint: 'GET /docs lists every operation.' });
-    const allow = [...allowed].sort().join(', ');
+    const allow = [...(methods.get(path) ?? [])].sort().join(', ');
+    if (allow === '') {
+      done(new ServiceError('not_found', `there is nothing at ${path}`, { hint: 'GET /docs lists every operation.' }));
+      return;
+    }
     reply.header('allow', allow);
-    if (request.method === 'OPTIONS') return reply.code(204).send();
-    throw new ServiceError('method_not_allowed', `${request.method} is not possible at ${path}; ${allow} are`);
-  };
+    if (request.method === 'OPTIONS') reply.code(204).send();
+    else done(new ServiceError('method_not_allowed', `${request.method} is not possible at ${path}; ${allow} are`));
+  });
 }
 
 function pathOf(request: FastifyRequest): string {

@@ -23,14 +23,17 @@ export function recordStatement({ sql, command, paramCount }: ObservedStatement)
  * and comments go; the code stays, also that between dollar quotes.
  */
 export function redactPasswords(sql: string): string {
-  return mayHoldPassword(sql) ? redactLiterals(sql) : sql;
+  return mayHoldPassword(sql) ? redactLiterals(sql, 0) : sql;
 }
+
+/** Code stands in code that stands in code; deeper than anybody writes it, it is taken for a value, and the stack has no end. */
+const NESTED_MAX = 20;
 
 export function mayHoldPassword(sql: string): boolean {
   return /passw/i.test(sql);
 }
 
-function redactLiterals(sql: string): string {
+function redactLiterals(sql: string, depth: number): string {
   const out: string[] = [];
   let previous = '';
   let first = '';
@@ -40,7 +43,7 @@ function redactLiterals(sql: string): string {
     at = end;
     if (name === 'comment') out.push(' ');
     else if (name === 'literal') out.push(REDACTED);
-    else if (name === 'dollar') out.push(isCode(first, previous) ? redactBody(text) : REDACTED);
+    else if (name === 'dollar') out.push(depth < NESTED_MAX && isCode(first, previous) ? redactBody(text, depth + 1) : REDACTED);
     else out.push(text);
     // Where `standard_conforming_strings` is off, a literal with a backslash may end elsewhere: nothing behind it is safe.
     if (name === 'literal' && text.startsWith("'") && text.includes('\\')) break;
@@ -56,10 +59,10 @@ function isCode(firstWord: string, previous: string): boolean {
   return /^do$/i.test(firstWord) || (/^create$/i.test(firstWord) && /^as$/i.test(previous));
 }
 
-function redactBody(text: string): string {
+function redactBody(text: string, depth: number): string {
   const quote = text.slice(0, text.indexOf('$', 1) + 1);
   const end = text.length >= 2 * quote.length && text.endsWith(quote) ? text.length - quote.length : text.length;
-  return quote + redactLiterals(text.slice(quote.length, end)) + text.slice(end);
+  return quote + redactLiterals(text.slice(quote.length, end), depth) + text.slice(end);
 }
 
 interface Token {

@@ -59,7 +59,12 @@ function count(parameters: number): string {
 }
 
 function encodeScalar(value: JsonValue): ParameterText {
-  return value === null ? null : String(value);
+  return value === null ? null : scalarText(value);
+}
+
+/** JavaScript writes zero without the sign that a float keeps. */
+function scalarText(value: NonNullable<JsonValue>): string {
+  return Object.is(value, -0) ? '-0' : String(value);
 }
 
 function encodeStructure(value: JsonValue, type: PostgresType | undefined, index: number): string {
@@ -85,7 +90,7 @@ function arrayLiteral(values: readonly JsonValue[], element: PostgresType, index
     if (value === null) return 'NULL';
     const isDimension = Array.isArray(value) && !JSON_OIDS.has(element.scalarOid) && !element.element;
     if (isDimension) return arrayLiteral(value, element, index);
-    return quoteElement(needsType(value) ? encodeStructure(value, element, index) : String(value));
+    return quoteElement(needsType(value) ? encodeStructure(value, element, index) : scalarText(value));
   });
   return `{${parts.join(element.delimiter)}}`;
 }

@@ -62,6 +62,21 @@ describe('every reply', () => {
   });
 });
 
+describe('a request without a host', () => {
+  it('is refused as all others are, and ends the connection', async () => {
+    const refused = await talk(door.port, 'GET /healthz HTTP/1.1\r\n\r\n').reply;
+    expect(refused).toMatch(/^HTTP\/1\.1 400 Bad Request\r\nx-request-id: [0-9a-f-]{36}\r\n/);
+    expect(JSON.parse(refused.split('\r\n\r\n')[1] ?? '')).toMatchObject({
+      code: 'invalid_request',
+      message: 'the request has no Host header',
+    });
+  });
+
+  it('is served where HTTP/1.0 knows of none', async () => {
+    expect(await talk(door.port, 'GET /healthz HTTP/1.0\r\n\r\n').reply).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+  });
+});
+
 describe('methods and paths', () => {
   it('HEAD is GET without a body', async () => {
     const reply = await fetch(`${door.url}/healthz`, { method: 'HEAD' });
@@ -159,9 +174,27 @@ describe('a body', () => {
     expect([chunked.status, await chunked.json()]).toEqual([413, expect.objectContaining({ code: 'payload_too_large' })]);
   });
 
-  it('of 16 MiB less its frame is read whole', async () => {
-    const { status, problem } = await signup(JSON.stringify({ orgName: 'x'.repeat(16 * 1_024 * 1_024 - 100), email: 'a@acme.test' }));
-    expect([status, problem.message]).toEqual([400, 'orgName: must have 1 to 100 characters']);
+  it('of somebody without a key is read up to 16 KiB', async () => {
+    const bodyOf = (length: number) => JSON.stringify({ orgName: 'x'.repeat(length - '{"orgName":""}'.length) });
+    const { status, problem } = await signup(bodyOf(16_384));
+    expect([status, problem.message]).toEqual([400, 'orgName: must have 1 to 100 characters; email: is required']);
+    const refused = await signup(bodyOf(16_385));
+    expect([refused.status, refused.problem.message]).toEqual([413, 'the request body is larger than 16384 bytes']);
+  });
+
+  it.each([
+    ['POST /nowhere', 404],
+    ['PUT /healthz', 405],
+    ['POST /api/query', 401],
+  ])('%s is answered before it has come', async (call, status) => {
+    const { socket, reply } = talk(
+      door.port,
+      `${call} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 16000000\r\n\r\n{"sql":`,
+    );
+    const [answer] = await once(socket, 'data');
+    expect(String(answer)).toContain(`HTTP/1.1 ${status} `);
+    socket.destroy();
+    await reply;
   });
 });
 

@@ -14,6 +14,7 @@ beforeEach(async () => {
   await service.query(acme, 'create table notes (body text)');
 });
 
+const KEPT = PLACEMENT === 'database' ? 'postern.idempotency_keys' : 'postern_idempotency_keys';
 const INSERT = { sql: 'insert into notes values ($1) returning body', params: ['hello'] };
 
 const post = (path: string, body: unknown, key: string | undefined, headers: Record<string, string> = {}, organization = acme) =>
@@ -173,11 +174,20 @@ describe('while a request runs,', () => {
   });
 });
 
+it.each([
+  [101, 'text/html'],
+  [999, 'text/html; charset=\u0007'],
+])('is framed by us, whatever the organization has made of what is kept (%i, %j)', async (status, contentType) => {
+  const { body } = await post('/api/query', INSERT, 'k');
+  await service.query(acme, `update ${KEPT} set status = $1, content_type = $2`, [status, contentType]);
+  const again = await post('/api/query', INSERT, 'k');
+  expect([again.status, again.headers.get('content-type'), again.body]).toEqual([200, 'application/json; charset=utf-8', body]);
+});
+
 it('a client of the wire door finds the replies out of the way of its own tables', async () => {
   await post('/api/query', INSERT, 'k');
   const client = await service.connect(acme);
-  const table = PLACEMENT === 'database' ? 'postern.idempotency_keys' : 'postern_idempotency_keys';
-  const { rows } = await client.query(`select key, status, content_type, length(fingerprint) as digits from ${table}`);
+  const { rows } = await client.query(`select key, status, content_type, length(fingerprint) as digits from ${KEPT}`);
   expect(rows).toEqual([{ key: 'k', status: 200, content_type: 'application/json; charset=utf-8', digits: 64 }]);
   const tables = await client.query(
     "select relname from pg_class where relnamespace = current_schema()::regnamespace and relname !~ '^postern_' and relkind = 'r'",

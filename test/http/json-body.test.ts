@@ -11,6 +11,12 @@ describe('numbers', () => {
     ]);
   });
 
+  it('that are written as programs write them are numbers, whatever their digits', () => {
+    expect(parse('[0.12345678901234568, 1.7976931348623157e+308, 5e-324, 9007199254740992]')).toEqual([
+      0.12345678901234568, 1.7976931348623157e308, 5e-324, 9007199254740992,
+    ]);
+  });
+
   it.each([
     '9007199254740993',
     '-9223372036854775808',
@@ -22,6 +28,13 @@ describe('numbers', () => {
   ])('%s keeps its digits', (digits) => {
     const value = parse(`{"params":[1,${digits},"x"]}`);
     expect(value).toEqual({ params: [1, new LosslessNumber(digits), 'x'] });
+  });
+
+  it('keep their digits wherever they stand, and however many there are', () => {
+    const value = parse(`{"a":{"b":[1e999,"x",{"c":-1e999}]},"many":[${'1e999,'.repeat(100_000)}0]}`) as { a: object; many: unknown[] };
+    expect(value.a).toEqual({ b: [new LosslessNumber('1e999'), 'x', { c: new LosslessNumber('-1e999') }] });
+    expect(value.many).toHaveLength(100_001);
+    expect(value.many.at(-2)).toEqual(new LosslessNumber('1e999'));
   });
 
   it('are left alone inside strings', () => {

@@ -25,7 +25,7 @@ export const encodeTimestamp: ValueEncoder = (out, source, start, end) => {
   else out.text(format(time, ''));
 };
 
-const [QUOTE, DASH, COLON, SPACE, DOT, ZERO, T, Z] = [0x22, 0x2d, 0x3a, 0x20, 0x2e, 0x30, 0x54, 0x5a];
+const [QUOTE, DASH, COLON, SPACE, DOT, ZERO, C, T, Z] = [0x22, 0x2d, 0x3a, 0x20, 0x2e, 0x30, 0x43, 0x54, 0x5a];
 const UTC = Buffer.from('+00');
 const SECONDS_BYTES = '2024-01-02 03:04:05'.length;
 const MICROSECONDS_BYTES = '2024-01-02 03:04:05.123456'.length;
@@ -40,7 +40,8 @@ function writeUsual(out: JsonBuffer, source: Uint8Array, start: number, end: num
   if (length < SECONDS_BYTES || length > MICROSECONDS_BYTES || (length > SECONDS_BYTES && source[start + SECONDS_BYTES] !== DOT))
     return false;
   if (source[start + 4] !== DASH || source[start + 7] !== DASH || source[start + 10] !== SPACE) return false;
-  if (source[start + 13] !== COLON || source[start + 16] !== COLON) return false;
+  // What ends with ` BC` is no longer than one of our era with more digits of a second.
+  if (source[start + 13] !== COLON || source[start + 16] !== COLON || source[end - 1] === C) return false;
   out.reserve(MICROSECONDS_BYTES + 3);
   const at = out.length + 1;
   out.bytes[out.length] = QUOTE;

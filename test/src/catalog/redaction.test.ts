@@ -48,6 +48,15 @@ describe('password literals', () => {
     expect(redactPasswords(`select /* a /* b */ ' */ password 'hunter2'`)).toBe(`select   password '***'`);
   });
 
+  test('are masked in code however deep it stands', () => {
+    const nested = (depth: number) => {
+      const tags = Array.from({ length: depth }, (_, n) => `$a${n}$`);
+      return `${tags.map((tag) => `do ${tag}`).join('')} password 'hunter2' ${tags.reverse().join('')}`;
+    };
+    expect(redactPasswords(nested(20))).toBe(nested(20).replace('hunter2', '***'));
+    for (const depth of [21, 30_000]) expect(redactPasswords(nested(depth))).not.toContain('hunter2');
+  });
+
   test('of any length take no time to mask', () => {
     const sql = `alter role bob password '${`x''\\`.repeat(1_000_000)}'`;
     expect(redactPasswords(sql)).toBe(`alter role bob password '***'`);

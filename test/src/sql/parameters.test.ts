@@ -39,7 +39,7 @@ describe('scalars are the same text for every type', () => {
   });
 
   test('plain JavaScript numbers too', () => {
-    expect(encodeParameters([1, 1.5], [])).toEqual(['1', '1.5']);
+    expect(encodeParameters([1, 1.5, -0, 0], [])).toEqual(['1', '1.5', '-0', '0']);
   });
 });
 
