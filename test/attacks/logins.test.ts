@@ -159,20 +159,26 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
     });
 
     it('by the time it takes', async () => {
-      // Another process on the same organizations, which has counted no failures yet.
-      const another = await startTestService(variables);
       const quickestMs = new Map<string, number>();
-      for (let round = 1; round < MAX_FAILURES; round += 1) {
-        for (const [what, user] of Object.entries(strangers)) {
-          const { said, tookMs } = await refusal(user, another);
-          expect(said[2]).toContain('C28P01');
-          quickestMs.set(what, Math.min(quickestMs.get(what) ?? tookMs, tookMs));
+      /** With another process on the same organizations, which has counted no failures yet. */
+      const measure = async () => {
+        const another = await startTestService(variables);
+        for (let round = 1; round < MAX_FAILURES; round += 1) {
+          for (const [what, user] of Object.entries(strangers)) {
+            const { said, tookMs } = await refusal(user, another);
+            expect(said[2]).toContain('C28P01');
+            quickestMs.set(what, Math.min(quickestMs.get(what) ?? tookMs, tookMs));
+          }
         }
-      }
-      await another.close();
-      // The quickest is what it takes when nothing else on the machine is in the way.
-      const times = [...quickestMs.values()];
-      expect(Math.max(...times) - Math.min(...times)).toBeLessThan(2);
+        await another.close();
+      };
+      // The quickest is what it takes when nothing else on the machine is in the way: work that is done for some of them is
+      // in all of theirs, and what is not such work has gone from it after enough of them.
+      await eventually('the quickest are alike', async () => {
+        await measure();
+        const times = [...quickestMs.values()];
+        return Math.max(...times) - Math.min(...times) < 2;
+      });
     });
 
     it('by what the HTTP door says to a key that is none any more, or never was', async () => {

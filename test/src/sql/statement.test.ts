@@ -214,13 +214,6 @@ describe('what goes wrong', () => {
 describe('a statement that takes too long', () => {
   const SLEEP = 'SELECT pg_sleep(60)';
 
-  test('is cancelled after timeoutMs, and the session can be used again', async () => {
-    const startedAt = performance.now();
-    await expect(run(SLEEP, { timeoutMs: 100 })).rejects.toMatchObject({ kind: 'statement_timeout', sqlstate: '57014' });
-    expect(performance.now() - startedAt).toBeLessThan(4_000);
-    await expectHealthy();
-  });
-
   test('is cancelled when it waits for a lock before it has even been described', async () => {
     await database.asOwner('BEGIN; LOCK TABLE t');
     await expect(run('SELECT * FROM t', { timeoutMs: 100 })).rejects.toMatchObject({ kind: 'statement_timeout' });

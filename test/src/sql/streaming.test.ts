@@ -13,8 +13,8 @@ beforeAll(async () => {
 
 afterAll(() => database.close());
 
-async function start(sql: string, timeoutMs = 60_000): Promise<{ body: Readable; done: QueryReply['done'] }> {
-  const { body, done } = await runQuery(await database.lease(), { sql, rowMode: 'array', timeoutMs });
+async function start(sql: string): Promise<{ body: Readable; done: QueryReply['done'] }> {
+  const { body, done } = await runQuery(await database.lease(), { sql, rowMode: 'array', timeoutMs: 60_000 });
   if (!(body instanceof Readable)) throw new Error('not a stream');
   return { body, done };
 }
@@ -67,15 +67,6 @@ test('200 MB flow through in little memory', async () => {
   expect(peak - before).toBeLessThan(64 * MIB);
 });
 
-test('a reader that stops stops the backend, and its own time is not counted', async () => {
-  const { body, done } = await start("SELECT repeat('x', 1000), generate_series(1, 5000)", 1_000);
-  await database.until(WAITS_FOR_CLIENT);
-  expect(body.readableLength).toBeLessThan(2 * MIB);
-  await new Promise((resolve) => setTimeout(resolve, 1_200));
-  expect(JSON.parse(await readAll(body)).rowCount).toBe(5_000);
-  expect(await done).toMatchObject({ rowCount: 5_000 });
-});
-
 test('a reader that goes away has the statement cancelled', async () => {
   const { body, done } = await start(ENDLESS);
   await database.until(WAITS_FOR_CLIENT);
@@ -100,16 +91,6 @@ test('so does a backend that is lost', async () => {
   await expect(readAll(body)).rejects.toThrow();
   await expect(done).rejects.toThrow();
   expect(database.pool.snapshot()).toMatchObject({ leased: 0 });
-});
-
-test('a timeout in mid-stream does, too', async () => {
-  const { body, done } = await start(
-    "SELECT repeat('x', 1000), CASE WHEN n > 5000 THEN pg_sleep(0.01) END FROM generate_series(1, 100000) n",
-    300,
-  );
-  await expect(readAll(body)).rejects.toMatchObject({ kind: 'statement_timeout' });
-  await expect(done).rejects.toMatchObject({ kind: 'statement_timeout' });
-  await database.until(NOTHING_RUNS);
 });
 
 test('a rejection that nobody listens to does no harm', async () => {

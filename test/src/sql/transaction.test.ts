@@ -213,15 +213,6 @@ describe('a failure leaves nothing and says where it was', () => {
     await conflict;
   });
 
-  test('by timeout, of the whole transaction', async () => {
-    const list = statements('INSERT INTO t VALUES (1)', 'SELECT pg_sleep(0.1)', 'SELECT pg_sleep(60)');
-    await expect(run(list, { timeoutMs: 300 })).rejects.toMatchObject({
-      place: { statementIndex: 2 },
-      error: { kind: 'statement_timeout' },
-    });
-    await expectNothing();
-  });
-
   test('because the caller has gone', async () => {
     const departure = new Departure();
     const running = run(statements('INSERT INTO t VALUES (1)', 'SELECT pg_sleep(61)'), { departure });
@@ -252,17 +243,6 @@ describe('a failure leaves nothing and says where it was', () => {
       "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()",
     );
     await lost;
-  });
-
-  test('at commit by timeout', async () => {
-    await database.asOwner(`
-      CREATE OR REPLACE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN null; END $$;
-      CREATE CONSTRAINT TRIGGER linger AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION linger()`);
-    await expect(run(statements('INSERT INTO t VALUES (1)'), { timeoutMs: 200 })).rejects.toMatchObject({
-      place: { phase: 'commit' },
-      error: { kind: 'statement_timeout' },
-    });
-    await expectNothing();
   });
 
   test('because the backend is gone', async () => {
