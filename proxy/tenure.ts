@@ -36,6 +36,8 @@ export interface Tenant {
    * @param isCanceled its client has asked for it to be canceled
    */
   runElsewhere(isCanceled: boolean): void;
+  /** Its request has been answered before; the backend, which it has had to itself since, is at hand again. */
+  isAlone(): void;
 }
 
 /**
@@ -254,6 +256,27 @@ export class Tenure implements Sharer, Turn {
     this.#forget()?.lost(disobeyed);
   }
 
+  /** As {@link passOn}, for one whose read has changed the session: it is to find there what it has left. */
+  lend(): void {
+    this.#tenant.host.sharing.delete(this);
+    this.#shared?.nextBefore(this);
+  }
+
+  inherits(): void {
+    const { backend } = this;
+    if (this.#onTurnOver !== undefined || backend === undefined) this.passOn();
+    else if (backend.closed) this.receiver.closed(undefined);
+    else {
+      this.#shared = undefined;
+      this.#cancelAsked = false;
+      this.#tenant.host.sharing.add(this);
+      backend.attach(this.receiver);
+      backend.resume();
+      this.#moved(backend);
+      this.#tenant.isAlone();
+    }
+  }
+
   #forget(): SharedPipeline | undefined {
     const shared = this.#shared;
     if (shared === undefined) return undefined;
@@ -310,7 +333,7 @@ export class Tenure implements Sharer, Turn {
    */
   async giveUp(idle: boolean, disobeyed: boolean): Promise<void> {
     if (this.#shared !== undefined) {
-      if (idle) this.passOn();
+      if (idle && !this.isBehind) this.passOn();
       else if (disobeyed && this.#shared.isTurnOf(this)) this.lost(true);
       else await this.#leave(this.#shared);
       return;
