@@ -31,6 +31,8 @@ export interface Conversation {
    * @param isCanceled its client has asked for it to be canceled
    */
   runElsewhere(isCanceled: boolean): void;
+  /** Its request has been answered before; the backend, which it has had to itself since, is at hand again. */
+  isAlone(): void;
   /** There is a backend, and nothing to wait for from it. */
   settle(): void;
   /** As {@link Ending.byError}. */

@@ -80,7 +80,7 @@ export class Relay implements BackendReceiver, ClientReceiver, Conversation {
 
   /** Replies are owed to the client, or it waits for a backend. */
   get busy(): boolean {
-    return this.replies.queue.length > 0 || this.#inbound.isWaiting || this.replies.heldReady;
+    return this.replies.queue.length > 0 || this.#inbound.isWaiting || this.replies.heldReady || this.tenure.isBehind;
   }
 
   /** The backend at hand, e.g. to be canceled. */
@@ -198,11 +198,11 @@ export class Relay implements BackendReceiver, ClientReceiver, Conversation {
     if (this.replies.queue.length === 0) this.#answered();
     else if (!this.ending.isOver && !this.#keepsBack) this.toClient.flushPart(!this.replies.betweenMessages);
     if (this.client.writableLength === 0) this.lastTakenAt = performance.now();
-    else if (this.client.writableLength > HIGH_WATER_BYTES && !this.ending.isOver) this.tenure.backend?.pause();
-    if (this.tenure.shared !== undefined || shared === undefined) return;
+    else if (this.client.writableLength > HIGH_WATER_BYTES && !this.ending.isOver) this.lease?.backend.pause();
+    if (shared === undefined) return;
     // The chunk may be read into again; the next one's bytes are few.
     if (rest !== undefined && rest.length > 0) shared.deliver(Buffer.from(rest));
-    this.#inbound.goOn();
+    if (this.tenure.shared === undefined) this.#inbound.goOn();
   }
 
   /** All that was asked has been answered. */
@@ -210,13 +210,14 @@ export class Relay implements BackendReceiver, ClientReceiver, Conversation {
     const again = this.replies.hiding;
     if (!this.ending.isOver) this.inFlight.answered(again);
     const { cancelAsked } = this.tenure;
-    // Where there seems to be more to find out, others' backend is not the place for it.
-    const passesOn = again || this.ending.isOver || this.tenure.isFollowed || this.pins.holdsState;
-    if (this.tenure.shared !== undefined && passesOn) {
+    const isDone = again || this.ending.isOver;
+    if (this.tenure.shared !== undefined) {
       if (again && !this.ending.isOver) this.host.shared('set_aside');
-      this.tenure.passOn();
+      // Where there is more to find out, others' backend is not the place for it.
+      if (!isDone && this.pins.holdsState) this.tenure.lend();
+      else if (isDone || this.tenure.isFollowed) this.tenure.passOn();
     }
-    if (this.ending.isOver) return;
+    if (this.ending.isOver || this.tenure.isBehind) return;
     if (again) {
       this.#runAgain();
       // Too late for what was canceled on behalf of others, and meant for what is run now.
@@ -225,6 +226,12 @@ export class Relay implements BackendReceiver, ClientReceiver, Conversation {
       if (this.tenure.lease === undefined) this.#passedOn();
       else this.settle();
     }
+  }
+
+  /** It has been answered, and others have been at the backend since. */
+  isAlone(): void {
+    this.#answered();
+    this.#inbound.goOn();
   }
 
   /** The backend is another's already. */

@@ -14,6 +14,8 @@ export interface Turn {
   readonly canStepBack: boolean;
   /** Before its turn: has its request run elsewhere. @returns whether it can, and wants no answer here any more */
   stepAside(): boolean;
+  /** The backend, whose session it has changed, is its own: nobody else's request is in the pipeline any more. */
+  inherits(): void;
 }
 
 /**
@@ -21,7 +23,8 @@ export interface Turn {
  * what the backend says up to a ReadyForQuery belongs to the client whose turn it is. Who turns out to hold up others is
  * left alone: where all are quick, and so have other backends to go to, the others run again there; else it is canceled and
  * runs again by itself. A cancel request that comes too late and meets another does it no more harm than that. Behind one who
- * turns out to have changed the session, the others run again elsewhere, too.
+ * turns out to have changed the session, the others run again elsewhere, too; it gets the session back when their answers have
+ * been read by nobody.
  */
 export class SharedPipeline {
   readonly lease: Lease;
@@ -39,6 +42,8 @@ export class SharedPipeline {
   /** Nobody gets on any more. */
   #isClosed = false;
   #isClean = true;
+  /** Who has changed the session. */
+  #heir: Turn | undefined;
 
   /** @param first whose request is running */
   constructor(lease: Lease, first: Turn, startedAt: number, { depth, paces }: Sharing) {
@@ -96,12 +101,25 @@ export class SharedPipeline {
     turn.turnBegins(this.#startedAt);
   }
 
+  /** As {@link next}, for one that keeps what it has left in the session. */
+  nextBefore(heir: Turn): void {
+    this.#heir = heir;
+    this.next(false);
+  }
+
   /** Once no cancel request is on its way to it. */
   #end(): void {
     clearTimeout(this.#timer);
     this.lease.backend.detach();
-    if (this.#canceling === undefined) void this.lease.release(this.#isClean);
-    else void this.#canceling.then(() => this.lease.release(this.#isClean));
+    if (this.#canceling === undefined) this.#handOver();
+    else void this.#canceling.then(() => this.#handOver());
+  }
+
+  #handOver(): void {
+    const heir = this.#heir;
+    this.#heir = undefined;
+    if (heir === undefined) void this.lease.release(this.#isClean);
+    else heir.inherits();
   }
 
   /** Gives whoever's turn it is what has come behind the last one's answer. */
@@ -134,6 +152,7 @@ export class SharedPipeline {
     const [first, ...others] = this.#turns.splice(0);
     first?.receiver.closed(undefined);
     for (const turn of others) if (!turn.stepAside()) turn.receiver.closed(undefined);
+    this.#heir?.receiver.closed(undefined);
   }
 
   /** How long one may hold up others. */

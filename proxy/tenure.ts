@@ -18,7 +18,7 @@ const MAX_PENDING_BYTES = 65_536;
 const DISCARD_SEQUENCES = queryMessage('DISCARD SEQUENCES');
 
 /** The session that has backends one after another: it hears what the one at hand says, and is who it is by identity. */
-type Tenant = Pick<Conversation, 'host' | 'pins' | 'replies' | 'inFlight' | 'errandSince' | 'runElsewhere'> & BackendReceiver;
+type Tenant = Pick<Conversation, 'host' | 'pins' | 'replies' | 'inFlight' | 'errandSince' | 'runElsewhere' | 'isAlone'> & BackendReceiver;
 
 /**
  * A session's hold on a backend: borrowed with the first request of a transaction, given this session's settings, and given
@@ -239,6 +239,27 @@ export class Tenure implements Sharer, Turn, Sink {
     this.#forget()?.lost(disobeyed);
   }
 
+  /** As {@link passOn}, for one whose read has changed the session: it is to find there what it has left. */
+  lend(): void {
+    this.#tenant.host.sharing.delete(this);
+    this.#shared?.nextBefore(this);
+  }
+
+  inherits(): void {
+    const { backend } = this;
+    if (this.#onTurnOver !== undefined || backend === undefined) this.passOn();
+    else if (backend.closed) this.receiver.closed(undefined);
+    else {
+      this.#shared = undefined;
+      this.#cancelAsked = false;
+      this.#tenant.host.sharing.add(this);
+      backend.attach(this.receiver);
+      backend.resume();
+      this.#moved(backend);
+      this.#tenant.isAlone();
+    }
+  }
+
   #forget(): SharedPipeline | undefined {
     const shared = this.#shared;
     if (shared === undefined) return undefined;
@@ -295,7 +316,7 @@ export class Tenure implements Sharer, Turn, Sink {
    */
   async giveUp(idle: boolean, disobeyed: boolean): Promise<void> {
     if (this.#shared !== undefined) {
-      if (idle) this.passOn();
+      if (idle && !this.isBehind) this.passOn();
       else if (disobeyed && this.#shared.isTurnOf(this)) this.lost(true);
       else await this.#leave(this.#shared);
       return;

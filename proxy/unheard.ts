@@ -34,6 +34,8 @@ export class Unheard implements Turn, BackendReceiver {
     return false;
   }
 
+  inherits(): void {}
+
   data(chunk: Buffer): void {
     const shared = this.#shared;
     const scanner = this.#scanner;

@@ -1,113 +1,9 @@
-import { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { Pins } from '../../proxy/pins.ts';
-import { RecentParses } from '../../proxy/recent-parses.ts';
-import { Relay } from '../../proxy/relay.ts';
-import type { RelayEnd, RelayHost } from '../../proxy/relay-host.ts';
 import { Sharing } from '../../proxy/sharing.ts';
-import type { BackendReceiver } from '../../src/backend/connection.ts';
 import { Tempo } from '../../src/backend/pace.ts';
-import { StatementRegistry } from '../../src/backend/prepared-statements.ts';
-import { NO_SETTINGS, SessionState } from '../../src/backend/session-state.ts';
 import { ServiceError } from '../../src/errors.ts';
-import type { Lease } from '../../src/router/lease.ts';
-import { NO_WAIT } from '../../src/router/router.ts';
-import { encodeFrontend } from '../conversations/frontend-message.ts';
-
-/** Relays over backends that say what they are told to. */
-class FakeBackend {
-  readonly session = new SessionState();
-  readonly processId = 7;
-  readonly pendingBytes = 0;
-  /** Cancel requests that are on their way. */
-  readonly cancels: (() => void)[] = [];
-  released = 0;
-  heard = '';
-  receiver: BackendReceiver | undefined;
-  readonly lease = {
-    backend: this,
-    release: async () => {
-      this.released += 1;
-    },
-    cancel: () => new Promise<void>((resolve) => this.cancels.push(resolve)),
-    destroy() {},
-    terminate() {},
-  } as unknown as Lease;
-
-  attach(receiver: BackendReceiver): void {
-    this.receiver = receiver;
-  }
-
-  detach(): void {
-    this.receiver = undefined;
-  }
-
-  resume(): void {}
-  pause(): void {}
-
-  write(bytes: Buffer): void {
-    this.heard += bytes.toString('latin1');
-  }
-
-  writeSoon(bytes: Buffer): void {
-    this.write(bytes);
-  }
-
-  says(bytes: Buffer): void {
-    this.receiver?.data(Buffer.from(bytes));
-  }
-}
-
-class FakeClient {
-  readonly relay: Relay;
-  heard = '';
-  end: RelayEnd | undefined;
-
-  constructor(sharing: Sharing, lease: () => Lease | ServiceError | undefined) {
-    const stream = new Duplex({
-      read() {},
-      write: (bytes: Buffer, _, done) => {
-        this.heard += bytes.toString('latin1');
-        done();
-      },
-    });
-    const host = {
-      tryLease: () => {
-        const found = lease();
-        return found instanceof ServiceError ? undefined : found;
-      },
-      enqueue: (settle: (result: ServiceError) => void) => {
-        const found = lease();
-        if (found instanceof ServiceError) settle(found);
-        return NO_WAIT;
-      },
-      mayKeepBusy: () => true,
-      shared() {},
-      sharing,
-      registry: new StatementRegistry(),
-      recent: new RecentParses(),
-      processIds: { own: 1, moved() {} },
-      view: undefined,
-      answered() {},
-      ended: (end: RelayEnd) => {
-        this.end = end;
-      },
-      sequences: { areRead: false },
-    } as unknown as RelayHost;
-    this.relay = new Relay(stream, host, new Pins(NO_SETTINGS, false, () => {}), new Map());
-  }
-
-  asks(sql: string): void {
-    this.relay.clientData(encodeFrontend(`Query ${sql}`));
-  }
-}
-
-function crowdedSharing(): Sharing {
-  const sharing = new Sharing({ depth: 8, spread: 100 });
-  for (let i = 0; i < 100; i += 1) sharing.paces.ofText('SELECT 1')?.ran(1, 10, sharing.paces.tempo);
-  return sharing;
-}
+import { answer, crowdedSharing, FakeBackend, FakeClient, pipelineOf, READY } from '../support/fake-relays.ts';
 
 /** However much time passes in this test: what takes it is not long, and nobody has waited for too long. */
 function nothingIsLong(): void {
@@ -117,22 +13,6 @@ function nothingIsLong(): void {
   });
 }
 
-/** The first one's request runs, and the others' are behind it. */
-function pipelineOf(clients: number, isLaterFree = true) {
-  const [backend, later] = [new FakeBackend(), new FakeBackend()];
-  const free = [backend.lease];
-  const sharing = crowdedSharing();
-  const all = Array.from({ length: clients }, () => new FakeClient(sharing, () => free.pop()));
-  // All at once, so that the first one's request is a young one.
-  const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
-  for (const client of all) client.asks('SELECT 1');
-  clock.mockRestore();
-  if (isLaterFree) free.push(later.lease);
-  return { backend, later, sharing, clients: all };
-}
-
-const READY = Buffer.from('5a0000000549', 'hex');
-const answer = (tag: string) => Buffer.concat([Buffer.from(`C\0\0\0${String.fromCharCode(5 + tag.length)}${tag}\0`, 'latin1'), READY]);
 const BEGUN = Buffer.from('C\0\0\0\x0aBEGIN\0Z\0\0\0\x05T', 'latin1');
 const CANCELED = Buffer.from('E\0\0\0\x17SERROR\0C57014\0Mno\0\0', 'latin1');
 
@@ -247,6 +127,45 @@ it.each([
   expect(answered?.end).toBeUndefined();
   expect(hit?.end?.lastWords?.toString('latin1')).toContain('C08006\0');
   expect(next?.heard).toBe(answer('third').toString('latin1'));
+});
+
+describe('one whose read has changed a setting', () => {
+  const CHANGED = Buffer.from('S\0\0\0\x12TimeZone\0Asia\0', 'latin1');
+
+  /** @returns what runs while its answer has come, and that of the one behind it has not */
+  function changedBefore() {
+    const pipeline = pipelineOf(2);
+    pipeline.backend.says(Buffer.concat([CHANGED, answer('first')]));
+    expect(pipeline.later.heard).toContain('SELECT 1');
+    expect(pipeline.backend.heard).not.toContain('pg_settings');
+    return pipeline;
+  }
+
+  it('finds out what there is before it goes on, when the others have been heard', () => {
+    const { backend, clients } = changedBefore();
+    clients[0]?.asks('SELECT 2');
+    expect(clients[0]?.relay.busy).toBe(true);
+    backend.says(answer('unheard'));
+    expect(backend.heard).toMatch(/pg_settings.*SELECT 2/s);
+    expect(clients[0]?.heard).toBe(Buffer.concat([CHANGED, answer('first')]).toString('latin1'));
+    expect(backend.released).toBe(0);
+  });
+
+  it('leaves nothing behind when it vanishes before that', async () => {
+    const { backend, clients } = changedBefore();
+    clients[0]?.relay.clientClosed();
+    await delay(0);
+    expect(backend.released).toBe(0);
+    backend.says(answer('unheard'));
+    await expect.poll(() => clients[0]?.end?.reason).toBe('client_gone');
+    expect([backend.released, backend.clean, backend.cancels.length]).toEqual([1, false, 0]);
+  });
+
+  it('hears of it when their backend is lost before that', async () => {
+    const { backend, clients } = changedBefore();
+    backend.receiver?.closed(undefined);
+    await expect.poll(() => clients[0]?.end?.reason).toBe('backend_lost');
+  });
 });
 
 describe('one that takes its time to read what it has been told of its answer', () => {

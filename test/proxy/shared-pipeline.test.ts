@@ -160,7 +160,11 @@ it('nobody is answered with settings that the one before has changed', async () 
   const answers = await together('SELECT n FROM in_german', dated, dated);
   expect(await Promise.all(answers)).toEqual([1, '2026-01-31', '2026-01-31']);
   expect(count('request.shared') - before).toBe(2);
+  // Which are its own, and stay.
+  expect(await Promise.all(readers.map((reader) => ask(reader, dated)))).toEqual(['31.01.2026', '2026-01-31', '2026-01-31', '2026-01-31']);
   await locker.query('COMMIT');
+  expect(await ask(readers[0], dated)).toBe('31.01.2026');
+  await readers[0]?.query('RESET DateStyle');
 });
 
 it('one that vanishes takes nobody with it', async () => {

@@ -1,0 +1,129 @@
+import { Duplex } from 'node:stream';
+import { vi } from 'vitest';
+import { Pins } from '../../proxy/pins.ts';
+import { RecentParses } from '../../proxy/recent-parses.ts';
+import { Relay } from '../../proxy/relay.ts';
+import type { RelayEnd, RelayHost } from '../../proxy/relay-host.ts';
+import { Sharing } from '../../proxy/sharing.ts';
+import type { BackendReceiver } from '../../src/backend/connection.ts';
+import { StatementRegistry } from '../../src/backend/prepared-statements.ts';
+import { NO_SETTINGS, SessionState } from '../../src/backend/session-state.ts';
+import { ServiceError } from '../../src/errors.ts';
+import type { Lease } from '../../src/router/lease.ts';
+import { NO_WAIT } from '../../src/router/router.ts';
+import { encodeFrontend } from '../conversations/frontend-message.ts';
+
+/** Relays over backends that say what they are told to. */
+export class FakeBackend {
+  readonly session = new SessionState();
+  readonly processId = 7;
+  readonly pendingBytes = 0;
+  /** Cancel requests that are on their way. */
+  readonly cancels: (() => void)[] = [];
+  released = 0;
+  /** As it was given back last: nothing was left in its session. */
+  clean: boolean | undefined;
+  heard = '';
+  receiver: BackendReceiver | undefined;
+  readonly lease = {
+    backend: this,
+    release: async (clean: boolean) => {
+      this.released += 1;
+      this.clean = clean;
+    },
+    cancel: () => new Promise<void>((resolve) => this.cancels.push(resolve)),
+    destroy() {},
+    terminate() {},
+  } as unknown as Lease;
+
+  attach(receiver: BackendReceiver): void {
+    this.receiver = receiver;
+  }
+
+  detach(): void {
+    this.receiver = undefined;
+  }
+
+  resume(): void {}
+  pause(): void {}
+
+  write(bytes: Buffer): void {
+    this.heard += bytes.toString('latin1');
+  }
+
+  writeSoon(bytes: Buffer): void {
+    this.write(bytes);
+  }
+
+  says(bytes: Buffer): void {
+    this.receiver?.data(Buffer.from(bytes));
+  }
+}
+
+export class FakeClient {
+  readonly relay: Relay;
+  heard = '';
+  end: RelayEnd | undefined;
+
+  constructor(sharing: Sharing, lease: () => Lease | ServiceError | undefined) {
+    const stream = new Duplex({
+      read() {},
+      write: (bytes: Buffer, _, done) => {
+        this.heard += bytes.toString('latin1');
+        done();
+      },
+    });
+    const host = {
+      tryLease: () => {
+        const found = lease();
+        return found instanceof ServiceError ? undefined : found;
+      },
+      enqueue: (settle: (result: ServiceError) => void) => {
+        const found = lease();
+        if (found instanceof ServiceError) settle(found);
+        return NO_WAIT;
+      },
+      mayKeepBusy: () => true,
+      shared() {},
+      sharing,
+      registry: new StatementRegistry(),
+      recent: new RecentParses(),
+      processIds: { own: 1, moved() {} },
+      view: undefined,
+      answered() {},
+      ended: (end: RelayEnd) => {
+        this.end = end;
+      },
+      sequences: { areRead: false },
+    } as unknown as RelayHost;
+    this.relay = new Relay(stream, host, new Pins(NO_SETTINGS, false, () => {}), new Map());
+  }
+
+  asks(sql: string): void {
+    this.relay.clientData(encodeFrontend(`Query ${sql}`));
+  }
+}
+
+export function crowdedSharing(): Sharing {
+  const sharing = new Sharing({ depth: 8, spread: 100 });
+  for (let i = 0; i < 100; i += 1) sharing.paces.ofText('SELECT 1')?.ran(1, 10, sharing.paces.tempo);
+  return sharing;
+}
+
+/** The first one's request runs, and the others' are behind it. */
+export function pipelineOf(clients: number, isLaterFree = true) {
+  const [backend, later] = [new FakeBackend(), new FakeBackend()];
+  const free = [backend.lease];
+  const sharing = crowdedSharing();
+  const all = Array.from({ length: clients }, () => new FakeClient(sharing, () => free.pop()));
+  // All at once, so that the first one's request is a young one.
+  const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
+  for (const client of all) client.asks('SELECT 1');
+  clock.mockRestore();
+  if (isLaterFree) free.push(later.lease);
+  return { backend, later, sharing, clients: all };
+}
+
+export const READY = Buffer.from('5a0000000549', 'hex');
+export const answer = (tag: string) =>
+  Buffer.concat([Buffer.from(`C\0\0\0${String.fromCharCode(5 + tag.length)}${tag}\0`, 'latin1'), READY]);
