@@ -131,7 +131,9 @@ describe('an error of the server', () => {
     proxy.alterAnswers(organization.id, (bytes) => {
       const error = bytes.indexOf('SERROR\0') - 5;
       if (error < 0 || said === undefined) return bytes;
-      return Buffer.concat([bytes.subarray(0, error), Buffer.from(`${said}Z\0\0\0\x05I`, 'latin1')]);
+      // The server may send the ReadyForQuery with it, or later.
+      const end = error + 1 + bytes.readInt32BE(error + 1);
+      return Buffer.concat([bytes.subarray(0, error), Buffer.from(said, 'latin1'), bytes.subarray(end)]);
     });
   }
 
