@@ -1,6 +1,7 @@
 import type { BackendConnection } from '../src/backend/connection.ts';
+import { Fate, Request } from '../src/backend/owed-replies.ts';
 import { newServerStatement, type ServerStatement, type StatementRegistry } from '../src/backend/prepared-statements.ts';
-import { Fate, type ReplyQueue, Request } from '../src/backend/reply-queue.ts';
+import type { ReplyQueue } from '../src/backend/reply-queue.ts';
 import type { TransactionStatus } from '../src/protocol/backend.ts';
 import { latin1String, stringEnd } from '../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';

@@ -1,5 +1,6 @@
+import { Request, type RequestKind } from '../src/backend/owed-replies.ts';
 import { mentionsServerStatement, SERVER_STATEMENT } from '../src/backend/prepared-statements.ts';
-import { type ReplyListener, ReplyQueue, Request, type RequestKind } from '../src/backend/reply-queue.ts';
+import { type ReplyListener, ReplyQueue } from '../src/backend/reply-queue.ts';
 import { ServiceError } from '../src/errors.ts';
 import {
   BackendType,

@@ -1,6 +1,7 @@
 import type { BackendConnection } from '../src/backend/connection.ts';
+import { Fate, Request } from '../src/backend/owed-replies.ts';
 import type { ServerStatement } from '../src/backend/prepared-statements.ts';
-import { Fate, type ReplyQueue, Request } from '../src/backend/reply-queue.ts';
+import type { ReplyQueue } from '../src/backend/reply-queue.ts';
 import type { ClientStatements } from './client-statements.ts';
 import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, SYNC } from './messages.ts';
 import type { Run } from './run.ts';

@@ -1,5 +1,5 @@
 import type { BackendConnection, BackendReceiver } from '../src/backend/connection.ts';
-import { Fate, Request } from '../src/backend/reply-queue.ts';
+import { Fate, Request } from '../src/backend/owed-replies.ts';
 import { areEqual, type Settings } from '../src/backend/session-state.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { Conversation } from './conversation.ts';

@@ -1,13 +1,4 @@
-/** Requests whose replies a backend owes, by the message that asked. */
-export const Request = { parse: 0, bind: 1, describe: 2, execute: 3, close: 4, sync: 5, query: 6, call: 7, copyEnd: 8 } as const;
-export type RequestKind = (typeof Request)[keyof typeof Request];
-
-/**
- * What becomes of a request's reply: the client gets it (`forward`); nobody does, because the request was ours (`skip`);
- * or the request was never sent and the reply is ours to make (`simulate`).
- */
-export const Fate = { forward: 0, skip: 1, simulate: 2 } as const;
-export type ReplyFate = (typeof Fate)[keyof typeof Fate];
+import { Fate, OwedReplies, type ReplyFate, Request, type RequestKind } from './owed-replies.ts';
 
 const [ERROR, READY, PARSED, BOUND, CLOSED, NO_DATA, ROWS, COMPLETE, EMPTY, SUSPENDED, COPY_IN] = [...'EZ123nTCIsG'].map((letter) =>
   letter.charCodeAt(0),
@@ -23,12 +14,6 @@ export interface ReplyListener {
   dropped(request: RequestKind, subject: unknown, failed: boolean): void;
 }
 
-/** A power of two: what a client asks at once, as a rule. */
-const INITIAL_CAPACITY = 8;
-/** A request's kind and fate are kept as one small number. */
-const KIND_BITS = 4;
-const KIND_MASK = (1 << KIND_BITS) - 1;
-
 /**
  * The replies that a backend owes, in the order of the requests: the only sane state for a pipeline. After an error it
  * knows what the backend throws away, which is everything up to the next Sync, also a Query.
@@ -36,11 +21,7 @@ const KIND_MASK = (1 << KIND_BITS) - 1;
  */
 export class ReplyQueue {
   readonly #listener: ReplyListener;
-  /** What is owed, from the head on and round; what was given with each is at the same index. */
-  #owed: number[] = new Array(INITIAL_CAPACITY).fill(0);
-  #subjects: unknown[] = new Array(INITIAL_CAPACITY).fill(undefined);
-  #head = 0;
-  #length = 0;
+  readonly #owed = new OwedReplies();
   /** An error came and the Sync that ends its effect has not been sent yet. */
   #discarding = false;
   /** The backend takes COPY data and ignores Sync. */
@@ -61,15 +42,7 @@ export class ReplyQueue {
   }
 
   get length(): number {
-    return this.#length;
-  }
-
-  #kind(at: number): RequestKind {
-    return ((this.#owed[at] ?? 0) & KIND_MASK) as RequestKind;
-  }
-
-  #fate(at: number): ReplyFate {
-    return ((this.#owed[at] ?? 0) >> KIND_BITS) as ReplyFate;
+    return this.#owed.length;
   }
 
   /** Whether the backend throws away what it is sent, up to the next Sync. */
@@ -96,66 +69,56 @@ export class ReplyQueue {
 
   /** Whether what is being received now belongs to a request of ours. */
   get skipping(): boolean {
-    return this.#length > 0 && this.#fate(this.#head) === Fate.skip;
+    return this.#owed.length > 0 && this.#owed.fate(0) === Fate.skip;
   }
 
   /** Nothing that a client has asked is unanswered. */
   get onlyOurs(): boolean {
-    const mask = this.#owed.length - 1;
-    for (let i = 0; i < this.#length; i += 1) if (this.#fate((this.#head + i) & mask) !== Fate.skip) return false;
+    for (let i = 0; i < this.#owed.length; i += 1) if (this.#owed.fate(i) !== Fate.skip) return false;
     return true;
   }
 
   /** Whether all that is owed belongs to one request, which has nothing prepared, closed or set. */
   get isErrand(): boolean {
-    const mask = this.#owed.length - 1;
-    for (let i = 0; i < this.#length; i += 1) {
-      const at = (this.#head + i) & mask;
-      const kind = this.#kind(at);
-      if (this.#fate(at) === Fate.skip || kind === Request.copyEnd || kind === Request.call) return false;
-      if ((kind === Request.parse || kind === Request.close) && this.#fate(at) === Fate.forward) return false;
-      if (isEnd(kind)) return i === this.#length - 1 && this.#subjects[at] === undefined;
+    const owed = this.#owed;
+    for (let i = 0; i < owed.length; i += 1) {
+      const kind = owed.kind(i);
+      if (owed.fate(i) === Fate.skip || kind === Request.copyEnd || kind === Request.call) return false;
+      if ((kind === Request.parse || kind === Request.close) && owed.fate(i) === Fate.forward) return false;
+      if (isEnd(kind)) return i === owed.length - 1 && owed.subject(i) === undefined;
     }
     return false;
   }
 
   /** Whether the answer to a request of this kind is still to come. */
   owes(kind: RequestKind): boolean {
-    const mask = this.#owed.length - 1;
-    for (let i = 0; i < this.#length; i += 1) if (this.#kind((this.#head + i) & mask) === kind) return true;
+    for (let i = 0; i < this.#owed.length; i += 1) if (this.#owed.kind(i) === kind) return true;
     return false;
   }
 
   /** What was given with requests of these kinds that are still to be answered, in order. */
   *subjectsOf(kinds: ReadonlySet<RequestKind>): Generator<unknown> {
-    const mask = this.#owed.length - 1;
-    for (let i = 0; i < this.#length; i += 1) {
-      const at = (this.#head + i) & mask;
-      if (kinds.has(this.#kind(at))) yield this.#subjects[at];
-    }
+    for (let i = 0; i < this.#owed.length; i += 1) if (kinds.has(this.#owed.kind(i))) yield this.#owed.subject(i);
   }
 
   /** What was given with the request that is being answered itself. */
   get subject(): unknown {
-    return this.#length === 0 ? undefined : this.#subjects[this.#head];
+    return this.#owed.length === 0 ? undefined : this.#owed.subject(0);
   }
 
   /** Whether a whole request of ours is being answered, rather than one slipped in among the client's. */
   get answeringOurs(): boolean {
-    return this.skipping && this.#kind(this.#head) === Request.query;
+    return this.skipping && this.#owed.kind(0) === Request.query;
   }
 
   /** What was given with the Sync, Query or FunctionCall that ends the batch being answered. */
   get batchSubject(): unknown {
     const end = this.#batchEnd();
-    return end === undefined ? undefined : this.#subjects[end];
+    return end === undefined ? undefined : this.#owed.subject(end);
   }
 
   #batchEnd(): number | undefined {
-    for (let i = 0; i < this.#length; i += 1) {
-      const at = (this.#head + i) & (this.#owed.length - 1);
-      if (isEnd(this.#kind(at))) return at;
-    }
+    for (let i = 0; i < this.#owed.length; i += 1) if (isEnd(this.#owed.kind(i))) return i;
     return undefined;
   }
 
@@ -166,7 +129,7 @@ export class ReplyQueue {
   push(kind: RequestKind, fate: ReplyFate = Fate.forward, subject?: unknown): void {
     if (kind === Request.sync) {
       if (this.#copyIn) {
-        this.#ignoredSync ||= this.#kind(this.#head) === Request.execute;
+        this.#ignoredSync ||= this.#owed.length > 0 && this.#owed.kind(0) === Request.execute;
         this.#swallowedSync = true;
         return;
       }
@@ -176,27 +139,23 @@ export class ReplyQueue {
       this.#listener.dropped(kind, subject, false);
       return;
     } else if (kind === Request.copyEnd) this.#copyIn = false;
-    if (this.#length === this.#owed.length) this.#grow();
-    const at = (this.#head + this.#length) & (this.#owed.length - 1);
-    this.#owed[at] = kind | (fate << KIND_BITS);
-    this.#subjects[at] = subject;
-    this.#length += 1;
-    if (this.#length === 1) this.#settle();
+    this.#owed.push(kind, fate, subject);
+    if (this.#owed.length === 1) this.#settle();
   }
 
   /** Forgets what is owed: nothing of it has been answered, or will be. */
   abandon(): void {
-    this.#drop(this.#length);
+    this.#drop(this.#owed.length);
   }
 
   /** Whether the client gets a message of this type that the backend sends now. To be asked before {@link receive}. */
   forwards(type: number): boolean {
-    if (this.#length === 0 || this.#fate(this.#head) !== Fate.skip) return true;
+    if (!this.skipping) return true;
     if (type === READY && this.#doubtful) return true;
     if (type !== ERROR) return false;
     // A batch of the client's has failed, whoever's request it was that met the error.
     const end = this.#batchEnd();
-    return end === undefined || this.#fate(end) !== Fate.skip;
+    return end === undefined || this.#owed.fate(end) !== Fate.skip;
   }
 
   /**
@@ -204,11 +163,11 @@ export class ReplyQueue {
    * simulated now. Asynchronous ones (NoticeResponse, ParameterStatus, NotificationResponse) change nothing.
    */
   receive(type: number): void {
-    if (this.#length === 0) {
+    if (this.#owed.length === 0) {
       if (type === READY) this.#synced();
       return;
     }
-    const kind = this.#kind(this.#head);
+    const kind = this.#owed.kind(0);
     // Whatever else is answered now was sent behind the Sync in doubt.
     if (type !== READY) this.#doubtful = false;
     switch (type) {
@@ -254,86 +213,55 @@ export class ReplyQueue {
   }
 
   #pop(): void {
-    const kind = this.#kind(this.#head);
-    const subject = this.#subjects[this.#head];
-    this.#advance();
+    const kind = this.#owed.kind(0);
+    const subject = this.#owed.subject(0);
+    this.#owed.drop(1);
     this.#listener.done(kind, subject);
     this.#settle();
   }
 
-  #advance(): void {
-    this.#subjects[this.#head] = undefined;
-    this.#head = (this.#head + 1) & (this.#owed.length - 1);
-    this.#length -= 1;
-  }
-
   /** Answers simulated requests that have come to the head, and lets go of what is answered by silence. */
   #settle(): void {
-    while (this.#length > 0) {
-      const kind = this.#kind(this.#head);
-      if (this.#fate(this.#head) === Fate.simulate) {
-        const subject = this.#subjects[this.#head];
-        this.#advance();
+    while (this.#owed.length > 0) {
+      const kind = this.#owed.kind(0);
+      if (this.#owed.fate(0) === Fate.simulate) {
+        const subject = this.#owed.subject(0);
+        this.#owed.drop(1);
         this.#listener.simulate(kind);
         this.#listener.done(kind, subject);
-      } else if (kind === Request.copyEnd) this.#advance();
+      } else if (kind === Request.copyEnd) this.#owed.drop(1);
       else return;
     }
   }
 
   /** The backend skips to the next Sync: so do we, or wait for it if it has not been sent. */
   #failed(): void {
-    const mask = this.#owed.length - 1;
     let failed = 0;
-    while (failed < this.#length && this.#kind((this.#head + failed) & mask) !== Request.sync) failed += 1;
+    while (failed < this.#owed.length && this.#owed.kind(failed) !== Request.sync) failed += 1;
     this.#drop(failed, true);
-    this.#discarding = this.#length === 0;
+    this.#discarding = this.#owed.length === 0;
   }
 
   /** @param firstFailed the first of them has failed itself */
   #drop(count: number, firstFailed = false): void {
-    const mask = this.#owed.length - 1;
-    for (let i = count - 1; i >= 0; i -= 1) {
-      const at = (this.#head + i) & mask;
-      this.#listener.dropped(this.#kind(at), this.#subjects[at], firstFailed && i === 0);
-      this.#subjects[at] = undefined;
-    }
-    this.#head = (this.#head + count) & mask;
-    this.#length -= count;
+    const owed = this.#owed;
+    for (let i = count - 1; i >= 0; i -= 1) this.#listener.dropped(owed.kind(i), owed.subject(i), firstFailed && i === 0);
+    owed.drop(count);
   }
 
   /** In COPY mode the backend ignores the Syncs that stand between the COPY and the end of its data. */
   #copyStarted(): void {
     this.#copyIn = true;
-    const mask = this.#owed.length - 1;
-    let kept = 1;
     let ended = false;
-    for (let i = 1; i < this.#length; i += 1) {
-      const from = (this.#head + i) & mask;
-      ended ||= this.#kind(from) === Request.copyEnd;
-      if (this.#kind(from) === Request.sync) {
-        this.#ignoredSync = !ended && this.#kind(this.#head) === Request.execute;
-        this.#swallowedSync ||= !ended;
-        if (!ended) continue;
-      }
-      const to = (this.#head + kept) & mask;
-      this.#owed[to] = this.#owed[from] ?? 0;
-      this.#subjects[to] = this.#subjects[from];
-      kept += 1;
-    }
-    this.#length = kept;
+    this.#owed.filter((i) => {
+      const kind = this.#owed.kind(i);
+      ended ||= kind === Request.copyEnd;
+      if (i === 0 || kind !== Request.sync) return true;
+      this.#ignoredSync = !ended && this.#owed.kind(0) === Request.execute;
+      this.#swallowedSync ||= !ended;
+      return ended;
+    });
     if (ended) this.#copyIn = false;
-  }
-
-  #grow(): void {
-    const inOrder = <T>(ring: readonly T[], filling: T) => [
-      ...ring.slice(this.#head),
-      ...ring.slice(0, this.#head),
-      ...ring.map(() => filling),
-    ];
-    this.#owed = inOrder(this.#owed, 0);
-    this.#subjects = inOrder(this.#subjects, undefined);
-    this.#head = 0;
   }
 }
 

@@ -143,15 +143,10 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
   it('kept replies that no reply can be made of', async () => {
     const repeat = () => call('POST', '/api/query', { sql: 'SELECT 1' }, { 'idempotency-key': 'second' });
     expect((await repeat()).headers.get('idempotency-replayed')).toBe('true');
-    const changes = [
-      ['status = 99', 500],
-      ['status = 999', 500],
-      ["status = 200, content_type = E'text/html\\r\\nset-cookie: a=b'", 200],
-    ] as const;
-    for (const [change, expected] of changes) {
+    for (const change of ['status = 99', 'status = 999', "status = 200, content_type = E'text/html\\r\\nset-cookie: a=b'"]) {
       await call('POST', '/api/query', { sql: `UPDATE ${replies} SET ${change} WHERE key = 'second'` });
       const { status, headers } = await repeat();
-      expect([status, headers.get('set-cookie')]).toEqual([expected, null]);
+      expect([status, headers.get('content-type'), headers.get('set-cookie')]).toEqual([200, 'application/json; charset=utf-8', null]);
     }
     expect((await service.query(neighbour, 'SELECT 1 AS one')).body.rows).toEqual([{ one: 1 }]);
     await onlyItself();

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { Fate, ReplyQueue, Request, type RequestKind } from '../../../src/backend/reply-queue.ts';
+import { Fate, Request, type RequestKind } from '../../../src/backend/owed-replies.ts';
+import { ReplyQueue } from '../../../src/backend/reply-queue.ts';
 
 const NAMES = Object.fromEntries(Object.entries(Request).map(([name, kind]) => [kind, name]));
 

@@ -1,0 +1,85 @@
+/** Requests whose replies a backend owes, by the message that asked. */
+export const Request = { parse: 0, bind: 1, describe: 2, execute: 3, close: 4, sync: 5, query: 6, call: 7, copyEnd: 8 } as const;
+export type RequestKind = (typeof Request)[keyof typeof Request];
+
+/**
+ * What becomes of a request's reply: the client gets it (`forward`); nobody does, because the request was ours (`skip`);
+ * or the request was never sent and the reply is ours to make (`simulate`).
+ */
+export const Fate = { forward: 0, skip: 1, simulate: 2 } as const;
+export type ReplyFate = (typeof Fate)[keyof typeof Fate];
+
+/** A power of two: what a client asks at once, as a rule. */
+const INITIAL_CAPACITY = 8;
+/** A request's kind and fate are kept as one small number. */
+const KIND_BITS = 4;
+const KIND_MASK = (1 << KIND_BITS) - 1;
+
+/** Requests in the order in which they were sent, from 0; with each whatever was given with it. Goes round in two arrays. */
+export class OwedReplies {
+  #length = 0;
+  #head = 0;
+  #requests: number[] = new Array(INITIAL_CAPACITY).fill(0);
+  #subjects: unknown[] = new Array(INITIAL_CAPACITY).fill(undefined);
+
+  get length(): number {
+    return this.#length;
+  }
+
+  #at(index: number): number {
+    return (this.#head + index) & (this.#requests.length - 1);
+  }
+
+  /** @param index below `length`, as for all others */
+  kind(index: number): RequestKind {
+    return ((this.#requests[this.#at(index)] ?? 0) & KIND_MASK) as RequestKind;
+  }
+
+  fate(index: number): ReplyFate {
+    return ((this.#requests[this.#at(index)] ?? 0) >> KIND_BITS) as ReplyFate;
+  }
+
+  subject(index: number): unknown {
+    return this.#subjects[this.#at(index)];
+  }
+
+  push(kind: RequestKind, fate: ReplyFate, subject: unknown): void {
+    if (this.#length === this.#requests.length) this.#grow();
+    const at = this.#at(this.#length);
+    this.#requests[at] = kind | (fate << KIND_BITS);
+    this.#subjects[at] = subject;
+    this.#length += 1;
+  }
+
+  /** Removes so many from the beginning. */
+  drop(count: number): void {
+    for (let i = 0; i < count; i += 1) this.#subjects[this.#at(i)] = undefined;
+    this.#head = this.#at(count);
+    this.#length -= count;
+  }
+
+  /** Removes all that are not to be kept. */
+  filter(isKept: (index: number) => boolean): void {
+    let kept = 0;
+    for (let i = 0; i < this.#length; i += 1) {
+      if (!isKept(i)) continue;
+      const [from, to] = [this.#at(i), this.#at(kept)];
+      this.#requests[to] = this.#requests[from] ?? 0;
+      this.#subjects[to] = this.#subjects[from];
+      kept += 1;
+    }
+    for (let i = kept; i < this.#length; i += 1) this.#subjects[this.#at(i)] = undefined;
+    this.#length = kept;
+  }
+
+  #grow(): void {
+    const inOrder = <T>(ring: readonly T[], filling: T) => [
+      ...ring.slice(this.#head),
+      ...ring.slice(0, this.#head),
+      ...ring.map(() => filling),
+    ];
+    this.#requests = inOrder(this.#requests, 0);
+    this.#subjects = inOrder(this.#subjects, undefined);
+    this.#head = 0;
+  }
+}
