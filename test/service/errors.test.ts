@@ -233,7 +233,7 @@ describe('an error at the wire door', () => {
   });
 
   it('sitting in a transaction for too long is 25P03, running for too long 57014', async () => {
-    const strict = await startTestService({ POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS: '300', POSTERN_WIRE_STATEMENT_TIMEOUT_MS: '300' });
+    const strict = await startTestService({ POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS: '1000', POSTERN_WIRE_STATEMENT_TIMEOUT_MS: '1000' });
     const lodger = await strict.signUp();
     const [sitting, running] = [await strict.connect(lodger), await strict.connect(lodger)];
     const lastWords = new Promise((resolve) => sitting.once('error', resolve));
