@@ -9,7 +9,11 @@ import { type JsonReply, startTestService, type TestOrganization, type TestServi
 let service: TestService;
 let organization: TestOrganization;
 beforeAll(async () => {
-  service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '3', POSTERN_QUEUE_TIMEOUT_MS: '300', POSTERN_TRUST_PROXY: '127.0.0.1' });
+  service = await startTestService({
+    POSTERN_BACKENDS_PER_TENANT: '3',
+    POSTERN_QUEUE_TIMEOUT_MS: '1000',
+    POSTERN_TRUST_PROXY: '127.0.0.1',
+  });
   organization = await service.signUp();
   await service.query(organization, 'CREATE TABLE rows_to_lock AS SELECT 1 AS id UNION SELECT 2');
 });
