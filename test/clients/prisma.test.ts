@@ -161,7 +161,7 @@ describe.each(PLACEMENTS)('prisma, placement %s', (placement) => {
     });
 
     it('gives up when it is told to', async () => {
-      const hasty = await open({ statement_timeout: 50 });
+      const hasty = await open({ statement_timeout: 500 });
       const message = expect.stringContaining('57014');
       expect(await failureOf(hasty.$queryRaw`SELECT pg_sleep(60)::text`)).toMatchObject({ code: 'P2010', message });
       await hasty.$disconnect();

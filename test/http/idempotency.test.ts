@@ -147,8 +147,9 @@ describe('a key', () => {
 
 describe('while a request runs,', () => {
   it('another with its key is 409 and may be tried later', async () => {
-    const body = { statements: [INSERT, { sql: LANDMARK }, { sql: 'select pg_sleep(1)' }] };
+    const body = { statements: [INSERT, { sql: LANDMARK }, { sql: 'select pg_advisory_xact_lock(4712)' }] };
     const watcher = await service.connect(acme);
+    await watcher.query('select pg_advisory_lock(4712)');
     const running = post('/api/transaction', body, 'k');
     await landmarkPassed(watcher);
     const meanwhile = await post('/api/transaction', body, 'k');
@@ -158,6 +159,7 @@ describe('while a request runs,', () => {
       true,
       '1',
     ]);
+    await watcher.query('select pg_advisory_unlock(4712)');
     expect((await running).status).toBe(200);
     expect((await post('/api/transaction', body, 'k')).headers.get('idempotency-replayed')).toBe('true');
     await watcher.end();

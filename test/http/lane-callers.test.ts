@@ -5,13 +5,13 @@ import { Parity } from './parity.ts';
 import { openElsewhere, plainRequest, RawClient } from './raw-client.ts';
 
 const ONE = { sql: 'select 1 as one' };
-const SLEEP = { sql: 'select pg_sleep(20)' };
+const SLEEP = { sql: 'select pg_sleep(60)' };
 
 let parity: Parity;
 beforeAll(async () => {
   parity = await Parity.start({
     POSTERN_BACKENDS_PER_TENANT: '2',
-    POSTERN_QUEUE_TIMEOUT_MS: '1500',
+    POSTERN_QUEUE_TIMEOUT_MS: '2000',
     POSTERN_HTTP_REQUESTS_PER_TENANT: '4',
     POSTERN_TRUST_PROXY: '127.0.0.0/8',
   });
@@ -108,11 +108,13 @@ describe('who may not ask is refused in the lane as elsewhere', () => {
 describe('where there are too many', () => {
   it('all are counted together, and refused in the lane as elsewhere', async () => {
     const crowd = [await openBoth(), await openBoth()].flatMap(({ lane, elsewhere }) => [lane, elsewhere]);
-    for (const client of crowd) client.send(plainRequest(parity.acme.apiKey, SLEEP));
-    await eventually('two of them are at work, and two wait', async () => /^postern_lease_waiters 2$/m.test(await metrics()));
-    expect(await sessions('leased')).toBe(2);
+    const sleep = (client: RawClient) => client.send(plainRequest(parity.acme.apiKey, SLEEP));
+    crowd.slice(0, 2).forEach(sleep);
+    await eventually('two are at work', async () => (await sessions('leased')) === 2);
+    crowd.slice(2).forEach(sleep);
+    await eventually('two wait', async () => /^postern_lease_waiters 2$/m.test(await metrics()));
     await parity.expectSame(parity.asking(ONE), 429);
-    // Two of them find no session.
+    // Those who wait find no session.
     const late = await Promise.all(crowd.slice(2).map((client) => client.reply()));
     expect(late.map(({ status, body }) => [status, JSON.parse(body).code])).toEqual([503, 503].map((status) => [status, 'pool_timeout']));
     await parity.expectSame(parity.asking(ONE), 503);

@@ -10,7 +10,7 @@ import { startTestService, type TestOrganization, type TestService } from '../su
 let service: TestService;
 let acme: TestOrganization;
 beforeAll(async () => {
-  service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '2', POSTERN_QUEUE_TIMEOUT_MS: '500' });
+  service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '2', POSTERN_QUEUE_TIMEOUT_MS: '1000' });
   acme = await service.signUp();
 });
 afterAll(() => service.close());

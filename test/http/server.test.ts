@@ -23,7 +23,7 @@ async function closed({ server, closeAll }: HttpServer): Promise<void> {
 
 it('a client that takes nothing of its reply is dropped', async () => {
   const size = 64 * 1_024 * 1_024;
-  const door = await listening({ sendTimeoutMs: 100 }, (_request, reply) => reply.end(Buffer.alloc(size)));
+  const door = await listening({ sendTimeoutMs: 1_000 }, (_request, reply) => reply.end(Buffer.alloc(size)));
   const { socket, reply } = talk(door.port);
   socket.pause();
   socket.write(GET);
@@ -35,7 +35,7 @@ it('a client that takes nothing of its reply is dropped', async () => {
 });
 
 it('a client that waits for a slow reply is not', async () => {
-  const door = await listening({ sendTimeoutMs: 50 }, (_request, reply) => setTimeout(() => reply.end('at last'), 300));
+  const door = await listening({ sendTimeoutMs: 1_000 }, (_request, reply) => setTimeout(() => reply.end('at last'), 1_500));
   const { socket, reply } = talk(door.port, GET.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n'));
   expect(await reply).toContain('at last');
   socket.destroy();

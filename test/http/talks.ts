@@ -1,8 +1,11 @@
-import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
-import { expect } from 'vitest';
+import { setImmediate as turn } from 'node:timers/promises';
+import { expect, vi } from 'vitest';
+import { CallEnds } from '../../http/call.ts';
+import { eventually } from '../support/eventually.ts';
 import { SeededRandom } from '../support/random.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { openElsewhere, plainRequest, RawClient, type RawReply } from './raw-client.ts';
+import { serverEnd } from './server-end.ts';
 
 /** Bytes to send, a character for each; the mark stands in all that may be carried out. */
 export type Conversation = (mark: string) => string;
@@ -39,6 +42,7 @@ export class Talks {
   readonly service: TestService;
   readonly port: number;
   readonly #acme: TestOrganization;
+  readonly #ends = vi.spyOn(CallEnds.prototype, 'add');
   #made = 0;
 
   private constructor(service: TestService, acme: TestOrganization) {
@@ -49,7 +53,7 @@ export class Talks {
 
   /** What is never whole is refused soon. */
   static async start(): Promise<Talks> {
-    const service = await startTestService({ POSTERN_HTTP_HEADERS_TIMEOUT_MS: '400', POSTERN_HTTP_REQUEST_TIMEOUT_MS: '800' });
+    const service = await startTestService({ POSTERN_HTTP_HEADERS_TIMEOUT_MS: '3000', POSTERN_HTTP_REQUEST_TIMEOUT_MS: '5000' });
     return new Talks(service, await service.signUp());
   }
 
@@ -87,14 +91,16 @@ export class Talks {
   async #talk(client: RawClient, conversation: Conversation, cut: Cut): Promise<Heard> {
     const mark = `mark-${String(++this.#made).padStart(5, '0')}`;
     const bytes = conversation(mark);
+    const end = await serverEnd(client);
     const last = /^Connection: close|HTTP\/1\.0\r\n(?!Connection)/m.test(bytes) ? '' : LAST;
     for (const piece of cut(Buffer.from(bytes + last, 'latin1'))) {
       client.send(piece);
       await turn();
     }
     const { replies, whole } = await client.replies();
-    // What was still at work when the connection ended is told a little later.
-    await delay(20);
+    // What was still at work when the connection ended is told later.
+    await eventually('the door knows that it has ended', () => end.closed);
+    for (const ends of new Set(this.#ends.mock.contexts as CallEnds[])) await ends.told();
     return { whole, replies: replies.map((reply) => said(reply, mark)), carriedOut: this.#carriedOut(mark) };
   }
 

@@ -57,7 +57,7 @@ describe('while all backends are taken', () => {
   });
 
   it('a simple query that waits too long fails, and the session goes on (L20 R4)', async () => {
-    await start({ POSTERN_QUEUE_TIMEOUT_MS: '1000' });
+    await start({ POSTERN_QUEUE_TIMEOUT_MS: '2000' });
     const second = await openSession(service, organization);
     await say(second, ['Query SELECT 1', 'Query SELECT 2']);
     const [error, ready] = await hear(second, 2);
@@ -69,7 +69,7 @@ describe('while all backends are taken', () => {
   });
 
   it('an extended one fails, and what is behind it is thrown away up to its Sync (L20 R4)', async () => {
-    await start({ POSTERN_QUEUE_TIMEOUT_MS: '300' });
+    await start({ POSTERN_QUEUE_TIMEOUT_MS: '1000' });
     const second = await openSession(service, organization);
     await say(second, ['Parse "" SELECT 1', 'Bind "" "" []', 'Execute', 'Sync']);
     const [error, ready] = await hear(second, 2);

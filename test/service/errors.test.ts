@@ -9,7 +9,11 @@ import { type JsonReply, startTestService, type TestOrganization, type TestServi
 let service: TestService;
 let organization: TestOrganization;
 beforeAll(async () => {
-  service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '3', POSTERN_QUEUE_TIMEOUT_MS: '300', POSTERN_TRUST_PROXY: '127.0.0.1' });
+  service = await startTestService({
+    POSTERN_BACKENDS_PER_TENANT: '3',
+    POSTERN_QUEUE_TIMEOUT_MS: '1000',
+    POSTERN_TRUST_PROXY: '127.0.0.1',
+  });
   organization = await service.signUp();
   await service.query(organization, 'CREATE TABLE rows_to_lock AS SELECT 1 AS id UNION SELECT 2');
 });
@@ -233,7 +237,7 @@ describe('an error at the wire door', () => {
   });
 
   it('sitting in a transaction for too long is 25P03, running for too long 57014', async () => {
-    const strict = await startTestService({ POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS: '300', POSTERN_WIRE_STATEMENT_TIMEOUT_MS: '300' });
+    const strict = await startTestService({ POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS: '1000', POSTERN_WIRE_STATEMENT_TIMEOUT_MS: '1000' });
     const lodger = await strict.signUp();
     const [sitting, running] = [await strict.connect(lodger), await strict.connect(lodger)];
     const lastWords = new Promise((resolve) => sitting.once('error', resolve));

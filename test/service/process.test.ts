@@ -10,7 +10,7 @@ describe('a Postern with its own PostgreSQL', () => {
   let installation: Installation;
   let postern: PosternProcess;
   let organization: TestOrganization;
-  const start = () => installation.start({ POSTERN_SHUTDOWN_TIMEOUT_MS: '1000' });
+  const start = () => installation.start({ POSTERN_SHUTDOWN_TIMEOUT_MS: '3000' });
   beforeAll(async () => {
     installation = await makeInstallation();
   });

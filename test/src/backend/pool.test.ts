@@ -71,7 +71,7 @@ describe('the pool', () => {
 
   it('lets nobody wait longer than the limit', async () => {
     // Long enough for a login on a busy machine.
-    poolOf({ maxPerTenant: 1, queueTimeoutMs: 500 });
+    poolOf({ maxPerTenant: 1, queueTimeoutMs: 1_000 });
     await acquire(pool, 'a', open);
     await expect(acquire(pool, 'a', open)).rejects.toMatchObject({ kind: 'pool_timeout', sqlstate: '53300' });
     expect(pool.snapshot().waiters).toBe(0);
