@@ -131,6 +131,8 @@ function renderFailure({ error, place }: StatementFailure, call: FailedCall): Re
     ...(statementIndex === undefined ? {} : { statementIndex }),
     phase,
     ...(rolledBack ? { transactionStatus: 'rolled_back' as const } : {}),
+    // Each statement by itself: those before it remain, and of one such as CREATE INDEX CONCURRENTLY a part.
+    ...(call.atomic === false ? { retryable: false } : {}),
   };
   return { ...rendered, problem: { ...rendered.problem, ...where } };
 }
@@ -192,8 +194,8 @@ function problemOf(code: ErrorCode, shape: ErrorShape, message: string, call: Fa
     error: shape.title,
     message,
     requestId: call.requestId,
-    // What is not known to have happened may be asked for again where it cannot happen twice.
-    retryable: shape.retryable === true || (shape.status === 503 && call.isRepeatable === true),
+    // What is not known to have happened may be asked for again where it cannot happen twice, nor in part.
+    retryable: shape.retryable === true || (shape.status === 503 && call.isRepeatable === true && call.atomic !== false),
   };
 }
 

@@ -136,6 +136,8 @@ describe('an error of ours', () => {
     expect(renderError(new ServiceError('backend_lost', 'gone'), call).problem).toMatchObject({ status: 503, retryable: false });
     const repeatable = { ...call, isRepeatable: true };
     expect(renderError(new ServiceError('backend_lost', 'gone'), repeatable).problem).toMatchObject({ status: 503, retryable: true });
+    const inParts = { ...repeatable, atomic: false };
+    expect(renderError(new ServiceError('backend_lost', 'gone'), inParts).problem).toMatchObject({ status: 503, retryable: false });
   });
 });
 

@@ -78,6 +78,15 @@ describe('a migration', () => {
   });
 
   it.each([
+    [true, true],
+    [false, false],
+  ])('that failed for a passing reason is retryable if nothing of it remains (transaction: %o)', async (transaction, retryable) => {
+    const sql = `create table passing_${transaction} (id int); do $$ begin raise exception 'not now' using errcode = '55P03'; end $$`;
+    const { status, body } = await migrate({ name: `passing ${transaction}`, sql, transaction });
+    expect([status, body.code, body.retryable]).toEqual([400, 'lock_not_available', retryable]);
+  });
+
+  it.each([
     [{ sql: 'select 1' }, 'name: is required'],
     [{ name: '', sql: 'select 1' }, /^name: Too small/],
     [{ name: 'a\nb', sql: 'select 1' }, 'name: must not contain control characters'],
