@@ -2,6 +2,7 @@ import { type ErrorKind, ServiceError } from '../src/errors.ts';
 import { type ErrorFields, PostgresError } from '../src/protocol/backend.ts';
 import { type FailurePlace, StatementFailure } from '../src/sql/failure.ts';
 import { lineAndColumn } from '../src/sql/position.ts';
+import { mayCommitInPart } from '../src/sql/rules.ts';
 import type { Problem } from './replies.ts';
 
 /** How one kind of error looks from outside. */
@@ -131,8 +132,6 @@ function renderFailure({ error, place }: StatementFailure, call: FailedCall): Re
     ...(statementIndex === undefined ? {} : { statementIndex }),
     phase,
     ...(rolledBack ? { transactionStatus: 'rolled_back' as const } : {}),
-    // Each statement by itself: those before it remain, and of one such as CREATE INDEX CONCURRENTLY a part.
-    ...(call.atomic === false ? { retryable: false } : {}),
   };
   return { ...rendered, problem: { ...rendered.problem, ...where } };
 }
@@ -153,8 +152,15 @@ function renderServiceError(error: ServiceError, call: FailedCall): RenderedErro
 function renderPostgresError({ fields }: PostgresError, place: Pick<FailurePlace, 'line' | 'column'>, call: FailedCall): RenderedError {
   const code = postgresErrorCode(fields);
   const shape = POSTGRES_ERRORS[code];
-  const problem = { ...problemOf(code, shape, fields.message, call), sqlstate: fields.code, postgres: postgresPart(fields, place) };
+  const said = problemOf(code, shape, fields.message, call);
+  const retryable = said.retryable && leavesNothing(call);
+  const problem = { ...said, retryable, sqlstate: fields.code, postgres: postgresPart(fields, place) };
   return { problem, headers: headersOf(shape, undefined, call), internal: false };
+}
+
+/** Whether nothing remains of what Postgres refuses at last. */
+function leavesNothing({ atomic, sql }: FailedCall): boolean {
+  return atomic ?? !(sql !== undefined && mayCommitInPart(sql));
 }
 
 /** @see https://www.postgresql.org/docs/current/errcodes-appendix.html */

@@ -32,6 +32,19 @@ describe('an error of Postgres', () => {
     expect(internal).toBe(false);
   });
 
+  it.each([
+    ['update t set a = 1', undefined, true],
+    ['call settle()', undefined, false],
+    ['call settle()', true, true],
+    ['/* once */ do $$ begin commit; end $$', undefined, false],
+    ['create index concurrently i on t (a)', undefined, false],
+    ['alter table t add a int; update t set a = 1', false, false],
+  ])('is not retryable where some of it may have been committed: %s (atomic: %o)', (sql, atomic, retryable) => {
+    for (const code of ['40001', '55P03']) {
+      expect(renderError(postgresError(code), { ...call, sql, atomic }).problem.retryable).toBe(retryable);
+    }
+  });
+
   it('is told with everything Postgres says of it, and with line and column', () => {
     const error = postgresError('42703', {
       message: 'column "nam" does not exist',
