@@ -184,6 +184,9 @@ function postgresErrorCode({ code, message }: ErrorFields): PostgresErrorCode {
     case '57P02':
     case '57P05':
       return 'database_unavailable';
+    // A statement's own doing: where we did not keep to the protocol, we would not be told like this.
+    case '08P01':
+      return 'sql_error';
     default:
       return code.startsWith('08') ? 'database_unavailable' : 'sql_error';
   }

@@ -25,6 +25,7 @@ describe('an error of Postgres', () => {
     ['57P03', {}, 503, 'database_busy', true, '2'],
     ['57P01', {}, 503, 'database_unavailable', false, '5'],
     ['08006', {}, 503, 'database_unavailable', false, '5'],
+    ['08P01', {}, 400, 'sql_error', false, undefined],
   ])('%s %o is %i %s', (sqlstate, fields, status, code, retryable, retryAfter) => {
     const { problem, headers, internal } = renderError(postgresError(sqlstate, fields), call);
     expect(problem).toMatchObject({ status, code, retryable, sqlstate, type: `/docs#error-${code}` });

@@ -69,6 +69,12 @@ describe('a migration', () => {
     expect(await tables()).not.toContain('tried');
   });
 
+  it.each([true, false])('has no parameters (transaction: %o)', async (transaction) => {
+    const { status, body } = await migrate({ name: 'parameters', sql: 'select 1;\nselect $1::int, $2::text', transaction });
+    expect([status, body.code, body.retryable]).toEqual([400, 'invalid_request', false]);
+    expect([body.message, body.statementIndex]).toEqual(['a migration has no values for parameters such as $1', 1]);
+  });
+
   it('without a transaction keeps what went before the failure, and does not claim otherwise', async () => {
     const { status, body } = await migrate({ name: 'steps', sql: 'create table first_step (id int); select nope', transaction: false });
     expect([status, body.statementIndex]).toEqual([400, 1]);
