@@ -2,6 +2,7 @@ import { type ErrorKind, ServiceError } from '../src/errors.ts';
 import { type ErrorFields, PostgresError } from '../src/protocol/backend.ts';
 import { type FailurePlace, StatementFailure } from '../src/sql/failure.ts';
 import { lineAndColumn } from '../src/sql/position.ts';
+import { mayCommitInPart } from '../src/sql/rules.ts';
 import type { Problem } from './replies.ts';
 
 /** How one kind of error looks from outside. */
@@ -151,8 +152,15 @@ function renderServiceError(error: ServiceError, call: FailedCall): RenderedErro
 function renderPostgresError({ fields }: PostgresError, place: Pick<FailurePlace, 'line' | 'column'>, call: FailedCall): RenderedError {
   const code = postgresErrorCode(fields);
   const shape = POSTGRES_ERRORS[code];
-  const problem = { ...problemOf(code, shape, fields.message, call), sqlstate: fields.code, postgres: postgresPart(fields, place) };
+  const said = problemOf(code, shape, fields.message, call);
+  const retryable = said.retryable && leavesNothing(call);
+  const problem = { ...said, retryable, sqlstate: fields.code, postgres: postgresPart(fields, place) };
   return { problem, headers: headersOf(shape, undefined, call), internal: false };
+}
+
+/** Whether nothing remains of what Postgres refuses at last. */
+function leavesNothing({ atomic, sql }: FailedCall): boolean {
+  return atomic ?? !(sql !== undefined && mayCommitInPart(sql));
 }
 
 /** @see https://www.postgresql.org/docs/current/errcodes-appendix.html */
@@ -176,6 +184,9 @@ function postgresErrorCode({ code, message }: ErrorFields): PostgresErrorCode {
     case '57P02':
     case '57P05':
       return 'database_unavailable';
+    // A statement's own doing: where we did not keep to the protocol, we would not be told like this.
+    case '08P01':
+      return 'sql_error';
     default:
       return code.startsWith('08') ? 'database_unavailable' : 'sql_error';
   }
@@ -192,8 +203,8 @@ function problemOf(code: ErrorCode, shape: ErrorShape, message: string, call: Fa
     error: shape.title,
     message,
     requestId: call.requestId,
-    // What is not known to have happened may be asked for again where it cannot happen twice.
-    retryable: shape.retryable === true || (shape.status === 503 && call.isRepeatable === true),
+    // What is not known to have happened may be asked for again where it cannot happen twice, nor in part.
+    retryable: shape.retryable === true || (shape.status === 503 && call.isRepeatable === true && call.atomic !== false),
   };
 }
 

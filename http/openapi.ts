@@ -144,7 +144,7 @@ function problemResponse(status: number, codes: readonly ErrorCode[], operation:
 function errorsOf({ errors, needsKey, body }: Operation): ErrorCode[] {
   const key: ErrorCode[] = needsKey ? ['unauthorized', 'key_revoked', 'organization_suspended', 'too_many_requests'] : [];
   const withBody: ErrorCode[] = body === noBody ? [] : ['unsupported_media_type', 'payload_too_large'];
-  return ['invalid_request', ...withBody, ...key, ...errors, 'shutting_down', 'internal'];
+  return ['invalid_request', ...withBody, ...key, ...errors, 'not_ready', 'shutting_down', 'internal'];
 }
 
 function errorEntry({ status, title, retryable }: ErrorShape) {

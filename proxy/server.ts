@@ -152,6 +152,7 @@ export class WireServer {
     if (this.#clients.size >= this.#options.clientsMax) throw tooManyClients();
     if (!this.#strangers.delete(client)) throw new ClientGone();
     this.#clients.add(client);
+    client.stream.known?.();
   }
 
   #forget(client: ClientConnection): void {

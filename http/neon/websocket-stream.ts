@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
+import type { Strangers } from './strangers.ts';
 
 /** RFC 6455 section 7.4.1. */
 const [NORMAL, UNSUPPORTED_DATA] = [1000, 1003];
@@ -13,11 +14,15 @@ export class WebSocketStream extends Duplex {
   readonly #webSocket: WebSocket;
   readonly #socket: Socket;
 
+  /** To be called when it is known who the client is. */
+  readonly known: () => void;
+
   /** @param socket below the WebSocket */
-  constructor(webSocket: WebSocket, socket: Socket) {
+  constructor(webSocket: WebSocket, socket: Socket, strangers: Strangers) {
     super({ allowHalfOpen: false });
     this.#webSocket = webSocket;
     this.#socket = socket;
+    this.known = strangers.add(socket, () => webSocket.terminate());
     webSocket.on('message', (data: Buffer, isBinary) => this.#received(data, isBinary));
     webSocket.on('close', () => {
       if (!this.destroyed) this.push(null);

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { type WebSocket, WebSocketServer } from 'ws';
 import type { TakeOver } from '../upgrade.ts';
+import { Strangers } from './strangers.ts';
 import { WebSocketStream } from './websocket-stream.ts';
 
 /** Begins a conversation in PostgreSQL's protocol, which asks for the key in the clear: these clients send it without waiting. */
@@ -31,6 +32,7 @@ const UNANSWERED_MAX = 2;
 export class WireSockets {
   readonly #options: WireSocketsOptions;
   readonly #server: WebSocketServer;
+  readonly #strangers: Strangers;
   readonly #clients = new Map<WebSocket, Client>();
   #pinging: NodeJS.Timeout | undefined;
   #closing = false;
@@ -39,6 +41,7 @@ export class WireSockets {
   constructor(options: WireSocketsOptions) {
     this.#options = options;
     const maxPayload = options.maxFrameBytes;
+    this.#strangers = new Strangers(maxPayload);
     this.#server = new WebSocketServer({ noServer: true, clientTracking: false, perMessageDeflate: false, maxPayload });
   }
 
@@ -64,7 +67,7 @@ export class WireSockets {
     const forwardedFor = headers['x-forwarded-for'];
     const { openWire, clientAddress } = this.#options;
     const remoteAddress = clientAddress(socket.remoteAddress ?? '', typeof forwardedFor === 'string' ? forwardedFor : undefined);
-    openWire(new WebSocketStream(webSocket, socket), { remoteAddress });
+    openWire(new WebSocketStream(webSocket, socket, this.#strangers), { remoteAddress });
   }
 
   /** Any byte is a sign of life: a pong has to wait behind the frame that the client is sending. */

@@ -33,7 +33,7 @@ const signup = {
       },
     },
   },
-  errors: ['email_taken', 'rate_limited', 'not_ready'],
+  errors: ['email_taken', 'rate_limited'],
 } as const satisfies Operation;
 
 const me = {
@@ -96,7 +96,7 @@ const rotateKey = {
       },
     },
   },
-  errors: ['not_ready'],
+  errors: [],
 } as const satisfies Operation;
 
 export function authEndpoints({ router, config, connection }: RouteContext): Endpoint[] {

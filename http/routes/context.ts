@@ -30,7 +30,6 @@ export interface RouteContext {
 export const LEASE_ERRORS: readonly ErrorCode[] = [
   'pool_timeout',
   'too_many_connections',
-  'not_ready',
   'backend_lost',
   'database_busy',
   'database_unavailable',

@@ -38,6 +38,13 @@ export function checkText(sql: string): void {
   throw new ServiceError('invalid_request', 'sql contains no statement', { sqlstate: '42601' });
 }
 
+const COMMITS_ITSELF = new Set(['CALL', 'CLUSTER', 'DO', 'REINDEX', 'VACUUM']);
+
+/** Whether a statement on its own can fail when some of what it does has been committed. */
+export function mayCommitInPart(sql: string): boolean {
+  return COMMITS_ITSELF.has(leadingWords(sql, 1)[0] ?? '') || /\bconcurrently\b/i.test(sql);
+}
+
 /** Whether it begins or ends a transaction. `ROLLBACK TO` a savepoint does neither, but has a place only inside one. */
 function controlsTransaction(sql: string, words: readonly string[], context: StatementContext): boolean {
   const [command = '', second, third] = words;

@@ -1,3 +1,4 @@
+import { ServiceError } from '../errors.ts';
 import { PostgresError } from '../protocol/backend.ts';
 import { findDestruction } from './destructive.ts';
 import type { FailurePlace } from './failure.ts';
@@ -70,15 +71,20 @@ export class Script {
   ): Promise<readonly ScriptWarning[]> {
     const warnings: ScriptWarning[] = [];
     for (const [index, { text, start }] of this.statements.entries()) {
+      let parameters = 0;
       try {
         await session.ready(text);
-        const completion = await session.run(text);
+        const completion = await session.run(text, [], {
+          parameters: (types) => {
+            parameters = types.length;
+          },
+        });
         session.throwIfAborted();
         await check(completion, index);
         const room = WARNINGS_MAX - warnings.length;
         warnings.push(...completion.warnings.slice(0, room).map((warning) => ({ ...warning, statementIndex: index })));
       } catch (error) {
-        throw failureAt(explained(error), { phase, statementIndex: index, ...placeOfError(this.sql, start, error) });
+        throw failureAt(explained(error, parameters), { phase, statementIndex: index, ...placeOfError(this.sql, start, error) });
       }
     }
     return warnings;
@@ -93,8 +99,12 @@ export class Script {
   }
 }
 
-/** For what cannot run inside a transaction block, such as CREATE INDEX CONCURRENTLY. */
-function explained(error: unknown): unknown {
-  if (!(error instanceof PostgresError) || error.fields.routine !== 'PreventInTransactionBlock') return error;
+/** What Postgres says is true, but not what to do about it. */
+function explained(error: unknown, parameters: number): unknown {
+  if (!(error instanceof PostgresError)) return error;
+  if (parameters > 0)
+    return new ServiceError('invalid_request', 'a migration has no values for parameters such as $1', { sqlstate: '08P01' });
+  // Such as CREATE INDEX CONCURRENTLY.
+  if (error.fields.routine !== 'PreventInTransactionBlock') return error;
   return new PostgresError({ hint: 'Send it as a migration of its own with "transaction": false.', ...error.fields });
 }

@@ -25,11 +25,25 @@ describe('an error of Postgres', () => {
     ['57P03', {}, 503, 'database_busy', true, '2'],
     ['57P01', {}, 503, 'database_unavailable', false, '5'],
     ['08006', {}, 503, 'database_unavailable', false, '5'],
+    ['08P01', {}, 400, 'sql_error', false, undefined],
   ])('%s %o is %i %s', (sqlstate, fields, status, code, retryable, retryAfter) => {
     const { problem, headers, internal } = renderError(postgresError(sqlstate, fields), call);
     expect(problem).toMatchObject({ status, code, retryable, sqlstate, type: `/docs#error-${code}` });
     expect(headers['retry-after']).toBe(retryAfter);
     expect(internal).toBe(false);
+  });
+
+  it.each([
+    ['update t set a = 1', undefined, true],
+    ['call settle()', undefined, false],
+    ['call settle()', true, true],
+    ['/* once */ do $$ begin commit; end $$', undefined, false],
+    ['create index concurrently i on t (a)', undefined, false],
+    ['alter table t add a int; update t set a = 1', false, false],
+  ])('is not retryable where some of it may have been committed: %s (atomic: %o)', (sql, atomic, retryable) => {
+    for (const code of ['40001', '55P03']) {
+      expect(renderError(postgresError(code), { ...call, sql, atomic }).problem.retryable).toBe(retryable);
+    }
   });
 
   it('is told with everything Postgres says of it, and with line and column', () => {
@@ -136,6 +150,8 @@ describe('an error of ours', () => {
     expect(renderError(new ServiceError('backend_lost', 'gone'), call).problem).toMatchObject({ status: 503, retryable: false });
     const repeatable = { ...call, isRepeatable: true };
     expect(renderError(new ServiceError('backend_lost', 'gone'), repeatable).problem).toMatchObject({ status: 503, retryable: true });
+    const inParts = { ...repeatable, atomic: false };
+    expect(renderError(new ServiceError('backend_lost', 'gone'), inParts).problem).toMatchObject({ status: 503, retryable: false });
   });
 });
 

@@ -69,12 +69,27 @@ describe('a migration', () => {
     expect(await tables()).not.toContain('tried');
   });
 
+  it.each([true, false])('has no parameters (transaction: %o)', async (transaction) => {
+    const { status, body } = await migrate({ name: 'parameters', sql: 'select 1;\nselect $1::int, $2::text', transaction });
+    expect([status, body.code, body.retryable]).toEqual([400, 'invalid_request', false]);
+    expect([body.message, body.statementIndex]).toEqual(['a migration has no values for parameters such as $1', 1]);
+  });
+
   it('without a transaction keeps what went before the failure, and does not claim otherwise', async () => {
     const { status, body } = await migrate({ name: 'steps', sql: 'create table first_step (id int); select nope', transaction: false });
     expect([status, body.statementIndex]).toEqual([400, 1]);
     expect(body).not.toHaveProperty('transactionStatus');
     expect(await tables()).toContain('first_step');
     expect(await ledger()).toContainEqual(expect.objectContaining({ name: 'steps', status: 'failed', statementsApplied: 1 }));
+  });
+
+  it.each([
+    [true, true],
+    [false, false],
+  ])('that failed for a passing reason is retryable if nothing of it remains (transaction: %o)', async (transaction, retryable) => {
+    const sql = `create table passing_${transaction} (id int); do $$ begin raise exception 'not now' using errcode = '55P03'; end $$`;
+    const { status, body } = await migrate({ name: `passing ${transaction}`, sql, transaction });
+    expect([status, body.code, body.retryable]).toEqual([400, 'lock_not_available', retryable]);
   });
 
   it.each([

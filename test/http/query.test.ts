@@ -70,6 +70,18 @@ describe('a query', () => {
     });
   });
 
+  it('that has committed a part before it failed is not retryable', async () => {
+    await query({ sql: 'create table parts (a int)' });
+    const failing = (first: string) => `do $$ begin insert into parts values (1); ${first} raise 'not now' using errcode = '40001'; end $$`;
+    expect(await query({ sql: failing('commit;') })).toMatchObject({ status: 409, body: { retryable: false } });
+    expect((await query({ sql: 'select a from parts' })).body.rows).toEqual([{ a: 1 }]);
+    const once = { 'idempotency-key': 'parts' };
+    const [whole, split] = [await query({ sql: failing('') }, once), await query({ sql: failing('commit;') }, once)];
+    expect(whole).toMatchObject({ status: 409, body: { retryable: true } });
+    expect(split).toMatchObject({ status: 400, body: { sqlstate: '2D000' } });
+    expect((await query({ sql: 'select a from parts' })).body.rows).toEqual([{ a: 1 }]);
+  });
+
   it('keeps the digits of every number', async () => {
     const sql = 'select $1::int8 as a, $2::numeric as b, $3::jsonb as c, $4::int8[] as d';
     const body = `{"sql":"${sql}","params":[9223372036854775807,0.12345678901234567890,{"n":[9007199254740993]},[9007199254740993]],"rowMode":"array"}`;

@@ -113,3 +113,30 @@ it('nobody new is let in while closing, and those who stay are dropped', async (
   expect(String(error)).toContain('200');
   await once(webSocket, 'close');
 });
+
+it('what clients send before it is known who they are has to find room', async () => {
+  const [one, other] = [await open(), await open()];
+  const most = Buffer.alloc(10_000_000, 'x');
+  const left = Promise.race([one, other].map(async (client) => once(client.webSocket, 'close').then(() => client)));
+  // Frames that are not whole.
+  for (const { webSocket } of [one, other]) webSocket.send(most, { fin: false });
+  const loser = await left;
+  const winner = loser === one ? other : one;
+  winner.webSocket.send('y');
+  const come = counted(winner.stream);
+  await eventually('all of its frame', () => come.bytes === most.length + 1);
+  winner.stream.known();
+  // From now on it takes no room.
+  const next = await open();
+  const nextCome = counted(next.stream);
+  for (const { webSocket } of [winner, next]) webSocket.send(most);
+  await eventually('both frames', () => come.bytes === 2 * most.length + 1 && nextCome.bytes === most.length);
+});
+
+function counted(stream: WebSocketStream): { bytes: number } {
+  const come = { bytes: 0 };
+  stream.on('data', ({ length }: Buffer) => {
+    come.bytes += length;
+  });
+  return come;
+}

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { OpenApiDocument } from '../../http/openapi.ts';
 import type { TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
 import { LANDMARK, landmarkPassed } from '../support/landmark.ts';
@@ -48,6 +49,7 @@ describe('a service whose PostgreSQL', () => {
     expect(signUp).toMatchObject({ status: 503, body: { code: 'not_ready' } });
     expect((await fetch(`${service.httpUrl}/readyz`)).status).toBe(503);
     expect((await fetch(`${service.httpUrl}/healthz`)).status).toBe(200);
+    await expectDocumented(service, organization);
     // Nobody learns what is behind the doors (R7).
     const said = JSON.stringify([
       refused.body,
@@ -142,3 +144,16 @@ describe('when the embedded PostgreSQL dies', () => {
     expect(await postern.end('SIGTERM')).toMatchObject({ code: 0, stderr: '' });
   });
 });
+
+/** Every call is answered with an error that its description has. */
+async function expectDocumented(service: TestService, { apiKey: key }: TestOrganization): Promise<void> {
+  const { paths } = (await (await fetch(`${service.httpUrl}/api/openapi.json`)).json()) as OpenApiDocument;
+  for (const [path, methods] of Object.entries(paths)) {
+    for (const [method, { requestBody, responses }] of Object.entries(methods)) {
+      const body = requestBody?.content['application/json']?.examples.example?.value;
+      const { status, body: problem } = await service.call(method.toUpperCase(), path, { key, body });
+      const documented = Object.keys(responses[status]?.content['application/problem+json']?.examples ?? {});
+      expect({ path, method, status, documented }).toMatchObject({ status: 503, documented: expect.arrayContaining([problem.code]) });
+    }
+  }
+}
