@@ -29,7 +29,9 @@ export class Strangers {
       taken -= free;
       this.#room += free;
       free = 0;
-      if (this.#room < 0) crowdedOut();
+      if (this.#room >= 0) return;
+      known();
+      crowdedOut();
     };
     const known = () => {
       socket.off('data', came);

@@ -25,6 +25,8 @@ interface Client {
 }
 
 const PATH = '/v2';
+/** So many frames of the largest size may come at once from clients that have not logged in. */
+const STRANGERS_FRAMES = 4;
 const KEEPALIVE_MS = 30_000;
 const UNANSWERED_MAX = 2;
 
@@ -41,7 +43,7 @@ export class WireSockets {
   constructor(options: WireSocketsOptions) {
     this.#options = options;
     const maxPayload = options.maxFrameBytes;
-    this.#strangers = new Strangers(maxPayload);
+    this.#strangers = new Strangers(STRANGERS_FRAMES * maxPayload);
     this.#server = new WebSocketServer({ noServer: true, clientTracking: false, perMessageDeflate: false, maxPayload });
   }
 

@@ -22,7 +22,7 @@ export function hasExpectedSettings(backend: BackendConnection): boolean {
 
 /**
  * Sees to it that values come as the encoders expect them. Costs nothing after a backend's first time, except where an
- * organization has set it otherwise. Need not be waited for: it goes out ahead of the next request, in the same write.
+ * organization has set it otherwise.
  */
 export async function pinSettings(session: Session): Promise<void> {
   const { backend } = session.lease;

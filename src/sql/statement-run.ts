@@ -56,11 +56,10 @@ class Run {
     this.#footprint = footprint;
   }
 
-  /** All in one write. */
   async atOnce(statement: DescribedStatement, name: Uint8Array, startedAt: number): Promise<StatementOutcome> {
     const values = encodeParametersOf(statement, this.#request.params);
-    const [, outcome] = await Promise.all([this.#begin(), this.#finish(statement, values, name, startedAt)]);
-    return outcome;
+    await this.#begin();
+    return this.#finish(statement, values, name, startedAt);
   }
 
   /** What has been run before is likely to be run again: it is prepared. */
@@ -68,7 +67,8 @@ class Run {
     const session = this.#session;
     const { sql } = this.#request;
     const isKnown = known !== undefined && cache.find(sql) === known;
-    const [, description] = await Promise.all([this.#begin(), isKnown ? session.prepare(sql, known.server) : session.describe(sql)]);
+    await this.#begin();
+    const description = await (isKnown ? session.prepare(sql, known.server) : session.describe(sql));
     if (isKnown && known.described.isAs(description)) {
       return this.#finish(known.described, encodeParametersOf(known.described, this.#request.params), known.server.name, startedAt);
     }
@@ -78,6 +78,7 @@ class Run {
     return this.#finish(statement, encodeParametersOf(statement, this.#request.params), isKnown ? known.server.name : undefined, startedAt);
   }
 
+  /** To be waited for: what a cancel request stops here must not be missing from what follows. Mostly there is nothing to be done. */
   async #begin(): Promise<void> {
     const session = this.#session;
     const { readOnly = false } = this.#request;

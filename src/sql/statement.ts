@@ -113,8 +113,8 @@ export function runQueryOnce(lease: Lease, request: QueryRequest, repeatable: Re
       outcome = result.outcome;
       return result.body;
     };
-    const [, , body] = await Promise.all([pinSettings(session), session.expect(footprintOf(sql)), transact(session, 'BEGIN', work)]);
-    return { status: 200, body };
+    await Promise.all([pinSettings(session), session.expect(footprintOf(sql))]);
+    return { status: 200, body: await transact(session, 'BEGIN', work) };
   };
   return once(lease, request, repeatable, perform).then(
     (reply) => ({ ...reply, ...(outcome === undefined ? {} : { outcome }) }),

@@ -29,15 +29,15 @@ export interface TextStatement {
 export function runTextStatement(lease: Lease, statement: TextStatement, options: SessionOptions): Promise<BatchResult> {
   return inSession(lease, options, async (session) => {
     check(statement, 'single');
-    const [, ran] = await Promise.all([prepare(session, [statement]), run(session, [statement])]);
-    const [result] = await settle(session, ran);
+    await prepare(session, [statement]);
+    const [result] = await settle(session, await run(session, [statement]));
     if (result === undefined) throw new Error('a statement has no result');
     return result;
   });
 }
 
 /**
- * Runs statements as one transaction, all of them in one round trip, and takes over the lease.
+ * Runs statements as one transaction, all of them in one write, and takes over the lease.
  * @throws as {@link runTextStatement}: the first error there was, and nothing remains; a StatementFailure when it was COMMIT's
  */
 export function runTextTransaction(
@@ -53,8 +53,8 @@ export function runTextTransaction(
       for (const { completion } of ran) checkInTransaction(completion);
       return settle(session, ran);
     };
-    const [, results] = await Promise.all([prepare(session, statements), transact(session, beginOf(modes), work)]);
-    return results;
+    await prepare(session, statements);
+    return transact(session, beginOf(modes), work);
   });
 }
 
@@ -72,7 +72,7 @@ function check({ sql, values }: TextStatement, context: StatementContext): void 
   checkParameterLimit(values);
 }
 
-/** Goes out ahead of the first statement, in the same write. */
+/** Mostly there is nothing to be done. */
 async function prepare(session: Session, statements: readonly TextStatement[]): Promise<void> {
   await Promise.all([pinSettings(session), session.expect(...statements.map(({ sql }) => footprintOf(sql)))]);
 }

@@ -5,7 +5,7 @@ import type { Session } from './session.ts';
 
 /**
  * Does work between BEGIN and COMMIT. When anything fails, the transaction is left open: the end of the session rolls it back.
- * @param begin goes out in one write with the first request of the work
+ * @param begin is answered before the work begins: where a cancel request meets it, what follows would be committed piece by piece
  * @param end ROLLBACK: the work is a trial
  * @throws StatementFailure with phase `commit` when COMMIT fails; whatever the work throws
  */
@@ -15,7 +15,8 @@ export async function transact<T>(
   work: () => Promise<T>,
   end: 'COMMIT' | 'ROLLBACK' = 'COMMIT',
 ): Promise<T> {
-  const [, result] = await Promise.all([session.query(begin), work()]);
+  await session.query(begin);
+  const result = await work();
   session.throwIfAborted();
   checkInTransaction(session);
   const { tag } = await session.query(end).catch((error: unknown) => {

@@ -72,9 +72,8 @@ export function runTransactionOnce(lease: Lease, request: TransactionRequest, re
 
 async function perform<T>(session: Session, request: TransactionRequest, work: () => Promise<T>): Promise<T> {
   checkStatements(request.statements);
-  const expected = session.expect(...request.statements.map(({ sql }) => footprintOf(sql)));
-  const [, , result] = await Promise.all([pinSettings(session), expected, transact(session, beginOf(request), work)]);
-  return result;
+  await Promise.all([pinSettings(session), session.expect(...request.statements.map(({ sql }) => footprintOf(sql)))]);
+  return transact(session, beginOf(request), work);
 }
 
 function replyOf(results: readonly BatchResult[], startedAt: number): TransactionReply {

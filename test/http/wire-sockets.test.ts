@@ -115,13 +115,16 @@ it('nobody new is let in while closing, and those who stay are dropped', async (
 });
 
 it('what clients send before it is known who they are has to find room', async () => {
-  const [one, other] = [await open(), await open()];
+  // Four of the largest frames, and nothing more.
+  const clients = [];
+  for (let n = 0; n < 7; n += 1) clients.push(await open());
   const most = Buffer.alloc(10_000_000, 'x');
-  const left = Promise.race([one, other].map(async (client) => once(client.webSocket, 'close').then(() => client)));
+  const left = Promise.race(clients.map(async (client) => once(client.webSocket, 'close').then(() => client)));
   // Frames that are not whole.
-  for (const { webSocket } of [one, other]) webSocket.send(most, { fin: false });
+  for (const { webSocket } of clients) webSocket.send(most, { fin: false });
   const loser = await left;
-  const winner = loser === one ? other : one;
+  const [winner, ...others] = clients.filter((client) => client !== loser);
+  if (winner === undefined) throw new Error('nobody is left');
   winner.webSocket.send('y');
   const come = counted(winner.stream);
   await eventually('all of its frame', () => come.bytes === most.length + 1);
@@ -131,6 +134,7 @@ it('what clients send before it is known who they are has to find room', async (
   const nextCome = counted(next.stream);
   for (const { webSocket } of [winner, next]) webSocket.send(most);
   await eventually('both frames', () => come.bytes === 2 * most.length + 1 && nextCome.bytes === most.length);
+  for (const { webSocket } of others) expect(webSocket.readyState).toBe(WebSocket.OPEN);
 });
 
 function counted(stream: WebSocketStream): { bytes: number } {

@@ -275,4 +275,14 @@ describe('a statement that would end the transaction', () => {
     });
     await session.end();
   });
+
+  test('does not even begin where BEGIN fails, as when a cancel request meets it', async () => {
+    const session = new Session(await database.lease(), { timeoutMs: 0 });
+    const list = [{ sql: 'INSERT INTO t VALUES (1)' }, { sql: 'INSERT INTO t VALUES (2)' }];
+    await expect(transact(session, 'SELECT 1/0', () => runBatch(session, list, jsonLayout('object')))).rejects.toMatchObject({
+      fields: { code: '22012' },
+    });
+    await session.end();
+    expect(await rowsOf('SELECT id FROM t')).toEqual([]);
+  });
 });
