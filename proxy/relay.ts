@@ -76,7 +76,10 @@ export class Relay implements BackendReceiver, ClientReceiver {
       runElsewhere: (isCanceled) => this.#runElsewhere(isCanceled),
       isAlone: () => this.#isAlone(),
     });
-    this.#settling = new Settling(this.#tenure, host, pins, this.#queue, () => this.#settle());
+    this.#settling = new Settling(this.#tenure, host, pins, this.#queue, () => {
+      this.#settle();
+      this.#inbound.goOn();
+    });
     const effects = new StatementEffects(host, pins, this.#replies, this.#tenure, (backend, alone) =>
       this.#requests.materialize(backend, alone),
     );
@@ -235,9 +238,8 @@ export class Relay implements BackendReceiver, ClientReceiver {
     else if (!this.#ending.isOver && !this.#keepsBack) this.#toClient.flushPart(!this.#replies.betweenMessages);
     if (this.#client.writableLength === 0) this.lastTakenAt = performance.now();
     else if (this.#client.writableLength > HIGH_WATER_BYTES && !this.#ending.isOver) this.lease?.backend.pause();
-    if (shared === undefined) return;
     // The chunk may be read into again; the next one's bytes are few.
-    if (rest !== undefined && rest.length > 0) shared.deliver(Buffer.from(rest));
+    if (rest !== undefined && rest.length > 0) shared?.deliver(Buffer.from(rest));
     if (this.#tenure.shared === undefined) this.#inbound.goOn();
   }
 
@@ -274,7 +276,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
   #passedOn(): void {
     this.#inFlight.end();
     this.#toClient.flush();
-    this.#ending.rested();
+    this.#ending.rested(this.#inbound.hasMore);
   }
 
   /** Nothing is owed. Others get the backend before the client gets its answer: they wait for it to work, not to read. */
@@ -291,7 +293,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
     this.#pins.unsettled = false;
     this.#inFlight.end();
     this.#replies.restored();
-    if (this.#ending.rested() || this.#pins.pinned) return;
+    if (this.#ending.rested(this.#inbound.hasMore) || this.#pins.pinned) return;
     this.#tenure.end();
     this.#inbound.listen();
   }

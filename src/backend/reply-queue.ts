@@ -37,6 +37,9 @@ export class ReplyQueue {
   #subjects: unknown[] = new Array(INITIAL_CAPACITY).fill(undefined);
   #head = 0;
   #length = 0;
+  /** Requests that a Sync, Query or FunctionCall of the client's ends: all that have been sent, and those that are owed. */
+  #batches = 0;
+  #owedBatches = 0;
   /** An error came and the Sync that ends its effect has not been sent yet. */
   #discarding = false;
   /** The backend takes COPY data and ignores Sync. */
@@ -58,6 +61,16 @@ export class ReplyQueue {
 
   get length(): number {
     return this.#length;
+  }
+
+  /** The number of the batch, up to a Sync, Query or FunctionCall of the client's, to which belongs what is sent next. */
+  get batch(): number {
+    return this.#batches;
+  }
+
+  /** The number of the oldest batch that has not been answered to its end. */
+  get batchAnswered(): number {
+    return this.#batches - this.#owedBatches;
   }
 
   /** Whether the backend throws away what it is sent, up to the next Sync. */
@@ -170,6 +183,10 @@ export class ReplyQueue {
     this.#fates[at] = fate;
     this.#subjects[at] = subject;
     this.#length += 1;
+    if (this.#endsBatch(at)) {
+      this.#batches += 1;
+      this.#owedBatches += 1;
+    }
     if (this.#length === 1) this.#settle();
   }
 
@@ -251,6 +268,7 @@ export class ReplyQueue {
   }
 
   #advance(): void {
+    if (this.#endsBatch(this.#head)) this.#owedBatches -= 1;
     this.#subjects[this.#head] = undefined;
     this.#head = (this.#head + 1) & (this.#kinds.length - 1);
     this.#length -= 1;
@@ -284,6 +302,7 @@ export class ReplyQueue {
     const mask = this.#kinds.length - 1;
     for (let i = count - 1; i >= 0; i -= 1) {
       const at = (this.#head + i) & mask;
+      if (this.#endsBatch(at)) this.#owedBatches -= 1;
       this.#listener.dropped(this.#kinds[at] as RequestKind, this.#subjects[at], firstFailed && i === 0);
       this.#subjects[at] = undefined;
     }
@@ -303,7 +322,10 @@ export class ReplyQueue {
       if (this.#kinds[from] === Request.sync) {
         this.#ignoredSync = !ended && this.#kinds[this.#head] === Request.execute;
         this.#swallowedSync ||= !ended;
-        if (!ended) continue;
+        if (!ended) {
+          if (this.#endsBatch(from)) this.#owedBatches -= 1;
+          continue;
+        }
       }
       const to = (this.#head + kept) & mask;
       this.#kinds[to] = this.#kinds[from] as number;
@@ -313,6 +335,10 @@ export class ReplyQueue {
     }
     this.#length = kept;
     if (ended) this.#copyIn = false;
+  }
+
+  #endsBatch(at: number): boolean {
+    return isEnd(this.#kinds[at]) && this.#fates[at] !== Fate.skip;
   }
 
   #grow(): void {

@@ -105,6 +105,17 @@ it('nothing is sent behind a request that is sent ahead, whatever its client say
   expect(backend.heard + later.heard).not.toContain('BEGIN');
 });
 
+it('what a client has said before it closed its side is run, also where it had to wait', async () => {
+  const { backend, later, clients } = pipelineOf(2);
+  clients[1]?.asks('SELECT 2');
+  clients[1]?.relay.clientEnded();
+  backend.says(Buffer.concat([answer('first'), answer('second')]));
+  expect(later.heard).toContain('SELECT 2');
+  later.says(answer('third'));
+  await expect.poll(() => clients[1]?.end?.reason).toBe('client_gone');
+  expect(clients[1]?.heard).toBe(Buffer.concat([answer('second'), answer('third')]).toString('latin1'));
+});
+
 it('one that vanishes does not make its request a long one', async () => {
   nothingIsLong();
   const { backend, clients, sharing } = pipelineOf(2);
