@@ -171,7 +171,7 @@ export class Inbound implements BorrowerListener {
   /** A request that has come alone and whole can be run again, as long as nothing of its answer has gone out. */
   #keepInFlight(chunk: Buffer, endsBefore: number): void {
     const { replies, requests, inFlight } = this.#context;
-    const isOne = endsBefore >= 0 && requests.counts.ends === endsBefore + 1 && !requests.unsynced && this.#scanner.last;
+    const isOne = endsBefore >= 0 && requests.counts.ends === endsBefore + 1 && !requests.unsynced && !this.#scanner.midMessage;
     if (isOne && this.#backlog.isClear && replies.queue.length > 0) inFlight.begin(chunk);
     else inFlight.end();
   }
