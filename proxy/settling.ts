@@ -36,6 +36,13 @@ export class Settling {
     } else {
       const change = this.#settingsToRestore();
       if (change === undefined) return true;
+      const { canceling, backend } = this.#tenure;
+      // It was meant for the client's request, and would hit ours.
+      if (canceling !== undefined) {
+        this.#askAgainAfter(canceling);
+        return false;
+      }
+      if (backend !== undefined) backend.session.settings = pins.settings;
       this.#tenure.ask(queryMessage(change), { own: 'settings' });
     }
     this.#tenure.out.flush();
@@ -46,18 +53,18 @@ export class Settling {
   #settingsToRestore(): string | undefined {
     const { settings } = this.#pins;
     const session = this.#tenure.backend?.session;
-    if (session === undefined || session.settings === settings) return undefined;
-    const change = settingsChange(session.settings, settings);
-    session.settings = settings;
-    return change;
+    return session === undefined ? undefined : settingsChange(session.settings, settings);
   }
 
   #checkLocks(): void {
-    const { lease } = this.#tenure;
     this.#pins.lockCheckDue = false;
-    void this.#host.holdsAdvisoryLocks(lease?.backend.processId ?? 0).then(
-      (held) => {
-        this.#pins.locksHeld(held);
+    this.#askAgainAfter(this.#host.holdsAdvisoryLocks(this.#tenure.backend?.processId ?? 0).then((held) => this.#pins.locksHeld(held)));
+  }
+
+  #askAgainAfter(event: Promise<void>): void {
+    const { lease } = this.#tenure;
+    void event.then(
+      () => {
         if (this.#tenure.lease === lease && this.#queue.length === 0) this.#again();
       },
       () => {},

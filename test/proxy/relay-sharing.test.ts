@@ -77,6 +77,23 @@ it('a cancel request is sent although one for the request before, on another bac
   expect([backend, later].map(({ released }) => released)).toEqual([1, 1]);
 });
 
+it("a session's start is restored only when a cancel request that was meant for the RESET has arrived", async () => {
+  const backend = new FakeBackend();
+  const client = new FakeClient(new Sharing({ depth: 1, spread: 1 }), () => backend.lease, new Map([['timezone', 'Asia/Tokyo']]));
+  const restored = () => backend.heard.split('set_config').length - 1;
+  client.asks('RESET ALL');
+  backend.says(answer('set'));
+  void client.relay.cancel();
+  backend.says(answer('reset'));
+  backend.says(answer('probe'));
+  await delay(0);
+  expect(restored()).toBe(1);
+  backend.cancels[0]?.();
+  await expect.poll(restored).toBe(2);
+  backend.says(answer('set'));
+  expect(client.heard).toBe(answer('reset').toString('latin1'));
+});
+
 it('one whose key has been revoked does not stay among those that wait', async () => {
   const sharing = crowdedSharing();
   const client = new FakeClient(sharing, () => new ServiceError('key_revoked', 'revoked'));
