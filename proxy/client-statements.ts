@@ -32,8 +32,10 @@ export class ClientStatements {
   #named: Map<string, NamedStatement> | undefined;
   /** Names given up of late, by the server's name: an error that comes now may still speak of the statement. */
   #former: Map<string, string> | undefined;
-  /** What the client's unnamed statement was made from; a Query or a Close takes it away. */
+  /** What the client's unnamed statement was made from, if all goes well that has been asked; a Query or a Close takes it away. */
   unnamed: UnnamedStatement | undefined;
+  /** What it is as far as has been answered. */
+  #settled: UnnamedStatement | undefined;
 
   get(name: string): NamedStatement | undefined {
     return this.#named?.get(name);
@@ -50,13 +52,19 @@ export class ClientStatements {
     return this.#named === undefined ? () => {} : this.#change(this.#named, name, undefined);
   }
 
-  /** @returns as {@link set} */
-  setUnnamed(statement: UnnamedStatement | undefined): () => void {
-    const before = this.unnamed;
-    this.unnamed = statement;
-    return () => {
-      this.unnamed = before;
-    };
+  /** The server has made the unnamed statement that one, or done away with it. */
+  unnamedSettled(statement: UnnamedStatement | undefined): void {
+    // Where the change has been undone by mistake for another that came to the same.
+    if (this.unnamed === this.#settled) this.unnamed = statement;
+    this.#settled = statement;
+  }
+
+  /** @param failed Postgres does away with the old one before it looks at the new; else it has not come to that */
+  unnamedUndone(statement: UnnamedStatement | undefined, failed: boolean): void {
+    const { unnamed } = this;
+    const isCurrent = unnamed === statement || unnamed === this.#settled;
+    if (failed) this.#settled = undefined;
+    if (isCurrent) this.unnamed = this.#settled;
   }
 
   /** @returns the client's name for what the server knows under another; empty for what it has given none */

@@ -35,6 +35,8 @@ export interface Conversation {
   isAlone(): void;
   /** There is a backend, and nothing to wait for from it. */
   settle(): void;
+  /** The same, later: the client may have said more meanwhile. */
+  settleAgain(): void;
   /** As {@link Ending.byError}. */
   end(error: ServiceError): void;
   /**

@@ -95,10 +95,14 @@ export class Ending {
     return true;
   }
 
-  /** The client may be at rest: ends a session that was to end then, or whose client says no more. @returns whether it was one */
-  rested(): boolean {
+  /**
+   * The client may be at rest: ends a session that was to end then, or whose client says no more.
+   * @param hasMore what the client has said before is still to be asked
+   * @returns whether it was one
+   */
+  rested(hasMore: boolean): boolean {
     if (this.#endIfAtRest()) return true;
-    if (!this.halfClosed) return false;
+    if (!this.halfClosed || hasMore) return false;
     this.abandon();
     return true;
   }

@@ -45,6 +45,11 @@ export class Inbound implements BorrowerListener {
     return this.#backlog.isWaiting;
   }
 
+  /** Something that the client has said waits. */
+  get hasMore(): boolean {
+    return !this.#backlog.isClear;
+  }
+
   /** The client has said whole messages only. */
   get betweenMessages(): boolean {
     return this.#scanner.last;
@@ -57,10 +62,10 @@ export class Inbound implements BorrowerListener {
 
   /** @param chunk from the client, cut anywhere */
   take(chunk: Buffer): void {
-    const { client, tenure, ending } = this.#session;
+    const { client, ending } = this.#session;
     if (ending.isDeaf) return;
     this.bytes += chunk.length;
-    if (tenure.shared !== undefined) this.#backlog.hold();
+    if (this.#awaitsBackend) this.#backlog.hold();
     if (this.#backlog.isClear) {
       this.#process(chunk);
       return;
@@ -79,7 +84,14 @@ export class Inbound implements BorrowerListener {
 
   /** Goes on with what has waited for an answer. */
   goOn(): void {
-    if (!this.#backlog.isClear && !this.#backlog.isWaiting) this.#resume();
+    const { requests, replies } = this.#session;
+    if (!this.#backlog.isClear && !this.#backlog.isWaiting && !requests.isWaiting && !replies.heldReady) this.#resume();
+  }
+
+  /** The backend is shared, or is being asked or told something on the client's behalf before that hears that it is ready. */
+  get #awaitsBackend(): boolean {
+    const { tenure, replies } = this.#session;
+    return tenure.shared !== undefined || replies.heldReady;
   }
 
   /** Reads on, if nothing is in the way. */
@@ -142,8 +154,8 @@ export class Inbound implements BorrowerListener {
   /** A request that has come alone and whole can be run again, as long as nothing of its answer has gone out. */
   #keepInFlight(chunk: Buffer, endsBefore: number): void {
     const { replies, requests, inFlight } = this.#session;
-    const isOne = endsBefore >= 0 && requests.counts.ends === endsBefore + 1 && !requests.unsynced && this.#scanner.last;
-    if (isOne && replies.queue.length > 0) inFlight.begin(chunk);
+    const isOne = endsBefore >= 0 && requests.counts.ends === endsBefore + 1 && !requests.unsynced && !this.#scanner.midMessage;
+    if (isOne && this.#backlog.isClear && replies.queue.length > 0) inFlight.begin(chunk);
     else inFlight.end();
   }
 
@@ -165,6 +177,10 @@ export class Inbound implements BorrowerListener {
     if (tenure.backend === undefined && this.#backendless.answer(scanner)) return true;
     const backend = tenure.backend ?? this.#borrow(scanner, chunk);
     if (backend === undefined) return false;
+    if (requests.mustWait(scanner)) {
+      this.#backlog.add(this.#takeOut(scanner));
+      return false;
+    }
     requests.forward(scanner, backend);
     tenure.touched();
     return true;
@@ -206,15 +222,20 @@ export class Inbound implements BorrowerListener {
    * @returns undefined when there is no backend yet, for which the message, and all behind it, waits
    */
   #borrow(scanner: FrameScanner, chunk: Buffer | undefined): BackendConnection | undefined {
-    const { host, replies } = this.#session;
+    const { replies } = this.#session;
     const request = scanner.buffer === chunk && scanner.start === 0 ? chunk : undefined;
     const backend = this.#borrower.tryBorrow(request);
     if (backend !== undefined) return backend;
-    this.#backlog.wait(Buffer.concat([scanner.buffer.subarray(scanner.start, scanner.end), scanner.takeRest()]));
-    if (!scanner.last) this.#scanner = clientScanner(host.view);
+    this.#backlog.wait(this.#takeOut(scanner));
     replies.since = performance.now();
     this.#borrower.wait(request !== undefined);
     return undefined;
+  }
+
+  /** The message that has begun, and all behind it. */
+  #takeOut(scanner: FrameScanner): Buffer {
+    if (!scanner.last) this.#scanner = clientScanner(this.#session.host.view);
+    return Buffer.concat([scanner.buffer.subarray(scanner.start, scanner.end), scanner.takeRest()]);
   }
 
   granted(): void {
@@ -236,7 +257,7 @@ export class Inbound implements BorrowerListener {
     const { ending } = this.#session;
     for (const bytes of this.#backlog.take()) {
       // Waiting may begin again in the middle; the rest then belongs behind it.
-      if (this.#backlog.isWaiting || this.#awaitsAnswer) this.#backlog.add(bytes);
+      if (!this.#backlog.isClear || this.#awaitsAnswer) this.#backlog.add(bytes);
       else if (!ending.isOver) this.#process(bytes);
     }
     this.listen();

@@ -1,7 +1,7 @@
 import type { PreparedStatements, ServerStatement } from '../src/backend/prepared-statements.ts';
+import type { SessionState } from '../src/backend/session-state.ts';
 import type { Edit } from '../src/router/search-path/edits.ts';
-import type { ClientStatements, NamedStatement } from './client-statements.ts';
-import type { RepeatedStatement } from './recent-parses.ts';
+import type { ClientStatements, NamedStatement, UnnamedStatement } from './client-statements.ts';
 
 /** What goes with a Parse, Bind or Close through the reply queue. */
 export interface Effect {
@@ -9,40 +9,49 @@ export interface Effect {
   undo(failed: boolean): void;
   /** Notes it again, because all statements have been taken away by a request ahead of it. */
   redo?(): void;
+  /** It has gone well. */
+  done?(): void;
   /** What a Parse that went well has shown to be a good statement. */
   readonly statement?: ServerStatement;
   /** What was replaced in the text, for the positions in errors. */
-  readonly edits?: readonly Edit[];
+  readonly edits?: readonly Edit[] | undefined;
 }
 
-/** A Parse whose name is the client's alone: to be noted with `redo`. */
+/** A Parse whose name is the client's alone. */
 export interface ParseEffect extends Effect {
-  redo(): void;
+  /** To be called as it is sent. */
+  note(): void;
 }
 
-/** A text without a name that is known to the server by one. */
-export class UnnamedParse implements ParseEffect {
+/** The client's unnamed statement becomes another one, or none. */
+export class UnnamedChange implements ParseEffect {
   readonly #statements: ClientStatements;
-  readonly #statement: RepeatedStatement;
-  #before: ClientStatements['unnamed'];
+  readonly #unnamed: UnnamedStatement | undefined;
+  readonly #session: SessionState | undefined;
 
-  constructor(statements: ClientStatements, statement: RepeatedStatement) {
+  /** @param session whose own unnamed statement it is, too; absent where the server knows it by a name */
+  constructor(statements: ClientStatements, unnamed: UnnamedStatement | undefined, session?: SessionState) {
     this.#statements = statements;
-    this.#statement = statement;
+    this.#unnamed = unnamed;
+    this.#session = session;
   }
 
-  get edits(): readonly Edit[] {
-    return this.#statement.edits;
+  get edits(): readonly Edit[] | undefined {
+    return this.#unnamed?.edits;
   }
 
-  redo(): void {
-    this.#before = this.#statements.unnamed;
-    this.#statements.unnamed = this.#statement;
+  note(): void {
+    this.#statements.unnamed = this.#unnamed;
+    if (this.#session !== undefined) this.#session.unnamed = this.#unnamed;
+  }
+
+  done(): void {
+    this.#statements.unnamedSettled(this.#unnamed);
   }
 
   undo(failed: boolean): void {
-    // Postgres drops the old one before it looks at the new.
-    this.#statements.unnamed = failed ? undefined : this.#before;
+    this.#statements.unnamedUndone(this.#unnamed, failed);
+    if (this.#session !== undefined) this.#session.unnamed = undefined;
   }
 }
 
@@ -61,8 +70,12 @@ export class NamedParse implements ParseEffect {
     this.edits = edits;
   }
 
-  redo(): void {
+  note(): void {
     this.#forget = this.#statements.set(this.#name, this.#statement);
+  }
+
+  redo(): void {
+    this.note();
   }
 
   undo(): void {
@@ -71,7 +84,7 @@ export class NamedParse implements ParseEffect {
 }
 
 /** A Parse that the server gets. */
-export class SentParse implements ParseEffect {
+export class SentParse implements Effect {
   readonly statement: ServerStatement;
   readonly #parse: ParseEffect;
   readonly #prepared: PreparedStatements;
@@ -83,13 +96,17 @@ export class SentParse implements ParseEffect {
     this.#prepared = prepared;
   }
 
-  get edits(): readonly Edit[] {
-    return this.#parse.edits ?? [];
+  get edits(): readonly Edit[] | undefined {
+    return this.#parse.edits;
   }
 
   redo(): void {
-    this.#parse.redo();
+    this.#parse.redo?.();
     this.#prepared.add(this.statement);
+  }
+
+  done(): void {
+    this.#parse.done?.();
   }
 
   undo(failed: boolean): void {

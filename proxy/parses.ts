@@ -8,7 +8,7 @@ import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
 import { FrontendType } from '../src/protocol/frontend.ts';
 import type { ClientStatements, UnnamedStatement } from './client-statements.ts';
 import { EMPTY_DEFINITION, parseMessage } from './messages.ts';
-import { NamedParse, type ParseEffect, SentParse, UnnamedParse } from './parse-effects.ts';
+import { NamedParse, type ParseEffect, SentParse, UnnamedChange } from './parse-effects.ts';
 import type { PendingDeallocations } from './pending-deallocations.ts';
 import type { Pins } from './pins.ts';
 import type { QueryTexts } from './query-texts.ts';
@@ -16,6 +16,7 @@ import type { RecentParses, RepeatedStatement } from './recent-parses.ts';
 import type { Run } from './run.ts';
 import type { ServerStatements } from './server-statements.ts';
 import { isPreparable, OVERSIZED_TRAITS, PLAIN, staysTheSame, UNKNOWN_TRAITS } from './statement-text.ts';
+import type { UnsettledNames } from './unsettled-names.ts';
 
 /** What Parse messages are handled with. */
 export interface ParseContext {
@@ -26,6 +27,7 @@ export interface ParseContext {
   };
   readonly statements: ClientStatements;
   readonly deallocations: PendingDeallocations;
+  readonly names: UnsettledNames;
   readonly texts: QueryTexts;
   readonly registry: StatementRegistry;
   readonly recent: RecentParses;
@@ -144,13 +146,14 @@ export class Parses {
 
   /** To the client it has no name; on the server it has one, so that it is not planned anew each time. */
   #parseRepeated(repeated: RepeatedStatement, backend: BackendConnection): void {
-    this.#parseOnce(repeated.server, backend, new UnnamedParse(this.#context.statements, repeated));
+    this.#context.names.changes('');
+    this.#parseOnce(repeated.server, backend, new UnnamedChange(this.#context.statements, repeated));
   }
 
   /** A Parse that is sent only where the statement is missing; elsewhere its reply is ours to make. */
   #parseOnce(server: ServerStatement, backend: BackendConnection, parse: ParseEffect): void {
     const { deallocations, onServer, queue, out } = this.#context;
-    parse.redo();
+    parse.note();
     const { prepared } = backend.session;
     const isThere = prepared.use(server);
     if (isThere && !deallocations.all) {
@@ -182,18 +185,11 @@ export class Parses {
 
   /** What is sent on becomes the unnamed statement, on both sides. */
   #noteUnnamed(unnamed: UnnamedStatement, backend: BackendConnection): void {
-    const { statements, queue } = this.#context;
-    const undo = statements.setUnnamed(unnamed);
-    backend.session.unnamed = unnamed;
-    queue.push(Request.parse, Fate.forward, {
-      edits: unnamed.edits,
-      undo: (failed: boolean) => {
-        // Postgres drops the old one before it looks at the new.
-        if (failed) statements.unnamed = undefined;
-        else undo();
-        backend.session.unnamed = undefined;
-      },
-    });
+    const { statements, names, queue } = this.#context;
+    const change = new UnnamedChange(statements, unnamed, backend.session);
+    names.changes('');
+    change.note();
+    queue.push(Request.parse, Fate.forward, change);
   }
 
   /**
@@ -211,12 +207,13 @@ export class Parses {
   }
 
   #parseNamed(scanner: FrameScanner, backend: BackendConnection, name: string, prepared: UnnamedStatement, server: ServerStatement): void {
-    const { statements, deallocations } = this.#context;
+    const { statements, deallocations, names } = this.#context;
     const { traits, signals, edits } = prepared;
-    if (statements.get(name) !== undefined && !deallocations.mayTake(name)) {
+    if (statements.get(name) !== undefined && !deallocations.all) {
       this.#parseAgain(scanner, backend, name);
       return;
     }
+    names.changes(name);
     this.#parseOnce(server, backend, new NamedParse(statements, name, { server, traits, signals }, edits));
   }
 

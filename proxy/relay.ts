@@ -199,9 +199,8 @@ export class Relay implements BackendReceiver, ClientReceiver, Conversation {
     else if (!this.ending.isOver && !this.#keepsBack) this.toClient.flushPart(!this.replies.betweenMessages);
     if (this.client.writableLength === 0) this.lastTakenAt = performance.now();
     else if (this.client.writableLength > HIGH_WATER_BYTES && !this.ending.isOver) this.lease?.backend.pause();
-    if (shared === undefined) return;
     // The chunk may be read into again; the next one's bytes are few.
-    if (rest !== undefined && rest.length > 0) shared.deliver(Buffer.from(rest));
+    if (rest !== undefined && rest.length > 0) shared?.deliver(Buffer.from(rest));
     if (this.tenure.shared === undefined) this.#inbound.goOn();
   }
 
@@ -238,13 +237,18 @@ export class Relay implements BackendReceiver, ClientReceiver, Conversation {
   #passedOn(): void {
     this.inFlight.end();
     this.toClient.flush();
-    this.ending.rested();
+    this.ending.rested(this.#inbound.hasMore);
   }
 
   /** Nothing is owed. Others get the backend before the client gets its answer: they wait for it to work, not to read. */
   settle(): void {
     this.#settleBackend();
     this.toClient.flush();
+  }
+
+  settleAgain(): void {
+    this.settle();
+    this.#inbound.goOn();
   }
 
   /** Finds out what the session holds, gives the backend back, or keeps it. */
@@ -255,7 +259,7 @@ export class Relay implements BackendReceiver, ClientReceiver, Conversation {
     this.pins.unsettled = false;
     this.inFlight.end();
     this.replies.restored();
-    if (this.ending.rested() || this.pins.pinned) return;
+    if (this.ending.rested(this.#inbound.hasMore) || this.pins.pinned) return;
     this.tenure.end();
     this.#inbound.listen();
   }

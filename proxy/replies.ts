@@ -319,10 +319,12 @@ export class Replies implements ReplyListener {
   }
 
   done(request: RequestKind, subject: unknown): void {
+    if (request === Request.query && !isOwn(subject)) this.#statements.unnamedSettled(undefined);
     if (subject === undefined) return;
     if (hasEffect(request)) {
-      const { statement } = subject as Effect;
-      if (statement !== undefined) statement.proven = true;
+      const effect = subject as Effect;
+      effect.done?.();
+      if (effect.statement !== undefined) effect.statement.proven = true;
       return;
     }
     if (isOwn(subject)) {
@@ -335,6 +337,7 @@ export class Replies implements ReplyListener {
 
   dropped(request: RequestKind, subject: unknown, failed: boolean): void {
     if (subject !== undefined && hasEffect(request)) (subject as Effect).undo(failed);
+    else if (request === Request.query) this.#statements.unnamedUndone(undefined, false);
   }
 
   #probed(probe: StateProbe): void {

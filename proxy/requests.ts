@@ -10,7 +10,7 @@ import type { ClientStatements } from './client-statements.ts';
 import { type Errand, shortErrand } from './errand.ts';
 import { CLOSE_UNNAMED_PORTAL, queryMessage } from './messages.ts';
 import type { Paces } from './paces.ts';
-import type { Effect } from './parse-effects.ts';
+import { type Effect, UnnamedChange } from './parse-effects.ts';
 import { Parses } from './parses.ts';
 import { PendingDeallocations } from './pending-deallocations.ts';
 import { sendSignals, translateProcessIds } from './process-ids.ts';
@@ -20,6 +20,7 @@ import type { Run } from './run.ts';
 import { ServerStatements } from './server-statements.ts';
 import { type TextTraits, traitsOf, UNKNOWN_TRAITS } from './statement-text.ts';
 import type { StatementWatch } from './statement-watch.ts';
+import { UnsettledNames } from './unsettled-names.ts';
 
 /** What the requests tell the relay as they go by. */
 export interface RequestListener extends TextListener {
@@ -38,7 +39,8 @@ export class Requests {
   usesRepeated = false;
   /** The statement bound last since {@link begin}, if backends know it by a name. */
   bound: ServerStatement | undefined;
-  #unsynced = false;
+  /** In which batch extended-protocol messages have been sent that no Sync has followed yet. */
+  #unsyncedBatch = NONE;
   /** A Bind has made the unnamed portal since the last Query or Sync, or everything up to the next Sync is thrown away. */
   #bindsUnnamed = false;
   /** The client's unnamed statement has been used since {@link begin} as one that has no name on the server either. */
@@ -51,6 +53,7 @@ export class Requests {
   readonly #listener: RequestListener;
   readonly #texts: QueryTexts;
   readonly #deallocations = new PendingDeallocations();
+  readonly #names: UnsettledNames;
   readonly #parses: Parses;
   readonly #out: Run;
 
@@ -70,10 +73,12 @@ export class Requests {
     this.#listener = listener;
     this.#texts = new QueryTexts(watch, listener);
     this.#out = out;
+    this.#names = new UnsettledNames(queue);
     this.#parses = new Parses({
       session: listener,
       statements,
       deallocations: this.#deallocations,
+      names: this.#names,
       texts: this.#texts,
       registry,
       recent,
@@ -85,7 +90,12 @@ export class Requests {
 
   /** Extended-protocol messages have been sent that no Sync has followed yet, or none that counted. */
   get unsynced(): boolean {
-    return this.#unsynced || this.#queue.awaitsSync;
+    return this.#isUnsynced || this.#queue.awaitsSync;
+  }
+
+  /** A Query ends them, too, once it has been answered. */
+  get #isUnsynced(): boolean {
+    return this.#unsyncedBatch >= this.#queue.batchAnswered;
   }
 
   /** Nothing of which more is to be known than that it runs has been asked since {@link begin}. */
@@ -104,7 +114,7 @@ export class Requests {
 
   /** All that the client has asked has been answered, and what comes next belongs to none of it. */
   get #startsPipeline(): boolean {
-    return !this.#unsynced && this.#queue.onlyOurs;
+    return !this.#isUnsynced && this.#queue.onlyOurs;
   }
 
   /** More has come from the client. */
@@ -118,7 +128,7 @@ export class Requests {
   /** What a chunk from the client asks for, if that is short and leaves nothing behind. */
   shortErrand(chunk: Buffer, paces: Paces): Errand | undefined {
     const { pins } = this.#listener;
-    if (pins.holdsState || pins.context === undefined || this.#deallocations.any) return undefined;
+    if (pins.holdsState || pins.context === undefined || this.#deallocations.all) return undefined;
     return shortErrand(chunk, {
       statements: this.#statements,
       recent: this.#recent,
@@ -128,13 +138,29 @@ export class Requests {
     });
   }
 
+  /** Whether the message that the scanner stands at cannot be sent until something else has been answered. */
+  mustWait(scanner: FrameScanner): boolean {
+    if (!scanner.first || this.#queue.batchAnswered === this.#queue.batch) return false;
+    return this.#followsReset(scanner) || this.#names.mustWait(scanner);
+  }
+
+  /** RESET and DISCARD go back to what the server knows as the session's start: what it really was has to be restored first. */
+  #followsReset({ type }: FrameScanner): boolean {
+    return this.#listener.pins.restores && !this.#isUnsynced && BEGINNINGS.has(type) && this.#names.waitForAll();
+  }
+
+  /** What had to wait, as {@link mustWait} told last, has to wait on. */
+  get isWaiting(): boolean {
+    return this.#names.isWaiting;
+  }
+
   /** Sends on the fragment that the scanner stands at; Terminate is the caller's. */
   forward(scanner: FrameScanner, backend: BackendConnection): void {
     if (!scanner.first) {
       this.#pass(scanner);
       return;
     }
-    if (this.#deallocations.any && this.#startsPipeline) this.#deallocations.answered();
+    if (this.#deallocations.all && this.#startsPipeline) this.#deallocations.answered();
     if (backend.session.leftovers.length > 0 && this.#startsPipeline) this.#onServer.closeLeftovers(backend);
     switch (scanner.type) {
       case FrontendType.Query:
@@ -142,7 +168,7 @@ export class Requests {
         break;
       case FrontendType.Parse:
         if (this.#parses.parse(scanner, backend, this.#startsPipeline)) this.usesRepeated = true;
-        this.#unsynced = true;
+        this.#unsyncedBatch = this.#queue.batch;
         break;
       case FrontendType.Bind:
         this.#bindsUnnamed ||= scanner.buffer[scanner.start + HEADER_BYTES] === 0;
@@ -155,6 +181,7 @@ export class Requests {
         this.counts.statements += 1;
         this.#guardPortal();
         this.#deallocations.executed(scanner);
+        if (this.#deallocations.all) this.#names.changesAll();
         this.#extended(Request.execute);
         this.#pass(scanner);
         break;
@@ -162,13 +189,9 @@ export class Requests {
         this.#close(scanner, backend);
         break;
       case FrontendType.Sync:
-        this.#unsynced = false;
+        this.#unsyncedBatch = NONE;
         this.#bindsUnnamed = false;
         this.#queue.push(Request.sync, Fate.forward, this.#end());
-        this.#pass(scanner);
-        break;
-      case FrontendType.Flush:
-        this.#unsynced = true;
         this.#pass(scanner);
         break;
       case FrontendType.FunctionCall:
@@ -193,7 +216,7 @@ export class Requests {
 
   /** As {@link ServerStatements.materialize}, for what comes next. */
   materialize(backend: BackendConnection, alone: boolean): void {
-    this.#onServer.materialize(backend, alone, !this.#unsynced);
+    this.#onServer.materialize(backend, alone, !this.#isUnsynced);
   }
 
   #pass(scanner: FrameScanner): void {
@@ -201,7 +224,7 @@ export class Requests {
   }
 
   #extended(kind: (typeof Request)[keyof typeof Request], subject?: unknown): void {
-    this.#unsynced = true;
+    this.#unsyncedBatch = this.#queue.batch;
     this.#queue.push(kind, Fate.forward, subject);
   }
 
@@ -232,7 +255,9 @@ export class Requests {
     const { sql, edits } = this.#texts.placed(text, scanner.last);
     const sent = traits.mentionsPids ? translateProcessIds(sql, this.#listener.processIds).text : sql;
     const deallocations = this.#onServer.standIns(text, traits, backend);
-    this.#deallocations.queried(traits, deallocations);
+    if (traits.deallocatesAll) this.#names.changesAll();
+    this.#names.changes('');
+    for (const name of deallocations) this.#names.changes(name);
     if (!this.#queue.discarding) {
       this.#statements.unnamed = undefined;
       backend.session.unnamed = undefined;
@@ -280,6 +305,7 @@ export class Requests {
   #deallocation(text: Buffer | undefined, traits: TextTraits | undefined, backend: BackendConnection): Effect | undefined {
     if (text === undefined || traits?.deallocates !== true) return undefined;
     const names = this.#onServer.standIns(latin1String(text, 0, text.length), traits, backend);
+    for (const name of names) this.#names.changes(name);
     const undos = names.map((name) => this.#statements.delete(name));
     return { undo: () => undos.map((undo) => undo()) };
   }
@@ -289,16 +315,30 @@ export class Requests {
     const nameStart = statementNameStart(buffer, start, end);
     const name = nameStart < 0 ? undefined : buffer.toString('latin1', nameStart, stringEnd(buffer, nameStart, end));
     const known = name !== undefined && name !== '' && this.#statements.get(name) !== undefined;
-    this.#unsynced = true;
-    if (known && name !== undefined) {
+    this.#unsyncedBatch = this.#queue.batch;
+    if (known || name === '') this.#names.changes(name);
+    if (known) {
       // Others may use it: it stays on the server.
       this.#queue.push(Request.close, Fate.simulate, { undo: this.#statements.delete(name), redo: () => this.#statements.delete(name) });
       return;
     }
     if (name === '') {
-      backend.session.unnamed = undefined;
-      this.#queue.push(Request.close, Fate.forward, { undo: this.#statements.setUnnamed(undefined) });
+      const change = new UnnamedChange(this.#statements, undefined, backend.session);
+      change.note();
+      this.#queue.push(Request.close, Fate.forward, change);
     } else this.#queue.push(Request.close);
     this.#pass(scanner);
   }
 }
+
+const NONE = -1;
+/** What a client's requests begin with. */
+const BEGINNINGS: ReadonlySet<number> = new Set([
+  FrontendType.Query,
+  FrontendType.Parse,
+  FrontendType.Bind,
+  FrontendType.Describe,
+  FrontendType.Execute,
+  FrontendType.Close,
+  FrontendType.FunctionCall,
+]);

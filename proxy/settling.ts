@@ -3,7 +3,7 @@ import { queryMessage } from './messages.ts';
 import { settingsChange } from './session-settings.ts';
 import { StateProbe } from './state-probe.ts';
 
-type Session = Pick<Conversation, 'tenure' | 'host' | 'pins' | 'replies' | 'settle'>;
+type Session = Pick<Conversation, 'tenure' | 'host' | 'pins' | 'replies' | 'settleAgain'>;
 
 /** Finds out what is left of a session on its backend when that is idle, and restores the session's settings there. */
 export class Settling {
@@ -26,6 +26,13 @@ export class Settling {
     } else {
       const change = this.#settingsToRestore();
       if (change === undefined) return true;
+      const { canceling, backend } = tenure;
+      // It was meant for the client's request, and would hit ours.
+      if (canceling !== undefined) {
+        this.#askAgainAfter(canceling);
+        return false;
+      }
+      if (backend !== undefined) backend.session.settings = pins.settings;
       tenure.ask(queryMessage(change), { own: 'settings' });
     }
     tenure.out.flush();
@@ -34,22 +41,23 @@ export class Settling {
 
   /** RESET and DISCARD go back to what the session started with, which is more than the server knows. */
   #settingsToRestore(): string | undefined {
-    const { settings } = this.#session.pins;
-    const state = this.#session.tenure.backend?.session;
-    if (state === undefined || state.settings === settings) return undefined;
-    const change = settingsChange(state.settings, settings);
-    state.settings = settings;
-    return change;
+    const { pins, tenure } = this.#session;
+    const state = tenure.backend?.session;
+    return state === undefined ? undefined : settingsChange(state.settings, pins.settings);
   }
 
   #checkLocks(): void {
-    const { tenure, host, pins, replies } = this.#session;
-    const { lease } = tenure;
+    const { tenure, host, pins } = this.#session;
     pins.lockCheckDue = false;
-    void host.holdsAdvisoryLocks(lease?.backend.processId ?? 0).then(
-      (held) => {
-        pins.locksHeld(held);
-        if (tenure.lease === lease && replies.queue.length === 0) this.#session.settle();
+    this.#askAgainAfter(host.holdsAdvisoryLocks(tenure.backend?.processId ?? 0).then((held) => pins.locksHeld(held)));
+  }
+
+  #askAgainAfter(event: Promise<void>): void {
+    const { tenure, replies } = this.#session;
+    const { lease } = tenure;
+    void event.then(
+      () => {
+        if (tenure.lease === lease && replies.queue.length === 0) this.#session.settleAgain();
       },
       () => {},
     );

@@ -75,6 +75,11 @@ export class Tenure implements Sharer, Turn, Sink {
     return this.#shared?.isTurnOf(this) === false;
   }
 
+  /** Resolves when a cancel request that is on its way to the backend at hand has arrived. */
+  get canceling(): Promise<void> | undefined {
+    return this.#canceling;
+  }
+
   /** The client itself wants what runs in a shared pipeline to be canceled. */
   get cancelAsked(): boolean {
     return this.#cancelAsked;

@@ -22,6 +22,9 @@ export interface ReplyListener {
 export class ReplyQueue {
   readonly #listener: ReplyListener;
   readonly #owed = new OwedReplies();
+  /** Requests that a Sync, Query or FunctionCall of the client's ends: all that have been sent, and those that are owed. */
+  #batches = 0;
+  #owedBatches = 0;
   /** An error came and the Sync that ends its effect has not been sent yet. */
   #discarding = false;
   /** The backend takes COPY data and ignores Sync. */
@@ -43,6 +46,16 @@ export class ReplyQueue {
 
   get length(): number {
     return this.#owed.length;
+  }
+
+  /** The number of the batch, up to a Sync, Query or FunctionCall of the client's, to which belongs what is sent next. */
+  get batch(): number {
+    return this.#batches;
+  }
+
+  /** The number of the oldest batch that has not been answered to its end. */
+  get batchAnswered(): number {
+    return this.#batches - this.#owedBatches;
   }
 
   /** Whether the backend throws away what it is sent, up to the next Sync. */
@@ -140,6 +153,10 @@ export class ReplyQueue {
       return;
     } else if (kind === Request.copyEnd) this.#copyIn = false;
     this.#owed.push(kind, fate, subject);
+    if (this.#endsBatch(this.#owed.length - 1)) {
+      this.#batches += 1;
+      this.#owedBatches += 1;
+    }
     if (this.#owed.length === 1) this.#settle();
   }
 
@@ -215,9 +232,14 @@ export class ReplyQueue {
   #pop(): void {
     const kind = this.#owed.kind(0);
     const subject = this.#owed.subject(0);
-    this.#owed.drop(1);
+    this.#advance();
     this.#listener.done(kind, subject);
     this.#settle();
+  }
+
+  #advance(): void {
+    if (this.#endsBatch(0)) this.#owedBatches -= 1;
+    this.#owed.drop(1);
   }
 
   /** Answers simulated requests that have come to the head, and lets go of what is answered by silence. */
@@ -226,10 +248,10 @@ export class ReplyQueue {
       const kind = this.#owed.kind(0);
       if (this.#owed.fate(0) === Fate.simulate) {
         const subject = this.#owed.subject(0);
-        this.#owed.drop(1);
+        this.#advance();
         this.#listener.simulate(kind);
         this.#listener.done(kind, subject);
-      } else if (kind === Request.copyEnd) this.#owed.drop(1);
+      } else if (kind === Request.copyEnd) this.#advance();
       else return;
     }
   }
@@ -245,7 +267,10 @@ export class ReplyQueue {
   /** @param firstFailed the first of them has failed itself */
   #drop(count: number, firstFailed = false): void {
     const owed = this.#owed;
-    for (let i = count - 1; i >= 0; i -= 1) this.#listener.dropped(owed.kind(i), owed.subject(i), firstFailed && i === 0);
+    for (let i = count - 1; i >= 0; i -= 1) {
+      if (this.#endsBatch(i)) this.#owedBatches -= 1;
+      this.#listener.dropped(owed.kind(i), owed.subject(i), firstFailed && i === 0);
+    }
     owed.drop(count);
   }
 
@@ -259,9 +284,14 @@ export class ReplyQueue {
       if (i === 0 || kind !== Request.sync) return true;
       this.#ignoredSync = !ended && this.#owed.kind(0) === Request.execute;
       this.#swallowedSync ||= !ended;
+      if (!ended && this.#endsBatch(i)) this.#owedBatches -= 1;
       return ended;
     });
     if (ended) this.#copyIn = false;
+  }
+
+  #endsBatch(index: number): boolean {
+    return isEnd(this.#owed.kind(index)) && this.#owed.fate(index) !== Fate.skip;
   }
 }
 

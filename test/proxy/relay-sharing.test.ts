@@ -77,6 +77,23 @@ it('a cancel request is sent although one for the request before, on another bac
   expect([backend, later].map(({ released }) => released)).toEqual([1, 1]);
 });
 
+it("a session's start is restored only when a cancel request that was meant for the RESET has arrived", async () => {
+  const backend = new FakeBackend();
+  const client = new FakeClient(new Sharing({ depth: 1, spread: 1 }), () => backend.lease, new Map([['timezone', 'Asia/Tokyo']]));
+  const restored = () => backend.heard.split('set_config').length - 1;
+  client.asks('RESET ALL');
+  backend.says(answer('set'));
+  void client.relay.cancel();
+  backend.says(answer('reset'));
+  backend.says(answer('probe'));
+  await delay(0);
+  expect(restored()).toBe(1);
+  backend.cancels[0]?.();
+  await expect.poll(restored).toBe(2);
+  backend.says(answer('set'));
+  expect(client.heard).toBe(answer('reset').toString('latin1'));
+});
+
 it('one whose key has been revoked does not stay among those that wait', async () => {
   const sharing = crowdedSharing();
   const client = new FakeClient(sharing, () => new ServiceError('key_revoked', 'revoked'));
@@ -103,6 +120,17 @@ it('nothing is sent behind a request that is sent ahead, whatever its client say
   expect(clients[1]?.relay.lease).toBe(backend.lease);
   backend.says(answer('second'));
   expect(backend.heard + later.heard).not.toContain('BEGIN');
+});
+
+it('what a client has said before it closed its side is run, also where it had to wait', async () => {
+  const { backend, later, clients } = pipelineOf(2);
+  clients[1]?.asks('SELECT 2');
+  clients[1]?.relay.clientEnded();
+  backend.says(Buffer.concat([answer('first'), answer('second')]));
+  expect(later.heard).toContain('SELECT 2');
+  later.says(answer('third'));
+  await expect.poll(() => clients[1]?.end?.reason).toBe('client_gone');
+  expect(clients[1]?.heard).toBe(Buffer.concat([answer('second'), answer('third')]).toString('latin1'));
 });
 
 it('one that vanishes does not make its request a long one', async () => {

@@ -1,5 +1,8 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { describeBackend } from '../conversations/backend-message.ts';
+import { encodeFrontend } from '../conversations/frontend-message.ts';
+import { openSession } from '../support/raw-session.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 /** Texts that come again and again without a name are prepared once on each backend, and nobody can tell. */
@@ -76,6 +79,35 @@ it('shows it to a transaction too, after a function has changed it', async () =>
   await client.query('BEGIN');
   expect(await ask('SELECT * FROM shape')).toEqual([{ a: 1, b: 2 }]);
   await client.query('COMMIT');
+});
+
+it.each([1, 4, 6, 20])('takes what follows it for no part of it, of which %i bytes have come', async (cut) => {
+  await client.query(`CREATE TABLE shape (a int); INSERT INTO shape VALUES (1);
+    CREATE FUNCTION widen() RETURNS void LANGUAGE sql AS 'ALTER TABLE shape ADD b int DEFAULT 2'`);
+  const raw = await openSession(service, organization);
+  const heard: string[] = [];
+  const say = async (bytes: Buffer) => {
+    await raw.write(bytes);
+    for (let isReady = false; !isReady; ) {
+      const message = await raw.read(10_000);
+      heard.push(typeof message === 'object' ? describeBackend(message) : `${message}`);
+      isReady = typeof message !== 'object' || message.type === 'Z';
+    }
+  };
+  const asked = Buffer.concat(['Parse "" SELECT * FROM shape', 'Bind "" "" []', 'Execute', 'Sync'].map(encodeFrontend));
+  for (let i = 0; i < 9; i += 1) await say(asked);
+  await client.query('SELECT widen()');
+  const next = encodeFrontend('Query SELECT 3 AS next');
+  await say(Buffer.concat([asked, next.subarray(0, cut)]));
+  await say(next.subarray(cut));
+  expect(heard.slice(-5)).toEqual([
+    'ReadyForQuery I',
+    'RowDescription next int4',
+    'DataRow 3',
+    'CommandComplete SELECT 1',
+    'ReadyForQuery I',
+  ]);
+  raw.disconnect();
 });
 
 it.each(['CREATE TABLE first.shape (b int)', 'CREATE TABLE first.shape AS SELECT 2 AS b'])('finds what hides it now: %s', async (hide) => {

@@ -7,7 +7,7 @@ import type { RelayEnd, RelayHost } from '../../proxy/relay-host.ts';
 import { Sharing } from '../../proxy/sharing.ts';
 import type { BackendReceiver } from '../../src/backend/connection.ts';
 import { StatementRegistry } from '../../src/backend/prepared-statements.ts';
-import { NO_SETTINGS, SessionState } from '../../src/backend/session-state.ts';
+import { NO_SETTINGS, SessionState, type Settings } from '../../src/backend/session-state.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import { NO_WAIT } from '../../src/router/router.ts';
@@ -65,7 +65,7 @@ export class FakeClient {
   heard = '';
   end: RelayEnd | undefined;
 
-  constructor(sharing: Sharing, lease: () => Lease | ServiceError | undefined) {
+  constructor(sharing: Sharing, lease: () => Lease | ServiceError | undefined, startup: Settings = NO_SETTINGS) {
     const stream = new Duplex({
       read() {},
       write: (bytes: Buffer, _, done) => {
@@ -96,7 +96,7 @@ export class FakeClient {
       },
       sequences: { areRead: false },
     } as unknown as RelayHost;
-    this.relay = new Relay(stream, host, new Pins(NO_SETTINGS, false, () => {}), new Map());
+    this.relay = new Relay(stream, host, new Pins(startup, false, () => {}), new Map());
   }
 
   asks(sql: string): void {

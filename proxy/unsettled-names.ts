@@ -1,0 +1,86 @@
+import type { ReplyQueue } from '../src/backend/reply-queue.ts';
+import { stringEnd } from '../src/protocol/body.ts';
+import type { FrameScanner } from '../src/protocol/frame.ts';
+import { FrontendType, statementNameStart } from '../src/protocol/frontend.ts';
+import { queryText } from './errand.ts';
+import { traitsOf } from './statement-text.ts';
+
+/** Before all. */
+const NEVER = -1;
+
+/**
+ * Names of statements that requests on their way give or take away. Those up to the next Sync stand and fall together; what
+ * comes behind it cannot know what a name stands for until they have been answered: one of them may have failed, and the
+ * others been thrown away.
+ */
+export class UnsettledNames {
+  readonly #queue: ReplyQueue;
+  /** In which batch each was changed last. Most sessions never have any. */
+  #named: Map<string, number> | undefined;
+  /** In which batch any of them was. */
+  #anyNamed = NEVER;
+  #unnamed = NEVER;
+  /** In which batch all may have been taken away. */
+  #all = NEVER;
+  /** Up to the end of which batch the client has to wait. */
+  #awaited = NEVER;
+
+  constructor(queue: ReplyQueue) {
+    this.#queue = queue;
+  }
+
+  /** What is sent next gives a name (as Latin-1) to another statement, or to none; empty: the statement without a name. */
+  changes(name: string): void {
+    const { batch, batchAnswered } = this.#queue;
+    if (name === '') {
+      this.#unnamed = batch;
+      return;
+    }
+    if (this.#named === undefined || this.#anyNamed < batchAnswered) this.#named = new Map();
+    this.#named.set(name, batch);
+    this.#anyNamed = batch;
+  }
+
+  /** What is sent next may take all names away. */
+  changesAll(): void {
+    this.#all = this.#queue.batch;
+  }
+
+  /** Whether the message that the scanner stands at speaks of a name of which nobody knows yet what it stands for. */
+  mustWait({ type, buffer, start, end, last }: FrameScanner): boolean {
+    if (type === FrontendType.Query)
+      return this.#awaits(Math.max(this.#anyNamed, this.#all)) && last && speaksOfNames(queryText(buffer.subarray(start, end)));
+    const nameStart = statementNameStart(buffer, start, end);
+    const nameEnd = nameStart < 0 ? -1 : stringEnd(buffer, nameStart, end);
+    if (nameEnd < 0) return false;
+    if (nameEnd === nameStart) return type !== FrontendType.Parse && type !== FrontendType.Close && this.#awaits(this.#unnamed);
+    const changed = this.#named?.get(buffer.toString('latin1', nameStart, nameEnd)) ?? NEVER;
+    return this.#awaits(Math.max(changed, this.#all));
+  }
+
+  /** Has what is sent next wait for all that has been asked before. */
+  waitForAll(): boolean {
+    return this.#awaits(this.#queue.batch - 1);
+  }
+
+  /** What had to wait has to wait on. */
+  get isWaiting(): boolean {
+    return this.#isOwed(this.#awaited);
+  }
+
+  #awaits(batch: number): boolean {
+    if (batch >= this.#queue.batch || !this.#isOwed(batch)) return false;
+    this.#awaited = batch;
+    return true;
+  }
+
+  /** A COPY goes on with what comes. */
+  #isOwed(batch: number): boolean {
+    return batch >= this.#queue.batchAnswered && !this.#queue.copyIn;
+  }
+}
+
+function speaksOfNames(sql: string): boolean {
+  const { namesPrepared, deallocates } = traitsOf(sql);
+  return namesPrepared || deallocates;
+}
