@@ -80,7 +80,8 @@ export class UnsettledNames {
   }
 }
 
+/** What takes all away, whatever there is, speaks of none. */
 function speaksOfNames(sql: string): boolean {
-  const { namesPrepared, deallocates } = traitsOf(sql);
-  return namesPrepared || deallocates;
+  const { namesPrepared, deallocates, deallocatesAll } = traitsOf(sql);
+  return namesPrepared || (deallocates && !deallocatesAll);
 }
