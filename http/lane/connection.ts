@@ -135,7 +135,7 @@ export class LaneConnection implements Member {
     this.#release();
     this.#come = undefined;
     this.#exchange = new Exchange(context, this.socket, request, Math.floor(deadlines.keepAliveTimeoutMs / 1_000), this.#served);
-    this.#exchange.start(request.apiKey, body);
+    this.#exchange.start(request, body);
   }
 
   readonly #served = (): void => {

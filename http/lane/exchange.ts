@@ -55,8 +55,8 @@ export class Exchange {
     this.#done = done;
   }
 
-  start(apiKey: string, body: QueryBody): void {
-    this.#call.work = this.#perform(apiKey, body);
+  start(request: PlainRequest, body: QueryBody): void {
+    this.#call.work = this.#perform(request, body);
   }
 
   /** The client has gone. */
@@ -66,12 +66,12 @@ export class Exchange {
     this.#end();
   }
 
-  async #perform(apiKey: string, { sql, params, rowMode, timeoutMs, readOnly }: QueryBody): Promise<void> {
+  async #perform({ apiKey, keyDigest }: PlainRequest, { sql, params, rowMode, timeoutMs, readOnly }: QueryBody): Promise<void> {
     const { router, queries, config } = this.#context;
     const call = this.#call;
     const { departure } = call;
     try {
-      const tenant = router.recognize(apiKey) ?? (await router.authenticate({ kind: 'bearer', apiKey }, call.origin));
+      const tenant = router.recognize(keyDigest) ?? (await router.authenticate({ kind: 'bearer', apiKey }, call.origin));
       if (this.#isOver) return;
       call.tenant = tenant;
       call.leave = this.#context.admission.enter(tenant.organization.id);

@@ -1,8 +1,11 @@
+import { digestText } from '../../src/auth/api-key.ts';
 import { bearerTokenOf } from '../plugins/bearer.ts';
 
 /** A request for `/api/query` of the plainest kind. */
 export interface PlainRequest {
   readonly apiKey: string;
+  /** By which the router recognizes it. */
+  readonly keyDigest: string;
   /** As the client has sent them. */
   readonly requestId: string | undefined;
   readonly userAgent: string | undefined;
@@ -77,6 +80,7 @@ export function readPlain(bytes: Buffer, maxBodyBytes: number): PlainRequest | u
   if (!(length <= maxBodyBytes && end <= PLAIN_MAX_BYTES)) return undefined;
   return {
     apiKey,
+    keyDigest: digestText(apiKey),
     requestId: headers.get('x-request-id'),
     userAgent: headers.get('user-agent'),
     forwardedFor: headers.get('x-forwarded-for'),

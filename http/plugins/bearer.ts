@@ -1,4 +1,5 @@
 import type { FastifyRequest, onRequestHookHandler } from 'fastify';
+import { digestText } from '../../src/auth/api-key.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Router } from '../../src/router/router.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
@@ -11,7 +12,7 @@ export function requireBearer(router: KeyRing): onRequestHookHandler {
   return (request, _reply, done) => {
     let known: Tenant | undefined;
     try {
-      known = router.recognize(bearerToken(request.headers.authorization));
+      known = router.recognize(digestText(bearerToken(request.headers.authorization)));
     } catch (error) {
       done(error as Error);
       return;

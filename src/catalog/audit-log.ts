@@ -16,14 +16,25 @@ const RETRY_DELAY_MS = 1_000;
 const BATCH_ENTRIES = 500;
 /** Events wait in memory while the control database is away; more than these are dropped, and the drop is reported. */
 const QUEUE_ENTRIES_MAX = 20_000;
+/** Events from which records are made together: one by one costs several times as much. */
+const EVENTS_MAX = 64;
+/** Of an event with a longer statement a record is made at once, which keeps only its beginning. */
+const EVENT_SQL_CHARACTERS_MAX = 4_096;
 const VERIFY_TIMEOUT_MS = 120_000;
 const DAY_MS = 86_400_000;
+
+interface TimedEvent {
+  readonly event: AuditEvent;
+  readonly at: Date;
+}
 
 /** Every organization's audit log: written in batches behind the events, or within the transaction that an event is about. */
 export class AuditLog {
   readonly #database: ControlDatabase;
   readonly #observe: Observe;
   readonly #now: () => Date;
+  /** Of which no record has been made yet. */
+  #events: TimedEvent[] = [];
   #queue: AuditRecord[] = [];
   #dropped = 0;
   /** Writing fails at the moment, and that has been told. */
@@ -42,12 +53,27 @@ export class AuditLog {
 
   /** Takes an event and returns at once; it is written within 250 ms. */
   append(event: AuditEvent): void {
-    if (this.#queue.length >= QUEUE_ENTRIES_MAX) {
+    if (this.#events.length + this.#queue.length >= QUEUE_ENTRIES_MAX) {
       this.#dropped += 1;
       return;
     }
-    this.#queue.push(recordOf(event, this.#now()));
+    this.#events.push({ event, at: this.#now() });
+    if (this.#events.length >= EVENTS_MAX || (event.statement?.sql.length ?? 0) > EVENT_SQL_CHARACTERS_MAX) this.#record();
     this.#writeAfter(WRITE_DELAY_MS);
+  }
+
+  /** Makes records of the events. */
+  #record(): void {
+    const events = this.#events;
+    this.#events = [];
+    for (const { event, at } of events) {
+      try {
+        this.#queue.push(recordOf(event, at));
+      } catch (error) {
+        this.#dropped += 1;
+        this.#reportDropped(error);
+      }
+    }
   }
 
   /** Writes an event within a transaction: it is recorded exactly when what it tells is committed. */
@@ -105,6 +131,7 @@ export class AuditLog {
 
   /** One writer at a time, so that batches keep their order. */
   #write(): Promise<void> {
+    this.#record();
     this.#writing ??= this.#writeBatches(this.#queue.length).finally(() => {
       this.#writing = undefined;
     });

@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import { digestApiKey, digestText, isWellFormedApiKey } from '../auth/api-key.ts';
+import { digestApiKey, isWellFormedApiKey } from '../auth/api-key.ts';
 import { mockVerifier, type ScramVerifier } from '../auth/scram.ts';
 import { runCommand } from '../backend/command.ts';
 import type { BackendConnection } from '../backend/connection.ts';
@@ -119,9 +119,12 @@ export class Router {
     }
   }
 
-  /** Whose key it is, where that is known without asking anybody; undefined where {@link authenticate} has to tell. */
-  recognize(apiKey: string): Tenant | undefined {
-    const known = this.catalog.knownByDigest(digestText(apiKey));
+  /**
+   * Whose key it is, where that is known without asking anybody; undefined where {@link authenticate} has to tell.
+   * @param digest as of `digestText`
+   */
+  recognize(digest: string): Tenant | undefined {
+    const known = this.catalog.knownByDigest(digest);
     if (known === undefined || known.organization.status !== 'active' || known.revoked.aborted) return undefined;
     this.catalog.touchKey(known.key.id);
     return this.#tenantOf(known);

@@ -208,7 +208,8 @@ export class Pipeline implements BackendReceiver {
     const bytes = this.#outbox.length === 1 && first !== undefined ? first : Buffer.concat(this.#outbox);
     this.#outbox = [];
     if (this.#dead !== undefined) return;
-    if (this.#settingsChanged === undefined) this.#backend.write(bytes);
+    // A server that is at rest has nothing to wait for; others of this turn may have something to say to one that is at work.
+    if (this.#settingsChanged === undefined || this.#queue.length === 1) this.#backend.write(bytes);
     else this.#backend.writeSoon(bytes);
   }
 

@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type PlainRequest, readPlain } from '../../http/lane/request.ts';
+import { digestText } from '../../src/auth/api-key.ts';
 import { SeededRandom } from '../support/random.ts';
 import { plainRequest, RawClient } from './raw-client.ts';
 
@@ -25,6 +26,7 @@ describe('a plain request', () => {
   it('is read', () => {
     expect(read(PLAIN)).toEqual({
       apiKey: 'pst_key',
+      keyDigest: digestText('pst_key'),
       requestId: undefined,
       userAgent: undefined,
       forwardedFor: undefined,

@@ -247,6 +247,19 @@ describe('an entry', () => {
     await catalog.close();
   });
 
+  test('of which no entry can be made is dropped, told of, and holds up no other', async () => {
+    const { catalog, observed } = await openCatalog(database);
+    const { organization } = await newOrganization(catalog);
+    const spoiled = { ...eventOf(organization.id), origin: undefined } as unknown as AuditEvent;
+    catalog.audit.append(eventOf(organization.id, { action: 'one' }));
+    catalog.audit.append(spoiled);
+    catalog.audit.append(eventOf(organization.id, { action: 'two', statement: { sql: 'x'.repeat(10_000) } }));
+    expect(await observed('audit.dropped')).toMatchObject({ entries: 1, cause: expect.any(TypeError) });
+    await catalog.audit.flush();
+    expect((await list(organization.id)).map(({ action }) => action)).toEqual(['two', 'one', 'auth.signup']);
+    await catalog.close();
+  });
+
   test('waits while the control database is away, and is written once', async () => {
     const { catalog, observed } = await openCatalog(database);
     const { organization } = await newOrganization(catalog);
