@@ -19,11 +19,17 @@ const KIND_MASK = (1 << KIND_BITS) - 1;
 export class OwedReplies {
   #length = 0;
   #head = 0;
+  #dropped = 0;
   #requests: number[] = new Array(INITIAL_CAPACITY).fill(0);
   #subjects: unknown[] = new Array(INITIAL_CAPACITY).fill(undefined);
 
   get length(): number {
     return this.#length;
+  }
+
+  /** How many have been removed from the beginning so far. */
+  get dropped(): number {
+    return this.#dropped;
   }
 
   #at(index: number): number {
@@ -56,6 +62,7 @@ export class OwedReplies {
     for (let i = 0; i < count; i += 1) this.#subjects[this.#at(i)] = undefined;
     this.#head = this.#at(count);
     this.#length -= count;
+    this.#dropped += count;
   }
 
   /** Removes all that are not to be kept. */

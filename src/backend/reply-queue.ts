@@ -25,6 +25,8 @@ export class ReplyQueue {
   /** Requests that a Sync, Query or FunctionCall of the client's ends: all that have been sent, and those that are owed. */
   #batches = 0;
   #owedBatches = 0;
+  /** Of all requests that there have been, those before it are not the end of the batch being answered. */
+  #noEndBefore = 0;
   /** An error came and the Sync that ends its effect has not been sent yet. */
   #discarding = false;
   /** The backend takes COPY data and ignores Sync. */
@@ -130,9 +132,13 @@ export class ReplyQueue {
     return end === undefined ? undefined : this.#owed.subject(end);
   }
 
+  /** There may be hundreds of thousands before it, and each asks for it. */
   #batchEnd(): number | undefined {
-    for (let i = 0; i < this.#owed.length; i += 1) if (isEnd(this.#owed.kind(i))) return i;
-    return undefined;
+    const owed = this.#owed;
+    let index = Math.max(0, this.#noEndBefore - owed.dropped);
+    while (index < owed.length && !isEnd(owed.kind(index))) index += 1;
+    this.#noEndBefore = owed.dropped + index;
+    return index < owed.length ? index : undefined;
   }
 
   /**
@@ -287,6 +293,7 @@ export class ReplyQueue {
       if (!ended && this.#endsBatch(i)) this.#owedBatches -= 1;
       return ended;
     });
+    this.#noEndBefore = 0;
     if (ended) this.#copyIn = false;
   }
 
