@@ -3,12 +3,12 @@ import { ServiceError } from '../src/errors.ts';
 import type { Lease } from '../src/router/lease.ts';
 import { NO_WAIT } from '../src/router/router.ts';
 import type { Backlog } from './backlog.ts';
-import type { Conversation } from './conversation.ts';
 import { suits } from './in-flight.ts';
+import type { Relay } from './relay.ts';
 import type { SharedPipeline } from './shared-pipeline.ts';
 import type { Company, Sharer, Waiting } from './sharing.ts';
 
-type Session = Pick<Conversation, 'host' | 'pins' | 'requests' | 'tenure' | 'ending'>;
+type Session = Pick<Relay, 'host' | 'pins' | 'requests' | 'tenure' | 'ending'>;
 
 /** Who hears how a wait for a backend has ended. */
 export interface BorrowerListener {

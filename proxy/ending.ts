@@ -1,9 +1,9 @@
 import { ServiceError } from '../src/errors.ts';
-import type { Conversation } from './conversation.ts';
 import { errorResponse } from './errors.ts';
+import type { Relay } from './relay.ts';
 import type { RelayEnd } from './relay-host.ts';
 
-type Session = Pick<Conversation, 'host' | 'requests' | 'replies' | 'toClient' | 'giveBack'>;
+type Session = Pick<Relay, 'host' | 'requests' | 'replies' | 'toClient' | 'giveBack'>;
 
 const CLIENT_GONE: RelayEnd = { reason: 'client_gone' };
 

@@ -1,9 +1,9 @@
 import type { Pace } from '../src/backend/pace.ts';
-import type { Conversation } from './conversation.ts';
 import { queryText } from './errand.ts';
+import type { Relay } from './relay.ts';
 import type { Company } from './sharing.ts';
 
-type Session = Pick<Conversation, 'requests' | 'replies' | 'toClient' | 'host'>;
+type Session = Pick<Relay, 'requests' | 'replies' | 'toClient' | 'host'>;
 
 /** What a client has asked, as long as that is one whole request that has come alone, and how long it takes. */
 export class InFlight {

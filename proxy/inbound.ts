@@ -7,16 +7,13 @@ import { Backendless } from './backendless.ts';
 import { Backlog } from './backlog.ts';
 import { Borrower, type BorrowerListener } from './borrower.ts';
 import { clientScanner } from './client-scanner.ts';
-import type { Conversation } from './conversation.ts';
 import { errorResponse } from './errors.ts';
 import { HIGH_WATER_BYTES } from './limits.ts';
 import { rewrittenMessage } from './messages.ts';
+import type { Relay } from './relay.ts';
 import type { RelayEnd } from './relay-host.ts';
 
-type Session = Pick<
-  Conversation,
-  'client' | 'host' | 'pins' | 'replies' | 'requests' | 'tenure' | 'toClient' | 'inFlight' | 'ending' | 'settle'
->;
+type Session = Pick<Relay, 'client' | 'host' | 'pins' | 'replies' | 'requests' | 'tenure' | 'toClient' | 'inFlight' | 'ending' | 'settle'>;
 
 /**
  * What a session's client says, on its way to the backend: sent on as it comes, but for what has to wait until there is a

@@ -5,7 +5,6 @@ import type { ErrorFields, TransactionStatus } from '../src/protocol/backend.ts'
 import type { Lease } from '../src/router/lease.ts';
 import { ClientStatements } from './client-statements.ts';
 import type { ClientReceiver } from './connection.ts';
-import type { Conversation } from './conversation.ts';
 import { Ending } from './ending.ts';
 import { InFlight } from './in-flight.ts';
 import { Inbound } from './inbound.ts';
@@ -26,9 +25,9 @@ const MAX_KEPT_BACK_BYTES = 65_536;
 /**
  * One client's conversation, carried on over whatever backend it has at the moment. A backend is borrowed for a
  * transaction, and kept while the session holds state that outlives one. Bodies go through untouched; the side whose peer
- * cannot take more is not read until it can.
+ * cannot take more is not read until it can. Each of its parts says by its type what it knows of the others.
  */
-export class Relay implements BackendReceiver, ClientReceiver, Conversation {
+export class Relay implements BackendReceiver, ClientReceiver {
   /** Among those who are watched. */
   place = -1;
   /** When the client last took bytes off our hands. */
@@ -167,7 +166,10 @@ export class Relay implements BackendReceiver, ClientReceiver, Conversation {
     if (bytes !== undefined) this.#inbound.takeAgain(bytes);
   }
 
-  /** What was sent ahead is held up where it is. */
+  /**
+   * What was sent ahead, of which nothing has been answered, is held up where it is: it is sent again, elsewhere.
+   * @param isCanceled the client has asked for it to be canceled
+   */
   runElsewhere(isCanceled: boolean): void {
     if (this.ending.isOver) return;
     this.replies.queue.abandon();
@@ -179,7 +181,7 @@ export class Relay implements BackendReceiver, ClientReceiver, Conversation {
     this.#inbound.goOn();
   }
 
-  /** Since when a request has been running that others may follow. */
+  /** Since when a request has been running, if others may have theirs run behind it in such company. */
   errandSince(company: Company): number | undefined {
     return this.pins.holdsState ? undefined : this.inFlight.errandSince(company);
   }
@@ -227,8 +229,8 @@ export class Relay implements BackendReceiver, ClientReceiver, Conversation {
     }
   }
 
-  /** It has been answered, and others have been at the backend since. */
-  isAlone(): void {
+  /** What was asked has been answered, and so have others since, behind it: the backend is at hand again, for this client alone. */
+  gotBack(): void {
     this.#answered();
     this.#inbound.goOn();
   }
@@ -246,6 +248,7 @@ export class Relay implements BackendReceiver, ClientReceiver, Conversation {
     this.toClient.flush();
   }
 
+  /** The same, later: the client may have said more meanwhile. */
   settleAgain(): void {
     this.settle();
     this.#inbound.goOn();
@@ -278,6 +281,10 @@ export class Relay implements BackendReceiver, ClientReceiver, Conversation {
     this.ending.backendLost();
   }
 
+  /**
+   * Gives back all that has been borrowed.
+   * @param disobeyed what the backend runs does not end when it is canceled
+   */
   async giveBack(disobeyed: boolean): Promise<void> {
     this.#inbound.giveUp();
     // What still comes of a shared backend's answer is nobody's.

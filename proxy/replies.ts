@@ -14,17 +14,17 @@ import {
 import { backendFrames, FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
 import type { Edit } from '../src/router/search-path/edits.ts';
 import type { ClientStatements } from './client-statements.ts';
-import type { Conversation } from './conversation.ts';
 import { CLOSE_COMPLETE, PARSE_COMPLETE, READY_IDLE, rewriteBody } from './messages.ts';
 import type { Effect } from './parse-effects.ts';
 import type { RequestEnd } from './query-texts.ts';
+import type { Relay } from './relay.ts';
 import type { StateProbe } from './state-probe.ts';
 import type { StatementWatch } from './statement-watch.ts';
 
 /** A request of ours among the client's. */
 export type OwnRequest = { readonly own: 'settings' } | { readonly own: 'probe'; readonly probe: StateProbe };
 
-type Session = Pick<Conversation, 'host' | 'pins' | 'toClient' | 'tenure' | 'canRunAgain' | 'end'>;
+type Session = Pick<Relay, 'host' | 'pins' | 'toClient' | 'tenure' | 'canRunAgain' | 'end'>;
 
 /** Rows so that the answers to our own questions, which are short, are seen whole. */
 const BACKEND = backendFrames({ Z: 1, E: 65_536, C: 64, S: 65_536, A: 65_536, N: 65_536, D: 4_096 });

@@ -95,7 +95,7 @@ export class Requests {
 
   /** A Query ends them, too, once it has been answered. */
   get #isUnsynced(): boolean {
-    return this.#unsyncedBatch >= this.#queue.batchAnswered;
+    return this.#unsyncedBatch >= this.#queue.oldestBatch;
   }
 
   /** Nothing of which more is to be known than that it runs has been asked since {@link begin}. */
@@ -140,7 +140,7 @@ export class Requests {
 
   /** Whether the message that the scanner stands at cannot be sent until something else has been answered. */
   mustWait(scanner: FrameScanner): boolean {
-    if (!scanner.first || this.#queue.batchAnswered === this.#queue.batch) return false;
+    if (!scanner.first || this.#queue.oldestBatch === this.#queue.batch) return false;
     return this.#followsReset(scanner) || this.#names.mustWait(scanner);
   }
 

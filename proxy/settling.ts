@@ -1,9 +1,9 @@
-import type { Conversation } from './conversation.ts';
 import { queryMessage } from './messages.ts';
+import type { Relay } from './relay.ts';
 import { settingsChange } from './session-settings.ts';
 import { StateProbe } from './state-probe.ts';
 
-type Session = Pick<Conversation, 'tenure' | 'host' | 'pins' | 'replies' | 'settleAgain'>;
+type Session = Pick<Relay, 'tenure' | 'host' | 'pins' | 'replies' | 'settleAgain'>;
 
 /** Finds out what is left of a session on its backend when that is idle, and restores the session's settings there. */
 export class Settling {

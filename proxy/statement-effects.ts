@@ -1,12 +1,12 @@
 import type { TransactionStatus } from '../src/protocol/backend.ts';
 import type { PlaceView } from '../src/router/search-path/view.ts';
-import type { Conversation } from './conversation.ts';
 import type { Pins } from './pins.ts';
 import type { ProcessIds } from './process-ids.ts';
+import type { Relay } from './relay.ts';
 import type { RequestListener } from './requests.ts';
 import type { TextTraits } from './statement-text.ts';
 
-type Session = Pick<Conversation, 'host' | 'pins' | 'replies' | 'tenure' | 'requests'>;
+type Session = Pick<Relay, 'host' | 'pins' | 'replies' | 'tenure' | 'requests'>;
 
 /** What a client's statements, as they are sent, leave in its session, and what they need to find there. */
 export class StatementEffects implements RequestListener {

@@ -2,10 +2,10 @@ import type { BackendConnection, BackendReceiver } from '../src/backend/connecti
 import { Fate, Request } from '../src/backend/owed-replies.ts';
 import { areEqual, type Settings } from '../src/backend/session-state.ts';
 import type { Lease } from '../src/router/lease.ts';
-import type { Conversation } from './conversation.ts';
 import type { Errand } from './errand.ts';
 import { OBEY_TIMEOUT_MS } from './limits.ts';
 import { queryMessage } from './messages.ts';
+import type { Relay } from './relay.ts';
 import type { OwnRequest } from './replies.ts';
 import { Run, type Sink } from './run.ts';
 import { settingsChange } from './session-settings.ts';
@@ -18,7 +18,7 @@ const MAX_PENDING_BYTES = 65_536;
 const DISCARD_SEQUENCES = queryMessage('DISCARD SEQUENCES');
 
 /** The session that has backends one after another: it hears what the one at hand says, and is who it is by identity. */
-type Tenant = Pick<Conversation, 'host' | 'pins' | 'replies' | 'inFlight' | 'errandSince' | 'runElsewhere' | 'isAlone'> & BackendReceiver;
+type Tenant = Pick<Relay, 'host' | 'pins' | 'replies' | 'inFlight' | 'errandSince' | 'runElsewhere' | 'gotBack'> & BackendReceiver;
 
 /**
  * A session's hold on a backend: borrowed with the first request of a transaction, given this session's settings, and given
@@ -261,7 +261,7 @@ export class Tenure implements Sharer, Turn, Sink {
       backend.attach(this.receiver);
       backend.resume();
       this.#moved(backend);
-      this.#tenant.isAlone();
+      this.#tenant.gotBack();
     }
   }
 

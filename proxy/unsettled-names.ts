@@ -31,12 +31,12 @@ export class UnsettledNames {
 
   /** What is sent next gives a name (as Latin-1) to another statement, or to none; empty: the statement without a name. */
   changes(name: string): void {
-    const { batch, batchAnswered } = this.#queue;
+    const { batch, oldestBatch } = this.#queue;
     if (name === '') {
       this.#unnamed = batch;
       return;
     }
-    if (this.#named === undefined || this.#anyNamed < batchAnswered) this.#named = new Map();
+    if (this.#named === undefined || this.#anyNamed < oldestBatch) this.#named = new Map();
     this.#named.set(name, batch);
     this.#anyNamed = batch;
   }
@@ -76,7 +76,7 @@ export class UnsettledNames {
 
   /** A COPY goes on with what comes. */
   #isOwed(batch: number): boolean {
-    return batch >= this.#queue.batchAnswered && !this.#queue.copyIn;
+    return batch >= this.#queue.oldestBatch && !this.#queue.copyIn;
   }
 }
 

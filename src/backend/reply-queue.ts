@@ -56,7 +56,7 @@ export class ReplyQueue {
   }
 
   /** The number of the oldest batch that has not been answered to its end. */
-  get batchAnswered(): number {
+  get oldestBatch(): number {
     return this.#batches - this.#owedBatches;
   }
 

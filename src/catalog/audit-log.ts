@@ -83,6 +83,8 @@ export class AuditLog {
 
   /** Resolves when everything appended so far is written, or could not be. Never rejects. */
   async flush(): Promise<void> {
+    // Whatever holds up the batch on its way: what may be a password is not to wait with it.
+    this.#record();
     await this.#writing;
     await this.#write();
   }
@@ -117,7 +119,8 @@ export class AuditLog {
     await this.flush();
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#dropped += this.#queue.length;
+    this.#dropped += this.#events.length + this.#queue.length;
+    this.#events = [];
     this.#queue = [];
     this.#reportDropped(new Error('the service stopped before they could be written'));
   }
@@ -131,7 +134,6 @@ export class AuditLog {
 
   /** One writer at a time, so that batches keep their order. */
   #write(): Promise<void> {
-    this.#record();
     this.#writing ??= this.#writeBatches(this.#queue.length).finally(() => {
       this.#writing = undefined;
     });
