@@ -19,6 +19,7 @@ import { type Cluster, prepareCluster } from './router/placement/cluster.ts';
 import { Placements } from './router/placement/placements.ts';
 import { Platform } from './router/placement/platform.ts';
 import { Router } from './router/router.ts';
+import { SignUps } from './router/sign-ups.ts';
 import { shareSocketOptions } from './socket-options.ts';
 import { Queries } from './sql/queries.ts';
 import type { SharingLimits } from './sql/sharing-rules.ts';
@@ -29,6 +30,7 @@ export interface Service {
   readonly wirePort: number;
   readonly opsPort: number;
   readonly router: Router;
+  readonly signUps: SignUps;
   /** Reads the TLS files again, for the connections to come; where they are bad, warns and goes on with the old ones. */
   reload(): void;
   /** Closes both doors, lets what is under way end, and stops the embedded Postgres if there is one. */
@@ -68,22 +70,17 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     const pool = createPool(config, cluster, observe);
     const provisioner = createPlacements(config, cluster, observe, opened);
     opened.push(async () => pool.close());
-    const router = new Router({
-      catalog,
-      provisioner,
-      pool,
-      secret: Buffer.from(cluster.secret),
-      signupsPerHour: config.POSTERN_SIGNUPS_PER_HOUR,
-      observe,
-    });
+    const router = new Router({ catalog, provisioner, pool, secret: Buffer.from(cluster.secret), observe });
+    const signUps = new SignUps({ catalog, provisioner, signupsPerHour: config.POSTERN_SIGNUPS_PER_HOUR, observe });
     await new Operator(catalog, provisioner).finishDrops({ surface: 'admin', sourceIp: '127.0.0.1' }, observe);
-    await keepTidy(router, observe, opened);
+    await keepTidy(signUps, observe, opened);
 
     const wire = createWireServer(config, router, observe, tls);
     const wirePort = await listenWire(wire, config);
     const ready = () => answers(router);
     const http = createHttpApp({
       router,
+      signUps,
       queries: new Queries(router, sharingLimits(config), observe),
       config,
       observe,
@@ -111,6 +108,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       wirePort,
       opsPort,
       router,
+      signUps,
       reload: () => reloadTls(tls, http, observe),
       close: async (reason = 'closed') => {
         observe({ name: 'service.stopping', reason });
@@ -156,10 +154,10 @@ function createPool(config: Config, cluster: Cluster, observe: Observe): Pool {
 }
 
 /** Undoes what a crash has cut short: at the start, and from time to time what another process left. */
-async function keepTidy(router: Router, observe: Observe, opened: (() => Promise<void>)[]): Promise<void> {
-  await router.undoInterruptedSignups();
+async function keepTidy(signUps: SignUps, observe: Observe, opened: (() => Promise<void>)[]): Promise<void> {
+  await signUps.undoInterrupted();
   const timer = setInterval(() => {
-    router.undoInterruptedSignups().catch((cause: unknown) => {
+    signUps.undoInterrupted().catch((cause: unknown) => {
       observe({ name: 'service.failure', message: 'interrupted sign-ups could not be looked up', cause });
     });
   }, SWEEP_MS);

@@ -99,7 +99,7 @@ const rotateKey = {
   errors: [],
 } as const satisfies Operation;
 
-export function authEndpoints({ router, config, connection }: RouteContext): Endpoint[] {
+export function authEndpoints({ router, signUps, config, connection }: RouteContext): Endpoint[] {
   const connectionOf = (id: string) => {
     const { host, port, sslmode } = connection();
     return { host, port, user: id, database: id, sslmode };
@@ -108,7 +108,7 @@ export function authEndpoints({ router, config, connection }: RouteContext): End
   return [
     endpoint(signup, async ({ body, request, reply }) => {
       reply.header('ratelimit-policy', `"signup";q=${config.POSTERN_SIGNUPS_PER_HOUR};w=3600`);
-      const { organization, apiKey, quota } = await router.signUp(body, request.call.origin).catch((error: unknown) => {
+      const { organization, apiKey, quota } = await signUps.add(body, request.call.origin).catch((error: unknown) => {
         if (error instanceof ServiceError && error.kind === 'rate_limited')
           reply.header('ratelimit', rateLimit(0, error.retryAfterS ?? 3_600));
         throw error;

@@ -2,6 +2,7 @@ import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
 import type { Router } from '../../src/router/router.ts';
+import type { SignUps } from '../../src/router/sign-ups.ts';
 import type { Queries } from '../../src/sql/queries.ts';
 import type { ErrorCode } from '../errors.ts';
 
@@ -14,9 +15,10 @@ export interface WireAddress {
 
 /** What the routes work with. */
 export interface RouteContext {
-  readonly router: Pick<Router, 'authenticate' | 'recognize' | 'lease' | 'signUp' | 'rotateKey'> & {
+  readonly router: Pick<Router, 'authenticate' | 'recognize' | 'lease' | 'rotateKey'> & {
     readonly catalog: { readonly audit: Pick<Router['catalog']['audit'], 'list' | 'verify'> };
   };
+  readonly signUps: Pick<SignUps, 'add'>;
   readonly queries: Queries;
   readonly config: Config;
   readonly observe: Observe;

@@ -5,14 +5,12 @@ import { runCommand } from '../backend/command.ts';
 import type { BackendConnection } from '../backend/connection.ts';
 import type { Pool } from '../backend/pool.ts';
 import { discardState } from '../backend/reset.ts';
-import type { Catalog, RotatedKey, SignupQuota } from '../catalog/catalog.ts';
+import type { Catalog, RotatedKey } from '../catalog/catalog.ts';
 import type { Credential as KnownCredential } from '../catalog/credential.ts';
-import type { Organization } from '../catalog/organization.ts';
 import { abortReason, ServiceError } from '../errors.ts';
 import type { Observe, Origin } from '../observation.ts';
 import { CancelKeys } from './cancel.ts';
 import type { Departure } from './departure.ts';
-import { newOrganizationId } from './identifiers.ts';
 import { type Door, Lease } from './lease.ts';
 import { LoginThrottle } from './login-throttle.ts';
 import { mintKey } from './mint-key.ts';
@@ -28,14 +26,8 @@ export type Credential =
   /** A SCRAM conversation, run by the caller against the verifier it is given; true when the client proved to know the key. */
   | { readonly kind: 'scram'; readonly user: string; readonly exchange: (verifier: ScramVerifier) => Promise<boolean> };
 
-export interface SignedUp {
-  readonly organization: Organization;
-  /** The key in the clear: shown once, kept nowhere. */
-  readonly apiKey: string;
-  readonly quota: SignupQuota;
-}
-
 export interface Rotated extends RotatedKey {
+  /** The key in the clear: shown once, kept nowhere. */
   readonly apiKey: string;
 }
 
@@ -44,7 +36,6 @@ export interface RouterOptions {
   readonly provisioner: Provisioner;
   readonly pool: Pool;
   readonly secret: Buffer;
-  readonly signupsPerHour: number;
   readonly observe: Observe;
 }
 
@@ -76,7 +67,6 @@ export class Router {
   readonly #provisioner: Provisioner;
   readonly #pool: Pool;
   readonly #secret: Buffer;
-  readonly #signupsPerHour: number;
   readonly #observe: Observe;
   readonly #throttle = new LoginThrottle();
   /** One for all who come with the same key. */
@@ -87,7 +77,6 @@ export class Router {
     this.#provisioner = options.provisioner;
     this.#pool = options.pool;
     this.#secret = options.secret;
-    this.#signupsPerHour = options.signupsPerHour;
     this.#observe = options.observe;
   }
 
@@ -212,28 +201,6 @@ export class Router {
   }
 
   /**
-   * Creates an organization with a place for its data and its first key. One that fails on the way leaves nothing behind.
-   * @throws ServiceError `rate_limited`, `email_taken`
-   */
-  async signUp(request: { readonly orgName: string; readonly email: string }, origin: Origin): Promise<SignedUp> {
-    const id = newOrganizationId();
-    const placement = this.#provisioner.place(id);
-    const { apiKey, record } = await mintKey();
-    const { quota } = await this.catalog.signUp(
-      { id, name: request.orgName, email: request.email, placement, key: record, signupsPerHour: this.#signupsPerHour },
-      origin,
-    );
-    try {
-      await this.#provisioner.provision(placement);
-      const organization = await this.catalog.activate(id, origin);
-      return { organization, apiKey, quota };
-    } catch (error) {
-      await this.#undoSignup(id, placement, error);
-      throw error;
-    }
-  }
-
-  /**
    * Replaces the tenant's key; the old one is dead in every process when this returns or within a notification's time.
    * @throws ServiceError `unauthorized` when the key has been replaced meanwhile
    */
@@ -241,11 +208,6 @@ export class Router {
     const { apiKey, record } = await mintKey();
     const rotated = await this.catalog.rotateKey(tenant.organization.id, tenant.key.id, record, origin);
     return { ...rotated, apiKey };
-  }
-
-  /** Undoes sign-ups that a crash cut short, here or in another process: their keys were never handed out. */
-  async undoInterruptedSignups(): Promise<void> {
-    for (const { id, placement } of await this.catalog.interruptedSignups()) await this.#undoSignup(id, placement, undefined);
   }
 
   /** Resolves when the backing Postgres answers. */
@@ -305,16 +267,6 @@ export class Router {
 
   #channelsOf(role: string): string {
     return createHmac('sha256', this.#secret).update(`channels of ${role}`).digest('hex').slice(0, CHANNELS_CHARACTERS);
-  }
-
-  async #undoSignup(id: string, placement: Organization['placement'], cause: unknown): Promise<void> {
-    try {
-      this.#pool.closeIdle(id);
-      await this.#provisioner.deprovision(placement);
-      await this.catalog.forgetSignup(id);
-    } catch (error) {
-      this.#observe({ name: 'service.failure', message: `sign-up ${id} could not be undone yet`, cause: cause ?? error });
-    }
   }
 }
 

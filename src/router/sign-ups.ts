@@ -1,0 +1,72 @@
+import type { Catalog, SignupQuota } from '../catalog/catalog.ts';
+import type { Organization } from '../catalog/organization.ts';
+import type { Observe, Origin } from '../observation.ts';
+import { newOrganizationId } from './identifiers.ts';
+import { mintKey } from './mint-key.ts';
+import type { Provisioner } from './placement/placement.ts';
+
+export interface SignedUp {
+  readonly organization: Organization;
+  /** The key in the clear: shown once, kept nowhere. */
+  readonly apiKey: string;
+  readonly quota: SignupQuota;
+}
+
+export interface SignUpsOptions {
+  readonly catalog: Catalog;
+  readonly provisioner: Provisioner;
+  /** From one address. */
+  readonly signupsPerHour: number;
+  readonly observe: Observe;
+}
+
+/** Lets organizations in, each with a place for its data. One that fails on the way leaves nothing behind. */
+export class SignUps {
+  readonly #catalog: Catalog;
+  readonly #provisioner: Provisioner;
+  readonly #signupsPerHour: number;
+  readonly #observe: Observe;
+
+  constructor({ catalog, provisioner, signupsPerHour, observe }: SignUpsOptions) {
+    this.#catalog = catalog;
+    this.#provisioner = provisioner;
+    this.#signupsPerHour = signupsPerHour;
+    this.#observe = observe;
+  }
+
+  /**
+   * Creates an organization with a place for its data and its first key.
+   * @throws ServiceError `rate_limited`, `email_taken`
+   */
+  async add(request: { readonly orgName: string; readonly email: string }, origin: Origin): Promise<SignedUp> {
+    const id = newOrganizationId();
+    const placement = this.#provisioner.place(id);
+    const { apiKey, record } = await mintKey();
+    const { quota } = await this.#catalog.signUp(
+      { id, name: request.orgName, email: request.email, placement, key: record, signupsPerHour: this.#signupsPerHour },
+      origin,
+    );
+    try {
+      await this.#provisioner.provision(placement);
+      const organization = await this.#catalog.activate(id, origin);
+      return { organization, apiKey, quota };
+    } catch (error) {
+      await this.#undo(id, placement, error);
+      throw error;
+    }
+  }
+
+  /** Undoes those that a crash cut short, here or in another process: their keys were never handed out. */
+  async undoInterrupted(): Promise<void> {
+    for (const { id, placement } of await this.#catalog.interruptedSignups()) await this.#undo(id, placement, undefined);
+  }
+
+  async #undo(id: string, placement: Organization['placement'], cause: unknown): Promise<void> {
+    try {
+      await this.#provisioner.deprovision(placement);
+      await this.#catalog.forgetSignup(id);
+    } catch (error) {
+      this.#observe({ name: 'service.failure', message: `sign-up ${id} could not be undone yet`, cause: cause ?? error });
+    }
+  }
+}
