@@ -27,8 +27,8 @@ export async function appendToChains(sql: Sql, records: readonly AuditRecord[], 
     tried.set(record.id, next.seq);
     return [next];
   });
-  await insertBlocks(sql, blocksOf(linked));
-  await moveHeads(sql, heads);
+  // Sent together: where the first one fails, so does what follows in its transaction.
+  await Promise.all([insertBlocks(sql, blocksOf(linked)), moveHeads(sql, heads)]);
 }
 
 async function lockHeads(sql: Sql, records: readonly AuditRecord[]): Promise<Map<string, ChainHead>> {
