@@ -1,5 +1,5 @@
 import { type ErrorNotes, ServiceError } from '../src/errors.ts';
-import { encodeBackendMessage, PostgresError } from '../src/protocol/backend.ts';
+import { type ErrorFields, encodeBackendMessage, PostgresError } from '../src/protocol/backend.ts';
 
 /**
  * Errors, ours and those that Postgres raised while we prepared its session, as Postgres would send them. FATAL ends the connection, ERROR only the request.
@@ -22,4 +22,14 @@ export function errorResponse(error: unknown, severity: 'ERROR' | 'FATAL'): Buff
 
 export function protocolViolation(message: string, notes?: ErrorNotes): ServiceError {
   return new ServiceError('protocol_violation', message, notes);
+}
+
+/** A statement's result has another shape than when it was prepared. */
+export function isStalePlan({ code, message }: ErrorFields): boolean {
+  return code === '0A000' && message.startsWith('cached plan');
+}
+
+/** Somebody has asked for it; not a timeout of the server's. */
+export function isCanceled({ code, message }: ErrorFields): boolean {
+  return code === '57014' && !message.includes('timeout');
 }

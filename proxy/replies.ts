@@ -1,11 +1,10 @@
 import { Request, type RequestKind } from '../src/backend/owed-replies.ts';
-import { mentionsServerStatement, SERVER_STATEMENT } from '../src/backend/prepared-statements.ts';
+import { mentionsServerStatement } from '../src/backend/prepared-statements.ts';
 import { type ReplyListener, ReplyQueue } from '../src/backend/reply-queue.ts';
 import { ServiceError } from '../src/errors.ts';
 import {
   BackendType,
   decodeErrorFields,
-  decodeNotification,
   decodeParameterStatus,
   type ErrorFields,
   encodeBackendMessage,
@@ -14,10 +13,14 @@ import {
 import { backendFrames, FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
 import type { Edit } from '../src/router/search-path/edits.ts';
 import type { ClientStatements } from './client-statements.ts';
-import { CLOSE_COMPLETE, PARSE_COMPLETE, READY_IDLE, rewriteBody } from './messages.ts';
+import { CommandEffects } from './command-effects.ts';
+import { isStalePlan } from './errors.ts';
+import { errorForClient, noticeForClient, notificationForClient, searchPathRowForClient } from './in-clients-words.ts';
+import { CLOSE_COMPLETE, PARSE_COMPLETE, READY_IDLE } from './messages.ts';
 import type { Effect } from './parse-effects.ts';
 import type { RequestEnd } from './query-texts.ts';
 import type { Relay } from './relay.ts';
+import { ReportedParameters } from './reported-parameters.ts';
 import type { StateProbe } from './state-probe.ts';
 import type { StatementWatch } from './statement-watch.ts';
 
@@ -28,8 +31,6 @@ type Session = Pick<Relay, 'host' | 'pins' | 'toClient' | 'tenure' | 'canRunAgai
 
 /** Rows so that the answers to our own questions, which are short, are seen whole. */
 const BACKEND = backendFrames({ Z: 1, E: 65_536, C: 64, S: 65_536, A: 65_536, N: 65_536, D: 4_096 });
-/** Header, number of columns, length of the first. */
-const SHOW_VALUE_OFFSET = HEADER_BYTES + 2 + 4;
 /** Ends the fields of an error of which only the beginning is at hand. */
 const END_OF_FIELDS = Buffer.alloc(2);
 
@@ -52,23 +53,21 @@ export class Replies implements ReplyListener {
   readonly #session: Session;
   readonly #statements: ClientStatements;
   readonly #watch: StatementWatch;
+  readonly #effects: CommandEffects;
   readonly #scanner = new FrameScanner(BACKEND);
   /** The message that is passing is not the client's. */
   #skippingRest = false;
-  #schemaChanged = false;
   /** The client's request that is being answered has met an error. */
   #requestFailed = false;
-  /** What the client has been told; the same for all that started alike until something changes. */
-  #reported: ReadonlyMap<string, string>;
-  /** Parameters that have changed and may change back before the client is told. */
-  #changedParameters: ReadonlyMap<string, string> = NOTHING;
+  readonly #reported: ReportedParameters;
 
   /** @param parameters ParameterStatus values as the client knows them */
   constructor(session: Session, statements: ClientStatements, watch: StatementWatch, parameters: ReadonlyMap<string, string>) {
     this.#session = session;
     this.#statements = statements;
     this.#watch = watch;
-    this.#reported = parameters;
+    this.#effects = new CommandEffects(session, this.queue, statements, watch);
+    this.#reported = new ReportedParameters(parameters);
   }
 
   /** The client has been sent whole messages only. */
@@ -98,12 +97,7 @@ export class Replies implements ReplyListener {
 
   /** The session's own settings are in force again: tells what has really changed, and that it is ready. */
   restored(): void {
-    for (const [parameter, value] of this.#changedParameters) {
-      if (this.#reported.get(parameter) === value) continue;
-      this.#told(parameter, value);
-      this.#session.toClient.insert(encodeBackendMessage({ name: 'ParameterStatus', parameter, value }));
-    }
-    this.#changedParameters = NOTHING;
+    for (const [parameter, value] of this.#reported.settle()) this.#insertParameter(parameter, value);
     if (this.heldReady) this.#session.toClient.insert(READY_IDLE);
     this.heldReady = false;
   }
@@ -117,7 +111,6 @@ export class Replies implements ReplyListener {
 
   #reply(scanner: FrameScanner): void {
     const { type, buffer, start, end } = scanner;
-    const body = start + HEADER_BYTES;
     const skipping = this.queue.skipping;
     switch (type) {
       case BackendType.NoticeResponse:
@@ -136,7 +129,7 @@ export class Replies implements ReplyListener {
         this.#error(scanner);
         return;
       case BackendType.CommandComplete:
-        if (!skipping) this.#completed(buffer.toString('latin1', body, end - 1));
+        if (!skipping) this.#completed(buffer.toString('latin1', start + HEADER_BYTES, end - 1));
         break;
       case BackendType.DataRow:
         this.#row(scanner);
@@ -153,23 +146,18 @@ export class Replies implements ReplyListener {
       this.#passOn(scanner, !skipping);
       return;
     }
-    const fields = decodeErrorFields(scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end));
-    this.#session.toClient.insert(encodeBackendMessage({ name: 'NoticeResponse', fields: view.error(fields) }));
+    this.#session.toClient.insert(noticeForClient(scanner.buffer.subarray(scanner.start, scanner.end), view));
   }
 
-  /** Says who has notified by the id that the notifier knows, and hides what is another organization's. */
   #notification(scanner: FrameScanner): void {
     const { buffer, start, end, last } = scanner;
-    const { view, processIds } = this.#session.host;
+    const { host, toClient } = this.#session;
     if (!last) {
-      this.#passOn(scanner, view === undefined);
+      this.#passOn(scanner, host.view === undefined);
       return;
     }
-    const { processId, channel, payload } = decodeNotification(buffer.subarray(start + HEADER_BYTES, end));
-    const seen = view === undefined ? channel : view.channel(channel);
-    if (seen === undefined) return;
-    const sender = processIds.userOf(processId) ?? processId;
-    this.#session.toClient.insert(encodeBackendMessage({ name: 'NotificationResponse', processId: sender, channel: seen, payload }));
+    const notification = notificationForClient(buffer.subarray(start, end), host);
+    if (notification !== undefined) toClient.insert(notification);
   }
 
   #ready(scanner: FrameScanner): void {
@@ -185,10 +173,7 @@ export class Replies implements ReplyListener {
       this.#session.host.answered(!this.#requestFailed);
       this.#requestFailed = false;
     }
-    if (this.#schemaChanged) {
-      this.#schemaChanged = this.status !== 'I';
-      this.#session.host.registry.invalidate();
-    }
+    this.#effects.ready(this.status);
   }
 
   #error(scanner: FrameScanner): void {
@@ -209,21 +194,15 @@ export class Replies implements ReplyListener {
     if (!reworded) this.#passOn(scanner, told);
     this.queue.receive(type);
     // Only now: what the error has undone may be that the client gave up its name for the statement.
-    if (reworded) this.#session.toClient.insert(this.#inClientsWords(buffer.subarray(start, end), fields, edits));
+    if (!reworded) return;
+    const { view } = this.#session.host;
+    this.#session.toClient.insert(errorForClient(buffer.subarray(start, end), fields, { view, statements: this.#statements, edits }));
   }
 
   /** What was replaced in the statement that an error is about. */
   #editsInError(): readonly Edit[] {
     const subject = this.queue.subject;
     return isOwn(subject) ? [] : ((subject as Effect | RequestEnd | undefined)?.edits ?? []);
-  }
-
-  /** An error that speaks of a statement, or of the place of its tables, as the server knows it, as the client does. */
-  #inClientsWords(message: Buffer, fields: ErrorFields, edits: readonly Edit[]): Buffer {
-    const { view } = this.#session.host;
-    const name = (text: string) => text.replace(SERVER_STATEMENT, (server) => this.#statements.nameOf(server));
-    if (view === undefined) return rewriteBody(message, name);
-    return encodeBackendMessage({ name: 'ErrorResponse', fields: view.error({ ...fields, message: name(fields.message) }, edits) });
   }
 
   #failed(fields: ErrorFields): void {
@@ -240,38 +219,9 @@ export class Replies implements ReplyListener {
     if (batch !== undefined) batch.sqlstate = fields.code;
   }
 
-  /** Command tags tell what text cannot: that it really ran. */
   #completed(tag: string): void {
     const subject = this.queue.batchSubject;
-    let isWatched = false;
-    if (subject !== undefined && !isOwn(subject)) {
-      const { batch, deallocations } = subject as RequestEnd;
-      isWatched = batch !== undefined;
-      if (batch !== undefined) this.#watch.completed(batch, tag);
-      const deallocated = tag === 'DEALLOCATE' ? deallocations.shift() : undefined;
-      if (deallocated !== undefined) this.#deallocated(deallocated);
-    }
-    // CREATE TABLE AS is told of as the SELECT in it.
-    if (SCHEMA_CHANGE.test(tag) || isWatched) this.#schemaChanged = true;
-    if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') {
-      this.#statements.clear();
-      this.#session.tenure.backend?.session.prepared.clear();
-      this.#renote();
-    }
-    if (tag === 'DISCARD ALL') this.#session.pins.discarded();
-  }
-
-  /** The name may now be given to another statement, in SQL, which is not ours to close. */
-  #deallocated(name: string): void {
-    this.#statements.delete(name);
-    this.#renote();
-    const session = this.#session.tenure.backend?.session;
-    if (session !== undefined) session.leftovers = session.leftovers.filter((left) => left.toString('latin1') !== name);
-  }
-
-  /** What the client has asked behind what is being answered was noted when it was sent, and stands. */
-  #renote(): void {
-    for (const subject of this.queue.subjectsOf(NAMING)) (subject as Effect | undefined)?.redo?.();
+    this.#effects.completed(tag, isOwn(subject) ? undefined : (subject as RequestEnd | undefined));
   }
 
   /** What our own requests change and change back the client need not know; what stays different it must. */
@@ -279,17 +229,16 @@ export class Replies implements ReplyListener {
     const { parameter, value: serverValue } = decodeParameterStatus(scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end));
     if (!own) this.#session.pins.parameterChanged(parameter, serverValue);
     const value = this.#session.host.view?.clientSetting(parameter, serverValue) ?? serverValue;
-    if (this.#session.pins.restores && this.status === 'I')
-      this.#changedParameters = new Map([...this.#changedParameters, [parameter, value]]);
-    else if (!own || this.#reported.get(parameter) !== value) {
-      this.#told(parameter, value);
+    if (this.#session.pins.restores && this.status === 'I') this.#reported.putOff(parameter, value);
+    else if (!own || !this.#reported.isTold(parameter, value)) {
+      this.#reported.tell(parameter, value);
       if (value === serverValue) this.#passOn(scanner, true);
-      else this.#session.toClient.insert(encodeBackendMessage({ name: 'ParameterStatus', parameter, value }));
+      else this.#insertParameter(parameter, value);
     } else this.#passOn(scanner, false);
   }
 
-  #told(parameter: string, value: string): void {
-    this.#reported = new Map([...this.#reported, [parameter, value]]);
+  #insertParameter(parameter: string, value: string): void {
+    this.#session.toClient.insert(encodeBackendMessage({ name: 'ParameterStatus', parameter, value }));
   }
 
   #row(scanner: FrameScanner): void {
@@ -299,18 +248,9 @@ export class Replies implements ReplyListener {
       if (subject.own === 'probe' && last) subject.probe.row(buffer.subarray(start + HEADER_BYTES, end));
       else if (subject.own === 'probe') this.#session.pins.probeFailed();
       this.#passOn(scanner, false);
-    } else if (last && (subject as RequestEnd | undefined)?.showsSearchPath === true) this.#searchPathRow(buffer.subarray(start, end));
-    else this.#passOn(scanner, true);
-  }
-
-  /** The one column of SHOW search_path, in the client's words. */
-  #searchPathRow(row: Buffer): void {
-    const value = row.toString('utf8', SHOW_VALUE_OFFSET);
-    const shown = Buffer.from(this.#session.host.view?.clientSetting('search_path', value) ?? value);
-    const message = Buffer.concat([row.subarray(0, SHOW_VALUE_OFFSET), shown]);
-    message.writeInt32BE(message.length - 1, 1);
-    message.writeInt32BE(shown.length, SHOW_VALUE_OFFSET - 4);
-    this.#session.toClient.insert(message);
+    } else if (last && (subject as RequestEnd | undefined)?.showsSearchPath === true) {
+      this.#session.toClient.insert(searchPathRowForClient(buffer.subarray(start, end), this.#session.host.view));
+    } else this.#passOn(scanner, true);
   }
 
   simulate(request: RequestKind): void {
@@ -352,26 +292,8 @@ function isData(type: number): boolean {
   return type === BackendType.DataRow || type === BackendType.CopyData;
 }
 
-const NOTHING: ReadonlyMap<string, string> = new Map();
-
 function statusOf(byte: number | undefined): TransactionStatus {
   return byte === 0x54 ? 'T' : byte === 0x45 ? 'E' : 'I';
-}
-
-/** Tags of what changes tables and what they are made of, or may hide one behind another of the same name. */
-const SCHEMA_CHANGE = /^(?:ALTER|DROP|CREATE) /;
-
-/** Requests that give and take names of statements. */
-const NAMING: ReadonlySet<RequestKind> = new Set([Request.parse, Request.close]);
-
-/** A statement's result has another shape than when it was prepared. */
-export function isStalePlan({ code, message }: ErrorFields): boolean {
-  return code === '0A000' && message.startsWith('cached plan');
-}
-
-/** Somebody has asked for it; not a timeout of the server's. */
-export function isCanceled({ code, message }: ErrorFields): boolean {
-  return code === '57014' && !message.includes('timeout');
 }
 
 function hasEffect(request: RequestKind): boolean {

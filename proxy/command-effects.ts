@@ -1,0 +1,68 @@
+import { Request, type RequestKind } from '../src/backend/owed-replies.ts';
+import type { ReplyQueue } from '../src/backend/reply-queue.ts';
+import type { TransactionStatus } from '../src/protocol/backend.ts';
+import type { ClientStatements } from './client-statements.ts';
+import type { Effect } from './parse-effects.ts';
+import type { RequestEnd } from './query-texts.ts';
+import type { Relay } from './relay.ts';
+import type { StatementWatch } from './statement-watch.ts';
+
+type Session = Pick<Relay, 'host' | 'pins' | 'tenure'>;
+
+/** Tags of what changes tables and what they are made of, or may hide one behind another of the same name. */
+const SCHEMA_CHANGE = /^(?:ALTER|DROP|CREATE) /;
+
+/** Requests that give and take names of statements. */
+const NAMING: ReadonlySet<RequestKind> = new Set([Request.parse, Request.close]);
+
+/** What a client's statements leave in its session once they have run. Command tags tell what text cannot: that they really have. */
+export class CommandEffects {
+  readonly #session: Session;
+  readonly #queue: ReplyQueue;
+  readonly #statements: ClientStatements;
+  readonly #watch: StatementWatch;
+  #schemaChanged = false;
+
+  /** @param queue of the requests that are being answered */
+  constructor(session: Session, queue: ReplyQueue, statements: ClientStatements, watch: StatementWatch) {
+    this.#session = session;
+    this.#queue = queue;
+    this.#statements = statements;
+    this.#watch = watch;
+  }
+
+  /** @param request that it belongs to, where something is to be known of that */
+  completed(tag: string, request: RequestEnd | undefined): void {
+    const batch = request?.batch;
+    if (batch !== undefined) this.#watch.completed(batch, tag);
+    const deallocated = tag === 'DEALLOCATE' ? request?.deallocations.shift() : undefined;
+    if (deallocated !== undefined) this.#deallocated(deallocated);
+    // CREATE TABLE AS is told of as the SELECT in it.
+    if (SCHEMA_CHANGE.test(tag) || batch !== undefined) this.#schemaChanged = true;
+    if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') {
+      this.#statements.clear();
+      this.#session.tenure.backend?.session.prepared.clear();
+      this.#renote();
+    }
+    if (tag === 'DISCARD ALL') this.#session.pins.discarded();
+  }
+
+  ready(status: TransactionStatus): void {
+    if (!this.#schemaChanged) return;
+    this.#schemaChanged = status !== 'I';
+    this.#session.host.registry.invalidate();
+  }
+
+  /** The name may now be given to another statement, in SQL, which is not ours to close. */
+  #deallocated(name: string): void {
+    this.#statements.delete(name);
+    this.#renote();
+    const session = this.#session.tenure.backend?.session;
+    if (session !== undefined) session.leftovers = session.leftovers.filter((left) => left.toString('latin1') !== name);
+  }
+
+  /** What the client has asked behind what is being answered was noted when it was sent, and stands. */
+  #renote(): void {
+    for (const subject of this.#queue.subjectsOf(NAMING)) (subject as Effect | undefined)?.redo?.();
+  }
+}
