@@ -18,6 +18,8 @@ export interface Call {
   tenant: Tenant | undefined;
   /** Gives back the place that admission has given. */
   leave: (() => void) | undefined;
+  /** Gives back the room that its body has taken. */
+  forget: (() => void) | undefined;
   /** Set by routes that run SQL. */
   statement: ObservedStatement | undefined;
   /** SHA-256 of everything that it asks for, where it has an Idempotency-Key. */
@@ -45,6 +47,7 @@ export function openCall(origin: Origin): Call {
     whole: false,
     tenant: undefined,
     leave: undefined,
+    forget: undefined,
     statement: undefined,
     fingerprint: undefined,
     isRepeatable: false,

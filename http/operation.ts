@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandle
 import type { z } from 'zod';
 import { ServiceError } from '../src/errors.ts';
 import type { ErrorCode } from './errors.ts';
-import { noQuery } from './schemas.ts';
+import { MAX_PARAMETERS, noQuery } from './schemas.ts';
 
 export interface ReplyDescription {
   readonly description: string;
@@ -94,10 +94,20 @@ const MAX_ISSUES = 5;
 
 /** @throws ServiceError `invalid_request` that names what is wrong, field by field */
 export function validate<T>(schema: z.ZodType<T>, value: unknown, whole: string): T {
+  refuseEndlessLists(value);
   const parsed = schema.safeParse(value, { error: ({ input }) => (input === undefined ? 'is required' : undefined) });
   if (parsed.success) return parsed.data;
   const issues = parsed.error.issues.slice(0, MAX_ISSUES).map((issue) => describeIssue(issue, whole));
   throw new ServiceError('invalid_request', issues.join('; '));
+}
+
+/** The longest list of a request has so many; in longer ones each item would be looked at before its length is. */
+function refuseEndlessLists(value: unknown): void {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
+  for (const [name, list] of Object.entries(value)) {
+    if (!Array.isArray(list) || list.length <= MAX_PARAMETERS) continue;
+    throw new ServiceError('invalid_request', `${name.slice(0, 100)}: Too big: expected array to have <=${MAX_PARAMETERS} items`);
+  }
 }
 
 function describeIssue(issue: z.core.$ZodIssue, whole: string): string {

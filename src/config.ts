@@ -17,6 +17,8 @@ const port = (fallback: number) => whole(fallback, 0, 65_535);
 const milliseconds = (fallback: number) => whole(fallback, 0, 2_147_483_647);
 const deadline = (fallback: number) => whole(fallback, 1, 2_147_483_647);
 
+const bytes = whole(0, 0, Number.MAX_SAFE_INTEGER);
+
 const cidrList = z
   .string()
   .transform((text) => text.split(',').map((part) => part.trim()))
@@ -67,6 +69,8 @@ const schema = z.object({
   POSTERN_HTTP_SEND_TIMEOUT_MS: deadline(60_000).describe('How long a client may take nothing of a reply'),
   POSTERN_HTTP_BODY_MAX_BYTES: whole(16 * 1_024 * 1_024, 1_024, 256 * 1_024 * 1_024),
   POSTERN_HTTP_REQUESTS_PER_TENANT: whole(256, 1, 1_000_000).describe('Under way at once, those that wait for a session included'),
+  POSTERN_HTTP_BODIES_PER_TENANT_BYTES: bytes.describe('Bodies of requests under way, together; 0: four times the largest body'),
+  POSTERN_HTTP_BODIES_BYTES: bytes.describe('Bodies of all organizations together; 0: sixteen times the largest body'),
   POSTERN_WIRE_STATEMENT_TIMEOUT_MS: milliseconds(0),
   POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS: milliseconds(300_000),
   POSTERN_QUEUE_TIMEOUT_MS: milliseconds(10_000),

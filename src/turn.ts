@@ -1,3 +1,5 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+
 let began = 0;
 
 /**
@@ -13,4 +15,21 @@ export function turnBegan(): number {
 
 function ended(): void {
   began = 0;
+}
+
+const SLICE_MS = 3;
+
+/** Long work that lets others have their turn every few milliseconds. */
+export class Slices {
+  #began = performance.now();
+
+  /** To be waited for often: most times there is nothing to wait for. */
+  giveWay(): Promise<void> | undefined {
+    return performance.now() - this.#began < SLICE_MS ? undefined : this.#pass();
+  }
+
+  async #pass(): Promise<void> {
+    await nextTurn();
+    this.#began = performance.now();
+  }
 }

@@ -1,7 +1,10 @@
 import { isLosslessNumber, stringify } from 'lossless-json';
 import { ServiceError } from '../../src/errors.ts';
 import type { JsonValue } from '../../src/sql/json-value.ts';
-import { type ParameterText, quoteElement } from '../../src/sql/parameters.ts';
+import { areMany, type ParameterText, quoteElement } from '../../src/sql/parameters.ts';
+
+/** Those in arrays and objects count as well. */
+const VALUES_MAX = 100_000;
 
 /**
  * Parameters as Neon's proxy writes them, without a look at the parameter's type: strings as they are, arrays as array
@@ -9,6 +12,7 @@ import { type ParameterText, quoteElement } from '../../src/sql/parameters.ts';
  * @throws ServiceError `invalid_request` naming the parameter
  */
 export function parameterTexts(values: readonly JsonValue[]): readonly ParameterText[] {
+  if (areMany(values, VALUES_MAX)) throw new ServiceError('invalid_request', `params holds more than ${VALUES_MAX} values`);
   return values.map((value, index) => {
     const text = Array.isArray(value) ? arrayLiteral(value) : scalar(value);
     if (text?.includes('\0')) throw new ServiceError('invalid_request', `params[${index}] contains a NUL character`, { sqlstate: '22021' });

@@ -1,4 +1,4 @@
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify';
 import { ServiceError } from '../../src/errors.ts';
 
 /**
@@ -29,17 +29,95 @@ export class Admission {
   }
 }
 
+/** Smaller bodies are not counted: of those there are no more than requests may be under way. */
+const UNCOUNTED_MAX_BYTES = 65_536;
+
+export interface BodyRoomOptions {
+  /** Of one body. */
+  readonly maxBodyBytes: number;
+  /** Of one organization's together, and of all; 0: a multiple of the largest. */
+  readonly perTenantBytes: number;
+  readonly allBytes: number;
+}
+
+/** How many bytes the bodies of requests under way may have together. */
+export class BodyRoom {
+  readonly #perTenantBytes: number;
+  readonly #ofTenants = new Map<string, number>();
+  #free: number;
+
+  constructor({ maxBodyBytes, perTenantBytes, allBytes }: BodyRoomOptions) {
+    // Where there is nobody else there is room for the largest, and for as much again that is left.
+    this.#perTenantBytes = Math.max(perTenantBytes || 4 * maxBodyBytes, maxBodyBytes);
+    this.#free = Math.max(allBytes || 16 * maxBodyBytes, 2 * maxBodyBytes);
+  }
+
+  /**
+   * Nobody gets more than what is left then: a few cannot take all, however much they want.
+   * @throws ServiceError `too_many_requests`
+   */
+  take(organizationId: string, bytes: number): void {
+    const taken = (this.#ofTenants.get(organizationId) ?? 0) + bytes;
+    const free = this.#free - bytes;
+    if (taken > this.#perTenantBytes) throw tooLarge("the organization's requests under way are as large as they may be together");
+    if (taken > free) throw tooLarge('the requests under way are as large as there is room for');
+    this.#ofTenants.set(organizationId, taken);
+    this.#free = free;
+  }
+
+  giveBack(organizationId: string, bytes: number): void {
+    const taken = (this.#ofTenants.get(organizationId) ?? 0) - bytes;
+    if (taken > 0) this.#ofTenants.set(organizationId, taken);
+    else this.#ofTenants.delete(organizationId);
+    this.#free += bytes;
+  }
+}
+
 /** Decided before the body is read, so that a crowd of requests does not fill the memory with theirs. */
-export function limitRequests(app: FastifyInstance, admission: Admission): void {
+export function limitRequests(app: FastifyInstance, admission: Admission, room: BodyRoom): void {
   // The first hook behind authentication, and the last before the body.
-  app.addHook('preParsing', ({ call }, _reply, _body, done) => {
+  app.addHook('preParsing', (request, _reply, body, done) => {
+    const { call } = request;
+    const id = call.tenant?.organization.id;
     try {
-      if (call.tenant !== undefined) call.leave = admission.enter(call.tenant.organization.id);
+      // What is taken is given back when the client goes: it must not have gone before.
+      if (call.departure.hasHappened) throw new ServiceError('query_canceled', 'the caller has gone away');
+      if (id !== undefined) {
+        call.leave = admission.enter(id);
+        countBody(request, body, id, room);
+      }
       done();
     } catch (error) {
       done(error as Error);
     }
   });
+}
+
+/** What has been told of a body's length counts at once, what has not as it comes. */
+function countBody({ call, headers, routeOptions }: FastifyRequest, body: RequestPayload, id: string, room: BodyRoom): void {
+  let counted = 0;
+  const count = (bytes: number) => {
+    room.take(id, bytes);
+    counted += bytes;
+    call.forget ??= () => room.giveBack(id, counted);
+  };
+  const length = Number(headers['content-length']);
+  if (length > UNCOUNTED_MAX_BYTES && length <= routeOptions.bodyLimit) count(length);
+  if (headers['transfer-encoding'] === undefined) return;
+  const come = ({ length }: Buffer) => {
+    try {
+      // Without anybody who reads it, it is thrown away.
+      if (body.listenerCount('error') > 0) count(length);
+    } catch (error) {
+      body.off('data', come);
+      body.emit('error', error);
+    }
+  };
+  body.on('data', come);
+}
+
+function tooLarge(message: string): ServiceError {
+  return new ServiceError('too_many_requests', message, { hint: 'Wait for some of them to end, or send less at once.', retryAfterS: 1 });
 }
 
 function tooMany(count: number): ServiceError {

@@ -29,12 +29,18 @@ export function followCalls(app: FastifyInstance, ends: CallEnds, clientAddress:
     reply.raw.once('close', () => {
       if (!call.whole) call.departure.happen();
       call.leave?.();
+      if (call.forget !== undefined) void whenDone(call.work).then(call.forget);
       if (action !== undefined) ends.add(action, call, reply.raw.headersSent ? reply.statusCode : undefined);
     });
     done();
   });
   // What reads observations is closed after the door.
   app.addHook('onClose', () => ends.told());
+}
+
+/** What a request asked for may be needed for longer than anybody waits for the answer. */
+async function whenDone(work: Promise<unknown> | undefined): Promise<void> {
+  await Promise.allSettled([work]);
 }
 
 function originOfRequest({ headers, socket, id }: FastifyRequest, clientAddress: ClientAddress): Origin {

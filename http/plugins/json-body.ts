@@ -3,10 +3,17 @@ import { randomBytes } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import { LosslessNumber } from 'lossless-json';
 import { ServiceError } from '../../src/errors.ts';
+import type { Departure } from '../../src/router/departure.ts';
+import { Slices } from '../../src/turn.ts';
+import type { Call } from '../call.ts';
 import { takeFingerprint } from './idempotency.ts';
+import { changesAsDouble, isDigit, isNumberByte } from './json-number.ts';
+import { checkDepth, JsonReader, malformed, reasonOf, refuseHalfPairs } from './json-reader.ts';
 
-/** Deeper nesting than any honest request has; what walks a value recursively stays far from the end of the stack. */
-const MAX_DEPTH = 100;
+/** What of a body is read at once; so much keeps others waiting for some milliseconds at most. */
+const AT_ONCE_MAX_BYTES = 256 * 1_024;
+/** Between two looks at the clock. */
+const TOKENS_AT_ONCE = 1_024;
 
 /** Takes `application/json` and nothing else; everything else is a 415 of Fastify's. */
 export function acceptJsonBodies(app: FastifyInstance): void {
@@ -15,7 +22,7 @@ export function acceptJsonBodies(app: FastifyInstance): void {
     try {
       takeFingerprint(request, body);
       refuseEncodings(request.headers['content-type'], request.headers['content-encoding']);
-      done(null, parseJson(body));
+      readJson(body, request.call, done);
     } catch (error) {
       done(error instanceof Error ? error : new Error('the body could not be read', { cause: error }));
     }
@@ -32,6 +39,31 @@ function refuseEncodings(contentType = '', contentEncoding = 'identity'): void {
 }
 
 /**
+ * The value of a JSON body, as {@link parseJson} tells it: of a large one bit by bit, so that others need not wait.
+ * @throws ServiceError `invalid_request`
+ */
+export function readJson(body: Buffer, call: Call, done: (error: Error | null, value?: unknown) => void): void {
+  if (body.length <= AT_ONCE_MAX_BYTES) {
+    done(null, parseJson(body));
+    return;
+  }
+  const reading = readBitByBit(body, call.departure);
+  call.work = reading;
+  reading.then((value) => done(null, value), done);
+}
+
+/** @throws ServiceError `invalid_request`, `query_canceled` */
+export async function readBitByBit(body: Buffer, departure?: Departure): Promise<unknown> {
+  const reader = new JsonReader(body, startOfText(body));
+  const slices = new Slices();
+  while (!reader.run(TOKENS_AT_ONCE)) {
+    await slices.giveWay();
+    if (departure?.hasHappened) throw new ServiceError('query_canceled', 'the caller has gone away');
+  }
+  return reader.value;
+}
+
+/**
  * The value of a JSON text. Numbers that a double cannot hold as written come as LosslessNumber, so that their digits
  * reach Postgres unchanged; all others are plain numbers.
  * @throws ServiceError `invalid_request`
@@ -39,8 +71,8 @@ function refuseEncodings(contentType = '', contentEncoding = 'identity'): void {
 export function parseJson(body: Buffer): unknown {
   if (body.length === 0) throw new ServiceError('invalid_request', 'the request has no body; a JSON document is expected');
   const { depth, lossy } = scan(body);
-  if (depth > MAX_DEPTH) throw new ServiceError('invalid_request', `the JSON body is nested deeper than ${MAX_DEPTH} levels`);
-  const text = decode(body);
+  checkDepth(depth);
+  const text = body.toString('utf8', startOfText(body));
   const value = parse(text);
   if (/\\u[dD][89a-fA-F]/.test(text)) refuseLoneSurrogates(value);
   return lossy.length === 0 ? value : parseWithDigits(body, lossy);
@@ -90,26 +122,15 @@ function endOfNumber(body: Buffer, start: number): number {
   return at;
 }
 
-const isDigit = (byte: number) => byte >= 0x30 && byte <= 0x39;
-
-/** Digits and `.`, `e`, `E`, `+`, `-`. */
-const isNumberByte = (byte: number) => isDigit(byte) || byte === 0x2e || byte === 0x65 || byte === 0x45 || byte === 0x2b || byte === 0x2d;
-
-/** A double keeps 15 significant digits of any number in its range, and all that a program has written of one itself. */
-function changesAsDouble(literal: string): boolean {
-  const value = Number(literal);
-  if (String(value) === literal) return false;
-  if (!Number.isFinite(value)) return true;
-  const mantissa = literal.replace(/[eE].*$/, '');
-  const digits = mantissa.replace(/^-?[0.]*/, '').replace('.', '');
-  return digits.length > 15 || (value === 0 && digits !== '');
-}
-
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 
-function decode(body: Buffer): string {
+/**
+ * Where the text begins in a body.
+ * @throws ServiceError `invalid_request`
+ */
+function startOfText(body: Buffer): number {
   if (!isUtf8(body)) throw new ServiceError('invalid_request', 'the body is not valid UTF-8');
-  return body.toString('utf8', hasMark(body) ? BYTE_ORDER_MARK.length : 0);
+  return hasMark(body) ? BYTE_ORDER_MARK.length : 0;
 }
 
 /** It is no part of the text (RFC 8259 section 8.1 lets it be ignored). */
@@ -121,8 +142,7 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    const reason = error instanceof Error ? error.message.slice(0, 200) : '';
-    throw new ServiceError('invalid_request', `the body is not valid JSON: ${reason}`);
+    throw malformed(reasonOf(error));
   }
 }
 
@@ -141,7 +161,7 @@ function parseWithDigits(body: Buffer, lossy: Scan['lossy']): unknown {
     done = end;
   }
   length += body.copy(marked, length, done);
-  return withDigits(JSON.parse(decode(marked.subarray(0, length))), tag);
+  return withDigits(JSON.parse(marked.toString('utf8', startOfText(marked), length)), tag);
 }
 
 function withDigits(value: unknown, tag: string): unknown {
@@ -155,14 +175,12 @@ function withDigits(value: unknown, tag: string): unknown {
   return value;
 }
 
-/** Half of a surrogate pair is no character: written as UTF-8 it would silently become U+FFFD. */
 function refuseLoneSurrogates(value: unknown): void {
-  if (typeof value === 'string') {
-    if (/\p{Surrogate}/u.test(value))
-      throw new ServiceError('invalid_request', 'the body holds half of a surrogate pair (\\ud800 to \\udfff)');
-  } else if (typeof value === 'object' && value !== null) {
+  if (typeof value === 'string') refuseHalfPairs(value);
+  else if (Array.isArray(value)) value.forEach(refuseLoneSurrogates);
+  else if (typeof value === 'object' && value !== null) {
     for (const [key, inner] of Object.entries(value)) {
-      refuseLoneSurrogates(key);
+      refuseHalfPairs(key);
       refuseLoneSurrogates(inner);
     }
   }

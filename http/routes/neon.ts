@@ -6,7 +6,7 @@ import { authenticateNeon } from '../neon/authentication.ts';
 import { renderNeonError } from '../neon/errors.ts';
 import { echoedHeaders, readNeonRequest } from '../neon/request.ts';
 import { tenantOf } from '../plugins/bearer.ts';
-import { parseJson } from '../plugins/json-body.ts';
+import { readJson } from '../plugins/json-body.ts';
 import { JSON_TYPE, type RouteContext } from './context.ts';
 
 /** What a page of any origin may send: nothing here goes by cookies, so there is nothing to be tricked out of a browser. */
@@ -39,7 +39,7 @@ export function neonRoutes(app: FastifyInstance, context: RouteContext): void {
     });
     // The client names its JSON text/plain, which spares browsers the preflight.
     scope.removeAllContentTypeParsers();
-    scope.addContentTypeParser('*', { parseAs: 'buffer' }, async (_request: FastifyRequest, body: Buffer) => parseJson(body));
+    scope.addContentTypeParser('*', { parseAs: 'buffer' }, ({ call }, body: Buffer, done) => readJson(body, call, done));
     scope.setErrorHandler((error, request, reply) => sendNeonError(error, request, reply, context));
     scope.options('/sql', async (_request, reply) => reply.headers(PREFLIGHT).send());
     scope.route({

@@ -3,11 +3,16 @@ import type { ObservedStatement } from '../observation.ts';
 import type { RecordedStatement } from './audit-entry.ts';
 
 const SQL_CHARACTERS_MAX = 2_000;
+/** Masking goes from literal to literal, and there may be millions: of what is masked no more than this counts. */
+const REDACTED_CHARACTERS_MAX = 65_536;
 const REDACTED = "'***'";
 
-/** A statement as it is kept: password literals replaced, then hashed whole, then cut. */
+/**
+ * A statement as it is kept: password literals replaced, then hashed whole, then cut. Of a long one that may hold passwords
+ * nothing but the beginning is hashed: a hash of what is not masked would give short passwords away.
+ */
 export function recordStatement({ sql, command, paramCount }: ObservedStatement): RecordedStatement {
-  const redacted = redactPasswords(sql);
+  const redacted = mayHoldPassword(sql) ? redactLiterals(sql.slice(0, REDACTED_CHARACTERS_MAX), 0) : sql;
   return {
     sql: redacted.slice(0, SQL_CHARACTERS_MAX),
     sqlHash: createHash('sha256').update(redacted).digest('hex'),

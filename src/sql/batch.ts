@@ -1,11 +1,11 @@
 import { PostgresError } from '../protocol/backend.ts';
 import { BufferedResult, ResultBudget } from './buffered-result.ts';
 import type { PostgresType } from './builtin-types.ts';
-import { footprintOf } from './footprint.ts';
+import { Footprints } from './footprint.ts';
 import type { JsonValue } from './json-value.ts';
 import type { ResultLayout, StatementOutcome } from './layout.ts';
 import { bindAndExecute } from './messages.ts';
-import { checkParameterCount, encodeParameters, needsType } from './parameters.ts';
+import { areMany, checkParameterCount, encodeAnyOf, encodeBitByBit, encodeParameters, needsType } from './parameters.ts';
 import type { Completion } from './pipeline.ts';
 import { lineAndColumn, type TextPlace } from './position.ts';
 import { outcomeOf } from './result.ts';
@@ -49,6 +49,7 @@ export async function runBatch(
 ): Promise<readonly BatchResult[]> {
   const running: Promise<Ran>[] = [];
   const asked: ParameterTypes = new Map();
+  const footprints = new Footprints();
   let startedAt = performance.now();
   let failure: unknown;
   await session.ready(...statements.map(({ sql }) => sql));
@@ -65,10 +66,11 @@ export async function runBatch(
     run.catch((error: unknown) => {
       failure ??= failureAt(error, { phase: 'statement', statementIndex, ...placeIn(statement.sql, error) });
     });
-    if (mustAsk) await Promise.allSettled([run]);
+    // Those that come behind must not overtake it.
+    if (mustAsk || areMany(statement.params ?? [])) await Promise.allSettled([run]);
     if (failure !== undefined) break;
     // What is described cannot change behind our back, since it is locked until the transaction ends; but we can change it.
-    if (asked.size > 0 && !footprintOf(statement.sql).isClean) asked.clear();
+    if (asked.size > 0 && !footprints.of(statement.sql).isClean) asked.clear();
   }
   await Promise.allSettled(running);
   if (failure !== undefined) throw failure;
@@ -107,7 +109,9 @@ async function runDescribed(
   const parameterTypes = parameters.map((oid) => types.get(oid));
   asked.set(sql, parameterTypes);
   result.fields(fields);
-  return session.request([bindAndExecute(encodeParameters(params, parameterTypes))], { row: (...row) => result.row(...row) });
+  return session.request([bindAndExecute(await encodeAnyOf({ parameters: parameterTypes }, params))], {
+    row: (...row) => result.row(...row),
+  });
 }
 
 /** Without waiting for the description, which comes all the same. */
@@ -119,7 +123,9 @@ async function runBlind(
 ): Promise<Completion> {
   let wanted = params.length;
   try {
-    return await session.run(sql, encodeParameters(params, parameterTypes), {
+    // Not to be waited for where that is not needed: the next statement goes out in the same turn.
+    const values = areMany(params) ? await encodeBitByBit(params, parameterTypes) : encodeParameters(params, parameterTypes);
+    return await session.run(sql, values, {
       parameters: (types) => {
         wanted = types.length;
       },

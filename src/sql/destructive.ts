@@ -13,6 +13,9 @@ interface Part {
   readonly start: number;
 }
 
+const MAY_HAVE_CONDITION = new Set(['DELETE', 'UPDATE']);
+/** Of longer statements only the beginning is looked at. */
+const TEXT_MAX_CHARACTERS = 65_536;
 const SUSPECTS = new Set(['DROP', 'TRUNCATE', 'DELETE', 'UPDATE', 'ALTER']);
 
 /**
@@ -20,8 +23,12 @@ const SUSPECTS = new Set(['DROP', 'TRUNCATE', 'DELETE', 'UPDATE', 'ALTER']);
  * a function does remains unseen.
  */
 export function findDestruction(statement: string, options: LexerOptions = {}): readonly Destruction[] {
-  if (!SUSPECTS.has(leadingWords(statement, 1)[0] ?? '')) return [];
-  const parts = outerParts(statement, options);
+  const [command = ''] = leadingWords(statement, 1);
+  if (!SUSPECTS.has(command)) return [];
+  const isLong = statement.length > TEXT_MAX_CHARACTERS;
+  // The condition may stand behind what is looked at.
+  if (isLong && MAY_HAVE_CONDITION.has(command)) return [];
+  const parts = outerParts(isLong ? statement.slice(0, TEXT_MAX_CHARACTERS) : statement, options);
   const first = parts[0];
   switch (first?.text) {
     case 'DROP':

@@ -80,6 +80,22 @@ export function footprintOf(sql: string): Footprint {
   };
 }
 
+/** The footprints of statements that belong together; of all of them no more is read than of a single one. */
+export class Footprints {
+  readonly #known = new Map<string, Footprint>();
+  #room = TEXT_MAX_CHARACTERS;
+
+  of(sql: string): Footprint {
+    let footprint = this.#known.get(sql);
+    if (footprint === undefined) {
+      this.#room -= sql.length;
+      footprint = this.#room < 0 ? UNKNOWN : footprintOf(sql);
+      this.#known.set(sql, footprint);
+    }
+    return footprint;
+  }
+}
+
 interface Part extends Token {
   /** Of words in upper case, of symbols as they are; of everything else nothing. */
   readonly text: string;

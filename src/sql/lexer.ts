@@ -1,3 +1,5 @@
+import { skipBlank } from '../router/search-path/token-ends.ts';
+
 export type TokenKind =
   /** An unquoted identifier or key word. */
   | 'word'
@@ -23,7 +25,6 @@ export interface LexerOptions {
   readonly standardStrings?: boolean;
 }
 
-const LINE_COMMENT = /--[^\n\r]*/y;
 const IDENTIFIER = /[A-Za-z_\u0080-\uffff][A-Za-z0-9_$\u0080-\uffff]*/y;
 const NUMBER = /[0-9][0-9A-Za-z_.]*/y;
 const PARAMETER = /\$[0-9]+/y;
@@ -46,14 +47,22 @@ export function* tokens(sql: string, options: LexerOptions = {}, from = 0): Gene
   }
 }
 
-/** The words with which the text begins, in upper case, as far as they stand side by side; leading semicolons count for nothing. */
+/** Where the first token stands that is no semicolon, which count for nothing there; the end of the text where there is none. */
+export function startOfStatement(sql: string): number {
+  let start = skipBlank(sql, 0);
+  while (sql.charCodeAt(start) === SEMICOLON) start = skipBlank(sql, start + 1);
+  return start;
+}
+
+/** The words with which the text begins, in upper case, as far as they stand side by side. */
 export function leadingWords(sql: string, count: number): readonly string[] {
   const words: string[] = [];
-  for (const { kind, start, end } of tokens(sql)) {
-    if (words.length === 0 && sql[start] === ';') continue;
+  let start = startOfStatement(sql);
+  while (words.length < count && match(IDENTIFIER, sql, start) > 0) {
+    const { kind, end } = tokenAt(sql, start, true);
     if (kind !== 'word') break;
     words.push(sql.slice(start, end).toUpperCase());
-    if (words.length === count) break;
+    start = skipBlank(sql, end);
   }
   return words;
 }
@@ -62,7 +71,7 @@ export function leadingWords(sql: string, count: number): readonly string[] {
 function tokenAt(sql: string, start: number, standardStrings: boolean): Token {
   const first = sql.charCodeAt(start);
   if (first === SINGLE_QUOTE) return { kind: 'string', start, end: endOfString(sql, start, !standardStrings) };
-  if (first === DOUBLE_QUOTE) return { kind: 'quotedIdentifier', start, end: endOfQuoted(sql, start, '"', false) };
+  if (first === DOUBLE_QUOTE) return { kind: 'quotedIdentifier', start, end: endOfQuoted(sql, start, DOUBLE_QUOTE, false) };
   if (first === DOLLAR) return dollar(sql, start);
   if (first >= 0x30 && first <= 0x39) return { kind: 'number', start, end: start + match(NUMBER, sql, start) };
   const word = first < 0x41 ? 0 : match(IDENTIFIER, sql, start);
@@ -71,11 +80,11 @@ function tokenAt(sql: string, start: number, standardStrings: boolean): Token {
   return prefix > 0 ? prefixed(sql, start, start + prefix, standardStrings) : { kind: 'word', start, end: start + word };
 }
 
-const [SINGLE_QUOTE, DOUBLE_QUOTE, DOLLAR, DASH, SLASH] = [0x27, 0x22, 0x24, 0x2d, 0x2f];
+const [SINGLE_QUOTE, DOUBLE_QUOTE, DOLLAR, SEMICOLON, BACKSLASH] = [0x27, 0x22, 0x24, 0x3b, 0x5c];
 
 /** @param quote where the quote behind the prefix stands */
 function prefixed(sql: string, start: number, quote: number, standardStrings: boolean): Token {
-  if (sql.charCodeAt(quote) === DOUBLE_QUOTE) return { kind: 'quotedIdentifier', start, end: endOfQuoted(sql, quote, '"', false) };
+  if (sql.charCodeAt(quote) === DOUBLE_QUOTE) return { kind: 'quotedIdentifier', start, end: endOfQuoted(sql, quote, DOUBLE_QUOTE, false) };
   const prefix = sql[start]?.toLowerCase();
   return { kind: 'string', start, end: endOfString(sql, quote, prefix === 'e' || (prefix === 'n' && !standardStrings)) };
 }
@@ -88,45 +97,21 @@ function dollar(sql: string, start: number): Token {
   return { kind: 'symbol', start, end: start + 1 };
 }
 
-function skipBlank(sql: string, from: number): number {
-  let at = from;
-  for (;;) {
-    const code = sql.charCodeAt(at);
-    if (code === 0x20 || (code >= 0x09 && code <= 0x0d)) at += 1;
-    else if (code === DASH && sql.charCodeAt(at + 1) === DASH) at += match(LINE_COMMENT, sql, at);
-    else if (code === SLASH && sql.startsWith('/*', at)) at = endOfBlockComment(sql, at);
-    else return at;
-  }
-}
-
-/** Block comments nest. */
-function endOfBlockComment(sql: string, start: number): number {
-  const marks = /\/\*|\*\//g;
-  marks.lastIndex = start;
-  let depth = 0;
-  for (let mark = marks.exec(sql); mark !== null; mark = marks.exec(sql)) {
-    depth += mark[0] === '/*' ? 1 : -1;
-    if (depth === 0) return marks.lastIndex;
-  }
-  return sql.length;
-}
-
 /** A string may go on after a line break, by the rules of its first part. */
 function endOfString(sql: string, quote: number, escapes: boolean): number {
-  let end = endOfQuoted(sql, quote, "'", escapes);
+  let end = endOfQuoted(sql, quote, SINGLE_QUOTE, escapes);
   for (let more = match(CONTINUATION, sql, end); more > 0; more = match(CONTINUATION, sql, end)) {
-    end = endOfQuoted(sql, end + more - 1, "'", escapes);
+    end = endOfQuoted(sql, end + more - 1, SINGLE_QUOTE, escapes);
   }
   return end;
 }
 
 /** A doubled quote stands for itself, and so does what follows a backslash where those are escapes. */
-function endOfQuoted(sql: string, open: number, quote: string, escapes: boolean): number {
-  const marks = escapes ? /[\\']/g : new RegExp(quote, 'g');
-  marks.lastIndex = open + 1;
-  for (let mark = marks.exec(sql); mark !== null; mark = marks.exec(sql)) {
-    if (mark[0] !== '\\' && sql[marks.lastIndex] !== quote) return marks.lastIndex;
-    marks.lastIndex += 1;
+function endOfQuoted(sql: string, open: number, quote: number, escapes: boolean): number {
+  for (let at = open + 1; at < sql.length; at += 1) {
+    const code = sql.charCodeAt(at);
+    if (code === quote && sql.charCodeAt(at + 1) !== quote) return at + 1;
+    if (code === quote || (escapes && code === BACKSLASH)) at += 1;
   }
   return sql.length;
 }

@@ -62,15 +62,16 @@ async function perform(
   keep?: (reply: MigrationReply) => Promise<void>,
 ): Promise<MigrationReply> {
   session.mustBeReset();
-  const plan = planOf(session, request);
+  const plan = await planOf(session, request);
   const ledger = new Ledger(session);
   await takeTurn(session);
   const applied = await findApplied(ledger, plan);
   if (applied !== undefined) return { migration: applied, alreadyApplied: true, warnings: [] };
+  const destructions = await plan.forward.destructions();
   const replyOf = ({ migration, warnings }: MigrationResult): MigrationReply => ({
     migration,
     alreadyApplied: false,
-    warnings: [...plan.forward.destructions, ...warnings],
+    warnings: [...destructions, ...warnings],
   });
   return replyOf(await run(session, ledger, plan, request, async (result) => keep?.(replyOf(result))));
 }
@@ -90,16 +91,20 @@ export async function listMigrations(lease: Lease, options: SessionOptions): Pro
   }
 }
 
-function planOf({ lease: { backend } }: Session, { name, sql, rollbackSql, dryRun, transaction }: MigrationRequest): MigrationPlan {
+async function planOf(
+  { lease: { backend } }: Session,
+  { name, sql, rollbackSql, dryRun, transaction }: MigrationRequest,
+): Promise<MigrationPlan> {
   if (dryRun === true && transaction === false) {
     throw new ServiceError('invalid_request', 'dryRun needs a transaction to roll back, so "transaction" cannot be false');
   }
   const options = { standardStrings: backend.parameters.get('standard_conforming_strings') !== 'off' };
+  const forward = await Script.read(sql, 'statement', options);
   return {
     name,
     checksum: `sha256:${createHash('sha256').update(sql).digest('hex')}`,
-    forward: new Script(sql, 'statement', options),
-    back: rollbackSql === undefined ? undefined : new Script(rollbackSql, 'rollback', options),
+    forward,
+    back: rollbackSql === undefined ? undefined : await Script.read(rollbackSql, 'rollback', options),
   };
 }
 

@@ -1,6 +1,7 @@
-import { isLosslessNumber, stringify } from 'lossless-json';
+import { isLosslessNumber } from 'lossless-json';
 import { ServiceError } from '../errors.ts';
 import { JSON_OIDS, type PostgresType } from './builtin-types.ts';
+import { atOnce, GrowingText, inSlices, type Writing, writeJson } from './growing-text.ts';
 import type { JsonValue } from './json-value.ts';
 
 /** What Bind can count. */
@@ -14,6 +15,25 @@ export function needsType(value: JsonValue): boolean {
   return typeof value === 'object' && value !== null && !isLosslessNumber(value);
 }
 
+/** So many take some milliseconds to write. */
+const MANY = 10_000;
+
+/** Whether writing these values keeps others waiting, there are so many in them. */
+export function areMany(values: readonly JsonValue[], many = MANY): boolean {
+  return roomBehind(values, many) < 0;
+}
+
+/** @returns negative as soon as there are more values in this one than room */
+function roomBehind(value: JsonValue, room: number): number {
+  if (typeof value !== 'object' || value === null || isLosslessNumber(value)) return room - 1;
+  let left = room - 1;
+  for (const inner of Array.isArray(value) ? value : Object.values(value)) {
+    if (left < 0) break;
+    left = roomBehind(inner, left);
+  }
+  return left;
+}
+
 /**
  * Strings are the value's Postgres text for every type, so that whatever a reply contained can be sent back: `\x…` for bytea,
  * JSON text for jsonb, `{a,b}` for an array. Numbers keep their digits as written. Arrays become array literals, or JSON for
@@ -22,11 +42,23 @@ export function needsType(value: JsonValue): boolean {
  * @throws ServiceError `invalid_request` naming the parameter
  */
 export function encodeParameters(values: readonly JsonValue[], types: readonly PostgresType[]): readonly ParameterText[] {
-  return values.map((value, index) => {
-    const text = needsType(value) ? encodeStructure(value, types[index], index) : encodeScalar(value);
-    if (text?.includes('\0')) throw refuse(index, 'contains a NUL character', '22021');
-    return text;
-  });
+  return values.map((value, index) =>
+    checked(needsType(value) ? atOnce(structureText(value, types[index], index)) : encodeScalar(value), index),
+  );
+}
+
+/** As {@link encodeParameters}, where there are {@link areMany many}: others have their turn meanwhile. */
+export async function encodeBitByBit(values: readonly JsonValue[], types: readonly PostgresType[]): Promise<readonly ParameterText[]> {
+  const texts: ParameterText[] = [];
+  for (const [index, value] of values.entries()) {
+    texts.push(checked(needsType(value) ? await inSlices(structureText(value, types[index], index)) : encodeScalar(value), index));
+  }
+  return texts;
+}
+
+function checked(text: ParameterText, index: number): ParameterText {
+  if (text?.includes('\0')) throw refuse(index, 'contains a NUL character', '22021');
+  return text;
 }
 
 /**
@@ -39,6 +71,16 @@ export function encodeParametersOf(
 ): readonly ParameterText[] {
   checkParameterCount(values.length, parameters.length);
   return encodeParameters(values, parameters);
+}
+
+/** As {@link encodeParametersOf}, bit by bit where it takes long. */
+export function encodeAnyOf(
+  statement: { readonly parameters: readonly PostgresType[] },
+  values: readonly JsonValue[] = [],
+): readonly ParameterText[] | Promise<readonly ParameterText[]> {
+  if (!areMany(values)) return encodeParametersOf(statement, values);
+  checkParameterCount(values.length, statement.parameters.length);
+  return encodeBitByBit(values, statement.parameters);
 }
 
 /** @throws ServiceError `invalid_request` */
@@ -67,10 +109,17 @@ function scalarText(value: NonNullable<JsonValue>): string {
   return Object.is(value, -0) ? '-0' : String(value);
 }
 
-function encodeStructure(value: JsonValue, type: PostgresType | undefined, index: number): string {
+function* structureText(value: JsonValue, type: PostgresType | undefined, index: number): Writing {
   try {
-    if (type !== undefined && JSON_OIDS.has(type.scalarOid)) return jsonText(value);
-    if (Array.isArray(value) && type?.element) return arrayLiteral(value, type.element, index);
+    const text = new GrowingText();
+    if (type !== undefined && JSON_OIDS.has(type.scalarOid)) {
+      yield* writeJson(value, text);
+      return text.toString();
+    }
+    if (Array.isArray(value) && type?.element) {
+      yield* writeArray(value, type.element, index, text);
+      return text.toString();
+    }
   } catch (error) {
     if (error instanceof RangeError) throw refuse(index, 'is nested too deeply', '54001');
     throw error;
@@ -80,19 +129,18 @@ function encodeStructure(value: JsonValue, type: PostgresType | undefined, index
   throw refuse(index, `is ${what}, which fits ${wanted} but not ${type?.name ?? 'this parameter'}`, '42804');
 }
 
-function jsonText(value: JsonValue): string {
-  return stringify(value) ?? 'null';
-}
-
 /** Every element but NULL in quotes. An array in it is a further dimension, unless elements are JSON or arrays of their own (domains). */
-function arrayLiteral(values: readonly JsonValue[], element: PostgresType, index: number): string {
-  const parts = values.map((value) => {
-    if (value === null) return 'NULL';
-    const isDimension = Array.isArray(value) && !JSON_OIDS.has(element.scalarOid) && !element.element;
-    if (isDimension) return arrayLiteral(value, element, index);
-    return quoteElement(needsType(value) ? encodeStructure(value, element, index) : scalarText(value));
-  });
-  return `{${parts.join(element.delimiter)}}`;
+function* writeArray(values: readonly JsonValue[], element: PostgresType, index: number, text: GrowingText): Generator<void, void> {
+  const hasDimensions = !JSON_OIDS.has(element.scalarOid) && !element.element;
+  text.add('{');
+  for (const [at, value] of values.entries()) {
+    if (at > 0) text.add(element.delimiter);
+    if (value === null) text.add('NULL');
+    else if (hasDimensions && Array.isArray(value)) yield* writeArray(value, element, index, text);
+    else text.add(quoteElement(needsType(value) ? yield* structureText(value, element, index) : scalarText(value)));
+    if (text.isDue) yield;
+  }
+  text.add('}');
 }
 
 /** An element of an array literal, whatever is in it. */

@@ -17,8 +17,40 @@ export function lineAndColumn(sql: string, position: number): TextPlace {
 
 /** The line and column of an offset in UTF-16 units. */
 export function placeAt(sql: string, offset: number): TextPlace {
-  const lines = sql.slice(0, offset).split('\n');
-  return { line: lines.length, column: [...(lines.at(-1) ?? '')].length + 1 };
+  return new Places(sql).at(offset);
+}
+
+/** The lines and columns of several offsets, from the first one on: a text is gone through once for all of them. */
+export class Places {
+  readonly #sql: string;
+  #line = 1;
+  #at = 0;
+  #column = 1;
+
+  constructor(sql: string) {
+    this.#sql = sql;
+  }
+
+  /** @param offset not before the last one that was asked for */
+  at(offset: number): TextPlace {
+    const sql = this.#sql;
+    const end = Math.min(offset, sql.length);
+    for (; this.#at < end; this.#at += 1) {
+      const code = sql.charCodeAt(this.#at);
+      if (code === NEWLINE) {
+        this.#line += 1;
+        this.#column = 1;
+      } else if (!isSecondHalf(sql, this.#at, code)) this.#column += 1;
+    }
+    return { line: this.#line, column: this.#column };
+  }
+}
+
+const NEWLINE = 0x0a;
+
+/** Of a surrogate pair, which is one character. */
+function isSecondHalf(sql: string, at: number, code: number): boolean {
+  return code >= 0xdc00 && code <= 0xdfff && (sql.charCodeAt(at - 1) & 0xfc00) === 0xd800;
 }
 
 /**

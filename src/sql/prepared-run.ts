@@ -7,7 +7,7 @@ import { turnBegan } from '../turn.ts';
 import type { Footprint } from './footprint.ts';
 import { jsonLayout, type StatementOutcome } from './layout.ts';
 import { bindAndExecute } from './messages.ts';
-import { checkParameterLimit, encodeParametersOf } from './parameters.ts';
+import { areMany, checkParameterLimit, encodeParametersOf } from './parameters.ts';
 import type { Completion, Replies, Settle } from './pipeline.ts';
 import { ReplyBody, type RowSource } from './reply-body.ts';
 import { outcomeOf, type ResultShape, ResultWriter } from './result.ts';
@@ -71,9 +71,15 @@ export class PreparedRun implements Replies {
     this.#result = new ResultWriter(this.#shape, this.#body.out);
   }
 
-  /** Whether nothing but the statement itself has to be sent. */
-  static isPossible(backend: BackendConnection, { readOnly = false }: QueryRequest, { footprint, server }: KnownStatement): boolean {
-    return !readOnly && !footprint.readsSequences && hasExpectedSettings(backend) && backend.session.prepared.use(server);
+  /** Whether nothing but the statement itself has to be sent, and that at once. */
+  static isPossible(
+    backend: BackendConnection,
+    { readOnly = false, params = [] }: QueryRequest,
+    { footprint, server }: KnownStatement,
+  ): boolean {
+    return (
+      !readOnly && !areMany(params) && !footprint.readsSequences && hasExpectedSettings(backend) && backend.session.prepared.use(server)
+    );
   }
 
   start(): void {

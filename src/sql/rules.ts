@@ -1,5 +1,5 @@
 import { ServiceError } from '../errors.ts';
-import { leadingWords, tokens } from './lexer.ts';
+import { leadingWords, startOfStatement, tokens } from './lexer.ts';
 
 /** What a statement is part of: a call of its own, or a transaction that Postern opens and ends. */
 export type StatementContext = 'single' | 'transaction';
@@ -32,10 +32,7 @@ export function checkStatement(sql: string, context: StatementContext): void {
 /** @throws ServiceError `invalid_request` for text that no statement can be made of */
 export function checkText(sql: string): void {
   if (sql.includes('\0')) throw new ServiceError('invalid_request', 'sql contains a NUL character', { sqlstate: '22021' });
-  for (const { start } of tokens(sql)) {
-    if (sql[start] !== ';') return;
-  }
-  throw new ServiceError('invalid_request', 'sql contains no statement', { sqlstate: '42601' });
+  if (startOfStatement(sql) === sql.length) throw new ServiceError('invalid_request', 'sql contains no statement', { sqlstate: '42601' });
 }
 
 const COMMITS_ITSELF = new Set(['CALL', 'CLUSTER', 'DO', 'REINDEX', 'VACUUM']);
@@ -61,11 +58,14 @@ function isFollowedByString(sql: string): boolean {
   return false;
 }
 
+/** Behind so much nothing is looked for; what copies to the client all the same is refused when it does. */
+const COPY_MAX_CHARACTERS = 65_536;
+
 /** STDIN or STDOUT stands right after FROM or TO, outside parentheses. */
 function copiesToClient(sql: string): boolean {
   let depth = 0;
   let previous = '';
-  for (const { start, end } of tokens(sql)) {
+  for (const { start, end } of tokens(sql.slice(0, COPY_MAX_CHARACTERS))) {
     const text = sql.slice(start, end).toUpperCase();
     if (text === '(') depth += 1;
     else if (text === ')') depth -= 1;

@@ -1,14 +1,15 @@
 import { ServiceError } from '../errors.ts';
 import { PostgresError } from '../protocol/backend.ts';
+import { Slices } from '../turn.ts';
 import { findDestruction } from './destructive.ts';
 import type { FailurePlace } from './failure.ts';
 import type { LexerOptions } from './lexer.ts';
 import type { Warning } from './notices.ts';
 import type { Completion } from './pipeline.ts';
-import { placeAt, placeOfError } from './position.ts';
+import { Places, placeAt, placeOfError } from './position.ts';
 import { checkStatement, checkText } from './rules.ts';
 import type { Session } from './session.ts';
-import { type SqlStatement, splitStatements } from './split.ts';
+import { eachStatement, type SqlStatement } from './split.ts';
 import { failureAt } from './transact.ts';
 
 /** A notice, or a statement that destroys data, with its place in the text. */
@@ -21,6 +22,7 @@ export interface ScriptWarning extends Warning {
 }
 
 const WARNINGS_MAX = 100;
+const STATEMENTS_MAX = 250_000;
 
 /** SQL text of several statements, without parameters; what their rows say is of no interest. */
 export class Script {
@@ -29,29 +31,43 @@ export class Script {
   readonly #options: LexerOptions;
   readonly #phase: FailurePlace['phase'];
 
-  /**
-   * @param phase what a failure is to be told as
-   * @throws ServiceError `invalid_request` for text without a statement
-   * @throws StatementFailure for a statement that cannot be part of a script, before anything has run
-   */
-  constructor(sql: string, phase: FailurePlace['phase'], options: LexerOptions) {
-    checkText(sql);
+  private constructor(sql: string, statements: readonly SqlStatement[], phase: FailurePlace['phase'], options: LexerOptions) {
     this.sql = sql;
+    this.statements = statements;
     this.#phase = phase;
     this.#options = options;
-    this.statements = splitStatements(sql, options);
-    for (const [index, { text }] of this.statements.entries()) {
-      this.#placed(index, () => checkStatement(text, 'transaction'));
+  }
+
+  /**
+   * Others have their turn while a long text is read.
+   * @param phase what a failure is to be told as
+   * @throws ServiceError `invalid_request` for text without a statement, or with too many
+   * @throws StatementFailure for a statement that cannot be part of a script, before anything has run
+   */
+  static async read(sql: string, phase: FailurePlace['phase'], options: LexerOptions): Promise<Script> {
+    checkText(sql);
+    const statements: SqlStatement[] = [];
+    const slices = new Slices();
+    for (const statement of eachStatement(sql, options)) {
+      await slices.giveWay();
+      if (statement === undefined) continue;
+      check(sql, statement, { phase, statementIndex: statements.length });
+      statements.push(statement);
+      if (statements.length > STATEMENTS_MAX) throw new ServiceError('invalid_request', `sql has more than ${STATEMENTS_MAX} statements`);
     }
+    return new Script(sql, statements, phase, options);
   }
 
   /** What should be looked at twice; the first hundred. */
-  get destructions(): readonly ScriptWarning[] {
+  async destructions(): Promise<readonly ScriptWarning[]> {
     const warnings: ScriptWarning[] = [];
+    const places = new Places(this.sql);
+    const slices = new Slices();
     for (const [statementIndex, { text, start }] of this.statements.entries()) {
+      await slices.giveWay();
       for (const { message, offset } of findDestruction(text, this.#options)) {
         if (warnings.length === WARNINGS_MAX) return warnings;
-        const place = placeAt(this.sql, start + offset);
+        const place = places.at(start + offset);
         warnings.push({ severity: 'WARNING', code: 'destructive_statement', message, statementIndex, ...place });
       }
     }
@@ -89,13 +105,13 @@ export class Script {
     }
     return warnings;
   }
+}
 
-  #placed(index: number, check: () => void): void {
-    try {
-      check();
-    } catch (error) {
-      throw failureAt(error, { phase: this.#phase, statementIndex: index, ...placeAt(this.sql, this.statements[index]?.start ?? 0) });
-    }
+function check(sql: string, { text, start }: SqlStatement, place: FailurePlace): void {
+  try {
+    checkStatement(text, 'transaction');
+  } catch (error) {
+    throw failureAt(error, { ...place, ...placeAt(sql, start) });
   }
 }
 

@@ -2,7 +2,7 @@ import { PostgresError } from '../protocol/backend.ts';
 import { type Footprint, footprintOf } from './footprint.ts';
 import { jsonLayout, type ResultLayout, type StatementOutcome } from './layout.ts';
 import { bindAndExecute } from './messages.ts';
-import { checkParameterLimit, encodeParametersOf, type ParameterText } from './parameters.ts';
+import { checkParameterLimit, encodeAnyOf, type ParameterText } from './parameters.ts';
 import type { ReplyBody } from './reply-body.ts';
 import { outcomeOf, ResultWriter, typedFields } from './result.ts';
 import { checkStatement } from './rules.ts';
@@ -57,7 +57,7 @@ class Run {
   }
 
   async atOnce(statement: DescribedStatement, name: Uint8Array, startedAt: number): Promise<StatementOutcome> {
-    const values = encodeParametersOf(statement, this.#request.params);
+    const values = await encodeAnyOf(statement, this.#request.params);
     await this.#begin();
     return this.#finish(statement, values, name, startedAt);
   }
@@ -70,12 +70,12 @@ class Run {
     await this.#begin();
     const description = await (isKnown ? session.prepare(sql, known.server) : session.describe(sql));
     if (isKnown && known.described.isAs(description)) {
-      return this.#finish(known.described, encodeParametersOf(known.described, this.#request.params), known.server.name, startedAt);
+      return this.#finish(known.described, await encodeAnyOf(known.described, this.#request.params), known.server.name, startedAt);
     }
     const statement = await understand(session, description);
     cache.remember(sql, this.#footprint, statement);
     if (isKnown) session.unprepare(known.server);
-    return this.#finish(statement, encodeParametersOf(statement, this.#request.params), isKnown ? known.server.name : undefined, startedAt);
+    return this.#finish(statement, await encodeAnyOf(statement, this.#request.params), isKnown ? known.server.name : undefined, startedAt);
   }
 
   /** To be waited for: what a cancel request stops here must not be missing from what follows. Mostly there is nothing to be done. */

@@ -1,7 +1,7 @@
 import type { Lease } from '../router/lease.ts';
 import { type BatchResult, RESULTS_MAX_BYTES } from './batch.ts';
 import { BufferedResult, ResultBudget } from './buffered-result.ts';
-import { footprintOf } from './footprint.ts';
+import { Footprints } from './footprint.ts';
 import type { ResultLayout } from './layout.ts';
 import { checkParameterLimit, type ParameterText } from './parameters.ts';
 import type { Completion } from './pipeline.ts';
@@ -74,7 +74,8 @@ function check({ sql, values }: TextStatement, context: StatementContext): void 
 
 /** Mostly there is nothing to be done. */
 async function prepare(session: Session, statements: readonly TextStatement[]): Promise<void> {
-  await Promise.all([pinSettings(session), session.expect(...statements.map(({ sql }) => footprintOf(sql)))]);
+  const footprints = new Footprints();
+  await Promise.all([pinSettings(session), session.expect(...statements.map(({ sql }) => footprints.of(sql)))]);
 }
 
 interface Ran {

@@ -2,7 +2,7 @@ import { ServiceError } from '../errors.ts';
 import type { Departure } from '../router/departure.ts';
 import type { Lease } from '../router/lease.ts';
 import { type BatchResult, type BatchStatement, runBatch } from './batch.ts';
-import { footprintOf } from './footprint.ts';
+import { Footprints } from './footprint.ts';
 import { jsonLayout, type RowMode, type StatementOutcome } from './layout.ts';
 import { keptBudget, type OnceReply, once, type RepeatableRequest } from './once.ts';
 import { checkParameterLimit } from './parameters.ts';
@@ -72,7 +72,8 @@ export function runTransactionOnce(lease: Lease, request: TransactionRequest, re
 
 async function perform<T>(session: Session, request: TransactionRequest, work: () => Promise<T>): Promise<T> {
   checkStatements(request.statements);
-  await Promise.all([pinSettings(session), session.expect(...request.statements.map(({ sql }) => footprintOf(sql)))]);
+  const footprints = new Footprints();
+  await Promise.all([pinSettings(session), session.expect(...request.statements.map(({ sql }) => footprints.of(sql)))]);
   return transact(session, beginOf(request), work);
 }
 

@@ -80,4 +80,28 @@ describe('a recorded statement', () => {
       paramCount: null,
     });
   });
+
+  test.each([
+    ['behind', (filler: string) => `select 'hunter2', ${filler} password`],
+    ['before', (filler: string) => `select /* password */ 'hunter2', ${filler}`],
+    ['where its end is not looked for', (filler: string) => `select 'hunter2${filler}', password`],
+    ['in code', (filler: string) => `do $$ begin perform 'hunter2', ${filler}; execute 'password'; end $$`],
+  ])('is masked where a literal of a long text may be a password: the word is %s', (_name, written) => {
+    const { sql, sqlHash } = recordStatement({ sql: written("'',".repeat(100_000)) });
+    expect(sql).not.toContain('hunter2');
+    expect(sql.slice(0, 60)).toContain("'***'");
+    expect(sql.length).toBeLessThanOrEqual(2_000);
+    // What is hashed holds no literal, so that it tells nothing of one.
+    expect(recordStatement({ sql: written("'',".repeat(100_000)).replace('hunter2', 'hunter3') }).sqlHash).toBe(sqlHash);
+  });
+
+  test('is cut inside of whatever stands at the end of what is looked at, and tells no more than before', () => {
+    for (const literal of [`'hunter2'`, `E'hunter2'`, `$pw$hunter2$pw$`, `/* hunter2 */`, `U&'hunter2'`]) {
+      for (let at = 65_536 - literal.length; at <= 65_536; at += 1) {
+        const start = `password${' '.repeat(at - 8)}`;
+        const hashes = ['hunter2', 'letmein'].map((word) => recordStatement({ sql: start + literal.replace('hunter2', word) }).sqlHash);
+        expect(new Set(hashes).size).toBe(1);
+      }
+    }
+  });
 });

@@ -55,3 +55,10 @@ describe('is not told', () => {
     expect(findDestruction(sql)).toEqual([]);
   });
 });
+
+test('of long statements only the beginning is looked at, unless what stands behind could make them harmless', () => {
+  const long = `/*${'x'.repeat(100_000)}*/`;
+  expect(findDestruction(`drop table a ${long}`)).toHaveLength(1);
+  expect(findDestruction(`delete from a ${long} where b`)).toEqual([]);
+  expect(findDestruction(`update a set b = 1 ${long}`)).toEqual([]);
+});

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { footprintOf } from '../../../src/sql/footprint.ts';
+import { Footprints, footprintOf } from '../../../src/sql/footprint.ts';
 
 describe('leaves nothing behind:', () => {
   test.each([
@@ -93,4 +93,14 @@ test.each([
   ['VACUUM', false],
 ])('%s only reads or writes rows: %s', (sql, isPlain) => {
   expect(footprintOf(sql).isPlain).toBe(isPlain);
+});
+
+test('of statements that belong together no more is read than of one, and of each text once', () => {
+  const footprints = new Footprints();
+  const sql = `select '${'x'.repeat(40_000)}'`;
+  expect([sql, sql, sql].map((one) => footprints.of(one).isClean)).toEqual([true, true, true]);
+  expect(footprints.of('select 1').isClean).toBe(true);
+  expect(footprints.of(`${sql} as other`).isClean).toBe(false);
+  expect(footprints.of('select 2').isClean).toBe(false);
+  expect(footprints.of('select 1').isClean).toBe(true);
 });

@@ -2,7 +2,7 @@ import { parse } from 'lossless-json';
 import { describe, expect, test } from 'vitest';
 import { BUILTIN_TYPES, type PostgresType } from '../../../src/sql/builtin-types.ts';
 import type { JsonValue } from '../../../src/sql/json-value.ts';
-import { encodeParameters } from '../../../src/sql/parameters.ts';
+import { areMany, encodeBitByBit, encodeParameters } from '../../../src/sql/parameters.ts';
 
 const OIDS = {
   text: 25,
@@ -72,4 +72,23 @@ describe('arrays and objects', () => {
   test('the message names the parameter', () => {
     expect(() => encodeParameters([1, 'a', {}], [])).toThrow('params[2] is an object');
   });
+});
+
+test('many values have the same text, written bit by bit', async () => {
+  const values = parse(
+    `[[1,null,"a\\"b",12345678901234567890],[[1,2],[3,4]],{"a":[{},[],{"b":-0,"c":1e999}],"é":"😀"},true]`,
+  ) as JsonValue[];
+  const many = [...values, Array.from({ length: 20_000 }, (_, n) => [n, `${n}`])];
+  const types = [1009, 1016, 3802, 16, 1009].map((oid) => BUILTIN_TYPES.get(oid) as PostgresType);
+  expect(areMany(values)).toBe(false);
+  expect(areMany(many)).toBe(true);
+  let turns = 0;
+  const counting = setInterval(() => (turns += 1), 1);
+  const written = await encodeBitByBit(
+    [...many, Array.from({ length: 300_000 }, (_, n) => n)],
+    [...types, BUILTIN_TYPES.get(1016) as PostgresType],
+  );
+  clearInterval(counting);
+  expect(written.slice(0, -1)).toEqual(encodeParameters(many, types));
+  expect(turns).toBeGreaterThan(1);
 });

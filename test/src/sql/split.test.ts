@@ -1,8 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { splitStatements } from '../../../src/sql/split.ts';
+import { eachStatement } from '../../../src/sql/split.ts';
+
+function found(sql: string) {
+  return [...eachStatement(sql)].filter((statement) => statement !== undefined);
+}
 
 function texts(sql: string): string[] {
-  return splitStatements(sql).map(({ text }) => text);
+  return found(sql).map(({ text }) => text);
 }
 
 const ATOMIC = `CREATE OR REPLACE FUNCTION f(n int) RETURNS int
@@ -42,7 +46,7 @@ describe('statements are split where psql splits them', () => {
 
   test('and each knows where it begins', () => {
     const sql = '-- first\nselect 1;\n  /* second */ select 2;';
-    expect(splitStatements(sql)).toEqual([
+    expect(found(sql)).toEqual([
       { text: 'select 1', start: 9 },
       { text: 'select 2', start: 34 },
     ]);

@@ -286,3 +286,13 @@ describe('a statement that would end the transaction', () => {
     expect(await rowsOf('SELECT id FROM t')).toEqual([]);
   });
 });
+
+test('a statement with many values is not overtaken by those behind it', async () => {
+  const many = JSON.stringify([Array.from({ length: 20_000 }, (_, n) => n)]);
+  const insert = 'insert into t (id) select unnest($1::int[])';
+  const { results } = await run(
+    statements([insert, '[[-1]]'], [insert, many], 'select count(*)::int as n from t', ['select $1::jsonb as j', many], 'select 1'),
+  );
+  expect(results[2].rows).toEqual([{ n: 20_001 }]);
+  expect(results[3].rows[0].j).toHaveLength(20_000);
+});

@@ -1,0 +1,259 @@
+import { LosslessNumber } from 'lossless-json';
+import { ServiceError } from '../../src/errors.ts';
+import { changesAsDouble, isNumberByte } from './json-number.ts';
+
+/** Deeper nesting than any honest request has; what walks a value recursively stays far from the end of the stack. */
+const MAX_DEPTH = 100;
+/** Each takes more memory than the bytes that say it. */
+const VALUES_MAX = 4_000_000;
+/** Objects with more are slow to make and to go through; no request has fields that go by any name. */
+const MEMBERS_MAX = 100_000;
+/** No number of Postgres' has as many digits. */
+const NUMBER_MAX_BYTES = 150_000;
+
+const [QUOTE, BACKSLASH, COMMA, COLON] = [0x22, 0x5c, 0x2c, 0x3a];
+const [OPEN_BRACKET, CLOSE_BRACKET, OPEN_BRACE, CLOSE_BRACE] = [0x5b, 0x5d, 0x7b, 0x7d];
+
+const WORDS: ReadonlyMap<number, readonly [text: string, value: unknown]> = new Map([
+  [0x74, ['true', true]],
+  [0x66, ['false', false]],
+  [0x6e, ['null', null]],
+]);
+
+/** @see https://www.rfc-editor.org/rfc/rfc8259#section-6 */
+const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
+const SAFE_DIGITS = 15;
+
+type Awaited = 'value' | 'first value' | 'name' | 'first name' | 'more' | 'nothing';
+
+/** An array or object that is not read to its end. */
+interface Container {
+  readonly items: unknown[] | undefined;
+  readonly members: Record<string, unknown>;
+  /** Of the member that is being read. */
+  name: string;
+  count: number;
+}
+
+/**
+ * Reads a JSON text a bit at a time, where reading all of it at once would keep others waiting. Numbers that a double cannot
+ * hold as written come as LosslessNumber.
+ */
+export class JsonReader {
+  value: unknown;
+  readonly #bytes: Buffer;
+  #at: number;
+  #awaits: Awaited = 'value';
+  readonly #containers: Container[] = [];
+  #values = 0;
+
+  /** @param bytes valid UTF-8 */
+  constructor(bytes: Buffer, start: number) {
+    this.#bytes = bytes;
+    this.#at = start;
+  }
+
+  /**
+   * Reads so many tokens more.
+   * @returns whether all is read
+   * @throws ServiceError `invalid_request`
+   */
+  run(tokens: number): boolean {
+    for (let left = tokens; left > 0; left -= 1) {
+      const byte = this.#next();
+      if (byte === undefined) {
+        if (this.#awaits === 'nothing') return true;
+        throw malformed('it ends too early');
+      }
+      this.#read(byte);
+    }
+    return false;
+  }
+
+  #read(byte: number): void {
+    switch (this.#awaits) {
+      case 'value':
+        this.#readValue(byte);
+        return;
+      case 'first value':
+        if (byte === CLOSE_BRACKET) this.#close();
+        else this.#readValue(byte);
+        return;
+      case 'name':
+        this.#readName(byte);
+        return;
+      case 'first name':
+        if (byte === CLOSE_BRACE) this.#close();
+        else this.#readName(byte);
+        return;
+      case 'more':
+        this.#readMore(byte);
+        return;
+      case 'nothing':
+        throw this.#unexpected();
+    }
+  }
+
+  #readValue(byte: number): void {
+    this.#values += 1;
+    if (this.#values > VALUES_MAX) throw new ServiceError('invalid_request', `the JSON body holds more than ${VALUES_MAX} values`);
+    if (byte === QUOTE) this.#add(this.#string());
+    else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) this.#open(byte);
+    else if (byte === 0x2d || (byte >= 0x30 && byte <= 0x39)) this.#add(this.#number());
+    else this.#add(this.#word(byte));
+  }
+
+  #readName(byte: number): void {
+    if (byte !== QUOTE) throw this.#unexpected();
+    const container = this.#containers.at(-1) as Container;
+    container.name = this.#string();
+    if (this.#next() !== COLON) throw this.#unexpected();
+    this.#at += 1;
+    this.#awaits = 'value';
+  }
+
+  #readMore(byte: number): void {
+    const isArray = this.#containers.at(-1)?.items !== undefined;
+    if (byte === COMMA) {
+      this.#at += 1;
+      this.#awaits = isArray ? 'value' : 'name';
+    } else if (byte === (isArray ? CLOSE_BRACKET : CLOSE_BRACE)) this.#close();
+    else throw this.#unexpected();
+  }
+
+  #open(byte: number): void {
+    const isArray = byte === OPEN_BRACKET;
+    this.#containers.push({ items: isArray ? [] : undefined, members: {}, name: '', count: 0 });
+    checkDepth(this.#containers.length);
+    this.#at += 1;
+    this.#awaits = isArray ? 'first value' : 'first name';
+  }
+
+  #close(): void {
+    this.#at += 1;
+    const container = this.#containers.pop();
+    this.#add(container?.items ?? container?.members);
+  }
+
+  /** A value is read to its end. */
+  #add(value: unknown): void {
+    const container = this.#containers.at(-1);
+    if (container === undefined) {
+      this.value = value;
+      this.#awaits = 'nothing';
+      return;
+    }
+    if (container.items === undefined) setMember(container, value);
+    else container.items.push(value);
+    this.#awaits = 'more';
+  }
+
+  /** @returns the next byte that is no white space */
+  #next(): number | undefined {
+    const bytes = this.#bytes;
+    let byte = bytes[this.#at];
+    while (byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09) {
+      this.#at += 1;
+      byte = bytes[this.#at];
+    }
+    return byte;
+  }
+
+  #string(): string {
+    const bytes = this.#bytes;
+    const start = this.#at;
+    let at = start + 1;
+    let isPlain = true;
+    let all = 0;
+    for (let byte = bytes[at]; byte !== QUOTE; byte = bytes[at]) {
+      if (byte === undefined || byte < 0x20) throw malformed(`a string is not closed where it should be, at byte ${at}`);
+      if (byte === BACKSLASH) {
+        isPlain = false;
+        at += 1;
+      }
+      all |= byte;
+      at += 1;
+    }
+    this.#at = at + 1;
+    if (!isPlain) return unescaped(bytes.toString('utf8', start, at + 1));
+    return bytes.toString(all < 0x80 ? 'latin1' : 'utf8', start + 1, at);
+  }
+
+  #number(): number | LosslessNumber {
+    const bytes = this.#bytes;
+    const start = this.#at;
+    let at = start;
+    let whole = 0;
+    for (let byte = bytes[at] ?? 0; byte >= 0x30 && byte <= 0x39 && at - start < SAFE_DIGITS; byte = bytes[at] ?? 0) {
+      whole = whole * 10 + byte - 0x30;
+      at += 1;
+    }
+    if (at > start && !isNumberByte(bytes[at] ?? 0) && (bytes[start] !== 0x30 || at === start + 1)) {
+      this.#at = at;
+      return whole;
+    }
+    while (isNumberByte(bytes[at] ?? 0)) at += 1;
+    if (at - start > NUMBER_MAX_BYTES)
+      throw new ServiceError('invalid_request', `a number of the JSON body has more than ${NUMBER_MAX_BYTES} digits`);
+    const literal = bytes.toString('latin1', start, at);
+    if (!NUMBER.test(literal)) throw this.#unexpected();
+    this.#at = at;
+    return changesAsDouble(literal) ? new LosslessNumber(literal) : Number(literal);
+  }
+
+  #word(byte: number): unknown {
+    const [text, value] = WORDS.get(byte) ?? [];
+    if (text === undefined || this.#bytes.toString('latin1', this.#at, this.#at + text.length) !== text) throw this.#unexpected();
+    this.#at += text.length;
+    return value;
+  }
+
+  #unexpected(): ServiceError {
+    return malformed(this.#at < this.#bytes.length ? `unexpected character at byte ${this.#at}` : 'it ends too early');
+  }
+}
+
+function setMember(container: Container, value: unknown): void {
+  const { members, name } = container;
+  container.count += 1;
+  if (container.count > MEMBERS_MAX)
+    throw new ServiceError('invalid_request', `an object of the JSON body has more than ${MEMBERS_MAX} members`);
+  // By assignment it would become the prototype.
+  if (name === '__proto__') Object.defineProperty(members, name, { value, enumerable: true, configurable: true, writable: true });
+  else members[name] = value;
+}
+
+/** @param text a string with its quotes */
+function unescaped(text: string): string {
+  let value: string;
+  try {
+    value = JSON.parse(text) as string;
+  } catch (error) {
+    throw malformed(reasonOf(error));
+  }
+  if (/\\u[dD][89a-fA-F]/.test(text)) refuseHalfPairs(value);
+  return value;
+}
+
+/** @throws ServiceError `invalid_request` */
+export function checkDepth(levels: number): void {
+  if (levels > MAX_DEPTH) throw new ServiceError('invalid_request', `the JSON body is nested deeper than ${MAX_DEPTH} levels`);
+}
+
+/**
+ * Half of a surrogate pair is no character: written as UTF-8 it would silently become U+FFFD.
+ * @throws ServiceError `invalid_request`
+ */
+export function refuseHalfPairs(text: string): void {
+  if (/\p{Surrogate}/u.test(text))
+    throw new ServiceError('invalid_request', 'the body holds half of a surrogate pair (\\ud800 to \\udfff)');
+}
+
+/** @param error of JSON.parse */
+export function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message.slice(0, 200) : '';
+}
+
+export function malformed(reason: string): ServiceError {
+  return new ServiceError('invalid_request', `the body is not valid JSON: ${reason}`);
+}

@@ -1,0 +1,82 @@
+import { isLosslessNumber } from 'lossless-json';
+import { Slices } from '../turn.ts';
+import type { JsonValue } from './json-value.ts';
+
+/** Writes a text, and yields now and then, so that others can have their turn. */
+export type Writing = Generator<void, string>;
+
+const PIECES_MAX = 1_024;
+
+/** A text that is put together from many pieces. */
+export class GrowingText {
+  #text = '';
+  #pieces: string[] = [];
+
+  add(piece: string): void {
+    this.#pieces.push(piece);
+  }
+
+  /** It is time to let others have their turn. */
+  get isDue(): boolean {
+    if (this.#pieces.length < PIECES_MAX) return false;
+    this.#text += this.#pieces.join('');
+    this.#pieces = [];
+    return true;
+  }
+
+  toString(): string {
+    return this.#text + this.#pieces.join('');
+  }
+}
+
+export function atOnce(writing: Writing): string {
+  for (;;) {
+    const { done, value } = writing.next();
+    if (done) return value;
+  }
+}
+
+export async function inSlices(writing: Writing): Promise<string> {
+  const slices = new Slices();
+  for (;;) {
+    const { done, value } = writing.next();
+    if (done) return value;
+    await slices.giveWay();
+  }
+}
+
+/** As JSON, with the digits of numbers as they were written. */
+export function* writeJson(value: JsonValue, text: GrowingText): Generator<void, void> {
+  if (typeof value !== 'object' || value === null || isLosslessNumber(value)) text.add(scalarJson(value));
+  else if (Array.isArray(value)) yield* writeItems(value, text);
+  else yield* writeMembers(value as Members, text);
+}
+
+type Members = { readonly [name: string]: JsonValue };
+
+function* writeItems(items: readonly JsonValue[], text: GrowingText): Generator<void, void> {
+  text.add('[');
+  for (let at = 0; at < items.length; at += 1) {
+    const item = items[at] as JsonValue;
+    if (at > 0) text.add(',');
+    if (typeof item === 'object' && item !== null) yield* writeJson(item, text);
+    else text.add(scalarJson(item));
+    if (text.isDue) yield;
+  }
+  text.add(']');
+}
+
+function* writeMembers(members: Members, text: GrowingText): Generator<void, void> {
+  let mark = '{';
+  for (const [name, value] of Object.entries(members)) {
+    text.add(`${mark}${JSON.stringify(name)}:`);
+    yield* writeJson(value, text);
+    if (text.isDue) yield;
+    mark = ',';
+  }
+  text.add(mark === '{' ? '{}' : '}');
+}
+
+function scalarJson(value: JsonValue): string {
+  return isLosslessNumber(value) ? value.toString() : JSON.stringify(value);
+}

@@ -1,0 +1,121 @@
+import { LosslessNumber } from 'lossless-json';
+import { describe, expect, it } from 'vitest';
+import { parseJson, readBitByBit } from '../../http/plugins/json-body.ts';
+import { Departure } from '../../src/router/departure.ts';
+import { SeededRandom } from '../support/random.ts';
+
+const read = (text: string) => readBitByBit(Buffer.from(text));
+
+/** The value, or that there is none. */
+async function outcome(work: () => unknown): Promise<unknown> {
+  try {
+    return { value: await work() };
+  } catch (error) {
+    return (error as Error).message.replace(/^(the body is not valid JSON): .*/s, '$1');
+  }
+}
+
+async function expectTheSame(text: string): Promise<void> {
+  if (text === '') return;
+  expect(await outcome(() => read(text)), text).toEqual(await outcome(() => parseJson(Buffer.from(text))));
+}
+
+const TEXTS = [
+  'null',
+  ' true ',
+  '"x"',
+  '-0',
+  '[]',
+  '{}',
+  '[ ]',
+  '{ }',
+  '[1,2.5,-3e2,1e999,9007199254740993,123456789012345,1234567890123456,0.1234567890123456789,5e-324,-0,0,10]',
+  '{"a":{"b":[{"c":null}]},"":"","é":"😀","\\u0061":"\\ud83d\\ude00\\n\\"\\\\"}',
+  '{"__proto__":{"polluted":true},"constructor":1,"2":1,"1":2,"a":1,"a":2}',
+  '\ufeff[1]',
+  `[${'[1],'.repeat(3_000)}"x"]`,
+  '['.repeat(100) + ']'.repeat(100),
+  '['.repeat(101) + ']'.repeat(101),
+  '"\\ud800"',
+  '{"\\udc00":1}',
+];
+
+const MALFORMED = [' ', '[', '{', '{"a"', '{"a":', '{"a":1', '{"a":1,', '{"a":1,}', '[1,]', '[,1]', '[1 2]', '{"a" 1}', '{1:2}', '{a:1}']
+  .concat([
+    '{} {}',
+    '[1]]',
+    '}',
+    '[}',
+    '{]',
+    '{"a":1]',
+    '01',
+    '-',
+    '+1',
+    '1.',
+    '.5',
+    '1e',
+    '--1',
+    '1e999"x"',
+    '{1e999:1}',
+    '"x"1e999',
+    'nul',
+    'truex',
+    'NaN',
+  ])
+  .concat(['"', '"\\x"', '"\\u12"', '"a\nb"', '"\u0001"', "'a'", '/**/1', '[1e9.5]', '00', '-01', '1234567890123456789.', '"\\"']);
+
+describe('read bit by bit, a text has the value that it has read at once', () => {
+  it.each(TEXTS)('%s', expectTheSame);
+
+  it.each(MALFORMED)('and is refused where it is refused: %s', expectTheSame);
+
+  it('whatever is taken out of it, put into it, or changed', async () => {
+    const random = new SeededRandom(7);
+    const marks = '[]{}",:0123456789.eE+-\\u tfn\n';
+    for (let n = 0; n < 3_000; n += 1) {
+      const text = TEXTS[random.below(11)] ?? '';
+      const at = random.below(text.length + 1);
+      const mark = marks[random.below(marks.length)] ?? '';
+      await expectTheSame(text.slice(0, at) + mark + text.slice(at + random.below(2)));
+      await expectTheSame(text.slice(0, at) + text.slice(at + 1 + random.below(3)));
+    }
+  });
+});
+
+describe('a large text', () => {
+  it('of numbers with many digits is read while others have their turn', async () => {
+    const count = 500_000;
+    let turns = 0;
+    const counting = setInterval(() => (turns += 1), 1);
+    const value = (await read(`[${'1e999,'.repeat(count)}0]`)) as unknown[];
+    clearInterval(counting);
+    expect(value).toHaveLength(count + 1);
+    expect(value.at(-2)).toEqual(new LosslessNumber('1e999'));
+    expect(turns).toBeGreaterThan(5);
+  });
+
+  it('is read no further once nobody waits for it', async () => {
+    const departure = new Departure();
+    const reading = readBitByBit(Buffer.from(`[${'1e999,'.repeat(500_000)}0]`), departure);
+    departure.happen();
+    await expect(reading).rejects.toMatchObject({ kind: 'query_canceled' });
+  });
+
+  it.each([
+    ['more values than there is memory for', `[${'[],'.repeat(4_000_000)}0]`, 'the JSON body holds more than 4000000 values'],
+    [
+      'more members than anybody names',
+      `{${Array.from({ length: 100_001 }, (_, n) => `"${n}":0`)}}`,
+      'an object of the JSON body has more than 100000 members',
+    ],
+    ['a number without end', `[${'9'.repeat(150_001)}]`, 'a number of the JSON body has more than 150000 digits'],
+    ['levels without end', '['.repeat(1_000_000), 'the JSON body is nested deeper than 100 levels'],
+    ['a string without end', `"${'x'.repeat(1_000)}`, /^the body is not valid JSON/],
+  ])('is refused with %s', async (_name, text, message) => {
+    await expect(read(text)).rejects.toThrow(message);
+  });
+
+  it('is refused where it is not UTF-8', async () => {
+    await expect(readBitByBit(Buffer.from([0x22, 0xff, 0x22]))).rejects.toThrow('the body is not valid UTF-8');
+  });
+});
