@@ -30,7 +30,7 @@ export class Scope {
   readonly content: Content | undefined;
   readonly depth: number;
   /** Nothing from here on can need an edit. */
-  readonly until: number;
+  until: number;
   readonly calls: Call[] = [];
   /** The tokens before the current one, the nearest first; of kind End before the first of the text. */
   last = nothing();
@@ -89,6 +89,11 @@ export class Scope {
     if (this.candidates.length > 0) this.candidates = [];
     this.#language = undefined;
     this.#updating = false;
+  }
+
+  /** The rest stays as it is. */
+  giveUp(): void {
+    this.until = this.notifying = 0;
   }
 
   /** The next token begins a list of schemas. */
