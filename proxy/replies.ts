@@ -58,6 +58,11 @@ export class Replies implements ReplyListener {
   #schemaChanged = false;
   /** The client's request that is being answered has met an error. */
   #requestFailed = false;
+  /** All named statements have been taken away, and nothing of what was asked since has been answered with a new one. */
+  #allGone = false;
+  /** How many requests have been gone through to note them again. */
+  #renoted = 0;
+  #isInterrupted = false;
   /** What the client has been told; the same for all that started alike until something changes. */
   #reported: ReadonlyMap<string, string>;
   /** Parameters that have changed and may change back before the client is told. */
@@ -76,8 +81,13 @@ export class Replies implements ReplyListener {
     return this.#scanner.last;
   }
 
+  /** {@link take} has left messages for later, as they are much work. */
+  get isInterrupted(): boolean {
+    return this.#isInterrupted;
+  }
+
   /**
-   * @param chunk from the backend, cut anywhere
+   * @param chunk from the backend, cut anywhere; its memory is needed for as long as {@link isInterrupted}
    * @param isFollowed what comes behind the answers to this client's requests is another's
    * @returns that, if there is any
    * @throws ServiceError `backend_lost` for what is no protocol
@@ -85,6 +95,8 @@ export class Replies implements ReplyListener {
   take(chunk: Buffer, isFollowed: boolean): Buffer | undefined {
     const scanner = this.#scanner;
     scanner.push(chunk);
+    this.#renoted = 0;
+    this.#isInterrupted = false;
     while (scanner.next()) {
       if (!scanner.first) this.#passOn(scanner, !this.#skippingRest);
       else if (isData(scanner.type) && !this.queue.skipping && this.#session.host.view === undefined) {
@@ -92,6 +104,8 @@ export class Replies implements ReplyListener {
         this.#passOn(scanner, true);
       } else this.#reply(scanner);
       if (isFollowed && this.queue.length === 0) return scanner.takeRest();
+      this.#isInterrupted = this.#renoted > RENOTED_MAX && this.queue.length > 0 && !isFollowed;
+      if (this.#isInterrupted) break;
     }
     return undefined;
   }
@@ -180,6 +194,7 @@ export class Replies implements ReplyListener {
     if (forward && this.#session.pins.restores && this.status === 'I' && this.queue.length === 1) this.heldReady = true;
     else this.#passOn(scanner, forward);
     this.queue.receive(scanner.type);
+    if (this.queue.length === 0) this.#allGone = false;
     if (this.status !== 'E') this.queue.strayPortal = false;
     if (forward && !this.hiding) {
       this.#session.host.answered(!this.#requestFailed);
@@ -253,24 +268,29 @@ export class Replies implements ReplyListener {
     }
     // CREATE TABLE AS is told of as the SELECT in it.
     if (SCHEMA_CHANGE.test(tag) || isWatched) this.#schemaChanged = true;
-    if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') {
-      this.#statements.clear();
-      this.#session.tenure.backend?.session.prepared.clear();
-      this.#renote();
-    }
+    if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') this.#allDeallocated();
     if (tag === 'DISCARD ALL') this.#session.pins.discarded();
+  }
+
+  /** Many of these may come, one behind the other, with much behind them. */
+  #allDeallocated(): void {
+    if (this.#allGone) return;
+    this.#statements.clear();
+    this.#session.tenure.backend?.session.prepared.clear();
+    this.#renote();
+    this.#allGone = this.queue.length > 0;
   }
 
   /** The name may now be given to another statement, in SQL, which is not ours to close. */
   #deallocated(name: string): void {
     this.#statements.delete(name);
     this.#renote();
-    const session = this.#session.tenure.backend?.session;
-    if (session !== undefined) session.leftovers = session.leftovers.filter((left) => left.toString('latin1') !== name);
+    this.#session.tenure.backend?.session.leftovers.delete(name);
   }
 
   /** What the client has asked behind what is being answered was noted when it was sent, and stands. */
   #renote(): void {
+    this.#renoted += this.queue.length;
     for (const subject of this.queue.subjectsOf(NAMING)) (subject as Effect | undefined)?.redo?.();
   }
 
@@ -322,6 +342,7 @@ export class Replies implements ReplyListener {
     if (request === Request.query && !isOwn(subject)) this.#statements.unnamedSettled(undefined);
     if (subject === undefined) return;
     if (hasEffect(request)) {
+      this.#allGone = false;
       const effect = subject as Effect;
       effect.done?.();
       if (effect.statement !== undefined) effect.statement.proven = true;
@@ -336,8 +357,10 @@ export class Replies implements ReplyListener {
   }
 
   dropped(request: RequestKind, subject: unknown, failed: boolean): void {
-    if (subject !== undefined && hasEffect(request)) (subject as Effect).undo(failed);
-    else if (request === Request.query) this.#statements.unnamedUndone(undefined, false);
+    if (subject !== undefined && hasEffect(request)) {
+      this.#allGone = false;
+      (subject as Effect).undo(failed);
+    } else if (request === Request.query) this.#statements.unnamedUndone(undefined, false);
   }
 
   #probed(probe: StateProbe): void {
@@ -346,6 +369,9 @@ export class Replies implements ReplyListener {
     if (session !== undefined) session.settings = this.#session.pins.inForce;
   }
 }
+
+/** So many are a few milliseconds' work: others get a turn before it goes on. */
+const RENOTED_MAX = 20_000;
 
 /** Messages that come in numbers and say nothing to us. */
 function isData(type: number): boolean {
