@@ -1,8 +1,7 @@
 import { FrameScanner, frontendFrames } from '../src/protocol/frame.ts';
 import type { PlaceView } from '../src/router/search-path/view.ts';
-import { MAX_REWRITTEN_BYTES } from './limits.ts';
+import { MAX_KEPT_DEFINITION_BYTES, MAX_REWRITTEN_BYTES } from './limits.ts';
 
-const MAX_KEPT_DEFINITION_BYTES = 1_048_576;
 /** Longest names that are looked at: Postgres takes 63 bytes of an SQL name, but protocol names have no limit. */
 const MAX_NAMES_BYTES = 65_536;
 const NAMES = { B: MAX_NAMES_BYTES, D: MAX_NAMES_BYTES, C: MAX_NAMES_BYTES };

@@ -17,11 +17,15 @@ const NAMING: ReadonlySet<RequestKind> = new Set([Request.parse, Request.close])
 
 /** What a client's statements leave in its session once they have run. Command tags tell what text cannot: that they really have. */
 export class CommandEffects {
+  /** How many requests have been gone through to note them again. */
+  renoted = 0;
   readonly #session: Session;
   readonly #queue: ReplyQueue;
   readonly #statements: ClientStatements;
   readonly #watch: StatementWatch;
   #schemaChanged = false;
+  /** All named statements have been taken away, and nothing of what was asked since has been answered with a new one. */
+  #allGone = false;
 
   /** @param queue of the requests that are being answered */
   constructor(session: Session, queue: ReplyQueue, statements: ClientStatements, watch: StatementWatch) {
@@ -39,30 +43,41 @@ export class CommandEffects {
     if (deallocated !== undefined) this.#deallocated(deallocated);
     // CREATE TABLE AS is told of as the SELECT in it.
     if (SCHEMA_CHANGE.test(tag) || batch !== undefined) this.#schemaChanged = true;
-    if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') {
-      this.#statements.clear();
-      this.#session.tenure.backend?.session.prepared.clear();
-      this.#renote();
-    }
+    if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') this.#allDeallocated();
     if (tag === 'DISCARD ALL') this.#session.pins.discarded();
   }
 
+  /** What a request does to the client's names has been answered. */
+  noted(): void {
+    this.#allGone = false;
+  }
+
   ready(status: TransactionStatus): void {
+    if (this.#queue.length === 0) this.#allGone = false;
     if (!this.#schemaChanged) return;
     this.#schemaChanged = status !== 'I';
     this.#session.host.registry.invalidate();
+  }
+
+  /** Many of these may come, one behind the other, with much behind them. */
+  #allDeallocated(): void {
+    if (this.#allGone) return;
+    this.#statements.clear();
+    this.#session.tenure.backend?.session.prepared.clear();
+    this.#renote();
+    this.#allGone = this.#queue.length > 0;
   }
 
   /** The name may now be given to another statement, in SQL, which is not ours to close. */
   #deallocated(name: string): void {
     this.#statements.delete(name);
     this.#renote();
-    const session = this.#session.tenure.backend?.session;
-    if (session !== undefined) session.leftovers = session.leftovers.filter((left) => left.toString('latin1') !== name);
+    this.#session.tenure.backend?.session.leftovers.delete(name);
   }
 
   /** What the client has asked behind what is being answered was noted when it was sent, and stands. */
   #renote(): void {
+    this.renoted += this.#queue.length;
     for (const subject of this.#queue.subjectsOf(NAMING)) (subject as Effect | undefined)?.redo?.();
   }
 }

@@ -28,6 +28,8 @@ export class Inbound implements BorrowerListener {
   readonly #borrower: Borrower;
   readonly #backendless: Backendless;
   #scanner: FrameScanner;
+  /** What waits has been left for later because the backend has to be told so much of what was before it. */
+  #leavesRest = false;
 
   constructor(session: Session) {
     const { host, requests, toClient } = session;
@@ -82,6 +84,7 @@ export class Inbound implements BorrowerListener {
   /** Goes on with what has waited for an answer. */
   goOn(): void {
     const { requests, replies } = this.#session;
+    if (this.#leavesRest && this.#backendIsFull) return;
     if (!this.#backlog.isClear && !this.#backlog.isWaiting && !requests.isWaiting && !replies.heldReady) this.#resume();
   }
 
@@ -100,7 +103,9 @@ export class Inbound implements BorrowerListener {
   /** The backend can take more. */
   drained(): void {
     const { client, ending } = this.#session;
-    if (this.#backlog.isClear && !ending.isOver) client.resume();
+    if (ending.isOver) return;
+    if (this.#leavesRest) this.goOn();
+    else if (this.#backlog.isClear) client.resume();
   }
 
   #process(chunk: Buffer): void {
@@ -117,6 +122,7 @@ export class Inbound implements BorrowerListener {
           return;
         }
         if (!this.#message(scanner, endsBefore >= 0 ? chunk : undefined)) break;
+        if (tenure.out.bytes > HIGH_WATER_BYTES && this.#leaveRest(scanner.takeRest())) break;
       }
     } catch (error) {
       this.#violated(error);
@@ -128,6 +134,20 @@ export class Inbound implements BorrowerListener {
     if (tenure.lease === undefined) toClient.flush();
     else if (replies.queue.length === 0) this.#session.settle();
     if (this.#backendIsFull) client.pause();
+  }
+
+  /**
+   * A few bytes of the client's can make the backend be told of thousands of statements, or of large ones.
+   * @returns false when there is nothing to leave for later
+   */
+  #leaveRest(rest: Buffer): boolean {
+    if (rest.length === 0) return false;
+    this.#backlog.add(rest);
+    this.#leavesRest = true;
+    setImmediate(() => {
+      if (this.#leavesRest && !this.#session.ending.isOver) this.goOn();
+    });
+    return true;
   }
 
   #terminated(scanner: FrameScanner): void {
@@ -252,6 +272,7 @@ export class Inbound implements BorrowerListener {
   /** Goes on with what had to wait. */
   #resume(): void {
     const { ending } = this.#session;
+    this.#leavesRest = false;
     for (const bytes of this.#backlog.take()) {
       // Waiting may begin again in the middle; the rest then belongs behind it.
       if (!this.#backlog.isClear || this.#awaitsAnswer) this.#backlog.add(bytes);

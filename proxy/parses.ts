@@ -7,6 +7,7 @@ import { latin1String, stringEnd } from '../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
 import { FrontendType } from '../src/protocol/frontend.ts';
 import type { ClientStatements, UnnamedStatement } from './client-statements.ts';
+import { MAX_KEPT_DEFINITION_BYTES } from './limits.ts';
 import { EMPTY_DEFINITION, parseMessage } from './messages.ts';
 import { NamedParse, type ParseEffect, SentParse, UnnamedChange } from './parse-effects.ts';
 import type { PendingDeallocations } from './pending-deallocations.ts';
@@ -52,10 +53,10 @@ export class Parses {
    * executed. A client that prepares before it needs a backend thus does not have to wait for one.
    * @returns false when a backend has to see it
    */
-  parseKnown({ type, buffer, start, end, last }: FrameScanner): boolean {
+  parseKnown({ type, buffer, start, end, length, last }: FrameScanner): boolean {
     const { session, statements, texts, registry } = this.#context;
     const nameStart = start + HEADER_BYTES;
-    if (type !== FrontendType.Parse || !last || buffer[nameStart] === 0) return false;
+    if (type !== FrontendType.Parse || !last || length > MAX_LOOKED_UP_BYTES || buffer[nameStart] === 0) return false;
     const nameEnd = stringEnd(buffer, nameStart, end);
     if (nameEnd < 0) return false;
     const name = buffer.toString('latin1', nameStart, nameEnd);
@@ -76,9 +77,11 @@ export class Parses {
    */
   parse(scanner: FrameScanner, backend: BackendConnection, startsPipeline: boolean): boolean {
     const { texts } = this.#context;
-    const { buffer, start, end, last } = scanner;
+    const { buffer, start, length } = scanner;
+    const isKept = scanner.last && length <= MAX_KEPT_DEFINITION_BYTES;
+    const end = isKept ? scanner.end : Math.min(scanner.end, start + MAX_KEPT_DEFINITION_BYTES);
     const nameStart = start + HEADER_BYTES;
-    const mayRepeat = buffer[nameStart] === 0 && last && startsPipeline && this.#mayRepeat;
+    const mayRepeat = buffer[nameStart] === 0 && isKept && startsPipeline && this.#mayRepeat;
     const known = mayRepeat ? this.#recalled(scanner) : undefined;
     if (known !== undefined) {
       this.#parseRepeated(known, backend);
@@ -87,7 +90,7 @@ export class Parses {
     const nameEnd = stringEnd(buffer, nameStart, end);
     const text = nameEnd < 0 ? '' : latin1String(buffer, nameEnd + 1, end);
     const isWatched = texts.look(text);
-    if (!last || nameEnd < 0) {
+    if (!isKept || nameEnd < 0) {
       this.#parseOversized(scanner, backend, nameEnd !== nameStart);
       return false;
     }
@@ -132,7 +135,7 @@ export class Parses {
   /** The statement of a text that comes again and again without a name. */
   #repeated(prepared: UnnamedStatement): RepeatedStatement | undefined {
     const { context } = this.#context.session.pins;
-    if (context === undefined || prepared.definition.length > MAX_REPEATED_BYTES) return undefined;
+    if (context === undefined || prepared.definition.length > MAX_LOOKED_UP_BYTES) return undefined;
     const server = this.#context.registry.repeated(prepared.definition, context);
     return server === undefined ? undefined : { ...prepared, definition: server.definition, server };
   }
@@ -226,7 +229,7 @@ export class Parses {
     const taken = Buffer.from(name, 'latin1');
     queue.push(Request.parse, Fate.skip);
     out.insert(parseMessage(taken, EMPTY_DEFINITION));
-    backend.session.leftovers.push(taken);
+    backend.session.leftovers.add(name);
     queue.push(Request.parse);
     this.#pass(scanner);
   }
@@ -237,6 +240,6 @@ export class Parses {
 }
 
 const NO_NAME = Buffer.alloc(0);
-/** Longer texts are not looked up for a statement of their own. */
-const MAX_REPEATED_BYTES = 16_384;
+/** Longer texts are not looked up for a statement of their own, nor looked at twice. */
+const MAX_LOOKED_UP_BYTES = 16_384;
 const TRANSACTION_END = /^\s*(?:rollback|commit|end|abort|prepare\s+transaction)\b/i;

@@ -1,13 +1,12 @@
 import { NO_SETTINGS, type Settings } from '../src/backend/session-state.ts';
 import type { HeldState, SessionFacts } from './state-probe.ts';
-import type { TextTraits } from './statement-text.ts';
+import { MAX_CUSTOM_SETTINGS, type TextTraits } from './statement-text.ts';
 
 /** Why a session has to stay on its backend. */
 export type PinReason = HeldState | 'session' | 'advisory_lock' | 'sequence' | 'seed' | 'setting' | 'oversized' | 'unknown';
 
 const NONE: ReadonlySet<string> = new Set();
 const NO_REASONS: ReadonlySet<PinReason> = new Set();
-const MAX_CUSTOM_SETTINGS = 100;
 /** What a probe tells, one way or the other. */
 const PROBED: readonly HeldState[] = ['listen', 'prepared', 'cursor', 'temp'];
 
@@ -86,7 +85,9 @@ export class Pins {
   }
 
   #addCustom(names: readonly string[]): void {
-    if (names.length > 0) this.#custom = new Set([...this.#custom, ...names]);
+    if (this.#custom.size <= MAX_CUSTOM_SETTINGS && names.some((name) => !this.#custom.has(name))) {
+      this.#custom = new Set([...this.#custom, ...names]);
+    }
   }
 
   statementSeen(traits: TextTraits): void {

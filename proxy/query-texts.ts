@@ -106,4 +106,4 @@ export class QueryTexts {
 }
 
 const NO_EDITS: readonly Edit[] = [];
-const SHOWS_SEARCH_PATH = /^\s*show\s+(?:search_path|"search_path")\s*;?\s*$/i;
+const SHOWS_SEARCH_PATH = /^\s*show\s+(?:search_path|"search_path")\s*(?:;\s*)?$/i;

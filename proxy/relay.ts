@@ -22,6 +22,7 @@ import { StatementWatch } from './statement-watch.ts';
 import { Tenure } from './tenure.ts';
 
 const MAX_KEPT_BACK_BYTES = 65_536;
+const NOTHING = Buffer.alloc(0);
 
 /**
  * One client's conversation, carried on over whatever backend it has at the moment. A backend is borrowed for a
@@ -90,7 +91,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
 
   /** What a backend sends is written to the client at once, and only what the kernel has not taken is needed longer. */
   get holdsChunk(): boolean {
-    return this.client.writableLength > 0 || this.toClient.bytes > 0;
+    return this.client.writableLength > 0 || this.toClient.bytes > 0 || this.replies.isInterrupted;
   }
 
   /** Bytes that the client has not taken yet. */
@@ -197,6 +198,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
       this.closed();
       return;
     }
+    if (this.replies.isInterrupted) this.#readOnSoon();
     this.tenure.cancelIfWanted();
     if (this.replies.queue.length === 0) this.#answered();
     else if (!this.ending.isOver && !this.#keepsBack) this.toClient.flushPart(!this.replies.betweenMessages);
@@ -205,6 +207,17 @@ export class Relay implements BackendReceiver, ClientReceiver {
     // The chunk may be read into again; the next one's bytes are few.
     if (rest !== undefined && rest.length > 0) shared?.deliver(Buffer.from(rest));
     if (this.tenure.shared === undefined) this.#inbound.goOn();
+  }
+
+  /** What the backend has said is much work: others get a turn. */
+  #readOnSoon(): void {
+    this.tenure.backend?.pause();
+    setImmediate(() => {
+      const { backend } = this.tenure;
+      if (backend === undefined || !this.replies.isInterrupted) return;
+      if (this.client.writableLength <= HIGH_WATER_BYTES) backend.resume();
+      this.data(NOTHING);
+    });
   }
 
   /** All that was asked has been answered. */
@@ -278,6 +291,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
   }
 
   closed(): void {
+    while (this.replies.isInterrupted && this.tenure.lease !== undefined) this.data(NOTHING);
     this.tenure.lost();
     this.ending.backendLost();
   }

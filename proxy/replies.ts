@@ -60,6 +60,7 @@ export class Replies implements ReplyListener {
   /** The client's request that is being answered has met an error. */
   #requestFailed = false;
   readonly #reported: ReportedParameters;
+  #isInterrupted = false;
 
   /** @param parameters ParameterStatus values as the client knows them */
   constructor(session: Session, statements: ClientStatements, watch: StatementWatch, parameters: ReadonlyMap<string, string>) {
@@ -75,8 +76,13 @@ export class Replies implements ReplyListener {
     return this.#scanner.last;
   }
 
+  /** {@link take} has left messages for later, as they are much work. */
+  get isInterrupted(): boolean {
+    return this.#isInterrupted;
+  }
+
   /**
-   * @param chunk from the backend, cut anywhere
+   * @param chunk from the backend, cut anywhere; its memory is needed for as long as {@link isInterrupted}
    * @param isFollowed what comes behind the answers to this client's requests is another's
    * @returns that, if there is any
    * @throws ServiceError `backend_lost` for what is no protocol
@@ -84,6 +90,8 @@ export class Replies implements ReplyListener {
   take(chunk: Buffer, isFollowed: boolean): Buffer | undefined {
     const scanner = this.#scanner;
     scanner.push(chunk);
+    this.#effects.renoted = 0;
+    this.#isInterrupted = false;
     while (scanner.next()) {
       if (!scanner.first) this.#passOn(scanner, !this.#skippingRest);
       else if (isData(scanner.type) && !this.queue.skipping && this.#session.host.view === undefined) {
@@ -91,6 +99,8 @@ export class Replies implements ReplyListener {
         this.#passOn(scanner, true);
       } else this.#reply(scanner);
       if (isFollowed && this.queue.length === 0) return scanner.takeRest();
+      this.#isInterrupted = this.#effects.renoted > RENOTED_MAX && this.queue.length > 0 && !isFollowed;
+      if (this.#isInterrupted) break;
     }
     return undefined;
   }
@@ -262,6 +272,7 @@ export class Replies implements ReplyListener {
     if (request === Request.query && !isOwn(subject)) this.#statements.unnamedSettled(undefined);
     if (subject === undefined) return;
     if (hasEffect(request)) {
+      this.#effects.noted();
       const effect = subject as Effect;
       effect.done?.();
       if (effect.statement !== undefined) effect.statement.proven = true;
@@ -276,8 +287,10 @@ export class Replies implements ReplyListener {
   }
 
   dropped(request: RequestKind, subject: unknown, failed: boolean): void {
-    if (subject !== undefined && hasEffect(request)) (subject as Effect).undo(failed);
-    else if (request === Request.query) this.#statements.unnamedUndone(undefined, false);
+    if (subject !== undefined && hasEffect(request)) {
+      this.#effects.noted();
+      (subject as Effect).undo(failed);
+    } else if (request === Request.query) this.#statements.unnamedUndone(undefined, false);
   }
 
   #probed(probe: StateProbe): void {
@@ -286,6 +299,9 @@ export class Replies implements ReplyListener {
     if (session !== undefined) session.settings = this.#session.pins.inForce;
   }
 }
+
+/** So many are a few milliseconds' work: others get a turn before it goes on. */
+const RENOTED_MAX = 20_000;
 
 /** Messages that come in numbers and say nothing to us. */
 function isData(type: number): boolean {

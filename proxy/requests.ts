@@ -8,6 +8,7 @@ import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
 import { FrontendType, statementNameStart, withStatementName } from '../src/protocol/frontend.ts';
 import type { ClientStatements } from './client-statements.ts';
 import { type Errand, shortErrand } from './errand.ts';
+import { MAX_KEPT_DEFINITION_BYTES } from './limits.ts';
 import { CLOSE_UNNAMED_PORTAL, queryMessage } from './messages.ts';
 import type { Paces } from './paces.ts';
 import { type Effect, UnnamedChange } from './parse-effects.ts';
@@ -161,7 +162,7 @@ export class Requests {
       return;
     }
     if (this.#deallocations.all && this.#startsPipeline) this.#deallocations.answered();
-    if (backend.session.leftovers.length > 0 && this.#startsPipeline) this.#onServer.closeLeftovers(backend);
+    if (backend.session.leftovers.size > 0 && this.#startsPipeline) this.#onServer.closeLeftovers(backend);
     switch (scanner.type) {
       case FrontendType.Query:
         this.#query(scanner, backend);
@@ -248,11 +249,14 @@ export class Requests {
   #query(scanner: FrameScanner, backend: BackendConnection): void {
     this.counts.statements += 1;
     this.#bindsUnnamed = false;
-    const text = scanner.buffer.toString('latin1', scanner.start + HEADER_BYTES, scanner.last ? scanner.end - 1 : scanner.end);
+    const { buffer, start, last } = scanner;
+    const isWhole = last && scanner.length <= MAX_KEPT_DEFINITION_BYTES;
+    const end = isWhole ? scanner.end - 1 : Math.min(scanner.end, start + MAX_KEPT_DEFINITION_BYTES);
+    const text = buffer.toString('latin1', start + HEADER_BYTES, end);
     this.#texts.look(text);
-    const traits = scanner.last ? traitsOf(text) : UNKNOWN_TRAITS;
+    const traits = isWhole ? traitsOf(text) : UNKNOWN_TRAITS;
     this.#texts.tell(traits);
-    const { sql, edits } = this.#texts.placed(text, scanner.last);
+    const { sql, edits } = this.#texts.placed(text, last);
     const sent = traits.mentionsPids ? translateProcessIds(sql, this.#listener.processIds).text : sql;
     const deallocations = this.#onServer.standIns(text, traits, backend);
     if (traits.deallocatesAll) this.#names.changesAll();

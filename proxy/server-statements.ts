@@ -31,7 +31,7 @@ export class ServerStatements {
    */
   standIns(text: string, traits: TextTraits, backend: BackendConnection): string[] {
     const names = traits.deallocates ? deallocatedNames(text).filter((name) => this.#statements.get(name) !== undefined) : [];
-    for (const name of names) this.#prepareAs(Buffer.from(name, 'latin1'), EMPTY_DEFINITION, backend);
+    for (const name of names) this.#prepareAs(name, EMPTY_DEFINITION, backend);
     return names;
   }
 
@@ -44,14 +44,13 @@ export class ServerStatements {
   materialize(backend: BackendConnection, alone: boolean, isApart: boolean): void {
     const { leftovers, prepared } = backend.session;
     if (alone) {
-      leftovers.push(...[...prepared].map(({ name }) => name));
+      for (const { name } of prepared) leftovers.add(name.toString('latin1'));
       prepared.clear();
       this.closeLeftovers(backend);
     }
     for (const [name, { server }] of this.#statements.entries()) {
-      const own = Buffer.from(name, 'latin1');
-      if (!isApart && leftovers.some((left) => left.equals(own))) continue;
-      this.#prepareAs(own, server.definition, backend);
+      if (!isApart && leftovers.has(name)) continue;
+      this.#prepareAs(name, server.definition, backend);
       if (!isApart) continue;
       this.#queue.push(Request.sync, Fate.skip);
       this.#out.insert(SYNC);
@@ -59,12 +58,13 @@ export class ServerStatements {
   }
 
   /** Under a name of the client's, which the next request will not find any more. */
-  #prepareAs(own: Buffer, definition: Buffer, backend: BackendConnection): void {
+  #prepareAs(name: string, definition: Buffer, backend: BackendConnection): void {
+    const own = Buffer.from(name, 'latin1');
     this.#queue.push(Request.close, Fate.skip);
     this.#out.insert(closeStatementMessage(own));
     this.#queue.push(Request.parse, Fate.skip);
     this.#out.insert(parseMessage(own, definition));
-    backend.session.leftovers.push(own);
+    backend.session.leftovers.add(name);
   }
 
   /** Whatever another client left as the unnamed statement must not answer for this one's. */
@@ -99,24 +99,22 @@ export class ServerStatements {
   }
 
   closeOnServer({ name }: ServerStatement, backend: BackendConnection): void {
-    this.#queue.push(Request.close, Fate.skip, { undo: () => backend.session.leftovers.push(name) });
-    this.#out.insert(closeStatementMessage(name));
+    this.#close(name.toString('latin1'), backend);
+  }
+
+  #close(name: string, { session }: BackendConnection): void {
+    this.#queue.push(Request.close, Fate.skip, { undo: () => session.leftovers.add(name) });
+    this.#out.insert(closeStatementMessage(Buffer.from(name, 'latin1')));
   }
 
   /** What may still be there from before under the statement's name. */
   closeLeftover(statement: ServerStatement, backend: BackendConnection): void {
     const { leftovers } = backend.session;
-    const at = leftovers.findIndex((name) => name.equals(statement.name));
-    if (at < 0) return;
-    leftovers.splice(at, 1);
-    this.closeOnServer(statement, backend);
+    if (leftovers.size > 0 && leftovers.delete(statement.name.toString('latin1'))) this.closeOnServer(statement, backend);
   }
 
   /** Closes what only stands in the way, ahead of a request of the client's. */
   closeLeftovers(backend: BackendConnection): void {
-    for (const name of backend.session.leftovers.splice(0)) {
-      this.#queue.push(Request.close, Fate.skip, { undo: () => backend.session.leftovers.push(name) });
-      this.#out.insert(closeStatementMessage(name));
-    }
+    for (const name of backend.session.takeLeftovers()) this.#close(name, backend);
   }
 }

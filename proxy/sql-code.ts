@@ -10,19 +10,32 @@ export function changeCode(
   change: (code: string) => string,
   isCode: (token: string, kind: Token['kind']) => boolean,
 ): string {
+  // The server refuses it, and pieces could not be told from what stands for them.
+  if (text.includes('\0')) return text;
   const kept: string[] = [];
-  const keep = (piece: string) => `\0${kept.push(piece) - 1}\0`;
-  const between = (start: number, end: number) => {
-    const piece = text.slice(start, end);
-    return piece.trim() === '' ? piece : keep(piece);
-  };
   let code = '';
+  let from = 0;
+  let inCode = true;
+  const add = (end: number) => {
+    const piece = text.slice(from, end);
+    code += inCode ? piece : `\0${kept.push(piece) - 1}\0`;
+    from = end;
+  };
+  /** Neighbours that are alike go together: texts may have a million tokens. */
+  const turn = (at: number, toCode: boolean) => {
+    if (toCode !== inCode) add(at);
+    inCode = toCode;
+  };
   let at = 0;
+  const pass = (start: number) => {
+    if (start > at && text.slice(at, start).trim() !== '') turn(at, false);
+  };
   for (const { kind, start, end } of tokens(text)) {
-    const token = text.slice(start, end);
-    const isPlain = kind !== 'string' && kind !== 'quotedIdentifier';
-    code += between(at, start) + (isPlain || isCode(token, kind) ? token : keep(token));
+    pass(start);
+    turn(start, (kind !== 'string' && kind !== 'quotedIdentifier') || isCode(text.slice(start, end), kind));
     at = end;
   }
-  return change(code + between(at, text.length)).replace(/\0(\d+)\0/g, (_, index: string) => kept[Number(index)] ?? '');
+  pass(text.length);
+  add(text.length);
+  return change(code).replace(/\0(\d+)\0/g, (_, index: string) => kept[Number(index)] ?? '');
 }

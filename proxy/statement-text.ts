@@ -1,5 +1,8 @@
 import { changeCode } from './sql-code.ts';
 
+/** A session with more of the client's own settings than that stays on its backend. */
+export const MAX_CUSTOM_SETTINGS = 100;
+
 /**
  * A cheap look at a statement's text, on the safe side: a trait found where there is none costs a question to the server,
  * one overlooked would let a session's state be seen by another. It decides nothing about rights.
@@ -11,7 +14,7 @@ export interface TextTraits {
   readonly changesSettings: boolean;
   /** Settings of the client's own that it may set, e.g. `my.own`, in lower case: the server does not list them. */
   readonly customSettings: readonly string[];
-  /** It may set settings whose names are not in the text. */
+  /** It may set settings whose names are not in the text, or more than are worth following. */
   readonly setsUnnamed: boolean;
   /** It may take or release session advisory locks. */
   readonly touchesAdvisoryLocks: boolean;
@@ -63,17 +66,20 @@ export const PLAIN: TextTraits = {
 
 /** Words one of which stands in every text that has a trait; most texts have none. */
 const ANY_TRAIT =
-  /\b(?:set_config|setseed|reset|discard|deallocate|prepare|execute|declare|listen|unlisten|close|load|temp|temporary|pg_temp\w*|hold|pg_(?:try_)?advisory\w*|currval|lastval|nextval|setval|insert|copy|merge|pg_backend_pid|pg_(?:cancel|terminate)_backend|pg_stat_activity|pg_prepared_statements?|role|user|database)\b|(?:^|;|\*\/|\n|begin)\s*(?:set|do|call|drop)\b/i;
+  /\b(?:set_config|setseed|reset|discard|deallocate|prepare|execute|declare|listen|unlisten|close|load|temp|temporary|pg_temp\w*|hold|pg_(?:try_)?advisory\w*|currval|lastval|nextval|setval|insert|copy|merge|pg_backend_pid|pg_(?:cancel|terminate)_backend|pg_stat_activity|pg_prepared_statements?|role|user|database)\b|\b(?:set|do|call|drop)\b(?<=(?:^|;|\*\/|\n|begin)\s*\w+)/i;
 
-/** Where a statement can begin: at the start, behind a semicolon or a comment, in a block. */
-const BEGINNING = String.raw`(?:^|;|\*\/|--[^\n]*\n|\bbegin\b|\bthen\b|\$)\s*`;
+/**
+ * A word at the beginning of a statement: at the start, behind a semicolon or a comment, in a block. What is before it is
+ * looked at from the word: the other way round, much white space would be read again and again.
+ */
+const beginning = (word: string) => String.raw`\b(?:${word})\b(?<=(?:^|;|\*\/|--[^\n]*\n|\bbegin\b|\bthen\b|\$)\s*\w+)`;
 const STATE = new RegExp(
-  `${BEGINNING}(?:set|reset|discard|deallocate|prepare|declare|listen|unlisten|close|load|do|call)\\b|\\b(?:set_config|setseed|temp|temporary|pg_temp\\w*|hold)\\b`,
+  String.raw`${beginning('set|reset|discard|deallocate|prepare|declare|listen|unlisten|close|load|do|call')}|\b(?:set_config|setseed|temp|temporary|pg_temp\w*|hold)\b`,
   'i',
 );
 /** `set_config(…, true)` ends with the transaction. */
 const LOCAL_SET_CONFIG = /\bset_config\s*\([^()]*,\s*true\s*\)/gi;
-const LOCAL_SET = new RegExp(`${BEGINNING}set\\s+(?:local|transaction|constraints)\\b`, 'gi');
+const LOCAL_SET = new RegExp(String.raw`${beginning('set')}\s+(?:local|transaction|constraints)\b`, 'gi');
 const CUSTOM_SET = /\bset\s+(?:session\s+)?"?([a-z_]\w*)"?\s*\.\s*"?([\w$]+)"?\s*(?:=|to\b)/gi;
 const CUSTOM_SET_CONFIG = /\bset_config\s*\(\s*'([a-z_]\w*)\.([\w$.]+)'/gi;
 const SETS_UNNAMED = /\bset_config\s*\(\s*[^'\s]/i;
@@ -83,10 +89,13 @@ const SEQUENCE_MOVE = /\b(?:insert|copy|merge|nextval|setval|do|call)\b/i;
 const SEQUENCE_NAMED = /\b(?:nextval|setval)\b/i;
 const SEED = /\bsetseed\b/i;
 const PREPARED_LIST = /\bpg_prepared_statements?\b/i;
-const PREPARED = new RegExp(`${BEGINNING}(?:explain\\b.*)?execute\\b|\\bas\\s+execute\\b|\\bpg_prepared_statements?\\b`, 'i');
+const PREPARED = new RegExp(String.raw`${beginning('execute')}|\bas\s+execute\b|\bpg_prepared_statements?\b`, 'i');
+const EXPLAIN = new RegExp(beginning('explain'), 'i');
+const EXECUTE = /\bexecute\b/i;
 const RESETS = /\b(?:reset|discard|default)\b/i;
 const DEALLOCATES = /\bdeallocate\b/i;
-const DEALLOCATES_ALL = /\b(?:deallocate|discard)\b.*\ball\b/is;
+const DEALLOCATE_OR_DISCARD = /\b(?:deallocate|discard)\b/i;
+const ALL = /\ball\b/i;
 const PIDS = /\bpg_(?:backend_pid|cancel_backend|terminate_backend|stat_activity)\b/i;
 const DEFAULTS = /\balter\s+(?:role|user|database)\b/i;
 
@@ -94,25 +103,33 @@ const DEFAULTS = /\balter\s+(?:role|user|database)\b/i;
 export function traitsOf(text: string): TextTraits {
   if (!ANY_TRAIT.test(text)) return PLAIN;
   const lasting = text.replace(LOCAL_SET_CONFIG, '').replace(LOCAL_SET, ';');
+  const custom = customSettings(lasting);
+  const isTooMuch = custom.length > MAX_CUSTOM_SETTINGS;
   return {
     touchesState: STATE.test(lasting),
     changesSettings: STATE.test(text),
-    customSettings: customSettings(lasting),
-    setsUnnamed: SETS_UNNAMED.test(lasting),
+    customSettings: isTooMuch ? [] : custom,
+    setsUnnamed: isTooMuch || SETS_UNNAMED.test(lasting),
     touchesAdvisoryLocks: ADVISORY.test(text),
     readsSequenceState: SEQUENCE_READ.test(text),
     movesSequences: SEQUENCE_MOVE.test(text),
     namesSequences: SEQUENCE_NAMED.test(text),
     seedsRandom: SEED.test(text),
-    namesPrepared: PREPARED.test(text),
+    namesPrepared: PREPARED.test(text) || isFollowed(text, EXPLAIN, EXECUTE),
     listsPrepared: PREPARED_LIST.test(text),
     resets: RESETS.test(text),
     staysPrepared: false,
     deallocates: DEALLOCATES.test(text),
-    deallocatesAll: DEALLOCATES_ALL.test(text),
+    deallocatesAll: isFollowed(text, DEALLOCATE_OR_DISCARD, ALL),
     mentionsPids: PIDS.test(text),
     changesDefaults: DEFAULTS.test(text),
   };
+}
+
+/** Whether a second word stands behind a first one, however far: in one pattern, each first one would be tried. */
+function isFollowed(text: string, first: RegExp, second: RegExp): boolean {
+  const at = text.search(first);
+  return at >= 0 && second.test(text.slice(at));
 }
 
 /** `'now'::timestamptz` and the like are made into values when a statement is prepared. */
@@ -132,7 +149,7 @@ export function isPreparable(text: string, traits: TextTraits): boolean {
 
 function customSettings(text: string): string[] {
   const found = [...text.matchAll(CUSTOM_SET), ...text.matchAll(CUSTOM_SET_CONFIG)];
-  return found.map(([, space, name]) => `${space}.${name}`.toLowerCase());
+  return [...new Set(found.map(([, space, name]) => `${space}.${name}`.toLowerCase()))];
 }
 
 /** For a text of which only the beginning is at hand. */

@@ -123,7 +123,7 @@ export class Tenure implements Sharer, Turn, Sink {
     const lease = this.#lease;
     if (lease === undefined || lease.backend.pendingBytes > MAX_PENDING_BYTES) return undefined;
     const { session } = lease.backend;
-    if (session.retired || !areEqual(session.settings, settings) || session.leftovers.length > 0) return undefined;
+    if (session.retired || !areEqual(session.settings, settings) || session.leftovers.size > 0) return undefined;
     if (server !== undefined && !session.prepared.use(server)) return undefined;
     if (company === 'quick' && !pace.mayFollow(this.load)) return undefined;
     // Who has got on before has been looked at then.

@@ -11,6 +11,7 @@ export type ReplyFate = (typeof Fate)[keyof typeof Fate];
 
 /** A power of two: what a client asks at once, as a rule. */
 const INITIAL_CAPACITY = 8;
+const KINDS = Object.keys(Request).length;
 /** A request's kind and fate are kept as one small number. */
 const KIND_BITS = 4;
 const KIND_MASK = (1 << KIND_BITS) - 1;
@@ -20,6 +21,8 @@ export class OwedReplies {
   #length = 0;
   #head = 0;
   #dropped = 0;
+  #ours = 0;
+  readonly #counts: number[] = new Array(KINDS).fill(0);
   #requests: number[] = new Array(INITIAL_CAPACITY).fill(0);
   #subjects: unknown[] = new Array(INITIAL_CAPACITY).fill(undefined);
 
@@ -30,6 +33,16 @@ export class OwedReplies {
   /** How many have been removed from the beginning so far. */
   get dropped(): number {
     return this.#dropped;
+  }
+
+  /** How many of them are ours. */
+  get ours(): number {
+    return this.#ours;
+  }
+
+  /** How many of a kind there are. */
+  count(kind: RequestKind): number {
+    return this.#counts[kind] ?? 0;
   }
 
   #at(index: number): number {
@@ -55,11 +68,20 @@ export class OwedReplies {
     this.#requests[at] = kind | (fate << KIND_BITS);
     this.#subjects[at] = subject;
     this.#length += 1;
+    this.#counted(kind, fate, 1);
+  }
+
+  #counted(kind: RequestKind, fate: ReplyFate, by: 1 | -1): void {
+    this.#counts[kind] = this.count(kind) + by;
+    if (fate === Fate.skip) this.#ours += by;
   }
 
   /** Removes so many from the beginning. */
   drop(count: number): void {
-    for (let i = 0; i < count; i += 1) this.#subjects[this.#at(i)] = undefined;
+    for (let i = 0; i < count; i += 1) {
+      this.#counted(this.kind(i), this.fate(i), -1);
+      this.#subjects[this.#at(i)] = undefined;
+    }
     this.#head = this.#at(count);
     this.#length -= count;
     this.#dropped += count;
@@ -69,7 +91,10 @@ export class OwedReplies {
   filter(isKept: (index: number) => boolean): void {
     let kept = 0;
     for (let i = 0; i < this.#length; i += 1) {
-      if (!isKept(i)) continue;
+      if (!isKept(i)) {
+        this.#counted(this.kind(i), this.fate(i), -1);
+        continue;
+      }
       const [from, to] = [this.#at(i), this.#at(kept)];
       this.#requests[to] = this.#requests[from] ?? 0;
       this.#subjects[to] = this.#subjects[from];

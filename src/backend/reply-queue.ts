@@ -89,8 +89,7 @@ export class ReplyQueue {
 
   /** Nothing that a client has asked is unanswered. */
   get onlyOurs(): boolean {
-    for (let i = 0; i < this.#owed.length; i += 1) if (this.#owed.fate(i) !== Fate.skip) return false;
-    return true;
+    return this.#owed.ours === this.#owed.length;
   }
 
   /** Whether all that is owed belongs to one request, which has nothing prepared, closed or set. */
@@ -107,8 +106,7 @@ export class ReplyQueue {
 
   /** Whether the answer to a request of this kind is still to come. */
   owes(kind: RequestKind): boolean {
-    for (let i = 0; i < this.#owed.length; i += 1) if (this.#owed.kind(i) === kind) return true;
-    return false;
+    return this.#owed.count(kind) > 0;
   }
 
   /** What was given with requests of these kinds that are still to be answered, in order. */

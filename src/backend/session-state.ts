@@ -23,8 +23,8 @@ export class SessionState {
   settings: Settings = NO_SETTINGS;
   /** The definition that the unnamed statement was made from, by identity; undefined when there is none that we know. */
   unnamed: object | undefined;
-  /** Statements that only stand in the way and are to be closed before the next request. */
-  leftovers: Buffer[] = [];
+  /** Names (as Latin-1) of statements that only stand in the way and are to be closed before the next request. */
+  readonly leftovers = new Set<string>();
   /** Who used the session last, by identity. */
   lastUser: object | undefined;
   /** It is not to serve anybody else: what new sessions start with has changed since it did, or it may yet be canceled. */
@@ -32,13 +32,20 @@ export class SessionState {
 
   /** Nothing that `DISCARD ALL` would not have removed is left. */
   get pristine(): boolean {
-    return this.settings.size === 0 && this.prepared.size === 0 && this.leftovers.length === 0 && this.lastUser === undefined;
+    return this.settings.size === 0 && this.prepared.size === 0 && this.leftovers.size === 0 && this.lastUser === undefined;
   }
 
   /** A statement is not good any more, or may not be there: it is closed before the next request of anybody's. */
   unprepare(statement: ServerStatement): void {
     this.prepared.delete(statement);
-    this.leftovers.push(statement.name);
+    this.leftovers.add(statement.name.toString('latin1'));
+  }
+
+  /** @returns the names of the leftovers, which are the caller's to close */
+  takeLeftovers(): readonly string[] {
+    const names = [...this.leftovers];
+    this.leftovers.clear();
+    return names;
   }
 
   /** After `DISCARD ALL`. */
@@ -46,7 +53,7 @@ export class SessionState {
     this.prepared.clear();
     this.settings = NO_SETTINGS;
     this.unnamed = undefined;
-    this.leftovers = [];
+    this.leftovers.clear();
     this.lastUser = undefined;
   }
 }

@@ -199,8 +199,8 @@ export class Pipeline implements BackendReceiver {
     this.#isUntouched = false;
     session.lastUser = SOMEBODY;
     session.unnamed = undefined;
-    if (session.leftovers.length === 0) return;
-    for (const name of session.leftovers.splice(0)) this.#outbox.push(closeStatement(name.toString('latin1')));
+    if (session.leftovers.size === 0) return;
+    for (const name of session.takeLeftovers()) this.#outbox.push(closeStatement(name));
   }
 
   #flush(): void {

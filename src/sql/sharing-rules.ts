@@ -18,7 +18,8 @@ const QUOTED = /'[^']*'|"[^"]*"/g;
 const NOT_PLAIN = /\$|"\s*\(|--|\/\*|;\s*\S|\b(?:into|for\s+(?:no\s+key\s+)?(?:update|share)|for\s+key\s+share)\b/i;
 /** `$1` of the extended protocol, rather than the beginning of a dollar-quoted text. */
 const PLACEHOLDER = /(?<![\w\u0080-\uffff])\$\d+(?![\w$])/g;
-const CALL = /([\w.\u0080-\uffff]+)\s*\(/g;
+/** From the beginning of a name: it is not read again from each of its letters. */
+const CALL = /(?<![\w.\u0080-\uffff])([\w.\u0080-\uffff]+)\s*\(/g;
 /** Words and functions that may stand before a parenthesis; none does anything but compute. */
 const HARMLESS = new Set(
   `select from where and or not in exists any all some as on using by having over filter within values union except intersect when then

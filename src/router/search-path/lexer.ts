@@ -102,7 +102,7 @@ export class Lexer {
       case CLASS.Quote:
         return this.#string(this.#plainString, start);
       case CLASS.DoubleQuote:
-        return this.#closed(Token.QuotedIdentifier, quotedEnd(this.text, start, '"'));
+        return this.#closed(Token.QuotedIdentifier, quotedEnd(this.text, start, Code.DoubleQuote));
       case CLASS.Dollar:
         return this.#dollar(start);
       case CLASS.Dot:
@@ -135,7 +135,8 @@ export class Lexer {
     } else if (next === Code.Ampersand && letter === 0x75 /* u */) {
       const quote = text.charCodeAt(start + 2);
       if (quote === Code.Quote) return this.#withEscape(this.#string(Token.UnicodeString, start + 2));
-      if (quote === Code.DoubleQuote) return this.#withEscape(this.#closed(Token.UnicodeIdentifier, quotedEnd(text, start + 2, '"')));
+      if (quote === Code.DoubleQuote)
+        return this.#withEscape(this.#closed(Token.UnicodeIdentifier, quotedEnd(text, start + 2, Code.DoubleQuote)));
     }
     return this.#ending(Token.Word, wordEnd(text, start + 1));
   }

@@ -24,6 +24,9 @@ export interface RewriterOptions extends LexerOptions {
 /** Bodies inside bodies, and texts inside those: beyond that nothing is rewritten. */
 const DEPTH_MAX = 8;
 
+/** More parentheses inside parentheses than the server's parser takes: nothing of such a text is ever run. */
+const NESTED_MAX = 10_000;
+
 /** Words that are no function's name before a parenthesis. */
 const BEFORE_GROUPS = new Set('select distinct where and or not on when then else case by having default check execute return'.split(' '));
 
@@ -219,6 +222,10 @@ export class Rewriter {
   }
 
   #mark(scope: Scope): void {
+    if (scope.calls.length > NESTED_MAX) {
+      scope.giveUp();
+      return;
+    }
     switch (scope.lexer.text.charCodeAt(scope.lexer.start)) {
       case Code.Open:
         this.#open(scope);

@@ -20,6 +20,9 @@ export interface Candidate {
   readonly end: number;
 }
 
+/** Of a name that is longer than any that means something, the beginning is enough. */
+const NAME_MAX = 256;
+
 const nothing = (): Span => ({ kind: Token.End, start: 0, end: 0 });
 
 /** SQL being read, and what has to be remembered of it: the whole text, or what a literal in it says. */
@@ -30,7 +33,7 @@ export class Scope {
   readonly content: Content | undefined;
   readonly depth: number;
   /** Nothing from here on can need an edit. */
-  readonly until: number;
+  until: number;
   readonly calls: Call[] = [];
   /** The tokens before the current one, the nearest first; of kind End before the first of the text. */
   last = nothing();
@@ -89,6 +92,11 @@ export class Scope {
     if (this.candidates.length > 0) this.candidates = [];
     this.#language = undefined;
     this.#updating = false;
+  }
+
+  /** The rest stays as it is. */
+  giveUp(): void {
+    this.until = this.notifying = 0;
   }
 
   /** The next token begins a list of schemas. */
@@ -158,8 +166,9 @@ export class Scope {
   /** The name that a token says, as the server knows it; '' for what is no plainly written identifier. */
   nameOf(span: Span): string {
     const { text } = this.lexer;
-    if (span.kind === Token.Word) return lowerCase(text.slice(span.start, span.end));
-    return span.kind === Token.QuotedIdentifier ? text.slice(span.start + 1, span.end - 1) : '';
+    const end = Math.min(span.end, span.start + NAME_MAX);
+    if (span.kind === Token.Word) return lowerCase(text.slice(span.start, end));
+    return span.kind === Token.QuotedIdentifier ? text.slice(span.start + 1, end - 1) : '';
   }
 
   /** Code of the first character behind the current token that is neither white space nor comment; NaN at the end. */

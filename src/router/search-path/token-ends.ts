@@ -5,12 +5,17 @@ export function skipBlank(text: string, offset: number): number {
   let at = offset;
   for (; at < text.length; ) {
     const code = text.charCodeAt(at);
-    if (classOf(code) === CLASS.Space) at++;
+    if (isSpace(code)) at++;
     else if (code === Code.Minus && text.charCodeAt(at + 1) === Code.Minus) at = lineEnd(text, at + 2);
     else if (code === Code.Slash && text.charCodeAt(at + 1) === Code.Star) at = commentEnd(text, at + 2);
     else break;
   }
   return at;
+}
+
+/** Without a look into the table, as there may be millions. */
+function isSpace(code: number): boolean {
+  return code === Code.Space || (code >= Code.Tab && code <= Code.Return);
 }
 
 function lineEnd(text: string, offset: number): number {
@@ -75,10 +80,15 @@ export function operatorEnd(text: string, start: number): number {
   return at;
 }
 
-/** Offset behind the closing quote of what opens at `open`, -1 without one; a doubled quote does not close. */
-export function quotedEnd(text: string, open: number, quote: string): number {
-  for (let at = text.indexOf(quote, open + 1); at >= 0; at = text.indexOf(quote, at + 2)) {
-    if (text[at + 1] !== quote) return at + 1;
+/**
+ * Offset behind the closing quote of what opens at `open`, -1 without one; a doubled quote does not close. Each character
+ * is looked at: of quotes there may be millions, each of which would be another search.
+ */
+export function quotedEnd(text: string, open: number, quote: number): number {
+  for (let at = open + 1; at < text.length; at++) {
+    if (text.charCodeAt(at) !== quote) continue;
+    if (text.charCodeAt(at + 1) !== quote) return at + 1;
+    at++;
   }
   return -1;
 }
@@ -86,27 +96,24 @@ export function quotedEnd(text: string, open: number, quote: string): number {
 /** As {@link quotedEnd}, for strings: with backslash escapes where they count, and with what continues on a later line. */
 export function stringEnd(text: string, open: number, backslashes: boolean): number {
   for (let piece = open; ; ) {
-    const end = backslashes ? escapedEnd(text, piece) : quotedEnd(text, piece, "'");
+    const end = backslashes ? escapedEnd(text, piece) : quotedEnd(text, piece, Code.Quote);
     if (end < 0) return -1;
     piece = continuation(text, end);
     if (piece < 0) return end;
   }
 }
 
-/** A quote behind an odd number of backslashes is escaped. */
+/** As {@link quotedEnd}, where what follows a backslash does not count. */
 function escapedEnd(text: string, open: number): number {
-  for (let at = text.indexOf("'", open + 1); at >= 0; at = text.indexOf("'", at + 1)) {
-    if (backslashesBefore(text, at, open) % 2 === 1) continue;
-    if (text.charCodeAt(at + 1) !== Code.Quote) return at + 1;
-    at++;
+  for (let at = open + 1; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === Code.Backslash) at++;
+    else if (code === Code.Quote) {
+      if (text.charCodeAt(at + 1) !== Code.Quote) return at + 1;
+      at++;
+    }
   }
   return -1;
-}
-
-function backslashesBefore(text: string, offset: number, open: number): number {
-  let at = offset - 1;
-  while (at > open && text.charCodeAt(at) === Code.Backslash) at--;
-  return offset - 1 - at;
 }
 
 /**
@@ -119,7 +126,7 @@ export function continuation(text: string, offset: number): number {
     const code = text.charCodeAt(at);
     if (code === Code.Quote) return broken ? at : -1;
     if (code === Code.Newline || code === Code.Return) broken = true;
-    if (classOf(code) === CLASS.Space) at++;
+    if (isSpace(code)) at++;
     else if (code === Code.Minus && text.charCodeAt(at + 1) === Code.Minus) at = lineEnd(text, at + 2);
     else break;
   }

@@ -253,4 +253,16 @@ describe('what is still to be answered', () => {
     answer('CZ');
     expect([queue.onlyOurs, queue.owes(Request.query), queue.owes(Request.bind)]).toEqual([false, false, true]);
   });
+
+  it('is told alike when some of it is thrown away, and some ignored', () => {
+    const { queue, answer } = queueWithLog();
+    for (const kind of [Request.bind, Request.execute, Request.query]) queue.push(kind);
+    queue.push(Request.sync, Fate.skip);
+    answer('E');
+    expect([queue.onlyOurs, queue.owes(Request.execute), queue.owes(Request.query)]).toEqual([true, false, false]);
+    answer('Z');
+    for (const kind of [Request.execute, Request.sync]) queue.push(kind);
+    answer('G');
+    expect([queue.owes(Request.execute), queue.owes(Request.sync)]).toEqual([true, false]);
+  });
 });

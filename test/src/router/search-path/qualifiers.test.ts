@@ -229,3 +229,17 @@ describe('CREATE SCHEMA IF NOT EXISTS public', () => {
     expect(rewriteSql(sent, PLACE).sql).toBe(wanted);
   });
 });
+
+describe('parentheses', () => {
+  it.each([
+    [1_000, true],
+    [1_000_000, false],
+  ])('%i of them, one in the other: %s', (depth, isRewritten) => {
+    const { edits } = rewriteSql(`${'('.repeat(depth)}SELECT * FROM public.a`, PLACE);
+    expect(edits.length > 0).toBe(isRewritten);
+  });
+
+  it('keep nothing of what is behind them from being rewritten, once they are closed', () => {
+    expect(rewriteSql(`${'(1)+'.repeat(100_000)}public.f()`, PLACE).edits).toHaveLength(1);
+  });
+});

@@ -1,0 +1,70 @@
+import { describe, expect, it } from 'vitest';
+import { deallocatedNames, isPreparable, traitsOf } from '../../proxy/statement-text.ts';
+import { mayShare } from '../../src/sql/sharing-rules.ts';
+
+/** Where each place were read from each other one, this would take minutes. */
+const CHARACTERS = 262_144;
+const BOUND_MS = 2_000;
+
+describe('a look at a text', () => {
+  it.each([
+    ['line breaks', '', '\n'],
+    ['a string with line breaks behind it', "select 'a'", '\n'],
+    ['a dash behind the other', 'set ', '-'],
+    ['statements that take no name away', '', 'deallocate '],
+    ['explained statements that execute nothing', '', ';explain '],
+    ['a long name', 'select ', 'a'],
+    ['white space behind a name', 'select a', ' '],
+    ['blocks', '', 'begin\n'],
+    ['quotes', 'select ', "'"],
+    ['settings', '', ';set a.b=1'],
+  ])('takes time in proportion to it: %s', (_, beginning, repeated) => {
+    const text = beginning + repeated.repeat(CHARACTERS / repeated.length);
+    const since = performance.now();
+    isPreparable(text, traitsOf(text));
+    deallocatedNames(text);
+    mayShare(text);
+    mayShare(`select ${text}`);
+    expect(performance.now() - since).toBeLessThan(BOUND_MS);
+  });
+
+  it.each([
+    ['set a = 1', true],
+    ['select 1;\n\n set a = 1', true],
+    ['select 1 -- a comment\n set a = 1', true],
+    ['/* a comment */ reset a', true],
+    ['do $$ begin\nset a = 1; end $$', true],
+    ['begin; set local a = 1', false],
+    ['update t\n set a = 1', false],
+    ['select 1 as "set"', false],
+  ])('tells where a statement begins that changes the session: %j', (text, touchesState) => {
+    expect(traitsOf(text).touchesState).toBe(touchesState);
+  });
+
+  it.each([
+    ['execute a', true],
+    ['explain (analyze) execute a', true],
+    ['explain\nexecute a', true],
+    ['create table t as execute a', true],
+    ['select 1; explain select 1', false],
+    ['grant execute on function f to r', false],
+  ])('tells who speaks of prepared statements: %j', (text, namesPrepared) => {
+    expect(traitsOf(text).namesPrepared).toBe(namesPrepared);
+  });
+
+  it.each([
+    ['deallocate all', true],
+    ['select 1; discard\nall', true],
+    ['deallocate a', false],
+    ['select all 1; deallocate a', false],
+  ])('tells who takes all of them away: %j', (text, deallocatesAll) => {
+    expect(traitsOf(text).deallocatesAll).toBe(deallocatesAll);
+  });
+
+  it('follows settings of the client only where there are few', () => {
+    const few = traitsOf("set a.b = 1; set a.b = 2; select set_config('c.d', '1', false)");
+    expect(few).toMatchObject({ customSettings: ['a.b', 'c.d'], setsUnnamed: false });
+    const many = traitsOf(Array.from({ length: 1_000 }, (_, i) => `set a.b${i} = 1`).join(';'));
+    expect(many).toMatchObject({ customSettings: [], setsUnnamed: true });
+  });
+});
