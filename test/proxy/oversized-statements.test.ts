@@ -34,4 +34,19 @@ describe('statements that are too large to be prepared again elsewhere', () => {
     await next.end();
     await other.end();
   });
+
+  it('find their tables, and can be refused', async () => {
+    const client = await service.connect(organization);
+    await client.query(long('CREATE TABLE public.large (a int4)'));
+    await client.query(long('INSERT INTO public.large VALUES (1)'));
+    for (const name of ['named', '']) {
+      const query = { name, text: long('SELECT a FROM public.large WHERE a = $1'), values: [1] };
+      expect((await client.query(query)).rows).toEqual([{ a: 1 }]);
+      await expect(client.query({ ...query, name: '', text: long('SELECT a FROM public.missing') })).rejects.toMatchObject({
+        code: '42P01',
+        message: 'relation "public.missing" does not exist',
+      });
+    }
+    await client.end();
+  });
 });
