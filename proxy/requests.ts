@@ -6,6 +6,7 @@ import type { TransactionStatus } from '../src/protocol/backend.ts';
 import { latin1String, stringEnd } from '../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
 import { FrontendType, statementNameStart, withStatementName } from '../src/protocol/frontend.ts';
+import { traitsOfCall } from './called-functions.ts';
 import type { ClientStatements } from './client-statements.ts';
 import { type Errand, shortErrand } from './errand.ts';
 import { CLOSE_UNNAMED_PORTAL, queryMessage } from './messages.ts';
@@ -198,6 +199,7 @@ export class Requests {
         this.counts.statements += 1;
         this.#queue.push(Request.call, Fate.forward, this.#end());
         this.#pass(scanner);
+        this.#texts.tell(traitsOfCall(scanner));
         break;
       case FrontendType.CopyDone:
       case FrontendType.CopyFail:
