@@ -294,7 +294,7 @@ export class Replies implements ReplyListener {
 
   #row(scanner: FrameScanner): void {
     const { buffer, start, end, last } = scanner;
-    const subject = this.queue.skipping || this.#session.host.view !== undefined ? this.queue.batchSubject : undefined;
+    const subject = this.queue.skipping ? this.queue.batchSubject : this.queue.subject;
     if (isOwn(subject)) {
       if (subject.own === 'probe' && last) subject.probe.row(buffer.subarray(start + HEADER_BYTES, end));
       else if (subject.own === 'probe') this.#session.pins.probeFailed();

@@ -44,6 +44,8 @@ export class Requests {
   #unsyncedBatch = NONE;
   /** A Bind has made the unnamed portal since the last Query or Sync, or everything up to the next Sync is thrown away. */
   #bindsUnnamed = false;
+  /** The portal that was bound last, if it shows the search path. */
+  #searchPathPortal: string | undefined;
   /** The client's unnamed statement has been used since {@link begin} as one that has no name on the server either. */
   #usesUnnamed = false;
   readonly #statements: ClientStatements;
@@ -183,7 +185,7 @@ export class Requests {
         this.#guardPortal();
         this.#deallocations.executed(scanner);
         if (this.#deallocations.all) this.#names.changesAll();
-        this.#extended(Request.execute);
+        this.#extended(Request.execute, this.#showsSearchPath(scanner) ? SEARCH_PATH : undefined);
         this.#pass(scanner);
         break;
       case FrontendType.Close:
@@ -230,9 +232,9 @@ export class Requests {
     this.#queue.push(kind, Fate.forward, subject);
   }
 
-  #end(deallocations?: string[], edits?: RequestEnd['edits']): RequestEnd | undefined {
+  #end(deallocations?: string[], edits?: RequestEnd['edits'], showsSearchPath?: boolean): RequestEnd | undefined {
     this.counts.ends += 1;
-    return this.#texts.end(deallocations, edits);
+    return this.#texts.end(deallocations, edits, showsSearchPath);
   }
 
   /**
@@ -264,9 +266,13 @@ export class Requests {
       this.#statements.unnamed = undefined;
       backend.session.unnamed = undefined;
     }
-    this.#queue.push(Request.query, Fate.forward, this.#end(deallocations, edits));
+    this.#queue.push(Request.query, Fate.forward, this.#end(deallocations, edits, traits.showsSearchPath));
     if (sent === text) this.#pass(scanner);
     else this.#out.insert(queryMessage(Buffer.from(sent, 'latin1')));
+  }
+
+  #showsSearchPath(execute: FrameScanner): boolean {
+    return this.#searchPathPortal !== undefined && portalName(execute) === this.#searchPathPortal;
   }
 
   /** Bind, and Describe of a statement, under the name that the statement has on the server. */
@@ -294,6 +300,7 @@ export class Requests {
       if (server !== undefined) this.#onServer.ensurePrepared(server, backend);
     }
     if (kind === Request.bind) {
+      this.#searchPathPortal = statement?.traits.showsSearchPath === true ? portalName(scanner) : undefined;
       if (statement !== undefined) sendSignals(statement.signals, scanner, this.#listener.processIds);
       this.#deallocations.bound(scanner, statement?.traits);
       this.#extended(kind, this.#deallocation(asUnnamed ? unnamed?.definition : server?.definition, statement?.traits, backend));
@@ -333,7 +340,14 @@ export class Requests {
   }
 }
 
+/** Of a Bind or an Execute. */
+function portalName({ buffer, start, end }: FrameScanner): string {
+  return latin1String(buffer, start + HEADER_BYTES, end);
+}
+
 const NONE = -1;
+/** What goes with an Execute whose rows are values of search_path. */
+const SEARCH_PATH = { showsSearchPath: true };
 /** What a client's requests begin with. */
 const BEGINNINGS: ReadonlySet<number> = new Set([
   FrontendType.Query,
