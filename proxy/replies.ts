@@ -296,8 +296,10 @@ export class Replies implements ReplyListener {
     const { buffer, start, end, last } = scanner;
     const subject = this.queue.skipping ? this.queue.batchSubject : this.queue.subject;
     if (isOwn(subject)) {
+  /** The client knows it from now on, and nothing older is to be told. */
       if (subject.own === 'probe' && last) subject.probe.row(buffer.subarray(start + HEADER_BYTES, end));
       else if (subject.own === 'probe') this.#session.pins.probeFailed();
+    this.#changedParameters = new Map([...this.#changedParameters].filter(([name]) => name !== parameter));
       this.#passOn(scanner, false);
     } else if (last && (subject as RequestEnd | undefined)?.showsSearchPath === true) this.#searchPathRow(buffer.subarray(start, end));
     else this.#passOn(scanner, true);
