@@ -56,6 +56,8 @@ export class Replies implements ReplyListener {
   /** The message that is passing is not the client's. */
   #skippingRest = false;
   #schemaChanged = false;
+  /** Something has been completed since the last ReadyForQuery. */
+  #hasCompleted = false;
   /** The client's request that is being answered has met an error. */
   #requestFailed = false;
   /** What the client has been told; the same for all that started alike until something changes. */
@@ -173,7 +175,12 @@ export class Replies implements ReplyListener {
   }
 
   #ready(scanner: FrameScanner): void {
-    this.status = statusOf(scanner.buffer[scanner.start + HEADER_BYTES]);
+    const status = statusOf(scanner.buffer[scanner.start + HEADER_BYTES]);
+    // PostgreSQL 18 takes such a transaction, which a Query amid extended messages has left open, for ended, and the next
+    // request fails: that is to be one of ours.
+    if (this.status === 'T' && status === 'I' && !this.#hasCompleted) this.#session.pins.suspected = true;
+    this.#hasCompleted = false;
+    this.status = status;
     this.since = performance.now();
     const forward = this.queue.forwards(scanner.type);
     // After a RESET the session's own start is restored first, as if the server had gone back to it.
@@ -242,6 +249,7 @@ export class Replies implements ReplyListener {
 
   /** Command tags tell what text cannot: that it really ran. */
   #completed(tag: string): void {
+    this.#hasCompleted = true;
     const subject = this.queue.batchSubject;
     let isWatched = false;
     if (subject !== undefined && !isOwn(subject)) {
@@ -288,18 +296,18 @@ export class Replies implements ReplyListener {
     } else this.#passOn(scanner, false);
   }
 
+  /** The client knows it from now on, and nothing older is to be told. */
   #told(parameter: string, value: string): void {
     this.#reported = new Map([...this.#reported, [parameter, value]]);
+    this.#changedParameters = new Map([...this.#changedParameters].filter(([name]) => name !== parameter));
   }
 
   #row(scanner: FrameScanner): void {
     const { buffer, start, end, last } = scanner;
     const subject = this.queue.skipping ? this.queue.batchSubject : this.queue.subject;
     if (isOwn(subject)) {
-  /** The client knows it from now on, and nothing older is to be told. */
       if (subject.own === 'probe' && last) subject.probe.row(buffer.subarray(start + HEADER_BYTES, end));
       else if (subject.own === 'probe') this.#session.pins.probeFailed();
-    this.#changedParameters = new Map([...this.#changedParameters].filter(([name]) => name !== parameter));
       this.#passOn(scanner, false);
     } else if (last && (subject as RequestEnd | undefined)?.showsSearchPath === true) this.#searchPathRow(buffer.subarray(start, end));
     else this.#passOn(scanner, true);
