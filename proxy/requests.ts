@@ -71,12 +71,12 @@ export class Requests {
     this.#statements = statements;
     this.#registry = registry;
     this.#recent = recent;
-    this.#onServer = new ServerStatements(statements, queue, out);
+    this.#names = new UnsettledNames(statements, queue);
+    this.#onServer = new ServerStatements(statements, this.#names, queue, out);
     this.#queue = queue;
     this.#listener = listener;
     this.#texts = new QueryTexts(watch, listener);
     this.#out = out;
-    this.#names = new UnsettledNames(queue);
     this.#parses = new Parses({
       session: listener,
       statements,
@@ -117,7 +117,7 @@ export class Requests {
 
   /** All that the client has asked has been answered, and what comes next belongs to none of it. */
   get #startsPipeline(): boolean {
-    return !this.#isUnsynced && this.#queue.onlyOurs;
+    return !this.unsynced && this.#queue.onlyOurs;
   }
 
   /** More has come from the client. */
@@ -199,9 +199,9 @@ export class Requests {
         break;
       case FrontendType.FunctionCall:
         this.counts.statements += 1;
+        this.#texts.tell(traitsOfCall(scanner));
         this.#queue.push(Request.call, Fate.forward, this.#end());
         this.#pass(scanner);
-        this.#texts.tell(traitsOfCall(scanner));
         break;
       case FrontendType.CopyDone:
       case FrontendType.CopyFail:
@@ -220,7 +220,7 @@ export class Requests {
 
   /** As {@link ServerStatements.materialize}, for what comes next. */
   materialize(backend: BackendConnection, alone: boolean): void {
-    this.#onServer.materialize(backend, alone, !this.#isUnsynced);
+    this.#onServer.materialize(backend, alone, !this.unsynced);
   }
 
   #pass(scanner: FrameScanner): void {
