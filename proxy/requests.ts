@@ -298,6 +298,7 @@ export class Requests {
     } else {
       this.bound = server;
       if (server !== undefined) this.#onServer.ensurePrepared(server, backend);
+      else this.#onServer.closeIfLeft(buffer.subarray(nameStart, nameEnd), backend);
     }
     if (kind === Request.bind) {
       this.#searchPathPortal = statement?.traits.showsSearchPath === true ? portalName(scanner) : undefined;

@@ -117,24 +117,32 @@ export class ServerStatements {
   }
 
   closeOnServer({ name }: ServerStatement, backend: BackendConnection): void {
+    this.#close(name, backend);
+  }
+
+  /** Where it may not come to that, it is still there, and in the way. */
+  #close(name: Buffer, backend: BackendConnection): void {
+    this.#names.changes(name.toString('latin1'));
     this.#queue.push(Request.close, Fate.skip, { undo: () => backend.session.leftovers.push(name) });
     this.#out.insert(closeStatementMessage(name));
   }
 
   /** What may still be there from before under the statement's name. */
   closeLeftover(statement: ServerStatement, backend: BackendConnection): void {
+    this.closeIfLeft(statement.name, backend);
+  }
+
+  /** What only stands in the way under a name is not to be taken for what the client means. */
+  closeIfLeft(name: Buffer, backend: BackendConnection): void {
     const { leftovers } = backend.session;
-    const at = leftovers.findIndex((name) => name.equals(statement.name));
-    if (at < 0) return;
-    leftovers.splice(at, 1);
-    this.closeOnServer(statement, backend);
+    const left = leftovers.find((one) => one.equals(name));
+    if (left === undefined) return;
+    backend.session.leftovers = leftovers.filter((one) => !one.equals(name));
+    this.#close(left, backend);
   }
 
   /** Closes what only stands in the way, ahead of a request of the client's. */
   closeLeftovers(backend: BackendConnection): void {
-    for (const name of backend.session.leftovers.splice(0)) {
-      this.#queue.push(Request.close, Fate.skip, { undo: () => backend.session.leftovers.push(name) });
-      this.#out.insert(closeStatementMessage(name));
-    }
+    for (const name of backend.session.leftovers.splice(0)) this.#close(name, backend);
   }
 }

@@ -1,6 +1,6 @@
 import type { ServerStatement } from '../src/backend/prepared-statements.ts';
 import type { ReplyQueue } from '../src/backend/reply-queue.ts';
-import { stringEnd } from '../src/protocol/body.ts';
+import { latin1String, stringEnd } from '../src/protocol/body.ts';
 import type { FrameScanner } from '../src/protocol/frame.ts';
 import { FrontendType, statementNameStart } from '../src/protocol/frontend.ts';
 import type { ClientStatements } from './client-statements.ts';
@@ -20,8 +20,9 @@ export class UnsettledNames {
   readonly #queue: ReplyQueue;
   /** In which batch each was changed last. Most sessions never have any. */
   #named: Map<string, number> | undefined;
-  /** In which batch any of them was. */
+  /** In which batch any of them was, and in which before that. */
   #anyNamed = NEVER;
+  #anyNamedBefore = NEVER;
   #unnamed = NEVER;
   /** In which batch all may have been taken away. */
   #all = NEVER;
@@ -42,6 +43,7 @@ export class UnsettledNames {
     }
     if (this.#named === undefined || this.#anyNamed < oldestBatch) this.#named = new Map();
     this.#named.set(name, batch);
+    if (batch > this.#anyNamed) this.#anyNamedBefore = this.#anyNamed;
     this.#anyNamed = batch;
   }
 
@@ -53,6 +55,7 @@ export class UnsettledNames {
   /** Whether it is not known yet that the server has what it was given before the last Sync. */
   isUnsettled({ name }: ServerStatement): boolean {
     const { batch, oldestBatch } = this.#queue;
+    if (oldestBatch === batch) return false;
     const changed = this.#changedIn(name.toString('latin1'));
     return changed >= oldestBatch && changed < batch;
   }
@@ -70,6 +73,8 @@ export class UnsettledNames {
     const nameEnd = nameStart < 0 ? -1 : stringEnd(buffer, nameStart, end);
     if (nameEnd < 0) return false;
     const isUnnamed = nameEnd === nameStart;
+    if (type === FrontendType.Parse && this.#awaits(this.#anyChanged) && speaksOfNames(traitsOf(latin1String(buffer, nameEnd + 1, end))))
+      return true;
     if (isUnnamed && (type === FrontendType.Parse || type === FrontendType.Close)) return false;
     const name = buffer.toString('latin1', nameStart, nameEnd);
     const traits = (isUnnamed ? this.#statements.unnamed : this.#statements.get(name))?.traits;
@@ -77,8 +82,11 @@ export class UnsettledNames {
     return this.#awaits(isUnnamed ? this.#unnamed : Math.max(this.#changedIn(name), this.#servedIn(name), this.#all));
   }
 
+  /** In which batch before the one that is being sent any of them was. */
   get #anyChanged(): number {
-    return Math.max(this.#anyNamed, this.#all);
+    const { batch } = this.#queue;
+    const named = this.#anyNamed < batch ? this.#anyNamed : this.#anyNamedBefore;
+    return this.#all < batch ? Math.max(named, this.#all) : named;
   }
 
   #changedIn(name: string): number {
