@@ -8,7 +8,7 @@ import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
 import { FrontendType } from '../src/protocol/frontend.ts';
 import type { ClientStatements, UnnamedStatement } from './client-statements.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from './limits.ts';
-import { EMPTY_DEFINITION, parseMessage } from './messages.ts';
+import { parseMessage } from './messages.ts';
 import { NamedParse, type ParseEffect, SentParse, UnnamedChange } from './parse-effects.ts';
 import type { PendingDeallocations } from './pending-deallocations.ts';
 import type { Pins } from './pins.ts';
@@ -140,11 +140,15 @@ export class Parses {
     return server === undefined ? undefined : { ...prepared, definition: server.definition, server };
   }
 
-  /** Shared with whoever prepares the same text in the same settings, unless it would not be the same there. */
+  /**
+   * Shared with whoever prepares the same text in the same settings, unless it would not be the same there, or it is not known
+   * yet whether the server has it.
+   */
   #statementOf(definition: Buffer, staysTheSame: boolean): ServerStatement {
     const { namesAreOwn, context } = this.#context.session.pins;
     if (namesAreOwn || context === undefined || !staysTheSame) return newServerStatement(Buffer.from(definition));
-    return this.#context.registry.intern(definition, context);
+    const shared = this.#context.registry.intern(definition, context);
+    return this.#context.names.isUnsettled(shared) ? newServerStatement(shared.definition) : shared;
   }
 
   /** To the client it has no name; on the server it has one, so that it is not planned anew each time. */
@@ -155,7 +159,7 @@ export class Parses {
 
   /** A Parse that is sent only where the statement is missing; elsewhere its reply is ours to make. */
   #parseOnce(server: ServerStatement, backend: BackendConnection, parse: ParseEffect): void {
-    const { deallocations, onServer, queue, out } = this.#context;
+    const { deallocations, names, onServer, queue, out } = this.#context;
     parse.note();
     const { prepared } = backend.session;
     const isThere = prepared.use(server);
@@ -168,6 +172,7 @@ export class Parses {
     if (isThere) onServer.closeOnServer(server, backend);
     else onServer.closeLeftover(server, backend);
     const evicted = prepared.add(server);
+    names.prepares(server);
     queue.push(Request.parse, Fate.forward, new SentParse(parse, server, prepared));
     out.insert(parseMessage(server.name, server.definition));
     onServer.evict(evicted, backend);
@@ -213,7 +218,7 @@ export class Parses {
     const { statements, deallocations, names } = this.#context;
     const { traits, signals, edits } = prepared;
     if (statements.get(name) !== undefined && !deallocations.all) {
-      this.#parseAgain(scanner, backend, name);
+      this.#parseAgain(scanner, backend, name, prepared);
       return;
     }
     names.changes(name);
@@ -224,14 +229,13 @@ export class Parses {
    * A name that the client has in use. The error should be Postgres' own, and only if Postgres finds no other first: so
    * the name is really taken on the server, by an empty statement, which is closed before the next request.
    */
-  #parseAgain(scanner: FrameScanner, backend: BackendConnection, name: string): void {
-    const { queue, out } = this.#context;
+  #parseAgain(scanner: FrameScanner, backend: BackendConnection, name: string, { changed, definition, edits }: UnnamedStatement): void {
+    const { onServer, queue, out } = this.#context;
     const taken = Buffer.from(name, 'latin1');
-    queue.push(Request.parse, Fate.skip);
-    out.insert(parseMessage(taken, EMPTY_DEFINITION));
-    backend.session.leftovers.add(name);
-    queue.push(Request.parse);
-    this.#pass(scanner);
+    onServer.take(name, backend);
+    queue.push(Request.parse, Fate.forward, { undo: () => {}, edits });
+    if (changed) out.insert(parseMessage(taken, definition));
+    else this.#pass(scanner);
   }
 
   #pass({ buffer, start, end }: FrameScanner): void {

@@ -34,8 +34,6 @@ export class QueryTexts {
   /** The text that comes next has been rewritten before. */
   alreadyPlaced = false;
   #isPlain = true;
-  /** A statement since the last end shows the search path. */
-  #showsSearchPath = false;
   readonly #watch: StatementWatch;
   readonly #listener: TextListener;
 
@@ -75,7 +73,6 @@ export class QueryTexts {
     const { view } = this.#listener;
     if (view === undefined || this.alreadyPlaced) return { sql: text, edits: NO_EDITS };
     if (!whole) throw new ServiceError('payload_too_large', `a statement may have at most ${MAX_REWRITTEN_BYTES} bytes in this placement`);
-    if (SHOWS_SEARCH_PATH.test(text)) this.#showsSearchPath = true;
     const { sql, edits } = view.rewrite(Buffer.from(text, 'latin1'));
     return { sql: edits.length === 0 ? text : sql.toString('latin1'), edits };
   }
@@ -96,14 +93,11 @@ export class QueryTexts {
   }
 
   /** @returns what is to be known of the texts up to here when they are answered, if anything is */
-  end(deallocations: string[] = [], edits: readonly Edit[] = NO_EDITS): RequestEnd | undefined {
+  end(deallocations: string[] = [], edits: readonly Edit[] = NO_EDITS, showsSearchPath = false): RequestEnd | undefined {
     const batch = this.#watch.take();
-    const showsSearchPath = this.#showsSearchPath;
-    this.#showsSearchPath = false;
     const plain = batch === undefined && deallocations.length === 0 && edits.length === 0 && !showsSearchPath;
     return plain ? undefined : { batch, deallocations, edits, showsSearchPath };
   }
 }
 
 const NO_EDITS: readonly Edit[] = [];
-const SHOWS_SEARCH_PATH = /^\s*show\s+(?:search_path|"search_path")\s*(?:;\s*)?$/i;

@@ -57,6 +57,8 @@ export class Replies implements ReplyListener {
   readonly #scanner = new FrameScanner(BACKEND);
   /** The message that is passing is not the client's. */
   #skippingRest = false;
+  /** Something has been completed since the last ReadyForQuery. */
+  #hasCompleted = false;
   /** The client's request that is being answered has met an error. */
   #requestFailed = false;
   readonly #reported: ReportedParameters;
@@ -171,7 +173,12 @@ export class Replies implements ReplyListener {
   }
 
   #ready(scanner: FrameScanner): void {
-    this.status = statusOf(scanner.buffer[scanner.start + HEADER_BYTES]);
+    const status = statusOf(scanner.buffer[scanner.start + HEADER_BYTES]);
+    // PostgreSQL 18 takes such a transaction, which a Query amid extended messages has left open, for ended, and the next
+    // request fails: that is to be one of ours.
+    if (this.status === 'T' && status === 'I' && !this.#hasCompleted) this.#session.pins.suspected = true;
+    this.#hasCompleted = false;
+    this.status = status;
     this.since = performance.now();
     const forward = this.queue.forwards(scanner.type);
     // After a RESET the session's own start is restored first, as if the server had gone back to it.
@@ -230,6 +237,7 @@ export class Replies implements ReplyListener {
   }
 
   #completed(tag: string): void {
+    this.#hasCompleted = true;
     const subject = this.queue.batchSubject;
     this.#effects.completed(tag, isOwn(subject) ? undefined : (subject as RequestEnd | undefined));
   }
@@ -253,7 +261,7 @@ export class Replies implements ReplyListener {
 
   #row(scanner: FrameScanner): void {
     const { buffer, start, end, last } = scanner;
-    const subject = this.queue.skipping || this.#session.host.view !== undefined ? this.queue.batchSubject : undefined;
+    const subject = this.queue.skipping ? this.queue.batchSubject : this.queue.subject;
     if (isOwn(subject)) {
       if (subject.own === 'probe' && last) subject.probe.row(buffer.subarray(start + HEADER_BYTES, end));
       else if (subject.own === 'probe') this.#session.pins.probeFailed();

@@ -16,8 +16,10 @@ export class ReportedParameters {
     return this.#told.get(parameter) === value;
   }
 
+  /** The client knows it from now on, and nothing older is to be told. */
   tell(parameter: string, value: string): void {
     this.#told = new Map([...this.#told, [parameter, value]]);
+    this.#putOff = new Map([...this.#putOff].filter(([name]) => name !== parameter));
   }
 
   putOff(parameter: string, value: string): void {

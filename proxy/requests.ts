@@ -6,6 +6,7 @@ import type { TransactionStatus } from '../src/protocol/backend.ts';
 import { latin1String, stringEnd } from '../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
 import { FrontendType, statementNameStart, withStatementName } from '../src/protocol/frontend.ts';
+import { traitsOfCall } from './called-functions.ts';
 import type { ClientStatements } from './client-statements.ts';
 import { type Errand, shortErrand } from './errand.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from './limits.ts';
@@ -44,6 +45,8 @@ export class Requests {
   #unsyncedBatch = NONE;
   /** A Bind has made the unnamed portal since the last Query or Sync, or everything up to the next Sync is thrown away. */
   #bindsUnnamed = false;
+  /** The portal that was bound last, if it shows the search path. */
+  #searchPathPortal: string | undefined;
   /** The client's unnamed statement has been used since {@link begin} as one that has no name on the server either. */
   #usesUnnamed = false;
   readonly #statements: ClientStatements;
@@ -69,12 +72,12 @@ export class Requests {
     this.#statements = statements;
     this.#registry = registry;
     this.#recent = recent;
-    this.#onServer = new ServerStatements(statements, queue, out);
+    this.#names = new UnsettledNames(statements, queue);
+    this.#onServer = new ServerStatements(statements, this.#names, queue, out);
     this.#queue = queue;
     this.#listener = listener;
     this.#texts = new QueryTexts(watch, listener);
     this.#out = out;
-    this.#names = new UnsettledNames(queue);
     this.#parses = new Parses({
       session: listener,
       statements,
@@ -115,7 +118,7 @@ export class Requests {
 
   /** All that the client has asked has been answered, and what comes next belongs to none of it. */
   get #startsPipeline(): boolean {
-    return !this.#isUnsynced && this.#queue.onlyOurs;
+    return !this.unsynced && this.#queue.onlyOurs;
   }
 
   /** More has come from the client. */
@@ -183,7 +186,7 @@ export class Requests {
         this.#guardPortal();
         this.#deallocations.executed(scanner);
         if (this.#deallocations.all) this.#names.changesAll();
-        this.#extended(Request.execute);
+        this.#extended(Request.execute, this.#showsSearchPath(scanner) ? SEARCH_PATH : undefined);
         this.#pass(scanner);
         break;
       case FrontendType.Close:
@@ -197,6 +200,7 @@ export class Requests {
         break;
       case FrontendType.FunctionCall:
         this.counts.statements += 1;
+        this.#texts.tell(traitsOfCall(scanner));
         this.#queue.push(Request.call, Fate.forward, this.#end());
         this.#pass(scanner);
         break;
@@ -217,7 +221,7 @@ export class Requests {
 
   /** As {@link ServerStatements.materialize}, for what comes next. */
   materialize(backend: BackendConnection, alone: boolean): void {
-    this.#onServer.materialize(backend, alone, !this.#isUnsynced);
+    this.#onServer.materialize(backend, alone, !this.unsynced);
   }
 
   #pass(scanner: FrameScanner): void {
@@ -229,9 +233,9 @@ export class Requests {
     this.#queue.push(kind, Fate.forward, subject);
   }
 
-  #end(deallocations?: string[], edits?: RequestEnd['edits']): RequestEnd | undefined {
+  #end(deallocations?: string[], edits?: RequestEnd['edits'], showsSearchPath?: boolean): RequestEnd | undefined {
     this.counts.ends += 1;
-    return this.#texts.end(deallocations, edits);
+    return this.#texts.end(deallocations, edits, showsSearchPath);
   }
 
   /**
@@ -266,9 +270,13 @@ export class Requests {
       this.#statements.unnamed = undefined;
       backend.session.unnamed = undefined;
     }
-    this.#queue.push(Request.query, Fate.forward, this.#end(deallocations, edits));
+    this.#queue.push(Request.query, Fate.forward, this.#end(deallocations, edits, traits.showsSearchPath));
     if (sent === text) this.#pass(scanner);
     else this.#out.insert(queryMessage(Buffer.from(sent, 'latin1')));
+  }
+
+  #showsSearchPath(execute: FrameScanner): boolean {
+    return this.#searchPathPortal !== undefined && portalName(execute) === this.#searchPathPortal;
   }
 
   /** Bind, and Describe of a statement, under the name that the statement has on the server. */
@@ -294,8 +302,10 @@ export class Requests {
     } else {
       this.bound = server;
       if (server !== undefined) this.#onServer.ensurePrepared(server, backend);
+      else this.#onServer.closeIfLeft(buffer.subarray(nameStart, nameEnd), backend);
     }
     if (kind === Request.bind) {
+      this.#searchPathPortal = statement?.traits.showsSearchPath === true ? portalName(scanner) : undefined;
       if (statement !== undefined) sendSignals(statement.signals, scanner, this.#listener.processIds);
       this.#deallocations.bound(scanner, statement?.traits);
       this.#extended(kind, this.#deallocation(asUnnamed ? unnamed?.definition : server?.definition, statement?.traits, backend));
@@ -335,7 +345,14 @@ export class Requests {
   }
 }
 
+/** Of a Bind or an Execute. */
+function portalName({ buffer, start, end }: FrameScanner): string {
+  return latin1String(buffer, start + HEADER_BYTES, end);
+}
+
 const NONE = -1;
+/** What goes with an Execute whose rows are values of search_path. */
+const SEARCH_PATH = { showsSearchPath: true };
 /** What a client's requests begin with. */
 const BEGINNINGS: ReadonlySet<number> = new Set([
   FrontendType.Query,

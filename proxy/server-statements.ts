@@ -6,6 +6,7 @@ import type { ClientStatements } from './client-statements.ts';
 import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, SYNC } from './messages.ts';
 import type { Run } from './run.ts';
 import { deallocatedNames, type TextTraits } from './statement-text.ts';
+import type { UnsettledNames } from './unsettled-names.ts';
 
 const NO_NAME = Buffer.alloc(0);
 
@@ -15,11 +16,16 @@ const NO_NAME = Buffer.alloc(0);
  */
 export class ServerStatements {
   readonly #statements: ClientStatements;
+  readonly #names: UnsettledNames;
   readonly #queue: ReplyQueue;
   readonly #out: Run;
+  /** The names under which the client's own statements have been prepared in a batch, and in which. */
+  #materialized: Set<string> | undefined;
+  #materializedIn = 0;
 
-  constructor(statements: ClientStatements, queue: ReplyQueue, out: Run) {
+  constructor(statements: ClientStatements, names: UnsettledNames, queue: ReplyQueue, out: Run) {
     this.#statements = statements;
+    this.#names = names;
     this.#queue = queue;
     this.#out = out;
   }
@@ -31,8 +37,14 @@ export class ServerStatements {
    */
   standIns(text: string, traits: TextTraits, backend: BackendConnection): string[] {
     const names = traits.deallocates ? deallocatedNames(text).filter((name) => this.#statements.get(name) !== undefined) : [];
-    for (const name of names) this.#prepareAs(name, EMPTY_DEFINITION, backend);
+    for (const name of names) this.take(name, backend);
     return names;
+  }
+
+  /** Has an empty statement under a name of the client's. */
+  take(name: string, backend: BackendConnection): void {
+    this.#materialized?.delete(name);
+    this.#prepareAs(name, EMPTY_DEFINITION, backend);
   }
 
   /**
@@ -48,13 +60,18 @@ export class ServerStatements {
       prepared.clear();
       this.closeLeftovers(backend);
     }
+    const there = isApart || alone || this.#materializedIn !== this.#queue.batch ? undefined : this.#materialized;
+    const names = new Set<string>();
     for (const [name, { server }] of this.#statements.entries()) {
-      if (!isApart && leftovers.has(name)) continue;
+      names.add(name);
+      if (there?.has(name)) continue;
       this.#prepareAs(name, server.definition, backend);
       if (!isApart) continue;
       this.#queue.push(Request.sync, Fate.skip);
       this.#out.insert(SYNC);
     }
+    this.#materialized = names;
+    this.#materializedIn = this.#queue.batch;
   }
 
   /** Under a name of the client's, which the next request will not find any more. */
@@ -73,6 +90,7 @@ export class ServerStatements {
     if (backend.session.unnamed === wanted && wanted !== undefined) return;
     const unnamed = wanted?.isOversized ? undefined : wanted;
     backend.session.unnamed = unnamed;
+    this.#names.changes('');
     if (unnamed === undefined) {
       this.#queue.push(Request.close, Fate.skip);
       this.#out.insert(closeStatementMessage(NO_NAME));
@@ -89,6 +107,7 @@ export class ServerStatements {
     if (backend.session.prepared.use(statement)) return;
     this.closeLeftover(statement, backend);
     const evicted = backend.session.prepared.add(statement);
+    this.#names.prepares(statement);
     this.#queue.push(Request.parse, Fate.skip, { undo: () => backend.session.prepared.delete(statement), statement });
     this.#out.insert(parseMessage(statement.name, statement.definition));
     this.evict(evicted, backend);
@@ -102,15 +121,24 @@ export class ServerStatements {
     this.#close(name.toString('latin1'), backend);
   }
 
+  /** Where it may not come to that, it is still there, and in the way. */
   #close(name: string, { session }: BackendConnection): void {
+    this.#names.changes(name);
     this.#queue.push(Request.close, Fate.skip, { undo: () => session.leftovers.add(name) });
     this.#out.insert(closeStatementMessage(Buffer.from(name, 'latin1')));
   }
 
   /** What may still be there from before under the statement's name. */
   closeLeftover(statement: ServerStatement, backend: BackendConnection): void {
+    this.closeIfLeft(statement.name, backend);
+  }
+
+  /** What only stands in the way under a name is not to be taken for what the client means. */
+  closeIfLeft(name: Buffer, backend: BackendConnection): void {
     const { leftovers } = backend.session;
-    if (leftovers.size > 0 && leftovers.delete(statement.name.toString('latin1'))) this.closeOnServer(statement, backend);
+    if (leftovers.size === 0) return;
+    const left = name.toString('latin1');
+    if (leftovers.delete(left)) this.#close(left, backend);
   }
 
   /** Closes what only stands in the way, ahead of a request of the client's. */

@@ -33,7 +33,7 @@ export class StatementEffects implements RequestListener {
   }
 
   statement(traits: TextTraits): void {
-    const { host, pins, tenure, requests } = this.#session;
+    const { host, pins, replies, tenure, requests } = this.#session;
     pins.statementSeen(traits);
     if (traits.changesDefaults) pins.defaultsChanged = true;
     if (traits.readsSequenceState) this.#beforeSequenceRead();
@@ -45,7 +45,8 @@ export class StatementEffects implements RequestListener {
     if (traits.seedsRandom) pins.keep('seed');
     if (traits.staysPrepared) pins.keep('oversized');
     const { backend } = tenure;
-    if (traits.namesPrepared && backend !== undefined && this.status !== 'E') requests.materialize(backend, traits.listsPrepared);
+    const isFailed = this.status === 'E' && replies.queue.length === 0;
+    if (traits.namesPrepared && backend !== undefined && !isFailed) requests.materialize(backend, traits.listsPrepared);
   }
 
   /** What another client's statements got from a sequence is not this one's to see. */

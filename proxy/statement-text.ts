@@ -41,6 +41,8 @@ export interface TextTraits {
   readonly mentionsPids: boolean;
   /** It changes what new sessions of a role or database start with. */
   readonly changesDefaults: boolean;
+  /** Its one row is the search path. */
+  readonly showsSearchPath: boolean;
 }
 
 /** The same object for every text without a trait. */
@@ -62,11 +64,12 @@ export const PLAIN: TextTraits = {
   deallocatesAll: false,
   mentionsPids: false,
   changesDefaults: false,
+  showsSearchPath: false,
 };
 
 /** Words one of which stands in every text that has a trait; most texts have none. */
 const ANY_TRAIT =
-  /\b(?:set_config|setseed|reset|discard|deallocate|prepare|execute|declare|listen|unlisten|close|load|temp|temporary|pg_temp\w*|hold|pg_(?:try_)?advisory\w*|currval|lastval|nextval|setval|insert|copy|merge|pg_backend_pid|pg_(?:cancel|terminate)_backend|pg_stat_activity|pg_prepared_statements?|role|user|database)\b|\b(?:set|do|call|drop)\b(?<=(?:^|;|\*\/|\n|begin)\s*\w+)/i;
+  /\b(?:set_config|setseed|reset|discard|deallocate|prepare|execute|declare|listen|unlisten|close|load|temp|temporary|pg_temp\w*|hold|pg_(?:try_)?advisory\w*|currval|lastval|nextval|setval|insert|copy|merge|pg_backend_pid|pg_(?:cancel|terminate)_backend|pg_stat_activity|pg_prepared_statements?|role|user|database)\b|\b(?:set|do|call|drop|show)\b(?<=(?:^|;|\*\/|\n|begin)\s*\w+)/i;
 
 /**
  * A word at the beginning of a statement: at the start, behind a semicolon or a comment, in a block. What is before it is
@@ -97,6 +100,7 @@ const DEALLOCATES = /\bdeallocate\b/i;
 const DEALLOCATE_OR_DISCARD = /\b(?:deallocate|discard)\b/i;
 const ALL = /\ball\b/i;
 const PIDS = /\bpg_(?:backend_pid|cancel_backend|terminate_backend|stat_activity)\b/i;
+const SHOWS_SEARCH_PATH = /^\s*show\s+(?:search_path|"search_path")\s*(?:;\s*)?$/i;
 const DEFAULTS = /\balter\s+(?:role|user|database)\b/i;
 
 /** @param text in any encoding that has ASCII in its place, e.g. UTF-8 bytes read as Latin-1 */
@@ -123,6 +127,7 @@ export function traitsOf(text: string): TextTraits {
     deallocatesAll: isFollowed(text, DEALLOCATE_OR_DISCARD, ALL),
     mentionsPids: PIDS.test(text),
     changesDefaults: DEFAULTS.test(text),
+    showsSearchPath: SHOWS_SEARCH_PATH.test(text),
   };
 }
 

@@ -1,9 +1,11 @@
+import type { ServerStatement } from '../src/backend/prepared-statements.ts';
 import type { ReplyQueue } from '../src/backend/reply-queue.ts';
-import { stringEnd } from '../src/protocol/body.ts';
+import { latin1String, stringEnd } from '../src/protocol/body.ts';
 import type { FrameScanner } from '../src/protocol/frame.ts';
 import { FrontendType, statementNameStart } from '../src/protocol/frontend.ts';
+import type { ClientStatements } from './client-statements.ts';
 import { queryText } from './errand.ts';
-import { traitsOf } from './statement-text.ts';
+import { type TextTraits, traitsOf } from './statement-text.ts';
 
 /** Before all. */
 const NEVER = -1;
@@ -11,21 +13,24 @@ const NEVER = -1;
 /**
  * Names of statements that requests on their way give or take away. Those up to the next Sync stand and fall together; what
  * comes behind it cannot know what a name stands for until they have been answered: one of them may have failed, and the
- * others been thrown away.
+ * others been thrown away. Nor whether the server has been given what it stands for.
  */
 export class UnsettledNames {
+  readonly #statements: ClientStatements;
   readonly #queue: ReplyQueue;
   /** In which batch each was changed last. Most sessions never have any. */
   #named: Map<string, number> | undefined;
-  /** In which batch any of them was. */
+  /** In which batch any of them was, and in which before that. */
   #anyNamed = NEVER;
+  #anyNamedBefore = NEVER;
   #unnamed = NEVER;
   /** In which batch all may have been taken away. */
   #all = NEVER;
   /** Up to the end of which batch the client has to wait. */
   #awaited = NEVER;
 
-  constructor(queue: ReplyQueue) {
+  constructor(statements: ClientStatements, queue: ReplyQueue) {
+    this.#statements = statements;
     this.#queue = queue;
   }
 
@@ -38,7 +43,21 @@ export class UnsettledNames {
     }
     if (this.#named === undefined || this.#anyNamed < oldestBatch) this.#named = new Map();
     this.#named.set(name, batch);
+    if (batch > this.#anyNamed) this.#anyNamedBefore = this.#anyNamed;
     this.#anyNamed = batch;
+  }
+
+  /** What is sent next gives the server a statement that it has not had before. */
+  prepares({ name }: ServerStatement): void {
+    this.changes(name.toString('latin1'));
+  }
+
+  /** Whether it is not known yet that the server has what it was given before the last Sync. */
+  isUnsettled({ name }: ServerStatement): boolean {
+    const { batch, oldestBatch } = this.#queue;
+    if (oldestBatch === batch) return false;
+    const changed = this.#changedIn(name.toString('latin1'));
+    return changed >= oldestBatch && changed < batch;
   }
 
   /** What is sent next may take all names away. */
@@ -49,13 +68,35 @@ export class UnsettledNames {
   /** Whether the message that the scanner stands at speaks of a name of which nobody knows yet what it stands for. */
   mustWait({ type, buffer, start, end, last }: FrameScanner): boolean {
     if (type === FrontendType.Query)
-      return this.#awaits(Math.max(this.#anyNamed, this.#all)) && last && speaksOfNames(queryText(buffer.subarray(start, end)));
+      return this.#awaits(this.#anyChanged) && last && speaksOfNames(traitsOf(queryText(buffer.subarray(start, end))));
     const nameStart = statementNameStart(buffer, start, end);
     const nameEnd = nameStart < 0 ? -1 : stringEnd(buffer, nameStart, end);
     if (nameEnd < 0) return false;
-    if (nameEnd === nameStart) return type !== FrontendType.Parse && type !== FrontendType.Close && this.#awaits(this.#unnamed);
-    const changed = this.#named?.get(buffer.toString('latin1', nameStart, nameEnd)) ?? NEVER;
-    return this.#awaits(Math.max(changed, this.#all));
+    const isUnnamed = nameEnd === nameStart;
+    if (type === FrontendType.Parse && this.#awaits(this.#anyChanged) && speaksOfNames(traitsOf(latin1String(buffer, nameEnd + 1, end))))
+      return true;
+    if (isUnnamed && (type === FrontendType.Parse || type === FrontendType.Close)) return false;
+    const name = buffer.toString('latin1', nameStart, nameEnd);
+    const traits = (isUnnamed ? this.#statements.unnamed : this.#statements.get(name))?.traits;
+    if (traits !== undefined && type === FrontendType.Bind && speaksOfNames(traits) && this.#awaits(this.#anyChanged)) return true;
+    return this.#awaits(isUnnamed ? this.#unnamed : Math.max(this.#changedIn(name), this.#servedIn(name), this.#all));
+  }
+
+  /** In which batch before the one that is being sent any of them was. */
+  get #anyChanged(): number {
+    const { batch } = this.#queue;
+    const named = this.#anyNamed < batch ? this.#anyNamed : this.#anyNamedBefore;
+    return this.#all < batch ? Math.max(named, this.#all) : named;
+  }
+
+  #changedIn(name: string): number {
+    return this.#named?.get(name) ?? NEVER;
+  }
+
+  /** In which batch the server was given what the name stands for. */
+  #servedIn(name: string): number {
+    const server = this.#statements.get(name)?.server;
+    return server === undefined ? NEVER : this.#changedIn(server.name.toString('latin1'));
   }
 
   /** Has what is sent next wait for all that has been asked before. */
@@ -81,7 +122,6 @@ export class UnsettledNames {
 }
 
 /** What takes all away, whatever there is, speaks of none. */
-function speaksOfNames(sql: string): boolean {
-  const { namesPrepared, deallocates, deallocatesAll } = traitsOf(sql);
+function speaksOfNames({ namesPrepared, deallocates, deallocatesAll }: TextTraits): boolean {
   return namesPrepared || (deallocates && !deallocatesAll);
 }
