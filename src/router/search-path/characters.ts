@@ -1,6 +1,8 @@
 export const Code = {
+  Tab: 0x09,
   Newline: 0x0a,
   Return: 0x0d,
+  Space: 0x20,
   DoubleQuote: 0x22,
   Dollar: 0x24,
   Ampersand: 0x26,

@@ -5,7 +5,7 @@ export function skipBlank(text: string, offset: number): number {
   let at = offset;
   for (; at < text.length; ) {
     const code = text.charCodeAt(at);
-    if (classOf(code) === CLASS.Space) at++;
+    if (code === Code.Space || (code >= Code.Tab && code <= Code.Return)) at++;
     else if (code === Code.Minus && text.charCodeAt(at + 1) === Code.Minus) at = lineEnd(text, at + 2);
     else if (code === Code.Slash && text.charCodeAt(at + 1) === Code.Star) at = commentEnd(text, at + 2);
     else break;
