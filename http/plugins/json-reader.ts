@@ -162,21 +162,14 @@ export class JsonReader {
   #string(): string {
     const bytes = this.#bytes;
     const start = this.#at;
-    let at = start + 1;
-    let isPlain = true;
-    let all = 0;
-    for (let byte = bytes[at]; byte !== QUOTE; byte = bytes[at]) {
-      if (byte === undefined || byte < 0x20) throw malformed(`a string is not closed where it should be, at byte ${at}`);
-      if (byte === BACKSLASH) {
-        isPlain = false;
-        at += 1;
-      }
-      all |= byte;
-      at += 1;
+    const end = endOfPlain(bytes, start + 1);
+    if (bytes[end] === QUOTE) {
+      this.#at = end + 1;
+      return bytes.toString('utf8', start + 1, end);
     }
-    this.#at = at + 1;
-    if (!isPlain) return unescaped(bytes.toString('utf8', start, at + 1));
-    return bytes.toString(all < 0x80 ? 'latin1' : 'utf8', start + 1, at);
+    const close = endOfString(bytes, end);
+    this.#at = close + 1;
+    return unescaped(bytes.toString('utf8', start, close + 1));
   }
 
   #number(): number | LosslessNumber {
@@ -211,6 +204,29 @@ export class JsonReader {
   #unexpected(): ServiceError {
     return malformed(this.#at < this.#bytes.length ? `unexpected character at byte ${this.#at}` : 'it ends too early');
   }
+}
+
+/** @returns where the first quote, backslash or control character stands */
+function endOfPlain(bytes: Buffer, start: number): number {
+  let at = start;
+  while (at < bytes.length) {
+    const byte = bytes[at] as number;
+    if (byte === QUOTE || byte === BACKSLASH || byte < 0x20) break;
+    at += 1;
+  }
+  return at;
+}
+
+/** @returns where the quote stands that closes a string; what is wrong in it is found when it is read */
+function endOfString(bytes: Buffer, start: number): number {
+  let at = start;
+  while (at < bytes.length) {
+    const byte = bytes[at] as number;
+    if (byte === QUOTE) return at;
+    if (byte < 0x20) break;
+    at += byte === BACKSLASH ? 2 : 1;
+  }
+  throw malformed(`a string is not closed where it should be, at byte ${Math.min(at, bytes.length)}`);
 }
 
 function setMember(container: Container, value: unknown): void {

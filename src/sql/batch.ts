@@ -1,4 +1,5 @@
 import { PostgresError } from '../protocol/backend.ts';
+import { Slices } from '../turn.ts';
 import { BufferedResult, ResultBudget } from './buffered-result.ts';
 import type { PostgresType } from './builtin-types.ts';
 import { Footprints } from './footprint.ts';
@@ -53,6 +54,7 @@ export async function runBatch(
   let startedAt = performance.now();
   let failure: unknown;
   await session.ready(...statements.map(({ sql }) => sql));
+  const slices = new Slices();
   for (const [statementIndex, statement] of statements.entries()) {
     const result = new BufferedResult(session, layout, budget);
     const mustAsk = needsTypes(statement) && !asked.has(statement.sql);
@@ -66,6 +68,8 @@ export async function runBatch(
     run.catch((error: unknown) => {
       failure ??= failureAt(error, { phase: 'statement', statementIndex, ...placeIn(statement.sql, error) });
     });
+    const pause = slices.giveWay();
+    if (pause !== undefined) await pause;
     // Those that come behind must not overtake it.
     if (mustAsk || areMany(statement.params ?? [])) await Promise.allSettled([run]);
     if (failure !== undefined) break;

@@ -15,19 +15,27 @@ export function needsType(value: JsonValue): boolean {
   return typeof value === 'object' && value !== null && !isLosslessNumber(value);
 }
 
-/** So many take some milliseconds to write. */
+/** So many, in arrays and objects, take some milliseconds to write. */
 const MANY = 10_000;
+/** So much of a long string counts as a value. */
+const VALUE_CHARACTERS = 64;
 
-/** Whether writing these values keeps others waiting, there are so many in them. */
+/** Whether writing these values keeps others waiting, there is so much in them. */
 export function areMany(values: readonly JsonValue[], many = MANY): boolean {
-  return roomBehind(values, many) < 0;
+  let room = many;
+  for (const value of values) {
+    if (needsType(value)) room = roomBehind(value, room);
+    if (room < 0) return true;
+  }
+  return false;
 }
 
-/** @returns negative as soon as there are more values in this one than room */
+/** @returns negative as soon as there is more in this value than room */
 function roomBehind(value: JsonValue, room: number): number {
-  if (typeof value !== 'object' || value === null || isLosslessNumber(value)) return room - 1;
+  if (typeof value === 'string') return room - 1 - Math.floor(value.length / VALUE_CHARACTERS);
+  if (!needsType(value)) return room - 1;
   let left = room - 1;
-  for (const inner of Array.isArray(value) ? value : Object.values(value)) {
+  for (const inner of Array.isArray(value) ? value : Object.values(value as object)) {
     if (left < 0) break;
     left = roomBehind(inner, left);
   }
@@ -137,15 +145,34 @@ function* writeArray(values: readonly JsonValue[], element: PostgresType, index:
     if (at > 0) text.add(element.delimiter);
     if (value === null) text.add('NULL');
     else if (hasDimensions && Array.isArray(value)) yield* writeArray(value, element, index, text);
-    else text.add(quoteElement(needsType(value) ? yield* structureText(value, element, index) : scalarText(value)));
+    else {
+      const written = needsType(value) ? yield* structureText(value, element, index) : scalarText(value);
+      if (written.length > LONG_CHARACTERS) yield* writeLong(written, text);
+      else text.add(quoteElement(written));
+    }
     if (text.isDue) yield;
   }
   text.add('}');
 }
 
+const LONG_CHARACTERS = 65_536;
+
+function* writeLong(element: string, text: GrowingText): Generator<void, void> {
+  text.add('"');
+  for (let at = 0; at < element.length; at += LONG_CHARACTERS) {
+    text.add(escaped(element.slice(at, at + LONG_CHARACTERS)));
+    yield;
+  }
+  text.add('"');
+}
+
 /** An element of an array literal, whatever is in it. */
 export function quoteElement(text: string): string {
-  return `"${text.replace(/["\\]/g, '\\$&')}"`;
+  return `"${escaped(text)}"`;
+}
+
+function escaped(text: string): string {
+  return text.replace(/["\\]/g, '\\$&');
 }
 
 function refuse(index: number, message: string, sqlstate: string): ServiceError {

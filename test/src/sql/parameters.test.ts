@@ -74,6 +74,15 @@ describe('arrays and objects', () => {
   });
 });
 
+test('a long element of an array has the same text, whatever is where it is cut', async () => {
+  const long = `${'x'.repeat(65_535)}😀"${'\\'.repeat(70_000)}"`;
+  const expected = `{"a","${long.replace(/["\\]/g, '\\$&')}"}`;
+  const type = [BUILTIN_TYPES.get(1009) as PostgresType];
+  expect(encodeParameters([['a', long]], type)).toEqual([expected]);
+  expect(areMany([['a', long.repeat(5)]])).toBe(true);
+  expect(await encodeBitByBit([['a', long]], type)).toEqual([expected]);
+});
+
 test('many values have the same text, written bit by bit', async () => {
   const values = parse(
     `[[1,null,"a\\"b",12345678901234567890],[[1,2],[3,4]],{"a":[{},[],{"b":-0,"c":1e999}],"é":"😀"},true]`,
