@@ -5,7 +5,7 @@ import { changesAsDouble, isNumberByte } from './json-number.ts';
 /** Deeper nesting than any honest request has; what walks a value recursively stays far from the end of the stack. */
 const MAX_DEPTH = 100;
 /** Each takes more memory than the bytes that say it. */
-const VALUES_MAX = 4_000_000;
+const VALUES_MAX = 1_000_000;
 /** Objects with more are slow to make and to go through; no request has fields that go by any name. */
 const MEMBERS_MAX = 100_000;
 /** No number of Postgres' has as many digits. */

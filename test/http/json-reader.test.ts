@@ -102,7 +102,7 @@ describe('a large text', () => {
   });
 
   it.each([
-    ['more values than there is memory for', `[${'[],'.repeat(4_000_000)}0]`, 'the JSON body holds more than 4000000 values'],
+    ['more values than there is memory for', `[${'[],'.repeat(1_000_000)}0]`, 'the JSON body holds more than 1000000 values'],
     [
       'more members than anybody names',
       `{${Array.from({ length: 100_001 }, (_, n) => `"${n}":0`)}}`,

