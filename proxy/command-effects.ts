@@ -12,18 +12,21 @@ type Session = Pick<Relay, 'host' | 'pins' | 'tenure'>;
 /** Tags of what changes tables and what they are made of, or may hide one behind another of the same name. */
 const SCHEMA_CHANGE = /^(?:ALTER|DROP|CREATE) /;
 
+/** So many are a few milliseconds' work. */
+const RENOTED_MAX = 20_000;
+
 /** Requests that give and take names of statements. */
 const NAMING: ReadonlySet<RequestKind> = new Set([Request.parse, Request.close]);
 
 /** What a client's statements leave in its session once they have run. Command tags tell what text cannot: that they really have. */
 export class CommandEffects {
-  /** How many requests have been gone through to note them again. */
-  renoted = 0;
   readonly #session: Session;
   readonly #queue: ReplyQueue;
   readonly #statements: ClientStatements;
   readonly #watch: StatementWatch;
   #schemaChanged = false;
+  /** How many requests have been gone through to note them again, since {@link beginPortion}. */
+  #renoted = 0;
   /** All named statements have been taken away, and nothing of what was asked since has been answered with a new one. */
   #allGone = false;
 
@@ -33,6 +36,15 @@ export class CommandEffects {
     this.#queue = queue;
     this.#statements = statements;
     this.#watch = watch;
+  }
+
+  beginPortion(): void {
+    this.#renoted = 0;
+  }
+
+  /** It has been much work: others are to get a turn before it goes on. */
+  get isPortionDone(): boolean {
+    return this.#renoted > RENOTED_MAX;
   }
 
   /** @param request that it belongs to, where something is to be known of that */
@@ -77,7 +89,7 @@ export class CommandEffects {
 
   /** What the client has asked behind what is being answered was noted when it was sent, and stands. */
   #renote(): void {
-    this.renoted += this.#queue.length;
+    this.#renoted += this.#queue.length;
     for (const subject of this.#queue.subjectsOf(NAMING)) (subject as Effect | undefined)?.redo?.();
   }
 }

@@ -170,7 +170,7 @@ export class Parses {
       return;
     }
     if (isThere) onServer.closeOnServer(server, backend);
-    else onServer.closeLeftover(server, backend);
+    else onServer.closeIfLeft(server.name, backend);
     const evicted = prepared.add(server);
     names.prepares(server);
     queue.push(Request.parse, Fate.forward, new SentParse(parse, server, prepared));

@@ -92,7 +92,7 @@ export class Replies implements ReplyListener {
   take(chunk: Buffer, isFollowed: boolean): Buffer | undefined {
     const scanner = this.#scanner;
     scanner.push(chunk);
-    this.#effects.renoted = 0;
+    this.#effects.beginPortion();
     this.#isInterrupted = false;
     while (scanner.next()) {
       if (!scanner.first) this.#passOn(scanner, !this.#skippingRest);
@@ -101,7 +101,7 @@ export class Replies implements ReplyListener {
         this.#passOn(scanner, true);
       } else this.#reply(scanner);
       if (isFollowed && this.queue.length === 0) return scanner.takeRest();
-      this.#isInterrupted = this.#effects.renoted > RENOTED_MAX && this.queue.length > 0 && !isFollowed;
+      this.#isInterrupted = this.#effects.isPortionDone && this.queue.length > 0 && !isFollowed;
       if (this.#isInterrupted) break;
     }
     return undefined;
@@ -307,9 +307,6 @@ export class Replies implements ReplyListener {
     if (session !== undefined) session.settings = this.#session.pins.inForce;
   }
 }
-
-/** So many are a few milliseconds' work: others get a turn before it goes on. */
-const RENOTED_MAX = 20_000;
 
 /** Messages that come in numbers and say nothing to us. */
 function isData(type: number): boolean {

@@ -19,7 +19,7 @@ export class ReportedParameters {
   /** The client knows it from now on, and nothing older is to be told. */
   tell(parameter: string, value: string): void {
     this.#told = new Map([...this.#told, [parameter, value]]);
-    this.#putOff = new Map([...this.#putOff].filter(([name]) => name !== parameter));
+    if (this.#putOff.has(parameter)) this.#putOff = new Map([...this.#putOff].filter(([name]) => name !== parameter));
   }
 
   putOff(parameter: string, value: string): void {

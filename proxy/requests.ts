@@ -244,7 +244,7 @@ export class Requests {
    * what a client is about to do, the portal is closed first.
    */
   #guardPortal(): void {
-    if (this.#bindsUnnamed || this.#queue.copyIn || !(this.#queue.strayPortal || this.#queue.owes(Request.query))) return;
+    if (this.#bindsUnnamed || this.#queue.copyIn || !(this.#queue.strayPortal || this.#queue.owesQuery)) return;
     this.#queue.push(Request.close, Fate.skip);
     this.#out.insert(CLOSE_UNNAMED_PORTAL);
   }

@@ -105,7 +105,7 @@ export class ServerStatements {
 
   ensurePrepared(statement: ServerStatement, backend: BackendConnection): void {
     if (backend.session.prepared.use(statement)) return;
-    this.closeLeftover(statement, backend);
+    this.closeIfLeft(statement.name, backend);
     const evicted = backend.session.prepared.add(statement);
     this.#names.prepares(statement);
     this.#queue.push(Request.parse, Fate.skip, { undo: () => backend.session.prepared.delete(statement), statement });
@@ -126,11 +126,6 @@ export class ServerStatements {
     this.#names.changes(name);
     this.#queue.push(Request.close, Fate.skip, { undo: () => session.leftovers.add(name) });
     this.#out.insert(closeStatementMessage(Buffer.from(name, 'latin1')));
-  }
-
-  /** What may still be there from before under the statement's name. */
-  closeLeftover(statement: ServerStatement, backend: BackendConnection): void {
-    this.closeIfLeft(statement.name, backend);
   }
 
   /** What only stands in the way under a name is not to be taken for what the client means. */

@@ -11,7 +11,6 @@ export type ReplyFate = (typeof Fate)[keyof typeof Fate];
 
 /** A power of two: what a client asks at once, as a rule. */
 const INITIAL_CAPACITY = 8;
-const KINDS = Object.keys(Request).length;
 /** A request's kind and fate are kept as one small number. */
 const KIND_BITS = 4;
 const KIND_MASK = (1 << KIND_BITS) - 1;
@@ -22,7 +21,7 @@ export class OwedReplies {
   #head = 0;
   #dropped = 0;
   #ours = 0;
-  readonly #counts: number[] = new Array(KINDS).fill(0);
+  #queries = 0;
   #requests: number[] = new Array(INITIAL_CAPACITY).fill(0);
   #subjects: unknown[] = new Array(INITIAL_CAPACITY).fill(undefined);
 
@@ -40,9 +39,9 @@ export class OwedReplies {
     return this.#ours;
   }
 
-  /** How many of a kind there are. */
-  count(kind: RequestKind): number {
-    return this.#counts[kind] ?? 0;
+  /** How many of them are Query messages. */
+  get queries(): number {
+    return this.#queries;
   }
 
   #at(index: number): number {
@@ -72,7 +71,7 @@ export class OwedReplies {
   }
 
   #counted(kind: RequestKind, fate: ReplyFate, by: 1 | -1): void {
-    this.#counts[kind] = this.count(kind) + by;
+    if (kind === Request.query) this.#queries += by;
     if (fate === Fate.skip) this.#ours += by;
   }
 

@@ -104,9 +104,9 @@ export class ReplyQueue {
     return false;
   }
 
-  /** Whether the answer to a request of this kind is still to come. */
-  owes(kind: RequestKind): boolean {
-    return this.#owed.count(kind) > 0;
+  /** Whether the answer to a Query is still to come. */
+  get owesQuery(): boolean {
+    return this.#owed.queries > 0;
   }
 
   /** What was given with requests of these kinds that are still to be answered, in order. */

@@ -238,7 +238,9 @@ test('a transaction asks once for the types of a statement that comes again and 
   const write = vi.spyOn(lease.backend, 'write');
   const statements = Array.from({ length: 1_000 }, (_, id) => ({ sql: 'INSERT INTO docs VALUES ($1, $2)', params: [id, { id }] }));
   await runTransaction(lease, { statements, rowMode: 'array', timeoutMs: 20_000 });
-  // BEGIN and the description, the first statement, all others in a few portions, COMMIT.
+  // What is asked is waited for, behind a Flush; the others follow without waiting, in as few portions as there are turns.
+  const sent = frontendMessages(Buffer.concat(write.mock.calls.map(([bytes]) => bytes)));
+  expect(sent.filter((type) => type === 'H')).toHaveLength(1);
   expect(write.mock.calls.length).toBeLessThan(statements.length / 5);
   expect((await run("SELECT count(*)::int FROM docs WHERE doc = jsonb_build_object('id', id)")).rows).toEqual([[1_000]]);
 });
@@ -255,3 +257,10 @@ test('but asks again when the transaction itself has changed them', async () => 
   const reply = await runTransaction(await database.lease(), { statements, rowMode: 'array', timeoutMs: 5_000 });
   expect(JSON.parse(reply.body.toString()).results[4].rows).toEqual([[null], [['a']]]);
 });
+
+/** @returns the types of whole messages */
+function frontendMessages(bytes: Buffer): string[] {
+  const types: string[] = [];
+  for (let at = 0; at < bytes.length; at += 1 + bytes.readUInt32BE(at + 1)) types.push(String.fromCharCode(bytes[at] ?? 0));
+  return types;
+}
