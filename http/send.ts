@@ -5,7 +5,7 @@ import { giveBack } from '../src/sql/json/memory.ts';
 import { ALWAYS } from './plugins/headers.ts';
 
 /** Beyond this, copying a reply costs more than a second piece to write. */
-export const ONE_PIECE_MAX_BYTES = 8_192;
+const ONE_PIECE_MAX_BYTES = 8_192;
 
 const ALWAYS_FLAT = Object.entries(ALWAYS).flat();
 
