@@ -10,6 +10,7 @@ import { clientScanner } from './client-scanner.ts';
 import { errorResponse } from './errors.ts';
 import { HIGH_WATER_BYTES } from './limits.ts';
 import { rewrittenMessage } from './messages.ts';
+import { traitsInSlices } from './passing-text.ts';
 import type { Relay } from './relay.ts';
 import type { RelayEnd } from './relay-host.ts';
 
@@ -191,7 +192,10 @@ export class Inbound implements BorrowerListener {
       this.#rewriteLarge(scanner);
       return false;
     }
-    if (tenure.backend === undefined && this.#backendless.answer(scanner)) return true;
+    if (tenure.backend === undefined && this.#backendless.answer(scanner)) {
+      requests.placedBefore = undefined;
+      return true;
+    }
     const backend = tenure.backend ?? this.#borrow(scanner, chunk);
     if (backend === undefined) return false;
     if (requests.mustWait(scanner)) {
@@ -199,6 +203,7 @@ export class Inbound implements BorrowerListener {
       return false;
     }
     requests.forward(scanner, backend);
+    requests.placedBefore = undefined;
     tenure.touched();
     return true;
   }
@@ -206,7 +211,7 @@ export class Inbound implements BorrowerListener {
   /** A text so long that others would notice its rewriting. */
   #isLargeText({ first, type, length, last }: FrameScanner): boolean {
     const { host, requests } = this.#session;
-    if (host.view === undefined || !first || length < LARGE_SQL_BYTES || requests.alreadyPlaced) return false;
+    if (host.view === undefined || !first || length < LARGE_SQL_BYTES || requests.placedBefore !== undefined) return false;
     return last && (type === FrontendType.Query || type === FrontendType.Parse);
   }
 
@@ -217,13 +222,13 @@ export class Inbound implements BorrowerListener {
     this.#backlog.wait(Buffer.from(scanner.takeRest()));
     this.#scanner = clientScanner(host.view);
     client.pause();
-    rewrittenMessage(message, (sql) => host.view?.rewriteLarge(sql)).then(
-      (rewritten) => {
+    const rewriting = rewrittenMessage(message, (sql) => host.view?.rewriteLarge(sql));
+    Promise.all([rewriting, traitsInSlices(message)]).then(
+      ([rewritten, said]) => {
         if (ending.isOver) return;
         this.#backlog.wait(rewritten);
-        requests.alreadyPlaced = true;
+        requests.placedBefore = said;
         this.#resume();
-        requests.alreadyPlaced = false;
       },
       (cause: unknown) => ending.byError(this.#failed(cause)),
     );

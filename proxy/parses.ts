@@ -16,7 +16,7 @@ import type { QueryTexts } from './query-texts.ts';
 import type { RecentParses, RepeatedStatement } from './recent-parses.ts';
 import type { Run } from './run.ts';
 import type { ServerStatements } from './server-statements.ts';
-import { isPreparable, OVERSIZED_TRAITS, PLAIN, staysTheSame, UNKNOWN_TRAITS } from './statement-text.ts';
+import { isPreparable, PLAIN, staysTheSame, type TextTraits } from './statement-text.ts';
 import type { UnsettledNames } from './unsettled-names.ts';
 
 /** What Parse messages are handled with. */
@@ -91,7 +91,9 @@ export class Parses {
     const text = nameEnd < 0 ? '' : latin1String(buffer, nameEnd + 1, end);
     const isWatched = texts.look(text);
     if (!isKept || nameEnd < 0) {
-      this.#parseOversized(scanner, backend, nameEnd !== nameStart);
+      const traits = texts.tellBeginning(text, nameEnd !== nameStart);
+      texts.by(scanner, end);
+      this.#parseOversized(scanner, backend, traits);
       return false;
     }
     const prepared = texts.prepared(text, buffer.subarray(nameEnd + 1, end));
@@ -204,13 +206,9 @@ export class Parses {
    * Too large to keep. With a name it stays where it was prepared, under the client's own name, and so does the session;
    * without one it is good for what follows up to the Sync.
    */
-  #parseOversized(scanner: FrameScanner, backend: BackendConnection, isNamed: boolean): void {
-    this.#context.texts.tell(isNamed ? OVERSIZED_TRAITS : UNKNOWN_TRAITS);
-    if (isNamed) this.#context.queue.push(Request.parse);
-    else {
-      const unseen = { definition: NO_NAME, isOversized: true, changed: false, edits: [], traits: UNKNOWN_TRAITS, signals: [] };
-      this.#noteUnnamed(unseen, backend);
-    }
+  #parseOversized(scanner: FrameScanner, backend: BackendConnection, traits: TextTraits): void {
+    if (traits.staysPrepared) this.#context.queue.push(Request.parse);
+    else this.#noteUnnamed({ definition: NO_NAME, isOversized: true, changed: false, edits: [], traits, signals: [] }, backend);
     this.#pass(scanner);
   }
 

@@ -1,17 +1,21 @@
 import { ServiceError } from '../src/errors.ts';
+import type { FrameScanner } from '../src/protocol/frame.ts';
 import type { Edit } from '../src/router/search-path/edits.ts';
 import type { PlaceView } from '../src/router/search-path/view.ts';
 import type { UnnamedStatement } from './client-statements.ts';
 import { MAX_REWRITTEN_BYTES } from './limits.ts';
+import { PassingText } from './passing-text.ts';
 import type { Pins } from './pins.ts';
 import { type ProcessIds, translateProcessIds } from './process-ids.ts';
-import { PLAIN, type TextTraits, traitsOf } from './statement-text.ts';
+import { PLAIN, type TextTraits, traitsOf, traitsOfBeginning } from './statement-text.ts';
 import type { Batch, StatementWatch } from './statement-watch.ts';
 
 /** Who hears of the texts, and what they are rewritten for. */
 export interface TextListener {
   /** A statement is about to be sent, or executed again, of which more is to be known than that it runs. */
   statement(traits: TextTraits): void;
+  /** A statement that is on its way says that, too. */
+  noticed(traits: TextTraits): void;
   readonly processIds: ProcessIds;
   /** Where `public` is another schema. */
   readonly view: PlaceView | undefined;
@@ -31,9 +35,10 @@ export interface RequestEnd {
 
 /** The texts in a client's Query and Parse messages: what they say is told, and they are rewritten for the place where they run. */
 export class QueryTexts {
-  /** The text that comes next has been rewritten before. */
-  alreadyPlaced = false;
+  /** What the text that comes next says, if it has been rewritten already: until it is sent. */
+  placedBefore: readonly TextTraits[] | undefined;
   #isPlain = true;
+  #passing: PassingText | undefined;
   readonly #watch: StatementWatch;
   readonly #listener: TextListener;
 
@@ -68,10 +73,32 @@ export class QueryTexts {
     this.#listener.statement(traits);
   }
 
+  tellWhole(text: string): TextTraits {
+    const traits = traitsOf(text);
+    this.tell(traits);
+    return traits;
+  }
+
+  /** Tells of a text of which only the beginning is looked at before it is sent; the rest of it goes {@link by}. */
+  tellBeginning(text: string, staysPrepared = false): TextTraits {
+    const traits = { ...traitsOfBeginning(text), staysPrepared };
+    this.tell(traits);
+    if (this.placedBefore === undefined) this.#passing = new PassingText(text);
+    else for (const noticed of this.placedBefore) this.#listener.noticed(noticed);
+    return traits;
+  }
+
+  /** More of what has been begun, if that was a long text. */
+  by({ buffer, end, last }: FrameScanner, start: number): void {
+    if (this.#passing === undefined) return;
+    for (const traits of this.#passing.say(buffer, start, end)) this.#listener.noticed(traits);
+    if (last) this.#passing = undefined;
+  }
+
   /** The text as it has to be where the organization's `public` is a schema of another name. */
   placed(text: string, whole: boolean): { readonly sql: string; readonly edits: readonly Edit[] } {
     const { view } = this.#listener;
-    if (view === undefined || this.alreadyPlaced) return { sql: text, edits: NO_EDITS };
+    if (view === undefined || this.placedBefore !== undefined) return { sql: text, edits: NO_EDITS };
     if (!whole) throw new ServiceError('payload_too_large', `a statement may have at most ${MAX_REWRITTEN_BYTES} bytes in this placement`);
     const { sql, edits } = view.rewrite(Buffer.from(text, 'latin1'));
     return { sql: edits.length === 0 ? text : sql.toString('latin1'), edits };

@@ -20,7 +20,7 @@ import { QueryTexts, type RequestEnd, type TextListener } from './query-texts.ts
 import type { RecentParses } from './recent-parses.ts';
 import type { Run } from './run.ts';
 import { ServerStatements } from './server-statements.ts';
-import { type TextTraits, traitsOf, UNKNOWN_TRAITS } from './statement-text.ts';
+import type { TextTraits } from './statement-text.ts';
 import type { StatementWatch } from './statement-watch.ts';
 import { UnsettledNames } from './unsettled-names.ts';
 
@@ -107,13 +107,13 @@ export class Requests {
     return this.#texts.isPlain && !this.#usesUnnamed;
   }
 
-  /** The text that comes next has been rewritten before. */
-  get alreadyPlaced(): boolean {
-    return this.#texts.alreadyPlaced;
+  /** As {@link QueryTexts.placedBefore}. */
+  get placedBefore(): readonly TextTraits[] | undefined {
+    return this.#texts.placedBefore;
   }
 
-  set alreadyPlaced(is: boolean) {
-    this.#texts.alreadyPlaced = is;
+  set placedBefore(said: readonly TextTraits[] | undefined) {
+    this.#texts.placedBefore = said;
   }
 
   /** All that the client has asked has been answered, and what comes next belongs to none of it. */
@@ -161,6 +161,7 @@ export class Requests {
   /** Sends on the fragment that the scanner stands at; Terminate is the caller's. */
   forward(scanner: FrameScanner, backend: BackendConnection): void {
     if (!scanner.first) {
+      this.#texts.by(scanner, scanner.start);
       this.#pass(scanner);
       return;
     }
@@ -258,8 +259,8 @@ export class Requests {
     const end = isWhole ? scanner.end - 1 : Math.min(scanner.end, start + MAX_KEPT_DEFINITION_BYTES);
     const text = buffer.toString('latin1', start + HEADER_BYTES, end);
     this.#texts.look(text);
-    const traits = isWhole ? traitsOf(text) : UNKNOWN_TRAITS;
-    this.#texts.tell(traits);
+    const traits = isWhole ? this.#texts.tellWhole(text) : this.#texts.tellBeginning(text);
+    if (!isWhole) this.#texts.by(scanner, end);
     const { sql, edits } = this.#texts.placed(text, last);
     const sent = traits.mentionsPids ? translateProcessIds(sql, this.#listener.processIds).text : sql;
     const deallocations = this.#onServer.standIns(text, traits, backend);

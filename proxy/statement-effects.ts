@@ -33,27 +33,23 @@ export class StatementEffects implements RequestListener {
   }
 
   statement(traits: TextTraits): void {
-    const { host, pins, replies, tenure, requests } = this.#session;
-    pins.statementSeen(traits);
-    if (traits.changesDefaults) pins.defaultsChanged = true;
-    if (traits.readsSequenceState) this.#beforeSequenceRead();
-    if (traits.namesSequences) pins.keep('sequence');
-    if (traits.movesSequences) {
-      tenure.sequencesMoved();
-      if (host.sequences.areRead) pins.keep('sequence');
-    }
-    if (traits.seedsRandom) pins.keep('seed');
-    if (traits.staysPrepared) pins.keep('oversized');
+    const { replies, tenure, requests } = this.#session;
+    if (traits.readsSequenceState || traits.goesOn) tenure.beforeSequenceRead();
+    this.noticed(traits);
     const { backend } = tenure;
     const isFailed = this.status === 'E' && replies.queue.length === 0;
     if (traits.namesPrepared && backend !== undefined && !isFailed) requests.materialize(backend, traits.listsPrepared);
   }
 
-  /** What another client's statements got from a sequence is not this one's to see. */
-  #beforeSequenceRead(): void {
+  noticed(traits: TextTraits): void {
     const { host, pins, tenure } = this.#session;
-    host.sequences.areRead = true;
-    pins.keep('sequence');
-    tenure.beforeSequenceRead();
+    pins.statementSeen(traits);
+    if (traits.changesDefaults) pins.defaultsChanged = true;
+    if (traits.readsSequenceState) host.sequences.areRead = true;
+    if (traits.movesSequences) tenure.sequencesMoved();
+    const sequencesMatter = traits.readsSequenceState || traits.namesSequences || (traits.movesSequences && host.sequences.areRead);
+    if (sequencesMatter) pins.keep('sequence');
+    if (traits.seedsRandom) pins.keep('seed');
+    if (traits.staysPrepared) pins.keep('oversized');
   }
 }

@@ -43,6 +43,8 @@ export interface TextTraits {
   readonly changesDefaults: boolean;
   /** Its one row is the search path. */
   readonly showsSearchPath: boolean;
+  /** More of it is to come, which may have other traits. */
+  readonly goesOn: boolean;
 }
 
 /** The same object for every text without a trait. */
@@ -65,6 +67,7 @@ export const PLAIN: TextTraits = {
   mentionsPids: false,
   changesDefaults: false,
   showsSearchPath: false,
+  goesOn: false,
 };
 
 /** Words one of which stands in every text that has a trait; most texts have none. */
@@ -128,6 +131,22 @@ export function traitsOf(text: string): TextTraits {
     mentionsPids: PIDS.test(text),
     changesDefaults: DEFAULTS.test(text),
     showsSearchPath: SHOWS_SEARCH_PATH.test(text),
+    goesOn: false,
+  };
+}
+
+/** For a text of which only the beginning is at hand: what can be asked of the server afterwards is taken for granted. */
+export function traitsOfBeginning(text: string): TextTraits {
+  const traits = traitsOf(text);
+  return {
+    ...traits,
+    touchesState: true,
+    changesSettings: true,
+    resets: traits.touchesState && traits.resets,
+    movesSequences: true,
+    mentionsPids: false,
+    showsSearchPath: false,
+    goesOn: true,
   };
 }
 
@@ -156,11 +175,6 @@ function customSettings(text: string): string[] {
   const found = [...text.matchAll(CUSTOM_SET), ...text.matchAll(CUSTOM_SET_CONFIG)];
   return [...new Set(found.map(([, space, name]) => `${space}.${name}`.toLowerCase()))];
 }
-
-/** For a text of which only the beginning is at hand. */
-export const UNKNOWN_TRAITS: TextTraits = { ...PLAIN, touchesState: true, changesSettings: true, movesSequences: true };
-/** For such a text that is prepared under a name. */
-export const OVERSIZED_TRAITS: TextTraits = { ...UNKNOWN_TRAITS, staysPrepared: true };
 
 const DEALLOCATED = /\bdeallocate\s+(?:prepare\s+)?(?:"((?:[^"]|"")+)"|(?!all\b|prepare\b)([a-z_\x80-\xff][\w$\x80-\xff]*))/gi;
 
