@@ -7,14 +7,17 @@ const REPLY_MAX_BYTES = 65_536;
 
 /**
  * Runs statements of our own on an idle session, whose receiver is set aside.
+ * @param more another text that is to be run behind the first one, whatever comes of that
  * @returns the last statement's command tag, e.g. `SELECT 1`
  * @throws PostgresError; ServiceError `backend_lost`
  */
-export function runCommand(backend: BackendConnection, sql: string): Promise<string> {
+export function runCommand(backend: BackendConnection, sql: string, more?: string): Promise<string> {
+  const texts = more === undefined ? [sql] : [sql, more];
   return new Promise((resolve, reject) => {
     const reader = new MessageReader(backendFrames({}, REPLY_MAX_BYTES));
+    let ready = 0;
     let tag = '';
-    let failure: PostgresError | undefined;
+    let failure: Error | undefined;
     const settle = (error: Error | undefined) => {
       backend.detach();
       if (error === undefined) resolve(tag);
@@ -23,7 +26,10 @@ export function runCommand(backend: BackendConnection, sql: string): Promise<str
     const receive = (type: number, body: Buffer) => {
       if (type === BackendType.CommandComplete) tag = decodeCommandComplete(body).tag;
       if (type === BackendType.ErrorResponse) failure = new PostgresError(decodeErrorFields(body));
-      if (type === BackendType.ReadyForQuery && decodeReadyForQuery(body) === 'I') settle(failure);
+      if (type !== BackendType.ReadyForQuery) return;
+      ready += 1;
+      if (decodeReadyForQuery(body) !== 'I') failure ??= new ServiceError('backend_lost', 'the session is in a transaction');
+      if (ready === texts.length) settle(failure);
     };
     backend.attach({
       data(chunk) {
@@ -38,7 +44,7 @@ export function runCommand(backend: BackendConnection, sql: string): Promise<str
       closed: (cause) => settle(failure ?? new ServiceError('backend_lost', 'the connection to the database was lost', { cause })),
     });
     if (backend.closed) settle(new ServiceError('backend_lost', 'the connection to the database was lost'));
-    else backend.write(query(sql));
+    else backend.write(Buffer.concat(texts.map(query)));
     backend.resume();
   });
 }

@@ -88,12 +88,13 @@ export class Pool {
 
   /**
    * Takes a backend back. Its session must be idle, outside a transaction.
-   * @param clean nothing in the session outlives what was run, so that no reset is needed: it is back when this returns
+   * @param clean nothing but settings outlives what was run, so that no reset is needed: unless they hurry the next one, it is
+   * back when this returns
    */
   release(tenantId: string, backend: BackendConnection, clean: boolean): Promise<void> {
     const share = this.#shares.of(tenantId);
     if (!share.leased.has(backend)) return DONE;
-    if (!clean) return this.#reset(share, backend);
+    if (!clean || backend.session.isHurried) return this.#reset(share, backend);
     this.#takeBack(share, backend);
     return DONE;
   }

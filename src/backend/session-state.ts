@@ -13,6 +13,20 @@ export function areEqual(some: Settings, others: Settings): boolean {
   return true;
 }
 
+/** Settings that end what takes too long. */
+const TIME_LIMITS = ['statement_timeout', 'transaction_timeout', 'lock_timeout'];
+/** Longer than anything of ours takes, also where the processors are busy. */
+const HURRY_MS = 100;
+const UNITS_MS: Readonly<Record<string, number>> = { us: 0.001, ms: 1, s: 1_000, min: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** @param value as Postgres shows it, or as a client has written it. @see https://www.postgresql.org/docs/current/config-setting.html */
+function mayEndWithin(value: string | undefined, ms: number): boolean {
+  if (value === undefined) return false;
+  const [, number, unit = 'ms'] = /^\s*(\d+)\s*([a-z]*)\s*$/.exec(value) ?? [];
+  const limitMs = Number(number) * (UNITS_MS[unit || 'ms'] ?? Number.NaN);
+  return limitMs !== 0 && !(limitMs >= ms);
+}
+
 /** Statements kept prepared on one backend; each costs the server some tens of kB. */
 const MAX_PREPARED = 200;
 
@@ -29,6 +43,11 @@ export class SessionState {
   lastUser: object | undefined;
   /** It is not to serve anybody else: what new sessions start with has changed since it did, or it may yet be canceled. */
   retired = false;
+
+  /** What is run for the next borrower might not keep the time limits that the session has set. */
+  get isHurried(): boolean {
+    return this.settings.size > 0 && TIME_LIMITS.some((name) => mayEndWithin(this.settings.get(name), HURRY_MS));
+  }
 
   /** Nothing that `DISCARD ALL` would not have removed is left. */
   get pristine(): boolean {

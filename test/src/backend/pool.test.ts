@@ -138,6 +138,23 @@ describe('the pool', () => {
     await eventually('the other is closed', () => backend.closed);
   });
 
+  it('lends nobody a session that would be in a hurry', async () => {
+    poolOf({ maxPerTenant: 1 });
+    const limits = { statement_timeout: ['1ms', '50', '99ms', '99000us'], lock_timeout: ['5'], transaction_timeout: ['20ms'] };
+    const isKept = ['0', '100', '100ms', '1s', '30min', '0ms'];
+    const remain = async (name: string, value: string) => {
+      const backend = await acquire(pool, 'a', open);
+      await runCommand(backend, `SET ${name} = '${value}'`);
+      backend.session.settings = new Map([[name, value]]);
+      await pool.release('a', backend, true);
+      expect(backend.closed).toBe(false);
+      return backend.session.settings.size > 0;
+    };
+    for (const [name, values] of Object.entries(limits))
+      for (const value of values) expect([value, await remain(name, value)]).toEqual([value, false]);
+    for (const value of isKept) expect([value, await remain('statement_timeout', value)]).toEqual([value, true]);
+  });
+
   it('drops a session that speaks while it is idle (L25)', async () => {
     const [backend, other] = [await acquire(pool, 'a', open), await acquire(pool, 'a', open)];
     await runCommand(backend, 'LISTEN rumours');
