@@ -6,7 +6,7 @@ import { Lane } from './lane/lane.ts';
 import { type OpenWire, WireSockets } from './neon/websocket.ts';
 import { openApiDocument } from './openapi.ts';
 import { type Endpoint, serve } from './operation.ts';
-import { Admission, BodyRoom, limitRequests } from './plugins/admission.ts';
+import { Admission, BodyRoom, bodyBoundsOf, limitRequests } from './plugins/admission.ts';
 import { requireBearer } from './plugins/bearer.ts';
 import { followCalls } from './plugins/call.ts';
 import { clientAddresses } from './plugins/client-address.ts';
@@ -66,7 +66,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   app.addHook('preClose', async () => sockets?.close(options.config.POSTERN_SHUTDOWN_TIMEOUT_MS));
   requireHost(app);
   answerProblems(app, observe);
-  limitRequests(app, admission, bodyRoom(options.config));
+  limitRequests(app, admission, new BodyRoom(bodyBoundsOf(options.config)));
   acceptJsonBodies(app);
 
   healthRoutes(app, options.ready);
@@ -90,14 +90,6 @@ function deadlinesOf(config: Config): ServerDeadlines {
     keepAliveTimeoutMs: config.POSTERN_HTTP_KEEP_ALIVE_TIMEOUT_MS,
     sendTimeoutMs: config.POSTERN_HTTP_SEND_TIMEOUT_MS,
   };
-}
-
-function bodyRoom(config: Config): BodyRoom {
-  return new BodyRoom({
-    maxBodyBytes: config.POSTERN_HTTP_BODY_MAX_BYTES,
-    perTenantBytes: config.POSTERN_HTTP_BODIES_PER_TENANT_BYTES,
-    allBytes: config.POSTERN_HTTP_BODIES_BYTES,
-  });
 }
 
 type Served = Pick<HttpServer, 'drain' | 'closeAll'>;

@@ -35,6 +35,8 @@ export const meReply = z.object({
     statementTimeoutMs: z.int().describe('Where the request does not say'),
     maxStatementTimeoutMs: z.int(),
     maxBodyBytes: z.int(),
+    maxBodiesBytes: z.int().describe('Bodies of requests under way, together'),
+    maxBodyValues: z.int().describe('Strings, numbers, arrays and so on in one body'),
     maxStatements: z.int(),
     maxParameters: z.int(),
     maxRequests: z.int().describe('Requests over HTTP under way at once, those that wait for a database session included'),

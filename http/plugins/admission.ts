@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify';
+import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 
 /**
@@ -32,24 +33,32 @@ export class Admission {
 /** Smaller bodies are not counted: of those there are no more than requests may be under way. */
 const UNCOUNTED_MAX_BYTES = 65_536;
 
-export interface BodyRoomOptions {
-  /** Of one body. */
-  readonly maxBodyBytes: number;
-  /** Of one organization's together, and of all; 0: a multiple of the largest. */
+/** What the bodies of requests under way may have together. */
+export interface BodyBounds {
   readonly perTenantBytes: number;
   readonly allBytes: number;
 }
 
-/** How many bytes the bodies of requests under way may have together. */
+type BodySettings = Pick<Config, 'POSTERN_HTTP_BODY_MAX_BYTES' | 'POSTERN_HTTP_BODIES_PER_TENANT_BYTES' | 'POSTERN_HTTP_BODIES_BYTES'>;
+
+/** As set, or a multiple of the largest body. Where there is nobody else there is room for that, and for as much again that is left. */
+export function bodyBoundsOf({
+  POSTERN_HTTP_BODY_MAX_BYTES: largest,
+  POSTERN_HTTP_BODIES_PER_TENANT_BYTES: perTenantBytes,
+  POSTERN_HTTP_BODIES_BYTES: allBytes,
+}: BodySettings): BodyBounds {
+  return { perTenantBytes: Math.max(perTenantBytes || 4 * largest, largest), allBytes: Math.max(allBytes || 16 * largest, 2 * largest) };
+}
+
+/** Counts the bytes of bodies of requests under way. */
 export class BodyRoom {
   readonly #perTenantBytes: number;
   readonly #ofTenants = new Map<string, number>();
   #free: number;
 
-  constructor({ maxBodyBytes, perTenantBytes, allBytes }: BodyRoomOptions) {
-    // Where there is nobody else there is room for the largest, and for as much again that is left.
-    this.#perTenantBytes = Math.max(perTenantBytes || 4 * maxBodyBytes, maxBodyBytes);
-    this.#free = Math.max(allBytes || 16 * maxBodyBytes, 2 * maxBodyBytes);
+  constructor({ perTenantBytes, allBytes }: BodyBounds) {
+    this.#perTenantBytes = perTenantBytes;
+    this.#free = allBytes;
   }
 
   /**

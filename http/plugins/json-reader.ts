@@ -5,7 +5,7 @@ import { changesAsDouble, isNumberByte } from './json-number.ts';
 /** Deeper nesting than any honest request has; what walks a value recursively stays far from the end of the stack. */
 const MAX_DEPTH = 100;
 /** Each takes more memory than the bytes that say it. */
-const VALUES_MAX = 1_000_000;
+export const MAX_VALUES = 1_000_000;
 /** Objects with more are slow to make and to go through; no request has fields that go by any name. */
 const MEMBERS_MAX = 100_000;
 /** No number of Postgres' has as many digits. */
@@ -96,7 +96,7 @@ export class JsonReader {
 
   #readValue(byte: number): void {
     this.#values += 1;
-    if (this.#values > VALUES_MAX) throw new ServiceError('invalid_request', `the JSON body holds more than ${VALUES_MAX} values`);
+    if (this.#values > MAX_VALUES) throw new ServiceError('invalid_request', `the JSON body holds more than ${MAX_VALUES} values`);
     if (byte === QUOTE) this.#add(this.#string());
     else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) this.#open(byte);
     else if (byte === 0x2d || (byte >= 0x30 && byte <= 0x39)) this.#add(this.#number());

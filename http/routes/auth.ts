@@ -1,6 +1,8 @@
 import { ServiceError } from '../../src/errors.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
+import { bodyBoundsOf } from '../plugins/admission.ts';
 import { tenantOf } from '../plugins/bearer.ts';
+import { MAX_VALUES } from '../plugins/json-reader.ts';
 import { meReply, rotateKeyReply, signupReply } from '../replies.ts';
 import { MAX_PARAMETERS, MAX_STATEMENTS, noBody, noQuery, rotateKeyRequest, signupRequest } from '../schemas.ts';
 import { type RouteContext, timeoutOf } from './context.ts';
@@ -62,6 +64,8 @@ const me = {
           statementTimeoutMs: 30_000,
           maxStatementTimeoutMs: 300_000,
           maxBodyBytes: 16_777_216,
+          maxBodiesBytes: 67_108_864,
+          maxBodyValues: MAX_VALUES,
           maxStatements: MAX_STATEMENTS,
           maxParameters: MAX_PARAMETERS,
           maxRequests: 256,
@@ -126,6 +130,8 @@ export function authEndpoints({ router, signUps, config, connection }: RouteCont
         statementTimeoutMs: timeoutOf(undefined, config),
         maxStatementTimeoutMs: config.POSTERN_STATEMENT_TIMEOUT_MAX_MS,
         maxBodyBytes: config.POSTERN_HTTP_BODY_MAX_BYTES,
+        maxBodiesBytes: bodyBoundsOf(config).perTenantBytes,
+        maxBodyValues: MAX_VALUES,
         maxStatements: MAX_STATEMENTS,
         maxParameters: MAX_PARAMETERS,
         maxRequests: config.POSTERN_HTTP_REQUESTS_PER_TENANT,

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, type MockInstance, vi } from 'vitest';
-import { Admission, BodyRoom } from '../../http/plugins/admission.ts';
+import { Admission, BodyRoom, bodyBoundsOf } from '../../http/plugins/admission.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { openDoor, standIn } from './door.ts';
@@ -10,9 +10,19 @@ const KIB = 1_024;
 const MIB = 1_024 * KIB;
 const TOO_MUCH = { kind: 'too_many_requests' };
 
+/** As configured, with bodies of 10 bytes at most. */
+const roomOf = (perTenantBytes: number, allBytes: number) =>
+  new BodyRoom(
+    bodyBoundsOf({
+      POSTERN_HTTP_BODY_MAX_BYTES: 10,
+      POSTERN_HTTP_BODIES_PER_TENANT_BYTES: perTenantBytes,
+      POSTERN_HTTP_BODIES_BYTES: allBytes,
+    }),
+  );
+
 describe('the room for bodies', () => {
   it('is four of the largest for one organization', () => {
-    const room = new BodyRoom({ maxBodyBytes: 10, perTenantBytes: 0, allBytes: 0 });
+    const room = roomOf(0, 0);
     for (let n = 0; n < 4; n += 1) room.take('a', 10);
     expect(() => room.take('a', 1)).toThrow(expect.objectContaining(TOO_MUCH));
     room.giveBack('a', 3);
@@ -21,7 +31,7 @@ describe('the room for bodies', () => {
   });
 
   it('is never all taken: nobody gets more than is left', () => {
-    const room = new BodyRoom({ maxBodyBytes: 10, perTenantBytes: 80, allBytes: 160 });
+    const room = roomOf(80, 160);
     room.take('a', 80);
     room.take('b', 40);
     expect(() => room.take('b', 1)).toThrow(expect.objectContaining(TOO_MUCH));
@@ -32,7 +42,7 @@ describe('the room for bodies', () => {
   });
 
   it('is enough for the largest, whatever is configured', () => {
-    const room = new BodyRoom({ maxBodyBytes: 10, perTenantBytes: 1, allBytes: 1 });
+    const room = roomOf(1, 1);
     room.take('a', 10);
     expect(() => room.take('a', 1)).toThrow(expect.objectContaining(TOO_MUCH));
     room.giveBack('a', 10);

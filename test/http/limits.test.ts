@@ -109,6 +109,8 @@ describe('the time that a statement may take', () => {
       statementTimeoutMs: 200,
       maxStatementTimeoutMs: 20_000,
       maxBodyBytes: 16_777_216,
+      maxBodiesBytes: 67_108_864,
+      maxBodyValues: 1_000_000,
       maxRequests: 256,
     });
   });
