@@ -2,6 +2,7 @@ import { changeCode } from './sql-code.ts';
 
 /** A session with more of the client's own settings than that stays on its backend. */
 export const MAX_CUSTOM_SETTINGS = 100;
+const MAX_CUSTOM_MENTIONS = 1_000;
 
 /**
  * A cheap look at a statement's text, on the safe side: a trait found where there is none costs a question to the server,
@@ -111,12 +112,11 @@ export function traitsOf(text: string): TextTraits {
   if (!ANY_TRAIT.test(text)) return PLAIN;
   const lasting = text.replace(LOCAL_SET_CONFIG, '').replace(LOCAL_SET, ';');
   const custom = customSettings(lasting);
-  const isTooMuch = custom.length > MAX_CUSTOM_SETTINGS;
   return {
     touchesState: STATE.test(lasting),
     changesSettings: STATE.test(text),
-    customSettings: isTooMuch ? [] : custom,
-    setsUnnamed: isTooMuch || SETS_UNNAMED.test(lasting),
+    customSettings: custom ?? [],
+    setsUnnamed: custom === undefined || SETS_UNNAMED.test(lasting),
     touchesAdvisoryLocks: ADVISORY.test(text),
     readsSequenceState: SEQUENCE_READ.test(text),
     movesSequences: SEQUENCE_MOVE.test(text),
@@ -171,9 +171,18 @@ export function isPreparable(text: string, traits: TextTraits): boolean {
   return !touchesState && !namesPrepared && !listsPrepared && !mentionsPids && QUERY.test(text) && staysTheSame(text);
 }
 
-function customSettings(text: string): string[] {
-  const found = [...text.matchAll(CUSTOM_SET), ...text.matchAll(CUSTOM_SET_CONFIG)];
-  return [...new Set(found.map(([, space, name]) => `${space}.${name}`.toLowerCase()))];
+/** @returns undefined when there are more than are worth following, or more mentions of them than are worth reading */
+function customSettings(text: string): string[] | undefined {
+  const names = new Set<string>();
+  let mentions = 0;
+  for (const pattern of [CUSTOM_SET, CUSTOM_SET_CONFIG]) {
+    for (const [, space, name] of text.matchAll(pattern)) {
+      names.add(`${space}.${name}`.toLowerCase());
+      mentions += 1;
+      if (names.size > MAX_CUSTOM_SETTINGS || mentions > MAX_CUSTOM_MENTIONS) return undefined;
+    }
+  }
+  return [...names];
 }
 
 const DEALLOCATED = /\bdeallocate\s+(?:prepare\s+)?(?:"((?:[^"]|"")+)"|(?!all\b|prepare\b)([a-z_\x80-\xff][\w$\x80-\xff]*))/gi;

@@ -66,5 +66,6 @@ describe('a look at a text', () => {
     expect(few).toMatchObject({ customSettings: ['a.b', 'c.d'], setsUnnamed: false });
     const many = traitsOf(Array.from({ length: 1_000 }, (_, i) => `set a.b${i} = 1`).join(';'));
     expect(many).toMatchObject({ customSettings: [], setsUnnamed: true });
+    expect(traitsOf('set a.b = 1;'.repeat(1_001))).toMatchObject({ customSettings: [], setsUnnamed: true });
   });
 });
