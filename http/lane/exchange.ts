@@ -119,7 +119,7 @@ export class Exchange {
       this.#socket.uncork();
       return;
     }
-    // To copy so much is cheaper than a second piece to write.
+    // One piece spares Node's list of pending writes.
     const length = head.length + body.length;
     const memory = takeMemory(length);
     memory.write(head, 0, 'latin1');
