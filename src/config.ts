@@ -59,6 +59,7 @@ const schema = z.object({
   POSTERN_PIPELINE_SPREAD: whole(0, 0, 10_000).describe(
     "Sessions at work from which on an organization's quickest reads share them; 0: as many as there are processors besides our own",
   ),
+  POSTERN_BUSY_POLL_US: whole(300, 0, 10_000).describe('How long to stay awake for what came soon the last time; 0: not at all'),
   POSTERN_CLIENTS_MAX: whole(10_000, 1, 1_000_000),
   POSTERN_CLIENTS_PER_TENANT: whole(1_000, 1, 1_000_000),
   POSTERN_STATEMENT_TIMEOUT_MS: milliseconds(30_000).describe('Over HTTP, where the request does not say'),

@@ -148,6 +148,7 @@ function createPool(config: Config, cluster: Cluster, observe: Observe): Pool {
       maxPerTenant: config.POSTERN_BACKENDS_PER_TENANT,
       queueTimeoutMs: config.POSTERN_QUEUE_TIMEOUT_MS,
       idleMs: config.POSTERN_BACKEND_IDLE_MS,
+      busyPollMs: config.POSTERN_BUSY_POLL_US / 1_000,
     },
     observe,
   );

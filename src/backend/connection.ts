@@ -1,6 +1,7 @@
 import { type OnReadOpts, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import pg from 'pg';
+import type { BusyPoll } from './busy-poll.ts';
 import { requestCancel } from './cancel-request.ts';
 import { SessionState } from './session-state.ts';
 
@@ -43,12 +44,16 @@ export class BackendConnection {
   readonly parameters: ReadonlyMap<string, string>;
   /** What the session has come to hold since its login. */
   readonly session = new SessionState();
+  /** Told of what the session is asked, and of its answers. */
+  busyPoll: BusyPoll | undefined;
   #stream: Duplex;
   #login: BackendLogin;
   #secretKey: number;
   #receiver: BackendReceiver = NOBODY;
   #error: Error | undefined;
   #closed = false;
+  /** Something has been written, and nothing has come since. */
+  #isAsked = false;
   /** What is to be written at the end of this turn of the event loop. */
   #soon: Uint8Array[] = [];
 
@@ -65,7 +70,11 @@ export class BackendConnection {
     this.processId = processId;
     this.#secretKey = secretKey;
     this.parameters = parameters;
-    if (reader === undefined) stream.on('data', (chunk: Buffer) => this.#receiver.data(chunk));
+    if (reader === undefined)
+      stream.on('data', (chunk: Buffer) => {
+        this.#answered();
+        this.#receiver.data(chunk);
+      });
     else reader.deliver = (chunk) => this.#deliver(chunk);
     stream.on('drain', () => this.#receiver.drain());
     stream.on('error', (error: Error) => {
@@ -73,6 +82,7 @@ export class BackendConnection {
     });
     stream.on('close', () => {
       this.#closed = true;
+      if (this.#isAsked) this.#answered();
       this.#receiver.closed(this.#error);
     });
     stream.resume();
@@ -115,6 +125,7 @@ export class BackendConnection {
 
   /** @returns who still needs the memory of the chunk */
   #deliver(chunk: Buffer): BackendReceiver | undefined {
+    this.#answered();
     const receiver = this.#receiver;
     if (receiver.holdsChunk === undefined) {
       receiver.data(Buffer.from(chunk));
@@ -145,7 +156,7 @@ export class BackendConnection {
   /** @returns false when the caller should wait for `drain` */
   write(bytes: Uint8Array): boolean {
     if (this.#soon.length > 0) this.#writeSoon();
-    return this.#stream.write(bytes);
+    return this.#send(bytes, 1);
   }
 
   /** Writes what comes in one turn of the event loop as one piece, at its end: several clients may have something to say. */
@@ -162,7 +173,26 @@ export class BackendConnection {
     const [first, ...more] = this.#soon;
     if (first === undefined) return;
     this.#soon = [];
-    this.#stream.write(more.length === 0 ? first : Buffer.concat([first, ...more]));
+    this.#send(more.length === 0 ? first : Buffer.concat([first, ...more]), 1 + more.length);
+  }
+
+  /** @param pieces as which the bytes were given */
+  #send(bytes: Uint8Array, pieces: number): boolean {
+    if (this.#isAsked) this.busyPoll?.crowded();
+    else this.#asked(pieces);
+    return this.#stream.write(bytes);
+  }
+
+  #asked(pieces: number): void {
+    this.#isAsked = true;
+    this.busyPoll?.asked();
+    if (pieces > 1) this.busyPoll?.crowded();
+  }
+
+  #answered(): void {
+    if (!this.#isAsked) this.busyPoll?.answeredMore();
+    else this.busyPoll?.answered();
+    this.#isAsked = false;
   }
 
   pause(): void {

@@ -1,5 +1,6 @@
 import { ServiceError } from '../errors.ts';
 import type { Observe } from '../observation.ts';
+import { BusyPoll } from './busy-poll.ts';
 import type { BackendConnection } from './connection.ts';
 import { discardState } from './reset.ts';
 import type { Share, Waiter } from './share.ts';
@@ -10,6 +11,8 @@ export interface PoolLimits extends ShareLimits {
   readonly queueTimeoutMs: number;
   /** How long an unused backend is kept. */
   readonly idleMs: number;
+  /** How long to stay awake for an answer. Absent: not at all. */
+  readonly busyPollMs?: number;
 }
 
 /**
@@ -21,6 +24,7 @@ export class Pool {
   readonly #limits: PoolLimits;
   readonly #observe: Observe;
   readonly #shares: Shares;
+  readonly #busyPoll: BusyPoll | undefined;
   readonly #reaper: NodeJS.Timeout;
   readonly #closing = new AbortController();
   /** Set for the one who has waited longest, while somebody waits. */
@@ -29,6 +33,7 @@ export class Pool {
   constructor(limits: PoolLimits, observe: Observe) {
     this.#limits = limits;
     this.#observe = observe;
+    this.#busyPoll = limits.busyPollMs ? new BusyPoll(limits.busyPollMs) : undefined;
     this.#shares = new Shares(limits, (share) => this.#gone(share, 'lost'));
     this.#reaper = setInterval(() => this.#reap(), Math.max(50, Math.min(5_000, limits.idleMs / 4)));
     this.#reaper.unref();
@@ -185,6 +190,7 @@ export class Pool {
         share.refusedAt = undefined;
         // It may have started before the change, or after it.
         backend.session.retired = share.changes !== changes;
+        backend.busyPoll = this.#busyPoll;
         this.#observe({ name: 'backend.opened', durationMs: performance.now() - startedAt });
         this.#adopt(share, backend);
       },

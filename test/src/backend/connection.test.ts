@@ -1,7 +1,8 @@
 import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { BusyPoll } from '../../../src/backend/busy-poll.ts';
 import { BackendConnection } from '../../../src/backend/connection.ts';
 import { eventually } from '../../support/eventually.ts';
 import { makeScratch, type Scratch } from '../../support/scratch.ts';
@@ -158,5 +159,53 @@ describe('what is read', () => {
     for (let round = 0; round < 10; round += 1) await said(quick, Buffer.alloc(1_000, 'b'));
     expect(memories(quick)).toBe(1);
     expect(new Set(quick.kept.slice(2).map(({ chunk }) => chunk.byteOffset))).toEqual(new Set([0]));
+  });
+});
+
+describe('what a session is asked, and what it answers', () => {
+  let told: string[];
+  beforeEach(() => {
+    told = [];
+    const busyPoll = new BusyPoll(0);
+    for (const event of ['asked', 'crowded', 'answered', 'answeredMore'] as const)
+      vi.spyOn(busyPoll, event).mockImplementation(() => told.push(event));
+    backend.busyPoll = busyPoll;
+  });
+
+  it('is told of once', async () => {
+    backend.write(Buffer.from('1'));
+    await eventually('it has come', () => heard === '1');
+    say('one');
+    await eventually('it has answered', () => told.length === 2);
+    say('more');
+    await eventually('it has gone on', () => told.length === 3);
+    backend.write(Buffer.from('2'));
+    expect(told).toEqual(['asked', 'answered', 'answeredMore', 'asked']);
+  });
+
+  it('is a crowd when it is several things', async () => {
+    backend.write(Buffer.from('1'));
+    backend.write(Buffer.from('2'));
+    expect(told).toEqual(['asked', 'crowded']);
+    await eventually('both have come', () => heard === '12');
+    say('one');
+    await eventually('it has answered', () => told.length === 3);
+    backend.writeSoon(Buffer.from('3'));
+    backend.writeSoon(Buffer.from('4'));
+    await eventually('both have come', () => heard === '1234');
+    expect(told).toEqual(['asked', 'crowded', 'answered', 'asked', 'crowded']);
+  });
+
+  it('is answered by a loss', async () => {
+    backend.write(Buffer.from('1'));
+    backend.destroy();
+    await failure();
+    expect(told).toEqual(['asked', 'answered']);
+  });
+
+  it('is not told of a loss that nobody has waited for', async () => {
+    backend.destroy();
+    await failure();
+    expect(told).toEqual([]);
   });
 });
