@@ -58,17 +58,10 @@ export class BusyPoll {
     this.#wait = undefined;
   }
 
-  /** A session has begun to answer, or is gone. */
+  /** A session has begun to answer, or is gone. The rest of a short answer comes at once, and that of a long one is not waited for. */
   answered(): void {
     this.#asked -= 1;
     this.#waitFor(this.#asked > 0 ? this.#answer : this.#request);
-  }
-
-  /** A session has gone on with its answer, from which nothing is to be learnt about requests. */
-  answeredMore(): void {
-    if (this.#asked > 0) return;
-    this.#wait = undefined;
-    this.#waitFor(this.#request);
   }
 
   #waitFor(next: Wait): void {

@@ -82,7 +82,7 @@ export class BackendConnection {
     });
     stream.on('close', () => {
       this.#closed = true;
-      if (this.#isAsked) this.#answered();
+      this.#answered();
       this.#receiver.closed(this.#error);
     });
     stream.resume();
@@ -190,9 +190,9 @@ export class BackendConnection {
   }
 
   #answered(): void {
-    if (!this.#isAsked) this.busyPoll?.answeredMore();
-    else this.busyPoll?.answered();
+    if (!this.#isAsked) return;
     this.#isAsked = false;
+    this.busyPoll?.answered();
   }
 
   pause(): void {

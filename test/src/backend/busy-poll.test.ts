@@ -43,14 +43,6 @@ describe('a client by itself', () => {
     expect(isAwake()).toBe(false);
   });
 
-  it('is waited for from the last piece of its answer on', () => {
-    roundTrips(CALM_REQUESTS);
-    vi.advanceTimersByTime(MAX_MS * 0.7);
-    poll.answeredMore();
-    vi.advanceTimersByTime(MAX_MS * 0.7);
-    expect(isAwake()).toBe(true);
-  });
-
   it('is not waited for if it let it wait the last time, but its next answer is', () => {
     roundTrips(CALM_REQUESTS);
     vi.advanceTimersByTime(MAX_MS * 3);
@@ -62,16 +54,6 @@ describe('a client by itself', () => {
     poll.asked();
     poll.answered();
     expect(isAwake()).toBe(true);
-  });
-
-  it('is not taken for quick because its answer came in pieces', () => {
-    roundTrips(CALM_REQUESTS);
-    vi.advanceTimersByTime(MAX_MS * 3);
-    poll.asked();
-    poll.answered();
-    poll.answeredMore();
-    vi.advanceTimersByTime(FEW_TURNS_MS);
-    expect(isAwake()).toBe(false);
   });
 
   it('whose answer took too long is slept over the next time, and no longer', () => {
