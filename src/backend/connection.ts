@@ -178,12 +178,17 @@ export class BackendConnection {
 
   /** @param pieces as which the bytes were given */
   #send(bytes: Uint8Array, pieces: number): boolean {
-    if (this.#isAsked) this.busyPoll?.crowded();
-    else this.#asked(pieces);
+    this.#asked(pieces);
     return this.#stream.write(bytes);
   }
 
   #asked(pieces: number): void {
+    // What is gone answers no more.
+    if (this.#closed) return;
+    if (this.#isAsked) {
+      this.busyPoll?.crowded();
+      return;
+    }
     this.#isAsked = true;
     this.busyPoll?.asked();
     if (pieces > 1) this.busyPoll?.crowded();

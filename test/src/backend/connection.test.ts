@@ -175,9 +175,10 @@ describe('what a session is asked, and what it answers', () => {
     expect(told).toEqual(['asked', 'answered']);
   });
 
-  it('is not told of a loss that nobody has waited for', async () => {
+  it('is not told of a loss that nobody has waited for, nor of what is asked after it', async () => {
     backend.destroy();
     await failure();
+    backend.write(Buffer.from('1'));
     expect(told).toEqual([]);
   });
 });
