@@ -12,8 +12,8 @@ interface Wait {
 /**
  * Keeps the event loop awake while something is about to come, the answer to a request or the next request of a client that
  * has just had its answer: to go to sleep and be woken takes longer than many a statement, and leaves the processor's caches
- * to others. It is done where that takes nothing from anybody: while there are processors enough for all sessions at work
- * besides our own, and only for what came soon the last time.
+ * to others. It costs processor time, and is done where that takes none from PostgreSQL: while there are processors enough for
+ * all sessions at work besides our own, and only for what came soon the last time. What other programs want is not known.
  * @see https://docs.kernel.org/virt/kvm/halt-polling.html for the same in hypervisors
  */
 export class BusyPoll {

@@ -11,7 +11,7 @@ export interface PoolLimits extends ShareLimits {
   readonly queueTimeoutMs: number;
   /** How long an unused backend is kept. */
   readonly idleMs: number;
-  /** How long to stay awake for an answer. Absent: not at all. */
+  /** As of {@link BusyPoll}. 0 or absent: the event loop is not kept awake. */
   readonly busyPollMs?: number;
 }
 
