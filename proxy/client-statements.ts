@@ -1,5 +1,6 @@
 import type { ServerStatement } from '../src/backend/prepared-statements.ts';
 import type { Edit } from '../src/router/search-path/edits.ts';
+import type { KeptStatements } from './kept-statements.ts';
 import type { ParameterSignal } from './process-ids.ts';
 import type { TextTraits } from './statement-text.ts';
 
@@ -26,9 +27,13 @@ export interface UnnamedStatement {
 }
 
 const MAX_FORMER = 100;
+/** Longer names are not told in errors once they have been given up. */
+const MAX_FORMER_BYTES = 1_000;
 
 /** The prepared statements of a client, those with a name by name (as Latin-1: names are compared byte by byte). Most have none. */
 export class ClientStatements {
+  readonly #kept: KeptStatements;
+  #isOver = false;
   #named: Map<string, NamedStatement> | undefined;
   /** Names given up of late, by the server's name: an error that comes now may still speak of the statement. */
   #former: Map<string, string> | undefined;
@@ -36,6 +41,16 @@ export class ClientStatements {
   unnamed: UnnamedStatement | undefined;
   /** What it is as far as has been answered. */
   #settled: UnnamedStatement | undefined;
+
+  /** @param kept what those of all clients of the organization take */
+  constructor(kept: KeptStatements) {
+    this.#kept = kept;
+  }
+
+  /** Whether a Parse of so many bytes may be kept under a name. One that the client has in use already is not. */
+  hasRoomFor(name: string, bytes: number): boolean {
+    return this.get(name) !== undefined || this.#kept.hasRoomFor(bytes);
+  }
 
   get(name: string): NamedStatement | undefined {
     return this.#named?.get(name);
@@ -80,11 +95,22 @@ export class ClientStatements {
   /** Takes away all that have a name. */
   clear(): void {
     for (const [name, statement] of this.entries()) this.#givenUp(name, statement);
+    this.#forgetAll();
+  }
+
+  /** The client is gone. What is undone now comes too late. */
+  end(): void {
+    this.#isOver = true;
+    this.#forgetAll();
+  }
+
+  #forgetAll(): void {
+    for (const [name, { server }] of this.entries()) this.#kept.delete(name, server);
     this.#named?.clear();
   }
 
   #givenUp(name: string, statement: NamedStatement | undefined): void {
-    if (statement === undefined) return;
+    if (statement === undefined || name.length > MAX_FORMER_BYTES) return;
     this.#former ??= new Map();
     const [oldest] = this.#former.keys();
     if (this.#former.size >= MAX_FORMER && oldest !== undefined) this.#former.delete(oldest);
@@ -93,16 +119,22 @@ export class ClientStatements {
 
   #change(named: Map<string, NamedStatement>, name: string, statement: NamedStatement | undefined): () => void {
     const before = named.get(name);
-    put(named, name, statement);
+    this.#put(named, name, statement);
     this.#givenUp(name, before);
     return () => {
       this.#givenUp(name, named.get(name));
-      put(named, name, before);
+      this.#put(named, name, before);
     };
   }
-}
 
-function put(named: Map<string, NamedStatement>, name: string, statement: NamedStatement | undefined): void {
-  if (statement === undefined) named.delete(name);
-  else named.set(name, statement);
+  #put(named: Map<string, NamedStatement>, name: string, statement: NamedStatement | undefined): void {
+    if (this.#isOver) return;
+    const before = named.get(name);
+    if (before !== undefined) this.#kept.delete(name, before.server);
+    if (statement === undefined) named.delete(name);
+    else {
+      named.set(name, statement);
+      this.#kept.add(name, statement.server);
+    }
+  }
 }

@@ -60,7 +60,7 @@ export class Parses {
     const nameEnd = stringEnd(buffer, nameStart, end);
     if (nameEnd < 0) return false;
     const name = buffer.toString('latin1', nameStart, nameEnd);
-    if (statements.get(name) !== undefined) return false;
+    if (statements.get(name) !== undefined || !statements.hasRoomFor(name, length)) return false;
     const text = latin1String(buffer, nameEnd + 1, end);
     const { context } = session.pins;
     if (context === undefined || !staysTheSame(text)) return false;
@@ -76,7 +76,7 @@ export class Parses {
    * @returns whether a text without a name stands for a statement that is prepared behind the client's back
    */
   parse(scanner: FrameScanner, backend: BackendConnection, startsPipeline: boolean): boolean {
-    const { texts } = this.#context;
+    const { texts, statements } = this.#context;
     const { buffer, start, length } = scanner;
     const isKept = scanner.last && length <= MAX_KEPT_DEFINITION_BYTES;
     const end = isKept ? scanner.end : Math.min(scanner.end, start + MAX_KEPT_DEFINITION_BYTES);
@@ -97,10 +97,15 @@ export class Parses {
       return false;
     }
     const prepared = texts.prepared(text, buffer.subarray(nameEnd + 1, end));
+    const name = buffer.toString('latin1', nameStart, nameEnd);
+    if (name !== '' && !statements.hasRoomFor(name, length)) {
+      this.#parseUnkept(scanner, name, prepared);
+      return false;
+    }
     texts.tell(prepared.traits);
-    if (nameEnd > nameStart) {
+    if (name !== '') {
       const server = this.#statementOf(prepared.definition, staysTheSame(text));
-      this.#parseNamed(scanner, backend, buffer.toString('latin1', nameStart, nameEnd), prepared, server);
+      this.#parseNamed(scanner, backend, name, prepared, server);
       return false;
     }
     const repeated = mayRepeat && isPreparable(text, prepared.traits) ? this.#repeated(prepared) : undefined;
@@ -210,6 +215,15 @@ export class Parses {
     if (traits.staysPrepared) this.#context.queue.push(Request.parse);
     else this.#noteUnnamed({ definition: NO_NAME, isOversized: true, changed: false, edits: [], traits, signals: [] }, backend);
     this.#pass(scanner);
+  }
+
+  /** The organization's clients have as many as may be kept: as one that is too large. */
+  #parseUnkept(scanner: FrameScanner, name: string, { changed, definition, edits, traits }: UnnamedStatement): void {
+    const { texts, queue, out } = this.#context;
+    texts.tell({ ...traits, staysPrepared: true });
+    queue.push(Request.parse, Fate.forward, { undo: () => {}, edits });
+    if (changed) out.insert(parseMessage(Buffer.from(name, 'latin1'), definition));
+    else this.#pass(scanner);
   }
 
   #parseNamed(scanner: FrameScanner, backend: BackendConnection, name: string, prepared: UnnamedStatement, server: ServerStatement): void {

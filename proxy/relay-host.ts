@@ -4,6 +4,7 @@ import type { ServiceError } from '../src/errors.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { Wait } from '../src/router/router.ts';
 import type { PlaceView } from '../src/router/search-path/view.ts';
+import type { KeptStatements } from './kept-statements.ts';
 import type { ProcessIds } from './process-ids.ts';
 import type { RecentParses } from './recent-parses.ts';
 import type { Sharing } from './sharing.ts';
@@ -29,6 +30,7 @@ export interface RelayHost extends WatchListener {
   readonly sharing: Sharing;
   readonly registry: StatementRegistry;
   readonly recent: RecentParses;
+  readonly kept: KeptStatements;
   readonly processIds: ProcessIds;
   /** Where the organization's `public` is another schema. */
   readonly view: PlaceView | undefined;

@@ -43,12 +43,14 @@ export class Relay implements BackendReceiver, ClientReceiver {
   readonly tenure: Tenure;
   readonly inFlight: InFlight;
   readonly ending: Ending;
+  readonly #statements: ClientStatements;
   readonly #settling: Settling;
   readonly #inbound: Inbound;
 
   constructor(client: Duplex, host: RelayHost, pins: Pins, parameters: ReadonlyMap<string, string>) {
-    const statements = new ClientStatements();
+    const statements = new ClientStatements(host.kept);
     const watch = new StatementWatch(host);
+    this.#statements = statements;
     this.client = client;
     this.host = host;
     this.pins = pins;
@@ -304,6 +306,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
     this.#inbound.giveUp();
     // What still comes of a shared backend's answer is nobody's.
     this.replies.hiding = true;
+    this.#statements.end();
     if (this.tenure.lease !== undefined) await this.tenure.giveUp(this.#isIdle, disobeyed);
   }
 }

@@ -113,8 +113,8 @@ export class ServerStatements {
     this.evict(evicted, backend);
   }
 
-  evict(statement: ServerStatement | undefined, backend: BackendConnection): void {
-    if (statement !== undefined) this.closeOnServer(statement, backend);
+  evict(statements: readonly ServerStatement[], backend: BackendConnection): void {
+    for (const statement of statements) this.closeOnServer(statement, backend);
   }
 
   closeOnServer({ name }: ServerStatement, backend: BackendConnection): void {

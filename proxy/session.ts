@@ -99,6 +99,7 @@ class Session implements RelayHost, ReachableSession {
   readonly view: PlaceView | undefined;
   readonly registry: TenantSessions['registry'];
   readonly recent: TenantSessions['recent'];
+  readonly kept: TenantSessions['kept'];
   readonly #client: ClientConnection;
   readonly #tenant: Tenant;
   readonly #origin: Origin;
@@ -113,6 +114,7 @@ class Session implements RelayHost, ReachableSession {
     this.view = view;
     this.registry = shared.registry;
     this.recent = shared.recent;
+    this.kept = shared.kept;
     this.#client = client;
     this.#tenant = tenant;
     this.#origin = origin;

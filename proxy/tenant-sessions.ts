@@ -1,5 +1,6 @@
 import { StatementRegistry } from '../src/backend/prepared-statements.ts';
 import type { SharingLimits } from '../src/sql/sharing-rules.ts';
+import { KeptStatements } from './kept-statements.ts';
 import type { SessionStart } from './login.ts';
 import type { ProcessIds } from './process-ids.ts';
 import { RecentParses } from './recent-parses.ts';
@@ -22,6 +23,7 @@ export class TenantSessions {
   count = 0;
   registry = new StatementRegistry();
   recent = new RecentParses();
+  readonly kept = new KeptStatements();
   readonly sharing: Sharing;
   readonly sequences = { areRead: false };
   /** What sessions start with, by their settings. */

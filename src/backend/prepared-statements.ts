@@ -110,12 +110,16 @@ function keyOf(definition: Buffer, context: string): string {
 /** What one backend has prepared, least recently used first. */
 export class PreparedStatements {
   readonly #max: number;
+  readonly #maxBytes: number;
+  #bytes = 0;
   readonly #prepared = new Set<ServerStatement>();
   /** The last one in the set, where that is known: it is mostly used again, and a set that is changed all the time makes garbage. */
   #newest: ServerStatement | undefined;
 
-  constructor(max: number) {
+  /** @param maxBytes of their definitions, unless there is only one */
+  constructor(max: number, maxBytes: number) {
     this.#max = max;
+    this.#maxBytes = maxBytes;
   }
 
   get size(): number {
@@ -131,19 +135,29 @@ export class PreparedStatements {
     return true;
   }
 
-  /** @returns the statement that has to go to make room, if one has */
-  add(statement: ServerStatement): ServerStatement | undefined {
+  /** @returns the statements that have to go to make room */
+  add(statement: ServerStatement): ServerStatement[] {
+    this.delete(statement);
     this.#prepared.add(statement);
     this.#newest = undefined;
-    if (this.#prepared.size <= this.#max) return undefined;
-    const [oldest] = this.#prepared;
-    if (oldest !== undefined) this.#prepared.delete(oldest);
-    return oldest;
+    this.#bytes += statement.definition.length;
+    const evicted: ServerStatement[] = [];
+    for (const oldest of this.#prepared) {
+      if (this.#hasRoom) break;
+      this.delete(oldest);
+      evicted.push(oldest);
+    }
+    return evicted;
+  }
+
+  get #hasRoom(): boolean {
+    const { size } = this.#prepared;
+    return size <= this.#max && (this.#bytes <= this.#maxBytes || size === 1);
   }
 
   delete(statement: ServerStatement): void {
     if (statement === this.#newest) this.#newest = undefined;
-    this.#prepared.delete(statement);
+    if (this.#prepared.delete(statement)) this.#bytes -= statement.definition.length;
   }
 
   [Symbol.iterator](): IterableIterator<ServerStatement> {
@@ -152,6 +166,7 @@ export class PreparedStatements {
 
   clear(): void {
     this.#newest = undefined;
+    this.#bytes = 0;
     this.#prepared.clear();
   }
 }

@@ -29,10 +29,11 @@ function mayEndWithin(value: string | undefined, ms: number): boolean {
 
 /** Statements kept prepared on one backend; each costs the server some tens of kB. */
 const MAX_PREPARED = 200;
+const MAX_PREPARED_BYTES = 4 * 1024 * 1024;
 
 /** What a backend session holds beyond its login, as far as we know: what the next borrower finds there. */
 export class SessionState {
-  readonly prepared = new PreparedStatements(MAX_PREPARED);
+  readonly prepared = new PreparedStatements(MAX_PREPARED, MAX_PREPARED_BYTES);
   /** Settings that the session has set, and that `RESET` would undo. */
   settings: Settings = NO_SETTINGS;
   /** The definition that the unnamed statement was made from, by identity; undefined when there is none that we know. */

@@ -145,12 +145,12 @@ export class Session implements Revocable {
     const { sql, edits } = this.#placed.sql(text);
     const { prepared } = this.lease.backend.session;
     const evicted = prepared.add(statement);
-    const room = evicted === undefined ? [] : [closeStatement(evicted.name.toString('latin1'))];
+    const room = evicted.map(({ name }) => closeStatement(name.toString('latin1')));
     try {
       return await this.#describe([...room, ...parseAndDescribe(sql, statement.name.toString('latin1'))], edits);
     } catch (error) {
       this.unprepare(statement);
-      if (evicted !== undefined) this.unprepare(evicted);
+      for (const other of evicted) this.unprepare(other);
       throw error;
     }
   }

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { ClientStatements } from '../../proxy/client-statements.ts';
 import { shortErrand } from '../../proxy/errand.ts';
+import { KeptStatements } from '../../proxy/kept-statements.ts';
 import { Paces } from '../../proxy/paces.ts';
 import { RecentParses } from '../../proxy/recent-parses.ts';
 import { newServerStatement } from '../../src/backend/prepared-statements.ts';
@@ -58,7 +59,7 @@ describe('a text', () => {
 
 describe('a request', () => {
   const server = newServerStatement(Buffer.from('SELECT n FROM t WHERE id = $1\0\0\0'));
-  const statements = new ClientStatements();
+  const statements = new ClientStatements(new KeptStatements());
   statements.set('s', { server, traits: {} as never, signals: [] });
   const paces = new Paces();
   const context = { statements, recent: new RecentParses(), registry: { generation: 0 }, paces, settings: '' };
