@@ -22,7 +22,9 @@ export function acceptJsonBodies(app: FastifyInstance): void {
     try {
       takeFingerprint(request, body);
       refuseEncodings(request.headers['content-type'], request.headers['content-encoding']);
-      readJson(body, request.call, done);
+      // Where none is wanted, none is sent, whatever a client says of all it sends; elsewhere its absence is told as such.
+      if (body.length === 0) done(null, undefined);
+      else readJson(body, request.call, done);
     } catch (error) {
       done(error instanceof Error ? error : new Error('the body could not be read', { cause: error }));
     }

@@ -116,7 +116,7 @@ describe('methods and paths', () => {
 describe('a body', () => {
   it.each([
     ['{"orgName":', 400, 'invalid_request', /^the body is not valid JSON/],
-    ['', 400, 'invalid_request', 'the request has no body; a JSON document is expected'],
+    ['', 400, 'invalid_request', 'the body: is required'],
     ['[]', 400, 'invalid_request', 'the body: expected object, received array'],
     ['null', 400, 'invalid_request', 'the body: expected object, received null'],
     ['{}', 400, 'invalid_request', 'orgName: is required; email: is required'],

@@ -115,6 +115,13 @@ describe('the key', () => {
     expect([current.status, current.body.apiKey.id]).toEqual([200, body.id]);
   });
 
+  it('is replaced by a call that says JSON and has no body, as of clients that say so of all calls', async () => {
+    const { apiKey: key } = await service.signUp();
+    const headers = { 'content-type': 'application/json' };
+    expect((await service.call('GET', '/api/auth/me', { key, headers })).status).toBe(200);
+    expect((await service.call('POST', '/api/auth/rotate-key', { key, headers })).status).toBe(200);
+  });
+
   it('is replaced once when two calls try at the same moment', async () => {
     const organization = await service.signUp();
     const replies = await Promise.all(
