@@ -89,6 +89,8 @@ test('results are only written where everything was measured, or where told', ()
   expect(readOptions([]).out).toBe('test/bench/results.md');
   expect(readOptions(['wire-simple', '--rounds', '7'])).toMatchObject({ out: undefined, rounds: 7, scenarios: ['wire-simple'] });
   expect(readOptions(['--quick'])).toMatchObject({ out: undefined, clients: [32] });
+  expect(readOptions(['wire', '--threads', '2'])).toMatchObject({ threads: 2, rounds: 5 });
+  expect(readOptions([]).threads).toBe(1);
   expect(() => readOptions(['--rounds', 'many'])).toThrow('--rounds: must be a whole number, not many');
 });
 

@@ -8,6 +8,8 @@ export interface Options {
   /** Of each measurement; whole ones, as pgbench and wrk want it. */
   readonly seconds: number;
   readonly clients: readonly number[];
+  /** That pgbench's clients are spread over, where it selects one account. */
+  readonly threads: number;
   /** Backend sessions that a pooler may have. */
   readonly pool: number;
   /** Whose names begin with one of these take part; all where there is none. */
@@ -17,8 +19,9 @@ export interface Options {
   readonly out: string | undefined;
 }
 
-export const USAGE = `npm run bench [-- <scenario>… --quick --rounds n --seconds n --clients n,n --pool n --peers name,name --cpu-prof --out file]
+export const USAGE = `npm run bench [-- <scenario>… --quick --rounds n --seconds n --clients n,n --threads n --pool n --peers name,name --cpu-prof --out file]
   <scenario>   the beginning of its name is enough: wire, http-point
+  --threads    of pgbench in wire-…, 1 as a rule: all of its clients then move from processor to processor together
   --peers      the beginnings of their names: postern,pgbouncer
   --cpu-prof   leaves profiles of the Postern processes in a folder that is named at the end
   --out        the Markdown file; test/bench/results.md when everything is run in full, else none
@@ -34,6 +37,7 @@ export function readOptions(args: readonly string[]): Options {
       rounds: { type: 'string' },
       seconds: { type: 'string' },
       clients: { type: 'string' },
+      threads: { type: 'string', default: '1' },
       pool: { type: 'string', default: '16' },
       peers: { type: 'string' },
       'cpu-prof': { type: 'boolean', default: false },
@@ -48,6 +52,7 @@ export function readOptions(args: readonly string[]): Options {
     rounds: whole('--rounds', values.rounds ?? (quick ? '1' : '5')),
     seconds: whole('--seconds', values.seconds ?? '1'),
     clients: (values.clients ?? (quick ? '32' : '1,8,32,64')).split(',').map((count) => whole('--clients', count)),
+    threads: whole('--threads', values.threads),
     pool: whole('--pool', values.pool),
     peers: values.peers?.toLowerCase().split(',') ?? [],
     profile: values['cpu-prof'],

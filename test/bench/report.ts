@@ -48,7 +48,7 @@ async function conditions({ options, cluster, missing }: Bench): Promise<string>
   const settings = Object.entries(ownVariables()).map(([name, value]) => `${name}=${value}`);
   const lines = [
     `${processors.length} cores (${processors[0]?.model.trim() ?? 'unknown'}), ${await kernel()}, shared by all: clients, poolers and PostgreSQL.`,
-    `Node ${process.versions.node}, PostgreSQL ${cluster.version}, ${version('PgBouncer', pgbouncer)}, ${version('Pgpool-II', pgpool)}; loads by pgbench and ${wrk ? 'wrk' : 'Node, for want of wrk'}.`,
+    `Node ${process.versions.node}, PostgreSQL ${cluster.version}, ${version('PgBouncer', pgbouncer)}, ${version('Pgpool-II', pgpool)}; loads by pgbench (${options.threads} ${options.threads === 1 ? 'thread' : 'threads'}) and ${wrk ? 'wrk' : 'Node, for want of wrk'}.`,
     `Medians (and the least and the most) of ${options.rounds} rounds of ${options.seconds} s, each of them one peer after the other; ratios are medians of the rounds' ratios.`,
     `Pools of ${options.pool} backend sessions; Pgpool-II has a process with a session for each of up to ${PGPOOL_CHILDREN} clients. "PgBouncer again" is the same a second time: the noise.`,
     'Everybody logs in with SCRAM-SHA-256, without TLS, by TCP to 127.0.0.1; poolers reach PostgreSQL through its Unix socket. PostgreSQL runs with fsync off.',
