@@ -47,7 +47,7 @@ export class ClientStatements {
     this.#kept = kept;
   }
 
-  /** Whether a Parse of so many bytes may be kept under a name. One that the client has in use already is not. */
+  /** Whether a Parse of so many bytes may be kept under a name. One whose name is in use needs no room: it is refused. */
   hasRoomFor(name: string, bytes: number): boolean {
     return this.get(name) !== undefined || this.#kept.hasRoomFor(bytes);
   }

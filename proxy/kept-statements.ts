@@ -1,6 +1,6 @@
 import type { ServerStatement } from '../src/backend/prepared-statements.ts';
 
-/** A thousand clients with two hundred statements of their own, of a hundred bytes each, take as much. */
+/** A thousand clients with two hundred statements of their own, of fifty bytes each, take about as much. */
 const MAX_BYTES = 64 * 1024 * 1024;
 /** What a name takes besides its bytes. */
 const NAME_BYTES = 256;

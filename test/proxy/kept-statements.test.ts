@@ -40,13 +40,12 @@ it('what clients keep is counted until they give it up, are gone, or have it und
   expect(kept.bytes).toBe(0);
 });
 
-it('there is no room for one more where the others take too much, but for one that replaces nothing', () => {
+it('there is no room for one more where the others take too much; a name in use needs none', () => {
   const kept = new KeptStatements();
   const statements = new ClientStatements(kept);
   for (let n = 0; n < 63; n += 1) statements.set(`s${n}`, statement(MIB));
   expect(statements.hasRoomFor('more', MIB / 2)).toBe(true);
   expect(statements.hasRoomFor('more', MIB)).toBe(false);
-  // It is only asked whether it is there.
   expect(statements.hasRoomFor('s1', MIB)).toBe(true);
   statements.delete('s1');
   expect(statements.hasRoomFor('more', MIB)).toBe(true);
