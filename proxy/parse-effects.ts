@@ -102,7 +102,7 @@ export class SentParse implements Effect {
 
   redo(): void {
     this.#parse.redo?.();
-    this.#prepared.add(this.statement);
+    this.#prepared.addAgain(this.statement);
   }
 
   done(): void {

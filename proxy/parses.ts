@@ -227,13 +227,14 @@ export class Parses {
   }
 
   #parseNamed(scanner: FrameScanner, backend: BackendConnection, name: string, prepared: UnnamedStatement, server: ServerStatement): void {
-    const { statements, deallocations, names } = this.#context;
+    const { statements, deallocations, names, queue } = this.#context;
     const { traits, signals, edits } = prepared;
-    if (statements.get(name) !== undefined && !deallocations.all) {
+    if (statements.get(name) !== undefined && !deallocations.hasTaken(name, queue.batch)) {
       this.#parseAgain(scanner, backend, name, prepared);
       return;
     }
     names.changes(name);
+    deallocations.gives(name);
     this.#parseOnce(server, backend, new NamedParse(statements, name, { server, traits, signals }, edits));
   }
 

@@ -8,6 +8,10 @@ import type { TextTraits } from './statement-text.ts';
  */
 export class PendingDeallocations {
   #all = false;
+  /** In which batch they are, once what is ahead in it has been done. */
+  #batch = -1;
+  /** Names given again since, as Latin-1. */
+  readonly #given = new Set<string>();
   /** The portal that would take all away when it is executed. */
   #portal: string | undefined;
 
@@ -21,13 +25,28 @@ export class PendingDeallocations {
     else if (this.#portal !== undefined && this.#portal === portalName(scanner)) this.#portal = undefined;
   }
 
-  executed(scanner: FrameScanner): void {
-    this.#all ||= this.#portal !== undefined && this.#portal === portalName(scanner);
+  /** @param batch in which it is executed */
+  executed(scanner: FrameScanner, batch: number): void {
+    if (this.#portal === undefined || this.#portal !== portalName(scanner)) return;
+    this.#all = true;
+    this.#batch = batch;
+    this.#given.clear();
+  }
+
+  /** A statement is given a name. */
+  gives(name: string): void {
+    if (this.#all) this.#given.add(name);
+  }
+
+  /** What comes next in a batch does not find that name: either all have been taken away, or it is thrown away itself. */
+  hasTaken(name: string, batch: number): boolean {
+    return this.#all && this.#batch === batch && !this.#given.has(name);
   }
 
   /** Whatever has been asked has been answered. */
   answered(): void {
     this.#all = false;
+    this.#given.clear();
   }
 }
 

@@ -7,7 +7,7 @@ import { latin1String, stringEnd } from '../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
 import { FrontendType, statementNameStart, withStatementName } from '../src/protocol/frontend.ts';
 import { traitsOfCall } from './called-functions.ts';
-import type { ClientStatements } from './client-statements.ts';
+import type { ClientStatements, NamedStatement } from './client-statements.ts';
 import { type Errand, shortErrand } from './errand.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from './limits.ts';
 import { CLOSE_UNNAMED_PORTAL, queryMessage } from './messages.ts';
@@ -185,7 +185,7 @@ export class Requests {
       case FrontendType.Execute:
         this.counts.statements += 1;
         this.#guardPortal();
-        this.#deallocations.executed(scanner);
+        this.#deallocations.executed(scanner, this.#queue.batch);
         if (this.#deallocations.all) this.#names.changesAll();
         this.#extended(Request.execute, this.#showsSearchPath(scanner) ? SEARCH_PATH : undefined);
         this.#pass(scanner);
@@ -292,7 +292,7 @@ export class Requests {
     }
     const isNamed = nameEnd > nameStart;
     const { unnamed } = this.#statements;
-    const statement = isNamed ? this.#statements.get(buffer.toString('latin1', nameStart, nameEnd)) : unnamed;
+    const statement = isNamed ? this.#statementNamed(buffer.toString('latin1', nameStart, nameEnd)) : unnamed;
     // Prepared by an earlier request, it is used as what the client sees in it: its table may have changed since.
     const asUnnamed = !isNamed && (!this.usesRepeated || this.#deallocations.all || unnamed?.server === undefined);
     const server = asUnnamed ? undefined : statement?.server;
@@ -314,6 +314,10 @@ export class Requests {
     // A name that the client has not prepared is the server's to refuse.
     if (server === undefined) this.#pass(scanner);
     else this.#out.insert(withStatementName(buffer, start, end, server.name));
+  }
+
+  #statementNamed(name: string): NamedStatement | undefined {
+    return this.#deallocations.hasTaken(name, this.#queue.batch) ? undefined : this.#statements.get(name);
   }
 
   /** A DEALLOCATE that is bound is as good as executed. */

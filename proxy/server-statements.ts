@@ -106,9 +106,11 @@ export class ServerStatements {
   ensurePrepared(statement: ServerStatement, backend: BackendConnection): void {
     if (backend.session.prepared.use(statement)) return;
     this.closeIfLeft(statement.name, backend);
-    const evicted = backend.session.prepared.add(statement);
+    const { prepared } = backend.session;
+    const evicted = prepared.add(statement);
     this.#names.prepares(statement);
-    this.#queue.push(Request.parse, Fate.skip, { undo: () => backend.session.prepared.delete(statement), statement });
+    const effect = { undo: () => prepared.delete(statement), redo: () => prepared.addAgain(statement), statement };
+    this.#queue.push(Request.parse, Fate.skip, effect);
     this.#out.insert(parseMessage(statement.name, statement.definition));
     this.evict(evicted, backend);
   }
@@ -117,14 +119,14 @@ export class ServerStatements {
     for (const statement of statements) this.closeOnServer(statement, backend);
   }
 
-  closeOnServer({ name }: ServerStatement, backend: BackendConnection): void {
-    this.#close(name.toString('latin1'), backend);
+  closeOnServer(statement: ServerStatement, backend: BackendConnection): void {
+    this.#close(statement.name.toString('latin1'), backend, () => backend.session.prepared.delete(statement));
   }
 
   /** Where it may not come to that, it is still there, and in the way. */
-  #close(name: string, { session }: BackendConnection): void {
+  #close(name: string, { session }: BackendConnection, redo?: () => void): void {
     this.#names.changes(name);
-    this.#queue.push(Request.close, Fate.skip, { undo: () => session.leftovers.add(name) });
+    this.#queue.push(Request.close, Fate.skip, { undo: () => session.leftovers.add(name), redo });
     this.#out.insert(closeStatementMessage(Buffer.from(name, 'latin1')));
   }
 

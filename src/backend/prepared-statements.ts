@@ -137,10 +137,7 @@ export class PreparedStatements {
 
   /** @returns the statements that have to go to make room */
   add(statement: ServerStatement): ServerStatement[] {
-    this.delete(statement);
-    this.#prepared.add(statement);
-    this.#newest = undefined;
-    this.#bytes += statement.definition.length;
+    this.addAgain(statement);
     const evicted: ServerStatement[] = [];
     for (const oldest of this.#prepared) {
       if (this.#hasRoom) break;
@@ -148,6 +145,14 @@ export class PreparedStatements {
       evicted.push(oldest);
     }
     return evicted;
+  }
+
+  /** As {@link add}, after {@link clear}: room has been made when it was added first. */
+  addAgain(statement: ServerStatement): void {
+    this.delete(statement);
+    this.#prepared.add(statement);
+    this.#newest = undefined;
+    this.#bytes += statement.definition.length;
   }
 
   get #hasRoom(): boolean {

@@ -46,6 +46,14 @@ describe('what is much work is done in portions, to the same end', () => {
     expect(await ask(['Bind "" a []', 'Sync'])).toEqual([NOT_THERE, 'ReadyForQuery I']);
   });
 
+  it('more names given in one go, behind all having been taken away, than a backend has room for', async () => {
+    const count = 250;
+    const names = times(count, (i) => [`Parse r${i} SELECT ${i} AS r`, ...(i % 10 === 9 ? ['Bind "" r0 []'] : [])]);
+    const heard = await ask(['Parse d2 DEALLOCATE ALL', 'Bind "" d2 []', 'Execute ""', ...names, 'Bind "" r1 []', 'Sync']);
+    expect(heard.filter((reply) => reply.startsWith('ErrorResponse'))).toEqual([]);
+    for (const i of [1, ...Array(count).keys()]) expect([i, ...(await ask([`Bind "" r${i} []`, 'Sync']))]).toEqual([i, ...BOUND]);
+  });
+
   it('large statements that a backend has no room for, bound one behind the other', async () => {
     const count = 240;
     const comment = 'x'.repeat(20_000);
