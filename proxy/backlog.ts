@@ -14,6 +14,11 @@ export class Backlog {
     return this.#isWaiting;
   }
 
+  /** How much waits. */
+  get bytes(): number {
+    return this.#bytes?.reduce((sum, { length }) => sum + length, 0) ?? 0;
+  }
+
   /** What waits, if that is one chunk. */
   get only(): Buffer | undefined {
     return this.#bytes?.length === 1 ? this.#bytes[0] : undefined;

@@ -1,5 +1,6 @@
 import { FrameScanner, frontendFrames } from '../src/protocol/frame.ts';
 import type { PlaceView } from '../src/router/search-path/view.ts';
+import type { HeldMessages } from './held-messages.ts';
 import { MAX_KEPT_DEFINITION_BYTES, MAX_REWRITTEN_BYTES } from './limits.ts';
 
 /** Longest names that are looked at: Postgres takes 63 bytes of an SQL name, but protocol names have no limit. */
@@ -11,7 +12,7 @@ const FRONTEND = frontendFrames({ ...HEADS, Q: 65_536, P: MAX_KEPT_DEFINITION_BY
 /** Where texts are rewritten, they have to be held whole. */
 const FRONTEND_REWRITTEN = frontendFrames({ ...HEADS, Q: MAX_REWRITTEN_BYTES, P: MAX_REWRITTEN_BYTES });
 
-/** Finds a client's messages, each with as much of it as has to be looked at. */
-export function clientScanner(view: PlaceView | undefined): FrameScanner {
-  return new FrameScanner(view === undefined ? FRONTEND : FRONTEND_REWRITTEN);
+/** Finds a client's messages, each with as much of it as has to be looked at, if there is room for that. */
+export function clientScanner(view: PlaceView | undefined, held: HeldMessages): FrameScanner {
+  return new FrameScanner(view === undefined ? FRONTEND : FRONTEND_REWRITTEN, (bytes) => held.mayGrow(bytes));
 }

@@ -17,7 +17,7 @@ export interface UnnamedStatement {
   readonly definition: Buffer;
   /** The statement that it has become because its text comes again and again. */
   readonly server?: ServerStatement;
-  /** It was too large for its definition to be kept. */
+  /** Its definition was too large to be kept, or there was no room for it. */
   readonly isOversized?: boolean;
   /** It is not what the client sent, to the letter. */
   readonly changed: boolean;
@@ -26,6 +26,8 @@ export interface UnnamedStatement {
   readonly signals: readonly ParameterSignal[];
 }
 
+/** A statement without a name of up to this length always has room. */
+const MAX_UNCOUNTED_BYTES = 16_384;
 const MAX_FORMER = 100;
 /** Longer names are not told in errors once they have been given up. */
 const MAX_FORMER_BYTES = 1_000;
@@ -37,19 +39,39 @@ export class ClientStatements {
   #named: Map<string, NamedStatement> | undefined;
   /** Names given up of late, by the server's name: an error that comes now may still speak of the statement. */
   #former: Map<string, string> | undefined;
-  /** What the client's unnamed statement was made from, if all goes well that has been asked; a Query or a Close takes it away. */
-  unnamed: UnnamedStatement | undefined;
+  #unnamed: UnnamedStatement | undefined;
   /** What it is as far as has been answered. */
   #settled: UnnamedStatement | undefined;
+  #unnamedBytes = 0;
 
   /** @param kept what those of all clients of the organization take */
   constructor(kept: KeptStatements) {
     this.#kept = kept;
   }
 
-  /** Whether a Parse of so many bytes may be kept under a name. One whose name is in use needs no room: it is refused. */
+  /** What the client's unnamed statement was made from, if all goes well that has been asked; a Query or a Close takes it away. */
+  get unnamed(): UnnamedStatement | undefined {
+    return this.#unnamed;
+  }
+
+  set unnamed(statement: UnnamedStatement | undefined) {
+    this.#unnamed = statement;
+    this.#countUnnamed();
+  }
+
+  #countUnnamed(): void {
+    const unnamed = this.#unnamed;
+    const settled = this.#settled === unnamed ? 0 : countedBytes(this.#settled);
+    const bytes = this.#isOver ? 0 : countedBytes(unnamed) + settled;
+    if (bytes === this.#unnamedBytes) return;
+    this.#kept.unnamedGrew(bytes - this.#unnamedBytes);
+    this.#unnamedBytes = bytes;
+  }
+
+  /** Whether a Parse of so many bytes may be kept under a name, or none. One whose name is in use needs no room: it is refused. */
   hasRoomFor(name: string, bytes: number): boolean {
-    return this.get(name) !== undefined || this.#kept.hasRoomFor(bytes);
+    if (name === '' ? bytes <= MAX_UNCOUNTED_BYTES : this.get(name) !== undefined) return true;
+    return this.#kept.hasRoomFor(bytes);
   }
 
   get(name: string): NamedStatement | undefined {
@@ -72,6 +94,7 @@ export class ClientStatements {
     // Where the change has been undone by mistake for another that came to the same.
     if (this.unnamed === this.#settled) this.unnamed = statement;
     this.#settled = statement;
+    this.#countUnnamed();
   }
 
   /** @param failed Postgres does away with the old one before it looks at the new; else it has not come to that */
@@ -79,7 +102,8 @@ export class ClientStatements {
     const { unnamed } = this;
     const isCurrent = unnamed === statement || unnamed === this.#settled;
     if (failed) this.#settled = undefined;
-    if (isCurrent) this.unnamed = this.#settled;
+    if (isCurrent) this.#unnamed = this.#settled;
+    this.#countUnnamed();
   }
 
   /** @returns the client's name for what the server knows under another; empty for what it has given none */
@@ -102,6 +126,7 @@ export class ClientStatements {
   end(): void {
     this.#isOver = true;
     this.#forgetAll();
+    this.#countUnnamed();
   }
 
   #forgetAll(): void {
@@ -137,4 +162,11 @@ export class ClientStatements {
       this.#kept.add(name, statement.server);
     }
   }
+}
+
+/** What a statement without a name takes that is no other's, if that is much. */
+function countedBytes(statement: UnnamedStatement | undefined): number {
+  if (statement === undefined || statement.server !== undefined) return 0;
+  const { length } = statement.definition;
+  return length > MAX_UNCOUNTED_BYTES ? length : 0;
 }

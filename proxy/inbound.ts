@@ -29,15 +29,22 @@ export class Inbound implements BorrowerListener {
   readonly #borrower: Borrower;
   readonly #backendless: Backendless;
   #scanner: FrameScanner;
+  /** In the message that is being rewritten. */
+  #rewrittenBytes = 0;
   /** What waits has been left for later because the backend has to be told so much of what was before it. */
   #leavesRest = false;
 
   constructor(session: Session) {
-    const { host, requests, toClient } = session;
+    const { requests, toClient } = session;
     this.#session = session;
-    this.#scanner = clientScanner(host.view);
+    this.#scanner = this.#newScanner();
     this.#backendless = new Backendless(requests, toClient);
     this.#borrower = new Borrower(session, this.#backlog, this);
+  }
+
+  #newScanner(): FrameScanner {
+    const { view, held } = this.#session.host;
+    return clientScanner(view, held);
   }
 
   /** What the client has said waits, and not for an answer. */
@@ -60,6 +67,11 @@ export class Inbound implements BorrowerListener {
     this.#borrower.giveUp();
   }
 
+  /** Counts what is held of what the client has said. */
+  #count(): void {
+    this.#session.host.held.are(this.#scanner.heldBytes + this.#backlog.bytes + this.#rewrittenBytes);
+  }
+
   /** @param chunk from the client, cut anywhere */
   take(chunk: Buffer): void {
     const { client, ending } = this.#session;
@@ -68,9 +80,11 @@ export class Inbound implements BorrowerListener {
     if (this.#awaitsBackend) this.#backlog.hold();
     if (this.#backlog.isClear) {
       this.#process(chunk);
+      this.#count();
       return;
     }
     this.#backlog.add(chunk);
+    this.#count();
     // Most clients say nothing more until they are answered: only the one that goes on is not listened to for a while.
     client.pause();
   }
@@ -220,12 +234,14 @@ export class Inbound implements BorrowerListener {
     const { client, host, requests, ending } = this.#session;
     const message = Buffer.from(scanner.buffer.subarray(scanner.start, scanner.end));
     this.#backlog.wait(Buffer.from(scanner.takeRest()));
-    this.#scanner = clientScanner(host.view);
+    this.#scanner = this.#newScanner();
+    this.#rewrittenBytes = message.length;
     client.pause();
     const rewriting = rewrittenMessage(message, (sql) => host.view?.rewriteLarge(sql));
     Promise.all([rewriting, traitsInSlices(message)]).then(
       ([rewritten, said]) => {
         if (ending.isOver) return;
+        this.#rewrittenBytes = 0;
         this.#backlog.wait(rewritten);
         requests.placedBefore = said;
         this.#resume();
@@ -256,7 +272,7 @@ export class Inbound implements BorrowerListener {
 
   /** The message that has begun, and all behind it. */
   #takeOut(scanner: FrameScanner): Buffer {
-    if (!scanner.last) this.#scanner = clientScanner(this.#session.host.view);
+    if (!scanner.last) this.#scanner = this.#newScanner();
     return Buffer.concat([scanner.buffer.subarray(scanner.start, scanner.end), scanner.takeRest()]);
   }
 
@@ -283,6 +299,7 @@ export class Inbound implements BorrowerListener {
       if (!this.#backlog.isClear || this.#awaitsAnswer) this.#backlog.add(bytes);
       else if (!ending.isOver) this.#process(bytes);
     }
+    this.#count();
     this.listen();
   }
 

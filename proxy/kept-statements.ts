@@ -5,7 +5,7 @@ const MAX_BYTES = 64 * 1024 * 1024;
 /** What a name takes besides its bytes. */
 const NAME_BYTES = 256;
 
-/** What the named statements of an organization's clients take here. A definition counts once, however many have given it a name. */
+/** What the statements of an organization's clients take here. A definition counts once, however many have given it a name. */
 export class KeptStatements {
   #bytes = 0;
   /** How many names each has. */
@@ -18,6 +18,11 @@ export class KeptStatements {
   /** Whether a Parse of so many bytes may be kept. */
   hasRoomFor(bytes: number): boolean {
     return this.#bytes + NAME_BYTES + bytes <= MAX_BYTES;
+  }
+
+  /** Large ones without a name have come to take so many bytes more. */
+  unnamedGrew(bytes: number): void {
+    this.#bytes += bytes;
   }
 
   add(name: string, statement: ServerStatement): void {

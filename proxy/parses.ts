@@ -77,6 +77,7 @@ export class Parses {
    */
   parse(scanner: FrameScanner, backend: BackendConnection, startsPipeline: boolean): boolean {
     const { texts, statements } = this.#context;
+    texts.demandWhole(scanner);
     const { buffer, start, length } = scanner;
     const isKept = scanner.last && length <= MAX_KEPT_DEFINITION_BYTES;
     const end = isKept ? scanner.end : Math.min(scanner.end, start + MAX_KEPT_DEFINITION_BYTES);
@@ -98,8 +99,8 @@ export class Parses {
     }
     const prepared = texts.prepared(text, buffer.subarray(nameEnd + 1, end));
     const name = buffer.toString('latin1', nameStart, nameEnd);
-    if (name !== '' && !statements.hasRoomFor(name, length)) {
-      this.#parseUnkept(scanner, name, prepared);
+    if (!statements.hasRoomFor(name, length)) {
+      this.#parseUnkept(scanner, backend, name, prepared);
       return false;
     }
     texts.tell(prepared.traits);
@@ -218,10 +219,12 @@ export class Parses {
   }
 
   /** The organization's clients have as many as may be kept: as one that is too large. */
-  #parseUnkept(scanner: FrameScanner, name: string, { changed, definition, edits, traits }: UnnamedStatement): void {
+  #parseUnkept(scanner: FrameScanner, backend: BackendConnection, name: string, prepared: UnnamedStatement): void {
     const { texts, queue, out } = this.#context;
-    texts.tell({ ...traits, staysPrepared: true });
-    queue.push(Request.parse, Fate.forward, { undo: () => {}, edits });
+    const { changed, definition, edits, traits } = prepared;
+    texts.tell(name === '' ? traits : { ...traits, staysPrepared: true });
+    if (name === '') this.#noteUnnamed({ ...prepared, definition: NO_NAME, isOversized: true }, backend);
+    else queue.push(Request.parse, Fate.forward, { undo: () => {}, edits });
     if (changed) out.insert(parseMessage(Buffer.from(name, 'latin1'), definition));
     else this.#pass(scanner);
   }

@@ -95,11 +95,20 @@ export class QueryTexts {
     if (last) this.#passing = undefined;
   }
 
+  /** @throws ServiceError `payload_too_large`, `too_many_requests` for a text that is to be rewritten and has not come whole */
+  demandWhole({ length, last }: FrameScanner): void {
+    if (last || this.#listener.view === undefined || this.placedBefore !== undefined) return;
+    if (length > MAX_REWRITTEN_BYTES)
+      throw new ServiceError('payload_too_large', `a statement may have at most ${MAX_REWRITTEN_BYTES} bytes in this placement`);
+    throw new ServiceError('too_many_requests', 'the statements being sent are as large as there is room for', {
+      hint: 'Wait for some of them to end, or send less at once.',
+    });
+  }
+
   /** The text as it has to be where the organization's `public` is a schema of another name. */
-  placed(text: string, whole: boolean): { readonly sql: string; readonly edits: readonly Edit[] } {
+  placed(text: string): { readonly sql: string; readonly edits: readonly Edit[] } {
     const { view } = this.#listener;
     if (view === undefined || this.placedBefore !== undefined) return { sql: text, edits: NO_EDITS };
-    if (!whole) throw new ServiceError('payload_too_large', `a statement may have at most ${MAX_REWRITTEN_BYTES} bytes in this placement`);
     const { sql, edits } = view.rewrite(Buffer.from(text, 'latin1'));
     return { sql: edits.length === 0 ? text : sql.toString('latin1'), edits };
   }
@@ -107,7 +116,7 @@ export class QueryTexts {
   /** @param definition a view that begins with the text; what is kept of it is a copy */
   prepared(text: string, definition: Buffer): UnnamedStatement {
     const traits = traitsOf(text);
-    const { sql, edits } = this.placed(text, true);
+    const { sql, edits } = this.placed(text);
     const translated = traits.mentionsPids ? translateProcessIds(sql, this.#listener.processIds) : { text: sql, signals: [] };
     const changed = translated.text !== text;
     return {

@@ -4,6 +4,7 @@ import type { ServiceError } from '../src/errors.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { Wait } from '../src/router/router.ts';
 import type { PlaceView } from '../src/router/search-path/view.ts';
+import type { HeldMessages } from './held-messages.ts';
 import type { KeptStatements } from './kept-statements.ts';
 import type { ProcessIds } from './process-ids.ts';
 import type { RecentParses } from './recent-parses.ts';
@@ -31,6 +32,7 @@ export interface RelayHost extends WatchListener {
   readonly registry: StatementRegistry;
   readonly recent: RecentParses;
   readonly kept: KeptStatements;
+  readonly held: HeldMessages;
   readonly processIds: ProcessIds;
   /** Where the organization's `public` is another schema. */
   readonly view: PlaceView | undefined;

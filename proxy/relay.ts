@@ -307,6 +307,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
     // What still comes of a shared backend's answer is nobody's.
     this.replies.hiding = true;
     this.#statements.end();
+    this.host.held.end();
     if (this.tenure.lease !== undefined) await this.tenure.giveUp(this.#isIdle, disobeyed);
   }
 }

@@ -252,6 +252,7 @@ export class Requests {
 
   /** A Query also does away with the unnamed statement, on both sides. */
   #query(scanner: FrameScanner, backend: BackendConnection): void {
+    this.#texts.demandWhole(scanner);
     this.counts.statements += 1;
     this.#bindsUnnamed = false;
     const { buffer, start, last } = scanner;
@@ -261,7 +262,7 @@ export class Requests {
     this.#texts.look(text);
     const traits = isWhole ? this.#texts.tellWhole(text) : this.#texts.tellBeginning(text);
     if (!isWhole) this.#texts.by(scanner, end);
-    const { sql, edits } = this.#texts.placed(text, last);
+    const { sql, edits } = this.#texts.placed(text);
     const sent = traits.mentionsPids ? translateProcessIds(sql, this.#listener.processIds).text : sql;
     const deallocations = this.#onServer.standIns(text, traits, backend);
     if (traits.deallocatesAll) this.#names.changesAll();

@@ -6,6 +6,7 @@ import { ServiceError } from '../src/errors.ts';
 import type { Observe, Origin } from '../src/observation.ts';
 import { PostgresError } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
+import { Room } from '../src/room.ts';
 import type { Router } from '../src/router/router.ts';
 import type { SharingLimits } from '../src/sql/sharing-rules.ts';
 import { readStatically } from '../src/static-reads.ts';
@@ -13,6 +14,7 @@ import { authenticate, type LoginMethod } from './authentication.ts';
 import { ClientConnection, ClientGone, type ClientStream } from './connection.ts';
 import { errorResponse } from './errors.ts';
 import { handshake, type TlsPolicy } from './handshake.ts';
+import { MESSAGE_BOUNDS } from './held-messages.ts';
 import { OpenSessions } from './open-sessions.ts';
 import { actorOf, type Guest, openSession, type SessionContext } from './session.ts';
 import { TenantDirectory } from './tenant-sessions.ts';
@@ -74,6 +76,7 @@ export class WireServer {
       watchdog: new Watchdog(options),
       open: this.#open,
       tenants: new TenantDirectory(options.sharing),
+      messageRoom: new Room(MESSAGE_BOUNDS),
       clientsPerTenant: options.clientsPerTenant,
     };
     const entrance: Entrance = { method: 'scram', tls: options.tls };

@@ -4,12 +4,14 @@ import type { Actor, Observe, Origin } from '../src/observation.ts';
 import { encodeBackendMessage } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
 import { freshBytes } from '../src/random.ts';
+import type { Room } from '../src/room.ts';
 import { Departure } from '../src/router/departure.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { Router, Wait } from '../src/router/router.ts';
 import { type PlaceView, viewOf } from '../src/router/search-path/view.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import type { ClientConnection } from './connection.ts';
+import { HeldMessages } from './held-messages.ts';
 import { type SessionStart, startSession } from './login.ts';
 import { READY_IDLE } from './messages.ts';
 import type { OpenSession, OpenSessions } from './open-sessions.ts';
@@ -29,6 +31,8 @@ export interface SessionContext {
   readonly watchdog: Watchdog;
   readonly open: OpenSessions;
   readonly tenants: TenantDirectory;
+  /** For what has come of messages that cannot be sent on yet. */
+  readonly messageRoom: Room;
   /** Client connections of an organization at once. */
   readonly clientsPerTenant: number;
 }
@@ -100,6 +104,7 @@ class Session implements RelayHost, ReachableSession {
   readonly registry: TenantSessions['registry'];
   readonly recent: TenantSessions['recent'];
   readonly kept: TenantSessions['kept'];
+  readonly held: HeldMessages;
   readonly #client: ClientConnection;
   readonly #tenant: Tenant;
   readonly #origin: Origin;
@@ -115,6 +120,7 @@ class Session implements RelayHost, ReachableSession {
     this.registry = shared.registry;
     this.recent = shared.recent;
     this.kept = shared.kept;
+    this.held = new HeldMessages(context.messageRoom, tenant.organization.id);
     this.#client = client;
     this.#tenant = tenant;
     this.#origin = origin;

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify';
 import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
+import { Room, type RoomBounds } from '../../src/room.ts';
 
 /**
  * How many requests of one organization may be under way. Those that are let in wait their turn for a database session in
@@ -33,12 +34,6 @@ export class Admission {
 /** Smaller bodies are not counted: of those there are no more than requests may be under way. */
 const UNCOUNTED_MAX_BYTES = 65_536;
 
-/** What the bodies of requests under way may have together. */
-export interface BodyBounds {
-  readonly perTenantBytes: number;
-  readonly allBytes: number;
-}
-
 type BodySettings = Pick<Config, 'POSTERN_HTTP_BODY_MAX_BYTES' | 'POSTERN_HTTP_BODIES_PER_TENANT_BYTES' | 'POSTERN_HTTP_BODIES_BYTES'>;
 
 /** As set, or a multiple of the largest body. Where there is nobody else there is room for that, and for as much again that is left. */
@@ -46,39 +41,28 @@ export function bodyBoundsOf({
   POSTERN_HTTP_BODY_MAX_BYTES: largest,
   POSTERN_HTTP_BODIES_PER_TENANT_BYTES: perTenantBytes,
   POSTERN_HTTP_BODIES_BYTES: allBytes,
-}: BodySettings): BodyBounds {
+}: BodySettings): RoomBounds {
   return { perTenantBytes: Math.max(perTenantBytes || 4 * largest, largest), allBytes: Math.max(allBytes || 16 * largest, 2 * largest) };
 }
 
 /** Counts the bytes of bodies of requests under way. */
 export class BodyRoom {
-  readonly #perTenantBytes: number;
-  readonly #ofTenants = new Map<string, number>();
-  #free: number;
+  readonly #room: Room;
 
-  constructor({ perTenantBytes, allBytes }: BodyBounds) {
-    this.#perTenantBytes = perTenantBytes;
-    this.#free = allBytes;
+  constructor(bounds: RoomBounds) {
+    this.#room = new Room(bounds);
   }
 
-  /**
-   * Nobody gets more than what is left then: a few cannot take all, however much they want.
-   * @throws ServiceError `too_many_requests`
-   */
+  /** @throws ServiceError `too_many_requests` */
   take(organizationId: string, bytes: number): void {
-    const taken = (this.#ofTenants.get(organizationId) ?? 0) + bytes;
-    const free = this.#free - bytes;
-    if (taken > this.#perTenantBytes) throw tooLarge("the organization's requests under way are as large as they may be together");
-    if (taken > free) throw tooLarge('the requests under way are as large as there is room for');
-    this.#ofTenants.set(organizationId, taken);
-    this.#free = free;
+    const full = this.#room.fullOf(organizationId, bytes);
+    if (full === 'its own') throw tooLarge("the organization's requests under way are as large as they may be together");
+    if (full === 'all') throw tooLarge('the requests under way are as large as there is room for');
+    this.#room.add(organizationId, bytes);
   }
 
   giveBack(organizationId: string, bytes: number): void {
-    const taken = (this.#ofTenants.get(organizationId) ?? 0) - bytes;
-    if (taken > 0) this.#ofTenants.set(organizationId, taken);
-    else this.#ofTenants.delete(organizationId);
-    this.#free += bytes;
+    this.#room.add(organizationId, -bytes);
   }
 }
 

@@ -42,6 +42,9 @@ export function backendFrames(heads: Readonly<Record<string, number>> = {}, maxB
 
 const NO_BYTES = Buffer.alloc(0);
 
+/** So much of a head is always waited for. */
+export const MIN_HEAD_BYTES = 65_536;
+
 /**
  * Finds the messages in a stream that arrives in chunks cut anywhere, without making anything per message: the fields
  * describe the fragment that {@link next} moved to. All fragments, one after another, are all the bytes that were pushed,
@@ -78,9 +81,15 @@ export class FrameScanner {
   /** The beginning of a message that cannot be shown yet. */
   #held: Buffer = NO_BYTES;
   #heldBytes = 0;
+  readonly #mayHold: (bytes: number) => boolean;
 
-  constructor(rules: FrameRules) {
+  /**
+   * @param mayHold whether there is room for so many more bytes of a head that is still to come whole; where there is none,
+   *   the message is shown with what has come, if that is {@link MIN_HEAD_BYTES} or more
+   */
+  constructor(rules: FrameRules, mayHold: (bytes: number) => boolean = () => true) {
     this.#rules = rules;
+    this.#mayHold = mayHold;
     this.#limits = rules.limits;
     this.#heads = rules.heads;
   }
@@ -88,6 +97,11 @@ export class FrameScanner {
   /** Whether a message has begun that is not over: its next bytes have not been shown, or have not even arrived. */
   get midMessage(): boolean {
     return this.#remaining > 0 || this.#heldBytes > 0 || this.#position < this.#chunk.length;
+  }
+
+  /** What is kept of a message that cannot be shown yet. */
+  get heldBytes(): number {
+    return this.#heldBytes;
   }
 
   /** Adds bytes behind those that have not been shown yet. */
@@ -171,12 +185,20 @@ export class FrameScanner {
 
   #showHeld(): boolean {
     if (!this.#fill(HEADER_BYTES)) return false;
-    const wanted = this.#readHeader(this.#held, 0);
+    const wanted = this.#affordable(this.#readHeader(this.#held, 0));
     if (!this.#fill(wanted)) return false;
     const held = this.#held;
     this.#held = NO_BYTES;
     this.#heldBytes = 0;
     return this.#show(held, 0, wanted);
+  }
+
+  /** @returns how much of a head is waited for: as much as is wanted, or what there is */
+  #affordable(wanted: number): number {
+    const held = this.#heldBytes;
+    if (held < MIN_HEAD_BYTES) return wanted;
+    const more = Math.min(wanted - held, this.#chunk.length - this.#position);
+    return more === 0 || this.#mayHold(more) ? wanted : held;
   }
 
   /** All has been shown: nothing of it is kept while nothing comes. */

@@ -51,6 +51,34 @@ it('there is no room for one more where the others take too much; a name in use 
   expect(statements.hasRoomFor('more', MIB)).toBe(true);
 });
 
+it('a large statement without a name is counted until it is another, and small ones always have room', () => {
+  const kept = new KeptStatements();
+  const statements = new ClientStatements(kept);
+  const unnamed = (bytes: number) => ({ definition: Buffer.alloc(bytes), changed: false, edits: [], traits: PLAIN, signals: [] });
+  const [first, second] = [unnamed(500_000), unnamed(300_000)];
+  statements.unnamed = first;
+  statements.unnamedSettled(first);
+  expect(kept.bytes).toBe(500_000);
+  statements.unnamed = second;
+  expect(kept.bytes).toBe(800_000);
+  statements.unnamedUndone(second, false);
+  expect(kept.bytes).toBe(500_000);
+  statements.unnamed = second;
+  statements.unnamedSettled(second);
+  expect(kept.bytes).toBe(300_000);
+  statements.unnamed = { ...unnamed(100_000), server: newServerStatement(Buffer.alloc(100_000)) };
+  statements.unnamedSettled(statements.unnamed);
+  expect(kept.bytes).toBe(0);
+  statements.unnamed = unnamed(10_000);
+  expect(kept.bytes).toBe(0);
+  statements.unnamed = first;
+  for (let n = 0; n < 63; n += 1) statements.set(`s${n}`, statement(MIB));
+  expect(statements.hasRoomFor('', MIB)).toBe(false);
+  expect(statements.hasRoomFor('', 10_000)).toBe(true);
+  statements.end();
+  expect(kept.bytes).toBe(0);
+});
+
 it('names as long as statements are counted, too', () => {
   const kept = new KeptStatements();
   new ClientStatements(kept).set('n'.repeat(MIB), statement(1));

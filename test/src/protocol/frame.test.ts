@@ -1,6 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { ServiceError } from '../../../src/errors.ts';
-import { backendFrames, type FrameRules, FrameScanner, frontendFrames, MessageReader } from '../../../src/protocol/frame.ts';
+import {
+  backendFrames,
+  type FrameRules,
+  FrameScanner,
+  frontendFrames,
+  MessageReader,
+  MIN_HEAD_BYTES,
+} from '../../../src/protocol/frame.ts';
 import { SeededRandom } from '../../support/random.ts';
 
 /** Parse "s1" of "SELECT $1"; Bind; Execute; Sync; Query of 300 characters; Terminate. */
@@ -160,6 +167,21 @@ describe('FrameScanner', () => {
       while (scanner.next()) shown.push(scanner.buffer.subarray(scanner.start, scanner.end));
     }
     expect(shown.map((bytes) => bytes.toString('latin1'))).toEqual(['Q\0\0\0\x06a\0', 'Q\0\0\0\x06b\0']);
+  });
+
+  test('shows a head cut short where there is no room for more of it', () => {
+    const asked: number[] = [];
+    const scanner = new FrameScanner(frontendFrames({ Q: 1_000_000 }), (bytes) => asked.push(bytes) < 3);
+    const seen: string[] = [];
+    scanner.push(Buffer.concat([header('Q', 500_004), Buffer.alloc(MIN_HEAD_BYTES)]));
+    for (const bytes of [0, 20_000, 30_000, 50_000, 334_464]) {
+      scanner.push(Buffer.alloc(bytes));
+      while (scanner.next()) seen.push(`${scanner.first ? 'first' : 'more'} ${scanner.end - scanner.start}${scanner.last ? ' last' : ''}`);
+      if (seen.length === 0) expect(scanner.heldBytes).toBe(5 + MIN_HEAD_BYTES + asked.reduce((sum, more) => sum + more, 0));
+    }
+    expect(asked).toEqual([20_000, 30_000, 50_000]);
+    expect(seen).toEqual(['first 115541', 'more 50000', 'more 334464 last']);
+    expect(scanner.heldBytes).toBe(0);
   });
 
   test('does not allocate what a length merely claims', () => {
