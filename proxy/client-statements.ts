@@ -9,6 +9,8 @@ export interface NamedStatement {
   readonly server: ServerStatement;
   readonly traits: TextTraits;
   readonly signals: readonly ParameterSignal[];
+  /** What is kept of its text for the audit, where it may change objects or roles. */
+  readonly watched?: string | undefined;
 }
 
 /** The one without a name. Its identity tells whether a backend's unnamed statement is this one. */
@@ -24,6 +26,8 @@ export interface UnnamedStatement {
   readonly edits: readonly Edit[];
   readonly traits: TextTraits;
   readonly signals: readonly ParameterSignal[];
+  /** As of a {@link NamedStatement}. */
+  readonly watched?: string | undefined;
 }
 
 /** A statement without a name of up to this length always has room. */

@@ -54,7 +54,7 @@ export class CommandEffects {
     const deallocated = tag === 'DEALLOCATE' ? request?.deallocations.shift() : undefined;
     if (deallocated !== undefined) this.#deallocated(deallocated);
     // CREATE TABLE AS is told of as the SELECT in it.
-    if (SCHEMA_CHANGE.test(tag) || batch !== undefined) this.#schemaChanged = true;
+    if (SCHEMA_CHANGE.test(tag) || batch?.isWatched === true) this.#schemaChanged = true;
     if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') this.#allDeallocated();
     if (tag === 'DISCARD ALL') this.#session.pins.discarded();
   }

@@ -17,6 +17,7 @@ import type { RecentParses, RepeatedStatement } from './recent-parses.ts';
 import type { Run } from './run.ts';
 import type { ServerStatements } from './server-statements.ts';
 import { isPreparable, PLAIN, staysTheSame, type TextTraits } from './statement-text.ts';
+import { isWatchedText } from './statement-watch.ts';
 import type { UnsettledNames } from './unsettled-names.ts';
 
 /** What Parse messages are handled with. */
@@ -63,7 +64,7 @@ export class Parses {
     if (statements.get(name) !== undefined || !statements.hasRoomFor(name, length)) return false;
     const text = latin1String(buffer, nameEnd + 1, end);
     const { context } = session.pins;
-    if (context === undefined || !staysTheSame(text)) return false;
+    if (context === undefined || !staysTheSame(text) || isWatchedText(text)) return false;
     const { definition, traits, signals } = texts.prepared(text, buffer.subarray(nameEnd + 1, end));
     const server = registry.find(definition, context);
     if (server === undefined || !server.proven) return false;
@@ -90,14 +91,14 @@ export class Parses {
     }
     const nameEnd = stringEnd(buffer, nameStart, end);
     const text = nameEnd < 0 ? '' : latin1String(buffer, nameEnd + 1, end);
-    const isWatched = texts.look(text);
+    const watched = texts.look(text, isKept);
     if (!isKept || nameEnd < 0) {
       const traits = texts.tellBeginning(text, nameEnd !== nameStart);
       texts.by(scanner, end);
-      this.#parseOversized(scanner, backend, traits);
+      this.#parseOversized(scanner, backend, traits, watched);
       return false;
     }
-    const prepared = texts.prepared(text, buffer.subarray(nameEnd + 1, end));
+    const prepared = texts.prepared(text, buffer.subarray(nameEnd + 1, end), watched);
     const name = buffer.toString('latin1', nameStart, nameEnd);
     if (!statements.hasRoomFor(name, length)) {
       this.#parseUnkept(scanner, backend, name, prepared);
@@ -114,7 +115,7 @@ export class Parses {
       this.#parseUnnamed(scanner, backend, prepared);
       return false;
     }
-    if (!isWatched && prepared.traits === PLAIN) this.#remember(scanner, repeated);
+    if (watched === undefined && prepared.traits === PLAIN) this.#remember(scanner, repeated);
     this.#parseRepeated(repeated, backend);
     return true;
   }
@@ -212,9 +213,9 @@ export class Parses {
    * Too large to keep. With a name it stays where it was prepared, under the client's own name, and so does the session;
    * without one it is good for what follows up to the Sync.
    */
-  #parseOversized(scanner: FrameScanner, backend: BackendConnection, traits: TextTraits): void {
+  #parseOversized(scanner: FrameScanner, backend: BackendConnection, traits: TextTraits, watched: string | undefined): void {
     if (traits.staysPrepared) this.#context.queue.push(Request.parse);
-    else this.#noteUnnamed({ definition: NO_NAME, isOversized: true, changed: false, edits: [], traits, signals: [] }, backend);
+    else this.#noteUnnamed({ definition: NO_NAME, isOversized: true, changed: false, edits: [], traits, signals: [], watched }, backend);
     this.#pass(scanner);
   }
 
@@ -231,14 +232,14 @@ export class Parses {
 
   #parseNamed(scanner: FrameScanner, backend: BackendConnection, name: string, prepared: UnnamedStatement, server: ServerStatement): void {
     const { statements, deallocations, names, queue } = this.#context;
-    const { traits, signals, edits } = prepared;
+    const { traits, signals, edits, watched } = prepared;
     if (statements.get(name) !== undefined && !deallocations.hasTaken(name, queue.batch)) {
       this.#parseAgain(scanner, backend, name, prepared);
       return;
     }
     names.changes(name);
     deallocations.gives(name);
-    this.#parseOnce(server, backend, new NamedParse(statements, name, { server, traits, signals }, edits));
+    this.#parseOnce(server, backend, new NamedParse(statements, name, { server, traits, signals, watched }, edits));
   }
 
   /**

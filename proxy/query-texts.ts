@@ -57,14 +57,22 @@ export class QueryTexts {
     this.#isPlain = true;
   }
 
-  /** @returns whether what follows in the same transaction may see other tables than other sessions do */
-  look(text: string): boolean {
-    const isWatched = this.#watch.statement(text);
-    if (isWatched) {
-      this.#listener.pins.unsettled = true;
-      this.#isPlain = false;
-    }
-    return isWatched;
+  /** @returns what is kept of a text behind which, in the same transaction, other tables may be seen than by other sessions */
+  look(text: string, isWhole: boolean): string | undefined {
+    const watched = this.#watch.statement(text, isWhole);
+    if (watched !== undefined) this.#unsettle();
+    return watched;
+  }
+
+  /** What was kept of a text is to be run. */
+  lookAgain(watched: string): void {
+    this.#watch.again(watched);
+    this.#unsettle();
+  }
+
+  #unsettle(): void {
+    this.#listener.pins.unsettled = true;
+    this.#isPlain = false;
   }
 
   tell(traits: TextTraits | undefined): void {
@@ -114,7 +122,7 @@ export class QueryTexts {
   }
 
   /** @param definition a view that begins with the text; what is kept of it is a copy */
-  prepared(text: string, definition: Buffer): UnnamedStatement {
+  prepared(text: string, definition: Buffer, watched?: string): UnnamedStatement {
     const traits = traitsOf(text);
     const { sql, edits } = this.placed(text);
     const translated = traits.mentionsPids ? translateProcessIds(sql, this.#listener.processIds) : { text: sql, signals: [] };
@@ -125,6 +133,7 @@ export class QueryTexts {
       traits,
       edits,
       signals: translated.signals,
+      watched,
     };
   }
 

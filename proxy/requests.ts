@@ -259,7 +259,7 @@ export class Requests {
     const isWhole = last && scanner.length <= MAX_KEPT_DEFINITION_BYTES;
     const end = isWhole ? scanner.end - 1 : Math.min(scanner.end, start + MAX_KEPT_DEFINITION_BYTES);
     const text = buffer.toString('latin1', start + HEADER_BYTES, end);
-    this.#texts.look(text);
+    this.#texts.look(text, isWhole);
     const traits = isWhole ? this.#texts.tellWhole(text) : this.#texts.tellBeginning(text);
     if (!isWhole) this.#texts.by(scanner, end);
     const { sql, edits } = this.#texts.placed(text);
@@ -309,6 +309,7 @@ export class Requests {
     if (kind === Request.bind) {
       this.#searchPathPortal = statement?.traits.showsSearchPath === true ? portalName(scanner) : undefined;
       if (statement !== undefined) sendSignals(statement.signals, scanner, this.#listener.processIds);
+      if (statement?.watched !== undefined) this.#texts.lookAgain(statement.watched);
       this.#deallocations.bound(scanner, statement?.traits);
       this.#extended(kind, this.#deallocation(asUnnamed ? unnamed?.definition : server?.definition, statement?.traits, backend));
     } else this.#extended(kind);

@@ -11,6 +11,8 @@ export interface WatchedBatch {
 /** A batch on its way, of which the text is worth keeping. */
 export interface Batch {
   readonly sql: string;
+  /** Some text in it speaks of objects or roles. */
+  readonly isWatched: boolean;
   readonly startedAt: number;
   command: string | undefined;
   sqlstate: string | undefined;
@@ -19,6 +21,15 @@ export interface Batch {
 /** Statements about objects and roles; found in text only to know what to keep, the command tags tell what really ran. */
 const WATCHED_TEXT = /\b(?:create|alter|drop|grant|revoke|reassign|truncate|comment\s+on|security\s+label|import\s+foreign)\b/i;
 const WATCHED_TAG = /^(?:CREATE|ALTER|DROP|GRANT|REVOKE|REASSIGN|TRUNCATE|COMMENT|SECURITY LABEL|IMPORT)\b/;
+/** What has completed with another tag: a block that speaks of such things, and a table or view made from a query, told of as the query. */
+const BLOCK_TAG = 'DO';
+const QUERY_TAG = /^SELECT\b/;
+const MADE_FROM_QUERY = /\bcreate\s+(?:(?:global|local|temp|temporary|unlogged|materialized)\s+)*(?:table|view)\b/i;
+/** @param text as Latin-1 */
+export function isWatchedText(text: string): boolean {
+  return WATCHED_TEXT.test(text);
+}
+
 const KEPT_CHARACTERS = 4_096;
 const MAX_TEXTS = 100;
 
@@ -30,34 +41,55 @@ export interface WatchListener {
 /** Follows a wire session's statements and tells of those that belong in the audit: DDL and role statements. */
 export class StatementWatch {
   readonly #listener: WatchListener;
-  #texts: string[] = [];
+  readonly #texts = new Set<string>();
+  #isWatched = false;
 
   constructor(listener: WatchListener) {
     this.#listener = listener;
   }
 
-  /** @param text as Latin-1 @returns whether it may change objects or roles */
-  statement(text: string): boolean {
-    if (!WATCHED_TEXT.test(text)) return false;
-    if (this.#texts.length < MAX_TEXTS) this.#texts.push(Buffer.from(text.slice(0, KEPT_CHARACTERS), 'latin1').toString('utf8'));
-    return true;
+  /**
+   * @param text as Latin-1
+   * @param isWhole there is no more of it
+   * @returns what is kept of it, if it may change objects or roles, for {@link again}
+   */
+  statement(text: string, isWhole: boolean): string | undefined {
+    const isWatched = isWatchedText(text);
+    if (!isWatched && isWhole) return undefined;
+    const kept = Buffer.from(text.slice(0, KEPT_CHARACTERS), 'latin1').toString('utf8');
+    if (isWatched) this.again(kept);
+    else this.#keep(kept);
+    return isWatched ? kept : undefined;
+  }
+
+  /** A statement that was seen before is to be run. */
+  again(kept: string): void {
+    this.#isWatched = true;
+    this.#keep(kept);
+  }
+
+  #keep(text: string): void {
+    if (this.#texts.size < MAX_TEXTS) this.#texts.add(text);
   }
 
   /** The texts up to here go together. @returns undefined when there is nothing to follow */
   take(): Batch | undefined {
-    if (this.#texts.length === 0) return undefined;
-    const sql = this.#texts.join(';\n');
-    this.#texts = [];
-    return { sql, startedAt: performance.now(), command: undefined, sqlstate: undefined };
+    if (this.#texts.size === 0) return undefined;
+    const batch = { sql: [...this.#texts].join(';\n'), isWatched: this.#isWatched, startedAt: performance.now() };
+    this.#texts.clear();
+    this.#isWatched = false;
+    return { ...batch, command: undefined, sqlstate: undefined };
   }
 
   completed(batch: Batch, tag: string): void {
-    if (batch.command === undefined && WATCHED_TAG.test(tag)) batch.command = tag;
+    const { command = '' } = batch;
+    if (WATCHED_TAG.test(tag)) batch.command = WATCHED_TAG.test(command) ? command : tag;
+    else if (command === '' && mayTell(tag, batch)) [batch.command] = tag.split(' ');
   }
 
-  /** Text that only looked like it, e.g. in a literal, and ran well, is no DDL. */
-  done({ sql, command, sqlstate, startedAt }: Batch): void {
-    if (command === undefined && sqlstate === undefined) return;
+  /** Text that only looked like it, e.g. in a literal, and ran well, is no DDL; nor is what was not seen whole, and failed. */
+  done({ sql, isWatched, command, sqlstate, startedAt }: Batch): void {
+    if (command === undefined && (sqlstate === undefined || !isWatched)) return;
     this.#listener.watched({
       sql,
       durationMs: performance.now() - startedAt,
@@ -65,4 +97,10 @@ export class StatementWatch {
       ...(sqlstate === undefined ? {} : { sqlstate }),
     });
   }
+}
+
+/** Whether objects or roles may have changed when a statement completes with that tag, which does not say so. */
+function mayTell(tag: string, { isWatched, sql }: Batch): boolean {
+  if (!isWatched) return false;
+  return tag === BLOCK_TAG || (QUERY_TAG.test(tag) && MADE_FROM_QUERY.test(sql));
 }

@@ -1,5 +1,7 @@
 import { Duplex } from 'node:stream';
 import { vi } from 'vitest';
+import { HeldMessages, MESSAGE_BOUNDS } from '../../proxy/held-messages.ts';
+import { KeptStatements } from '../../proxy/kept-statements.ts';
 import { Pins } from '../../proxy/pins.ts';
 import { RecentParses } from '../../proxy/recent-parses.ts';
 import { Relay } from '../../proxy/relay.ts';
@@ -9,6 +11,7 @@ import type { BackendReceiver } from '../../src/backend/connection.ts';
 import { StatementRegistry } from '../../src/backend/prepared-statements.ts';
 import { NO_SETTINGS, SessionState, type Settings } from '../../src/backend/session-state.ts';
 import { ServiceError } from '../../src/errors.ts';
+import { Room } from '../../src/room.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import { NO_WAIT } from '../../src/router/router.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
@@ -88,6 +91,8 @@ export class FakeClient {
       sharing,
       registry: new StatementRegistry(),
       recent: new RecentParses(),
+      kept: new KeptStatements(),
+      held: new HeldMessages(new Room(MESSAGE_BOUNDS), 'org'),
       processIds: { own: 1, moved() {} },
       view: undefined,
       answered() {},
