@@ -10,11 +10,12 @@ import { traitsOfCall } from './called-functions.ts';
 import type { ClientStatements, NamedStatement } from './client-statements.ts';
 import { type Errand, shortErrand } from './errand.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from './limits.ts';
-import { CLOSE_UNNAMED_PORTAL, queryMessage } from './messages.ts';
+import { queryMessage } from './messages.ts';
 import type { Paces } from './paces.ts';
 import { type Effect, UnnamedChange } from './parse-effects.ts';
 import { Parses } from './parses.ts';
 import { PendingDeallocations } from './pending-deallocations.ts';
+import { Portals } from './portals.ts';
 import { sendSignals, translateProcessIds } from './process-ids.ts';
 import { QueryTexts, type RequestEnd, type TextListener } from './query-texts.ts';
 import type { RecentParses } from './recent-parses.ts';
@@ -43,10 +44,6 @@ export class Requests {
   bound: ServerStatement | undefined;
   /** In which batch extended-protocol messages have been sent that no Sync has followed yet. */
   #unsyncedBatch = NONE;
-  /** A Bind has made the unnamed portal since the last Query or Sync, or everything up to the next Sync is thrown away. */
-  #bindsUnnamed = false;
-  /** The portal that was bound last, if it shows the search path. */
-  #searchPathPortal: string | undefined;
   /** The client's unnamed statement has been used since {@link begin} as one that has no name on the server either. */
   #usesUnnamed = false;
   readonly #statements: ClientStatements;
@@ -58,6 +55,7 @@ export class Requests {
   readonly #texts: QueryTexts;
   readonly #deallocations = new PendingDeallocations();
   readonly #names: UnsettledNames;
+  readonly #portals: Portals;
   readonly #parses: Parses;
   readonly #out: Run;
 
@@ -77,6 +75,7 @@ export class Requests {
     this.#queue = queue;
     this.#listener = listener;
     this.#texts = new QueryTexts(watch, listener);
+    this.#portals = new Portals(queue, out);
     this.#out = out;
     this.#parses = new Parses({
       session: listener,
@@ -176,7 +175,7 @@ export class Requests {
         this.#unsyncedBatch = this.#queue.batch;
         break;
       case FrontendType.Bind:
-        this.#bindsUnnamed ||= scanner.buffer[scanner.start + HEADER_BYTES] === 0;
+        this.#portals.binds(scanner);
         this.#named(scanner, backend, Request.bind);
         break;
       case FrontendType.Describe:
@@ -184,10 +183,10 @@ export class Requests {
         break;
       case FrontendType.Execute:
         this.counts.statements += 1;
-        this.#guardPortal();
-        this.#deallocations.executed(scanner, this.#queue.batch);
+        this.#portals.guard();
+        if (this.#portals.deallocatesAll(scanner)) this.#deallocations.executed(this.#queue.batch);
         if (this.#deallocations.all) this.#names.changesAll();
-        this.#extended(Request.execute, this.#showsSearchPath(scanner) ? SEARCH_PATH : undefined);
+        this.#extended(Request.execute, this.#portals.showsSearchPath(scanner) ? SEARCH_PATH : undefined);
         this.#pass(scanner);
         break;
       case FrontendType.Close:
@@ -195,7 +194,7 @@ export class Requests {
         break;
       case FrontendType.Sync:
         this.#unsyncedBatch = NONE;
-        this.#bindsUnnamed = false;
+        this.#portals.end();
         this.#queue.push(Request.sync, Fate.forward, this.#end());
         this.#pass(scanner);
         break;
@@ -239,22 +238,11 @@ export class Requests {
     return this.#texts.end(deallocations, edits, showsSearchPath);
   }
 
-  /**
-   * A Query that fails inside a transaction leaves an unnamed portal behind whose plan has been freed: to execute that
-   * crashes the server (seen with PostgreSQL 15.20 and 18.4), and every organization's sessions with it. Where that may be
-   * what a client is about to do, the portal is closed first.
-   */
-  #guardPortal(): void {
-    if (this.#bindsUnnamed || this.#queue.copyIn || !(this.#queue.strayPortal || this.#queue.owesQuery)) return;
-    this.#queue.push(Request.close, Fate.skip);
-    this.#out.insert(CLOSE_UNNAMED_PORTAL);
-  }
-
   /** A Query also does away with the unnamed statement, on both sides. */
   #query(scanner: FrameScanner, backend: BackendConnection): void {
     this.#texts.demandWhole(scanner);
     this.counts.statements += 1;
-    this.#bindsUnnamed = false;
+    this.#portals.end();
     const { buffer, start, last } = scanner;
     const isWhole = last && scanner.length <= MAX_KEPT_DEFINITION_BYTES;
     const end = isWhole ? scanner.end - 1 : Math.min(scanner.end, start + MAX_KEPT_DEFINITION_BYTES);
@@ -275,10 +263,6 @@ export class Requests {
     this.#queue.push(Request.query, Fate.forward, this.#end(deallocations, edits, traits.showsSearchPath));
     if (sent === text) this.#pass(scanner);
     else this.#out.insert(queryMessage(Buffer.from(sent, 'latin1')));
-  }
-
-  #showsSearchPath(execute: FrameScanner): boolean {
-    return this.#searchPathPortal !== undefined && portalName(execute) === this.#searchPathPortal;
   }
 
   /** Bind, and Describe of a statement, under the name that the statement has on the server. */
@@ -307,10 +291,9 @@ export class Requests {
       else this.#onServer.closeIfLeft(buffer.subarray(nameStart, nameEnd), backend);
     }
     if (kind === Request.bind) {
-      this.#searchPathPortal = statement?.traits.showsSearchPath === true ? portalName(scanner) : undefined;
       if (statement !== undefined) sendSignals(statement.signals, scanner, this.#listener.processIds);
       if (statement?.watched !== undefined) this.#texts.lookAgain(statement.watched);
-      this.#deallocations.bound(scanner, statement?.traits);
+      this.#portals.bound(scanner, statement?.traits);
       this.#extended(kind, this.#deallocation(asUnnamed ? unnamed?.definition : server?.definition, statement?.traits, backend));
     } else this.#extended(kind);
     // A name that the client has not prepared is the server's to refuse.
@@ -350,11 +333,6 @@ export class Requests {
     } else this.#queue.push(Request.close);
     this.#pass(scanner);
   }
-}
-
-/** Of a Bind or an Execute. */
-function portalName({ buffer, start, end }: FrameScanner): string {
-  return latin1String(buffer, start + HEADER_BYTES, end);
 }
 
 const NONE = -1;

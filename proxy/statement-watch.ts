@@ -41,7 +41,7 @@ export interface WatchListener {
 /** Follows a wire session's statements and tells of those that belong in the audit: DDL and role statements. */
 export class StatementWatch {
   readonly #listener: WatchListener;
-  readonly #texts = new Set<string>();
+  #texts: string[] = [];
   #isWatched = false;
 
   constructor(listener: WatchListener) {
@@ -69,14 +69,14 @@ export class StatementWatch {
   }
 
   #keep(text: string): void {
-    if (this.#texts.size < MAX_TEXTS) this.#texts.add(text);
+    if (this.#texts.length < MAX_TEXTS && !this.#texts.includes(text)) this.#texts.push(text);
   }
 
   /** The texts up to here go together. @returns undefined when there is nothing to follow */
   take(): Batch | undefined {
-    if (this.#texts.size === 0) return undefined;
-    const batch = { sql: [...this.#texts].join(';\n'), isWatched: this.#isWatched, startedAt: performance.now() };
-    this.#texts.clear();
+    if (this.#texts.length === 0) return undefined;
+    const batch = { sql: this.#texts.join(';\n'), isWatched: this.#isWatched, startedAt: performance.now() };
+    this.#texts = [];
     this.#isWatched = false;
     return { ...batch, command: undefined, sqlstate: undefined };
   }

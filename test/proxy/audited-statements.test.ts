@@ -26,9 +26,12 @@ async function ask(...lines: readonly string[]): Promise<void> {
 const run = (name: string) => [`Bind "" ${name} []`, 'Execute ""', 'Sync'];
 const comment = (bytes: number) => `/*${'x'.repeat(bytes)}*/`;
 
+let asked = 0;
+
 /** Entries about statements since the last one asked for, as `command outcome: text`, oldest first. */
 async function entries(): Promise<string[]> {
-  const end = `create table end_${(asked += 1)}()`;
+  asked += 1;
+  const end = `create table end_${asked}()`;
   await ask(`Query ${end}`);
   let found: string[] = [];
   await eventually('the last entry', async () => {
@@ -39,8 +42,6 @@ async function entries(): Promise<string[]> {
   const before = found.findIndex((entry, at) => at > 0 && entry.includes('create table end_'));
   return found.slice(1, before < 0 ? found.length : before).reverse();
 }
-let asked = 0;
-
 interface Entry {
   readonly statement: { readonly sql: string; readonly command?: string };
   readonly outcome: { readonly sqlstate?: string };
