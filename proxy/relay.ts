@@ -129,7 +129,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
   /** Cancels what the client is waiting for, be it an answer or a backend. Resolves when the server has taken the request. */
   async cancel(): Promise<void> {
     if (this.#inbound.isWaiting) this.#inbound.giveUp();
-    else await this.tenure.cancel();
+    else await this.tenure.cancels.send();
   }
 
   clientData(chunk: Buffer): void {
@@ -201,7 +201,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
       return;
     }
     if (this.replies.isInterrupted) this.#readOnSoon();
-    this.tenure.cancelIfWanted();
+    this.tenure.cancels.sendIfDue();
     if (this.replies.queue.length === 0) this.#answered();
     else if (!this.ending.isOver && !this.#keepsBack) this.toClient.flushPart(!this.replies.betweenMessages);
     if (this.client.writableLength === 0) this.lastTakenAt = performance.now();
@@ -226,7 +226,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
   #answered(): void {
     const again = this.replies.hiding;
     if (!this.ending.isOver) this.inFlight.answered(again);
-    const { cancelAsked } = this.tenure;
+    const { isAsked: cancelAsked } = this.tenure.cancels;
     const isDone = again || this.ending.isOver;
     if (this.tenure.shared !== undefined) {
       if (again && !this.ending.isOver) this.host.shared('set_aside');

@@ -26,10 +26,10 @@ export class Settling {
     } else {
       const change = this.#settingsToRestore();
       if (change === undefined) return true;
-      const { canceling, backend } = tenure;
+      const { cancels, backend } = tenure;
       // It was meant for the client's request, and would hit ours.
-      if (canceling !== undefined) {
-        this.#askAgainAfter(canceling);
+      if (cancels.underWay !== undefined) {
+        this.#askAgainAfter(cancels.underWay);
         return false;
       }
       if (backend !== undefined) backend.session.settings = pins.settings;

@@ -2,6 +2,7 @@ import type { BackendConnection, BackendReceiver } from '../src/backend/connecti
 import { Fate, Request } from '../src/backend/owed-replies.ts';
 import { areEqual, type Settings } from '../src/backend/session-state.ts';
 import type { Lease } from '../src/router/lease.ts';
+import { Cancels } from './cancels.ts';
 import type { Errand } from './errand.ts';
 import { OBEY_TIMEOUT_MS } from './limits.ts';
 import { queryMessage } from './messages.ts';
@@ -27,6 +28,7 @@ type Tenant = Pick<Relay, 'host' | 'pins' | 'replies' | 'inFlight' | 'errandSinc
 export class Tenure implements Sharer, Turn, Sink {
   /** What goes to the backend at hand. */
   readonly out = new Run(this);
+  readonly cancels: Cancels;
   readonly #tenant: Tenant;
   #lease: Lease | undefined;
   /** Where others' requests are in the backend's pipeline too. */
@@ -39,14 +41,10 @@ export class Tenure implements Sharer, Turn, Sink {
   #sequencesAreOthers = false;
   /** The client has asked nothing yet of the backend at hand. */
   #untouched = false;
-  /** A cancel request is on its way to the backend at hand. */
-  #canceling: Promise<void> | undefined;
-  #cancelWanted = false;
-  /** The client itself has asked for its request to be canceled. */
-  #cancelAsked = false;
 
   constructor(tenant: Tenant) {
     this.#tenant = tenant;
+    this.cancels = new Cancels(this, tenant.replies);
   }
 
   write(bytes: Buffer): void {
@@ -75,19 +73,9 @@ export class Tenure implements Sharer, Turn, Sink {
     return this.#shared?.isTurnOf(this) === false;
   }
 
-  /** Resolves when a cancel request that is on its way to the backend at hand has arrived. */
-  get canceling(): Promise<void> | undefined {
-    return this.#canceling;
-  }
-
-  /** The client itself wants what runs in a shared pipeline to be canceled. */
-  get cancelAsked(): boolean {
-    return this.#cancelAsked;
-  }
-
   /** A cancel request may meet this session's request that was meant for another. */
   get isDisturbed(): boolean {
-    return this.#shared?.disturbed === true && !this.#cancelAsked;
+    return this.#shared?.disturbed === true && !this.cancels.isAsked;
   }
 
   get receiver(): BackendReceiver {
@@ -95,7 +83,7 @@ export class Tenure implements Sharer, Turn, Sink {
   }
 
   get canStepBack(): boolean {
-    return !this.#cancelAsked && this.#tenant.inFlight.isUntold;
+    return !this.cancels.isAsked && this.#tenant.inFlight.isUntold;
   }
 
   get isAtWork(): boolean {
@@ -108,7 +96,7 @@ export class Tenure implements Sharer, Turn, Sink {
 
   stepAside(): boolean {
     if (!this.#tenant.inFlight.isUntold) return false;
-    const isCanceled = this.#cancelAsked;
+    const isCanceled = this.cancels.isAsked;
     this.#forget();
     this.#tenant.runElsewhere(isCanceled);
     return true;
@@ -128,7 +116,7 @@ export class Tenure implements Sharer, Turn, Sink {
     if (company === 'quick' && !pace.mayFollow(this.load)) return undefined;
     // Who has got on before has been looked at then.
     const since = this.isFollowed ? undefined : this.#tenant.errandSince(company);
-    if (this.#canceling !== undefined || (since === undefined && !this.isFollowed)) return undefined;
+    if (this.cancels.underWay !== undefined || (since === undefined && !this.isFollowed)) return undefined;
     const shared = this.#shared ?? new SharedPipeline(lease, this, since ?? now, host.sharing);
     if (!shared.isOpen(now) || (company === 'quick' && !shared.isQuick)) return undefined;
     shared.isQuick = company === 'quick';
@@ -154,7 +142,7 @@ export class Tenure implements Sharer, Turn, Sink {
     this.#tenant.host.sharing.add(this);
     if (this.backend !== undefined) this.#moved(this.backend);
     this.#tenant.inFlight.turnBegins(now);
-    if (this.#onTurnOver === undefined) this.cancelIfWanted();
+    if (this.#onTurnOver === undefined) this.cancels.sendIfDue();
     else this.#makeHaste();
   }
 
@@ -227,10 +215,9 @@ export class Tenure implements Sharer, Turn, Sink {
       host.defaultsChanged();
     }
     // A cancel request may still be on its way to this backend: nobody else gets it before it has arrived.
-    const canceling = this.#canceling;
-    this.#canceling = undefined;
-    if (canceling === undefined) void lease?.release(true);
-    else void canceling.then(() => lease?.release(true));
+    const canceled = this.cancels.letGo();
+    if (canceled === undefined) void lease?.release(true);
+    else void canceled.then(() => lease?.release(true));
   }
 
   /** The turn is over, with whatever the answer was: the backend is the next one's in the pipeline. */
@@ -256,7 +243,7 @@ export class Tenure implements Sharer, Turn, Sink {
     else if (backend.closed) this.receiver.closed(undefined);
     else {
       this.#shared = undefined;
-      this.#cancelAsked = false;
+      this.cancels.isAlone();
       this.#tenant.host.sharing.add(this);
       backend.attach(this.receiver);
       backend.resume();
@@ -271,8 +258,7 @@ export class Tenure implements Sharer, Turn, Sink {
     this.#tenant.host.sharing.delete(this);
     this.#lease = undefined;
     this.#shared = undefined;
-    this.#cancelWanted = false;
-    this.#cancelAsked = false;
+    this.cancels.forget();
     this.#onTurnOver?.();
     return shared;
   }
@@ -283,35 +269,6 @@ export class Tenure implements Sharer, Turn, Sink {
     this.#lease = undefined;
     lease?.backend.detach();
     return lease;
-  }
-
-  /** Cancels what the backend runs for the client. Resolves when the server has taken the request. */
-  async cancel(): Promise<void> {
-    const { queue } = this.#tenant.replies;
-    if (this.#lease === undefined || queue.length === 0) return;
-    if (this.#shared !== undefined) {
-      this.#cancelAsked = true;
-      if (this.#shared.isTurnOf(this)) await this.#shared.cancel(this);
-      else this.#cancelWanted = true;
-      return;
-    }
-    // A request of ours is running: the client's own is behind it.
-    if (queue.answeringOurs && this.#canceling === undefined) {
-      this.#cancelWanted = true;
-      return;
-    }
-    this.#canceling ??= this.#lease.cancel();
-    const canceling = this.#canceling;
-    await canceling;
-    // By now it may be another backend that is being canceled.
-    if (this.#canceling === canceling) this.#canceling = undefined;
-  }
-
-  /** Once the server answers the client's own request again, and not one of ours ahead of it. */
-  cancelIfWanted(): void {
-    if (!this.#cancelWanted || this.#tenant.replies.queue.answeringOurs) return;
-    this.#cancelWanted = false;
-    void this.cancel();
   }
 
   /**
@@ -329,7 +286,7 @@ export class Tenure implements Sharer, Turn, Sink {
     const lease = this.#letGo();
     if (lease === undefined) return;
     const { pins } = this.#tenant;
-    if (this.#canceling !== undefined) await this.#canceling;
+    if (this.cancels.underWay !== undefined) await this.cancels.underWay;
     if (idle && pins.indelible) return lease.destroy();
     if (idle) return lease.release(!pins.holdsState);
     if (disobeyed) return lease.terminate();

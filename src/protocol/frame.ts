@@ -196,7 +196,7 @@ export class FrameScanner {
   /** @returns how much of a head is waited for: as much as is wanted, or what there is */
   #affordable(wanted: number): number {
     const held = this.#heldBytes;
-    if (held < MIN_HEAD_BYTES) return wanted;
+    if (held < HEADER_BYTES + MIN_HEAD_BYTES) return wanted;
     const more = Math.min(wanted - held, this.#chunk.length - this.#position);
     return more === 0 || this.#mayHold(more) ? wanted : held;
   }
