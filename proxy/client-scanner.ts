@@ -14,5 +14,5 @@ const FRONTEND_REWRITTEN = frontendFrames({ ...HEADS, Q: MAX_REWRITTEN_BYTES, P:
 
 /** Finds a client's messages, each with as much of it as has to be looked at, if there is room for that. */
 export function clientScanner(view: PlaceView | undefined, held: HeldMessages): FrameScanner {
-  return new FrameScanner(view === undefined ? FRONTEND : FRONTEND_REWRITTEN, (bytes) => held.mayGrow(bytes));
+  return new FrameScanner(view === undefined ? FRONTEND : FRONTEND_REWRITTEN, held);
 }

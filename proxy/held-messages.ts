@@ -1,4 +1,4 @@
-import { MIN_HEAD_BYTES } from '../src/protocol/frame.ts';
+import { type HeadRoom, MIN_HEAD_BYTES } from '../src/protocol/frame.ts';
 import type { Room, RoomBounds } from '../src/room.ts';
 import { MAX_REWRITTEN_BYTES } from './limits.ts';
 
@@ -6,7 +6,7 @@ import { MAX_REWRITTEN_BYTES } from './limits.ts';
 export const MESSAGE_BOUNDS: RoomBounds = { perTenantBytes: 4 * MAX_REWRITTEN_BYTES, allBytes: 16 * MAX_REWRITTEN_BYTES };
 
 /** What is held of one client's messages, counted with those of its organization's others. Small ones are not. */
-export class HeldMessages {
+export class HeldMessages implements HeadRoom {
   readonly #room: Room;
   readonly #organizationId: string;
   #counted = 0;
@@ -17,7 +17,6 @@ export class HeldMessages {
     this.#organizationId = organizationId;
   }
 
-  /** Whether there is room for so many bytes more. */
   mayGrow(bytes: number): boolean {
     return this.#room.fullOf(this.#organizationId, bytes) === undefined;
   }

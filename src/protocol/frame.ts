@@ -42,6 +42,14 @@ export function backendFrames(heads: Readonly<Record<string, number>> = {}, maxB
 
 const NO_BYTES = Buffer.alloc(0);
 
+/** What all that is held of messages may take. */
+export interface HeadRoom {
+  /** Whether there is room for so many bytes more. */
+  mayGrow(bytes: number): boolean;
+}
+
+const UNBOUNDED: HeadRoom = { mayGrow: () => true };
+
 /** So much of a head is always waited for. */
 export const MIN_HEAD_BYTES = 65_536;
 
@@ -81,15 +89,15 @@ export class FrameScanner {
   /** The beginning of a message that cannot be shown yet. */
   #held: Buffer = NO_BYTES;
   #heldBytes = 0;
-  readonly #mayHold: (bytes: number) => boolean;
+  readonly #room: HeadRoom;
 
   /**
-   * @param mayHold whether there is room for so many more bytes of a head that is still to come whole; where there is none,
-   *   the message is shown with what has come, if that is {@link MIN_HEAD_BYTES} or more
+   * @param room where there is none for more of a head that is still to come whole, the message is shown with what has come,
+   *   if that is {@link MIN_HEAD_BYTES} or more
    */
-  constructor(rules: FrameRules, mayHold: (bytes: number) => boolean = () => true) {
+  constructor(rules: FrameRules, room: HeadRoom = UNBOUNDED) {
     this.#rules = rules;
-    this.#mayHold = mayHold;
+    this.#room = room;
     this.#limits = rules.limits;
     this.#heads = rules.heads;
   }
@@ -198,7 +206,7 @@ export class FrameScanner {
     const held = this.#heldBytes;
     if (held < HEADER_BYTES + MIN_HEAD_BYTES) return wanted;
     const more = Math.min(wanted - held, this.#chunk.length - this.#position);
-    return more === 0 || this.#mayHold(more) ? wanted : held;
+    return more === 0 || this.#room.mayGrow(more) ? wanted : held;
   }
 
   /** All has been shown: nothing of it is kept while nothing comes. */

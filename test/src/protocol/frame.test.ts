@@ -171,7 +171,7 @@ describe('FrameScanner', () => {
 
   test('shows a head cut short where there is no room for more of it', () => {
     const asked: number[] = [];
-    const scanner = new FrameScanner(frontendFrames({ Q: 1_000_000 }), (bytes) => asked.push(bytes) < 3);
+    const scanner = new FrameScanner(frontendFrames({ Q: 1_000_000 }), { mayGrow: (bytes) => asked.push(bytes) < 3 });
     const seen: string[] = [];
     scanner.push(Buffer.concat([header('Q', 500_004), Buffer.alloc(MIN_HEAD_BYTES)]));
     for (const bytes of [0, 20_000, 30_000, 50_000, 334_464]) {
