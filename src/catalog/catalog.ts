@@ -224,6 +224,20 @@ export class Catalog {
     return row?.held ?? true;
   }
 
+  /**
+   * Backends of the same cluster that hold more locks than its table of them has places for each, by process id; without those
+   * that take up no place there.
+   */
+  async locksOfCrowded(): Promise<ReadonlyMap<number, number>> {
+    const rows = await this.#database.run(
+      (sql) => sql<{ pid: number; locks: number }[]>`
+        select pid, count(*)::int as locks from pg_catalog.pg_locks
+        where not fastpath and mode <> 'SIReadLock' and pid is not null
+        group by pid having count(*) > current_setting('max_locks_per_transaction')::int`,
+    );
+    return new Map(rows.map(({ pid, locks }) => [pid, locks]));
+  }
+
   /** Writes what is still to be written, then ends all sessions. */
   async close(): Promise<void> {
     this.#closing = true;
