@@ -5,12 +5,15 @@ import { ClusterError } from './router/placement/cluster.ts';
 import { type Service, startService } from './service.ts';
 import { welcome } from './welcome.ts';
 
+/** None while it is being started. */
+let service: Service | undefined;
+for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => stop(signal));
+process.on('SIGHUP', () => service?.reload());
+
 try {
   const config = readConfig(process.env);
-  const service = await startService(config, logObserver(createLogger(config.POSTERN_LOG_LEVEL)));
+  service = await startService(config, logObserver(createLogger(config.POSTERN_LOG_LEVEL)));
   process.stdout.write(welcome(config, service));
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => stop(service, signal));
-  process.on('SIGHUP', () => service.reload());
 } catch (error) {
   // What the person who starts it can mend is one line; anything else is ours to mend and needs the stack.
   const told = error instanceof ConfigError || error instanceof EmbeddedError || error instanceof ClusterError;
@@ -18,7 +21,9 @@ try {
   process.exit(1);
 }
 
-function stop(service: Service, signal: string): void {
+function stop(signal: string): void {
+  // Nobody has been let in yet. The embedded PostgreSQL is told on the way out; a start that is cut short is made good by the next.
+  if (service === undefined) process.exit(0);
   for (const again of ['SIGTERM', 'SIGINT'] as const) process.once(again, () => process.exit(1));
   service.close(signal).then(
     () => process.exit(0),

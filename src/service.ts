@@ -14,6 +14,7 @@ import { startEmbedded } from './embedded.ts';
 import { fanOut, type Observe } from './observation.ts';
 import { auditObserver } from './observers/audit.ts';
 import { createMetrics } from './observers/metrics.ts';
+import { LockTable } from './router/lock-table.ts';
 import { Operator } from './router/operator.ts';
 import { type Cluster, prepareCluster } from './router/placement/cluster.ts';
 import { Placements } from './router/placement/placements.ts';
@@ -70,8 +71,9 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     const pool = createPool(config, cluster, observe);
     const provisioner = createPlacements(config, cluster, observe, opened);
     opened.push(async () => pool.close());
-    const router = new Router({ catalog, provisioner, pool, secret: Buffer.from(cluster.secret), observe });
-    const signUps = new SignUps({ catalog, provisioner, signupsPerHour: config.POSTERN_SIGNUPS_PER_HOUR, observe });
+    const locks = new LockTable(catalog, pool, observe);
+    const router = new Router({ catalog, provisioner, pool, locks, secret: Buffer.from(cluster.secret), observe });
+    const signUps = new SignUps({ catalog, provisioner, locks, signupsPerHour: config.POSTERN_SIGNUPS_PER_HOUR, observe });
     await new Operator(catalog, provisioner).finishDrops({ surface: 'admin', sourceIp: '127.0.0.1' }, observe);
     await keepTidy(signUps, observe, opened);
 

@@ -43,6 +43,11 @@ export class Pool {
     return this.#shares.snapshot();
   }
 
+  /** All that there are, each with the organization that has it. */
+  sessions(): (readonly [tenantId: string, backend: BackendConnection])[] {
+    return [...this.#shares.all()].flatMap(({ tenantId, backends }) => backends.map((backend) => [tenantId, backend] as const));
+  }
+
   /**
    * Waits for a backend. `settle` is called in the turn in which there is one, perhaps before this returns, or with what
    * ended the wait: `pool_timeout` after `queueTimeoutMs`, `shutting_down`, `query_canceled`, or whatever `open` throws.

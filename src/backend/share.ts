@@ -77,6 +77,10 @@ export class Share {
     return this.#idle.length;
   }
 
+  get backends(): readonly BackendConnection[] {
+    return [...this.leased, ...this.#idle.map(({ backend }) => backend)];
+  }
+
   /** Since when the session rests that was used least recently. */
   get idleSince(): number {
     return this.#idle[0]?.since ?? Number.POSITIVE_INFINITY;

@@ -20,9 +20,10 @@ import {
   deleteOldAttempts,
   deleteOrganization,
   insertOrganization,
-  listInterrupted,
+  isOwnSignUp,
   type SignUp,
   type SignupQuota,
+  takeInterrupted,
 } from './signups.ts';
 
 export type { Credential, NewApiKey } from './credential.ts';
@@ -115,11 +116,14 @@ export class Catalog {
 
   /**
    * Opens an organization for logins, once its place is ready.
-   * @throws ServiceError `not_found` when the sign-up was undone meanwhile
+   * @throws ServiceError `not_found` when the sign-up was undone meanwhile, `not_ready` when it is about to be
    */
   activate(organizationId: string, origin: Origin): Promise<Organization> {
     return this.#change(organizationId, async (sql, organization) => {
       if (organization.status !== 'provisioning') return organization;
+      if (!(await isOwnSignUp(sql, organizationId, this.#process))) {
+        throw new ServiceError('not_ready', 'the sign-up was cut short', { retryAfterS: 1 });
+      }
       await updateStatus(sql, organizationId, 'active');
       const actor = await findLiveKey(sql, organizationId);
       await this.audit.appendWith(sql, { organizationId, action: 'auth.signup', origin, actor, outcome: DONE });
@@ -132,9 +136,12 @@ export class Catalog {
     await this.#database.transaction((sql) => deleteOrganization(sql, organizationId));
   }
 
-  /** Sign-ups that were cut short: still `provisioning`, and the process that was at it is gone. */
+  /**
+   * Sign-ups that were cut short: still `provisioning`, and the process that was at it is gone. From now on none of them can
+   * be activated any more, so that nobody's place is taken down who has just been let in.
+   */
   interruptedSignups(): Promise<Organization[]> {
-    return this.#database.run(listInterrupted);
+    return this.#database.run(takeInterrupted);
   }
 
   organizations(filter: { readonly status?: OrganizationStatus } = {}): Promise<Organization[]> {
@@ -215,6 +222,20 @@ export class Catalog {
         select exists (select from pg_catalog.pg_locks where locktype = 'advisory' and pid = ${processId}) as held`,
     );
     return row?.held ?? true;
+  }
+
+  /**
+   * Backends of the same cluster that hold more locks than its table of them has places for each, by process id; without those
+   * that take up no place there.
+   */
+  async locksOfCrowded(): Promise<ReadonlyMap<number, number>> {
+    const rows = await this.#database.run(
+      (sql) => sql<{ pid: number; locks: number }[]>`
+        select pid, count(*)::int as locks from pg_catalog.pg_locks
+        where not fastpath and mode <> 'SIReadLock' and pid is not null
+        group by pid having count(*) > current_setting('max_locks_per_transaction')::int`,
+    );
+    return new Map(rows.map(({ pid, locks }) => [pid, locks]));
   }
 
   /** Writes what is still to be written, then ends all sessions. */

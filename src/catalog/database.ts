@@ -86,6 +86,10 @@ export class ControlDatabase {
 
   /** After a failure to reach the database nobody can say what state the session is in. */
   #failed(session: Session, error: unknown): unknown {
+    if (isExhausted(error)) {
+      // The session is sound, and another could perhaps not be opened now.
+      return new ServiceError('not_ready', 'the database server has run out of room', { cause: error, retryAfterS: 1 });
+    }
     if (!isUnreachable(error)) return error;
     session.destroy();
     if (error instanceof ServiceError) return error;
@@ -190,6 +194,11 @@ function newPromise<T>(): { promise: Promise<T>; resolve: (value: T) => void; re
 
 /** SQLSTATEs that speak of the server rather than of the statement: connection lost, shutting down, no time. */
 const UNREACHABLE = /^(08...|57P0[1-3]|57014)$/;
+
+/** disk_full, out_of_memory: passes when room has been made. */
+function isExhausted(error: unknown): boolean {
+  return error instanceof postgres.PostgresError && error.severity !== 'FATAL' && /^53[12]00$/.test(error.code);
+}
 
 function isUnreachable(error: unknown): boolean {
   if (error instanceof ServiceError) return error.kind === 'not_ready';

@@ -81,15 +81,30 @@ export async function deleteOrganization(sql: Sql, id: string): Promise<void> {
   await sql`delete from postern.organizations where id = ${id}`;
 }
 
-/** Those whose process is gone: it held a lock on its number for as long as it lived. */
-export async function listInterrupted(sql: Sql): Promise<Organization[]> {
+/** No process's number: whoever finds a sign-up with it may undo it. */
+const NOBODY = 0;
+
+/**
+ * Those whose process is gone, or is not known to be there: it held a lock on its number for as long as it could be told of
+ * changes. They are taken from it in the same statement: one that was merely cut off finds that out when it has finished.
+ */
+export async function takeInterrupted(sql: Sql): Promise<Organization[]> {
   const rows = await sql<OrganizationRow[]>`
-    with waiting as materialized (select * from postern.organizations where status = 'provisioning')
-    select id, name, email, status, placement, created_at
-    from waiting
-    where pg_try_advisory_xact_lock(${ADVISORY_LOCKS.process}, provisioner)
-    order by created_at, id`;
+    with waiting as materialized (
+      select id, provisioner from postern.organizations where status = 'provisioning' order by created_at, id
+    ), given_up as materialized (
+      select id from waiting where pg_try_advisory_xact_lock(${ADVISORY_LOCKS.process}, provisioner)
+    )
+    update postern.organizations o set provisioner = ${NOBODY}
+    from given_up where o.id = given_up.id and o.status = 'provisioning'
+    returning o.id, o.name, o.email, o.status, o.placement, o.created_at`;
   return rows.map(toOrganization);
+}
+
+/** Whether the sign-up is still this process's to finish; the organization is locked. */
+export async function isOwnSignUp(sql: Sql, id: string, provisioner: number): Promise<boolean> {
+  const [found] = await sql`select from postern.organizations where id = ${id} and provisioner = ${provisioner}`;
+  return found !== undefined;
 }
 
 export async function deleteOldAttempts(sql: Sql, now: Date): Promise<void> {

@@ -12,6 +12,7 @@ import type { Observe, Origin } from '../observation.ts';
 import { CancelKeys } from './cancel.ts';
 import type { Departure } from './departure.ts';
 import { type Door, Lease } from './lease.ts';
+import type { LockTable } from './lock-table.ts';
 import { LoginThrottle } from './login-throttle.ts';
 import { mintKey } from './mint-key.ts';
 import type { Provisioner } from './placement/placement.ts';
@@ -35,6 +36,7 @@ export interface RouterOptions {
   readonly catalog: Catalog;
   readonly provisioner: Provisioner;
   readonly pool: Pool;
+  readonly locks: LockTable;
   readonly secret: Buffer;
   readonly observe: Observe;
 }
@@ -66,6 +68,7 @@ export class Router {
   readonly cancelKeys = new CancelKeys();
   readonly #provisioner: Provisioner;
   readonly #pool: Pool;
+  readonly #locks: LockTable;
   readonly #secret: Buffer;
   readonly #observe: Observe;
   readonly #throttle = new LoginThrottle();
@@ -76,6 +79,7 @@ export class Router {
     this.catalog = options.catalog;
     this.#provisioner = options.provisioner;
     this.#pool = options.pool;
+    this.#locks = options.locks;
     this.#secret = options.secret;
     this.#observe = options.observe;
   }
@@ -160,7 +164,7 @@ export class Router {
     }
     const startedAt = performance.now();
     const waiter = {
-      open: (signal: AbortSignal): Promise<BackendConnection> => this.#provisioner.open(placement, signal),
+      open: (signal: AbortSignal): Promise<BackendConnection> => this.#locks.withRoom(() => this.#provisioner.open(placement, signal)),
       settle: (result: BackendConnection | ServiceError) => {
         if (result instanceof ServiceError) refuse(result);
         else {
@@ -206,7 +210,7 @@ export class Router {
    */
   async rotateKey(tenant: Tenant, origin: Origin): Promise<Rotated> {
     const { apiKey, record } = await mintKey();
-    const rotated = await this.catalog.rotateKey(tenant.organization.id, tenant.key.id, record, origin);
+    const rotated = await this.#locks.withRoom(() => this.catalog.rotateKey(tenant.organization.id, tenant.key.id, record, origin));
     return { ...rotated, apiKey };
   }
 

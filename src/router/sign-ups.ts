@@ -2,6 +2,7 @@ import type { Catalog, SignupQuota } from '../catalog/catalog.ts';
 import type { Organization } from '../catalog/organization.ts';
 import type { Observe, Origin } from '../observation.ts';
 import { newOrganizationId } from './identifiers.ts';
+import type { LockTable } from './lock-table.ts';
 import { mintKey } from './mint-key.ts';
 import type { Provisioner } from './placement/placement.ts';
 
@@ -15,6 +16,7 @@ export interface SignedUp {
 export interface SignUpsOptions {
   readonly catalog: Catalog;
   readonly provisioner: Provisioner;
+  readonly locks: LockTable;
   /** From one address. */
   readonly signupsPerHour: number;
   readonly observe: Observe;
@@ -24,12 +26,14 @@ export interface SignUpsOptions {
 export class SignUps {
   readonly #catalog: Catalog;
   readonly #provisioner: Provisioner;
+  readonly #locks: LockTable;
   readonly #signupsPerHour: number;
   readonly #observe: Observe;
 
-  constructor({ catalog, provisioner, signupsPerHour, observe }: SignUpsOptions) {
+  constructor({ catalog, provisioner, locks, signupsPerHour, observe }: SignUpsOptions) {
     this.#catalog = catalog;
     this.#provisioner = provisioner;
+    this.#locks = locks;
     this.#signupsPerHour = signupsPerHour;
     this.#observe = observe;
   }
@@ -42,12 +46,10 @@ export class SignUps {
     const id = newOrganizationId();
     const placement = this.#provisioner.place(id);
     const { apiKey, record } = await mintKey();
-    const { quota } = await this.#catalog.signUp(
-      { id, name: request.orgName, email: request.email, placement, key: record, signupsPerHour: this.#signupsPerHour },
-      origin,
-    );
+    const signUp = { id, name: request.orgName, email: request.email, placement, key: record, signupsPerHour: this.#signupsPerHour };
+    const { quota } = await this.#locks.withRoom(() => this.#catalog.signUp(signUp, origin));
     try {
-      await this.#provisioner.provision(placement);
+      await this.#locks.withRoom(() => this.#provisioner.provision(placement));
       const organization = await this.#catalog.activate(id, origin);
       return { organization, apiKey, quota };
     } catch (error) {

@@ -4,7 +4,13 @@ import type { TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
 import { LANDMARK, landmarkPassed } from '../support/landmark.ts';
 import { makeOwnCluster, type OwnCluster } from '../support/own-cluster.ts';
-import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
+import {
+  type Installation,
+  makeInstallation,
+  type PosternProcess,
+  type PostgresProcess,
+  type StartingProcess,
+} from '../support/process.ts';
 import { testVariables } from '../support/service.ts';
 
 const SLEEP = 'SELECT pg_sleep(60)';
@@ -59,6 +65,41 @@ describe('kill -9 of a Postern with its own PostgreSQL', () => {
     expect((await next.query(organization, 'SELECT 1 AS one')).status).toBe(200);
     await next.end('SIGTERM');
     expect(await orphan.isRunning()).toBe(false);
+  });
+});
+
+describe('a signal while a Postern with its own PostgreSQL starts', () => {
+  let installation: Installation;
+  let server: PostgresProcess;
+  beforeAll(async () => {
+    installation = await makeInstallation();
+    await (await installation.start()).end('SIGTERM');
+  });
+  afterAll(() => installation.remove());
+
+  /** Its PostgreSQL serves, and the doors are not open yet. */
+  async function launchHalfWay(): Promise<StartingProcess> {
+    const starting = installation.launch();
+    await eventually('its PostgreSQL serves', async () => {
+      const found = await installation.postgres().catch(() => undefined);
+      if (found === undefined) return false;
+      server = found;
+      return server.isRunning();
+    });
+    return starting;
+  }
+
+  it.each(['SIGTERM', 'SIGINT'] as const)('that tells it to stop (%s) leaves no PostgreSQL behind', async (signal) => {
+    const starting = await launchHalfWay();
+    starting.signal(signal);
+    expect(await starting.ended).toEqual({ code: 0, signal: null, stdout: '', stderr: '' });
+    await eventually('its PostgreSQL has gone, too', async () => !(await server.isRunning()));
+  });
+
+  it('that tells it to read its certificate again does not end it', async () => {
+    const starting = await launchHalfWay();
+    starting.signal('SIGHUP');
+    expect(await (await starting.started()).end('SIGTERM')).toMatchObject({ code: 0, stderr: '' });
   });
 });
 

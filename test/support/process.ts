@@ -30,6 +30,14 @@ export interface PosternProcess extends Doors {
   end(signal: NodeJS.Signals): Promise<Ended>;
 }
 
+/** Postern on its way up. */
+export interface StartingProcess {
+  readonly ended: Promise<Ended>;
+  signal(signal: NodeJS.Signals): void;
+  /** @throws Error with what it said when it ended, or took too long, instead of starting */
+  started(): Promise<PosternProcess>;
+}
+
 export interface PostgresProcess {
   readonly pid: number;
   /** Whether this very process still serves: a dead one may go on as a zombie until init takes note. */
@@ -41,6 +49,8 @@ export interface Installation {
   readonly dataDir: string;
   /** @param variables besides ports and data directory; with DATABASE_URL the data directory is not used */
   start(variables?: Readonly<Record<string, string>>): Promise<PosternProcess>;
+  /** For one that is not left to start in peace. */
+  launch(variables?: Readonly<Record<string, string>>): StartingProcess;
   /** For one that is to end by itself. */
   run(variables?: Readonly<Record<string, string>>): Promise<Ended>;
   /** The operator's command line. */
@@ -73,6 +83,7 @@ export async function makeInstallation(): Promise<Installation> {
   return {
     dataDir,
     start: (variables) => launch(variables).started(),
+    launch: (variables) => launch(variables),
     run: (variables) => launch(variables).ended,
     admin: (words, variables) => launch(variables, [ADMIN, ...words]).ended,
     async postgres() {
@@ -88,7 +99,7 @@ export async function makeInstallation(): Promise<Installation> {
   };
 }
 
-class Child {
+class Child implements StartingProcess {
   readonly ended: Promise<Ended>;
   readonly #process: ChildProcessWithoutNullStreams;
   readonly #said = { stdout: '', stderr: '' };
@@ -105,7 +116,6 @@ class Child {
     });
   }
 
-  /** @throws Error with what it said when it ended, or took too long, instead of starting */
   async started(): Promise<PosternProcess> {
     const { httpPort, wirePort, opsPort } = await this.#ports();
     return {
@@ -119,8 +129,12 @@ class Child {
   }
 
   end(signal: NodeJS.Signals): Promise<Ended> {
-    if (this.#process.exitCode === null && this.#process.signalCode === null) this.#process.kill(signal);
+    this.signal(signal);
     return this.ended;
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    if (this.#process.exitCode === null && this.#process.signalCode === null) this.#process.kill(signal);
   }
 
   /** From the line that the log says when both doors are open. */

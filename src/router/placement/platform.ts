@@ -72,7 +72,11 @@ async function lend<Result>(pool: pg.Pool, work: (session: pg.PoolClient) => Pro
 /** What speaks of the server rather than of what was asked of it. */
 export function asServiceError(error: unknown): unknown {
   if (error instanceof ServiceError) return error;
-  if (codeOf(error) === '53300') {
+  const sqlstate = codeOf(error);
+  if (sqlstate === '53100' || sqlstate === '53200') {
+    return new ServiceError('not_ready', 'the database server has run out of room', { cause: error, sqlstate, retryAfterS: 1 });
+  }
+  if (sqlstate === '53300') {
     return new ServiceError('too_many_connections', 'too many connections', { cause: error, retryAfterS: 1 });
   }
   if (isNotUpYet(error)) return new ServiceError('not_ready', 'the database system is not ready', { cause: error, retryAfterS: 1 });

@@ -121,6 +121,21 @@ describe('a sign-up', () => {
     expect(await interrupted()).not.toContain(request.id);
     await other.catalog.close();
     await expect.poll(interrupted).toContain(request.id);
+    // Whoever has found it may go down before it is undone.
+    expect(await interrupted()).toContain(request.id);
+  });
+
+  test('is not let in any more once somebody has begun to undo it, as its process had been cut off for a moment', async () => {
+    const other = await openCatalog(database);
+    const request = newSignUp();
+    await other.catalog.signUp(request, ORIGIN);
+    await database.allowLogins(false);
+    await database.terminate('postern notifications');
+    expect((await opened.catalog.interruptedSignups()).map(({ id }) => id)).toContain(request.id);
+    await database.allowLogins(true);
+    await expect(other.catalog.activate(request.id, ORIGIN)).rejects.toMatchObject({ kind: 'not_ready' });
+    expect(await opened.catalog.organization(request.id)).toMatchObject({ status: 'provisioning' });
+    await other.catalog.close();
   });
 });
 

@@ -1,0 +1,76 @@
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { eventually } from '../support/eventually.ts';
+import { makeOwnCluster, type OwnCluster } from '../support/own-cluster.ts';
+import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+
+/** More than the server has room for; what was got before that is held on to. */
+const TAKE_ALL = 'SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 100000) AS n';
+const TAKE_ALL_AND_SLEEP = `DO $$ BEGIN PERFORM pg_advisory_lock(n) FROM generate_series(1, 100000) AS n;
+  EXCEPTION WHEN out_of_memory THEN PERFORM pg_sleep(60); END $$`;
+
+describe.each(PLACEMENTS)('who takes all locks that the server has, with a %s for each organization,', (kind) => {
+  let cluster: OwnCluster;
+  let service: TestService;
+  /** Who is in already, and sees all. */
+  let operator: pg.Client;
+  let greedy: TestOrganization;
+  beforeAll(async () => {
+    cluster = await makeOwnCluster();
+    operator = new pg.Client(cluster.superuser);
+    await operator.connect();
+    service = await startTestService({ DATABASE_URL: cluster.url, POSTERN_PLACEMENT: kind });
+    greedy = await service.signUp('Greedy');
+  });
+  afterAll(async () => {
+    await service.close();
+    await operator.end();
+    await cluster.remove();
+  });
+
+  const warnings = () => service.observations.filter(({ name }) => name === 'service.warning').length;
+
+  async function isAsleep(): Promise<boolean> {
+    const { rows } = await operator.query("SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
+    return rows.length > 0;
+  }
+
+  /** @returns how the session fares */
+  async function takeAll(sql: string): Promise<{ ended: boolean }> {
+    const session = { ended: false };
+    const client = await service.connect(greedy);
+    client.on('end', () => {
+      session.ended = true;
+    });
+    const taken = client.query(sql).catch((error: Error & { code?: string }) => error.code);
+    if (sql === TAKE_ALL) expect(await taken).toBe('53200');
+    else await eventually('it has them, and is busy', isAsleep);
+    return session;
+  }
+
+  it.each([
+    ['after its statement has failed', TAKE_ALL],
+    ['while it is busy', TAKE_ALL_AND_SLEEP],
+  ])('loses them when another wants a session, %s', async (_when, sql) => {
+    const other = await service.signUp();
+    const before = warnings();
+    const session = await takeAll(sql);
+    const late = await service.query(other, 'CREATE TABLE notes (body text)');
+    expect([late.status, late.body.command]).toEqual([200, 'CREATE TABLE']);
+    await eventually('its session has ended', () => session.ended);
+    expect(warnings()).toBe(before + 1);
+    expect((await service.query(greedy, 'SELECT 1 AS one')).body.rows).toEqual([{ one: 1 }]);
+  });
+
+  it('keeps nobody from signing up', async () => {
+    await takeAll(TAKE_ALL);
+    const newcomer = await service.signUp();
+    expect((await service.query(newcomer, 'SELECT 1 AS one')).body.rows).toEqual([{ one: 1 }]);
+  });
+
+  it('keeps nobody from changing a key', async () => {
+    const other = await service.signUp();
+    await takeAll(TAKE_ALL);
+    expect((await service.call('POST', '/api/auth/rotate-key', { key: other.apiKey })).status).toBe(200);
+  });
+});
