@@ -141,6 +141,7 @@ describe('of another kind', () => {
       (mark) => request(mark, 'Connection: Upgrade, HTTP2-Settings', 'Upgrade: h2c', 'HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA'),
       [200, 200],
     ],
+    ['wanting HTTP/2, or to close', (mark) => request(mark, 'Connection: Upgrade, close', 'Upgrade: h2c'), [200]],
     ['closing', (mark) => request(mark, 'Connection: close'), [200]],
     ['by HTTP/1.0', (mark) => request(mark).replace('HTTP/1.1', 'HTTP/1.0'), [200]],
     ['by HTTP/1.0, to be kept', (mark) => request(mark, 'Connection: keep-alive').replace('HTTP/1.1', 'HTTP/1.0'), [200, 200]],
