@@ -23,7 +23,7 @@ import { migrationEndpoints } from './routes/migrations.ts';
 import { neonRoutes } from './routes/neon.ts';
 import { queryEndpoints } from './routes/query.ts';
 import { transactionEndpoints } from './routes/transaction.ts';
-import { createServer, type HttpServer, type ServerDeadlines, type TlsFiles } from './server.ts';
+import { clientErrorHandler, createServer, type HttpServer, type ServerDeadlines, type TlsFiles } from './server.ts';
 
 export interface HttpAppOptions extends RouteContext {
   /** With it the door speaks TLS. */
@@ -54,6 +54,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     bodyLimit: options.config.POSTERN_HTTP_BODY_MAX_BYTES,
     genReqId: ({ headers }) => requestIdOf(headers['x-request-id']),
     return503OnClosing: false,
+    clientErrorHandler,
     frameworkErrors: (error, request, reply) => {
       setHeaders(request, reply);
       sendProblem(error, request, reply, observe);

@@ -125,12 +125,15 @@ export function renderConnectionError(code: ConnectionErrorCode, message: string
 
 function renderFailure({ error, place }: StatementFailure, call: FailedCall): RenderedError {
   const rendered = error instanceof PostgresError ? renderPostgresError(error, place, call) : renderServiceError(error, call);
-  const { statementIndex, phase } = place;
+  const { statementIndex, phase, line, column, statementsApplied } = place;
   // A connection that breaks during COMMIT leaves it open whether that had been carried out.
   const rolledBack = call.atomic === true && !(phase === 'commit' && rendered.problem.status === 503);
   const where = {
     ...(statementIndex === undefined ? {} : { statementIndex }),
     phase,
+    // Of Postgres' own errors they stand beside its position.
+    ...(line === undefined || error instanceof PostgresError ? {} : { line, column }),
+    ...(statementsApplied === undefined ? {} : { statementsApplied }),
     ...(rolledBack ? { transactionStatus: 'rolled_back' as const } : {}),
   };
   return { ...rendered, problem: { ...rendered.problem, ...where } };

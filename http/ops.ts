@@ -5,7 +5,7 @@ import { setHeadersAlways } from './plugins/headers.ts';
 import { requireHost } from './plugins/host.ts';
 import { answerProblems } from './plugins/problems.ts';
 import { healthRoutes } from './routes/health.ts';
-import { createServer, DEADLINES, type HttpServer } from './server.ts';
+import { clientErrorHandler, createServer, DEADLINES, type HttpServer } from './server.ts';
 
 export interface OpsAppOptions {
   /** Whether the backing Postgres answers. */
@@ -23,6 +23,7 @@ export function createOpsApp({ ready, metrics, observe = () => {} }: OpsAppOptio
       door = createServer(handler, DEADLINES);
       return door.server;
     },
+    clientErrorHandler,
     genReqId: ({ headers }) => requestIdOf(headers['x-request-id']),
   });
   app.addHook('preClose', async () => door?.closeAll());

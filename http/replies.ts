@@ -186,6 +186,9 @@ export const problem = z.object({
     .enum(['statement', 'commit', 'rollback', 'repeat'])
     .optional()
     .describe('What failed: a statement, COMMIT, or in a dry run rollbackSql or the second run of sql'),
+  line: z.int().optional().describe('Where the statement begins in the SQL of a migration, where the error is not one of Postgres: from 1'),
+  column: z.int().optional(),
+  statementsApplied: z.int().optional().describe('Of a migration without a transaction: so many statements went through, and stay'),
   transactionStatus: z.literal('rolled_back').optional(),
   postgres: postgresPart.optional(),
 });

@@ -57,6 +57,9 @@ export interface HttpServer {
   closeAll(): void;
 }
 
+/** For Fastify, which would answer what is no HTTP in its own words: {@link createServer} sees to that. */
+export function clientErrorHandler(): void {}
+
 /** @param takeOver gets the requests that ask for another protocol; without it all are served as if they had not asked */
 export function createServer(handler: RequestListener, deadlines: ServerDeadlines, tls?: TlsFiles, takeOver?: TakeOver): HttpServer {
   const options: ServerOptions = {
@@ -89,7 +92,9 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
   }
   // Nobody has to refuse what they do not know to be expected (RFC 9110 section 10.1.1), and Node would do so without a word.
   server.on('checkExpectation', (request, reply) => server.emit('request', request, reply));
-  server.on('clientError', (error: NodeJS.ErrnoException, socket) => refuseConnection(error, socket, replies.on(socket)));
+  server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+    if (!isNonsense(error) || !replies.endBehind(socket)) refuseConnection(error, socket, replies.on(socket));
+  });
   return {
     server,
     opened,
@@ -103,6 +108,7 @@ const NONE: readonly ServerResponse[] = [];
 /** The replies due on each open connection: mostly one, for which a set would be made anew with each request. */
 class DueReplies {
   readonly #due = new Map<Duplex, ServerResponse[]>();
+  readonly #ending = new WeakSet<Duplex>();
   #isDraining = false;
 
   /** @param opened the event by which the server learns of a connection */
@@ -123,6 +129,23 @@ class DueReplies {
 
   forget(socket: Duplex): boolean {
     return this.#due.delete(socket);
+  }
+
+  /**
+   * The connection ends with the last reply to what has come as a whole, since what came behind that cannot be understood: a
+   * request that is longer than its Content-Length says is told what is wrong with the part that counts.
+   * @returns false where no such reply is due
+   */
+  endBehind(socket: Duplex): boolean {
+    if (this.#ending.has(socket)) return true;
+    const last = this.on(socket).findLast(isAnswered);
+    if (last === undefined) return false;
+    this.#ending.add(socket);
+    last.shouldKeepAlive = false;
+    last.once('close', () => (socket instanceof Socket ? socket.destroySoon() : socket.destroy()));
+    // Node takes the end for more of what it could not understand.
+    socket.once('end', () => socket.destroy());
+    return true;
   }
 
   drain(): void {
@@ -168,9 +191,19 @@ function withoutTimeout(socket: Duplex): Duplex {
   return socket;
 }
 
+/** Whether a reply has begun, or is going to be made since all of its request has come. */
+function isAnswered(reply: ServerResponse): boolean {
+  return reply.headersSent ? !reply.writableFinished : reply.req.complete;
+}
+
+/** Bytes that are no HTTP; not those that are missing at the end. */
+function isNonsense({ code }: NodeJS.ErrnoException): boolean {
+  return code?.startsWith('HPE_') === true && code !== 'HPE_INVALID_EOF_STATE';
+}
+
 /** Bytes that are no HTTP, or come too slowly. An answer is written only where it cannot be taken for another one, or for a part of it. */
 function refuseConnection(error: NodeJS.ErrnoException, socket: Duplex, due: readonly ServerResponse[]): void {
-  const isOtherDue = due.some((reply) => (reply.headersSent ? !reply.writableFinished : reply.req.complete));
+  const isOtherDue = due.some(isAnswered);
   if (socket.writable && !isOtherDue && error.code !== 'ECONNRESET') socket.write(refusal(error));
   socket.destroy();
 }

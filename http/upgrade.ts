@@ -22,14 +22,21 @@ export function acceptUpgrades(server: Server, opened: string, takeOver: TakeOve
   });
 }
 
-const OF_THE_UPGRADE = new Set(['connection', 'upgrade', 'http2-settings']);
+const OF_THE_UPGRADE = new Set(['upgrade', 'http2-settings']);
 
 /** The head of the request as it came, but for the headers that ask. */
 function withoutUpgrade({ method, url, httpVersion, rawHeaders }: IncomingMessage): Buffer {
   const lines = [`${method} ${url} HTTP/${httpVersion}`];
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
     const [name = '', value = ''] = rawHeaders.slice(i, i + 2);
-    if (!OF_THE_UPGRADE.has(name.toLowerCase())) lines.push(`${name}: ${value}`);
+    const kept = name.toLowerCase() === 'connection' ? otherOptions(value) : value;
+    if (kept !== undefined && !OF_THE_UPGRADE.has(name.toLowerCase())) lines.push(`${name}: ${kept}`);
   }
   return Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1');
+}
+
+/** Of a Connection header: whether it is to be kept does not depend on what it is to become. */
+function otherOptions(connection: string): string | undefined {
+  const others = connection.split(',').filter((option) => !OF_THE_UPGRADE.has(option.trim().toLowerCase()));
+  return others.length > 0 ? others.join(',') : undefined;
 }

@@ -88,6 +88,7 @@ function refuseRoutes(app: FastifyInstance): void {
   });
 }
 
+/** Clients may send the whole URI, as they would to a proxy (RFC 9112 section 3.2.2). */
 function pathOf(request: FastifyRequest): string {
-  return request.url.split('?', 1)[0] ?? '';
+  return request.url.replace(/^https?:\/\/[^/?#]*/i, '').split('?', 1)[0] ?? '';
 }

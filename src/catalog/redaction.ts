@@ -47,7 +47,7 @@ function redactLiterals(sql: string, depth: number): string {
     const text = sql.slice(at, end);
     at = end;
     if (name === 'comment') out.push(' ');
-    else if (name === 'literal') out.push(REDACTED);
+    else if (name === 'literal' || isMistaken(text, previous)) out.push(REDACTED);
     else if (name === 'dollar') out.push(depth < NESTED_MAX && isCode(first, previous) ? redactBody(text, depth + 1) : REDACTED);
     else out.push(text);
     // Where `standard_conforming_strings` is off, a literal with a backslash may end elsewhere: nothing behind it is safe.
@@ -57,6 +57,11 @@ function redactLiterals(sql: string, depth: number): string {
     if (text === ';') first = '';
   }
   return out.join('');
+}
+
+/** `PASSWORD "x"` is no SQL, but what people write whose last database took it; it is recorded with the error. */
+function isMistaken(text: string, previous: string): boolean {
+  return text.startsWith('"') && /^password$/i.test(previous);
 }
 
 /** Whether a dollar-quoted string is the body of a function or of DO, rather than a value. */

@@ -179,8 +179,15 @@ export function decodeRowDescription(body: Buffer): FieldDescription[] {
 }
 
 /** @returns the parameters' type OIDs */
+/** Postgres takes statements with more parameters than its 16 bits can count, and sends the types of all of them. */
 export function decodeParameterDescription(body: Buffer): number[] {
-  return decodeWhole(body, (reader) => reader.list(() => reader.uint32()));
+  return decodeWhole(body, (reader) => {
+    const counted = reader.uint16();
+    const sent = (body.length - 2) / 4;
+    const types: number[] = [];
+    for (let left = sent % 65_536 === counted ? sent : counted; left > 0; left--) types.push(reader.uint32());
+    return types;
+  });
 }
 
 export function decodeCommandComplete(body: Buffer): CommandTag {

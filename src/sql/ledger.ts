@@ -1,3 +1,4 @@
+import { ServiceError } from '../errors.ts';
 import { createOwnTable, type OwnTable, ownTable } from './own-tables.ts';
 import type { ParameterText } from './parameters.ts';
 import type { Session } from './session.ts';
@@ -20,7 +21,7 @@ export interface NewLedgerEntry extends Omit<LedgerEntry, 'appliedAt'> {
   readonly rollbackSql: string | undefined;
 }
 
-const COLUMNS = `name, status, to_char(applied_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), checksum, duration_ms, statement_count, statements_applied`;
+const COLUMNS = `name, status, pg_catalog.to_char(applied_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), checksum, duration_ms, statement_count, statements_applied`;
 
 const TABLE = `
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -82,12 +83,12 @@ export class Ledger {
   }: NewLedgerEntry): Promise<LedgerEntry> {
     await this.#session.rows(`DELETE FROM ${this.#table.name} WHERE name = $1 AND status = 'failed'`, [name]);
     const values = [name, status, checksum, sql, rollbackSql ?? null, statementCount, statementsApplied, durationMs];
-    const [row = []] = await this.#session.rows(
+    const [row] = await this.#session.rows(
       `INSERT INTO ${this.#table.name} (name, status, checksum, sql, rollback_sql, statement_count, statements_applied, duration_ms)
        VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING ${COLUMNS}`,
       values.map((value) => (value === null ? null : String(value))),
     );
-    return readEntry(row);
+    return this.#written(row);
   }
 
   /** How far a migration without a transaction has got. */
@@ -97,11 +98,19 @@ export class Ledger {
     statementsApplied,
     durationMs,
   }: Pick<LedgerEntry, 'name' | 'status' | 'statementsApplied' | 'durationMs'>): Promise<LedgerEntry> {
-    const [row = []] = await this.#session.rows(
-      `UPDATE ${this.#table.name} SET status = $2, statements_applied = $3, duration_ms = $4, applied_at = clock_timestamp() WHERE name = $1 RETURNING ${COLUMNS}`,
+    const [row] = await this.#session.rows(
+      `UPDATE ${this.#table.name} SET status = $2, statements_applied = $3, duration_ms = $4, applied_at = pg_catalog.clock_timestamp() WHERE name = $1 RETURNING ${COLUMNS}`,
       [name, status, String(statementsApplied), String(durationMs)],
     );
-    return readEntry(row);
+    return this.#written(row);
+  }
+
+  /** The table is the organization's, and so is what it has hung on it: what is not recorded must not be told as applied. */
+  #written(row: readonly ParameterText[] | undefined): LedgerEntry {
+    if (row !== undefined) return readEntry(row);
+    throw new ServiceError('unsupported_statement', `${this.#table.name} has not kept the entry of this migration`, {
+      hint: 'A trigger or a rule on that table may be in its way, or a statement of the migration that deletes from it.',
+    });
   }
 }
 

@@ -4,11 +4,11 @@ import type { Session } from './session.ts';
 
 /**
  * The settings that decide what values look like as text. An organization can change their defaults for itself (ALTER ROLE …
- * SET), on the wire rightly so; here the text is read by encoders that expect these. `DateStyle` keeps its order of day and
- * month, which matters to what is sent. Every row names a setting that was wrong, and has put it right.
+ * SET), on the wire rightly so; here the text is read and written by encoders that expect these. `DateStyle` keeps its order of
+ * day and month, which matters to what is sent. Every row names a setting that was wrong, and has put it right.
  */
 const PIN = `SELECT pg_catalog.set_config(name, wanted, false)
-FROM (VALUES ('DateStyle', 'ISO', '^ISO'), ('IntervalStyle', 'postgres', '^postgres$'), ('bytea_output', 'hex', '^hex$'), ('extra_float_digits', '1', '^[123]$'))
+FROM (VALUES ('DateStyle', 'ISO', '^ISO'), ('IntervalStyle', 'postgres', '^postgres$'), ('bytea_output', 'hex', '^hex$'), ('extra_float_digits', '1', '^[123]$'), ('array_nulls', 'on', '^on$'))
   AS pinned(name, wanted, accepted)
 WHERE pg_catalog.current_setting(name) !~ accepted`;
 

@@ -100,6 +100,19 @@ describe('methods and paths', () => {
     expect([reply.status, reply.headers.get('allow')]).toEqual([204, 'OPTIONS, POST']);
   });
 
+  it.each([
+    ['GET', 405, 'allow: OPTIONS, POST'],
+    ['OPTIONS', 204, 'allow: OPTIONS, POST'],
+    ['POST', 401, '"instance":"/api/query"'],
+  ])('%s of a whole URI is %i, as it is of its path', async (method, status, told) => {
+    const { reply } = talk(
+      door.port,
+      `${method} http://postern.test/api/query HTTP/1.1\r\nHost: postern.test\r\nConnection: close\r\n\r\n`,
+    );
+    expect(await reply).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    expect(await reply).toContain(told);
+  });
+
   it('a path that is no URL path is 400', async () => {
     const reply = await fetch(`${door.url}/api/%zz`);
     expect(reply.status).toBe(400);

@@ -59,11 +59,34 @@ describe('one behind the other', () => {
   );
 
   it.each([['in the lane', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
-    'with nonsense behind what is under way, for which the refusal cannot be taken, %s',
+    'with nonsense behind what is under way, which is the last that is answered, %s',
     async (_where, open) => {
       const client = await open(talks.port);
-      client.send(`${talks.sql('select pg_sleep(0.1)')}nonsense\r\n\r\n`);
-      expect(await client.replies()).toEqual({ replies: [], whole: true });
+      client.send(`${request('first')}${talks.sql('select pg_sleep(0.1)')}nonsense\r\n\r\n`);
+      const { replies, whole } = await client.replies();
+      expect([replies.map(({ status }) => status), whole]).toEqual([[200, 200], true]);
+      expect(replies[1]?.headers.Connection).toBe('close');
+    },
+  );
+
+  it.each([['in the lane', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
+    'with a length that is too short is told what is wrong with what it covers, %s',
+    async (_where, open) => {
+      const client = await open(talks.port);
+      client.send(request('ä').replace(/Content-Length: (\d+)/, (_, length) => `Content-Length: ${Number(length) - 1}`));
+      const { replies } = await client.replies();
+      expect(replies.map(({ status, body }) => [status, JSON.parse(body).message])).toEqual([
+        [400, expect.stringMatching(/^the body is not valid JSON/)],
+      ]);
+    },
+  );
+
+  it.each([['in the lane', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
+    'with more behind what was to be the last is answered, %s',
+    async (_where, open) => {
+      const client = await open(talks.port);
+      client.send(request('last', 'Connection: close') + request('one too many'));
+      expect((await client.replies()).replies).toMatchObject([{ status: 200 }]);
     },
   );
 });
@@ -118,6 +141,7 @@ describe('of another kind', () => {
       (mark) => request(mark, 'Connection: Upgrade, HTTP2-Settings', 'Upgrade: h2c', 'HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA'),
       [200, 200],
     ],
+    ['wanting HTTP/2, or to close', (mark) => request(mark, 'Connection: Upgrade, close', 'Upgrade: h2c'), [200]],
     ['closing', (mark) => request(mark, 'Connection: close'), [200]],
     ['by HTTP/1.0', (mark) => request(mark).replace('HTTP/1.1', 'HTTP/1.0'), [200]],
     ['by HTTP/1.0, to be kept', (mark) => request(mark, 'Connection: keep-alive').replace('HTTP/1.1', 'HTTP/1.0'), [200, 200]],

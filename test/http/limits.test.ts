@@ -138,6 +138,19 @@ describe('of values and statements', () => {
     const sql = `select cardinality(array[${params.map((_, index) => `$${index + 1}::int`).join()}]) as count`;
     expect((await query(acme, { sql, params })).body.rows).toEqual([{ count: 65_535 }]);
   });
+
+  it.each([65_536, 65_540])('a statement that wants %i of them is refused as what it is', async (wanted) => {
+    const sql = `select cardinality(array[${Array.from({ length: wanted }, (_, index) => `$${index + 1}::int`).join()}])`;
+    for (const [given, message] of [
+      [65_535, `the statement takes ${wanted} parameters, but params has 65535`],
+      [wanted % 65_536, `the statement takes ${wanted} parameters, but params has ${wanted % 65_536}`],
+    ] as const) {
+      const params = Array.from({ length: given }, () => 1);
+      expect(await query(acme, { sql, params })).toMatchObject({ status: 400, body: { code: 'invalid_request', message } });
+      const body = { statements: [{ sql, params }] };
+      expect(await service.call('POST', '/api/transaction', { key: acme.apiKey, body })).toMatchObject({ status: 400, body: { message } });
+    }
+  });
 });
 
 it('requests without all of their bodies take no more memory than there is for them, whoever sends them', async () => {

@@ -75,9 +75,22 @@ describe('a migration', () => {
     expect([body.message, body.statementIndex]).toEqual(['a migration has no values for parameters such as $1', 1]);
   });
 
+  it.each([
+    ['is refused', "select 'ä';\n  select 1; commit", {}, 'unsupported_statement', { statementIndex: 2, line: 2, column: 13 }],
+    [
+      'takes too long',
+      'select 1;\n\n select pg_sleep(5)',
+      { timeoutMs: 200 },
+      'statement_timeout',
+      { statementIndex: 1, line: 3, column: 2 },
+    ],
+  ])('says where the statement stands that %s', async (name, sql, options, code, place) => {
+    expect((await migrate({ name, sql, ...options })).body).toMatchObject({ code, ...place, transactionStatus: 'rolled_back' });
+  });
+
   it('without a transaction keeps what went before the failure, and does not claim otherwise', async () => {
     const { status, body } = await migrate({ name: 'steps', sql: 'create table first_step (id int); select nope', transaction: false });
-    expect([status, body.statementIndex]).toEqual([400, 1]);
+    expect([status, body.statementIndex, body.statementsApplied]).toEqual([400, 1, 1]);
     expect(body).not.toHaveProperty('transactionStatus');
     expect(await tables()).toContain('first_step');
     expect(await ledger()).toContainEqual(expect.objectContaining({ name: 'steps', status: 'failed', statementsApplied: 1 }));

@@ -42,11 +42,25 @@ it('a client that waits for a slow reply is not', async () => {
   await closed(door);
 });
 
-it('what is no HTTP ends the connection without a word when a reply is under way', async () => {
+it('what is no HTTP ends the connection with the replies that are due, and without a word of its own', async () => {
+  const door = await listening({}, (_request, reply) => {
+    reply.write('the first half');
+    setTimeout(() => reply.end(', the second'), 100);
+  });
+  const { socket, reply } = talk(door.port, GET);
+  await once(socket, 'data');
+  socket.write('nonsense\r\n\r\n');
+  socket.write('and more of it\r\n\r\n');
+  expect(await reply).toMatch(/the first half\r\n.*, the second\r\n0\r\n\r\n$/s);
+  await closed(door);
+});
+
+it('a client that has sent nonsense and goes is not waited for', async () => {
   const door = await listening({}, (_request, reply) => reply.write('the first half'));
   const { socket, reply } = talk(door.port, GET);
   await once(socket, 'data');
   socket.write('nonsense\r\n\r\n');
+  socket.end();
   expect(await reply).not.toContain('400');
   await closed(door);
 });

@@ -28,6 +28,8 @@ describe('password literals', () => {
       `create function f() returns void language sql as $f$ alter role bob password $$hunter2$$ $f$`,
       `create function f() returns void language sql as $f$ alter role bob password '***' $f$`,
     ],
+    [`alter role bob password "hunter2" login`, `alter role bob password '***' login`],
+    [`alter role bob password"hun""ter2`, `alter role bob password'***'`],
     [`alter role bob password 'hunter2`, `alter role bob password '***'`],
     [`alter role bob password $$hunter2`, `alter role bob password '***'`],
     // With standard_conforming_strings off the literal goes on behind the quote.

@@ -131,6 +131,9 @@ test('RowDescription', () => {
 test('ParameterDescription', () => {
   expect(decodeParameterDescription(bytes('\0\x02\0\0\0\x17\xff\xff\xff\xff'))).toEqual([23, 4_294_967_295]);
   expect(() => decodeParameterDescription(bytes('\0\x02\0\0\0\x17'))).toThrow('insufficient data left in message');
+  expect(() => decodeParameterDescription(bytes('\0\x01\0\0\0\x17\0\0\0\x17'))).toThrow('invalid message format');
+  // More than can be counted.
+  expect(decodeParameterDescription(bytes(`\0\x02${'\0\0\0\x17'.repeat(65_538)}`))).toEqual(Array(65_538).fill(23));
 });
 
 test.each([

@@ -175,6 +175,31 @@ describe('a failure leaves no trace and says where it was', () => {
   });
 });
 
+describe('a ledger that keeps no entry', () => {
+  const swallow = 'CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$';
+  const refusal = { kind: 'unsupported_statement', message: 'postern.migrations has not kept the entry of this migration' };
+
+  test.each([true, false])('fails the migration, of which nothing remains (transaction: %o)', async (transaction) => {
+    await apply('SELECT 1', { name: '000-before' });
+    await database.asOwner(`${swallow}; CREATE TRIGGER t BEFORE INSERT ON postern.migrations FOR EACH ROW EXECUTE FUNCTION nothing()`);
+    await expect(apply(TWO, { transaction })).rejects.toMatchObject(refusal);
+    expect(await exists('public.a')).toBe(false);
+    expect(await list()).toMatchObject([{ name: '000-before' }]);
+  });
+
+  test('because a statement of the migration takes it out fails there', async () => {
+    await expect(apply('CREATE TABLE a (id int); DELETE FROM postern.migrations; SELECT 1', { transaction: false })).rejects.toMatchObject({
+      error: refusal,
+      place: { statementIndex: 1, statementsApplied: 2 },
+    });
+  });
+
+  test("is told of in Postgres' own terms, whatever the search path", async () => {
+    const sql = `CREATE FUNCTION public.to_char(timestamp, text) RETURNS text LANGUAGE sql AS $$ SELECT 'x' $$; SET search_path = public, pg_catalog`;
+    expect((await apply(sql)).migration.appliedAt).toMatch(/^\d{4}-/);
+  });
+});
+
 describe('a dry run', () => {
   test('runs everything and leaves nothing', async () => {
     expect(await apply(TWO, { dryRun: true })).toMatchObject({

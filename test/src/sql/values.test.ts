@@ -265,6 +265,14 @@ describe('whatever an organization has set for itself, values come in the same f
     expect(await json(expression)).toBe(expected);
   });
 
+  test('and so do they go: null in an array is NULL', async () => {
+    await setForRole('array_nulls', 'off');
+    const request = { sql: 'SELECT $1::text[], ($1::text[])[1] IS NULL', params: [[null]], rowMode: 'array', timeoutMs: 10_000 } as const;
+    const { body, done } = await runQuery(await database.lease(), request);
+    await done;
+    expect(body.toString()).toContain('"rows":[[[null],true]]');
+  });
+
   test('except where the statement itself changes it', async () => {
     const text = await reply(
       `SELECT set_config('DateStyle', 'German', false), timestamptz '2024-01-02 03:04:05Z', date '2024-01-02'`,
