@@ -59,11 +59,13 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     const tls = TlsFiles.open(config);
     const cluster = await backingPostgres(config, log, opened);
     const { host, port, platform, ssl, controlDatabase } = cluster;
+    let locks: LockTable | undefined;
     const metrics = createMetrics({ poolSnapshot: () => pool.snapshot() });
     const catalog = await Catalog.open({
       connection: { host, port, ...platform, database: controlDatabase, ...(ssl === undefined ? {} : { ssl }) },
       observe: fanOut([log, metrics.observe]),
       auditDays: config.POSTERN_AUDIT_DAYS,
+      outOfRoom: () => locks?.makeRoom(),
     });
     opened.push(() => catalog.close());
 
@@ -71,7 +73,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     const pool = createPool(config, cluster, observe);
     const provisioner = createPlacements(config, cluster, observe, opened);
     opened.push(async () => pool.close());
-    const locks = new LockTable(catalog, pool, observe);
+    locks = new LockTable(catalog, pool, observe);
     const router = new Router({ catalog, provisioner, pool, locks, secret: Buffer.from(cluster.secret), observe });
     const signUps = new SignUps({ catalog, provisioner, locks, signupsPerHour: config.POSTERN_SIGNUPS_PER_HOUR, observe });
     await new Operator(catalog, provisioner).finishDrops({ surface: 'admin', sourceIp: '127.0.0.1' }, observe);

@@ -42,6 +42,8 @@ export interface CatalogOptions {
   /** How long audit entries are kept. */
   readonly auditDays: number;
   readonly now?: () => Date;
+  /** Called when the server has had no room for a statement: every write of the audit log may tell. */
+  readonly outOfRoom?: () => void;
 }
 
 export interface SignedUp {
@@ -73,7 +75,7 @@ export class Catalog {
     const { connection, observe } = options;
     this.#options = options;
     this.#now = options.now ?? (() => new Date());
-    this.#database = new ControlDatabase(connection);
+    this.#database = new ControlDatabase(connection, options.outOfRoom);
     this.audit = new AuditLog({ database: this.#database, observe, now: this.#now });
     this.#keyUse = new KeyUse(this.#database, this.#now, (...use) => this.#credentials.used(...use));
     this.#channel = new NotificationChannel(connection, CREDENTIALS_CHANNEL, {

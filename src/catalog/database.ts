@@ -28,14 +28,17 @@ interface Waiter {
  */
 export class ControlDatabase {
   readonly #connection: ControlConnection;
+  readonly #outOfRoom: () => void;
   readonly #idle: Session[] = [];
   readonly #busy = new Set<Session>();
   readonly #waiters = new Set<Waiter>();
   #closed = false;
   #allReleased: () => void = () => {};
 
-  constructor(connection: ControlConnection) {
+  /** @param outOfRoom called when the server has had no room for a statement */
+  constructor(connection: ControlConnection, outOfRoom: () => void = () => {}) {
     this.#connection = connection;
+    this.#outOfRoom = outOfRoom;
   }
 
   /** Statements that need no transaction around them. */
@@ -87,6 +90,7 @@ export class ControlDatabase {
   /** After a failure to reach the database nobody can say what state the session is in. */
   #failed(session: Session, error: unknown): unknown {
     if (isExhausted(error)) {
+      this.#outOfRoom();
       // The session is sound, and another could perhaps not be opened now.
       return new ServiceError('not_ready', 'the database server has run out of room', { cause: error, retryAfterS: 1 });
     }

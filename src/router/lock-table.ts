@@ -7,8 +7,8 @@ import type { Observe } from '../observation.ts';
 import { codeOf } from './placement/admin.ts';
 
 const OUT_OF_MEMORY = '53200';
-/** How long the sessions of one who held too many locks may take to let go of them. */
-const LET_GO_TIMEOUT_MS = 2_000;
+/** For finding who holds too many locks, and for those sessions to let go of them. */
+const TIMEOUT_MS = 3_000;
 const POLL_MS = 25;
 
 /**
@@ -21,6 +21,8 @@ export class LockTable {
   readonly #pool: Pool;
   readonly #observe: Observe;
   #clearing: Promise<boolean> | undefined;
+  /** How often room has been made. */
+  #clearings = 0;
 
   constructor(catalog: Catalog, pool: Pool, observe: Observe) {
     this.#catalog = catalog;
@@ -33,18 +35,29 @@ export class LockTable {
    * @param work leaves nothing behind when it fails, or may be repeated
    */
   async withRoom<Result>(work: () => Promise<Result>): Promise<Result> {
+    const clearings = this.#clearings;
     try {
       return await work();
     } catch (error) {
-      if (!isOutOfMemory(error) || !(await this.#clear())) throw error;
+      if (!isOutOfMemory(error)) throw error;
+      // Somebody else may have seen to it already.
+      if (clearings === this.#clearings && !(await this.#clear())) throw error;
       return work();
     }
   }
 
+  /** Makes room if it can: those who are in cannot write a row while there is none. */
+  makeRoom(): void {
+    void this.#clear();
+  }
+
   #clear(): Promise<boolean> {
-    this.#clearing ??= this.#endCrowd().finally(() => {
-      this.#clearing = undefined;
-    });
+    this.#clearing ??= this.#endCrowd()
+      // The control database cannot be asked: whoever comes next tries again.
+      .catch(() => false)
+      .finally(() => {
+        this.#clearing = undefined;
+      });
     return this.#clearing;
   }
 
@@ -53,7 +66,8 @@ export class LockTable {
    * @returns whether there were any, and they have let go
    */
   async #endCrowd(): Promise<boolean> {
-    const crowd = largest(this.#pool.sessions(), await this.#catalog.locksOfCrowded());
+    const deadline = performance.now() + TIMEOUT_MS;
+    const crowd = largest(this.#pool.sessions(), await this.#locksOfCrowded(deadline));
     if (crowd === undefined) return false;
     const { organizationId, locks, backends } = crowd;
     this.#observe({
@@ -62,11 +76,25 @@ export class LockTable {
     });
     await Promise.all(backends.map(endAtOnce));
     const processIds = backends.map(({ processId }) => processId);
-    for (const deadline = performance.now() + LET_GO_TIMEOUT_MS; performance.now() < deadline; await delay(POLL_MS)) {
-      const left = await this.#catalog.locksOfCrowded();
-      if (!processIds.some((processId) => left.has(processId))) return true;
+    for (; performance.now() < deadline; await delay(POLL_MS)) {
+      const left = await this.#locksOfCrowded(deadline);
+      if (processIds.some((processId) => left.has(processId))) continue;
+      this.#clearings += 1;
+      return true;
     }
     return false;
+  }
+
+  /** Who asks needs a session that is there: for another one there is no room, until those that are at work come back. */
+  async #locksOfCrowded(deadline: number): Promise<ReadonlyMap<number, number>> {
+    for (;;) {
+      try {
+        return await this.#catalog.locksOfCrowded();
+      } catch (error) {
+        if (!isOutOfMemory(error) || performance.now() > deadline) throw error;
+        await delay(POLL_MS);
+      }
+    }
   }
 }
 

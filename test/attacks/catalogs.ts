@@ -29,6 +29,9 @@ export const CATALOG_ATTACKS: readonly Attack[] = [
   denied('by the query of a session', () => 'SELECT pg_stat_get_backend_activity(1)'),
   denied("by a database's counters", () => 'SELECT pg_stat_get_db_xact_commit(1)'),
   denied('by whom a session waits for', ({ facts }) => `SELECT pg_blocking_pids(${facts.processId})`),
+  denied('by whether a session waits for certain others', ({ facts }) => {
+    return `SELECT pg_isolation_test_session_is_blocked(${facts.processId}, '{1}')`;
+  }),
   denied('by where the server keeps its files', () => 'SHOW data_directory'),
   denied('by changing an owner in the catalogs', () => "UPDATE pg_class SET relowner = 10 WHERE relname = 'mine'"),
   denied('by changing a function in the catalogs', () => "UPDATE pg_proc SET proowner = 10 WHERE proname = 'become'"),

@@ -4,7 +4,7 @@ import type { BackendLogin } from '../../backend/connection.ts';
 import type { Observe } from '../../observation.ts';
 import { type AdminConnection, addressOf, parseUrl, textOf, waitForServer, withSession } from './admin.ts';
 import { ensureShared, hasCitus, SHARED } from './shared.ts';
-import { createDatabase, ensureTemplate, TEMPLATE } from './template.ts';
+import { createDatabase, ensureTemplate, TEMPLATE, UNFINISHED } from './template.ts';
 
 /** The backing Postgres cannot be used; the message is one line for the person who started Postern. */
 export class ClusterError extends Error {
@@ -203,7 +203,7 @@ function platformLogin(secret: string): RoleLogin {
 }
 
 async function ensureControlDatabase(session: pg.Client, name: string, owner: string): Promise<void> {
-  if ([TEMPLATE, SHARED].includes(name)) throw new ClusterError(`POSTERN_CONTROL_DATABASE: ${name} is for organizations`);
+  if ([TEMPLATE, UNFINISHED, SHARED].includes(name)) throw new ClusterError(`POSTERN_CONTROL_DATABASE: ${name} is for organizations`);
   const { rows } = await session.query<{ owner: string }>(
     'SELECT pg_catalog.pg_get_userbyid(datdba) AS owner FROM pg_catalog.pg_database WHERE datname = $1',
     [name],

@@ -40,6 +40,7 @@ export const WHOLE_SERVER: Names = {
     'pg_lock_status',
     'pg_prepared_xact',
     'pg_blocking_pids',
+    'pg_isolation_test_session_is_blocked',
     'pg_safe_snapshot_blocking_pids',
     'pg_get_replication_slots',
     'pg_show_replication_origin_status',

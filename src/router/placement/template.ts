@@ -4,10 +4,11 @@ import { harden, WHOLE_SERVER } from './hardening.ts';
 
 /** What organizations' databases are copied from. */
 export const TEMPLATE = 'postern_template';
-const UNFINISHED = `${TEMPLATE}_unfinished`;
+/** It bears this name until it is complete. */
+export const UNFINISHED = `${TEMPLATE}_unfinished`;
 
 /** Raised whenever what the template holds changes, so that the next start builds it anew. */
-const EDITION = 1;
+const EDITION = 2;
 const HARDENED = ', hardened';
 
 interface Found {

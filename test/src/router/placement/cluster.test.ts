@@ -96,6 +96,15 @@ describe.each(servers)('on PostgreSQL $version', ({ version, start }) => {
     await query(cluster.login({ ...cluster.platform, database: CONTROL }), 'SELECT');
   });
 
+  test.each(['postern_template', 'postern_template_unfinished', 'postern_shared'])(
+    'the control database cannot be %s, which is made anew at need',
+    async (controlDatabase) => {
+      await expect(prepareCluster({ ...optionsFor(admin), controlDatabase })).rejects.toThrow(
+        new ClusterError(`POSTERN_CONTROL_DATABASE: ${controlDatabase} is for organizations`),
+      );
+    },
+  );
+
   test('what a crash left of a template is built anew', async () => {
     await prepareCluster(optionsFor(admin));
     await query(admin, 'ALTER DATABASE postern_template RENAME TO postern_template_unfinished');
