@@ -7,7 +7,7 @@ import { latin1String, stringEnd } from '../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
 import { FrontendType, statementNameStart, withStatementName } from '../src/protocol/frontend.ts';
 import { traitsOfCall } from './called-functions.ts';
-import type { ClientStatements } from './client-statements.ts';
+import type { ClientStatements, NamedStatement } from './client-statements.ts';
 import { type Errand, shortErrand } from './errand.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from './limits.ts';
 import { CLOSE_UNNAMED_PORTAL, queryMessage } from './messages.ts';
@@ -292,10 +292,12 @@ export class Requests {
     }
     const isNamed = nameEnd > nameStart;
     const { unnamed } = this.#statements;
-    const statement = isNamed ? this.#statements.get(buffer.toString('latin1', nameStart, nameEnd)) : unnamed;
+    const name = buffer.toString('latin1', nameStart, nameEnd);
+    const named = isNamed ? this.#statements.get(name) : undefined;
+    const statement = isNamed ? named : unnamed;
     // Prepared by an earlier request, it is used as what the client sees in it: its table may have changed since.
     const asUnnamed = !isNamed && (!this.usesRepeated || this.#deallocations.all || unnamed?.server === undefined);
-    const server = asUnnamed ? undefined : statement?.server;
+    const server = asUnnamed ? undefined : named === undefined ? statement?.server : this.#servedBy(name, named, backend);
     this.#texts.tell(statement?.traits);
     if (asUnnamed) {
       this.#usesUnnamed = true;
@@ -314,6 +316,26 @@ export class Requests {
     // A name that the client has not prepared is the server's to refuse.
     if (server === undefined) this.#pass(scanner);
     else this.#out.insert(withStatementName(buffer, start, end, server.name));
+  }
+
+  /**
+   * Constants are read when a statement is prepared (`'2025-01-01'::timestamptz`, say, in the TimeZone of that moment). Where it
+   * is missing, and the session's settings are not those in which it was prepared, another stands in: it must not become others'.
+   */
+  #servedBy(name: string, statement: NamedStatement, { session }: BackendConnection): ServerStatement {
+    const { server, first = server } = statement;
+    const { pins, status } = this.#listener;
+    const fits = (one: ServerStatement) => one.context === pins.context || session.prepared.use(one);
+    if (first.context === undefined || fits(first)) return this.#stands(name, statement, first);
+    // One that is this client's alone was made in the midst of a transaction, for that.
+    if (server !== first && (server.context === undefined ? status !== 'I' : fits(server))) return server;
+    return this.#stands(name, statement, this.#parses.statementOf(first.definition, true));
+  }
+
+  #stands(name: string, statement: NamedStatement, server: ServerStatement): ServerStatement {
+    const { first = statement.server } = statement;
+    if (server !== statement.server) this.#statements.set(name, { ...statement, server, first });
+    return server;
   }
 
   /** A DEALLOCATE that is bound is as good as executed. */
