@@ -20,7 +20,7 @@ import { QueryTexts, type RequestEnd, type TextListener } from './query-texts.ts
 import type { RecentParses } from './recent-parses.ts';
 import type { Run } from './run.ts';
 import { ServerStatements } from './server-statements.ts';
-import type { TextTraits } from './statement-text.ts';
+import { PLAIN, type TextTraits } from './statement-text.ts';
 import type { StatementWatch } from './statement-watch.ts';
 import { UnsettledNames } from './unsettled-names.ts';
 
@@ -223,6 +223,8 @@ export class Requests {
   /** As {@link ServerStatements.materialize}, for what comes next. */
   materialize(backend: BackendConnection, alone: boolean): void {
     this.#onServer.materialize(backend, alone, !this.unsynced);
+    // Any of them may be the one that is executed.
+    for (const [, { traits }] of this.#statements.entries()) if (traits !== PLAIN) this.#listener.noticed(traits);
   }
 
   #pass(scanner: FrameScanner): void {
