@@ -7,6 +7,8 @@ import type { TextTraits } from './statement-text.ts';
 /** A prepared statement that the client has named. */
 export interface NamedStatement {
   readonly server: ServerStatement;
+  /** What it stands for in the settings in which the client has prepared it, where another stands in for that. */
+  readonly first?: ServerStatement;
   readonly traits: TextTraits;
   readonly signals: readonly ParameterSignal[];
   /** What is kept of its text for the audit, where it may change objects or roles. */

@@ -56,7 +56,7 @@ function extendedErrand(chunk: Buffer, { statements, recent, registry, paces, se
     at = end;
   }
   if (chunk[at] !== FrontendType.Bind || chunk[at + HEADER_BYTES] !== 0) return undefined;
-  server ??= boundStatement(chunk, at + HEADER_BYTES + 1, statements);
+  server ??= boundStatement(chunk, at + HEADER_BYTES + 1, statements, settings);
   at = messageEnd(chunk, at);
   if (chunk[at] === FrontendType.Describe && chunk[at + HEADER_BYTES] === PORTAL) at = messageEnd(chunk, at);
   if (server === undefined || !isExecuteAll(chunk, at)) return undefined;
@@ -66,9 +66,16 @@ function extendedErrand(chunk: Buffer, { statements, recent, registry, paces, se
   return pace === undefined ? undefined : { pace, server };
 }
 
-function boundStatement(chunk: Buffer, start: number, statements: ClientStatements): ServerStatement | undefined {
+/** Where one stands in for another, it has to be the one for these settings. */
+function boundStatement(
+  chunk: Buffer,
+  start: number,
+  statements: ClientStatements,
+  settings: string | undefined,
+): ServerStatement | undefined {
   const end = stringEnd(chunk, start, chunk.length);
-  return end <= start ? undefined : statements.get(chunk.toString('latin1', start, end))?.server;
+  const statement = end <= start ? undefined : statements.get(chunk.toString('latin1', start, end));
+  return statement?.first === undefined || statement.server.context === settings ? statement?.server : undefined;
 }
 
 /** An Execute of the unnamed portal for all rows. */

@@ -1,3 +1,4 @@
+import { mentionsServerStatement } from '../src/backend/prepared-statements.ts';
 import { type ErrorNotes, ServiceError } from '../src/errors.ts';
 import { type ErrorFields, encodeBackendMessage, PostgresError } from '../src/protocol/backend.ts';
 
@@ -27,6 +28,11 @@ export function protocolViolation(message: string, notes?: ErrorNotes): ServiceE
 /** A statement's result has another shape than when it was prepared. */
 export function isStalePlan({ code, message }: ErrorFields): boolean {
   return code === '0A000' && message.startsWith('cached plan');
+}
+
+/** A statement that was prepared for clients is gone: `DEALLOCATE ALL` in a function or a DO block has taken it away unseen. */
+export function isTakenAway({ code, message }: ErrorFields): boolean {
+  return code === '26000' && mentionsServerStatement(message);
 }
 
 /** Somebody has asked for it; not a timeout of the server's. */

@@ -106,7 +106,7 @@ export class Parses {
     }
     texts.tell(prepared.traits);
     if (name !== '') {
-      const server = this.#statementOf(prepared.definition, staysTheSame(text));
+      const server = this.statementOf(prepared.definition, staysTheSame(text));
       this.#parseNamed(scanner, backend, name, prepared, server);
       return false;
     }
@@ -153,7 +153,7 @@ export class Parses {
    * Shared with whoever prepares the same text in the same settings, unless it would not be the same there, or it is not known
    * yet whether the server has it.
    */
-  #statementOf(definition: Buffer, staysTheSame: boolean): ServerStatement {
+  statementOf(definition: Buffer, staysTheSame: boolean): ServerStatement {
     const { namesAreOwn, context } = this.#context.session.pins;
     if (namesAreOwn || context === undefined || !staysTheSame) return newServerStatement(Buffer.from(definition));
     const shared = this.#context.registry.intern(definition, context);

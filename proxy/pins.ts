@@ -23,6 +23,8 @@ export class Pins {
   readonly #tell: PinListener;
   /** Most sessions never have any. */
   #reasons: Set<PinReason> | undefined;
+  /** A statement of SQL (PREPARE) may have taken advisory locks when it was executed. */
+  #mayLockUnseen = false;
   /** Settings of the client's own, which the server has to be asked for by name. */
   #custom: ReadonlySet<string> = NONE;
   /** The settings that the session should have. */
@@ -46,6 +48,7 @@ export class Pins {
     this.settings = startup;
     this.inForce = startup;
     if (whole) this.keep('session');
+    if (this.#makesTemporary) this.keep('temp');
     this.#addCustom([...startup.keys()].filter((name) => name.includes('.')));
   }
 
@@ -84,6 +87,11 @@ export class Pins {
     return this.unsettled || this.suspected ? undefined : contextOf(this.settings);
   }
 
+  /** With such a search path, what is created is temporary without a word of it. */
+  get #makesTemporary(): boolean {
+    return PG_TEMP.test(this.settings.get('search_path') ?? '');
+  }
+
   #addCustom(names: readonly string[]): void {
     if (this.#custom.size <= MAX_CUSTOM_SETTINGS && names.some((name) => !this.#custom.has(name))) {
       this.#custom = new Set([...this.#custom, ...names]);
@@ -95,8 +103,9 @@ export class Pins {
     if (traits.touchesState) this.suspected = true;
     if (traits.touchesState && traits.resets && this.#startup.size > 0) this.restores = true;
     this.#addCustom(traits.customSettings);
+    if (traits.touchesAdvisoryLocks && traits.touchesState) this.#mayLockUnseen = true;
     if (traits.setsUnnamed || this.#custom.size > MAX_CUSTOM_SETTINGS) this.keep('setting');
-    if (traits.touchesAdvisoryLocks) {
+    if (traits.touchesAdvisoryLocks || (traits.deallocates && this.#mayLockUnseen)) {
       this.keep('advisory_lock');
       this.lockCheckDue = true;
     }
@@ -132,11 +141,13 @@ export class Pins {
 
   probed({ settings, held }: SessionFacts): void {
     this.#drop('unknown');
-    for (const kind of PROBED) if (!held.has(kind)) this.#drop(kind);
-    for (const kind of held) this.keep(kind);
     this.inForce = settings;
     const missing = [...this.#startup].filter(([name]) => !settings.has(name));
     this.settings = missing.length === 0 ? settings : new Map([...settings, ...missing]);
+    for (const kind of PROBED) {
+      if (held.has(kind) || (kind === 'temp' && this.#makesTemporary)) this.keep(kind);
+      else this.#drop(kind);
+    }
   }
 
   /** What could not be asked may be there. */
@@ -159,6 +170,7 @@ export class Pins {
   }
 }
 
+const PG_TEMP = /\bpg_temp\b/i;
 /** Settings that change what a text does to nobody. */
 const MEANINGLESS: ReadonlySet<string> = new Set(['application_name']);
 const contexts = new WeakMap<Settings, string>();

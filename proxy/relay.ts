@@ -6,7 +6,7 @@ import type { Lease } from '../src/router/lease.ts';
 import { ClientStatements } from './client-statements.ts';
 import type { ClientReceiver } from './connection.ts';
 import { Ending } from './ending.ts';
-import { isCanceled, isStalePlan } from './errors.ts';
+import { isCanceled, isStalePlan, isTakenAway } from './errors.ts';
 import { InFlight } from './in-flight.ts';
 import { Inbound } from './inbound.ts';
 import { HIGH_WATER_BYTES } from './limits.ts';
@@ -156,6 +156,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
    */
   canRunAgain(error: ErrorFields): boolean {
     if (!this.inFlight.isUntold) return false;
+    if (isTakenAway(error)) return this.requests.usesRepeated || this.toClient.bytes === 0;
     return (this.requests.usesRepeated && isStalePlan(error)) || (this.tenure.isDisturbed && isCanceled(error));
   }
 

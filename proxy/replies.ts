@@ -14,7 +14,7 @@ import { backendFrames, FrameScanner, HEADER_BYTES } from '../src/protocol/frame
 import type { Edit } from '../src/router/search-path/edits.ts';
 import type { ClientStatements } from './client-statements.ts';
 import { CommandEffects } from './command-effects.ts';
-import { isStalePlan } from './errors.ts';
+import { isStalePlan, isTakenAway } from './errors.ts';
 import { errorForClient, noticeForClient, notificationForClient, searchPathRowForClient } from './in-clients-words.ts';
 import { CLOSE_COMPLETE, PARSE_COMPLETE, READY_IDLE } from './messages.ts';
 import type { Effect } from './parse-effects.ts';
@@ -203,6 +203,7 @@ export class Replies implements ReplyListener {
       this.hiding = true;
       this.#session.toClient.clear();
     }
+    if (isTakenAway(fields)) this.#session.tenure.backend?.session.unprepareAll();
     this.#failed(fields);
     this.#requestFailed ||= forward && !this.hiding;
     const told = (forward || this.fatalSeen) && !this.hiding;

@@ -73,28 +73,38 @@ export const PLAIN: TextTraits = {
 
 /** Words one of which stands in every text that has a trait; most texts have none. */
 const ANY_TRAIT =
-  /\b(?:set_config|setseed|reset|discard|deallocate|prepare|execute|declare|listen|unlisten|close|load|temp|temporary|pg_temp\w*|hold|pg_(?:try_)?advisory\w*|currval|lastval|nextval|setval|insert|copy|merge|pg_backend_pid|pg_(?:cancel|terminate)_backend|pg_stat_activity|pg_prepared_statements?|role|user|database)\b|\b(?:set|do|call|drop|show)\b(?<=(?:^|;|\*\/|\n|begin)\s*\w+)/i;
+  /\b(?:set_config|setseed|reset|discard|deallocate|prepare|execute|declare|listen|unlisten|close|load|temp|temporary|pg_temp\w*|hold|pg_(?:try_)?advisory\w*|currval|lastval|nextval|setval|insert|copy|merge|pg_backend_pid|pg_(?:cancel|terminate)_backend|pg_stat_activity|pg_prepared_statements?|pg_settings|set_limit|default|role|user|database)\b|\b(?:set|do|call|drop|show)\b(?<=(?:^|;|\*\/|[\n\r]|begin)\s*\w+)/i;
 
 /**
  * A word at the beginning of a statement: at the start, behind a semicolon or a comment, in a block. What is before it is
  * looked at from the word: the other way round, much white space would be read again and again.
  */
-const beginning = (word: string) => String.raw`\b(?:${word})\b(?<=(?:^|;|\*\/|--[^\n]*\n|\bbegin\b|\bthen\b|\$)\s*\w+)`;
+const beginning = (word: string) => String.raw`\b(?:${word})\b(?<=(?:^|;|\*\/|--[^\n\r]*[\n\r]|\bbegin\b|\bthen\b|\$)\s*\w+)`;
 const STATE = new RegExp(
-  String.raw`${beginning('set|reset|discard|deallocate|prepare|declare|listen|unlisten|close|load|do|call')}|\b(?:set_config|setseed|temp|temporary|pg_temp\w*|hold)\b`,
+  String.raw`${beginning('set|reset|discard|deallocate|prepare|declare|listen|unlisten|close|load|do|call')}|\b(?:set_config|set_limit|setseed|temp|temporary|pg_temp\w*|hold)\b|\bupdate\s+(?:only\s+)?(?:\"?pg_catalog\"?\s*\.\s*)?\"?pg_settings\b`,
   'i',
 );
 /** `set_config(…, true)` ends with the transaction. */
 const LOCAL_SET_CONFIG = /\bset_config\s*\([^()]*,\s*true\s*\)/gi;
 const LOCAL_SET = new RegExp(String.raw`${beginning('set')}\s+(?:local|transaction|constraints)\b`, 'gi');
-const CUSTOM_SET = /\bset\s+(?:session\s+)?"?([a-z_]\w*)"?\s*\.\s*"?([\w$]+)"?\s*(?:=|to\b)/gi;
-const CUSTOM_SET_CONFIG = /\bset_config\s*\(\s*'([a-z_]\w*)\.([\w$.]+)'/gi;
-const SETS_UNNAMED = /\bset_config\s*\(\s*[^'\s]/i;
+const CUSTOM_NAME = String.raw`"?[a-z_][\w$]*"?(?:\s*\.\s*"?[\w$]+"?)+`;
+const CUSTOM_SET = new RegExp(String.raw`\bset\s+(?:session\s+)?(${CUSTOM_NAME})\s*(?:=|to\b)`, 'gi');
+const CUSTOM_SET_CONFIG = /\bset_config\s*\(\s*'([a-z_][\w$]*\.[\w$.]+)'/gi;
+/** A name that is put together, or one that is not read above: in other letters, or with a comment beside it. */
+const SETS_UNNAMED = new RegExp(
+  String.raw`\bset_config\s*\((?!\s*'[\w$.]+'\s*,)|${beginning('set')}(?:\s+(?:session\s+)?(?!${CUSTOM_NAME}\s*(?:=|to\b))[^\s=;.]+\s*(?:\.|\/\*|--)|(?:\s+session)?\s*(?:\/\*|--))`,
+  'i',
+);
 const ADVISORY = /\bpg_(?:try_)?advisory_(?!xact_)/i;
 const SEQUENCE_READ = /\b(?:currval|lastval)\b/i;
 const SEQUENCE_MOVE = /\b(?:insert|copy|merge|nextval|setval|do|call)\b/i;
+const UPDATE = /\bupdate\b/i;
+const DEFAULT = /\bdefault\b/i;
 const SEQUENCE_NAMED = /\b(?:nextval|setval)\b/i;
-const SEED = /\bsetseed\b/i;
+const SEED = new RegExp(
+  String.raw`\bsetseed\b|\bset_config\s*\(\s*'seed'|${beginning('set')}\s+(?:session\s+|local\s+)?"?seed"?\s*(?:=|to\b)`,
+  'i',
+);
 const PREPARED_LIST = /\bpg_prepared_statements?\b/i;
 const PREPARED = new RegExp(String.raw`${beginning('execute')}|\bas\s+execute\b|\bpg_prepared_statements?\b`, 'i');
 const EXPLAIN = new RegExp(beginning('explain'), 'i');
@@ -119,7 +129,7 @@ export function traitsOf(text: string): TextTraits {
     setsUnnamed: custom === undefined || SETS_UNNAMED.test(lasting),
     touchesAdvisoryLocks: ADVISORY.test(text),
     readsSequenceState: SEQUENCE_READ.test(text),
-    movesSequences: SEQUENCE_MOVE.test(text),
+    movesSequences: SEQUENCE_MOVE.test(text) || isFollowed(text, UPDATE, DEFAULT),
     namesSequences: SEQUENCE_NAMED.test(text),
     seedsRandom: SEED.test(text),
     namesPrepared: PREPARED.test(text) || isFollowed(text, EXPLAIN, EXECUTE),
@@ -176,8 +186,8 @@ function customSettings(text: string): string[] | undefined {
   const names = new Set<string>();
   let mentions = 0;
   for (const pattern of [CUSTOM_SET, CUSTOM_SET_CONFIG]) {
-    for (const [, space, name] of text.matchAll(pattern)) {
-      names.add(`${space}.${name}`.toLowerCase());
+    for (const [, name = ''] of text.matchAll(pattern)) {
+      names.add(name.replace(/[\s"]+/g, '').toLowerCase());
       mentions += 1;
       if (names.size > MAX_CUSTOM_SETTINGS || mentions > MAX_CUSTOM_MENTIONS) return undefined;
     }

@@ -7,6 +7,8 @@ export interface ServerStatement {
   readonly definition: Buffer;
   /** Its name on the server, without the NUL that ends it. */
   readonly name: Buffer;
+  /** The settings in which its text is to be read, as far as they matter; undefined where it is one client's alone. */
+  readonly context: string | undefined;
   /** Some backend has parsed it well. */
   proven: boolean;
   /** How long it takes, once somebody has asked; null where nobody is to go by that. */
@@ -24,10 +26,10 @@ export function mentionsServerStatement(text: string): boolean {
 
 let named = 0;
 
-/** A statement under a name that no other has. */
-export function newServerStatement(definition: Buffer): ServerStatement {
+/** A statement under a name that no other has. @param context absent: it is for one client alone */
+export function newServerStatement(definition: Buffer, context?: string): ServerStatement {
   named += 1;
-  return { definition, name: Buffer.from(`${PREFIX}${named}`), proven: false };
+  return { definition, name: Buffer.from(`${PREFIX}${named}`), context, proven: false };
 }
 
 const REGISTRY_MAX_STATEMENTS = 5_000;
@@ -73,7 +75,7 @@ export class StatementRegistry {
   /** @param definition may lie in a buffer that is reused: what is kept is a copy */
   intern(definition: Buffer, context: string): ServerStatement {
     const known = this.#know(definition, context);
-    known.statement ??= newServerStatement(Buffer.from(definition));
+    known.statement ??= newServerStatement(Buffer.from(definition), context);
     return known.statement;
   }
 
@@ -81,7 +83,7 @@ export class StatementRegistry {
   repeated(definition: Buffer, context: string): ServerStatement | undefined {
     const known = this.#know(definition, context);
     known.sightings += 1;
-    if (known.sightings >= SIGHTINGS) known.statement ??= newServerStatement(Buffer.from(definition));
+    if (known.sightings >= SIGHTINGS) known.statement ??= newServerStatement(Buffer.from(definition), context);
     return known.statement;
   }
 

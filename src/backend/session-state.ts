@@ -61,6 +61,11 @@ export class SessionState {
     this.leftovers.add(statement.name.toString('latin1'));
   }
 
+  /** Statements have been taken away, nobody knows which. */
+  unprepareAll(): void {
+    for (const statement of [...this.prepared]) this.unprepare(statement);
+  }
+
   /** @returns the names of the leftovers, which are the caller's to close */
   takeLeftovers(): readonly string[] {
     const names = [...this.leftovers];
