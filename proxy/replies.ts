@@ -33,6 +33,8 @@ type Session = Pick<Relay, 'host' | 'pins' | 'toClient' | 'tenure' | 'canRunAgai
 const BACKEND = backendFrames({ Z: 1, E: 65_536, C: 64, S: 65_536, A: 65_536, N: 65_536, D: 4_096 });
 /** Ends the fields of an error of which only the beginning is at hand. */
 const END_OF_FIELDS = Buffer.alloc(2);
+/** Tags of statements that commit nothing by themselves, as COMMIT, CALL and VACUUM do: a request that fails behind them left nothing. */
+const STAYS_OPEN = /^(?:SELECT|INSERT|UPDATE|DELETE|MERGE|COPY|FETCH|SHOW|SET|EXPLAIN)\b/;
 
 /**
  * What a session's backends answer, on its way to the client: passed on as it comes, but for the answers to requests of
@@ -59,6 +61,8 @@ export class Replies implements ReplyListener {
   #skippingRest = false;
   /** Something has been completed since the last ReadyForQuery. */
   #hasCompleted = false;
+  /** Part of what is being answered may have been committed by itself. */
+  #mayHaveCommitted = false;
   /** The client's request that is being answered has met an error. */
   #requestFailed = false;
   readonly #reported: ReportedParameters;
@@ -178,6 +182,7 @@ export class Replies implements ReplyListener {
     // request fails: that is to be one of ours.
     if (this.status === 'T' && status === 'I' && !this.#hasCompleted) this.#session.pins.suspected = true;
     this.#hasCompleted = false;
+    this.#mayHaveCommitted = false;
     this.status = status;
     this.since = performance.now();
     const forward = this.queue.forwards(scanner.type);
@@ -199,7 +204,7 @@ export class Replies implements ReplyListener {
     const fields = decodeErrorFields(scanner.last ? seen : Buffer.concat([seen, END_OF_FIELDS]));
     this.fatalSeen ||= fields.severity !== 'ERROR';
     const forward = this.queue.forwards(type);
-    if (forward && !this.fatalSeen && this.#session.canRunAgain(fields)) {
+    if (forward && !this.fatalSeen && !this.#mayHaveCommitted && this.#session.canRunAgain(fields)) {
       this.hiding = true;
       this.#session.toClient.clear();
     }
@@ -239,6 +244,7 @@ export class Replies implements ReplyListener {
 
   #completed(tag: string): void {
     this.#hasCompleted = true;
+    this.#mayHaveCommitted ||= !STAYS_OPEN.test(tag);
     const subject = this.queue.batchSubject;
     this.#effects.completed(tag, isOwn(subject) ? undefined : (subject as RequestEnd | undefined));
   }
