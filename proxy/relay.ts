@@ -46,6 +46,8 @@ export class Relay implements BackendReceiver, ClientReceiver {
   readonly #statements: ClientStatements;
   readonly #settling: Settling;
   readonly #inbound: Inbound;
+  /** What is being answered has met an error of which the client has not been told, and is run a second time. */
+  #hasRunAgain = false;
 
   constructor(client: Duplex, host: RelayHost, pins: Pins, parameters: ReadonlyMap<string, string>) {
     const statements = new ClientStatements(host.kept);
@@ -156,7 +158,8 @@ export class Relay implements BackendReceiver, ClientReceiver {
    */
   canRunAgain(error: ErrorFields): boolean {
     if (!this.inFlight.isUntold) return false;
-    if (isTakenAway(error)) return this.requests.usesRepeated || this.toClient.bytes === 0;
+    // Once: a function can say the same.
+    if (isTakenAway(error)) return !this.#hasRunAgain && (this.requests.usesRepeated || this.toClient.bytes === 0);
     return (this.requests.usesRepeated && isStalePlan(error)) || (this.tenure.isDisturbed && isCanceled(error));
   }
 
@@ -226,6 +229,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
   /** All that was asked has been answered. */
   #answered(): void {
     const again = this.replies.hiding;
+    this.#hasRunAgain = again;
     if (!this.ending.isOver) this.inFlight.answered(again);
     const { isAsked: cancelAsked } = this.tenure.cancels;
     const isDone = again || this.ending.isOver;
