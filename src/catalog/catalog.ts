@@ -42,7 +42,7 @@ export interface CatalogOptions {
   /** How long audit entries are kept. */
   readonly auditDays: number;
   readonly now?: () => Date;
-  /** Called when the server has had no room for a statement: every write of the audit log may tell. */
+  /** Called when the server has had no memory for a statement: every write of the audit log may tell. */
   readonly outOfRoom?: () => void;
 }
 
@@ -228,13 +228,16 @@ export class Catalog {
 
   /**
    * Backends of the same cluster that hold more locks than its table of them has places for each, by process id; without those
-   * that take up no place there.
+   * that take up no place there. None as long as half of the table is free: then it is another memory that is short.
    */
   async locksOfCrowded(): Promise<ReadonlyMap<number, number>> {
     const rows = await this.#database.run(
       (sql) => sql<{ pid: number; locks: number }[]>`
-        select pid, count(*)::int as locks from pg_catalog.pg_locks
-        where not fastpath and mode <> 'SIReadLock' and pid is not null
+        with held as materialized (
+          select pid from pg_catalog.pg_locks where not fastpath and mode <> 'SIReadLock' and pid is not null
+        )
+        select pid, count(*)::int as locks from held
+        where (select count(*) from held) * 2 > current_setting('max_locks_per_transaction')::int * current_setting('max_connections')::int
         group by pid having count(*) > current_setting('max_locks_per_transaction')::int`,
     );
     return new Map(rows.map(({ pid, locks }) => [pid, locks]));

@@ -35,7 +35,7 @@ export class ControlDatabase {
   #closed = false;
   #allReleased: () => void = () => {};
 
-  /** @param outOfRoom called when the server has had no room for a statement */
+  /** @param outOfRoom called when the server has had no memory for a statement */
   constructor(connection: ControlConnection, outOfRoom: () => void = () => {}) {
     this.#connection = connection;
     this.#outOfRoom = outOfRoom;
@@ -90,7 +90,7 @@ export class ControlDatabase {
   /** After a failure to reach the database nobody can say what state the session is in. */
   #failed(session: Session, error: unknown): unknown {
     if (isExhausted(error)) {
-      this.#outOfRoom();
+      if (error.code === OUT_OF_MEMORY) this.#outOfRoom();
       // The session is sound, and another could perhaps not be opened now.
       return new ServiceError('not_ready', 'the database server has run out of room', { cause: error, retryAfterS: 1 });
     }
@@ -199,8 +199,10 @@ function newPromise<T>(): { promise: Promise<T>; resolve: (value: T) => void; re
 /** SQLSTATEs that speak of the server rather than of the statement: connection lost, shutting down, no time. */
 const UNREACHABLE = /^(08...|57P0[1-3]|57014)$/;
 
+const OUT_OF_MEMORY = '53200';
+
 /** disk_full, out_of_memory: passes when room has been made. */
-function isExhausted(error: unknown): boolean {
+function isExhausted(error: unknown): error is postgres.PostgresError {
   return error instanceof postgres.PostgresError && error.severity !== 'FATAL' && /^53[12]00$/.test(error.code);
 }
 
