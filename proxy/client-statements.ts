@@ -136,7 +136,7 @@ export class ClientStatements {
   }
 
   #forgetAll(): void {
-    for (const [name, { server }] of this.entries()) this.#kept.delete(name, server);
+    for (const [name, statement] of this.entries()) this.#kept.delete(ownBytes(name, statement), statement.server);
     this.#named?.clear();
   }
 
@@ -161,13 +161,19 @@ export class ClientStatements {
   #put(named: Map<string, NamedStatement>, name: string, statement: NamedStatement | undefined): void {
     if (this.#isOver) return;
     const before = named.get(name);
-    if (before !== undefined) this.#kept.delete(name, before.server);
+    if (before !== undefined) this.#kept.delete(ownBytes(name, before), before.server);
     if (statement === undefined) named.delete(name);
     else {
       named.set(name, statement);
-      this.#kept.add(name, statement.server);
+      this.#kept.add(ownBytes(name, statement), statement.server);
     }
   }
+}
+
+const BYTES_PER_CHARACTER = 2;
+
+function ownBytes(name: string, { watched = '' }: NamedStatement): number {
+  return name.length + BYTES_PER_CHARACTER * watched.length;
 }
 
 /** What a statement without a name takes that is no other's, if that is much. */

@@ -25,16 +25,18 @@ export class KeptStatements {
     this.#bytes += bytes;
   }
 
-  add(name: string, statement: ServerStatement): void {
+  /** @param ownBytes what one name takes by itself: its own, and what is kept with it */
+  add(ownBytes: number, statement: ServerStatement): void {
     const names = this.#names.get(statement) ?? 0;
     this.#names.set(statement, names + 1);
-    this.#bytes += NAME_BYTES + name.length + (names === 0 ? statement.definition.length : 0);
+    this.#bytes += NAME_BYTES + ownBytes + (names === 0 ? statement.definition.length : 0);
   }
 
-  delete(name: string, statement: ServerStatement): void {
+  /** @param ownBytes as in {@link add} */
+  delete(ownBytes: number, statement: ServerStatement): void {
     const names = this.#names.get(statement) ?? 0;
     if (names > 1) this.#names.set(statement, names - 1);
     else this.#names.delete(statement);
-    this.#bytes -= NAME_BYTES + name.length + (names > 1 ? 0 : statement.definition.length);
+    this.#bytes -= NAME_BYTES + ownBytes + (names > 1 ? 0 : statement.definition.length);
   }
 }

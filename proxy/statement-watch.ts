@@ -13,6 +13,8 @@ export interface Batch {
   readonly sql: string;
   /** Some text in it speaks of objects or roles. */
   readonly isWatched: boolean;
+  /** Of a table or view made from a query, which is told of as the query. */
+  readonly makesFromQuery: boolean;
   readonly startedAt: number;
   command: string | undefined;
   sqlstate: string | undefined;
@@ -21,7 +23,7 @@ export interface Batch {
 /** Statements about objects and roles; found in text only to know what to keep, the command tags tell what really ran. */
 const WATCHED_TEXT = /\b(?:create|alter|drop|grant|revoke|reassign|truncate|comment\s+on|security\s+label|import\s+foreign)\b/i;
 const WATCHED_TAG = /^(?:CREATE|ALTER|DROP|GRANT|REVOKE|REASSIGN|TRUNCATE|COMMENT|SECURITY LABEL|IMPORT)\b/;
-/** What has completed with another tag: a block that speaks of such things, and a table or view made from a query, told of as the query. */
+/** What may change them and has another tag: a block, and a table or view made from a query. */
 const BLOCK_TAG = 'DO';
 const QUERY_TAG = /^SELECT\b/;
 const MADE_FROM_QUERY = /\bcreate\s+(?:(?:global|local|temp|temporary|unlogged|materialized)\s+)*(?:table|view)\b/i;
@@ -41,7 +43,8 @@ export interface WatchListener {
 /** Follows a wire session's statements and tells of those that belong in the audit: DDL and role statements. */
 export class StatementWatch {
   readonly #listener: WatchListener;
-  #texts: string[] = [];
+  /** Most batches have none. */
+  #texts: Set<string> | undefined;
   #isWatched = false;
 
   constructor(listener: WatchListener) {
@@ -69,16 +72,19 @@ export class StatementWatch {
   }
 
   #keep(text: string): void {
-    if (this.#texts.length < MAX_TEXTS && !this.#texts.includes(text)) this.#texts.push(text);
+    this.#texts ??= new Set();
+    if (this.#texts.size < MAX_TEXTS) this.#texts.add(text);
   }
 
   /** The texts up to here go together. @returns undefined when there is nothing to follow */
   take(): Batch | undefined {
-    if (this.#texts.length === 0) return undefined;
-    const batch = { sql: this.#texts.join(';\n'), isWatched: this.#isWatched, startedAt: performance.now() };
-    this.#texts = [];
+    if (this.#texts === undefined) return undefined;
+    const sql = [...this.#texts].join(';\n');
+    const isWatched = this.#isWatched;
+    this.#texts = undefined;
     this.#isWatched = false;
-    return { ...batch, command: undefined, sqlstate: undefined };
+    const makesFromQuery = isWatched && MADE_FROM_QUERY.test(sql);
+    return { sql, isWatched, makesFromQuery, startedAt: performance.now(), command: undefined, sqlstate: undefined };
   }
 
   completed(batch: Batch, tag: string): void {
@@ -100,7 +106,6 @@ export class StatementWatch {
 }
 
 /** Whether objects or roles may have changed when a statement completes with that tag, which does not say so. */
-function mayTell(tag: string, { isWatched, sql }: Batch): boolean {
-  if (!isWatched) return false;
-  return tag === BLOCK_TAG || (QUERY_TAG.test(tag) && MADE_FROM_QUERY.test(sql));
+function mayTell(tag: string, { isWatched, makesFromQuery }: Batch): boolean {
+  return (isWatched && tag === BLOCK_TAG) || (makesFromQuery && QUERY_TAG.test(tag));
 }

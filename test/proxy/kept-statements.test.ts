@@ -79,6 +79,16 @@ it('a large statement without a name is counted until it is another, and small o
   expect(kept.bytes).toBe(0);
 });
 
+it('what is kept for the audit is counted with each name', () => {
+  const kept = new KeptStatements();
+  const statements = new ClientStatements(kept);
+  const shared = statement(10_000);
+  for (let n = 0; n < 10; n += 1) statements.set(`s${n}`, { ...shared, watched: 'x'.repeat(4_000) });
+  expect(kept.bytes).toBeGreaterThan(90_000);
+  statements.clear();
+  expect(kept.bytes).toBe(0);
+});
+
 it('names as long as statements are counted, too', () => {
   const kept = new KeptStatements();
   new ClientStatements(kept).set('n'.repeat(MIB), statement(1));
