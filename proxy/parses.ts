@@ -6,7 +6,7 @@ import type { TransactionStatus } from '../src/protocol/backend.ts';
 import { latin1String, stringEnd } from '../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
 import { FrontendType } from '../src/protocol/frontend.ts';
-import type { ClientStatements, UnnamedStatement } from './client-statements.ts';
+import type { ClientStatements, NamedStatement, UnnamedStatement } from './client-statements.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from './limits.ts';
 import { parseMessage } from './messages.ts';
 import { NamedParse, type ParseEffect, SentParse, UnnamedChange } from './parse-effects.ts';
@@ -106,7 +106,7 @@ export class Parses {
     }
     texts.tell(prepared.traits);
     if (name !== '') {
-      const server = this.statementOf(prepared.definition, staysTheSame(text));
+      const server = this.#statementOf(prepared.definition, staysTheSame(text));
       this.#parseNamed(scanner, backend, name, prepared, server);
       return false;
     }
@@ -153,11 +153,34 @@ export class Parses {
    * Shared with whoever prepares the same text in the same settings, unless it would not be the same there, or it is not known
    * yet whether the server has it.
    */
-  statementOf(definition: Buffer, staysTheSame: boolean): ServerStatement {
+  #statementOf(definition: Buffer, staysTheSame: boolean): ServerStatement {
     const { namesAreOwn, context } = this.#context.session.pins;
     if (namesAreOwn || context === undefined || !staysTheSame) return newServerStatement(Buffer.from(definition));
     const shared = this.#context.registry.intern(definition, context);
     return this.#context.names.isUnsettled(shared) ? newServerStatement(shared.definition) : shared;
+  }
+
+  /**
+   * What a named statement of the client's is on the backend at hand, as a rule what it was when it was prepared.
+   *
+   * Constants are read when a statement is prepared (`'2025-01-01'::timestamptz`, say, in the TimeZone of that moment). Where it
+   * is missing, and the session's settings are not those in which it was prepared, another stands in: it must not become others'.
+   */
+  standsFor(name: string, statement: NamedStatement, backend: BackendConnection): ServerStatement {
+    const { server, first = server } = statement;
+    const { pins, status } = this.#context.session;
+    const { prepared } = backend.session;
+    const fits = (one: ServerStatement) => one.context === pins.context || prepared.use(one);
+    if (first.context === undefined || fits(first)) return this.#stands(name, statement, first);
+    // One that is this client's alone was made in the midst of a transaction, for that.
+    if (server !== first && (server.context === undefined ? status !== 'I' : fits(server))) return server;
+    return this.#stands(name, statement, this.#statementOf(first.definition, true));
+  }
+
+  #stands(name: string, statement: NamedStatement, server: ServerStatement): ServerStatement {
+    const { first = statement.server } = statement;
+    if (server !== statement.server) this.#context.statements.set(name, { ...statement, server, first });
+    return server;
   }
 
   /** To the client it has no name; on the server it has one, so that it is not planned anew each time. */

@@ -284,7 +284,7 @@ export class Requests {
     const statement = isNamed ? named : unnamed;
     // Prepared by an earlier request, it is used as what the client sees in it: its table may have changed since.
     const asUnnamed = !isNamed && (!this.usesRepeated || this.#deallocations.all || unnamed?.server === undefined);
-    const server = asUnnamed ? undefined : named === undefined ? statement?.server : this.#servedBy(name, named, backend);
+    const server = asUnnamed ? undefined : named === undefined ? statement?.server : this.#parses.standsFor(name, named, backend);
     this.#texts.tell(statement?.traits);
     if (asUnnamed) {
       this.#usesUnnamed = true;
@@ -307,26 +307,6 @@ export class Requests {
 
   #statementNamed(name: string): NamedStatement | undefined {
     return this.#deallocations.hasTaken(name, this.#queue.batch) ? undefined : this.#statements.get(name);
-  }
-
-  /**
-   * Constants are read when a statement is prepared (`'2025-01-01'::timestamptz`, say, in the TimeZone of that moment). Where it
-   * is missing, and the session's settings are not those in which it was prepared, another stands in: it must not become others'.
-   */
-  #servedBy(name: string, statement: NamedStatement, { session }: BackendConnection): ServerStatement {
-    const { server, first = server } = statement;
-    const { pins, status } = this.#listener;
-    const fits = (one: ServerStatement) => one.context === pins.context || session.prepared.use(one);
-    if (first.context === undefined || fits(first)) return this.#stands(name, statement, first);
-    // One that is this client's alone was made in the midst of a transaction, for that.
-    if (server !== first && (server.context === undefined ? status !== 'I' : fits(server))) return server;
-    return this.#stands(name, statement, this.#parses.statementOf(first.definition, true));
-  }
-
-  #stands(name: string, statement: NamedStatement, server: ServerStatement): ServerStatement {
-    const { first = statement.server } = statement;
-    if (server !== statement.server) this.#statements.set(name, { ...statement, server, first });
-    return server;
   }
 
   /** A DEALLOCATE that is bound is as good as executed. */

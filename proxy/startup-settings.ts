@@ -2,7 +2,8 @@ import { serialize } from 'pg-protocol';
 import type { BackendConnection } from '../src/backend/connection.ts';
 import { ServiceError } from '../src/errors.ts';
 import { decodeErrorFields, decodeParameterStatus, PostgresError } from '../src/protocol/backend.ts';
-import { backendFrames, MessageReader } from '../src/protocol/frame.ts';
+import { backendFrames } from '../src/protocol/frame.ts';
+import { MessageReader } from '../src/protocol/message-reader.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
 import { parseOptions } from '../src/protocol/startup-options.ts';
 

@@ -1,6 +1,7 @@
 import { ServiceError } from '../errors.ts';
 import { BackendType, decodeCommandComplete, decodeErrorFields, decodeReadyForQuery, PostgresError } from '../protocol/backend.ts';
-import { backendFrames, MessageReader } from '../protocol/frame.ts';
+import { backendFrames } from '../protocol/frame.ts';
+import { MessageReader } from '../protocol/message-reader.ts';
 import type { BackendConnection } from './connection.ts';
 
 const REPLY_MAX_BYTES = 65_536;

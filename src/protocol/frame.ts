@@ -19,7 +19,7 @@ export const HEADER_BYTES = 5;
 const SMALL_MESSAGE = 10_000;
 const LARGE_MESSAGE = 0x3ffffffe;
 /** A backend can send values that it would not take, so its messages may be of any size. */
-const ANY_SIZE = 0x7fffffff;
+export const ANY_SIZE = 0x7fffffff;
 
 const LARGE_FRONTEND_MESSAGES = 'QPBFd';
 const SMALL_FRONTEND_MESSAGES = 'CDEHSXcf';
@@ -270,35 +270,6 @@ export class FrameScanner {
 /** On every message's path: cheaper than `readInt32BE`, which would check again that the bytes are there. */
 function int32At(buffer: Buffer, at: number): number {
   return ((buffer[at] ?? 0) << 24) | ((buffer[at + 1] ?? 0) << 16) | ((buffer[at + 2] ?? 0) << 8) | (buffer[at + 3] ?? 0);
-}
-
-export interface Message {
-  readonly type: number;
-  readonly body: Buffer;
-}
-
-/** Reads whole messages, for callers that want values. Bodies are views of what was pushed where they can be. */
-export class MessageReader {
-  readonly #scanner: FrameScanner;
-
-  /** @param maxBodyBytes bounds what is kept of a message that has not arrived whole */
-  constructor(rules: FrameRules, maxBodyBytes = rules.maxBodyBytes) {
-    this.#scanner = new FrameScanner({ ...rules, maxBodyBytes, heads: new Int32Array(256).fill(ANY_SIZE) });
-  }
-
-  push(chunk: Buffer): void {
-    this.#scanner.push(chunk);
-  }
-
-  /**
-   * @returns undefined when no whole message is left
-   * @throws as {@link FrameScanner.next}
-   */
-  next(): Message | undefined {
-    const scanner = this.#scanner;
-    if (!scanner.next()) return undefined;
-    return { type: scanner.type, body: scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end) };
-  }
 }
 
 function headsByType(heads: Readonly<Record<string, number>>): Int32Array {

@@ -11,7 +11,8 @@ import {
   stepScram,
 } from '../../../src/auth/scram.ts';
 import { BackendType, decodeErrorFields } from '../../../src/protocol/backend.ts';
-import { backendFrames, type Message, MessageReader } from '../../../src/protocol/frame.ts';
+import { backendFrames } from '../../../src/protocol/frame.ts';
+import { type Message, MessageReader } from '../../../src/protocol/message-reader.ts';
 import { SeededRandom } from '../../support/random.ts';
 
 const SALT = Buffer.from('W22ZaJ0SNY7soEsUEjb6gQ==', 'base64');

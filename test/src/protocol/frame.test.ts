@@ -1,13 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { ServiceError } from '../../../src/errors.ts';
-import {
-  backendFrames,
-  type FrameRules,
-  FrameScanner,
-  frontendFrames,
-  MessageReader,
-  MIN_HEAD_BYTES,
-} from '../../../src/protocol/frame.ts';
+import { backendFrames, type FrameRules, FrameScanner, frontendFrames, MIN_HEAD_BYTES } from '../../../src/protocol/frame.ts';
+import { MessageReader } from '../../../src/protocol/message-reader.ts';
 import { SeededRandom } from '../../support/random.ts';
 
 /** Parse "s1" of "SELECT $1"; Bind; Execute; Sync; Query of 300 characters; Terminate. */
