@@ -123,6 +123,6 @@ export class Run {
 const MAX_JOINED_BYTES = 8_192;
 /** From here on an answer is read for its bulk, and not waited for. */
 const STREAM_BYTES = 262_144;
-/** Postgres sends 8 kB at once. */
-const GATHERED_BYTES = 32_768;
+/** PostgreSQL sends 8 kB at once; loopback carries 64 kB in one segment. */
+const GATHERED_BYTES = 65_536;
 const GATHERING_MS = 1;

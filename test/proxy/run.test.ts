@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Run } from '../../proxy/run.ts';
 
-const LARGE = Buffer.alloc(40_000, 'L');
+const LARGE = Buffer.alloc(80_000, 'L');
 
 let written: string[];
 let run: Run;
