@@ -69,7 +69,7 @@ export class Inbound implements BorrowerListener {
 
   /** Counts what is held of what the client has said. */
   #count(): void {
-    this.#session.host.held.are(this.#scanner.heldBytes + this.#backlog.bytes + this.#rewrittenBytes);
+    this.#session.host.held.fromClient(this.#scanner.heldBytes + this.#backlog.bytes + this.#rewrittenBytes);
   }
 
   /** @param chunk from the client, cut anywhere */

@@ -7,6 +7,7 @@ import { ClientStatements } from './client-statements.ts';
 import type { ClientReceiver } from './connection.ts';
 import { Ending } from './ending.ts';
 import { isCanceled, isStalePlan, isTakenAway } from './errors.ts';
+import { SMALL_BYTES } from './held-messages.ts';
 import { InFlight } from './in-flight.ts';
 import { Inbound } from './inbound.ts';
 import { HIGH_WATER_BYTES } from './limits.ts';
@@ -48,6 +49,8 @@ export class Relay implements BackendReceiver, ClientReceiver {
   readonly #inbound: Inbound;
   /** What is being answered has met an error of which the client has not been told, and is run a second time. */
   #hasRunAgain = false;
+  /** The backend has nothing to do, and is kept until the client has taken its answer. */
+  #awaitsReader = false;
 
   constructor(client: Duplex, host: RelayHost, pins: Pins, parameters: ReadonlyMap<string, string>) {
     const statements = new ClientStatements(host.kept);
@@ -140,7 +143,9 @@ export class Relay implements BackendReceiver, ClientReceiver {
 
   clientDrained(): void {
     this.lastTakenAt = performance.now();
+    this.host.held.toClient(0);
     this.tenure.backend?.resume();
+    if (this.#awaitsReader && !this.busy) this.settleAgain();
   }
 
   clientEnded(): void {
@@ -283,9 +288,20 @@ export class Relay implements BackendReceiver, ClientReceiver {
     this.pins.unsettled = false;
     this.inFlight.end();
     this.replies.restored();
-    if (this.ending.rested(this.#inbound.hasMore) || this.pins.pinned) return;
+    if (this.ending.rested(this.#inbound.hasMore) || this.pins.pinned || !this.#mayWaitForReader()) return;
     this.tenure.end();
     this.#inbound.listen();
+  }
+
+  /** Whether there is room for what the client has not taken: a backend that is kept says no more, so that it is never much. */
+  #mayWaitForReader(): boolean {
+    this.#awaitsReader = false;
+    if (this.unsent + this.toClient.bytes <= SMALL_BYTES) return true;
+    this.toClient.flush();
+    const { held } = this.host;
+    this.#awaitsReader = this.unsent > SMALL_BYTES && !held.mayGrow(this.unsent);
+    if (!this.#awaitsReader) held.toClient(this.unsent);
+    return !this.#awaitsReader;
   }
 
   /** Nothing is owed, no transaction is open, and nothing has begun. */

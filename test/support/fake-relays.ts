@@ -67,13 +67,22 @@ export class FakeClient {
   readonly relay: Relay;
   heard = '';
   end: RelayEnd | undefined;
+  /** What it is sent stays with who sends it. */
+  isDeaf = false;
+  #listensAgain: (() => void) | undefined;
 
-  constructor(sharing: Sharing, lease: () => Lease | ServiceError | undefined, startup: Settings = NO_SETTINGS) {
+  constructor(
+    sharing: Sharing,
+    lease: () => Lease | ServiceError | undefined,
+    startup: Settings = NO_SETTINGS,
+    room = new Room(MESSAGE_BOUNDS),
+  ) {
     const stream = new Duplex({
       read() {},
       write: (bytes: Buffer, _, done) => {
         this.heard += bytes.toString('latin1');
-        done();
+        if (this.isDeaf) this.#listensAgain = done;
+        else done();
       },
     });
     const host = {
@@ -92,7 +101,7 @@ export class FakeClient {
       registry: new StatementRegistry(),
       recent: new RecentParses(),
       kept: new KeptStatements(),
-      held: new HeldMessages(new Room(MESSAGE_BOUNDS), 'org'),
+      held: new HeldMessages(room, 'org'),
       processIds: { own: 1, moved() {} },
       view: undefined,
       answered() {},
@@ -102,6 +111,12 @@ export class FakeClient {
       sequences: { areRead: false },
     } as unknown as RelayHost;
     this.relay = new Relay(stream, host, new Pins(startup, false, () => {}), new Map());
+    stream.on('drain', () => this.relay.clientDrained());
+  }
+
+  listenAgain(): void {
+    this.isDeaf = false;
+    this.#listensAgain?.();
   }
 
   asks(sql: string): void {
