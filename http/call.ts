@@ -3,6 +3,7 @@ import { timeOrderedUuid } from '../src/random.ts';
 import { Departure } from '../src/router/departure.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import type { StatementOutcome } from '../src/sql/layout.ts';
+import type { ResultShare } from '../src/sql/result-share.ts';
 import { renderError } from './errors.ts';
 
 /** What is known of a call while it runs: who, what, and how it ends. */
@@ -20,6 +21,8 @@ export interface Call {
   leave: (() => void) | undefined;
   /** Gives back the room that its body has taken. */
   forget: (() => void) | undefined;
+  /** Where its results count that are kept whole; set by admission. */
+  results: ResultShare | undefined;
   /** Set by routes that run SQL. */
   statement: ObservedStatement | undefined;
   /** SHA-256 of everything that it asks for, where it has an Idempotency-Key. */
@@ -48,6 +51,7 @@ export function openCall(origin: Origin): Call {
     tenant: undefined,
     leave: undefined,
     forget: undefined,
+    results: undefined,
     statement: undefined,
     fingerprint: undefined,
     isRepeatable: false,

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify';
 import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { Room, type RoomBounds } from '../../src/room.ts';
+import { RESULT_BOUNDS, ResultShare } from '../../src/sql/result-share.ts';
 
 /**
  * How many requests of one organization may be under way. Those that are let in wait their turn for a database session in
@@ -68,6 +69,7 @@ export class BodyRoom {
 
 /** Decided before the body is read, so that a crowd of requests does not fill the memory with theirs. */
 export function limitRequests(app: FastifyInstance, admission: Admission, room: BodyRoom): void {
+  const results = new Room(RESULT_BOUNDS);
   // The first hook behind authentication, and the last before the body.
   app.addHook('preParsing', (request, _reply, body, done) => {
     const { call } = request;
@@ -77,6 +79,7 @@ export function limitRequests(app: FastifyInstance, admission: Admission, room: 
       if (call.departure.hasHappened) throw new ServiceError('query_canceled', 'the caller has gone away');
       if (id !== undefined) {
         call.leave = admission.enter(id);
+        call.results = new ResultShare(results, id);
         countBody(request, body, id, room);
       }
       done();

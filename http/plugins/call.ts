@@ -29,7 +29,10 @@ export function followCalls(app: FastifyInstance, ends: CallEnds, clientAddress:
     reply.raw.once('close', () => {
       if (!call.whole) call.departure.happen();
       call.leave?.();
-      if (call.forget !== undefined) void whenDone(call.work).then(call.forget);
+      void whenDone(call.work).then(() => {
+        call.forget?.();
+        call.results?.giveBack();
+      });
       if (action !== undefined) ends.add(action, call, reply.raw.headersSent ? reply.statusCode : undefined);
     });
     done();

@@ -95,7 +95,7 @@ const COMMA = Buffer.from(',');
 const CLOSING = Buffer.from(']}');
 
 function sessionOptions(config: RouteContext['config'], { call }: FastifyRequest): SessionOptions {
-  return { timeoutMs: config.POSTERN_STATEMENT_TIMEOUT_MS, departure: call.departure };
+  return { timeoutMs: config.POSTERN_STATEMENT_TIMEOUT_MS, departure: call.departure, results: call.results };
 }
 
 function sendNeonError(error: unknown, request: FastifyRequest, reply: FastifyReply, { config, observe }: RouteContext): FastifyReply {

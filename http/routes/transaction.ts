@@ -43,8 +43,9 @@ export function transactionEndpoints({ router, config }: RouteContext): Endpoint
       };
       call.atomic = true;
       const repeatable = repeatableRequest(request, JSON_TYPE);
-      const wanted: TransactionRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config), departure: call.departure };
-      const lease = await router.lease(tenantOf(request), { door: 'http', departure: call.departure });
+      const { departure, results } = call;
+      const wanted: TransactionRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config), departure, results };
+      const lease = await router.lease(tenantOf(request), { door: 'http', departure });
       if (repeatable !== undefined && !body.readOnly) return sendOnce(reply, await runTransactionOnce(lease, wanted, repeatable));
       const answer = await runTransaction(lease, wanted);
       return reply.type(JSON_TYPE).send(answer.body);

@@ -24,9 +24,13 @@ export class ResultBudget {
   /** @returns whether there was room; if not, the session is aborted */
   spend(bytes: number): boolean {
     this.#bytes += bytes;
-    if (this.#bytes <= this.#maxBytes) return true;
-    this.#session.abort(new ServiceError('response_too_large', `the results exceed ${this.#maxBytes} bytes`, { hint: this.#hint }));
-    return false;
+    const refusal = this.#bytes > this.#maxBytes ? this.#tooLarge() : this.#session.results?.take(bytes);
+    if (refusal !== undefined) this.#session.abort(refusal);
+    return refusal === undefined;
+  }
+
+  #tooLarge(): ServiceError {
+    return new ServiceError('response_too_large', `the results exceed ${this.#maxBytes} bytes`, { hint: this.#hint });
   }
 }
 

@@ -12,6 +12,7 @@ import { closeStatement, parseAndDescribe, readRow, runAtOnce, SYNC } from './me
 import type { ParameterText } from './parameters.ts';
 import { type Completion, Pipeline, type Replies, type Settle, type Until } from './pipeline.ts';
 import { PlacedText } from './placed-text.ts';
+import type { ResultShare } from './result-share.ts';
 import { type Revocable, toldWhenAborted } from './revocation.ts';
 import { drained } from './unheard.ts';
 
@@ -20,6 +21,8 @@ export interface SessionOptions {
   readonly timeoutMs: number;
   /** The caller goes away. */
   readonly departure?: Departure;
+  /** Where results count that are kept whole. Default: nowhere. */
+  readonly results?: ResultShare | undefined;
   /** How long a backend may take to obey a cancel request, or to roll back, before its connection is dropped. Default 5 s. */
   readonly obeyTimeoutMs?: number;
 }
@@ -46,6 +49,7 @@ export class Session implements Revocable {
   /** Among those who are told when the key is revoked. */
   place = -1;
   readonly lease: Lease;
+  readonly results: ResultShare | undefined;
   readonly #pipeline: Pipeline;
   /** It has its backend to itself. */
   readonly turnBeganAt = undefined;
@@ -63,9 +67,10 @@ export class Session implements Revocable {
   #changesDefaults = false;
 
   /** @param pipeline to the lease's backend, where a request is under way already */
-  constructor(lease: Lease, { timeoutMs, departure, obeyTimeoutMs = OBEY_TIMEOUT_MS }: SessionOptions, pipeline?: Pipeline) {
+  constructor(lease: Lease, { timeoutMs, departure, results, obeyTimeoutMs = OBEY_TIMEOUT_MS }: SessionOptions, pipeline?: Pipeline) {
     const { revoked } = lease.tenant;
     this.lease = lease;
+    this.results = results;
     this.#placed = new PlacedText(lease.tenant);
     this.#obeyTimeoutMs = obeyTimeoutMs;
     this.#pipeline = pipeline ?? new Pipeline(lease.backend, (reason) => this.abort(reason));

@@ -7,6 +7,7 @@ import { jsonLayout, type RowMode, type StatementOutcome } from './layout.ts';
 import { keptBudget, type OnceReply, once, type RepeatableRequest } from './once.ts';
 import { checkParameterLimit } from './parameters.ts';
 import { outcomeOf } from './result.ts';
+import type { ResultShare } from './result-share.ts';
 import { checkStatement } from './rules.ts';
 import { Session } from './session.ts';
 import { pinSettings } from './settings.ts';
@@ -27,6 +28,7 @@ export interface TransactionRequest extends TransactionModes {
   /** For the whole transaction, by our own clock. 0: no limit. */
   readonly timeoutMs: number;
   readonly departure?: Departure;
+  readonly results?: ResultShare | undefined;
 }
 
 export interface TransactionReply {

@@ -183,3 +183,38 @@ it('requests without all of their bodies take no more memory than there is for t
   first?.socket.destroy();
   vi.restoreAllMocks();
 });
+
+describe('results that are kept until their caller has them', () => {
+  const LARGE = 30_000_000;
+  const SMALL = 60_000;
+  const statementOf = (bytes: number) => `select repeat('x', ${bytes})`;
+  const transaction = ({ apiKey: key }: TestOrganization, bytes: number) =>
+    service.call('POST', '/api/transaction', { key, body: { statements: [{ sql: statementOf(bytes) }] } });
+  const sqlOf = (bytes: number) => JSON.stringify({ query: statementOf(bytes), params: [] });
+
+  /** Its reply has begun, and nobody reads the rest. */
+  async function unread({ apiKey }: TestOrganization): Promise<Socket> {
+    const body = JSON.stringify({ statements: [{ sql: statementOf(LARGE) }] });
+    const socket = connect(Number(new URL(service.httpUrl).port), '127.0.0.1');
+    socket.write(plainRequest(apiKey, body).replace('/api/query', '/api/transaction'));
+    await once(socket, 'readable');
+    return socket;
+  }
+
+  it('are limited for each organization, and leave room when they are taken or nobody wants them any more', async () => {
+    await start({});
+    const sockets: Socket[] = [];
+    while (sockets.length < 4) sockets.push(await unread(acme));
+    const refused = await transaction(acme, LARGE);
+    expect(refused).toMatchObject({ status: 429, body: { code: 'too_many_requests', sqlstate: '53300', retryable: true } });
+    expect(refused.body.message).toBe("the organization's results under way are as large as there is room for");
+    const headers = { 'neon-connection-string': `postgresql://${acme.id}:${acme.apiKey}@x/${acme.id}` };
+    const neon = await fetch(`${service.httpUrl}/sql`, { method: 'POST', headers, body: sqlOf(LARGE) });
+    expect([neon.status, await neon.json()]).toMatchObject([400, { code: '53300' }]);
+    expect((await transaction(acme, SMALL)).status).toBe(200);
+    expect((await transaction(other, LARGE)).status).toBe(200);
+    for (const socket of sockets) socket.destroy();
+    await eventually('there is room', async () => (await transaction(acme, LARGE)).status === 200);
+    for (let i = 0; i < 4; i += 1) expect((await transaction(acme, LARGE)).status).toBe(200);
+  });
+});
