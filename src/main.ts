@@ -5,9 +5,13 @@ import { ClusterError } from './router/placement/cluster.ts';
 import { type Service, startService } from './service.ts';
 import { welcome } from './welcome.ts';
 
+/** What Ctrl-C sends comes twice under `npm start`: from the terminal and, at the same time, from npm. */
+const ECHO_MS = 500;
+
 /** None while it is being started. */
 let service: Service | undefined;
-for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => stop(signal));
+let toldAt: number | undefined;
+for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(signal));
 process.on('SIGHUP', () => service?.reload());
 
 try {
@@ -24,7 +28,11 @@ try {
 function stop(signal: string): void {
   // Nobody has been let in yet. The embedded PostgreSQL is told on the way out; a start that is cut short is made good by the next.
   if (service === undefined) process.exit(0);
-  for (const again of ['SIGTERM', 'SIGINT'] as const) process.once(again, () => process.exit(1));
+  if (toldAt !== undefined) {
+    if (performance.now() - toldAt > ECHO_MS) process.exit(1);
+    return;
+  }
+  toldAt = performance.now();
   service.close(signal).then(
     () => process.exit(0),
     (error: unknown) => {

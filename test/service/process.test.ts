@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
+import { setTimeout } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { TestOrganization } from '../support/doors.ts';
 import { landmark, landmarkPassed } from '../support/landmark.ts';
@@ -73,6 +74,34 @@ describe('a Postern with its own PostgreSQL', () => {
     expect([http.body.rows, wire.rows]).toEqual([[{ door: 'http' }], [{ door: 'wire' }]]);
     expect(await stopped).toMatchObject({ code: 0, signal: null, stderr: '' });
     await expect(postern.query(organization, 'SELECT 1')).rejects.toThrow('fetch failed');
+  });
+
+  it('stops when npm, which has started it, is told to', async () => {
+    await postern.end('SIGTERM');
+    postern = await installation.startByNpm();
+    const server = await installation.postgres();
+    await postern.end('SIGTERM');
+    await expect(postern.query(organization, 'SELECT 1')).rejects.toThrow('fetch failed');
+    expect(await server.isRunning()).toBe(false);
+  });
+
+  it('takes a signal that npm repeats for one, and ends at once on another that comes later', async () => {
+    const client = await postern.connect(organization);
+    client.on('error', () => {});
+    await client.query('BEGIN');
+    const server = await installation.postgres();
+    postern.signal('SIGINT');
+    postern.signal('SIGINT');
+    expect((await postern.end('SIGINT')).code).toBe(0);
+    expect(await server.isRunning()).toBe(false);
+
+    postern = await start();
+    const other = await postern.connect(organization);
+    other.on('error', () => {});
+    await other.query('BEGIN');
+    postern.signal('SIGINT');
+    await setTimeout(1_000);
+    expect((await postern.end('SIGINT')).code).toBe(1);
   });
 });
 
