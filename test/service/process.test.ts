@@ -133,6 +133,11 @@ describe('a Postern that cannot start', () => {
     expect([code, stderr]).toEqual([1, `postern: ${variable}: listen EADDRINUSE: address already in use 127.0.0.1:${port}\n`]);
   });
 
+  it('because its address is not of this machine says so', async () => {
+    const { code, stderr } = await installation.run({ ...testVariables(), POSTERN_LOG_LEVEL: 'error', POSTERN_HOST: '192.0.2.1' });
+    expect([code, stderr]).toEqual([1, 'postern: POSTERN_HOST: listen EADDRNOTAVAIL: address not available 192.0.2.1\n']);
+  });
+
   it('because PostgreSQL refuses its login says so, without the password', async () => {
     const url = new URL(testVariables().DATABASE_URL ?? '');
     url.password = 'hunter2';
