@@ -1,3 +1,4 @@
+import { CatalogMigrationError } from './catalog/migrate.ts';
 import { ConfigError, readConfig } from './config.ts';
 import { EmbeddedError } from './embedded/error.ts';
 import { createLogger, logObserver } from './observers/log.ts';
@@ -20,8 +21,8 @@ try {
   process.stdout.write(welcome(config, service));
 } catch (error) {
   // What the person who starts it can mend is one line; anything else is ours to mend and needs the stack.
-  const told = error instanceof ConfigError || error instanceof EmbeddedError || error instanceof ClusterError;
-  process.stderr.write(`postern: ${told ? error.message : error instanceof Error ? error.stack : String(error)}\n`);
+  const told = [ConfigError, EmbeddedError, ClusterError, CatalogMigrationError].some((kind) => error instanceof kind);
+  process.stderr.write(`postern: ${error instanceof Error ? (told ? error.message : error.stack) : String(error)}\n`);
   process.exit(1);
 }
 

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
+import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { TestOrganization } from '../support/doors.ts';
 import { landmark, landmarkPassed } from '../support/landmark.ts';
@@ -131,6 +132,20 @@ describe('a Postern that cannot start', () => {
     const { code, stderr } = await installation.run({ ...testVariables(), POSTERN_LOG_LEVEL: 'error', [variable]: port });
     other.close();
     expect([code, stderr]).toEqual([1, `postern: ${variable}: listen EADDRINUSE: address already in use 127.0.0.1:${port}\n`]);
+  });
+
+  it('because a newer version has written its control database says so in one line', async () => {
+    const variables = testVariables();
+    await (await installation.start(variables)).end('SIGTERM');
+    const url = new URL(variables.DATABASE_URL ?? '');
+    url.pathname = variables.POSTERN_CONTROL_DATABASE ?? '';
+    const control = new pg.Client(url.href);
+    await control.connect();
+    await control.query("INSERT INTO postern.migrations (position, name, checksum) VALUES (999, '999 of tomorrow', '')");
+    await control.end();
+    const { code, stderr } = await installation.run(variables);
+    const message = 'the control database was written by a newer version: it has migration "999 of tomorrow"';
+    expect([code, stderr]).toEqual([1, `postern: ${message}\n`]);
   });
 
   it('because its address is not of this machine says so', async () => {
