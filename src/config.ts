@@ -17,6 +17,8 @@ const port = (fallback: number) => whole(fallback, 0, 65_535);
 const milliseconds = (fallback: number) => whole(fallback, 0, 2_147_483_647);
 const deadline = (fallback: number) => whole(fallback, 1, 2_147_483_647);
 
+const host = z.string().refine(isHost, 'must be a host name or an IP address, without scheme, port or brackets');
+
 const bytes = whole(0, 0, Number.MAX_SAFE_INTEGER);
 
 const cidrList = z
@@ -35,12 +37,12 @@ const schema = z.object({
     .default('./data')
     .transform((path) => resolve(path)),
   POSTERN_SECRET: z.string().min(16, 'must have at least 16 characters').optional(),
-  POSTERN_HOST: z.string().min(1).default('127.0.0.1'),
+  POSTERN_HOST: host.default('127.0.0.1'),
   POSTERN_HTTP_PORT: port(8080),
   POSTERN_PG_PORT: port(6432),
   POSTERN_OPS_PORT: port(9464),
   /** Host and ports that clients are told to connect to, where they differ from what we listen on. */
-  POSTERN_PUBLIC_HOST: z.string().min(1).optional(),
+  POSTERN_PUBLIC_HOST: host.optional(),
   POSTERN_PLACEMENT: z.enum(['database', 'schema']).default('database'),
   POSTERN_CONTROL_DATABASE: z
     .string()
@@ -104,6 +106,10 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
     throw new ConfigError("POSTERN_SECRET: is required with DATABASE_URL (it derives the backend roles' passwords)");
   }
   return Object.freeze(config);
+}
+
+function isHost(text: string): boolean {
+  return isIP(text) !== 0 || /^[a-z0-9_]([a-z0-9._-]*[a-z0-9.])?$/i.test(text);
 }
 
 function isCidr(text: string): boolean {

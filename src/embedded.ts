@@ -135,7 +135,7 @@ function whoRunsIt(directory: DataDirectory, owner: Account | undefined, preferr
 async function checkExisting(directory: DataDirectory, binaries: Binaries, account: Account | undefined): Promise<void> {
   if (!(await canEnter(directory.home, account))) {
     throw new EmbeddedError(
-      `data directory ${directory.path} cannot be used: its owner (uid ${account?.uid}) cannot enter ${directory.home}`,
+      `data directory ${directory.path} cannot be used: the owner of postgres in it (uid ${account?.uid}) cannot enter ${directory.home}: copy it to where they can`,
     );
   }
   const version = await readFile(join(directory.cluster, 'PG_VERSION'), 'utf8').catch((error: unknown) => {

@@ -1,3 +1,4 @@
+import { CatalogMigrationError } from './catalog/migrate.ts';
 import { ConfigError, readConfig } from './config.ts';
 import { EmbeddedError } from './embedded/error.ts';
 import { createLogger, logObserver } from './observers/log.ts';
@@ -5,9 +6,13 @@ import { ClusterError } from './router/placement/cluster.ts';
 import { type Service, startService } from './service.ts';
 import { welcome } from './welcome.ts';
 
+/** What Ctrl-C sends comes twice under `npm start`: from the terminal and, at the same time, from npm. */
+const ECHO_MS = 500;
+
 /** None while it is being started. */
 let service: Service | undefined;
-for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => stop(signal));
+let toldAt: number | undefined;
+for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(signal));
 process.on('SIGHUP', () => service?.reload());
 
 try {
@@ -16,15 +21,19 @@ try {
   process.stdout.write(welcome(config, service));
 } catch (error) {
   // What the person who starts it can mend is one line; anything else is ours to mend and needs the stack.
-  const told = error instanceof ConfigError || error instanceof EmbeddedError || error instanceof ClusterError;
-  process.stderr.write(`postern: ${told ? error.message : error instanceof Error ? error.stack : String(error)}\n`);
+  const told = [ConfigError, EmbeddedError, ClusterError, CatalogMigrationError].some((kind) => error instanceof kind);
+  process.stderr.write(`postern: ${error instanceof Error ? (told ? error.message : error.stack) : String(error)}\n`);
   process.exit(1);
 }
 
 function stop(signal: string): void {
   // Nobody has been let in yet. The embedded PostgreSQL is told on the way out; a start that is cut short is made good by the next.
   if (service === undefined) process.exit(0);
-  for (const again of ['SIGTERM', 'SIGINT'] as const) process.once(again, () => process.exit(1));
+  if (toldAt !== undefined) {
+    if (performance.now() - toldAt > ECHO_MS) process.exit(1);
+    return;
+  }
+  toldAt = performance.now();
   service.close(signal).then(
     () => process.exit(0),
     (error: unknown) => {

@@ -16,6 +16,7 @@ import { auditObserver } from './observers/audit.ts';
 import { createMetrics } from './observers/metrics.ts';
 import { LockTable } from './router/lock-table.ts';
 import { Operator } from './router/operator.ts';
+import { codeOf } from './router/placement/admin.ts';
 import { type Cluster, prepareCluster } from './router/placement/cluster.ts';
 import { Placements } from './router/placement/placements.ts';
 import { Platform } from './router/placement/platform.ts';
@@ -200,7 +201,7 @@ async function listenWire(wire: WireServer, config: Config): Promise<number> {
   try {
     return await wire.listen(config.POSTERN_HOST, config.POSTERN_PG_PORT);
   } catch (error) {
-    throw new ConfigError(`POSTERN_PG_PORT: ${messageOf(error)}`);
+    throw cannotListen('POSTERN_PG_PORT', error);
   }
 }
 
@@ -208,10 +209,16 @@ async function listen(app: FastifyInstance, variable: string, host: string, port
   try {
     await app.listen({ host, port });
   } catch (error) {
-    throw new ConfigError(`${variable}: ${messageOf(error)}`);
+    throw cannotListen(variable, error);
   }
   const address = app.server.address();
   return typeof address === 'object' && address !== null ? address.port : port;
+}
+
+/** An address that is not this machine's is no fault of the port. */
+function cannotListen(portVariable: string, error: unknown): ConfigError {
+  const isAddress = ['ENOTFOUND', 'EAI_AGAIN', 'EADDRNOTAVAIL'].includes(codeOf(error));
+  return new ConfigError(`${isAddress ? 'POSTERN_HOST' : portVariable}: ${messageOf(error)}`);
 }
 
 async function answers(router: Router): Promise<boolean> {

@@ -7,7 +7,7 @@ import { renderNeonError } from '../neon/errors.ts';
 import { echoedHeaders, readNeonRequest } from '../neon/request.ts';
 import { tenantOf } from '../plugins/bearer.ts';
 import { readJson } from '../plugins/json-body.ts';
-import { JSON_TYPE, type RouteContext } from './context.ts';
+import { JSON_TYPE, type RouteContext, timeoutOf } from './context.ts';
 
 /** What a page of any origin may send: nothing here goes by cookies, so there is nothing to be tricked out of a browser. */
 const PREFLIGHT = {
@@ -95,7 +95,7 @@ const COMMA = Buffer.from(',');
 const CLOSING = Buffer.from(']}');
 
 function sessionOptions(config: RouteContext['config'], { call }: FastifyRequest): SessionOptions {
-  return { timeoutMs: config.POSTERN_STATEMENT_TIMEOUT_MS, departure: call.departure, results: call.results };
+  return { timeoutMs: timeoutOf(undefined, config), departure: call.departure, results: call.results };
 }
 
 function sendNeonError(error: unknown, request: FastifyRequest, reply: FastifyReply, { config, observe }: RouteContext): FastifyReply {

@@ -92,9 +92,17 @@ describe('the size of a body', () => {
 });
 
 describe('the time that a statement may take', () => {
-  beforeEach(() => start({ POSTERN_STATEMENT_TIMEOUT_MS: '200', POSTERN_STATEMENT_TIMEOUT_MAX_MS: '20000' }));
+  it.each(['0', '5000'])('is at most the most that a request may ask for, on both endpoints, also where %s ms are usual', async (usual) => {
+    await start({ POSTERN_STATEMENT_TIMEOUT_MS: usual, POSTERN_STATEMENT_TIMEOUT_MAX_MS: '200' });
+    const sql = 'select pg_sleep(1)';
+    expect(await query(acme, { sql })).toMatchObject({ status: 504, body: { sqlstate: '57014' } });
+    const headers = { 'neon-connection-string': `postgres://${acme.id}:${acme.apiKey}@nowhere.test/${acme.id}` };
+    const reply = await fetch(`${service.httpUrl}/sql`, { method: 'POST', headers, body: JSON.stringify({ query: sql, params: [] }) });
+    expect(await reply.json()).toMatchObject({ code: '57014' });
+  });
 
   it('is what the request says, up to what the service allows', async () => {
+    await start({ POSTERN_STATEMENT_TIMEOUT_MS: '200', POSTERN_STATEMENT_TIMEOUT_MAX_MS: '20000' });
     const refused = { status: 400, body: { code: 'invalid_request', message: 'timeoutMs: Too big: expected number to be <=20000' } };
     const timedOut = { status: 504, body: { code: 'statement_timeout', sqlstate: '57014', retryable: false } };
     expect(await query(acme, { sql: 'select pg_sleep(0.3)', timeoutMs: 20_001 })).toMatchObject(refused);

@@ -1,5 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
+import { setTimeout } from 'node:timers/promises';
+import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { TestOrganization } from '../support/doors.ts';
 import { landmark, landmarkPassed } from '../support/landmark.ts';
@@ -74,6 +76,34 @@ describe('a Postern with its own PostgreSQL', () => {
     expect(await stopped).toMatchObject({ code: 0, signal: null, stderr: '' });
     await expect(postern.query(organization, 'SELECT 1')).rejects.toThrow('fetch failed');
   });
+
+  it('stops when npm, which has started it, is told to', async () => {
+    await postern.end('SIGTERM');
+    postern = await installation.startByNpm();
+    const server = await installation.postgres();
+    await postern.end('SIGTERM');
+    await expect(postern.query(organization, 'SELECT 1')).rejects.toThrow('fetch failed');
+    expect(await server.isRunning()).toBe(false);
+  });
+
+  it('takes a signal that npm repeats for one, and ends at once on another that comes later', async () => {
+    const client = await postern.connect(organization);
+    client.on('error', () => {});
+    await client.query('BEGIN');
+    const server = await installation.postgres();
+    postern.signal('SIGINT');
+    postern.signal('SIGINT');
+    expect((await postern.end('SIGINT')).code).toBe(0);
+    expect(await server.isRunning()).toBe(false);
+
+    postern = await start();
+    const other = await postern.connect(organization);
+    other.on('error', () => {});
+    await other.query('BEGIN');
+    postern.signal('SIGINT');
+    await setTimeout(1_000);
+    expect((await postern.end('SIGINT')).code).toBe(1);
+  });
 });
 
 describe('a Postern that cannot start', () => {
@@ -102,6 +132,25 @@ describe('a Postern that cannot start', () => {
     const { code, stderr } = await installation.run({ ...testVariables(), POSTERN_LOG_LEVEL: 'error', [variable]: port });
     other.close();
     expect([code, stderr]).toEqual([1, `postern: ${variable}: listen EADDRINUSE: address already in use 127.0.0.1:${port}\n`]);
+  });
+
+  it('because a newer version has written its control database says so in one line', async () => {
+    const variables = testVariables();
+    await (await installation.start(variables)).end('SIGTERM');
+    const url = new URL(variables.DATABASE_URL ?? '');
+    url.pathname = variables.POSTERN_CONTROL_DATABASE ?? '';
+    const control = new pg.Client(url.href);
+    await control.connect();
+    await control.query("INSERT INTO postern.migrations (position, name, checksum) VALUES (999, '999 of tomorrow', '')");
+    await control.end();
+    const { code, stderr } = await installation.run(variables);
+    const message = 'the control database was written by a newer version: it has migration "999 of tomorrow"';
+    expect([code, stderr]).toEqual([1, `postern: ${message}\n`]);
+  });
+
+  it('because its address is not of this machine says so', async () => {
+    const { code, stderr } = await installation.run({ ...testVariables(), POSTERN_LOG_LEVEL: 'error', POSTERN_HOST: '192.0.2.1' });
+    expect([code, stderr]).toEqual([1, 'postern: POSTERN_HOST: listen EADDRNOTAVAIL: address not available 192.0.2.1\n']);
   });
 
   it('because PostgreSQL refuses its login says so, without the password', async () => {

@@ -35,6 +35,10 @@ describe('the configuration', () => {
     ]);
   });
 
+  it.each(['localhost', 'db-1.example.com.', 'postern_db', '0.0.0.0', '::', '2001:db8::1', 'fe80::1%eth0'])('takes the host %s', (host) => {
+    expect(readConfig({ POSTERN_HOST: host, POSTERN_PUBLIC_HOST: host })).toMatchObject({ POSTERN_HOST: host, POSTERN_PUBLIC_HOST: host });
+  });
+
   const secret = { POSTERN_SECRET: 'sixteen letters!' };
   it.each([
     [{ POSTERN_PG_PORT: 'abc' }, 'POSTERN_PG_PORT: must be a whole number'],
@@ -55,6 +59,12 @@ describe('the configuration', () => {
     [{ POSTERN_TLS: 'require' }, 'POSTERN_TLS: require needs POSTERN_TLS_CERT and POSTERN_TLS_KEY'],
   ])('%j is refused in one line', (environment, message) => {
     expect(() => readConfig(environment)).toThrow(new ConfigError(message));
+  });
+
+  it.each(['http://db.example', 'db.example:6432', '[::1]', 'not a host'])('%s is no host', (host) => {
+    const why = 'must be a host name or an IP address, without scheme, port or brackets';
+    expect(() => readConfig({ POSTERN_HOST: host })).toThrow(new ConfigError(`POSTERN_HOST: ${why}`));
+    expect(() => readConfig({ POSTERN_PUBLIC_HOST: host })).toThrow(new ConfigError(`POSTERN_PUBLIC_HOST: ${why}`));
   });
 
   it.each(['POSTERN_PLACEMENT', 'POSTERN_TLS', 'POSTERN_LOG_LEVEL'])('%s must be one of its words', (variable) => {

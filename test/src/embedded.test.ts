@@ -1,8 +1,9 @@
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, chown, cp, lstat, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { serverAccount } from '../../src/embedded/account.ts';
@@ -251,6 +252,17 @@ describe('a directory that the server may not enter', () => {
     // An ordinary user's copy is a cluster of its own.
     if (AS_ROOT) await expect(second).rejects.toThrow('is in use by another Postern');
     else await query(await second, 'SELECT');
+  });
+
+  test('a backup with what the links point to is a data directory wherever the server may enter', async () => {
+    const [dataDir, backup, restored] = [join(closed, 'backed-up'), join(closed, 'backup'), join(scratch.path, 'restored')];
+    const cluster = await start({ dataDir });
+    await query(cluster, 'CREATE TABLE kept AS SELECT 1 AS id');
+    await stop(cluster);
+    await promisify(execFile)('cp', ['-aL', dataDir, backup]);
+    await promisify(execFile)('cp', ['-a', backup, restored]);
+    if (AS_ROOT) await expect(start({ dataDir: backup })).rejects.toThrow(`cannot enter ${backup}: copy it to where they can`);
+    expect(await query(await start({ dataDir: restored }), 'SELECT id FROM kept')).toEqual([{ id: 1 }]);
   });
 
   test('binaries are run from a copy that it can read', async () => {

@@ -7,6 +7,7 @@ import { stopOrphan } from '../../src/embedded/shutdown.ts';
 import { type Doors, doorsAt } from './doors.ts';
 import { makeScratch } from './scratch.ts';
 
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const MAIN = fileURLToPath(new URL('../../dist/src/main.js', import.meta.url));
 const ADMIN = fileURLToPath(new URL('../../dist/src/admin.js', import.meta.url));
 const START_TIMEOUT_MS = 60_000;
@@ -26,6 +27,7 @@ export interface PosternProcess extends Doors {
   readonly ended: Promise<Ended>;
   /** What it has logged so far, an object a line. */
   log(): Record<string, unknown>[];
+  signal(signal: NodeJS.Signals): void;
   /** Sends a signal and waits for the end. */
   end(signal: NodeJS.Signals): Promise<Ended>;
 }
@@ -49,6 +51,8 @@ export interface Installation {
   readonly dataDir: string;
   /** @param variables besides ports and data directory; with DATABASE_URL the data directory is not used */
   start(variables?: Readonly<Record<string, string>>): Promise<PosternProcess>;
+  /** By `npm start`, without the build that comes before it. */
+  startByNpm(): Promise<PosternProcess>;
   /** For one that is not left to start in peace. */
   launch(variables?: Readonly<Record<string, string>>): StartingProcess;
   /** For one that is to end by itself. */
@@ -67,7 +71,7 @@ export async function makeInstallation(): Promise<Installation> {
   const dataDir = join(scratch.path, 'data');
   const cluster = join(dataDir, 'postgres');
   const children: Child[] = [];
-  const launch = (variables: Readonly<Record<string, string>> = {}, command: readonly string[] = [MAIN]): Child => {
+  const launch = (variables: Readonly<Record<string, string>> = {}, command: readonly string[] = [process.execPath, MAIN]): Child => {
     const child = new Child(command, {
       PATH: process.env.PATH ?? '',
       POSTERN_DATA_DIR: dataDir,
@@ -83,9 +87,10 @@ export async function makeInstallation(): Promise<Installation> {
   return {
     dataDir,
     start: (variables) => launch(variables).started(),
+    startByNpm: () => launch({ npm_config_update_notifier: 'false' }, ['npm', 'start', '--ignore-scripts']).started(),
     launch: (variables) => launch(variables),
     run: (variables) => launch(variables).ended,
-    admin: (words, variables) => launch(variables, [ADMIN, ...words]).ended,
+    admin: (words, variables) => launch(variables, [process.execPath, ADMIN, ...words]).ended,
     async postgres() {
       const { pid } = await readPostmasterFile(cluster);
       if (pid === undefined) throw new Error(`no PostgreSQL runs in ${cluster}`);
@@ -104,8 +109,8 @@ class Child implements StartingProcess {
   readonly #process: ChildProcessWithoutNullStreams;
   readonly #said = { stdout: '', stderr: '' };
 
-  constructor(command: readonly string[], environment: NodeJS.ProcessEnv) {
-    this.#process = spawn(process.execPath, command, { env: environment });
+  constructor([program = '', ...words]: readonly string[], environment: NodeJS.ProcessEnv) {
+    this.#process = spawn(program, words, { cwd: ROOT, env: environment });
     for (const stream of ['stdout', 'stderr'] as const) {
       this.#process[stream].setEncoding('utf8').on('data', (text: string) => {
         this.#said[stream] += text;
@@ -124,6 +129,7 @@ class Child implements StartingProcess {
       opsUrl: `http://127.0.0.1:${opsPort}`,
       ended: this.ended,
       log: () => this.#said.stdout.split('\n').flatMap((line) => (line.startsWith('{') ? [JSON.parse(line)] : [])),
+      signal: (signal) => this.signal(signal),
       end: (signal) => this.end(signal),
     };
   }

@@ -77,9 +77,10 @@ export async function withSession<Result>(login: AdminConnection, use: (session:
 
 /**
  * Waits until the server takes logins.
+ * @param waiting told once, with the reason, when it does not at first
  * @throws the last reason when it does not in time, or refuses us
  */
-export async function waitForServer(login: AdminConnection, waitMs: number): Promise<void> {
+export async function waitForServer(login: AdminConnection, waitMs: number, waiting: (error: unknown) => void = () => {}): Promise<void> {
   const deadline = Date.now() + waitMs;
   for (let pause = BACKOFF_MS.first; ; pause = Math.min(2 * pause, BACKOFF_MS.longest)) {
     try {
@@ -87,6 +88,7 @@ export async function waitForServer(login: AdminConnection, waitMs: number): Pro
     } catch (error) {
       const left = deadline - Date.now();
       if (!isNotUpYet(error) || left <= 0) throw error;
+      if (pause === BACKOFF_MS.first) waiting(error);
       await delay(Math.min(pause, left));
     }
   }

@@ -93,12 +93,18 @@ async function withAdmin(
 ): Promise<Cluster> {
   const admin = adminOf(options);
   try {
-    await waitForServer(admin, options.waitMs ?? WAIT_MS);
+    const waitMs = options.waitMs ?? WAIT_MS;
+    await waitForServer(admin, waitMs, (error) => tellWait(options.observe, admin, waitMs, error));
     return await withSession(admin, (session) => use(session, admin, options));
   } catch (error) {
     if (error instanceof ClusterError) throw error;
     throw new ClusterError(`PostgreSQL at ${addressOf(admin)} cannot be used: ${textOf(error)}`, { cause: error });
   }
+}
+
+function tellWait(observe: Observe, admin: AdminConnection, waitMs: number, error: unknown): void {
+  const reason = `PostgreSQL at ${addressOf(admin)} does not answer yet: ${textOf(error)}`;
+  observe({ name: 'service.warning', message: `${reason}; it is waited for, up to ${Math.ceil(waitMs / 1_000)} s` });
 }
 
 function adminOf({ admin }: ClusterOptions): AdminConnection {
@@ -210,7 +216,9 @@ async function ensureControlDatabase(session: pg.Client, name: string, owner: st
   );
   const [found] = rows;
   if (found === undefined) await createDatabase(session, name, owner);
-  else if (found.owner !== owner) throw new ClusterError(`the database ${name} belongs to the role ${found.owner}, not to ${owner}`);
+  else if (found.owner !== owner) {
+    throw new ClusterError(`POSTERN_CONTROL_DATABASE: the database ${name} belongs to the role ${found.owner}, not to ${owner}`);
+  }
   if ((await openToEverybody(session, [name])).length > 0) {
     await session.query(`REVOKE ALL ON DATABASE ${pg.escapeIdentifier(name)} FROM PUBLIC`);
   }

@@ -147,6 +147,12 @@ describe.each(servers)('on PostgreSQL $version', ({ version, start }) => {
     await expect(refused).rejects.toThrow('the role nobody needs CREATEDB and CREATEROLE (ALTER ROLE "nobody" CREATEDB CREATEROLE)');
   });
 
+  test("a control database that is somebody else's is refused", async () => {
+    const refused = prepareCluster({ ...optionsFor(admin), controlDatabase: 'template1' });
+    await expect(refused).rejects.toThrow(ClusterError);
+    await expect(refused).rejects.toThrow(/^POSTERN_CONTROL_DATABASE: the database template1 belongs to the role postgres, not to /);
+  });
+
   test('a wrong password is told at once', async () => {
     const refused = prepareCluster(optionsFor({ ...admin, password: 'wrong' }));
     await expect(refused).rejects.toThrow(ClusterError);
@@ -157,11 +163,14 @@ describe.each(servers)('on PostgreSQL $version', ({ version, start }) => {
 test('a server that does not come up in time is given up with the reason', async () => {
   const admin = { host: '/nowhere', port: 5432, user: 'postgres', password: '' };
   const startedAt = performance.now();
-  const refused = prepareCluster({ ...optionsFor(admin), waitMs: 300 });
+  const seen: Observation[] = [];
+  const refused = prepareCluster({ ...optionsFor(admin, seen), waitMs: 300 });
   await expect(refused).rejects.toThrow(ClusterError);
   await expect(refused).rejects.toThrow('PostgreSQL at /nowhere/.s.PGSQL.5432 cannot be used: connect ENOENT /nowhere/.s.PGSQL.5432');
   // A timer may come a little early.
   expect(performance.now() - startedAt).toBeGreaterThan(290);
+  const reason = 'PostgreSQL at /nowhere/.s.PGSQL.5432 does not answer yet: connect ENOENT /nowhere/.s.PGSQL.5432';
+  expect(seen).toEqual([{ name: 'service.warning', message: `${reason}; it is waited for, up to 1 s` }]);
 });
 
 test('a server that comes up later is waited for', async () => {
