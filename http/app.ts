@@ -40,7 +40,9 @@ export interface HttpAppOptions extends RouteContext {
 export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const { observe, router, queries, deadlines = deadlinesOf(options.config), tls, openWire } = options;
   const clientAddress = clientAddresses(options.config.POSTERN_TRUST_PROXY ?? []);
-  const sockets = openWire && new WireSockets({ openWire, clientAddress, maxFrameBytes: options.config.POSTERN_HTTP_BODY_MAX_BYTES });
+  const bodies = new BodyRoom(bodyBoundsOf(options.config));
+  const sockets =
+    openWire && new WireSockets({ openWire, clientAddress, bodies, maxFrameBytes: options.config.POSTERN_HTTP_BODY_MAX_BYTES });
   const ends = new CallEnds(observe);
   const admission = new Admission(options.config.POSTERN_HTTP_REQUESTS_PER_TENANT);
   const served: Served[] = [];
@@ -67,7 +69,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   app.addHook('preClose', async () => sockets?.close(options.config.POSTERN_SHUTDOWN_TIMEOUT_MS));
   requireHost(app);
   answerProblems(app, observe);
-  limitRequests(app, admission, new BodyRoom(bodyBoundsOf(options.config)));
+  limitRequests(app, admission, bodies);
   acceptJsonBodies(app);
 
   healthRoutes(app, options.ready);

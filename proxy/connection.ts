@@ -15,8 +15,8 @@ export interface ClientStream extends Duplex {
   setTimeout(timeoutMs: number, callback: () => void): unknown;
   /** Has the system ask a silent peer whether it is still there; absent where something else does. */
   setKeepAlive?(enable: boolean, initialDelayMs: number): unknown;
-  /** Is told when it is known who the client is; absent where that makes no difference. */
-  known?(): void;
+  /** Is told when it is known whose client it is; absent where that makes no difference. */
+  known?(organizationId: string): void;
 }
 
 /** Hears what a client does once it is logged in. */

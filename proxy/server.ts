@@ -8,6 +8,7 @@ import { PostgresError } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
 import { Room } from '../src/room.ts';
 import type { Router } from '../src/router/router.ts';
+import type { Tenant } from '../src/router/tenant.ts';
 import type { SharingLimits } from '../src/sql/sharing-rules.ts';
 import { readStatically } from '../src/static-reads.ts';
 import { authenticate, type LoginMethod } from './authentication.ts';
@@ -151,11 +152,11 @@ export class WireServer {
   }
 
   /** @throws ServiceError `too_many_connections`; ClientGone */
-  #admit(client: ClientConnection): void {
+  #admit(client: ClientConnection, { organization }: Tenant): void {
     if (this.#clients.size >= this.#options.clientsMax) throw tooManyClients();
     if (!this.#strangers.delete(client)) throw new ClientGone();
     this.#clients.add(client);
-    client.stream.known?.();
+    client.stream.known?.(organization.id);
   }
 
   #forget(client: ClientConnection): void {
@@ -195,7 +196,7 @@ export class WireServer {
     if (replication) throw new ServiceError('unsupported_protocol', 'replication connections are not supported');
     const database = startup.parameters.get('database') || user;
     if (database !== tenant.organization.id) throw new ServiceError('unknown_database', `database "${database}" does not exist`);
-    this.#admit(client);
+    this.#admit(client, tenant);
     observe({ name: 'login.succeeded', origin, actor: actorOf(tenant) });
     return { tenant, startup, origin };
   }

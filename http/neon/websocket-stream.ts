@@ -1,10 +1,17 @@
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
-import type { Strangers } from './strangers.ts';
+import { ServiceError } from '../../src/errors.ts';
+import { HeldFrames } from './held-frames.ts';
+import type { FrameRooms } from './websocket.ts';
 
-/** RFC 6455 section 7.4.1. */
-const [NORMAL, UNSUPPORTED_DATA] = [1000, 1003];
+/** RFC 6455 section 7.4.1 and the registry that it founds: https://www.iana.org/assignments/websocket */
+const [NORMAL, UNSUPPORTED_DATA, TRY_AGAIN_LATER] = [1000, 1003, 1013];
+
+/** As much as comes from a socket at a time: more of a frame is not handed out before it is asked for. */
+const PIECE_BYTES = 65_536;
+/** Of a control frame from a client, which is masked. */
+const CONTROL_HEAD_BYTES = 6;
 
 /**
  * The bytes that go over a WebSocket in binary frames; frames mean nothing. Whoever does not read stops the client, and a
@@ -13,22 +20,41 @@ const [NORMAL, UNSUPPORTED_DATA] = [1000, 1003];
 export class WebSocketStream extends Duplex {
   readonly #webSocket: WebSocket;
   readonly #socket: Socket;
-
-  /** To be called when it is known who the client is. */
-  readonly known: () => void;
+  readonly #rooms: FrameRooms;
+  readonly #noStranger: () => void;
+  #held: HeldFrames | undefined;
+  /** Bytes of a frame that has not come whole. */
+  #come = 0;
+  /** Frames that have come whole, how much they are together, and what has been handed out of the first one. */
+  readonly #frames: Buffer[] = [];
+  #waiting = 0;
+  #handedOut = 0;
+  #isFull = false;
+  #hasEnded = false;
 
   /** @param socket below the WebSocket */
-  constructor(webSocket: WebSocket, socket: Socket, strangers: Strangers) {
+  constructor(webSocket: WebSocket, socket: Socket, rooms: FrameRooms) {
     super({ allowHalfOpen: false });
     this.#webSocket = webSocket;
     this.#socket = socket;
-    this.known = strangers.add(socket, () => webSocket.terminate());
+    this.#rooms = rooms;
+    this.#noStranger = rooms.strangers.add(socket, () => webSocket.terminate());
+    socket.prependListener('data', ({ length }: Buffer) => this.#arrived(length));
     webSocket.on('message', (data: Buffer, isBinary) => this.#received(data, isBinary));
+    for (const control of ['ping', 'pong']) webSocket.on(control, ({ length }: Buffer) => this.#arrived(-length - CONTROL_HEAD_BYTES));
     webSocket.on('close', () => {
-      if (!this.destroyed) this.push(null);
+      this.#hasEnded = true;
+      this.#handOut();
     });
     // The WebSocket closes by itself, with the code that says what was wrong.
     webSocket.on('error', () => {});
+  }
+
+  /** To be called when it is known whose client it is: what it sends takes room as the bodies of their requests do. */
+  known(organizationId: string): void {
+    this.#noStranger();
+    this.#held = new HeldFrames(this.#rooms.bodies, organizationId);
+    this.#count();
   }
 
   /** Calls back when nothing has moved for so long. */
@@ -36,13 +62,59 @@ export class WebSocketStream extends Duplex {
     this.#socket.setTimeout(timeoutMs, callback);
   }
 
+  #arrived(bytes: number): void {
+    this.#come = Math.max(0, this.#come + bytes);
+    this.#count();
+  }
+
   #received(data: Buffer, isBinary: boolean): void {
+    this.#come = 0;
     if (!isBinary) this.#webSocket.close(UNSUPPORTED_DATA, 'binary frames are expected');
-    else if (!this.destroyed && !this.push(data)) this.#webSocket.pause();
+    else if (!this.destroyed) {
+      this.#frames.push(data);
+      this.#waiting += data.length;
+      this.#handOut();
+    }
+  }
+
+  #handOut(): void {
+    while (!this.#isFull && this.#frames.length > 0) this.#isFull = !this.push(this.#nextPiece());
+    this.#count();
+    if (this.#frames.length === 0 && this.#hasEnded && !this.destroyed) this.push(null);
+    else if (this.#isFull) this.#webSocket.pause();
+  }
+
+  /** A copy: who keeps a piece is not to keep all of a large frame with it. */
+  #nextPiece(): Buffer {
+    const [frame = NOTHING] = this.#frames;
+    const start = this.#handedOut;
+    const end = Math.min(start + PIECE_BYTES, frame.length);
+    this.#handedOut = end;
+    if (end === frame.length) {
+      this.#frames.shift();
+      this.#waiting -= end;
+      this.#handedOut = 0;
+    }
+    return frame.length <= PIECE_BYTES ? frame : Buffer.from(frame.subarray(start, end));
+  }
+
+  /** What is held of all that the client has sent. */
+  #count(): void {
+    const held = this.#held;
+    if (held === undefined || this.destroyed) return;
+    try {
+      held.are(this.#come + this.#waiting);
+    } catch (error) {
+      this.#webSocket.close(TRY_AGAIN_LATER, error instanceof ServiceError ? error.message : '');
+      // An answer to that would come behind the rest of the frame.
+      this.destroy();
+    }
   }
 
   override _read(): void {
-    this.#webSocket.resume();
+    this.#isFull = false;
+    this.#handOut();
+    if (!this.#isFull) this.#webSocket.resume();
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, callback: (error?: Error | null) => void): void {
@@ -63,6 +135,10 @@ export class WebSocketStream extends Duplex {
 
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
     this.#webSocket.terminate();
+    this.#frames.length = 0;
+    this.#held?.are(0);
     callback(error);
   }
 }
+
+const NOTHING = Buffer.alloc(0);

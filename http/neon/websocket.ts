@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { type WebSocket, WebSocketServer } from 'ws';
+import type { BodyRoom } from '../plugins/admission.ts';
 import type { TakeOver } from '../upgrade.ts';
 import { Strangers } from './strangers.ts';
 import { WebSocketStream } from './websocket-stream.ts';
@@ -12,8 +13,16 @@ export interface WireSocketsOptions {
   readonly openWire: OpenWire;
   readonly clientAddress: (socketAddress: string, forwardedFor: string | undefined) => string;
   readonly maxFrameBytes: number;
+  /** For what organizations send. */
+  readonly bodies: BodyRoom;
   /** How often clients are asked for a sign of life; one that has been asked twice and gave none by the next time is gone. */
   readonly keepAliveMs?: number;
+}
+
+/** Where there has to be room for what clients send: for the frames of those who are known, and of those who are not. */
+export interface FrameRooms {
+  readonly bodies: BodyRoom;
+  readonly strangers: Strangers;
 }
 
 interface Client {
@@ -34,7 +43,7 @@ const UNANSWERED_MAX = 2;
 export class WireSockets {
   readonly #options: WireSocketsOptions;
   readonly #server: WebSocketServer;
-  readonly #strangers: Strangers;
+  readonly #rooms: FrameRooms;
   readonly #clients = new Map<WebSocket, Client>();
   #pinging: NodeJS.Timeout | undefined;
   #closing = false;
@@ -43,7 +52,7 @@ export class WireSockets {
   constructor(options: WireSocketsOptions) {
     this.#options = options;
     const maxPayload = options.maxFrameBytes;
-    this.#strangers = new Strangers(STRANGERS_FRAMES * maxPayload);
+    this.#rooms = { bodies: options.bodies, strangers: new Strangers(STRANGERS_FRAMES * maxPayload) };
     this.#server = new WebSocketServer({ noServer: true, clientTracking: false, perMessageDeflate: false, maxPayload });
   }
 
@@ -69,7 +78,7 @@ export class WireSockets {
     const forwardedFor = headers['x-forwarded-for'];
     const { openWire, clientAddress } = this.#options;
     const remoteAddress = clientAddress(socket.remoteAddress ?? '', typeof forwardedFor === 'string' ? forwardedFor : undefined);
-    openWire(new WebSocketStream(webSocket, socket, this.#strangers), { remoteAddress });
+    openWire(new WebSocketStream(webSocket, socket, this.#rooms), { remoteAddress });
   }
 
   /** Any byte is a sign of life: a pong has to wait behind the frame that the client is sending. */

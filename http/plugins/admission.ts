@@ -32,8 +32,8 @@ export class Admission {
   }
 }
 
-/** Smaller bodies are not counted: of those there are no more than requests may be under way. */
-const UNCOUNTED_MAX_BYTES = 65_536;
+/** Smaller bodies are not counted: of those there are no more than requests, and WebSockets, may be under way. */
+export const UNCOUNTED_MAX_BYTES = 65_536;
 
 type BodySettings = Pick<Config, 'POSTERN_HTTP_BODY_MAX_BYTES' | 'POSTERN_HTTP_BODIES_PER_TENANT_BYTES' | 'POSTERN_HTTP_BODIES_BYTES'>;
 
@@ -46,7 +46,7 @@ export function bodyBoundsOf({
   return { perTenantBytes: Math.max(perTenantBytes || 4 * largest, largest), allBytes: Math.max(allBytes || 16 * largest, 2 * largest) };
 }
 
-/** Counts the bytes of bodies of requests under way. */
+/** Counts the bytes of bodies of requests under way, and of frames. */
 export class BodyRoom {
   readonly #room: Room;
 

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
 import { WireSockets } from '../../http/neon/websocket.ts';
 import type { WebSocketStream } from '../../http/neon/websocket-stream.ts';
+import { BodyRoom } from '../../http/plugins/admission.ts';
 import { createServer, type HttpServer, type ServerDeadlines } from '../../http/server.ts';
 import { eventually } from '../support/eventually.ts';
 
@@ -11,16 +12,19 @@ import { eventually } from '../support/eventually.ts';
 const KEEPALIVE_MS = 100;
 const PATIENT: ServerDeadlines = { headersTimeoutMs: 10_000, requestTimeoutMs: 10_000, keepAliveTimeoutMs: 10_000, sendTimeoutMs: 10_000 };
 const streams: WebSocketStream[] = [];
+let bodies: BodyRoom;
 let sockets: WireSockets;
 let door: HttpServer;
 let url: string;
 
 beforeEach(async () => {
   streams.length = 0;
+  bodies = new BodyRoom({ perTenantBytes: 25_000_000, allBytes: 60_000_000 });
   sockets = new WireSockets({
     openWire: (stream) => streams.push(stream.on('error', () => {})),
     clientAddress: (address) => address,
     maxFrameBytes: 16_000_000,
+    bodies,
     keepAliveMs: KEEPALIVE_MS,
   });
   door = createServer((_request, reply) => reply.end(), PATIENT, undefined, sockets.takeOver);
@@ -35,7 +39,12 @@ afterEach(async () => {
   await once(door.server, 'close');
 });
 
-async function open(options: { readonly autoPong?: boolean } = {}): Promise<{ webSocket: WebSocket; stream: WebSocketStream }> {
+interface Open {
+  readonly webSocket: WebSocket;
+  readonly stream: WebSocketStream;
+}
+
+async function open(options: { readonly autoPong?: boolean } = {}): Promise<Open> {
   const webSocket = new WebSocket(url, options);
   webSocket.on('error', () => {});
   await once(webSocket, 'open');
@@ -57,7 +66,7 @@ it('a client that answers pings stays, one that does not is gone', async () => {
 
 it('a client that is not being read is not expected to answer', async () => {
   const { webSocket, stream } = await open({ autoPong: false });
-  stream.known();
+  stream.known('org');
   // More than the kernel takes for both ends of a connection.
   const data = Buffer.alloc(1_000_000, 'x');
   for (let n = 0; n < 80; n += 1) webSocket.send(data);
@@ -130,13 +139,75 @@ it('what clients send before it is known who they are has to find room', async (
   winner.webSocket.send('y');
   const come = counted(winner.stream);
   await eventually('all of its frame', () => come.bytes === most.length + 1);
-  winner.stream.known();
+  winner.stream.known('org');
   // From now on it takes no room.
   const next = await open();
   const nextCome = counted(next.stream);
   for (const { webSocket } of [winner, next]) webSocket.send(most);
   await eventually('both frames', () => come.bytes === 2 * most.length + 1 && nextCome.bytes === most.length);
   for (const { webSocket } of others) expect(webSocket.readyState).toBe(WebSocket.OPEN);
+});
+
+it('what clients of one organization send takes room until it is handed on', async () => {
+  const clients = [];
+  for (let n = 0; n < 3; n += 1) clients.push(await open());
+  const [first, second, third] = clients as [Open, Open, Open];
+  for (const { stream } of clients) stream.known('org');
+  const most = Buffer.alloc(10_000_000, 'x');
+  // A frame of which nobody has read anything yet, and two that are not whole.
+  first.webSocket.send(most);
+  second.webSocket.send(most, { fin: false });
+  await eventually('most of it', () => second.webSocket.bufferedAmount === 0);
+  third.webSocket.send(most, { fin: false });
+  const [code] = await once(third.webSocket, 'close');
+  expect([1006, 1013]).toContain(code);
+  third.stream.resume();
+  expect(first.webSocket.readyState).toBe(WebSocket.OPEN);
+  expect(second.webSocket.readyState).toBe(WebSocket.OPEN);
+  const other = await open();
+  other.stream.known('other');
+  const otherCome = counted(other.stream);
+  other.webSocket.send(most);
+  await eventually('the frame of another organization', () => otherCome.bytes === most.length);
+  const firstCome = counted(first.stream);
+  await eventually('the first frame', () => firstCome.bytes === most.length);
+  // There is room again.
+  const next = await open();
+  next.stream.known('org');
+  const nextCome = counted(next.stream);
+  next.webSocket.send(most);
+  await eventually('the next frame', () => nextCome.bytes === most.length);
+});
+
+it('a large frame is handed on a piece at a time, and in the order in which it came', async () => {
+  const { webSocket, stream } = await open();
+  const sent = Buffer.from(Array.from({ length: 500_000 }, (_, index) => index % 251));
+  for (const end of [1, 70_000, 70_000, 400_000, 500_000]) webSocket.send(sent.subarray(0, end));
+  webSocket.close();
+  const pieces: Buffer[] = [];
+  stream.on('data', (piece: Buffer) => {
+    pieces.push(piece);
+    stream.pause();
+    setImmediate(() => stream.resume());
+  });
+  await once(stream, 'close');
+  expect(Math.max(...pieces.map(({ length }) => length))).toBeLessThanOrEqual(65_536);
+  const wanted = Buffer.concat([1, 70_000, 70_000, 400_000, 500_000].map((end) => sent.subarray(0, end)));
+  expect(Buffer.concat(pieces).equals(wanted)).toBe(true);
+});
+
+it('pings of a client take no room', async () => {
+  const { webSocket, stream } = await open();
+  stream.known('org');
+  stream.resume();
+  bodies.take('org', 24_900_000);
+  for (let n = 0; n < 1_000; n += 1) {
+    webSocket.ping(Buffer.alloc(120));
+    await once(webSocket, 'pong');
+  }
+  webSocket.send('y', { binary: true });
+  await once(stream, 'data');
+  expect(webSocket.readyState).toBe(WebSocket.OPEN);
 });
 
 function counted(stream: WebSocketStream): { bytes: number } {

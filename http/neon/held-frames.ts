@@ -1,0 +1,25 @@
+import { type BodyRoom, UNCOUNTED_MAX_BYTES } from '../plugins/admission.ts';
+
+/** What is held of one client's frames, counted with the bodies of its organization's requests. */
+export class HeldFrames {
+  readonly #room: BodyRoom;
+  readonly #organizationId: string;
+  #counted = 0;
+
+  constructor(room: BodyRoom, organizationId: string) {
+    this.#room = room;
+    this.#organizationId = organizationId;
+  }
+
+  /**
+   * So many bytes are held now.
+   * @throws ServiceError `too_many_requests`
+   */
+  are(bytes: number): void {
+    const counted = bytes > UNCOUNTED_MAX_BYTES ? bytes : 0;
+    const more = counted - this.#counted;
+    if (more > 0) this.#room.take(this.#organizationId, more);
+    else if (more < 0) this.#room.giveBack(this.#organizationId, -more);
+    this.#counted = counted;
+  }
+}
