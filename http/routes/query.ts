@@ -77,6 +77,7 @@ export function queryEndpoints({ router, queries, config, observe }: RouteContex
         timeoutMs: timeoutOf(body.timeoutMs, config),
         readOnly,
         departure: call.departure,
+        results: call.results,
       };
       const tenant = tenantOf(request);
       if (repeatable !== undefined && !readOnly) {

@@ -12,6 +12,7 @@ import { type Keep, keptBudget, type OnceReply, once, type RepeatableRequest } f
 import { checkParameterLimit } from './parameters.ts';
 import { PreparedRun } from './prepared-run.ts';
 import { ReplyBody } from './reply-body.ts';
+import type { ResultShare } from './result-share.ts';
 import { checkStatement } from './rules.ts';
 import { Session } from './session.ts';
 import { pinSettings } from './settings.ts';
@@ -34,6 +35,8 @@ export interface QueryRequest {
   readonly readOnly?: boolean;
   /** The caller goes away: what runs is cancelled. */
   readonly departure?: Departure;
+  /** Where a result counts that is part of a kept reply. */
+  readonly results?: ResultShare | undefined;
 }
 
 export interface QueryReply {
