@@ -29,10 +29,9 @@ try {
 function stop(signal: string): void {
   // Nobody has been let in yet. The embedded PostgreSQL is told on the way out; a start that is cut short is made good by the next.
   if (service === undefined) process.exit(0);
-  if (toldAt !== undefined) {
-    if (performance.now() - toldAt > ECHO_MS) process.exit(1);
-    return;
-  }
+  const isEcho = signal === 'SIGINT' && toldAt !== undefined && performance.now() - toldAt < ECHO_MS;
+  if (isEcho) return;
+  if (toldAt !== undefined) process.exit(1);
   toldAt = performance.now();
   service.close(signal).then(
     () => process.exit(0),
