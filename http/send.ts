@@ -1,13 +1,25 @@
 import type { ServerResponse } from 'node:http';
 import type { Readable, Writable } from 'node:stream';
-import type { FastifyReply } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { giveBack } from '../src/sql/json/memory.ts';
 import { ALWAYS } from './plugins/headers.ts';
+import { JSON_TYPE } from './routes/context.ts';
 
 /** Beyond this, copying a reply costs more than a second piece to write. */
 const ONE_PIECE_MAX_BYTES = 8_192;
 
 const ALWAYS_FLAT = Object.entries(ALWAYS).flat();
+
+/**
+ * Sends a document that may be large: it counts with the results that are held for its organization until it has been taken.
+ * @throws ServiceError `too_many_requests`
+ */
+export function sendDocument({ call }: FastifyRequest, reply: FastifyReply, document: object): FastifyReply {
+  const body = Buffer.from(JSON.stringify(document));
+  const refusal = call.results?.take(body.length);
+  if (refusal !== undefined) throw refusal;
+  return reply.type(JSON_TYPE).send(body);
+}
 
 /**
  * Sends the result of a query, past all that Fastify does for replies of any kind; its memory is used again for others.

@@ -2,6 +2,7 @@ import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { tenantOf } from '../plugins/bearer.ts';
 import { auditReply, auditVerifyReply } from '../replies.ts';
 import { type AuditFilters, auditQuery, auditSearch, noBody, noQuery } from '../schemas.ts';
+import { sendDocument } from '../send.ts';
 import type { RouteContext } from './context.ts';
 
 const TAG = 'Audit';
@@ -87,8 +88,8 @@ export function auditEndpoints({ router }: RouteContext): Endpoint[] {
     });
 
   return [
-    endpoint(list, ({ query, request }) => read(tenantOf(request).organization.id, query)),
-    endpoint(search, ({ body, request }) => read(tenantOf(request).organization.id, body)),
+    endpoint(list, async ({ query, request, reply }) => sendDocument(request, reply, await read(tenantOf(request).organization.id, query))),
+    endpoint(search, async ({ body, request, reply }) => sendDocument(request, reply, await read(tenantOf(request).organization.id, body))),
     endpoint(verify, ({ request }) => audit.verify(tenantOf(request).organization.id)),
   ];
 }

@@ -4,6 +4,7 @@ import { tenantOf } from '../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency.ts';
 import { migrationReply, migrationsReply } from '../replies.ts';
 import { migrationRequest, noBody, noQuery } from '../schemas.ts';
+import { sendDocument } from '../send.ts';
 import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from './context.ts';
 
 const TAG = 'Migrations';
@@ -77,10 +78,11 @@ export function migrationEndpoints({ router, config }: RouteContext): Endpoint[]
       return reply.code(applied.alreadyApplied || body.dryRun ? 200 : 201).send(applied);
     }),
 
-    endpoint(list, async ({ request }) => {
+    endpoint(list, async ({ request, reply }) => {
       const { departure } = request.call;
       const lease = await router.lease(tenantOf(request), { door: 'http', departure });
-      return { migrations: await listMigrations(lease, { timeoutMs: timeoutOf(undefined, config), departure }) };
+      const migrations = await listMigrations(lease, { timeoutMs: timeoutOf(undefined, config), departure });
+      return sendDocument(request, reply, { migrations });
     }),
   ];
 }

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Lane } from '../../http/lane/lane.ts';
+import { Room } from '../../src/room.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { plainRequest, RawClient } from './raw-client.ts';
@@ -227,4 +228,25 @@ describe('results that are kept until their caller has them', () => {
     await eventually('there is room', async () => (await transaction(acme, LARGE)).status === 200);
     for (let i = 0; i < 4; i += 1) expect((await transaction(acme, LARGE)).status).toBe(200);
   });
+});
+
+it('pages of the audit log have the same room', async () => {
+  await start({});
+  const sql = `select 1 /*${'\u0001'.repeat(1_500)}*/`;
+  await Promise.all(Array.from({ length: 30 }, () => query(acme, { sql })));
+  const page = (limit: number) => service.call('GET', `/api/audit?action=query&limit=${limit}`, { key: acme.apiKey });
+  await eventually('all entries', async () => (await page(30)).body.data.length === 30);
+  const add = vi.spyOn(Room.prototype, 'add');
+  const fullOf = vi.spyOn(Room.prototype, 'fullOf').mockReturnValue('its own');
+  expect(await page(30)).toMatchObject({ status: 429, body: { code: 'too_many_requests', retryable: true } });
+  expect((await page(1)).status).toBe(200);
+  fullOf.mockRestore();
+  add.mockClear();
+  const large = await page(30);
+  expect(large).toMatchObject({ status: 200 });
+  expect(large.headers.get('content-type')).toBe('application/json; charset=utf-8');
+  const bytes = Number(large.headers.get('content-length'));
+  await eventually('it is taken', () => add.mock.calls.some(([, added]) => added === -bytes));
+  expect(add).toHaveBeenCalledWith(acme.id, bytes);
+  add.mockRestore();
 });
