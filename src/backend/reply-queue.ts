@@ -36,6 +36,8 @@ export class ReplyQueue {
   /** A Sync has been taken for ignored by the COPY that is being answered. */
   #swallowedSync = false;
   #doubtful = false;
+  /** The Query that is being answered has failed: the next ReadyForQuery is its own. */
+  #queryFailed = false;
   /**
    * A Query has failed inside a transaction that has not ended: its portal is still there, without a name, while its plan
    * is not. Whoever sees the transaction end says so.
@@ -196,13 +198,17 @@ export class ReplyQueue {
         this.#doubtful = this.#swallowedSync;
         this.#swallowedSync = false;
         this.#copyIn = false;
-        if (kind === Request.query) this.strayPortal = true;
+        if (kind === Request.query) {
+          this.strayPortal = true;
+          this.#queryFailed = true;
+        }
         if (!isEnd(kind)) this.#failed();
         return;
       case READY:
         this.#copyIn = false;
         // A Query's answer is more than that: this one is the answer to a Sync that was not ignored after all.
-        if (isEnd(kind) && (kind === Request.sync || !this.#doubtful)) this.#pop();
+        if (isEnd(kind) && (kind === Request.sync || this.#queryFailed || !this.#doubtful)) this.#pop();
+        this.#queryFailed = false;
         return;
       case COPY_IN:
         this.#copyStarted();

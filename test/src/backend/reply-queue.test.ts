@@ -224,6 +224,22 @@ describe('a ReadyForQuery more than is known of, because a COPY has failed befor
     expect(log).toEqual(['2', 'G', 'E', 'Z', 'Z', 'T', 'D', 'C', 'Z']);
   });
 
+  it('is told from that which ends the COPY itself, where a Query had asked for it', () => {
+    const { queue, log, answer } = queueWithLog();
+    queue.push(Request.query);
+    answer('G');
+    queue.push(Request.sync);
+    queue.push(Request.copyEnd);
+    answer('EZ');
+    expect([queue.length, queue.doubtful]).toEqual([0, true]);
+    queue.push(Request.query);
+    answer('Z');
+    expect([queue.length, queue.doubtful]).toEqual([1, true]);
+    answer('CZ');
+    expect([queue.length, queue.doubtful]).toEqual([0, false]);
+    expect(log).toEqual(['G', 'E', 'Z', 'Z', 'C', 'Z']);
+  });
+
   it('need not come', () => {
     const { queue, log, answer } = fail();
     queue.push(Request.query, Fate.skip);
