@@ -157,7 +157,10 @@ export class ReplyQueue {
     } else if (this.#discarding) {
       this.#listener.dropped(kind, subject, false);
       return;
-    } else if (kind === Request.copyEnd) this.#copyIn = false;
+    } else if (kind === Request.copyEnd && this.#copyIn) {
+      this.#copyIn = false;
+      return;
+    }
     this.#owed.push(kind, fate, subject);
     if (this.#endsBatch(this.#owed.length - 1)) {
       this.#batches += 1;
@@ -284,13 +287,19 @@ export class ReplyQueue {
     owed.drop(count);
   }
 
-  /** In COPY mode the backend ignores the Syncs that stand between the COPY and the end of its data. */
+  /**
+   * In COPY mode the backend ignores the Syncs that stand between the COPY and the end of its data. That is the end of this
+   * one alone: a Query may have another behind it.
+   */
   #copyStarted(): void {
     this.#copyIn = true;
     let ended = false;
     this.#owed.filter((i) => {
       const kind = this.#owed.kind(i);
-      ended ||= kind === Request.copyEnd;
+      if (kind === Request.copyEnd && !ended) {
+        ended = true;
+        return false;
+      }
       if (i === 0 || kind !== Request.sync) return true;
       this.#ignoredSync = !ended && this.#owed.kind(0) === Request.execute;
       this.#swallowedSync ||= !ended;

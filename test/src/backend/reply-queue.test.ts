@@ -193,6 +193,26 @@ describe('a Sync behind a COPY', () => {
     answer('CZ');
     expect([queue.length, queue.awaitsSync]).toEqual([0, false]);
   });
+
+  it('is ignored by the second COPY of a query as by the first', () => {
+    const { queue, answer } = queueWithLog();
+    queue.push(Request.query);
+    answer('G');
+    queue.push(Request.copyEnd);
+    answer('CG');
+    expect(queue.copyIn).toBe(true);
+    queue.push(Request.sync);
+    queue.push(Request.copyEnd);
+    answer('CZ');
+    expect(queue.length).toBe(0);
+  });
+
+  it('is ignored by the second COPY of a query, too, when all has been sent before the first began', () => {
+    const { queue, answer } = queueWithLog();
+    for (const kind of [Request.query, Request.copyEnd, Request.sync, Request.copyEnd]) queue.push(kind);
+    answer('GCGCZ');
+    expect([queue.length, queue.copyIn]).toEqual([0, false]);
+  });
 });
 
 describe('a ReadyForQuery more than is known of, because a COPY has failed before it came to its data', () => {
