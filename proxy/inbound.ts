@@ -143,6 +143,10 @@ export class Inbound implements BorrowerListener {
       this.#violated(error);
       return;
     }
+    if (replies.queue.isUnclear) {
+      this.#session.ending.outOfStep();
+      return;
+    }
     tenure.out.flush();
     if (wasIdle && replies.queue.length > 0) replies.since = performance.now();
     this.#keepInFlight(chunk, endsBefore);

@@ -83,3 +83,17 @@ it('that the client breaks off by nonsense ends the session, as Postgres ends it
   expect(await client.read(10_000)).toBe('EOF');
   expect(await othersCount()).toEqual([0, 0, 0]);
 });
+
+it('that fails with a Sync and a request amid its data ends the session, as nobody knows what is answered', async () => {
+  const only = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '1' });
+  const lonely = await only.signUp();
+  await only.query(lonely, 'CREATE TABLE people (id int)');
+  const [client, next] = [await openSession(only, lonely), await openSession(only, lonely)];
+  await say(client, ['Parse "" COPY people FROM STDIN', 'Bind "" "" []', 'Execute "" 0', 'Flush'], 'CopyInResponse');
+  const lines = ['CopyData "no number\\n"', 'Sync', 'Query SELECT pg_sleep(0.3)'];
+  const heard = await say(client, lines, 'ErrorResponse FATAL');
+  expect(heard.map((message) => message.slice(0, 25))).toEqual(['ErrorResponse ERROR 22P02', 'ErrorResponse FATAL 08P01']);
+  expect(await say(next, ["Query SELECT 'mine' AS whose"], 'ReadyForQuery')).toContain('DataRow mine');
+  next.disconnect();
+  await only.close();
+});

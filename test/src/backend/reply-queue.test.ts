@@ -278,6 +278,32 @@ describe('a ReadyForQuery more than is known of, because a COPY has failed befor
   });
 });
 
+describe('a Sync amid the data of a COPY that fails', () => {
+  const failing = (...behind: RequestKind[]) => {
+    const { queue, answer } = queueWithLog();
+    queue.push(Request.execute);
+    answer('G');
+    for (const kind of [Request.sync, ...behind]) queue.push(kind);
+    answer('E');
+    return queue;
+  };
+
+  it('leaves it unclear what is answered, where other requests are behind it', () => {
+    expect(failing(Request.query).isUnclear).toBe(true);
+    expect(failing(Request.copyEnd, Request.parse, Request.sync).isUnclear).toBe(true);
+    const queue = failing(Request.copyEnd);
+    expect(queue.isUnclear).toBe(false);
+    queue.push(Request.query);
+    expect([queue.isUnclear, queue.awaitsSync]).toEqual([true, true]);
+  });
+
+  it('leaves nothing unclear, where only the end of the data is, and a Sync that counts', () => {
+    const queue = failing(Request.copyEnd, Request.sync, Request.query);
+    queue.push(Request.query);
+    expect(queue.isUnclear).toBe(false);
+  });
+});
+
 describe('what is still to be answered', () => {
   it('is told, if a Query is among it, and whether a client asked for it', () => {
     const { queue, answer } = queueWithLog();
