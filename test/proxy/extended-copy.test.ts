@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { describeBackend } from '../conversations/backend-message.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
-import type { WireClient } from '../conversations/wire-client.ts';
+import { logIn } from '../conversations/login.ts';
+import { WireClient } from '../conversations/wire-client.ts';
 import { openSession } from '../support/raw-session.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
@@ -96,4 +97,18 @@ it('that fails with a Sync and a request amid its data ends the session, as nobo
   expect(await say(next, ["Query SELECT 'mine' AS whose"], 'ReadyForQuery')).toContain('DataRow mine');
   next.disconnect();
   await only.close();
+});
+
+it('whose data goes on, cut anywhere, when it has failed behind a RESET, does not keep the session from its start', async () => {
+  const client = await WireClient.open('127.0.0.1', service.wirePort);
+  const { id, apiKey } = organization;
+  await logIn(client, { user: id, database: id, password: apiKey }, '3.0', new Map([['TimeZone', 'Asia/Tokyo']]));
+  await say(client, ['Query RESET ALL; COPY people FROM STDIN'], 'CopyInResponse');
+  const late = encodeFrontend('CopyData "1\\n2\\n3\\n"');
+  await client.write(Buffer.concat([encodeFrontend('CopyData "no number\\n"'), late.subarray(0, 7)]));
+  expect((await say(client, [], 'ErrorResponse')).at(-1)).toContain('22P02');
+  await client.write(late.subarray(7));
+  expect(await say(client, ['CopyDone'], 'ReadyForQuery')).toEqual(['ReadyForQuery I']);
+  expect(await say(client, ['Query SHOW TimeZone'], 'ReadyForQuery')).toContain('DataRow Asia/Tokyo');
+  client.disconnect();
 });
