@@ -302,25 +302,26 @@ export class ReplyQueue {
 
   /**
    * In COPY mode the backend ignores the Syncs that stand between the COPY and the end of its data. That is the end of this
-   * one alone: a Query may have another behind it.
+   * one alone, as a Query may have another behind it; and where another request comes first, this COPY fails.
    */
   #copyStarted(): void {
-    this.#copyIn = true;
-    let ended = false;
+    let isOver = false;
     this.#owed.filter((i) => {
       const kind = this.#owed.kind(i);
-      if (kind === Request.copyEnd && !ended) {
-        ended = true;
-        return false;
+      if (i === 0) return true;
+      if (kind !== Request.sync) {
+        const isEndOfData = !isOver && kind === Request.copyEnd;
+        isOver = true;
+        return !isEndOfData;
       }
-      if (i === 0 || kind !== Request.sync) return true;
-      this.#ignoredSync = !ended && this.#owed.kind(0) === Request.execute;
-      this.#swallowedSync ||= !ended;
-      if (!ended && this.#endsBatch(i)) this.#owedBatches -= 1;
-      return ended;
+      this.#ignoredSync = !isOver && this.#owed.kind(0) === Request.execute;
+      if (isOver) return true;
+      this.#swallowedSync = true;
+      if (this.#endsBatch(i)) this.#owedBatches -= 1;
+      return false;
     });
     this.#noEndBefore = 0;
-    if (ended) this.#copyIn = false;
+    this.#copyIn = !isOver;
   }
 
   #endsBatch(index: number): boolean {

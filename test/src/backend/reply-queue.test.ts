@@ -207,6 +207,17 @@ describe('a Sync behind a COPY', () => {
     expect(queue.length).toBe(0);
   });
 
+  it('counts where another request is before it, as the COPY has failed by then', () => {
+    const { queue, answer } = queueWithLog();
+    for (const kind of [Request.query, Request.copyEnd, Request.query, Request.copyEnd, Request.parse, Request.sync]) queue.push(kind);
+    answer('GCGEZ');
+    answer('GCZ');
+    answer('1');
+    expect(queue.length).toBe(1);
+    answer('Z');
+    expect([queue.length, queue.copyIn]).toEqual([0, false]);
+  });
+
   it('is ignored by the second COPY of a query, too, when all has been sent before the first began', () => {
     const { queue, answer } = queueWithLog();
     for (const kind of [Request.query, Request.copyEnd, Request.sync, Request.copyEnd]) queue.push(kind);
