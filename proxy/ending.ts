@@ -56,6 +56,11 @@ export class Ending {
     this.byError(error);
   }
 
+  /** What the client has sent amid the data of a COPY leaves it open what is answered: in Postgres' own words for the like. */
+  outOfStep(): void {
+    this.byError(new ServiceError('protocol_violation', 'terminating connection because protocol synchronization was lost'));
+  }
+
   backendLost(): void {
     const { betweenMessages, fatalSeen } = this.#session.replies;
     const error = new ServiceError('backend_lost', 'the connection to the database server was lost');

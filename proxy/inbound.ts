@@ -103,10 +103,13 @@ export class Inbound implements BorrowerListener {
     if (!this.#backlog.isClear && !this.#backlog.isWaiting && !requests.isWaiting && !replies.heldReady) this.#resume();
   }
 
-  /** The backend is shared, or is being asked or told something on the client's behalf before that hears that it is ready. */
+  /**
+   * The backend is shared, or is being asked or told something on the client's behalf before that hears that it is ready: not
+   * before a message that has begun, late data of a COPY, is at its end.
+   */
   get #awaitsBackend(): boolean {
     const { tenure, replies } = this.#session;
-    return tenure.shared !== undefined || replies.heldReady;
+    return tenure.shared !== undefined || (replies.heldReady && this.betweenMessages);
   }
 
   /** Reads on, if nothing is in the way. */
@@ -141,6 +144,10 @@ export class Inbound implements BorrowerListener {
       }
     } catch (error) {
       this.#violated(error);
+      return;
+    }
+    if (replies.queue.isUnclear) {
+      this.#session.ending.outOfStep();
       return;
     }
     tenure.out.flush();
@@ -201,7 +208,7 @@ export class Inbound implements BorrowerListener {
    * @returns false when the message, and all behind it, has to wait
    */
   #message(scanner: FrameScanner, chunk: Buffer | undefined): boolean {
-    const { requests, tenure } = this.#session;
+    const { replies, requests, tenure } = this.#session;
     if (this.#isLargeText(scanner)) {
       this.#rewriteLarge(scanner);
       return false;
@@ -212,7 +219,7 @@ export class Inbound implements BorrowerListener {
     }
     const backend = tenure.backend ?? this.#borrow(scanner, chunk);
     if (backend === undefined) return false;
-    if (requests.mustWait(scanner)) {
+    if (requests.mustWait(scanner) || (scanner.first && replies.heldReady)) {
       this.#backlog.add(this.#takeOut(scanner));
       return false;
     }

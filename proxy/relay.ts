@@ -209,6 +209,10 @@ export class Relay implements BackendReceiver, ClientReceiver {
       this.closed();
       return;
     }
+    if (this.replies.queue.isUnclear) {
+      this.ending.outOfStep();
+      return;
+    }
     if (this.replies.isInterrupted) this.#readOnSoon();
     this.tenure.cancels.sendIfDue();
     if (this.replies.queue.length === 0) this.#answered();

@@ -105,6 +105,7 @@ export class Replies implements ReplyListener {
         this.#passOn(scanner, true);
       } else this.#reply(scanner);
       if (isFollowed && this.queue.length === 0) return scanner.takeRest();
+      if (this.queue.isUnclear) break;
       this.#isInterrupted = this.#effects.isPortionDone && this.queue.length > 0 && !isFollowed;
       if (this.#isInterrupted) break;
     }

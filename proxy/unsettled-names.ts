@@ -24,8 +24,9 @@ export class UnsettledNames {
   #anyNamed = NEVER;
   #anyNamedBefore = NEVER;
   #unnamed = NEVER;
-  /** In which batch all may have been taken away. */
+  /** In which batch all may have been taken away, and in which before that. */
   #all = NEVER;
+  #allBefore = NEVER;
   /** Up to the end of which batch the client has to wait. */
   #awaited = NEVER;
 
@@ -62,7 +63,9 @@ export class UnsettledNames {
 
   /** What is sent next may take all names away. */
   changesAll(): void {
-    this.#all = this.#queue.batch;
+    const { batch } = this.#queue;
+    if (batch > this.#all) this.#allBefore = this.#all;
+    this.#all = batch;
   }
 
   /** Whether the message that the scanner stands at speaks of a name of which nobody knows yet what it stands for. */
@@ -79,14 +82,19 @@ export class UnsettledNames {
     const name = buffer.toString('latin1', nameStart, nameEnd);
     const traits = (isUnnamed ? this.#statements.unnamed : this.#statements.get(name))?.traits;
     if (traits !== undefined && type === FrontendType.Bind && speaksOfNames(traits) && this.#awaits(this.#anyChanged)) return true;
-    return this.#awaits(isUnnamed ? this.#unnamed : Math.max(this.#changedIn(name), this.#servedIn(name), this.#all));
+    return this.#awaits(isUnnamed ? this.#unnamed : Math.max(this.#changedIn(name), this.#servedIn(name), this.#allChanged));
   }
 
   /** In which batch before the one that is being sent any of them was. */
   get #anyChanged(): number {
     const { batch } = this.#queue;
     const named = this.#anyNamed < batch ? this.#anyNamed : this.#anyNamedBefore;
-    return this.#all < batch ? Math.max(named, this.#all) : named;
+    return Math.max(named, this.#allChanged);
+  }
+
+  /** In which batch before the one that is being sent all may have been taken away. */
+  get #allChanged(): number {
+    return this.#all < this.#queue.batch ? this.#all : this.#allBefore;
   }
 
   #changedIn(name: string): number {

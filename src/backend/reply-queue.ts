@@ -36,6 +36,7 @@ export class ReplyQueue {
   /** A Sync has been taken for ignored by the COPY that is being answered. */
   #swallowedSync = false;
   #doubtful = false;
+  #isUnclear = false;
   /** The Query that is being answered has failed: the next ReadyForQuery is its own. */
   #queryFailed = false;
   /**
@@ -73,7 +74,7 @@ export class ReplyQueue {
 
   /** Whether the backend needs a Sync before anything else, although nothing may be owed: its transaction is still open. */
   get awaitsSync(): boolean {
-    return this.#discarding || this.#ignoredSync;
+    return this.#discarding || this.#ignoredSync || this.#isUnclear;
   }
 
   /**
@@ -82,6 +83,14 @@ export class ReplyQueue {
    */
   get doubtful(): boolean {
     return this.#doubtful;
+  }
+
+  /**
+   * Such a Sync, in doubt, may also have ended the effect of the error: what has been sent between it and the next one may be
+   * answered, or thrown away. From here on nobody knows what an answer belongs to.
+   */
+  get isUnclear(): boolean {
+    return this.#isUnclear;
   }
 
   /** Whether what is being received now belongs to a request of ours. */
@@ -155,6 +164,7 @@ export class ReplyQueue {
       this.#discarding = false;
       this.#ignoredSync = false;
     } else if (this.#discarding) {
+      this.#isUnclear ||= this.#doubtful && kind !== Request.copyEnd;
       this.#listener.dropped(kind, subject, false);
       return;
     } else if (kind === Request.copyEnd && this.#copyIn) {
@@ -272,7 +282,10 @@ export class ReplyQueue {
   /** The backend skips to the next Sync: so do we, or wait for it if it has not been sent. */
   #failed(): void {
     let failed = 0;
-    while (failed < this.#owed.length && this.#owed.kind(failed) !== Request.sync) failed += 1;
+    while (failed < this.#owed.length && this.#owed.kind(failed) !== Request.sync) {
+      this.#isUnclear ||= this.#doubtful && failed > 0 && this.#owed.kind(failed) !== Request.copyEnd;
+      failed += 1;
+    }
     this.#drop(failed, true);
     this.#discarding = this.#owed.length === 0;
   }
@@ -289,25 +302,26 @@ export class ReplyQueue {
 
   /**
    * In COPY mode the backend ignores the Syncs that stand between the COPY and the end of its data. That is the end of this
-   * one alone: a Query may have another behind it.
+   * one alone, as a Query may have another behind it; and where another request comes first, this COPY fails.
    */
   #copyStarted(): void {
-    this.#copyIn = true;
-    let ended = false;
+    let isOver = false;
     this.#owed.filter((i) => {
       const kind = this.#owed.kind(i);
-      if (kind === Request.copyEnd && !ended) {
-        ended = true;
-        return false;
+      if (i === 0) return true;
+      if (kind !== Request.sync) {
+        const isEndOfData = !isOver && kind === Request.copyEnd;
+        isOver = true;
+        return !isEndOfData;
       }
-      if (i === 0 || kind !== Request.sync) return true;
-      this.#ignoredSync = !ended && this.#owed.kind(0) === Request.execute;
-      this.#swallowedSync ||= !ended;
-      if (!ended && this.#endsBatch(i)) this.#owedBatches -= 1;
-      return ended;
+      this.#ignoredSync = !isOver && this.#owed.kind(0) === Request.execute;
+      if (isOver) return true;
+      this.#swallowedSync = true;
+      if (this.#endsBatch(i)) this.#owedBatches -= 1;
+      return false;
     });
     this.#noEndBefore = 0;
-    if (ended) this.#copyIn = false;
+    this.#copyIn = !isOver;
   }
 
   #endsBatch(index: number): boolean {

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { describeBackend } from '../conversations/backend-message.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
-import type { WireClient } from '../conversations/wire-client.ts';
+import { logIn } from '../conversations/login.ts';
+import { WireClient } from '../conversations/wire-client.ts';
 import { openSession } from '../support/raw-session.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
@@ -82,4 +83,32 @@ it('that the client breaks off by nonsense ends the session, as Postgres ends it
   await client.write(encodeFrontend('Sync'));
   expect(await client.read(10_000)).toBe('EOF');
   expect(await othersCount()).toEqual([0, 0, 0]);
+});
+
+it('that fails with a Sync and a request amid its data ends the session, as nobody knows what is answered', async () => {
+  const only = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '1' });
+  const lonely = await only.signUp();
+  await only.query(lonely, 'CREATE TABLE people (id int)');
+  const [client, next] = [await openSession(only, lonely), await openSession(only, lonely)];
+  await say(client, ['Parse "" COPY people FROM STDIN', 'Bind "" "" []', 'Execute "" 0', 'Flush'], 'CopyInResponse');
+  const lines = ['CopyData "no number\\n"', 'Sync', 'Query SELECT pg_sleep(0.3)'];
+  const heard = await say(client, lines, 'ErrorResponse FATAL');
+  expect(heard.map((message) => message.slice(0, 25))).toEqual(['ErrorResponse ERROR 22P02', 'ErrorResponse FATAL 08P01']);
+  expect(await say(next, ["Query SELECT 'mine' AS whose"], 'ReadyForQuery')).toContain('DataRow mine');
+  next.disconnect();
+  await only.close();
+});
+
+it('whose data goes on, cut anywhere, when it has failed behind a RESET, does not keep the session from its start', async () => {
+  const client = await WireClient.open('127.0.0.1', service.wirePort);
+  const { id, apiKey } = organization;
+  await logIn(client, { user: id, database: id, password: apiKey }, '3.0', new Map([['TimeZone', 'Asia/Tokyo']]));
+  await say(client, ['Query RESET ALL; COPY people FROM STDIN'], 'CopyInResponse');
+  const late = encodeFrontend('CopyData "1\\n2\\n3\\n"');
+  await client.write(Buffer.concat([encodeFrontend('CopyData "no number\\n"'), late.subarray(0, 7)]));
+  expect((await say(client, [], 'ErrorResponse')).at(-1)).toContain('22P02');
+  await client.write(late.subarray(7));
+  expect(await say(client, ['CopyDone'], 'ReadyForQuery')).toEqual(['ReadyForQuery I']);
+  expect(await say(client, ['Query SHOW TimeZone'], 'ReadyForQuery')).toContain('DataRow Asia/Tokyo');
+  client.disconnect();
 });

@@ -207,6 +207,17 @@ describe('a Sync behind a COPY', () => {
     expect(queue.length).toBe(0);
   });
 
+  it('counts where another request is before it, as the COPY has failed by then', () => {
+    const { queue, answer } = queueWithLog();
+    for (const kind of [Request.query, Request.copyEnd, Request.query, Request.copyEnd, Request.parse, Request.sync]) queue.push(kind);
+    answer('GCGEZ');
+    answer('GCZ');
+    answer('1');
+    expect(queue.length).toBe(1);
+    answer('Z');
+    expect([queue.length, queue.copyIn]).toEqual([0, false]);
+  });
+
   it('is ignored by the second COPY of a query, too, when all has been sent before the first began', () => {
     const { queue, answer } = queueWithLog();
     for (const kind of [Request.query, Request.copyEnd, Request.sync, Request.copyEnd]) queue.push(kind);
@@ -275,6 +286,32 @@ describe('a ReadyForQuery more than is known of, because a COPY has failed befor
     expect([queue.discarding, queue.awaitsSync]).toEqual([true, true]);
     answer('Z');
     expect([queue.discarding, queue.awaitsSync]).toEqual([false, false]);
+  });
+});
+
+describe('a Sync amid the data of a COPY that fails', () => {
+  const failing = (...behind: RequestKind[]) => {
+    const { queue, answer } = queueWithLog();
+    queue.push(Request.execute);
+    answer('G');
+    for (const kind of [Request.sync, ...behind]) queue.push(kind);
+    answer('E');
+    return queue;
+  };
+
+  it('leaves it unclear what is answered, where other requests are behind it', () => {
+    expect(failing(Request.query).isUnclear).toBe(true);
+    expect(failing(Request.copyEnd, Request.parse, Request.sync).isUnclear).toBe(true);
+    const queue = failing(Request.copyEnd);
+    expect(queue.isUnclear).toBe(false);
+    queue.push(Request.query);
+    expect([queue.isUnclear, queue.awaitsSync]).toEqual([true, true]);
+  });
+
+  it('leaves nothing unclear, where only the end of the data is, and a Sync that counts', () => {
+    const queue = failing(Request.copyEnd, Request.sync, Request.query);
+    queue.push(Request.query);
+    expect(queue.isUnclear).toBe(false);
   });
 });
 
