@@ -19,6 +19,7 @@ import {
   countAttempt,
   deleteOldAttempts,
   deleteOrganization,
+  disownSignUp,
   insertOrganization,
   isOwnSignUp,
   type SignUp,
@@ -133,17 +134,26 @@ export class Catalog {
     });
   }
 
+  /** Of a sign-up that this process does not go on with, whether or not it has become active: nobody has been told its key. */
+  async disownSignup(organizationId: string): Promise<void> {
+    const state = await this.#database.transaction(async (sql) =>
+      (await disownSignUp(sql, organizationId, this.#process)) ? notifyChange(sql, organizationId) : undefined,
+    );
+    if (state !== undefined) this.#credentials.changed(state);
+  }
+
   /** Leaves nothing of a sign-up that failed before it became active, but the attempt. */
   async forgetSignup(organizationId: string): Promise<void> {
     await this.#database.transaction((sql) => deleteOrganization(sql, organizationId));
   }
 
   /**
-   * Sign-ups that were cut short: still `provisioning`, and the process that was at it is gone. From now on none of them can
-   * be activated any more, so that nobody's place is taken down who has just been let in.
+   * Sign-ups that were cut short: still `provisioning`, and the process that was at it is gone, or has given up. From now on
+   * none of them can be activated any more, so that nobody's place is taken down who has just been let in.
+   * @param underWay those that this process is at
    */
-  interruptedSignups(): Promise<Organization[]> {
-    return this.#database.run(takeInterrupted);
+  interruptedSignups(underWay: Iterable<string> = []): Promise<Organization[]> {
+    return this.#database.run((sql) => takeInterrupted(sql, this.#process, underWay));
   }
 
   organizations(filter: { readonly status?: OrganizationStatus } = {}): Promise<Organization[]> {

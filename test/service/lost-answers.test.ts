@@ -1,0 +1,99 @@
+import { randomBytes } from 'node:crypto';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { eventually } from '../support/eventually.ts';
+import { makeOwnCluster, type OwnCluster } from '../support/own-cluster.ts';
+import { makePostgresProxy, type PostgresProxy } from '../support/postgres-proxy.ts';
+import { type JsonReply, startTestService, type TestService } from '../support/service.ts';
+
+const newEmail = () => `${randomBytes(6).toString('hex')}@acme.test`;
+
+async function connect(url: string): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: url });
+  client.on('error', () => {});
+  await client.connect();
+  return client;
+}
+
+function signUp(service: TestService, email: string): Promise<JsonReply> {
+  return service.call('POST', '/api/auth/signup', { body: { orgName: 'Acme', email } });
+}
+
+describe('a sign-up whose PostgreSQL goes away in the middle of it', () => {
+  let cluster: OwnCluster;
+  let service: TestService;
+  beforeAll(async () => {
+    cluster = await makeOwnCluster();
+    service = await startTestService({ DATABASE_URL: cluster.url });
+  });
+  afterAll(async () => {
+    await service.close();
+    await cluster.remove();
+  });
+
+  it('is undone by the same process once it is back, and its e-mail address is free again', async () => {
+    const email = newEmail();
+    const operator = await connect(cluster.url);
+    // Roles cannot be made now: the sign-up waits.
+    await operator.query('BEGIN; LOCK TABLE pg_catalog.pg_authid IN SHARE MODE');
+    const interrupted = signUp(service, email);
+    await eventually('the sign-up waits', async () => {
+      const { rowCount } = await operator.query("SELECT FROM pg_catalog.pg_locks WHERE relation = 'pg_authid'::regclass AND NOT granted");
+      return rowCount === 1;
+    });
+    await cluster.stop();
+    expect(await interrupted).toMatchObject({ status: 503 });
+
+    await cluster.start();
+    const back = await connect(cluster.url);
+    await eventually('the process is known to be there', async () => {
+      const { rowCount } = await back.query("SELECT FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock'");
+      return rowCount === 1;
+    });
+    await back.end();
+    await service.service.signUps.undoInterrupted();
+    expect(await signUp(service, email)).toMatchObject({ status: 201 });
+  });
+});
+
+describe('where the answer to a COMMIT is lost', () => {
+  let proxy: PostgresProxy;
+  let service: TestService;
+  let operator: pg.Client;
+  beforeAll(async () => {
+    proxy = await makePostgresProxy(inject('clusterUrl'));
+    service = await startTestService({ DATABASE_URL: proxy.url });
+    operator = await connect(inject('clusterUrl'));
+  });
+  afterAll(async () => {
+    await operator.end();
+    await service.close();
+    await proxy.close();
+  });
+
+  /** Of the platform's sessions, with no audit entries left to write. Resolves when the transaction is committed and the session over. */
+  async function loseCommit(number: number): Promise<void> {
+    await new Promise<void>((resolve) => {
+      let commits = 0;
+      proxy.alterAnswers('postern_platform', (bytes) => {
+        if (!bytes.includes('COMMIT\0')) return bytes;
+        commits += 1;
+        if (commits !== number) return bytes;
+        resolve();
+        return Buffer.alloc(0);
+      });
+    });
+    await operator.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'postern_platform' AND query = 'commit'");
+  }
+
+  it.each([1, 2])('a sign-up is undone, be it COMMIT number %i: nobody was told its key', async (number) => {
+    const email = newEmail();
+    await service.service.router.catalog.audit.flush();
+    const lost = loseCommit(number);
+    const interrupted = signUp(service, email);
+    await lost;
+    expect(await interrupted).toMatchObject({ status: 503, body: { retryable: true } });
+    await service.service.signUps.undoInterrupted();
+    expect(await signUp(service, email)).toMatchObject({ status: 201 });
+  });
+});
