@@ -96,4 +96,16 @@ describe('where the answer to a COMMIT is lost', () => {
     await service.service.signUps.undoInterrupted();
     expect(await signUp(service, email)).toMatchObject({ status: 201 });
   });
+
+  it('a rotation tells the new key all the same: nobody else knows it', async () => {
+    const organization = await service.signUp();
+    await service.service.router.catalog.audit.flush();
+    const lost = loseCommit(1);
+    const rotated = service.call('POST', '/api/auth/rotate-key', { key: organization.apiKey });
+    await lost;
+    expect(await rotated).toMatchObject({ status: 200 });
+    const { apiKey } = (await rotated).body;
+    expect((await service.query({ ...organization, apiKey }, 'SELECT 1')).status).toBe(200);
+    expect((await service.query(organization, 'SELECT 1')).status).toBe(401);
+  });
 });
