@@ -31,26 +31,48 @@ describe('a sign-up whose PostgreSQL goes away in the middle of it', () => {
     await cluster.remove();
   });
 
+  /** A sign-up that cannot go on: no roles can be made. @returns its reply to come, and the process that serves it */
+  async function hangingSignUp(email: string, operator: pg.Client): Promise<{ reply: Promise<JsonReply>; processId: number }> {
+    await operator.query('BEGIN; LOCK TABLE pg_catalog.pg_authid IN SHARE MODE');
+    const reply = signUp(service, email);
+    const waiting = "SELECT pid FROM pg_catalog.pg_locks WHERE relation = 'pg_authid'::regclass AND NOT granted";
+    let processId = 0;
+    await eventually('the sign-up waits', async () => {
+      processId = (await operator.query(waiting)).rows[0]?.pid ?? 0;
+      return processId !== 0;
+    });
+    return { reply, processId };
+  }
+
+  /** Until then it might be taken for one that is gone. */
+  async function serviceIsListening(): Promise<void> {
+    await eventually('the process is known to be there', async () => {
+      const operator = await connect(cluster.url).catch(() => undefined);
+      const held = await operator?.query("SELECT FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock'");
+      await operator?.end();
+      return held?.rowCount === 1;
+    });
+  }
+
   it('is undone by the same process once it is back, and its e-mail address is free again', async () => {
     const email = newEmail();
-    const operator = await connect(cluster.url);
-    // Roles cannot be made now: the sign-up waits.
-    await operator.query('BEGIN; LOCK TABLE pg_catalog.pg_authid IN SHARE MODE');
-    const interrupted = signUp(service, email);
-    await eventually('the sign-up waits', async () => {
-      const { rowCount } = await operator.query("SELECT FROM pg_catalog.pg_locks WHERE relation = 'pg_authid'::regclass AND NOT granted");
-      return rowCount === 1;
-    });
+    const { reply } = await hangingSignUp(email, await connect(cluster.url));
     await cluster.stop();
-    expect(await interrupted).toMatchObject({ status: 503 });
+    expect(await reply).toMatchObject({ status: 503 });
 
     await cluster.start();
-    const back = await connect(cluster.url);
-    await eventually('the process is known to be there', async () => {
-      const { rowCount } = await back.query("SELECT FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock'");
-      return rowCount === 1;
-    });
-    await back.end();
+    await serviceIsListening();
+    await service.service.signUps.undoInterrupted();
+    expect(await signUp(service, email)).toMatchObject({ status: 201 });
+  });
+
+  it('fails alone where PostgreSQL goes without a word: the process goes on', async () => {
+    const email = newEmail();
+    const { reply, processId } = await hangingSignUp(email, await connect(cluster.url));
+    process.kill(processId, 'SIGKILL');
+    expect(await reply).toMatchObject({ status: 503 });
+
+    await serviceIsListening();
     await service.service.signUps.undoInterrupted();
     expect(await signUp(service, email)).toMatchObject({ status: 201 });
   });
