@@ -233,7 +233,8 @@ export class Replies implements ReplyListener {
     const subject = this.queue.batchSubject;
     if (isOwn(subject)) {
       this.#session.pins.probeFailed();
-      if (subject.own === 'settings')
+      // What ends the backend speaks for itself.
+      if (subject.own === 'settings' && !this.fatalSeen)
         this.#session.end(new ServiceError('internal', "the session's settings could not be restored", { detail: fields.message }));
       return;
     }

@@ -1,4 +1,5 @@
 import { randomInt } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../errors.ts';
 import type { Observe, Origin } from '../observation.ts';
 import { ADVISORY_LOCKS } from './advisory-locks.ts';
@@ -19,6 +20,7 @@ import {
   countAttempt,
   deleteOldAttempts,
   deleteOrganization,
+  disownSignUp,
   insertOrganization,
   isOwnSignUp,
   type SignUp,
@@ -34,6 +36,9 @@ export type { SignUp, SignupQuota } from './signups.ts';
 const MAINTENANCE_EVERY_MS = 3_600_000;
 const ORGANIZATION_ID = /^org_[a-z0-9]{12}$/;
 const PING_TIMEOUT_MS = 5_000;
+/** For finding out how a change has ended whose answer was lost: long enough for a server to recover. */
+const SETTLE_TIMEOUT_MS = 10_000;
+const SETTLE_POLL_MS = 100;
 
 export interface CatalogOptions {
   /** The control database: it exists, and the role owns it. */
@@ -133,17 +138,26 @@ export class Catalog {
     });
   }
 
+  /** Of a sign-up that this process does not go on with, whether or not it has become active: nobody has been told its key. */
+  async disownSignup(organizationId: string): Promise<void> {
+    const state = await this.#database.transaction(async (sql) =>
+      (await disownSignUp(sql, organizationId, this.#process)) ? notifyChange(sql, organizationId) : undefined,
+    );
+    if (state !== undefined) this.#credentials.changed(state);
+  }
+
   /** Leaves nothing of a sign-up that failed before it became active, but the attempt. */
   async forgetSignup(organizationId: string): Promise<void> {
     await this.#database.transaction((sql) => deleteOrganization(sql, organizationId));
   }
 
   /**
-   * Sign-ups that were cut short: still `provisioning`, and the process that was at it is gone. From now on none of them can
-   * be activated any more, so that nobody's place is taken down who has just been let in.
+   * Sign-ups that were cut short: still `provisioning`, and the process that was at it is gone, or has given up. From now on
+   * none of them can be activated any more, so that nobody's place is taken down who has just been let in.
+   * @param underWay those that this process is at
    */
-  interruptedSignups(): Promise<Organization[]> {
-    return this.#database.run(takeInterrupted);
+  interruptedSignups(underWay: Iterable<string> = []): Promise<Organization[]> {
+    return this.#database.run((sql) => takeInterrupted(sql, this.#process, underWay));
   }
 
   organizations(filter: { readonly status?: OrganizationStatus } = {}): Promise<Organization[]> {
@@ -174,20 +188,28 @@ export class Catalog {
    * Puts a new key in the place of the live one, which is dead in this process when this returns, in others as soon as
    * they are told; sessions opened with it end.
    * @param expectedKeyId the key that the caller came with; undefined: whichever is live, for an operator who has none
-   * @throws ServiceError `unauthorized` when another key is live by now, `not_found`, `invalid_request` when it has no use for one
+   * @throws ServiceError `unauthorized` when another key is live by now, `not_found`, `invalid_request` when it has no use for
+   * one, `backend_lost` when nobody can say which key is live
    */
-  rotateKey(organizationId: string, expectedKeyId: string | undefined, key: NewApiKey, origin: Origin): Promise<RotatedKey> {
-    return this.#change(organizationId, async (sql, { status }) => {
-      if (status !== 'active' && status !== 'suspended') {
-        throw new ServiceError('invalid_request', `organization "${organizationId}" is ${status}: it has no use for a key`);
-      }
-      const rotated = await replaceKey(sql, organizationId, expectedKeyId, key, this.#now());
-      const { id, prefix } = rotated.previous;
-      const event =
-        expectedKeyId === undefined ? { action: 'key.issued' } : { action: 'auth.rotate_key', actor: { keyId: id, keyPrefix: prefix } };
-      await this.audit.appendWith(sql, { organizationId, ...event, origin, outcome: DONE });
-      return rotated;
-    });
+  async rotateKey(organizationId: string, expectedKeyId: string | undefined, key: NewApiKey, origin: Origin): Promise<RotatedKey> {
+    let rotated: RotatedKey | undefined;
+    try {
+      return await this.#change(organizationId, async (sql, { status }) => {
+        if (status !== 'active' && status !== 'suspended') {
+          throw new ServiceError('invalid_request', `organization "${organizationId}" is ${status}: it has no use for a key`);
+        }
+        rotated = await replaceKey(sql, organizationId, expectedKeyId, key, this.#now());
+        const { id, prefix } = rotated.previous;
+        const event =
+          expectedKeyId === undefined ? { action: 'key.issued' } : { action: 'auth.rotate_key', actor: { keyId: id, keyPrefix: prefix } };
+        await this.audit.appendWith(sql, { organizationId, ...event, origin, outcome: DONE });
+        return rotated;
+      });
+    } catch (error) {
+      // Where only the answer to COMMIT was lost, the new key is the live one, and nobody but the caller can tell it.
+      if (rotated !== undefined && isNotReady(error) && (await this.#isLiveKey(organizationId, key.id))) return rotated;
+      throw error;
+    }
   }
 
   /** As {@link findByDigest}, where nothing has to be read for it. @param digest a character for each byte */
@@ -261,6 +283,30 @@ export class Catalog {
     return result;
   }
 
+  /**
+   * Whether this is the organization's key after a change whose end nobody has heard of. Asks until there is an answer.
+   * @throws ServiceError `backend_lost` when there is none in time
+   */
+  async #isLiveKey(organizationId: string, keyId: string): Promise<boolean> {
+    const deadline = performance.now() + SETTLE_TIMEOUT_MS;
+    for (;;) {
+      try {
+        const state = await this.#database.transaction(async (sql) => {
+          // Waits for a COMMIT that is still on its way.
+          await lockOrganization(sql, organizationId);
+          const [state] = await loadStates(sql, [organizationId]);
+          return state;
+        });
+        if (state !== undefined) this.#credentials.changed(state);
+        return state?.keyId === keyId;
+      } catch (cause) {
+        if (!isNotReady(cause)) throw cause;
+        if (performance.now() > deadline) throw new ServiceError('backend_lost', 'it is not known whether the key was rotated', { cause });
+        await delay(SETTLE_POLL_MS);
+      }
+    }
+  }
+
   async #listening(sql: Sql): Promise<void> {
     // Says that this process is alive; see interruptedSignups.
     await sql`select pg_advisory_lock_shared(${ADVISORY_LOCKS.process}, ${this.#process})`;
@@ -291,4 +337,8 @@ export class Catalog {
     await this.#database.run((sql) => deleteOldAttempts(sql, this.#now()));
     await this.audit.deleteOlderThan(this.#options.auditDays);
   }
+}
+
+function isNotReady(error: unknown): boolean {
+  return error instanceof ServiceError && error.kind === 'not_ready';
 }

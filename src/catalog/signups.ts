@@ -85,15 +85,32 @@ export async function deleteOrganization(sql: Sql, id: string): Promise<void> {
 const NOBODY = 0;
 
 /**
+ * Makes a sign-up anybody's to undo, also where it has become active: nobody has been told its key.
+ * @returns whether this process had begun it
+ */
+export async function disownSignUp(sql: Sql, id: string, provisioner: number): Promise<boolean> {
+  const rows = await sql`
+    update postern.organizations set status = 'provisioning', provisioner = ${NOBODY}, revision = revision + 1
+    where id = ${id} and provisioner = ${provisioner} and status in ('provisioning', 'active')
+    returning id`;
+  return rows.length > 0;
+}
+
+/**
  * Those whose process is gone, or is not known to be there: it held a lock on its number for as long as it could be told of
  * changes. They are taken from it in the same statement: one that was merely cut off finds that out when it has finished.
+ * This process's own are among them where it is not at them any more.
  */
-export async function takeInterrupted(sql: Sql): Promise<Organization[]> {
+export async function takeInterrupted(sql: Sql, provisioner: number, underWay: Iterable<string>): Promise<Organization[]> {
+  const ids = JSON.stringify([...underWay]);
   const rows = await sql<OrganizationRow[]>`
     with waiting as materialized (
       select id, provisioner from postern.organizations where status = 'provisioning' order by created_at, id
     ), given_up as materialized (
-      select id from waiting where pg_try_advisory_xact_lock(${ADVISORY_LOCKS.process}, provisioner)
+      select id from waiting where case
+        when provisioner = ${provisioner} then not ${ids}::text::jsonb ? id
+        else pg_try_advisory_xact_lock(${ADVISORY_LOCKS.process}, provisioner)
+      end
     )
     update postern.organizations o set provisioner = ${NOBODY}
     from given_up where o.id = given_up.id and o.status = 'provisioning'

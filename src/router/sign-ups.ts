@@ -29,6 +29,10 @@ export class SignUps {
   readonly #locks: LockTable;
   readonly #signupsPerHour: number;
   readonly #observe: Observe;
+  /** Ids of those that have not been answered yet. */
+  readonly #underWay = new Set<string>();
+  /** Of those that have failed, perhaps after they were complete, while the control database could not be told. */
+  readonly #disowned = new Set<string>();
 
   constructor({ catalog, provisioner, locks, signupsPerHour, observe }: SignUpsOptions) {
     this.#catalog = catalog;
@@ -44,6 +48,21 @@ export class SignUps {
    */
   async add(request: { readonly orgName: string; readonly email: string }, origin: Origin): Promise<SignedUp> {
     const id = newOrganizationId();
+    this.#underWay.add(id);
+    try {
+      return await this.#add(id, request, origin);
+    } finally {
+      this.#underWay.delete(id);
+    }
+  }
+
+  /** Undoes those that were cut short, here or in another process: their keys were never handed out. */
+  async undoInterrupted(): Promise<void> {
+    for (const id of this.#disowned) await this.#disown(id);
+    for (const { id, placement } of await this.#catalog.interruptedSignups(this.#underWay)) await this.#undo(id, placement, undefined);
+  }
+
+  async #add(id: string, request: { readonly orgName: string; readonly email: string }, origin: Origin): Promise<SignedUp> {
     const placement = this.#provisioner.place(id);
     const { apiKey, record } = await mintKey();
     const signUp = { id, name: request.orgName, email: request.email, placement, key: record, signupsPerHour: this.#signupsPerHour };
@@ -53,18 +72,21 @@ export class SignUps {
       const organization = await this.#catalog.activate(id, origin);
       return { organization, apiKey, quota };
     } catch (error) {
+      // It may be active all the same, where only the answer was lost.
+      this.#disowned.add(id);
       await this.#undo(id, placement, error);
       throw error;
     }
   }
 
-  /** Undoes those that a crash cut short, here or in another process: their keys were never handed out. */
-  async undoInterrupted(): Promise<void> {
-    for (const { id, placement } of await this.#catalog.interruptedSignups()) await this.#undo(id, placement, undefined);
+  async #disown(id: string): Promise<void> {
+    await this.#catalog.disownSignup(id);
+    this.#disowned.delete(id);
   }
 
   async #undo(id: string, placement: Organization['placement'], cause: unknown): Promise<void> {
     try {
+      if (this.#disowned.has(id)) await this.#disown(id);
       await this.#provisioner.deprovision(placement);
       await this.#catalog.forgetSignup(id);
     } catch (error) {

@@ -1,4 +1,6 @@
+import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { encodeBackendMessage } from '../../src/protocol/backend.ts';
 import { describeBackend } from '../conversations/backend-message.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 import type { WireClient } from '../conversations/wire-client.ts';
@@ -82,6 +84,30 @@ describe('settings', () => {
     for (const n of SEVEN) await query(client, `SELECT ${n}`);
     expect(proxy.takeSaid(organization.id)).toBe(SEVEN.map((n) => `Q\0\0\0\x0dSELECT ${n}\0`).join(''));
     client.disconnect();
+  });
+});
+
+describe('a backend that ends while it is given the settings of a client', () => {
+  it('says why itself', async () => {
+    const own = await service.signUp();
+    const [client, other] = [await openSession(service, own), await openSession(service, own)];
+    await query(client, "SET work_mem = '5MB'");
+    await query(other, 'BEGIN');
+    let isTold = false;
+    proxy.alterAnswers(own.id, () => {
+      if (isTold) return Buffer.alloc(0);
+      isTold = true;
+      return encodeBackendMessage({ name: 'ErrorResponse', fields: { severity: 'FATAL', code: '57P01', message: 'going down' } });
+    });
+    await say(client, 'Query SELECT 1');
+    await eventually('the backend has answered', () => isTold);
+    const operator = new pg.Client({ connectionString: inject('clusterUrl') });
+    await operator.connect();
+    await operator.query('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1', [own.id]);
+    await operator.end();
+    expect((await hear(client, 1))[0]).toContain('57P01');
+    client.disconnect();
+    other.disconnect();
   });
 });
 

@@ -41,6 +41,8 @@ const NOT_UP_YET = [
   'ENETUNREACH',
   'ETIMEDOUT',
 ];
+/** How the driver says it, without a code: at the statement that was running, and at those that come later. */
+const LOST = /timeout|terminated unexpectedly|not queryable/i;
 const BACKOFF_MS = { first: 100, longest: 2_000 };
 const CONNECT_TIMEOUT_MS = 10_000;
 
@@ -96,7 +98,7 @@ export async function waitForServer(login: AdminConnection, waitMs: number, wait
 
 /** Whether a login failed because the server is not up, and not because of who logged in. */
 export function isNotUpYet(error: unknown): boolean {
-  return NOT_UP_YET.includes(codeOf(error)) || /timeout|terminated unexpectedly/i.test(textOf(error));
+  return NOT_UP_YET.includes(codeOf(error)) || LOST.test(textOf(error));
 }
 
 /** SQLSTATE or errno name; empty when there is none. */

@@ -49,8 +49,9 @@ export class Platform {
 
 function openPool({ host, port, ssl, platform }: Cluster, database: string, max: number): pg.Pool {
   const pool = new pg.Pool({ ...sessionConfig({ host, port, ssl, ...platform, database }), max, idleTimeoutMillis: IDLE_TIMEOUT_MS });
-  // An idle session that was lost is replaced when the next is needed.
-  pool.on('error', () => {});
+  // An idle session that was lost is replaced when the next is needed. The pool does not listen to those that it has lent: what
+  // one was asked fails by itself, but its event, with nobody to hear it, would end the process.
+  pool.on('error', () => {}).on('connect', (session) => session.on('error', () => {}));
   return pool;
 }
 

@@ -125,6 +125,26 @@ describe('a sign-up', () => {
     expect(await interrupted()).toContain(request.id);
   });
 
+  test('counts as interrupted, too, when its own process is not at it any more', async () => {
+    const request = newSignUp();
+    await opened.catalog.signUp(request, ORIGIN);
+    const interrupted = async (underWay: string[]) => (await opened.catalog.interruptedSignups(underWay)).map(({ id }) => id);
+    expect(await interrupted([request.id])).not.toContain(request.id);
+    expect(await interrupted([])).toContain(request.id);
+  });
+
+  test('is anybody’s to undo once it is disowned, also when it was active', async () => {
+    const request = newSignUp();
+    await opened.catalog.signUp(request, ORIGIN);
+    await opened.catalog.activate(request.id, ORIGIN);
+    const credential = await opened.catalog.findByDigest(request.key.digest);
+    await opened.catalog.disownSignup(request.id);
+    expect(credential?.revoked.reason).toMatchObject({ kind: 'key_revoked' });
+    expect(await opened.catalog.findByDigest(request.key.digest)).toBeUndefined();
+    await opened.catalog.forgetSignup(request.id);
+    expect(await opened.catalog.organization(request.id)).toBeUndefined();
+  });
+
   test('is not let in any more once somebody has begun to undo it, as its process had been cut off for a moment', async () => {
     const other = await openCatalog(database);
     const request = newSignUp();

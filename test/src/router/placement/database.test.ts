@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -311,6 +312,17 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
     expect(
       stdout.split('\n').filter((line) => line !== '' && !/^(--|SET |SELECT pg_catalog.set_config|\\(un)?restrict )/.test(line)),
     ).toEqual([`ALTER SCHEMA public OWNER TO ${placement.role};`]);
+  });
+
+  test('a session of the platform’s that is lost between two statements is told as a server that is not ready', async () => {
+    const lost = platform.alone('nobody', async (session) => {
+      const { rows } = await session.query('SELECT pg_backend_pid() AS pid');
+      const gone = once(session, 'end');
+      await query(admin, `SELECT pg_terminate_backend(${rows[0].pid})`);
+      await gone;
+      await session.query('SELECT 1');
+    });
+    await expect(lost).rejects.toMatchObject({ kind: 'not_ready' });
   });
 
   test('an error of the server is told apart from a server that is not there', async () => {
