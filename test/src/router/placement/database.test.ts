@@ -1,5 +1,4 @@
 import { execFile } from 'node:child_process';
-import { once } from 'node:events';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -317,7 +316,7 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
   test('a session of the platform’s that is lost between two statements is told as a server that is not ready', async () => {
     const lost = platform.alone('nobody', async (session) => {
       const { rows } = await session.query('SELECT pg_backend_pid() AS pid');
-      const gone = once(session, 'end');
+      const gone = new Promise((resolve) => session.once('end', resolve));
       await query(admin, `SELECT pg_terminate_backend(${rows[0].pid})`);
       await gone;
       await session.query('SELECT 1');
