@@ -45,6 +45,7 @@ export class BufferedResult implements Replies {
   readonly #unwritten: Buffer[] = [];
   #fields: readonly FieldDescription[] = [];
   #writer: ResultWriter | undefined;
+  #isCut = false;
 
   constructor(session: Session, layout: ResultLayout, budget: ResultBudget) {
     this.#types = TypeCatalog.of(session.lease.backend);
@@ -57,22 +58,30 @@ export class BufferedResult implements Replies {
     return this.#layout.needsTypes ? this.#fields.map(({ dataTypeOid }) => dataTypeOid) : [];
   }
 
+  /** There was no room for all of it; the session is aborted. */
+  get isCut(): boolean {
+    return this.#isCut;
+  }
+
   fields(fields: readonly FieldDescription[]): void {
     this.#fields = fields;
     if (!this.#types.knows(this.oids)) return;
     this.#writer = this.#open();
-    this.#budget.spend(this.#writer.out.length);
+    this.#isCut ||= !this.#budget.spend(this.#writer.out.length);
   }
 
   row(source: Buffer, start: number, end: number): void {
+    if (this.#isCut) return;
     const writer = this.#writer;
     if (writer === undefined) {
-      if (this.#budget.spend(end - start)) this.#unwritten.push(Buffer.from(source.subarray(start, end)));
+      this.#isCut = !this.#budget.spend(end - start);
+      if (!this.#isCut) this.#unwritten.push(Buffer.from(source.subarray(start, end)));
       return;
     }
     const before = writer.out.length;
     writer.row(source, start);
-    if (!this.#budget.spend(writer.out.length - before)) writer.out.length = before;
+    this.#isCut = !this.#budget.spend(writer.out.length - before);
+    if (this.#isCut) writer.out.length = before;
   }
 
   /** Writes what is still to be written. The types must be known by now. */

@@ -1,4 +1,4 @@
-import type { ServiceError } from '../errors.ts';
+import { ServiceError } from '../errors.ts';
 import type { PostgresError } from '../protocol/backend.ts';
 
 /** Where in a request of several statements it failed. */
@@ -29,4 +29,12 @@ export class StatementFailure extends Error {
     this.error = error;
     this.place = place;
   }
+}
+
+/** Why a session was aborted, told of a statement that has got to its end in spite of that: nobody is to take it for undone. */
+export function carriedOut({ kind, message, hint }: ServiceError): ServiceError {
+  return new ServiceError(kind, message, {
+    detail: 'The statement was carried out all the same.',
+    ...(hint === undefined ? {} : { hint }),
+  });
 }

@@ -4,6 +4,7 @@ import type { ServiceError } from '../errors.ts';
 import type { TransactionStatus } from '../protocol/backend.ts';
 import type { Edit } from '../router/search-path/edits.ts';
 import { turnBegan } from '../turn.ts';
+import { carriedOut } from './failure.ts';
 import type { Footprint } from './footprint.ts';
 import { jsonLayout, type StatementOutcome } from './layout.ts';
 import { bindAndExecute } from './messages.ts';
@@ -113,7 +114,7 @@ export class PreparedRun implements Replies {
     const { abortReason } = this.#host;
     // The statement may have got to its end in spite of all, but not its rows.
     if (this.#isCut && abortReason !== undefined) {
-      this.#fail(abortReason);
+      this.#fail(carriedOut(abortReason));
       return;
     }
     const outcome = outcomeOf(tag, this.#startedAt);

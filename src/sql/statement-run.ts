@@ -1,4 +1,5 @@
 import { PostgresError } from '../protocol/backend.ts';
+import { carriedOut } from './failure.ts';
 import { type Footprint, footprintOf } from './footprint.ts';
 import { jsonLayout, type ResultLayout, type StatementOutcome } from './layout.ts';
 import { bindAndExecute } from './messages.ts';
@@ -108,7 +109,7 @@ class Run {
     await Promise.allSettled([running, ended]);
     const [{ tag, warnings }] = await Promise.all([running, ended]);
     // The statement may have got to its end in spite of all, but not its rows.
-    if (isCut) session.throwIfAborted();
+    if (isCut && session.abortReason !== undefined) throw carriedOut(session.abortReason);
     const outcome = outcomeOf(tag, startedAt);
     result.close(outcome, warnings);
     return outcome;

@@ -1,6 +1,8 @@
+import { ServiceError } from '../errors.ts';
 import type { Lease } from '../router/lease.ts';
 import { type BatchResult, RESULTS_MAX_BYTES } from './batch.ts';
 import { BufferedResult, ResultBudget } from './buffered-result.ts';
+import { carriedOut } from './failure.ts';
 import { Footprints } from './footprint.ts';
 import type { ResultLayout } from './layout.ts';
 import { checkParameterLimit, type ParameterText } from './parameters.ts';
@@ -30,9 +32,15 @@ export function runTextStatement(lease: Lease, statement: TextStatement, options
   return inSession(lease, options, async (session) => {
     check(statement, 'single');
     await prepare(session, [statement]);
-    const [result] = await settle(session, await run(session, [statement]));
-    if (result === undefined) throw new Error('a statement has no result');
-    return result;
+    const ran = await run(session, [statement]);
+    try {
+      if (ran.some(({ result }) => result.isCut)) session.throwIfAborted();
+      const [result] = await settle(session, ran);
+      if (result === undefined) throw new Error('a statement has no result');
+      return result;
+    } catch (error) {
+      throw error instanceof ServiceError ? carriedOut(error) : error;
+    }
   });
 }
 
@@ -50,6 +58,7 @@ export function runTextTransaction(
     for (const statement of statements) check(statement, 'transaction');
     const work = async () => {
       const ran = await run(session, statements);
+      session.throwIfAborted();
       for (const { completion } of ran) checkInTransaction(completion);
       return settle(session, ran);
     };
@@ -94,9 +103,7 @@ async function run(session: Session, statements: readonly TextStatement[]): Prom
     return { result, completion: await session.run(sql, values, result), startedAt };
   });
   await Promise.allSettled(running);
-  const ran = await Promise.all(running);
-  session.throwIfAborted();
-  return ran;
+  return Promise.all(running);
 }
 
 async function settle(session: Session, ran: readonly Ran[]): Promise<readonly BatchResult[]> {

@@ -280,6 +280,16 @@ describe('an error', () => {
     expect([status, body.message]).toEqual([507, 'response is too large (max is 33554432 bytes)']);
     expect((await run('select 1 as n')).rows).toEqual([{ n: 1 }]);
   });
+
+  it('of a result that is too large says where the statement was carried out all the same', async () => {
+    await run('create table large (x text)');
+    const rowsOf = "insert into large select repeat('x', n) from (values (33500000), (50000), (50000)) as lengths (n) returning x";
+    const { status, body } = await post({ query: rowsOf });
+    expect(status).toBe(507);
+    const { rows } = await run('select count(*)::int as n from large');
+    expect(body.detail).toBe(rows[0]?.n === 3 ? 'The statement was carried out all the same.' : null);
+    await run('drop table large');
+  });
 });
 
 describe('the caller', () => {
