@@ -90,9 +90,12 @@ describe('settings', () => {
 describe('a backend that ends while it is given the settings of a client', () => {
   it('says why itself', async () => {
     const own = await service.signUp();
-    const [client, other] = [await openSession(service, own), await openSession(service, own)];
+    const [client, other, third] = [await openSession(service, own), await openSession(service, own), await openSession(service, own)];
     await query(client, "SET work_mem = '5MB'");
-    await query(other, 'BEGIN');
+    // Both backends are others' for a while.
+    for (const one of [other, third]) await query(one, 'BEGIN');
+    await query(third, 'COMMIT');
+    proxy.takeSaid(own.id);
     let isTold = false;
     proxy.alterAnswers(own.id, () => {
       if (isTold) return Buffer.alloc(0);
@@ -106,8 +109,8 @@ describe('a backend that ends while it is given the settings of a client', () =>
     await operator.query('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1', [own.id]);
     await operator.end();
     expect((await hear(client, 1))[0]).toContain('57P01');
-    client.disconnect();
-    other.disconnect();
+    expect(proxy.takeSaid(own.id)).toContain("'work_mem', '5120'");
+    for (const one of [client, other, third]) one.disconnect();
   });
 });
 
