@@ -69,7 +69,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   app.addHook('preClose', async () => sockets?.close(options.config.POSTERN_SHUTDOWN_TIMEOUT_MS));
   requireHost(app);
   answerProblems(app, observe);
-  limitRequests(app, admission, bodies);
+  limitRequests(app, admission, bodies, router.results);
   acceptJsonBodies(app);
 
   healthRoutes(app, options.ready);

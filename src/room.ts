@@ -16,7 +16,7 @@ export class Room {
   }
 
   /** @returns by whose things there is no room for so many bytes more of that organization's, if there is none */
-  fullOf(organizationId: string, bytes: number): 'its own' | 'all' | undefined {
+  fullOf(organizationId: string, bytes: number): Fullness | undefined {
     const taken = (this.#ofTenants.get(organizationId) ?? 0) + bytes;
     if (taken > this.#perTenantBytes) return 'its own';
     // Nobody gets more than what is left then: a few cannot take all, however much they want.
@@ -29,5 +29,40 @@ export class Room {
     if (taken > 0) this.#ofTenants.set(organizationId, taken);
     else this.#ofTenants.delete(organizationId);
     this.#free -= bytes;
+  }
+}
+
+/** By whose things a room is full: those of the organization that wants more, or those of all. */
+export type Fullness = 'its own' | 'all';
+
+/** Who holds no more than that is not counted. */
+export const SMALL_BYTES = 65_536;
+
+/** One holder's part of a room. */
+export class Share {
+  readonly #room: Room;
+  readonly #organizationId: string;
+  #counted = 0;
+
+  constructor(room: Room, organizationId: string) {
+    this.#room = room;
+    this.#organizationId = organizationId;
+  }
+
+  get counted(): number {
+    return this.#counted;
+  }
+
+  /** @returns by whose things there is no room for so many bytes more, if there is none */
+  fullFor(bytes: number): Fullness | undefined {
+    return this.#room.fullOf(this.#organizationId, bytes);
+  }
+
+  /** So many bytes are held now, whether there is room or not. */
+  are(bytes: number): void {
+    const counted = bytes > SMALL_BYTES ? bytes : 0;
+    if (counted === this.#counted) return;
+    this.#room.add(this.#organizationId, counted - this.#counted);
+    this.#counted = counted;
   }
 }

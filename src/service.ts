@@ -14,6 +14,7 @@ import { startEmbedded } from './embedded.ts';
 import { fanOut, type Observe } from './observation.ts';
 import { auditObserver } from './observers/audit.ts';
 import { createMetrics } from './observers/metrics.ts';
+import { Room } from './room.ts';
 import { LockTable } from './router/lock-table.ts';
 import { Operator } from './router/operator.ts';
 import { codeOf } from './router/placement/admin.ts';
@@ -24,6 +25,7 @@ import { Router } from './router/router.ts';
 import { SignUps } from './router/sign-ups.ts';
 import { shareSocketOptions } from './socket-options.ts';
 import { Queries } from './sql/queries.ts';
+import { RESULT_BOUNDS } from './sql/result-share.ts';
 import type { SharingLimits } from './sql/sharing-rules.ts';
 
 /** The running service. Ports are the real ones, also where 0 was asked for. */
@@ -75,7 +77,15 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     const provisioner = createPlacements(config, cluster, observe, opened);
     opened.push(async () => pool.close());
     locks = new LockTable(catalog, pool, observe);
-    const router = new Router({ catalog, provisioner, pool, locks, secret: Buffer.from(cluster.secret), observe });
+    const router = new Router({
+      catalog,
+      provisioner,
+      pool,
+      locks,
+      secret: Buffer.from(cluster.secret),
+      results: new Room(RESULT_BOUNDS),
+      observe,
+    });
     const signUps = new SignUps({ catalog, provisioner, locks, signupsPerHour: config.POSTERN_SIGNUPS_PER_HOUR, observe });
     await new Operator(catalog, provisioner).finishDrops({ surface: 'admin', sourceIp: '127.0.0.1' }, observe);
     await keepTidy(signUps, observe, opened);

@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify';
 import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { Room, type RoomBounds } from '../../src/room.ts';
-import { RESULT_BOUNDS, ResultShare } from '../../src/sql/result-share.ts';
+import { ResultShare } from '../../src/sql/result-share.ts';
 
 /**
  * How many requests of one organization may be under way. Those that are let in wait their turn for a database session in
@@ -68,8 +68,7 @@ export class BodyRoom {
 }
 
 /** Decided before the body is read, so that a crowd of requests does not fill the memory with theirs. */
-export function limitRequests(app: FastifyInstance, admission: Admission, room: BodyRoom): void {
-  const results = new Room(RESULT_BOUNDS);
+export function limitRequests(app: FastifyInstance, admission: Admission, room: BodyRoom, results: Room): void {
   // The first hook behind authentication, and the last before the body.
   app.addHook('preParsing', (request, _reply, body, done) => {
     const { call } = request;

@@ -44,8 +44,8 @@ const NO_BYTES = Buffer.alloc(0);
 
 /** What all that is held of messages may take. */
 export interface HeadRoom {
-  /** Whether there is room for so many bytes more. */
-  mayGrow(bytes: number): boolean;
+  /** Whether there is room for so many bytes more. @param messageBytes of the body that they belong to, as it will be */
+  mayGrow(bytes: number, messageBytes: number): boolean;
 }
 
 const UNBOUNDED: HeadRoom = { mayGrow: () => true };
@@ -206,7 +206,7 @@ export class FrameScanner {
     const held = this.#heldBytes;
     if (held < HEADER_BYTES + MIN_HEAD_BYTES) return wanted;
     const more = Math.min(wanted - held, this.#chunk.length - this.#position);
-    return more === 0 || this.#room.mayGrow(more) ? wanted : held;
+    return more === 0 || this.#room.mayGrow(more, this.length) ? wanted : held;
   }
 
   /** All has been shown: nothing of it is kept while nothing comes. */

@@ -1,6 +1,7 @@
 import type { BackendConnection } from '../backend/connection.ts';
 import type { Pool } from '../backend/pool.ts';
 import type { Observe } from '../observation.ts';
+import { type Room, Share } from '../room.ts';
 import type { Tenant } from './tenant.ts';
 
 export type Door = 'http' | 'wire';
@@ -14,6 +15,7 @@ export class Lease {
   readonly backend: BackendConnection;
   readonly tenant: Tenant;
   readonly #pool: Pool;
+  readonly #results: Room;
   readonly #observe: Observe;
   readonly #door: Door;
   readonly #grantedAt = performance.now();
@@ -25,6 +27,7 @@ export class Lease {
     tenant: Tenant,
     door: Door,
     pool: Pool,
+    results: Room,
     observe: Observe,
     endProcess?: (tenant: Tenant, processId: number) => Promise<void>,
   ) {
@@ -32,8 +35,14 @@ export class Lease {
     this.tenant = tenant;
     this.#door = door;
     this.#pool = pool;
+    this.#results = results;
     this.#observe = observe;
     this.#endProcess = endProcess;
+  }
+
+  /** A new part of the room for results. */
+  share(): Share {
+    return new Share(this.#results, this.tenant.organization.id);
   }
 
   /** @param clean nothing in the session outlives what was run, so that it needs no reset */

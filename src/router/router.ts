@@ -9,6 +9,7 @@ import type { Catalog, RotatedKey } from '../catalog/catalog.ts';
 import type { Credential as KnownCredential } from '../catalog/credential.ts';
 import { abortReason, ServiceError } from '../errors.ts';
 import type { Observe, Origin } from '../observation.ts';
+import type { Room } from '../room.ts';
 import { CancelKeys } from './cancel.ts';
 import type { Departure } from './departure.ts';
 import { type Door, Lease } from './lease.ts';
@@ -38,6 +39,8 @@ export interface RouterOptions {
   readonly pool: Pool;
   readonly locks: LockTable;
   readonly secret: Buffer;
+  /** For what is held of results until their callers have them. */
+  readonly results: Room;
   readonly observe: Observe;
 }
 
@@ -65,6 +68,7 @@ const CHANNELS_CHARACTERS = 16;
  */
 export class Router {
   readonly catalog: Catalog;
+  readonly results: Room;
   readonly cancelKeys = new CancelKeys();
   readonly #provisioner: Provisioner;
   readonly #pool: Pool;
@@ -77,6 +81,7 @@ export class Router {
 
   constructor(options: RouterOptions) {
     this.catalog = options.catalog;
+    this.results = options.results;
     this.#provisioner = options.provisioner;
     this.#pool = options.pool;
     this.#locks = options.locks;
@@ -220,7 +225,7 @@ export class Router {
   }
 
   #lend(backend: BackendConnection, tenant: Tenant, door: Door): Lease {
-    return new Lease(backend, tenant, door, this.#pool, this.#observe, this.#endProcess);
+    return new Lease(backend, tenant, door, this.#pool, this.results, this.#observe, this.#endProcess);
   }
 
   /** As the organization itself, which may end its own sessions; the platform's role may not. */

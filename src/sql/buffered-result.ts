@@ -39,6 +39,7 @@ export class ResultBudget {
  * transaction), its rows are kept as they came until {@link settle}.
  */
 export class BufferedResult implements Replies {
+  readonly #session: Session;
   readonly #types: TypeCatalog;
   readonly #budget: ResultBudget;
   readonly #layout: ResultLayout;
@@ -48,6 +49,7 @@ export class BufferedResult implements Replies {
   #isCut = false;
 
   constructor(session: Session, layout: ResultLayout, budget: ResultBudget) {
+    this.#session = session;
     this.#types = TypeCatalog.of(session.lease.backend);
     this.#budget = budget;
     this.#layout = layout;
@@ -84,10 +86,15 @@ export class BufferedResult implements Replies {
     if (this.#isCut) writer.out.length = before;
   }
 
-  /** Writes what is still to be written. The types must be known by now. */
+  /** Writes what is still to be written. The types must be known by now. @throws ServiceError when there is no room for it */
   settle(outcome: StatementOutcome, warnings: readonly Warning[]): Buffer {
     const writer = this.#writer ?? this.#open();
-    for (const row of this.#unwritten) writer.row(row, 0);
+    for (const row of this.#unwritten) {
+      const before = writer.out.length;
+      writer.row(row, 0);
+      // It counts as it came.
+      if (!this.#budget.spend(writer.out.length - before - row.length)) this.#session.throwIfAborted();
+    }
     writer.close(outcome, warnings);
     return writer.out.whole();
   }

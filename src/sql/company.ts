@@ -2,6 +2,7 @@ import type { Tempo } from '../backend/pace.ts';
 import type { Member } from '../crowd.ts';
 import type { ServiceError } from '../errors.ts';
 import type { TransactionStatus } from '../protocol/backend.ts';
+import type { Share } from '../room.ts';
 import type { Lease } from '../router/lease.ts';
 import type { Edit } from '../router/search-path/edits.ts';
 import { Deadline } from './deadline.ts';
@@ -41,6 +42,7 @@ export class Company implements Member {
     this.#patience = new Deadline(this.#tempo.patienceMs, () => this.#lookAgain());
     this.#pipeline = new Pipeline(
       lease.backend,
+      lease,
       (reason) => this.#seats[0]?.abort(reason),
       () => this.#seats[0]?.takeOver(),
     );
@@ -164,6 +166,10 @@ export class Seat implements RunHost {
 
   send(messages: readonly Uint8Array[], replies: Replies, edits: readonly Edit[], settle: Settle): void {
     this.#company.send(this, messages, replies, edits, settle);
+  }
+
+  share(): Share {
+    return this.#company.lease.share();
   }
 
   pause(): void {

@@ -14,10 +14,13 @@ import {
   PostgresError,
   type TransactionStatus,
 } from '../protocol/backend.ts';
-import { backendFrames, FrameScanner, HEADER_BYTES } from '../protocol/frame.ts';
+import { ANY_SIZE, backendFrames, FrameScanner, HEADER_BYTES } from '../protocol/frame.ts';
 import { turnBegan } from '../turn.ts';
+import { carriedOut } from './failure.ts';
+import { MessageRoom } from './message-room.ts';
 import { closeStatement, SYNC } from './messages.ts';
 import { Notices, type Warning } from './notices.ts';
+import type { RowSource } from './reply-stream.ts';
 
 /** What a request wants to see of its replies, in the order in which they come. */
 export interface Replies {
@@ -48,6 +51,8 @@ interface Expectation {
   until: Until;
   error: Error | undefined;
   tag: CommandTag | undefined;
+  /** Something of its result was not taken. */
+  isCut: boolean;
 }
 
 const COPY_REFUSED = Buffer.concat([serialize.copyFail('COPY needs a PostgreSQL connection'), SYNC]);
@@ -57,9 +62,7 @@ const NO_WARNINGS: readonly Warning[] = [];
 /** Who has used a session, for those who ask whether it was somebody else. */
 const SOMEBODY = {};
 
-/** Rows, and whatever else Postgres may send as one message. */
-const MESSAGE_MAX_BYTES = 32 * 1_048_576;
-const FRAMES = { ...backendFrames({}, MESSAGE_MAX_BYTES), heads: new Int32Array(256).fill(MESSAGE_MAX_BYTES) };
+const FRAMES = { ...backendFrames(), heads: new Int32Array(256).fill(ANY_SIZE) };
 
 /**
  * Requests to one backend and the replies to them, which come in the same order. A request may be sent before earlier ones
@@ -70,9 +73,10 @@ export class Pipeline implements BackendReceiver {
   /** Whatever has to wait for the rest of it is copied. */
   readonly holdsChunk = false;
   readonly #backend: BackendConnection;
+  readonly #room: MessageRoom;
   readonly #interrupt: (reason: ServiceError) => void;
   readonly #settingsChanged: (() => void) | undefined;
-  readonly #scanner = new FrameScanner(FRAMES);
+  readonly #scanner: FrameScanner;
   readonly #queue: Expectation[] = [];
   #notices: Notices | undefined;
   #outbox: Uint8Array[] = [];
@@ -85,11 +89,19 @@ export class Pipeline implements BackendReceiver {
   #onDrained: (() => void) | undefined;
 
   /**
+   * @param results in whose room large messages come
    * @param interrupt called when what runs is of no use and should be cancelled, with the reason
    * @param settingsChanged where several have requests, which are written together: the one whose answer is due has changed a setting
    */
-  constructor(backend: BackendConnection, interrupt: (reason: ServiceError) => void, settingsChanged?: () => void) {
+  constructor(
+    backend: BackendConnection,
+    results: Pick<RowSource, 'share'>,
+    interrupt: (reason: ServiceError) => void,
+    settingsChanged?: () => void,
+  ) {
     this.#backend = backend;
+    this.#room = new MessageRoom(results);
+    this.#scanner = new FrameScanner(FRAMES, this.#room);
     this.#interrupt = interrupt;
     this.#settingsChanged = settingsChanged;
     backend.attach(this);
@@ -137,7 +149,7 @@ export class Pipeline implements BackendReceiver {
       return;
     }
     this.#isUnsynced = until === 'described';
-    this.#queue.push({ replies, settle, until, error: undefined, tag: undefined });
+    this.#queue.push({ replies, settle, until, error: undefined, tag: undefined, isCut: false });
     this.#write(messages);
   }
 
@@ -167,6 +179,7 @@ export class Pipeline implements BackendReceiver {
   /** Gives the connection up: nothing that comes from it is looked at any more. */
   fail(error: Error): void {
     this.#dead ??= this.#blame ?? error;
+    this.#room.release();
     for (const expectation of this.#queue.splice(0)) expectation.settle(this.#blame ?? expectation.error ?? error);
     this.#onDrained?.();
   }
@@ -215,8 +228,14 @@ export class Pipeline implements BackendReceiver {
 
   /** @see https://www.postgresql.org/docs/current/protocol-message-formats.html */
   #receive(): void {
-    const { type, buffer, start, end } = this.#scanner;
+    const { type, length, buffer, start, end, first, last } = this.#scanner;
     const head = this.#queue[0];
+    // From here on it is kept by whoever wants it.
+    this.#room.release();
+    if (!first || !last) {
+      if (first) this.#refuse(type, length);
+      return;
+    }
     switch (type) {
       case BackendType.DataRow:
         head?.replies.row?.(buffer, start + HEADER_BYTES, end);
@@ -237,6 +256,7 @@ export class Pipeline implements BackendReceiver {
         this.#ready(decodeReadyForQuery(this.#body()));
         return;
       case BackendType.ErrorResponse:
+        if (head) head.tag = undefined;
         this.#failHead(new PostgresError(decodeErrorFields(this.#body())));
         return;
       case BackendType.NoticeResponse:
@@ -252,8 +272,7 @@ export class Pipeline implements BackendReceiver {
         this.#refuseCopyIn();
         return;
       case BackendType.CopyOutResponse:
-        this.#failHead(copyRefused());
-        this.#interrupt(copyRefused());
+        this.#cut(copyRefused());
         return;
       default:
         // ParseComplete, BindComplete, CloseComplete, EmptyQueryResponse, NotificationResponse, CopyData, CopyDone: nothing to do.
@@ -280,9 +299,30 @@ export class Pipeline implements BackendReceiver {
   #settle(head: Expectation): void {
     this.#queue.shift();
     const warnings = (head.until === 'ready' && this.#notices?.take()) || NO_WARNINGS;
-    if (head.error !== undefined) head.settle(this.#blame ?? head.error);
+    if (head.error !== undefined) head.settle(this.#errorOf(head, head.error));
     else head.settle({ tag: head.tag, status: this.#status, warnings });
     if (this.#queue.length === 0) this.#onDrained?.();
+  }
+
+  /** A request that is answered without error is carried out, unless a transaction is open. */
+  #errorOf({ tag, isCut }: Expectation, own: Error): Error {
+    const error = this.#blame ?? own;
+    return isCut && tag !== undefined && this.#status === 'I' && error instanceof ServiceError ? carriedOut(error) : error;
+  }
+
+  /** There is no room for all of a message. A row can be missed; anything else tells what becomes of the connection. */
+  #refuse(type: number, length: number): void {
+    const reason = this.#room.refusal(length);
+    if (type !== BackendType.DataRow) throw reason;
+    this.#cut(reason);
+  }
+
+  /** What comes is of no use any more. */
+  #cut(reason: ServiceError): void {
+    const head = this.#queue[0];
+    if (head) head.isCut = true;
+    this.#failHead(reason);
+    this.#interrupt(reason);
   }
 
   /** The first error counts. After one, Postgres reads on from the next Sync, so one has to be on its way. */

@@ -10,7 +10,8 @@ import { jsonLayout, type StatementOutcome } from './layout.ts';
 import { bindAndExecute } from './messages.ts';
 import { areMany, checkParameterLimit, encodeParametersOf } from './parameters.ts';
 import type { Completion, Replies, Settle } from './pipeline.ts';
-import { ReplyBody, type RowSource } from './reply-body.ts';
+import { ReplyBody } from './reply-body.ts';
+import type { RowSource } from './reply-stream.ts';
 import { outcomeOf, type ResultShape, ResultWriter } from './result.ts';
 import { hasExpectedSettings } from './settings.ts';
 import type { QueryReply, QueryRequest } from './statement.ts';
@@ -96,8 +97,8 @@ export class PreparedRun implements Replies {
     }
   }
 
-  row(source: Buffer, start: number): void {
-    this.#isCut ||= this.#host.abortReason !== undefined;
+  row(source: Buffer, start: number, end: number): void {
+    this.#isCut ||= this.#host.abortReason !== undefined || !this.#body.hasRoomFor(end - start);
     if (this.#isCut) return;
     this.#hasRows = true;
     this.#result.row(source, start);

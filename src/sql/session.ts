@@ -3,6 +3,7 @@ import type { ServerStatement } from '../backend/prepared-statements.ts';
 import type { Crowd } from '../crowd.ts';
 import { ServiceError } from '../errors.ts';
 import type { FieldDescription, TransactionStatus } from '../protocol/backend.ts';
+import type { Share } from '../room.ts';
 import type { Departure } from '../router/departure.ts';
 import type { Lease } from '../router/lease.ts';
 import type { Edit } from '../router/search-path/edits.ts';
@@ -73,7 +74,7 @@ export class Session implements Revocable {
     this.results = results;
     this.#placed = new PlacedText(lease.tenant);
     this.#obeyTimeoutMs = obeyTimeoutMs;
-    this.#pipeline = pipeline ?? new Pipeline(lease.backend, (reason) => this.abort(reason));
+    this.#pipeline = pipeline ?? new Pipeline(lease.backend, lease, (reason) => this.abort(reason));
     this.#deadline = new Deadline(timeoutMs, () => this.abort(timedOut(timeoutMs)));
     this.#departure = departure;
     if (departure !== undefined) departure.listener = () => this.#abandon();
@@ -209,6 +210,10 @@ export class Session implements Revocable {
     });
   }
 
+  share(): Share {
+    return this.lease.share();
+  }
+
   /** Lets nothing more arrive. The clock stands still meanwhile: Postgres is not to blame for a slow reader. */
   pause(): void {
     this.#deadline.pause();
@@ -258,7 +263,10 @@ export class Session implements Revocable {
 
   async #endLater(): Promise<void> {
     if (await this.#comesToRest()) await this.#giveBack();
-    else this.lease.destroy();
+    else {
+      this.#pipeline.fail(new ServiceError('backend_lost', 'the connection to the database was given up'));
+      this.lease.destroy();
+    }
   }
 
   #giveBack(): Promise<void> {

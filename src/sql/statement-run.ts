@@ -97,8 +97,8 @@ class Run {
     body.out.length = 0;
     const result = new ResultWriter(statement.shape(this.#layout), body.out);
     let isCut = false;
-    const row = (source: Buffer, start: number) => {
-      isCut ||= session.abortReason !== undefined;
+    const row = (source: Buffer, start: number, end: number) => {
+      isCut ||= session.abortReason !== undefined || !body.hasRoomFor(end - start);
       if (isCut) return;
       this.hasRows = true;
       result.row(source, start);

@@ -4,7 +4,9 @@ import { createHttpApp, type HttpAppOptions } from '../../http/app.ts';
 import { readConfig } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Observation, Observe } from '../../src/observation.ts';
+import { Room } from '../../src/room.ts';
 import { Queries } from '../../src/sql/queries.ts';
+import { RESULT_BOUNDS } from '../../src/sql/result-share.ts';
 
 /** The JSON door alone, on a socket of its own: for what it answers without any organization. */
 export interface Door {
@@ -25,6 +27,7 @@ export function standIn(observe: Observe = () => {}): HttpAppOptions {
       authenticate: nobody,
       recognize: () => undefined,
       lease: nobody,
+      results: new Room(RESULT_BOUNDS),
       rotateKey: nobody,
       catalog: { audit: { list: nobody, verify: nobody } },
     },

@@ -75,7 +75,7 @@ test('what runs with a key that is revoked is cancelled, whoever else came with 
   const revoked = new AbortController();
   const leases = [1, 2].map(async () => {
     const { backend, tenant } = await database.lease();
-    return new Lease(backend, { ...tenant, revoked: revoked.signal }, 'http', database.pool, () => {});
+    return new Lease(backend, { ...tenant, revoked: revoked.signal }, 'http', database.pool, database.results, () => {});
   });
   const [done, used] = await Promise.all(leases);
   if (done === undefined || used === undefined) throw new Error('there are two');

@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type QueryReply, runQuery } from '../../../src/sql/statement.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
@@ -65,6 +65,50 @@ test('200 MB flow through in little memory', async () => {
   expect(bytes).toBe(frame.length + rows + end.length);
   expect(last.endsWith(`[200000,"${'x'.repeat(1_000)}"]${end}`)).toBe(true);
   expect(peak - before).toBeLessThan(64 * MIB);
+});
+
+describe('large rows', () => {
+  const MUCH = 'SELECT repeat(chr(1), 30000000)';
+  const ALL_OF_ITS_ROOM = 128 * MIB;
+  const fullness = () => database.results.fullOf(database.name, ALL_OF_ITS_ROOM);
+
+  test('that nobody reads are held up to a bound, and no longer than their readers are there', async () => {
+    const outcomes = await Promise.allSettled(Array.from({ length: 8 }, () => start(MUCH)));
+    const streams = outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value.body] : []));
+    const refused = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : []));
+    expect(streams.length).toBeGreaterThan(0);
+    expect(refused.length).toBeGreaterThan(3);
+    for (const reason of refused) expect(reason).toMatchObject({ kind: 'too_many_requests' });
+    expect(fullness()).toBe('its own');
+    for (const stream of streams) stream.destroy();
+    await database.until(NOTHING_RUNS);
+    expect(fullness()).toBeUndefined();
+  });
+
+  test('are whole where they are read, and leave nothing behind', async () => {
+    const { body, done } = await start(`${MUCH} FROM generate_series(1, 2)`);
+    const { rows } = JSON.parse(await readAll(body));
+    const row = ['\u0001'.repeat(30_000_000)];
+    expect(rows.length === 2 && rows.every(([text]: [string]) => text === row[0])).toBe(true);
+    expect(await done).toMatchObject({ rowCount: 2 });
+    expect(fullness()).toBeUndefined();
+  });
+
+  test('that are too large leave the session in order, and say whether the statement was carried out', async () => {
+    await database.asOwner('CREATE TABLE made (x text)');
+    const insert = "INSERT INTO made SELECT repeat('x', n) FROM (VALUES (34000000), (1000)) AS lengths (n) RETURNING x";
+    const error = await start(insert).then(
+      () => undefined,
+      (reason: unknown) => reason,
+    );
+    const { rowCount } = await database.admin.query('SELECT FROM made');
+    expect(error).toMatchObject({
+      kind: 'response_too_large',
+      detail: rowCount === 2 ? 'The statement was carried out all the same.' : undefined,
+    });
+    expect(database.pool.snapshot()).toMatchObject({ leased: 0 });
+    expect(fullness()).toBeUndefined();
+  });
 });
 
 test('a reader that goes away has the statement cancelled', async () => {

@@ -1,0 +1,134 @@
+import { Readable } from 'node:stream';
+import { ServiceError } from '../errors.ts';
+import type { Share } from '../room.ts';
+import { CHUNK_BYTES, takeChunk } from './json/memory.ts';
+
+/** What may wait in the stream for its reader; beyond it the backend has to wait. */
+export const STREAM_BUFFER_BYTES = 262_144;
+
+/** Where the rows come from, at a pace that can be set. */
+export interface RowSource {
+  pause(): void;
+  resume(): void;
+  abort(reason: ServiceError): void;
+  /** A new part of the room for results. */
+  share(): Share;
+}
+
+const NOTHING = new Uint8Array();
+
+/**
+ * A reply that has begun to be sent. It pauses its source while its reader is behind; what comes all the same, large rows
+ * and what has been read with them, waits outside the stream, and is counted.
+ */
+export class ReplyStream {
+  readonly readable: Readable;
+  readonly #source: RowSource;
+  readonly #waiting: Uint8Array[] = [];
+  #waitingBytes = 0;
+  /** Of the first that waits, so many bytes have been handed to the stream. */
+  #handedOver = 0;
+  #share: Share | undefined;
+  #isPaused = false;
+  /** The source has come to its end. */
+  #isOver = false;
+  /** Nothing is to be written behind what waits. */
+  #isComplete = false;
+
+  constructor(source: RowSource) {
+    this.#source = source;
+    this.readable = new Readable({
+      highWaterMark: STREAM_BUFFER_BYTES,
+      read: () => this.#goOn(),
+      destroy: (error, callback) => {
+        if (!this.#isOver) source.abort(new ServiceError('query_canceled', 'the caller has gone away'));
+        this.#forget();
+        callback(error);
+      },
+    });
+    // Whoever reads the stream hears of an error; before anyone does, it must not end the process.
+    this.readable.on('error', () => {});
+  }
+
+  /** What is held of pieces that the stream has not taken. */
+  get waitingBytes(): number {
+    return this.#waitingBytes;
+  }
+
+  write(piece: Uint8Array): void {
+    if (this.readable.destroyed || piece.length === 0) return;
+    this.#waiting.push(piece);
+    this.#waitingBytes += piece.buffer.byteLength;
+    if (!this.#isPaused && !this.#handOver()) this.#pause();
+    this.#count();
+  }
+
+  /** These are the last pieces. */
+  end(...pieces: readonly Uint8Array[]): void {
+    this.#isOver = true;
+    for (const piece of pieces) this.write(piece);
+    this.#isComplete = true;
+    if (this.#waiting.length === 0) this.readable.push(null);
+  }
+
+  /** Breaks off. */
+  fail(error: Error): void {
+    this.#isOver = true;
+    this.readable.destroy(error);
+  }
+
+  /** Hands to the stream what waits, for as long as it takes it. @returns whether it takes more */
+  #handOver(): boolean {
+    let takesMore = true;
+    while (takesMore && this.#waiting.length > 0) takesMore = this.readable.push(this.#nextPiece());
+    return takesMore;
+  }
+
+  /** Of what is large, copies: it goes when the last one has been made, not when that has been read. */
+  #nextPiece(): Uint8Array {
+    const [first = NOTHING] = this.#waiting;
+    const isSmall = first.length <= STREAM_BUFFER_BYTES;
+    const start = this.#handedOver;
+    const end = isSmall ? first.length : Math.min(start + CHUNK_BYTES, first.length);
+    this.#handedOver = end;
+    if (end === first.length) {
+      this.#waiting.shift();
+      this.#waitingBytes -= first.buffer.byteLength;
+      this.#handedOver = 0;
+    }
+    if (isSmall) return first;
+    const copy = takeChunk().subarray(0, end - start);
+    copy.set(first.subarray(start, end));
+    return copy;
+  }
+
+  #count(): void {
+    if (this.#share === undefined && this.#waitingBytes <= STREAM_BUFFER_BYTES) return;
+    this.#share ??= this.#source.share();
+    this.#share.are(this.#waitingBytes);
+  }
+
+  #pause(): void {
+    this.#isPaused = true;
+    if (!this.#isOver) this.#source.pause();
+  }
+
+  /** There is room in the stream again. */
+  #goOn(): void {
+    if (!this.#isPaused) return;
+    const takesMore = this.#handOver();
+    this.#count();
+    if (this.#waiting.length > 0) return;
+    if (this.#isComplete) this.readable.push(null);
+    else if (takesMore && !this.#isOver) {
+      this.#isPaused = false;
+      this.#source.resume();
+    }
+  }
+
+  #forget(): void {
+    this.#waiting.length = 0;
+    this.#waitingBytes = 0;
+    this.#share?.are(0);
+  }
+}
