@@ -9,6 +9,8 @@ export class Room {
   readonly #perTenantBytes: number;
   readonly #ofTenants = new Map<string, number>();
   #free: number;
+  readonly #waiting = new Set<Waiter>();
+  #willLook = false;
 
   constructor({ perTenantBytes, allBytes }: RoomBounds) {
     this.#perTenantBytes = perTenantBytes;
@@ -29,7 +31,35 @@ export class Room {
     if (taken > 0) this.#ofTenants.set(organizationId, taken);
     else this.#ofTenants.delete(organizationId);
     this.#free -= bytes;
+    if (bytes < 0) this.#lookSoon();
   }
+
+  /** @param free called when there is room for so many bytes more; who wants them has to take them then @returns gives it up */
+  wait(organizationId: string, bytes: number, free: () => void): () => void {
+    const waiter = { organizationId, bytes, free };
+    this.#waiting.add(waiter);
+    return () => this.#waiting.delete(waiter);
+  }
+
+  /** Not at once: who gives something back may want to take it again as something else. */
+  #lookSoon(): void {
+    if (this.#willLook || this.#waiting.size === 0) return;
+    this.#willLook = true;
+    setImmediate(() => {
+      this.#willLook = false;
+      for (const waiter of this.#waiting) {
+        if (this.fullOf(waiter.organizationId, waiter.bytes) !== undefined) continue;
+        this.#waiting.delete(waiter);
+        waiter.free();
+      }
+    });
+  }
+}
+
+interface Waiter {
+  readonly organizationId: string;
+  readonly bytes: number;
+  readonly free: () => void;
 }
 
 /** By whose things a room is full: those of the organization that wants more, or those of all. */
@@ -56,6 +86,11 @@ export class Share {
   /** @returns by whose things there is no room for so many bytes more, if there is none */
   fullFor(bytes: number): Fullness | undefined {
     return this.#room.fullOf(this.#organizationId, bytes);
+  }
+
+  /** As {@link Room.wait}. */
+  wait(bytes: number, free: () => void): () => void {
+    return this.#room.wait(this.#organizationId, bytes, free);
   }
 
   /** So many bytes are held now, whether there is room or not. */

@@ -14,13 +14,12 @@ import {
   PostgresError,
   type TransactionStatus,
 } from '../protocol/backend.ts';
-import { ANY_SIZE, backendFrames, FrameScanner, HEADER_BYTES } from '../protocol/frame.ts';
+import { ANY_SIZE, backendFrames, FrameScanner, HEADER_BYTES, type HeadRoom } from '../protocol/frame.ts';
 import { turnBegan } from '../turn.ts';
 import { carriedOut } from './failure.ts';
-import { MessageRoom } from './message-room.ts';
+import { type Flow, MessageRoom, type RoomForResults, refusal } from './message-room.ts';
 import { closeStatement, SYNC } from './messages.ts';
 import { Notices, type Warning } from './notices.ts';
-import type { RowSource } from './reply-stream.ts';
 
 /** What a request wants to see of its replies, in the order in which they come. */
 export interface Replies {
@@ -69,14 +68,18 @@ const FRAMES = { ...backendFrames(), heads: new Int32Array(256).fill(ANY_SIZE) }
  * are answered; all requests of one turn of the event loop go out in one write.
  * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-PIPELINING
  */
-export class Pipeline implements BackendReceiver {
+export class Pipeline implements BackendReceiver, HeadRoom, Flow {
   /** Whatever has to wait for the rest of it is copied. */
   readonly holdsChunk = false;
   readonly #backend: BackendConnection;
-  readonly #room: MessageRoom;
+  readonly #results: RoomForResults;
+  /** For large messages. */
+  #room: MessageRoom | undefined;
   readonly #interrupt: (reason: ServiceError) => void;
   readonly #settingsChanged: (() => void) | undefined;
-  readonly #scanner: FrameScanner;
+  readonly #scanner = new FrameScanner(FRAMES, this);
+  #isPaused = false;
+  #awaitsRoom = false;
   readonly #queue: Expectation[] = [];
   #notices: Notices | undefined;
   #outbox: Uint8Array[] = [];
@@ -95,13 +98,12 @@ export class Pipeline implements BackendReceiver {
    */
   constructor(
     backend: BackendConnection,
-    results: Pick<RowSource, 'share'>,
+    results: RoomForResults,
     interrupt: (reason: ServiceError) => void,
     settingsChanged?: () => void,
   ) {
     this.#backend = backend;
-    this.#room = new MessageRoom(results);
-    this.#scanner = new FrameScanner(FRAMES, this.#room);
+    this.#results = results;
     this.#interrupt = interrupt;
     this.#settingsChanged = settingsChanged;
     backend.attach(this);
@@ -156,6 +158,7 @@ export class Pipeline implements BackendReceiver {
   /** Whatever fails from now on fails for this reason. */
   blame(reason: ServiceError): void {
     this.#blame ??= reason;
+    this.#room?.giveUp();
   }
 
   /** Nobody waits for the answers to requests behind the one whose answer is due. */
@@ -179,7 +182,7 @@ export class Pipeline implements BackendReceiver {
   /** Gives the connection up: nothing that comes from it is looked at any more. */
   fail(error: Error): void {
     this.#dead ??= this.#blame ?? error;
-    this.#room.release();
+    this.#room?.release();
     for (const expectation of this.#queue.splice(0)) expectation.settle(this.#blame ?? expectation.error ?? error);
     this.#onDrained?.();
   }
@@ -195,6 +198,34 @@ export class Pipeline implements BackendReceiver {
   }
 
   drain(): void {}
+
+  mayGrow(_bytes: number, messageBytes: number): boolean {
+    // Of what is of no use nothing is kept.
+    if (this.#blame !== undefined) return false;
+    this.#room ??= new MessageRoom(this.#results, this);
+    return this.#room.mayGrow(messageBytes);
+  }
+
+  /** Lets nothing more arrive. */
+  pause(): void {
+    this.#isPaused = true;
+    this.#backend.pause();
+  }
+
+  resume(): void {
+    this.#isPaused = false;
+    if (!this.#awaitsRoom) this.#backend.resume();
+  }
+
+  awaitRoom(): void {
+    this.#awaitsRoom = true;
+    this.#backend.pause();
+  }
+
+  roomFound(): void {
+    this.#awaitsRoom = false;
+    if (!this.#isPaused) this.#backend.resume();
+  }
 
   closed(error: Error | undefined): void {
     this.fail(connectionLost(error));
@@ -231,7 +262,7 @@ export class Pipeline implements BackendReceiver {
     const { type, length, buffer, start, end, first, last } = this.#scanner;
     const head = this.#queue[0];
     // From here on it is kept by whoever wants it.
-    this.#room.release();
+    if (this.#room !== undefined) this.#room.release();
     if (!first || !last) {
       if (first) this.#refuse(type, length);
       return;
@@ -312,7 +343,7 @@ export class Pipeline implements BackendReceiver {
 
   /** There is no room for all of a message. A row can be missed; anything else tells what becomes of the connection. */
   #refuse(type: number, length: number): void {
-    const reason = this.#room.refusal(length);
+    const reason = refusal(this.#results, length);
     if (type !== BackendType.DataRow) throw reason;
     this.#cut(reason);
   }

@@ -102,7 +102,7 @@ export class PreparedRun implements Replies {
     if (this.#isCut) return;
     this.#hasRows = true;
     this.#result.row(source, start);
-    this.#body.flow();
+    this.#isCut = !this.#body.flow();
   }
 
   #settle(ended: Completion | Error): void {

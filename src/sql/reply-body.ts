@@ -1,10 +1,12 @@
 import type { Readable } from 'node:stream';
 import { JsonBuffer } from './json/buffer.ts';
 import { CHUNK_BYTES } from './json/memory.ts';
-import { ReplyStream, type RowSource, STREAM_BUFFER_BYTES } from './reply-stream.ts';
+import { countedOf, ReplyStream, type RowSource } from './reply-stream.ts';
 import { noRoomForResults } from './result-share.ts';
 
 const LINE_FEED = 0x0a;
+/** Of what is larger it is asked whether there is room for it: a row, or what was read before the source could pause. */
+const LARGE_BYTES = 1_048_576;
 
 /**
  * The bytes of a reply on their way to the caller. As long as they are few they are kept, so that an error can still take
@@ -34,20 +36,33 @@ export class ReplyBody {
     this.#lastWords = lastWords;
   }
 
-  /** Whether there is room for a row of so many bytes behind what waits for the reader; if not, the source is aborted. */
+  /**
+   * Whether there is room for a row behind what waits for the reader; if not, the source is aborted. A large one has had its
+   * room as it came; but what small ones become, as long as their columns' names may be, can be many times what they were.
+   */
   hasRoomFor(rowBytes: number): boolean {
-    const waitingBytes = this.#stream === undefined ? 0 : this.#stream.waitingBytes;
-    if (waitingBytes + rowBytes <= STREAM_BUFFER_BYTES) return true;
-    const full = this.#source.share().fullFor(rowBytes);
-    if (full !== undefined) this.#source.abort(noRoomForResults(full));
-    return full === undefined;
+    if (this.#stream === undefined || this.#stream.overrunBytes <= LARGE_BYTES) return true;
+    return this.#hasRoom(rowBytes);
   }
 
-  /** Passes on what was written to `out`, when it is enough. */
-  flow(): void {
-    if (this.out.length < CHUNK_BYTES) return;
+  /**
+   * Passes on what was written to `out`, when it is enough.
+   * @returns whether there was room for it; if not, the source is aborted
+   */
+  flow(): boolean {
+    if (this.out.length < CHUNK_BYTES) return true;
+    const piece = this.out.take();
+    // Control characters become six times as many.
+    if (piece.length > LARGE_BYTES && !this.#hasRoom(countedOf(piece.length))) return false;
     const stream = this.#stream ?? this.#open();
-    stream.write(this.out.take());
+    stream.write(piece);
+    return true;
+  }
+
+  #hasRoom(bytes: number): boolean {
+    const full = this.#source.share().fullFor(bytes);
+    if (full !== undefined) this.#source.abort(noRoomForResults(full));
+    return full === undefined;
   }
 
   /** The whole reply is written. */

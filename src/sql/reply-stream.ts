@@ -4,7 +4,7 @@ import type { Share } from '../room.ts';
 import { CHUNK_BYTES, takeChunk } from './json/memory.ts';
 
 /** What may wait in the stream for its reader; beyond it the backend has to wait. */
-export const STREAM_BUFFER_BYTES = 262_144;
+const STREAM_BUFFER_BYTES = 262_144;
 
 /** Where the rows come from, at a pace that can be set. */
 export interface RowSource {
@@ -13,6 +13,11 @@ export interface RowSource {
   abort(reason: ServiceError): void;
   /** A new part of the room for results. */
   share(): Share;
+}
+
+/** JSON may be twice as long as the text that it is made of, which has had its room: it counts half, so that it finds that room. */
+export function countedOf(jsonBytes: number): number {
+  return jsonBytes / 2;
 }
 
 const NOTHING = new Uint8Array();
@@ -26,6 +31,7 @@ export class ReplyStream {
   readonly #source: RowSource;
   readonly #waiting: Uint8Array[] = [];
   #waitingBytes = 0;
+  #overrunBytes = 0;
   /** Of the first that waits, so many bytes have been handed to the stream. */
   #handedOver = 0;
   #share: Share | undefined;
@@ -50,16 +56,17 @@ export class ReplyStream {
     this.readable.on('error', () => {});
   }
 
-  /** What is held of pieces that the stream has not taken. */
-  get waitingBytes(): number {
-    return this.#waitingBytes;
+  /** What has come since the source was told to pause. */
+  get overrunBytes(): number {
+    return this.#overrunBytes;
   }
 
   write(piece: Uint8Array): void {
     if (this.readable.destroyed || piece.length === 0) return;
     this.#waiting.push(piece);
-    this.#waitingBytes += piece.buffer.byteLength;
-    if (!this.#isPaused && !this.#handOver()) this.#pause();
+    this.#waitingBytes += piece.length;
+    if (this.#isPaused) this.#overrunBytes += piece.length;
+    else if (!this.#handOver()) this.#pause();
     this.#count();
   }
 
@@ -93,7 +100,7 @@ export class ReplyStream {
     this.#handedOver = end;
     if (end === first.length) {
       this.#waiting.shift();
-      this.#waitingBytes -= first.buffer.byteLength;
+      this.#waitingBytes -= end;
       this.#handedOver = 0;
     }
     if (isSmall) return first;
@@ -105,7 +112,7 @@ export class ReplyStream {
   #count(): void {
     if (this.#share === undefined && this.#waitingBytes <= STREAM_BUFFER_BYTES) return;
     this.#share ??= this.#source.share();
-    this.#share.are(this.#waitingBytes);
+    this.#share.are(countedOf(this.#waitingBytes));
   }
 
   #pause(): void {
@@ -122,6 +129,7 @@ export class ReplyStream {
     if (this.#isComplete) this.readable.push(null);
     else if (takesMore && !this.#isOver) {
       this.#isPaused = false;
+      this.#overrunBytes = 0;
       this.#source.resume();
     }
   }

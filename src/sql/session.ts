@@ -217,12 +217,12 @@ export class Session implements Revocable {
   /** Lets nothing more arrive. The clock stands still meanwhile: Postgres is not to blame for a slow reader. */
   pause(): void {
     this.#deadline.pause();
-    this.lease.backend.pause();
+    this.#pipeline.pause();
   }
 
   resume(): void {
     if (this.#abortReason === undefined) this.#deadline.resume();
-    this.lease.backend.resume();
+    this.#pipeline.resume();
   }
 
   /** Has Postgres cancel what it is doing. What fails from now on fails for this reason; the first one counts. */

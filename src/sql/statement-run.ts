@@ -102,7 +102,7 @@ class Run {
       if (isCut) return;
       this.hasRows = true;
       result.row(source, start);
-      body.flow();
+      isCut = !body.flow();
     };
     const running = session.request([bindAndExecute(values, name)], { row });
     const ended = this.#request.readOnly ? session.query('COMMIT') : undefined;

@@ -23,7 +23,8 @@ export class JsonBuffer {
     const needed = this.length + count;
     if (needed <= this.bytes.length) return;
     const size = this.bytes.length < DOUBLING_UNTIL_BYTES ? this.bytes.length * 2 : this.bytes.length + this.bytes.length / 2;
-    const grown = Buffer.allocUnsafe(Math.max(needed, Math.ceil(size)));
+    // What comes behind a large value is small.
+    const grown = Buffer.allocUnsafe(Math.max(needed + (needed >> 8), Math.ceil(size)));
     this.bytes.copy(grown, 0, 0, this.length);
     this.#goOnIn(grown);
   }
