@@ -285,6 +285,7 @@ export class Tenure implements Sharer, Turn, Sink {
     }
     const lease = this.#letGo();
     if (lease === undefined) return;
+    this.cancels.forget();
     const { pins } = this.#tenant;
     if (this.cancels.underWay !== undefined) await this.cancels.underWay;
     if (idle && pins.indelible) return lease.destroy();
