@@ -273,7 +273,7 @@ export class Tenure implements Sharer, Turn, Sink {
 
   /**
    * The session is over. An idle backend goes back, cleaned of what the session left; one that is busy, or in a
-   * transaction, is told to stop and dropped.
+   * transaction, is told to stop and ended.
    * @param disobeyed what it runs does not end when it is canceled
    */
   async giveUp(idle: boolean, disobeyed: boolean): Promise<void> {
@@ -291,8 +291,7 @@ export class Tenure implements Sharer, Turn, Sink {
     if (idle && pins.indelible) return lease.destroy();
     if (idle) return lease.release(!pins.holdsState);
     if (disobeyed) return lease.terminate();
-    await lease.cancel();
-    lease.destroy();
+    await lease.abandon(OBEY_TIMEOUT_MS);
   }
 
   /** Others are not to suffer for it: what is left to come of the answer is read, by nobody, up to its end. */

@@ -35,6 +35,7 @@ export class FakeBackend {
       this.clean = clean;
     },
     cancel: () => new Promise<void>((resolve) => this.cancels.push(resolve)),
+    abandon: () => this.lease.cancel(),
     destroy() {},
     terminate() {},
   } as unknown as Lease;
