@@ -133,7 +133,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
 
   /** Cancels what the client is waiting for, be it an answer or a backend. Resolves when the server has taken the request. */
   async cancel(): Promise<void> {
-    if (this.#inbound.isWaiting) this.#inbound.giveUp();
+    if (this.tenure.lease === undefined) this.#inbound.giveUp();
     else await this.tenure.cancels.send();
   }
 

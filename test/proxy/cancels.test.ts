@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { Sharing } from '../../proxy/sharing.ts';
 import type { Settings } from '../../src/backend/session-state.ts';
+import { LARGE_SQL_BYTES } from '../../src/router/search-path/rewrite.ts';
 import { answer, FakeBackend, FakeClient, pipelineOf } from '../support/fake-relays.ts';
 
 const BEGUN = Buffer.from('C\0\0\0\x0aBEGIN\0Z\0\0\0\x05T', 'latin1');
@@ -92,6 +93,17 @@ it('one of a client whose turn has not come is said to have arrived when its req
   backend.cancels[0]?.();
   await delay(0);
   expect(isTold()).toBe(true);
+});
+
+it('one for what runs is sent although a text that came behind it is still being rewritten', async () => {
+  const { backend, client } = clientOf();
+  client.asks('BEGIN');
+  Object.assign(client.relay.host, { view: { rewriteLarge: () => new Promise(() => {}) } });
+  client.asks(`SELECT '${'x'.repeat(LARGE_SQL_BYTES)}'`);
+  expect(backend.heard).not.toContain('xxx');
+  cancel(client);
+  await delay(0);
+  expect(backend.cancels.length).toBe(1);
 });
 
 it('nobody waits for one of a session that is over', async () => {
