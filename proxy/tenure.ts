@@ -41,6 +41,10 @@ export class Tenure implements Sharer, Turn, Sink {
   #sequencesAreOthers = false;
   /** The client has asked nothing yet of the backend at hand. */
   #untouched = false;
+  /** What is to go to the backend at hand later. */
+  #kept: Buffer[] | undefined;
+  /** So many events that it waits for. */
+  #keptFor = 0;
 
   constructor(tenant: Tenant) {
     this.#tenant = tenant;
@@ -48,7 +52,25 @@ export class Tenure implements Sharer, Turn, Sink {
   }
 
   write(bytes: Buffer): void {
-    this.#lease?.backend.writeSoon(bytes);
+    if (this.#kept === undefined) this.#lease?.backend.writeSoon(bytes);
+    else this.#kept.push(bytes);
+  }
+
+  /** What goes to the backend waits for something. */
+  get isKeptBack(): boolean {
+    return this.#kept !== undefined;
+  }
+
+  /** What goes to the backend from now on waits for this, and goes out before it resolves. */
+  async keepBackUntil(event: Promise<void>): Promise<void> {
+    this.#kept ??= [];
+    this.#keptFor += 1;
+    await event;
+    this.#keptFor -= 1;
+    if (this.#keptFor > 0) return;
+    const kept = this.#kept;
+    this.#kept = undefined;
+    for (const bytes of kept) this.write(bytes);
   }
 
   get lease(): Lease | undefined {

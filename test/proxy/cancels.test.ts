@@ -1,12 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { Sharing } from '../../proxy/sharing.ts';
+import { TenantSessions } from '../../proxy/tenant-sessions.ts';
 import type { Settings } from '../../src/backend/session-state.ts';
 import { LARGE_SQL_BYTES } from '../../src/router/search-path/rewrite.ts';
 import { answer, FakeBackend, FakeClient, pipelineOf } from '../support/fake-relays.ts';
 
 const BEGUN = Buffer.from('C\0\0\0\x0aBEGIN\0Z\0\0\0\x05T', 'latin1');
 const CANCELED = Buffer.from('E\0\0\0\x17SERROR\0C57014\0Mno\0\0Z\0\0\0\x05E', 'latin1');
+const FIRST_ID = 20_000_000;
 const ELSEWHERE: Settings = new Map([['timezone', 'Asia/Tokyo']]);
 
 function clientOf(startup?: Settings) {
@@ -104,6 +106,26 @@ it('one for what runs is sent although a text that came behind it is still being
   cancel(client);
   await delay(0);
   expect(backend.cancels.length).toBe(1);
+});
+
+it('a session that cancels another in SQL is not answered before that has arrived, nor asks anything meanwhile', async () => {
+  const [canceling, canceled] = [clientOf(), clientOf()];
+  const tenant = new TenantSessions({ depth: 1, spread: 1 });
+  for (const [own, { client }] of [
+    [FIRST_ID, canceling],
+    [FIRST_ID + 1, canceled],
+  ] as const) {
+    const session = { backendProcessId: 7, cancel: () => client.relay.cancel(), terminate() {} };
+    Object.assign(client.relay.host, { processIds: tenant.join(own, session) });
+  }
+  canceled.client.asks('SELECT 1');
+  canceling.client.asks(`SELECT pg_cancel_backend(${FIRST_ID + 1})`);
+  canceling.client.asks('SELECT 2');
+  await delay(0);
+  expect([canceling.backend.heard, canceled.backend.cancels.length]).toEqual(['', 1]);
+  canceled.backend.cancels[0]?.();
+  await delay(0);
+  expect(canceling.backend.heard).toMatch(/SELECT \(SELECT true AS pg_cancel_backend\).*SELECT 2/s);
 });
 
 it('nobody waits for one of a session that is over', async () => {

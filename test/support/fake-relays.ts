@@ -103,7 +103,7 @@ export class FakeClient {
       recent: new RecentParses(),
       kept: new KeptStatements(),
       held: new HeldMessages(room, 'org'),
-      processIds: { own: 1, moved() {} },
+      processIds: { own: 1, moved() {}, takeSignals() {} },
       view: undefined,
       answered() {},
       ended: (end: RelayEnd) => {
