@@ -137,6 +137,11 @@ export class Relay implements BackendReceiver, ClientReceiver {
     else await this.tenure.cancels.send();
   }
 
+  /** As {@link cancel}, of our own accord: what the client says meanwhile is not what has taken too long, and waits. */
+  stop(): void {
+    void this.tenure.keepBackUntil(this.cancel()).then(() => this.#inbound.goOn());
+  }
+
   clientData(chunk: Buffer): void {
     this.#inbound.take(chunk);
   }

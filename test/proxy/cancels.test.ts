@@ -108,6 +108,20 @@ it('one for what runs is sent although a text that came behind it is still being
   expect(backend.cancels.length).toBe(1);
 });
 
+it('one for what has taken too long does not hit what the client asks when that has ended just in time', async () => {
+  const { backend, client } = clientOf();
+  client.asks('BEGIN');
+  backend.says(BEGUN);
+  client.asks('SELECT 1');
+  client.relay.stop();
+  backend.says(Buffer.from('C\0\0\0\x0dSELECT 1\0Z\0\0\0\x05T', 'latin1'));
+  client.asks('SELECT 2');
+  await delay(0);
+  expect([backend.cancels.length, backend.heard.includes('SELECT 2')]).toEqual([1, false]);
+  backend.cancels[0]?.();
+  await expect.poll(() => backend.heard).toContain('SELECT 2');
+});
+
 it('a session that cancels another in SQL is not answered before that has arrived, nor asks anything meanwhile', async () => {
   const [canceling, canceled] = [clientOf(), clientOf()];
   const tenant = new TenantSessions({ depth: 1, spread: 1 });
