@@ -43,6 +43,18 @@ it('ends one whose client has vanished', async () => {
   await eventually('the process is gone', () => atRest(organization.id));
 });
 
+it('does not keep its client waiting that is sent away', async () => {
+  const organization = await service.signUp();
+  const client = await service.connect(organization);
+  const refused = expect(client.query(STUBBORN)).rejects.toMatchObject({ code: '57P01' });
+  await eventually('it runs', async () => !(await atRest(organization.id)));
+  const since = performance.now();
+  await service.call('POST', '/api/auth/rotate-key', { key: organization.apiKey });
+  await refused;
+  expect(performance.now() - since).toBeLessThan(3_000);
+  await eventually('the process is gone', () => atRest(organization.id));
+});
+
 it('ends one over HTTP', async () => {
   const organization = await service.signUp();
   const { status } = await service.call('POST', '/api/query', { key: organization.apiKey, body: { sql: STUBBORN, timeoutMs: 300 } });
