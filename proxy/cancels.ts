@@ -9,13 +9,25 @@ interface Place extends Turn {
   readonly shared: SharedPipeline | undefined;
 }
 
-/** A session's cancel requests: each is sent when it meets what it is meant for, and one at a time. */
+/** Waits until it can be sent; all that come meanwhile are one. */
+interface DueCancel {
+  /** The batch of requests that it is meant for. */
+  readonly batch: number;
+  /** Resolves when it has arrived, or what it was for is over. */
+  readonly settled: Promise<void>;
+  readonly settle: () => void;
+}
+
+/**
+ * A session's cancel requests: each is sent when it meets what it is meant for, and one at a time. Its sender goes on as soon
+ * as it is told that it has arrived: so it is not told before, unless nothing is left to cancel; else what it asks next would
+ * be hit.
+ */
 export class Cancels {
   readonly #place: Place;
   readonly #replies: Relay['replies'];
   #underWay: Promise<void> | undefined;
-  /** One is to be sent as soon as the backend is at work for the client itself. */
-  #isDue = false;
+  #due: DueCancel | undefined;
   #isAsked = false;
 
   constructor(place: Place, replies: Relay['replies']) {
@@ -33,34 +45,58 @@ export class Cancels {
     return this.#isAsked;
   }
 
-  /** Cancels what the backend runs for the client. Resolves when the server has taken the request. */
+  /** Cancels what the backend runs for the client. Resolves when the server has taken the request, or nothing is left to cancel. */
   async send(): Promise<void> {
     const { lease, shared } = this.#place;
-    const { queue } = this.#replies;
-    if (lease === undefined || queue.length === 0) return;
-    if (shared !== undefined) {
-      this.#isAsked = true;
-      if (shared.isTurnOf(this.#place)) await shared.cancel(this.#place);
-      else this.#isDue = true;
-      return;
+    if (lease === undefined || this.#replies.queue.onlyOurs) return;
+    if (shared !== undefined) this.#isAsked = true;
+    if (this.#mustWait) await this.#whenDue();
+    else if (shared !== undefined) await shared.cancel(this.#place);
+    else await this.#sendTo(lease);
+  }
+
+  /** Others' requests, or one of ours, are ahead of the client's own, or the one before it may yet arrive and be enough. */
+  get #mustWait(): boolean {
+    const { shared } = this.#place;
+    if (shared !== undefined) return !shared.isTurnOf(this.#place);
+    return this.#underWay !== undefined || this.#replies.queue.answeringOurs;
+  }
+
+  #whenDue(): Promise<void> {
+    if (this.#due === undefined) {
+      let settle = () => {};
+      const settled = new Promise<void>((resolve) => {
+        settle = resolve;
+      });
+      this.#due = { batch: this.#replies.queue.oldestBatch, settled, settle };
     }
-    // A request of ours is running: the client's own is behind it.
-    if (queue.answeringOurs && this.#underWay === undefined) {
-      this.#isDue = true;
-      return;
-    }
-    this.#underWay ??= lease.cancel();
-    const underWay = this.#underWay;
+    return this.#due.settled;
+  }
+
+  async #sendTo(lease: Lease): Promise<void> {
+    const underWay = lease.cancel();
+    this.#underWay = underWay;
     await underWay;
     // By now it may be another backend that is being canceled.
     if (this.#underWay === underWay) this.#underWay = undefined;
+    this.sendIfDue();
   }
 
-  /** Once the server answers the client's own request again, and not one of ours ahead of it. */
+  /** Sends the one that waits, once nothing is in its way any more and what it was for is not over. */
   sendIfDue(): void {
-    if (!this.#isDue || this.#replies.queue.answeringOurs) return;
-    this.#isDue = false;
-    void this.send();
+    const due = this.#due;
+    if (due === undefined) return;
+    const isOver = this.#isOver(due);
+    if (!isOver && this.#mustWait) return;
+    this.#due = undefined;
+    if (isOver) due.settle();
+    else void this.send().then(due.settle);
+  }
+
+  /** A COPY ignores the Sync that ends its batch in our count, and goes on. */
+  #isOver({ batch }: DueCancel): boolean {
+    const { queue } = this.#replies;
+    return queue.onlyOurs || (queue.oldestBatch !== batch && !queue.copyIn);
   }
 
   /** The backend goes to somebody else. @returns what it has to wait for */
@@ -72,7 +108,8 @@ export class Cancels {
 
   /** The request that they were for is over. */
   forget(): void {
-    this.#isDue = false;
+    this.#due?.settle();
+    this.#due = undefined;
     this.#isAsked = false;
   }
 

@@ -98,18 +98,18 @@ export class Inbound implements BorrowerListener {
 
   /** Goes on with what has waited for an answer. */
   goOn(): void {
-    const { requests, replies } = this.#session;
-    if (this.#leavesRest && this.#backendIsFull) return;
+    const { requests, replies, tenure } = this.#session;
+    if ((this.#leavesRest && this.#backendIsFull) || tenure.isKeptBack) return;
     if (!this.#backlog.isClear && !this.#backlog.isWaiting && !requests.isWaiting && !replies.heldReady) this.#resume();
   }
 
   /**
-   * The backend is shared, or is being asked or told something on the client's behalf before that hears that it is ready: not
+   * The backend is shared, or not told yet what came before, or is being asked or told something on the client's behalf before that hears that it is ready: not
    * before a message that has begun, late data of a COPY, is at its end.
    */
   get #awaitsBackend(): boolean {
     const { tenure, replies } = this.#session;
-    return tenure.shared !== undefined || (replies.heldReady && this.betweenMessages);
+    return tenure.shared !== undefined || tenure.isKeptBack || (replies.heldReady && this.betweenMessages);
   }
 
   /** Reads on, if nothing is in the way. */
@@ -150,12 +150,20 @@ export class Inbound implements BorrowerListener {
       this.#session.ending.outOfStep();
       return;
     }
+    this.#awaitSignals();
     tenure.out.flush();
     if (wasIdle && replies.queue.length > 0) replies.since = performance.now();
     this.#keepInFlight(chunk, endsBefore);
     if (tenure.lease === undefined) toClient.flush();
     else if (replies.queue.length === 0) this.#session.settle();
     if (this.#backendIsFull) client.pause();
+  }
+
+  /** What has sent signals to other sessions is not answered before they have arrived: Postgres' functions send them themselves. */
+  #awaitSignals(): void {
+    const { host, tenure, replies } = this.#session;
+    const signals = host.processIds.takeSignals();
+    if (signals !== undefined && replies.queue.length > 0) void tenure.keepBackUntil(signals).then(() => this.goOn());
   }
 
   /**
@@ -310,10 +318,10 @@ export class Inbound implements BorrowerListener {
     this.listen();
   }
 
-  /** A backend is shared, and nothing is to be sent behind what it has been asked for this client. */
+  /** Nothing is to be sent behind what the backend has been asked for this client, as it is shared, or not told that yet. */
   get #awaitsAnswer(): boolean {
     const { tenure, replies } = this.#session;
-    return tenure.shared !== undefined && replies.queue.length > 0;
+    return (tenure.shared !== undefined && replies.queue.length > 0) || tenure.isKeptBack;
   }
 }
 

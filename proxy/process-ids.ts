@@ -14,6 +14,8 @@ export interface ProcessIds {
   backendOf(processId: number): number | undefined;
   /** Cancels or ends a session of the same organization. */
   signal(processId: number, signal: 'cancel' | 'terminate'): void;
+  /** Resolves when those have arrived that were sent to other sessions since this was last asked; undefined: there were none. */
+  takeSignals(): Promise<void> | undefined;
   /** The session with this id now works on this backend. */
   moved(backend: number): void;
   /** Whose a notification is that this backend sent. */

@@ -133,8 +133,13 @@ export class Relay implements BackendReceiver, ClientReceiver {
 
   /** Cancels what the client is waiting for, be it an answer or a backend. Resolves when the server has taken the request. */
   async cancel(): Promise<void> {
-    if (this.#inbound.isWaiting) this.#inbound.giveUp();
+    if (this.tenure.lease === undefined) this.#inbound.giveUp();
     else await this.tenure.cancels.send();
+  }
+
+  /** As {@link cancel}, of our own accord: what the client says meanwhile is not what has taken too long, and waits. */
+  stop(): void {
+    void this.tenure.keepBackUntil(this.cancel()).then(() => this.#inbound.goOn());
   }
 
   clientData(chunk: Buffer): void {

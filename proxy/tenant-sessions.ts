@@ -63,6 +63,7 @@ class OwnProcessId implements ProcessIds {
   readonly own: number;
   /** None once it is over: tables that the map has outgrown keep what was in them until memory is cleared up in full. */
   session: ReachableSession | undefined;
+  #signals: Promise<void> | undefined;
   readonly #sessions: ReadonlyMap<number, OwnProcessId>;
   readonly #users: Map<number, number>;
 
@@ -80,7 +81,19 @@ class OwnProcessId implements ProcessIds {
   signal(processId: number, signal: 'cancel' | 'terminate'): void {
     const target = this.#sessions.get(processId)?.session;
     if (signal === 'terminate') target?.terminate();
-    else void target?.cancel();
+    else if (target !== undefined) this.#canceled(target, processId);
+  }
+
+  /** One's own may have to wait for what is sent with it. */
+  #canceled(target: ReachableSession, processId: number): void {
+    const arrived = target.cancel();
+    if (processId !== this.own) this.#signals = Promise.all([this.#signals, arrived]).then(() => {});
+  }
+
+  takeSignals(): Promise<void> | undefined {
+    const signals = this.#signals;
+    this.#signals = undefined;
+    return signals;
   }
 
   moved(backend: number): void {

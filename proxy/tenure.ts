@@ -41,6 +41,10 @@ export class Tenure implements Sharer, Turn, Sink {
   #sequencesAreOthers = false;
   /** The client has asked nothing yet of the backend at hand. */
   #untouched = false;
+  /** What is to go to the backend at hand later. */
+  #kept: Buffer[] | undefined;
+  /** So many events that it waits for. */
+  #keptFor = 0;
 
   constructor(tenant: Tenant) {
     this.#tenant = tenant;
@@ -48,7 +52,25 @@ export class Tenure implements Sharer, Turn, Sink {
   }
 
   write(bytes: Buffer): void {
-    this.#lease?.backend.writeSoon(bytes);
+    if (this.#kept === undefined) this.#lease?.backend.writeSoon(bytes);
+    else this.#kept.push(bytes);
+  }
+
+  /** What goes to the backend waits for something. */
+  get isKeptBack(): boolean {
+    return this.#kept !== undefined;
+  }
+
+  /** What goes to the backend from now on waits for this, and goes out before it resolves. */
+  async keepBackUntil(event: Promise<void>): Promise<void> {
+    this.#kept ??= [];
+    this.#keptFor += 1;
+    await event;
+    this.#keptFor -= 1;
+    if (this.#keptFor > 0) return;
+    const kept = this.#kept;
+    this.#kept = undefined;
+    for (const bytes of kept) this.write(bytes);
   }
 
   get lease(): Lease | undefined {
@@ -273,7 +295,7 @@ export class Tenure implements Sharer, Turn, Sink {
 
   /**
    * The session is over. An idle backend goes back, cleaned of what the session left; one that is busy, or in a
-   * transaction, is told to stop and dropped.
+   * transaction, is told to stop and ended.
    * @param disobeyed what it runs does not end when it is canceled
    */
   async giveUp(idle: boolean, disobeyed: boolean): Promise<void> {
@@ -285,13 +307,13 @@ export class Tenure implements Sharer, Turn, Sink {
     }
     const lease = this.#letGo();
     if (lease === undefined) return;
+    this.cancels.forget();
     const { pins } = this.#tenant;
     if (this.cancels.underWay !== undefined) await this.cancels.underWay;
     if (idle && pins.indelible) return lease.destroy();
     if (idle) return lease.release(!pins.holdsState);
     if (disobeyed) return lease.terminate();
-    await lease.cancel();
-    lease.destroy();
+    await lease.abandon(OBEY_TIMEOUT_MS);
   }
 
   /** Others are not to suffer for it: what is left to come of the answer is read, by nobody, up to its end. */

@@ -12,7 +12,7 @@ export interface WatchdogLimits {
 /** What the watchdog needs to know of a session, and may do to it. */
 export type WatchedSession = Pick<
   Relay,
-  'place' | 'unsent' | 'lastTakenAt' | 'halfClosed' | 'since' | 'busy' | 'status' | 'abandon' | 'cancel' | 'end' | 'terminate'
+  'place' | 'unsent' | 'lastTakenAt' | 'halfClosed' | 'since' | 'busy' | 'status' | 'abandon' | 'stop' | 'end' | 'terminate'
 >;
 
 const TICK_MS = 250;
@@ -78,7 +78,7 @@ export class Watchdog {
     const canceledAt = this.#canceledAt.get(session);
     if (canceledAt === undefined) {
       this.#canceledAt.set(session, now);
-      void session.cancel();
+      session.stop();
     } else if (now - canceledAt > CANCEL_GRACE_MS) {
       session.terminate(new ServiceError('statement_timeout', 'terminating connection due to statement timeout'));
     }

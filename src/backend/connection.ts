@@ -215,6 +215,24 @@ export class BackendConnection {
     this.#stream.resume();
   }
 
+  /**
+   * Says no more: the server rolls back what is open and ends the session, once it is done with what it runs.
+   * @returns whether it has, within this time
+   */
+  leave(timeoutMs: number): Promise<boolean> {
+    if (this.#closed) return Promise.resolve(true);
+    this.#soon = [];
+    this.#stream.end();
+    this.#stream.resume();
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => resolve(false), timeoutMs);
+      this.#stream.once('close', () => {
+        clearTimeout(timer);
+        resolve(true);
+      });
+    });
+  }
+
   /** Drops the connection at once; the server rolls back what was open. */
   destroy(): void {
     this.#stream.destroy();

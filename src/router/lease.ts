@@ -65,6 +65,19 @@ export class Lease {
     void this.#endProcess?.(this.tenant, processId);
   }
 
+  /**
+   * Ends a session that may be at work, and for nobody any more. It keeps its place among the organization's until the server
+   * has ended it: a process whose connection is dropped goes on, unseen, with a statement that obeys no cancel request.
+   * Resolves when a cancel request has been taken; nobody has to wait for the rest.
+   */
+  async abandon(obeyTimeoutMs: number): Promise<void> {
+    await this.cancel();
+    void this.backend.leave(obeyTimeoutMs).then((hasEnded) => {
+      if (hasEnded) this.destroy();
+      else this.terminate();
+    });
+  }
+
   /** What new sessions of the organization start with has changed: those that there are, this one too, are lent no more. */
   retireSessions(): void {
     this.#pool.retire(this.tenant.organization.id);

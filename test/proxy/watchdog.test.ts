@@ -23,9 +23,7 @@ function watched(state: Partial<WatchedSession>): readonly string[] {
     busy: false,
     status: 'I',
     abandon: () => did.push('abandon'),
-    cancel: async () => {
-      did.push('cancel');
-    },
+    stop: () => did.push('stop'),
     end: ({ kind }) => did.push(`end ${kind}`),
     terminate: ({ kind }) => did.push(`terminate ${kind}`),
     ...state,
@@ -43,7 +41,7 @@ describe('a session that', () => {
     ['has been idle in a transaction for too long', { status: 'T' }, 21_000, 'end idle_in_transaction_timeout'],
     ['has been idle in a failed one for too long', { status: 'E' }, 21_000, 'end idle_in_transaction_timeout'],
     ['runs a statement', { busy: true }, 9_000, undefined],
-    ['runs one for too long', { busy: true }, 11_000, 'cancel'],
+    ['runs one for too long', { busy: true }, 11_000, 'stop'],
     ['takes nothing of a long answer', { busy: true, unsent: 1_000 }, 9_000, undefined],
     ['takes nothing for a minute', { unsent: 1_000 }, 61_000, 'abandon'],
     ['listens, and has taken all that there was', { unsent: 0 }, 61_000, undefined],
@@ -58,7 +56,7 @@ describe('a session that', () => {
   it('obeys no cancel request loses its backend', async () => {
     const did = watched({ busy: true, status: 'T' });
     await vi.advanceTimersByTimeAsync(14_000);
-    expect(did).toEqual(['cancel']);
+    expect(did).toEqual(['stop']);
     await vi.advanceTimersByTimeAsync(2_000);
     expect(did[1]).toBe('terminate statement_timeout');
   });

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, inject, it } from 'vitest';
 import { eventually } from '../support/eventually.ts';
@@ -30,6 +31,27 @@ it('ends a statement on the wire that obeys no cancel request', async () => {
   const organization = await service.signUp();
   const client = await service.connect(organization);
   await expect(client.query(STUBBORN)).rejects.toMatchObject({ code: '57014' });
+  await eventually('the process is gone', () => atRest(organization.id));
+});
+
+it('ends one whose client has vanished', async () => {
+  const organization = await service.signUp();
+  const client = await service.connect(organization);
+  client.query(STUBBORN).catch(() => {});
+  await eventually('it runs', async () => !(await atRest(organization.id)));
+  (client as pg.Client & { readonly connection: { readonly stream: Socket } }).connection.stream.destroy();
+  await eventually('the process is gone', () => atRest(organization.id));
+});
+
+it('does not keep its client waiting that is sent away', async () => {
+  const organization = await service.signUp();
+  const client = await service.connect(organization);
+  const refused = expect(client.query(STUBBORN)).rejects.toMatchObject({ code: '57P01' });
+  await eventually('it runs', async () => !(await atRest(organization.id)));
+  const since = performance.now();
+  await service.call('POST', '/api/auth/rotate-key', { key: organization.apiKey });
+  await refused;
+  expect(performance.now() - since).toBeLessThan(3_000);
   await eventually('the process is gone', () => atRest(organization.id));
 });
 

@@ -35,6 +35,7 @@ export class FakeBackend {
       this.clean = clean;
     },
     cancel: () => new Promise<void>((resolve) => this.cancels.push(resolve)),
+    abandon: () => this.lease.cancel(),
     destroy() {},
     terminate() {},
   } as unknown as Lease;
@@ -102,7 +103,7 @@ export class FakeClient {
       recent: new RecentParses(),
       kept: new KeptStatements(),
       held: new HeldMessages(room, 'org'),
-      processIds: { own: 1, moved() {} },
+      processIds: { own: 1, moved() {}, takeSignals() {} },
       view: undefined,
       answered() {},
       ended: (end: RelayEnd) => {

@@ -16,6 +16,8 @@ export interface ScriptedBackend {
   /** Connections with cancel requests, which are not closed until somebody does it. */
   readonly cancels: Socket[];
   say(bytes: string | Buffer): void;
+  /** Has the server not notice that its client has closed its side. */
+  holdOpen(): void;
   close(): Promise<void>;
 }
 
@@ -49,6 +51,9 @@ export async function openScriptedBackend(): Promise<ScriptedBackend> {
     cancels,
     say(bytes) {
       session?.write(bytes);
+    },
+    holdOpen() {
+      if (session !== undefined) session.allowHalfOpen = true;
     },
     async close() {
       for (const socket of cancels) socket.destroy();

@@ -66,6 +66,21 @@ describe('a cancel request', () => {
   });
 });
 
+describe('leaving', () => {
+  it('says nothing more, not even in the middle of a message, and is over when the server ends the session', async () => {
+    const left = backend.leave(5_000);
+    backend.writeSoon(Buffer.from('late'));
+    expect(await left).toBe(true);
+    expect(await backend.leave(5_000)).toBe(true);
+    expect(server.heard).toBe('');
+  });
+
+  it('is not waited for longer than it may take', async () => {
+    server.holdOpen();
+    expect(await backend.leave(50)).toBe(false);
+  });
+});
+
 describe('what is read', () => {
   /** Keeps what it is given until it is told to let go, and finds out what has become of it. */
   function keeper() {
