@@ -108,6 +108,12 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
   return Object.freeze(config);
 }
 
+/** What is set under a name like those of the settings but is none: misspelt, mostly. */
+export function unknownVariables(environment: Readonly<Record<string, string | undefined>>): string[] {
+  const isSet = (name: string) => environment[name] !== undefined && environment[name] !== '';
+  return Object.keys(environment).filter((name) => name.startsWith('POSTERN_') && isSet(name) && !(name in schema.shape));
+}
+
 function isHost(text: string): boolean {
   return isIP(text) !== 0 || /^[a-z0-9_]([a-z0-9._-]*[a-z0-9.])?$/i.test(text);
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ConfigError, readConfig } from '../../src/config.ts';
+import { ConfigError, readConfig, unknownVariables } from '../../src/config.ts';
 
 describe('the configuration', () => {
   it('needs nothing to be set', () => {
@@ -21,6 +21,18 @@ describe('the configuration', () => {
 
   it('does not look at anything else in the environment', () => {
     expect(readConfig({ PATH: '/bin', POSTERN: 'x' })).toEqual(readConfig({}));
+  });
+
+  it('knows what looks like a setting and is none', () => {
+    const environment = {
+      POSTERN_HTTP_PROT: '80',
+      POSTERN_HTTP_PORT: '80',
+      DATABASE_URL: '',
+      POSTERN_NOTHING: '',
+      POSTERN: 'x',
+      PATH: '/bin',
+    };
+    expect(unknownVariables(environment)).toEqual(['POSTERN_HTTP_PROT']);
   });
 
   it('cannot be changed', () => {
