@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Config } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
@@ -95,21 +96,33 @@ function deadlinesOf(config: Config): ServerDeadlines {
   };
 }
 
-type Served = Pick<HttpServer, 'drain' | 'closeAll'>;
+type Served = Pick<HttpServer, 'size' | 'announceEnd' | 'drain' | 'closeAll'>;
 
-/** Once closing: no new requests, and every connection ends with the reply it is waiting for, or after a while without. */
+/** What clients have sent before they could know of the end is on its way to us for about as long as a reply is to them. */
+const LINGER_MS = 100;
+
+/**
+ * Once closing: for a moment every reply says that its connection ends with it. Then no new requests, and every connection
+ * ends with the reply it is waiting for, or after a while without.
+ */
 function closeGracefully(app: FastifyInstance, timeoutMs: number, served: readonly Served[]): void {
+  let ending = false;
   let closing = false;
   let deadline: NodeJS.Timeout | undefined;
   app.addHook('preClose', async () => {
-    closing = true;
-    for (const one of served) one.drain();
     deadline = setTimeout(() => {
       for (const one of served) one.closeAll();
     }, timeoutMs);
+    ending = true;
+    for (const one of served) one.announceEnd();
+    if (served.some(({ size }) => size > 0)) await sleep(Math.min(LINGER_MS, timeoutMs));
+    closing = true;
+    for (const one of served) one.drain();
   });
   app.addHook('onClose', async () => clearTimeout(deadline));
-  app.addHook('onRequest', (_request, _reply, done) => {
-    done(closing ? new ServiceError('shutting_down', 'the service is shutting down') : undefined);
+  app.addHook('onRequest', (_request, reply, done) => {
+    // Behind one that may have said that it is the last on its connection: whether this one's reply was sent would depend on luck.
+    const isBehind = ending && reply.raw.socket === null;
+    done(closing || isBehind ? new ServiceError('shutting_down', 'the service is shutting down') : undefined);
   });
 }

@@ -8,7 +8,7 @@ import {
   STATUS_CODES,
 } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
-import { Socket } from 'node:net';
+import { Server as NetServer, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type ConnectionErrorCode, renderConnectionError } from './errors.ts';
 import { acceptUpgrades, type TakeOver } from './upgrade.ts';
@@ -48,6 +48,10 @@ export interface HttpServer {
   readonly server: Server;
   /** The event by which the server learns of a connection. */
   readonly opened: 'connection' | 'secureConnection';
+  /** Open connections that were not taken over. */
+  readonly size: number;
+  /** No more connections; on those that are open, replies say from now on that it ends with them. Others wait for one. */
+  announceEnd(): void;
   /**
    * From now on every connection ends with the last reply that is due on it, and those on which none is due end at once.
    * Connections that were taken over are no longer this server's.
@@ -98,6 +102,14 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
   return {
     server,
     opened,
+    get size() {
+      return replies.size;
+    },
+    announceEnd: () => {
+      // HTTP's own way to close would not let the others wait.
+      if (server.listening) NetServer.prototype.close.call(server);
+      replies.announceEnd();
+    },
     drain: () => replies.drain(),
     closeAll: () => replies.closeAll(),
   };
@@ -109,7 +121,7 @@ const NONE: readonly ServerResponse[] = [];
 class DueReplies {
   readonly #due = new Map<Duplex, ServerResponse[]>();
   readonly #ending = new WeakSet<Duplex>();
-  #isDraining = false;
+  #isEnding = false;
 
   /** @param opened the event by which the server learns of a connection */
   constructor(server: Server, opened: string) {
@@ -121,6 +133,10 @@ class DueReplies {
     });
     // Before they can be answered.
     server.prependListener('request', ({ socket }, reply) => this.#add(socket, reply));
+  }
+
+  get size(): number {
+    return this.#due.size;
   }
 
   on(socket: Duplex): readonly ServerResponse[] {
@@ -148,13 +164,17 @@ class DueReplies {
     return true;
   }
 
-  drain(): void {
-    this.#isDraining = true;
-    for (const [socket, due] of this.#due) {
+  announceEnd(): void {
+    this.#isEnding = true;
+    for (const due of this.#due.values()) {
       const last = due.at(-1);
-      if (last === undefined) socket.destroy();
-      else last.shouldKeepAlive = false;
+      if (last !== undefined) last.shouldKeepAlive = false;
     }
+  }
+
+  drain(): void {
+    this.announceEnd();
+    for (const [socket, due] of this.#due) if (due.length === 0) socket.destroy();
   }
 
   closeAll(): void {
@@ -176,11 +196,11 @@ class DueReplies {
     const due = this.#due.get(socket);
     if (due === undefined) return;
     due.push(reply);
-    if (this.#isDraining) reply.shouldKeepAlive = false;
+    if (this.#isEnding) reply.shouldKeepAlive = false;
     reply.once('close', () => {
       if (due[0] === reply) due.shift();
       else due.splice(due.indexOf(reply), 1);
-      if (this.#isDraining && due.length === 0) socket.destroySoon();
+      if (this.#isEnding && due.length === 0) socket.destroySoon();
     });
   }
 }

@@ -103,7 +103,7 @@ export class WireServer {
 
   /**
    * Stops listening and ends all sessions with 57P01: at once those at rest, the others when their transaction ends or
-   * `deadlineMs` have passed. Resolves when the last has gone.
+   * `deadlineMs` have passed. Who has not logged in soon is not waited for. Resolves when the last has gone.
    */
   async close(deadlineMs: number): Promise<void> {
     const closed = once(this.#server, 'close');
@@ -114,14 +114,14 @@ export class WireServer {
     this.#server.close();
     const reason = new ServiceError('shutting_down', 'terminating connection due to administrator command');
     this.#open.endAtRest(reason);
-    const patience = setTimeout(() => this.#open.endNow(reason), deadlineMs);
-    const end = setTimeout(() => {
-      for (const client of this.#everybody) client.destroy();
-    }, deadlineMs + LAST_WORDS_MS);
+    const timers = [
+      setTimeout(() => destroyAll(this.#strangers.all()), LAST_WORDS_MS),
+      setTimeout(() => this.#open.endNow(reason), deadlineMs),
+      setTimeout(() => destroyAll(this.#everybody), deadlineMs + LAST_WORDS_MS),
+    ];
     await closed;
     if (this.#size > 0) await empty;
-    clearTimeout(patience);
-    clearTimeout(end);
+    for (const timer of timers) clearTimeout(timer);
   }
 
   /** Not when they come: it takes four calls of the system, and many clients leave at once. */
@@ -210,6 +210,10 @@ export class WireServer {
     if (isFailure) this.#options.observe({ name: 'service.failure', message: 'a wire connection failed', cause: error });
     client.end(errorResponse(error, 'FATAL'));
   }
+}
+
+function destroyAll(clients: readonly ClientConnection[]): void {
+  for (const client of clients) client.destroy();
 }
 
 function tooManyClients(): ServiceError {

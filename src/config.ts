@@ -78,7 +78,7 @@ const schema = z.object({
   POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS: milliseconds(300_000),
   POSTERN_QUEUE_TIMEOUT_MS: milliseconds(10_000),
   POSTERN_BACKEND_IDLE_MS: milliseconds(60_000),
-  POSTERN_LOGIN_TIMEOUT_MS: milliseconds(15_000),
+  POSTERN_LOGIN_TIMEOUT_MS: deadline(15_000),
   POSTERN_SHUTDOWN_TIMEOUT_MS: milliseconds(10_000),
   POSTERN_AUDIT_DAYS: whole(90, 1, 36_500),
   POSTERN_LOG_LEVEL: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']).default('info'),
@@ -106,6 +106,12 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
     throw new ConfigError("POSTERN_SECRET: is required with DATABASE_URL (it derives the backend roles' passwords)");
   }
   return Object.freeze(config);
+}
+
+/** What is set under a name like those of the settings but is none: misspelt, mostly. */
+export function unknownVariables(environment: Readonly<Record<string, string | undefined>>): string[] {
+  const isSet = (name: string) => environment[name] !== undefined && environment[name] !== '';
+  return Object.keys(environment).filter((name) => name.startsWith('POSTERN_') && isSet(name) && !(name in schema.shape));
 }
 
 function isHost(text: string): boolean {

@@ -1,5 +1,5 @@
 import { CatalogMigrationError } from './catalog/migrate.ts';
-import { ConfigError, readConfig } from './config.ts';
+import { ConfigError, readConfig, unknownVariables } from './config.ts';
 import { EmbeddedError } from './embedded/error.ts';
 import { createLogger, logObserver } from './observers/log.ts';
 import { ClusterError } from './router/placement/cluster.ts';
@@ -17,7 +17,10 @@ process.on('SIGHUP', () => service?.reload());
 
 try {
   const config = readConfig(process.env);
-  service = await startService(config, logObserver(createLogger(config.POSTERN_LOG_LEVEL)));
+  const log = logObserver(createLogger(config.POSTERN_LOG_LEVEL));
+  const unknown = unknownVariables(process.env);
+  if (unknown.length > 0) log({ name: 'service.warning', message: `there are no such settings, they are ignored: ${unknown.join(', ')}` });
+  service = await startService(config, log);
   process.stdout.write(welcome(config, service));
 } catch (error) {
   // What the person who starts it can mend is one line; anything else is ours to mend and needs the stack.

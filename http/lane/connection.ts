@@ -13,6 +13,8 @@ import { PLAIN_MAX_BYTES, type PlainRequest, readPlain } from './request.ts';
 export interface LaneHost {
   readonly context: ExchangeContext;
   readonly deadlines: ServerDeadlines;
+  /** Replies say that their connection ends with them. */
+  readonly isEnding: boolean;
   /** No more requests are taken here; elsewhere they are refused. */
   readonly isDraining: boolean;
   /** @returns whether there is room for so much of a request that has not come as a whole */
@@ -50,10 +52,14 @@ export class LaneConnection implements Member {
     socket.setTimeout(host.deadlines.sendTimeoutMs);
   }
 
+  /** Ends with the reply that is due, or with the next. */
+  announceEnd(): void {
+    if (this.#exchange !== undefined) this.#exchange.keepAliveS = undefined;
+  }
+
   /** Ends with the reply that is due, or at once where none is. */
   drain(): void {
     if (this.#exchange === undefined) this.socket.destroy();
-    else this.#exchange.keepAliveS = undefined;
   }
 
   /** Ends whatever is under way, which is told of before it is known that the socket is closed. */
@@ -134,7 +140,8 @@ export class LaneConnection implements Member {
     const { context, deadlines } = this.#host;
     this.#release();
     this.#come = undefined;
-    this.#exchange = new Exchange(context, this.socket, request, Math.floor(deadlines.keepAliveTimeoutMs / 1_000), this.#served);
+    const keepAliveS = this.#host.isEnding ? undefined : Math.floor(deadlines.keepAliveTimeoutMs / 1_000);
+    this.#exchange = new Exchange(context, this.socket, request, keepAliveS, this.#served);
     this.#exchange.start(request, body);
   }
 

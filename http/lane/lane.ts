@@ -21,6 +21,7 @@ export class Lane implements LaneHost {
   readonly #connections = new Crowd<LaneConnection>();
   readonly #serveElsewhere: (socket: Socket) => void;
   readonly #checking: NodeJS.Timeout;
+  #isEnding = false;
   #isDraining = false;
   #reserved = 0;
 
@@ -37,12 +38,27 @@ export class Lane implements LaneHost {
     server.on('close', () => clearInterval(this.#checking));
   }
 
+  get isEnding(): boolean {
+    return this.#isEnding;
+  }
+
   get isDraining(): boolean {
     return this.#isDraining;
   }
 
+  get size(): number {
+    return this.#connections.size;
+  }
+
+  /** From now on replies say that their connection ends with them; those on which none is due wait for one. */
+  announceEnd(): void {
+    this.#isEnding = true;
+    for (const connection of this.#connections.all()) connection.announceEnd();
+  }
+
   /** From now on every connection ends with the reply that is due on it, and those on which none is due end at once. */
   drain(): void {
+    this.announceEnd();
     this.#isDraining = true;
     for (const connection of this.#connections.all()) connection.drain();
   }

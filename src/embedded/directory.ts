@@ -32,9 +32,9 @@ export async function openDataDirectory(path: string, account: Account | undefin
     for (const lock of locks.reverse()) await lock.release();
   };
   try {
-    const made = await mkdir(path, { recursive: true });
+    const made = await makeFolders(path);
     // Other users of the machine have no business in it, but the server's account must get through to its own folder.
-    if (made !== undefined) await chmod(path, account === undefined ? 0o700 : 0o711);
+    if (made) await chmod(path, account === undefined ? 0o700 : 0o711);
     const real = await realpath(path);
     locks.push(await lockFolder(real));
     const home = await findHome(real, account, sharedFolder);
@@ -80,7 +80,33 @@ function secretFile(path: string): string {
 
 /** A folder that everybody can enter, whatever our umask. One that is there already is left as it is. */
 export async function makeSharedFolder(path: string): Promise<void> {
-  if ((await mkdir(path, { recursive: true })) !== undefined) await chmod(path, 0o755);
+  if (await makeFolders(path)) await chmod(path, 0o755);
+}
+
+/**
+ * Node's own way to make all that are missing tries for ever where one cannot be made in a folder that is there, as in `/proc`.
+ * @returns whether the last one was missing
+ */
+async function makeFolders(path: string): Promise<boolean> {
+  try {
+    return await makeFolder(path);
+  } catch (error) {
+    const above = dirname(path);
+    if (!hasCode(error, 'ENOENT') || above === path) throw error;
+    await makeFolders(above);
+    return await makeFolder(path);
+  }
+}
+
+async function makeFolder(path: string): Promise<boolean> {
+  try {
+    await mkdir(path);
+    return true;
+  } catch (error) {
+    // On a file system that is read-only, or in a folder that is not ours, other errors come before this one.
+    if ((await stat(path).catch(() => undefined))?.isDirectory()) return false;
+    throw error;
+  }
 }
 
 /** Whole or not at all. As root in a directory of somebody else's, no link they have laid is followed. */

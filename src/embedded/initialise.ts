@@ -67,9 +67,10 @@ export function lastFatal(log: string): string | undefined {
   return [...log.matchAll(/(?:FATAL|PANIC): +(.+)/g)].at(-1)?.[1];
 }
 
-function initdbReason(error: unknown): string {
+/** What the server that fills a new cluster says first is why, as on a full disk; what follows is what came of it. */
+export function initdbReason(error: unknown): string {
   const stderr = error instanceof Error && 'stderr' in error ? String(error.stderr) : '';
-  return /^initdb: error: (.+)$/m.exec(stderr)?.[1] ?? lastFatal(stderr) ?? reasonOf(error);
+  return /^initdb: error: (.+)$/m.exec(stderr)?.[1] ?? /FATAL: +(.+)/.exec(stderr)?.[1] ?? reasonOf(error);
 }
 
 async function syncFolder(path: string): Promise<void> {

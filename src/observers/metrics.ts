@@ -52,7 +52,7 @@ function gaugePool(registry: Registry, snapshot: () => PoolSnapshot): void {
 }
 
 /** Operations whose outcome counts as that of a query. */
-const QUERY_ACTIONS: ReadonlySet<string> = new Set(['query', 'transaction', 'migrations.apply']);
+const QUERY_ACTIONS: ReadonlySet<string> = new Set(['query', 'transaction', 'migrations.apply', 'neon.sql']);
 
 function counting(registry: Registry): Observe {
   const instruments = createInstruments(registry);

@@ -23,7 +23,11 @@ describe('metrics', () => {
     await client.query('SELECT 3');
     await client.end();
     await service.query(organization, 'SELECT 1');
-    const told = ['wire",outcome="ok"} 4', 'wire",outcome="error"} 2', 'http",outcome="ok"} 1'];
+    const headers = { 'neon-connection-string': `postgres://${organization.id}:${organization.apiKey}@postern.test/${organization.id}` };
+    for (const query of ['SELECT 1', 'SELECT 1 / 0']) {
+      await fetch(`${service.httpUrl}/sql`, { method: 'POST', headers, body: JSON.stringify({ query }) });
+    }
+    const told = ['wire",outcome="ok"} 4', 'wire",outcome="error"} 2', 'http",outcome="ok"} 2', 'http",outcome="error"} 1'];
     await eventually('all are counted', async () => {
       const text = await metrics();
       return told.every((line) => text.includes(`postern_queries_total{door="${line}\n`));

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ConfigError, readConfig } from '../../src/config.ts';
+import { ConfigError, readConfig, unknownVariables } from '../../src/config.ts';
 
 describe('the configuration', () => {
   it('needs nothing to be set', () => {
@@ -21,6 +21,18 @@ describe('the configuration', () => {
 
   it('does not look at anything else in the environment', () => {
     expect(readConfig({ PATH: '/bin', POSTERN: 'x' })).toEqual(readConfig({}));
+  });
+
+  it('knows what looks like a setting and is none', () => {
+    const environment = {
+      POSTERN_HTTP_PROT: '80',
+      POSTERN_HTTP_PORT: '80',
+      DATABASE_URL: '',
+      POSTERN_NOTHING: '',
+      POSTERN: 'x',
+      PATH: '/bin',
+    };
+    expect(unknownVariables(environment)).toEqual(['POSTERN_HTTP_PROT']);
   });
 
   it('cannot be changed', () => {
@@ -48,6 +60,7 @@ describe('the configuration', () => {
     [{ POSTERN_HTTP_PORT: '65536' }, 'POSTERN_HTTP_PORT: Too big: expected number to be <=65535'],
     [{ POSTERN_STATEMENT_TIMEOUT_MS: '30s' }, 'POSTERN_STATEMENT_TIMEOUT_MS: must be a whole number'],
     [{ POSTERN_BACKENDS_PER_TENANT: '0' }, 'POSTERN_BACKENDS_PER_TENANT: Too small: expected number to be >=1'],
+    [{ POSTERN_LOGIN_TIMEOUT_MS: '0' }, 'POSTERN_LOGIN_TIMEOUT_MS: Too small: expected number to be >=1'],
     [{ POSTERN_SECRET: 'short' }, 'POSTERN_SECRET: must have at least 16 characters'],
     [{ POSTERN_CONTROL_DATABASE: 'a"b' }, 'POSTERN_CONTROL_DATABASE: must be a plain lower-case name'],
     [{ POSTERN_TRUST_PROXY: '10.0.0.0/33' }, 'POSTERN_TRUST_PROXY: must be a comma-separated list of CIDR ranges'],

@@ -145,6 +145,13 @@ describe('a start is refused in one line', () => {
     expect(await refusal({ dataDir: '/sys/postern' })).toMatch(/^data directory \/sys\/postern cannot be used: /);
   });
 
+  // Nothing can be made there, which the kernel says as if /proc itself were missing.
+  test.runIf(process.platform === 'linux')('when a folder is missing whatever is made above it', async () => {
+    expect(await refusal({ dataDir: '/proc/postern/data' })).toBe(
+      'data directory /proc/postern/data cannot be used: no such file or directory',
+    );
+  });
+
   test('when the server does not start, with what it said', async () => {
     expect(await refusal({ settings: { ...SURVIVES_A_PROCESS, max_connections: '0' } })).toBe(
       'PostgreSQL does not start on …/data/postgres: 0 is outside the valid range for parameter "max_connections" (1 .. 262143)',
