@@ -107,7 +107,7 @@ function curl({ method, path, operation }: Entry, body: MediaType | undefined): 
   const [example] = body === undefined ? [] : examplesOf(body);
   const lines = [
     `curl ${method === 'get' ? '' : `-X ${method.toUpperCase()} `}http://127.0.0.1:8080${path}`,
-    ...(operation.security.length === 0 ? [] : [`-H "Authorization: Bearer $POSTERN_KEY"`]),
+    ...(operation.security.length === 0 ? [] : [`-H "Authorization: Bearer $API_KEY"`]),
     ...(example === undefined ? [] : ["-H 'content-type: application/json'", `-d '${JSON.stringify(example).replaceAll("'", "'\\''")}'`]),
   ];
   return lines.join(' \\\n  ');

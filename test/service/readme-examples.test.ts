@@ -38,7 +38,7 @@ describe('the examples of the README, in their order', () => {
     expect(status).toBe(201);
     organization = body;
     expect(lasting(body)).toEqual(reply('Sign up'));
-    expect(here(textOf('Sign up', 'text'))).toBe(`export ORG=${body.id} POSTERN_KEY=${body.apiKey}\n`);
+    expect(here(textOf('Sign up', 'text'))).toBe(`export ORG=${body.id} API_KEY=${body.apiKey}\n`);
   });
 
   it('make a table through the wire door', async () => {
@@ -123,7 +123,7 @@ function lasting(body: unknown): unknown {
 const environment = () => ({
   PATH: process.env.PATH,
   ORG: organization.id,
-  POSTERN_KEY: organization.apiKey,
+  API_KEY: organization.apiKey,
   DATABASE_URL: `postgres://${organization.id}:${organization.apiKey}@127.0.0.1:${service.wirePort}/${organization.id}`,
 });
 
