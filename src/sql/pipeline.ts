@@ -14,10 +14,10 @@ import {
   PostgresError,
   type TransactionStatus,
 } from '../protocol/backend.ts';
-import { ANY_SIZE, backendFrames, FrameScanner, HEADER_BYTES, type HeadRoom } from '../protocol/frame.ts';
+import { ANY_SIZE, backendFrames, FrameScanner, HEADER_BYTES } from '../protocol/frame.ts';
 import { turnBegan } from '../turn.ts';
 import { carriedOut } from './failure.ts';
-import { type Flow, MessageRoom, type RoomForResults, refusal } from './message-room.ts';
+import { Inflow, type RoomForResults } from './inflow.ts';
 import { closeStatement, SYNC } from './messages.ts';
 import { Notices, type Warning } from './notices.ts';
 
@@ -68,18 +68,14 @@ const FRAMES = { ...backendFrames(), heads: new Int32Array(256).fill(ANY_SIZE) }
  * are answered; all requests of one turn of the event loop go out in one write.
  * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-PIPELINING
  */
-export class Pipeline implements BackendReceiver, HeadRoom, Flow {
+export class Pipeline implements BackendReceiver {
   /** Whatever has to wait for the rest of it is copied. */
   readonly holdsChunk = false;
   readonly #backend: BackendConnection;
-  readonly #results: RoomForResults;
-  /** For large messages. */
-  #room: MessageRoom | undefined;
+  readonly #inflow: Inflow;
   readonly #interrupt: (reason: ServiceError) => void;
   readonly #settingsChanged: (() => void) | undefined;
-  readonly #scanner = new FrameScanner(FRAMES, this);
-  #isPaused = false;
-  #awaitsRoom = false;
+  readonly #scanner: FrameScanner;
   readonly #queue: Expectation[] = [];
   #notices: Notices | undefined;
   #outbox: Uint8Array[] = [];
@@ -103,7 +99,8 @@ export class Pipeline implements BackendReceiver, HeadRoom, Flow {
     settingsChanged?: () => void,
   ) {
     this.#backend = backend;
-    this.#results = results;
+    this.#inflow = new Inflow(backend, results);
+    this.#scanner = new FrameScanner(FRAMES, this.#inflow);
     this.#interrupt = interrupt;
     this.#settingsChanged = settingsChanged;
     backend.attach(this);
@@ -158,7 +155,7 @@ export class Pipeline implements BackendReceiver, HeadRoom, Flow {
   /** Whatever fails from now on fails for this reason. */
   blame(reason: ServiceError): void {
     this.#blame ??= reason;
-    this.#room?.giveUp();
+    this.#inflow.giveUp();
   }
 
   /** Nobody waits for the answers to requests behind the one whose answer is due. */
@@ -182,7 +179,7 @@ export class Pipeline implements BackendReceiver, HeadRoom, Flow {
   /** Gives the connection up: nothing that comes from it is looked at any more. */
   fail(error: Error): void {
     this.#dead ??= this.#blame ?? error;
-    this.#room?.release();
+    this.#inflow.release();
     for (const expectation of this.#queue.splice(0)) expectation.settle(this.#blame ?? expectation.error ?? error);
     this.#onDrained?.();
   }
@@ -199,32 +196,13 @@ export class Pipeline implements BackendReceiver, HeadRoom, Flow {
 
   drain(): void {}
 
-  mayGrow(_bytes: number, messageBytes: number): boolean {
-    // Of what is of no use nothing is kept.
-    if (this.#blame !== undefined) return false;
-    this.#room ??= new MessageRoom(this.#results, this);
-    return this.#room.mayGrow(messageBytes);
-  }
-
   /** Lets nothing more arrive. */
   pause(): void {
-    this.#isPaused = true;
-    this.#backend.pause();
+    this.#inflow.pause();
   }
 
   resume(): void {
-    this.#isPaused = false;
-    if (!this.#awaitsRoom) this.#backend.resume();
-  }
-
-  awaitRoom(): void {
-    this.#awaitsRoom = true;
-    this.#backend.pause();
-  }
-
-  roomFound(): void {
-    this.#awaitsRoom = false;
-    if (!this.#isPaused) this.#backend.resume();
+    this.#inflow.resume();
   }
 
   closed(error: Error | undefined): void {
@@ -262,7 +240,7 @@ export class Pipeline implements BackendReceiver, HeadRoom, Flow {
     const { type, length, buffer, start, end, first, last } = this.#scanner;
     const head = this.#queue[0];
     // From here on it is kept by whoever wants it.
-    if (this.#room !== undefined) this.#room.release();
+    this.#inflow.release();
     if (!first || !last) {
       if (first) this.#refuse(type, length);
       return;
@@ -343,7 +321,7 @@ export class Pipeline implements BackendReceiver, HeadRoom, Flow {
 
   /** There is no room for all of a message. A row can be missed; anything else tells what becomes of the connection. */
   #refuse(type: number, length: number): void {
-    const reason = refusal(this.#results, length);
+    const reason = this.#inflow.refusal(length);
     if (type !== BackendType.DataRow) throw reason;
     this.#cut(reason);
   }

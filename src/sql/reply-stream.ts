@@ -1,18 +1,17 @@
 import { Readable } from 'node:stream';
 import { ServiceError } from '../errors.ts';
 import type { Share } from '../room.ts';
+import type { RoomForResults } from './inflow.ts';
 import { CHUNK_BYTES, takeChunk } from './json/memory.ts';
 
 /** What may wait in the stream for its reader; beyond it the backend has to wait. */
 const STREAM_BUFFER_BYTES = 262_144;
 
 /** Where the rows come from, at a pace that can be set. */
-export interface RowSource {
+export interface RowSource extends RoomForResults {
   pause(): void;
   resume(): void;
   abort(reason: ServiceError): void;
-  /** A new part of the room for results. */
-  share(): Share;
 }
 
 /** JSON may be twice as long as the text that it is made of, which has had its room: it counts half, so that it finds that room. */

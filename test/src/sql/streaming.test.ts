@@ -95,6 +95,12 @@ describe('large rows', () => {
     expect(fullness()).toBeUndefined();
   });
 
+  test('wait for those ahead of them where all have readers', async () => {
+    const lengths = Array.from({ length: 8 }, async () => (await readAll((await start("SELECT repeat('x', 30000000)")).body)).length);
+    for (const length of await Promise.all(lengths)) expect(length).toBeGreaterThan(30_000_000);
+    expect(fullness()).toBeUndefined();
+  });
+
   test('that are too large leave the session in order, and say whether the statement was carried out', async () => {
     await database.asOwner('CREATE TABLE made (x text)');
     const insert = "INSERT INTO made SELECT repeat('x', n) FROM (VALUES (34000000), (1000)) AS lengths (n) RETURNING x";
