@@ -104,8 +104,8 @@ export class Inbound implements BorrowerListener {
   }
 
   /**
-   * The backend is shared, or not told yet what came before, or is being asked or told something on the client's behalf before that hears that it is ready: not
-   * before a message that has begun, late data of a COPY, is at its end.
+   * The backend is shared, or not told yet what came before, or is being asked or told something on the client's behalf before
+   * that hears that it is ready: not before a message that has begun, late data of a COPY, is at its end.
    */
   get #awaitsBackend(): boolean {
     const { tenure, replies } = this.#session;
