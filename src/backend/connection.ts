@@ -233,6 +233,11 @@ export class BackendConnection {
     });
   }
 
+  /** Another session of the same role. @throws as {@link BackendConnection.open} */
+  sibling(): Promise<BackendConnection> {
+    return BackendConnection.open(this.#login);
+  }
+
   /** Drops the connection at once; the server rolls back what was open. */
   destroy(): void {
     this.#stream.destroy();

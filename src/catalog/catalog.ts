@@ -5,6 +5,7 @@ import type { Observe, Origin } from '../observation.ts';
 import { ADVISORY_LOCKS } from './advisory-locks.ts';
 import { AuditLog } from './audit-log.ts';
 import { DONE } from './audit-record.ts';
+import { dropBallast, takeBallast } from './ballast.ts';
 import type { Credential, NewApiKey } from './credential.ts';
 import { CredentialCache } from './credential-cache.ts';
 import { ControlDatabase } from './database.ts';
@@ -39,6 +40,7 @@ const PING_TIMEOUT_MS = 5_000;
 /** For finding out how a change has ended whose answer was lost: long enough for a server to recover. */
 const SETTLE_TIMEOUT_MS = 10_000;
 const SETTLE_POLL_MS = 100;
+const BALLAST_RETRY_MS = 1_000;
 
 export interface CatalogOptions {
   /** The control database: it exists, and the role owns it. */
@@ -74,6 +76,8 @@ export class Catalog {
   #maintenance: NodeJS.Timeout | undefined;
   #maintaining: Promise<void> = Promise.resolve();
   #listens = false;
+  /** The session that listens, and holds the ballast. */
+  #listener: Sql | undefined;
   #closing = false;
 
   private constructor(options: CatalogOptions) {
@@ -265,6 +269,18 @@ export class Catalog {
     return new Map(rows.map(({ pid, locks }) => [pid, locks]));
   }
 
+  /** Has room made for some locks, where the server has none, while something is done that makes more. */
+  async withBallastDropped<T>(work: () => Promise<T>): Promise<T> {
+    const sql = this.#listener;
+    if (sql === undefined) return work();
+    try {
+      await dropBallast(sql);
+      return await work();
+    } finally {
+      void this.#takeBallast(sql);
+    }
+  }
+
   /** Writes what is still to be written, then ends all sessions. */
   async close(): Promise<void> {
     this.#closing = true;
@@ -312,10 +328,25 @@ export class Catalog {
     await sql`select pg_advisory_lock_shared(${ADVISORY_LOCKS.process}, ${this.#process})`;
     await this.#credentials.trust((organizationIds) => loadStates(sql, organizationIds));
     this.#listens = true;
+    this.#listener = sql;
+    void this.#takeBallast(sql);
+  }
+
+  /** Where there is no room for it yet, as soon as there is. */
+  async #takeBallast(sql: Sql): Promise<void> {
+    while (sql === this.#listener && !this.#closing) {
+      try {
+        await takeBallast(sql);
+        return;
+      } catch {
+        await delay(BALLAST_RETRY_MS, undefined, { ref: false });
+      }
+    }
   }
 
   #deaf(): void {
     this.#credentials.distrust();
+    this.#listener = undefined;
     if (this.#listens && !this.#closing) {
       this.#options.observe({ name: 'service.warning', message: 'notifications were lost: keys are looked up until they are back' });
     }

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { runCommand } from '../backend/command.ts';
 import type { BackendConnection } from '../backend/connection.ts';
 import type { Pool } from '../backend/pool.ts';
 import type { Catalog } from '../catalog/catalog.ts';
@@ -8,8 +9,11 @@ import { codeOf } from './placement/admin.ts';
 
 const OUT_OF_MEMORY = '53200';
 /** For finding who holds too many locks, and for those sessions to let go of them. */
-const TIMEOUT_MS = 3_000;
+const TIMEOUT_MS = 5_000;
+/** For those that obey a cancel request. */
+const OBEY_TIMEOUT_MS = 1_000;
 const POLL_MS = 25;
+const RETRIES = 2;
 
 /**
  * The server has one table of locks for all databases, and no way to give each role a part of it: who fills it (with advisory
@@ -31,18 +35,20 @@ export class LockTable {
   }
 
   /**
-   * Runs something, and once more where the server had no room for its locks and room could be made.
+   * Runs something, and again where the server had no room for its locks and room could be made. By then somebody may have
+   * taken it again.
    * @param work leaves nothing behind when it fails, or may be repeated
    */
   async withRoom<Result>(work: () => Promise<Result>): Promise<Result> {
-    const clearings = this.#clearings;
-    try {
-      return await work();
-    } catch (error) {
-      if (!isOutOfMemory(error)) throw error;
-      // Somebody else may have seen to it already.
-      if (clearings === this.#clearings && !(await this.#clear())) throw error;
-      return work();
+    for (let left = RETRIES; ; left -= 1) {
+      const clearings = this.#clearings;
+      try {
+        return await work();
+      } catch (error) {
+        if (left === 0 || !isOutOfMemory(error)) throw error;
+        // Somebody else may have seen to it already.
+        if (clearings === this.#clearings && !(await this.#clear())) throw error;
+      }
     }
   }
 
@@ -75,14 +81,30 @@ export class LockTable {
       message: `sessions of ${organizationId} were ended: they held ${locks} locks, and the server had room for no more`,
     });
     await Promise.all(backends.map(endAtOnce));
-    const processIds = backends.map(({ processId }) => processId);
+    if (!(await this.#haveLetGo(backends, Math.min(deadline, performance.now() + OBEY_TIMEOUT_MS)))) {
+      await this.#terminate(backends);
+      if (!(await this.#haveLetGo(backends, deadline))) return false;
+    }
+    this.#clearings += 1;
+    return true;
+  }
+
+  async #haveLetGo(backends: readonly BackendConnection[], deadline: number): Promise<boolean> {
     for (; performance.now() < deadline; await delay(POLL_MS)) {
       const left = await this.#locksOfCrowded(deadline);
-      if (processIds.some((processId) => left.has(processId))) continue;
-      this.#clearings += 1;
-      return true;
+      if (!backends.some(({ processId }) => left.has(processId))) return true;
     }
     return false;
+  }
+
+  /** A statement may obey no cancel request. Who has it ended has to be let in first. */
+  async #terminate(backends: readonly BackendConnection[]): Promise<void> {
+    const processIds = backends.map(({ processId }) => processId).join();
+    await this.#catalog.withBallastDropped(async () => {
+      const session = await backends[0]?.sibling();
+      const terminate = `SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.unnest('{${processIds}}'::int[]) pid`;
+      if (session !== undefined) await runCommand(session, terminate).finally(() => session.end());
+    });
   }
 
   /** Who asks needs a session that is there: for another one there is no room, until those that are at work come back. */

@@ -8,6 +8,9 @@ import { PLACEMENTS, startTestService, type TestOrganization, type TestService }
 const TAKE_ALL = 'SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 100000) AS n';
 const TAKE_ALL_AND_SLEEP = `DO $$ BEGIN PERFORM pg_advisory_lock(n) FROM generate_series(1, 100000) AS n;
   EXCEPTION WHEN out_of_memory THEN PERFORM pg_sleep(60); END $$`;
+const TAKE_ALL_AND_OBEY_NOBODY = `DO $$ BEGIN PERFORM pg_advisory_lock(n) FROM generate_series(1, 100000) AS n;
+  EXCEPTION WHEN out_of_memory THEN
+    LOOP BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$`;
 
 describe.each(PLACEMENTS)('who takes all locks that the server has, with a %s for each organization,', (kind) => {
   let cluster: OwnCluster;
@@ -53,6 +56,7 @@ describe.each(PLACEMENTS)('who takes all locks that the server has, with a %s fo
   it.each([
     ['after its statement has failed', TAKE_ALL],
     ['while it is busy', TAKE_ALL_AND_SLEEP],
+    ['while it is busy and obeys no cancel request', TAKE_ALL_AND_OBEY_NOBODY],
   ])('loses them when another wants a session, %s', async (_when, sql) => {
     const other = await service.signUp();
     const before = warnings();
