@@ -19,7 +19,7 @@ export class Lease {
   readonly #observe: Observe;
   readonly #door: Door;
   readonly #grantedAt = performance.now();
-  readonly #endProcess: ((tenant: Tenant, processId: number) => Promise<void>) | undefined;
+  readonly #endProcess: ((tenant: Tenant, backend: BackendConnection) => Promise<void>) | undefined;
   #returned = false;
 
   constructor(
@@ -29,7 +29,7 @@ export class Lease {
     pool: Pool,
     results: Room,
     observe: Observe,
-    endProcess?: (tenant: Tenant, processId: number) => Promise<void>,
+    endProcess?: (tenant: Tenant, backend: BackendConnection) => Promise<void>,
   ) {
     this.backend = backend;
     this.tenant = tenant;
@@ -60,9 +60,8 @@ export class Lease {
    * go on without anybody listening.
    */
   terminate(): void {
-    const { processId } = this.backend;
     this.destroy();
-    void this.#endProcess?.(this.tenant, processId);
+    void this.#endProcess?.(this.tenant, this.backend);
   }
 
   /**

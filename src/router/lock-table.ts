@@ -24,6 +24,8 @@ export class LockTable {
   readonly #catalog: Catalog;
   readonly #pool: Pool;
   readonly #observe: Observe;
+  /** Sessions that the pool has given up and whose processes may go on, by process id. */
+  readonly #remains = new Map<number, Session>();
   #clearing: Promise<boolean> | undefined;
   /** How often room has been made. */
   #clearings = 0;
@@ -52,6 +54,11 @@ export class LockTable {
     }
   }
 
+  /** A session's process could not be ended: it is, where it turns out to hold too many locks. */
+  remains(organizationId: string, backend: BackendConnection): void {
+    this.#remains.set(backend.processId, [organizationId, backend]);
+  }
+
   /** Makes room if it can: those who are in cannot write a row while there is none. */
   makeRoom(): void {
     void this.#clear();
@@ -73,13 +80,16 @@ export class LockTable {
    */
   async #endCrowd(): Promise<boolean> {
     const deadline = performance.now() + TIMEOUT_MS;
-    const crowd = largest(this.#pool.sessions(), await this.#locksOfCrowded(deadline));
+    const locksOf = await this.#locksOfCrowded(deadline);
+    for (const processId of this.#remains.keys()) if (!locksOf.has(processId)) this.#remains.delete(processId);
+    const crowd = largest([...this.#pool.sessions(), ...this.#remains.values()], locksOf);
     if (crowd === undefined) return false;
     const { organizationId, locks, backends } = crowd;
     this.#observe({
       name: 'service.warning',
       message: `sessions of ${organizationId} were ended: they held ${locks} locks, and the server had room for no more`,
     });
+    for (const backend of backends) this.remains(organizationId, backend);
     await Promise.all(backends.map(endAtOnce));
     if (!(await this.#haveLetGo(backends, Math.min(deadline, performance.now() + OBEY_TIMEOUT_MS)))) {
       await this.#terminate(backends);
@@ -120,18 +130,18 @@ export class LockTable {
   }
 }
 
+type Session = readonly [organizationId: string, backend: BackendConnection];
+
 interface Crowd {
   readonly organizationId: string;
   readonly locks: number;
   readonly backends: readonly BackendConnection[];
 }
 
-function largest(
-  sessions: Iterable<readonly [organizationId: string, backend: BackendConnection]>,
-  locksOf: ReadonlyMap<number, number>,
-): Crowd | undefined {
+function largest(sessions: readonly Session[], locksOf: ReadonlyMap<number, number>): Crowd | undefined {
   const crowds = new Map<string, Crowd>();
-  for (const [organizationId, backend] of sessions) {
+  const byProcess = new Map(sessions.map((session) => [session[1].processId, session]));
+  for (const [organizationId, backend] of byProcess.values()) {
     const locks = locksOf.get(backend.processId);
     if (locks === undefined) continue;
     const crowd = crowds.get(organizationId);

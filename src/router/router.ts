@@ -229,11 +229,12 @@ export class Router {
   }
 
   /** As the organization itself, which may end its own sessions; the platform's role may not. */
-  readonly #endProcess = async ({ organization }: Tenant, processId: number): Promise<void> => {
+  readonly #endProcess = async ({ organization }: Tenant, backend: BackendConnection): Promise<void> => {
     try {
-      const backend = await this.#provisioner.open(organization.placement);
-      await runCommand(backend, `SELECT pg_catalog.pg_terminate_backend(${processId})`).finally(() => backend.end());
+      const other = await this.#provisioner.open(organization.placement);
+      await runCommand(other, `SELECT pg_catalog.pg_terminate_backend(${backend.processId})`).finally(() => other.end());
     } catch (cause) {
+      this.#locks.remains(organization.id, backend);
       this.#observe({ name: 'service.warning', message: 'a session that obeys no cancel request could not be ended', cause });
     }
   };

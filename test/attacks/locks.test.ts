@@ -68,6 +68,17 @@ describe.each(PLACEMENTS)('who takes all locks that the server has, with a %s fo
     expect((await service.query(greedy, 'SELECT 1 AS one')).body.rows).toEqual([{ one: 1 }]);
   });
 
+  it('loses them when another wants a session, though its client has vanished and it obeys no cancel request', async () => {
+    const other = await service.signUp();
+    const client = await service.connect(greedy);
+    client.on('error', () => {});
+    client.query(TAKE_ALL_AND_OBEY_NOBODY).catch(() => {});
+    await eventually('it has them, and is busy', isAsleep);
+    Reflect.get(client, 'connection').stream.destroy();
+    expect((await service.query(other, 'CREATE TABLE later (body text)')).status).toBe(200);
+    await eventually('its process has ended', async () => !(await isAsleep()));
+  });
+
   it('keeps those who are in from writing only until the audit log is to be written', async () => {
     const other = await service.signUp();
     const client = await service.connect(other);
