@@ -36,8 +36,8 @@ export interface RelayHost extends WatchListener {
   readonly processIds: ProcessIds;
   /** Where the organization's `public` is another schema. */
   readonly view: PlaceView | undefined;
-  /** Hears of each request of the client's that has been answered up to its ReadyForQuery. */
-  answered(ok: boolean): void;
+  /** Hears of each request of the client's that has been answered up to its ReadyForQuery. @param sqlstate of its first error */
+  answered(sqlstate: string | undefined): void;
   /** Hears that either side has ended the session, or the house, once all that was borrowed has been given back, or could not be. */
   ended(end: RelayEnd, failure?: unknown): void;
   /** Hears of what should not have happened, of which the client is told as an internal error at most. */

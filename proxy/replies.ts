@@ -63,8 +63,8 @@ export class Replies implements ReplyListener {
   #hasCompleted = false;
   /** Part of what is being answered may have been committed by itself. */
   #mayHaveCommitted = false;
-  /** The client's request that is being answered has met an error. */
-  #requestFailed = false;
+  /** SQLSTATE of the first error that the client has been told of within the request that is being answered. */
+  #failure: string | undefined;
   readonly #reported: ReportedParameters;
   #isInterrupted = false;
 
@@ -193,8 +193,8 @@ export class Replies implements ReplyListener {
     this.queue.receive(scanner.type);
     if (this.status !== 'E') this.queue.strayPortal = false;
     if (forward && !this.hiding) {
-      this.#session.host.answered(!this.#requestFailed);
-      this.#requestFailed = false;
+      this.#session.host.answered(this.#failure);
+      this.#failure = undefined;
     }
     this.#effects.ready(this.status);
   }
@@ -211,7 +211,7 @@ export class Replies implements ReplyListener {
     }
     if (isTakenAway(fields)) this.#session.tenure.backend?.session.unprepareAll();
     this.#failed(fields);
-    this.#requestFailed ||= forward && !this.hiding;
+    if (forward && !this.hiding) this.#failure ??= fields.code;
     const told = (forward || this.fatalSeen) && !this.hiding;
     const reworded = told && scanner.last && (this.#session.host.view !== undefined || mentionsServerStatement(fields.message));
     const edits = this.#editsInError();

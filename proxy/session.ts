@@ -44,8 +44,7 @@ export interface Guest {
   readonly origin: Origin;
 }
 
-const ANSWERED = { name: 'wire.query', ok: true } as const;
-const FAILED = { name: 'wire.query', ok: false } as const;
+const ANSWERED = { name: 'wire.query' } as const;
 const SECRET_BYTES = 4;
 const SECRET_BYTES_3_2 = 32;
 
@@ -211,8 +210,8 @@ class Session implements RelayHost, ReachableSession {
     this.#context.observe({ name: `request.${outcome}` });
   }
 
-  answered(ok: boolean): void {
-    this.#context.observe(ok ? ANSWERED : FAILED);
+  answered(sqlstate: string | undefined): void {
+    this.#context.observe(sqlstate === undefined ? ANSWERED : { ...ANSWERED, sqlstate });
   }
 
   failed(cause: unknown): void {

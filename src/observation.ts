@@ -78,8 +78,8 @@ export type Observation =
       readonly statement: ObservedStatement;
       readonly outcome: Outcome;
     }
-  /** Any request that came through the wire door, for counting. */
-  | { readonly name: 'wire.query'; readonly ok: boolean }
+  /** Any request that came through the wire door; with the SQLSTATE of its first error. */
+  | { readonly name: 'wire.query'; readonly sqlstate?: string }
   /** A wire session has come to hold, or holds no longer, state of a kind that keeps it on its backend. */
   | { readonly name: 'wire.pinned'; readonly reason: string }
   | { readonly name: 'wire.unpinned'; readonly reason: string }

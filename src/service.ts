@@ -72,7 +72,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     });
     opened.push(() => catalog.close());
 
-    const observe = fanOut([log, metrics.observe, auditObserver(catalog.audit)]);
+    const observe = fanOut([log, metrics.observe, auditObserver(catalog.audit), (observation) => locks?.hears(observation)]);
     const pool = createPool(config, cluster, observe);
     const provisioner = createPlacements(config, cluster, observe, opened);
     opened.push(async () => pool.close());

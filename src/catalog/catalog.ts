@@ -5,7 +5,6 @@ import type { Observe, Origin } from '../observation.ts';
 import { ADVISORY_LOCKS } from './advisory-locks.ts';
 import { AuditLog } from './audit-log.ts';
 import { DONE } from './audit-record.ts';
-import { dropBallast, takeBallast } from './ballast.ts';
 import type { Credential, NewApiKey } from './credential.ts';
 import { CredentialCache } from './credential-cache.ts';
 import { ControlDatabase } from './database.ts';
@@ -16,6 +15,7 @@ import { migrate } from './migrate.ts';
 import { NotificationChannel } from './notification-channel.ts';
 import type { ApiKey, Organization, OrganizationStatus } from './organization.ts';
 import { checkChange, findOrganization, listOrganizations, lockOrganization, updateStatus } from './organizations.ts';
+import { ServerLocks } from './server-locks.ts';
 import type { ControlConnection, Sql } from './session.ts';
 import {
   countAttempt,
@@ -40,7 +40,6 @@ const PING_TIMEOUT_MS = 5_000;
 /** For finding out how a change has ended whose answer was lost: long enough for a server to recover. */
 const SETTLE_TIMEOUT_MS = 10_000;
 const SETTLE_POLL_MS = 100;
-const BALLAST_RETRY_MS = 1_000;
 
 export interface CatalogOptions {
   /** The control database: it exists, and the role owns it. */
@@ -65,6 +64,7 @@ export interface SignedUp {
  */
 export class Catalog {
   readonly audit: AuditLog;
+  readonly locks: ServerLocks;
   readonly #options: CatalogOptions;
   readonly #now: () => Date;
   readonly #database: ControlDatabase;
@@ -76,8 +76,6 @@ export class Catalog {
   #maintenance: NodeJS.Timeout | undefined;
   #maintaining: Promise<void> = Promise.resolve();
   #listens = false;
-  /** The session that listens, and holds the ballast. */
-  #listener: Sql | undefined;
   #closing = false;
 
   private constructor(options: CatalogOptions) {
@@ -85,6 +83,7 @@ export class Catalog {
     this.#options = options;
     this.#now = options.now ?? (() => new Date());
     this.#database = new ControlDatabase(connection, options.outOfRoom);
+    this.locks = new ServerLocks(connection, this.#database);
     this.audit = new AuditLog({ database: this.#database, observe, now: this.#now });
     this.#keyUse = new KeyUse(this.#database, this.#now, (...use) => this.#credentials.used(...use));
     this.#channel = new NotificationChannel(connection, CREDENTIALS_CHANNEL, {
@@ -105,6 +104,7 @@ export class Catalog {
       await catalog.#channel.open();
       catalog.#maintenance = setInterval(() => catalog.#maintain(), MAINTENANCE_EVERY_MS);
       catalog.#maintain();
+      void catalog.locks.ballast.hold();
       return catalog;
     } catch (error) {
       await catalog.close();
@@ -243,48 +243,11 @@ export class Catalog {
     await this.#database.run((sql) => sql`select 1`, PING_TIMEOUT_MS);
   }
 
-  /** Whether a backend of the same cluster holds advisory locks; while it is in no transaction these are its session's. */
-  async holdsAdvisoryLocks(processId: number): Promise<boolean> {
-    const [row] = await this.#database.run(
-      (sql) => sql<{ held: boolean }[]>`
-        select exists (select from pg_catalog.pg_locks where locktype = 'advisory' and pid = ${processId}) as held`,
-    );
-    return row?.held ?? true;
-  }
-
-  /**
-   * Backends of the same cluster that hold more locks than its table of them has places for each, by process id; without those
-   * that take up no place there. None as long as half of the table is free: then it is another memory that is short.
-   */
-  async locksOfCrowded(): Promise<ReadonlyMap<number, number>> {
-    const rows = await this.#database.run(
-      (sql) => sql<{ pid: number; locks: number }[]>`
-        with held as materialized (
-          select pid from pg_catalog.pg_locks where not fastpath and mode <> 'SIReadLock' and pid is not null
-        )
-        select pid, count(*)::int as locks from held
-        where (select count(*) from held) * 2 > current_setting('max_locks_per_transaction')::int * current_setting('max_connections')::int
-        group by pid having count(*) > current_setting('max_locks_per_transaction')::int`,
-    );
-    return new Map(rows.map(({ pid, locks }) => [pid, locks]));
-  }
-
-  /** Has room made for some locks, where the server has none, while something is done that makes more. */
-  async withBallastDropped<T>(work: () => Promise<T>): Promise<T> {
-    const sql = this.#listener;
-    if (sql === undefined) return work();
-    try {
-      await dropBallast(sql);
-      return await work();
-    } finally {
-      void this.#takeBallast(sql);
-    }
-  }
-
   /** Writes what is still to be written, then ends all sessions. */
   async close(): Promise<void> {
     this.#closing = true;
     clearInterval(this.#maintenance);
+    this.locks.ballast.close();
     await Promise.all([this.audit.close(), this.#keyUse.flush(), this.#maintaining, this.#channel.close()]);
     await this.#database.close();
   }
@@ -328,25 +291,10 @@ export class Catalog {
     await sql`select pg_advisory_lock_shared(${ADVISORY_LOCKS.process}, ${this.#process})`;
     await this.#credentials.trust((organizationIds) => loadStates(sql, organizationIds));
     this.#listens = true;
-    this.#listener = sql;
-    void this.#takeBallast(sql);
-  }
-
-  /** Where there is no room for it yet, as soon as there is. */
-  async #takeBallast(sql: Sql): Promise<void> {
-    while (sql === this.#listener && !this.#closing) {
-      try {
-        await takeBallast(sql);
-        return;
-      } catch {
-        await delay(BALLAST_RETRY_MS, undefined, { ref: false });
-      }
-    }
   }
 
   #deaf(): void {
     this.#credentials.distrust();
-    this.#listener = undefined;
     if (this.#listens && !this.#closing) {
       this.#options.observe({ name: 'service.warning', message: 'notifications were lost: keys are looked up until they are back' });
     }

@@ -91,7 +91,8 @@ export class ControlDatabase {
   #failed(session: Session, error: unknown): unknown {
     if (isExhausted(error)) {
       if (error.code === OUT_OF_MEMORY) this.#outOfRoom();
-      // The session is sound, and another could perhaps not be opened now.
+      // Otherwise the session is sound, and another could perhaps not be opened now.
+      if (error.severity === 'FATAL') session.destroy();
       return new ServiceError('not_ready', 'the database server has run out of room', { cause: error, retryAfterS: 1 });
     }
     if (!isUnreachable(error)) return error;
@@ -203,7 +204,7 @@ const OUT_OF_MEMORY = '53200';
 
 /** disk_full, out_of_memory: passes when room has been made. */
 function isExhausted(error: unknown): error is postgres.PostgresError {
-  return error instanceof postgres.PostgresError && error.severity !== 'FATAL' && /^53[12]00$/.test(error.code);
+  return error instanceof postgres.PostgresError && /^53[12]00$/.test(error.code);
 }
 
 function isUnreachable(error: unknown): boolean {

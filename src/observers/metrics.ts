@@ -120,7 +120,7 @@ function count(observation: Observation, to: Instruments): void {
       to.wireBytes.count(observation.bytesIn, observation.bytesOut);
       break;
     case 'wire.query':
-      to.queries.count('wire', observation.ok ? 'ok' : 'error');
+      to.queries.count('wire', observation.sqlstate === undefined ? 'ok' : 'error');
       break;
     case 'wire.pinned':
       to.pins.inc({ reason: observation.reason });

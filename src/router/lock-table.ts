@@ -4,7 +4,7 @@ import type { BackendConnection } from '../backend/connection.ts';
 import type { Pool } from '../backend/pool.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { ServiceError } from '../errors.ts';
-import type { Observe } from '../observation.ts';
+import type { Observation, Observe } from '../observation.ts';
 import { codeOf } from './placement/admin.ts';
 
 const OUT_OF_MEMORY = '53200';
@@ -14,6 +14,7 @@ const TIMEOUT_MS = 5_000;
 const OBEY_TIMEOUT_MS = 1_000;
 const POLL_MS = 25;
 const RETRIES = 2;
+const LOOK_EVERY_MS = 1_000;
 
 /**
  * The server has one table of locks for all databases, and no way to give each role a part of it: who fills it (with advisory
@@ -27,6 +28,7 @@ export class LockTable {
   /** Sessions that the pool has given up and whose processes may go on, by process id. */
   readonly #remains = new Map<number, Session>();
   #clearing: Promise<boolean> | undefined;
+  #lookedAt = Number.NEGATIVE_INFINITY;
   /** How often room has been made. */
   #clearings = 0;
 
@@ -59,12 +61,20 @@ export class LockTable {
     this.#remains.set(backend.processId, [organizationId, backend]);
   }
 
-  /** Makes room if it can: those who are in cannot write a row while there is none. */
+  /** Hears whose statement has found no room: those who are in cannot write a row while there is none. */
+  readonly hears: Observe = (observation) => {
+    if (sqlstateOf(observation) === OUT_OF_MEMORY) this.makeRoom();
+  };
+
+  /** Makes room if it can. */
   makeRoom(): void {
+    // Anybody can raise such an error.
+    if (performance.now() - this.#lookedAt < LOOK_EVERY_MS) return;
     void this.#clear();
   }
 
   #clear(): Promise<boolean> {
+    this.#lookedAt = performance.now();
     this.#clearing ??= this.#endCrowd()
       // The control database cannot be asked: whoever comes next tries again.
       .catch(() => false)
@@ -95,6 +105,8 @@ export class LockTable {
       await this.#terminate(backends);
       if (!(await this.#haveLetGo(backends, deadline))) return false;
     }
+    // Before anybody else comes, who may be the next to take it all: without it, there may be no ending them.
+    await Promise.race([this.#catalog.locks.ballast.hold(), delay(deadline - performance.now(), undefined, { ref: false })]);
     this.#clearings += 1;
     return true;
   }
@@ -110,23 +122,37 @@ export class LockTable {
   /** A statement may obey no cancel request. Who has it ended has to be let in first. */
   async #terminate(backends: readonly BackendConnection[]): Promise<void> {
     const processIds = backends.map(({ processId }) => processId).join();
-    await this.#catalog.withBallastDropped(async () => {
+    await this.#catalog.locks.ballast.droppedFor(async () => {
       const session = await backends[0]?.sibling();
       const terminate = `SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.unnest('{${processIds}}'::int[]) pid`;
       if (session !== undefined) await runCommand(session, terminate).finally(() => session.end());
     });
   }
 
-  /** Who asks needs a session that is there: for another one there is no room, until those that are at work come back. */
+  /** Who asks may need room itself, or a session, for which there is none until those that are at work come back. */
   async #locksOfCrowded(deadline: number): Promise<ReadonlyMap<number, number>> {
+    const { locks } = this.#catalog;
+    let ask = () => locks.ofCrowded();
     for (;;) {
       try {
-        return await this.#catalog.locksOfCrowded();
+        return await ask();
       } catch (error) {
         if (!isOutOfMemory(error) || performance.now() > deadline) throw error;
         await delay(POLL_MS);
+        ask = () => locks.ballast.droppedFor(() => locks.ofCrowded());
       }
     }
+  }
+}
+
+function sqlstateOf(observation: Observation): string | undefined {
+  switch (observation.name) {
+    case 'wire.query':
+      return observation.sqlstate;
+    case 'http.request':
+      return observation.outcome.sqlstate;
+    default:
+      return undefined;
   }
 }
 

@@ -206,7 +206,7 @@ export class Router {
 
   /** Whether a backend holds advisory locks that outlive its transaction; tenants themselves cannot look. */
   holdsAdvisoryLocks(processId: number): Promise<boolean> {
-    return this.catalog.holdsAdvisoryLocks(processId);
+    return this.catalog.locks.areHeldBy(processId);
   }
 
   /**
@@ -246,11 +246,11 @@ export class Router {
   /** A key that is at hand is found by its digest: it has too many bits to be guessed, so that nothing slower is needed. */
   async #findByKey(apiKey: string): Promise<KnownCredential | undefined> {
     // One that cannot be a key is answered without a look-up.
-    return isWellFormedApiKey(apiKey) ? this.catalog.findByDigest(digestApiKey(apiKey)) : undefined;
+    return isWellFormedApiKey(apiKey) ? this.#locks.withRoom(() => this.catalog.findByDigest(digestApiKey(apiKey))) : undefined;
   }
 
   async #proveByScram({ user, exchange }: Extract<Credential, { kind: 'scram' }>): Promise<KnownCredential | undefined> {
-    const known = await this.catalog.findByOrganization(user);
+    const known = await this.#locks.withRoom(() => this.catalog.findByOrganization(user));
     const proven = await exchange(known?.key.verifier ?? mockVerifier(user, this.#secret));
     return proven ? known : undefined;
   }

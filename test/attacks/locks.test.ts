@@ -11,6 +11,10 @@ const TAKE_ALL_AND_SLEEP = `DO $$ BEGIN PERFORM pg_advisory_lock(n) FROM generat
 const TAKE_ALL_AND_OBEY_NOBODY = `DO $$ BEGIN PERFORM pg_advisory_lock(n) FROM generate_series(1, 100000) AS n;
   EXCEPTION WHEN out_of_memory THEN
     LOOP BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$`;
+/** Strong locks on so many tables that nobody's locks on tables are kept with the process alone any more (1,024 partitions). */
+const LOCK_TABLES = `DO $$ BEGIN FOR n IN 1..5000 LOOP EXECUTE format('CREATE TABLE t%s ()', n); END LOOP; END $$`;
+const TAKE_THE_REST = `DO $$ BEGIN PERFORM pg_advisory_lock(n) FROM generate_series(1, 100000) AS n;
+  EXCEPTION WHEN out_of_memory THEN NULL; END $$`;
 
 describe.each(PLACEMENTS)('who takes all locks that the server has, with a %s for each organization,', (kind) => {
   let cluster: OwnCluster;
@@ -62,7 +66,7 @@ describe.each(PLACEMENTS)('who takes all locks that the server has, with a %s fo
     const before = warnings();
     const session = await takeAll(sql);
     const late = await service.query(other, 'CREATE TABLE notes (body text)');
-    expect([late.status, late.body.command]).toEqual([200, 'CREATE TABLE']);
+    expect(late).toMatchObject({ status: 200, body: { command: 'CREATE TABLE' } });
     await eventually('its session has ended', () => session.ended);
     expect(warnings()).toBe(before + 1);
     expect((await service.query(greedy, 'SELECT 1 AS one')).body.rows).toEqual([{ one: 1 }]);
@@ -75,16 +79,22 @@ describe.each(PLACEMENTS)('who takes all locks that the server has, with a %s fo
     client.query(TAKE_ALL_AND_OBEY_NOBODY).catch(() => {});
     await eventually('it has them, and is busy', isAsleep);
     Reflect.get(client, 'connection').stream.destroy();
-    expect((await service.query(other, 'CREATE TABLE later (body text)')).status).toBe(200);
+    expect(await service.query(other, 'CREATE TABLE later (body text)')).toMatchObject({ status: 200 });
     await eventually('its process has ended', async () => !(await isAsleep()));
   });
 
-  it('keeps those who are in from writing only until the audit log is to be written', async () => {
+  it('loses them as often as it takes them, at once after it has lost them too', async () => {
+    for (let round = 0; round < 3; round += 1) {
+      await takeAll(TAKE_ALL_AND_OBEY_NOBODY);
+      await service.signUp();
+    }
+  });
+
+  it('loses them when who is in already cannot write', async () => {
     const other = await service.signUp();
     const client = await service.connect(other);
     await client.query('CREATE TABLE notes (body text)');
     await takeAll(TAKE_ALL);
-    await service.call('GET', '/api/auth/me', { key: other.apiKey });
     await eventually('a row can be written', () =>
       client.query("INSERT INTO notes VALUES ('late')").then(
         () => true,
@@ -92,6 +102,17 @@ describe.each(PLACEMENTS)('who takes all locks that the server has, with a %s fo
       ),
     );
     await client.end();
+  });
+
+  it('loses them, though they are such that everybody else needs room where none was needed before', async () => {
+    const other = await service.signUp();
+    const client = await service.connect(greedy);
+    client.on('error', () => {});
+    await client.query('BEGIN');
+    await client.query(LOCK_TABLES);
+    await client.query(TAKE_THE_REST);
+    expect(await service.query(other, 'SELECT 1 AS one')).toMatchObject({ status: 200 });
+    await eventually('its session has ended', async () => (await client.query('SELECT 1').catch(() => 'ended')) === 'ended');
   });
 
   it('keeps nobody from signing up', async () => {
