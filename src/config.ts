@@ -76,7 +76,7 @@ const schema = z.object({
   POSTERN_HTTP_BODIES_BYTES: bytes.describe('Bodies of all organizations together; 0: sixteen times the largest body'),
   POSTERN_WIRE_STATEMENT_TIMEOUT_MS: milliseconds(0),
   POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS: milliseconds(300_000),
-  POSTERN_QUEUE_TIMEOUT_MS: milliseconds(10_000),
+  POSTERN_QUEUE_TIMEOUT_MS: deadline(10_000),
   POSTERN_BACKEND_IDLE_MS: milliseconds(60_000),
   POSTERN_LOGIN_TIMEOUT_MS: deadline(15_000),
   POSTERN_SHUTDOWN_TIMEOUT_MS: milliseconds(10_000),

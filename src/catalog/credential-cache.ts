@@ -50,24 +50,27 @@ export class CredentialCache {
   }
 
   /**
-   * Changes are announced again; what they were meanwhile is read now.
+   * Changes are announced again; what they were meanwhile is read now. That is the truth even where it is older than what is
+   * known: a control database may come back without its last changes.
    * @param read the states of organizations; those it leaves out do not exist
    */
   async trust(read: (organizationIds: readonly string[]) => Promise<readonly KeyState[]>): Promise<void> {
     const doubts = this.#doubts;
     for (const watch of this.#watches) watch.everything = true;
-    const gone = new Set(this.#index.organizationIds());
-    for (const state of await read([...gone])) {
-      gone.delete(state.organizationId);
-      this.#apply(state);
+    const before = this.#index.revisions();
+    const states = new Map((await read([...before.keys()])).map((state) => [state.organizationId, state]));
+    for (const [organizationId, revision] of before) {
+      const state = states.get(organizationId) ?? { organizationId, revision: Number.MAX_SAFE_INTEGER, status: 'dropped', keyId: '' };
+      if (this.#index.get(organizationId)?.revision === revision) this.#settle(state);
+      // Something has been heard since the read began.
+      else this.#apply(state);
     }
-    for (const organizationId of gone) this.#apply({ organizationId, revision: Number.MAX_SAFE_INTEGER, status: 'dropped', keyId: '' });
     this.#trusted = this.#doubts === doubts;
   }
 
   /** An organization's key or status is now this. */
   changed(state: KeyState): void {
-    for (const { revisions } of this.#watches) revisions.set(state.organizationId, state.revision);
+    this.#announce(state);
     this.#unknown.clear();
     this.#apply(state);
   }
@@ -99,20 +102,19 @@ export class CredentialCache {
           return undefined;
         }
         const newer = watch.revisions.get(found.organization.id) ?? 0;
-        const entry = watch.everything || newer > found.revision ? undefined : this.#adopt(found);
-        if (entry !== undefined) return entry.credential;
+        if (!watch.everything && newer <= found.revision) return this.#adopt(found).credential;
       } finally {
         this.#watches.delete(watch);
       }
     }
   }
 
-  /** @returns the one entry of a key that was read; none when something newer is known than was read */
-  #adopt(found: KnownKey): Entry | undefined {
+  /** @returns the one entry of a key that was read, which is the truth, as in {@link trust} */
+  #adopt(found: KnownKey): Entry {
     const { organization, key, revision } = found;
-    const known = this.#index.get(organization.id);
-    if (known !== undefined && known.revision > revision) return undefined;
-    if (known !== undefined) this.#apply({ organizationId: organization.id, revision, status: organization.status, keyId: key.id });
+    const state = { organizationId: organization.id, revision, status: organization.status, keyId: key.id };
+    this.#announce(state);
+    this.#settle(state);
     const kept = this.#index.get(organization.id);
     if (kept !== undefined) return kept;
     const entry = newEntry(found);
@@ -120,10 +122,21 @@ export class CredentialCache {
     return entry;
   }
 
-  /** Ends the entry that a newer state contradicts. */
-  #apply({ organizationId, revision, status, keyId }: KeyState): void {
+  /** What is on its way may be from before. */
+  #announce({ organizationId, revision }: KeyState): void {
+    for (const { revisions } of this.#watches) revisions.set(organizationId, Math.max(revision, revisions.get(organizationId) ?? 0));
+  }
+
+  /** As {@link #settle}, where the state is newer than what is known. */
+  #apply(state: KeyState): void {
+    const entry = this.#index.get(state.organizationId);
+    if (entry !== undefined && entry.revision < state.revision) this.#settle(state);
+  }
+
+  /** Ends the entry that the state contradicts. */
+  #settle({ organizationId, revision, status, keyId }: KeyState): void {
     const entry = this.#index.get(organizationId);
-    if (entry === undefined || entry.revision >= revision) return;
+    if (entry === undefined) return;
     const { credential, controller } = entry;
     if (credential.key.id === keyId && credential.organization.status === status) {
       entry.revision = revision;

@@ -58,9 +58,14 @@ export class CredentialIndex {
     this.#lessRecent.delete(entry);
   }
 
-  /** Ids of the organizations whose entries are there. */
-  organizationIds(): string[] {
-    return [...this.#byName.keys()].filter((name) => !name.startsWith('#'));
+  /** By the ids of the organizations whose entries are there. */
+  revisions(): Map<string, number> {
+    const revisions = new Map<string, number>();
+    for (const [name, reference] of this.#byName) {
+      const entry = name.startsWith('#') ? undefined : reference.deref();
+      if (entry !== undefined) revisions.set(name, entry.revision);
+    }
+    return revisions;
   }
 
   #keep(entry: Entry): void {

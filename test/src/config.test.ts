@@ -61,6 +61,7 @@ describe('the configuration', () => {
     [{ POSTERN_STATEMENT_TIMEOUT_MS: '30s' }, 'POSTERN_STATEMENT_TIMEOUT_MS: must be a whole number'],
     [{ POSTERN_BACKENDS_PER_TENANT: '0' }, 'POSTERN_BACKENDS_PER_TENANT: Too small: expected number to be >=1'],
     [{ POSTERN_LOGIN_TIMEOUT_MS: '0' }, 'POSTERN_LOGIN_TIMEOUT_MS: Too small: expected number to be >=1'],
+    [{ POSTERN_QUEUE_TIMEOUT_MS: '0' }, 'POSTERN_QUEUE_TIMEOUT_MS: Too small: expected number to be >=1'],
     [{ POSTERN_SECRET: 'short' }, 'POSTERN_SECRET: must have at least 16 characters'],
     [{ POSTERN_CONTROL_DATABASE: 'a"b' }, 'POSTERN_CONTROL_DATABASE: must be a plain lower-case name'],
     [{ POSTERN_TRUST_PROXY: '10.0.0.0/33' }, 'POSTERN_TRUST_PROXY: must be a comma-separated list of CIDR ranges'],

@@ -76,6 +76,15 @@ describe('a look-up', () => {
     expect((await looked)?.key.id).toBe('key_2');
   });
 
+  test('is repeated though a change from before that one is heard of behind it', async () => {
+    const looked = find();
+    cache.changed(state(3, 'key_3'));
+    cache.changed(state(2, 'key_2'));
+    await loads.answer(0, found(2, 'key_2'));
+    await loads.answer(1, found(3, 'key_3'));
+    expect((await looked)?.key.id).toBe('key_3');
+  });
+
   test('is not repeated when its answer is from after the change it heard of', async () => {
     const looked = find();
     cache.changed(state(2, 'key_2'));
@@ -159,6 +168,45 @@ describe('what is not trusted', () => {
     expect(loads.answers).toHaveLength(1);
   });
 
+  test('ends when the control database has come back without its last changes, with whatever it says now', async () => {
+    const first = find();
+    await loads.answer(0, found(3, 'key_3'));
+    await first;
+    cache.distrust();
+    await cache.trust(async () => [state(2, 'key_2')]);
+    expect((await first)?.revoked.reason).toMatchObject({ kind: 'key_revoked' });
+    const second = find();
+    await loads.answer(1, found(2, 'key_2'));
+    await second;
+    cache.distrust();
+    const third = find();
+    await loads.answer(2, found(2, 'key_2b'));
+    expect((await third)?.key.id).toBe('key_2b');
+    expect((await second)?.revoked.reason).toMatchObject({ kind: 'key_revoked' });
+    const fourth = find();
+    await loads.answer(3, found(1, 'key_1'));
+    expect((await fourth)?.key.id).toBe('key_1');
+  });
+
+  test('is not ended by what was read before something newer was heard of', async () => {
+    const first = find();
+    await loads.answer(0, found(1, 'key_1'));
+    await first;
+    cache.distrust();
+    const again = await new Promise<ReturnType<typeof find>>((resolve) => {
+      void cache.trust(async () => {
+        const looked = find();
+        await loads.answer(1, found(2, 'key_2'));
+        await looked;
+        resolve(looked);
+        return [state(1, 'key_1')];
+      });
+    });
+    expect(again?.revoked.aborted).toBe(false);
+    expect((await find())?.key.id).toBe('key_2');
+    expect(loads.answers).toHaveLength(2);
+  });
+
   test('stays so when notifications are lost again while it is being checked', async () => {
     const first = find();
     await loads.answer(0, found(1, 'key_1'));
@@ -227,7 +275,7 @@ describe('the index', () => {
 
     await vi.waitFor(() => {
       collect();
-      expect(index.organizationIds().sort()).toEqual(['org_3', 'org_4', 'org_5', 'org_6', 'org_held']);
+      expect([...index.revisions().keys()].sort()).toEqual(['org_3', 'org_4', 'org_5', 'org_6', 'org_held']);
     });
     const entry = index.get('org_held');
     expect(entry?.credential.revoked).toBe(signal);
