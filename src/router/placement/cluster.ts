@@ -95,11 +95,20 @@ async function withAdmin(
   try {
     const waitMs = options.waitMs ?? WAIT_MS;
     await waitForServer(admin, waitMs, (error) => tellWait(options.observe, admin, waitMs, error));
-    return await withSession(admin, (session) => use(session, admin, options));
+    return await withSession(admin, async (session) => {
+      await checkSettings(session);
+      return use(session, admin, options);
+    });
   } catch (error) {
     if (error instanceof ClusterError) throw error;
     throw new ClusterError(`PostgreSQL at ${addressOf(admin)} cannot be used: ${textOf(error)}`, { cause: error });
   }
+}
+
+/** Sessions are safe only with the settings that they begin with, and a pooler may be told to leave them out. */
+async function checkSettings(session: pg.Client): Promise<void> {
+  const { rows } = await session.query("SELECT pg_catalog.current_setting('search_path') AS path");
+  if (rows[0]?.path !== '') throw new Error('something on the way, a pooler perhaps, leaves out what a session is to begin with (options)');
 }
 
 function tellWait(observe: Observe, admin: AdminConnection, waitMs: number, error: unknown): void {

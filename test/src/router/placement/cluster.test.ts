@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -151,6 +153,23 @@ describe.each(servers)('on PostgreSQL $version', ({ version, start }) => {
     const refused = prepareCluster({ ...optionsFor(admin), controlDatabase: 'template1' });
     await expect(refused).rejects.toThrow(ClusterError);
     await expect(refused).rejects.toThrow(/^POSTERN_CONTROL_DATABASE: the database template1 belongs to the role postgres, not to /);
+  });
+
+  test('a pooler that leaves out the options of a session is refused', async () => {
+    const scratch = await makeScratch();
+    const pooler = createServer((client) => {
+      const server = connect(`${admin.host}/.s.PGSQL.${admin.port}`);
+      client.once('data', (startup) => {
+        server.write(Buffer.from(startup.toString('latin1').replace('search_path=', 'jit=off     '), 'latin1'));
+        client.pipe(server).pipe(client);
+      });
+    });
+    await once(pooler.listen(join(scratch.path, '.s.PGSQL.5432')), 'listening');
+    const refused = prepareCluster(optionsFor({ ...admin, host: scratch.path, port: 5432 }));
+    await expect(refused).rejects.toThrow(ClusterError);
+    await expect(refused).rejects.toThrow('leaves out what a session is to begin with');
+    pooler.close();
+    await scratch.remove();
   });
 
   test('a wrong password is told at once', async () => {
