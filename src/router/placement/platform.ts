@@ -7,6 +7,7 @@ import type { Cluster } from './cluster.ts';
 const CONTROL_SESSIONS_MAX = 6;
 const SHARED_SESSIONS_MAX = 4;
 const IDLE_TIMEOUT_MS = 30_000;
+const PING = { text: '', query_timeout: 2_000 };
 
 /**
  * The platform role at work on organizations' places. Its sessions are in the control database and the shared one, never in
@@ -56,7 +57,7 @@ function openPool({ host, port, ssl, platform }: Cluster, database: string, max:
 }
 
 async function lend<Result>(pool: pg.Pool, work: (session: pg.PoolClient) => Promise<Result>): Promise<Result> {
-  const session = await pool.connect().catch((error: unknown) => {
+  const session = await acquire(pool).catch((error: unknown) => {
     throw asServiceError(error);
   });
   try {
@@ -67,6 +68,20 @@ async function lend<Result>(pool: pg.Pool, work: (session: pg.PoolClient) => Pro
     // The session is given up, with its locks and whatever it has open.
     session.release(true);
     throw asServiceError(error);
+  }
+}
+
+/** A session whose connection was lost without a word does not answer: whoever waited for it would wait for many minutes. */
+async function acquire(pool: pg.Pool): Promise<pg.PoolClient> {
+  for (let left = pool.options.max; ; left--) {
+    const session = await pool.connect();
+    try {
+      await session.query(PING);
+      return session;
+    } catch (error) {
+      session.release(true);
+      if (left === 0) throw error;
+    }
   }
 }
 

@@ -1,4 +1,7 @@
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { connect, createServer } from 'node:net';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -14,6 +17,7 @@ import { Platform } from '../../../../src/router/placement/platform.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';
 import { hasPostgres15, startPostgres15 } from '../../../support/postgres15.ts';
 import { startPostgres18 } from '../../../support/postgres18.ts';
+import { makeScratch } from '../../../support/scratch.ts';
 
 const CONTROL = 'placement_test_control';
 
@@ -322,6 +326,26 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
       await session.query('SELECT 1');
     });
     await expect(lost).rejects.toMatchObject({ kind: 'not_ready' });
+  });
+
+  test('a session whose connection has gone silent is not waited for', async () => {
+    const scratch = await makeScratch();
+    const silence: (() => void)[] = [];
+    const network = createServer((client) => {
+      const server = connect(`${cluster.host}/.s.PGSQL.${cluster.port}`);
+      client.pipe(server).pipe(client);
+      client.on('close', () => server.destroy());
+      silence.push(() => server.unpipe(client));
+    });
+    await once(network.listen(join(scratch.path, '.s.PGSQL.5432')), 'listening');
+    const distant = new Platform({ ...cluster, host: scratch.path, port: 5432 });
+    const alone = () => distant.alone('postern_nobody', async () => 'done');
+    await alone();
+    for (const fallSilent of silence) fallSilent();
+    expect(await alone()).toBe('done');
+    await distant.close();
+    network.close();
+    await scratch.remove();
   });
 
   test('an error of the server is told apart from a server that is not there', async () => {
