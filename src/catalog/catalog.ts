@@ -279,8 +279,10 @@ export class Catalog {
         if (state !== undefined) this.#credentials.changed(state);
         return state?.keyId === keyId;
       } catch (cause) {
-        if (!isNotReady(cause)) throw cause;
-        if (performance.now() > deadline) throw new ServiceError('backend_lost', 'it is not known whether the key was rotated', { cause });
+        // Also where the service is shutting down, and this can be asked no more: the change may have happened.
+        if (!isNotReady(cause) || performance.now() > deadline) {
+          throw new ServiceError('backend_lost', 'it is not known whether the key was rotated', { cause });
+        }
         await delay(SETTLE_POLL_MS);
       }
     }

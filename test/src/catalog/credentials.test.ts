@@ -1,7 +1,8 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, test } from 'vitest';
 import type { ControlConnection, Credential } from '../../../src/catalog/catalog.ts';
+import { makePostgresProxy } from '../../support/postgres-proxy.ts';
 import { newKey, newOrganization, ORIGIN, openCatalog, type TestCatalog, TestControlDatabase } from './control-database.ts';
 
 let database: TestControlDatabase;
@@ -115,6 +116,21 @@ describe('rotation', () => {
       { seq: 3, action: 'key.issued', actor: { keyId: null, keyPrefix: null } },
       { seq: 2, action: 'auth.rotate_key', actor: { keyId: key.id, keyPrefix: key.prefix } },
     ]);
+  });
+
+  test('that may have happened is not said not to have when the service stops meanwhile', async () => {
+    const proxy = await makePostgresProxy(inject('clusterUrl'));
+    const { connection } = database;
+    const far = await openCatalog(database, { connection: { ...connection, host: decodeURIComponent(new URL(proxy.url).hostname) } });
+    const { organization } = await newOrganization(far.catalog);
+    await far.catalog.audit.flush();
+    const committed = proxy.holdBackCommit(connection.user);
+    const rotated = far.catalog.rotateKey(organization.id, undefined, newKey(), ORIGIN);
+    const refused = expect(rotated).rejects.toMatchObject({ kind: 'backend_lost' });
+    await committed;
+    await far.catalog.close();
+    await refused;
+    await proxy.close();
   });
 
   test('is seen by a look-up that was on its way', async () => {
