@@ -98,7 +98,7 @@ export class ControlDatabase {
     if (!isUnreachable(error)) return error;
     session.destroy();
     if (error instanceof ServiceError) return error;
-    const message = isStandby(error) ? 'the control database takes no changes yet' : 'the control database cannot be reached';
+    const message = isReadOnly(error) ? 'the control database takes no changes yet' : 'the control database cannot be reached';
     return new ServiceError('not_ready', message, { cause: error, retryAfterS: 1 });
   }
 
@@ -211,14 +211,17 @@ function isExhausted(error: unknown): error is postgres.PostgresError {
 function isUnreachable(error: unknown): boolean {
   if (error instanceof ServiceError) return error.kind === 'not_ready';
   // FATAL: it is the session that was refused or ended, not a statement.
-  if (error instanceof postgres.PostgresError) return error.severity === 'FATAL' || UNREACHABLE.test(error.code) || isStandby(error);
+  if (error instanceof postgres.PostgresError) return error.severity === 'FATAL' || UNREACHABLE.test(error.code) || isReadOnly(error);
   // The driver's codes (CONNECTION_CLOSED, CONNECT_TIMEOUT) and those of sockets and TLS (ECONNREFUSED, CERT_HAS_EXPIRED).
   return (
     error instanceof Error && 'code' in error && /^(CONNECT|E[A-Z]{3}|CERT_|DEPTH_|SELF_SIGNED_|UNABLE_|ABORT_ERR)/.test(String(error.code))
   );
 }
 
-/** read_only_sql_transaction: a standby, which will be promoted, or behind whose name another server will be found by a new session. */
-function isStandby(error: unknown): boolean {
+/**
+ * read_only_sql_transaction: a standby that will be promoted, or whose name will be another server's for a new session; or one
+ * that its operator lets take no writes, for want of room on its disk, say.
+ */
+function isReadOnly(error: unknown): boolean {
   return error instanceof postgres.PostgresError && error.code === '25006';
 }

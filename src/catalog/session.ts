@@ -36,7 +36,7 @@ export interface SessionOptions {
 }
 
 /** Empty search path: every name is written out, so that nobody's object can stand in front of ours. */
-const SETTINGS = '-c search_path= -c default_transaction_read_only=off -c datestyle=ISO -c timezone=UTC -c client_min_messages=warning';
+const SETTINGS = '-c search_path= -c datestyle=ISO -c timezone=UTC -c client_min_messages=warning';
 
 /**
  * One session on the control database: a client of the `postgres` package with a single connection, thrown away with it.

@@ -7,6 +7,10 @@ import type { Cluster } from './cluster.ts';
 const CONTROL_SESSIONS_MAX = 6;
 const SHARED_SESSIONS_MAX = 4;
 const IDLE_TIMEOUT_MS = 30_000;
+
+/** A replica that is still to be promoted. */
+const READ_ONLY = '25006';
+
 const PING = { text: '', query_timeout: 2_000 };
 
 /**
@@ -95,6 +99,7 @@ export function asServiceError(error: unknown): unknown {
   if (sqlstate === '53300') {
     return new ServiceError('too_many_connections', 'too many connections', { cause: error, retryAfterS: 1 });
   }
-  if (isNotUpYet(error)) return new ServiceError('not_ready', 'the database system is not ready', { cause: error, retryAfterS: 1 });
+  if (sqlstate === READ_ONLY || isNotUpYet(error))
+    return new ServiceError('not_ready', 'the database system is not ready', { cause: error, retryAfterS: 1 });
   return error;
 }

@@ -100,26 +100,19 @@ describe('the control database', () => {
     await wrong.close();
   });
 
-  test('that is a standby as yet is not ready, and asked anew by another session', async () => {
-    const before = await control.run(async (sql) => sql<{ pid: number }[]>`select pg_backend_pid() as pid`);
-    const write = control.transaction(async (sql) => {
-      await sql`set transaction read only`;
-      await sql`insert into public.notes values ('lost')`;
-    });
-    await expect(write).rejects.toMatchObject({ kind: 'not_ready', cause: { code: '25006' } });
-    expect(await control.run(async (sql) => sql<{ pid: number }[]>`select pg_backend_pid() as pid`)).not.toEqual(before);
-  });
-
-  test('takes changes where nobody is to make any by default', async () => {
-    const role = `alter role current_user in database ${database.connection.database} set default_transaction_read_only`;
-    await control.run((sql) => sql.script(`${role} = on`));
-    const later = new ControlDatabase(database.connection);
-    try {
-      await later.run((sql) => sql`update public.notes set text = text`);
-    } finally {
-      await later.close();
-      await control.run((sql) => sql.script(`${role} = off`));
-    }
+  test('that takes no writes is not ready, and asked anew by another session', async () => {
+    const processId = () => control.run(async (sql) => sql<{ pid: number }[]>`select pg_backend_pid() as pid`);
+    const write = () => control.run((sql) => sql`update public.notes set text = text`);
+    const { database: name } = database.connection;
+    await database.query(`alter database ${name} set default_transaction_read_only = on`);
+    const before = await processId();
+    await expect(write()).rejects.toMatchObject({ kind: 'not_ready', cause: { code: '25006' } });
+    expect(await processId()).not.toEqual(before);
+    await database.query('set default_transaction_read_only = off');
+    await database.query(`alter database ${name} reset default_transaction_read_only`);
+    await control.close();
+    control = new ControlDatabase(database.connection);
+    await write();
   });
 
   test('takes no calls once it is closed, and lets those end that are running', async () => {
