@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks';
 import type { BackendConnection } from '../src/backend/connection.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { Lease } from '../src/router/lease.ts';

@@ -1,6 +1,6 @@
 import type { Pace } from '../src/backend/pace.ts';
 import type { ServerStatement } from '../src/backend/prepared-statements.ts';
-import { stringEnd } from '../src/protocol/body.ts';
+import { latin1Name, stringEnd } from '../src/protocol/body.ts';
 import { HEADER_BYTES } from '../src/protocol/frame.ts';
 import { FrontendType } from '../src/protocol/frontend.ts';
 import type { ClientStatements } from './client-statements.ts';
@@ -74,7 +74,7 @@ function boundStatement(
   settings: string | undefined,
 ): ServerStatement | undefined {
   const end = stringEnd(chunk, start, chunk.length);
-  const statement = end <= start ? undefined : statements.get(chunk.toString('latin1', start, end));
+  const statement = end <= start ? undefined : statements.get(latin1Name(chunk, start, end));
   return statement?.first === undefined || statement.server.context === settings ? statement?.server : undefined;
 }
 

@@ -1,3 +1,5 @@
+import { Buffer } from 'node:buffer';
+import { performance } from 'node:perf_hooks';
 import type { BackendConnection } from '../src/backend/connection.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { FrameScanner } from '../src/protocol/frame.ts';

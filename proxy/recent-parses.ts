@@ -1,3 +1,4 @@
+import { Buffer } from 'node:buffer';
 import type { ServerStatement } from '../src/backend/prepared-statements.ts';
 import type { FrameScanner } from '../src/protocol/frame.ts';
 import type { UnnamedStatement } from './client-statements.ts';

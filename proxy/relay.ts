@@ -1,5 +1,8 @@
+import { Buffer } from 'node:buffer';
+import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
 import type { BackendReceiver } from '../src/backend/connection.ts';
+import { joined } from '../src/bytes.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { ErrorFields, TransactionStatus } from '../src/protocol/backend.ts';
 import { SMALL_BYTES } from '../src/room.ts';
@@ -225,7 +228,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
     if (this.client.writableLength === 0) this.lastTakenAt = performance.now();
     else if (this.client.writableLength > HIGH_WATER_BYTES && !this.ending.isOver) this.lease?.backend.pause();
     // The chunk may be read into again; the next one's bytes are few.
-    if (rest !== undefined && rest.length > 0) shared?.deliver(Buffer.from(rest));
+    if (rest !== undefined && rest.length > 0) shared?.deliver(joined([rest], rest.length));
     if (this.tenure.shared === undefined) this.#inbound.goOn();
   }
 

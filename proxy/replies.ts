@@ -1,3 +1,5 @@
+import { Buffer } from 'node:buffer';
+import { performance } from 'node:perf_hooks';
 import { Request, type RequestKind } from '../src/backend/owed-replies.ts';
 import { mentionsServerStatement } from '../src/backend/prepared-statements.ts';
 import { type ReplyListener, ReplyQueue } from '../src/backend/reply-queue.ts';
@@ -146,7 +148,7 @@ export class Replies implements ReplyListener {
         this.#error(scanner);
         return;
       case BackendType.CommandComplete:
-        if (!skipping) this.#completed(buffer.toString('latin1', start + HEADER_BYTES, end - 1));
+        if (!skipping) this.#completed(buffer, start + HEADER_BYTES, end - 1);
         break;
       case BackendType.DataRow:
         this.#row(scanner);
@@ -244,10 +246,12 @@ export class Replies implements ReplyListener {
     if (batch !== undefined) batch.sqlstate = fields.code;
   }
 
-  #completed(tag: string): void {
+  #completed(buffer: Buffer, start: number, end: number): void {
     this.#hasCompleted = true;
-    this.#mayHaveCommitted ||= !STAYS_OPEN.test(tag);
     const subject = this.queue.batchSubject;
+    if (subject === undefined && isSelect(buffer, start)) return;
+    const tag = buffer.toString('latin1', start, end);
+    this.#mayHaveCommitted ||= !STAYS_OPEN.test(tag);
     this.#effects.completed(tag, isOwn(subject) ? undefined : (subject as RequestEnd | undefined));
   }
 
@@ -315,6 +319,11 @@ export class Replies implements ReplyListener {
     const session = this.#session.tenure.backend?.session;
     if (session !== undefined) session.settings = this.#session.pins.inForce;
   }
+}
+
+/** The most usual tag, of which nothing follows. */
+function isSelect(buffer: Buffer, start: number): boolean {
+  return buffer[start] === 0x53 && buffer[start + 1] === 0x45 && buffer[start + 2] === 0x4c;
 }
 
 /** Messages that come in numbers and say nothing to us. */

@@ -1,9 +1,10 @@
+import { Buffer } from 'node:buffer';
 import type { BackendConnection } from '../src/backend/connection.ts';
 import { Fate, Request } from '../src/backend/owed-replies.ts';
 import type { ServerStatement, StatementRegistry } from '../src/backend/prepared-statements.ts';
 import type { ReplyQueue } from '../src/backend/reply-queue.ts';
 import type { TransactionStatus } from '../src/protocol/backend.ts';
-import { latin1String, stringEnd } from '../src/protocol/body.ts';
+import { latin1Name, latin1String, stringEnd } from '../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
 import { FrontendType, statementNameStart, withStatementName } from '../src/protocol/frontend.ts';
 import { traitsOfCall } from './called-functions.ts';
@@ -279,7 +280,7 @@ export class Requests {
     }
     const isNamed = nameEnd > nameStart;
     const { unnamed } = this.#statements;
-    const name = buffer.toString('latin1', nameStart, nameEnd);
+    const name = latin1Name(buffer, nameStart, nameEnd);
     const named = isNamed ? this.#statementNamed(name) : undefined;
     const statement = isNamed ? named : unnamed;
     // Prepared by an earlier request, it is used as what the client sees in it: its table may have changed since.

@@ -1,3 +1,6 @@
+import { Buffer } from 'node:buffer';
+import { joined } from '../src/bytes.ts';
+
 /** Where a run goes. */
 export interface Sink {
   write(bytes: Buffer): void;
@@ -14,13 +17,14 @@ export class Run {
   /** How often something has been written. */
   writes = 0;
   readonly #sink: Sink;
-  readonly #pieces: Buffer[] = [];
-  /** What the last piece lies in; undefined where there is none. */
-  #memory: ArrayBufferLike | undefined;
-  #start = 0;
-  #end = 0;
-  /** Of the pieces before it. */
+  /** The pieces before the last one, and what they take. */
+  #pieces: Buffer[] = [];
   #bytes = 0;
+  /** What the last piece lies in, or begins in; undefined where there is none. */
+  #buffer: Buffer | undefined;
+  #start = 0;
+  /** Beyond the buffer, where what lies behind it in memory belongs to the piece. */
+  #end = 0;
   /** What has gone out of an answer that is not over. */
   #streamed = 0;
   /** Whether what there is waits for more. */
@@ -33,18 +37,25 @@ export class Run {
 
   /** What has not been written. */
   get bytes(): number {
-    return this.#bytes + (this.#memory === undefined ? 0 : this.#end - this.#start);
+    return this.#bytes + (this.#buffer === undefined ? 0 : this.#end - this.#start);
   }
 
   add(buffer: Buffer, start: number, end: number): void {
-    const memory = buffer.buffer;
-    const at = buffer.byteOffset + start;
-    if (this.#memory !== memory || this.#end !== at) {
-      this.#endPiece();
-      this.#memory = memory;
-      this.#start = at;
+    if (this.#buffer === buffer && this.#end === start) {
+      this.#end = end;
+      return;
     }
-    this.#end = at + end - start;
+    if (this.#buffer !== undefined) {
+      const at = placeOf(this.#buffer, buffer, start);
+      if (at === this.#end) {
+        this.#end += end - start;
+        return;
+      }
+      this.#endPiece();
+    }
+    this.#buffer = buffer;
+    this.#start = start;
+    this.#end = end;
   }
 
   /** Adds a message that is not part of what is passed through. */
@@ -54,8 +65,8 @@ export class Run {
 
   /** Forgets what has not been written. */
   clear(): void {
-    this.#memory = undefined;
-    this.#pieces.length = 0;
+    this.#buffer = undefined;
+    this.#pieces = [];
     this.#bytes = 0;
     this.#gathering = false;
   }
@@ -86,40 +97,54 @@ export class Run {
 
   #write(): void {
     this.#gathering = false;
-    if (this.#pieces.length > 0) {
-      this.#endPiece();
-      this.#writePieces();
-    } else if (this.#memory !== undefined) {
-      const piece = Buffer.from(this.#memory, this.#start, this.#end - this.#start);
-      this.#memory = undefined;
-      this.writes += 1;
-      this.#sink.write(piece);
-    }
-  }
-
-  /** Small pieces are cheaper to join than to hand over one by one; what is large is not copied. */
-  #writePieces(): void {
-    const pieces = this.#pieces.splice(0);
-    const bytes = this.#bytes;
-    this.#bytes = 0;
+    const last = this.#takeLast();
+    if (last === undefined) return;
     this.writes += 1;
-    if (bytes <= MAX_JOINED_BYTES) {
-      this.#sink.write(Buffer.concat(pieces, bytes));
+    if (this.#pieces.length === 0) {
+      this.#sink.write(last);
       return;
     }
+    const pieces = this.#pieces;
+    pieces.push(last);
+    const bytes = this.#bytes + last.length;
+    this.#pieces = [];
+    this.#bytes = 0;
+    if (bytes <= MAX_JOINED_BYTES) this.#sink.write(joined(pieces, bytes));
+    else this.#writeEach(pieces);
+  }
+
+  /** What is large is not copied. */
+  #writeEach(pieces: readonly Buffer[]): void {
     this.#sink.cork?.();
     for (const piece of pieces) this.#sink.write(piece);
     this.#sink.uncork?.();
   }
 
   #endPiece(): void {
-    if (this.#memory === undefined) return;
-    this.#pieces.push(Buffer.from(this.#memory, this.#start, this.#end - this.#start));
-    this.#bytes += this.#end - this.#start;
-    this.#memory = undefined;
+    const last = this.#takeLast();
+    if (last === undefined) return;
+    this.#pieces.push(last);
+    this.#bytes += last.length;
+  }
+
+  #takeLast(): Buffer | undefined {
+    const buffer = this.#buffer;
+    this.#buffer = undefined;
+    return buffer === undefined ? undefined : piece(buffer, this.#start, this.#end);
   }
 }
 
+/** Where the beginning of another buffer would be in this one; -1 in other memory. */
+function placeOf(buffer: Buffer, other: Buffer, start: number): number {
+  return buffer.buffer === other.buffer ? other.byteOffset + start - buffer.byteOffset : -1;
+}
+
+function piece(buffer: Buffer, start: number, end: number): Buffer {
+  if (start === 0 && end === buffer.length) return buffer;
+  return end <= buffer.length ? buffer.subarray(start, end) : Buffer.from(buffer.buffer, buffer.byteOffset + start, end - start);
+}
+
+/** Less is cheaper to join than to hand over one by one. */
 const MAX_JOINED_BYTES = 8_192;
 /** From here on an answer is read for its bulk, and not waited for. */
 const STREAM_BYTES = 262_144;

@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks';
 import type { BackendReceiver } from '../src/backend/connection.ts';
 import type { Tempo } from '../src/backend/pace.ts';
 import type { Lease } from '../src/router/lease.ts';
@@ -36,6 +37,8 @@ export class SharedPipeline {
   readonly #depth: number;
   readonly #tempo: Tempo;
   #startedAt: number;
+  /** When the turn began, or when somebody came to wait behind it. */
+  #awaitedSince = 0;
   #canceling: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
   #isLost = false;
@@ -75,8 +78,13 @@ export class SharedPipeline {
 
   board(turn: Turn): void {
     this.#turns.push(turn);
-    if (this.#timer === undefined) this.#timer = setTimeout(() => this.#lookAgain(), this.#patienceMs);
-    else if (this.#turns.length === 2) this.#timer.refresh();
+    if (this.#turns.length === 2) this.#awaitedSince = performance.now();
+    this.#watch(this.#patienceMs);
+  }
+
+  /** One timer for many turns: to set it anew for each takes longer than to see afterwards that it was too early. */
+  #watch(ms: number): void {
+    this.#timer ??= setTimeout(() => this.#lookAgain(), ms);
   }
 
   /**
@@ -94,7 +102,8 @@ export class SharedPipeline {
       return;
     }
     this.#startedAt = performance.now();
-    if (this.isAwaited) this.#timer?.refresh();
+    this.#awaitedSince = this.#startedAt;
+    if (this.isAwaited) this.#watch(this.#patienceMs);
     const { backend } = this.lease;
     backend.attach(turn.receiver);
     backend.resume();
@@ -165,6 +174,13 @@ export class SharedPipeline {
    * the others go where there is more room.
    */
   #lookAgain(): void {
+    this.#timer = undefined;
+    if (!this.isAwaited) return;
+    const leftMs = this.#awaitedSince + this.#patienceMs - performance.now();
+    if (leftMs > 0) {
+      this.#watch(leftMs);
+      return;
+    }
     const [turn] = this.#turns;
     setImmediate(() => {
       if (turn === undefined || !this.isTurnOf(turn) || !this.isAwaited) return;

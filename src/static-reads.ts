@@ -1,4 +1,6 @@
+import { Buffer } from 'node:buffer';
 import { Socket } from 'node:net';
+import { copyBytes } from './bytes.ts';
 
 /** Where Windows is told to read long before there is anything, sockets cannot read into the same memory. */
 const CAN_SHARE = process.platform !== 'win32';
@@ -36,6 +38,6 @@ export function readThroughStream(socket: Socket): void {
 /** What has just been read, out of the memory of all. */
 function taken(bytes: number): Buffer {
   const chunk = Buffer.allocUnsafe(bytes);
-  memory.copy(chunk, 0, 0, bytes);
+  copyBytes(memory, 0, bytes, chunk, 0);
   return chunk;
 }

@@ -1,6 +1,8 @@
+import { Buffer } from 'node:buffer';
 import { type OnReadOpts, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import pg from 'pg';
+import { joined } from '../bytes.ts';
 import type { BusyPoll } from './busy-poll.ts';
 import { requestCancel } from './cancel-request.ts';
 import { SessionState } from './session-state.ts';
@@ -52,10 +54,12 @@ export class BackendConnection {
   #receiver: BackendReceiver = NOBODY;
   #error: Error | undefined;
   #closed = false;
+  #isPaused = false;
   /** Something has been written, and nothing has come since. */
   #isAsked = false;
   /** What is to be written at the end of this turn of the event loop. */
   #soon: Uint8Array[] = [];
+  #soonBytes = 0;
 
   private constructor(
     stream: Duplex,
@@ -167,13 +171,17 @@ export class BackendConnection {
     }
     if (this.#soon.length === 0) setImmediate(() => this.#writeSoon());
     this.#soon.push(bytes);
+    this.#soonBytes += bytes.length;
   }
 
   #writeSoon(): void {
-    const [first, ...more] = this.#soon;
+    const pieces = this.#soon;
+    const [first] = pieces;
     if (first === undefined) return;
+    const bytes = this.#soonBytes;
     this.#soon = [];
-    this.#send(more.length === 0 ? first : Buffer.concat([first, ...more]), 1 + more.length);
+    this.#soonBytes = 0;
+    this.#send(pieces.length === 1 ? first : joined(pieces, bytes), pieces.length);
   }
 
   /** @param pieces as which the bytes were given */
@@ -201,10 +209,13 @@ export class BackendConnection {
   }
 
   pause(): void {
+    this.#isPaused = true;
     this.#stream.pause();
   }
 
   resume(): void {
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
     this.#stream.resume();
   }
 
@@ -222,6 +233,7 @@ export class BackendConnection {
   leave(timeoutMs: number): Promise<boolean> {
     if (this.#closed) return Promise.resolve(true);
     this.#soon = [];
+    this.#soonBytes = 0;
     this.#stream.end();
     this.#stream.resume();
     return new Promise((resolve) => {

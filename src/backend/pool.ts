@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks';
 import { ServiceError } from '../errors.ts';
 import type { Observe } from '../observation.ts';
 import { BusyPoll } from './busy-poll.ts';

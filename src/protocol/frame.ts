@@ -1,3 +1,4 @@
+import { Buffer } from 'node:buffer';
 import { ServiceError } from '../errors.ts';
 import { type Sender, violation } from './body.ts';
 

@@ -1,3 +1,5 @@
+import { Buffer } from 'node:buffer';
+import { copyBytes } from '../bytes.ts';
 import { ServiceError } from '../errors.ts';
 import { BodyReader, stringEnd, violation } from './body.ts';
 import { HEADER_BYTES } from './frame.ts';
@@ -189,9 +191,9 @@ export function withStatementName(buffer: Buffer, start: number, end: number, na
   if (nameEnd === -1) throw violation('frontend', 'invalid string in message');
   const grown = name.length - (nameEnd - nameStart);
   const renamed = Buffer.allocUnsafe(end - start + grown);
-  buffer.copy(renamed, 0, start, nameStart);
-  renamed.set(name, nameStart - start);
-  buffer.copy(renamed, nameStart - start + name.length, nameEnd, end);
+  copyBytes(buffer, start, nameStart, renamed, 0);
+  copyBytes(name, 0, name.length, renamed, nameStart - start);
+  copyBytes(buffer, nameEnd, end, renamed, nameStart - start + name.length);
   renamed.writeInt32BE(buffer.readInt32BE(start + 1) + grown, 1);
   return renamed;
 }

@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks';
 import type { BackendConnection } from '../backend/connection.ts';
 import type { Pool } from '../backend/pool.ts';
 import type { Observe } from '../observation.ts';
