@@ -1,5 +1,5 @@
 import { type AuditBlock, blocksOf } from './audit-blocks.ts';
-import { type AuditRecord, type ChainHead, chainStart, link } from './audit-chain.ts';
+import { type AuditRecord, type ChainHead, chainStart, type LinkedEntry, link } from './audit-chain.ts';
 import type { Sql } from './session.ts';
 
 /** Gives a new organization its empty chain. */
@@ -19,14 +19,15 @@ export async function startChain(sql: Sql, organizationId: string): Promise<void
  */
 export async function appendToChains(sql: Sql, records: readonly AuditRecord[], tried = new Map<string, number>()): Promise<void> {
   const heads = await lockHeads(sql, records);
-  const linked = (await unwritten(sql, records, tried)).flatMap((record) => {
+  const linked: LinkedEntry[] = [];
+  for (const record of await unwritten(sql, records, tried)) {
     const head = heads.get(record.organizationId);
-    if (head === undefined) return [];
+    if (head === undefined) continue;
     const next = link(head, record);
     heads.set(record.organizationId, next);
     tried.set(record.id, next.seq);
-    return [next];
-  });
+    linked.push(next);
+  }
   // Sent together: where the first one fails, so does what follows in its transaction.
   await Promise.all([insertBlocks(sql, blocksOf(linked)), moveHeads(sql, heads)]);
 }
@@ -47,6 +48,7 @@ async function lockHeads(sql: Sql, records: readonly AuditRecord[]): Promise<Map
  * is the first one that does not end before it: so each is found by the index, however Postgres guesses what there is.
  */
 async function unwritten(sql: Sql, records: readonly AuditRecord[], tried: ReadonlyMap<string, number>): Promise<readonly AuditRecord[]> {
+  if (tried.size === 0) return records;
   const doubtful = records.filter(({ id }) => tried.has(id));
   if (doubtful.length === 0) return records;
   const rows = await sql<{ id: string }[]>`
@@ -65,7 +67,10 @@ async function unwritten(sql: Sql, records: readonly AuditRecord[], tried: Reado
   return records.filter(({ id }) => !written.has(id));
 }
 
-/** The blocks' texts, of which none holds an empty line, go as one: what is quoted in an array is dear to read. */
+/** So long that Postgres, which looks for the last character first, need look at few others; no block's text holds an empty line. */
+const BETWEEN_BLOCKS = '\n'.repeat(32);
+
+/** The blocks' texts go as one: what is quoted in an array is dear to read. */
 async function insertBlocks(sql: Sql, blocks: readonly AuditBlock[]): Promise<void> {
   const extents = blocks.map(({ extent }) => extent);
   await sql`
@@ -81,7 +86,7 @@ async function insertBlocks(sql: Sql, blocks: readonly AuditBlock[]): Promise<vo
       ${arrayOf(extents.map(({ firstAt }) => firstAt))}::timestamptz[],
       ${arrayOf(extents.map(({ lastAt }) => lastAt))}::timestamptz[],
       ${arrayOf(blocks.map(({ requestFilter }) => requestFilter.toString('hex')))}::text[],
-      string_to_array(${blocks.map(({ entries }) => entries).join('\n\n')}::text, E'\\n\\n')
+      string_to_array(${blocks.map(({ entries }) => entries).join(BETWEEN_BLOCKS)}::text, ${BETWEEN_BLOCKS})
     ) as block (organization_id, first_seq, prev_hash, seq, hash, first_at, last_at, request_filter, entries)`;
 }
 

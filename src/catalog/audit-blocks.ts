@@ -58,8 +58,7 @@ export function blocksOf(entries: readonly LinkedEntry[]): AuditBlock[] {
   for (const [organizationId, chain] of chains) {
     for (let at = 0; at < chain.length; at += BLOCK_ENTRIES) {
       const block = chain.slice(at, at + BLOCK_ENTRIES);
-      const requestFilter = filterOf(block.flatMap(({ record: { requestId } }) => requestId ?? []));
-      blocks.push({ organizationId, extent: extentOf(block), entries: linesOf(block), requestFilter });
+      blocks.push({ organizationId, extent: extentOf(block), entries: linesOf(block), requestFilter: filterOf(requestsOf(block)) });
     }
   }
   return blocks;
@@ -80,30 +79,43 @@ export function extentOf(entries: readonly PlacedEntry[]): BlockExtent {
   return { firstSeq: first.seq, prevHash: first.prevHash, seq: last.seq, hash: last.hash, firstAt, lastAt };
 }
 
+function requestsOf(block: readonly LinkedEntry[]): string[] {
+  const requests: string[] = [];
+  for (const { record } of block) if (record.request !== null) requests.push(record.request);
+  return requests;
+}
+
 function linesOf(block: readonly LinkedEntry[]): string {
-  const { stringify } = JSON;
-  const parties = new Numbers<PartyJson>();
-  const statements = new Numbers<string>();
-  return block
-    .map(({ hash, seq, occurredAt, record: { id, action, requestId, party, statement, session, outcome } }) => {
-      const { actor, source, surface } = party;
-      return (
-        `["${hash}",${seq},"${id}","${occurredAt}",${stringify(action)},${requestId === null ? null : stringify(requestId)},` +
-        `${parties.of(party, `{${actor},${source},${surface}}`)},${statement === null ? null : statements.of(statement, statement)},` +
-        `${session},${outcome}]`
-      );
-    })
-    .join('\n');
+  const parties = new Numbers<PartyJson>(({ actor, source, surface }) => `{${actor},${source},${surface}}`);
+  const statements = new Numbers<string>((statement) => statement);
+  let lines = '';
+  for (const { hash, seq, record } of block) {
+    const { id, occurredAt, action, requestId, party, statement, session, outcome } = record;
+    lines +=
+      `${lines === '' ? '' : '\n'}["${hash}",${seq},"${id}","${occurredAt}",${action},${requestId},${parties.of(party)},` +
+      `${statement === null ? 'null' : statements.of(statement)},${session},${outcome}]`;
+  }
+  return lines;
 }
 
 /** Tells a text the first time, and from then on the number of what it is of. */
 class Numbers<T> {
   readonly #known = new Map<T, number>();
+  readonly #textOf: (value: T) => string;
+  /** The same comes many times in a row. */
+  #last: { readonly value: T; readonly number: number } | undefined;
 
-  of(value: T, text: string): string | number {
+  constructor(textOf: (value: T) => string) {
+    this.#textOf = textOf;
+  }
+
+  of(value: T): string | number {
+    if (this.#last?.value === value) return this.#last.number;
     const number = this.#known.get(value);
-    if (number === undefined) this.#known.set(value, this.#known.size);
-    return number ?? text;
+    this.#last = { value, number: number ?? this.#known.size };
+    if (number !== undefined) return number;
+    this.#known.set(value, this.#last.number);
+    return this.#textOf(value);
   }
 }
 

@@ -9,7 +9,7 @@ export interface ChainHead {
 
 /**
  * What an entry's canonical JSON says of who did something, and by which way: what many entries have in common. The members
- * in the three runs in which they stand.
+ * in the three runs in which they stand; they are of a few kinds, so that one can be known by being the same object.
  */
 export interface PartyJson {
   readonly actor: string;
@@ -17,14 +17,20 @@ export interface PartyJson {
   readonly surface: string;
 }
 
-/** An entry before it has its place in the chain. What is structured in an entry is its canonical JSON here. */
+/**
+ * An entry before it has its place in the chain: its members as canonical JSON. A text that is put together stays a tree of
+ * its pieces until somebody reads it, so most of these are pieces that many records have in common.
+ */
 export interface AuditRecord {
   readonly organizationId: string;
   readonly party: PartyJson;
+  /** These two without the quotes around them. */
   readonly id: string;
   readonly occurredAt: string;
   readonly action: string;
-  readonly requestId: string | null;
+  readonly requestId: string;
+  /** What {@link requestId} says: entries are found by it. */
+  readonly request: string | null;
   readonly statement: string | null;
   readonly session: string | null;
   readonly outcome: string;
@@ -54,13 +60,12 @@ export function link(head: ChainHead, record: AuditRecord): LinkedEntry {
 
 /** {@link canonicalJson} of the entry without `hash`, whose names and their order are known. */
 function canonicalEntry(record: AuditRecord, seq: number, prevHash: string): string {
-  const { stringify } = JSON;
-  const { id, occurredAt, requestId, statement, session, outcome, party } = record;
+  const { id, occurredAt, action, requestId, statement, session, outcome, party } = record;
+  const counts = session === null ? party.source : `"session":${session},${party.source}`;
+  const text = statement === null ? ',' : `,"statement":${statement},`;
   return (
-    `{"action":${stringify(record.action)},${party.actor},"id":"${id}","occurredAt":"${occurredAt}","outcome":${outcome},` +
-    `"prevHash":"${prevHash}","requestId":${requestId === null ? null : stringify(requestId)},"seq":${seq},` +
-    `${session === null ? '' : `"session":${session},`}${party.source},` +
-    `${statement === null ? '' : `"statement":${statement},`}${party.surface}}`
+    `{"action":${action},${party.actor},"id":"${id}","occurredAt":"${occurredAt}","outcome":${outcome},"prevHash":"${prevHash}",` +
+    `"requestId":${requestId},"seq":${seq},${counts}${text}${party.surface}}`
   );
 }
 

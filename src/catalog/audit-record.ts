@@ -24,15 +24,17 @@ const TEXT_CHARACTERS_MAX = 500;
 /** The event as it can be stored: whatever a client has sent, it must not keep the others of its batch from being written. */
 export function recordOf(event: AuditEvent, at: Date): AuditRecord {
   const { statement, session, outcome } = event;
+  const request = orNull(event.origin.requestId);
   if (at.getTime() !== lastMoment.ms) lastMoment = momentOf(at);
   return {
     organizationId: event.organizationId,
     party: partyOf(event),
     id: lastMoment.idStart + randomDigits(12),
     occurredAt: lastMoment.text,
-    action: storable(event.action),
-    requestId: orNull(event.origin.requestId),
-    statement: statement === undefined ? null : statementJson(statement),
+    action: actionJson(event.action),
+    requestId: request === null ? 'null' : JSON.stringify(request),
+    request,
+    statement: statement === undefined ? null : statements.textOf(statement),
     session: session === undefined ? null : sessionJson(session),
     outcome: outcomeJson(outcome),
   };
@@ -45,6 +47,7 @@ interface KnownParty {
   readonly party: PartyJson;
 }
 
+const KNOWN_ACTIONS_MAX = 100;
 const KNOWN_PARTIES_MAX = 1_000;
 const knownParties = new Map<string, KnownParty>();
 
@@ -78,12 +81,19 @@ function newParty({ surface, sourceIp, userAgent, applicationName }: Origin, act
 
 // Canonical JSON: the names of each stand in their order.
 
-/** A statement that may hold a password is not kept in memory either. */
-function statementJson(statement: ObservedStatement): string {
-  return mayHoldPassword(statement.sql) ? newStatementJson(statement) : statements.textOf(statement);
+/** They are of a few dozen kinds. */
+const knownActions = new Map<string, string>();
+
+function actionJson(action: string): string {
+  const known = knownActions.get(action);
+  if (known !== undefined) return known;
+  const text = JSON.stringify(storable(action));
+  if (knownActions.size < KNOWN_ACTIONS_MAX) knownActions.set(action, text);
+  return text;
 }
 
-const statements = new StatementMemory(newStatementJson);
+/** A statement that may hold a password is not kept in memory either. */
+const statements = new StatementMemory(newStatementJson, ({ sql }) => !mayHoldPassword(sql));
 
 function newStatementJson(statement: ObservedStatement): string {
   const { sql, sqlHash, command, paramCount } = recordStatement(statement);
@@ -91,22 +101,34 @@ function newStatementJson(statement: ObservedStatement): string {
 }
 
 function sessionJson({ statements, bytesIn, bytesOut, reason }: RecordedSession): string {
-  return JSON.stringify({ bytesIn, bytesOut, reason: storable(reason), statements });
+  return `{"bytesIn":${bytesIn},"bytesOut":${bytesOut},"reason":${JSON.stringify(storable(reason))},"statements":${statements}}`;
 }
-
-/** That of most entries is nothing but a status: they have one text. */
-const BARE = { ok: newOutcomeJson(DONE), error: newOutcomeJson({ ...DONE, status: 'error' }) };
 
 function outcomeJson(outcome: RecordedOutcome): string {
-  const { status, httpStatus, sqlstate, rowCount, durationMs } = outcome;
-  const isBare = durationMs === null && httpStatus === null && sqlstate === null && rowCount === null;
-  return isBare ? BARE[status] : newOutcomeJson(outcome);
+  const { durationMs } = outcome;
+  if (!isAsLast(outcome)) lastOutcome = knownOutcome(outcome);
+  return durationMs === null ? lastOutcome.untimed : `{"durationMs":${Math.round(durationMs * 1_000) / 1_000}${lastOutcome.rest}`;
 }
 
-function newOutcomeJson({ status, httpStatus, sqlstate, rowCount, durationMs }: RecordedOutcome): string {
-  const rounded = durationMs === null ? null : Math.round(durationMs * 1_000) / 1_000;
-  // A text that is put together stays a tree of its pieces for as long as nobody reads it: records wait by the thousand.
-  return JSON.stringify({ durationMs: rounded, httpStatus, rowCount, sqlstate, status });
+/** What an outcome's JSON says behind its duration, and all of one without. */
+interface KnownOutcome {
+  readonly outcome: RecordedOutcome;
+  readonly rest: string;
+  readonly untimed: string;
+}
+
+function knownOutcome(outcome: RecordedOutcome): KnownOutcome {
+  const { status, httpStatus, sqlstate, rowCount } = outcome;
+  const rest = `,${JSON.stringify({ httpStatus, rowCount, sqlstate, status }).slice(1)}`;
+  return { outcome, rest, untimed: `{"durationMs":null${rest}` };
+}
+
+/** Most end as the one before. */
+let lastOutcome = knownOutcome(DONE);
+
+function isAsLast({ status, httpStatus, sqlstate, rowCount }: RecordedOutcome): boolean {
+  const last = lastOutcome.outcome;
+  return last.rowCount === rowCount && last.httpStatus === httpStatus && last.status === status && last.sqlstate === sqlstate;
 }
 
 interface Moment {

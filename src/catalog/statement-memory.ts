@@ -14,12 +14,15 @@ interface Remembered extends ObservedStatement {
  */
 export class StatementMemory {
   readonly #make: (statement: ObservedStatement) => string;
+  readonly #mayKeep: (statement: ObservedStatement) => boolean;
   #younger = new Map<string, Remembered>();
   #older = new Map<string, Remembered>();
   #characters = 0;
 
-  constructor(make: (statement: ObservedStatement) => string) {
+  /** @param mayKeep asked of what is not remembered yet */
+  constructor(make: (statement: ObservedStatement) => string, mayKeep: (statement: ObservedStatement) => boolean = () => true) {
     this.#make = make;
+    this.#mayKeep = mayKeep;
   }
 
   textOf(statement: ObservedStatement): string {
@@ -28,7 +31,8 @@ export class StatementMemory {
     const young = this.#younger.get(sql);
     const known = young ?? this.#older.get(sql);
     if (known === undefined || known.command !== command || known.paramCount !== paramCount) {
-      return this.#remember({ ...statement, text: this.#make(statement) }).text;
+      const text = this.#make(statement);
+      return this.#mayKeep(statement) ? this.#remember({ ...statement, text }).text : text;
     }
     return young === undefined ? this.#remember(known).text : known.text;
   }
