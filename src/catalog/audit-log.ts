@@ -13,7 +13,7 @@ import type { Sql } from './session.ts';
 const WRITE_DELAY_MS = 100;
 const RETRY_DELAY_MS = 1_000;
 /** So few that linking a batch and writing it out takes the event loop a few milliseconds at most. */
-const BATCH_ENTRIES = 500;
+const BATCH_ENTRIES = 1_000;
 /** Events wait in memory while the control database is away; more than these are dropped, and the drop is reported. */
 const QUEUE_ENTRIES_MAX = 20_000;
 /** Events from which records are made together: one by one costs several times as much. */
