@@ -4,6 +4,7 @@ import { run } from './child.ts';
 import { cpuSeconds } from './proc.ts';
 import type { Scenario } from './scenario.ts';
 import { interleave } from './series.ts';
+import { warmUpSeconds } from './wire.ts';
 import type { WirePeer } from './wire-peers.ts';
 
 const LOAD = fileURLToPath(new URL('login-load.js', import.meta.url));
@@ -17,13 +18,13 @@ export const LOGINS: Scenario = {
   async run(bench, wire) {
     const peers = await wire.take('PgBouncer', 'PgBouncer again', 'Pgpool-II', 'Postern');
     const labels = { scenario: 'logins', case: `${PROCESSES * CLIENTS} clients`, ...bench.options, signal: bench.signal };
-    // Not counted: a process that has just been started is not yet what it will be, and others are not measured beside its compiler.
-    for (const peer of peers) await logIn(peer, bench);
-    return interleave(labels, peers, (peer) => logIn(peer, bench));
+    // Not counted. It takes 10,000 logins until code is compiled for good: a few seconds, where as many statements take less than one.
+    for (const peer of peers) await logIn(peer, 2 * warmUpSeconds(bench.options), bench);
+    return interleave(labels, peers, (peer) => logIn(peer, bench.options.seconds, bench));
   },
 };
 
-async function logIn({ login, child }: WirePeer, { options: { seconds }, signal }: Bench): Promise<Record<string, number>> {
+async function logIn({ login, child }: WirePeer, seconds: number, { signal }: Bench): Promise<Record<string, number>> {
   const before = child === undefined ? 0 : await cpuSeconds(child.pid);
   const task = JSON.stringify({ login, clients: CLIENTS, seconds });
   const loads = Array.from({ length: PROCESSES }, () => run(process.execPath, [LOAD, task], { signal }));
