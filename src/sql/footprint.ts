@@ -17,6 +17,8 @@ const HARMLESS = new Set(['EXPLAIN', 'SHOW', 'LOCK', 'SAVEPOINT', 'RELEASE', 'RO
 /** `SET LOCAL` and its like end with the transaction. */
 const SET_LOCAL = new Set(['LOCAL', 'TRANSACTION', 'CONSTRAINTS']);
 const TEMPORARY = /^(?:TEMP|TEMPORARY|PG_TEMP.*)$/;
+/** With escapes (`U&"pg\005ftemp"`) a name may be any. */
+const QUOTED_TEMPORARY = /^(?:U&|"pg_temp)/i;
 const DEFAULTS_OF = new Set(['ROLE', 'USER', 'DATABASE']);
 const SEQUENCE_READ = new Set(['CURRVAL', 'LASTVAL']);
 
@@ -74,7 +76,7 @@ export function footprintOf(sql: string): Footprint {
   const words = parts.filter(({ kind }) => kind === 'word');
   return {
     isPlain,
-    isClean: isKnown && !words.some(({ text }) => TEMPORARY.test(text)) && parts.every((_, at) => isHarmless(parts, at)),
+    isClean: isKnown && !parts.some((part) => isTemporary(sql, part)) && parts.every((_, at) => isHarmless(parts, at)),
     changesDefaults: command === 'ALTER' && DEFAULTS_OF.has(parts[1]?.text ?? ''),
     readsSequences: words.some(({ text }) => SEQUENCE_READ.has(text)),
   };
@@ -104,6 +106,11 @@ interface Part extends Token {
 function textOf(sql: string, { kind, start, end }: Token): string {
   if (kind === 'word') return sql.slice(start, end).toUpperCase();
   return kind === 'symbol' ? sql.slice(start, end) : '';
+}
+
+/** Whether it says that something is temporary, or names the schema in which it then is. */
+function isTemporary(sql: string, { kind, text, start, end }: Part): boolean {
+  return kind === 'quotedIdentifier' ? QUOTED_TEMPORARY.test(sql.slice(start, end)) : TEMPORARY.test(text);
 }
 
 /** Whether a parenthesis that opens here calls nothing, or what is known to be harmless. */
