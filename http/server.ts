@@ -10,6 +10,7 @@ import {
 import { createServer as createTlsServer } from 'node:https';
 import { Server as NetServer, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { DueReplies, isAnswered } from './due-replies.ts';
 import { type ConnectionErrorCode, renderConnectionError } from './errors.ts';
 import { acceptUpgrades, type TakeOver } from './upgrade.ts';
 
@@ -76,11 +77,9 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
     requireHostHeader: false,
   };
   const server =
-    tls === undefined
-      ? createPlainServer(options, handler)
-      : createTlsServer({ ...options, ...tls, handshakeTimeout: deadlines.headersTimeoutMs }, handler);
+    tls === undefined ? createPlainServer(options) : createTlsServer({ ...options, ...tls, handshakeTimeout: deadlines.headersTimeoutMs });
   const opened = tls === undefined ? 'connection' : 'secureConnection';
-  const replies = new DueReplies(server, opened);
+  const replies = new DueReplies(server, opened, handler);
   // Node starts this clock for a connection and for each request on it; between requests it goes by `keepAliveTimeout`.
   server.setTimeout(deadlines.sendTimeoutMs, (socket) => {
     // Silence alone is no fault of the client's: the reply may not have been made yet.
@@ -115,105 +114,10 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
   };
 }
 
-const NONE: readonly ServerResponse[] = [];
-
-/** The replies due on each open connection: mostly one, for which a set would be made anew with each request. */
-class DueReplies {
-  readonly #due = new Map<Duplex, ServerResponse[]>();
-  readonly #ending = new WeakSet<Duplex>();
-  #isEnding = false;
-
-  /** @param opened the event by which the server learns of a connection */
-  constructor(server: Server, opened: string) {
-    server.on(opened, (socket: Duplex) => {
-      // It may come back from a request for another protocol.
-      if (this.#due.has(socket)) return;
-      this.#due.set(socket, []);
-      socket.on('close', () => this.#closed(socket));
-    });
-    // Before they can be answered.
-    server.prependListener('request', ({ socket }, reply) => this.#add(socket, reply));
-  }
-
-  get size(): number {
-    return this.#due.size;
-  }
-
-  on(socket: Duplex): readonly ServerResponse[] {
-    return this.#due.get(socket) ?? NONE;
-  }
-
-  forget(socket: Duplex): boolean {
-    return this.#due.delete(socket);
-  }
-
-  /**
-   * The connection ends with the last reply to what has come as a whole, since what came behind that cannot be understood: a
-   * request that is longer than its Content-Length says is told what is wrong with the part that counts.
-   * @returns false where no such reply is due
-   */
-  endBehind(socket: Duplex): boolean {
-    if (this.#ending.has(socket)) return true;
-    const last = this.on(socket).findLast(isAnswered);
-    if (last === undefined) return false;
-    this.#ending.add(socket);
-    last.shouldKeepAlive = false;
-    last.once('close', () => (socket instanceof Socket ? socket.destroySoon() : socket.destroy()));
-    // Node takes the end for more of what it could not understand.
-    socket.once('end', () => socket.destroy());
-    return true;
-  }
-
-  announceEnd(): void {
-    this.#isEnding = true;
-    for (const due of this.#due.values()) {
-      const last = due.at(-1);
-      if (last !== undefined) last.shouldKeepAlive = false;
-    }
-  }
-
-  drain(): void {
-    this.announceEnd();
-    for (const [socket, due] of this.#due) if (due.length === 0) socket.destroy();
-  }
-
-  closeAll(): void {
-    for (const [socket, due] of this.#due) {
-      // Node tells of it when nobody listens any more.
-      for (const reply of [...due]) reply.emit('close');
-      socket.destroy();
-    }
-  }
-
-  /** Requests are carried out before their replies have their turn; of those that will have none, Node says nothing. */
-  #closed(socket: Duplex): void {
-    const unsent = this.on(socket).filter((reply) => reply.socket === null && !reply.writableFinished);
-    this.forget(socket);
-    for (const reply of unsent) reply.destroy().emit('close');
-  }
-
-  #add(socket: Socket, reply: ServerResponse): void {
-    const due = this.#due.get(socket);
-    if (due === undefined) return;
-    due.push(reply);
-    if (this.#isEnding) reply.shouldKeepAlive = false;
-    reply.once('close', () => {
-      if (due[0] === reply) due.shift();
-      else due.splice(due.indexOf(reply), 1);
-      if (this.#isEnding && due.length === 0) socket.destroySoon();
-    });
-  }
-}
-
 /** Another protocol has clocks of its own. */
 function withoutTimeout(socket: Duplex): Duplex {
   if (socket instanceof Socket) socket.setTimeout(0);
   return socket;
-}
-
-/** Whether a reply has begun, or is going to be made since all of its request has come. */
-function isAnswered(reply: ServerResponse): boolean {
-  return reply.headersSent ? !reply.writableFinished : reply.req.complete;
 }
 
 /** Bytes that are no HTTP; not those that are missing at the end. */

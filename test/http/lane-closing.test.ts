@@ -96,20 +96,23 @@ describe('once the service closes', () => {
     expect(JSON.stringify(service.observations)).not.toContain('never_made');
   });
 
-  it("what Node's server carries out behind something else is answered", async () => {
+  it("what waits for its turn at Node's server is refused", async () => {
     await start();
     const openGate = await shutGate();
     const client = await openElsewhere(port);
-    client.send(request(`select ${GATE}`) + request('create table made ()'));
-    const isMade = () => service.query(acme, "select to_regclass('made') is not null as made");
-    await eventually('the second one is carried out', async () => (await isMade()).body.rows[0].made);
+    client.send(request(`select ${GATE}`));
+    await deliver(client, request('create table never_made ()'));
     const ends = client.replies();
     const { closed } = await beginClosing();
     await openGate();
     await closed;
     const { replies, whole } = await ends;
     expect(whole).toBe(true);
-    expect(replies.map(({ status }) => status)).toEqual([200, 200]);
+    expect(replies.map(({ status, headers }) => [status, headers.connection ?? headers.Connection])).toEqual([
+      [200, 'keep-alive'],
+      [503, 'close'],
+    ]);
+    expect(JSON.stringify(service.observations)).not.toContain('never_made');
   });
 
   it.each([['in the lane', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(

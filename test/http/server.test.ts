@@ -64,3 +64,25 @@ it('a client that has sent nonsense and goes is not waited for', async () => {
   expect(await reply).not.toContain('400');
   await closed(door);
 });
+
+it('requests that wait for their turn are not read without end', async () => {
+  let answered = 0;
+  let goOn = () => {};
+  const first = new Promise<void>((resolve) => {
+    goOn = resolve;
+  });
+  const door = await listening({}, async (_request, reply) => {
+    await first;
+    answered += 1;
+    reply.end(String(answered));
+  });
+  const { socket, reply } = talk(door.port);
+  const count = 50_000;
+  socket.write(GET.repeat(count - 1) + GET.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n'));
+  const [request] = await once(door.server, 'request');
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  expect(request.socket.bytesRead).toBeLessThan(500_000);
+  goOn();
+  expect(await reply).toMatch(new RegExp(`\r\n${count}\r\n0\r\n\r\n$|\r\n${count}$`));
+  await closed(door);
+});
