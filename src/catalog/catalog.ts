@@ -117,7 +117,7 @@ export class Catalog {
    * @throws ServiceError `rate_limited`, `email_taken`
    */
   async signUp(request: SignUp, origin: Origin): Promise<SignedUp> {
-    const { quota, created } = await this.#database.transaction(async (sql) => ({
+    const { quota, created } = await this.#database.patientTransaction(async (sql) => ({
       quota: await countAttempt(sql, origin.sourceIp, request.signupsPerHour, this.#now()),
       created: await insertOrganization(sql, request, this.#process, this.#now()),
     }));

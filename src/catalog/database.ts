@@ -5,6 +5,8 @@ import { type ControlConnection, Session, type SessionOptions, type Sql } from '
 
 const SESSIONS_MAX = 4;
 const WAITERS_MAX = 10_000;
+/** Of those who stand back. */
+const PATIENT_MAX = 1_000;
 const STATEMENT_TIMEOUT_MS = 10_000;
 /** For a whole call: the wait for a session, connecting, all its statements. Longer than a statement's own time. */
 const CALL_TIMEOUT_MS = 15_000;
@@ -32,6 +34,8 @@ export class ControlDatabase {
   readonly #idle: Session[] = [];
   readonly #busy = new Set<Session>();
   readonly #waiters = new Set<Waiter>();
+  /** They get a session when nobody else is waiting for one. */
+  readonly #patient = new Set<Waiter>();
   #closed = false;
   #allReleased: () => void = () => {};
 
@@ -51,6 +55,11 @@ export class ControlDatabase {
     return this.#lend((session) => inTransaction(session, (sql) => sql`begin`, work), timeoutMs);
   }
 
+  /** As {@link transaction}, for what strangers can ask for as often as they like: everybody else goes first. */
+  patientTransaction<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    return this.#lend((session) => inTransaction(session, (sql) => sql`begin`, work), CALL_TIMEOUT_MS, this.#patient);
+  }
+
   /** Several reads of one state of the database. */
   snapshot<T>(work: (sql: Sql) => Promise<T>, timeoutMs = CALL_TIMEOUT_MS): Promise<T> {
     return this.#lend((session) => inTransaction(session, (sql) => sql`begin isolation level repeatable read read only`, work), timeoutMs);
@@ -59,8 +68,10 @@ export class ControlDatabase {
   /** Lets the calls end that are running, for a while, and then all sessions. */
   async close(): Promise<void> {
     this.#closed = true;
-    for (const waiter of this.#waiters) waiter.refused(new ServiceError('shutting_down', 'the service is shutting down'));
-    this.#waiters.clear();
+    for (const queue of [this.#waiters, this.#patient]) {
+      for (const waiter of queue) waiter.refused(new ServiceError('shutting_down', 'the service is shutting down'));
+      queue.clear();
+    }
     if (this.#busy.size > 0) {
       const released = new Promise<void>((resolve) => {
         this.#allReleased = resolve;
@@ -71,10 +82,10 @@ export class ControlDatabase {
     await Promise.all(this.#idle.map((session) => session.end(CLOSE_TIMEOUT_MS)));
   }
 
-  async #lend<T>(work: (session: Session) => Promise<T>, timeoutMs: number): Promise<T> {
+  async #lend<T>(work: (session: Session) => Promise<T>, timeoutMs: number, queue = this.#waiters): Promise<T> {
     const deadline = new Deadline(timeoutMs);
     try {
-      const session = await this.#acquire(deadline);
+      const session = await this.#acquire(deadline, queue);
       try {
         return await deadline.limit(work(session), () => session.destroy());
       } catch (error) {
@@ -102,17 +113,17 @@ export class ControlDatabase {
     return new ServiceError('not_ready', message, { cause: error, retryAfterS: 1 });
   }
 
-  async #acquire(deadline: Deadline): Promise<Session> {
+  async #acquire(deadline: Deadline, queue: Set<Waiter>): Promise<Session> {
     if (this.#closed) throw new ServiceError('shutting_down', 'the service is shutting down');
     const idle = this.#takeIdle();
     if (idle !== undefined) return idle;
-    if (this.#waiters.size >= WAITERS_MAX) {
+    if (queue.size >= (queue === this.#patient ? PATIENT_MAX : WAITERS_MAX)) {
       throw new ServiceError('not_ready', 'too many calls are waiting for the control database', { retryAfterS: 1 });
     }
     const { promise, resolve, reject } = newPromise<Session>();
     const waiter: Waiter = { granted: resolve, refused: reject };
-    this.#waiters.add(waiter);
-    return deadline.limit(promise, () => this.#waiters.delete(waiter));
+    queue.add(waiter);
+    return deadline.limit(promise, () => queue.delete(waiter));
   }
 
   #takeIdle(): Session | undefined {
@@ -136,10 +147,15 @@ export class ControlDatabase {
     this.#busy.delete(session);
     if (session.alive) this.#idle.push(session);
     if (this.#busy.size === 0) this.#allReleased();
-    for (const waiter of this.#waiters) {
+    this.#serve(this.#waiters);
+    this.#serve(this.#patient);
+  }
+
+  #serve(queue: Set<Waiter>): void {
+    for (const waiter of queue) {
       const next = this.#takeIdle();
       if (next === undefined) return;
-      this.#waiters.delete(waiter);
+      queue.delete(waiter);
       waiter.granted(next);
     }
   }

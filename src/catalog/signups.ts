@@ -133,7 +133,7 @@ function emailKey(email: string): string {
 }
 
 /** What counts as one address: an IPv4 address, also when written as IPv6; of IPv6 the /64 that a client usually has whole. */
-function limitedAddress(sourceIp: string): string {
+export function limitedAddress(sourceIp: string): string {
   if (!ipaddr.isValid(sourceIp)) return sourceIp;
   const address = ipaddr.process(sourceIp);
   if (!(address instanceof ipaddr.IPv6)) return address.toString();

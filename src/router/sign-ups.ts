@@ -1,10 +1,11 @@
-import type { Catalog, SignupQuota } from '../catalog/catalog.ts';
+import type { Catalog, SignUp, SignupQuota } from '../catalog/catalog.ts';
 import type { Organization } from '../catalog/organization.ts';
 import type { Observe, Origin } from '../observation.ts';
 import { newOrganizationId } from './identifiers.ts';
 import type { LockTable } from './lock-table.ts';
 import { mintKey } from './mint-key.ts';
 import type { Provisioner } from './placement/placement.ts';
+import { RefusedAddresses } from './refused-addresses.ts';
 
 export interface SignedUp {
   readonly organization: Organization;
@@ -29,6 +30,7 @@ export class SignUps {
   readonly #locks: LockTable;
   readonly #signupsPerHour: number;
   readonly #observe: Observe;
+  readonly #refused = new RefusedAddresses();
   /** Ids of those that have not been answered yet. */
   readonly #underWay = new Set<string>();
   /** Of those that have failed, perhaps after they were complete, while the control database could not be told. */
@@ -63,10 +65,11 @@ export class SignUps {
   }
 
   async #add(id: string, request: { readonly orgName: string; readonly email: string }, origin: Origin): Promise<SignedUp> {
+    this.#refused.check(origin.sourceIp);
     const placement = this.#provisioner.place(id);
     const { apiKey, record } = await mintKey();
     const signUp = { id, name: request.orgName, email: request.email, placement, key: record, signupsPerHour: this.#signupsPerHour };
-    const { quota } = await this.#locks.withRoom(() => this.#catalog.signUp(signUp, origin));
+    const { quota } = await this.#enter(signUp, origin);
     try {
       await this.#locks.withRoom(() => this.#provisioner.provision(placement));
       const organization = await this.#catalog.activate(id, origin);
@@ -75,6 +78,15 @@ export class SignUps {
       // It may be active all the same, where only the answer was lost.
       this.#disowned.add(id);
       await this.#undo(id, placement, error);
+      throw error;
+    }
+  }
+
+  async #enter(signUp: SignUp, origin: Origin): Promise<{ readonly quota: SignupQuota }> {
+    try {
+      return await this.#locks.withRoom(() => this.#catalog.signUp(signUp, origin));
+    } catch (error) {
+      this.#refused.heard(origin.sourceIp, error);
       throw error;
     }
   }

@@ -43,6 +43,15 @@ describe('the control database', () => {
     expect(new Set(pids).size).toBe(4);
   });
 
+  test('serves those who stand back when nobody else waits', async () => {
+    const order: string[] = [];
+    const busy = Array.from({ length: 4 }, () => control.run((sql) => sql`select pg_sleep(0.2)`));
+    const patient = Array.from({ length: 8 }, () => control.patientTransaction(async () => order.push('patient')));
+    const others = Array.from({ length: 8 }, () => control.run(async () => order.push('other')));
+    await Promise.all([...busy, ...patient, ...others]);
+    expect(order).toEqual([...Array(8).fill('other'), ...Array(8).fill('patient')]);
+  });
+
   test('keeps all of a transaction or nothing', async () => {
     await control.transaction((sql) => sql`insert into public.notes values ('kept')`);
     const failing = control.transaction(async (sql) => {
