@@ -96,8 +96,7 @@ export class DueReplies {
   }
 
   #begin(socket: Socket, due: ServerResponse[], reply: ServerResponse): void {
-    // Others have to hear of it first: it counts for who has how many at work.
-    reply.once('close', () => process.nextTick(() => this.#done(socket, due)));
+    reply.once('close', () => this.#done(socket, due));
     this.#handler(reply.req, reply);
   }
 
@@ -106,9 +105,12 @@ export class DueReplies {
     const next = due[0];
     if (next === undefined) {
       if (this.#isEnding) socket.destroySoon();
-    } else if (socket.writable && this.#due.has(socket)) {
-      this.#begin(socket, due, next);
+      return;
     }
+    // Others come between, however many wait here.
+    setImmediate(() => {
+      if (socket.writable && this.#due.has(socket)) this.#begin(socket, due, next);
+    });
     if (due.length === WAITING_MAX / 2 && this.#held.delete(socket)) socket.resume();
   }
 
