@@ -119,5 +119,5 @@ function describeIssue(issue: z.core.$ZodIssue, whole: string): string {
     const names = issue.keys.map((key) => `"${[place, key].filter(Boolean).join('.').slice(0, 100)}"`);
     return `unknown ${names.length === 1 ? 'field' : 'fields'} ${names.slice(0, MAX_ISSUES).join(', ')}`;
   }
-  return `${place === '' ? whole : place}: ${issue.message.replace(/^Invalid input: /, '')}`;
+  return `${place === '' ? whole : place}: ${issue.message.replace(/^Invalid input: /, '').replace('LosslessNumber', 'a number with too many digits')}`;
 }

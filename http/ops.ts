@@ -1,8 +1,8 @@
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Observe } from '../src/observation.ts';
 import { requestIdOf } from './call.ts';
+import { refuseAmbiguousHeads } from './plugins/ambiguous-head.ts';
 import { setHeadersAlways } from './plugins/headers.ts';
-import { requireHost } from './plugins/host.ts';
 import { answerProblems } from './plugins/problems.ts';
 import { healthRoutes } from './routes/health.ts';
 import { clientErrorHandler, createServer, DEADLINES, type HttpServer } from './server.ts';
@@ -28,7 +28,7 @@ export function createOpsApp({ ready, metrics, observe = () => {} }: OpsAppOptio
   });
   app.addHook('preClose', async () => door?.closeAll());
   setHeadersAlways(app);
-  requireHost(app);
+  refuseAmbiguousHeads(app);
   answerProblems(app, observe);
   healthRoutes(app, ready);
   app.get('/metrics', async (_request, reply) => {

@@ -32,7 +32,7 @@ export function acceptJsonBodies(app: FastifyInstance): void {
 }
 
 /** @see https://www.rfc-editor.org/rfc/rfc8259#section-8.1 */
-function refuseEncodings(contentType = '', contentEncoding = 'identity'): void {
+export function refuseEncodings(contentType = '', contentEncoding = 'identity'): void {
   if (contentEncoding.toLowerCase() !== 'identity') {
     throw new ServiceError('unsupported_media_type', `a body with Content-Encoding ${contentEncoding.slice(0, 40)} is not accepted`);
   }

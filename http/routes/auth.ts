@@ -19,7 +19,7 @@ const signup = {
   tag: TAG,
   summary: 'Sign up an organization',
   description:
-    'Makes an organization with a database of its own and returns its API key, which works at both doors a second later. Limited per hour and client address; every attempt counts.',
+    'Makes an organization with a database of its own and returns its API key, which works at both doors a second later. Limited per hour and client address; every well-formed attempt counts, also one that fails.',
   needsKey: false,
   query: noQuery,
   body: signupRequest,

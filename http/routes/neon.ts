@@ -6,7 +6,7 @@ import { authenticateNeon } from '../neon/authentication.ts';
 import { renderNeonError } from '../neon/errors.ts';
 import { echoedHeaders, readNeonRequest } from '../neon/request.ts';
 import { tenantOf } from '../plugins/bearer.ts';
-import { readJson } from '../plugins/json-body.ts';
+import { readJson, refuseEncodings } from '../plugins/json-body.ts';
 import { JSON_TYPE, type RouteContext, timeoutOf } from './context.ts';
 
 /** What a page of any origin may send: nothing here goes by cookies, so there is nothing to be tricked out of a browser. */
@@ -39,7 +39,14 @@ export function neonRoutes(app: FastifyInstance, context: RouteContext): void {
     });
     // The client names its JSON text/plain, which spares browsers the preflight.
     scope.removeAllContentTypeParsers();
-    scope.addContentTypeParser('*', { parseAs: 'buffer' }, ({ call }, body: Buffer, done) => readJson(body, call, done));
+    scope.addContentTypeParser('*', { parseAs: 'buffer' }, ({ call, headers }, body: Buffer, done) => {
+      try {
+        refuseEncodings(headers['content-type'], headers['content-encoding']);
+        readJson(body, call, done);
+      } catch (error) {
+        done(error as Error);
+      }
+    });
     scope.setErrorHandler((error, request, reply) => sendNeonError(error, request, reply, context));
     scope.options('/sql', async (_request, reply) => reply.headers(PREFLIGHT).send());
     scope.route({

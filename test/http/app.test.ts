@@ -62,6 +62,18 @@ describe('every reply', () => {
   });
 });
 
+describe('a head that can be read in two ways', () => {
+  it.each([
+    ['Host: a\r\nHOST: b', 'the request has more than one HOST header'],
+    ['Host: a\r\nAuthorization: Bearer x\r\nauthorization: Bearer y', 'the request has more than one authorization header'],
+    ['Host: a\r\nTransfer-Encoding: gzip, chunked', 'the only Transfer-Encoding accepted is "chunked"'],
+  ])('is refused, and ends the connection: %j', async (headers, message) => {
+    const refused = await talk(door.port, `POST /api/query HTTP/1.1\r\n${headers}\r\n\r\n2\r\n{}\r\n0\r\n\r\n`).reply;
+    expect(refused).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n/);
+    expect(refused.split('\r\n\r\n')[1]).toContain(JSON.stringify(message).slice(1, -1));
+  });
+});
+
 describe('a request without a host', () => {
   it('is refused as all others are, and ends the connection', async () => {
     const refused = await talk(door.port, 'GET /healthz HTTP/1.1\r\n\r\n').reply;

@@ -10,7 +10,7 @@ import { PLACEMENT, startTestService, type TestOrganization, type TestService } 
 let service: TestService;
 let acme: TestOrganization;
 beforeAll(async () => {
-  service = await startTestService({ POSTERN_STATEMENT_TIMEOUT_MS: '5000' });
+  service = await startTestService({ POSTERN_STATEMENT_TIMEOUT_MS: '10000' });
 });
 afterAll(() => service.close());
 beforeEach(async () => {
@@ -289,6 +289,11 @@ describe('an error', () => {
     const { rows } = await run('select count(*)::int as n from large');
     expect(body.detail).toBe(rows[0]?.n === 3 ? 'The statement was carried out all the same.' : null);
     await run('drop table large');
+  });
+
+  it('of a body that is compressed says so', async () => {
+    const { status, body } = await post({ query: 'select 1' }, { 'content-encoding': 'gzip' });
+    expect([status, body.message]).toEqual([400, 'a body with Content-Encoding gzip is not accepted']);
   });
 });
 
