@@ -44,6 +44,7 @@ const schema = z.object({
   /** Host and ports that clients are told to connect to, where they differ from what we listen on. */
   POSTERN_PUBLIC_HOST: host.optional(),
   POSTERN_PLACEMENT: z.enum(['database', 'schema']).default('database'),
+  POSTERN_ALLOW_XPATH: z.enum(['off', 'on']).default('off'),
   POSTERN_CONTROL_DATABASE: z
     .string()
     .regex(/^[a-z_][a-z0-9_]{0,50}$/, 'must be a plain lower-case name')

@@ -140,11 +140,12 @@ export async function startService(config: Config, log: Observe): Promise<Servic
 async function backingPostgres(config: Config, observe: Observe, opened: (() => Promise<void>)[]): Promise<Cluster> {
   const controlDatabase = config.POSTERN_CONTROL_DATABASE;
   const { DATABASE_URL: admin, POSTERN_SECRET: secret } = config;
-  if (admin !== undefined && secret !== undefined) return prepareCluster({ admin, secret, controlDatabase, observe });
+  const options = { controlDatabase, observe, allowXpath: config.POSTERN_ALLOW_XPATH === 'on' };
+  if (admin !== undefined && secret !== undefined) return prepareCluster({ admin, secret, ...options });
   const embedded = await startEmbedded({ dataDir: config.POSTERN_DATA_DIR, observe, ...(secret === undefined ? {} : { secret }) });
   opened.push(() => embedded.stop());
   const { host, port, superuser } = embedded;
-  return prepareCluster({ admin: { host, port, ...superuser }, secret: embedded.secret, controlDatabase, observe });
+  return prepareCluster({ admin: { host, port, ...superuser }, secret: embedded.secret, ...options });
 }
 
 /** Both kinds are served, whatever the setting says of new organizations. */

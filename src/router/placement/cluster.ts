@@ -23,6 +23,8 @@ export interface ClusterOptions {
   readonly secret: string;
   readonly controlDatabase: string;
   readonly observe: Observe;
+  /** Whether organizations may evaluate XPath expressions, which nothing can stop. No unless said otherwise. */
+  readonly allowXpath?: boolean;
   /** How long to wait for a server that is not up yet; 60 s unless said otherwise. */
   readonly waitMs?: number;
 }
@@ -131,8 +133,9 @@ async function prepare(session: pg.Client, admin: AdminConnection, options: Clus
   await session.query(`SET lock_timeout = 0; SELECT pg_catalog.pg_advisory_lock(${SETUP_LOCK}); RESET lock_timeout`);
   const platform = facts.superuser ? await ensurePlatformRole(session, options.secret) : { user: admin.user, password: admin.password };
   await ensureControlDatabase(session, options.controlDatabase, platform.user);
-  const hardened = await ensureTemplate(session, admin, platform.user, facts.superuser);
-  const sharedHardened = await ensureShared(session, admin, platform.user, facts);
+  const made = { ...facts, owner: platform.user, allowXpath: options.allowXpath ?? false, observe: options.observe };
+  const hardened = await ensureTemplate(session, admin, made);
+  const sharedHardened = await ensureShared(session, admin, made);
   const open = await closeDefaultDatabases(session);
   const cluster = await describe(session, admin, options, facts, platform);
   warn(options.observe, hardened && sharedHardened, open, cluster.roleSettings);
@@ -281,6 +284,7 @@ function warn(observe: Observe, hardened: boolean, open: readonly string[], role
       : [
           'organizations can see statistics and locks of the whole server (pg_stat_activity, pg_locks and the like)',
           'those in the schema placement share advisory locks',
+          'all can evaluate XPath expressions, which nothing can stop',
         ]),
     ...(open.length === 0 ? [] : [`every role may connect to the database ${open.join(' and ')}`]),
     ...(missing.length === 0 ? [] : [`${missing.join(' and ')} cannot be set for organizations`]),

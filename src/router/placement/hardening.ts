@@ -59,32 +59,40 @@ export const ONE_DATABASE: Names = {
   functions: ['pg_stat_get_[a-z_]+', 'pg_stat_have_stats'],
 };
 
+/**
+ * Functions in which libxml evaluates an expression of the caller's. It looks for no interrupt meanwhile, so that a statement
+ * obeys neither cancel nor terminate. (XMLTABLE does the same, and is no function that a right could be taken away from.)
+ */
+const XPATH: Names = { relations: [], functions: ['xpath', 'xpath_exists', 'xmlexists'] };
+
+export interface Hardening {
+  readonly taken: readonly Names[];
+  /** Whether XPath expressions may be evaluated. */
+  readonly allowXpath: boolean;
+  readonly alsoDo?: (session: pg.Client) => Promise<void>;
+}
+
 /** Takes all that from PUBLIC in the database at hand and does what else there is to do, all of it or nothing. */
-export async function harden(
-  session: pg.Client,
-  taken: readonly Names[],
-  alsoDo: (session: pg.Client) => Promise<void> = async () => {},
-): Promise<void> {
+export async function harden(session: pg.Client, { taken, allowXpath, alsoDo }: Hardening): Promise<void> {
   await session.query('BEGIN; SET LOCAL allow_system_table_mods = on');
-  for (const names of taken) {
-    const { rows } = await session.query<{ statement: string }>(revocations(names));
-    for (const { statement } of rows) await session.query(statement);
-  }
-  await alsoDo(session);
+  for (const names of taken) await change(session, 'REVOKE ALL ON %s FROM PUBLIC', names);
+  await change(session, allowXpath ? 'GRANT EXECUTE ON %s TO PUBLIC' : 'REVOKE ALL ON %s FROM PUBLIC', XPATH);
+  await alsoDo?.(session);
   for (const statement of REFRESH_INITIAL_PRIVILEGES) await session.query(statement);
   await session.query('COMMIT');
 }
 
-/** One statement per row. */
-function revocations({ relations, functions }: Names): string {
-  return `
-    SELECT pg_catalog.format('REVOKE ALL ON TABLE pg_catalog.%I FROM PUBLIC', c.relname) AS statement
+/** @param template of a statement, for each of them */
+async function change(session: pg.Client, template: string, { relations, functions }: Names): Promise<void> {
+  const { rows } = await session.query<{ object: string }>(`
+    SELECT pg_catalog.format('TABLE pg_catalog.%I', c.relname) AS object
     FROM pg_catalog.pg_class c
     WHERE c.relnamespace = 'pg_catalog'::pg_catalog.regnamespace AND c.relname ~ '^(${relations.join('|')})$'
     UNION ALL
-    SELECT pg_catalog.format('REVOKE ALL ON FUNCTION pg_catalog.%I(%s) FROM PUBLIC', p.proname, pg_catalog.pg_get_function_identity_arguments(p.oid))
+    SELECT pg_catalog.format('FUNCTION pg_catalog.%I(%s)', p.proname, pg_catalog.pg_get_function_identity_arguments(p.oid))
     FROM pg_catalog.pg_proc p
-    WHERE p.pronamespace = 'pg_catalog'::pg_catalog.regnamespace AND p.proname ~ '^(${functions.join('|')})$'`;
+    WHERE p.pronamespace = 'pg_catalog'::pg_catalog.regnamespace AND p.proname ~ '^(${functions.join('|')})$'`);
+  for (const { object } of rows) await session.query(template.replace('%s', object));
 }
 
 /**

@@ -8,8 +8,17 @@ import { TEMPLATE } from './template.ts';
 export const SHARED = 'postern_shared';
 
 /** Raised whenever what is taken away there changes, so that the next start does it. */
-const EDITION = 3;
+const EDITION = 4;
 const HARDENED = ', hardened';
+
+export interface SharedOptions {
+  readonly owner: string;
+  /** Whether the role at hand may harden the catalogs. */
+  readonly superuser: boolean;
+  /** As `server_version_num`. */
+  readonly version: number;
+  readonly allowXpath: boolean;
+}
 
 interface Found {
   readonly owner: string;
@@ -20,25 +29,21 @@ interface Found {
  * Makes the shared database and hardens it, unless that is done. It comes from the template and so has no schema `public`:
  * there is none that all could use.
  * @param admin a session outside of it, holding the set-up lock
- * @param superuser whether it may harden the catalogs
  * @returns whether its catalogs are hardened
  * @throws Error when it belongs to somebody else
  */
-export async function ensureShared(
-  admin: pg.Client,
-  login: AdminConnection,
-  owner: string,
-  { superuser, version }: { readonly superuser: boolean; readonly version: number },
-): Promise<boolean> {
+export async function ensureShared(admin: pg.Client, login: AdminConnection, options: SharedOptions): Promise<boolean> {
+  const { owner, superuser, version, allowXpath } = options;
   // What was hardened under one version is not any more once it has been moved to another by pg_upgrade.
-  const comment = `Postern, edition ${EDITION} on PostgreSQL ${Math.floor(version / 10_000)}${superuser ? HARDENED : ''}`;
+  const xpath = superuser && allowXpath ? ' with xpath' : '';
+  const comment = `Postern, edition ${EDITION} on PostgreSQL ${Math.floor(version / 10_000)}${xpath}${superuser ? HARDENED : ''}`;
   const found = await findShared(admin);
   if (found === undefined) await admin.query(`CREATE DATABASE ${SHARED} TEMPLATE ${TEMPLATE} OWNER ${pg.escapeIdentifier(owner)}`);
   else if (found.owner !== owner) throw new Error(`the database ${SHARED} belongs to the role ${found.owner}, not to ${owner}`);
 
   const ready = found?.comment?.startsWith(comment) ?? false;
   await withSession({ ...login, database: SHARED }, async (session) => {
-    if (!ready && superuser) await hardenShared(session, owner);
+    if (!ready && superuser) await hardenShared(session, owner, allowXpath);
     if (await isCoordinator(session)) await furnishCoordinator(session, owner, superuser);
   });
   if (ready) return found?.comment?.endsWith(HARDENED) ?? false;
@@ -59,12 +64,13 @@ async function findShared(admin: pg.Client): Promise<Found | undefined> {
 }
 
 /** The platform role goes on to read whose objects there are: it takes them down with their organization. */
-async function hardenShared(session: pg.Client, owner: string): Promise<void> {
+async function hardenShared(session: pg.Client, owner: string, allowXpath: boolean): Promise<void> {
   const platform = pg.escapeIdentifier(owner);
-  await harden(session, [WHOLE_SERVER, ONE_DATABASE], async () => {
+  const alsoDo = async () => {
     await separateAdvisoryLocks(session, platform);
     await session.query(`GRANT SELECT ON pg_catalog.pg_shdepend TO ${platform}`);
-  });
+  };
+  await harden(session, { taken: [WHOLE_SERVER, ONE_DATABASE], allowXpath, alsoDo });
 }
 
 /** What Citus tells everybody about the schemas and tables of others, wherever its version puts it. */

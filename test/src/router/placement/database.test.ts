@@ -294,15 +294,48 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
   });
 
   test('what is taken away in the system catalogs counts as initial, so that no dump mentions it', async () => {
-    const { database } = await provisioned();
+    expect(await changedByDump(await provisioned())).toEqual([]);
+  });
+
+  /** Objects of the system whose rights a dump would tell. */
+  function changedByDump({ database }: Placement): Promise<object[]> {
     const changed = (catalog: string, acl: string, namespace: string) => `
       SELECT o.oid::bigint FROM ${catalog} o
       LEFT JOIN pg_init_privs i ON i.classoid = '${catalog}'::regclass AND i.objoid = o.oid AND i.objsubid = 0
       WHERE ${namespace} = 'pg_catalog'::regnamespace AND ${acl} IS DISTINCT FROM i.initprivs`;
-    const login = { ...admin, database };
-    expect(
-      await query(login, `${changed('pg_class', 'relacl', 'relnamespace')} UNION ALL ${changed('pg_proc', 'proacl', 'pronamespace')}`),
-    ).toEqual([]);
+    const sql = `${changed('pg_class', 'relacl', 'relnamespace')} UNION ALL ${changed('pg_proc', 'proacl', 'pronamespace')}`;
+    return query({ ...admin, database }, sql);
+  }
+
+  const testAsSuperuser = asSuperuser ? test : () => {};
+  testAsSuperuser('XPath expressions are refused, unless they are allowed, also to those who were there before', async () => {
+    const placement = await provisioned();
+    const XPATHS = ["SELECT xpath('1', '<a/>')", "SELECT xpath_exists('1', '<a/>')", "SELECT XMLEXISTS('1' PASSING '<a/>')"];
+    const refused = async (who: Placement) => {
+      for (const sql of XPATHS) await expect(run(who, sql)).rejects.toMatchObject({ fields: { code: '42501' } });
+    };
+    const start = (allowXpath: boolean) =>
+      prepareCluster({ admin, secret: cluster.secret, controlDatabase: CONTROL, observe: () => {}, allowXpath });
+    await refused(placement);
+    await start(true);
+    for (const sql of XPATHS) expect(await run(placement, sql)).toBe('SELECT 1');
+    const later = await provisioned();
+    expect(await run(later, XPATHS[0] ?? '')).toBe('SELECT 1');
+    await start(false);
+    await refused(placement);
+    await refused(later);
+    await refused(await provisioned());
+    expect(await changedByDump(later)).toEqual([]);
+  });
+
+  testAsSuperuser('one that takes no sessions keeps nobody from starting', async () => {
+    const { database } = await provisioned();
+    await query(admin, `ALTER DATABASE ${database} WITH ALLOW_CONNECTIONS false`);
+    await query(admin, "COMMENT ON DATABASE postern_template IS 'Postern, edition 0'");
+    const told: Observation[] = [];
+    await prepareCluster({ admin, secret: cluster.secret, controlDatabase: CONTROL, observe: (observation) => told.push(observation) });
+    expect(told).toEqual([]);
+    await query(admin, `ALTER DATABASE ${database} WITH ALLOW_CONNECTIONS true`);
   });
 
   // pg_dump goes with the server's version or an older one, and Debian's is 15.
