@@ -1,4 +1,4 @@
-import { beginScram, type ScramMechanism, type ScramState, type ScramVerifier, stepScram } from '../src/auth/scram.ts';
+import { beginScram, type ScramMechanism, type ScramOffer, type ScramState, stepScram } from '../src/auth/scram.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { Origin } from '../src/observation.ts';
 import { encodeBackendMessage } from '../src/protocol/backend.ts';
@@ -35,7 +35,7 @@ function offer(...mechanisms: readonly ScramMechanism[]) {
 export function authenticate(client: ClientConnection, user: string, router: Router, login: LoginMethod, origin: Origin): Promise<Tenant> {
   if (login.method === 'cleartext') return authenticateByPassword(client, user, router, origin);
   return router.authenticate(
-    { kind: 'scram', user, exchange: (verifier) => scramExchange(client, user, verifier, login.channelBinding) },
+    { kind: 'scram', user, exchange: (verifier, former) => scramExchange(client, user, { verifier, former }, login.channelBinding) },
     origin,
   );
 }
@@ -47,22 +47,22 @@ async function authenticateByPassword(client: ClientConnection, user: string, ro
 }
 
 /**
- * @returns whether the client proved to know the key
+ * @returns whether the client proved to know the key; or else the stored key of the former one that it knows
  * @see https://www.postgresql.org/docs/current/sasl-authentication.html
  */
 async function scramExchange(
   client: ClientConnection,
   user: string,
-  verifier: ScramVerifier,
+  keys: Pick<ScramOffer, 'verifier' | 'former'>,
   channelBinding: Uint8Array | undefined,
-): Promise<boolean> {
+): Promise<boolean | Buffer> {
   const { mechanisms, message } = channelBinding === undefined ? PLAIN : BOUND;
   client.write(message);
   const initial = decodeSaslInitialResponse(await readResponse(client, user, 'SASL'));
   const mechanism = mechanisms.find((offered) => offered === initial.mechanism);
   if (mechanism === undefined) throw protocolViolation('client selected an invalid SASL authentication mechanism');
   const nonce = freshBytes(NONCE_BYTES).toString('base64');
-  let state: ScramState = beginScram({ mechanism, verifier, nonce, ...(channelBinding === undefined ? {} : { channelBinding }) });
+  let state: ScramState = beginScram({ ...keys, mechanism, nonce, ...(channelBinding === undefined ? {} : { channelBinding }) });
   let input = initial.data;
   if (input === undefined) {
     // A client may leave out its first message; an empty challenge then asks for it.
@@ -71,7 +71,7 @@ async function scramExchange(
   }
   for (;;) {
     const { state: next, reply } = stepScram(state, input);
-    if (next.name === 'rejected') return false;
+    if (next.name === 'rejected') return next.former ?? false;
     if (next.name === 'authenticated') {
       client.hold(encodeBackendMessage({ name: 'AuthenticationSASLFinal', data: reply ?? NO_DATA }));
       return true;

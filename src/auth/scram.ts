@@ -21,6 +21,9 @@ export interface ScramVerifier {
 export const SCRAM_ITERATIONS = 4096;
 export const SCRAM_SALT_BYTES = 16;
 
+/** How many former passwords a proof is compared with: always as many, so that the time does not tell how many there are. */
+export const SCRAM_FORMER_MAX = 5;
+
 export type ScramMechanism = 'SCRAM-SHA-256' | 'SCRAM-SHA-256-PLUS';
 
 /** One login attempt, before the client has said anything. */
@@ -28,6 +31,8 @@ export interface ScramOffer {
   /** The one that the client selected. */
   readonly mechanism: ScramMechanism;
   readonly verifier: ScramVerifier;
+  /** Stored keys of former passwords, of the same salt and iterations: who proves to know one is rejected, and told apart from strangers. */
+  readonly former?: readonly Buffer[];
   /** The server's half of the nonce: printable ASCII without a comma, e.g. 18 random bytes as base64. */
   readonly nonce: string;
   /** This connection's tls-server-end-point data (RFC 5929); present exactly when SCRAM-SHA-256-PLUS was offered. */
@@ -52,7 +57,8 @@ export type ScramState =
   | { readonly name: 'awaitingClientFirst'; readonly offer: ScramOffer }
   | AwaitingClientFinal
   | { readonly name: 'authenticated' }
-  | { readonly name: 'rejected' };
+  /** `former`: the stored key of the former password that the client proved to know. */
+  | { readonly name: 'rejected'; readonly former?: Buffer };
 
 export interface ScramStep {
   readonly state: ScramState;
@@ -146,10 +152,24 @@ function takeClientFinal(state: AwaitingClientFinal, text: string): ScramStep {
 
   const { storedKey, serverKey } = state.offer.verifier;
   const signed = Buffer.from(`${state.transcript},${unproved}`, 'latin1');
-  const clientKey = xor(proof, hmacSha256(storedKey, signed));
-  if (!timingSafeEqual(sha256(clientKey), storedKey)) return { state: { name: 'rejected' }, reply: undefined };
+  if (!fits(proof, storedKey, signed)) return { state: rejection(state.offer, proof, signed), reply: undefined };
   const reply = Buffer.from(`v=${hmacSha256(serverKey, signed).toString('base64')}`, 'latin1');
   return { state: { name: 'authenticated' }, reply };
+}
+
+function fits(proof: Buffer, storedKey: Buffer, signed: Buffer): boolean {
+  const clientKey = xor(proof, hmacSha256(storedKey, signed));
+  return timingSafeEqual(sha256(clientKey), storedKey);
+}
+
+function rejection({ verifier, former = [] }: ScramOffer, proof: Buffer, signed: Buffer): ScramState {
+  let found: Buffer | undefined;
+  for (let i = 0; i < SCRAM_FORMER_MAX; i++) {
+    // Where there are fewer, the one that is known not to fit stands in.
+    const storedKey = former[i] ?? verifier.storedKey;
+    if (fits(proof, storedKey, signed)) found = storedKey;
+  }
+  return found === undefined ? { name: 'rejected' } : { name: 'rejected', former: found };
 }
 
 /** The gs2-cbind-flag with its comma. @throws ServiceError when it contradicts the mechanism, or what was offered */

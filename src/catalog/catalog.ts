@@ -5,7 +5,7 @@ import type { Observe, Origin } from '../observation.ts';
 import { ADVISORY_LOCKS } from './advisory-locks.ts';
 import { AuditLog } from './audit-log.ts';
 import { DONE } from './audit-record.ts';
-import type { Credential, NewApiKey } from './credential.ts';
+import type { Credential, FormerKey, NewApiKey } from './credential.ts';
 import { CredentialCache } from './credential-cache.ts';
 import { ControlDatabase } from './database.ts';
 import { KeyUse } from './key-use.ts';
@@ -29,7 +29,7 @@ import {
   takeInterrupted,
 } from './signups.ts';
 
-export type { Credential, NewApiKey } from './credential.ts';
+export type { Credential, FormerKey, NewApiKey } from './credential.ts';
 export type { RotatedKey } from './keys.ts';
 export type { ControlConnection } from './session.ts';
 export type { SignUp, SignupQuota } from './signups.ts';
@@ -221,8 +221,8 @@ export class Catalog {
     return this.#credentials.knownByDigest(digest);
   }
 
-  /** The live key with this SHA-256 digest. Answers from memory what it has answered before. */
-  findByDigest(digest: Buffer): Promise<Credential | undefined> {
+  /** The live key with this SHA-256 digest, or the former one. Answers from memory what it has answered before. */
+  findByDigest(digest: Buffer): Promise<Credential | FormerKey | undefined> {
     return this.#credentials.findByDigest(digest, () => this.#database.run((sql) => loadByDigest(sql, digest)));
   }
 

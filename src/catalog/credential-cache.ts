@@ -1,6 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import { ServiceError } from '../errors.ts';
-import type { Credential } from './credential.ts';
+import type { Credential, FormerKey } from './credential.ts';
 import { CredentialIndex, type Entry } from './credential-index.ts';
 import type { KeyState, KnownKey } from './known-key.ts';
 import type { OrganizationStatus } from './organization.ts';
@@ -8,7 +8,13 @@ import type { OrganizationStatus } from './organization.ts';
 const UNKNOWN_MAX = 10_000;
 const UNKNOWN_TTL_MS = 2_000;
 
-type Load = () => Promise<KnownKey | undefined>;
+type Load<Found = KnownKey> = () => Promise<Found | undefined>;
+
+/** What a name was found to be that opens nothing, and until when that is believed. */
+interface Unknown {
+  readonly until: number;
+  readonly former: FormerKey | undefined;
+}
 
 /** What changed while a load was on its way: its answer may be from before. */
 interface Watch {
@@ -22,9 +28,9 @@ interface Watch {
  */
 export class CredentialCache {
   readonly #index = new CredentialIndex();
-  /** Names that were not found, and until when that is believed. Bounded: random keys must not fill the memory. */
-  readonly #unknown = new Map<string, number>();
-  readonly #loading = new Map<string, Promise<Credential | undefined>>();
+  /** Bounded: random keys must not fill the memory. */
+  readonly #unknown = new Map<string, Unknown>();
+  readonly #loading = new Map<string, Promise<Credential | FormerKey | undefined>>();
   readonly #watches = new Set<Watch>();
   #trusted = false;
   /** Counts the times that trust was lost. */
@@ -35,12 +41,13 @@ export class CredentialCache {
     return this.#trusted ? this.#index.get(CredentialIndex.digestName(digest))?.credential : undefined;
   }
 
-  findByDigest(digest: Buffer, load: Load): Promise<Credential | undefined> {
+  findByDigest(digest: Buffer, load: Load<KnownKey | FormerKey>): Promise<Credential | FormerKey | undefined> {
     return this.#find(CredentialIndex.digestName(digest), load);
   }
 
-  findByOrganization(id: string, load: Load): Promise<Credential | undefined> {
-    return this.#find(id, load);
+  async findByOrganization(id: string, load: Load): Promise<Credential | undefined> {
+    const found = await this.#find(id, load);
+    return found !== undefined && 'revoked' in found ? found : undefined;
   }
 
   /** From now on changes may go unnoticed. */
@@ -81,25 +88,26 @@ export class CredentialCache {
     if (key?.id === keyId) key.lastUsedAt = at;
   }
 
-  #find(name: string, load: Load): Promise<Credential | undefined> {
+  #find(name: string, load: Load<KnownKey | FormerKey>): Promise<Credential | FormerKey | undefined> {
     if (!this.#trusted) return this.#load(name, load);
     const entry = this.#index.get(name);
     if (entry !== undefined) return Promise.resolve(entry.credential);
-    if (this.#isUnknown(name)) return Promise.resolve(undefined);
+    const unknown = this.#unknown.get(name);
+    if (unknown !== undefined && unknown.until > performance.now()) return Promise.resolve(unknown.former);
     const loading = this.#loading.get(name) ?? this.#load(name, load).finally(() => this.#loading.delete(name));
     this.#loading.set(name, loading);
     return loading;
   }
 
-  async #load(name: string, load: Load): Promise<Credential | undefined> {
+  async #load(name: string, load: Load<KnownKey | FormerKey>): Promise<Credential | FormerKey | undefined> {
     for (;;) {
       const watch: Watch = { everything: false, revisions: new Map() };
       this.#watches.add(watch);
       try {
         const found = await load();
-        if (found === undefined) {
-          this.#rememberUnknown(name);
-          return undefined;
+        if (found === undefined || 'rotatedAt' in found) {
+          this.#rememberUnknown(name, found);
+          return found;
         }
         const newer = watch.revisions.get(found.organization.id) ?? 0;
         if (!watch.everything && newer <= found.revision) return this.#adopt(found).credential;
@@ -146,28 +154,23 @@ export class CredentialCache {
     controller.abort(credential.key.id === keyId ? refusal(organizationId, status) : rotated());
   }
 
-  #isUnknown(name: string): boolean {
-    const until = this.#unknown.get(name);
-    return until !== undefined && until > performance.now();
-  }
-
-  #rememberUnknown(name: string): void {
+  #rememberUnknown(name: string, former: FormerKey | undefined): void {
     this.#unknown.delete(name);
-    for (const [oldest, until] of this.#unknown) {
+    for (const [oldest, { until }] of this.#unknown) {
       if (this.#unknown.size < UNKNOWN_MAX && until > performance.now()) break;
       this.#unknown.delete(oldest);
     }
-    this.#unknown.set(name, performance.now() + UNKNOWN_TTL_MS);
+    this.#unknown.set(name, { until: performance.now() + UNKNOWN_TTL_MS, former });
   }
 }
 
-function newEntry({ organization, key, digest, revision }: KnownKey): Entry {
+function newEntry({ organization, key, digest, former, revision }: KnownKey): Entry {
   const controller = new AbortController();
   // One listener for each session that the key has opened.
   setMaxListeners(0, controller.signal);
   if (organization.status !== 'active') controller.abort(refusal(organization.id, organization.status));
   const ownKey = { ...key };
-  const credential = { organization, key: ownKey, revoked: controller.signal };
+  const credential = { organization, key: ownKey, former, revoked: controller.signal };
   return { credential, key: ownKey, controller, digestName: CredentialIndex.digestName(digest), revision };
 }
 

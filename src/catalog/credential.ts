@@ -12,6 +12,19 @@ export interface NewApiKey {
   readonly verifier: ScramVerifier;
 }
 
+/** A key that was replaced. It opens nothing; whoever shows it, or proves to have it, may be told so. */
+export interface FormerKey {
+  readonly id: string;
+  readonly organizationId: string;
+  readonly prefix: string;
+  readonly rotatedAt: Date;
+}
+
+/** As far as a SCRAM exchange can tell it: made with the same salt and iterations as the live one. */
+export interface ProvableFormerKey extends FormerKey {
+  readonly storedKey: Buffer;
+}
+
 /**
  * A live key and the organization it opens. There is one object for a live key for as long as anybody holds it (or its
  * signal). `revoked` aborts with a ServiceError when the key is rotated away (`key_revoked`) or the organization may no
@@ -21,5 +34,7 @@ export interface NewApiKey {
 export interface Credential {
   readonly organization: Organization;
   readonly key: ApiKey;
+  /** The last few before it, the latest first. */
+  readonly former: readonly ProvableFormerKey[];
   readonly revoked: AbortSignal;
 }

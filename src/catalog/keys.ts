@@ -1,3 +1,4 @@
+import { SCRAM_FORMER_MAX } from '../auth/scram.ts';
 import { ServiceError } from '../errors.ts';
 import type { NewApiKey } from './credential.ts';
 import type { ApiKey } from './organization.ts';
@@ -47,7 +48,8 @@ export async function insertKey(sql: Sql, organizationId: string, { id, prefix, 
 }
 
 /**
- * Kills the organization's key and puts another in its place. The caller holds the organization's lock.
+ * Revokes the organization's key and puts another in its place. The caller holds the organization's lock. Of the former ones
+ * the last few are kept, to tell those who go on with one.
  * @param expectedKeyId the key that the caller came with; absent: whichever is live
  * @throws ServiceError `unauthorized` when another one is live by now
  */
@@ -63,6 +65,10 @@ export async function replaceKey(
     where organization_id = ${organizationId} and revoked_at is null ${expectedKeyId === undefined ? sql`` : sql`and id = ${expectedKeyId}`}
     returning id, prefix`;
   if (previous === undefined) throw new ServiceError('unauthorized', 'the API key is not valid: it has been rotated');
+  await sql`
+    delete from postern.api_keys where id in (
+      select id from postern.api_keys where organization_id = ${organizationId} and revoked_at is not null
+      order by revoked_at desc offset ${SCRAM_FORMER_MAX})`;
   await sql`update postern.organizations set revision = revision + 1 where id = ${organizationId}`;
   return { key: await insertKey(sql, organizationId, key, at), previous: { ...previous, invalidatedAt: at } };
 }

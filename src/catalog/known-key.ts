@@ -1,4 +1,6 @@
+import { SCRAM_FORMER_MAX } from '../auth/scram.ts';
 import { ServiceError } from '../errors.ts';
+import type { FormerKey, ProvableFormerKey } from './credential.ts';
 import { type KeyRow, toApiKey } from './keys.ts';
 import type { ApiKey, Organization, OrganizationStatus } from './organization.ts';
 import { type OrganizationRow, toOrganization } from './organizations.ts';
@@ -12,6 +14,7 @@ export interface KnownKey {
   readonly organization: Organization;
   readonly key: ApiKey;
   readonly digest: Buffer;
+  readonly former: readonly ProvableFormerKey[];
   /** Grows with every change of the organization's status or key. */
   readonly revision: number;
 }
@@ -25,10 +28,26 @@ export interface KeyState {
   readonly keyId: string;
 }
 
-type KnownKeyRow = OrganizationRow & KeyRow & { readonly digest: Buffer; readonly revision: number };
+type KnownKeyRow = OrganizationRow & KeyRow & { readonly digest: Buffer; readonly revision: number; readonly former: string };
 
-export async function loadByDigest(sql: Sql, digest: Buffer): Promise<KnownKey | undefined> {
-  return load(sql, sql`k.digest = ${digest}`);
+/** A row of {@link KnownKeyRow.former}. */
+interface FormerKeyRow {
+  readonly id: string;
+  readonly prefix: string;
+  readonly rotatedAt: string;
+  readonly storedKey: string;
+}
+
+export async function loadByDigest(sql: Sql, digest: Buffer): Promise<KnownKey | FormerKey | undefined> {
+  return (await load(sql, sql`k.digest = ${digest}`)) ?? (await loadFormer(sql, digest));
+}
+
+async function loadFormer(sql: Sql, digest: Buffer): Promise<FormerKey | undefined> {
+  const [row] = await sql<FormerKey[]>`
+    select k.id, k.organization_id as "organizationId", k.prefix, k.revoked_at as "rotatedAt"
+    from postern.api_keys k join postern.organizations o on o.id = k.organization_id
+    where k.digest = ${digest} and k.revoked_at is not null and o.status in ('active', 'suspended')`;
+  return row;
 }
 
 export async function loadByOrganization(sql: Sql, organizationId: string): Promise<KnownKey | undefined> {
@@ -40,10 +59,37 @@ async function load(sql: Sql, condition: ReturnType<Sql>): Promise<KnownKey | un
   const [row] = await sql<KnownKeyRow[]>`
     select o.id, o.name, o.email, o.status, o.placement, o.created_at, o.revision,
       k.id as key_id, k.organization_id, k.prefix, k.created_at as key_created_at, k.last_used_at, k.digest,
-      k.scram_iterations, k.scram_salt, k.scram_stored_key, k.scram_server_key
+      k.scram_iterations, k.scram_salt, k.scram_stored_key, k.scram_server_key,
+      array_to_json(array(
+        select json_build_object(
+          'id', f.id, 'prefix', f.prefix, 'rotatedAt', f.revoked_at, 'storedKey', encode(f.scram_stored_key, 'hex'))
+        from postern.api_keys f
+        where f.organization_id = o.id and f.revoked_at is not null
+          and f.scram_salt = k.scram_salt and f.scram_iterations = k.scram_iterations
+        order by f.revoked_at desc limit ${SCRAM_FORMER_MAX}
+      ))::text as former
     from postern.api_keys k join postern.organizations o on o.id = k.organization_id
     where ${condition} and k.revoked_at is null and o.status in ('active', 'suspended')`;
-  return row && { organization: toOrganization(row), key: toApiKey(row), digest: row.digest, revision: row.revision };
+  return (
+    row && {
+      organization: toOrganization(row),
+      key: toApiKey(row),
+      digest: row.digest,
+      former: toFormerKeys(row),
+      revision: row.revision,
+    }
+  );
+}
+
+function toFormerKeys({ id: organizationId, former }: KnownKeyRow): ProvableFormerKey[] {
+  const rows: readonly FormerKeyRow[] = JSON.parse(former);
+  return rows.map(({ id, prefix, rotatedAt, storedKey }) => ({
+    id,
+    organizationId,
+    prefix,
+    rotatedAt: new Date(rotatedAt),
+    storedKey: Buffer.from(storedKey, 'hex'),
+  }));
 }
 
 /** Of the organizations that exist. */

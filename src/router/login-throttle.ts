@@ -29,6 +29,10 @@ export class LoginThrottle {
     });
   }
 
+  isFull(sourceIp: string, user: string): boolean {
+    return this.#recent(pair(sourceIp, user)).length >= MAX_FAILURES;
+  }
+
   failed(sourceIp: string, user: string): void {
     const key = pair(sourceIp, user);
     const recent = [...this.#recent(key), this.#now()].slice(-MAX_FAILURES);

@@ -60,7 +60,8 @@ export class Operator {
    * @throws ServiceError `not_found`, `invalid_request`
    */
   async issueKey(organizationId: string, origin: Origin): Promise<string> {
-    const { apiKey, record } = await mintKey();
+    const known = await this.#catalog.findByOrganization(organizationId);
+    const { apiKey, record } = await mintKey(known?.key.verifier);
     await this.#catalog.rotateKey(organizationId, undefined, record, origin);
     return apiKey;
   }

@@ -6,12 +6,13 @@ import type { BackendConnection } from '../backend/connection.ts';
 import type { Pool } from '../backend/pool.ts';
 import { discardState } from '../backend/reset.ts';
 import type { Catalog, RotatedKey } from '../catalog/catalog.ts';
-import type { Credential as KnownCredential } from '../catalog/credential.ts';
+import type { FormerKey, Credential as KnownCredential } from '../catalog/credential.ts';
 import { abortReason, ServiceError } from '../errors.ts';
-import type { Observe, Origin } from '../observation.ts';
+import type { Actor, Observe, Origin } from '../observation.ts';
 import type { Room } from '../room.ts';
 import { CancelKeys } from './cancel.ts';
 import type { Departure } from './departure.ts';
+import { FormerKeyError } from './former-key-error.ts';
 import { type Door, Lease } from './lease.ts';
 import type { LockTable } from './lock-table.ts';
 import { LoginThrottle } from './login-throttle.ts';
@@ -25,8 +26,14 @@ export type Credential =
   | { readonly kind: 'bearer'; readonly apiKey: string }
   /** Organization and API key in the clear, as a wire client sends them inside TLS or on a WebSocket. */
   | { readonly kind: 'password'; readonly user: string; readonly apiKey: string }
-  /** A SCRAM conversation, run by the caller against the verifier it is given; true when the client proved to know the key. */
-  | { readonly kind: 'scram'; readonly user: string; readonly exchange: (verifier: ScramVerifier) => Promise<boolean> };
+  /** A SCRAM conversation, run by the caller. */
+  | { readonly kind: 'scram'; readonly user: string; readonly exchange: ScramExchange };
+
+/**
+ * @param former stored keys of former passwords, as in {@link ScramOffer}
+ * @returns whether the client proved to know the key; or else which former one
+ */
+export type ScramExchange = (verifier: ScramVerifier, former: readonly Buffer[]) => Promise<boolean | Buffer>;
 
 export interface Rotated extends RotatedKey {
   /** The key in the clear: shown once, kept nowhere. */
@@ -76,6 +83,8 @@ export class Router {
   readonly #secret: Buffer;
   readonly #observe: Observe;
   readonly #throttle = new LoginThrottle();
+  /** Failures with former keys: they do not keep the right key out, and as many as of others stand in the audit log. */
+  readonly #formerKeyUse = new LoginThrottle();
   /** One for all who come with the same key. */
   readonly #tenants = new WeakMap<KnownCredential, Tenant>();
 
@@ -98,23 +107,33 @@ export class Router {
     try {
       if (user !== undefined) this.#throttle.check(origin.sourceIp, user);
       const known = await this.#prove(credential);
-      if (known === undefined || (user !== undefined && known.organization.id !== user)) throw unproven(user);
+      if (known === undefined || (user !== undefined && organizationIdOf(known) !== user)) throw unproven(user);
+      if ('rotatedAt' in known) throw new FormerKeyError(known);
       const tenant = this.#admit(known);
       this.catalog.touchKey(known.key.id);
       return tenant;
     } catch (error) {
-      if (error instanceof ServiceError) {
-        if (error.kind === 'unauthorized' && user !== undefined) this.#throttle.failed(origin.sourceIp, user);
-        this.#observe({
-          name: 'login.failed',
-          origin,
-          kind: error.kind,
-          sqlstate: error.sqlstate,
-          ...(user === undefined ? {} : { actor: { organizationId: user } }),
-        });
-      }
+      if (error instanceof ServiceError) this.#loginFailed(error, user, origin);
       throw error;
     }
+  }
+
+  #loginFailed(error: ServiceError, user: string | undefined, origin: Origin): void {
+    const { kind, sqlstate } = error;
+    let actor: Actor | undefined;
+    if (error instanceof FormerKeyError) actor = this.#formerKeyUsed(error.key, origin);
+    else if (user !== undefined) {
+      actor = { organizationId: user };
+      if (kind === 'unauthorized') this.#throttle.failed(origin.sourceIp, user);
+    }
+    this.#observe({ name: 'login.failed', origin, kind, sqlstate, ...(actor === undefined ? {} : { actor }) });
+  }
+
+  /** @returns whose failure the audit log records; undefined when there are many from that address already */
+  #formerKeyUsed({ id, organizationId, prefix }: FormerKey, { sourceIp }: Origin): Actor | undefined {
+    if (this.#formerKeyUse.isFull(sourceIp, organizationId)) return undefined;
+    this.#formerKeyUse.failed(sourceIp, organizationId);
+    return { organizationId, keyId: id, keyPrefix: prefix };
   }
 
   /**
@@ -214,8 +233,10 @@ export class Router {
    * @throws ServiceError `unauthorized` when the key has been replaced meanwhile
    */
   async rotateKey(tenant: Tenant, origin: Origin): Promise<Rotated> {
-    const { apiKey, record } = await mintKey();
-    const rotated = await this.#locks.withRoom(() => this.catalog.rotateKey(tenant.organization.id, tenant.key.id, record, origin));
+    const { id } = tenant.organization;
+    const known = await this.#locks.withRoom(() => this.catalog.findByOrganization(id));
+    const { apiKey, record } = await mintKey(known?.key.verifier);
+    const rotated = await this.#locks.withRoom(() => this.catalog.rotateKey(id, tenant.key.id, record, origin));
     return { ...rotated, apiKey };
   }
 
@@ -239,20 +260,25 @@ export class Router {
     }
   };
 
-  #prove(credential: Credential): Promise<KnownCredential | undefined> {
+  #prove(credential: Credential): Promise<KnownCredential | FormerKey | undefined> {
     return credential.kind === 'scram' ? this.#proveByScram(credential) : this.#findByKey(credential.apiKey);
   }
 
   /** A key that is at hand is found by its digest: it has too many bits to be guessed, so that nothing slower is needed. */
-  async #findByKey(apiKey: string): Promise<KnownCredential | undefined> {
+  async #findByKey(apiKey: string): Promise<KnownCredential | FormerKey | undefined> {
     // One that cannot be a key is answered without a look-up.
     return isWellFormedApiKey(apiKey) ? this.#locks.withRoom(() => this.catalog.findByDigest(digestApiKey(apiKey))) : undefined;
   }
 
-  async #proveByScram({ user, exchange }: Extract<Credential, { kind: 'scram' }>): Promise<KnownCredential | undefined> {
+  async #proveByScram({ user, exchange }: Extract<Credential, { kind: 'scram' }>): Promise<KnownCredential | FormerKey | undefined> {
     const known = await this.#locks.withRoom(() => this.catalog.findByOrganization(user));
-    const proven = await exchange(known?.key.verifier ?? mockVerifier(user, this.#secret));
-    return proven ? known : undefined;
+    const former = known?.former ?? [];
+    const proven = await exchange(
+      known?.key.verifier ?? mockVerifier(user, this.#secret),
+      former.map(({ storedKey }) => storedKey),
+    );
+    if (typeof proven === 'boolean') return proven ? known : undefined;
+    return former.find(({ storedKey }) => storedKey === proven);
   }
 
   #admit(known: KnownCredential): Tenant {
@@ -278,6 +304,10 @@ export class Router {
   #channelsOf(role: string): string {
     return createHmac('sha256', this.#secret).update(`channels of ${role}`).digest('hex').slice(0, CHANNELS_CHARACTERS);
   }
+}
+
+function organizationIdOf(known: KnownCredential | FormerKey): string {
+  return 'rotatedAt' in known ? known.organizationId : known.organization.id;
 }
 
 function unproven(user: string | undefined): ServiceError {

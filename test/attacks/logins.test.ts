@@ -101,8 +101,11 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
     /** Candidates for the same refusal. */
     const strangers: Record<string, string> = {};
     let dead: { readonly dropped: string; readonly rotated: string };
+    /** Whose key was rotated. */
+    let active: TestOrganization;
     beforeAll(async () => {
-      const [active, suspended, dropped] = [await service.signUp(), await service.signUp(), await service.signUp()];
+      active = await service.signUp();
+      const [suspended, dropped] = [await service.signUp(), await service.signUp()];
       await operating.operator.suspend(suspended.id, operating.origin);
       await operating.operator.drop(dropped.id, operating.origin);
       const rotated = await service.call('POST', '/api/auth/rotate-key', { key: active.apiKey });
@@ -181,9 +184,24 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
       });
     });
 
+    it('and a former key tells nothing about others, and to nobody else', async () => {
+      const rotated = /^this API key was rotated at \d{4}-\d\d-\d\dT[\d:.]+Z$/;
+      const { body } = await service.call('GET', '/api/auth/me', { key: dead.rotated });
+      expect(body).toMatchObject({ status: 401, code: 'unauthorized', detail: expect.stringMatching(rotated) });
+      const said = (user: string) =>
+        service.connect({ ...active, id: user, apiKey: dead.rotated }).then(
+          () => 'welcome',
+          ({ message }: Error) => message,
+        );
+      expect(await said(active.id)).toMatch(rotated);
+      for (const user of [strangers.suspended, strangers.dropped, strangers.unknown]) {
+        expect(await said(`${user}`)).toBe(`password authentication failed for user "${user}"`);
+      }
+    });
+
     it('by what the HTTP door says to a key that is none any more, or never was', async () => {
       const { body: expected } = await service.call('GET', '/api/auth/me', { key: WRONG_KEY });
-      for (const key of [dead.dropped, dead.rotated, 'x', strangers.active]) {
+      for (const key of [dead.dropped, 'x', strangers.active]) {
         const { status, body } = await service.call('GET', '/api/auth/me', key === undefined ? {} : { key });
         expect([status, { ...body, requestId: '' }]).toEqual([401, { ...expected, requestId: '' }]);
       }

@@ -68,6 +68,33 @@ describe('rotating the key', () => {
     });
   });
 
+  it('tells those who go on with the old one at every door, and they do not lock the new one out', async () => {
+    const old = await here.signUp();
+    const renewed = await rotate(here, old);
+    const { body: me } = await here.call('GET', '/api/auth/me', { key: renewed.apiKey });
+    const message = `this API key was rotated at ${me.apiKey.createdAt}`;
+    for (let tries = 0; tries < 12; tries += 1) {
+      await expect(here.connect(old)).rejects.toMatchObject({ severity: 'FATAL', code: '28P01', message });
+      await expect(there.connect(old)).rejects.toMatchObject({ code: '28P01', message });
+      expect(await here.query(old, 'SELECT 1')).toMatchObject({ status: 401, body: { code: 'unauthorized', detail: message } });
+      const connectionString = `postgres://${old.id}:${old.apiKey}@localhost/${old.id}`;
+      const headers = { 'neon-connection-string': connectionString };
+      const { status, body } = await here.call('POST', '/sql', { headers, body: { query: 'SELECT 1', params: [] } });
+      expect([status, body.code, body.message]).toEqual([400, '28P01', message]);
+    }
+    await isServed(here, renewed);
+    await isServed(there, renewed);
+
+    // Wrong keys count as before; and of the old one's failures no more stand in the audit log than of those.
+    const failures = () => here.call('GET', '/api/audit?action=login.failed&limit=100', { key: renewed.apiKey });
+    await eventually('the failures in both processes are in the audit log', async () => (await failures()).body.data.length === 20);
+    const recorded = { actor: { keyPrefix: old.apiKey.slice(0, 10) }, outcome: { sqlstate: '28P01' } };
+    expect((await failures()).body.data[0]).toMatchObject(recorded);
+    const wrong = { ...old, apiKey: `${old.apiKey}x` };
+    for (let tries = 0; tries < 10; tries += 1) await expect(here.connect(wrong)).rejects.toMatchObject({ code: '28P01' });
+    await expect(here.connect(renewed)).rejects.toMatchObject({ code: '28000' });
+  });
+
   it('counts in every process of the service', async () => {
     const old = await here.signUp();
     await isServed(there, old);

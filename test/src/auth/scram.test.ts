@@ -41,6 +41,10 @@ function converse(offer: ScramOffer, ...messages: (string | Buffer)[]): [ScramSt
   return [state.name, ...replies];
 }
 
+function lastState(offer: ScramOffer, ...messages: string[]): ScramState {
+  return messages.reduce((state, message) => stepScram(state, Buffer.from(message)).state, beginScram(offer));
+}
+
 function refusal(offer: ScramOffer, ...messages: (string | Buffer)[]): [kind: string, message: string, detail?: string] {
   try {
     converse(offer, ...messages);
@@ -116,6 +120,20 @@ describe('SCRAM-SHA-256', () => {
     const [state, ...replies] = converse(OFFER, first, `c=biws,r=${NONCE},p=${proof}`);
     expect([state, replies.length]).toEqual(['rejected', 1]);
     expect(converse({ ...OFFER, verifier: mockVerifier('org_a', SALT) }, first, `c=biws,r=${NONCE},p=${proof}`)[0]).toBe('rejected');
+  });
+
+  test('the proof of a former password is rejected without a reply, and told apart', () => {
+    const [first, proof] = [`n,,n=,r=${CLIENT_NONCE}`, 'OSyJuhoSyGWDZfE0JUuQf+AEi8/3yT5mEMzdEq2LFVE='];
+    const messages = [`${first},x=1`, `c=biws,r=${NONCE},p=${proof}`];
+    const { storedKey, ...same } = VERIFIER;
+    const renewed = { ...OFFER, verifier: { ...same, storedKey: Buffer.alloc(32, 1) } };
+    const former = [Buffer.alloc(32, 2), storedKey];
+    expect(lastState({ ...renewed, former }, ...messages)).toEqual({ name: 'rejected', former: storedKey });
+    expect(converse({ ...renewed, former }, ...messages)).toHaveLength(2);
+    expect(lastState({ ...renewed, former: [Buffer.alloc(32, 2)] }, ...messages)).toEqual({ name: 'rejected' });
+    expect(lastState(renewed, ...messages)).toEqual({ name: 'rejected' });
+    // The live one is what counts.
+    expect(lastState({ ...OFFER, former }, ...messages)).toEqual({ name: 'authenticated' });
   });
 
   test('nothing can follow the end', () => {

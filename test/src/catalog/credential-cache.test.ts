@@ -23,6 +23,7 @@ function found(revision: number, keyId: string, status: 'active' | 'suspended' =
       verifier: { iterations: 4096, salt: bytes, storedKey: bytes, serverKey: bytes },
     },
     digest: Buffer.from(keyId),
+    former: [],
     revision,
   };
 }
@@ -261,7 +262,7 @@ describe('the index', () => {
   function entryOf(name: string): Entry {
     const { organization, key } = found(1, name);
     const controller = new AbortController();
-    const credential = { organization: { ...organization, id: name }, key, revoked: controller.signal };
+    const credential = { organization: { ...organization, id: name }, key, former: [], revoked: controller.signal };
     return { credential, key: { ...key }, controller, digestName: `#${name}`, revision: 1 };
   }
 

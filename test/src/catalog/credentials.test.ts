@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, test } from 'vitest';
-import type { ControlConnection, Credential } from '../../../src/catalog/catalog.ts';
+import type { ControlConnection, Credential, FormerKey, NewApiKey } from '../../../src/catalog/catalog.ts';
 import { makePostgresProxy } from '../../support/postgres-proxy.ts';
 import { newKey, newOrganization, ORIGIN, openCatalog, type TestCatalog, TestControlDatabase } from './control-database.ts';
 
@@ -26,10 +26,15 @@ afterAll(async () => {
   await database.drop();
 });
 
-async function known(credential: Promise<Credential | undefined>): Promise<Credential> {
+async function known(credential: Promise<Credential | FormerKey | undefined>): Promise<Credential> {
   const found = await credential;
-  if (found === undefined) throw new Error('not found');
+  if (found === undefined || 'rotatedAt' in found) throw new Error('not found');
   return found;
+}
+
+/** What is known of a key that was replaced. */
+function formerKey(organization: { readonly id: string }, { id, prefix }: NewApiKey): FormerKey {
+  return { id, prefix, organizationId: organization.id, rotatedAt: expect.any(Date) };
 }
 
 async function reasonOf({ revoked }: Credential): Promise<unknown> {
@@ -54,7 +59,7 @@ describe('a credential', () => {
     const credential = await known(here.catalog.findByDigest(key.digest));
     await database.query(`update postern.api_keys set prefix = 'changed' where id = $1`, [key.id]);
     expect(await here.catalog.findByOrganization(organization.id)).toBe(credential);
-    expect((await here.catalog.findByDigest(key.digest))?.key.prefix).toBe(key.prefix);
+    expect((await known(here.catalog.findByDigest(key.digest))).key.prefix).toBe(key.prefix);
   });
 
   test('that does not exist is not found', async () => {
@@ -77,8 +82,8 @@ describe('rotation', () => {
       message: 'terminating connection due to API key rotation',
     });
     expect(rotated).toMatchObject({ key: { id: next.id, organizationId: organization.id }, previous: { id: key.id, prefix: key.prefix } });
-    expect(await here.catalog.findByDigest(key.digest)).toBeUndefined();
-    expect((await here.catalog.findByDigest(next.digest))?.key).toEqual(rotated.key);
+    expect(await here.catalog.findByDigest(key.digest)).toEqual(formerKey(organization, key));
+    expect((await known(here.catalog.findByDigest(next.digest))).key).toEqual(rotated.key);
     expect((await here.catalog.findByOrganization(organization.id))?.key.id).toBe(next.id);
   });
 
@@ -88,7 +93,7 @@ describe('rotation', () => {
     const next = newKey();
     await here.catalog.rotateKey(organization.id, key.id, next, ORIGIN);
     expect(await reasonOf(old)).toMatchObject({ kind: 'key_revoked' });
-    expect(await there.catalog.findByDigest(key.digest)).toBeUndefined();
+    expect(await there.catalog.findByDigest(key.digest)).toEqual(formerKey(organization, key));
     const credential = await known(there.catalog.findByDigest(next.digest));
 
     // A credential loaded just after a rotation outlives the notification about it.
@@ -99,6 +104,28 @@ describe('rotation', () => {
     expect(await reasonOf(credential)).toMatchObject({ kind: 'key_revoked' });
     expect(loaded.revoked.aborted).toBe(false);
     expect(await there.catalog.findByOrganization(organization.id)).toBe(loaded);
+  });
+
+  test('leaves the last few former keys, which open nothing; those of the live key’s salt can be told in a login', async () => {
+    const { organization, key: first } = await newOrganization(here.catalog);
+    const { salt } = first.verifier;
+    const keys = [first];
+    for (let rotations = 0; rotations < 8; rotations += 1) {
+      const made = newKey();
+      // A key of another salt, as it was made by earlier versions.
+      const key = rotations === 5 ? made : { ...made, verifier: { ...made.verifier, salt } };
+      here.clock.offsetMs += 1_000;
+      await here.catalog.rotateKey(organization.id, undefined, key, ORIGIN);
+      keys.push(key);
+    }
+    const found = await Promise.all(keys.map(({ digest }) => there.catalog.findByDigest(digest)));
+    expect(found.slice(0, 3)).toEqual([undefined, undefined, undefined]);
+    expect(found.slice(3, 8)).toEqual(keys.slice(3, 8).map((key) => formerKey(organization, key)));
+    const { key, former } = await known(there.catalog.findByOrganization(organization.id));
+    expect(key.id).toBe(keys[8]?.id);
+    const provable = [7, 5, 4, 3].map((n) => keys[n]);
+    expect(former.map(({ id, storedKey }) => [id, storedKey])).toEqual(provable.map((one) => [one?.id, one?.verifier.storedKey]));
+    expect(former.map(({ rotatedAt }) => rotatedAt)).toEqual(former.map(({ rotatedAt }) => rotatedAt).sort((a, b) => +b - +a));
   });
 
   test('needs the live key, and of two at once one wins', async () => {
@@ -161,7 +188,7 @@ describe('suspension', () => {
     await here.catalog.setStatus(organization.id, 'active', ORIGIN);
     const resumed = await known(here.catalog.findByDigest(key.digest));
     expect(resumed.revoked.aborted).toBe(false);
-    await expect.poll(async () => (await there.catalog.findByDigest(key.digest))?.revoked.aborted).toBe(false);
+    await expect.poll(async () => (await known(there.catalog.findByDigest(key.digest))).revoked.aborted).toBe(false);
     const { data } = await here.catalog.audit.list(organization.id);
     expect(data.map(({ action }) => action)).toEqual(['organization.active', 'organization.suspended', 'auth.signup']);
   });
@@ -188,15 +215,15 @@ describe('without notifications', () => {
     await there.observed('service.warning');
     const next = newKey();
     await here.catalog.rotateKey(organization.id, key.id, next, ORIGIN);
-    expect(await there.catalog.findByDigest(key.digest)).toBeUndefined();
-    expect((await there.catalog.findByDigest(next.digest))?.key.id).toBe(next.id);
+    expect(await there.catalog.findByDigest(key.digest)).toEqual(formerKey(organization, key));
+    expect((await known(there.catalog.findByDigest(next.digest))).key.id).toBe(next.id);
     expect(await there.catalog.findByDigest(untouched.key.digest)).toBe(held);
 
     await database.allowLogins(true);
     expect(await reasonOf(old)).toMatchObject({ kind: 'key_revoked' });
     expect(held.revoked.aborted).toBe(false);
     expect(await there.catalog.findByDigest(untouched.key.digest)).toBe(held);
-    expect(await there.catalog.findByDigest(key.digest)).toBeUndefined();
+    expect(await there.catalog.findByDigest(key.digest)).toEqual(formerKey(organization, key));
   });
 
   test('a rotation that nobody looked at meanwhile is noticed when they are back', async () => {
@@ -219,7 +246,7 @@ describe('without notifications', () => {
     network.freeze('postern notifications');
     await here.catalog.rotateKey(organization.id, key.id, newKey(), ORIGIN);
     await behind.observed('service.warning');
-    expect(await behind.catalog.findByDigest(key.digest)).toBeUndefined();
+    expect(await behind.catalog.findByDigest(key.digest)).toEqual(formerKey(organization, key));
     expect(await reasonOf(old)).toMatchObject({ kind: 'key_revoked' });
     await behind.catalog.close();
     await network.close();
@@ -248,7 +275,7 @@ describe('a control database that is away', () => {
     await expect(here.catalog.ping()).rejects.toMatchObject({ kind: 'not_ready' });
     await database.allowLogins(true);
     await here.catalog.ping();
-    expect((await here.catalog.findByDigest(key.digest))?.key.id).toBe(key.id);
+    expect((await known(here.catalog.findByDigest(key.digest))).key.id).toBe(key.id);
   });
 });
 
