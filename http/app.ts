@@ -3,6 +3,7 @@ import Fastify, { type FastifyInstance } from 'fastify';
 import type { Config } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
 import { CallEnds, requestIdOf } from './call.ts';
+import { Connections } from './connections.ts';
 import { Lane } from './lane/lane.ts';
 import { type OpenWire, WireSockets } from './neon/websocket.ts';
 import { openApiDocument } from './openapi.ts';
@@ -30,6 +31,8 @@ export interface HttpAppOptions extends RouteContext {
   /** With it the door speaks TLS. */
   readonly tls?: TlsFiles;
   readonly deadlines?: ServerDeadlines;
+  /** How many connections there may be; the setting, unless fewer files can be opened. */
+  readonly connectionsMax?: number;
   /** Takes what comes over WebSockets at `/v2` into the wire door; without it there are none. */
   readonly openWire?: OpenWire;
 }
@@ -41,9 +44,17 @@ export interface HttpAppOptions extends RouteContext {
 export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const { observe, router, queries, deadlines = deadlinesOf(options.config), tls, openWire } = options;
   const clientAddress = clientAddresses(options.config.POSTERN_TRUST_PROXY ?? []);
+  const connections = new Connections({
+    max: options.connectionsMax ?? options.config.POSTERN_HTTP_CONNECTIONS_MAX,
+    deadlines,
+    observe,
+    fullMessage:
+      'the HTTP door has as many connections as it may have (POSTERN_HTTP_CONNECTIONS_MAX): the oldest without a valid key are closed',
+  });
   const bodies = new BodyRoom(bodyBoundsOf(options.config));
   const sockets =
-    openWire && new WireSockets({ openWire, clientAddress, bodies, maxFrameBytes: options.config.POSTERN_HTTP_BODY_MAX_BYTES });
+    openWire &&
+    new WireSockets({ openWire, clientAddress, connections, bodies, maxFrameBytes: options.config.POSTERN_HTTP_BODY_MAX_BYTES });
   const ends = new CallEnds(observe);
   const admission = new Admission(options.config.POSTERN_HTTP_REQUESTS_PER_TENANT);
   const served: Served[] = [];
@@ -51,7 +62,9 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     // Called for each address that the name of the host has.
     serverFactory: (handler) => {
       const door = createServer(handler, deadlines, tls, sockets?.takeOver);
-      served.push(door, new Lane(door, deadlines, { router, queries, config: options.config, observe, admission, clientAddress, ends }));
+      const { config } = options;
+      served.push(door, new Lane(door, deadlines, { router, queries, config, observe, admission, connections, clientAddress, ends }));
+      connections.watch(door);
       return door.server;
     },
     bodyLimit: options.config.POSTERN_HTTP_BODY_MAX_BYTES,
@@ -70,7 +83,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   app.addHook('preClose', async () => sockets?.close(options.config.POSTERN_SHUTDOWN_TIMEOUT_MS));
   refuseAmbiguousHeads(app);
   answerProblems(app, observe);
-  limitRequests(app, admission, bodies, router.results);
+  limitRequests(app, { admission, connections, bodies, results: router.results });
   acceptJsonBodies(app);
 
   healthRoutes(app, options.ready);

@@ -1,6 +1,7 @@
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Observe } from '../src/observation.ts';
 import { requestIdOf } from './call.ts';
+import { Connections } from './connections.ts';
 import { refuseAmbiguousHeads } from './plugins/ambiguous-head.ts';
 import { setHeadersAlways } from './plugins/headers.ts';
 import { answerProblems } from './plugins/problems.ts';
@@ -15,12 +16,17 @@ export interface OpsAppOptions {
   readonly observe?: Observe;
 }
 
+const CONNECTIONS_MAX = 64;
+
 /** The operator's port: health and metrics, nothing of any organization. Closing it waits for nobody. */
 export function createOpsApp({ ready, metrics, observe = () => {} }: OpsAppOptions): FastifyInstance {
   let door: HttpServer | undefined;
+  const fullMessage = `the ops port has ${CONNECTIONS_MAX} connections, as many as it may have: the oldest are closed`;
+  const connections = new Connections({ max: CONNECTIONS_MAX, deadlines: DEADLINES, observe, fullMessage });
   const app = Fastify({
     serverFactory: (handler) => {
       door = createServer(handler, DEADLINES);
+      connections.watch(door);
       return door.server;
     },
     clientErrorHandler,

@@ -91,6 +91,8 @@ export class WireServer {
   async listen(host: string, port: number): Promise<number> {
     this.#server.listen(port, host);
     await once(this.#server, 'listening');
+    const { observe } = this.#options;
+    this.#server.on('error', (cause) => observe({ name: 'service.failure', message: 'connections could not be taken', cause }));
     this.#stayTimer = setInterval(() => this.#keepAlive(), STAY_MS);
     const address = this.#server.address();
     return typeof address === 'object' && address !== null ? address.port : port;

@@ -67,6 +67,7 @@ const schema = z.object({
   POSTERN_CLIENTS_PER_TENANT: whole(1_000, 1, 1_000_000),
   POSTERN_STATEMENT_TIMEOUT_MS: milliseconds(30_000).describe('Over HTTP, where the request does not say'),
   POSTERN_STATEMENT_TIMEOUT_MAX_MS: whole(300_000, 1, 300_000).describe('The most that a request over HTTP may ask for'),
+  POSTERN_HTTP_CONNECTIONS_MAX: whole(10_000, 1, 1_000_000),
   POSTERN_HTTP_HEADERS_TIMEOUT_MS: deadline(15_000),
   POSTERN_HTTP_REQUEST_TIMEOUT_MS: deadline(120_000).describe('From the first byte of a request to the last of its body'),
   POSTERN_HTTP_KEEP_ALIVE_TIMEOUT_MS: deadline(72_000),

@@ -57,6 +57,8 @@ export type Observation =
     }
   | { readonly name: 'login.succeeded'; readonly origin: Origin; readonly actor: Actor }
   | { readonly name: 'login.failed'; readonly origin: Origin; readonly actor?: Actor; readonly kind: string; readonly sqlstate: string }
+  | { readonly name: 'http.connected' }
+  | { readonly name: 'http.disconnected' }
   | { readonly name: 'wire.connected' }
   | { readonly name: 'wire.disconnected' }
   | { readonly name: 'wire.session.opened'; readonly origin: Origin; readonly actor: Actor }

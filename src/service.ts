@@ -10,6 +10,7 @@ import { Pool } from './backend/pool.ts';
 import { Catalog } from './catalog/catalog.ts';
 import type { Config } from './config.ts';
 import { ConfigError } from './config.ts';
+import { connectionLimits, openFilesLimit, watchDescriptors } from './descriptors.ts';
 import { startEmbedded } from './embedded.ts';
 import { fanOut, type Observe } from './observation.ts';
 import { auditObserver } from './observers/audit.ts';
@@ -73,7 +74,11 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     opened.push(() => catalog.close());
 
     const observe = fanOut([log, metrics.observe, auditObserver(catalog.audit), (observation) => locks?.hears(observation)]);
-    const pool = createPool(config, cluster, observe);
+    const backendsMax = config.POSTERN_BACKENDS_MAX || Math.max(4, cluster.maxConnections - PLATFORM_SESSIONS);
+    const limits = connectionLimits(config, backendsMax, openFilesLimit(), observe);
+    const stopWatching = watchDescriptors(observe);
+    opened.push(async () => stopWatching());
+    const pool = createPool(config, backendsMax, observe);
     const provisioner = createPlacements(config, cluster, observe, opened);
     opened.push(async () => pool.close());
     locks = new LockTable(catalog, pool, observe);
@@ -90,7 +95,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     await new Operator(catalog, provisioner).finishDrops({ surface: 'admin', sourceIp: '127.0.0.1' }, observe);
     await keepTidy(signUps, observe, opened);
 
-    const wire = createWireServer(config, router, observe, tls);
+    const wire = createWireServer(config, limits.wire, router, observe, tls);
     const wirePort = await listenWire(wire, config);
     const ready = () => answers(router);
     const http = createHttpApp({
@@ -100,6 +105,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       config,
       observe,
       ready,
+      connectionsMax: limits.http,
       openWire: (stream, { remoteAddress }) => wire.accept(stream, { remoteAddress, method: 'cleartext' }),
       connection: () => ({ host: publicHost(config), port: wirePort, sslmode: sslmode(config, tls) }),
       ...(tls === undefined ? {} : { tls: tls.identity }),
@@ -157,10 +163,10 @@ function createPlacements(config: Config, cluster: Cluster, observe: Observe, op
   return new Placements({ platform, connectionLimit, limits, observe }, config.POSTERN_PLACEMENT);
 }
 
-function createPool(config: Config, cluster: Cluster, observe: Observe): Pool {
+function createPool(config: Config, max: number, observe: Observe): Pool {
   return new Pool(
     {
-      max: config.POSTERN_BACKENDS_MAX || Math.max(4, cluster.maxConnections - PLATFORM_SESSIONS),
+      max,
       maxPerTenant: config.POSTERN_BACKENDS_PER_TENANT,
       queueTimeoutMs: config.POSTERN_QUEUE_TIMEOUT_MS,
       idleMs: config.POSTERN_BACKEND_IDLE_MS,
@@ -194,13 +200,13 @@ function sharingLimits({ POSTERN_PIPELINE_DEPTH: depth, POSTERN_PIPELINE_SPREAD:
   return { depth, spread: spread || Math.max(1, availableParallelism() - 1) };
 }
 
-function createWireServer(config: Config, router: Router, observe: Observe, tls: TlsFiles | undefined): WireServer {
+function createWireServer(config: Config, clientsMax: number, router: Router, observe: Observe, tls: TlsFiles | undefined): WireServer {
   return new WireServer({
     router,
     observe,
     tls: { mode: config.POSTERN_TLS, identity: () => tls?.identity },
     loginTimeoutMs: config.POSTERN_LOGIN_TIMEOUT_MS,
-    clientsMax: config.POSTERN_CLIENTS_MAX,
+    clientsMax,
     clientsPerTenant: config.POSTERN_CLIENTS_PER_TENANT,
     sharing: sharingLimits(config),
     statementTimeoutMs: config.POSTERN_WIRE_STATEMENT_TIMEOUT_MS,

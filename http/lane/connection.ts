@@ -113,10 +113,10 @@ export class LaneConnection implements Member {
     return request;
   }
 
-  /** For the rest of a body. */
-  #wait(bytes: Buffer, { end }: PlainRequest): void {
+  /** For the rest of a body, if it comes with a key that is known; of others the server, which asks first, reads none. */
+  #wait(bytes: Buffer, { end, keyDigest }: PlainRequest): void {
     if (this.#reserved === 0) {
-      if (!this.#host.reserve(end)) {
+      if (this.#host.context.router.recognize(keyDigest) === undefined || !this.#host.reserve(end)) {
         this.#leave(bytes);
         return;
       }

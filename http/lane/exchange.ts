@@ -7,6 +7,7 @@ import { CHUNK_BYTES, giveBack, takeMemory } from '../../src/sql/json/memory.ts'
 import type { Queries } from '../../src/sql/queries.ts';
 import type { QueryRequest } from '../../src/sql/statement.ts';
 import { type Call, type CallEnds, openCall, originOf, requestIdOf } from '../call.ts';
+import type { Connections } from '../connections.ts';
 import type { Admission } from '../plugins/admission.ts';
 import type { ClientAddress } from '../plugins/client-address.ts';
 import { problemFor } from '../plugins/problems.ts';
@@ -23,6 +24,7 @@ export interface ExchangeContext {
   readonly config: Config;
   readonly observe: Observe;
   readonly admission: Admission;
+  readonly connections: Pick<Connections, 'authenticated'>;
   readonly clientAddress: ClientAddress;
   readonly ends: CallEnds;
 }
@@ -74,6 +76,7 @@ export class Exchange {
       const tenant = router.recognize(keyDigest) ?? (await router.authenticate({ kind: 'bearer', apiKey }, call.origin));
       if (this.#isOver) return;
       call.tenant = tenant;
+      this.#context.connections.authenticated(this.#socket, tenant.organization.id);
       call.leave = this.#context.admission.enter(tenant.organization.id);
       call.statement = { sql, paramCount: params?.length ?? 0 };
       const wanted: QueryRequest = { sql, params, rowMode, timeoutMs: timeoutOf(timeoutMs, config), readOnly, departure };

@@ -5,8 +5,8 @@ import { LaneConnection, type LaneHost } from './connection.ts';
 import type { ExchangeContext } from './exchange.ts';
 
 /**
- * What all connections together may take for requests of which there is only a part: nobody knows yet whose they are. The
- * server, to which the others go, asks that before it reads a body.
+ * What all connections together may take for requests of which there is only a part, with a key that is known. The server,
+ * to which the others go, counts what each organization's take.
  */
 const PARTS_MAX_BYTES = 16 * 1_048_576;
 

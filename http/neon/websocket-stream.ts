@@ -53,6 +53,7 @@ export class WebSocketStream extends Duplex {
   /** To be called when it is known whose client it is: what it sends takes room as the bodies of their requests do. */
   known(organizationId: string): void {
     this.#noStranger();
+    this.#rooms.connections.authenticated(this.#socket, organizationId);
     this.#held = new HeldFrames(this.#rooms.bodies, organizationId);
     this.#count();
   }

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { type WebSocket, WebSocketServer } from 'ws';
+import type { Connections } from '../connections.ts';
 import type { BodyRoom } from '../plugins/admission.ts';
 import type { TakeOver } from '../upgrade.ts';
 import { Strangers } from './strangers.ts';
@@ -13,6 +14,7 @@ export interface WireSocketsOptions {
   readonly openWire: OpenWire;
   readonly clientAddress: (socketAddress: string, forwardedFor: string | undefined) => string;
   readonly maxFrameBytes: number;
+  readonly connections: Pick<Connections, 'authenticated'>;
   /** For what organizations send. */
   readonly bodies: BodyRoom;
   /** How often clients are asked for a sign of life; one that has been asked twice and gave none by the next time is gone. */
@@ -23,6 +25,7 @@ export interface WireSocketsOptions {
 export interface FrameRooms {
   readonly bodies: BodyRoom;
   readonly strangers: Strangers;
+  readonly connections: Pick<Connections, 'authenticated'>;
 }
 
 interface Client {
@@ -52,7 +55,8 @@ export class WireSockets {
   constructor(options: WireSocketsOptions) {
     this.#options = options;
     const maxPayload = options.maxFrameBytes;
-    this.#rooms = { bodies: options.bodies, strangers: new Strangers(STRANGERS_FRAMES * maxPayload) };
+    const { bodies, connections } = options;
+    this.#rooms = { bodies, connections, strangers: new Strangers(STRANGERS_FRAMES * maxPayload) };
     this.#server = new WebSocketServer({ noServer: true, clientTracking: false, perMessageDeflate: false, maxPayload });
   }
 

@@ -3,6 +3,7 @@ import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { Room, type RoomBounds } from '../../src/room.ts';
 import { ResultShare } from '../../src/sql/result-share.ts';
+import type { Connections } from '../connections.ts';
 
 /**
  * How many requests of one organization may be under way. Those that are let in wait their turn for a database session in
@@ -67,8 +68,16 @@ export class BodyRoom {
   }
 }
 
+/** What requests count in. */
+export interface RequestLimits {
+  readonly admission: Admission;
+  readonly connections: Pick<Connections, 'authenticated'>;
+  readonly bodies: BodyRoom;
+  readonly results: Room;
+}
+
 /** Decided before the body is read, so that a crowd of requests does not fill the memory with theirs. */
-export function limitRequests(app: FastifyInstance, admission: Admission, room: BodyRoom, results: Room): void {
+export function limitRequests(app: FastifyInstance, { admission, connections, bodies, results }: RequestLimits): void {
   // The first hook behind authentication, and the last before the body.
   app.addHook('preParsing', (request, _reply, body, done) => {
     const { call } = request;
@@ -77,9 +86,10 @@ export function limitRequests(app: FastifyInstance, admission: Admission, room: 
       // What is taken is given back when the client goes: it must not have gone before.
       if (call.departure.hasHappened) throw new ServiceError('query_canceled', 'the caller has gone away');
       if (id !== undefined) {
+        connections.authenticated(request.raw.socket, id);
         call.leave = admission.enter(id);
         call.results = new ResultShare(results, id);
-        countBody(request, body, id, room);
+        countBody(request, body, id, bodies);
       }
       done();
     } catch (error) {

@@ -30,6 +30,8 @@ const LEVELS: Readonly<Record<Observation['name'], Level>> = {
   'http.request': 'debug',
   'login.succeeded': 'debug',
   'login.failed': 'warn',
+  'http.connected': 'trace',
+  'http.disconnected': 'trace',
   'wire.connected': 'trace',
   'wire.disconnected': 'trace',
   'wire.session.opened': 'debug',

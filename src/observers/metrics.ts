@@ -67,6 +67,7 @@ function createInstruments(registry: Registry) {
   const seconds = (name: string, help: string, labelNames: string[] = []) =>
     new Histogram({ name, help, labelNames, buckets: SECONDS, registers: [registry] });
   return {
+    httpConnections: gauge('postern_http_connections', 'Open connections to the HTTP door, WebSockets included'),
     wireConnections: gauge('postern_wire_connections', 'Open connections to the wire door, logged in or not'),
     wireSessions: gauge('postern_wire_sessions', 'Sessions logged in at the wire door'),
     wireSessionSeconds: new QuickHistogram('postern_wire_session_seconds', 'How long wire sessions lasted', undefined, SECONDS, registry),
@@ -104,6 +105,12 @@ function count(observation: Observation, to: Instruments): void {
   switch (observation.name) {
     case 'http.request':
       countHttp(observation, to);
+      break;
+    case 'http.connected':
+      to.httpConnections.inc();
+      break;
+    case 'http.disconnected':
+      to.httpConnections.dec();
       break;
     case 'wire.connected':
       to.wireConnections.inc();

@@ -150,7 +150,7 @@ describe('of another kind', () => {
     ['with a query string', (mark) => request(mark).replace('/query', '/query?a=1'), [400, 200]],
     ['in small letters', (mark) => request(mark).replace('POST', 'post'), [400]],
     ['without a host', (mark) => request(mark).replace(/Host: .*\r\n/, ''), [400]],
-    ['with two hosts', (mark) => request(mark, 'Host: a'), [200, 200]],
+    ['with two hosts', (mark) => request(mark, 'Host: a'), [400]],
     ['once', (mark) => request(mark, `Idempotency-Key: ${mark}`), [200, 200]],
     ['compressed', (mark) => request(mark, 'Content-Encoding: gzip'), [415, 200]],
     ['in Latin-1', (mark) => request(mark).replace('/json', '/json; charset=latin1'), [415, 200]],

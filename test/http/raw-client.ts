@@ -22,7 +22,7 @@ export class RawClient {
     socket.setNoDelay(true);
     socket.on('data', (chunk) => this.#come.push(chunk));
     socket.on('error', () => {});
-    this.rest = once(socket, 'close').then(() => Buffer.concat(this.#come));
+    this.rest = new Promise((resolve) => socket.once('close', () => resolve(Buffer.concat(this.#come))));
   }
 
   static async open(port: number): Promise<RawClient> {

@@ -24,6 +24,7 @@ beforeEach(async () => {
     openWire: (stream) => streams.push(stream.on('error', () => {})),
     clientAddress: (address) => address,
     maxFrameBytes: 16_000_000,
+    connections: { authenticated() {} },
     bodies,
     keepAliveMs: KEEPALIVE_MS,
   });

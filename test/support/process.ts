@@ -51,6 +51,8 @@ export interface Installation {
   readonly dataDir: string;
   /** @param variables besides ports and data directory; with DATABASE_URL the data directory is not used */
   start(variables?: Readonly<Record<string, string>>): Promise<PosternProcess>;
+  /** As {@link start}, where the process may have only so many files open. */
+  startWithin(openFiles: number, variables: Readonly<Record<string, string>>): Promise<PosternProcess>;
   /** By `npm start`, without the build that comes before it. */
   startByNpm(): Promise<PosternProcess>;
   /** For one that is not left to start in peace. */
@@ -87,6 +89,8 @@ export async function makeInstallation(): Promise<Installation> {
   return {
     dataDir,
     start: (variables) => launch(variables).started(),
+    startWithin: (openFiles, variables) =>
+      launch(variables, ['bash', '-c', `ulimit -n ${openFiles}; exec "$0" "$1"`, process.execPath, MAIN]).started(),
     startByNpm: () => launch({ npm_config_update_notifier: 'false' }, ['npm', 'start', '--ignore-scripts']).started(),
     launch: (variables) => launch(variables),
     run: (variables) => launch(variables).ended,
