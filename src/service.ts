@@ -65,6 +65,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     const { host, port, platform, ssl, controlDatabase } = cluster;
     let locks: LockTable | undefined;
     const metrics = createMetrics({ poolSnapshot: () => pool.snapshot() });
+    opened.push(async () => metrics.close());
     const catalog = await Catalog.open({
       connection: { host, port, ...platform, database: controlDatabase, ...(ssl === undefined ? {} : { ssl }) },
       observe: fanOut([log, metrics.observe]),

@@ -1,6 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { Observation, Observe } from '../observation.ts';
 import { DoorGauge, PairCounter, QueryCounter, QuickHistogram, TrafficCounter } from './door-metrics.ts';
+import { measureEventLoopDelay } from './event-loop-delay.ts';
 
 /** How many backends the pool has by state, and how many callers wait for one. */
 export interface PoolSnapshot {
@@ -13,6 +14,8 @@ export interface PoolSnapshot {
 export interface Metrics {
   readonly observe: Observe;
   readonly registry: Registry;
+  /** Ends what is measured by itself. */
+  close(): void;
 }
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
@@ -25,7 +28,7 @@ export function createMetrics({ poolSnapshot }: { readonly poolSnapshot: () => P
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   gaugePool(registry, poolSnapshot);
-  return { registry, observe: counting(registry) };
+  return { registry, observe: counting(registry), close: measureEventLoopDelay(registry) };
 }
 
 function gaugePool(registry: Registry, snapshot: () => PoolSnapshot): void {

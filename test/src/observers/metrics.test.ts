@@ -1,3 +1,4 @@
+import { setImmediate, setTimeout } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import type { Observation } from '../../../src/observation.ts';
 import { createMetrics } from '../../../src/observers/metrics.ts';
@@ -35,8 +36,9 @@ const observations: readonly Observation[] = [
 ];
 
 async function scrape(): Promise<string[]> {
-  const { observe, registry } = createMetrics({ poolSnapshot: () => ({ idle: 4, leased: 3, opening: 2, waiters: 1 }) });
+  const { observe, registry, close } = createMetrics({ poolSnapshot: () => ({ idle: 4, leased: 3, opening: 2, waiters: 1 }) });
   for (const observation of observations) observe(observation);
+  close();
   return (await registry.metrics()).split('\n');
 }
 
@@ -87,4 +89,27 @@ it('reads the pool when it is asked', async () => {
 
 it('names no organization, key or address', async () => {
   expect((await scrape()).join('\n')).not.toMatch(/org_|pst_|key_a|203\.0/);
+});
+
+it('measures how long a turn of the event loop keeps all others waiting, until it is closed', async () => {
+  const { registry, close } = createMetrics({ poolSnapshot: () => ({ idle: 0, leased: 0, opening: 0, waiters: 0 }) });
+  const longer = async () => {
+    const name = 'postern_event_loop_delay_seconds';
+    const [, upTo] = new RegExp(`^${name}_bucket{le="0.05"} (\\d+)$`, 'm').exec(await registry.metrics()) ?? [];
+    const [, all] = new RegExp(`^${name}_count (\\d+)$`, 'm').exec(await registry.metrics()) ?? [];
+    return Number(all) - Number(upTo);
+  };
+  const stall = async () => {
+    const until = performance.now() + 100;
+    while (performance.now() < until);
+    await setTimeout(0);
+    await setImmediate();
+  };
+  const idle = await longer();
+  await stall();
+  const stalled = await longer();
+  expect(stalled).toBeGreaterThan(idle);
+  close();
+  await stall();
+  expect(await longer()).toBe(stalled);
 });
