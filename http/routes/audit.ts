@@ -1,3 +1,4 @@
+import type { Departure } from '../../src/router/departure.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { tenantOf } from '../plugins/bearer.ts';
 import { auditReply, auditVerifyReply } from '../replies.ts';
@@ -90,6 +91,13 @@ export function auditEndpoints({ router }: RouteContext): Endpoint[] {
   return [
     endpoint(list, async ({ query, request, reply }) => sendDocument(request, reply, await read(tenantOf(request).organization.id, query))),
     endpoint(search, async ({ body, request, reply }) => sendDocument(request, reply, await read(tenantOf(request).organization.id, body))),
-    endpoint(verify, ({ request }) => audit.verify(tenantOf(request).organization.id)),
+    endpoint(verify, ({ request }) => audit.verify(tenantOf(request).organization.id, signalOf(request.call.departure))),
   ];
+}
+
+function signalOf(departure: Departure): AbortSignal {
+  const gone = new AbortController();
+  departure.listener = () => gone.abort();
+  if (departure.hasHappened) gone.abort();
+  return gone.signal;
 }

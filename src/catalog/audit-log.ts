@@ -8,6 +8,7 @@ import { deleteExpired } from './audit-retention.ts';
 import { type AuditVerification, verifyChain } from './audit-verification.ts';
 import type { ControlDatabase } from './database.ts';
 import type { Sql } from './session.ts';
+import { VerificationQueue } from './verification-queue.ts';
 
 /** From an event to the transaction that writes it; with the transaction's own time it stays below 250 ms. */
 const WRITE_DELAY_MS = 100;
@@ -43,7 +44,9 @@ export class AuditLog {
   readonly #tried = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> | undefined;
-  #verifying: Promise<unknown> = Promise.resolve();
+  readonly #verifications = new VerificationQueue((organizationId, signal) =>
+    this.#database.snapshot((sql) => verifyChain(sql, organizationId, signal), VERIFY_TIMEOUT_MS),
+  );
 
   constructor(options: { readonly database: ControlDatabase; readonly observe: Observe; readonly now: () => Date }) {
     this.#database = options.database;
@@ -100,13 +103,12 @@ export class AuditLog {
 
   /**
    * Checks an organization's chain, one organization at a time: it takes a session for as long as the chain is long.
-   * @throws ServiceError `not_found`
+   * @param signal aborts when the caller has gone
+   * @throws ServiceError `not_found`, `query_canceled`
    */
-  async verify(organizationId: string): Promise<AuditVerification> {
+  async verify(organizationId: string, signal?: AbortSignal): Promise<AuditVerification> {
     await this.flush();
-    const verification = this.#verifying.then(() => this.#database.snapshot((sql) => verifyChain(sql, organizationId), VERIFY_TIMEOUT_MS));
-    this.#verifying = verification.catch(() => {});
-    return verification;
+    return this.#verifications.ask(organizationId, signal);
   }
 
   /** Deletes what is older than so many days. @returns how many entries */

@@ -30,9 +30,10 @@ export interface BrokenLink {
 
 /**
  * Walks an organization's chain from the oldest entry that is kept to its head. Must run in one snapshot.
- * @throws ServiceError `not_found` when there is no such organization
+ * @param signal aborts when nobody waits for the answer any more
+ * @throws ServiceError `not_found` when there is no such organization; the signal's reason
  */
-export async function verifyChain(sql: Sql, organizationId: string): Promise<AuditVerification> {
+export async function verifyChain(sql: Sql, organizationId: string, signal: AbortSignal): Promise<AuditVerification> {
   const ends = await readEnds(sql, organizationId);
   if (ends === undefined) return { ok: false, count: 0, headSeq: 0, headHash: '', firstBad: { seq: 1, reason: 'head_missing' } };
   const { start, head } = ends;
@@ -45,6 +46,7 @@ export async function verifyChain(sql: Sql, organizationId: string): Promise<Aud
   });
   let walked = start;
   for await (const block of blocks(sql, organizationId)) {
+    signal.throwIfAborted();
     const read: AuditEntry[] = [];
     try {
       for (const entry of entriesOf(block.entries, block.prev_hash)) {

@@ -1,0 +1,75 @@
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import type { AuditEvent } from '../../src/catalog/audit-record.ts';
+import { eventually } from '../support/eventually.ts';
+import { newControlDatabase, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+
+const CALLS = 100;
+const ENTRIES = 15_000;
+
+const controlDatabase = newControlDatabase();
+let service: TestService;
+let noisy: TestOrganization;
+let other: TestOrganization;
+beforeAll(async () => {
+  service = await startTestService({ POSTERN_CONTROL_DATABASE: controlDatabase });
+  [noisy, other] = [await service.signUp(), await service.signUp()];
+  const { audit } = service.service.router.catalog;
+  for (let n = 0; n < ENTRIES; n += 1) audit.append(anEvent(noisy.id));
+  await audit.flush();
+});
+afterAll(() => service.close());
+
+function anEvent(organizationId: string): AuditEvent {
+  const outcome = { status: 'ok', httpStatus: 200, sqlstate: null, rowCount: null, durationMs: 1 } as const;
+  return { organizationId, action: 'query', origin: { surface: 'http', sourceIp: '192.0.2.1' }, outcome };
+}
+
+/** @returns how many entries were found in order */
+async function verify({ apiKey: key }: TestOrganization): Promise<number> {
+  const { status, body } = await service.call('GET', '/api/audit/verify', { key });
+  expect([status, body.ok]).toEqual([200, true]);
+  return body.count;
+}
+
+async function elapsedMs(work: () => Promise<unknown>): Promise<number> {
+  const startedAt = performance.now();
+  await work();
+  return performance.now() - startedAt;
+}
+
+describe('verifying the audit log', () => {
+  it('many times at once holds up nobody else', async () => {
+    const aloneMs = await elapsedMs(() => verify(noisy));
+    const calls = Array.from({ length: CALLS }, () => verify(noisy));
+    const otherMs = await elapsedMs(() => verify(other));
+    // Before it are the verification that runs, and the one that the rest share.
+    expect(otherMs).toBeLessThan((CALLS / 5) * aloneMs);
+    for (const count of await Promise.all(calls)) expect(count).toBeGreaterThan(ENTRIES);
+  });
+
+  it('is given up when the callers have gone', async () => {
+    const url = new URL(inject('clusterUrl'));
+    url.pathname = `/${controlDatabase}`;
+    const operator = new pg.Client({ connectionString: url.href });
+    await operator.connect();
+    await operator.query('begin; lock table postern.organizations in access exclusive mode');
+    const abandoned = () =>
+      service.observations.filter(({ name, ...of }) => name === 'http.request' && 'outcome' in of && of.outcome.httpStatus === 499);
+    const callers = new AbortController();
+    const headers = { authorization: `Bearer ${noisy.apiKey}` };
+    const calls = Array.from({ length: 3 }, () => fetch(`${service.httpUrl}/api/audit/verify`, { headers, signal: callers.signal }));
+    const answers = Promise.allSettled(calls);
+    const waiting = async () => {
+      const { rows } = await operator.query('select from pg_locks where not granted');
+      return rows.length > 0;
+    };
+    await eventually('the first waits for the lock', waiting);
+    callers.abort();
+    await answers;
+    await eventually('all are given up', () => abandoned().length === 3);
+    await operator.query('rollback');
+    await operator.end();
+    expect(await verify(other)).toBeGreaterThan(0);
+  });
+});
