@@ -26,15 +26,17 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
 
   it('what the victim itself has granted to everybody can be had by its number, where there is one database: visible by design', async () => {
     const { service, intruder, owner } = scene;
-    await owner.query("SELECT lo_from_bytea(70001, 'for everybody'); GRANT SELECT ON LARGE OBJECT 70001 TO PUBLIC");
+    const { rows: objects } = await owner.query<{ id: string }>("SELECT lo_from_bytea(0, 'for everybody')::text AS id");
+    const object = objects[0]?.id;
+    await owner.query(`GRANT SELECT ON LARGE OBJECT ${object} TO PUBLIC`);
     await owner.query('CREATE SEQUENCE for_everybody START 7; GRANT USAGE ON SEQUENCE for_everybody TO PUBLIC');
     const { rows } = await owner.query<{ id: string }>("SELECT 'for_everybody'::regclass::oid AS id");
     const inShared = [['for everybody'], ['7']];
     for (const door of Object.values(DOORS)) {
-      const object = await door(service, intruder, "SELECT convert_from(lo_get(70001), 'UTF8')");
+      const content = await door(service, intruder, `SELECT convert_from(lo_get(${object}), 'UTF8')`);
       const number = await door(service, intruder, `SELECT nextval(${rows[0]?.id}::oid::regclass)::text`);
-      if (kind === 'database') expect([object.sqlstate, number.sqlstate]).toEqual(['42704', 'XX000']);
-      else expect([object.rows[0], number.rows[0]]).toEqual(inShared);
+      if (kind === 'database') expect([content.sqlstate, number.sqlstate]).toEqual(['42704', 'XX000']);
+      else expect([content.rows[0], number.rows[0]]).toEqual(inShared);
       await owner.query('ALTER SEQUENCE for_everybody RESTART');
     }
   });

@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { stepAside } from './replaced-functions.ts';
 
 const NAMES = {
   void: ['pg_advisory_lock', 'pg_advisory_lock_shared', 'pg_advisory_xact_lock', 'pg_advisory_xact_lock_shared'],
@@ -23,20 +24,13 @@ const SIGNATURES = ['bigint', 'integer, integer'];
  * @see https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-ADVISORY-LOCKS
  */
 export async function separateAdvisoryLocks(session: pg.Client, owner: string): Promise<void> {
-  const { rows } = await session.query("SELECT WHERE pg_catalog.to_regprocedure('pg_catalog.postern_pg_advisory_lock(bigint)') IS NULL");
-  const fresh = rows.length > 0;
   for (const [result, names] of Object.entries(NAMES)) {
     for (const name of names) {
-      if (fresh) for (const signature of SIGNATURES) await session.query(stepAside(name, signature));
+      for (const signature of SIGNATURES) await stepAside(session, name, signature);
       await session.query(`GRANT EXECUTE ON FUNCTION pg_catalog.postern_${name}(bigint) TO ${owner}`);
       for (const signature of SIGNATURES) await session.query(takePlace(name, signature, result, owner));
     }
   }
-}
-
-function stepAside(name: string, signature: string): string {
-  return `REVOKE ALL ON FUNCTION pg_catalog.${name}(${signature}) FROM PUBLIC;
-    ALTER FUNCTION pg_catalog.${name}(${signature}) RENAME TO postern_${name}`;
 }
 
 /** The body is parsed when it is made, and what it names is fixed: nothing that a tenant makes can get into it. */

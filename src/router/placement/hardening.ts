@@ -7,8 +7,8 @@ export interface Names {
 }
 
 /**
- * What is taken away from PUBLIC in the system catalogs, beyond what Postgres itself does: other organizations' sessions,
- * locks and counters. ACLs of system objects are copied with the template. More would break psql's \d, pg_dump and
+ * What is taken away from PUBLIC in the system catalogs, beyond what Postgres itself does: other organizations' sessions and
+ * locks, and what is counted for the whole server, by which one can tell how busy the others are. ACLs of system objects are copied with the template. More would break psql's \d, pg_dump and
  * pg_restore, which work with exactly this on 15 and 18. Needs a superuser.
  */
 export const WHOLE_SERVER: Names = {
@@ -21,7 +21,8 @@ export const WHOLE_SERVER: Names = {
     'pg_stat_replication_slots',
     'pg_stat_ssl',
     'pg_stat_gssapi',
-    'pg_stat_subscription',
+    'pg_stat_subscription(_stats)?',
+    'pg_stat_(archiver|bgwriter|checkpointer|io|recovery_prefetch|slru|wal|wal_receiver)',
     'pg_locks',
     'pg_prepared_xacts',
     'pg_replication_slots',
@@ -36,7 +37,19 @@ export const WHOLE_SERVER: Names = {
     'pg_stat_get_wal_senders',
     'pg_stat_get_progress_info',
     'pg_stat_get_replication_slot',
-    'pg_stat_get_subscription',
+    'pg_stat_get_subscription(_stats)?',
+    'pg_stat_get_(archiver|io|recovery_prefetch|slru|wal|wal_receiver)',
+    // Before 17 the checkpointer's counters were among those of the background writer.
+    'pg_stat_get_(bgwriter|buf|checkpoint|checkpointer)_[a-z_]+',
+    'pg_current_wal_[a-z_]+',
+    'pg_control_[a-z]+',
+    'pg_tablespace_size',
+    'pg_last_committed_xact',
+    'pg_get_multixact_members',
+    // Files of other databases that were written to.
+    'pg_available_wal_summaries',
+    'pg_wal_summary_contents',
+    'pg_get_wal_summarizer_state',
     'pg_lock_status',
     'pg_prepared_xact',
     'pg_blocking_pids',

@@ -2,13 +2,14 @@ import pg from 'pg';
 import { type AdminConnection, withSession } from './admin.ts';
 import { separateAdvisoryLocks } from './advisory-locks.ts';
 import { harden, ONE_DATABASE, WHOLE_SERVER } from './hardening.ts';
+import { refuseChosenLargeObjects } from './large-objects.ts';
 import { TEMPLATE } from './template.ts';
 
 /** Where the organizations live that have a schema each. */
 export const SHARED = 'postern_shared';
 
 /** Raised whenever what is taken away there changes, so that the next start does it. */
-const EDITION = 4;
+const EDITION = 5;
 const HARDENED = ', hardened';
 
 export interface SharedOptions {
@@ -68,6 +69,7 @@ async function hardenShared(session: pg.Client, owner: string, allowXpath: boole
   const platform = pg.escapeIdentifier(owner);
   const alsoDo = async () => {
     await separateAdvisoryLocks(session, platform);
+    await refuseChosenLargeObjects(session);
     await session.query(`GRANT SELECT ON pg_catalog.pg_shdepend TO ${platform}`);
   };
   await harden(session, { taken: [WHOLE_SERVER, ONE_DATABASE], allowXpath, alsoDo });

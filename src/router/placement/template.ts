@@ -9,7 +9,7 @@ export const TEMPLATE = 'postern_template';
 export const UNFINISHED = `${TEMPLATE}_unfinished`;
 
 /** Raised whenever what the template holds changes, so that the next start builds it anew and hardens what was made from the last. */
-const EDITION = 3;
+const EDITION = 4;
 const HARDENED = ', hardened';
 
 /** Databases that are hardened at the same time. */

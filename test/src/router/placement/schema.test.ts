@@ -158,6 +158,11 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
       "SELECT pg_stat_get_live_tuples('pg_class'::regclass)",
       'SELECT * FROM pg_largeobject_metadata',
       'SELECT * FROM pg_shdepend',
+      'SELECT * FROM pg_stat_bgwriter',
+      'SELECT * FROM pg_stat_wal',
+      'SELECT pg_stat_get_buf_alloc()',
+      'SELECT pg_control_system()',
+      'SELECT pg_tablespace_size(1663)',
       ...(asSuperuser ? ["SELECT pg_logical_emit_message(false, 'a', 'b')"] : []),
     ];
     for (const sql of hidden) {
@@ -165,7 +170,7 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
       if (asSuperuser) await expect(answer, sql).rejects.toMatchObject({ fields: { code: '42501' } });
       else await expect(answer, sql).resolves.toMatch(/^SELECT/);
     }
-    expect(await run(placement, 'SELECT lo_unlink(lo_from_bytea(0, $$mine$$))')).toBe('SELECT 1');
+    expect(await run(placement, 'SELECT lo_unlink(lo_from_bytea(0, $$mine$$)), lo_unlink(lo_create(0))')).toBe('SELECT 1');
   });
 
   if (asSuperuser) {
@@ -204,6 +209,18 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
       for (const sql of ['SELECT postern_pg_advisory_lock(1)', 'SELECT postern_pg_try_advisory_xact_lock(1, 2)']) {
         await expect(query(loginOf(mine), sql)).rejects.toMatchObject({ code: '42501' });
       }
+    });
+
+    test('it cannot choose the ids of its large objects, which others would miss', async () => {
+      const placement = await provisioned();
+      for (const name of ['', 'postern_']) {
+        for (const call of [`${name}lo_create(70002)`, `${name}lo_from_bytea(70002, 'mine')`]) {
+          await expect(run(placement, `SELECT ${call}`)).rejects.toMatchObject({ fields: { code: '42501' } });
+        }
+      }
+      const made = await query<{ id: string }>(loginOf(placement), "SELECT lo_from_bytea(0, 'mine')::text AS id");
+      const sql = "SELECT convert_from(lo_get($1), 'UTF8') AS content, lo_unlink($1)";
+      expect(await query(loginOf(placement), sql, [made[0]?.id])).toEqual([{ content: 'mine', lo_unlink: 1 }]);
     });
 
     test('nothing in the system catalogs is found changed by a dump', async () => {

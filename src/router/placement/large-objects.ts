@@ -1,0 +1,36 @@
+import type pg from 'pg';
+import { stepAside } from './replaced-functions.ts';
+
+/**
+ * Ids of large objects are one sequence for all organizations in a shared database. Who could choose them could take those
+ * that another is about to restore, open them to everybody, and be written to.
+ */
+export async function refuseChosenLargeObjects(session: pg.Client): Promise<void> {
+  await stepAside(session, 'lo_create', 'oid');
+  await stepAside(session, 'lo_from_bytea', 'oid, bytea');
+  await session.query(CREATE + FROM_BYTEA);
+}
+
+/** Of the caller's own rights, who becomes the owner. */
+const REFUSE = `IF $1 OPERATOR(pg_catalog.<>) 0::pg_catalog.oid THEN
+    RAISE insufficient_privilege USING MESSAGE = 'the id of a large object cannot be chosen in a shared database',
+      HINT = 'Use 0: the server chooses one.';
+  END IF`;
+
+const CREATE = `
+CREATE OR REPLACE FUNCTION pg_catalog.lo_create(oid) RETURNS oid LANGUAGE plpgsql STRICT AS $$
+BEGIN
+  ${REFUSE};
+  RETURN pg_catalog.lo_creat(-1);
+END $$;`;
+
+const FROM_BYTEA = `
+CREATE OR REPLACE FUNCTION pg_catalog.lo_from_bytea(oid, bytea) RETURNS oid LANGUAGE plpgsql STRICT AS $$
+DECLARE
+  created pg_catalog.oid;
+BEGIN
+  ${REFUSE};
+  created := pg_catalog.lo_creat(-1);
+  PERFORM pg_catalog.lo_put(created, 0, $2);
+  RETURN created;
+END $$;`;
