@@ -2,6 +2,7 @@ import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { ServiceError } from '../src/errors.ts';
+import type { InputSource, OrganizationInput } from '../src/input-scheduler.ts';
 import type { TlsIdentity } from './tls.ts';
 
 /** The client has closed its side, or the connection broke, while we were waiting for it to say something. */
@@ -39,7 +40,7 @@ interface Reader {
  * A client's socket. The login reads it message by message, on demand; after it a receiver hears of everything, and uses
  * the stream to write and to stop the client. Listeners are set up once for both.
  */
-export class ClientConnection {
+export class ClientConnection implements InputSource {
   readonly remoteAddress: string;
   /** Among the door's clients. */
   place = -1;
@@ -51,6 +52,10 @@ export class ClientConnection {
   /** Goes out with what is written next. */
   #held: readonly Uint8Array[] = NONE;
   #receiver: ClientReceiver | undefined;
+  /** Whose input it is, once that is known. */
+  #input: OrganizationInput | undefined;
+  /** What has come and is handled in a later turn; what follows waits behind it. */
+  #deferred: Buffer[] | undefined;
   #gone: (client: ClientConnection) => void;
 
   /** @param gone hears when it has been closed */
@@ -80,11 +85,16 @@ export class ClientConnection {
     return this.#socket;
   }
 
-  /** From now on nothing is read on demand: the receiver hears of what comes, and of what has not been read yet. */
-  attach(receiver: ClientReceiver): void {
+  /**
+   * From now on nothing is read on demand: the receiver hears of what comes, and of what has not been read yet.
+   * @param input deals out turns to what comes; left when the connection is closed
+   */
+  attach(receiver: ClientReceiver, input: OrganizationInput): void {
     const socket = this.#socket;
     const unread = this.#unread;
     this.#receiver = receiver;
+    if (socket.closed) input.leave();
+    else this.#input = input;
     this.#unread = NOTHING;
     socket.on('drain', () => this.#receiver?.clientDrained());
     if (socket.isPaused()) socket.resume();
@@ -207,13 +217,37 @@ export class ClientConnection {
   }
 
   #arrived(chunk: Buffer): void {
-    if (this.#receiver !== undefined) {
-      this.#receiver.clientData(chunk);
+    const input = this.#input;
+    if (input !== undefined) {
+      this.#received(chunk, input);
       return;
     }
     this.#unread = this.#unread.length === 0 ? chunk : Buffer.concat([this.#unread, chunk]);
     if (this.#reader === undefined) this.#socket.pause();
     else this.#lookAgain(this.#reader);
+  }
+
+  #received(chunk: Buffer, input: OrganizationInput): void {
+    if (this.#deferred !== undefined) {
+      this.#deferred.push(chunk);
+      this.#socket.pause();
+    } else if (input.begin()) {
+      this.#receiver?.clientData(chunk);
+      input.end();
+    } else {
+      this.#deferred = [chunk];
+      input.defer(this);
+    }
+  }
+
+  handleInput(): void {
+    const deferred = this.#deferred ?? [];
+    const socket = this.#socket;
+    this.#deferred = undefined;
+    if (deferred.length > 1 && socket.isPaused()) socket.resume();
+    for (const chunk of deferred) this.#receiver?.clientData(chunk);
+    if (socket.readableEnded) this.#receiver?.clientEnded();
+    if (socket.closed) this.#forget();
   }
 
   #lookAgain(reader: Reader): void {
@@ -227,12 +261,17 @@ export class ClientConnection {
 
   #ended(): void {
     this.#disappoint();
-    this.#receiver?.clientEnded();
+    if (this.#deferred === undefined) this.#receiver?.clientEnded();
   }
 
   #closed(): void {
     this.#disappoint();
+    if (this.#deferred === undefined) this.#forget();
+  }
+
+  #forget(): void {
     this.#receiver?.clientClosed();
+    this.#input?.leave();
     // Node keeps what belongs to a socket for a while, and whoever has listened here is not to be kept with it.
     this.#receiver = NOBODY;
     this.#gone(this);

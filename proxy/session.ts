@@ -131,10 +131,10 @@ class Session implements RelayHost, ReachableSession {
   }
 
   start(): void {
-    const { observe, open, watchdog } = this.#context;
+    const { observe, open, watchdog, router } = this.#context;
     observe({ name: 'wire.session.opened', origin: this.#origin, actor: actorOf(this.#tenant) });
     watchdog.watch(this.#relay);
-    this.#client.attach(this.#relay);
+    this.#client.attach(this.#relay, router.inputs.join(this.#tenant.organization.id));
     // Even one that ends in here says so later.
     this.#open = open.add(this.#relay, this.#tenant.revoked);
   }

@@ -3,6 +3,7 @@ import { type OnReadOpts, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import pg from 'pg';
 import { joined } from '../bytes.ts';
+import type { InputSource, OrganizationInput } from '../input-scheduler.ts';
 import type { BusyPoll } from './busy-poll.ts';
 import { requestCancel } from './cancel-request.ts';
 import { SessionState } from './session-state.ts';
@@ -40,7 +41,7 @@ const NOBODY: BackendReceiver = { data() {}, drain() {}, closed() {} };
  * One logged-in session on the backing Postgres, as raw protocol bytes both ways. The driver `pg` performs the login
  * (TLS, SCRAM and whatever else the server asks for); from then on nobody parses but the receiver.
  */
-export class BackendConnection {
+export class BackendConnection implements InputSource {
   readonly processId: number;
   /** ParameterStatus values as reported at login. */
   readonly parameters: ReadonlyMap<string, string>;
@@ -48,6 +49,9 @@ export class BackendConnection {
   readonly session = new SessionState();
   /** Told of what the session is asked, and of its answers. */
   busyPoll: BusyPoll | undefined;
+  #input: OrganizationInput | undefined;
+  /** What is handled in a later turn; what follows waits behind it. */
+  #deferred: Buffer[] | undefined;
   #stream: Duplex;
   #login: BackendLogin;
   #secretKey: number;
@@ -77,7 +81,9 @@ export class BackendConnection {
     if (reader === undefined)
       stream.on('data', (chunk: Buffer) => {
         this.#answered();
+        if (this.#defers(chunk)) return;
         this.#receiver.data(chunk);
+        this.#input?.end();
       });
     else reader.deliver = (chunk) => this.#deliver(chunk);
     stream.on('drain', () => this.#receiver.drain());
@@ -87,7 +93,7 @@ export class BackendConnection {
     stream.on('close', () => {
       this.#closed = true;
       this.#answered();
-      this.#receiver.closed(this.#error);
+      if (this.#deferred === undefined) this.#ended();
     });
     stream.resume();
   }
@@ -130,13 +136,45 @@ export class BackendConnection {
   /** @returns who still needs the memory of the chunk */
   #deliver(chunk: Buffer): BackendReceiver | undefined {
     this.#answered();
+    if (this.#defers(chunk)) return undefined;
     const receiver = this.#receiver;
-    if (receiver.holdsChunk === undefined) {
-      receiver.data(Buffer.from(chunk));
-      return undefined;
-    }
-    receiver.data(chunk);
+    receiver.data(receiver.holdsChunk === undefined ? Buffer.from(chunk) : chunk);
+    this.#input?.end();
     return receiver.holdsChunk ? receiver : undefined;
+  }
+
+  /**
+   * Whether this has to wait for a later turn of its organization. Short answers never do: there are no more of them than
+   * there are requests, which wait for their turns themselves.
+   */
+  #defers(chunk: Buffer): boolean {
+    const input = this.#input;
+    const isFirst = this.#deferred === undefined;
+    if (input === undefined || (isFirst && (input.begin() || chunk.length <= SHORT_BYTES))) return false;
+    this.#deferred ??= [];
+    this.#deferred.push(Buffer.from(chunk));
+    this.#stream.pause();
+    if (isFirst) input.defer(this);
+    return true;
+  }
+
+  handleInput(): void {
+    const deferred = this.#deferred ?? [];
+    this.#deferred = undefined;
+    if (!this.#isPaused) this.#stream.resume();
+    for (const chunk of deferred) this.#receiver.data(chunk);
+    if (this.#closed) this.#ended();
+  }
+
+  #ended(): void {
+    this.#input?.leave();
+    this.#receiver.closed(this.#error);
+  }
+
+  /** @param input deals out turns to what the server sends; left when the connection is closed */
+  schedule(input: OrganizationInput): void {
+    if (this.#closed) input.leave();
+    else this.#input = input;
   }
 
   get closed(): boolean {
@@ -216,7 +254,7 @@ export class BackendConnection {
   resume(): void {
     if (!this.#isPaused) return;
     this.#isPaused = false;
-    this.#stream.resume();
+    if (this.#deferred === undefined) this.#stream.resume();
   }
 
   /** Ends the session in good order (Terminate), behind all that is to be written. */
@@ -267,6 +305,8 @@ export class BackendConnection {
 
 /** What is larger is not worth copying to save a write. */
 const SOON_MAX_BYTES = 8_192;
+/** Larger pieces of a result wait for their organization's turn. */
+const SHORT_BYTES = 8_192;
 /** A result of 1,000 rows of 100 bytes at once: in two pieces it is dearer. */
 const READ_BYTES = 131_072;
 /** Less room than that is not worth a read. */

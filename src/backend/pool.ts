@@ -1,5 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import { ServiceError } from '../errors.ts';
+import { InputScheduler } from '../input-scheduler.ts';
 import type { Observe } from '../observation.ts';
 import { BusyPoll } from './busy-poll.ts';
 import type { BackendConnection } from './connection.ts';
@@ -22,6 +23,8 @@ export interface PoolLimits extends ShareLimits {
  * sessions are lent warmest first and closed after `idleMs`.
  */
 export class Pool {
+  /** Deals out turns to what backends send, and to what clients send that wait for them. */
+  readonly inputs = new InputScheduler();
   readonly #limits: PoolLimits;
   readonly #observe: Observe;
   readonly #shares: Shares;
@@ -197,6 +200,7 @@ export class Pool {
         // It may have started before the change, or after it.
         backend.session.retired = share.changes !== changes;
         backend.busyPoll = this.#busyPoll;
+        backend.schedule(this.inputs.join(share.tenantId));
         this.#observe({ name: 'backend.opened', durationMs: performance.now() - startedAt });
         this.#adopt(share, backend);
       },

@@ -8,6 +8,7 @@ import { discardState } from '../backend/reset.ts';
 import type { Catalog, RotatedKey } from '../catalog/catalog.ts';
 import type { FormerKey, Credential as KnownCredential } from '../catalog/credential.ts';
 import { abortReason, ServiceError } from '../errors.ts';
+import type { InputScheduler } from '../input-scheduler.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
 import type { Room } from '../room.ts';
 import { CancelKeys } from './cancel.ts';
@@ -77,6 +78,8 @@ export class Router {
   readonly catalog: Catalog;
   readonly results: Room;
   readonly cancelKeys = new CancelKeys();
+  /** Deals the event loop out to organizations, both doors together. */
+  readonly inputs: InputScheduler;
   readonly #provisioner: Provisioner;
   readonly #pool: Pool;
   readonly #locks: LockTable;
@@ -93,6 +96,7 @@ export class Router {
     this.results = options.results;
     this.#provisioner = options.provisioner;
     this.#pool = options.pool;
+    this.inputs = options.pool.inputs;
     this.#locks = options.locks;
     this.#secret = options.secret;
     this.#observe = options.observe;
