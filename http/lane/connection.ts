@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Member } from '../../src/crowd.ts';
+import type { InputSource, OrganizationInput } from '../../src/input-scheduler.ts';
 import { readStatically, readThroughStream } from '../../src/static-reads.ts';
 import { turnBegan } from '../../src/turn.ts';
 import { parseJson } from '../plugins/json-body.ts';
@@ -26,7 +27,7 @@ export interface LaneHost {
 }
 
 /** A client's connection while nothing has come on it but plain requests for `/api/query`. */
-export class LaneConnection implements Member {
+export class LaneConnection implements Member, InputSource {
   place = -1;
   readonly socket: Socket;
   readonly #host: LaneHost;
@@ -35,6 +36,12 @@ export class LaneConnection implements Member {
   #come: Buffer | undefined;
   /** Bytes for which there is room until all of a body has come. */
   #reserved = 0;
+  /** Deals out turns to the organization whose requests come; set with the first of them. */
+  #input: OrganizationInput | undefined;
+  /** Whose they are, by the digest of its key. */
+  #inputKey: string | undefined;
+  /** What has come is handled in a later turn. */
+  #isDeferred = false;
   #lastHead: Buffer | undefined;
   #lastRequest: PlainRequest | undefined;
   #hasServed = false;
@@ -59,7 +66,7 @@ export class LaneConnection implements Member {
 
   /** Ends with the reply that is due, or at once where none is. */
   drain(): void {
-    if (this.#exchange === undefined) this.socket.destroy();
+    if (this.#exchange === undefined && !this.#isDeferred) this.socket.destroy();
   }
 
   /** Ends whatever is under way, which is told of before it is known that the socket is closed. */
@@ -70,7 +77,7 @@ export class LaneConnection implements Member {
 
   /** Closes the connection when nothing has come on it for too long. */
   checkDeadline(now: number): void {
-    if (this.#exchange !== undefined) return;
+    if (this.#exchange !== undefined || this.#isDeferred) return;
     const { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs } = this.#host.deadlines;
     const waited = now - this.#waitsSince;
     if (this.#come !== undefined) {
@@ -85,9 +92,26 @@ export class LaneConnection implements Member {
   readonly #data = (chunk: Buffer): void => {
     turnBegan();
     const come = this.#come === undefined ? chunk : Buffer.concat([this.#come, chunk]);
-    if (this.#exchange === undefined) this.#take(come);
-    else this.#keep(come);
+    const input = this.#input;
+    if (this.#exchange !== undefined || this.#isDeferred) this.#keep(come);
+    else if (input === undefined) this.#take(come);
+    else if (input.begin()) {
+      this.#take(come);
+      input.end();
+    } else {
+      this.#isDeferred = true;
+      this.#keep(come);
+      input.defer(this);
+    }
   };
+
+  handleInput(): void {
+    const { socket } = this;
+    this.#isDeferred = false;
+    if (socket.isPaused()) socket.resume();
+    if (this.#come !== undefined && !socket.destroyed) this.#take(this.#come);
+    if (socket.readableEnded) this.#ended();
+  }
 
   /** Until the reply is sent. */
   #keep(bytes: Buffer): void {
@@ -140,9 +164,21 @@ export class LaneConnection implements Member {
     const { context, deadlines } = this.#host;
     this.#release();
     this.#come = undefined;
+    this.#scheduleAs(request.keyDigest);
     const keepAliveS = this.#host.isEnding ? undefined : Math.floor(deadlines.keepAliveTimeoutMs / 1_000);
     this.#exchange = new Exchange(context, this.socket, request, keepAliveS, this.#served);
     this.#exchange.start(request, body);
+  }
+
+  /** The next request is taken for one of the same organization. */
+  #scheduleAs(keyDigest: string): void {
+    if (keyDigest === this.#inputKey) return;
+    const { router } = this.#host.context;
+    const tenant = router.recognize(keyDigest);
+    if (tenant === undefined) return;
+    this.#input?.leave();
+    this.#inputKey = keyDigest;
+    this.#input = router.inputs.join(tenant.organization.id);
   }
 
   readonly #served = (): void => {
@@ -162,6 +198,8 @@ export class LaneConnection implements Member {
   #leave(bytes: Buffer): void {
     const { socket } = this;
     this.#release();
+    this.#input?.leave();
+    this.#input = undefined;
     socket.pause();
     socket.off('data', this.#data);
     socket.off('end', this.#ended);
@@ -174,6 +212,7 @@ export class LaneConnection implements Member {
 
   /** The client sends no more: as for Node's own server, it wants no reply either but what has been made of one. */
   readonly #ended = (): void => {
+    if (this.#isDeferred) return;
     if (this.#exchange === undefined && this.#come !== undefined) refuseHalf(this.socket);
     else this.socket.end();
   };
@@ -186,6 +225,7 @@ export class LaneConnection implements Member {
   readonly #closed = (): void => {
     this.#exchange?.gone();
     this.#release();
+    this.#input?.leave();
     this.#host.closed(this);
   };
 }

@@ -19,7 +19,7 @@ import type { PlainRequest } from './request.ts';
 
 /** What requests in the lane are answered with: the same as all others. */
 export interface ExchangeContext {
-  readonly router: Pick<Router, 'authenticate' | 'recognize'>;
+  readonly router: Pick<Router, 'authenticate' | 'inputs' | 'recognize'>;
   readonly queries: Queries;
   readonly config: Config;
   readonly observe: Observe;

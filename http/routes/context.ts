@@ -15,7 +15,7 @@ export interface WireAddress {
 
 /** What the routes work with. */
 export interface RouteContext {
-  readonly router: Pick<Router, 'authenticate' | 'recognize' | 'lease' | 'results' | 'rotateKey'> & {
+  readonly router: Pick<Router, 'authenticate' | 'recognize' | 'inputs' | 'lease' | 'results' | 'rotateKey'> & {
     readonly catalog: { readonly audit: Pick<Router['catalog']['audit'], 'list' | 'verify'> };
   };
   readonly signUps: Pick<SignUps, 'add'>;

@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import { createHttpApp, type HttpAppOptions } from '../../http/app.ts';
 import { readConfig } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
+import { InputScheduler } from '../../src/input-scheduler.ts';
 import type { Observation, Observe } from '../../src/observation.ts';
 import { Room } from '../../src/room.ts';
 import { Queries } from '../../src/sql/queries.ts';
@@ -26,6 +27,7 @@ export function standIn(observe: Observe = () => {}): HttpAppOptions {
     router: {
       authenticate: nobody,
       recognize: () => undefined,
+      inputs: new InputScheduler(),
       lease: nobody,
       results: new Room(RESULT_BOUNDS),
       rotateKey: nobody,
