@@ -82,7 +82,7 @@ test('the longest of all rounds counts, and a peer can be the aim', () => {
 
 test('stalls are found in what pgbench logs', () => {
   const log = ['1 1 5000 0 1700000000 10000', '0 1 60000 0 1700000000 90000', '1 2 15000 0 1700000000 80000', ''].join('\n');
-  expect(stallsIn(log)).toEqual({ 'ms longest': 60, 'others meanwhile': 1, 'ms p99': 60, '% in > 20 ms': 75 });
+  expect(stallsIn(log)).toEqual({ 'ms longest': 60, 'others meanwhile': 1, 'ms p50': 15, 'ms p99': 60, '% in > 20 ms': 75 });
 });
 
 test('results are only written where everything was measured, or where told', () => {

@@ -4,6 +4,7 @@ import { makeScratch } from '../support/scratch.ts';
 import { type Bench, openBench } from './bench.ts';
 import { Closing } from './closing.ts';
 import { startCluster } from './cluster.ts';
+import { FAIRNESS } from './fairness.ts';
 import { HTTP } from './http.ts';
 import { HTTP_LARGE } from './http-large.ts';
 import { IDLE } from './idle.ts';
@@ -18,7 +19,7 @@ import { STALLS } from './stalls.ts';
 import { WIRE } from './wire.ts';
 import { WirePeers } from './wire-peers.ts';
 
-const SCENARIOS: readonly Scenario[] = [...WIRE, ROWS, COPY, LOGINS, IDLE, STALLS, ...HTTP, HTTP_LARGE];
+const SCENARIOS: readonly Scenario[] = [...WIRE, ROWS, COPY, LOGINS, IDLE, STALLS, FAIRNESS, ...HTTP, HTTP_LARGE];
 
 const interrupted = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => interrupted.abort(new Error(`ended by ${signal}`)));

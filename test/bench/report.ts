@@ -20,7 +20,7 @@ export async function report(bench: Bench, series: readonly Series[], abouts: Re
 }
 
 /** What happened once, or is a ratio itself. */
-const WITHOUT_RATIO = ['others meanwhile', '% in > 20 ms', 'MB before'];
+const WITHOUT_RATIO = ['others meanwhile', '% in > 20 ms', 'MB before', '% of busy tps alone'];
 
 /** A line for each figure of each case, and one with Postern's ratio to every other. */
 export function figuresTable(series: readonly Series[]): string {

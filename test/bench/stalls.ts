@@ -55,7 +55,7 @@ async function beside(peer: WirePeer, clients: number, seconds: number, folder: 
   await pgbench(peer.login, { args: ['-f', script], clients, seconds: seconds + 1, signal });
 }
 
-async function readLogs(folder: string): Promise<string> {
+export async function readLogs(folder: string): Promise<string> {
   const files = (await readdir(folder)).filter((name) => name.startsWith('log'));
   return (await Promise.all(files.map((name) => readFile(join(folder, name), 'utf8')))).join('');
 }
@@ -66,7 +66,7 @@ async function readLogs(folder: string): Promise<string> {
  * was this client's turn that did not come.
  * @see https://www.postgresql.org/docs/current/pgbench.html
  */
-export function stallsIn(log: string): Record<'ms longest' | 'others meanwhile' | 'ms p99' | '% in > 20 ms', number> {
+export function stallsIn(log: string): Record<'ms longest' | 'others meanwhile' | 'ms p50' | 'ms p99' | '% in > 20 ms', number> {
   const transactions = [...log.matchAll(/^\d+ \d+ (\d+) \d+ (\d+) (\d+)/gm)]
     .map(([, tookUs, seconds, us]) => ({ tookMs: Number(tookUs) / 1000, endMs: Number(seconds) * 1000 + Number(us) / 1000 }))
     .sort((a, b) => a.tookMs - b.tookMs);
@@ -76,6 +76,7 @@ export function stallsIn(log: string): Record<'ms longest' | 'others meanwhile' 
   return {
     'ms longest': longest.tookMs,
     'others meanwhile': meanwhile.length - 1,
+    'ms p50': transactions[Math.floor(0.5 * transactions.length)]?.tookMs ?? 0,
     'ms p99': transactions[Math.floor(0.99 * transactions.length)]?.tookMs ?? 0,
     '% in > 20 ms': (100 * total(transactions.filter(({ tookMs }) => tookMs > STALL_MS))) / total(transactions),
   };
