@@ -22,11 +22,16 @@ const SLICE_MS = 3;
 
 /** Long work that lets others have their turn every few milliseconds. */
 export class Slices {
+  readonly #sliceMs: number;
   #began = performance.now();
+
+  constructor(sliceMs = SLICE_MS) {
+    this.#sliceMs = sliceMs;
+  }
 
   /** To be waited for often: most times there is nothing to wait for. */
   giveWay(): Promise<void> | undefined {
-    return performance.now() - this.#began < SLICE_MS ? undefined : this.#pass();
+    return performance.now() - this.#began < this.#sliceMs ? undefined : this.#pass();
   }
 
   async #pass(): Promise<void> {

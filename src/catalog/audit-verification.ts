@@ -1,13 +1,15 @@
 import { isDeepStrictEqual } from 'node:util';
 import { ServiceError } from '../errors.ts';
+import { Slices } from '../turn.ts';
 import { entriesOf, extentOf } from './audit-blocks.ts';
 import { type ChainHead, hashEntry } from './audit-chain.ts';
 import type { AuditEntry } from './audit-entry.ts';
 import { type BlockRow, blockColumns, toExtent } from './audit-rows.ts';
 import type { Sql } from './session.ts';
 
-/** So few that walking through them keeps the event loop for some milliseconds. */
 const PAGE_BLOCKS = 2;
+/** Nobody waits for a verification as others wait for their queries. */
+const SLICE_MS = 1;
 
 export interface AuditVerification {
   readonly ok: boolean;
@@ -44,6 +46,7 @@ export async function verifyChain(sql: Sql, organizationId: string, signal: Abor
     headHash: head.hash,
     ...(firstBad === undefined ? {} : { firstBad }),
   });
+  const slices = new Slices(SLICE_MS);
   let walked = start;
   for await (const block of blocks(sql, organizationId)) {
     signal.throwIfAborted();
@@ -55,6 +58,7 @@ export async function verifyChain(sql: Sql, organizationId: string, signal: Abor
         if (reason !== undefined) return report(walked, { seq: entry.seq, id: entry.id, reason });
         read.push(entry);
         walked = entry;
+        await slices.giveWay();
       }
     } catch {
       return report(walked, { seq: walked.seq + 1, reason: 'changed' });
