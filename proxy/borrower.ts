@@ -43,9 +43,9 @@ export class Borrower implements Waiting {
    * @param request what it is for, if that has come whole and may be short
    */
   tryBorrow(request: Buffer | undefined): BackendConnection | undefined {
-    const { host, tenure } = this.#session;
+    const { host, tenure, pins } = this.#session;
     return (
-      (request !== undefined && host.sharing.isSpread ? this.#tryShare(request, 'quick') : undefined) ??
+      (request !== undefined && host.sharing.isSpread && !pins.sequences.isReserved ? this.#tryShare(request, 'quick') : undefined) ??
       tenure.tryBegin() ??
       (request !== undefined ? this.#tryShare(request, 'short') : undefined)
     );

@@ -235,7 +235,6 @@ export class Inbound implements BorrowerListener {
     }
     requests.forward(scanner, backend);
     requests.placedBefore = undefined;
-    tenure.touched();
     return true;
   }
 

@@ -1,7 +1,8 @@
 /** Messages that the relay makes or changes on the way. Those that decode are in src/protocol. */
 
-const [QUERY, PARSE, CLOSE] = [...'QPC'].map((letter) => letter.charCodeAt(0));
+const [QUERY, PARSE, BIND, EXECUTE, CLOSE] = [...'QPBEC'].map((letter) => letter.charCodeAt(0));
 const STATEMENT = 0x53;
+const PORTAL = 0x50;
 
 export const PARSE_COMPLETE = Buffer.from([0x31, 0, 0, 0, 4]);
 export const CLOSE_COMPLETE = Buffer.from([0x33, 0, 0, 0, 4]);
@@ -27,6 +28,17 @@ export function closeStatementMessage(name: Buffer): Buffer {
 const NUL = Buffer.alloc(1);
 /** An empty text with no parameters. */
 export const EMPTY_DEFINITION = Buffer.alloc(3);
+
+const OWN_NAME = Buffer.from('postern_discard\0');
+
+/** Parse, Bind, Execute, Close of the portal, Close of the statement. */
+export const DISCARD_SEQUENCES: Buffer = Buffer.concat([
+  message(PARSE, OWN_NAME, Buffer.from('DISCARD SEQUENCES\0'), Buffer.alloc(2)),
+  message(BIND, OWN_NAME, OWN_NAME, Buffer.alloc(6)),
+  message(EXECUTE, OWN_NAME, Buffer.alloc(4)),
+  message(CLOSE, Buffer.from([PORTAL]), OWN_NAME),
+  message(CLOSE, Buffer.from([STATEMENT]), OWN_NAME),
+]);
 
 function message(type: number | undefined, ...parts: Buffer[]): Buffer {
   const header = Buffer.allocUnsafe(5);

@@ -1,4 +1,5 @@
 import { NO_SETTINGS, type Settings } from '../src/backend/session-state.ts';
+import { SequenceUse, SequenceValues } from './sequence-values.ts';
 import type { HeldState, SessionFacts } from './state-probe.ts';
 import { MAX_CUSTOM_SETTINGS, type TextTraits } from './statement-text.ts';
 
@@ -21,6 +22,7 @@ export class Pins {
   /** What the session started with: `RESET` goes back to it. */
   readonly #startup: Settings;
   readonly #tell: PinListener;
+  readonly sequences: SequenceValues;
   /** Most sessions never have any. */
   #reasons: Set<PinReason> | undefined;
   /** A statement of SQL (PREPARE) may have taken advisory locks when it was executed. */
@@ -41,10 +43,14 @@ export class Pins {
   /** Settings have gone back to what the server knows as the session's start, and are on their way to what it really was. */
   restores = false;
 
-  /** @param whole the client wants a session of its own (`postern.pool=session`) */
-  constructor(startup: Settings, whole: boolean, tell: PinListener) {
+  /**
+   * @param whole the client wants a session of its own (`postern.pool=session`)
+   * @param sequences how the organization's sessions use them
+   */
+  constructor(startup: Settings, whole: boolean, tell: PinListener, sequences = new SequenceUse()) {
     this.#startup = startup;
     this.#tell = tell;
+    this.sequences = new SequenceValues(sequences, (pinned) => tell('sequence', pinned));
     this.settings = startup;
     this.inForce = startup;
     if (whole) this.keep('session');
@@ -77,6 +83,11 @@ export class Pins {
   /** Something is left on the backend that another must not find, or might be. */
   get holdsState(): boolean {
     return this.pinned || this.suspected || this.lockCheckDue;
+  }
+
+  /** The backend may run others' requests behind this session's, and this session's behind others'. */
+  get isShareable(): boolean {
+    return !this.holdsState && !this.sequences.isKept;
   }
 
   /**
@@ -130,6 +141,7 @@ export class Pins {
   /** The session is over. */
   end(): void {
     for (const reason of this.reasons) this.#drop(reason);
+    this.sequences.lost();
   }
 
   /** A setting that the server reports has changed, by whatever way: there may be others. */
@@ -163,6 +175,7 @@ export class Pins {
   /** `DISCARD ALL` has run. */
   discarded(): void {
     for (const reason of this.reasons) if (reason !== 'session') this.#drop(reason);
+    this.sequences.lost();
     this.lockCheckDue = false;
     this.settings = this.#startup;
     this.inForce = NO_SETTINGS;

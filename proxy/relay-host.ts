@@ -44,8 +44,6 @@ export interface RelayHost extends WatchListener {
   failed(cause: unknown): void;
   /** Whether a backend process holds session advisory locks. */
   holdsAdvisoryLocks(processId: number): Promise<boolean>;
-  /** Whether clients of this organization have asked for a sequence's last value: then those that move one keep their backend. */
-  readonly sequences: { areRead: boolean };
   /** What new sessions start with has changed: the sessions that there are become old. */
   defaultsChanged(): void;
 }

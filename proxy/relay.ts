@@ -204,7 +204,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
 
   /** Since when a request has been running, if others may have theirs run behind it in such company. */
   errandSince(company: Company): number | undefined {
-    return this.pins.holdsState ? undefined : this.inFlight.errandSince(company);
+    return this.pins.isShareable ? this.inFlight.errandSince(company) : undefined;
   }
 
   data(chunk: Buffer): void {
@@ -300,7 +300,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
     this.pins.unsettled = false;
     this.inFlight.end();
     this.replies.restored();
-    if (this.ending.rested(this.#inbound.hasMore) || this.pins.pinned || !this.#mayWaitForReader()) return;
+    if (this.ending.rested(this.#inbound.hasMore) || this.tenure.isPinned() || !this.#mayWaitForReader()) return;
     this.tenure.end();
     this.#inbound.listen();
   }
@@ -341,6 +341,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
     this.replies.hiding = true;
     this.#statements.end();
     this.host.held.end();
-    if (this.tenure.lease !== undefined) await this.tenure.giveUp(this.#isIdle, disobeyed);
+    if (this.tenure.lease === undefined) this.tenure.cancelReservation();
+    else await this.tenure.giveUp(this.#isIdle, disobeyed);
   }
 }

@@ -132,7 +132,7 @@ export class Requests {
   /** What a chunk from the client asks for, if that is short and leaves nothing behind. */
   shortErrand(chunk: Buffer, paces: Paces): Errand | undefined {
     const { pins } = this.#listener;
-    if (pins.holdsState || pins.context === undefined || this.#deallocations.all) return undefined;
+    if (!pins.isShareable || pins.context === undefined || this.#deallocations.all) return undefined;
     return shortErrand(chunk, {
       statements: this.#statements,
       recent: this.#recent,
@@ -225,6 +225,11 @@ export class Requests {
     this.#onServer.materialize(backend, alone, !this.unsynced);
     // Any of them may be the one that is executed.
     for (const [, { traits }] of this.#statements.entries()) if (traits !== PLAIN) this.#listener.noticed(traits);
+  }
+
+  /** As {@link ServerStatements.discardSequences}, ahead of what comes next. */
+  discardSequences(backend: BackendConnection): void {
+    this.#onServer.discardSequences(backend, !this.unsynced);
   }
 
   #pass(scanner: FrameScanner): void {

@@ -3,7 +3,7 @@ import { Fate, Request } from '../src/backend/owed-replies.ts';
 import type { ServerStatement } from '../src/backend/prepared-statements.ts';
 import type { ReplyQueue } from '../src/backend/reply-queue.ts';
 import type { ClientStatements } from './client-statements.ts';
-import { closeStatementMessage, EMPTY_DEFINITION, parseMessage, SYNC } from './messages.ts';
+import { closeStatementMessage, DISCARD_SEQUENCES, EMPTY_DEFINITION, parseMessage, SYNC } from './messages.ts';
 import type { Run } from './run.ts';
 import { deallocatedNames, type TextTraits } from './statement-text.ts';
 import type { UnsettledNames } from './unsettled-names.ts';
@@ -72,6 +72,25 @@ export class ServerStatements {
     }
     this.#materialized = names;
     this.#materializedIn = this.#queue.batch;
+  }
+
+  /**
+   * Takes away what sequences gave to other sessions, amid whatever the client has under way: neither its unnamed statement
+   * nor its portals are touched.
+   * @param isApart as of {@link materialize}
+   */
+  discardSequences(backend: BackendConnection, isApart: boolean): void {
+    const { session } = backend;
+    const undo = () => {
+      session.hasOthersSequenceValues = true;
+    };
+    session.hasOthersSequenceValues = false;
+    this.#queue.push(Request.parse, Fate.skip, { undo });
+    for (const kind of [Request.bind, Request.execute, Request.close, Request.close]) this.#queue.push(kind, Fate.skip);
+    this.#out.insert(DISCARD_SEQUENCES);
+    if (!isApart) return;
+    this.#queue.push(Request.sync, Fate.skip);
+    this.#out.insert(SYNC);
   }
 
   /** Under a name of the client's, which the next request will not find any more. */

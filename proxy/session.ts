@@ -126,7 +126,7 @@ class Session implements RelayHost, ReachableSession {
     this.#shared = shared;
     this.#context = context;
     this.processIds = shared.join(context.router.cancelKeys.issue(secretKey, this), this);
-    this.#pins = new Pins(start.settings, start.whole, context.pinned);
+    this.#pins = new Pins(start.settings, start.whole, context.pinned, shared.sequences);
     this.#relay = new Relay(client.stream, this, this.#pins, start.parameters);
   }
 
@@ -179,10 +179,6 @@ class Session implements RelayHost, ReachableSession {
 
   terminate(): void {
     this.#relay.end(new ServiceError('shutting_down', 'terminating connection due to administrator command'));
-  }
-
-  get sequences(): RelayHost['sequences'] {
-    return this.#shared.sequences;
   }
 
   tryLease(preferred: BackendConnection | undefined): Lease | undefined {

@@ -34,21 +34,24 @@ export class StatementEffects implements RequestListener {
 
   statement(traits: TextTraits): void {
     const { replies, tenure, requests } = this.#session;
-    if (traits.readsSequenceState || traits.goesOn) tenure.beforeSequenceRead();
-    this.noticed(traits);
     const { backend } = tenure;
+    if (backend?.session.hasOthersSequenceValues && this.#mustDiscardSequences(traits)) requests.discardSequences(backend);
+    this.noticed(traits);
     const isFailed = this.status === 'E' && replies.queue.length === 0;
     if (traits.namesPrepared && backend !== undefined && !isFailed) requests.materialize(backend, traits.listsPrepared);
   }
 
+  /** What sequences gave to other sessions is not this one's to see, nor what it is told together with its own. */
+  #mustDiscardSequences({ readsSequenceState, movesSequences, goesOn }: TextTraits): boolean {
+    return readsSequenceState || goesOn || (movesSequences && this.pins.sequences.use.mayBeAskedFor);
+  }
+
   noticed(traits: TextTraits): void {
-    const { host, pins, tenure } = this.#session;
+    const { pins } = this.#session;
     pins.statementSeen(traits);
     if (traits.changesDefaults) pins.defaultsChanged = true;
-    if (traits.readsSequenceState) host.sequences.areRead = true;
-    if (traits.movesSequences) tenure.sequencesMoved();
-    const sequencesMatter = traits.readsSequenceState || traits.namesSequences || (traits.movesSequences && host.sequences.areRead);
-    if (sequencesMatter) pins.keep('sequence');
+    if (traits.movesSequences) pins.sequences.moved(traits.insertsUnseen);
+    if (traits.callsSequenceRead) pins.sequences.called();
     if (traits.seedsRandom) pins.keep('seed');
     if (traits.staysPrepared) pins.keep('oversized');
   }

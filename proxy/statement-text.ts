@@ -19,12 +19,14 @@ export interface TextTraits {
   readonly setsUnnamed: boolean;
   /** It may take or release session advisory locks. */
   readonly touchesAdvisoryLocks: boolean;
-  /** It asks for what a sequence last gave to this session. */
+  /** It has the name of a function that tells what a sequence last gave to this session. */
   readonly readsSequenceState: boolean;
+  /** It calls one. */
+  readonly callsSequenceRead: boolean;
   /** It may make sequences move. */
   readonly movesSequences: boolean;
-  /** It makes a sequence move by name, perhaps to ask for the value later. */
-  readonly namesSequences: boolean;
+  /** It inserts rows of which it shows nothing. */
+  readonly insertsUnseen: boolean;
   /** It sets where random numbers begin. */
   readonly seedsRandom: boolean;
   /** It speaks of prepared statements by name, or lists them. */
@@ -56,8 +58,9 @@ export const PLAIN: TextTraits = {
   setsUnnamed: false,
   touchesAdvisoryLocks: false,
   readsSequenceState: false,
+  callsSequenceRead: false,
   movesSequences: false,
-  namesSequences: false,
+  insertsUnseen: false,
   seedsRandom: false,
   namesPrepared: false,
   listsPrepared: false,
@@ -97,10 +100,13 @@ const SETS_UNNAMED = new RegExp(
 );
 const ADVISORY = /\bpg_(?:try_)?advisory_(?!xact_)/i;
 const SEQUENCE_READ = /\b(?:currval|lastval)\b/i;
+/** Also in a string, which may be run. */
+const SEQUENCE_READ_CALL = /\b(?:currval|lastval)"?\s*(?:\(|\/\*|--)/i;
 const SEQUENCE_MOVE = /\b(?:insert|copy|merge|nextval|setval|do|call)\b/i;
 const UPDATE = /\bupdate\b/i;
 const DEFAULT = /\bdefault\b/i;
-const SEQUENCE_NAMED = /\b(?:nextval|setval)\b/i;
+const INSERT = /\binsert\b/i;
+const RETURNING = /\breturning\b/i;
 const SEED = new RegExp(
   String.raw`\bsetseed\b|\bset_config\s*\(\s*'seed'|${beginning('set')}\s+(?:session\s+|local\s+)?"?seed"?\s*(?:=|to\b)`,
   'i',
@@ -129,8 +135,9 @@ export function traitsOf(text: string): TextTraits {
     setsUnnamed: custom === undefined || SETS_UNNAMED.test(lasting),
     touchesAdvisoryLocks: ADVISORY.test(text),
     readsSequenceState: SEQUENCE_READ.test(text),
+    callsSequenceRead: SEQUENCE_READ_CALL.test(text),
     movesSequences: SEQUENCE_MOVE.test(text) || isFollowed(text, UPDATE, DEFAULT),
-    namesSequences: SEQUENCE_NAMED.test(text),
+    insertsUnseen: INSERT.test(text) && !RETURNING.test(text),
     seedsRandom: SEED.test(text),
     namesPrepared: PREPARED.test(text) || isFollowed(text, EXPLAIN, EXECUTE),
     listsPrepared: PREPARED_LIST.test(text),

@@ -4,6 +4,7 @@ import { KeptStatements } from './kept-statements.ts';
 import type { SessionStart } from './login.ts';
 import type { ProcessIds } from './process-ids.ts';
 import { RecentParses } from './recent-parses.ts';
+import { SequenceUse } from './sequence-values.ts';
 import { Sharing } from './sharing.ts';
 
 const MAX_REMEMBERED_LOGINS = 100;
@@ -25,7 +26,7 @@ export class TenantSessions {
   recent = new RecentParses();
   readonly kept = new KeptStatements();
   readonly sharing: Sharing;
-  readonly sequences = { areRead: false };
+  readonly sequences = new SequenceUse();
   /** What sessions start with, by their settings. */
   readonly starts = new Remembered<SessionStart>(MAX_REMEMBERED_LOGINS);
   /** ParameterStatus values that a login with certain settings gives, by those settings. */

@@ -16,8 +16,6 @@ import type { Company, Sharer } from './sharing.ts';
 /** Where more waits to be taken by the server, nobody gets on. */
 const MAX_PENDING_BYTES = 65_536;
 
-const DISCARD_SEQUENCES = queryMessage('DISCARD SEQUENCES');
-
 /** The session that has backends one after another: it hears what the one at hand says, and is who it is by identity. */
 type Tenant = Pick<Relay, 'host' | 'pins' | 'replies' | 'inFlight' | 'errandSince' | 'runElsewhere' | 'gotBack'> & BackendReceiver;
 
@@ -37,10 +35,6 @@ export class Tenure implements Sharer, Turn, Sink {
   #onTurnOver: (() => void) | undefined;
   #obeyTimer: NodeJS.Timeout | undefined;
   #lastBackend: BackendConnection | undefined;
-  /** The backend was another client's before, and this one has moved no sequence since. */
-  #sequencesAreOthers = false;
-  /** The client has asked nothing yet of the backend at hand. */
-  #untouched = false;
   /** What is to go to the backend at hand later. */
   #kept: Buffer[] | undefined;
   /** So many events that it waits for. */
@@ -170,9 +164,21 @@ export class Tenure implements Sharer, Turn, Sink {
 
   /** Takes a backend if one is free, the last one before others. */
   tryBegin(): BackendConnection | undefined {
-    const lease = this.#tenant.host.tryLease(this.#lastBackend);
+    const lease = this.#tenant.host.tryLease(this.#preferred);
     if (lease !== undefined) this.begin(lease);
     return lease?.backend;
+  }
+
+  /** The last one, unless it is reserved for another. */
+  get #preferred(): BackendConnection | undefined {
+    const reservation = this.#lastBackend?.session.reservation;
+    return reservation === undefined || reservation === this.#tenant.pins.sequences ? this.#lastBackend : undefined;
+  }
+
+  /** The session needs none any more. */
+  cancelReservation(): void {
+    const session = this.#lastBackend?.session;
+    if (session?.reservation === this.#tenant.pins.sequences) session.reservation = undefined;
   }
 
   /** Takes a backend and gives it the session's settings, ahead of the first request and in the same write. */
@@ -184,7 +190,6 @@ export class Tenure implements Sharer, Turn, Sink {
     host.sharing.add(this);
     backend.attach(this.#tenant);
     backend.resume();
-    this.#untouched = true;
     const change = settingsChange(session.settings, pins.settings);
     session.settings = pins.settings;
     if (change !== undefined) this.ask(queryMessage(change), { own: 'settings' });
@@ -193,27 +198,22 @@ export class Tenure implements Sharer, Turn, Sink {
 
   #moved(backend: BackendConnection): void {
     const { session, processId } = backend;
+    const wasHere = this.#lastBackend === backend && session.lastUser === this.#tenant;
     this.#lastBackend = backend;
-    this.#sequencesAreOthers = session.lastUser !== undefined && session.lastUser !== this.#tenant;
+    if (wasHere) return;
+    this.#tenant.pins.sequences.lost();
+    // Also the session's own, from before it was elsewhere.
+    if (session.lastUser !== undefined) session.hasOthersSequenceValues = true;
     if (session.lastUser === this.#tenant) return;
     this.#tenant.host.processIds.moved(processId);
     session.lastUser = this.#tenant;
   }
 
-  /** The client has sent something. */
-  touched(): void {
-    this.#untouched = false;
-  }
-
-  sequencesMoved(): void {
-    this.#sequencesAreOthers = false;
-  }
-
-  /** What another client's statements got from a sequence is not this one's to see. */
-  beforeSequenceRead(): void {
-    if (!this.#sequencesAreOthers || !this.#untouched) return;
-    this.#sequencesAreOthers = false;
-    this.ask(DISCARD_SEQUENCES, { own: 'settings' });
+  /** Whether the backend stays with the session although that is at rest. */
+  isPinned(): boolean {
+    const { pins } = this.#tenant;
+    if (pins.pinned && this.backend !== undefined) this.backend.session.pinnedFor = pins.reasons;
+    return pins.pinned;
   }
 
   /** Sends a request of ours, of which the client hears nothing. It does away with the unnamed statement. */
@@ -238,8 +238,9 @@ export class Tenure implements Sharer, Turn, Sink {
     }
     // A cancel request may still be on its way to this backend: nobody else gets it before it has arrived.
     const canceled = this.cancels.letGo();
-    if (canceled === undefined) void lease?.release(true);
-    else void canceled.then(() => lease?.release(true));
+    const reservation = pins.sequences.rest();
+    if (canceled === undefined) void lease?.release(true, reservation);
+    else void canceled.then(() => lease?.release(true, reservation));
   }
 
   /** The turn is over, with whatever the answer was: the backend is the next one's in the pipeline. */

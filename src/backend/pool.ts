@@ -5,6 +5,7 @@ import type { Observe } from '../observation.ts';
 import { BusyPoll } from './busy-poll.ts';
 import type { BackendConnection } from './connection.ts';
 import { discardState } from './reset.ts';
+import type { Reservation } from './session-state.ts';
 import type { Share, Waiter } from './share.ts';
 import { type PoolSnapshot, type ShareLimits, Shares } from './shares.ts';
 
@@ -82,12 +83,12 @@ export class Pool {
 
   /**
    * An idle backend at once, if there is one and nobody waits for it.
-   * @param preferred taken before others if it is idle
+   * @param preferred taken before others if it is idle; one that is reserved is the caller's, whoever waits
    */
   tryAcquire(tenantId: string, preferred?: BackendConnection): BackendConnection | undefined {
     const share = this.#shares.find(tenantId);
-    if (share === undefined || share.waiters > 0 || this.#closing.signal.aborted) return undefined;
-    return share.lease(preferred);
+    if (share === undefined || this.#closing.signal.aborted) return undefined;
+    return share.waiters > 0 && preferred?.session.reservation === undefined ? undefined : share.lease(preferred);
   }
 
   /**
@@ -104,13 +105,29 @@ export class Pool {
    * Takes a backend back. Its session must be idle, outside a transaction.
    * @param clean nothing but settings outlives what was run, so that no reset is needed: unless they hurry the next one, it is
    * back when this returns
+   * @param reservation others are not to get it if they can have another
    */
-  release(tenantId: string, backend: BackendConnection, clean: boolean): Promise<void> {
+  release(tenantId: string, backend: BackendConnection, clean: boolean, reservation?: Reservation): Promise<void> {
     const share = this.#shares.of(tenantId);
     if (!share.leased.has(backend)) return DONE;
-    if (!clean || backend.session.isHurried) return this.#reset(share, backend);
-    this.#takeBack(share, backend);
+    if (reservation !== undefined) this.#reserve(share, backend, reservation);
+    else if (!clean || backend.session.isHurried) return this.#reset(share, backend);
+    else this.#takeBack(share, backend);
     return DONE;
+  }
+
+  /** Those who wait may get it all the same. */
+  #reserve(share: Share, backend: BackendConnection, reservation: Reservation): void {
+    if (this.#isUnwanted(share, backend)) {
+      reservation.lost();
+      this.#drop(share, backend, 'released');
+      return;
+    }
+    backend.session.pinnedFor = undefined;
+    backend.session.reservation = reservation;
+    share.leased.delete(backend);
+    share.rest(backend);
+    this.#serve(share);
   }
 
   async #reset(share: Share, backend: BackendConnection): Promise<void> {
@@ -118,8 +135,13 @@ export class Pool {
     else this.discard(share.tenantId, backend, 'not_cleaned');
   }
 
+  #isUnwanted(share: Share, backend: BackendConnection): boolean {
+    return backend.closed || backend.session.retired || this.#closing.signal.aborted || this.#shares.isOwedToAnother(share);
+  }
+
   #takeBack(share: Share, backend: BackendConnection): void {
-    if (backend.closed || backend.session.retired || this.#closing.signal.aborted || this.#shares.isOwedToAnother(share)) {
+    backend.session.pinnedFor = undefined;
+    if (this.#isUnwanted(share, backend)) {
       this.#drop(share, backend, 'released');
       return;
     }
@@ -173,15 +195,34 @@ export class Pool {
       const backend = share.lease();
       if (backend !== undefined) this.#settle(share, backend);
       else if (this.#makeRoom(share)) this.#open(share);
-      else return;
+      else if (!this.#serveReserved(share)) return;
     }
+  }
+
+  /** @returns whether there was a reserved session that can be given to whoever waits */
+  #serveReserved(share: Share): boolean {
+    const backend = share.leaseReserved();
+    if (backend !== undefined) void this.release(share.tenantId, backend, true);
+    else if (share.idle > 0) this.#serveWhenFree(share);
+    return backend !== undefined;
+  }
+
+  /** What has come from a client meanwhile goes first: it may be what the session was held for. */
+  #serveWhenFree(share: Share): void {
+    share.holdTimer ??= setTimeout(
+      () => {
+        share.holdTimer = undefined;
+        setImmediate(() => this.#serve(share));
+      },
+      share.heldUntil - performance.now() + 1,
+    ).unref();
   }
 
   /** @returns whether one more session may be opened for this organization, now that another's idle one has been closed if need be */
   #makeRoom(share: Share): boolean {
     if (!this.#shares.canGrow(share)) return false;
     if (this.#shares.hasRoomFor(share)) return true;
-    const coldest = this.#shares.coldest();
+    const coldest = this.#shares.coldestBeside(share);
     if (coldest !== undefined) this.#closeOldestIdle(coldest, 'evicted');
     return this.#shares.hasRoomFor(share);
   }
@@ -209,7 +250,7 @@ export class Pool {
         this.#shares.size -= 1;
         const told = error instanceof ServiceError ? error : new ServiceError('internal', 'internal error', { cause: error });
         // Where the server is full, those who wait can be served by a session that comes back.
-        if (told.kind === 'too_many_connections' && share.leased.size > 0) this.#shares.refused(share);
+        if (told.kind === 'too_many_connections' && (this.#serveReserved(share) || share.leased.size > 0)) this.#shares.refused(share);
         // The one who has waited longest gets the error: whoever it was opened for may have been served meanwhile.
         else this.#settle(share, told);
         this.#serveOthers();
@@ -243,7 +284,7 @@ export class Pool {
     const oldest = performance.now() - this.#limits.queueTimeoutMs;
     let next = Number.POSITIVE_INFINITY;
     for (const share of [...this.#shares.all()]) {
-      while (share.waitingSince <= oldest) this.#settle(share, this.#timedOut());
+      while (share.waitingSince <= oldest) this.#settle(share, this.#timedOut(share));
       next = Math.min(next, share.waitingSince);
     }
     this.#timer = undefined;
@@ -281,17 +322,27 @@ export class Pool {
   #reap(): void {
     const oldest = performance.now() - this.#limits.idleMs;
     for (const share of this.#shares.all()) {
-      while (share.idleSince < oldest) this.#closeOldestIdle(share, 'idle');
+      while (share.closeIdleSince(oldest)) this.#gone(share, 'idle');
     }
   }
 
-  #timedOut(): ServiceError {
+  #timedOut(share: Share): ServiceError {
+    const pinned = pinsOf(share);
     return new ServiceError('pool_timeout', 'no backend became free in time', {
-      detail: `Waited ${this.#limits.queueTimeoutMs} ms.`,
-      hint: 'Keep transactions short, or run fewer at a time.',
+      detail: `Waited ${this.#limits.queueTimeoutMs} ms.${pinned === undefined ? '' : ` ${pinned}`}`,
+      hint: `Keep transactions short, or run fewer at a time.${pinned === undefined ? '' : ' A pinned session keeps its backend until what it holds is gone.'}`,
       retryAfterS: 1,
     });
   }
+}
+
+/** How many backends are pinned to sessions, and why; undefined where none is. */
+function pinsOf({ leased, size }: Share): string | undefined {
+  const counts = new Map<string, number>();
+  const pinned = [...leased].flatMap(({ session: { pinnedFor } }) => (pinnedFor === undefined || pinnedFor.size === 0 ? [] : [pinnedFor]));
+  for (const reason of pinned.flatMap((reasons) => [...reasons])) counts.set(reason, (counts.get(reason) ?? 0) + 1);
+  const reasons = [...counts].sort(([, some], [, others]) => others - some).map(([reason, count]) => `${reason} ${count}`);
+  return pinned.length === 0 ? undefined : `${pinned.length} of ${size} backends are pinned to sessions: ${reasons.join(', ')}.`;
 }
 
 const DONE = Promise.resolve();

@@ -31,6 +31,16 @@ function mayEndWithin(value: string | undefined, ms: number): boolean {
 const MAX_PREPARED = 200;
 const MAX_PREPARED_BYTES = 4 * 1024 * 1024;
 
+/** A client session that has left something of its own on an idle backend, and should find it there again. */
+export interface Reservation {
+  /** Until then no other of the organization gets the backend; on performance.now()'s clock. */
+  readonly heldUntil: number;
+  /** After that, others get it only where there is none but reserved ones for them: those that are lasting last. */
+  readonly isLasting: boolean;
+  /** Another has got the backend, or it is closed. */
+  lost(): void;
+}
+
 /** What a backend session holds beyond its login, as far as we know: what the next borrower finds there. */
 export class SessionState {
   readonly prepared = new PreparedStatements(MAX_PREPARED, MAX_PREPARED_BYTES);
@@ -42,6 +52,12 @@ export class SessionState {
   readonly leftovers = new Set<string>();
   /** Who used the session last, by identity. */
   lastUser: object | undefined;
+  /** Values that sequences gave to other sessions than the last user's present one may be there. */
+  hasOthersSequenceValues = false;
+  /** For whom it is kept while it is idle. */
+  reservation: Reservation | undefined;
+  /** Why the session that has the backend keeps it beyond its transactions. */
+  pinnedFor: ReadonlySet<string> | undefined;
   /** It is not to serve anybody else: what new sessions start with has changed since it did, or it may yet be canceled. */
   retired = false;
 
@@ -80,5 +96,6 @@ export class SessionState {
     this.unnamed = undefined;
     this.leftovers.clear();
     this.lastUser = undefined;
+    this.hasOthersSequenceValues = false;
   }
 }

@@ -1,5 +1,6 @@
 import type { ServiceError } from '../errors.ts';
 import type { BackendConnection, BackendReceiver } from './connection.ts';
+import type { SessionState } from './session-state.ts';
 
 /** Logs a new backend session in for one organization. */
 export type OpenBackend = (signal: AbortSignal) => Promise<BackendConnection>;
@@ -52,6 +53,8 @@ export class Share {
   readonly #idle: Idle[] = [];
   readonly #waiters: Waiting[] = [];
   readonly #lost: (idle: Idle) => void;
+  /** Set while somebody waits for a reserved session. */
+  holdTimer: NodeJS.Timeout | undefined;
 
   /** @param lost hears of each idle session that is lost, which is not of the share any more then */
   constructor(tenantId: string, lost: (share: Share) => void) {
@@ -60,6 +63,7 @@ export class Share {
       const position = this.#idle.indexOf(idle);
       if (position < 0) return;
       this.#idle.splice(position, 1);
+      cancelReservation(idle.backend.session);
       lost(this);
     };
   }
@@ -125,20 +129,35 @@ export class Share {
     this.#waiters.shift()?.waiter.settle(result);
   }
 
-  /** Leases an idle session: that of a certain backend if it is there, or the one that was used last. */
+  /**
+   * Leases an idle session: that of a certain backend if it is there, or, of those that are not reserved, the one that was used last.
+   * @param preferred reserved for nobody but the caller
+   */
   lease(preferred?: BackendConnection): BackendConnection | undefined {
-    const backend = this.#take(preferred)?.backend;
-    if (backend === undefined) return undefined;
+    const own = preferred === undefined ? -1 : this.#idle.findLastIndex(({ backend }) => backend === preferred);
+    if (own >= 0 && preferred !== undefined) preferred.session.reservation = undefined;
+    return this.#lease(own >= 0 ? own : this.#idle.findLastIndex(({ backend }) => backend.session.reservation === undefined));
+  }
+
+  /** Leases the idle session that was reserved first, of those that are not held at the moment. */
+  leaseReserved(): BackendConnection | undefined {
+    const now = performance.now();
+    return this.#lease(this.#findOldest(({ reservation }) => (reservation?.heldUntil ?? 0) <= now));
+  }
+
+  /** When the first of the sessions can be had that are held. */
+  get heldUntil(): number {
+    return Math.min(...this.#idle.map(({ backend }) => backend.session.reservation?.heldUntil ?? 0));
+  }
+
+  #lease(index: number): BackendConnection | undefined {
+    const [idle] = index < 0 ? [] : this.#idle.splice(index, 1);
+    if (idle === undefined) return undefined;
+    const { backend } = idle;
+    cancelReservation(backend.session);
     backend.detach();
     this.leased.add(backend);
     return backend;
-  }
-
-  #take(preferred: BackendConnection | undefined): Idle | undefined {
-    const idle = this.#idle;
-    for (let i = idle.length - 1; i >= 0 && preferred !== undefined; i -= 1)
-      if (idle[i]?.backend === preferred) return i === idle.length - 1 ? idle.pop() : idle.splice(i, 1)[0];
-    return idle.pop();
   }
 
   rest(backend: BackendConnection): void {
@@ -148,11 +167,34 @@ export class Share {
     this.#idle.push(idle);
   }
 
-  /** Closes the idle session that was used least recently. @returns whether there was one */
+  /** Closes the idle session that was used least recently, one that is reserved only where all are. @returns whether there was one */
   closeOldestIdle(): boolean {
-    const backend = this.#idle.shift()?.backend;
-    backend?.detach();
-    backend?.end();
-    return backend !== undefined;
+    return this.#close(this.#findOldest(() => true));
   }
+
+  /** Closes a session that has been idle since before then, unless it is reserved for good. @returns whether there was one */
+  closeIdleSince(time: number): boolean {
+    return this.#close(this.#idle.findIndex(({ backend, since }) => since < time && backend.session.reservation?.isLasting !== true));
+  }
+
+  /** The place of the one that was used least recently: those that are not reserved come first, those that are reserved for good last. */
+  #findOldest(mayBe: (session: SessionState) => boolean): number {
+    const find = (isLasting: boolean | undefined) =>
+      this.#idle.findIndex(({ backend: { session } }) => session.reservation?.isLasting === isLasting && mayBe(session));
+    return [undefined, false, true].map(find).find((index) => index >= 0) ?? -1;
+  }
+
+  #close(index: number): boolean {
+    const [idle] = index < 0 ? [] : this.#idle.splice(index, 1);
+    if (idle === undefined) return false;
+    cancelReservation(idle.backend.session);
+    idle.backend.detach();
+    idle.backend.end();
+    return true;
+  }
+}
+
+function cancelReservation(session: SessionState): void {
+  session.reservation?.lost();
+  session.reservation = undefined;
 }

@@ -92,14 +92,14 @@ export class Shares {
   /** Whether one more session may be opened for this organization, perhaps after closing another's idle one. */
   canGrow(share: Share): boolean {
     if (this.#isRefused(share) && share.opening > 0) return false;
-    return this.hasRoomFor(share) || (share.size < this.#limits.maxPerTenant && this.coldest() !== undefined);
+    return this.hasRoomFor(share) || (share.size < this.#limits.maxPerTenant && this.coldestBeside(share) !== undefined);
   }
 
-  /** Whose idle session has not been used for the longest time. */
-  coldest(): Share | undefined {
+  /** Which of the others has the idle session that has not been used for the longest time. */
+  coldestBeside(own: Share): Share | undefined {
     let coldest: Share | undefined;
     for (const share of this.#shares.values())
-      if (share.idle > 0 && (coldest === undefined || share.idleSince < coldest.idleSince)) coldest = share;
+      if (share !== own && share.idle > 0 && (coldest === undefined || share.idleSince < coldest.idleSince)) coldest = share;
     return coldest;
   }
 

@@ -1,6 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import type { BackendConnection } from '../backend/connection.ts';
 import type { Pool } from '../backend/pool.ts';
+import type { Reservation } from '../backend/session-state.ts';
 import type { Observe } from '../observation.ts';
 import { type Room, Share } from '../room.ts';
 import type { Tenant } from './tenant.ts';
@@ -46,9 +47,9 @@ export class Lease {
     return new Share(this.#results, this.tenant.organization.id);
   }
 
-  /** @param clean nothing in the session outlives what was run, so that it needs no reset */
-  release(clean = false): Promise<void> {
-    return this.#return() ? this.#pool.release(this.tenant.organization.id, this.backend, clean) : Promise.resolve();
+  /** As {@link Pool.release}. */
+  release(clean = false, reservation?: Reservation): Promise<void> {
+    return this.#return() ? this.#pool.release(this.tenant.organization.id, this.backend, clean, reservation) : Promise.resolve();
   }
 
   /** Drops the connection; Postgres rolls back what was open. */

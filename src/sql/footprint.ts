@@ -20,7 +20,9 @@ const TEMPORARY = /^(?:TEMP|TEMPORARY|PG_TEMP.*)$/;
 /** With escapes (`U&"pg\005ftemp"`) a name may be any. */
 const QUOTED_TEMPORARY = /^(?:U&|"pg_temp)/i;
 const DEFAULTS_OF = new Set(['ROLE', 'USER', 'DATABASE']);
-const SEQUENCE_READ = new Set(['CURRVAL', 'LASTVAL']);
+const SEQUENCE_READ = /currval|lastval/i;
+/** What a `DO` runs is a string, and a name may be in quotes. */
+const MAY_BE_CODE: ReadonlySet<Token['kind']> = new Set(['word', 'quotedIdentifier']);
 
 /** Words that may stand before a parenthesis without calling a function. */
 const NO_CALLS = `all and any array as between by case check conflict cube distinct else except exists explain filter from group grouping having
@@ -73,12 +75,13 @@ export function footprintOf(sql: string): Footprint {
   const command = parts[0]?.text ?? '';
   const isPlain = PLAIN.has(command);
   const isKnown = isPlain || HARMLESS.has(command) || (command === 'SET' && SET_LOCAL.has(parts[1]?.text ?? ''));
-  const words = parts.filter(({ kind }) => kind === 'word');
   return {
     isPlain,
     isClean: isKnown && !parts.some((part) => isTemporary(sql, part)) && parts.every((_, at) => isHarmless(parts, at)),
     changesDefaults: command === 'ALTER' && DEFAULTS_OF.has(parts[1]?.text ?? ''),
-    readsSequences: words.some(({ text }) => SEQUENCE_READ.has(text)),
+    readsSequences: parts.some(
+      ({ kind, start, end }) => (MAY_BE_CODE.has(kind) || command === 'DO') && SEQUENCE_READ.test(sql.slice(start, end)),
+    ),
   };
 }
 

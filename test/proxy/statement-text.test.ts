@@ -94,6 +94,18 @@ describe('a look at a text', () => {
   });
 
   it.each([
+    ['select lastval()', true],
+    ['select "currval" (\'q\')', true],
+    ['select pg_catalog.lastval/**/()', true],
+    ['do $$ begin perform lastval(); end $$', true],
+    ['select 1 as lastval', false],
+    ["select 'lastval'", false],
+    ["select nextval('q')", false],
+  ])('tells who calls for the last value of a sequence: %j', (text, callsSequenceRead) => {
+    expect(traitsOf(text).callsSequenceRead).toBe(callsSequenceRead);
+  });
+
+  it.each([
     ['set seed = 0.5', true],
     ['begin; set local seed to 0.5', true],
     ["select set_config('seed', '0.5', false)", true],

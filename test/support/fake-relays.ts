@@ -109,7 +109,6 @@ export class FakeClient {
       ended: (end: RelayEnd) => {
         this.end = end;
       },
-      sequences: { areRead: false },
     } as unknown as RelayHost;
     this.relay = new Relay(stream, host, new Pins(startup, false, () => {}), new Map());
     stream.on('drain', () => this.relay.clientDrained());

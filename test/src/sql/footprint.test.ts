@@ -73,6 +73,8 @@ test.each([
   ["SELECT currval('s')", true],
   ['INSERT INTO t DEFAULT VALUES RETURNING lastval()', true],
   ["SELECT 'lastval()'", false],
+  ['SELECT "lastval"()', true],
+  ['DO $$ BEGIN PERFORM lastval(); END $$', true],
   ["SELECT nextval('s')", false],
 ])('%s reads what a sequence last gave: %s', (sql, readsSequences) => {
   expect(footprintOf(sql).readsSequences).toBe(readsSequences);
