@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks';
 import type { Reservation } from '../src/backend/session-state.ts';
 
 /** So long others wait for a backend on which there are values that its client has not asked for yet. */
-const HOLD_MS = 250;
+const HOLD_MS = 1_000;
 /** So many values an organization's sessions are given before it is taken for one that never asks for them. */
 const MAX_UNASKED = 1_000;
 /** So many backends are held for nothing before none is. */

@@ -175,10 +175,10 @@ export class Tenure implements Sharer, Turn, Sink {
     return reservation === undefined || reservation === this.#tenant.pins.sequences ? this.#lastBackend : undefined;
   }
 
-  /** The session needs none any more. */
+  /** The session is over: who waits for a backend that is reserved for it gets that. */
   cancelReservation(): void {
-    const session = this.#lastBackend?.session;
-    if (session?.reservation === this.#tenant.pins.sequences) session.reservation = undefined;
+    const { pins, host } = this.#tenant;
+    if (this.#lastBackend?.session.reservation === pins.sequences) void host.tryLease(this.#lastBackend)?.release(true);
   }
 
   /** Takes a backend and gives it the session's settings, ahead of the first request and in the same write. */
