@@ -33,8 +33,6 @@ type Session = Pick<Relay, 'host' | 'pins' | 'toClient' | 'tenure' | 'canRunAgai
 
 /** Rows so that the answers to our own questions, which are short, are seen whole. */
 const BACKEND = backendFrames({ Z: 1, E: 65_536, C: 64, S: 65_536, A: 65_536, N: 65_536, D: 4_096 });
-/** Ends the fields of an error of which only the beginning is at hand. */
-const END_OF_FIELDS = Buffer.alloc(2);
 /** Tags of statements that commit nothing by themselves, as COMMIT, CALL and VACUUM do: a request that fails behind them left nothing. */
 const STAYS_OPEN = /^(?:SELECT|INSERT|UPDATE|DELETE|MERGE|COPY|FETCH|SHOW|SET|EXPLAIN)\b/;
 
@@ -204,7 +202,7 @@ export class Replies implements ReplyListener {
   #error(scanner: FrameScanner): void {
     const { buffer, start, end, type } = scanner;
     const seen = buffer.subarray(start + HEADER_BYTES, end);
-    const fields = decodeErrorFields(scanner.last ? seen : Buffer.concat([seen, END_OF_FIELDS]));
+    const fields = decodeErrorFields(scanner.last ? seen : Buffer.concat([seen, endOfFields(seen)]));
     this.fatalSeen ||= fields.severity !== 'ERROR';
     const forward = this.queue.forwards(type);
     if (forward && !this.fatalSeen && !this.#mayHaveCommitted && this.#session.canRunAgain(fields)) {
@@ -319,6 +317,11 @@ export class Replies implements ReplyListener {
     const session = this.#session.tenure.backend?.session;
     if (session !== undefined) session.settings = this.#session.pins.inForce;
   }
+}
+
+/** Ends the fields of an error of which only the beginning is at hand: within a field, or right behind one. */
+function endOfFields(beginning: Buffer): Buffer {
+  return Buffer.alloc(beginning.at(-1) === 0 ? 1 : 2);
 }
 
 /** The most usual tag, of which nothing follows. */

@@ -1,5 +1,4 @@
 import { performance } from 'node:perf_hooks';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 
 let began = 0;
 
@@ -20,22 +19,40 @@ function ended(): void {
 
 const SLICE_MS = 3;
 
-/** Long work that lets others have their turn every few milliseconds. */
+/** When long work began in this turn of the event loop; 0 while there has been none. */
+let sliceBegan = 0;
+const waiting: (() => void)[] = [];
+
+/**
+ * Long work that lets others have their turn every few milliseconds. All long work of the process shares them: each turn of
+ * the event loop has one slice of it, however many are at work.
+ */
 export class Slices {
   readonly #sliceMs: number;
-  #began = performance.now();
 
   constructor(sliceMs = SLICE_MS) {
     this.#sliceMs = sliceMs;
+    sliceStart();
   }
 
   /** To be waited for often: most times there is nothing to wait for. */
   giveWay(): Promise<void> | undefined {
-    return performance.now() - this.#began < this.#sliceMs ? undefined : this.#pass();
+    const start = sliceStart();
+    return performance.now() - start < this.#sliceMs ? undefined : new Promise((resolve) => waiting.push(resolve));
   }
+}
 
-  async #pass(): Promise<void> {
-    await nextTurn();
-    this.#began = performance.now();
-  }
+function sliceStart(): number {
+  if (sliceBegan > 0) return sliceBegan;
+  sliceBegan = performance.now();
+  setImmediate(endSlice);
+  return sliceBegan;
+}
+
+function endSlice(): void {
+  sliceBegan = 0;
+  const next = waiting.shift();
+  if (next === undefined) return;
+  sliceStart();
+  next();
 }

@@ -1,38 +1,55 @@
-import { isLosslessNumber, stringify } from 'lossless-json';
+import { isLosslessNumber } from 'lossless-json';
 import { ServiceError } from '../../src/errors.ts';
+import { atOnce, GrowingText, inSlices, type Writing, writeJson } from '../../src/sql/growing-text.ts';
 import type { JsonValue } from '../../src/sql/json-value.ts';
-import { areMany, type ParameterText, quoteElement } from '../../src/sql/parameters.ts';
-
-/** Those in arrays and objects count as well. */
-const VALUES_MAX = 100_000;
+import { areMany, needsType, type ParameterText, quoteElement } from '../../src/sql/parameters.ts';
+import { Slices } from '../../src/turn.ts';
 
 /**
  * Parameters as Neon's proxy writes them, without a look at the parameter's type: strings as they are, arrays as array
- * literals, anything else as JSON. Neon's client itself sends strings and nulls only.
+ * literals, anything else as JSON. Neon's client itself sends strings and nulls only. Others have their turn where there is
+ * much to write.
  * @throws ServiceError `invalid_request` naming the parameter
  */
-export function parameterTexts(values: readonly JsonValue[]): readonly ParameterText[] {
-  if (areMany(values, VALUES_MAX)) throw new ServiceError('invalid_request', `params holds more than ${VALUES_MAX} values`);
-  return values.map((value, index) => {
-    const text = Array.isArray(value) ? arrayLiteral(value) : scalar(value);
+export async function parameterTexts(values: readonly JsonValue[]): Promise<readonly ParameterText[]> {
+  const slices = new Slices();
+  const isMuch = areMany(values);
+  if (isMuch) await slices.giveWay();
+  const texts: ParameterText[] = [];
+  for (const [index, value] of values.entries()) {
+    const text = !needsType(value) ? scalar(value) : isMuch ? await inSlices(structure(value)) : atOnce(structure(value));
     if (text?.includes('\0')) throw new ServiceError('invalid_request', `params[${index}] contains a NUL character`, { sqlstate: '22021' });
-    return text;
-  });
+    texts.push(text);
+  }
+  return texts;
 }
 
-function arrayLiteral(values: readonly JsonValue[]): string {
-  return `{${values.map(element).join(',')}}`;
+function* structure(value: JsonValue): Writing {
+  const text = new GrowingText();
+  if (Array.isArray(value)) yield* writeArray(value, text);
+  else yield* writeJson(value, text);
+  return text.toString();
 }
 
 /** Only what comes from a string or an object needs quotes; an array in an array is a further dimension. */
-function element(value: JsonValue): string {
-  if (Array.isArray(value)) return arrayLiteral(value);
-  const text = scalar(value);
-  if (text === null) return 'NULL';
-  return typeof value === 'boolean' || typeof value === 'number' || isLosslessNumber(value) ? text : quoteElement(text);
+function* writeArray(values: readonly JsonValue[], text: GrowingText): Generator<void, void> {
+  text.add('{');
+  for (const [at, value] of values.entries()) {
+    if (at > 0) text.add(',');
+    if (Array.isArray(value)) yield* writeArray(value, text);
+    else text.add(needsType(value) ? quoteElement(yield* structure(value)) : element(value));
+    if (text.isDue) yield;
+  }
+  text.add('}');
 }
 
+function element(value: JsonValue): string {
+  if (value === null) return 'NULL';
+  return typeof value === 'string' ? quoteElement(value) : (scalar(value) ?? 'NULL');
+}
+
+/** Neither an array nor an object. */
 function scalar(value: JsonValue): ParameterText {
   if (value === null || typeof value === 'string') return value;
-  return stringify(value) ?? 'null';
+  return isLosslessNumber(value) ? value.toString() : JSON.stringify(value);
 }

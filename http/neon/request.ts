@@ -4,6 +4,7 @@ import { ServiceError } from '../../src/errors.ts';
 import type { JsonValue } from '../../src/sql/json-value.ts';
 import type { TextStatement } from '../../src/sql/text-statements.ts';
 import type { IsolationLevel, TransactionModes } from '../../src/sql/transaction.ts';
+import { Slices } from '../../src/turn.ts';
 import { validate } from '../operation.ts';
 import { MAX_PARAMETERS, MAX_STATEMENTS } from '../schemas.ts';
 import { neonLayout } from './layout.ts';
@@ -32,11 +33,18 @@ const ISOLATION_LEVELS: ReadonlyMap<string, IsolationLevel> = new Map([
 ]);
 
 /** @throws ServiceError `invalid_request` */
-export function readNeonRequest(headers: IncomingHttpHeaders, body: unknown): NeonRequest {
+export async function readNeonRequest(headers: IncomingHttpHeaders, body: unknown): Promise<NeonRequest> {
   const modes = transactionModes(headers);
-  if (!isBatch(body)) return { kind: 'single', statement: statement(headers, validate(query, body, 'the body')) };
+  if (!isBatch(body)) return { kind: 'single', statement: await statement(headers, validate(query, body, 'the body')) };
   const { queries } = validate(batch, body, 'the body');
-  return { kind: 'batch', statements: queries.map((one) => statement(headers, one)), modes };
+  const statements: TextStatement[] = [];
+  const slices = new Slices();
+  for (const one of queries) {
+    statements.push(await statement(headers, one));
+    const pause = slices.giveWay();
+    if (pause !== undefined) await pause;
+  }
+  return { kind: 'batch', statements, modes };
 }
 
 /** The headers of a batch that are repeated in its reply. */
@@ -52,10 +60,10 @@ function isBatch(body: unknown): boolean {
   return typeof body === 'object' && body !== null && 'queries' in body && !('query' in body);
 }
 
-function statement(headers: IncomingHttpHeaders, { query: sql, params, arrayMode }: z.output<typeof query>): TextStatement {
+async function statement(headers: IncomingHttpHeaders, { query: sql, params, arrayMode }: z.output<typeof query>): Promise<TextStatement> {
   const raw = headers['neon-raw-text-output'] === 'true';
   const rowAsArray = arrayMode ?? headers['neon-array-mode'] === 'true';
-  return { sql, values: parameterTexts(params), layout: neonLayout({ raw, rowAsArray }) };
+  return { sql, values: await parameterTexts(params), layout: neonLayout({ raw, rowAsArray }) };
 }
 
 function transactionModes(headers: IncomingHttpHeaders): TransactionModes {

@@ -8,6 +8,8 @@ const MAX_DEPTH = 100;
 export const MAX_VALUES = 1_000_000;
 /** Objects with more are slow to make and to go through; no request has fields that go by any name. */
 const MEMBERS_MAX = 100_000;
+/** So much is read in a millisecond. */
+const AT_ONCE_BYTES = 65_536;
 /** No number of Postgres' has as many digits. */
 const NUMBER_MAX_BYTES = 150_000;
 
@@ -54,12 +56,13 @@ export class JsonReader {
   }
 
   /**
-   * Reads so many tokens more.
+   * Reads so many tokens more, or fewer long ones.
    * @returns whether all is read
    * @throws ServiceError `invalid_request`
    */
   run(tokens: number): boolean {
-    for (let left = tokens; left > 0; left -= 1) {
+    const until = this.#at + AT_ONCE_BYTES;
+    for (let left = tokens; left > 0 && this.#at < until; left -= 1) {
       const byte = this.#next();
       if (byte === undefined) {
         if (this.#awaits === 'nothing') return true;

@@ -63,7 +63,7 @@ export function neonRoutes(app: FastifyInstance, context: RouteContext): void {
 }
 
 async function answer(context: RouteContext, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const wanted = readNeonRequest(request.headers, request.body);
+  const wanted = await readNeonRequest(request.headers, request.body);
   reply.type(JSON_TYPE);
   if (wanted.kind === 'single') return reply.send(await runSingle(context, request, wanted.statement));
   reply.headers(echoedHeaders(request.headers));

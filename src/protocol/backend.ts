@@ -1,4 +1,4 @@
-import { BodyReader, violation } from './body.ts';
+import { BodyReader, stringEnd, violation } from './body.ts';
 
 /** Type bytes of what Postgres sends. */
 export const BackendType = {
@@ -144,12 +144,89 @@ export interface CommandTag {
 
 // All decoders take a body without type and length, and throw ServiceError `backend_lost` when it makes no sense.
 
-/** The fields of ErrorResponse or NoticeResponse. Fields that we do not know are ignored, as the manual asks. */
+/** The fields of ErrorResponse or NoticeResponse. */
 export function decodeErrorFields(body: Buffer): ErrorFields {
-  const reader = new BodyReader(body, 'backend');
-  const values = new Map<number, string>();
-  for (let code = reader.byte(); code !== 0; code = reader.byte()) values.set(code, reader.string());
-  reader.end();
+  const reader = new ErrorFieldsReader(Number.POSITIVE_INFINITY);
+  reader.push(body, 0, body.length);
+  return reader.end();
+}
+
+/** Reads the fields of one ErrorResponse or NoticeResponse after another, which may come in pieces, and keeps the beginning of each field. */
+export class ErrorFieldsReader {
+  readonly #fieldMaxBytes: number;
+  #values = new Map<number, string>();
+  /** Of the field that is being read; 0: the last one has ended. */
+  #code: number | undefined;
+  #kept: Buffer[] = [];
+  #keptBytes = 0;
+  #bytes = 0;
+
+  constructor(fieldMaxBytes: number) {
+    this.#fieldMaxBytes = fieldMaxBytes;
+  }
+
+  /** @throws ServiceError `backend_lost` for what cannot be */
+  push(buffer: Buffer, start: number, end: number): void {
+    let at = start;
+    while (at < end) {
+      if (this.#code === 0) throw violation('backend', 'invalid message format');
+      if (this.#code === undefined) this.#code = buffer[at++] ?? 0;
+      else at = this.#read(buffer, at, end);
+    }
+  }
+
+  /** The message is over. @throws ServiceError `backend_lost` */
+  end(): ErrorFields {
+    const values = this.#values;
+    if (this.#code === undefined) throw violation('backend', 'no data left in message');
+    if (this.#code !== 0) throw violation('backend', 'invalid string in message');
+    this.#values = new Map();
+    this.#code = undefined;
+    return errorFields(values);
+  }
+
+  /** @returns where the field ends, or the piece */
+  #read(buffer: Buffer, start: number, end: number): number {
+    const zero = stringEnd(buffer, start, end);
+    const stop = zero < 0 ? end : zero;
+    this.#keep(buffer, start, stop);
+    if (zero < 0) return end;
+    if (this.#code !== undefined) this.#values.set(this.#code, this.#text());
+    this.#code = undefined;
+    this.#kept = [];
+    this.#keptBytes = 0;
+    this.#bytes = 0;
+    return zero + 1;
+  }
+
+  #keep(buffer: Buffer, start: number, end: number): void {
+    const kept = Math.min(end - start, this.#fieldMaxBytes - this.#keptBytes);
+    this.#bytes += end - start;
+    if (kept === 0) return;
+    // The memory of what comes is not ours for longer.
+    this.#kept.push(Buffer.from(buffer.subarray(start, start + kept)));
+    this.#keptBytes += kept;
+  }
+
+  #text(): string {
+    const [first = Buffer.alloc(0)] = this.#kept;
+    const bytes = this.#kept.length > 1 ? Buffer.concat(this.#kept) : first;
+    if (this.#bytes === this.#keptBytes) return bytes.toString();
+    return `${bytes.toString('utf8', 0, wholeCharacters(bytes))}… (cut: ${this.#keptBytes} of ${this.#bytes} bytes)`;
+  }
+}
+
+/** @returns how many bytes of a text that was cut are whole characters */
+function wholeCharacters(bytes: Buffer): number {
+  let at = bytes.length;
+  while (at > 0 && bytes.length - at < 3 && ((bytes[at - 1] ?? 0) & 0xc0) === 0x80) at -= 1;
+  const lead = bytes[at - 1] ?? 0;
+  const wanted = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
+  return bytes.length - at + 1 >= wanted ? bytes.length : at - 1;
+}
+
+/** Fields that we do not know are ignored, as the manual asks. */
+function errorFields(values: ReadonlyMap<number, string>): ErrorFields {
   const field = (code: string) => values.get(code.charCodeAt(0));
   const optional = Object.entries(FIELD_CODES).flatMap(([name, code]) => {
     const value = field(code);

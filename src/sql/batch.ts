@@ -115,6 +115,7 @@ async function runDescribed(
   result.fields(fields);
   return session.request([bindAndExecute(await encodeAnyOf({ parameters: parameterTypes }, params))], {
     row: (...row) => result.row(...row),
+    largeRow: (...row) => result.largeRow(...row),
   });
 }
 
@@ -135,6 +136,7 @@ async function runBlind(
       },
       fields: (fields) => result.fields(fields),
       row: (...row) => result.row(...row),
+      largeRow: (...row) => result.largeRow(...row),
     });
   } catch (error) {
     if (error instanceof PostgresError) checkParameterCount(params.length, wanted);
@@ -147,7 +149,9 @@ async function settle(session: Session, ran: readonly Ran[]): Promise<readonly B
     session,
     ran.flatMap(({ result }) => result.oids),
   );
-  return ran.map(({ result, completion, outcome }) => ({ body: result.settle(outcome, completion.warnings), outcome }));
+  const results: BatchResult[] = [];
+  for (const { result, completion, outcome } of ran) results.push({ body: await result.settle(outcome, completion.warnings), outcome });
+  return results;
 }
 
 function placeIn(sql: string, error: unknown): TextPlace | undefined {

@@ -1,5 +1,6 @@
 import { ServiceError } from '../errors.ts';
 import type { FieldDescription } from '../protocol/backend.ts';
+import { Slices } from '../turn.ts';
 import type { ResultLayout, StatementOutcome } from './layout.ts';
 import type { Warning } from './notices.ts';
 import type { Replies } from './pipeline.ts';
@@ -86,14 +87,40 @@ export class BufferedResult implements Replies {
     if (this.#isCut) writer.out.length = before;
   }
 
+  async largeRow(source: Buffer, start: number, end: number): Promise<void> {
+    const writer = this.#writer;
+    if (this.#isCut || writer === undefined) {
+      this.row(source, start, end);
+      return;
+    }
+    const before = writer.out.length;
+    // It mostly becomes as much.
+    writer.out.reserve(end - start);
+    this.#isCut = !(await this.#writeInParts(writer, source, start));
+    if (this.#isCut) writer.out.length = before;
+  }
+
+  /** @returns whether all of it is written; if not, the session is aborted */
+  async #writeInParts(writer: ResultWriter, source: Buffer, start: number): Promise<boolean> {
+    const { out } = writer;
+    const slices = new Slices();
+    let counted = out.length;
+    for (const _ of writer.rowInParts(source, start)) {
+      if (!this.#budget.spend(out.length - counted)) return false;
+      counted = out.length;
+      const pause = slices.giveWay();
+      if (pause !== undefined) await pause;
+      if (this.#session.abortReason !== undefined) return false;
+    }
+    return this.#budget.spend(out.length - counted);
+  }
+
   /** Writes what is still to be written. The types must be known by now. @throws ServiceError when there is no room for it */
-  settle(outcome: StatementOutcome, warnings: readonly Warning[]): Buffer {
+  async settle(outcome: StatementOutcome, warnings: readonly Warning[]): Promise<Buffer> {
     const writer = this.#writer ?? this.#open();
     for (const row of this.#unwritten) {
-      const before = writer.out.length;
-      writer.row(row, 0);
-      // It counts as it came.
-      if (!this.#budget.spend(writer.out.length - before - row.length)) this.#session.throwIfAborted();
+      // It has been counted as it came.
+      if (!this.#budget.spend(-row.length) || !(await this.#writeInParts(writer, row, 0))) this.#session.throwIfAborted();
     }
     writer.close(outcome, warnings);
     return writer.out.whole();

@@ -6,21 +6,26 @@ import type { JsonValue } from './json-value.ts';
 export type Writing = Generator<void, string>;
 
 const PIECES_MAX = 1_024;
+const CHARACTERS_MAX = 65_536;
 
 /** A text that is put together from many pieces. */
 export class GrowingText {
   #text = '';
   #pieces: string[] = [];
+  /** In pieces. */
+  #characters = 0;
 
   add(piece: string): void {
     this.#pieces.push(piece);
+    this.#characters += piece.length;
   }
 
   /** It is time to let others have their turn. */
   get isDue(): boolean {
-    if (this.#pieces.length < PIECES_MAX) return false;
+    if (this.#pieces.length < PIECES_MAX && this.#characters < CHARACTERS_MAX) return false;
     this.#text += this.#pieces.join('');
     this.#pieces = [];
+    this.#characters = 0;
     return true;
   }
 
@@ -68,9 +73,10 @@ function* writeItems(items: readonly JsonValue[], text: GrowingText): Generator<
 
 function* writeMembers(members: Members, text: GrowingText): Generator<void, void> {
   let mark = '{';
-  for (const [name, value] of Object.entries(members)) {
+  // Of many members, their names alone are told in a third of the time.
+  for (const name of Object.keys(members)) {
     text.add(`${mark}${JSON.stringify(name)}:`);
-    yield* writeJson(value, text);
+    yield* writeJson(members[name] as JsonValue, text);
     if (text.isDue) yield;
     mark = ',';
   }

@@ -25,6 +25,8 @@ export class Inflow implements HeadRoom {
   /** What the message that comes in part has of the room. */
   #share: Share | undefined;
   #stopWaiting: (() => void) | undefined;
+  /** What has come is being written. */
+  #isHeld = false;
   #isRefused = false;
   #isUseless = false;
 
@@ -41,7 +43,24 @@ export class Inflow implements HeadRoom {
 
   resume(): void {
     this.#isPaused = false;
-    if (this.#stopWaiting === undefined) this.#backend.resume();
+    this.#goOn();
+  }
+
+  /** Lets nothing more come: the last message is being written, and keeps its room. */
+  hold(): void {
+    this.#isHeld = true;
+    this.#backend.pause();
+  }
+
+  /** It is written. */
+  letGo(): void {
+    this.#isHeld = false;
+    this.release();
+    this.#goOn();
+  }
+
+  #goOn(): void {
+    if (!this.#isPaused && !this.#isHeld && this.#stopWaiting === undefined) this.#backend.resume();
   }
 
   /** Asked of a message that has come in part. @returns false when it is not to be held; {@link refusal} tells why */
@@ -101,6 +120,6 @@ export class Inflow implements HeadRoom {
     this.#stopWaiting?.();
     this.#stopWaiting = undefined;
     this.#isRefused = isRefused;
-    if (!this.#isPaused) this.#backend.resume();
+    this.#goOn();
   }
 }

@@ -1,6 +1,7 @@
 import type { PostgresType } from './builtin-types.ts';
 import type { JsonBuffer } from './json/buffer.ts';
 import { arrayRows, type Field, objectRows, type RowEncoder } from './json/row.ts';
+import type { Parts } from './json/scalars.ts';
 import type { Warning } from './notices.ts';
 
 export type RowMode = 'object' | 'array';
@@ -75,12 +76,7 @@ function lines({ losesRepeatedNames, rows }: ResultLayout, rowAsArray: boolean):
     needsTypes: true,
     separator: Buffer.alloc(0),
     rows(fields) {
-      const encode = fields.some(({ type }) => mayHoldLineBreaks(type)) ? onOneLine(rows(fields)) : rows(fields);
-      return (out, source, start) => {
-        out.copy(BEFORE_ROW);
-        encode(out, source, start);
-        out.copy(BEHIND_ROW);
-      };
+      return asLines(rows(fields), fields.some(({ type }) => mayHoldLineBreaks(type)) ? withoutLineBreaks : () => {});
     },
     open(out, fields) {
       out.text(`{"fields":${JSON.stringify(fields.map(describe))},"rowAsArray":${rowAsArray}}\n`);
@@ -100,14 +96,33 @@ function mayHoldLineBreaks({ scalarOid, element }: PostgresType): boolean {
 
 const [LINE_FEED, CARRIAGE_RETURN, SPACE] = [0x0a, 0x0d, 0x20];
 
-/** Strings have their line breaks escaped, so any that is left is white space between JSON tokens. */
-function onOneLine(encode: RowEncoder): RowEncoder {
-  return (out, source, start) => {
+/** @param mend what was written of the row, from there on */
+function asLines(encode: RowEncoder, mend: (out: JsonBuffer, from: number) => void): RowEncoder {
+  const whole = (out: JsonBuffer, source: Buffer, start: number) => {
+    out.copy(BEFORE_ROW);
     const from = out.length;
     encode(out, source, start);
-    const row = out.bytes.subarray(from, out.length);
-    for (const lineBreak of [LINE_FEED, CARRIAGE_RETURN]) {
-      for (let at = row.indexOf(lineBreak); at >= 0; at = row.indexOf(lineBreak, at + 1)) row[at] = SPACE;
-    }
+    mend(out, from);
+    out.copy(BEHIND_ROW);
   };
+  return Object.assign(whole, {
+    *inParts(out: JsonBuffer, source: Buffer, start: number): Parts {
+      out.copy(BEFORE_ROW);
+      let from = out.length;
+      for (const _ of encode.inParts(out, source, start)) {
+        mend(out, from);
+        yield;
+        // What was written may have gone.
+        from = out.length;
+      }
+      mend(out, from);
+      out.copy(BEHIND_ROW);
+    },
+  });
+}
+
+/** Strings have their line breaks escaped, so any that is left is white space between JSON tokens. */
+function withoutLineBreaks(out: JsonBuffer, from: number): void {
+  const { bytes, length } = out;
+  for (let at = from; at < length; at += 1) if (bytes[at] === LINE_FEED || bytes[at] === CARRIAGE_RETURN) bytes[at] = SPACE;
 }

@@ -14,15 +14,24 @@ export interface Warning {
 
 const WARNINGS_MAX = 100;
 const TEXT_MAX_CHARACTERS = 4_000;
+/** Of all texts together. */
+const TEXTS_MAX_CHARACTERS = 65_536;
 
-/** Collects notices and keeps the first hundred: a loop with RAISE NOTICE must not fill the memory. */
+/** Collects notices and keeps the first hundred, or fewer long ones: a loop with RAISE NOTICE must not fill the memory. */
 export class Notices {
   #kept: Warning[] = [];
+  #characters = 0;
   #dropped = 0;
 
   add(fields: ErrorFields): void {
-    if (this.#kept.length < WARNINGS_MAX) this.#kept.push(warning(fields));
+    if (this.#kept.length < WARNINGS_MAX && this.#characters < TEXTS_MAX_CHARACTERS) this.#keep(warning(fields));
     else this.#dropped += 1;
+  }
+
+  #keep(warning: Warning): void {
+    this.#kept.push(warning);
+    const { message, detail = '', hint = '', where = '' } = warning;
+    this.#characters += message.length + detail.length + hint.length + where.length;
   }
 
   /** Hands over what came since the last call. */
@@ -30,6 +39,7 @@ export class Notices {
     const taken = this.#kept;
     if (this.#dropped > 0) taken.push({ severity: 'WARNING', code: '01000', message: `${this.#dropped} more notices are left out` });
     this.#kept = [];
+    this.#characters = 0;
     this.#dropped = 0;
     return taken;
   }

@@ -21,8 +21,8 @@ const MANY = 10_000;
 const VALUE_CHARACTERS = 64;
 
 /** Whether writing these values keeps others waiting, there is so much in them. */
-export function areMany(values: readonly JsonValue[], many = MANY): boolean {
-  let room = many;
+export function areMany(values: readonly JsonValue[]): boolean {
+  let room = MANY;
   for (const value of values) {
     if (needsType(value)) room = roomBehind(value, room);
     if (room < 0) return true;
@@ -34,11 +34,16 @@ export function areMany(values: readonly JsonValue[], many = MANY): boolean {
 function roomBehind(value: JsonValue, room: number): number {
   if (typeof value === 'string') return room - 1 - Math.floor(value.length / VALUE_CHARACTERS);
   if (!needsType(value)) return room - 1;
-  let left = room - 1;
-  for (const inner of Array.isArray(value) ? value : Object.values(value as object)) {
-    if (left < 0) break;
-    left = roomBehind(inner, left);
-  }
+  if (Array.isArray(value)) return roomBehindAll(value.length, (at) => value[at], room - 1);
+  const members = value as { readonly [name: string]: JsonValue };
+  const names = Object.keys(members);
+  return roomBehindAll(names.length, (at) => members[names[at] ?? ''], room - 1);
+}
+
+function roomBehindAll(count: number, inner: (at: number) => JsonValue | undefined, room: number): number {
+  if (count > room) return -1;
+  let left = room;
+  for (let at = 0; at < count && left >= 0; at += 1) left = roomBehind(inner(at) ?? null, left);
   return left;
 }
 

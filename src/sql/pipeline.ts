@@ -5,11 +5,11 @@ import {
   BackendType,
   type CommandTag,
   decodeCommandComplete,
-  decodeErrorFields,
   decodeParameterDescription,
   decodeParameterStatus,
   decodeReadyForQuery,
   decodeRowDescription,
+  ErrorFieldsReader,
   type FieldDescription,
   PostgresError,
   type TransactionStatus,
@@ -18,6 +18,7 @@ import { ANY_SIZE, backendFrames, FrameScanner, HEADER_BYTES } from '../protocol
 import { turnBegan } from '../turn.ts';
 import { carriedOut } from './failure.ts';
 import { Inflow, type RoomForResults } from './inflow.ts';
+import { LARGE_ROW_BYTES } from './json/row.ts';
 import { closeStatement, SYNC } from './messages.ts';
 import { Notices, type Warning } from './notices.ts';
 
@@ -28,6 +29,10 @@ export interface Replies {
   fields?(fields: readonly FieldDescription[]): void;
   /** The body of a DataRow is `source[start..end)`; it is only good during the call. */
   row?(source: Buffer, start: number, end: number): void;
+  /** As `row`, for one of more than LARGE_ROW_BYTES, which is good until the promise is kept; without it they go to `row`. */
+  largeRow?(source: Buffer, start: number, end: number): Promise<void>;
+  /** What a large row waits for is of no use any more. */
+  interrupt?(): void;
 }
 
 export interface Completion {
@@ -61,7 +66,12 @@ const NO_WARNINGS: readonly Warning[] = [];
 /** Who has used a session, for those who ask whether it was somebody else. */
 const SOMEBODY = {};
 
+/** Of errors and notices only the beginning of each field is kept, however long they are: they need not be there as a whole. */
 const FRAMES = { ...backendFrames(), heads: new Int32Array(256).fill(ANY_SIZE) };
+FRAMES.heads[BackendType.ErrorResponse] = 0;
+FRAMES.heads[BackendType.NoticeResponse] = 0;
+/** Of each field, in bytes. */
+const ERROR_FIELD_MAX_BYTES = 16_384;
 
 /**
  * Requests to one backend and the replies to them, which come in the same order. A request may be sent before earlier ones
@@ -69,8 +79,6 @@ const FRAMES = { ...backendFrames(), heads: new Int32Array(256).fill(ANY_SIZE) }
  * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-PIPELINING
  */
 export class Pipeline implements BackendReceiver {
-  /** Whatever has to wait for the rest of it is copied. */
-  readonly holdsChunk = false;
   readonly #backend: BackendConnection;
   readonly #inflow: Inflow;
   readonly #interrupt: (reason: ServiceError) => void;
@@ -81,6 +89,10 @@ export class Pipeline implements BackendReceiver {
   #outbox: Uint8Array[] = [];
   #status: TransactionStatus = 'I';
   #isUnsynced = false;
+  /** A large row is being written: what has come behind it waits. */
+  #isWriting = false;
+  /** The error or notice that is coming. */
+  #fields = new ErrorFieldsReader(ERROR_FIELD_MAX_BYTES);
   #isUntouched = true;
   #hasChangedSettings = false;
   #dead: Error | undefined;
@@ -105,6 +117,11 @@ export class Pipeline implements BackendReceiver {
     this.#settingsChanged = settingsChanged;
     backend.attach(this);
     if (backend.closed) this.fail(connectionLost());
+  }
+
+  /** Whatever else has to wait for the rest of it is copied. */
+  get holdsChunk(): boolean {
+    return this.#isWriting;
   }
 
   /** As of the last ReadyForQuery. */
@@ -156,6 +173,7 @@ export class Pipeline implements BackendReceiver {
   blame(reason: ServiceError): void {
     this.#blame ??= reason;
     this.#inflow.giveUp();
+    if (this.#isWriting) this.#queue[0]?.replies.interrupt?.();
   }
 
   /** Nobody waits for the answers to requests behind the one whose answer is due. */
@@ -185,10 +203,14 @@ export class Pipeline implements BackendReceiver {
   }
 
   data(chunk: Buffer): void {
+    this.#scanner.push(chunk);
+    this.#scan();
+  }
+
+  #scan(): void {
     turnBegan();
     try {
-      this.#scanner.push(chunk);
-      while (this.#dead === undefined && this.#scanner.next()) this.#receive();
+      while (this.#dead === undefined && !this.#isWriting && this.#scanner.next()) this.#receive();
     } catch (error) {
       this.fail(error instanceof Error ? error : new ServiceError('internal', 'internal error', { cause: error }));
     }
@@ -239,6 +261,14 @@ export class Pipeline implements BackendReceiver {
   #receive(): void {
     const { type, length, buffer, start, end, first, last } = this.#scanner;
     const head = this.#queue[0];
+    if (type === BackendType.ErrorResponse || type === BackendType.NoticeResponse) {
+      this.#receiveFields(head);
+      return;
+    }
+    if (type === BackendType.DataRow && last && length > LARGE_ROW_BYTES && head?.replies.largeRow !== undefined) {
+      this.#await(head.replies.largeRow(buffer, start + HEADER_BYTES, end));
+      return;
+    }
     // From here on it is kept by whoever wants it.
     this.#inflow.release();
     if (!first || !last) {
@@ -264,14 +294,6 @@ export class Pipeline implements BackendReceiver {
       case BackendType.ReadyForQuery:
         this.#ready(decodeReadyForQuery(this.#body()));
         return;
-      case BackendType.ErrorResponse:
-        if (head) head.tag = undefined;
-        this.#failHead(new PostgresError(decodeErrorFields(this.#body())));
-        return;
-      case BackendType.NoticeResponse:
-        this.#notices ??= new Notices();
-        this.#notices.add(decodeErrorFields(this.#body()));
-        return;
       case BackendType.ParameterStatus:
         this.#hasChangedSettings = true;
         this.#settingsChanged?.();
@@ -287,6 +309,37 @@ export class Pipeline implements BackendReceiver {
         // ParseComplete, BindComplete, CloseComplete, EmptyQueryResponse, NotificationResponse, CopyData, CopyDone: nothing to do.
         return;
     }
+  }
+
+  /** Of an error or a notice, which may come in many fragments. */
+  #receiveFields(head: Expectation | undefined): void {
+    const { type, buffer, start, end, first, last } = this.#scanner;
+    this.#fields.push(buffer, first ? start + HEADER_BYTES : start, end);
+    if (!last) return;
+    const fields = this.#fields.end();
+    if (type === BackendType.NoticeResponse) {
+      this.#notices ??= new Notices();
+      this.#notices.add(fields);
+      return;
+    }
+    if (head) head.tag = undefined;
+    this.#failHead(new PostgresError(fields));
+  }
+
+  /** Waits for a large row to be written; the room that it has had to come it keeps so long. */
+  #await(writing: Promise<void>): void {
+    this.#isWriting = true;
+    this.#inflow.hold();
+    const goOn = () => {
+      this.#isWriting = false;
+      if (this.#dead !== undefined) return;
+      this.#inflow.letGo();
+      this.#scan();
+    };
+    writing.then(goOn, (error: unknown) => {
+      this.fail(error instanceof Error ? error : new ServiceError('internal', 'internal error', { cause: error }));
+      goOn();
+    });
   }
 
   #body(): Buffer {

@@ -1,6 +1,5 @@
 import type { Readable } from 'node:stream';
 import type { BackendConnection } from '../backend/connection.ts';
-import type { ServiceError } from '../errors.ts';
 import type { TransactionStatus } from '../protocol/backend.ts';
 import type { Edit } from '../router/search-path/edits.ts';
 import { turnBegan } from '../turn.ts';
@@ -29,8 +28,6 @@ export interface RunListener {
 /** Where a statement runs: in a session of its own, or for as long as it takes its place among others. */
 export interface RunHost extends RowSource {
   readonly status: TransactionStatus;
-  /** Why what still arrives is of no use. */
-  readonly abortReason: ServiceError | undefined;
   /** When those ahead of it had been answered, by `performance.now()`; undefined where there were none. */
   readonly turnBeganAt: number | undefined;
   /** There is nobody else. */
@@ -103,6 +100,17 @@ export class PreparedRun implements Replies {
     this.#hasRows = true;
     this.#result.row(source, start);
     this.#isCut = !this.#body.flow();
+  }
+
+  async largeRow(source: Buffer, start: number): Promise<void> {
+    this.#isCut ||= this.#host.abortReason !== undefined;
+    if (this.#isCut) return;
+    this.#hasRows = true;
+    this.#isCut = !(await this.#body.flowInParts(this.#result.rowInParts(source, start)));
+  }
+
+  interrupt(): void {
+    this.#body.interrupt();
   }
 
   #settle(ended: Completion | Error): void {

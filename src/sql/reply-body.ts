@@ -1,6 +1,8 @@
 import type { Readable } from 'node:stream';
+import { Slices } from '../turn.ts';
 import { JsonBuffer } from './json/buffer.ts';
 import { CHUNK_BYTES } from './json/memory.ts';
+import type { Parts } from './json/scalars.ts';
 import { countedOf, ReplyStream, type RowSource } from './reply-stream.ts';
 import { noRoomForResults } from './result-share.ts';
 
@@ -18,6 +20,9 @@ export class ReplyBody {
   readonly #announce: (stream: Readable) => void;
   readonly #lastWords: ((error: Error) => Uint8Array) | undefined;
   #stream: ReplyStream | undefined;
+  /** What has gone ends within a row. */
+  #isAmidRow = false;
+  #isOver = false;
 
   /**
    * @param announce called when (and if) the reply has become too large to be kept
@@ -59,6 +64,28 @@ export class ReplyBody {
     return true;
   }
 
+  /**
+   * Passes on a large row while it is being written, at the reader's pace.
+   * @returns whether all of it is written; if not, the source is aborted, or lost
+   */
+  async flowInParts(row: Parts): Promise<boolean> {
+    const slices = new Slices();
+    this.#isAmidRow = true;
+    for (const _ of row) {
+      if (!this.flow()) return false;
+      const pause = this.#stream?.taken() ?? slices.giveWay();
+      if (pause !== undefined) await pause;
+      if (this.#isOver || this.#source.abortReason !== undefined) return false;
+    }
+    this.#isAmidRow = false;
+    return this.flow();
+  }
+
+  /** Nothing that comes now is of any use: what waits for the reader need not wait. */
+  interrupt(): void {
+    this.#stream?.interrupt();
+  }
+
   #hasRoom(bytes: number): boolean {
     const full = this.#source.share().fullFor(bytes);
     if (full !== undefined) this.#source.abort(noRoomForResults(full));
@@ -76,8 +103,9 @@ export class ReplyBody {
   /** No more will come. Once a reader has seen the beginning, it must not take what it has for the whole. */
   fail(error: Error): void {
     const stream = this.#stream;
+    this.#isOver = true;
     if (stream === undefined) return;
-    if (this.#lastWords === undefined) {
+    if (this.#lastWords === undefined || this.#isAmidRow) {
       stream.fail(error);
       return;
     }

@@ -12,6 +12,8 @@ export interface RowSource extends RoomForResults {
   pause(): void;
   resume(): void;
   abort(reason: ServiceError): void;
+  /** Why what still arrives is of no use. */
+  readonly abortReason: ServiceError | undefined;
 }
 
 /** JSON may be twice as long as the text that it is made of, which has had its room: it counts half, so that it finds that room. */
@@ -39,6 +41,8 @@ export class ReplyStream {
   #isOver = false;
   /** Nothing is to be written behind what waits. */
   #isComplete = false;
+  /** Tells who waits for the reader. */
+  #wake: (() => void) | undefined;
 
   constructor(source: RowSource) {
     this.#source = source;
@@ -69,6 +73,20 @@ export class ReplyStream {
     this.#count();
   }
 
+  /** More may be written: to be waited for by who can. It is kept, too, when nobody reads any more, or by {@link interrupt}. */
+  taken(): Promise<void> | undefined {
+    if (!this.#isPaused || this.#isOver || this.readable.destroyed) return undefined;
+    return new Promise((resolve) => {
+      this.#wake = resolve;
+    });
+  }
+
+  /** Whoever waits for the reader need not wait any more. */
+  interrupt(): void {
+    this.#wake?.();
+    this.#wake = undefined;
+  }
+
   /** These are the last pieces. */
   end(...pieces: readonly Uint8Array[]): void {
     this.#isOver = true;
@@ -80,6 +98,7 @@ export class ReplyStream {
   /** Breaks off. */
   fail(error: Error): void {
     this.#isOver = true;
+    this.interrupt();
     this.readable.destroy(error);
   }
 
@@ -130,6 +149,7 @@ export class ReplyStream {
       this.#isPaused = false;
       this.#overrunBytes = 0;
       this.#source.resume();
+      this.interrupt();
     }
   }
 
@@ -137,5 +157,6 @@ export class ReplyStream {
     this.#waiting.length = 0;
     this.#waitingBytes = 0;
     this.#share?.are(0);
+    this.interrupt();
   }
 }

@@ -1,6 +1,7 @@
 import type { CommandTag, FieldDescription } from '../protocol/backend.ts';
 import { JsonBuffer } from './json/buffer.ts';
 import { type Field, type RowEncoder, repeatedNames } from './json/row.ts';
+import type { Parts } from './json/scalars.ts';
 import type { ResultLayout, StatementOutcome } from './layout.ts';
 import { repeatedColumn, type Warning } from './notices.ts';
 import type { TypeCatalog } from './type-catalog.ts';
@@ -43,6 +44,14 @@ export class ResultWriter {
     if (!this.#isFirst) this.out.copy(layout.separator);
     this.#isFirst = false;
     encode(this.out, source, start);
+  }
+
+  /** As {@link row}, for a large one. */
+  *rowInParts(source: Buffer, start: number): Parts {
+    const { layout, encode } = this.#shape;
+    if (!this.#isFirst) this.out.copy(layout.separator);
+    this.#isFirst = false;
+    yield* encode.inParts(this.out, source, start);
   }
 
   close(outcome: StatementOutcome, warnings: readonly Warning[]): void {

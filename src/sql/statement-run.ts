@@ -104,7 +104,13 @@ class Run {
       result.row(source, start);
       isCut = !body.flow();
     };
-    const running = session.request([bindAndExecute(values, name)], { row });
+    const largeRow = async (source: Buffer, start: number) => {
+      isCut ||= session.abortReason !== undefined;
+      if (isCut) return;
+      this.hasRows = true;
+      isCut = !(await body.flowInParts(result.rowInParts(source, start)));
+    };
+    const running = session.request([bindAndExecute(values, name)], { row, largeRow, interrupt: () => body.interrupt() });
     const ended = this.#request.readOnly ? session.query('COMMIT') : undefined;
     await Promise.allSettled([running, ended]);
     const [{ tag, warnings }] = await Promise.all([running, ended]);

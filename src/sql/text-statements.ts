@@ -109,8 +109,10 @@ async function run(session: Session, statements: readonly TextStatement[]): Prom
 async function settle(session: Session, ran: readonly Ran[]): Promise<readonly BatchResult[]> {
   const oids = ran.flatMap(({ result }) => result.oids);
   await TypeCatalog.of(session.lease.backend).learn(session, oids);
-  return ran.map(({ result, completion: { tag, warnings }, startedAt }) => {
-    const outcome = outcomeOf(tag, startedAt);
-    return { body: result.settle(outcome, warnings), outcome };
-  });
+  const results: BatchResult[] = [];
+  for (const { result, completion, startedAt } of ran) {
+    const outcome = outcomeOf(completion.tag, startedAt);
+    results.push({ body: await result.settle(outcome, completion.warnings), outcome });
+  }
+  return results;
 }

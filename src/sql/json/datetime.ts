@@ -48,7 +48,7 @@ function writeUsual(out: JsonBuffer, source: Uint8Array, start: number, end: num
   copyBytes(out.bytes, at, source, start, end);
   out.bytes[at + 10] = T;
   out.bytes[at + SECONDS_BYTES] = DOT;
-  out.bytes.fill(ZERO, at + Math.max(length, SECONDS_BYTES + 1), at + MICROSECONDS_BYTES);
+  for (let digit = at + Math.max(length, SECONDS_BYTES + 1); digit < at + MICROSECONDS_BYTES; digit++) out.bytes[digit] = ZERO;
   out.length = at + MICROSECONDS_BYTES;
   if (zone !== undefined) out.bytes[out.length++] = zone;
   out.bytes[out.length++] = QUOTE;

@@ -2,7 +2,10 @@ import type { FieldDescription } from '../../protocol/backend.ts';
 import type { PostgresType } from '../builtin-types.ts';
 import { type JsonBuffer, type Words, wordsOf } from './buffer.ts';
 import { type EncoderChoice, encoderFor } from './encoders.ts';
-import type { ValueEncoder } from './scalars.ts';
+import { PART_BYTES, type Parts, partsOf, type ValueEncoder } from './scalars.ts';
+
+/** Larger rows are written in parts, and others have their turn meanwhile. */
+export const LARGE_ROW_BYTES = 131_072;
 
 /** A column of a result. */
 export interface Field extends FieldDescription {
@@ -14,7 +17,11 @@ export interface Field extends FieldDescription {
  * @param source holds the body of a DataRow message
  * @param start where that body begins
  */
-export type RowEncoder = (out: JsonBuffer, source: Buffer, start: number) => void;
+export interface RowEncoder {
+  (out: JsonBuffer, source: Buffer, start: number): void;
+  /** The same in parts, for large rows. */
+  readonly inParts: (out: JsonBuffer, source: Buffer, start: number) => Parts;
+}
 
 const [OPEN_OBJECT, CLOSE_OBJECT, OPEN_ARRAY, CLOSE_ARRAY, COMMA] = [0x7b, 0x7d, 0x5b, 0x5d, 0x2c];
 const NULL = Buffer.from('null');
@@ -54,7 +61,7 @@ function columns(fields: readonly Field[], keys: readonly (Words | undefined)[],
 }
 
 function rowEncoder(columns: readonly Column[], open: number, close: number): RowEncoder {
-  return (out, source, start) => {
+  const whole = (out: JsonBuffer, source: Buffer, start: number) => {
     const lengths = out.viewOf(source);
     let at = start + 2;
     out.byte(open);
@@ -70,4 +77,25 @@ function rowEncoder(columns: readonly Column[], open: number, close: number): Ro
     }
     out.byte(close);
   };
+  return Object.assign(whole, {
+    *inParts(out: JsonBuffer, source: Buffer, start: number): Parts {
+      let at = start + 2;
+      let due = at + PART_BYTES;
+      out.byte(open);
+      for (const { key, encode } of columns) {
+        const length = source.readInt32BE(at);
+        at += 4;
+        if (key !== undefined) {
+          out.words(key);
+          if (length < 0) out.copy(NULL);
+          else yield* partsOf(encode, out, source, at, at + length);
+        }
+        if (length > 0) at += length;
+        if (at < due) continue;
+        due = at + PART_BYTES;
+        yield;
+      }
+      out.byte(close);
+    },
+  });
 }

@@ -3,9 +3,26 @@ import { copyBytes } from './buffer.ts';
 
 /**
  * Writes one value, given as the bytes of its Postgres text, as JSON. NULL never gets here.
+ * @param source between start and end its bytes are used up: nobody reads them again
  * @param end exclusive
  */
-export type ValueEncoder = (out: JsonBuffer, source: Uint8Array, start: number, end: number) => void;
+export interface ValueEncoder {
+  (out: JsonBuffer, source: Uint8Array, start: number, end: number): void;
+  /** The same in parts, for types whose values may be large. */
+  readonly inParts?: (out: JsonBuffer, source: Uint8Array, start: number, end: number) => Parts;
+}
+
+/** Yields after each part of what it writes, so that others can have their turn and what is written can go. */
+export type Parts = Generator<void, void>;
+
+/** Of a value; as much is written in some tenths of a millisecond. */
+export const PART_BYTES = 32_768;
+
+/** In parts, if that is more than one. */
+export function* partsOf(encode: ValueEncoder, out: JsonBuffer, source: Uint8Array, start: number, end: number): Parts {
+  if (encode.inParts !== undefined && end - start > PART_BYTES) yield* encode.inParts(out, source, start, end);
+  else encode(out, source, start, end);
+}
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -25,44 +42,82 @@ function escapes(): Uint8Array {
 }
 
 /** Any text as a JSON string. The server sends UTF-8, and so do we. */
-export const encodeText: ValueEncoder = (out, source, start, end) => {
-  out.reserve(end - start + 2);
-  out.bytes[out.length++] = QUOTE;
-  for (let at = copyPlain(out, source, start, end); at < end; at = copyPlain(out, source, at + 1, end)) {
-    writeEscape(out, source[at] ?? 0, end - at);
-  }
-  out.bytes[out.length++] = QUOTE;
-};
+export const encodeText: ValueEncoder = Object.assign(
+  (out: JsonBuffer, source: Uint8Array, start: number, end: number) => {
+    out.byte(QUOTE);
+    escapeText(out, source, start, end);
+    out.byte(QUOTE);
+  },
+  { inParts: textInParts },
+);
 
+function* textInParts(out: JsonBuffer, source: Uint8Array, start: number, end: number): Parts {
+  out.byte(QUOTE);
+  for (let at = start; at < end; at += PART_BYTES) {
+    escapeText(out, source, at, Math.min(at + PART_BYTES, end));
+    yield;
+  }
+  out.byte(QUOTE);
+}
+
+/** Eight bytes are looked at together: two words of four, for eight are no number. */
 const STRIDE_BYTES = 8;
+/** The longest escape of a byte. */
+const ESCAPE_BYTES = 6;
+
+function escapeText(out: JsonBuffer, source: Uint8Array, start: number, end: number): void {
+  out.reserve(end - start);
+  let at = start;
+  while (end - at >= STRIDE_BYTES) {
+    at = copyStrides(out, source, at, end);
+    if (end - at < STRIDE_BYTES) break;
+    escapeBytes(out, source, at, at + STRIDE_BYTES, end);
+    at += STRIDE_BYTES;
+  }
+  escapeBytes(out, source, at, end, end);
+}
 
 /**
- * Copies what stands for itself, eight bytes at a time for as long as it can: two words of four, for eight are no number.
- * There must be room for all of it.
- * @returns where the first byte stands that needs an escape, or the end
+ * Copies what stands for itself. There must be room for all of it.
+ * @returns where a stride begins in which a byte needs an escape, or less than a stride is left
  */
-function copyPlain(out: JsonBuffer, source: Uint8Array, start: number, end: number): number {
+function copyStrides(out: JsonBuffer, source: Uint8Array, start: number, end: number): number {
   let at = start;
   let { length } = out;
-  if (end - start >= STRIDE_BYTES) {
-    const from = out.viewOf(source);
-    const to = out.view;
-    for (const last = end - STRIDE_BYTES; at <= last; at += STRIDE_BYTES, length += STRIDE_BYTES) {
-      const first = from.getInt32(at, true);
-      const second = from.getInt32(at + 4, true);
-      if ((escapesIn(first) | escapesIn(second)) !== 0) break;
-      to.setInt32(length, first, true);
-      to.setInt32(length + 4, second, true);
-    }
-  }
-  const { bytes } = out;
-  for (; at < end; at++) {
-    const byte = source[at] ?? 0;
-    if (ESCAPES[byte] !== 0) break;
-    bytes[length++] = byte;
+  const from = out.viewOf(source);
+  const to = out.view;
+  for (const last = end - STRIDE_BYTES; at <= last; at += STRIDE_BYTES, length += STRIDE_BYTES) {
+    const first = from.getInt32(at, true);
+    const second = from.getInt32(at + 4, true);
+    if ((escapesIn(first) | escapesIn(second)) !== 0) break;
+    to.setInt32(length, first, true);
+    to.setInt32(length + 4, second, true);
   }
   out.length = length;
   return at;
+}
+
+/** Byte by byte. Leaves room for what comes behind these, up to the end of the value. */
+function escapeBytes(out: JsonBuffer, source: Uint8Array, start: number, stop: number, end: number): void {
+  out.reserve(ESCAPE_BYTES * (stop - start) + end - stop);
+  const { bytes } = out;
+  let { length } = out;
+  for (let at = start; at < stop; at++) {
+    const byte = source[at] ?? 0;
+    const letter = ESCAPES[byte] ?? 0;
+    if (letter === 0) {
+      bytes[length++] = byte;
+      continue;
+    }
+    bytes[length++] = BACKSLASH;
+    bytes[length++] = letter;
+    if (letter !== LETTER_U) continue;
+    bytes[length++] = ZERO;
+    bytes[length++] = ZERO;
+    bytes[length++] = HEX[byte >> 4] ?? ZERO;
+    bytes[length++] = HEX[byte & 15] ?? ZERO;
+  }
+  out.length = length;
 }
 
 /**
@@ -77,23 +132,18 @@ function escapesIn(word: number): number {
   return (controls | quotes | backslashes) & ~word & 0x80808080;
 }
 
-/** @param left how many bytes of the value are still to come, which must find room with the closing quote */
-function writeEscape(out: JsonBuffer, byte: number, left: number): void {
-  const letter = ESCAPES[byte] ?? 0;
-  out.reserve(6 + left + 1);
-  out.bytes[out.length++] = BACKSLASH;
-  out.bytes[out.length++] = letter;
-  if (letter !== LETTER_U) return;
-  out.bytes[out.length++] = ZERO;
-  out.bytes[out.length++] = ZERO;
-  out.bytes[out.length++] = HEX[byte >> 4] ?? ZERO;
-  out.bytes[out.length++] = HEX[byte & 15] ?? ZERO;
-}
-
 /** The text is JSON already: json, jsonb, int2, int4. */
-export const encodeVerbatim: ValueEncoder = (out, source, start, end) => {
-  out.copy(source, start, end);
-};
+export const encodeVerbatim: ValueEncoder = Object.assign(
+  (out: JsonBuffer, source: Uint8Array, start: number, end: number) => out.copy(source, start, end),
+  { inParts: verbatimInParts },
+);
+
+function* verbatimInParts(out: JsonBuffer, source: Uint8Array, start: number, end: number): Parts {
+  for (let at = start; at < end; at += PART_BYTES) {
+    out.copy(source, at, Math.min(at + PART_BYTES, end));
+    yield;
+  }
+}
 
 /** Text that needs no escapes, in quotes: int8, numeric, uuid, date. */
 export const encodeQuoted: ValueEncoder = (out, source, start, end) => {

@@ -47,7 +47,7 @@ export const RESULT_ATTACKS: readonly StallAttack[] = [
   },
   {
     what: 'a hundred numbers of 149,000 digits',
-    run: (attacker) => attacker.api('query', `{"sql":"select $1::jsonb is null","params":[[${longNumbers(100, 149_000)}]]}`),
+    run: (attacker) => attacker.api('query', `{"sql":"select $1::json is null","params":[[${longNumbers(100, 149_000)}]]}`),
     answer: '200',
   },
 ];

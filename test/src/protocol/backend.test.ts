@@ -9,6 +9,7 @@ import {
   decodeReadyForQuery,
   decodeRowDescription,
   type ErrorFields,
+  ErrorFieldsReader,
   encodeBackendMessage,
   PostgresError,
 } from '../../../src/protocol/backend.ts';
@@ -106,6 +107,24 @@ describe('decodeErrorFields', () => {
 
   test.each(['', 'SERROR', 'SERROR\0', 'SERROR\0M', '\0x'])('refuses %j', (body) => {
     expect(() => decodeErrorFields(bytes(body))).toThrow(expect.objectContaining({ kind: 'backend_lost', sqlstate: '08006' }));
+  });
+
+  test('keeps the beginning of each field, as whole characters, however the message is cut', () => {
+    const body = Buffer.from(`SERROR\0C22000\0M${'é€😀'.repeat(3)}\0Dshort\0W${'x'.repeat(100)}\0R\0\0`);
+    for (let size = 1; size <= body.length; size += 1) {
+      const reader = new ErrorFieldsReader(10);
+      for (let round = 0; round < 2; round += 1) {
+        for (let at = 0; at < body.length; at += size) reader.push(body, at, Math.min(at + size, body.length));
+        expect(reader.end()).toEqual({
+          severity: 'ERROR',
+          code: '22000',
+          message: 'é€😀… (cut: 10 of 27 bytes)',
+          detail: 'short',
+          where: `${'x'.repeat(10)}… (cut: 10 of 100 bytes)`,
+          routine: '',
+        });
+      }
+    }
   });
 
   test('makes an Error that can be thrown', () => {

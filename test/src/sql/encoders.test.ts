@@ -3,7 +3,7 @@ import { arrayEncoder } from '../../../src/sql/json/array.ts';
 import { JsonBuffer } from '../../../src/sql/json/buffer.ts';
 import { encodeTimestamp, encodeTimestamptz } from '../../../src/sql/json/datetime.ts';
 import { type Field, objectRows } from '../../../src/sql/json/row.ts';
-import { encodeText, type ValueEncoder } from '../../../src/sql/json/scalars.ts';
+import { encodeFloat, encodeText, encodeVerbatim, type ValueEncoder } from '../../../src/sql/json/scalars.ts';
 import { SeededRandom } from '../../support/random.ts';
 
 /** As if the value stood in the middle of a message, between bytes that are none of its business. */
@@ -108,6 +108,69 @@ test('arrays as Postgres writes them: quotes, backslashes, bounds, an element de
   expect(encode(arrayEncoder(encodeText), '{a,"b,\\"c\\\\",NULL,"NULL"}')).toBe('["a","b,\\"c\\\\",null,"NULL"]');
   expect(encode(arrayEncoder(encodeText), '[0:1][2:2]={{"="},{b}}')).toBe('[["="],["b"]]');
   expect(encode(arrayEncoder(encodeText, ';'), '{(1,2),(3,4);(5,6),(7,8)}')).toBe('["(1,2),(3,4)","(5,6),(7,8)"]');
+});
+
+/** What comes of a value in parts, and how much at most between two of them. */
+function inParts({ inParts }: ValueEncoder, text: string): { written: string; longest: number } {
+  const source = Buffer.from(`"\\${text}\\"`);
+  const out = new JsonBuffer();
+  const pieces: Buffer[] = [];
+  for (const _ of inParts?.(out, source, 2, source.length - 2) ?? []) pieces.push(out.take());
+  pieces.push(out.take());
+  return { written: Buffer.concat(pieces).toString(), longest: Math.max(...pieces.map(({ length }) => length)) };
+}
+
+const LITERALS = new Map([
+  ['nothing', [encodeText, '']],
+  ['plain text', [encodeText, 'x'.repeat(300_000)]],
+  ['quotes', [encodeText, '"'.repeat(300_000)]],
+  ['control characters', [encodeText, '\u0001'.repeat(300_000)]],
+  ['text of several bytes a character', [encodeText, 'é€😀'.repeat(40_000)]],
+  ['JSON', [encodeVerbatim, `["${'x'.repeat(300_000)}"]`]],
+  ['no array literal', [arrayEncoder(encodeText), 'x'.repeat(300_000)]],
+  ['an empty array', [arrayEncoder(encodeText), '{}']],
+  ['NULLs', [arrayEncoder(encodeVerbatim), `{${Array(90_000).fill('NULL')}}`]],
+  ['numbers and NULLs', [arrayEncoder(encodeVerbatim), `{${Array(30_000).fill('1,-20,NULL,3')}}`]],
+  ['floats', [arrayEncoder(encodeFloat), `{${Array(30_000).fill('1.5e-10,-Infinity,NaN,{2,NULL}')}}`]],
+  ['a number of many digits', [arrayEncoder(encodeVerbatim), `{1,${'1'.repeat(300_000)},2}`]],
+  ['timestamps', [arrayEncoder(encodeTimestamptz), `{${Array(10_000).fill('"2024-01-02 03:04:05.1+00"')}}`]],
+  ['texts with escapes', [arrayEncoder(encodeText), `{${Array(30_000).fill('a,"b c","\\"\\\\",NULL,"NULL"')}}`]],
+  ['a long text in quotes', [arrayEncoder(encodeText), `{a,"${'x y'.repeat(100_000)}",b}`]],
+  ['a long text without quotes', [arrayEncoder(encodeText), `{a,${'xyz'.repeat(100_000)},b}`]],
+  ['long texts of escapes', [arrayEncoder(encodeText), `{"${'\\"'.repeat(90_001)}","${'\\\\'.repeat(90_000)}"}`]],
+  ['a long text and an escape anywhere', [arrayEncoder(encodeText), `{"${'x'.repeat(32_767)}\\"${'y'.repeat(32_765)}\\\\"}`]],
+  ['arrays in arrays', [arrayEncoder(arrayEncoder(encodeText)), `{${Array(20_000).fill('"{a,\\"b\\\\\\\\c\\"}"')}}`]],
+] satisfies [string, [ValueEncoder, string]][]);
+
+test.each([...LITERALS])('%s: in parts it is the same as at once, and no part is long', (_, [encoder, text]) => {
+  const { written, longest } = inParts(encoder, text);
+  expect(written === encode(encoder, text)).toBe(true);
+  expect(longest).toBeLessThan(300_000);
+});
+
+test('an array of anything, in parts and at once', () => {
+  const random = new SeededRandom(20_241_123);
+  const plain = ['NULL', 'a', 'null', 'x'.repeat(40_000), '{b,{c}}'];
+  const quoted = ['', 'a b', '\\"', '\\\\', 'é', 'NULL', 'y'.repeat(20_000)];
+  for (let round = 0; round < 300; round++) {
+    const elements = Array.from({ length: random.below(60) }, () => {
+      if (random.below(2) === 0) return plain[random.below(plain.length)];
+      return `"${Array.from({ length: random.below(8) }, () => quoted[random.below(quoted.length)]).join('')}"`;
+    });
+    const text = `{${elements}}`;
+    const encoder = arrayEncoder(encodeText);
+    const whole = encode(encoder, text);
+    expect(inParts(encoder, text).written === whole).toBe(true);
+    JSON.parse(whole);
+  }
+});
+
+test('numbers that are none in JSON', () => {
+  expect(encode(arrayEncoder(encodeFloat), '{1.5,-Infinity,NaN,-2e-7,NULL,Infinity}')).toBe(
+    '[1.5,"-Infinity","NaN",-2e-7,null,"Infinity"]',
+  );
+  expect(encode(arrayEncoder(encodeVerbatim), '{{1,-2},{NULL,3}}')).toBe('[[1,-2],[null,3]]');
+  expect(encode(arrayEncoder(encodeVerbatim), '{12,"{\\"a\\": 1}",true,null}')).toBe('[12,{"a": 1},true,null]');
 });
 
 test('what is no array literal is passed on as text', () => {

@@ -496,12 +496,10 @@ describe('a result that is suddenly large', () => {
 
 test('a result that cannot be written takes its backend with it, and nobody who comes along', async () => {
   await desk.warmUp([ECHO, ['']]);
-  const layout = {
-    ...jsonLayout('array'),
-    rows: () => () => {
-      throw new Error('it cannot be written');
-    },
+  const fail = () => {
+    throw new Error('it cannot be written');
   };
+  const layout = { ...jsonLayout('array'), rows: () => Object.assign(fail, { inParts: fail }) };
   await expect(desk.rows(ECHO, ['a'], { layout })).rejects.toThrow('it cannot be written');
   const { backend } = desk;
   expect(await desk.rows(ECHO, ['b'])).toEqual([['b']]);
