@@ -89,6 +89,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       pool,
       locks,
       secret: Buffer.from(cluster.secret),
+      pgNotify: cluster.pgNotify,
       results: new Room(RESULT_BOUNDS),
       observe,
     });

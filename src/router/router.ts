@@ -1,5 +1,5 @@
-import { createHmac } from 'node:crypto';
 import { digestApiKey, isWellFormedApiKey } from '../auth/api-key.ts';
+import { channelSecret, channelsOf } from '../auth/channel-prefix.ts';
 import { mockVerifier, type ScramVerifier } from '../auth/scram.ts';
 import { runCommand } from '../backend/command.ts';
 import type { BackendConnection } from '../backend/connection.ts';
@@ -47,6 +47,8 @@ export interface RouterOptions {
   readonly pool: Pool;
   readonly locks: LockTable;
   readonly secret: Buffer;
+  /** As of the {@link Cluster}. */
+  readonly pgNotify?: string | undefined;
   /** For what is held of results until their callers have them. */
   readonly results: Room;
   readonly observe: Observe;
@@ -68,8 +70,6 @@ export interface Wait {
 /** None is held, or none any more. */
 export const NO_WAIT: Wait = { giveUp() {}, leave: () => false };
 
-const CHANNELS_CHARACTERS = 16;
-
 /**
  * The tenant router: the one way to Postgres for both doors. It turns a credential into a tenant, a tenant into its
  * placement, and lends a backend session there.
@@ -84,6 +84,9 @@ export class Router {
   readonly #pool: Pool;
   readonly #locks: LockTable;
   readonly #secret: Buffer;
+  /** What the prefixes of channels are made from. */
+  readonly #channels: Buffer;
+  readonly #pgNotify: string | undefined;
   readonly #observe: Observe;
   readonly #throttle = new LoginThrottle();
   /** Failures with former keys: they do not keep the right key out, and as many as of others stand in the audit log. */
@@ -99,6 +102,8 @@ export class Router {
     this.inputs = options.pool.inputs;
     this.#locks = options.locks;
     this.#secret = options.secret;
+    this.#channels = channelSecret(options.secret.toString());
+    this.#pgNotify = options.pgNotify;
     this.#observe = options.observe;
   }
 
@@ -299,14 +304,10 @@ export class Router {
     let tenant = this.#tenants.get(known);
     if (tenant === undefined) {
       const { organization, key, revoked } = known;
-      tenant = { organization, key, channels: this.#channelsOf(organization.placement.role), revoked };
+      tenant = { organization, key, channels: channelsOf(this.#channels, organization.placement.role), pgNotify: this.#pgNotify, revoked };
       this.#tenants.set(known, tenant);
     }
     return tenant;
-  }
-
-  #channelsOf(role: string): string {
-    return createHmac('sha256', this.#secret).update(`channels of ${role}`).digest('hex').slice(0, CHANNELS_CHARACTERS);
   }
 }
 

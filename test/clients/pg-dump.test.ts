@@ -88,7 +88,7 @@ async function rowsOf(client: pg.Client, inSchema: string): Promise<Record<strin
 
 /** In an organization's place, as if they were the superuser's. */
 async function objectsOf(client: pg.Client): Promise<string[]> {
-  const lines = await describeSchema(client, schema, '[0-9a-f]{16}');
+  const lines = await describeSchema(client, schema);
   return lines.map((line) => line.replaceAll(organization.id, server.user));
 }
 

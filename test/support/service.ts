@@ -21,11 +21,13 @@ export const PLACEMENTS = ['database', 'schema'] as const;
 /** Where services put organizations unless told otherwise: the suite at the doors is run with one, then with the other. */
 export const PLACEMENT: (typeof PLACEMENTS)[number] = process.env.TEST_PLACEMENT === 'schema' ? 'schema' : 'database';
 
+export const TEST_SECRET = 'the secret of all test services, so that role passwords agree';
+
 /** How a service in a test is set up, in this process or in another: over the shared cluster, with ports of its own. */
 export function testVariables(): Record<string, string> {
   return {
     DATABASE_URL: inject('clusterUrl'),
-    POSTERN_SECRET: 'the secret of all test services, so that role passwords agree',
+    POSTERN_SECRET: TEST_SECRET,
     POSTERN_CONTROL_DATABASE: newControlDatabase(),
     POSTERN_PLACEMENT: PLACEMENT,
     POSTERN_HTTP_PORT: '0',

@@ -3,7 +3,7 @@ import { rolePassword, roleVerifier } from '../../auth/role-password.ts';
 import type { BackendLogin } from '../../backend/connection.ts';
 import type { Observe } from '../../observation.ts';
 import { type AdminConnection, addressOf, parseUrl, textOf, waitForServer, withSession } from './admin.ts';
-import { ensureShared, hasCitus, SHARED } from './shared.ts';
+import { ensureShared, SHARED, type SharedFacts, sharedFacts } from './shared.ts';
 import { createDatabase, ensureTemplate, TEMPLATE, UNFINISHED } from './template.ts';
 
 /** The backing Postgres cannot be used; the message is one line for the person who started Postern. */
@@ -30,7 +30,7 @@ export interface ClusterOptions {
 }
 
 /** A backing Postgres made ready: the platform role, the control database, the template and the shared database are there. */
-export interface Cluster {
+export interface Cluster extends SharedFacts {
   readonly name: 'default';
   readonly host: string;
   readonly port: number;
@@ -40,8 +40,6 @@ export interface Cluster {
   readonly controlDatabase: string;
   /** Holds the schemas of organizations that have one each; neither the control database nor `postgres`. */
   readonly sharedDatabase: string;
-  /** The shared database is on a coordinator of Citus, which spreads schemas over machines. */
-  readonly citus: boolean;
   /** As `server_version_num`: 180004. */
   readonly serverVersion: number;
   /** Sessions that roles without special rights can have together. */
@@ -133,7 +131,8 @@ async function prepare(session: pg.Client, admin: AdminConnection, options: Clus
   await session.query(`SET lock_timeout = 0; SELECT pg_catalog.pg_advisory_lock(${SETUP_LOCK}); RESET lock_timeout`);
   const platform = facts.superuser ? await ensurePlatformRole(session, options.secret) : { user: admin.user, password: admin.password };
   await ensureControlDatabase(session, options.controlDatabase, platform.user);
-  const made = { ...facts, owner: platform.user, allowXpath: options.allowXpath ?? false, observe: options.observe };
+  const { allowXpath = false, secret, observe } = options;
+  const made = { ...facts, owner: platform.user, allowXpath, secret, observe };
   const hardened = await ensureTemplate(session, admin, made);
   const sharedHardened = await ensureShared(session, admin, made);
   const open = await closeDefaultDatabases(session);
@@ -168,7 +167,7 @@ async function describe(
     platform,
     controlDatabase,
     sharedDatabase: SHARED,
-    citus: await hasCitus(admin),
+    ...(await sharedFacts(admin)),
     serverVersion: facts.version,
     maxConnections: facts.connections,
     roleSettings,

@@ -1,6 +1,7 @@
 import pg from 'pg';
 import { type AdminConnection, withSession } from './admin.ts';
 import { separateAdvisoryLocks } from './advisory-locks.ts';
+import { furnishChannels, keepChannelSecret, notifyCalled, separateChannels } from './channels.ts';
 import { harden, ONE_DATABASE, WHOLE_SERVER } from './hardening.ts';
 import { refuseChosenLargeObjects } from './large-objects.ts';
 import { TEMPLATE } from './template.ts';
@@ -9,7 +10,7 @@ import { TEMPLATE } from './template.ts';
 export const SHARED = 'postern_shared';
 
 /** Raised whenever what is taken away there changes, so that the next start does it. */
-const EDITION = 5;
+const EDITION = 6;
 const HARDENED = ', hardened';
 
 export interface SharedOptions {
@@ -19,6 +20,8 @@ export interface SharedOptions {
   /** As `server_version_num`. */
   readonly version: number;
   readonly allowXpath: boolean;
+  /** What all secrets are derived from. */
+  readonly secret: string;
 }
 
 interface Found {
@@ -34,7 +37,7 @@ interface Found {
  * @throws Error when it belongs to somebody else
  */
 export async function ensureShared(admin: pg.Client, login: AdminConnection, options: SharedOptions): Promise<boolean> {
-  const { owner, superuser, version, allowXpath } = options;
+  const { owner, superuser, version, allowXpath, secret } = options;
   // What was hardened under one version is not any more once it has been moved to another by pg_upgrade.
   const xpath = superuser && allowXpath ? ' with xpath' : '';
   const comment = `Postern, edition ${EDITION} on PostgreSQL ${Math.floor(version / 10_000)}${xpath}${superuser ? HARDENED : ''}`;
@@ -45,6 +48,8 @@ export async function ensureShared(admin: pg.Client, login: AdminConnection, opt
   const ready = found?.comment?.startsWith(comment) ?? false;
   await withSession({ ...login, database: SHARED }, async (session) => {
     if (!ready && superuser) await hardenShared(session, owner, allowXpath);
+    if (!ready) await furnishChannels(session, { owner, secret });
+    await keepChannelSecret(session, secret);
     if (await isCoordinator(session)) await furnishCoordinator(session, owner, superuser);
   });
   if (ready) return found?.comment?.endsWith(HARDENED) ?? false;
@@ -70,6 +75,7 @@ async function hardenShared(session: pg.Client, owner: string, allowXpath: boole
   const alsoDo = async () => {
     await separateAdvisoryLocks(session, platform);
     await refuseChosenLargeObjects(session);
+    await separateChannels(session, owner);
     await session.query(`GRANT SELECT ON pg_catalog.pg_shdepend TO ${platform}`);
   };
   await harden(session, { taken: [WHOLE_SERVER, ONE_DATABASE], allowXpath, alsoDo });
@@ -91,9 +97,18 @@ async function furnishCoordinator(session: pg.Client, owner: string, superuser: 
   for (const { view } of views) await session.query(`REVOKE ALL ON ${view} FROM PUBLIC`);
 }
 
-/** Whether the shared database is on a coordinator of Citus. */
-export function hasCitus(login: AdminConnection): Promise<boolean> {
-  return withSession({ ...login, database: SHARED }, isCoordinator);
+export interface SharedFacts {
+  /** It is on a coordinator of Citus, which spreads schemas over machines. */
+  readonly citus: boolean;
+  /** What to call in place of pg_notify; undefined where that has been replaced. */
+  readonly pgNotify: string | undefined;
+}
+
+export function sharedFacts(login: AdminConnection): Promise<SharedFacts> {
+  return withSession({ ...login, database: SHARED }, async (session) => ({
+    citus: await isCoordinator(session),
+    pgNotify: await notifyCalled(session),
+  }));
 }
 
 async function isCoordinator(session: pg.Client): Promise<boolean> {

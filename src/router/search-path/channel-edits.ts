@@ -1,62 +1,71 @@
 import { channelPrefix, serverChannel, truncateChannel } from './channels.ts';
 import { Code } from './characters.ts';
 import { type Content, contentOf, identifierText } from './content.ts';
-import { type Lexer, Token } from './lexer.ts';
-import { type Call, PG_NOTIFY } from './roles.ts';
+import { isString, type Lexer, Token } from './lexer.ts';
+import type { Place } from './place.ts';
 import type { Scope } from './scope.ts';
 import type { ScopedEdits } from './scoped-edits.ts';
-import { channelNamed, computedChannel } from './statements.ts';
+import { channelNamed } from './statements.ts';
 
-/** Puts the organization before the names of channels; before those that say it already it is not put again. */
+/**
+ * Puts the organization before the names of channels; before those that say it already it is not put again. What is stored
+ * (functions, rules) can be read by others, and the prefix is a secret: there a statement becomes a call of one of the
+ * platform's functions, which knows the prefix of whoever has logged in.
+ * @see furnishChannels
+ */
 export class ChannelEdits {
   /** Server's name → client's, for channels whose names did not fit behind the prefix. */
   readonly longNames = new Map<string, string>();
   readonly #edits: ScopedEdits;
   readonly #channels: string;
   readonly #prefix: string;
+  readonly #pgNotify: string | undefined;
   readonly #bytes: boolean;
 
-  constructor(edits: ScopedEdits, channels: string, bytes: boolean) {
+  constructor(edits: ScopedEdits, place: Place, bytes: boolean) {
     this.#edits = edits;
-    this.#channels = channels;
-    this.#prefix = channelPrefix(channels);
+    this.#channels = place.channels ?? place.schema;
+    this.#prefix = channelPrefix(this.#channels);
+    this.#pgNotify = place.pgNotify;
     this.#bytes = bytes;
   }
 
   /** At LISTEN, UNLISTEN or NOTIFY. */
-  statement(scope: Scope): void {
+  statement(scope: Scope, verb: 'listen' | 'unlisten' | 'notify'): void {
     const name = channelNamed(scope);
     if (name === undefined) return;
-    if (name.kind === Token.Word) this.#word(scope, name);
+    if (scope.rule || scope.outer !== undefined) this.#stored(scope, verb, name);
+    else if (name.kind === Token.Word) this.#word(scope, name);
     else this.#quoted(scope, contentOf(name));
   }
 
-  /** At the channel of `pg_notify('channel', …)`. What is empty or too long is left for the server to refuse. */
-  literal(scope: Scope, content: Content): void {
-    const name = this.#decoded(content.text);
-    if (name !== '' && truncateChannel(name) === name) this.#quoted(scope, content);
-  }
-
-  /** At pg_notify. */
+  /** At pg_notify: where it is the server's, `pg_notify(` and `pg_catalog.pg_notify(` become `postern.pg_notify(`. */
   call(scope: Scope): void {
-    if (scope.nextCode() === Code.Open) scope.notifying++;
+    const { lexer, last, second } = scope;
+    if (this.#pgNotify === undefined || scope.nextCode() !== Code.Open || scope.isOneOf(last, ['function', 'routine'])) return;
+    const qualified = scope.isMark(last, Code.Dot);
+    if (qualified && scope.nameOf(second) !== 'pg_catalog') return;
+    this.#edits.add(scope, qualified ? second.start : lexer.start, lexer.end, this.#pgNotify);
   }
 
-  /** Before the first argument of a call: `pg_notify($1, …)` becomes `pg_notify('org_x:' || ($1), …)`. */
-  open(scope: Scope, call: Call): void {
-    const argument = call.roles === PG_NOTIFY ? computedChannel(scope, this.#prefix) : -1;
-    if (argument < 0) return;
-    this.#edits.add(scope, argument, argument, `'${this.#prefix}' || (`);
-    call.wrapped = true;
+  /** `NOTIFY a, 'x'` becomes `CALL postern.notify('a', 'x')`; in a rule, where CALL cannot stand, a SELECT without rows. */
+  #stored(scope: Scope, verb: 'listen' | 'unlisten' | 'notify', name: Lexer): void {
+    const written = this.#literal(identifierText(name));
+    if (written === undefined) return;
+    const payload = verb === 'notify' ? payloadBehind(scope, name) : undefined;
+    const call = scope.rule ? `SELECT FROM ${this.#pgNotify ?? 'pg_notify'}(${written}` : `CALL postern.${verb}(${written}`;
+    const end = scope.rule ? ') OFFSET 1' : ')';
+    const empty = scope.rule ? ", ''" : '';
+    this.#edits.add(scope, scope.lexer.start, name.end, payload === undefined ? call + empty + end : call);
+    if (payload !== undefined) this.#edits.add(scope, payload.end, payload.end, end);
   }
 
-  /** Behind an argument. */
-  close(scope: Scope, call: Call): void {
-    if (call.roles !== PG_NOTIFY || call.argument !== 0) return;
-    scope.notifying--;
-    if (!call.wrapped) return;
-    call.wrapped = false;
-    this.#edits.add(scope, scope.lexer.start, scope.lexer.start, ')');
+  /** A channel's name as a string; undefined for one that cannot be written without escapes, which nobody hears then. */
+  #literal(name: string): string | undefined {
+    if (name.includes('\\')) return undefined;
+    const cut = truncateChannel(this.#decoded(name));
+    const text = this.#bytes ? Buffer.from(cut).toString('latin1') : cut;
+    return `'${text.replaceAll("'", "''")}'`;
   }
 
   #word(scope: Scope, name: Lexer): void {
@@ -83,4 +92,12 @@ export class ChannelEdits {
   #decoded(text: string): string {
     return this.#bytes ? Buffer.from(text, 'latin1').toString() : text;
   }
+}
+
+/** A lexer that stands at the string behind `NOTIFY channel,`. */
+function payloadBehind(scope: Scope, name: Lexer): Lexer | undefined {
+  const ahead = scope.ahead();
+  ahead.moveTo(name.end);
+  ahead.next();
+  return scope.isMark(ahead, Code.Comma) && isString(ahead.next()) ? ahead : undefined;
 }

@@ -1,6 +1,6 @@
 import { Code } from './characters.ts';
 import { type Lexer, Token } from './lexer.ts';
-import { CAST, type Call, CONFIGURED, FORMAT, isTextType, PG_NOTIFY, type Role, roleOfType } from './roles.ts';
+import { CAST, CONFIGURED, FORMAT, isTextType, type Role, roleOfType } from './roles.ts';
 import type { Scope, Span } from './scope.ts';
 
 /** What the string at which the scope stands means for a place; undefined for data, which is most strings. */
@@ -45,14 +45,8 @@ function roleByCall(scope: Scope): Role | undefined {
   while (level > highest && calls[level]?.grouping) level--;
   const call = calls[level];
   if (call === undefined) return undefined;
-  if (call.roles === PG_NOTIFY) return isWholeChannel(scope, call) ? 'channel' : undefined;
   if (call.roles === CONFIGURED) return call.argument === 0 && scope.nextCode() === Code.Comma ? 'sql' : undefined;
   return call.roles?.[call.argument];
-}
-
-/** The first argument is this literal and nothing else. */
-function isWholeChannel(scope: Scope, call: Call): boolean {
-  return call === scope.calls.at(-1) && call.argument === 0 && scope.isMark(scope.last, Code.Open) && scope.nextCode() === Code.Comma;
 }
 
 /** `'public.users'::regclass`, `CAST('public.users' AS regclass)`. */

@@ -47,7 +47,7 @@ export class Rewriter {
     this.#options = options;
     this.#edits = new ScopedEdits(text, options.bytes);
     this.#qualifiers = new Qualifiers(this.#edits, place);
-    this.#channels = new ChannelEdits(this.#edits, place.channels ?? place.schema, options.bytes);
+    this.#channels = new ChannelEdits(this.#edits, place, options.bytes);
     this.#scope = new Scope(text, options.until, options);
   }
 
@@ -75,7 +75,7 @@ export class Rewriter {
   #step(scope: Scope): void {
     const { lexer } = scope;
     const kind = lexer.next();
-    if (kind === Token.End || (lexer.start >= scope.until && scope.notifying <= 0)) {
+    if (kind === Token.End || lexer.start >= scope.until) {
       this.#qualifiers.endStatement(scope);
       this.#scope = scope.outer;
       return;
@@ -123,7 +123,7 @@ export class Rewriter {
       case 'listen':
       case 'unlisten':
       case 'notify':
-        this.#channels.statement(scope);
+        this.#channels.statement(scope, keyword);
         break;
       case 'pg_notify':
         this.#channels.call(scope);
@@ -208,9 +208,6 @@ export class Rewriter {
       case 'path':
         for (const [start, end] of schemasNamed(text, 'public')) this.#edits.addWithin(scope, content, start, end, schema);
         break;
-      case 'channel':
-        this.#channels.literal(scope, content);
-        break;
     }
   }
 
@@ -231,11 +228,11 @@ export class Rewriter {
         this.#open(scope);
         break;
       case Code.OpenBracket:
-        scope.calls.push({ roles: undefined, grouping: false, argument: 0, wrapped: false });
+        scope.calls.push({ roles: undefined, grouping: false, argument: 0 });
         return;
       case Code.Close:
       case Code.CloseBracket:
-        this.#close(scope);
+        scope.calls.pop();
         break;
       case Code.Comma:
         this.#comma(scope);
@@ -253,21 +250,12 @@ export class Rewriter {
       roles: name === '' ? undefined : argumentsOf(name),
       grouping: name === '' || (last.kind === Token.Word && BEFORE_GROUPS.has(name)),
       argument: 0,
-      wrapped: false,
     };
     scope.calls.push(call);
-    this.#channels.open(scope, call);
-  }
-
-  #close(scope: Scope): void {
-    const call = scope.calls.pop();
-    if (call !== undefined) this.#channels.close(scope, call);
   }
 
   #comma(scope: Scope): void {
     const call = scope.calls.at(-1);
-    if (call === undefined) return;
-    this.#channels.close(scope, call);
-    call.argument++;
+    if (call !== undefined) call.argument++;
   }
 }

@@ -1,9 +1,9 @@
 /**
  * What a string literal can mean for a place, besides data: `sql`: SQL, or names as SQL writes them (`'public.users'`
  * for regclass, a function's body); `schema`: one schema, as SQL writes it; `name`: one schema, to the letter;
- * `path`: a list of schemas, as the setting search_path holds it; `channel`: the name of a channel.
+ * `path`: a list of schemas, as the setting search_path holds it.
  */
-export type Role = 'sql' | 'schema' | 'name' | 'path' | 'channel';
+export type Role = 'sql' | 'schema' | 'name' | 'path';
 
 /** Roles of a function's arguments, by position. */
 export type Arguments = readonly (Role | undefined)[];
@@ -16,8 +16,6 @@ export interface Call {
   readonly grouping: boolean;
   /** Index of the argument being read. */
   argument: number;
-  /** Its first argument was put into parentheses that are still open. */
-  wrapped: boolean;
 }
 
 /** `CAST('…' AS regclass)`: what stands behind decides. */
@@ -27,8 +25,6 @@ export const SET_CONFIG: Arguments = [];
 export const SET_SEARCH_PATH: Arguments = [undefined, 'path'];
 /** `format('…')`: what EXECUTE runs, data elsewhere. */
 export const FORMAT: Arguments = [];
-/** `pg_notify('channel', …)`: the first argument, if that is all of it. */
-export const PG_NOTIFY: Arguments = [];
 /** `to_tsvector('public.english', …)`: the first argument is a name if there is a second. */
 export const CONFIGURED: Arguments = [];
 
@@ -40,7 +36,6 @@ const FUNCTIONS = new Map<string, Arguments>([
   ['cast', CAST],
   ['set_config', SET_CONFIG],
   ['format', FORMAT],
-  ['pg_notify', PG_NOTIFY],
   ...named(CONFIGURED, 'to_tsvector to_tsquery plainto_tsquery phraseto_tsquery websearch_to_tsquery'),
   ...named(RELATION, 'nextval currval setval pg_get_serial_sequence pg_sequence_last_value pg_get_viewdef row_security_active'),
   ...named(RELATION, 'to_regclass to_regtype to_regtypemod to_regproc to_regprocedure to_regoper to_regoperator to_regcollation'),

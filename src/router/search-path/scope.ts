@@ -52,8 +52,8 @@ export class Scope {
   dynamic = -1;
   /** Between DECLARE and BEGIN of a function. */
   declaring = false;
-  /** Calls of pg_notify whose first argument, the channel, is not read yet. */
-  notifying = 0;
+  /** A rule is being made. */
+  rule = false;
   /** `public` stood somewhere without qualifying anything: it may be the name of a relation. */
   bare = false;
   candidates: Candidate[] = [];
@@ -85,8 +85,9 @@ export class Scope {
   /** At a semicolon. */
   beginStatement(): void {
     this.statement = this.lexer.end;
-    this.calls.length = 0;
-    this.notifying = 0;
+    // `DO ALSO (NOTIFY a; NOTIFY b)` is one statement.
+    this.rule &&= this.calls.length > 0;
+    this.calls.length = this.rule ? 1 : 0;
     this.dynamic = -1;
     this.bare = false;
     if (this.candidates.length > 0) this.candidates = [];
@@ -96,7 +97,7 @@ export class Scope {
 
   /** The rest stays as it is. */
   giveUp(): void {
-    this.until = this.notifying = 0;
+    this.until = 0;
   }
 
   /** The next token begins a list of schemas. */
@@ -131,6 +132,9 @@ export class Scope {
         break;
       case 'begin':
         this.declaring = false;
+        break;
+      case 'rule':
+        this.rule ||= this.isOneOf(this.last, ['create', 'replace']);
         break;
     }
   }

@@ -1,6 +1,6 @@
 import { Code } from './characters.ts';
-import { contentOf, identifierText } from './content.ts';
-import { isIdentifier, isString, type Lexer, Token } from './lexer.ts';
+import { identifierText } from './content.ts';
+import { isIdentifier, type Lexer, Token } from './lexer.ts';
 import type { Scope } from './scope.ts';
 
 /** Words behind which a statement can begin: in functions, and in rules (`DO ALSO NOTIFY changed`). */
@@ -72,19 +72,4 @@ export function settingEnd(scope: Scope): number {
   ahead.next();
   const assigns = scope.isWord(ahead, 'to') || (ahead.kind === Token.Operator && ahead.text.slice(ahead.start, ahead.end) === '=');
   return assigns ? ahead.end : -1;
-}
-
-/**
- * Behind `pg_notify(`: offset of the first argument when the channel's name has to be computed, -1 when it is a literal,
- * begins with the prefix, or what follows are types of arguments (`GRANT EXECUTE ON FUNCTION pg_notify(text, text)`).
- */
-export function computedChannel(scope: Scope, prefix: string): number {
-  const ahead = scope.ahead();
-  const kind = ahead.next();
-  const { start } = ahead;
-  if (kind === Token.End || scope.isMark(ahead, Code.Close)) return -1;
-  const isType = scope.isWord(ahead, 'text');
-  const isPrefix = isString(kind) && contentOf(ahead)?.text === prefix;
-  ahead.next();
-  return isPrefix || ((isString(kind) || isType) && scope.isMark(ahead, Code.Comma)) ? -1 : start;
 }

@@ -74,9 +74,13 @@ export class PlaceView {
 }
 
 /** @returns undefined for a placement in which nothing needs rewriting */
-export function viewOf({ organization, channels }: Pick<Tenant, 'organization' | 'channels'>): PlaceView | undefined {
+export function viewOf({
+  organization,
+  channels,
+  pgNotify,
+}: Pick<Tenant, 'organization' | 'channels' | 'pgNotify'>): PlaceView | undefined {
   const { kind, schema } = organization.placement;
-  return kind === 'schema' ? new PlaceView({ schema, channels }) : undefined;
+  return kind === 'schema' ? new PlaceView({ schema, channels, pgNotify }) : undefined;
 }
 
 /** Optional fields are absent rather than undefined. */

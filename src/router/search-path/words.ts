@@ -16,6 +16,7 @@ const KEYWORDS = [
   'language',
   'declare',
   'begin',
+  'rule',
 ] as const;
 
 export type Keyword = (typeof KEYWORDS)[number];

@@ -1,5 +1,6 @@
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { channelSecret, channelsOf, formerChannelsOf } from '../../../../src/auth/channel-prefix.ts';
 import { rolePassword } from '../../../../src/auth/role-password.ts';
 import { runCommand } from '../../../../src/backend/command.ts';
 import type { Placement } from '../../../../src/catalog/organization.ts';
@@ -9,6 +10,7 @@ import { type Cluster, prepareCluster } from '../../../../src/router/placement/c
 import { Placements } from '../../../../src/router/placement/placements.ts';
 import { Platform } from '../../../../src/router/placement/platform.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';
+import { eventually } from '../../../support/eventually.ts';
 import { hasPostgres15, startPostgres15 } from '../../../support/postgres15.ts';
 import { startPostgres18 } from '../../../support/postgres18.ts';
 
@@ -27,6 +29,7 @@ const servers = [
 
 describe.each(servers)('on $name', ({ start, asSuperuser }) => {
   let admin: TestCluster & { stop(): Promise<void> };
+  let prepare: () => Promise<Cluster>;
   let cluster: Cluster;
   let platform: Platform;
   let provisioner: Placements;
@@ -39,7 +42,8 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
       await query(admin, "CREATE ROLE manager LOGIN CREATEDB CREATEROLE PASSWORD 'manager'");
       login = { ...admin, user: 'manager', password: 'manager' };
     }
-    cluster = await prepareCluster({ admin: login, secret: 'a secret of the tests', controlDatabase: CONTROL, observe: () => {} });
+    prepare = () => prepareCluster({ admin: login, secret: 'a secret of the tests', controlDatabase: CONTROL, observe: () => {} });
+    cluster = await prepare();
     seen = [];
     platform = new Platform(cluster);
     const limits = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
@@ -232,6 +236,39 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
       expect(await query({ ...admin, database: cluster.sharedDatabase }, sql)).toEqual([]);
     });
   }
+
+  test('what an organization had stored before goes on to speak on its channels, and with the former prefix nobody else can', async () => {
+    const placement = await provisioned();
+    const { role, schema } = placement;
+    const former = formerChannelsOf(cluster.secret, role);
+    // As edition 5 left it.
+    const body = `PERFORM pg_notify('${former}:news', 'a literal'); PERFORM pg_catalog.pg_notify('${former}:' || ('ne' || 'ws'), 'computed')`;
+    await run(placement, `CREATE FUNCTION ${schema}.tell() RETURNS void LANGUAGE plpgsql AS $$ BEGIN ${body}; END $$`);
+    const shared = { ...admin, database: cluster.sharedDatabase };
+    await query(shared, 'DROP SCHEMA postern CASCADE');
+    if (asSuperuser) {
+      await query(
+        shared,
+        `SET allow_system_table_mods = on; DROP FUNCTION pg_catalog.pg_notify(text, text);
+         ALTER FUNCTION pg_catalog.postern_pg_notify(text, text) RENAME TO pg_notify; GRANT EXECUTE ON FUNCTION pg_notify TO PUBLIC`,
+      );
+    }
+    await query(shared, `COMMENT ON DATABASE ${cluster.sharedDatabase} IS 'Postern, edition 5'`);
+    await prepare();
+
+    const heard: string[] = [];
+    const listener = new pg.Client(loginOf(placement));
+    await listener.connect();
+    listener.on('notification', ({ payload = '' }) => heard.push(payload));
+    await listener.query(`LISTEN "${channelsOf(channelSecret(cluster.secret), role)}:news"`);
+    await run(placement, `SELECT ${schema}.tell()`);
+    await run(await provisioned(), `NOTIFY "${former}:news", 'forged'`);
+    await run(placement, "SELECT postern.pg_notify('news', 'the end')");
+    await eventually('the last notification', () => heard.includes('the end'));
+    // Without a superuser the server's pg_notify is what it was: such functions have to be made again.
+    expect(heard).toEqual(asSuperuser ? ['a literal', 'computed', 'the end'] : ['the end']);
+    await listener.end();
+  });
 
   test('many at once, and each of them twice', async () => {
     const placements = Array.from({ length: 12 }, () => provisioner.place(newOrganizationId()));

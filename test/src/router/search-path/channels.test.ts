@@ -1,7 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { clientChannel, serverChannel } from '../../../../src/router/search-path/channels.ts';
 import { rewriteSql } from '../../../../src/router/search-path/rewrite.ts';
-import { PLACE, SCHEMA } from './marked.ts';
+import { SCHEMA, PLACE as SEPARATED } from './marked.ts';
+
+/** Where pg_notify is the server's. */
+const PLACE = { ...SEPARATED, pgNotify: 'postern.pg_notify' };
 
 /** `~` and the SHA-256 of 50 times `x`, as base64url. */
 const LONG = 'x'.repeat(50);
@@ -21,34 +24,54 @@ describe('rewrites channels', () => {
     [`NOTIFY changes`, `NOTIFY "${SCHEMA}:changes"`],
     [`NOTIFY changes, 'public.x'`, `NOTIFY "${SCHEMA}:changes", 'public.x'`],
     [`BEGIN; NOTIFY a, 'x'; NOTIFY b; COMMIT`, `BEGIN; NOTIFY "${SCHEMA}:a", 'x'; NOTIFY "${SCHEMA}:b"; COMMIT`],
-    [`CREATE RULE r AS ON INSERT TO t DO NOTIFY a`, `CREATE RULE r AS ON INSERT TO t DO NOTIFY "${SCHEMA}:a"`],
-    [
-      `CREATE RULE r AS ON INSERT TO t DO ALSO (NOTIFY a; NOTIFY b)`,
-      `CREATE RULE r AS ON INSERT TO t DO ALSO (NOTIFY "${SCHEMA}:a"; NOTIFY "${SCHEMA}:b")`,
-    ],
-    [
-      `DO $$ BEGIN IF x THEN NOTIFY a; ELSE NOTIFY b; END IF; END $$`,
-      `DO $$ BEGIN IF x THEN NOTIFY "${SCHEMA}:a"; ELSE NOTIFY "${SCHEMA}:b"; END IF; END $$`,
-    ],
-    [`DO 'BEGIN NOTIFY it; END'`, `DO 'BEGIN NOTIFY "${SCHEMA}:it"; END'`],
-    [`DO $$ BEGIN EXECUTE 'NOTIFY a'; END $$`, `DO $$ BEGIN EXECUTE 'NOTIFY "${SCHEMA}:a"'; END $$`],
     [`LISTEN ${LONG}`, `LISTEN "${LONG_SERVER}"`],
     [`LISTEN "${LONG}"`, `LISTEN "${LONG_SERVER}"`],
-    [`SELECT pg_notify('changes', 'public.x')`, `SELECT pg_notify('${SCHEMA}:changes', 'public.x')`],
-    [`SELECT pg_catalog.PG_NOTIFY ( E'a\\'b', $1 )`, `SELECT pg_catalog.PG_NOTIFY ( E'${SCHEMA}:a\\'b', $1 )`],
-    [`SELECT "pg_notify"('a', 'x')`, `SELECT "pg_notify"('${SCHEMA}:a', 'x')`],
-    [`SELECT pg_notify($$a$$, '')`, `SELECT pg_notify($$${SCHEMA}:a$$, '')`],
-    [`SELECT pg_notify('${LONG}', '')`, `SELECT pg_notify('${LONG_SERVER}', '')`],
-    [`SELECT pg_notify($1, $2)`, `SELECT pg_notify('${SCHEMA}:' || ($1), $2)`],
-    [`SELECT pg_notify('a' || f(1, 2), 'x')`, `SELECT pg_notify('${SCHEMA}:' || ('a' || f(1, 2)), 'x')`],
-    [`SELECT pg_notify((ARRAY['a', 'b'])[1], 'x')`, `SELECT pg_notify('${SCHEMA}:' || ((ARRAY['a', 'b'])[1]), 'x')`],
-    [`DO $$ BEGIN PERFORM pg_notify(TG_ARGV[0], x); END $$`, `DO $$ BEGIN PERFORM pg_notify('${SCHEMA}:' || (TG_ARGV[0]), x); END $$`],
-    [`DO 'BEGIN PERFORM pg_notify(c, ''x''); END'`, `DO 'BEGIN PERFORM pg_notify(''${SCHEMA}:'' || (c), ''x''); END'`],
-    [`DO 'BEGIN PERFORM pg_notify(''c'', ''x''); END'`, `DO 'BEGIN PERFORM pg_notify(''${SCHEMA}:c'', ''x''); END'`],
+    [`SELECT pg_notify('changes', 'public.x')`, `SELECT postern.pg_notify('changes', 'public.x')`],
+    [`SELECT pg_catalog.PG_NOTIFY ( E'a\\'b', $1 )`, `SELECT postern.pg_notify ( E'a\\'b', $1 )`],
+    [`SELECT "pg_catalog" . "pg_notify"('a', 'x')`, `SELECT postern.pg_notify('a', 'x')`],
+    [`SELECT pg_notify($1, $2)`, `SELECT postern.pg_notify($1, $2)`],
+    [`SELECT pg_notify('a' || pg_notify($1, ''), '')`, `SELECT postern.pg_notify('a' || postern.pg_notify($1, ''), '')`],
   ])('%s', (sent, wanted) => {
     expect(rewriteSql(sent, PLACE).sql).toBe(wanted);
     expect(rewriteSql(Buffer.from(sent), PLACE).sql.toString()).toBe(wanted);
   });
+});
+
+describe('what is stored has no prefix in it, which others could read there', () => {
+  it.each([
+    [`CREATE RULE r AS ON INSERT TO t DO NOTIFY a`, `CREATE RULE r AS ON INSERT TO t DO SELECT FROM postern.pg_notify('a', '') OFFSET 1`],
+    [
+      `CREATE OR REPLACE RULE r AS ON INSERT TO t DO ALSO (NOTIFY a; NOTIFY "B", 'x'; NOTIFY c); NOTIFY d`,
+      `CREATE OR REPLACE RULE r AS ON INSERT TO t DO ALSO (SELECT FROM postern.pg_notify('a', '') OFFSET 1; SELECT FROM postern.pg_notify('B', 'x') OFFSET 1; SELECT FROM postern.pg_notify('c', '') OFFSET 1); NOTIFY "${SCHEMA}:d"`,
+    ],
+    [
+      `DO $$ BEGIN IF x THEN NOTIFY a; ELSE NOTIFY "b'c", 'x'; END IF; END $$`,
+      `DO $$ BEGIN IF x THEN CALL postern.notify('a'); ELSE CALL postern.notify('b''c', 'x'); END IF; END $$`,
+    ],
+    [`DO 'BEGIN NOTIFY it, ''x''; END'`, `DO 'BEGIN CALL postern.notify(''it'', ''x''); END'`],
+    [`DO $$ BEGIN EXECUTE 'NOTIFY Aä'; END $$`, `DO $$ BEGIN EXECUTE 'CALL postern.notify(''aä'')'; END $$`],
+    [
+      `CREATE FUNCTION f() RETURNS void LANGUAGE sql AS 'LISTEN a; UNLISTEN "a b"; UNLISTEN *'`,
+      `CREATE FUNCTION f() RETURNS void LANGUAGE sql AS 'CALL postern.listen(''a''); CALL postern.unlisten(''a b''); UNLISTEN *'`,
+    ],
+    [`DO $$ BEGIN NOTIFY ${'ä'.repeat(40)}; END $$`, `DO $$ BEGIN CALL postern.notify('${'ä'.repeat(31)}'); END $$`],
+    [`DO $$ BEGIN PERFORM pg_notify(TG_ARGV[0], x); END $$`, `DO $$ BEGIN PERFORM postern.pg_notify(TG_ARGV[0], x); END $$`],
+    [
+      `CREATE FUNCTION f() RETURNS void AS 'SELECT pg_notify(''c'', ''x'')' LANGUAGE sql`,
+      `CREATE FUNCTION f() RETURNS void AS 'SELECT postern.pg_notify(''c'', ''x'')' LANGUAGE sql`,
+    ],
+  ])('%s', (sent, wanted) => {
+    expect(rewriteSql(sent, PLACE).sql).toBe(wanted);
+    expect(rewriteSql(Buffer.from(sent), PLACE).sql.toString()).toBe(wanted);
+    expect(rewriteSql(wanted, PLACE)).toMatchObject({ sql: wanted, edits: [] });
+  });
+});
+
+it('leaves pg_notify as it is where that puts the prefix before the name itself', () => {
+  const call = "SELECT pg_notify('a', pg_catalog.pg_notify('b', 'c')::text)";
+  expect(rewriteSql(call, SEPARATED)).toMatchObject({ sql: call, edits: [] });
+  const rule = rewriteSql('CREATE RULE r AS ON INSERT TO t DO NOTIFY a', SEPARATED);
+  expect(rule.sql).toBe(`CREATE RULE r AS ON INSERT TO t DO SELECT FROM pg_notify('a', '') OFFSET 1`);
 });
 
 describe('does not touch what is no channel', () => {
@@ -61,10 +84,11 @@ describe('does not touch what is no channel', () => {
     `UNLISTEN *`,
     `DO $$ DECLARE notify boolean; listen text; BEGIN notify := true; END $$`,
     `GRANT EXECUTE ON FUNCTION pg_notify(text, text) TO me`,
-    `SELECT pg_notify(), pg_notify('', 'x')`,
-    `SELECT pg_notify('${'x'.repeat(64)}', 'longer than a name can be: refused by the server')`,
+    `CREATE FUNCTION pg_notify(text) RETURNS void LANGUAGE sql AS ''`,
+    `SELECT mine.pg_notify('a', 'x'), pg_notify, "Pg_notify"()`,
+    `DO $$ BEGIN NOTIFY "a\\b"; END $$`,
     `-- LISTEN a\nSELECT 'LISTEN a'`,
-    `LISTEN "${SCHEMA}:a"; SELECT pg_notify('${SCHEMA}:a', 'x'), pg_notify('${SCHEMA}:' || ($1), 'x')`,
+    `LISTEN "${SCHEMA}:a"; SELECT postern.pg_notify('${SCHEMA}:a', 'x')`,
     `NOTIFY; LISTEN; LISTEN 'a'; LISTEN a b`,
   ])('%s', (text) => expect(rewriteSql(text, PLACE)).toMatchObject({ sql: text, edits: [] }));
 });

@@ -19,8 +19,6 @@ describe('positions of errors', () => {
     [`SELECT 'äöü😀', public.f(), ^x`, `SELECT 'äöü😀', ${SCHEMA}.f(), ^x`],
     [`SELECT public.f('äöü😀', ^x), public.g()`, `SELECT ${SCHEMA}.f('äöü😀', ^x), ${SCHEMA}.g()`],
     ['LISTEN ä, ^public', `LISTEN "${SCHEMA}:ä", ^public`],
-    ['SELECT pg_notify(^$1, 2)', `SELECT pg_notify('${SCHEMA}:' || (^$1), 2)`],
-    ['SELECT pg_notify($1, ^2)', `SELECT pg_notify('${SCHEMA}:' || ($1), ^2)`],
     [
       `CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT ''x'' FROM public.a ^b'`,
       `CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT ''x'' FROM ${SCHEMA}.a ^b'`,

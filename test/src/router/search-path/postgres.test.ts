@@ -1,6 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { channelSecret, channelsOf } from '../../../../src/auth/channel-prefix.ts';
+import { furnishChannels, keepChannelSecret } from '../../../../src/router/placement/channels.ts';
 import { clientChannel } from '../../../../src/router/search-path/channels.ts';
 import { clientQuery, clientText } from '../../../../src/router/search-path/client-text.ts';
 import { contentOf } from '../../../../src/router/search-path/content.ts';
@@ -12,8 +14,12 @@ import type { TestCluster } from '../../../support/cluster.setup.ts';
 import { hasPostgres15, startPostgres15 } from '../../../support/postgres15.ts';
 import { SeededRandom } from '../../../support/random.ts';
 import { describeSchema } from './dump/describe-schema.ts';
-import { PLACE, SCHEMA } from './marked.ts';
+import { SCHEMA } from './marked.ts';
 import { RECORDED } from './recorded-statements.ts';
+
+const SECRET = 'a secret of the tests';
+const CHANNELS = channelsOf(channelSecret(SECRET), SCHEMA);
+const PLACE = { schema: SCHEMA, channels: CHANNELS, pgNotify: 'postern.pg_notify' };
 
 const DATABASES = { own: 'search_path_own', shared: 'search_path_shared' };
 
@@ -58,6 +64,8 @@ describe.each(servers)('on $name', ({ start }) => {
     await platform.connect();
     await platform.query('REVOKE ALL ON SCHEMA public FROM PUBLIC');
     await platform.query(`CREATE SCHEMA ${SCHEMA}; GRANT USAGE, CREATE ON SCHEMA ${SCHEMA} TO ${SCHEMA}`);
+    await furnishChannels(platform, { owner: server.user, secret: SECRET });
+    await keepChannelSecret(platform, SECRET);
     await platform.end();
     own = await connect(DATABASES.own);
     shared = await connect(DATABASES.shared, `-c search_path=${serverSearchPath('"$user",public', SCHEMA)}`);
@@ -208,7 +216,7 @@ describe.each(servers)('on $name', ({ start }) => {
     await listener.query(listening.sql);
     await listener.query('LISTEN changes');
     listener.on('notification', ({ channel }) =>
-      heard.push(clientChannel(channel, SCHEMA, listening.longChannels) ?? `not ours: ${channel}`),
+      heard.push(clientChannel(channel, CHANNELS, listening.longChannels) ?? `not ours: ${channel}`),
     );
     await shared.query(
       rewriteSql(`NOTIFY changes; NOTIFY public; NOTIFY ${long}; SELECT pg_notify('changes', 'b'), pg_notify('${long}', 'y')`, PLACE).sql,

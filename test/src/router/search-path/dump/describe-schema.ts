@@ -2,10 +2,9 @@ import type pg from 'pg';
 
 /**
  * Everything that a schema holds, one line for each object, as the server itself writes definitions with nothing in its
- * search path. The schema is written `public` whatever it is called.
- * @param channels a pattern of what the names of channels begin with there; they are written without it
+ * search path. The schema is written `public` whatever it is called, and a NOTIFY as one whatever it has become.
  */
-export async function describeSchema(client: pg.Client, schema: string, channels = schema): Promise<string[]> {
+export async function describeSchema(client: pg.Client, schema: string): Promise<string[]> {
   await client.query("SELECT set_config('search_path', '', false)");
   const { rows } = await client.query<{ line: string }>(DESCRIPTION, [schema]);
   await client.query('RESET search_path');
@@ -13,8 +12,8 @@ export async function describeSchema(client: pg.Client, schema: string, channels
     line
       .replaceAll(`${schema}.`, 'public.')
       .replaceAll(`TO '${schema}'`, `TO 'public'`)
-      .replace(new RegExp(`"${channels}:(\\w+)"`), '$1')
-      .replace(new RegExp(`'${channels}:' \\|\\| \\((.+)\\),`), '$1,'),
+      .replaceAll('postern.pg_notify(', 'pg_notify(')
+      .replace(/\s+SELECT\s+FROM pg_notify\('(\w+)'::text, ''::text\)[^;]*;/, '\n NOTIFY $1;'),
   );
 }
 
