@@ -42,7 +42,7 @@ export interface HttpAppOptions extends RouteContext {
  * connections that have none.
  */
 export function createHttpApp(options: HttpAppOptions): FastifyInstance {
-  const { observe, router, queries, deadlines = deadlinesOf(options.config), tls, openWire } = options;
+  const { observe, router, queries, refusals, deadlines = deadlinesOf(options.config), tls, openWire } = options;
   const clientAddress = clientAddresses(options.config.POSTERN_TRUST_PROXY ?? []);
   const connections = new Connections({
     max: options.connectionsMax ?? options.config.POSTERN_HTTP_CONNECTIONS_MAX,
@@ -58,12 +58,17 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const ends = new CallEnds(observe);
   const admission = new Admission(options.config.POSTERN_HTTP_REQUESTS_PER_TENANT);
   const served: Served[] = [];
+  const endpoints = endpointsOf(options);
+  const routes = { paths: new Set<string>(), withKey: actionsWithKey(endpoints) };
   const app = Fastify({
     // Called for each address that the name of the host has.
     serverFactory: (handler) => {
       const door = createServer(handler, deadlines, tls, sockets?.takeOver);
       const { config } = options;
-      served.push(door, new Lane(door, deadlines, { router, queries, config, observe, admission, connections, clientAddress, ends }));
+      served.push(
+        door,
+        new Lane(door, deadlines, { router, queries, refusals, routes, config, observe, admission, connections, clientAddress, ends }),
+      );
       connections.watch(door);
       return door.server;
     },
@@ -77,17 +82,19 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     },
   });
 
+  app.addHook('onRoute', ({ url }) => {
+    routes.paths.add(url);
+  });
   setHeadersAlways(app);
   followCalls(app, ends, clientAddress);
   closeGracefully(app, options.config.POSTERN_SHUTDOWN_TIMEOUT_MS, served);
   app.addHook('preClose', async () => sockets?.close(options.config.POSTERN_SHUTDOWN_TIMEOUT_MS));
   refuseAmbiguousHeads(app);
-  answerProblems(app, observe);
+  answerProblems(app, observe, refusals);
   limitRequests(app, { admission, connections, bodies, results: router.results });
   acceptJsonBodies(app);
 
   healthRoutes(app, options.ready);
-  const endpoints = endpointsOf(options);
   const authenticate = requireBearer(router);
   for (const endpoint of endpoints) serve(app, endpoint, authenticate);
   neonRoutes(app, options);
@@ -98,6 +105,11 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
 /** Every call of the API, in the order of its documentation. */
 export function endpointsOf(context: RouteContext): Endpoint[] {
   return [authEndpoints, queryEndpoints, transactionEndpoints, migrationEndpoints, auditEndpoints].flatMap((of) => of(context));
+}
+
+function actionsWithKey(endpoints: readonly Endpoint[]): ReadonlyMap<string, string> {
+  const needing = endpoints.filter(({ operation }) => operation.needsKey);
+  return new Map(needing.map(({ operation: { method, path, action } }) => [`${method} ${path}`, action]));
 }
 
 function deadlinesOf(config: Config): ServerDeadlines {

@@ -1,12 +1,14 @@
 import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Crowd } from '../src/crowd.ts';
-import { ServiceError } from '../src/errors.ts';
+import { type ErrorKind, ServiceError } from '../src/errors.ts';
 import type { Observe, Origin } from '../src/observation.ts';
 import { PostgresError } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
 import { Room } from '../src/room.ts';
+import { HOLD_MS, type RefusalLimit } from '../src/router/refusal-limit.ts';
 import type { Router } from '../src/router/router.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import type { SharingLimits } from '../src/sql/sharing-rules.ts';
@@ -26,6 +28,8 @@ export interface WireServerOptions extends WatchdogLimits {
   readonly observe: Observe;
   readonly tls: TlsPolicy;
   readonly loginTimeoutMs: number;
+  /** Counts failed logins by the address that they come from. */
+  readonly refusals: Pick<RefusalLimit, 'count'>;
   /** Clients at once: all, who may be joined by as many that have not logged in yet, and each organization's. */
   readonly clientsMax: number;
   readonly clientsPerTenant: number;
@@ -46,6 +50,15 @@ export interface Introduction {
   readonly method: LoginMethod['method'];
 }
 
+/** What goes wrong with a login through no fault of the client's. */
+const NO_FAULT: Partial<Record<ErrorKind, true>> = {
+  too_many_connections: true,
+  pool_timeout: true,
+  shutting_down: true,
+  not_ready: true,
+  backend_lost: true,
+  internal: true,
+};
 const NO_TLS: TlsPolicy = { mode: 'off', identity: () => undefined };
 /** Clients that stay longer are watched for having vanished; others are gone before that would tell. */
 const STAY_MS = 5_000;
@@ -185,6 +198,7 @@ export class WireServer {
       }
     } catch (error) {
       clearTimeout(deadline);
+      if (this.#isRefusal(client, error) && this.#options.refusals.count(client.remoteAddress) !== undefined) await sleep(HOLD_MS);
       this.#tell(client, error);
     }
   }
@@ -201,6 +215,11 @@ export class WireServer {
     this.#admit(client, tenant);
     observe({ name: 'login.succeeded', origin, actor: actorOf(tenant) });
     return { tenant, startup, origin };
+  }
+
+  /** Of one that has not logged in. */
+  #isRefusal(client: ClientConnection, error: unknown): boolean {
+    return error instanceof ServiceError && this.#strangers.at(client.place) === client && NO_FAULT[error.kind] !== true;
   }
 
   #tell(client: ClientConnection, error: unknown): void {

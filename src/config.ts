@@ -54,6 +54,7 @@ const schema = z.object({
   POSTERN_TLS: z.enum(['off', 'prefer', 'require']).default('prefer'),
   POSTERN_TRUST_PROXY: cidrList,
   POSTERN_SIGNUPS_PER_HOUR: whole(5, 0, 1_000_000),
+  POSTERN_REFUSALS_PER_MINUTE: whole(600, 1, 1_000_000),
   POSTERN_BACKENDS_MAX: whole(0, 0, 100_000).describe('0: from max_connections'),
   POSTERN_BACKENDS_PER_TENANT: whole(16, 1, 10_000),
   POSTERN_PIPELINE_DEPTH: whole(8, 1, 64).describe(

@@ -4,7 +4,7 @@ import { Server as TlsServer } from 'node:tls';
 import type { FastifyInstance } from 'fastify';
 import { createHttpApp } from '../http/app.ts';
 import { createOpsApp } from '../http/ops.ts';
-import { WireServer } from '../proxy/server.ts';
+import { WireServer, type WireServerOptions } from '../proxy/server.ts';
 import { TlsFiles } from '../proxy/tls.ts';
 import { Pool } from './backend/pool.ts';
 import { Catalog } from './catalog/catalog.ts';
@@ -22,6 +22,7 @@ import { codeOf } from './router/placement/admin.ts';
 import { type Cluster, prepareCluster } from './router/placement/cluster.ts';
 import { Placements } from './router/placement/placements.ts';
 import { Platform } from './router/placement/platform.ts';
+import { RefusalLimit } from './router/refusal-limit.ts';
 import { Router } from './router/router.ts';
 import { SignUps } from './router/sign-ups.ts';
 import { shareSocketOptions } from './socket-options.ts';
@@ -97,12 +98,14 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     await new Operator(catalog, provisioner).finishDrops({ surface: 'admin', sourceIp: '127.0.0.1' }, observe);
     await keepTidy(signUps, observe, opened);
 
-    const wire = createWireServer(config, limits.wire, router, observe, tls);
+    const refusals = new RefusalLimit({ perMinute: config.POSTERN_REFUSALS_PER_MINUTE, observe });
+    const wire = createWireServer(config, { clientsMax: limits.wire, refusals }, router, observe, tls);
     const wirePort = await listenWire(wire, config);
     const ready = () => answers(router);
     const http = createHttpApp({
       router,
       signUps,
+      refusals,
       queries: new Queries(router, sharingLimits(config), observe),
       config,
       observe,
@@ -202,13 +205,19 @@ function sharingLimits({ POSTERN_PIPELINE_DEPTH: depth, POSTERN_PIPELINE_SPREAD:
   return { depth, spread: spread || Math.max(1, availableParallelism() - 1) };
 }
 
-function createWireServer(config: Config, clientsMax: number, router: Router, observe: Observe, tls: TlsFiles | undefined): WireServer {
+function createWireServer(
+  config: Config,
+  limits: Pick<WireServerOptions, 'clientsMax' | 'refusals'>,
+  router: Router,
+  observe: Observe,
+  tls: TlsFiles | undefined,
+): WireServer {
   return new WireServer({
     router,
     observe,
     tls: { mode: config.POSTERN_TLS, identity: () => tls?.identity },
     loginTimeoutMs: config.POSTERN_LOGIN_TIMEOUT_MS,
-    clientsMax,
+    ...limits,
     clientsPerTenant: config.POSTERN_CLIENTS_PER_TENANT,
     sharing: sharingLimits(config),
     statementTimeoutMs: config.POSTERN_WIRE_STATEMENT_TIMEOUT_MS,

@@ -2,12 +2,15 @@ import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Member } from '../../src/crowd.ts';
 import type { InputSource, OrganizationInput } from '../../src/input-scheduler.ts';
+import type { Tenant } from '../../src/router/tenant.ts';
 import { readStatically, readThroughStream } from '../../src/static-reads.ts';
 import { turnBegan } from '../../src/turn.ts';
 import { parseJson } from '../plugins/json-body.ts';
 import { type QueryBody, usualQuery } from '../schemas.ts';
 import { refuseHalf, refuseLate, type ServerDeadlines } from '../server.ts';
 import { Exchange, type ExchangeContext } from './exchange.ts';
+import { type RefusableRequest, readRefusable } from './refusable.ts';
+import { type Refusal, RefusedExchange, refusalOf, refusalOfQuery } from './refusals.ts';
 import { PLAIN_MAX_BYTES, type PlainRequest, readPlain } from './request.ts';
 
 /** Where a connection is served as long as its requests are plain. */
@@ -31,7 +34,7 @@ export class LaneConnection implements Member, InputSource {
   place = -1;
   readonly socket: Socket;
   readonly #host: LaneHost;
-  #exchange: Exchange | undefined;
+  #exchange: Exchange | RefusedExchange | undefined;
   /** A request without all of its body, or what has come while another one is being answered. */
   #come: Buffer | undefined;
   /** Bytes for which there is room until all of a body has come. */
@@ -43,7 +46,7 @@ export class LaneConnection implements Member, InputSource {
   /** What has come is handled in a later turn. */
   #isDeferred = false;
   #lastHead: Buffer | undefined;
-  #lastRequest: PlainRequest | undefined;
+  #lastRequest: PlainRequest | RefusableRequest | undefined;
   #hasServed = false;
   #waitsSince = performance.now();
 
@@ -122,25 +125,42 @@ export class LaneConnection implements Member, InputSource {
   #take(bytes: Buffer): void {
     const request = this.#host.isDraining ? undefined : this.#read(bytes);
     if (request === undefined || request.end < bytes.length) this.#leave(bytes);
-    else if (request.end > bytes.length) this.#wait(bytes, request);
-    else this.#serve(request, bytes);
+    else if (request.kind === 'refusable') this.#takeRefusable(request, bytes);
+    else this.#takePlain(request, bytes);
+  }
+
+  #takeRefusable(request: RefusableRequest, bytes: Buffer): void {
+    const refusal = request.end === bytes.length ? refusalOf(this.#host.context, request) : undefined;
+    if (refusal === undefined) this.#leave(bytes);
+    else this.#refuse(request, refusal);
+  }
+
+  #takePlain(request: PlainRequest, bytes: Buffer): void {
+    const tenant = this.#host.context.router.recognize(request.keyDigest);
+    if (request.end > bytes.length) {
+      this.#wait(bytes, request, tenant);
+      return;
+    }
+    const refusal = tenant === undefined ? refusalOfQuery(this.#host.context, request) : undefined;
+    if (refusal === undefined) this.#serve(request, bytes, tenant);
+    else this.#refuse(request, refusal);
   }
 
   /** Most requests on a connection have the same head. */
-  #read(bytes: Buffer): PlainRequest | undefined {
+  #read(bytes: Buffer): PlainRequest | RefusableRequest | undefined {
     const head = this.#lastHead;
-    if (head !== undefined && bytes.length > head.length && bytes.compare(head, 0, head.length, 0, head.length) === 0)
+    if (head !== undefined && bytes.length >= head.length && bytes.compare(head, 0, head.length, 0, head.length) === 0)
       return this.#lastRequest;
-    const request = readPlain(bytes, this.#host.context.config.POSTERN_HTTP_BODY_MAX_BYTES);
+    const request = readPlain(bytes, this.#host.context.config.POSTERN_HTTP_BODY_MAX_BYTES) ?? readRefusable(bytes);
     this.#lastRequest = request;
     this.#lastHead = request && Buffer.from(bytes.subarray(0, request.bodyStart));
     return request;
   }
 
   /** For the rest of a body, if it comes with a key that is known; of others the server, which asks first, reads none. */
-  #wait(bytes: Buffer, { end, keyDigest }: PlainRequest): void {
+  #wait(bytes: Buffer, { end }: PlainRequest, tenant: Tenant | undefined): void {
     if (this.#reserved === 0) {
-      if (this.#host.context.router.recognize(keyDigest) === undefined || !this.#host.reserve(end)) {
+      if (tenant === undefined || !this.#host.reserve(end)) {
         this.#leave(bytes);
         return;
       }
@@ -155,30 +175,38 @@ export class LaneConnection implements Member, InputSource {
     this.#reserved = 0;
   }
 
-  #serve(request: PlainRequest, bytes: Buffer): void {
+  #serve(request: PlainRequest, bytes: Buffer, tenant: Tenant | undefined): void {
     const body = readBody(bytes.subarray(request.bodyStart));
     if (body === undefined) {
       this.#leave(bytes);
       return;
     }
-    const { context, deadlines } = this.#host;
     this.#release();
     this.#come = undefined;
-    this.#scheduleAs(request.keyDigest);
-    const keepAliveS = this.#host.isEnding ? undefined : Math.floor(deadlines.keepAliveTimeoutMs / 1_000);
-    this.#exchange = new Exchange(context, this.socket, request, keepAliveS, this.#served);
-    this.#exchange.start(request, body);
+    this.#scheduleAs(request.keyDigest, tenant);
+    const exchange = new Exchange(this.#host.context, this.socket, request, this.#keepAliveS, this.#served);
+    this.#exchange = exchange;
+    exchange.start(request, body, tenant);
+  }
+
+  #refuse(request: PlainRequest | RefusableRequest, refusal: Refusal): void {
+    this.#release();
+    this.#come = undefined;
+    const exchange = new RefusedExchange(this.#host.context, this.socket, request, refusal, this.#keepAliveS, this.#served);
+    this.#exchange = exchange;
+    exchange.start();
+  }
+
+  get #keepAliveS(): number | undefined {
+    return this.#host.isEnding ? undefined : Math.floor(this.#host.deadlines.keepAliveTimeoutMs / 1_000);
   }
 
   /** The next request is taken for one of the same organization. */
-  #scheduleAs(keyDigest: string): void {
-    if (keyDigest === this.#inputKey) return;
-    const { router } = this.#host.context;
-    const tenant = router.recognize(keyDigest);
-    if (tenant === undefined) return;
+  #scheduleAs(keyDigest: string, tenant: Tenant | undefined): void {
+    if (keyDigest === this.#inputKey || tenant === undefined) return;
     this.#input?.leave();
     this.#inputKey = keyDigest;
-    this.#input = router.inputs.join(tenant.organization.id);
+    this.#input = this.#host.context.router.inputs.join(tenant.organization.id);
   }
 
   readonly #served = (): void => {

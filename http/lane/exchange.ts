@@ -1,31 +1,30 @@
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import type { Config } from '../../src/config.ts';
-import type { Observe } from '../../src/observation.ts';
 import type { Router } from '../../src/router/router.ts';
+import type { Tenant } from '../../src/router/tenant.ts';
 import { CHUNK_BYTES, giveBack, takeMemory } from '../../src/sql/json/memory.ts';
 import type { Queries } from '../../src/sql/queries.ts';
 import type { QueryRequest } from '../../src/sql/statement.ts';
 import { type Call, type CallEnds, openCall, originOf, requestIdOf } from '../call.ts';
 import type { Connections } from '../connections.ts';
 import type { Admission } from '../plugins/admission.ts';
-import type { ClientAddress } from '../plugins/client-address.ts';
 import { problemFor } from '../plugins/problems.ts';
+import { holdRefusal } from '../refusals.ts';
 import { JSON_TYPE, timeoutOf } from '../routes/context.ts';
 import type { QueryBody } from '../schemas.ts';
 import { pour } from '../send.ts';
+import type { RefusalContext } from './refusals.ts';
 import { type ReplyHead, writeHead } from './reply-head.ts';
 import type { PlainRequest } from './request.ts';
 
 /** What requests in the lane are answered with: the same as all others. */
-export interface ExchangeContext {
-  readonly router: Pick<Router, 'authenticate' | 'inputs' | 'recognize'>;
+export interface ExchangeContext extends RefusalContext {
+  readonly router: Pick<Router, 'authenticate' | 'inputs' | 'recognize' | 'isInvalid'>;
   readonly queries: Queries;
   readonly config: Config;
-  readonly observe: Observe;
   readonly admission: Admission;
   readonly connections: Pick<Connections, 'authenticated'>;
-  readonly clientAddress: ClientAddress;
   readonly ends: CallEnds;
 }
 
@@ -57,8 +56,9 @@ export class Exchange {
     this.#done = done;
   }
 
-  start(request: PlainRequest, body: QueryBody): void {
-    this.#call.work = this.#perform(request, body);
+  /** @param tenant undefined: it has to be asked whose key it is */
+  start(request: PlainRequest, body: QueryBody, tenant: Tenant | undefined): void {
+    this.#call.work = this.#perform(request, body, tenant);
   }
 
   /** The client has gone. */
@@ -68,12 +68,13 @@ export class Exchange {
     this.#end();
   }
 
-  async #perform({ apiKey, keyDigest }: PlainRequest, { sql, params, rowMode, timeoutMs, readOnly }: QueryBody): Promise<void> {
+  async #perform({ apiKey }: PlainRequest, body: QueryBody, recognized: Tenant | undefined): Promise<void> {
+    const { sql, params, rowMode, timeoutMs, readOnly } = body;
     const { router, queries, config } = this.#context;
     const call = this.#call;
     const { departure } = call;
     try {
-      const tenant = router.recognize(keyDigest) ?? (await router.authenticate({ kind: 'bearer', apiKey }, call.origin));
+      const tenant = recognized ?? (await router.authenticate({ kind: 'bearer', apiKey }, call.origin));
       if (this.#isOver) return;
       call.tenant = tenant;
       this.#context.connections.authenticated(this.#socket, tenant.organization.id);
@@ -85,7 +86,9 @@ export class Exchange {
       else call.outcome = answer.outcome;
       this.#sendResult(answer.body);
     } catch (error) {
-      this.#sendProblem(error);
+      const held = holdRefusal(error, call, this.#context.refusals);
+      if (held !== undefined) this.keepAliveS = undefined;
+      this.#sendProblem(held === undefined ? error : await held);
     }
   }
 

@@ -3,6 +3,7 @@ import { bearerTokenOf } from '../plugins/bearer.ts';
 
 /** A request for `/api/query` of the plainest kind. */
 export interface PlainRequest {
+  readonly kind: 'plain';
   readonly apiKey: string;
   /** By which the router recognizes it. */
   readonly keyDigest: string;
@@ -17,10 +18,10 @@ export interface PlainRequest {
 
 /** A request that takes more is no plain one: so much is read before it is asked whose key it came with. */
 export const PLAIN_MAX_BYTES = 65_536;
-const HEAD_MAX_BYTES = 8_192;
+export const HEAD_MAX_BYTES = 8_192;
 
-const END_OF_HEAD = '\r\n\r\n';
-const END_OF_LINE = '\r\n';
+export const END_OF_HEAD = '\r\n\r\n';
+export const END_OF_LINE = '\r\n';
 
 /** Visible characters and spaces, and lines that end and begin where they must: nothing that two readers could read in two ways. */
 const HEAD = /^POST \/api\/query HTTP\/1\.1\r\n(?:[A-Za-z][A-Za-z0-9-]*:[ -~]*\r\n)+$/;
@@ -79,6 +80,7 @@ export function readPlain(bytes: Buffer, maxBodyBytes: number): PlainRequest | u
   const end = bodyStart + length;
   if (!(length <= maxBodyBytes && end <= PLAIN_MAX_BYTES)) return undefined;
   return {
+    kind: 'plain',
     apiKey,
     keyDigest: digestText(apiKey),
     requestId: headers.get('x-request-id'),

@@ -32,12 +32,17 @@ export async function authenticateBearer(router: KeyRing, { headers, call }: Fas
 }
 
 function bearerToken(authorization: string | undefined): string {
-  if (authorization === undefined)
-    throw new ServiceError('unauthorized', 'an API key is needed, sent as "Authorization: Bearer <API key>"');
+  if (authorization === undefined) throw MISSING;
   const token = bearerTokenOf(authorization);
-  if (token === undefined) throw new ServiceError('unauthorized', 'the Authorization header must read "Bearer <API key>"');
+  if (token === undefined) throw MALFORMED;
   return token;
 }
+
+/** Made once: with its stack, an error takes longer than all else that a refusal does. */
+export const MISSING = new ServiceError('unauthorized', 'an API key is needed, sent as "Authorization: Bearer <API key>"');
+export const MALFORMED = new ServiceError('unauthorized', 'the Authorization header must read "Bearer <API key>"');
+/** As the router says it. */
+export const INVALID = new ServiceError('unauthorized', 'the API key is not valid');
 
 /** @returns undefined where the header is another, or not well formed */
 export function bearerTokenOf(authorization: string): string | undefined {

@@ -3,10 +3,18 @@ import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
 import type { Call } from '../call.ts';
 import { type RenderedError, renderError } from '../errors.ts';
+import { holdRefusal, type Refusals } from '../refusals.ts';
+
+const UNCOUNTED: Refusals = { count: () => undefined };
 
 /** Answers every error as `application/problem+json`; what nobody expected is also told to the operator, whole. */
-export function answerProblems(app: FastifyInstance, observe: Observe): void {
-  app.setErrorHandler((error, request, reply) => sendProblem(error, request, reply, observe));
+export function answerProblems(app: FastifyInstance, observe: Observe, refusals: Refusals = UNCOUNTED): void {
+  app.setErrorHandler((error, request, reply) => {
+    const held = holdRefusal(error, request.call, refusals);
+    if (held === undefined) return sendProblem(error, request, reply, observe);
+    reply.raw.shouldKeepAlive = false;
+    return held.then((instead) => sendProblem(instead, request, reply, observe));
+  });
   refuseRoutes(app);
 }
 
@@ -79,13 +87,17 @@ function refuseRoutes(app: FastifyInstance): void {
     const path = pathOf(request);
     const allow = [...(methods.get(path) ?? [])].sort().join(', ');
     if (allow === '') {
-      done(new ServiceError('not_found', `there is nothing at ${path}`, { hint: 'GET /docs lists every operation.' }));
+      done(noRoute(path));
       return;
     }
     reply.header('allow', allow);
     if (request.method === 'OPTIONS') reply.code(204).send();
     else done(new ServiceError('method_not_allowed', `${request.method} is not possible at ${path}; ${allow} are`));
   });
+}
+
+export function noRoute(path: string): ServiceError {
+  return new ServiceError('not_found', `there is nothing at ${path}`, { hint: 'GET /docs lists every operation.' });
 }
 
 /** Clients may send the whole URI, as they would to a proxy (RFC 9112 section 3.2.2). */

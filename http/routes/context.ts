@@ -5,6 +5,7 @@ import type { Router } from '../../src/router/router.ts';
 import type { SignUps } from '../../src/router/sign-ups.ts';
 import type { Queries } from '../../src/sql/queries.ts';
 import type { ErrorCode } from '../errors.ts';
+import type { Refusals } from '../refusals.ts';
 
 /** Where clients are told to connect with a wire client. */
 export interface WireAddress {
@@ -15,11 +16,12 @@ export interface WireAddress {
 
 /** What the routes work with. */
 export interface RouteContext {
-  readonly router: Pick<Router, 'authenticate' | 'recognize' | 'inputs' | 'lease' | 'results' | 'rotateKey'> & {
+  readonly router: Pick<Router, 'authenticate' | 'recognize' | 'isInvalid' | 'inputs' | 'lease' | 'results' | 'rotateKey'> & {
     readonly catalog: { readonly audit: Pick<Router['catalog']['audit'], 'list' | 'verify'> };
   };
   readonly signUps: Pick<SignUps, 'add'>;
   readonly queries: Queries;
+  readonly refusals: Refusals;
   readonly config: Config;
   readonly observe: Observe;
   /** The wire door as clients reach it; asked at each call, since its port may be known only after listening. */

@@ -7,6 +7,7 @@ import { renderNeonError } from '../neon/errors.ts';
 import { echoedHeaders, readNeonRequest } from '../neon/request.ts';
 import { tenantOf } from '../plugins/bearer.ts';
 import { readJson, refuseEncodings } from '../plugins/json-body.ts';
+import { holdRefusal } from '../refusals.ts';
 import { JSON_TYPE, type RouteContext, timeoutOf } from './context.ts';
 
 /** What a page of any origin may send: nothing here goes by cookies, so there is nothing to be tricked out of a browser. */
@@ -47,7 +48,12 @@ export function neonRoutes(app: FastifyInstance, context: RouteContext): void {
         done(error as Error);
       }
     });
-    scope.setErrorHandler((error, request, reply) => sendNeonError(error, request, reply, context));
+    scope.setErrorHandler((error, request, reply) => {
+      const held = holdRefusal(error, request.call, context.refusals);
+      if (held === undefined) return sendNeonError(error, request, reply, context);
+      reply.raw.shouldKeepAlive = false;
+      return held.then((instead) => sendNeonError(instead, request, reply, context));
+    });
     scope.options('/sql', async (_request, reply) => reply.headers(PREFLIGHT).send());
     scope.route({
       method: 'POST',
@@ -110,7 +116,7 @@ function sendNeonError(error: unknown, request: FastifyRequest, reply: FastifyRe
   if (internal && !request.socket.destroyed)
     observe({ name: 'service.failure', message: 'POST /sql failed', cause: error, requestId: request.id });
   request.call.sqlstate = sqlstate;
-  reply.removeHeader('connection');
+  if (reply.raw.shouldKeepAlive) reply.removeHeader('connection');
   return reply
     .code(status)
     .type(JSON_TYPE)

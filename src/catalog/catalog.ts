@@ -221,6 +221,11 @@ export class Catalog {
     return this.#credentials.knownByDigest(digest);
   }
 
+  /** Whether there was no such key a moment ago. @param digest a character for each byte */
+  isUnknownDigest(digest: string): boolean {
+    return this.#credentials.isUnknownDigest(digest);
+  }
+
   /** The live key with this SHA-256 digest, or the former one. Answers from memory what it has answered before. */
   findByDigest(digest: Buffer): Promise<Credential | FormerKey | undefined> {
     return this.#credentials.findByDigest(digest, () => this.#database.run((sql) => loadByDigest(sql, digest)));

@@ -41,6 +41,12 @@ export class CredentialCache {
     return this.#trusted ? this.#index.get(CredentialIndex.digestName(digest))?.credential : undefined;
   }
 
+  /** Whether it was looked up a moment ago, and opens nothing and never has. */
+  isUnknownDigest(digest: string): boolean {
+    const unknown = this.#trusted ? this.#unknown.get(CredentialIndex.digestName(digest)) : undefined;
+    return unknown !== undefined && unknown.former === undefined && unknown.until > performance.now();
+  }
+
   findByDigest(digest: Buffer, load: Load<KnownKey | FormerKey>): Promise<Credential | FormerKey | undefined> {
     return this.#find(CredentialIndex.digestName(digest), load);
   }

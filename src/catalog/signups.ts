@@ -1,3 +1,4 @@
+import { isIPv4 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { ServiceError } from '../errors.ts';
 import { ADVISORY_LOCKS } from './advisory-locks.ts';
@@ -134,7 +135,7 @@ function emailKey(email: string): string {
 
 /** What counts as one address: an IPv4 address, also when written as IPv6; of IPv6 the /64 that a client usually has whole. */
 export function limitedAddress(sourceIp: string): string {
-  if (!ipaddr.isValid(sourceIp)) return sourceIp;
+  if (isIPv4(sourceIp) || !ipaddr.isValid(sourceIp)) return sourceIp;
   const address = ipaddr.process(sourceIp);
   if (!(address instanceof ipaddr.IPv6)) return address.toString();
   return `${new ipaddr.IPv6([...address.parts.slice(0, 4), 0, 0, 0, 0]).toString()}/64`;

@@ -156,6 +156,11 @@ export class Router {
     return this.#tenantOf(known);
   }
 
+  /** Whether it is known without asking anybody that there is no such key. @param digest of the key, as of `digestText` */
+  isInvalid(apiKey: string, digest: string): boolean {
+    return !isWellFormedApiKey(apiKey) || this.catalog.isUnknownDigest(digest);
+  }
+
   /**
    * Lends a backend session of the tenant's own, waiting for one if need be. For the HTTP door it is as after login; for
    * the wire door it may hold settings, which the caller replaces by its own.

@@ -1,10 +1,11 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { Lane } from '../../http/lane/lane.ts';
+import type { Tenant } from '../../src/router/tenant.ts';
 import { CERTIFICATE, CERTIFICATE_KEY } from '../support/certificate.ts';
 import { SeededRandom } from '../support/random.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
-import { openDoor } from './door.ts';
+import { openDoor, standIn } from './door.ts';
 import { plainRequest, RawClient } from './raw-client.ts';
 
 let service: TestService;
@@ -104,7 +105,7 @@ it('many connections at once get each their own', async () => {
 });
 
 describe('through TLS', () => {
-  /** More than a TLS record holds, by somebody without a key. */
+  /** More than a TLS record holds, with a key that is known and opens nothing. */
   const nobody = (id: string, ...headers: readonly string[]) =>
     plainRequest('pst_nobody', { sql: `select '${'x'.repeat(40_000)}'` }, `X-Request-Id: ${id}`, ...headers);
 
@@ -113,7 +114,9 @@ describe('through TLS', () => {
     ['others leave it', ['X-Other: 1'], 1],
   ] as const)('%s', async (_what, headers, left) => {
     leave.mockClear();
-    const door = await openDoor({ tls: { cert: CERTIFICATE, key: CERTIFICATE_KEY } });
+    const { router } = standIn();
+    const known = { organization: { id: 'org_nobody' }, revoked: new AbortController().signal } as Tenant;
+    const door = await openDoor({ router: { ...router, recognize: () => known }, tls: { cert: CERTIFICATE, key: CERTIFICATE_KEY } });
     const client = await RawClient.openTls(door.port);
     for (let n = 0; n < 30; n += 1) {
       const { status, headers: told } = await client.ask(nobody(`tls-${n}`, ...headers));

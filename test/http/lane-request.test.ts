@@ -25,6 +25,7 @@ const withHeader = (line: string) => changed('\r\n', `\r\n${line}\r\n`);
 describe('a plain request', () => {
   it('is read', () => {
     expect(read(PLAIN)).toEqual({
+      kind: 'plain',
       apiKey: 'pst_key',
       keyDigest: digestText('pst_key'),
       requestId: undefined,

@@ -34,6 +34,7 @@ export function testVariables(): Record<string, string> {
     POSTERN_PG_PORT: '0',
     POSTERN_OPS_PORT: '0',
     POSTERN_SIGNUPS_PER_HOUR: '1000',
+    POSTERN_REFUSALS_PER_MINUTE: '1000000',
     POSTERN_BACKENDS_MAX: '24',
     POSTERN_SHUTDOWN_TIMEOUT_MS: '2000',
   };

@@ -1,0 +1,180 @@
+import type { Socket } from 'node:net';
+import { digestText } from '../../src/auth/api-key.ts';
+import type { ServiceError } from '../../src/errors.ts';
+import type { Observe, Origin } from '../../src/observation.ts';
+import { HOLD_MS } from '../../src/router/refusal-limit.ts';
+import type { Router } from '../../src/router/router.ts';
+import { originOf, requestIdOf } from '../call.ts';
+import { renderError } from '../errors.ts';
+import { bearerTokenOf, INVALID, MALFORMED, MISSING } from '../plugins/bearer.ts';
+import type { ClientAddress } from '../plugins/client-address.ts';
+import { noRoute } from '../plugins/problems.ts';
+import type { Refusals } from '../refusals.ts';
+import type { RefusableRequest } from './refusable.ts';
+import { writeHead } from './reply-head.ts';
+import type { PlainRequest } from './request.ts';
+
+/** Which requests need a key. */
+export interface RouteTable {
+  /** All that there are, whatever the method. */
+  readonly paths: ReadonlySet<string>;
+  /** The actions that need a key, by method and path with a space between. */
+  readonly withKey: ReadonlyMap<string, string>;
+}
+
+/** What refusals are made with. */
+export interface RefusalContext {
+  readonly router: Pick<Router, 'isInvalid'>;
+  readonly observe: Observe;
+  readonly clientAddress: ClientAddress;
+  readonly refusals: Refusals;
+  readonly routes: RouteTable;
+}
+
+/** Why a request is refused. */
+export interface Refusal {
+  readonly reason: Reason;
+  readonly path: string;
+  readonly withCredentials: boolean;
+  /** Undefined where it has reached none. */
+  readonly action: string | undefined;
+}
+
+/** An error and its replies, with marks in the place of what differs from one request to the next. */
+interface Reason {
+  readonly error: ServiceError;
+  readonly withCredentials: RenderedRefusal;
+  readonly without: RenderedRefusal;
+}
+
+interface RenderedRefusal {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+/** Neither can be in a request's id, nor in a path that is read here. */
+const ID = '<id>';
+const PATH = '<path>';
+
+const [NO_ROUTE, NO_KEY, NO_BEARER, NO_SUCH_KEY] = [noRoute(PATH), MISSING, MALFORMED, INVALID].map(reasonOf) as [
+  Reason,
+  Reason,
+  Reason,
+  Reason,
+];
+
+function reasonOf(error: ServiceError): Reason {
+  return { error, withCredentials: render(error, true), without: render(error, false) };
+}
+
+function render(error: ServiceError, withCredentials: boolean): RenderedRefusal {
+  const { problem, headers } = renderError(error, { requestId: ID, path: PATH, withCredentials });
+  return { status: problem.status, headers, body: JSON.stringify(problem) };
+}
+
+/** @returns undefined where it may be served, or more has to be known for telling */
+export function refusalOf({ router, routes }: RefusalContext, request: RefusableRequest): Refusal | undefined {
+  const { method, path, authorization } = request;
+  const withCredentials = authorization !== undefined;
+  if (!routes.paths.has(path)) return { reason: NO_ROUTE, path, withCredentials, action: undefined };
+  const action = routes.withKey.get(`${method} ${path}`);
+  const reason = action === undefined ? undefined : reasonFor(authorization, router);
+  return reason && { reason, path, withCredentials, action };
+}
+
+/** As {@link refusalOf}. */
+export function refusalOfQuery({ router }: RefusalContext, { apiKey, keyDigest }: PlainRequest): Refusal | undefined {
+  if (!router.isInvalid(apiKey, keyDigest)) return undefined;
+  return { reason: NO_SUCH_KEY, path: '/api/query', withCredentials: true, action: 'query' };
+}
+
+function reasonFor(authorization: string | undefined, router: RefusalContext['router']): Reason | undefined {
+  if (authorization === undefined) return NO_KEY;
+  const apiKey = bearerTokenOf(authorization);
+  if (apiKey === undefined) return NO_BEARER;
+  return router.isInvalid(apiKey, digestText(apiKey)) ? NO_SUCH_KEY : undefined;
+}
+
+/** A request that is refused, and its reply. */
+export class RefusedExchange {
+  readonly #context: RefusalContext;
+  readonly #socket: Socket;
+  readonly #refusal: Refusal;
+  readonly #origin: Origin;
+  readonly #requestId: string;
+  readonly #startedAt = performance.now();
+  /** Told when the reply is whole. */
+  readonly #done: () => void;
+  /** As of an exchange. */
+  keepAliveS: number | undefined;
+  isLast = false;
+  #held: NodeJS.Timeout | undefined;
+  #isOver = false;
+
+  constructor(
+    context: RefusalContext,
+    socket: Socket,
+    request: PlainRequest | RefusableRequest,
+    refusal: Refusal,
+    keepAliveS: number | undefined,
+    done: () => void,
+  ) {
+    this.#context = context;
+    this.#socket = socket;
+    this.#refusal = refusal;
+    this.#requestId = requestIdOf(request.requestId);
+    this.#origin = originOf(context.clientAddress(socket.remoteAddress ?? '', request.forwardedFor), this.#requestId, request.userAgent);
+    this.keepAliveS = keepAliveS;
+    this.#done = done;
+  }
+
+  start(): void {
+    const { refusals, observe } = this.#context;
+    const { reason, withCredentials } = this.#refusal;
+    const instead = refusals.count(this.#origin.sourceIp);
+    if (instead === undefined) {
+      const { kind, sqlstate } = reason.error;
+      if (reason === NO_SUCH_KEY) observe({ name: 'login.failed', origin: this.#origin, kind, sqlstate });
+      this.#send(withCredentials ? reason.withCredentials : reason.without, sqlstate);
+      return;
+    }
+    this.#held = setTimeout(() => {
+      this.keepAliveS = undefined;
+      this.#send(render(instead, withCredentials), instead.sqlstate);
+    }, HOLD_MS);
+  }
+
+  /** The client has gone. */
+  gone(): void {
+    clearTimeout(this.#held);
+    this.#isOver = true;
+  }
+
+  #send({ status, headers, body }: RenderedRefusal, sqlstate: string): void {
+    const { path, action } = this.#refusal;
+    const text = body.replaceAll(PATH, path).replaceAll(ID, this.#requestId);
+    this.isLast = this.keepAliveS === undefined;
+    const head = writeHead({
+      status,
+      requestId: this.#requestId,
+      contentType: 'application/problem+json',
+      length: text.length,
+      headers,
+      keepAliveS: this.keepAliveS,
+    });
+    // Of ASCII alone, as is all that a refusal can name.
+    this.#socket.write(head + text, 'latin1', (failed) => {
+      if (this.#isOver || failed != null || this.#socket.destroyed) return;
+      this.#isOver = true;
+      if (action !== undefined) this.#tell(action, status, sqlstate);
+      this.#done();
+    });
+  }
+
+  #tell(action: string, httpStatus: number, sqlstate: string): void {
+    const durationMs = Math.round((performance.now() - this.#startedAt) * 1_000) / 1_000;
+    const outcome = { status: 'error', httpStatus, durationMs, sqlstate, rowCount: undefined } as const;
+    this.#context.observe({ name: 'http.request', action, origin: this.#origin, actor: undefined, statement: undefined, outcome });
+  }
+}
