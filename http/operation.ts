@@ -3,6 +3,7 @@ import type { z } from 'zod';
 import { ServiceError } from '../src/errors.ts';
 import type { ErrorCode } from './errors.ts';
 import { MAX_PARAMETERS, noQuery } from './schemas.ts';
+import { describeUnknown, refuseExcess } from './unknown-fields.ts';
 
 export interface ReplyDescription {
   readonly description: string;
@@ -94,6 +95,7 @@ const MAX_ISSUES = 5;
 
 /** @throws ServiceError `invalid_request` that names what is wrong, field by field */
 export function validate<T>(schema: z.ZodType<T>, value: unknown, whole: string): T {
+  refuseExcess(schema, value);
   refuseEndlessLists(value);
   const parsed = schema.safeParse(value, { error: ({ input }) => (input === undefined ? 'is required' : undefined) });
   if (parsed.success) return parsed.data;
@@ -115,9 +117,6 @@ function describeIssue(issue: z.core.$ZodIssue, whole: string): string {
     .map((part) => (typeof part === 'number' ? `[${part}]` : `.${String(part)}`))
     .join('')
     .replace(/^\./, '');
-  if (issue.code === 'unrecognized_keys') {
-    const names = issue.keys.map((key) => `"${[place, key].filter(Boolean).join('.').slice(0, 100)}"`);
-    return `unknown ${names.length === 1 ? 'field' : 'fields'} ${names.slice(0, MAX_ISSUES).join(', ')}`;
-  }
+  if (issue.code === 'unrecognized_keys') return describeUnknown(issue.keys, place);
   return `${place === '' ? whole : place}: ${issue.message.replace(/^Invalid input: /, '').replace('LosslessNumber', 'a number with too many digits')}`;
 }

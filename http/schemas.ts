@@ -10,9 +10,13 @@ export const MAX_PARAMETERS = 65_535;
 export const MAX_STATEMENTS = 1_000;
 const MAX_TIMEOUT_MS = 300_000;
 
+/** A text that is blank for long is not looked at to its end: it is refused, too, where it is to be run. */
+const BLANK_MAX_CHARACTERS = 65_536;
+const isBlank = (text: string) => text.length <= BLANK_MAX_CHARACTERS && text.trim() === '';
+
 const sql = z
   .string()
-  .refine((text) => text.trim() !== '', 'must not be empty')
+  .refine((text) => !isBlank(text), 'must not be empty')
   .refine((text) => !text.includes('\0'), 'must not contain a NUL character')
   .meta({ minLength: 1 });
 
@@ -80,7 +84,7 @@ export function usualQuery(body: unknown): QueryBody | undefined {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return undefined;
   for (const key in body) if (key !== 'sql' && key !== 'params') return undefined;
   const { sql, params = NO_PARAMS } = body as { readonly sql?: unknown; readonly params?: unknown };
-  if (typeof sql !== 'string' || sql.trim() === '' || sql.includes('\0')) return undefined;
+  if (typeof sql !== 'string' || isBlank(sql) || sql.includes('\0')) return undefined;
   if (!Array.isArray(params) || params.length > MAX_PARAMETERS) return undefined;
   return { sql, params, rowMode: 'object', readOnly: false };
 }

@@ -8,6 +8,8 @@ const MAX_DEPTH = 100;
 export const MAX_VALUES = 1_000_000;
 /** Objects with more are slow to make and to go through; no request has fields that go by any name. */
 const MEMBERS_MAX = 100_000;
+/** The outermost one is a request, of which each field has its name. */
+const FIELDS_MAX = 1_000;
 /** So much is read in a millisecond. */
 const AT_ONCE_BYTES = 65_536;
 /** No number of Postgres' has as many digits. */
@@ -26,7 +28,7 @@ const WORDS: ReadonlyMap<number, readonly [text: string, value: unknown]> = new 
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 const SAFE_DIGITS = 15;
 
-type Awaited = 'value' | 'first value' | 'name' | 'first name' | 'more' | 'nothing';
+type Awaited = 'value' | 'first value' | 'name' | 'first name' | 'more' | 'nothing' | 'rest of a string';
 
 /** An array or object that is not read to its end. */
 interface Container {
@@ -47,6 +49,10 @@ export class JsonReader {
   #at: number;
   #awaits: Awaited = 'value';
   readonly #containers: Container[] = [];
+  /** What has been read of a long string. */
+  #parts: string[] = [];
+  /** It is the name of a member. */
+  #isName = false;
   #values = 0;
 
   /** @param bytes valid UTF-8 */
@@ -63,7 +69,7 @@ export class JsonReader {
   run(tokens: number): boolean {
     const until = this.#at + AT_ONCE_BYTES;
     for (let left = tokens; left > 0 && this.#at < until; left -= 1) {
-      const byte = this.#next();
+      const byte = this.#awaits === 'rest of a string' ? this.#bytes[this.#at] : this.#next();
       if (byte === undefined) {
         if (this.#awaits === 'nothing') return true;
         throw malformed('it ends too early');
@@ -92,6 +98,9 @@ export class JsonReader {
       case 'more':
         this.#readMore(byte);
         return;
+      case 'rest of a string':
+        this.#readString();
+        return;
       case 'nothing':
         throw this.#unexpected();
     }
@@ -100,7 +109,7 @@ export class JsonReader {
   #readValue(byte: number): void {
     this.#values += 1;
     if (this.#values > MAX_VALUES) throw new ServiceError('invalid_request', `the JSON body holds more than ${MAX_VALUES} values`);
-    if (byte === QUOTE) this.#add(this.#string());
+    if (byte === QUOTE) this.#beginString(false);
     else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) this.#open(byte);
     else if (byte === 0x2d || (byte >= 0x30 && byte <= 0x39)) this.#add(this.#number());
     else this.#add(this.#word(byte));
@@ -108,8 +117,46 @@ export class JsonReader {
 
   #readName(byte: number): void {
     if (byte !== QUOTE) throw this.#unexpected();
+    this.#beginString(true);
+  }
+
+  #beginString(isName: boolean): void {
+    this.#at += 1;
+    this.#isName = isName;
+    this.#readString();
+  }
+
+  /** On to its end, or as far as is read at once. */
+  #readString(): void {
+    const bytes = this.#bytes;
+    const start = this.#at;
+    const plain = endOfPlain(bytes, start);
+    const isPlain = bytes[plain] === QUOTE;
+    const end = isPlain ? plain : endOfPart(bytes, plain, start + AT_ONCE_BYTES);
+    const part = isPlain ? bytes.toString('utf8', start, end) : unescaped(`"${bytes.toString('utf8', start, end)}"`);
+    this.#at = end;
+    if (bytes[end] !== QUOTE) {
+      this.#parts.push(part);
+      this.#awaits = 'rest of a string';
+      return;
+    }
+    this.#at += 1;
+    this.#endString(this.#parts.length === 0 ? part : this.#whole(part));
+  }
+
+  #whole(last: string): string {
+    const text = this.#parts.join('') + last;
+    this.#parts = [];
+    return text;
+  }
+
+  #endString(text: string): void {
+    if (!this.#isName) {
+      this.#add(text);
+      return;
+    }
     const container = this.#containers.at(-1) as Container;
-    container.name = this.#string();
+    container.name = text;
     if (this.#next() !== COLON) throw this.#unexpected();
     this.#at += 1;
     this.#awaits = 'value';
@@ -146,7 +193,7 @@ export class JsonReader {
       this.#awaits = 'nothing';
       return;
     }
-    if (container.items === undefined) setMember(container, value);
+    if (container.items === undefined) setMember(container, value, this.#containers.length === 1 ? FIELDS_MAX : MEMBERS_MAX);
     else container.items.push(value);
     this.#awaits = 'more';
   }
@@ -160,19 +207,6 @@ export class JsonReader {
       byte = bytes[this.#at];
     }
     return byte;
-  }
-
-  #string(): string {
-    const bytes = this.#bytes;
-    const start = this.#at;
-    const end = endOfPlain(bytes, start + 1);
-    if (bytes[end] === QUOTE) {
-      this.#at = end + 1;
-      return bytes.toString('utf8', start + 1, end);
-    }
-    const close = endOfString(bytes, end);
-    this.#at = close + 1;
-    return unescaped(bytes.toString('utf8', start, close + 1));
   }
 
   #number(): number | LosslessNumber {
@@ -209,10 +243,11 @@ export class JsonReader {
   }
 }
 
-/** @returns where the first quote, backslash or control character stands */
+/** @returns where the first quote, backslash or control character stands, or where so much is at its end */
 function endOfPlain(bytes: Buffer, start: number): number {
+  const end = Math.min(bytes.length, start + AT_ONCE_BYTES);
   let at = start;
-  while (at < bytes.length) {
+  while (at < end) {
     const byte = bytes[at] as number;
     if (byte === QUOTE || byte === BACKSLASH || byte < 0x20) break;
     at += 1;
@@ -220,23 +255,39 @@ function endOfPlain(bytes: Buffer, start: number): number {
   return at;
 }
 
-/** @returns where the quote stands that closes a string; what is wrong in it is found when it is read */
-function endOfString(bytes: Buffer, start: number): number {
+/** By its first two digits, `d8` to `db`. */
+function isHighHalf(first: number, second: number): boolean {
+  const letter = second | 0x20;
+  return (first | 0x20) === 0x64 && (second === 0x38 || second === 0x39 || letter === 0x61 || letter === 0x62);
+}
+
+/** Backslash, `u` and four digits. */
+const UNICODE_ESCAPE_BYTES = 6;
+
+/**
+ * @returns where the quote stands that closes a string, or what is behind the limit and neither within a character nor the second
+ * half of a pair; what is wrong up to there is found when it is read
+ */
+function endOfPart(bytes: Buffer, start: number, limit: number): number {
+  let isHalf = false;
   let at = start;
   while (at < bytes.length) {
     const byte = bytes[at] as number;
     if (byte === QUOTE) return at;
     if (byte < 0x20) break;
-    at += byte === BACKSLASH ? 2 : 1;
+    const mayEnd = (byte & 0xc0) !== 0x80 && (!isHalf || at > limit + UNICODE_ESCAPE_BYTES);
+    if (at >= limit && mayEnd) return at;
+    const isUnicode = byte === BACKSLASH && bytes[at + 1] === 0x75;
+    isHalf = isUnicode && isHighHalf(bytes[at + 2] ?? 0, bytes[at + 3] ?? 0);
+    at += isUnicode ? UNICODE_ESCAPE_BYTES : byte === BACKSLASH ? 2 : 1;
   }
   throw malformed(`a string is not closed where it should be, at byte ${Math.min(at, bytes.length)}`);
 }
 
-function setMember(container: Container, value: unknown): void {
+function setMember(container: Container, value: unknown, most: number): void {
   const { members, name } = container;
   container.count += 1;
-  if (container.count > MEMBERS_MAX)
-    throw new ServiceError('invalid_request', `an object of the JSON body has more than ${MEMBERS_MAX} members`);
+  if (container.count > most) throw new ServiceError('invalid_request', `an object of the JSON body has more than ${most} members`);
   // By assignment it would become the prototype.
   if (name === '__proto__') Object.defineProperty(members, name, { value, enumerable: true, configurable: true, writable: true });
   else members[name] = value;

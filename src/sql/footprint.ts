@@ -60,8 +60,11 @@ const HARMLESS_BEFORE_PARENTHESIS: ReadonlySet<string> = new Set(`${NO_CALLS} ${
 
 const BEFORE_TABLE = new Set(['INTO', 'AS', 'WITH', 'RECURSIVE']);
 
-/** In longer texts nothing is looked for. */
+/** In longer texts, and in those with more tokens, nothing is looked for. */
 const TEXT_MAX_CHARACTERS = 65_536;
+const TOKENS_MAX = 8_192;
+/** So far behind `set_config(` its end is looked for. */
+const CALL_MAX_TOKENS = 256;
 
 const UNKNOWN: Footprint = { isClean: false, readsSequences: true, changesDefaults: false, isPlain: false };
 
@@ -71,7 +74,8 @@ const UNKNOWN: Footprint = { isClean: false, readsSequences: true, changesDefaul
  */
 export function footprintOf(sql: string): Footprint {
   if (sql.length > TEXT_MAX_CHARACTERS) return UNKNOWN;
-  const parts = [...tokens(sql)].map((token) => ({ ...token, text: textOf(sql, token) }));
+  const parts = partsOf(sql);
+  if (parts === undefined) return UNKNOWN;
   const command = parts[0]?.text ?? '';
   const isPlain = PLAIN.has(command);
   const isKnown = isPlain || HARMLESS.has(command) || (command === 'SET' && SET_LOCAL.has(parts[1]?.text ?? ''));
@@ -104,6 +108,17 @@ export class Footprints {
 interface Part extends Token {
   /** Of words in upper case, of symbols as they are; of everything else nothing. */
   readonly text: string;
+}
+
+/** @returns undefined for more than are looked at */
+function partsOf(sql: string): readonly Part[] | undefined {
+  const parts: Part[] = [];
+  for (const token of tokens(sql)) {
+    if (parts.length === TOKENS_MAX) return undefined;
+    const { kind, start, end } = token;
+    parts.push({ kind, start, end, text: textOf(sql, token) });
+  }
+  return parts;
 }
 
 function textOf(sql: string, { kind, start, end }: Token): string {
@@ -144,7 +159,7 @@ function startOfName(parts: readonly Part[], end: number): number {
 /** `set_config(…, true)` ends with the transaction. */
 function isLocal(parts: readonly Part[], open: number): boolean {
   let depth = 0;
-  for (let at = open; at < parts.length; at += 1) {
+  for (let at = open; at < Math.min(parts.length, open + CALL_MAX_TOKENS); at += 1) {
     const text = parts[at]?.text;
     if (text === '(') depth += 1;
     else if (text === ')') depth -= 1;

@@ -47,22 +47,35 @@ export function* tokens(sql: string, options: LexerOptions = {}, from = 0): Gene
   }
 }
 
-/** Where the first token stands that is no semicolon, which count for nothing there; the end of the text where there is none. */
+/** So much of a text is looked at for its first words. */
+export const BEGINNING_MAX_CHARACTERS = 262_144;
+
+/** Of a long text the part in which its first words have to stand. */
+export function beginningOf(sql: string): string {
+  return sql.length > BEGINNING_MAX_CHARACTERS ? sql.slice(0, BEGINNING_MAX_CHARACTERS) : sql;
+}
+
+/**
+ * Where the first token stands that is no semicolon, which count for nothing there; the end of the text, or of its
+ * {@link beginningOf beginning}, where there is none.
+ */
 export function startOfStatement(sql: string): number {
-  let start = skipBlank(sql, 0);
-  while (sql.charCodeAt(start) === SEMICOLON) start = skipBlank(sql, start + 1);
+  const text = beginningOf(sql);
+  let start = skipBlank(text, 0);
+  while (text.charCodeAt(start) === SEMICOLON) start = skipBlank(text, start + 1);
   return start;
 }
 
-/** The words with which the text begins, in upper case, as far as they stand side by side. */
+/** The words with which the text begins, in upper case, as far as they stand side by side, and in its {@link beginningOf beginning}. */
 export function leadingWords(sql: string, count: number): readonly string[] {
   const words: string[] = [];
-  let start = startOfStatement(sql);
-  while (words.length < count && match(IDENTIFIER, sql, start) > 0) {
-    const { kind, end } = tokenAt(sql, start, true);
+  const text = beginningOf(sql);
+  let start = startOfStatement(text);
+  while (words.length < count && match(IDENTIFIER, text, start) > 0) {
+    const { kind, end } = tokenAt(text, start, true);
     if (kind !== 'word') break;
-    words.push(sql.slice(start, end).toUpperCase());
-    start = skipBlank(sql, end);
+    words.push(text.slice(start, end).toUpperCase());
+    start = skipBlank(text, end);
   }
   return words;
 }

@@ -12,7 +12,7 @@ export interface TextPlace {
  * @see https://www.postgresql.org/docs/current/protocol-error-fields.html
  */
 export function lineAndColumn(sql: string, position: number): TextPlace {
-  return placeAt(sql, offsetOf(sql, position));
+  return new Places(sql).skip(position - 1);
 }
 
 /** The line and column of an offset in UTF-16 units. */
@@ -33,14 +33,28 @@ export class Places {
 
   /** @param offset not before the last one that was asked for */
   at(offset: number): TextPlace {
+    return this.#read(offset, Number.POSITIVE_INFINITY);
+  }
+
+  /** So many characters on. */
+  skip(characters: number): TextPlace {
+    return this.#read(this.#sql.length, characters);
+  }
+
+  /** Goes on to the offset, or by so many characters if that is less. */
+  #read(offset: number, characters: number): TextPlace {
     const sql = this.#sql;
     const end = Math.min(offset, sql.length);
+    let left = characters;
     for (; this.#at < end; this.#at += 1) {
       const code = sql.charCodeAt(this.#at);
+      if (isSecondHalf(sql, this.#at, code)) continue;
+      if (left <= 0) break;
+      left -= 1;
       if (code === NEWLINE) {
         this.#line += 1;
         this.#column = 1;
-      } else if (!isSecondHalf(sql, this.#at, code)) this.#column += 1;
+      } else this.#column += 1;
     }
     return { line: this.#line, column: this.#column };
   }
@@ -59,14 +73,7 @@ function isSecondHalf(sql: string, at: number, code: number): boolean {
  */
 export function placeOfError(sql: string, start: number, error: unknown): TextPlace {
   const position = error instanceof PostgresError ? error.fields.position : undefined;
-  return placeAt(sql, position === undefined ? start : start + offsetOf(sql.slice(start), position));
-}
-
-/** Characters are code points there, and UTF-16 units here. */
-function offsetOf(text: string, position: number): number {
-  let offset = 0;
-  for (let left = position - 1; left > 0 && offset < text.length; left--) {
-    offset += (text.codePointAt(offset) ?? 0) > 0xffff ? 2 : 1;
-  }
-  return offset;
+  const places = new Places(sql);
+  const begins = places.at(start);
+  return position === undefined ? begins : places.skip(position - 1);
 }

@@ -1,5 +1,5 @@
 import { ServiceError } from '../errors.ts';
-import { leadingWords, startOfStatement, tokens } from './lexer.ts';
+import { BEGINNING_MAX_CHARACTERS, beginningOf, leadingWords, startOfStatement, tokens } from './lexer.ts';
 
 /** What a statement is part of: a call of its own, or a transaction that Postern opens and ends. */
 export type StatementContext = 'single' | 'transaction';
@@ -29,10 +29,16 @@ export function checkStatement(sql: string, context: StatementContext): void {
   }
 }
 
+/** What tells a statement's kind has to have room before the end of what is looked at. */
+const FIRST_WORDS_CHARACTERS = 1_024;
+const BLANKS = `sql begins with more than ${BEGINNING_MAX_CHARACTERS - FIRST_WORDS_CHARACTERS} characters that say nothing`;
+
 /** @throws ServiceError `invalid_request` for text that no statement can be made of */
 export function checkText(sql: string): void {
   if (sql.includes('\0')) throw new ServiceError('invalid_request', 'sql contains a NUL character', { sqlstate: '22021' });
-  if (startOfStatement(sql) === sql.length) throw new ServiceError('invalid_request', 'sql contains no statement', { sqlstate: '42601' });
+  const start = startOfStatement(sql);
+  if (start > BEGINNING_MAX_CHARACTERS - FIRST_WORDS_CHARACTERS && start < sql.length) throw new ServiceError('invalid_request', BLANKS);
+  if (start === sql.length) throw new ServiceError('invalid_request', 'sql contains no statement', { sqlstate: '42601' });
 }
 
 const COMMITS_ITSELF = new Set(['CALL', 'CLUSTER', 'DO', 'REINDEX', 'VACUUM']);
@@ -52,7 +58,7 @@ function controlsTransaction(sql: string, words: readonly string[], context: Sta
 
 /** `PREPARE TRANSACTION 'id'`, not a statement that was named `transaction`. */
 function isFollowedByString(sql: string): boolean {
-  for (const { kind, start } of tokens(sql)) {
+  for (const { kind, start } of tokens(beginningOf(sql))) {
     if (kind !== 'word' && sql[start] !== ';') return kind === 'string';
   }
   return false;

@@ -1,5 +1,6 @@
 import { ServiceError } from '../errors.ts';
 import type { Lease } from '../router/lease.ts';
+import { Slices } from '../turn.ts';
 import { type BatchResult, RESULTS_MAX_BYTES } from './batch.ts';
 import { BufferedResult, ResultBudget } from './buffered-result.ts';
 import { carriedOut } from './failure.ts';
@@ -98,10 +99,19 @@ async function run(session: Session, statements: readonly TextStatement[]): Prom
   const budget = new ResultBudget(session, RESULTS_MAX_BYTES);
   const startedAt = performance.now();
   await session.ready(...statements.map(({ sql }) => sql));
-  const running = statements.map(async ({ sql, values, layout }): Promise<Ran> => {
+  const running: Promise<Ran>[] = [];
+  const slices = new Slices();
+  const start = async ({ sql, values, layout }: TextStatement): Promise<Ran> => {
     const result = new BufferedResult(session, layout, budget);
     return { result, completion: await session.run(sql, values, result), startedAt };
-  });
+  };
+  for (const statement of statements) {
+    const ran = start(statement);
+    ran.catch(() => {});
+    running.push(ran);
+    const pause = slices.giveWay();
+    if (pause !== undefined) await pause;
+  }
   await Promise.allSettled(running);
   return Promise.all(running);
 }

@@ -94,6 +94,33 @@ describe('a large text', () => {
     expect(turns).toBeGreaterThan(5);
   });
 
+  const SPECIALS = [
+    '\\ud83d\\ude00\\ud83d\\ude00',
+    'é😀é😀',
+    '\\n\\"\\\\\\u0041',
+    '\\ud800x',
+    '\\ud800\\ud800\\udc00',
+    '\\udc00\\ud800',
+    '\\x',
+    '\\u00',
+    '\t',
+  ];
+  it.each(SPECIALS)('with %j at any place of a long string is what JSON.parse makes of it', async (special) => {
+    for (let before = 0; before < 16; before += 1) {
+      const string = `"${'x'.repeat(65_536 - before)}${special}${'é'.repeat(70_000)}${special}"`;
+      await expectTheSame(string);
+      await expectTheSame(`{${string}:${string}}`);
+    }
+  });
+
+  it('of one string is read while others have their turn', async () => {
+    let turns = 0;
+    const counting = setInterval(() => (turns += 1), 1);
+    expect(await read(`"${'\\u00e9é'.repeat(2_000_000)}"`)).toBe('éé'.repeat(2_000_000));
+    clearInterval(counting);
+    expect(turns).toBeGreaterThan(5);
+  });
+
   it('is read no further once nobody waits for it', async () => {
     const departure = new Departure();
     const reading = readBitByBit(Buffer.from(`[${'1e999,'.repeat(500_000)}0]`), departure);
@@ -105,8 +132,13 @@ describe('a large text', () => {
     ['more values than there is memory for', `[${'[],'.repeat(1_000_000)}0]`, 'the JSON body holds more than 1000000 values'],
     [
       'more members than anybody names',
-      `{${Array.from({ length: 100_001 }, (_, n) => `"${n}":0`)}}`,
+      `[{${Array.from({ length: 100_001 }, (_, n) => `"${n}":0`)}}]`,
       'an object of the JSON body has more than 100000 members',
+    ],
+    [
+      'more fields than any request has',
+      `{${Array.from({ length: 1_001 }, (_, n) => `"${n}":0`)}}`,
+      'an object of the JSON body has more than 1000 members',
     ],
     ['a number without end', `[${'9'.repeat(150_001)}]`, 'a number of the JSON body has more than 150000 digits'],
     ['levels without end', '['.repeat(1_000_000), 'the JSON body is nested deeper than 100 levels'],

@@ -32,3 +32,14 @@ describe('DEALLOCATE', () => {
     expect(deallocatedNames("insert into log values ('deallocate s1') -- deallocate s1")).toEqual([]);
   });
 });
+
+it('leaves alone what is behind more tokens than it looks at', () => {
+  const many = "a 'b' ".repeat(20_000);
+  expect(
+    changeCode(
+      `pid ${many} pid`,
+      (code) => code.replaceAll('pid', 'id'),
+      () => false,
+    ),
+  ).toBe(`id ${many} pid`);
+});

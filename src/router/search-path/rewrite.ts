@@ -18,8 +18,8 @@ export interface RewriteOptions {
   readonly standardConformingStrings?: boolean;
 }
 
-/** From this size on {@link rewriteLargeSql} keeps other sessions from waiting: below, rewriting takes a few milliseconds at most. */
-export const LARGE_SQL_BYTES = 256 * 1024;
+/** From this size on {@link rewriteLargeSql} keeps other sessions from waiting: below, rewriting takes a millisecond or so. */
+export const LARGE_SQL_BYTES = 16 * 1024;
 
 /** What is done without a pause, a millisecond or so: searched, read, edited. */
 const SLICE_SEARCHED_BYTES = 1024 * 1024;

@@ -30,11 +30,16 @@ export class Attacker {
   }
 
   /** Messages up to one ReadyForQuery, at the wire door. @returns the first error's SQLSTATE, 00000 without one */
-  async wire(...messages: readonly Buffer[]): Promise<string> {
+  wire(...messages: readonly Buffer[]): Promise<string> {
+    return this.wireWith({}, ...messages);
+  }
+
+  /** As {@link wire}, with parameters in the startup packet. */
+  async wireWith(parameters: Readonly<Record<string, string>>, ...messages: readonly Buffer[]): Promise<string> {
     const { id, apiKey } = this.#organization;
     const socket = connect(this.#doors.wirePort, '127.0.0.1');
     try {
-      await logIn(WireClient.over(socket), { user: id, database: id, password: apiKey }, '3.0', new Map());
+      await logIn(WireClient.over(socket), { user: id, database: id, password: apiKey }, '3.0', new Map(Object.entries(parameters)));
       socket.removeAllListeners('data');
       return await conversation(socket, messages, 1);
     } finally {
@@ -42,7 +47,7 @@ export class Attacker {
     }
   }
 
-  /** As {@link wire}, over a WebSocket at `/v2`. */
+  /** As {@link wire}, over a WebSocket at `/v2`, a frame for each. */
   async webSocket(...messages: readonly Buffer[]): Promise<string> {
     const { id, apiKey } = this.#organization;
     const webSocket = new WebSocket(`${this.#doors.httpUrl.replace('http:', 'ws:')}/v2`);
@@ -71,6 +76,8 @@ export class Attacker {
     const sent = request(`${this.#doors.httpUrl}${path}`, { method: 'POST', agent: false, headers });
     sent.end(body);
     const [reply] = await once(sent, 'response');
+    // A body that is refused may not be taken to its end.
+    sent.on('error', () => {});
     reply.resume();
     await once(reply, 'end').catch(() => {});
     return String(reply.statusCode);

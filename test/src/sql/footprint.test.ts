@@ -109,3 +109,9 @@ test('of statements that belong together no more is read than of one, and of eac
   expect(footprints.of('select 2').isClean).toBe(false);
   expect(footprints.of('select 1').isClean).toBe(true);
 });
+
+test('more tokens than are looked at are a doubt', () => {
+  const sum = (count: number) => `select ${'1+'.repeat(count)}1`;
+  expect(footprintOf(sum(4_000))).toMatchObject({ isClean: true, isPlain: true });
+  expect(footprintOf(sum(5_000))).toEqual({ isClean: false, readsSequences: true, changesDefaults: false, isPlain: false });
+});

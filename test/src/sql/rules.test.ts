@@ -88,3 +88,11 @@ describe('a statement of a transaction', () => {
     expect(refusal(sql, 'transaction')).toBeUndefined();
   });
 });
+
+test('what begins with white space for long is refused, and so is what says nothing at all', () => {
+  const blank = ' \n;'.repeat(100_000);
+  for (const sql of [blank, `${blank}select 1`, `/*${blank}*/ begin`]) {
+    expect(() => checkStatement(sql, 'single')).toThrow('sql begins with more than 261120 characters that say nothing');
+  }
+  checkStatement(`select 1${blank}`, 'single');
+});
