@@ -5,6 +5,7 @@ import { type Account, canEnter, serverAccount } from './embedded/account.ts';
 import { type Binaries, findBinaries } from './embedded/binaries.ts';
 import { type DataDirectory, makeSocketFolder, openDataDirectory, ownerOf, readSecret, replaceFile } from './embedded/directory.ts';
 import { EmbeddedError, hasCode, reasonOf } from './embedded/error.ts';
+import { offerExtensions } from './embedded/extensions.ts';
 import { initialise, SUPERUSER, setSuperuserPassword } from './embedded/initialise.ts';
 import { PORT, Postmaster } from './embedded/postmaster.ts';
 import { stopOrphan, whileSessionsLinger } from './embedded/shutdown.ts';
@@ -44,7 +45,9 @@ const SETTINGS: Readonly<Record<string, string>> = {
   port: String(PORT),
   unix_socket_permissions: '0700',
   password_encryption: 'scram-sha-256',
-  max_connections: '200',
+  max_connections: '216',
+  // For the service itself and for operators, of those above.
+  reserved_connections: '16',
   shared_buffers: '128MB',
   // A prepared transaction would hold its locks until an operator comes.
   max_prepared_transactions: '0',
@@ -103,7 +106,8 @@ async function startIn(
 
   await stopOrphan(cluster);
   const host = await makeSocketFolder(directory, account);
-  const settings = await settingsFor(directory, host, options.settings ?? {});
+  const extensions = await offerExtensions(directory, binaries);
+  const settings = await settingsFor(directory, { host, extensions }, options.settings ?? {});
   const verifier = await roleVerifier(secret, SUPERUSER);
   await whileSessionsLinger(() => setSuperuserPassword(cluster, binaries, account, settings, verifier));
   const exited = (how: string) => {
@@ -121,7 +125,7 @@ async function startIn(
     },
     async stop() {
       await postmaster.stop();
-      await rm(host, { recursive: true, force: true });
+      for (const folder of [host, extensions]) await rm(folder, { recursive: true, force: true });
       await directory.release();
     },
   };
@@ -151,10 +155,20 @@ async function checkExisting(directory: DataDirectory, binaries: Binaries, accou
 }
 
 /** As arguments, so that they are this version's and outrank whatever the cluster's own files say. */
-async function settingsFor(directory: DataDirectory, socketFolder: string, more: Readonly<Record<string, string>>): Promise<string[]> {
+async function settingsFor(
+  directory: DataDirectory,
+  folders: { readonly host: string; readonly extensions: string },
+  more: Readonly<Record<string, string>>,
+): Promise<string[]> {
   // Written by us beside the cluster, not in it: what the server's account owns is no place for root to write.
   const rules = join(directory.home, 'pg_hba.conf');
   await replaceFile(rules, HOST_BASED_AUTHENTICATION, 0o644);
-  const places = { hba_file: rules, unix_socket_directories: `"${socketFolder.replaceAll('"', '""')}"` };
-  return Object.entries({ ...SETTINGS, ...more, ...places }).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+  const places = {
+    hba_file: rules,
+    unix_socket_directories: `"${folders.host.replaceAll('"', '""')}"`,
+  };
+  return Object.entries({ ...SETTINGS, extension_control_path: folders.extensions, ...more, ...places }).flatMap(([name, value]) => [
+    '-c',
+    `${name}=${value}`,
+  ]);
 }

@@ -69,6 +69,18 @@ async function refusal(options: Partial<EmbeddedOptions> = {}): Promise<string> 
 }
 
 describe('a data directory', () => {
+  test('no language is offered whose interpreter nothing can stop', async () => {
+    const cluster = await start();
+    const offered = await query<{ name: string }>(
+      cluster,
+      "SELECT name FROM pg_available_extensions WHERE name ~ '^(citext|.*pl(perl|tcl|python).*)$'",
+    );
+    expect(offered).toEqual([{ name: 'citext' }]);
+    for (const language of ['pltcl', 'plperl', 'plpython3u'])
+      await expect(query(cluster, `CREATE EXTENSION ${language}`)).rejects.toThrow(`extension "${language}" is not available`);
+    await query(cluster, 'CREATE EXTENSION citext; CREATE EXTENSION "uuid-ossp"');
+  });
+
   test('keeps its secret and its data from one start to the next', async () => {
     const first = await start();
     expect((await query(first, 'CREATE TABLE kept AS SELECT 1 AS id')).length).toBe(0);
