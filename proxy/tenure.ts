@@ -314,7 +314,7 @@ export class Tenure implements Sharer, Turn, Sink {
     if (idle && pins.indelible) return lease.destroy();
     if (idle) return lease.release(!pins.holdsState);
     if (disobeyed) return lease.terminate();
-    await lease.abandon(OBEY_TIMEOUT_MS);
+    await lease.abandon();
   }
 
   /** Others are not to suffer for it: what is left to come of the answer is read, by nobody, up to its end. */

@@ -94,6 +94,9 @@ export type Observation =
   | { readonly name: 'lease.released'; readonly door: 'http' | 'wire'; readonly heldMs: number }
   | { readonly name: 'backend.opened'; readonly durationMs: number }
   | { readonly name: 'backend.closed'; readonly reason: string }
+  /** A session has been given up, and its process does not end when it is told to. */
+  | { readonly name: 'backend.stuck'; readonly organizationId: string; readonly processId: number; readonly message: string }
+  | { readonly name: 'backend.unstuck'; readonly organizationId: string; readonly processId: number }
   | { readonly name: 'backend.login_healed'; readonly organizationId: string }
   | { readonly name: 'audit.written'; readonly entries: number; readonly lagMs: number }
   | { readonly name: 'audit.dropped'; readonly entries: number; readonly cause: unknown };

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
+import { setTimeout as delay } from 'node:timers/promises';
 import { Server as TlsServer } from 'node:tls';
 import type { FastifyInstance } from 'fastify';
 import { createHttpApp } from '../http/app.ts';
@@ -22,6 +23,7 @@ import { codeOf } from './router/placement/admin.ts';
 import { type Cluster, prepareCluster } from './router/placement/cluster.ts';
 import { Placements } from './router/placement/placements.ts';
 import { Platform } from './router/placement/platform.ts';
+import { connectionLimitFor, limitConnections } from './router/placement/roles.ts';
 import { RefusalLimit } from './router/refusal-limit.ts';
 import { Router } from './router/router.ts';
 import { SignUps } from './router/sign-ups.ts';
@@ -47,6 +49,7 @@ export interface Service {
 const PLATFORM_SESSIONS = 16;
 const READY_TIMEOUT_MS = 2_000;
 const SWEEP_MS = 60_000;
+const FINISH_DROPS_MS = 5_000;
 
 /**
  * Puts the house together and opens both doors.
@@ -63,12 +66,12 @@ export async function startService(config: Config, log: Observe): Promise<Servic
   try {
     const tls = TlsFiles.open(config);
     const cluster = await backingPostgres(config, log, opened);
-    const { host, port, platform, ssl, controlDatabase } = cluster;
+    const { host, port, ssl, controlDatabase } = cluster;
     let locks: LockTable | undefined;
     const metrics = createMetrics({ poolSnapshot: () => pool.snapshot() });
     opened.push(async () => metrics.close());
     const catalog = await Catalog.open({
-      connection: { host, port, ...platform, database: controlDatabase, ...(ssl === undefined ? {} : { ssl }) },
+      connection: { host, port, ...cluster.platform, database: controlDatabase, ...(ssl === undefined ? {} : { ssl }) },
       observe: fanOut([log, metrics.observe]),
       auditDays: config.POSTERN_AUDIT_DAYS,
       outOfRoom: () => locks?.makeRoom(),
@@ -81,7 +84,9 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     const stopWatching = watchDescriptors(observe);
     opened.push(async () => stopWatching());
     const pool = createPool(config, backendsMax, observe);
-    const provisioner = createPlacements(config, cluster, observe, opened);
+    const platform = new Platform(cluster);
+    opened.push(() => platform.close());
+    const provisioner = createPlacements(config, platform, observe);
     opened.push(async () => pool.close());
     locks = new LockTable(catalog, pool, observe);
     const router = new Router({
@@ -95,7 +100,8 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       observe,
     });
     const signUps = new SignUps({ catalog, provisioner, locks, signupsPerHour: config.POSTERN_SIGNUPS_PER_HOUR, observe });
-    await new Operator(catalog, provisioner).finishDrops({ surface: 'admin', sourceIp: '127.0.0.1' }, observe);
+    void limitRoles(config, platform, catalog, observe);
+    await finishDrops(new Operator(catalog, provisioner), observe, opened);
     await keepTidy(signUps, observe, opened);
 
     const refusals = new RefusalLimit({ perMinute: config.POSTERN_REFUSALS_PER_MINUTE, observe });
@@ -160,10 +166,8 @@ async function backingPostgres(config: Config, observe: Observe, opened: (() => 
 }
 
 /** Both kinds are served, whatever the setting says of new organizations. */
-function createPlacements(config: Config, cluster: Cluster, observe: Observe, opened: (() => Promise<void>)[]): Placements {
-  const platform = new Platform(cluster);
-  opened.push(() => platform.close());
-  const connectionLimit = 2 * config.POSTERN_BACKENDS_PER_TENANT;
+function createPlacements(config: Config, platform: Platform, observe: Observe): Placements {
+  const connectionLimit = connectionLimitFor(config.POSTERN_BACKENDS_PER_TENANT);
   const limits = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
   return new Placements({ platform, connectionLimit, limits, observe }, config.POSTERN_PLACEMENT);
 }
@@ -179,6 +183,40 @@ function createPool(config: Config, max: number, observe: Observe): Pool {
     },
     observe,
   );
+}
+
+/** Of the organizations that there are: they may have been made with others. */
+async function limitRoles(config: Config, platform: Platform, catalog: Catalog, observe: Observe): Promise<void> {
+  const limit = connectionLimitFor(config.POSTERN_BACKENDS_PER_TENANT);
+  const limitAll = async () => {
+    const roles = (await catalog.organizations()).filter(({ status }) => status !== 'dropped').map(({ placement }) => placement.role);
+    return platform.run((session) => limitConnections(session, roles, limit));
+  };
+  const cause = await limitAll().catch((error: unknown) => error);
+  if (cause !== undefined) observe({ name: 'service.warning', message: 'not all roles could be given their limit of sessions', cause });
+}
+
+/** At the start, and from then on those that have to wait for processes of theirs. */
+async function finishDrops(operator: Operator, observe: Observe, opened: (() => Promise<void>)[]): Promise<void> {
+  const stop = new AbortController();
+  const finish = () =>
+    operator.finishDrops({ surface: 'admin', sourceIp: '127.0.0.1' }, observe).catch((cause: unknown) => {
+      observe({ name: 'service.failure', message: 'interrupted drops could not be looked up', cause });
+    });
+  const first = finish();
+  const goOn = async () => {
+    await first;
+    while (!stop.signal.aborted) {
+      await delay(FINISH_DROPS_MS, undefined, { signal: stop.signal }).catch(() => {});
+      if (!stop.signal.aborted) await finish();
+    }
+  };
+  const finishing = goOn();
+  opened.push(async () => {
+    stop.abort();
+    await finishing;
+  });
+  await Promise.race([first, delay(FINISH_DROPS_MS, undefined, { ref: false })]);
 }
 
 /** Undoes what a crash has cut short: at the start, and from time to time what another process left. */

@@ -1,6 +1,6 @@
 import type { Organization } from '../catalog/organization.ts';
 import type { Origin } from '../observation.ts';
-import type { Operator } from '../router/operator.ts';
+import type { Changed, Operator } from '../router/operator.ts';
 
 /** @returns what to print */
 export type Command = (operator: Operator, origin: Origin) => Promise<string>;
@@ -31,11 +31,12 @@ export function parseCommand(words: readonly string[]): Command {
 function commandOn(name: string, id: string): Command | undefined {
   switch (name) {
     case 'org suspend':
-      return async (operator, origin) => statusOf(await operator.suspend(id, origin));
+      return async (operator, origin) => changed(await operator.suspend(id, origin), 'it has been told to end');
     case 'org resume':
       return async (operator, origin) => statusOf(await operator.resume(id, origin));
     case 'org drop':
-      return async (operator, origin) => statusOf(await operator.drop(id, origin));
+      return async (operator, origin) =>
+        changed(await operator.drop(id, origin), 'the drop is completed by the running service when it has ended');
     case 'key issue':
       return async (operator, origin) => `the new key of ${id}, shown only now: ${await operator.issueKey(id, origin)}`;
     default:
@@ -45,6 +46,12 @@ function commandOn(name: string, id: string): Command | undefined {
 
 function statusOf({ id, status }: Organization): string {
   return `${id} is ${status}`;
+}
+
+/** @param rest what comes of those that go on */
+function changed({ organization, running }: Changed, rest: string): string {
+  const status = statusOf(organization);
+  return running === undefined ? status : `${status}; still running: ${running}; ${rest}`;
 }
 
 const HEADINGS = ['ID', 'STATUS', 'PLACEMENT', 'CREATED', 'NAME', 'E-MAIL'];

@@ -7,6 +7,7 @@ import { Operator } from '../router/operator.ts';
 import { type Cluster, findCluster } from '../router/placement/cluster.ts';
 import { Placements } from '../router/placement/placements.ts';
 import { Platform } from '../router/placement/platform.ts';
+import { connectionLimitFor } from '../router/placement/roles.ts';
 
 export interface OperatorSession {
   readonly operator: Operator;
@@ -28,7 +29,7 @@ export async function openOperator(config: Config): Promise<OperatorSession> {
   const observe = () => {};
   const catalog = await Catalog.open({ connection, observe, auditDays: config.POSTERN_AUDIT_DAYS });
   const platform = new Platform(cluster);
-  const connectionLimit = 2 * config.POSTERN_BACKENDS_PER_TENANT;
+  const connectionLimit = connectionLimitFor(config.POSTERN_BACKENDS_PER_TENANT);
   const limits = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
   return {
     operator: new Operator(catalog, new Placements({ platform, connectionLimit, limits, observe }, config.POSTERN_PLACEMENT)),

@@ -35,7 +35,7 @@ export interface BackendReceiver {
   closed(error: Error | undefined): void;
 }
 
-const NOBODY: BackendReceiver = { data() {}, drain() {}, closed() {} };
+const NOBODY: BackendReceiver = { data() {}, holdsChunk: false, drain() {}, closed() {} };
 
 /**
  * One logged-in session on the backing Postgres, as raw protocol bytes both ways. The driver `pg` performs the login
@@ -58,6 +58,11 @@ export class BackendConnection implements InputSource {
   #receiver: BackendReceiver = NOBODY;
   #error: Error | undefined;
   #closed = false;
+  #isGone = false;
+  /** It has been told that nothing follows. */
+  #isEnded = false;
+  /** Kept when the server has closed the connection: it has ended the session's process, or is not there itself. */
+  readonly gone: Promise<void>;
   #isPaused = false;
   /** Something has been written, and nothing has come since. */
   #isAsked = false;
@@ -90,10 +95,12 @@ export class BackendConnection implements InputSource {
     stream.on('error', (error: Error) => {
       this.#error = error;
     });
-    stream.on('close', () => {
-      this.#closed = true;
-      this.#answered();
-      if (this.#deferred === undefined) this.#ended();
+    this.gone = new Promise((resolve) => {
+      stream.on('close', () => {
+        this.#isGone = true;
+        this.#close();
+        resolve();
+      });
     });
     stream.resume();
   }
@@ -148,6 +155,8 @@ export class BackendConnection implements InputSource {
    * there are requests, which wait for their turns themselves.
    */
   #defers(chunk: Buffer): boolean {
+    // Nobody is to hear it any more.
+    if (this.#isEnded) return true;
     const input = this.#input;
     const isFirst = this.#deferred === undefined;
     if (input === undefined || (isFirst && (input.begin() || chunk.length <= SHORT_BYTES))) return false;
@@ -177,8 +186,21 @@ export class BackendConnection implements InputSource {
     else this.#input = input;
   }
 
+  /** Nothing can be asked any more. */
   get closed(): boolean {
     return this.#closed;
+  }
+
+  /** See {@link gone}. */
+  get isGone(): boolean {
+    return this.#isGone;
+  }
+
+  #close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#answered();
+    if (this.#deferred === undefined) this.#ended();
   }
 
   /** Bytes written and not yet taken by the kernel. */
@@ -224,13 +246,12 @@ export class BackendConnection implements InputSource {
 
   /** @param pieces as which the bytes were given */
   #send(bytes: Uint8Array, pieces: number): boolean {
+    if (this.#isEnded || this.#closed) return true;
     this.#asked(pieces);
     return this.#stream.write(bytes);
   }
 
   #asked(pieces: number): void {
-    // What is gone answers no more.
-    if (this.#closed) return;
     if (this.#isAsked) {
       this.busyPoll?.crowded();
       return;
@@ -247,6 +268,7 @@ export class BackendConnection implements InputSource {
   }
 
   pause(): void {
+    if (this.#isEnded) return;
     this.#isPaused = true;
     this.#stream.pause();
   }
@@ -259,28 +281,11 @@ export class BackendConnection implements InputSource {
 
   /** Ends the session in good order (Terminate), behind all that is to be written. */
   end(): void {
+    if (this.#isEnded || this.#closed) return;
     this.#writeSoon();
+    this.#isEnded = true;
     this.#stream.end(Buffer.from([0x58, 0, 0, 0, 4]));
     this.#stream.resume();
-  }
-
-  /**
-   * Says no more: the server rolls back what is open and ends the session, once it is done with what it runs.
-   * @returns whether it has, within this time
-   */
-  leave(timeoutMs: number): Promise<boolean> {
-    if (this.#closed) return Promise.resolve(true);
-    this.#soon = [];
-    this.#soonBytes = 0;
-    this.#stream.end();
-    this.#stream.resume();
-    return new Promise((resolve) => {
-      const timer = setTimeout(() => resolve(false), timeoutMs);
-      this.#stream.once('close', () => {
-        clearTimeout(timer);
-        resolve(true);
-      });
-    });
   }
 
   /** Another session of the same role. @throws as {@link BackendConnection.open} */
@@ -288,8 +293,23 @@ export class BackendConnection implements InputSource {
     return BackendConnection.open(this.#login);
   }
 
-  /** Drops the connection at once; the server rolls back what was open. */
+  /**
+   * Says no more, and hears no more: the server rolls back what is open and ends the session, once it is done with what it
+   * runs. Until then the connection stays, which tells when that is; it does not keep our process alive.
+   */
   destroy(): void {
+    const stream = this.#stream;
+    this.#soon = [];
+    this.#soonBytes = 0;
+    this.#isEnded = true;
+    stream.end();
+    stream.resume();
+    if (stream instanceof Socket) stream.setKeepAlive(true, KEEP_ALIVE_MS).unref();
+    process.nextTick(() => this.#close());
+  }
+
+  /** Drops the connection: the server has no such session. */
+  forget(): void {
     this.#stream.destroy();
   }
 
@@ -303,6 +323,8 @@ export class BackendConnection implements InputSource {
   }
 }
 
+/** A peer that is silent for longer than that is asked whether it is there. */
+const KEEP_ALIVE_MS = 60_000;
 /** What is larger is not worth copying to save a write. */
 const SOON_MAX_BYTES = 8_192;
 /** Larger pieces of a result wait for their organization's turn. */

@@ -8,6 +8,7 @@ import { discardState } from './reset.ts';
 import type { Reservation } from './session-state.ts';
 import type { Share, Waiter } from './share.ts';
 import { type PoolSnapshot, type ShareLimits, Shares } from './shares.ts';
+import { Terminations } from './termination.ts';
 
 export interface PoolLimits extends ShareLimits {
   /** How long a request may wait for a backend. */
@@ -32,6 +33,7 @@ export class Pool {
   readonly #busyPoll: BusyPoll | undefined;
   readonly #reaper: NodeJS.Timeout;
   readonly #closing = new AbortController();
+  readonly #terminations: Terminations;
   /** Set for the one who has waited longest, while somebody waits. */
   #timer: NodeJS.Timeout | undefined;
 
@@ -39,7 +41,8 @@ export class Pool {
     this.#limits = limits;
     this.#observe = observe;
     this.#busyPoll = limits.busyPollMs ? new BusyPoll(limits.busyPollMs) : undefined;
-    this.#shares = new Shares(limits, (share) => this.#gone(share, 'lost'));
+    this.#shares = new Shares(limits, (share, backend) => this.#leave(share, backend, 'lost'));
+    this.#terminations = new Terminations(observe, this.#closing.signal);
     this.#reaper = setInterval(() => this.#reap(), Math.max(50, Math.min(5_000, limits.idleMs / 4)));
     this.#reaper.unref();
   }
@@ -155,12 +158,15 @@ export class Pool {
     share.rest(backend);
   }
 
-  /** Gives up a leased backend whose session is in an unknown state. */
-  discard(tenantId: string, backend: BackendConnection, reason: string): void {
+  /**
+   * Gives up a leased backend whose session is in an unknown state.
+   * @param disobeyed it goes on with what it was told to cancel
+   */
+  discard(tenantId: string, backend: BackendConnection, reason: string, disobeyed = false): void {
     backend.detach();
     backend.destroy();
     const share = this.#shares.find(tenantId);
-    if (share?.leased.has(backend)) this.#drop(share, backend, reason);
+    if (share?.leased.delete(backend)) this.#leave(share, backend, reason, disobeyed);
   }
 
   /** Closes the idle sessions of an organization, e.g. because its role is about to be dropped. */
@@ -250,7 +256,8 @@ export class Pool {
         this.#shares.size -= 1;
         const told = error instanceof ServiceError ? error : new ServiceError('internal', 'internal error', { cause: error });
         // Where the server is full, those who wait can be served by a session that comes back.
-        if (told.kind === 'too_many_connections' && (this.#serveReserved(share) || share.leased.size > 0)) this.#shares.refused(share);
+        const mayComeBack = () => this.#serveReserved(share) || share.leased.size + share.leaving.size > 0;
+        if (told.kind === 'too_many_connections' && mayComeBack()) this.#shares.refused(share);
         // The one who has waited longest gets the error: whoever it was opened for may have been served meanwhile.
         else this.#settle(share, told);
         this.#serveOthers();
@@ -299,6 +306,12 @@ export class Pool {
   #serveOthers(): void {
     const next = this.#shares.neediest();
     if (next !== undefined) this.#serve(next);
+  }
+
+  /** One that is given up counts until its process has ended. */
+  #leave(share: Share, backend: BackendConnection, reason: string, disobeyed = false): void {
+    if (backend.isGone) this.#gone(share, reason);
+    else this.#terminations.add(share, backend, disobeyed, () => this.#gone(share, reason));
   }
 
   #drop(share: Share, backend: BackendConnection, reason: string): void {

@@ -16,6 +16,13 @@ interface Waiting {
   readonly since: number;
 }
 
+/** A session that has been given up, and whose process has not ended. */
+export interface Leaving {
+  readonly since: number;
+  /** Its process does not end, and the log says so. */
+  told: boolean;
+}
+
 /** A session that nobody uses; it hears when that is lost. */
 class Idle implements BackendReceiver {
   readonly backend: BackendConnection;
@@ -44,6 +51,11 @@ class Idle implements BackendReceiver {
 export class Share {
   readonly tenantId: string;
   readonly leased = new Set<BackendConnection>();
+  readonly leaving = new Map<BackendConnection, Leaving>();
+  /** Those that are leaving are just being told to. */
+  isTerminating = false;
+  /** As the organization's sessions were last opened. */
+  open: OpenBackend | undefined;
   opening = 0;
   /** How often what new sessions start with has changed. */
   changes = 0;
@@ -56,15 +68,15 @@ export class Share {
   /** Set while somebody waits for a reserved session. */
   holdTimer: NodeJS.Timeout | undefined;
 
-  /** @param lost hears of each idle session that is lost, which is not of the share any more then */
-  constructor(tenantId: string, lost: (share: Share) => void) {
+  /** @param lost hears of each idle session that is lost, which is not idle any more then */
+  constructor(tenantId: string, lost: (share: Share, backend: BackendConnection) => void) {
     this.tenantId = tenantId;
     this.#lost = (idle) => {
       const position = this.#idle.indexOf(idle);
       if (position < 0) return;
       this.#idle.splice(position, 1);
       cancelReservation(idle.backend.session);
-      lost(this);
+      lost(this, idle.backend);
     };
   }
 
@@ -72,9 +84,9 @@ export class Share {
     return this.#idle.length + this.busy;
   }
 
-  /** Sessions in use or about to be. */
+  /** Sessions in use, about to be, or given up and still there. */
   get busy(): number {
-    return this.leased.size + this.opening;
+    return this.leased.size + this.opening + this.leaving.size;
   }
 
   get idle(): number {
@@ -82,7 +94,7 @@ export class Share {
   }
 
   get backends(): readonly BackendConnection[] {
-    return [...this.leased, ...this.#idle.map(({ backend }) => backend)];
+    return [...this.leased, ...this.leaving.keys(), ...this.#idle.map(({ backend }) => backend)];
   }
 
   /** Since when the session rests that was used least recently. */
@@ -114,6 +126,7 @@ export class Share {
   }
 
   add(waiter: Waiter): void {
+    this.open = waiter.open;
     this.#waiters.push({ waiter, since: performance.now() });
   }
 

@@ -1,3 +1,4 @@
+import type { BackendConnection } from './connection.ts';
 import { Share } from './share.ts';
 
 export interface ShareLimits {
@@ -11,7 +12,11 @@ export interface PoolSnapshot {
   readonly idle: number;
   readonly leased: number;
   readonly opening: number;
+  /** Given up, and their processes have not ended. */
+  readonly leaving: number;
   readonly waiters: number;
+  /** Of those that are leaving, how many do not end when they are told to; by organization. */
+  readonly stuck: ReadonlyMap<string, number>;
 }
 
 /**
@@ -24,26 +29,30 @@ export class Shares {
   /** How many sessions have been closed so far. */
   #closings = 0;
   readonly #limits: ShareLimits;
-  readonly #lost: (share: Share) => void;
+  readonly #lost: (share: Share, backend: BackendConnection) => void;
   readonly #shares = new Map<string, Share>();
   readonly #reserve: number;
 
   /** @param lost hears when one has lost an idle session */
-  constructor(limits: ShareLimits, lost: (share: Share) => void) {
+  constructor(limits: ShareLimits, lost: (share: Share, backend: BackendConnection) => void) {
     this.#limits = limits;
     this.#lost = lost;
     this.#reserve = Math.floor(limits.max / 10);
   }
 
   snapshot(): PoolSnapshot {
-    const total = { idle: 0, leased: 0, opening: 0, waiters: 0 };
+    const total = { idle: 0, leased: 0, opening: 0, leaving: 0, waiters: 0 };
+    const stuck = new Map<string, number>();
     for (const share of this.#shares.values()) {
       total.idle += share.idle;
       total.leased += share.leased.size;
       total.opening += share.opening;
+      total.leaving += share.leaving.size;
       total.waiters += share.waiters;
+      const told = [...share.leaving.values()].filter((leaving) => leaving.told).length;
+      if (told > 0) stuck.set(share.tenantId, told);
     }
-    return total;
+    return { ...total, stuck };
   }
 
   all(): Iterable<Share> {

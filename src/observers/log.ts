@@ -47,6 +47,8 @@ const LEVELS: Readonly<Record<Observation['name'], Level>> = {
   'lease.released': 'trace',
   'backend.opened': 'debug',
   'backend.closed': 'debug',
+  'backend.stuck': 'warn',
+  'backend.unstuck': 'info',
   'backend.login_healed': 'warn',
   'audit.written': 'trace',
   'audit.dropped': 'error',

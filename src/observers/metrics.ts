@@ -8,7 +8,10 @@ export interface PoolSnapshot {
   readonly idle: number;
   readonly leased: number;
   readonly opening: number;
+  readonly leaving: number;
   readonly waiters: number;
+  /** By organization. */
+  readonly stuck: ReadonlyMap<string, number>;
 }
 
 export interface Metrics {
@@ -21,8 +24,8 @@ export interface Metrics {
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
 /**
- * Everything that Prometheus can ask about one process. Labels are few and known beforehand: never an organization, a
- * path as sent or an error text.
+ * Everything that Prometheus can ask about one process. Labels are few and known beforehand: never a path as sent or an error
+ * text, and an organization only where its sessions cannot be ended.
  */
 export function createMetrics({ poolSnapshot }: { readonly poolSnapshot: () => PoolSnapshot }): Metrics {
   const registry = new Registry();
@@ -38,10 +41,21 @@ function gaugePool(registry: Registry, snapshot: () => PoolSnapshot): void {
     labelNames: ['state'],
     registers: [registry],
     collect() {
-      const { idle, leased, opening } = snapshot();
+      const { idle, leased, opening, leaving } = snapshot();
       this.set({ state: 'idle' }, idle);
       this.set({ state: 'leased' }, leased);
       this.set({ state: 'opening' }, opening);
+      this.set({ state: 'leaving' }, leaving);
+    },
+  });
+  new Gauge({
+    name: 'postern_stuck_backends',
+    help: 'Backend sessions that were given up and whose processes do not end',
+    labelNames: ['organization'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const [organization, count] of snapshot().stuck) this.set({ organization }, count);
     },
   });
   new Gauge({
@@ -179,6 +193,7 @@ function count(observation: Observation, to: Instruments): void {
       to.auditDropped.inc(observation.entries);
       break;
     case 'service.warning':
+    case 'backend.stuck':
       to.warnings.inc();
       break;
     case 'service.failure':
@@ -186,6 +201,7 @@ function count(observation: Observation, to: Instruments): void {
       break;
     case 'service.started':
     case 'service.stopping':
+    case 'backend.unstuck':
     case 'wire.statement':
       break;
   }

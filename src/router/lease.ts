@@ -21,25 +21,15 @@ export class Lease {
   readonly #observe: Observe;
   readonly #door: Door;
   readonly #grantedAt = performance.now();
-  readonly #endProcess: ((tenant: Tenant, backend: BackendConnection) => Promise<void>) | undefined;
   #returned = false;
 
-  constructor(
-    backend: BackendConnection,
-    tenant: Tenant,
-    door: Door,
-    pool: Pool,
-    results: Room,
-    observe: Observe,
-    endProcess?: (tenant: Tenant, backend: BackendConnection) => Promise<void>,
-  ) {
+  constructor(backend: BackendConnection, tenant: Tenant, door: Door, pool: Pool, results: Room, observe: Observe) {
     this.backend = backend;
     this.tenant = tenant;
     this.#door = door;
     this.#pool = pool;
     this.#results = results;
     this.#observe = observe;
-    this.#endProcess = endProcess;
   }
 
   /** A new part of the room for results. */
@@ -52,31 +42,23 @@ export class Lease {
     return this.#return() ? this.#pool.release(this.tenant.organization.id, this.backend, clean, reservation) : Promise.resolve();
   }
 
-  /** Drops the connection; Postgres rolls back what was open. */
+  /**
+   * Ends the session; Postgres rolls back what was open. It keeps its place among the organization's until its process has
+   * ended: one that obeys no cancel request goes on for nobody.
+   */
   destroy(): void {
     if (this.#return()) this.#pool.discard(this.tenant.organization.id, this.backend, 'destroyed');
   }
 
-  /**
-   * Drops the connection of a session that does not obey a cancel request, and has its process ended: the statement would
-   * go on without anybody listening.
-   */
+  /** As {@link destroy}, where the session has not obeyed a cancel request: its process is ended at once. */
   terminate(): void {
-    this.destroy();
-    void this.#endProcess?.(this.tenant, this.backend);
+    if (this.#return()) this.#pool.discard(this.tenant.organization.id, this.backend, 'destroyed', true);
   }
 
-  /**
-   * Ends a session that may be at work, and for nobody any more. It keeps its place among the organization's until the server
-   * has ended it: a process whose connection is dropped goes on, unseen, with a statement that obeys no cancel request.
-   * Resolves when a cancel request has been taken; nobody has to wait for the rest.
-   */
-  async abandon(obeyTimeoutMs: number): Promise<void> {
+  /** Ends a session that may be at work, and for nobody any more. Resolves when a cancel request has been taken. */
+  async abandon(): Promise<void> {
     await this.cancel();
-    void this.backend.leave(obeyTimeoutMs).then((hasEnded) => {
-      if (hasEnded) this.destroy();
-      else this.terminate();
-    });
+    this.destroy();
   }
 
   /** What new sessions of the organization start with has changed: those that there are, this one too, are lent no more. */

@@ -25,8 +25,6 @@ export class LockTable {
   readonly #catalog: Catalog;
   readonly #pool: Pool;
   readonly #observe: Observe;
-  /** Sessions that the pool has given up and whose processes may go on, by process id. */
-  readonly #remains = new Map<number, Session>();
   #clearing: Promise<boolean> | undefined;
   #lookedAt = Number.NEGATIVE_INFINITY;
   /** How often room has been made. */
@@ -54,11 +52,6 @@ export class LockTable {
         if (clearings === this.#clearings && !(await this.#clear())) throw error;
       }
     }
-  }
-
-  /** A session's process could not be ended: it is, where it turns out to hold too many locks. */
-  remains(organizationId: string, backend: BackendConnection): void {
-    this.#remains.set(backend.processId, [organizationId, backend]);
   }
 
   /** Hears whose statement has found no room: those who are in cannot write a row while there is none. */
@@ -91,15 +84,13 @@ export class LockTable {
   async #endCrowd(): Promise<boolean> {
     const deadline = performance.now() + TIMEOUT_MS;
     const locksOf = await this.#locksOfCrowded(deadline);
-    for (const processId of this.#remains.keys()) if (!locksOf.has(processId)) this.#remains.delete(processId);
-    const crowd = largest([...this.#pool.sessions(), ...this.#remains.values()], locksOf);
+    const crowd = largest(this.#pool.sessions(), locksOf);
     if (crowd === undefined) return false;
     const { organizationId, locks, backends } = crowd;
     this.#observe({
       name: 'service.warning',
       message: `sessions of ${organizationId} were ended: they held ${locks} locks, and the server had room for no more`,
     });
-    for (const backend of backends) this.remains(organizationId, backend);
     await Promise.all(backends.map(endAtOnce));
     if (!(await this.#haveLetGo(backends, Math.min(deadline, performance.now() + OBEY_TIMEOUT_MS)))) {
       await this.#terminate(backends);

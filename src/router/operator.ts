@@ -2,7 +2,14 @@ import type { Catalog } from '../catalog/catalog.ts';
 import type { Organization } from '../catalog/organization.ts';
 import type { Observe, Origin } from '../observation.ts';
 import { mintKey } from './mint-key.ts';
-import type { Provisioner } from './placement/placement.ts';
+import { describeProcesses, type Provisioner, StillRunningError } from './placement/placement.ts';
+
+/** What has become of an organization. */
+export interface Changed {
+  readonly organization: Organization;
+  /** What goes on for a while. */
+  readonly running?: string;
+}
 
 /**
  * What those who run the service may do to organizations. Every change is told to all processes of the service, and stands
@@ -11,6 +18,8 @@ import type { Provisioner } from './placement/placement.ts';
 export class Operator {
   readonly #catalog: Catalog;
   readonly #provisioner: Provisioner;
+  /** Those that are told to be waited for. */
+  readonly #waitedFor = new Set<string>();
 
   constructor(catalog: Catalog, provisioner: Provisioner) {
     this.#catalog = catalog;
@@ -26,8 +35,10 @@ export class Operator {
    * Ends the organization's sessions and refuses its key until it is resumed.
    * @throws ServiceError `not_found`, `invalid_request`
    */
-  suspend(organizationId: string, origin: Origin): Promise<Organization> {
-    return this.#catalog.setStatus(organizationId, 'suspended', origin);
+  async suspend(organizationId: string, origin: Origin): Promise<Changed> {
+    const organization = await this.#catalog.setStatus(organizationId, 'suspended', origin);
+    const running = await this.#provisioner.endSessions(organization.placement);
+    return running.length === 0 ? { organization } : { organization, running: describeProcesses(running) };
   }
 
   /** @throws ServiceError `not_found`, `invalid_request` */
@@ -36,22 +47,42 @@ export class Operator {
   }
 
   /**
-   * Removes an organization with its data, role and keys; its audit log is kept. May be repeated until it has succeeded.
+   * Removes an organization with its data, role and keys; its audit log is kept. May be repeated until it has succeeded. Where
+   * processes go on, it is `dropping` until they have ended and {@link finishDrops} is called.
    * @throws ServiceError `not_found`, `invalid_request`
    */
-  async drop(organizationId: string, origin: Origin): Promise<Organization> {
-    const { placement } = await this.#catalog.setStatus(organizationId, 'dropping', origin);
-    await this.#provisioner.deprovision(placement);
-    return this.#catalog.setStatus(organizationId, 'dropped', origin);
+  async drop(organizationId: string, origin: Origin): Promise<Changed> {
+    return this.#finishDrop(await this.#catalog.setStatus(organizationId, 'dropping', origin), origin);
+  }
+
+  async #finishDrop(organization: Organization, origin: Origin): Promise<Changed> {
+    try {
+      await this.#provisioner.deprovision(organization.placement);
+    } catch (error) {
+      if (error instanceof StillRunningError) return { organization, running: error.message };
+      throw error;
+    }
+    return { organization: await this.#catalog.setStatus(organization.id, 'dropped', origin) };
   }
 
   /** Completes what was begun and cut short. One that cannot be completed now is told, and left for the next time. */
   async finishDrops(origin: Origin, observe: Observe): Promise<void> {
-    for (const { id } of await this.#catalog.organizations({ status: 'dropping' })) {
-      await this.drop(id, origin).catch((cause: unknown) => {
+    for (const organization of await this.#catalog.organizations({ status: 'dropping' })) {
+      const { id } = organization;
+      try {
+        const { running } = await this.#finishDrop(organization, origin);
+        if (running === undefined) this.#waitedFor.delete(id);
+        else this.#waitFor(id, running, observe);
+      } catch (cause) {
         observe({ name: 'service.failure', message: `organization ${id} could not be dropped yet`, cause });
-      });
+      }
     }
+  }
+
+  #waitFor(id: string, running: string, observe: Observe): void {
+    if (this.#waitedFor.has(id)) return;
+    this.#waitedFor.add(id);
+    observe({ name: 'service.warning', message: `organization ${id} is dropped as soon as this has ended: ${running}` });
   }
 
   /**

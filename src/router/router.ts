@@ -1,7 +1,6 @@
 import { digestApiKey, isWellFormedApiKey } from '../auth/api-key.ts';
 import { channelSecret, channelsOf } from '../auth/channel-prefix.ts';
 import { mockVerifier, type ScramVerifier } from '../auth/scram.ts';
-import { runCommand } from '../backend/command.ts';
 import type { BackendConnection } from '../backend/connection.ts';
 import type { Pool } from '../backend/pool.ts';
 import { discardState } from '../backend/reset.ts';
@@ -260,19 +259,8 @@ export class Router {
   }
 
   #lend(backend: BackendConnection, tenant: Tenant, door: Door): Lease {
-    return new Lease(backend, tenant, door, this.#pool, this.results, this.#observe, this.#endProcess);
+    return new Lease(backend, tenant, door, this.#pool, this.results, this.#observe);
   }
-
-  /** As the organization itself, which may end its own sessions; the platform's role may not. */
-  readonly #endProcess = async ({ organization }: Tenant, backend: BackendConnection): Promise<void> => {
-    try {
-      const other = await this.#provisioner.open(organization.placement);
-      await runCommand(other, `SELECT pg_catalog.pg_terminate_backend(${backend.processId})`).finally(() => other.end());
-    } catch (cause) {
-      this.#locks.remains(organization.id, backend);
-      this.#observe({ name: 'service.warning', message: 'a session that obeys no cancel request could not be ended', cause });
-    }
-  };
 
   #prove(credential: Credential): Promise<KnownCredential | FormerKey | undefined> {
     return credential.kind === 'scram' ? this.#proveByScram(credential) : this.#findByKey(credential.apiKey);

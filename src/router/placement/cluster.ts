@@ -61,6 +61,8 @@ interface Facts {
 }
 
 const PLATFORM_ROLE = 'postern_platform';
+/** From 16 on. */
+const RESERVING_ROLE = 'pg_use_reserved_connections';
 const OLDEST_VERSION = 150_000;
 const WAIT_MS = 60_000;
 const CONNECT_TIMEOUT_MS = 10_000;
@@ -212,7 +214,16 @@ async function ensurePlatformRole(session: pg.Client, secret: string): Promise<R
   if (Object.keys(await allowedSettings(session, PLATFORM_ROLE)).length < Object.keys(ROLE_SETTINGS).length) {
     await session.query(`GRANT SET ON PARAMETER ${Object.keys(ROLE_SETTINGS).join(', ')} TO ${PLATFORM_ROLE}`);
   }
+  await reserveSessions(session);
   return platformLogin(secret);
+}
+
+/** Where the server keeps sessions for such roles (reserved_connections), operators are let in whatever organizations hold. */
+async function reserveSessions(session: pg.Client): Promise<void> {
+  const { rows } = await session.query(
+    `SELECT FROM pg_catalog.pg_roles WHERE rolname = '${RESERVING_ROLE}' AND NOT pg_catalog.pg_has_role('${PLATFORM_ROLE}', oid, 'MEMBER')`,
+  );
+  if (rows.length > 0) await session.query(`GRANT ${RESERVING_ROLE} TO ${PLATFORM_ROLE}`);
 }
 
 function platformLogin(secret: string): RoleLogin {

@@ -2,8 +2,9 @@ import pg from 'pg';
 import { runCommand } from '../../backend/command.ts';
 import type { BackendConnection } from '../../backend/connection.ts';
 import type { Placement } from '../../catalog/organization.ts';
+import { codeOf } from './admin.ts';
 import { isUsable, Logins } from './logins.ts';
-import type { Provisioner, ProvisionerOptions } from './placement.ts';
+import { describeProcesses, type Provisioner, type ProvisionerOptions, type RunningProcess, StillRunningError } from './placement.ts';
 import type { Platform } from './platform.ts';
 import { Roles, roleExists } from './roles.ts';
 import { TEMPLATE } from './template.ts';
@@ -14,6 +15,9 @@ import { TEMPLATE } from './template.ts';
  */
 const MAKE_PUBLIC = `CREATE SCHEMA IF NOT EXISTS public; GRANT ALL ON SCHEMA public TO CURRENT_USER; GRANT USAGE ON SCHEMA public TO PUBLIC;
   COMMENT ON SCHEMA public IS 'standard public schema'`;
+
+const DROP_TIMEOUT_MS = 10_000;
+const QUERY_CANCELED = '57014';
 
 /** A database for each organization, owned by the platform role; the organization's role may connect and create in it. */
 export class DatabaseProvisioner implements Provisioner {
@@ -27,7 +31,8 @@ export class DatabaseProvisioner implements Provisioner {
     this.#roles = new Roles(cluster, connectionLimit);
     const role = (placement: Placement) => this.#repairRole(placement);
     const rights = (placement: Placement) => this.#repairRights(placement);
-    this.#logins = new Logins({ cluster, limits, observe, remedies: { '28P01': role, '28000': role, '42501': rights } });
+    const limit = ({ role }: Placement) => this.#platform.alone(role, (session) => this.#roles.raiseLimit(session, role));
+    this.#logins = new Logins({ cluster, limits, observe, remedies: { '28P01': role, '28000': role, '42501': rights, '53300': limit } });
   }
 
   place(organizationId: string): Placement {
@@ -50,10 +55,15 @@ export class DatabaseProvisioner implements Provisioner {
     await this.#platform.alone(role, async (session) => {
       const found = await findDatabase(session, database);
       if (found?.valid) await session.query(`ALTER DATABASE ${name} WITH ALLOW_CONNECTIONS false`);
-      if (await roleExists(session, role)) await this.#roles.endSessions(session, role);
-      if (found !== undefined) await session.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
+      const running = (await roleExists(session, role)) ? await this.#roles.endSessions(session, role) : [];
+      if (running.length > 0) throw new StillRunningError(describeProcesses(running));
+      if (found !== undefined) await dropDatabase(session, name);
       await session.query(`DROP ROLE IF EXISTS ${pg.escapeIdentifier(role)}`);
     });
+  }
+
+  endSessions({ role }: Placement): Promise<readonly RunningProcess[]> {
+    return this.#platform.alone(role, (session) => this.#roles.endWork(session, role));
   }
 
   open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection> {
@@ -92,6 +102,18 @@ async function ensureDatabase(session: pg.PoolClient, placement: Placement): Pro
   if (found?.valid) return;
   if (found !== undefined) await session.query(`DROP DATABASE ${database}`);
   await session.query(`CREATE DATABASE ${database} TEMPLATE ${TEMPLATE} STRATEGY wal_log`);
+}
+
+/** The server waits until all its processes, whosever they are, have let go of the files: one that takes no signals does not. */
+async function dropDatabase(session: pg.PoolClient, name: string): Promise<void> {
+  try {
+    await session.query(`SET statement_timeout = ${DROP_TIMEOUT_MS}`);
+    await session.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
+    await session.query('RESET statement_timeout');
+  } catch (error) {
+    if (codeOf(error) === QUERY_CANCELED) throw new StillRunningError('a process, of whichever organization, that takes no signals');
+    throw error;
+  }
 }
 
 /** The template's own ACL is not copied. */

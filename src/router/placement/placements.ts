@@ -1,7 +1,7 @@
 import type { BackendConnection } from '../../backend/connection.ts';
 import type { Placement } from '../../catalog/organization.ts';
 import { DatabaseProvisioner } from './database.ts';
-import type { Provisioner, ProvisionerOptions } from './placement.ts';
+import type { Provisioner, ProvisionerOptions, RunningProcess } from './placement.ts';
 import { SchemaProvisioner } from './schema.ts';
 
 /** The kinds of placement side by side: an organization stays where it is, new ones go where they are now put. */
@@ -24,6 +24,10 @@ export class Placements implements Provisioner {
 
   deprovision(placement: Placement): Promise<void> {
     return this.#provisioners[placement.kind].deprovision(placement);
+  }
+
+  endSessions(placement: Placement): Promise<readonly RunningProcess[]> {
+    return this.#provisioners[placement.kind].endSessions(placement);
   }
 
   open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection> {

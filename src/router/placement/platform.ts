@@ -28,6 +28,11 @@ export class Platform {
     this.#shared = openPool(cluster, cluster.sharedDatabase, SHARED_SESSIONS_MAX);
   }
 
+  /** Runs something in the control database. One session is kept for that, once it has been opened. */
+  run<Result>(work: (session: pg.PoolClient) => Promise<Result>): Promise<Result> {
+    return lend(this.#control, work);
+  }
+
   /**
    * Runs something in the control database while no other process works on the same organization. The lock is there, where no
    * tenant can take it.
@@ -53,7 +58,12 @@ export class Platform {
 }
 
 function openPool({ host, port, ssl, platform }: Cluster, database: string, max: number): pg.Pool {
-  const pool = new pg.Pool({ ...sessionConfig({ host, port, ssl, ...platform, database }), max, idleTimeoutMillis: IDLE_TIMEOUT_MS });
+  const pool = new pg.Pool({
+    ...sessionConfig({ host, port, ssl, ...platform, database }),
+    max,
+    min: 1,
+    idleTimeoutMillis: IDLE_TIMEOUT_MS,
+  });
   // An idle session that was lost is replaced when the next is needed. The pool does not listen to those that it has lent: what
   // one was asked fails by itself, but its event, with nobody to hear it, would end the process.
   pool.on('error', () => {}).on('connect', (session) => session.on('error', () => {}));

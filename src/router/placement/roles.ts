@@ -1,9 +1,48 @@
 import { randomBytes } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { roleVerifier } from '../../auth/role-password.ts';
+import { ADVISORY_LOCKS } from '../../catalog/advisory-locks.ts';
 import type { Cluster } from './cluster.ts';
+import type { RunningProcess } from './placement.ts';
 
 const TERMINATION_TIMEOUT_MS = 5_000;
+/** For those who have been told by other means. */
+const GRACE_MS = 3_000;
+const POLL_MS = 50;
+
+/** Beyond the sessions that the pool opens: one that ends others, and one that has not quite gone. */
+const SPARE_SESSIONS = 2;
+
+/** The processes of the service that share the control database at hand; see `ADVISORY_LOCKS.process`. */
+const PROCESSES = `
+  SELECT greatest(1, pg_catalog.count(DISTINCT objid))::int AS count FROM pg_catalog.pg_locks
+  WHERE locktype = 'advisory' AND classid = ${ADVISORY_LOCKS.process} AND objsubid = 2
+    AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())`;
+
+/** @param backendsPerTenant sessions that one process opens for an organization */
+export function connectionLimitFor(backendsPerTenant: number): number {
+  return backendsPerTenant + SPARE_SESSIONS;
+}
+
+/**
+ * Limits the roles that an earlier version has made, or one with other settings.
+ * @returns why one could not be limited: its organization may hold it locked
+ */
+export async function limitConnections(session: pg.PoolClient, roles: readonly string[], limit: number): Promise<unknown> {
+  const { rows } = await session.query<{ name: string }>(
+    `SELECT rolname AS name FROM pg_catalog.pg_roles, (${PROCESSES}) AS processes
+     WHERE rolname = ANY ($1) AND rolconnlimit <> -1 AND rolconnlimit NOT BETWEEN $2 AND $2 * processes.count`,
+    [roles, limit],
+  );
+  let failure: unknown;
+  for (const { name } of rows) {
+    await session.query(`ALTER ROLE ${pg.escapeIdentifier(name)} CONNECTION LIMIT ${limit}`).catch((error: unknown) => {
+      failure = error;
+    });
+  }
+  return failure;
+}
 
 /** What the platform role does to the roles of organizations, in whichever database its session is. */
 export class Roles {
@@ -26,31 +65,70 @@ export class Roles {
    * @returns false when there is no such role (any more)
    */
   async repair(session: pg.PoolClient, role: string): Promise<boolean> {
-    if (!(await roleExists(session, role))) return false;
+    if (!(await roleExists(session, role)) || (await isTakenOver(session, role))) return false;
     await session.query((await this.#alter(role)).join('; '));
     return true;
   }
 
   /**
-   * Keeps everybody out for good: no other process logs in with the password that it knows, and those who are in are sent away.
-   * @returns the secret for a login of our own
+   * Each process of the service may have as many sessions, as soon as one of them is refused more.
+   * @returns whether there are more now
    */
-  async takeOver(session: pg.PoolClient, role: string): Promise<string> {
+  async raiseLimit(session: pg.PoolClient, role: string): Promise<boolean> {
+    const { rows } = await session.query<{ raised: number }>(
+      `SELECT $2 * processes.count AS raised FROM pg_catalog.pg_roles, (${PROCESSES}) AS processes
+       WHERE rolname = $1 AND rolconnlimit <> -1 AND rolconnlimit < $2 * processes.count`,
+      [role, this.#connectionLimit],
+    );
+    const raised = rows[0]?.raised;
+    if (raised !== undefined) await session.query(`ALTER ROLE ${pg.escapeIdentifier(role)} CONNECTION LIMIT ${raised}`);
+    return raised !== undefined;
+  }
+
+  /**
+   * Keeps everybody out for good: no other process logs in with the password that it knows, and those who are in are sent away.
+   * @returns the secret for a login of our own, and what goes on
+   */
+  async takeOver(session: pg.PoolClient, role: string): Promise<{ readonly secret: string; readonly running: readonly RunningProcess[] }> {
     const secret = randomBytes(32).toString('base64url');
     const verifier = pg.escapeLiteral(await roleVerifier(secret, role));
     await session.query(`ALTER ROLE ${pg.escapeIdentifier(role)} LOGIN CONNECTION LIMIT -1 PASSWORD ${verifier} VALID UNTIL 'infinity'`);
-    await this.endSessions(session, role);
-    return secret;
+    return { secret, running: await this.endSessions(session, role) };
   }
 
-  /** Only a member may end a role's sessions. The membership goes with the role; before 16 rights were inherited without saying so. */
-  async endSessions(session: pg.PoolClient, role: string): Promise<void> {
-    const inherit = this.#cluster.serverVersion >= 160_000 ? ' WITH INHERIT TRUE' : '';
-    await session.query(`GRANT ${pg.escapeIdentifier(role)} TO CURRENT_USER${inherit}`);
-    await session.query('SELECT pg_catalog.pg_terminate_backend(pid, $2) FROM pg_catalog.pg_stat_activity WHERE usename = $1', [
-      role,
-      TERMINATION_TIMEOUT_MS,
-    ]);
+  /**
+   * For a role that is going, and the membership with it.
+   * @returns what goes on
+   */
+  async endSessions(session: pg.PoolClient, role: string): Promise<readonly RunningProcess[]> {
+    await session.query(this.#join(role));
+    await session.query(TERMINATE, [role, false]);
+    return until(TERMINATION_TIMEOUT_MS, () => processesOf(session, role, false));
+  }
+
+  /**
+   * For a role that stays: those of its sessions that are at work, and are so after a while.
+   * @returns what goes on
+   */
+  async endWork(session: pg.PoolClient, role: string): Promise<readonly RunningProcess[]> {
+    const look = () => this.#asMember(session, role, () => processesOf(session, role, true));
+    const running = await until(GRACE_MS, look);
+    if (running.length === 0) return running;
+    await this.#asMember(session, role, () => session.query(TERMINATE, [role, true]));
+    return until(TERMINATION_TIMEOUT_MS, look);
+  }
+
+  /** Membership ends with the transaction. */
+  async #asMember<Result>(session: pg.PoolClient, role: string, work: () => Promise<Result>): Promise<Result> {
+    await session.query(`BEGIN; ${this.#join(role)}`);
+    const result = await work();
+    await session.query('ROLLBACK');
+    return result;
+  }
+
+  /** Only a member may see a role's sessions and end them; before 16 rights were inherited without saying so. */
+  #join(role: string): string {
+    return `GRANT ${pg.escapeIdentifier(role)} TO CURRENT_USER${this.#cluster.serverVersion >= 160_000 ? ' WITH INHERIT TRUE' : ''}`;
   }
 
   async #create(role: string): Promise<string[]> {
@@ -77,4 +155,32 @@ export class Roles {
 export async function roleExists(session: pg.PoolClient, role: string): Promise<boolean> {
   const { rows } = await session.query('SELECT FROM pg_catalog.pg_roles WHERE rolname = $1', [role]);
   return rows.length > 0;
+}
+
+/** One that was cut short is to be completed: nobody is let in again. */
+async function isTakenOver(session: pg.PoolClient, role: string): Promise<boolean> {
+  const { rows } = await session.query('SELECT FROM pg_catalog.pg_roles WHERE rolname = $1 AND rolconnlimit = -1', [role]);
+  return rows.length > 0;
+}
+
+const AT_WORK = "usename = $1 AND (NOT $2 OR state <> 'idle')";
+const TERMINATE = `SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity WHERE ${AT_WORK}`;
+
+async function processesOf(session: pg.PoolClient, role: string, atWork: boolean): Promise<readonly RunningProcess[]> {
+  const { rows } = await session.query<RunningProcess>(
+    `SELECT pid AS "processId", coalesce(query_start, backend_start) AS since FROM pg_catalog.pg_stat_activity
+     WHERE ${AT_WORK} ORDER BY since`,
+    [role, atWork],
+  );
+  return rows;
+}
+
+/** Looks again and again until there is nothing, or for so long. */
+async function until(timeoutMs: number, look: () => Promise<readonly RunningProcess[]>): Promise<readonly RunningProcess[]> {
+  const deadline = performance.now() + timeoutMs;
+  for (;;) {
+    const running = await look();
+    if (running.length === 0 || performance.now() > deadline) return running;
+    await delay(POLL_MS);
+  }
 }

@@ -4,7 +4,7 @@ import { BackendConnection } from '../../backend/connection.ts';
 import type { Placement } from '../../catalog/organization.ts';
 import { isUsable, Logins } from './logins.ts';
 import { dropOwned } from './owned-objects.ts';
-import type { Provisioner, ProvisionerOptions } from './placement.ts';
+import { describeProcesses, type Provisioner, type ProvisionerOptions, type RunningProcess, StillRunningError } from './placement.ts';
 import type { Platform } from './platform.ts';
 import { Roles, roleExists } from './roles.ts';
 import { sessionOptions } from './session-settings.ts';
@@ -26,7 +26,8 @@ export class SchemaProvisioner implements Provisioner {
     this.#platform = platform;
     this.#roles = new Roles(cluster, connectionLimit);
     const role = (placement: Placement) => this.#repairRole(placement);
-    this.#logins = new Logins({ cluster, limits, observe, remedies: { '28P01': role, '28000': role } });
+    const limit = ({ role }: Placement) => this.#platform.alone(role, (session) => this.#roles.raiseLimit(session, role));
+    this.#logins = new Logins({ cluster, limits, observe, remedies: { '28P01': role, '28000': role, '53300': limit } });
   }
 
   place(organizationId: string): Placement {
@@ -47,7 +48,8 @@ export class SchemaProvisioner implements Provisioner {
     await this.#platform.aloneInShared(placement.role, async (shared, control) => {
       const statements = [`DROP SCHEMA IF EXISTS ${schema} CASCADE`];
       if (await roleExists(control, placement.role)) {
-        const secret = await this.#roles.takeOver(control, placement.role);
+        const { secret, running } = await this.#roles.takeOver(control, placement.role);
+        if (running.length > 0) throw new StillRunningError(describeProcesses(running));
         await this.#empty(shared, placement, secret);
         // One that had shown the old password just before it changed may have come in since.
         await this.#roles.endSessions(control, placement.role);
@@ -55,6 +57,10 @@ export class SchemaProvisioner implements Provisioner {
       }
       await this.#run(shared, statements);
     });
+  }
+
+  endSessions({ role }: Placement): Promise<readonly RunningProcess[]> {
+    return this.#platform.alone(role, (session) => this.#roles.endWork(session, role));
   }
 
   open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection> {

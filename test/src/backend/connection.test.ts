@@ -66,18 +66,22 @@ describe('a cancel request', () => {
   });
 });
 
-describe('leaving', () => {
-  it('says nothing more, not even in the middle of a message, and is over when the server ends the session', async () => {
-    const left = backend.leave(5_000);
+describe('a connection that is dropped', () => {
+  it('says nothing more, not even in the middle of a message, and is gone when the server ends the session', async () => {
+    backend.destroy();
     backend.writeSoon(Buffer.from('late'));
-    expect(await left).toBe(true);
-    expect(await backend.leave(5_000)).toBe(true);
-    expect(server.heard).toBe('');
+    backend.write(Buffer.from('later'));
+    await backend.gone;
+    expect([server.heard, backend.isGone]).toEqual(['', true]);
   });
 
-  it('is not waited for longer than it may take', async () => {
+  it('is over for its holder at once, and stays for as long as the server keeps the session', async () => {
     server.holdOpen();
-    expect(await backend.leave(50)).toBe(false);
+    backend.destroy();
+    expect(await failure()).toBeUndefined();
+    expect([backend.closed, backend.isGone]).toEqual([true, false]);
+    backend.forget();
+    await backend.gone;
   });
 });
 

@@ -7,6 +7,7 @@ import { ServiceError } from '../../../src/errors.ts';
 import { acquire } from '../../support/acquire.ts';
 import { eventually } from '../../support/eventually.ts';
 import { queryMessage } from '../../support/raw-session.ts';
+import { openScriptedBackend } from '../../support/scripted-backend.ts';
 
 const login = { ...inject('cluster'), connectTimeoutMs: 5_000 };
 const open: OpenBackend = () => BackendConnection.open(login);
@@ -63,7 +64,7 @@ describe('the pool', () => {
         await pool.release('a', lent, true);
       }),
     );
-    expect(pool.snapshot()).toEqual({ idle: 0, leased: 1, opening: 0, waiters: 3 });
+    expect(pool.snapshot()).toMatchObject({ idle: 0, leased: 1, opening: 0, waiters: 3 });
     await pool.release('a', backend, true);
     await Promise.all(waiting);
     expect(served).toEqual([1, 2, 3]);
@@ -92,7 +93,7 @@ describe('the pool', () => {
     const lent = [await acquire(pool, 'a', open), await acquire(pool, 'a', open)];
     for (const backend of lent) await pool.release('a', backend, true);
     await acquire(pool, 'b', open);
-    expect(pool.snapshot()).toEqual({ idle: 1, leased: 1, opening: 0, waiters: 0 });
+    expect(pool.snapshot()).toMatchObject({ idle: 1, leased: 1, opening: 0, waiters: 0 });
     expect(lent[0]?.closed || pool.tryAcquire('a') === lent[1]).toBe(true);
   });
 
@@ -134,7 +135,7 @@ describe('the pool', () => {
     const next = await waiting;
     expect(next).not.toBe(backend);
     expect(await runCommand(next, 'SELECT 1')).toBe('SELECT 1');
-    expect(pool.snapshot()).toEqual({ idle: 0, leased: 1, opening: 0, waiters: 0 });
+    expect(pool.snapshot()).toMatchObject({ idle: 0, leased: 1, opening: 0, waiters: 0 });
     await eventually('the other is closed', () => backend.closed);
   });
 
@@ -161,7 +162,7 @@ describe('the pool', () => {
     await pool.release('a', backend, true);
     await runCommand(other, 'NOTIFY rumours');
     await eventually('the session is closed', () => backend.closed);
-    expect(pool.snapshot()).toEqual({ idle: 0, leased: 1, opening: 0, waiters: 0 });
+    expect(pool.snapshot()).toMatchObject({ idle: 0, leased: 1, opening: 0, waiters: 0 });
   });
 
   it('drops a session that was lost while it was idle', async () => {
@@ -277,6 +278,34 @@ describe('the pool', () => {
     });
   });
 
+  describe('counts a session that it has given up', () => {
+    it('until its process has ended, which it is told to', async () => {
+      poolOf({ maxPerTenant: 1, queueTimeoutMs: 1_000 });
+      const backend = await acquire(pool, 'a', open);
+      process.kill(backend.processId, 'SIGSTOP');
+      try {
+        pool.discard('a', backend, 'destroyed');
+        expect(pool.snapshot()).toMatchObject({ leased: 0, leaving: 1 });
+        await expect(acquire(pool, 'a', open)).rejects.toMatchObject({ kind: 'pool_timeout' });
+        expect(pool.sessions()).toEqual([['a', backend]]);
+      } finally {
+        process.kill(backend.processId, 'SIGCONT');
+      }
+      await eventually('it has ended', () => pool.snapshot().leaving === 0);
+      expect(await acquire(pool, 'a', open)).not.toBe(backend);
+    });
+
+    it('no longer than the server knows of such a process', async () => {
+      poolOf({ maxPerTenant: 1, queueTimeoutMs: 10_000 });
+      const scripted = await openScriptedBackend();
+      scripted.holdOpen();
+      const lost = await acquire(pool, 'a', async () => scripted.backend);
+      pool.discard('a', lost, 'destroyed');
+      expect(await acquire(pool, 'a', open)).toBeInstanceOf(BackendConnection);
+      await scripted.close();
+    });
+  });
+
   it('fails those who wait when it closes, and closes what comes back', async () => {
     poolOf({ maxPerTenant: 1 });
     const backend = await acquire(pool, 'a', open);
@@ -285,6 +314,6 @@ describe('the pool', () => {
     await expect(waiting).rejects.toMatchObject({ kind: 'shutting_down' });
     await expect(acquire(pool, 'a', open)).rejects.toMatchObject({ kind: 'shutting_down' });
     await pool.release('a', backend, true);
-    expect(pool.snapshot()).toEqual({ idle: 0, leased: 0, opening: 0, waiters: 0 });
+    expect(pool.snapshot()).toMatchObject({ idle: 0, leased: 0, opening: 0, waiters: 0 });
   });
 });

@@ -35,8 +35,12 @@ const observations: readonly Observation[] = [
   { name: 'service.failure', message: 'x', cause: undefined },
 ];
 
+const stuck = new Map([['org_000000000000', 2]]);
+
 async function scrape(): Promise<string[]> {
-  const { observe, registry, close } = createMetrics({ poolSnapshot: () => ({ idle: 4, leased: 3, opening: 2, waiters: 1 }) });
+  const { observe, registry, close } = createMetrics({
+    poolSnapshot: () => ({ idle: 4, leased: 3, opening: 2, leaving: 5, waiters: 1, stuck }),
+  });
   for (const observation of observations) observe(observation);
   close();
   return (await registry.metrics()).split('\n');
@@ -82,17 +86,21 @@ it('reads the pool when it is asked', async () => {
       'postern_backends{state="idle"} 4',
       'postern_backends{state="leased"} 3',
       'postern_backends{state="opening"} 2',
+      'postern_backends{state="leaving"} 5',
+      'postern_stuck_backends{organization="org_000000000000"} 2',
       'postern_lease_waiters 1',
     ]),
   );
 });
 
-it('names no organization, key or address', async () => {
-  expect((await scrape()).join('\n')).not.toMatch(/org_|pst_|key_a|203\.0/);
+it('names no key or address, and organizations only whose sessions cannot be ended', async () => {
+  expect((await scrape()).filter((line) => !line.startsWith('postern_stuck_backends')).join('\n')).not.toMatch(/org_|pst_|key_a|203\.0/);
 });
 
 it('measures how long a turn of the event loop keeps all others waiting, until it is closed', async () => {
-  const { registry, close } = createMetrics({ poolSnapshot: () => ({ idle: 0, leased: 0, opening: 0, waiters: 0 }) });
+  const { registry, close } = createMetrics({
+    poolSnapshot: () => ({ idle: 0, leased: 0, opening: 0, leaving: 0, waiters: 0, stuck: new Map() }),
+  });
   const longer = async () => {
     const name = 'postern_event_loop_delay_seconds';
     const [, upTo] = new RegExp(`^${name}_bucket{le="0.05"} (\\d+)$`, 'm').exec(await registry.metrics()) ?? [];
