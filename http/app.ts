@@ -9,13 +9,14 @@ import { type OpenWire, WireSockets } from './neon/websocket.ts';
 import { openApiDocument } from './openapi.ts';
 import { type Endpoint, serve } from './operation.ts';
 import { Admission, BodyRoom, bodyBoundsOf, limitRequests } from './plugins/admission.ts';
-import { refuseAmbiguousHeads } from './plugins/ambiguous-head.ts';
+import { ambiguityOf, refuseAmbiguousHeads } from './plugins/ambiguous-head.ts';
 import { requireBearer } from './plugins/bearer.ts';
 import { followCalls } from './plugins/call.ts';
 import { clientAddresses } from './plugins/client-address.ts';
 import { setHeaders, setHeadersAlways } from './plugins/headers.ts';
 import { acceptJsonBodies } from './plugins/json-body.ts';
 import { answerProblems, sendProblem } from './plugins/problems.ts';
+import { refuseOtherHosts, servedHosts } from './plugins/served-hosts.ts';
 import { auditEndpoints } from './routes/audit.ts';
 import { authEndpoints } from './routes/auth.ts';
 import type { RouteContext } from './routes/context.ts';
@@ -44,6 +45,7 @@ export interface HttpAppOptions extends RouteContext {
 export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const { observe, router, queries, refusals, deadlines = deadlinesOf(options.config), tls, openWire } = options;
   const clientAddress = clientAddresses(options.config.POSTERN_TRUST_PROXY ?? []);
+  const isServedHost = servedHosts(options.config);
   const connections = new Connections({
     max: options.connectionsMax ?? options.config.POSTERN_HTTP_CONNECTIONS_MAX,
     deadlines,
@@ -54,7 +56,14 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const bodies = new BodyRoom(bodyBoundsOf(options.config));
   const sockets =
     openWire &&
-    new WireSockets({ openWire, clientAddress, connections, bodies, maxFrameBytes: options.config.POSTERN_HTTP_BODY_MAX_BYTES });
+    new WireSockets({
+      openWire,
+      clientAddress,
+      connections,
+      bodies,
+      maxFrameBytes: options.config.POSTERN_HTTP_BODY_MAX_BYTES,
+      isRefused: (request) => ambiguityOf(request) !== undefined || !isServedHost(request.headers.host),
+    });
   const ends = new CallEnds(observe);
   const admission = new Admission(options.config.POSTERN_HTTP_REQUESTS_PER_TENANT);
   const served: Served[] = [];
@@ -67,7 +76,19 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
       const { config } = options;
       served.push(
         door,
-        new Lane(door, deadlines, { router, queries, refusals, routes, config, observe, admission, connections, clientAddress, ends }),
+        new Lane(door, deadlines, {
+          router,
+          queries,
+          refusals,
+          routes,
+          config,
+          observe,
+          admission,
+          connections,
+          isServedHost,
+          clientAddress,
+          ends,
+        }),
       );
       connections.watch(door);
       return door.server;
@@ -90,6 +111,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   closeGracefully(app, options.config.POSTERN_SHUTDOWN_TIMEOUT_MS, served);
   app.addHook('preClose', async () => sockets?.close(options.config.POSTERN_SHUTDOWN_TIMEOUT_MS));
   refuseAmbiguousHeads(app);
+  refuseOtherHosts(app, isServedHost);
   answerProblems(app, observe, refusals);
   limitRequests(app, { admission, connections, bodies, results: router.results });
   acceptJsonBodies(app);

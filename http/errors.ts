@@ -27,6 +27,7 @@ const SERVICE_ERRORS: Readonly<Record<ErrorKind, ErrorShape>> = {
   too_many_login_failures: { status: 429, title: 'Too many failed logins', retryable: true, retryAfterS: 150 },
   unknown_database: { status: 404, title: 'Unknown database' },
   not_found: { status: 404, title: 'Not found' },
+  misdirected_request: { status: 421, title: 'Misdirected request' },
   method_not_allowed: { status: 405, title: 'Method not allowed' },
   not_acceptable: { status: 406, title: 'Not acceptable' },
   unsupported_media_type: { status: 415, title: 'Unsupported media type' },

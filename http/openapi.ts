@@ -62,7 +62,14 @@ const DESCRIPTION =
   'SQL over HTTP for one organization, with the API key that also opens the PostgreSQL wire door. Send the key as "Authorization: Bearer <API key>". Every error is a problem document (RFC 9457); its code is stable, and retryable says whether the same request may be sent again as it is.';
 
 /** Errors that belong to no operation. */
-const ANYWHERE: readonly ErrorCode[] = ['not_found', 'method_not_allowed', 'malformed_request', 'request_timeout', 'headers_too_large'];
+const ANYWHERE: readonly ErrorCode[] = [
+  'misdirected_request',
+  'not_found',
+  'method_not_allowed',
+  'malformed_request',
+  'request_timeout',
+  'headers_too_large',
+];
 
 /** The whole API from the operations that serve it. */
 export function openApiDocument(operations: readonly Operation[]): OpenApiDocument {

@@ -5,6 +5,7 @@ import { Connections } from './connections.ts';
 import { refuseAmbiguousHeads } from './plugins/ambiguous-head.ts';
 import { setHeadersAlways } from './plugins/headers.ts';
 import { answerProblems } from './plugins/problems.ts';
+import { type IsServedHost, refuseOtherHosts } from './plugins/served-hosts.ts';
 import { healthRoutes } from './routes/health.ts';
 import { clientErrorHandler, createServer, DEADLINES, type HttpServer } from './server.ts';
 
@@ -14,12 +15,13 @@ export interface OpsAppOptions {
   /** The metrics in the text format that Prometheus reads. */
   readonly metrics: () => Promise<{ readonly contentType: string; readonly body: string }>;
   readonly observe?: Observe;
+  readonly isServedHost?: IsServedHost;
 }
 
 const CONNECTIONS_MAX = 64;
 
 /** The operator's port: health and metrics, nothing of any organization. Closing it waits for nobody. */
-export function createOpsApp({ ready, metrics, observe = () => {} }: OpsAppOptions): FastifyInstance {
+export function createOpsApp({ ready, metrics, observe = () => {}, isServedHost = () => true }: OpsAppOptions): FastifyInstance {
   let door: HttpServer | undefined;
   const fullMessage = `the ops port has ${CONNECTIONS_MAX} connections, as many as it may have: the oldest are closed`;
   const connections = new Connections({ max: CONNECTIONS_MAX, deadlines: DEADLINES, observe, fullMessage });
@@ -35,6 +37,7 @@ export function createOpsApp({ ready, metrics, observe = () => {} }: OpsAppOptio
   app.addHook('preClose', async () => door?.closeAll());
   setHeadersAlways(app);
   refuseAmbiguousHeads(app);
+  refuseOtherHosts(app, isServedHost);
   answerProblems(app, observe);
   healthRoutes(app, ready);
   app.get('/metrics', async (_request, reply) => {

@@ -14,6 +14,7 @@ const SQLSTATES = {
   too_many_login_failures: '28000',
   unknown_database: '3D000',
   not_found: '42704',
+  misdirected_request: '28000',
   method_not_allowed: '0A000',
   not_acceptable: '0A000',
   unsupported_media_type: '0A000',

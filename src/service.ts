@@ -5,6 +5,7 @@ import { Server as TlsServer } from 'node:tls';
 import type { FastifyInstance } from 'fastify';
 import { createHttpApp } from '../http/app.ts';
 import { createOpsApp } from '../http/ops.ts';
+import { servedHosts } from '../http/plugins/served-hosts.ts';
 import { WireServer, type WireServerOptions } from '../proxy/server.ts';
 import { TlsFiles } from '../proxy/tls.ts';
 import { Pool } from './backend/pool.ts';
@@ -127,6 +128,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     });
     const httpPort = await listen(http, 'POSTERN_HTTP_PORT', config.POSTERN_HOST, config.POSTERN_HTTP_PORT);
     const ops = createOpsApp({
+      isServedHost: servedHosts(config),
       ready,
       observe,
       metrics: async () => ({ contentType: metrics.registry.contentType, body: await metrics.registry.metrics() }),

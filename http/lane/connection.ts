@@ -151,7 +151,9 @@ export class LaneConnection implements Member, InputSource {
     const head = this.#lastHead;
     if (head !== undefined && bytes.length >= head.length && bytes.compare(head, 0, head.length, 0, head.length) === 0)
       return this.#lastRequest;
-    const request = readPlain(bytes, this.#host.context.config.POSTERN_HTTP_BODY_MAX_BYTES) ?? readRefusable(bytes);
+    const { config, isServedHost } = this.#host.context;
+    const request = readPlain(bytes, config.POSTERN_HTTP_BODY_MAX_BYTES) ?? readRefusable(bytes);
+    if (request !== undefined && !isServedHost(request.host)) return undefined;
     this.#lastRequest = request;
     this.#lastHead = request && Buffer.from(bytes.subarray(0, request.bodyStart));
     return request;

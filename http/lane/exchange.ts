@@ -10,6 +10,7 @@ import { type Call, type CallEnds, openCall, originOf, requestIdOf } from '../ca
 import type { Connections } from '../connections.ts';
 import type { Admission } from '../plugins/admission.ts';
 import { problemFor } from '../plugins/problems.ts';
+import type { IsServedHost } from '../plugins/served-hosts.ts';
 import { holdRefusal } from '../refusals.ts';
 import { JSON_TYPE, timeoutOf } from '../routes/context.ts';
 import type { QueryBody } from '../schemas.ts';
@@ -26,6 +27,7 @@ export interface ExchangeContext extends RefusalContext {
   readonly admission: Admission;
   readonly connections: Pick<Connections, 'authenticated'>;
   readonly ends: CallEnds;
+  readonly isServedHost: IsServedHost;
 }
 
 const ACTION = 'query';

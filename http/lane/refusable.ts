@@ -3,6 +3,7 @@ import { END_OF_HEAD, END_OF_LINE, HEAD_MAX_BYTES } from './request.ts';
 /** Any request of which enough can be read for refusing it. */
 export interface RefusableRequest {
   readonly kind: 'refusable';
+  readonly host: string;
   readonly method: string;
   /** Without what is asked there. */
   readonly path: string;
@@ -38,12 +39,14 @@ export function readRefusable(bytes: Buffer): RefusableRequest | undefined {
   const head = bytes.toString('latin1', 0, headEnd);
   const [, method, path] = HEAD.exec(head) ?? [];
   const headers = method === undefined ? undefined : readHeaders(head);
-  if (method === undefined || path === undefined || headers === undefined || !headers.get('host')) return undefined;
+  const host = headers?.get('host');
+  if (method === undefined || path === undefined || headers === undefined || !host) return undefined;
   const length = headers.get('content-length') ?? '0';
   if (!/^\d{1,6}$/.test(length) || !/^keep-alive$/i.test(headers.get('connection') ?? 'keep-alive')) return undefined;
   const bodyStart = headEnd + END_OF_LINE.length;
   return {
     kind: 'refusable',
+    host,
     method,
     path,
     authorization: headers.get('authorization'),

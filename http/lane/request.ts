@@ -4,6 +4,7 @@ import { bearerTokenOf } from '../plugins/bearer.ts';
 /** A request for `/api/query` of the plainest kind. */
 export interface PlainRequest {
   readonly kind: 'plain';
+  readonly host: string;
   readonly apiKey: string;
   /** By which the router recognizes it. */
   readonly keyDigest: string;
@@ -75,12 +76,14 @@ export function readPlain(bytes: Buffer, maxBodyBytes: number): PlainRequest | u
   const headers = readHeaders(head);
   const apiKey = bearerTokenOf(headers?.get('authorization') ?? '');
   const length = Number(headers?.get('content-length'));
-  if (headers === undefined || apiKey === undefined || !headers.has('host') || !headers.has('content-type')) return undefined;
+  const host = headers?.get('host');
+  if (headers === undefined || apiKey === undefined || host === undefined || !headers.has('content-type')) return undefined;
   const bodyStart = headEnd + END_OF_LINE.length;
   const end = bodyStart + length;
   if (!(length <= maxBodyBytes && end <= PLAIN_MAX_BYTES)) return undefined;
   return {
     kind: 'plain',
+    host,
     apiKey,
     keyDigest: digestText(apiKey),
     requestId: headers.get('x-request-id'),

@@ -14,6 +14,8 @@ export interface WireSocketsOptions {
   readonly openWire: OpenWire;
   readonly clientAddress: (socketAddress: string, forwardedFor: string | undefined) => string;
   readonly maxFrameBytes: number;
+  /** Whether a request for a WebSocket is answered as one that asks for none is. */
+  readonly isRefused: (request: IncomingMessage) => boolean;
   readonly connections: Pick<Connections, 'authenticated'>;
   /** For what organizations send. */
   readonly bodies: BodyRoom;
@@ -61,7 +63,7 @@ export class WireSockets {
   }
 
   readonly takeOver: TakeOver = (request, socket, head) => {
-    if (this.#closing || !isForUs(request) || !(socket instanceof Socket)) return false;
+    if (this.#closing || !isForUs(request) || this.#options.isRefused(request) || !(socket instanceof Socket)) return false;
     this.#server.handleUpgrade(request, socket, head, (webSocket) => this.#open(webSocket, socket, request));
     return true;
   };

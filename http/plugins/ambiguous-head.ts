@@ -23,7 +23,7 @@ export function refuseAmbiguousHeads(app: FastifyInstance): void {
   });
 }
 
-function ambiguityOf({ headers, rawHeaders, httpVersion }: IncomingMessage): string | undefined {
+export function ambiguityOf({ headers, rawHeaders, httpVersion }: IncomingMessage): string | undefined {
   if (headers.host === undefined && httpVersion === '1.1') return 'the request has no Host header';
   const coding = headers['transfer-encoding'];
   if (coding !== undefined && coding.trim().toLowerCase() !== 'chunked') return 'the only Transfer-Encoding accepted is "chunked"';

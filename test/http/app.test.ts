@@ -117,10 +117,7 @@ describe('methods and paths', () => {
     ['OPTIONS', 204, 'allow: OPTIONS, POST'],
     ['POST', 401, '"instance":"/api/query"'],
   ])('%s of a whole URI is %i, as it is of its path', async (method, status, told) => {
-    const { reply } = talk(
-      door.port,
-      `${method} http://postern.test/api/query HTTP/1.1\r\nHost: postern.test\r\nConnection: close\r\n\r\n`,
-    );
+    const { reply } = talk(door.port, `${method} http://postern.test/api/query HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
     expect(await reply).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
     expect(await reply).toContain(told);
   });
@@ -133,7 +130,7 @@ describe('methods and paths', () => {
   });
 
   it.each(['/__proto__', '/constructor', '/api/../../etc/passwd'])('%s is nothing but 404', async (path) => {
-    const { reply } = talk(door.port, `GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`);
+    const { reply } = talk(door.port, `GET ${path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
     expect(await reply).toMatch(/^HTTP\/1\.1 404 /);
   });
 });
@@ -214,7 +211,7 @@ describe('a body', () => {
   ])('%s is answered before it has come', async (call, status) => {
     const { socket, reply } = talk(
       door.port,
-      `${call} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 16000000\r\n\r\n{"sql":`,
+      `${call} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 16000000\r\n\r\n{"sql":`,
     );
     const [answer] = await once(socket, 'data');
     expect(String(answer)).toContain(`HTTP/1.1 ${status} `);
@@ -344,10 +341,10 @@ describe('health', () => {
 
 describe('slow and broken clients', () => {
   it.each([
-    ['headers that never end', 'POST /api/auth/signup HTTP/1.1\r\nHost: x\r\n'],
+    ['headers that never end', 'POST /api/auth/signup HTTP/1.1\r\nHost: localhost\r\n'],
     [
       'a body that never ends',
-      'POST /api/auth/signup HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{',
+      'POST /api/auth/signup HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{',
     ],
   ])('%s: 408, and the connection is closed', async (_name, bytes) => {
     const other = await openDoor({
@@ -361,11 +358,16 @@ describe('slow and broken clients', () => {
 
   it.each([
     ['bytes that are no HTTP', '\x16\x03\x01\x02\x00\x01\r\n\r\n', 400, 'malformed_request'],
-    ['headers of 20 kB', `GET / HTTP/1.1\r\nHost: x\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`, 431, 'headers_too_large'],
-    ['two lengths', 'POST /api/query HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc', 400, 'malformed_request'],
+    ['headers of 20 kB', `GET / HTTP/1.1\r\nHost: localhost\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`, 431, 'headers_too_large'],
+    [
+      'two lengths',
+      'POST /api/query HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc',
+      400,
+      'malformed_request',
+    ],
     [
       'length and chunks',
-      'POST /api/query HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc',
+      'POST /api/query HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc',
       400,
       'malformed_request',
     ],
@@ -378,7 +380,7 @@ describe('slow and broken clients', () => {
   it('a client that goes away in the middle of its body harms nobody', async () => {
     const socket = connect(door.port, '127.0.0.1');
     await once(socket, 'connect');
-    socket.write('POST /api/auth/signup HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{');
+    socket.write('POST /api/auth/signup HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{');
     socket.destroy();
     await once(socket, 'close');
     expect((await fetch(`${door.url}/healthz`)).status).toBe(200);
@@ -402,9 +404,9 @@ describe('closing', () => {
       },
     });
     const silent = talk(other.port);
-    const idle = talk(other.port, 'GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n');
+    const idle = talk(other.port, 'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n');
     await once(idle.socket, 'data');
-    const working = talk(other.port, 'GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n');
+    const working = talk(other.port, 'GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n');
     await busy;
 
     const closed = other.app.close();

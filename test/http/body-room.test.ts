@@ -68,7 +68,7 @@ async function begin({ apiKey }: TestOrganization, length: string, ...more: stri
   socket.on('error', () => {});
   await once(socket, 'connect');
   socket.write(
-    `POST /api/query HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${apiKey}\r\nContent-Type: application/json\r\n${length}\r\n\r\n`,
+    `POST /api/query HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${apiKey}\r\nContent-Type: application/json\r\n${length}\r\n\r\n`,
   );
   for (const part of more) socket.write(part);
   return socket;
@@ -164,7 +164,7 @@ it('whoever goes before it is known who they are takes no place', async () => {
   const enter = vi.spyOn(Admission.prototype, 'enter');
   const { app, port } = await openDoor({ router: { ...router, authenticate } });
   const socket = connect(port, '127.0.0.1');
-  socket.write('GET /api/auth/me HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer pst_a\r\n\r\n');
+  socket.write('GET /api/auth/me HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer pst_a\r\n\r\n');
   await eventually('it is asked', () => authenticate.mock.calls.length === 1);
   const connections = () => new Promise<number>((resolve) => app.server.getConnections((_error, count) => resolve(count)));
   socket.destroy();

@@ -128,7 +128,7 @@ describe('a key', () => {
     const text = JSON.stringify(INSERT);
     const socket = connect(Number(new URL(service.httpUrl).port), '127.0.0.1');
     socket.end(
-      `POST /api/query HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${acme.apiKey}\r\n${header}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: ${text.length}\r\n\r\n${text}`,
+      `POST /api/query HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${acme.apiKey}\r\n${header}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: ${text.length}\r\n\r\n${text}`,
     );
     let reply = '';
     for await (const chunk of socket) reply += chunk;

@@ -22,7 +22,7 @@ describe('one behind the other', () => {
   });
 
   it('plain ones and others', async () => {
-    const other = (mark: string) => `GET /api/nothing HTTP/1.1\r\nHost: x\r\nX-Request-Id: ${mark}\r\n\r\n`;
+    const other = (mark: string) => `GET /api/nothing HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: ${mark}\r\n\r\n`;
     const { replies } = await talks.expectSame(
       (mark) => request(`${mark}-1`) + other(`${mark}-2`) + request(`${mark}-3`) + other(`${mark}-4`),
     );

@@ -25,7 +25,7 @@ async function begin({ apiKey }: TestOrganization): Promise<Socket> {
   const socket = connect(Number(new URL(service.httpUrl).port), '127.0.0.1');
   await once(socket, 'connect');
   socket.write(
-    `POST /api/query HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${apiKey}\r\nContent-Type: application/json\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n`,
+    `POST /api/query HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${apiKey}\r\nContent-Type: application/json\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n`,
   );
   const [answer] = await once(socket, 'data');
   expect(String(answer)).toBe('HTTP/1.1 100 Continue\r\n\r\n');

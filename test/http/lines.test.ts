@@ -111,7 +111,7 @@ describe('a client that stops reading', () => {
     const text = JSON.stringify({ sql: `select repeat('x', 1000) as ${mark}, generate_series(1, 100000000)` });
     socket.pause();
     socket.write(
-      `POST /api/query HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${acme.apiKey}\r\nAccept: ${accept}\r\nX-Request-Id: ${mark}\r\nContent-Type: application/json\r\nContent-Length: ${text.length}\r\n\r\n${text}`,
+      `POST /api/query HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${acme.apiKey}\r\nAccept: ${accept}\r\nX-Request-Id: ${mark}\r\nContent-Type: application/json\r\nContent-Length: ${text.length}\r\n\r\n${text}`,
     );
     await eventually('the backend waits for its reader', async () => (await waits(mark))[0] === 'ClientWrite');
     expect(await outcomeOf(mark)).toMatchObject({ status: 'error', httpStatus: 200, sqlstate: '57014' });

@@ -47,7 +47,7 @@ async function callOnSocket(body: object, requestId: string) {
   await once(socket, 'connect');
   const text = JSON.stringify(body);
   socket.write(
-    `POST /api/query HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${acme.apiKey}\r\nX-Request-Id: ${requestId}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
+    `POST /api/query HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${acme.apiKey}\r\nX-Request-Id: ${requestId}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
   );
   return socket;
 }

@@ -114,7 +114,7 @@ export function plainRequest(apiKey: string, body: unknown, ...headers: readonly
   return [
     'POST /api/query HTTP/1.1',
     ...headers,
-    'Host: postern.test',
+    'Host: localhost',
     `Authorization: Bearer ${apiKey}`,
     'Content-Type: application/json',
     `Content-Length: ${text.length}`,
@@ -123,7 +123,7 @@ export function plainRequest(apiKey: string, body: unknown, ...headers: readonly
   ].join('\r\n');
 }
 
-const GET_HEALTH = 'GET /healthz HTTP/1.1\r\nHost: postern.test\r\n\r\n';
+const GET_HEALTH = 'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n';
 
 /** A connection that is served by Node's server: it goes there with its first request that is no query. */
 export async function openElsewhere(port: number): Promise<RawClient> {

@@ -6,7 +6,7 @@ import { createServer, type HttpServer, type ServerDeadlines } from '../../http/
 import { talk } from './door.ts';
 
 const PATIENT: ServerDeadlines = { headersTimeoutMs: 10_000, requestTimeoutMs: 10_000, keepAliveTimeoutMs: 10_000, sendTimeoutMs: 10_000 };
-const GET = 'GET / HTTP/1.1\r\nHost: x\r\n\r\n';
+const GET = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n';
 
 async function listening(deadlines: Partial<ServerDeadlines>, handler: RequestListener): Promise<HttpServer & { readonly port: number }> {
   const door = createServer(handler, { ...PATIENT, ...deadlines });

@@ -111,7 +111,7 @@ class Client {
 
   say(body: object): void {
     const text = JSON.stringify(body);
-    const head = `POST /api/query HTTP/1.1\r\nHost: postern.test\r\nAuthorization: Bearer ${organization.apiKey}\r\nContent-Type: application/json`;
+    const head = `POST /api/query HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${organization.apiKey}\r\nContent-Type: application/json`;
     this.socket.write(`${head}\r\nContent-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`);
   }
 

@@ -35,7 +35,7 @@ export const CUTS: Readonly<Record<'whole' | 'heads and bodies' | 'pieces' | 'by
 };
 
 /** A connection that has not ended before ends with it, unless it is read as part of something else. */
-const LAST = 'GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n';
+const LAST = 'GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n';
 
 /** A service to which the same bytes are sent on connections in the lane and on those that Node's server serves. */
 export class Talks {

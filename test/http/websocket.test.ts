@@ -231,7 +231,7 @@ describe('a request to upgrade', () => {
     const sql = `select length('${'x'.repeat(300_000)}') as n`;
     const body = JSON.stringify({ sql });
     const head = (upgrade: string) =>
-      `POST /api/query HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer ${acme.apiKey}\r\n${upgrade}Content-Length: ${body.length}\r\n\r\n`;
+      `POST /api/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer ${acme.apiKey}\r\n${upgrade}Content-Length: ${body.length}\r\n\r\n`;
     const { reply } = talk(
       service.service.httpPort,
       head('Connection: Upgrade\r\nUpgrade: h2c\r\n'),
@@ -245,12 +245,12 @@ describe('a request to upgrade', () => {
 
   it('behind a request that is not answered yet ends the connection', async () => {
     const body = JSON.stringify({ sql: 'select pg_sleep(60)' });
-    const head = `POST /api/query HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer ${acme.apiKey}\r\nContent-Length: ${body.length}\r\n\r\n`;
+    const head = `POST /api/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer ${acme.apiKey}\r\nContent-Length: ${body.length}\r\n\r\n`;
     const { reply } = talk(
       service.service.httpPort,
       head,
       body,
-      'GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n',
+      'GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n',
     );
     expect(await reply).toBe('');
   });

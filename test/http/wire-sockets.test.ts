@@ -25,6 +25,7 @@ beforeEach(async () => {
     clientAddress: (address) => address,
     maxFrameBytes: 16_000_000,
     connections: { authenticated() {} },
+    isRefused: () => false,
     bodies,
     keepAliveMs: KEEPALIVE_MS,
   });

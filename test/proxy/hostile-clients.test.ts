@@ -109,7 +109,7 @@ describe('a run of random bytes', () => {
     const heads = [
       '',
       'POST /api/query HTTP/1.1\r\n',
-      `POST /api/query HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${organization.apiKey}\r\n`,
+      `POST /api/query HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${organization.apiKey}\r\n`,
     ];
     await Promise.all(
       Array.from({ length: 60 }, () => {
@@ -123,7 +123,7 @@ describe('a run of random bytes', () => {
 
 describe('somebody who has come to the wrong door', () => {
   it.each([
-    ['HTTP', 'GET / HTTP/1.1\r\nHost: x\r\n\r\n'],
+    ['HTTP', 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'],
     ['TLS where there is none', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],
     ['SSH', 'SSH-2.0-OpenSSH_9.2\r\n'],
     ['a startup packet of a gigabyte', '\x40\x00\x00\x00\x00\x03\x00\x00'],
