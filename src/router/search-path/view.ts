@@ -7,6 +7,10 @@ import type { Place } from './place.ts';
 import { type Rewriting, rewriteLargeSql, rewriteSql } from './rewrite.ts';
 import { clientSearchPath, serverSearchPath } from './settings.ts';
 
+/** What stands for the server's pg_notify has no part in an error of that. */
+const IN_PG_NOTIFY =
+  /^SQL statement "SELECT pg_catalog\.\w+\(postern\.server_channel\(\$1\), \$2\)"\nPL\/pgSQL function \S*pg_notify\(text,text\) line 3 at PERFORM\n?/gm;
+
 /** Lines in which Citus names the machine that a part of the statement ran on. */
 const WORKER_ADDRESS = /^.*\bwhile executing command on \S+:\d+.*\n?/gm;
 
@@ -44,7 +48,7 @@ export class PlaceView {
       message: clientText(fields.message, schema),
       detail: text(fields.detail),
       hint: text(fields.hint),
-      where: text(fields.where?.replace(WORKER_ADDRESS, '')) || undefined,
+      where: text(fields.where?.replace(WORKER_ADDRESS, '').replace(IN_PG_NOTIFY, '')) || undefined,
       position: fields.position === undefined ? undefined : originalPosition(edits, fields.position),
       internalQuery: internal?.query,
       internalPosition: fields.internalPosition === undefined ? undefined : internal?.position,
