@@ -117,7 +117,9 @@ const auditEntry = z.object({
   statement: z
     .object({ sql: z.string(), sqlHash: z.string(), command: optionalText, paramCount: z.int().nullable() })
     .optional()
-    .describe('Never with parameters; the SQL is cut at 2,000 characters, password literals are masked'),
+    .describe(
+      'Never with parameters; the SQL begins at its first token and is cut at 2,000 characters, secrets are masked; sqlHash is that of the whole',
+    ),
   session: z.object({ statements: z.int(), bytesIn: z.int(), bytesOut: z.int(), reason: z.string() }).optional(),
   outcome: z.object({
     status: z.enum(['ok', 'error']),

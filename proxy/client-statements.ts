@@ -1,5 +1,6 @@
 import type { ServerStatement } from '../src/backend/prepared-statements.ts';
 import type { Edit } from '../src/router/search-path/edits.ts';
+import type { AuditedText } from './audited-text.ts';
 import type { KeptStatements } from './kept-statements.ts';
 import type { ParameterSignal } from './process-ids.ts';
 import type { TextTraits } from './statement-text.ts';
@@ -11,8 +12,8 @@ export interface NamedStatement {
   readonly first?: ServerStatement;
   readonly traits: TextTraits;
   readonly signals: readonly ParameterSignal[];
-  /** What is kept of its text for the audit, where it may change objects or roles. */
-  readonly watched?: string | undefined;
+  /** Its text for the audit, where it may change objects or roles. */
+  readonly watched?: AuditedText | undefined;
 }
 
 /** The one without a name. Its identity tells whether a backend's unnamed statement is this one. */
@@ -29,7 +30,7 @@ export interface UnnamedStatement {
   readonly traits: TextTraits;
   readonly signals: readonly ParameterSignal[];
   /** As of a {@link NamedStatement}. */
-  readonly watched?: string | undefined;
+  readonly watched?: AuditedText | undefined;
 }
 
 /** A statement without a name of up to this length always has room. */
@@ -171,9 +172,11 @@ export class ClientStatements {
 }
 
 const BYTES_PER_CHARACTER = 2;
+/** Of an audited text besides its beginning. */
+const AUDITED_BYTES = 256;
 
-function ownBytes(name: string, { watched = '' }: NamedStatement): number {
-  return name.length + BYTES_PER_CHARACTER * watched.length;
+function ownBytes(name: string, { watched }: NamedStatement): number {
+  return name.length + (watched === undefined ? 0 : AUDITED_BYTES + BYTES_PER_CHARACTER * watched.recorded.sql.length);
 }
 
 /** What a statement without a name takes that is no other's, if that is much. */

@@ -5,7 +5,6 @@ import type { ClientStatements } from './client-statements.ts';
 import type { Effect } from './parse-effects.ts';
 import type { RequestEnd } from './query-texts.ts';
 import type { Relay } from './relay.ts';
-import type { StatementWatch } from './statement-watch.ts';
 
 type Session = Pick<Relay, 'host' | 'pins' | 'tenure'>;
 
@@ -23,7 +22,6 @@ export class CommandEffects {
   readonly #session: Session;
   readonly #queue: ReplyQueue;
   readonly #statements: ClientStatements;
-  readonly #watch: StatementWatch;
   #schemaChanged = false;
   /** How many requests have been gone through to note them again, since {@link beginPortion}. */
   #renoted = 0;
@@ -31,11 +29,10 @@ export class CommandEffects {
   #allGone = false;
 
   /** @param queue of the requests that are being answered */
-  constructor(session: Session, queue: ReplyQueue, statements: ClientStatements, watch: StatementWatch) {
+  constructor(session: Session, queue: ReplyQueue, statements: ClientStatements) {
     this.#session = session;
     this.#queue = queue;
     this.#statements = statements;
-    this.#watch = watch;
   }
 
   beginPortion(): void {
@@ -50,7 +47,7 @@ export class CommandEffects {
   /** @param request that it belongs to, where something is to be known of that */
   completed(tag: string, request: RequestEnd | undefined): void {
     const batch = request?.batch;
-    if (batch !== undefined) this.#watch.completed(batch, tag);
+    batch?.completed(tag);
     const deallocated = tag === 'DEALLOCATE' ? request?.deallocations.shift() : undefined;
     if (deallocated !== undefined) this.#deallocated(deallocated);
     // CREATE TABLE AS is told of as the SELECT in it.

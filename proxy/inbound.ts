@@ -12,7 +12,7 @@ import { clientScanner } from './client-scanner.ts';
 import { errorResponse } from './errors.ts';
 import { HIGH_WATER_BYTES } from './limits.ts';
 import { rewrittenMessage } from './messages.ts';
-import { traitsInSlices } from './passing-text.ts';
+import { lookInSlices } from './passing-text.ts';
 import type { Relay } from './relay.ts';
 import type { RelayEnd } from './relay-host.ts';
 
@@ -254,7 +254,7 @@ export class Inbound implements BorrowerListener {
     this.#rewrittenBytes = message.length;
     client.pause();
     const rewriting = rewrittenMessage(message, (sql) => host.view?.rewriteLarge(sql));
-    Promise.all([rewriting, traitsInSlices(message)]).then(
+    Promise.all([rewriting, lookInSlices(message)]).then(
       ([rewritten, said]) => {
         if (ending.isOver) return;
         this.#rewrittenBytes = 0;

@@ -6,6 +6,7 @@ import type { TransactionStatus } from '../src/protocol/backend.ts';
 import { latin1String, stringEnd } from '../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
 import { FrontendType } from '../src/protocol/frontend.ts';
+import { type AuditedText, mayChangeObjects } from './audited-text.ts';
 import type { ClientStatements, NamedStatement, UnnamedStatement } from './client-statements.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from './limits.ts';
 import { parseMessage } from './messages.ts';
@@ -17,7 +18,6 @@ import type { RecentParses, RepeatedStatement } from './recent-parses.ts';
 import type { Run } from './run.ts';
 import type { ServerStatements } from './server-statements.ts';
 import { isPreparable, PLAIN, staysTheSame, type TextTraits } from './statement-text.ts';
-import { isWatchedText } from './statement-watch.ts';
 import type { UnsettledNames } from './unsettled-names.ts';
 
 /** What Parse messages are handled with. */
@@ -64,7 +64,7 @@ export class Parses {
     if (statements.get(name) !== undefined || !statements.hasRoomFor(name, length)) return false;
     const text = latin1String(buffer, nameEnd + 1, end);
     const { context } = session.pins;
-    if (context === undefined || !staysTheSame(text) || isWatchedText(text)) return false;
+    if (context === undefined || !staysTheSame(text) || mayChangeObjects(text)) return false;
     const { definition, traits, signals } = texts.prepared(text, buffer.subarray(nameEnd + 1, end));
     const server = registry.find(definition, context);
     if (server === undefined || !server.proven) return false;
@@ -91,7 +91,7 @@ export class Parses {
     }
     const nameEnd = stringEnd(buffer, nameStart, end);
     const text = nameEnd < 0 ? '' : latin1String(buffer, nameEnd + 1, end);
-    const watched = texts.look(text, isKept);
+    const watched = texts.look(text, isKept || nameEnd + 1 + text.length < end);
     if (!isKept || nameEnd < 0) {
       const traits = texts.tellBeginning(text, nameEnd !== nameStart);
       texts.by(scanner, end);
@@ -236,7 +236,7 @@ export class Parses {
    * Too large to keep. With a name it stays where it was prepared, under the client's own name, and so does the session;
    * without one it is good for what follows up to the Sync.
    */
-  #parseOversized(scanner: FrameScanner, backend: BackendConnection, traits: TextTraits, watched: string | undefined): void {
+  #parseOversized(scanner: FrameScanner, backend: BackendConnection, traits: TextTraits, watched: AuditedText | undefined): void {
     if (traits.staysPrepared) this.#context.queue.push(Request.parse);
     else this.#noteUnnamed({ definition: NO_NAME, isOversized: true, changed: false, edits: [], traits, signals: [], watched }, backend);
     this.#pass(scanner);

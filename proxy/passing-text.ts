@@ -1,4 +1,8 @@
+import { stringEnd } from '../src/protocol/body.ts';
+import { HEADER_BYTES } from '../src/protocol/frame.ts';
+import { FrontendType } from '../src/protocol/frontend.ts';
 import { Slices } from '../src/turn.ts';
+import { type AuditedText, PassingAuditedText } from './audited-text.ts';
 import { PLAIN, type TextTraits, traitsOf } from './statement-text.ts';
 
 /** What has to be seen together: the longest word that tells something, with what may stand around it. */
@@ -16,8 +20,8 @@ export class PassingText {
 
   /** What the text's next bytes say, piece by piece. */
   *say(buffer: Buffer, start: number, end: number): Iterable<TextTraits> {
-    for (let at = start; at < end; at += PIECE_BYTES) {
-      const text = this.#end + buffer.toString('latin1', at, Math.min(end, at + PIECE_BYTES));
+    for (const piece of piecesOf(buffer, start, end)) {
+      const text = this.#end + piece;
       this.#end = text.slice(-OVERLAP);
       const traits = traitsOf(text);
       if (traits !== PLAIN) yield traits;
@@ -25,14 +29,30 @@ export class PassingText {
   }
 }
 
-/** What a large text says, read a bit at a time. */
-export async function traitsInSlices(text: Buffer): Promise<readonly TextTraits[]> {
-  const found: TextTraits[] = [];
+/** As Latin-1. */
+export function* piecesOf(buffer: Buffer, start: number, end: number): Iterable<string> {
+  for (let at = start; at < end; at += PIECE_BYTES) yield buffer.toString('latin1', at, Math.min(end, at + PIECE_BYTES));
+}
+
+/** What is known of a text that is rewritten before it is sent. */
+export interface LargeText {
+  readonly traits: readonly TextTraits[];
+  readonly audited: AuditedText;
+}
+
+/** Looks at the text in a whole Query or Parse, a bit at a time. */
+export async function lookInSlices(message: Buffer): Promise<LargeText> {
+  const traits: TextTraits[] = [];
   const slices = new Slices();
   const passing = new PassingText();
-  for (let at = 0; at < text.length; at += PIECE_BYTES) {
-    found.push(...passing.say(text, at, Math.min(text.length, at + PIECE_BYTES)));
+  const audited = new PassingAuditedText('');
+  const isQuery = message[0] === FrontendType.Query;
+  const start = isQuery ? HEADER_BYTES : stringEnd(message, HEADER_BYTES, message.length) + 1;
+  for (let at = start; at < message.length; at += PIECE_BYTES) {
+    const end = Math.min(message.length, at + PIECE_BYTES);
+    traits.push(...passing.say(message, at, end));
+    for (const piece of piecesOf(message, at, end)) audited.add(piece);
     await slices.giveWay();
   }
-  return found;
+  return { traits, audited };
 }

@@ -2,9 +2,10 @@ import { ServiceError } from '../src/errors.ts';
 import type { FrameScanner } from '../src/protocol/frame.ts';
 import type { Edit } from '../src/router/search-path/edits.ts';
 import type { PlaceView } from '../src/router/search-path/view.ts';
+import type { AuditedText } from './audited-text.ts';
 import type { UnnamedStatement } from './client-statements.ts';
 import { MAX_REWRITTEN_BYTES } from './limits.ts';
-import { PassingText } from './passing-text.ts';
+import { type LargeText, PassingText, piecesOf } from './passing-text.ts';
 import type { Pins } from './pins.ts';
 import { type ProcessIds, translateProcessIds } from './process-ids.ts';
 import { PLAIN, type TextTraits, traitsOf, traitsOfBeginning } from './statement-text.ts';
@@ -35,8 +36,8 @@ export interface RequestEnd {
 
 /** The texts in a client's Query and Parse messages: what they say is told, and they are rewritten for the place where they run. */
 export class QueryTexts {
-  /** What the text that comes next says, if it has been rewritten already: until it is sent. */
-  placedBefore: readonly TextTraits[] | undefined;
+  /** What is known of the text that comes next, if it has been rewritten already: until it is sent. */
+  placedBefore: LargeText | undefined;
   #isPlain = true;
   #passing: PassingText | undefined;
   readonly #watch: StatementWatch;
@@ -57,15 +58,17 @@ export class QueryTexts {
     this.#isPlain = true;
   }
 
-  /** @returns what is kept of a text behind which, in the same transaction, other tables may be seen than by other sessions */
-  look(text: string, isWhole: boolean): string | undefined {
-    const watched = this.#watch.statement(text, isWhole);
-    if (watched !== undefined) this.#unsettle();
-    return watched;
+  /** @returns for the audit, a text behind which, in the same transaction, other tables may be seen than by other sessions */
+  look(text: string, isWhole: boolean): AuditedText | undefined {
+    const { placedBefore } = this;
+    if (placedBefore !== undefined) this.#watch.again(placedBefore.audited);
+    const audited = placedBefore?.audited ?? this.#watch.statement(text, isWhole);
+    if (audited?.isWatched === true) this.#unsettle();
+    return audited;
   }
 
-  /** What was kept of a text is to be run. */
-  lookAgain(watched: string): void {
+  /** A text that was looked at before is to be run. */
+  lookAgain(watched: AuditedText): void {
     this.#watch.again(watched);
     this.#unsettle();
   }
@@ -92,12 +95,16 @@ export class QueryTexts {
     const traits = { ...traitsOfBeginning(text), staysPrepared };
     this.tell(traits);
     if (this.placedBefore === undefined) this.#passing = new PassingText(text);
-    else for (const noticed of this.placedBefore) this.#listener.noticed(noticed);
+    else for (const noticed of this.placedBefore.traits) this.#listener.noticed(noticed);
     return traits;
   }
 
   /** More of what has been begun, if that was a long text. */
   by({ buffer, end, last }: FrameScanner, start: number): void {
+    if (this.#watch.isPassing) {
+      for (const piece of piecesOf(buffer, start, end)) if (this.#watch.by(piece)) this.#unsettle();
+      if (last) this.#watch.passed();
+    }
     if (this.#passing === undefined) return;
     for (const traits of this.#passing.say(buffer, start, end)) this.#listener.noticed(traits);
     if (last) this.#passing = undefined;
@@ -122,7 +129,7 @@ export class QueryTexts {
   }
 
   /** @param definition a view that begins with the text; what is kept of it is a copy */
-  prepared(text: string, definition: Buffer, watched?: string): UnnamedStatement {
+  prepared(text: string, definition: Buffer, watched?: AuditedText): UnnamedStatement {
     const traits = traitsOf(text);
     const { sql, edits } = this.placed(text);
     const translated = traits.mentionsPids ? translateProcessIds(sql, this.#listener.processIds) : { text: sql, signals: [] };

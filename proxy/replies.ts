@@ -73,7 +73,7 @@ export class Replies implements ReplyListener {
     this.#session = session;
     this.#statements = statements;
     this.#watch = watch;
-    this.#effects = new CommandEffects(session, this.queue, statements, watch);
+    this.#effects = new CommandEffects(session, this.queue, statements);
     this.#reported = new ReportedParameters(parameters);
   }
 

@@ -15,6 +15,7 @@ import { queryMessage } from './messages.ts';
 import type { Paces } from './paces.ts';
 import { type Effect, UnnamedChange } from './parse-effects.ts';
 import { Parses } from './parses.ts';
+import type { LargeText } from './passing-text.ts';
 import { PendingDeallocations } from './pending-deallocations.ts';
 import { Portals } from './portals.ts';
 import { sendSignals, translateProcessIds } from './process-ids.ts';
@@ -108,11 +109,11 @@ export class Requests {
   }
 
   /** As {@link QueryTexts.placedBefore}. */
-  get placedBefore(): readonly TextTraits[] | undefined {
+  get placedBefore(): LargeText | undefined {
     return this.#texts.placedBefore;
   }
 
-  set placedBefore(said: readonly TextTraits[] | undefined) {
+  set placedBefore(said: LargeText | undefined) {
     this.#texts.placedBefore = said;
   }
 

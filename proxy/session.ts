@@ -214,12 +214,12 @@ class Session implements RelayHost, ReachableSession {
     this.#context.observe({ name: 'service.failure', message: 'a wire session failed', cause });
   }
 
-  watched({ sql, command, sqlstate, durationMs }: WatchedBatch): void {
+  watched({ sql, sqlHash, command, sqlstate, durationMs }: WatchedBatch): void {
     this.#context.observe({
       name: 'wire.statement',
       origin: this.#origin,
       actor: actorOf(this.#tenant),
-      statement: { sql, ...(command === undefined ? {} : { command }) },
+      statement: { sql, sqlHash, ...(command === undefined ? {} : { command }) },
       outcome: { status: sqlstate === undefined ? 'ok' : 'error', durationMs, ...(sqlstate === undefined ? {} : { sqlstate }) },
     });
   }

@@ -168,7 +168,7 @@ export function traitsOfBeginning(text: string): TextTraits {
 }
 
 /** Whether a second word stands behind a first one, however far: in one pattern, each first one would be tried. */
-function isFollowed(text: string, first: RegExp, second: RegExp): boolean {
+export function isFollowed(text: string, first: RegExp, second: RegExp): boolean {
   const at = text.search(first);
   return at >= 0 && second.test(text.slice(at));
 }

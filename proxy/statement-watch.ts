@@ -1,39 +1,72 @@
+import { listCommands, type RecordedText, recordTogether } from '../src/catalog/statement-record.ts';
+import { type AuditedText, auditedText, PassingAuditedText } from './audited-text.ts';
+
 /** Statements sent together up to a Query or Sync that changed, or tried to change, objects or roles. */
-export interface WatchedBatch {
-  readonly sql: string;
-  /** First command tag of the kind watched; absent when none completed. */
+export interface WatchedBatch extends RecordedText {
+  /** The command tags, without counts; absent when nothing completed. */
   readonly command?: string;
   /** SQLSTATE of the error that ended the batch. */
   readonly sqlstate?: string;
   readonly durationMs: number;
 }
 
-/** A batch on its way, of which the text is worth keeping. */
-export interface Batch {
-  readonly sql: string;
-  /** Some text in it speaks of objects or roles. */
-  readonly isWatched: boolean;
-  /** Of a table or view made from a query, which is told of as the query. */
-  readonly makesFromQuery: boolean;
-  readonly startedAt: number;
-  command: string | undefined;
-  sqlstate: string | undefined;
-}
-
-/** Statements about objects and roles; found in text only to know what to keep, the command tags tell what really ran. */
-const WATCHED_TEXT = /\b(?:create|alter|drop|grant|revoke|reassign|truncate|comment\s+on|security\s+label|import\s+foreign)\b/i;
-const WATCHED_TAG = /^(?:CREATE|ALTER|DROP|GRANT|REVOKE|REASSIGN|TRUNCATE|COMMENT|SECURITY LABEL|IMPORT)\b/;
-/** What may change them and has another tag: a block, and a table or view made from a query. */
-const BLOCK_TAG = 'DO';
-const QUERY_TAG = /^SELECT\b/;
-const MADE_FROM_QUERY = /\bcreate\s+(?:(?:global|local|temp|temporary|unlogged|materialized)\s+)*(?:table|view)\b/i;
-/** @param text as Latin-1 */
-export function isWatchedText(text: string): boolean {
-  return WATCHED_TEXT.test(text);
-}
-
-const KEPT_CHARACTERS = 4_096;
 const MAX_TEXTS = 100;
+
+/** A batch on its way, of which the text is worth keeping. */
+export class Batch {
+  readonly #texts: ReadonlySet<AuditedText>;
+  readonly #startedAt = performance.now();
+  readonly #tags = new Set<string>();
+  #isTold = false;
+  sqlstate: string | undefined;
+
+  constructor(texts: ReadonlySet<AuditedText>) {
+    this.#texts = texts;
+  }
+
+  /** Some text in it speaks of objects or roles; of a long one that may be known only once it has passed. */
+  get isWatched(): boolean {
+    for (const { isWatched } of this.#texts) if (isWatched) return true;
+    return false;
+  }
+
+  completed(tag: string): void {
+    const name = tag.replace(COUNTS, '');
+    this.#tags.add(name);
+    this.#isTold ||= WATCHED_TAG.test(name) || (QUERY_TAG.test(name) && this.#makesFromQuery);
+  }
+
+  /** @returns undefined for text that only looked like it, and ran well, or was not seen whole, and failed */
+  end(): WatchedBatch | undefined {
+    const { sqlstate } = this;
+    if (!this.#isTold && (sqlstate === undefined || !this.isWatched)) return undefined;
+    const command = listCommands(this.#tags);
+    return {
+      ...this.#recorded(),
+      durationMs: performance.now() - this.#startedAt,
+      ...(command === undefined ? {} : { command }),
+      ...(sqlstate === undefined ? {} : { sqlstate }),
+    };
+  }
+
+  get #makesFromQuery(): boolean {
+    for (const { makesFromQuery } of this.#texts) if (makesFromQuery) return true;
+    return false;
+  }
+
+  /** The same text may have come more than once. */
+  #recorded(): RecordedText {
+    const texts = new Map<string, RecordedText>();
+    for (const { recorded } of this.#texts) texts.set(recorded.sqlHash, recorded);
+    return recordTogether([...texts.values()]);
+  }
+}
+
+/** Tags of statements about objects and roles, and of blocks, which may run any. */
+const WATCHED_TAG = /^(?:CREATE|ALTER|DROP|GRANT|REVOKE|REASSIGN|TRUNCATE|COMMENT|SECURITY LABEL|IMPORT|DO)\b/;
+/** Of what may make a table or view from a query. */
+const QUERY_TAG = /^(?:SELECT|EXPLAIN)$/;
+const COUNTS = /( \d+)+$/;
 
 /** Hears of each finished batch that is worth an audit entry. */
 export interface WatchListener {
@@ -44,8 +77,8 @@ export interface WatchListener {
 export class StatementWatch {
   readonly #listener: WatchListener;
   /** Most batches have none. */
-  #texts: Set<string> | undefined;
-  #isWatched = false;
+  #texts: Set<AuditedText> | undefined;
+  #passing: PassingAuditedText | undefined;
 
   constructor(listener: WatchListener) {
     this.#listener = listener;
@@ -53,59 +86,47 @@ export class StatementWatch {
 
   /**
    * @param text as Latin-1
-   * @param isWhole there is no more of it
-   * @returns what is kept of it, if it may change objects or roles, for {@link again}
+   * @param isWhole there is no more of it; else the rest goes {@link by}
+   * @returns the text, if it may change objects or roles, for {@link again}
    */
-  statement(text: string, isWhole: boolean): string | undefined {
-    const isWatched = isWatchedText(text);
-    if (!isWatched && isWhole) return undefined;
-    const kept = Buffer.from(text.slice(0, KEPT_CHARACTERS), 'latin1').toString('utf8');
-    if (isWatched) this.again(kept);
-    else this.#keep(kept);
-    return isWatched ? kept : undefined;
+  statement(text: string, isWhole: boolean): AuditedText | undefined {
+    this.#passing = isWhole ? undefined : new PassingAuditedText(text);
+    const audited = this.#passing ?? auditedText(text);
+    if (audited !== undefined) this.again(audited);
+    return audited;
   }
 
   /** A statement that was seen before is to be run. */
-  again(kept: string): void {
-    this.#isWatched = true;
-    this.#keep(kept);
-  }
-
-  #keep(text: string): void {
+  again(text: AuditedText): void {
     this.#texts ??= new Set();
     if (this.#texts.size < MAX_TEXTS) this.#texts.add(text);
+  }
+
+  get isPassing(): boolean {
+    return this.#passing !== undefined;
+  }
+
+  /** More of a text that has not come whole. @param piece as Latin-1 @returns whether by now it may change objects or roles */
+  by(piece: string): boolean {
+    this.#passing?.add(piece);
+    return this.#passing?.isWatched === true;
+  }
+
+  /** There is no more of it. */
+  passed(): void {
+    this.#passing = undefined;
   }
 
   /** The texts up to here go together. @returns undefined when there is nothing to follow */
   take(): Batch | undefined {
     if (this.#texts === undefined) return undefined;
-    const sql = [...this.#texts].join(';\n');
-    const isWatched = this.#isWatched;
+    const batch = new Batch(this.#texts);
     this.#texts = undefined;
-    this.#isWatched = false;
-    const makesFromQuery = isWatched && MADE_FROM_QUERY.test(sql);
-    return { sql, isWatched, makesFromQuery, startedAt: performance.now(), command: undefined, sqlstate: undefined };
+    return batch;
   }
 
-  completed(batch: Batch, tag: string): void {
-    const { command = '' } = batch;
-    if (WATCHED_TAG.test(tag)) batch.command = WATCHED_TAG.test(command) ? command : tag;
-    else if (command === '' && mayTell(tag, batch)) [batch.command] = tag.split(' ');
+  done(batch: Batch): void {
+    const ended = batch.end();
+    if (ended !== undefined) this.#listener.watched(ended);
   }
-
-  /** Text that only looked like it, e.g. in a literal, and ran well, is no DDL; nor is what was not seen whole, and failed. */
-  done({ sql, isWatched, command, sqlstate, startedAt }: Batch): void {
-    if (command === undefined && (sqlstate === undefined || !isWatched)) return;
-    this.#listener.watched({
-      sql,
-      durationMs: performance.now() - startedAt,
-      ...(command === undefined ? {} : { command }),
-      ...(sqlstate === undefined ? {} : { sqlstate }),
-    });
-  }
-}
-
-/** Whether objects or roles may have changed when a statement completes with that tag, which does not say so. */
-function mayTell(tag: string, { isWatched, makesFromQuery }: Batch): boolean {
-  return (isWatched && tag === BLOCK_TAG) || (makesFromQuery && QUERY_TAG.test(tag));
 }

@@ -26,7 +26,9 @@ export interface Outcome {
 /** A statement as it may be recorded: never with parameters; literals that set passwords are cut out by the audit. */
 export interface ObservedStatement {
   readonly sql: string;
-  /** First word or words of the command tag, e.g. `SELECT`, `CREATE TABLE`; where known. */
+  /** Where `sql` is what the audit log keeps of it, secrets masked: SHA-256 of the whole. */
+  readonly sqlHash?: string | undefined;
+  /** First word or words of the command tag, e.g. `SELECT`, `CREATE TABLE`, or of each of several, with commas; where known. */
   readonly command?: string | undefined;
   readonly paramCount?: number | undefined;
 }

@@ -1,3 +1,4 @@
+import { listCommands } from '../../src/catalog/statement-record.ts';
 import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../src/sql/transaction.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { tenantOf } from '../plugins/bearer.ts';
@@ -37,10 +38,11 @@ export function transactionEndpoints({ router, config }: RouteContext): Endpoint
     endpoint(transaction, async ({ body, request, reply }) => {
       const { call } = request;
       const { statements } = body;
-      call.statement = {
+      const observed = {
         sql: statements.map(({ sql }) => sql).join(';\n'),
         paramCount: statements.reduce((count, { params }) => count + (params?.length ?? 0), 0),
       };
+      call.statement = observed;
       call.atomic = true;
       const repeatable = repeatableRequest(request, JSON_TYPE);
       const { departure, results } = call;
@@ -48,6 +50,7 @@ export function transactionEndpoints({ router, config }: RouteContext): Endpoint
       const lease = await router.lease(tenantOf(request), { door: 'http', departure });
       if (repeatable !== undefined && !body.readOnly) return sendOnce(reply, await runTransactionOnce(lease, wanted, repeatable));
       const answer = await runTransaction(lease, wanted);
+      call.statement = { ...observed, command: listCommands(answer.results.map(({ command }) => command)) };
       return reply.type(JSON_TYPE).send(answer.body);
     }),
   ];

@@ -23,9 +23,9 @@ export interface AuditEntry {
 }
 
 export interface RecordedStatement {
-  /** At most 2,000 characters, password literals replaced by `'***'`. */
+  /** At most 2,000 characters from its first token on, secrets masked. */
   readonly sql: string;
-  /** SHA-256 of the whole statement, password literals replaced. */
+  /** SHA-256 of the whole statement, secrets masked. */
   readonly sqlHash: string;
   readonly command: string | null;
   readonly paramCount: number | null;

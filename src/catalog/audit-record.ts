@@ -2,8 +2,9 @@ import type { ObservedStatement, Origin } from '../observation.ts';
 import { randomDigits } from '../random.ts';
 import type { AuditRecord, PartyJson } from './audit-chain.ts';
 import type { RecordedOutcome, RecordedSession } from './audit-entry.ts';
-import { mayHoldPassword, recordStatement } from './redaction.ts';
+import { mayHoldSecret } from './redaction.ts';
 import { StatementMemory } from './statement-memory.ts';
+import { recordStatement } from './statement-record.ts';
 
 /** What is known of an event when it happens. */
 export interface AuditEvent {
@@ -92,8 +93,8 @@ function actionJson(action: string): string {
   return text;
 }
 
-/** A statement that may hold a password is not kept in memory either. */
-const statements = new StatementMemory(newStatementJson, ({ sql }) => !mayHoldPassword(sql));
+/** A statement that may hold a secret is not kept in memory either. */
+const statements = new StatementMemory(newStatementJson, ({ sql }) => !mayHoldSecret(sql));
 
 function newStatementJson(statement: ObservedStatement): string {
   const { sql, sqlHash, command, paramCount } = recordStatement(statement);

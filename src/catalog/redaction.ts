@@ -1,24 +1,23 @@
-import { createHash } from 'node:crypto';
-import type { ObservedStatement } from '../observation.ts';
-import type { RecordedStatement } from './audit-entry.ts';
-
-const SQL_CHARACTERS_MAX = 2_000;
-/** Masking goes from literal to literal, and there may be millions: of what is masked no more than this counts. */
-const REDACTED_CHARACTERS_MAX = 65_536;
 const REDACTED = "'***'";
 
+const API_KEY = /pst_[0-9A-Za-z]{8,}/g;
+/** The user and the password of a URL, as libpq reads one: no `@` and no `/` stands in them. */
+const URL_PASSWORD = /(:\/\/[^\s:@/]*):[^\s@/]*@/g;
+
 /**
- * A statement as it is kept: password literals replaced, then hashed whole, then cut. Of a long one that may hold passwords
- * nothing but the beginning is hashed: a hash of what is not masked would give short passwords away.
+ * SQL without passwords in URLs, and API keys, wherever they stand, and without what may be passwords.
+ * @param holdsPassword it does, as {@link mayHoldPassword} tells of all of a text of which this is the beginning
  */
-export function recordStatement({ sql, command, paramCount }: ObservedStatement): RecordedStatement {
-  const redacted = mayHoldPassword(sql) ? redactLiterals(sql.slice(0, REDACTED_CHARACTERS_MAX), 0) : sql;
-  return {
-    sql: redacted.slice(0, SQL_CHARACTERS_MAX),
-    sqlHash: createHash('sha256').update(redacted).digest('hex'),
-    command: command ?? null,
-    paramCount: paramCount ?? null,
-  };
+export function redactSecrets(sql: string, holdsPassword = mayHoldPassword(sql)): string {
+  const redacted = holdsPassword ? redactLiterals(sql, 0) : sql;
+  return redacted.replace(API_KEY, 'pst_***').replace(URL_PASSWORD, '$1:***@');
+}
+
+/** Any of them, in one search: texts may be long. */
+const SECRET = /passw|pst_[0-9A-Za-z]{8}|:\/\/[^\s:@/]*:[^\s@/]*@/i;
+
+export function mayHoldSecret(sql: string): boolean {
+  return SECRET.test(sql);
 }
 
 /**

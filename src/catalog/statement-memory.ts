@@ -26,8 +26,8 @@ export class StatementMemory {
   }
 
   textOf(statement: ObservedStatement): string {
-    const { sql, command, paramCount } = statement;
-    if (sql.length > STATEMENT_CHARACTERS_MAX) return this.#make(statement);
+    const { sql, sqlHash, command, paramCount } = statement;
+    if (sqlHash !== undefined || sql.length > STATEMENT_CHARACTERS_MAX) return this.#make(statement);
     const young = this.#younger.get(sql);
     const known = young ?? this.#older.get(sql);
     if (known === undefined || known.command !== command || known.paramCount !== paramCount) {

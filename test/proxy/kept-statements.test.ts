@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { auditedText } from '../../proxy/audited-text.ts';
 import { ClientStatements } from '../../proxy/client-statements.ts';
 import { KeptStatements } from '../../proxy/kept-statements.ts';
 import { PLAIN } from '../../proxy/statement-text.ts';
@@ -83,7 +84,8 @@ it('what is kept for the audit is counted with each name', () => {
   const kept = new KeptStatements();
   const statements = new ClientStatements(kept);
   const shared = statement(10_000);
-  for (let n = 0; n < 10; n += 1) statements.set(`s${n}`, { ...shared, watched: 'x'.repeat(4_000) });
+  const watched = auditedText(`create table ${'x'.repeat(4_000)}()`);
+  for (let n = 0; n < 20; n += 1) statements.set(`s${n}`, { ...shared, watched });
   expect(kept.bytes).toBeGreaterThan(90_000);
   statements.clear();
   expect(kept.bytes).toBe(0);

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { recordStatement, redactPasswords } from '../../../src/catalog/redaction.ts';
+import { redactPasswords, redactSecrets } from '../../../src/catalog/redaction.ts';
+import { PassingRecord, recordStatement, recordText } from '../../../src/catalog/statement-record.ts';
 
 describe('password literals', () => {
   test.each([
@@ -66,6 +67,27 @@ describe('password literals', () => {
   });
 });
 
+const KEY = `pst_${'4fT9aB'.repeat(6)}`;
+
+describe('secrets', () => {
+  test.each([
+    [`select dblink('postgres://bob:hunter2@db:5432/x')`, `select dblink('postgres://bob:***@db:5432/x')`],
+    [`-- amqp://:hunter2@mq http://a:hunter2@b`, `-- amqp://:***@mq http://a:***@b`],
+    [`copy t to program 'curl https://u:hun:t''er2@h/'`, `copy t to program 'curl https://u:***@h/'`],
+    [`select '${KEY}', ${KEY}x`, `select 'pst_***', pst_***`],
+    [`create server s options (key '${KEY}', password 'x')`, `create server s options (key '***', password '***')`],
+    [`/* ${KEY} */ select "http://a:hunter2@b"`, `/* pst_*** */ select "http://a:***@b"`],
+  ])('are masked wherever they stand: %s', (sql, recorded) => {
+    expect(redactSecrets(sql)).toBe(recorded);
+  });
+
+  test('are all that is masked', () => {
+    for (const sql of [`select 'http://a/b:c@d', 'x@y'`, `select pst_id, 'pst_short' from t`, `select '12:30'::time, a::text, @ -5`]) {
+      expect(redactSecrets(sql)).toBe(sql);
+    }
+  });
+});
+
 describe('a recorded statement', () => {
   test('is masked, then hashed whole, then cut', () => {
     const long = `select '${'x'.repeat(3_000)}'`;
@@ -104,6 +126,26 @@ describe('a recorded statement', () => {
         const hashes = ['hunter2', 'letmein'].map((word) => recordStatement({ sql: start + literal.replace('hunter2', word) }).sqlHash);
         expect(new Set(hashes).size).toBe(1);
       }
+    }
+  });
+
+  test('begins behind white space and comments, and is hashed with them', () => {
+    const sql = `/* ${'x'.repeat(5_000)} */ -- y\n grant select on t to bob`;
+    expect(recordText(sql)).toEqual({ sql: 'grant select on t to bob', sqlHash: createHash('sha256').update(sql).digest('hex') });
+    expect(recordText('-- only this').sql).toBe('-- only this');
+  });
+
+  test.each([
+    `/* ${'x'.repeat(500)} */ create table t (a text default 'é')`,
+    `create view v as select '${KEY}' -- ${'x'.repeat(500)}`,
+    `select 'hunter2', ${'x, '.repeat(200)} password`,
+    `${' '.repeat(300)}create view v as select 'http://a:hunter2@b'`,
+  ])('that passes in pieces is recorded as at once: %.20s', (sql) => {
+    const text = Buffer.from(sql).toString('latin1');
+    for (let cut = 0; cut < text.length; cut += 1) {
+      const record = new PassingRecord();
+      for (const piece of [text.slice(0, cut), text.slice(cut, cut + 10), text.slice(cut + 10)]) record.add(piece);
+      expect([cut, record.recorded]).toEqual([cut, recordText(sql)]);
     }
   });
 });
