@@ -341,8 +341,9 @@ export class Pool {
 
   #timedOut(share: Share): ServiceError {
     const pinned = pinsOf(share);
+    const given = share.leaving.size === 0 ? '' : ` Sessions that were given up and have not ended: ${share.leaving.size}.`;
     return new ServiceError('pool_timeout', 'no backend became free in time', {
-      detail: `Waited ${this.#limits.queueTimeoutMs} ms.${pinned === undefined ? '' : ` ${pinned}`}`,
+      detail: `Waited ${this.#limits.queueTimeoutMs} ms.${given}${pinned === undefined ? '' : ` ${pinned}`}`,
       hint: `Keep transactions short, or run fewer at a time.${pinned === undefined ? '' : ' A pinned session keeps its backend until what it holds is gone.'}`,
       retryAfterS: 1,
     });

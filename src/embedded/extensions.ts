@@ -21,5 +21,6 @@ export async function offerExtensions({ home }: DataDirectory, { postgres }: Bin
   for (const name of await readdir(installed)) {
     if (!UNINTERRUPTIBLE.test(name)) await symlink(join(installed, name), join(offered, 'extension', name));
   }
-  return offered;
+  // A colon would end the folder's name, and none could be chosen at all.
+  return offered.includes(':') ? '$system' : offered;
 }

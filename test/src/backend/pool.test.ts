@@ -286,7 +286,8 @@ describe('the pool', () => {
       try {
         pool.discard('a', backend, 'destroyed');
         expect(pool.snapshot()).toMatchObject({ leased: 0, leaving: 1 });
-        await expect(acquire(pool, 'a', open)).rejects.toMatchObject({ kind: 'pool_timeout' });
+        const detail = 'Waited 1000 ms. Sessions that were given up and have not ended: 1.';
+        await expect(acquire(pool, 'a', open)).rejects.toMatchObject({ kind: 'pool_timeout', detail });
         expect(pool.sessions()).toEqual([['a', backend]]);
       } finally {
         process.kill(backend.processId, 'SIGCONT');
