@@ -1,6 +1,7 @@
+import { namesDatabase, namesSchema } from './catalog-columns.ts';
 import { Code } from './characters.ts';
 import { type Lexer, Token } from './lexer.ts';
-import { CAST, CONFIGURED, FORMAT, isTextType, type Role, roleOfType } from './roles.ts';
+import { CAST, CONFIGURED, FORMAT, isTextType, type Role, roleOfType, SCHEMAS } from './roles.ts';
 import type { Scope, Span } from './scope.ts';
 
 /** What the string at which the scope stands means for a place; undefined for data, which is most strings. */
@@ -11,6 +12,8 @@ export function roleOfLiteral(scope: Scope): Role | undefined {
 function roleByWhatPrecedes(scope: Scope): Role | undefined {
   const { last, second, third } = scope;
   if (scope.dynamic >= 0 && isExecuted(scope)) return 'sql';
+  if (namesSchema(scope)) return 'name';
+  if (namesDatabase(scope)) return 'database';
   if (last.kind !== Token.Word && last.kind !== Token.QuotedIdentifier) return undefined;
   if (scope.isWord(last, 'as')) return isCopyOption(scope) ? undefined : bodyRole(scope);
   if (scope.isWord(last, 'do') || (scope.isWord(second, 'language') && scope.isWord(third, 'do'))) return bodyRole(scope);
@@ -45,6 +48,7 @@ function roleByCall(scope: Scope): Role | undefined {
   while (level > highest && calls[level]?.grouping) level--;
   const call = calls[level];
   if (call === undefined) return undefined;
+  if (call.roles === SCHEMAS) return 'name';
   if (call.roles === CONFIGURED) return call.argument === 0 && scope.nextCode() === Code.Comma ? 'sql' : undefined;
   return call.roles?.[call.argument];
 }

@@ -41,7 +41,7 @@ const untouched = <Sql extends string | Buffer>(sql: Sql): Rewriting<Sql> => ({ 
  * Where `public` could be a relation's name as well as a schema's (`public.id`), it is the relation's if the statement
  * has a relation of that name (`FROM users AS public`); `public.*` is always the row of a relation.
  *
- * What is left alone because it cannot be told from data: literals in predicates (`nspname = 'public'`), values of
+ * What is left alone because it cannot be told from data: literals in predicates (except `nspname = 'public'` on the catalogs), values of
  * parameters, SQL put together in a variable before EXECUTE gets it, arguments of format(). A place whose schema is
  * `public` needs nothing.
  */

@@ -1,3 +1,4 @@
+import { listOfSchemas, namesSchema, publicIn, schemaParameter } from './catalog-columns.ts';
 import { ChannelEdits } from './channel-edits.ts';
 import { Code } from './characters.ts';
 import { type Content, contentOf, identifierText } from './content.ts';
@@ -7,7 +8,7 @@ import { roleOfLiteral } from './literals.ts';
 import { lastMention } from './mention.ts';
 import type { Place } from './place.ts';
 import { Qualifiers } from './qualifiers.ts';
-import { argumentsOf, type Call, type Role, SET_CONFIG, SET_SEARCH_PATH } from './roles.ts';
+import { argumentsOf, type Call, type Role, SCHEMA_ARRAY, SCHEMAS, SET_CONFIG, SET_SEARCH_PATH } from './roles.ts';
 import { Scope } from './scope.ts';
 import { ScopedEdits } from './scoped-edits.ts';
 import { schemasNamed } from './settings.ts';
@@ -75,7 +76,7 @@ export class Rewriter {
   #step(scope: Scope): void {
     const { lexer } = scope;
     const kind = lexer.next();
-    if (kind === Token.End || lexer.start >= scope.until) {
+    if (scope.passesEnd()) {
       this.#qualifiers.endStatement(scope);
       this.#scope = scope.outer;
       return;
@@ -102,7 +103,19 @@ export class Rewriter {
       case Token.Punctuation:
         this.#mark(scope);
         break;
+      case Token.Parameter:
+        this.#parameter(scope);
+        break;
     }
+  }
+
+  /** Only where the client's own parameters stand. */
+  #parameter(scope: Scope): void {
+    const { lexer, outer, calls } = scope;
+    if (outer !== undefined) return;
+    const isArray = calls.at(-1)?.roles === SCHEMA_ARRAY;
+    if (!isArray && calls.at(-1)?.roles !== SCHEMAS && !namesSchema(scope)) return;
+    this.#edits.add(scope, lexer.start, lexer.end, schemaParameter(scope, isArray, this.#place.schema));
   }
 
   #word(scope: Scope): void {
@@ -196,13 +209,16 @@ export class Rewriter {
   #apply(scope: Scope, role: Role, content: Content | undefined): void {
     if (content === undefined) return;
     const { text } = content;
-    const { schema } = this.#place;
+    const { schema, database } = this.#place;
     switch (role) {
       case 'sql':
         this.#enter(scope, content);
         break;
       case 'name':
-        if (text === 'public') this.#edits.addWithin(scope, content, 0, text.length, schema);
+        if (publicIn(text) >= 0) this.#edits.addWithin(scope, content, publicIn(text), publicIn(text) + 'public'.length, schema);
+        break;
+      case 'database':
+        if (text === schema && database !== undefined) this.#edits.addWithin(scope, content, 0, text.length, database);
         break;
       case 'schema':
       case 'path':
@@ -247,7 +263,7 @@ export class Rewriter {
     const { last } = scope;
     const name = scope.nameOf(last);
     const call: Call = {
-      roles: name === '' ? undefined : argumentsOf(name),
+      roles: name === '' ? undefined : (listOfSchemas(scope) ?? argumentsOf(name)),
       grouping: name === '' || (last.kind === Token.Word && BEFORE_GROUPS.has(name)),
       argument: 0,
     };

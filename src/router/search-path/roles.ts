@@ -1,9 +1,9 @@
 /**
  * What a string literal can mean for a place, besides data: `sql`: SQL, or names as SQL writes them (`'public.users'`
  * for regclass, a function's body); `schema`: one schema, as SQL writes it; `name`: one schema, to the letter;
- * `path`: a list of schemas, as the setting search_path holds it.
+ * `path`: a list of schemas, as the setting search_path holds it; `database`: the name of the database, to the letter.
  */
-export type Role = 'sql' | 'schema' | 'name' | 'path';
+export type Role = 'sql' | 'schema' | 'name' | 'path' | 'database';
 
 /** Roles of a function's arguments, by position. */
 export type Arguments = readonly (Role | undefined)[];
@@ -25,6 +25,10 @@ export const SET_CONFIG: Arguments = [];
 export const SET_SEARCH_PATH: Arguments = [undefined, 'path'];
 /** `format('…')`: what EXECUTE runs, data elsewhere. */
 export const FORMAT: Arguments = [];
+/** `nspname IN ('public', …)`: all of them are names. */
+export const SCHEMAS: Arguments = [];
+/** `nspname = ANY ($1)`: an array of names. */
+export const SCHEMA_ARRAY: Arguments = [];
 /** `to_tsvector('public.english', …)`: the first argument is a name if there is a second. */
 export const CONFIGURED: Arguments = [];
 

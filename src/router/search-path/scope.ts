@@ -23,6 +23,9 @@ export interface Candidate {
 /** Of a name that is longer than any that means something, the beginning is enough. */
 const NAME_MAX = 256;
 
+/** As tokens: so far behind the name of a column stands what it is compared with. */
+const BEHIND_MENTION = 8;
+
 const nothing = (): Span => ({ kind: Token.End, start: 0, end: 0 });
 
 /** SQL being read, and what has to be remembered of it: the whole text, or what a literal in it says. */
@@ -34,6 +37,8 @@ export class Scope {
   readonly depth: number;
   /** Nothing from here on can need an edit. */
   until: number;
+  /** So many tokens are read from there on. */
+  #left = BEHIND_MENTION;
   readonly calls: Call[] = [];
   /** The tokens before the current one, the nearest first; of kind End before the first of the text. */
   last = nothing();
@@ -69,6 +74,15 @@ export class Scope {
     this.content = content;
     this.depth = outer === undefined ? 0 : outer.depth + 1;
     this.#options = options;
+  }
+
+  /** Whether nothing from the current token on is to be read. */
+  passesEnd(): boolean {
+    const { kind, start } = this.lexer;
+    if (kind === Token.End) return true;
+    if (start < this.until) return false;
+    this.#left -= 1;
+    return this.#left < 0 || this.until === 0;
   }
 
   /** The current token becomes the last one. */

@@ -83,8 +83,8 @@ export function viewOf({
   channels,
   pgNotify,
 }: Pick<Tenant, 'organization' | 'channels' | 'pgNotify'>): PlaceView | undefined {
-  const { kind, schema } = organization.placement;
-  return kind === 'schema' ? new PlaceView({ schema, channels, pgNotify }) : undefined;
+  const { kind, schema, database } = organization.placement;
+  return kind === 'schema' ? new PlaceView({ schema, channels, pgNotify, database }) : undefined;
 }
 
 /** Optional fields are absent rather than undefined. */

@@ -36,6 +36,16 @@ const changes = {
     `SELECT nextval('«public».' || $1)`,
     `INSERT INTO t VALUES (nextval('«public».s'), 'public.s', length('public.s'))`,
   ],
+  'literals that are compared with the name of a schema': [
+    `SELECT 1 FROM pg_namespace WHERE nspname = '«public»' AND 'public' = x`,
+    `SELECT table_name FROM information_schema.tables WHERE table_schema = '«public»' AND table_name = 'public'`,
+    `SELECT 1 FROM information_schema.tables t WHERE "t"."table_schema"='«public»' AND t.table_schema <> '«public»'`,
+    `SELECT 1 FROM pg_class c, pg_namespace n WHERE n.nspname IN ('«public»', 'other') AND relname IN ('public')`,
+    `SELECT 1 FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', '«public»') OR schemaname NOT LIKE '«public»'`,
+    `SELECT 1 FROM pg_catalog.pg_namespace n WHERE n.nspname LIKE '«public»' AND n.nspname != E'«public»'`,
+    `SELECT 1 FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.~) '^(«public»)$' COLLATE pg_catalog.default`,
+    `DO $$ BEGIN IF EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = '«public»') THEN PERFORM 'public'; END IF; END $$`,
+  ],
   'bodies of functions': [
     `CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT id FROM «public».users'`,
     `CREATE FUNCTION f() RETURNS int AS $$ SELECT id FROM «public».users WHERE x = 'public.x' $$ LANGUAGE sql`,
@@ -67,6 +77,9 @@ const changes = {
 };
 
 const stays = [
+  `SELECT 1 FROM tenants WHERE schema_name = 'public' AND table_schema IN ('public')`,
+  `INSERT INTO information_schema_copy (table_schema) VALUES ('public')`,
+  `SELECT 1 FROM pg_namespace WHERE nspname = 'publics' AND oid::text = 'public' AND f(nspname, 'public')`,
   `SELECT format('SELECT * FROM public.%I', 'x'), quote_literal('public.x')`,
   `SELECT 'public.users'::text, CAST('public.users' AS text), text 'public.users', 'public'::name`,
   `SELECT length('public.users'), lower('public.s')::text, my.f('public.x')::regtype`,

@@ -117,8 +117,7 @@ const stays = {
   'data and columns': [
     `SELECT 'public', "public", public FROM t`,
     `SELECT 'public.users', $$public.users$$, E'public.users', U&'public.users'`,
-    `SELECT * FROM information_schema.tables WHERE table_schema = 'public'`,
-    `SELECT n.nspname FROM pg_namespace n WHERE n.nspname IN ('public', 'x') OR nspname = ANY('{public}')`,
+    `SELECT n.nspname FROM pg_namespace n WHERE nspname = ANY('{public}')`,
     `SELECT t.public, t."public", t . public FROM t`,
     `SELECT (t.public).x, (public).y FROM t`,
     `SELECT data->'public', data->>'public.users', data @> '{"public.a": true}'::jsonb FROM t`,
