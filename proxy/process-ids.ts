@@ -52,18 +52,21 @@ const COMPARED = /\b(pid\s*=\s*)'?(\d{8,10})'?/gi;
 export function translateProcessIds(text: string, ids: ProcessIds): Translated {
   const signals: ParameterSignal[] = [];
   if (DEFINITIONS.has(leadingWords(text, 1)[0] ?? '')) return { text, signals };
+  const besideOthers = LISTED.test(text);
   const change = (code: string) =>
     code
       .split(SIGNAL_OF_OWN)
-      .map((part) => translatePart(part, ids, signals))
+      .map((part) => translatePart(part, ids, signals, besideOthers))
       .join('');
   return { text: changeCode(text, change, (token) => PROCESS_ID.test(token)), signals };
 }
 
 const DEFINITIONS = new Set(['CREATE', 'ALTER']);
+/** Shows the server's process ids, with which `pid <> pg_backend_pid()` compares. */
+const LISTED = /\bpg_stat_activity\b/i;
 const PROCESS_ID = /^'\d{8,10}'$/;
 
-function translatePart(code: string, ids: ProcessIds, signals: ParameterSignal[]): string {
+function translatePart(code: string, ids: ProcessIds, signals: ParameterSignal[], besideOthers: boolean): string {
   if (SIGNAL_OF_OWN.test(code)) return code;
   return code
     .replace(SIGNAL, (call, name: string, kind: string, digits: string) => {
@@ -80,7 +83,7 @@ function translatePart(code: string, ids: ProcessIds, signals: ParameterSignal[]
       const backend = ids.backendOf(Number(digits));
       return backend === undefined ? comparison : `${words}${backend}`;
     })
-    .replace(OWN_ID, `(SELECT ${ids.own} AS pg_backend_pid)`);
+    .replace(OWN_ID, (call) => (besideOthers ? call : `(SELECT ${ids.own} AS pg_backend_pid)`));
 }
 
 function signalOf(kind: string): 'cancel' | 'terminate' {

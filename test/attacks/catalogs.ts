@@ -5,13 +5,12 @@ export const CATALOG_ATTACKS: readonly Attack[] = [
   ...[
     'pg_authid',
     'pg_shadow',
-    'pg_stat_activity',
     'pg_stat_get_activity(NULL)',
+    'pg_stat_database_conflicts',
     'pg_locks',
     'pg_lock_status()',
     'pg_prepared_xacts',
     'pg_prepared_xact()',
-    'pg_stat_database',
     'pg_stat_progress_create_index',
     'pg_stat_replication',
     'pg_stat_ssl',
@@ -56,6 +55,13 @@ export const CATALOG_ATTACKS: readonly Attack[] = [
     'pg_shmem_allocations',
     'pg_config',
   ].map((catalog) => denied(`by ${catalog}`, () => `SELECT * FROM ${catalog}`)),
+  ...['pg_stat_activity', 'pg_stat_database'].map((view) =>
+    denied(
+      `by the server's own ${view}`,
+      () => `SELECT * FROM postern_${view}`,
+      () => `SELECT * FROM ${view}`,
+    ),
+  ),
   denied('by the query of a session', () => 'SELECT pg_stat_get_backend_activity(1)'),
   denied("by a database's counters", () => 'SELECT pg_stat_get_db_xact_commit(1)'),
   denied('by whom a session waits for', ({ facts }) => `SELECT pg_blocking_pids(${facts.processId})`),

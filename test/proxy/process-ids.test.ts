@@ -21,6 +21,7 @@ describe('SQL that speaks of process ids', () => {
     ['select pg_catalog.pg_backend_pid ( )', 'select (SELECT 20000001 AS pg_backend_pid)'],
     ['select * from pg_stat_activity where pid = 20000002', 'select * from pg_stat_activity where pid = 4711'],
     ["select * from pg_stat_activity where pid='20000002'", 'select * from pg_stat_activity where pid=4711'],
+    ['select pid from pg_stat_activity where pid <> pg_backend_pid()', 'select pid from pg_stat_activity where pid <> pg_backend_pid()'],
     ['select pg_terminate_backend(pg_backend_pid())', 'select pg_terminate_backend(pg_backend_pid())'],
   ])('%s', (text, expected) => {
     expect(translated(text)).toBe(expected);

@@ -3,6 +3,7 @@ import { rolePassword, roleVerifier } from '../../auth/role-password.ts';
 import type { BackendLogin } from '../../backend/connection.ts';
 import type { Observe } from '../../observation.ts';
 import { type AdminConnection, addressOf, parseUrl, textOf, waitForServer, withSession } from './admin.ts';
+import { ensureStatisticsReader } from './own-activity.ts';
 import { ensureShared, SHARED, type SharedFacts, sharedFacts } from './shared.ts';
 import { createDatabase, ensureTemplate, TEMPLATE, UNFINISHED } from './template.ts';
 
@@ -135,6 +136,7 @@ async function prepare(session: pg.Client, admin: AdminConnection, options: Clus
   await ensureControlDatabase(session, options.controlDatabase, platform.user);
   const { allowXpath = false, secret, observe } = options;
   const made = { ...facts, owner: platform.user, allowXpath, secret, observe };
+  if (facts.superuser) await ensureStatisticsReader(session);
   const hardened = await ensureTemplate(session, admin, made);
   const sharedHardened = await ensureShared(session, admin, made);
   const open = await closeDefaultDatabases(session);

@@ -23,6 +23,7 @@ export const WHOLE_SERVER: Names = {
     'pg_stat_gssapi',
     'pg_stat_subscription(_stats)?',
     'pg_stat_(archiver|bgwriter|checkpointer|io|recovery_prefetch|slru|wal|wal_receiver)',
+    'postern_pg_stat_[a-z]+',
     'pg_locks',
     'pg_prepared_xacts',
     'pg_replication_slots',
@@ -32,6 +33,7 @@ export const WHOLE_SERVER: Names = {
   // The functions under those views can be called without them.
   functions: [
     'pg_stat_get_activity',
+    'postern_own_[a-z_]+',
     'pg_stat_get_backend_[a-z_]+',
     'pg_stat_get_db_[a-z_]+',
     'pg_stat_get_wal_senders',
@@ -88,15 +90,15 @@ export interface Hardening {
 /** Takes all that from PUBLIC in the database at hand and does what else there is to do, all of it or nothing. */
 export async function harden(session: pg.Client, { taken, allowXpath, alsoDo }: Hardening): Promise<void> {
   await session.query('BEGIN; SET LOCAL allow_system_table_mods = on');
-  for (const names of taken) await change(session, 'REVOKE ALL ON %s FROM PUBLIC', names);
-  await change(session, allowXpath ? 'GRANT EXECUTE ON %s TO PUBLIC' : 'REVOKE ALL ON %s FROM PUBLIC', XPATH);
+  for (const names of taken) await changeRights(session, 'REVOKE ALL ON %s FROM PUBLIC', names);
+  await changeRights(session, allowXpath ? 'GRANT EXECUTE ON %s TO PUBLIC' : 'REVOKE ALL ON %s FROM PUBLIC', XPATH);
   await alsoDo?.(session);
   for (const statement of REFRESH_INITIAL_PRIVILEGES) await session.query(statement);
   await session.query('COMMIT');
 }
 
 /** @param template of a statement, for each of them */
-async function change(session: pg.Client, template: string, { relations, functions }: Names): Promise<void> {
+export async function changeRights(session: pg.Client, template: string, { relations, functions }: Names): Promise<void> {
   const { rows } = await session.query<{ object: string }>(`
     SELECT pg_catalog.format('TABLE pg_catalog.%I', c.relname) AS object
     FROM pg_catalog.pg_class c

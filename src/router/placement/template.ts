@@ -2,6 +2,7 @@ import pg from 'pg';
 import type { Observe } from '../../observation.ts';
 import { type AdminConnection, withSession } from './admin.ts';
 import { harden, WHOLE_SERVER } from './hardening.ts';
+import { showOwnActivity } from './own-activity.ts';
 
 /** What organizations' databases are copied from. */
 export const TEMPLATE = 'postern_template';
@@ -9,7 +10,7 @@ export const TEMPLATE = 'postern_template';
 export const UNFINISHED = `${TEMPLATE}_unfinished`;
 
 /** Raised whenever what the template holds changes, so that the next start builds it anew and hardens what was made from the last. */
-const EDITION = 4;
+const EDITION = 5;
 const HARDENED = ', hardened';
 
 /** Databases that are hardened at the same time. */
@@ -77,7 +78,7 @@ async function findTemplate(admin: pg.Client): Promise<Found | undefined> {
 /** `public` goes: each organization makes its own, as itself, so that we never act inside a tenant's database. */
 async function furnish(session: pg.Client, { superuser, allowXpath }: TemplateOptions): Promise<void> {
   await session.query('DROP SCHEMA public');
-  if (superuser) await harden(session, { taken: [WHOLE_SERVER], allowXpath });
+  if (superuser) await harden(session, { taken: [WHOLE_SERVER], allowXpath, alsoDo: showOwnActivity });
 }
 
 /**
@@ -90,7 +91,7 @@ async function hardenExisting(admin: pg.Client, login: AdminConnection, options:
   let failure: Error | undefined;
   const hardenNext = async () => {
     for (let database = databases.pop(); database !== undefined; database = databases.pop()) {
-      const hardenOne = (session: pg.Client) => harden(session, { taken: [WHOLE_SERVER], allowXpath });
+      const hardenOne = (session: pg.Client) => harden(session, { taken: [WHOLE_SERVER], allowXpath, alsoDo: showOwnActivity });
       await withSession({ ...login, database }, hardenOne).catch((cause: unknown) => {
         failure = new Error(`database ${database}`, { cause });
       });

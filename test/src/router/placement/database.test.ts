@@ -158,13 +158,34 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
 
   test('it does not see the sessions, locks and counters of others', async () => {
     const placement = await provisioned();
-    const views = ['pg_stat_activity', 'pg_locks', 'pg_stat_database', 'pg_prepared_xacts', 'pg_stat_get_activity(NULL)'];
+    const views = ['pg_locks', 'pg_prepared_xacts', 'pg_stat_get_activity(NULL)', 'pg_stat_bgwriter', 'pg_stat_wal', 'pg_control_system()'];
     for (const view of views) {
       const answer = query(loginOf(placement), `SELECT * FROM ${view}`);
       if (asSuperuser) await expect(answer).rejects.toMatchObject({ code: '42501' });
       else await expect(answer).resolves.toBeInstanceOf(Array);
     }
   });
+
+  if (asSuperuser) {
+    test('of the activity of the server it sees its own sessions and its own database', async () => {
+      const [mine, theirs] = [await provisioned(), await provisioned()];
+      const other = new pg.Client({ ...loginOf(theirs), application_name: 'theirs' });
+      await other.connect();
+      const sql = `SELECT DISTINCT usename, datname, application_name, query = $1 AS shown FROM pg_stat_activity
+        UNION ALL SELECT NULL, datname, NULL, numbackends = 1 FROM pg_stat_database`;
+      const own = { ...loginOf(mine), application_name: 'mine' };
+      expect(await query(own, sql, [sql])).toEqual([
+        { usename: mine.role, datname: mine.database, application_name: 'mine', shown: true },
+        { usename: null, datname: mine.database, application_name: null, shown: true },
+      ]);
+      for (const view of ['postern_pg_stat_activity', 'postern_pg_stat_database']) {
+        await expect(query(own, `SELECT * FROM ${view}`)).rejects.toMatchObject({ code: '42501' });
+      }
+      const all = await query({ ...admin, database: mine.database }, "SELECT FROM pg_stat_activity WHERE application_name = 'theirs'");
+      expect(all).toHaveLength(1);
+      await other.end();
+    });
+  }
 
   test('provisioning again changes nothing, also from two sides at once', async () => {
     const placement = place();
