@@ -57,6 +57,10 @@ const isolationLevel = z
   .meta({ enum: ISOLATION_LEVELS, description: 'As in SET TRANSACTION ISOLATION LEVEL' });
 
 const printable = (text: string) => !/[\p{Cc}\p{Surrogate}]/u.test(text);
+/** Characters that are not seen and change how others are, except the one that joins emoji. */
+const formatting = (text: string) => /(?!\u200d)[\p{Cf}\p{Zl}\p{Zp}]/u.test(text);
+/** The blank Braille pattern counts as a symbol. */
+const visible = (text: string) => /[^\p{Z}\p{C}\p{M}\p{Default_Ignorable_Code_Point}\u2800]/u.test(text);
 
 export const signupRequest = z.strictObject({
   orgName: z
@@ -64,6 +68,8 @@ export const signupRequest = z.strictObject({
     .trim()
     .refine((name) => name !== '' && [...name].length <= 100, 'must have 1 to 100 characters')
     .refine(printable, 'must not contain control characters')
+    .refine((name) => !formatting(name), 'must not contain invisible formatting characters or line separators')
+    .refine((name) => name === '' || formatting(name) || visible(name), 'must have a visible character')
     .meta({ minLength: 1, maxLength: 100, description: 'For people to read; never an identifier', examples: ['Acme'] }),
   email: z
     .string()

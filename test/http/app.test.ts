@@ -135,6 +135,14 @@ describe('methods and paths', () => {
   });
 });
 
+/** A sign-up by a name that is not allowed. */
+const refused = (orgName: string, message: string): [body: string, status: number, code: string, message: string] => [
+  JSON.stringify({ orgName, email: 'a@acme.test' }),
+  400,
+  'invalid_request',
+  message,
+];
+
 describe('a body', () => {
   it.each([
     ['{"orgName":', 400, 'invalid_request', /^the body is not valid JSON/],
@@ -149,6 +157,10 @@ describe('a body', () => {
     ['{"orgName":"  ","email":"a@acme.test"}', 400, 'invalid_request', 'orgName: must have 1 to 100 characters'],
     [`{"orgName":"${'x'.repeat(101)}","email":"a@acme.test"}`, 400, 'invalid_request', 'orgName: must have 1 to 100 characters'],
     ['{"orgName":"A\\u0000B","email":"a@acme.test"}', 400, 'invalid_request', 'orgName: must not contain control characters'],
+    ...['\u200b', '\u202e', '\u2066', '\ufeff', '\u00ad', '\u2028', '\u2029', '\u{e0041}'].map((hidden) =>
+      refused(`A${hidden}B`, 'orgName: must not contain invisible formatting characters or line separators'),
+    ),
+    ...['\u200d', '\u3164', '\u2800', '\u115f\ufe0f', '\u0301'].map((name) => refused(name, 'orgName: must have a visible character')),
     ['{"orgName":"A","email":"acme.test"}', 400, 'invalid_request', 'email: must be a valid e-mail address'],
     ['['.repeat(101), 400, 'invalid_request', 'the JSON body is nested deeper than 100 levels'],
   ])('%s is %i', async (body, status, code, message) => {
