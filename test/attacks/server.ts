@@ -9,17 +9,7 @@ const sessionIsThere = ({ facts, victim }: Scene) =>
 
 /** What the server runs of ours goes nowhere. */
 const PROGRAM = "PROGRAM 'cat > /dev/null'";
-const EXTENSIONS = [
-  'dblink',
-  'postgres_fdw',
-  'file_fdw',
-  'pageinspect',
-  'pg_walinspect',
-  'pg_buffercache',
-  'plperlu',
-  'plpython3u',
-  'pltclu',
-];
+const EXTENSIONS = ['dblink', 'postgres_fdw', 'file_fdw', 'pageinspect', 'pg_walinspect', 'pg_buffercache'];
 const SETTINGS = [
   ['session_replication_role', 'replica'],
   ['allow_system_table_mods', 'on'],
