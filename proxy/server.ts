@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Crowd } from '../src/crowd.ts';
+import { isOutOfFiles } from '../src/descriptors.ts';
 import { type ErrorKind, ServiceError } from '../src/errors.ts';
 import type { Observe, Origin } from '../src/observation.ts';
 import { PostgresError } from '../src/protocol/backend.ts';
@@ -105,7 +106,10 @@ export class WireServer {
     this.#server.listen(port, host);
     await once(this.#server, 'listening');
     const { observe } = this.#options;
-    this.#server.on('error', (cause) => observe({ name: 'service.failure', message: 'connections could not be taken', cause }));
+    this.#server.on('error', (cause) => {
+      // Of these there may be thousands a second, and they are told of elsewhere.
+      if (!isOutOfFiles(cause)) observe({ name: 'service.failure', message: 'connections could not be taken', cause });
+    });
     this.#stayTimer = setInterval(() => this.#keepAlive(), STAY_MS);
     const address = this.#server.address();
     return typeof address === 'object' && address !== null ? address.port : port;

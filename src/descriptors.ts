@@ -86,6 +86,6 @@ export function watchDescriptors(observe: Observe): () => void {
   return () => clearInterval(timer);
 }
 
-function isOutOfFiles(cause: unknown): boolean {
+export function isOutOfFiles(cause: unknown): boolean {
   return cause instanceof Error && 'code' in cause && (cause.code === 'EMFILE' || cause.code === 'ENFILE');
 }
