@@ -27,6 +27,7 @@ import { neonRoutes } from './routes/neon.ts';
 import { queryEndpoints } from './routes/query.ts';
 import { transactionEndpoints } from './routes/transaction.ts';
 import { clientErrorHandler, createServer, type HttpServer, type ServerDeadlines, type TlsFiles } from './server.ts';
+import { countReplies } from './unread-replies.ts';
 
 export interface HttpAppOptions extends RouteContext {
   /** With it the door speaks TLS. */
@@ -113,6 +114,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   refuseAmbiguousHeads(app);
   refuseOtherHosts(app, isServedHost);
   answerProblems(app, observe, refusals);
+  countReplies(app);
   limitRequests(app, { admission, connections, bodies, results: router.results });
   acceptJsonBodies(app);
 

@@ -4,6 +4,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { giveBack } from '../src/sql/json/memory.ts';
 import { ALWAYS } from './plugins/headers.ts';
 import { JSON_TYPE } from './routes/context.ts';
+import { countReply } from './unread-replies.ts';
 
 /** Beyond this, copying a reply costs more than a second piece to write. */
 const ONE_PIECE_MAX_BYTES = 8_192;
@@ -27,6 +28,7 @@ export function sendDocument({ call }: FastifyRequest, reply: FastifyReply, docu
  * @throws what the stream failed with
  */
 export function sendResult(reply: FastifyReply, contentType: string, body: Buffer | Readable): void {
+  if (Buffer.isBuffer(body)) countReply(reply.request.call, body.length);
   // It broke off in the turn in which it began: nothing has been sent, and the error can take its place.
   if (!Buffer.isBuffer(body) && body.errored) throw body.errored;
   const { request, raw } = reply.hijack();

@@ -5,6 +5,7 @@ import type { Router } from '../../src/router/router.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import { CHUNK_BYTES, giveBack, takeMemory } from '../../src/sql/json/memory.ts';
 import type { Queries } from '../../src/sql/queries.ts';
+import { ResultShare } from '../../src/sql/result-share.ts';
 import type { QueryRequest } from '../../src/sql/statement.ts';
 import { type Call, type CallEnds, openCall, originOf, requestIdOf } from '../call.ts';
 import type { Connections } from '../connections.ts';
@@ -15,13 +16,14 @@ import { holdRefusal } from '../refusals.ts';
 import { JSON_TYPE, timeoutOf } from '../routes/context.ts';
 import type { QueryBody } from '../schemas.ts';
 import { pour } from '../send.ts';
+import { countReply, errorBody } from '../unread-replies.ts';
 import type { RefusalContext } from './refusals.ts';
 import { type ReplyHead, writeHead } from './reply-head.ts';
 import type { PlainRequest } from './request.ts';
 
 /** What requests in the lane are answered with: the same as all others. */
 export interface ExchangeContext extends RefusalContext {
-  readonly router: Pick<Router, 'authenticate' | 'inputs' | 'recognize' | 'isInvalid'>;
+  readonly router: Pick<Router, 'authenticate' | 'inputs' | 'recognize' | 'isInvalid' | 'results'>;
   readonly queries: Queries;
   readonly config: Config;
   readonly admission: Admission;
@@ -104,7 +106,8 @@ export class Exchange {
       maxBodyBytes: this.#context.config.POSTERN_HTTP_BODY_MAX_BYTES,
       isGone: this.#isOver,
     });
-    this.#sendWhole(problem.status, 'application/problem+json', Buffer.from(JSON.stringify(problem)), headers);
+    this.#share();
+    this.#sendWhole(problem.status, 'application/problem+json', errorBody(this.#call, problem), headers);
   }
 
   #sendResult(body: Buffer | Readable): void {
@@ -118,6 +121,8 @@ export class Exchange {
     if (this.#isOver) return;
     const head = this.#head({ status, contentType, length: body.length, headers });
     if (body.length > CHUNK_BYTES) {
+      this.#share();
+      countReply(this.#call, body.length);
       this.#socket.cork();
       this.#socket.write(head, 'latin1');
       this.#socket.write(body, (error) => {
@@ -137,6 +142,12 @@ export class Exchange {
       giveBack(memory);
       this.#sent(error);
     });
+  }
+
+  /** Where a reply counts that is not small. */
+  #share(): void {
+    const { tenant } = this.#call;
+    if (tenant !== undefined) this.#call.results ??= new ResultShare(this.#context.router.results, tenant.organization.id);
   }
 
   #sendStream(body: Readable): void {
@@ -184,6 +195,7 @@ export class Exchange {
   #end(): void {
     this.#isOver = true;
     this.#call.leave?.();
+    this.#call.results?.giveBack();
     this.#context.ends.add(ACTION, this.#call, this.#status);
   }
 }

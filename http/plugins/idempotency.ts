@@ -43,10 +43,15 @@ export function repeatableRequest({ headers, call }: FastifyRequest, contentType
 
 /**
  * What is kept belongs to the organization, which may change it as it likes: what frames the reply is one of ours all the same.
+ * What is asked for again may be refused for want of room: nothing is done, and it can be asked for once more.
  * A status of 101 would hand the connection over, in the eyes of a proxy that others use, too.
  */
 export function sendOnce(reply: FastifyReply, { status, contentType, body, isReplay }: OnceReply): FastifyReply {
-  if (isReplay) reply.header('idempotency-replayed', 'true');
+  if (isReplay) {
+    const refusal = reply.request.call.results?.take(body.length);
+    if (refusal !== undefined) throw refusal;
+    reply.header('idempotency-replayed', 'true');
+  }
   return reply
     .code(status === 201 ? 201 : 200)
     .type(contentType === LINES_TYPE ? LINES_TYPE : JSON_TYPE)

@@ -4,6 +4,7 @@ import type { Observe } from '../../src/observation.ts';
 import type { Call } from '../call.ts';
 import { type RenderedError, renderError } from '../errors.ts';
 import { holdRefusal, type Refusals } from '../refusals.ts';
+import { errorBody } from '../unread-replies.ts';
 
 const UNCOUNTED: Refusals = { count: () => undefined };
 
@@ -24,11 +25,7 @@ export function sendProblem(error: unknown, request: FastifyRequest, reply: Fast
   // discards what remains of the body, for as long as the request timeout lets it. Once a header has been removed, even one
   // that was not there, Node says nothing of the connection.
   if (reply.raw.shouldKeepAlive && reply.hasHeader('connection')) reply.removeHeader('connection');
-  return reply
-    .code(problem.status)
-    .headers(headers)
-    .type('application/problem+json')
-    .send(Buffer.from(JSON.stringify(problem)));
+  return reply.code(problem.status).headers(headers).type('application/problem+json').send(errorBody(request.call, problem));
 }
 
 /** The error as the caller is told it; the operator is told of it, too, where he has to be. */

@@ -5,8 +5,9 @@ import type { OpenApiDocument } from '../openapi.ts';
 
 /** The API described: `/api/openapi.json` for programs, `/docs` for people; both made once, at the start. */
 export function documentationRoutes(app: FastifyInstance, document: OpenApiDocument): void {
-  const json = JSON.stringify(document);
-  const page = docsPage(document);
+  // As bytes, however many wait for them there is one of each.
+  const json = Buffer.from(JSON.stringify(document));
+  const page = Buffer.from(docsPage(document));
   const styleHash = createHash('sha256').update(STYLE).digest('base64');
   app.get('/api/openapi.json', async (_request, reply) => reply.type('application/json; charset=utf-8').send(json));
   app.get('/docs', async (_request, reply) =>

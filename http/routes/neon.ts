@@ -8,6 +8,7 @@ import { echoedHeaders, readNeonRequest } from '../neon/request.ts';
 import { tenantOf } from '../plugins/bearer.ts';
 import { readJson, refuseEncodings } from '../plugins/json-body.ts';
 import { holdRefusal } from '../refusals.ts';
+import { errorBody } from '../unread-replies.ts';
 import { JSON_TYPE, type RouteContext, timeoutOf } from './context.ts';
 
 /** What a page of any origin may send: nothing here goes by cookies, so there is nothing to be tricked out of a browser. */
@@ -117,8 +118,5 @@ function sendNeonError(error: unknown, request: FastifyRequest, reply: FastifyRe
     observe({ name: 'service.failure', message: 'POST /sql failed', cause: error, requestId: request.id });
   request.call.sqlstate = sqlstate;
   if (reply.raw.shouldKeepAlive) reply.removeHeader('connection');
-  return reply
-    .code(status)
-    .type(JSON_TYPE)
-    .send(Buffer.from(JSON.stringify(body)));
+  return reply.code(status).type(JSON_TYPE).send(errorBody(request.call, body));
 }

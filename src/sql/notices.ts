@@ -30,8 +30,7 @@ export class Notices {
 
   #keep(warning: Warning): void {
     this.#kept.push(warning);
-    const { message, detail = '', hint = '', where = '' } = warning;
-    this.#characters += message.length + detail.length + hint.length + where.length;
+    this.#characters += charactersOf(warning);
   }
 
   /** Hands over what came since the last call. */
@@ -54,6 +53,11 @@ function warning({ severity, code, message, detail, hint, where }: ErrorFields):
     ...(hint === undefined ? {} : { hint: cut(hint) }),
     ...(where === undefined ? {} : { where: cut(where) }),
   };
+}
+
+/** Of all its texts. */
+export function charactersOf({ message, detail = '', hint = '', where = '' }: Warning): number {
+  return message.length + detail.length + hint.length + where.length;
 }
 
 function cut(text: string): string {

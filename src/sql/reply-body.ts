@@ -3,7 +3,7 @@ import { Slices } from '../turn.ts';
 import { JsonBuffer } from './json/buffer.ts';
 import { CHUNK_BYTES } from './json/memory.ts';
 import type { Parts } from './json/scalars.ts';
-import { countedOf, ReplyStream, type RowSource } from './reply-stream.ts';
+import { ReplyStream, type RowSource } from './reply-stream.ts';
 import { noRoomForResults } from './result-share.ts';
 
 const LINE_FEED = 0x0a;
@@ -57,8 +57,8 @@ export class ReplyBody {
   flow(): boolean {
     if (this.out.length < CHUNK_BYTES) return true;
     const piece = this.out.take();
-    // Control characters become six times as many.
-    if (piece.length > LARGE_BYTES && !this.#hasRoom(countedOf(piece.length))) return false;
+    // Names of columns may be longer than their values.
+    if (piece.length > LARGE_BYTES && !this.#hasRoom(piece.length)) return false;
     const stream = this.#stream ?? this.#open();
     stream.write(piece);
     return true;

@@ -16,11 +16,6 @@ export interface RowSource extends RoomForResults {
   readonly abortReason: ServiceError | undefined;
 }
 
-/** JSON may be twice as long as the text that it is made of, which has had its room: it counts half, so that it finds that room. */
-export function countedOf(jsonBytes: number): number {
-  return jsonBytes / 2;
-}
-
 const NOTHING = new Uint8Array();
 
 /**
@@ -48,7 +43,10 @@ export class ReplyStream {
     this.#source = source;
     this.readable = new Readable({
       highWaterMark: STREAM_BUFFER_BYTES,
-      read: () => this.#goOn(),
+      read: () => {
+        this.#goOn();
+        this.#count();
+      },
       destroy: (error, callback) => {
         if (!this.#isOver) source.abort(new ServiceError('query_canceled', 'the caller has gone away'));
         this.#forget();
@@ -127,10 +125,10 @@ export class ReplyStream {
     return copy;
   }
 
+  /** All that waits for the reader, here and in the stream. */
   #count(): void {
-    if (this.#share === undefined && this.#waitingBytes <= STREAM_BUFFER_BYTES) return;
     this.#share ??= this.#source.share();
-    this.#share.are(countedOf(this.#waitingBytes));
+    this.#share.are(this.#waitingBytes + this.readable.readableLength);
   }
 
   #pause(): void {
@@ -142,7 +140,6 @@ export class ReplyStream {
   #goOn(): void {
     if (!this.#isPaused) return;
     const takesMore = this.#handOver();
-    this.#count();
     if (this.#waiting.length > 0) return;
     if (this.#isComplete) this.readable.push(null);
     else if (takesMore && !this.#isOver) {

@@ -26,6 +26,12 @@ export class ResultShare {
     return undefined;
   }
 
+  /** As a whole reply they are so many bytes, which wait for the caller whether there is room or not. */
+  hold(bytes: number): void {
+    this.#bytes = Math.max(this.#bytes, bytes);
+    this.#share.are(this.#bytes);
+  }
+
   /** The caller has them, or will never have them. */
   giveBack(): void {
     this.#share.are(0);

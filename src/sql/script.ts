@@ -4,7 +4,7 @@ import { Slices } from '../turn.ts';
 import { findDestruction } from './destructive.ts';
 import type { FailurePlace } from './failure.ts';
 import type { LexerOptions } from './lexer.ts';
-import type { Warning } from './notices.ts';
+import { charactersOf, type Warning } from './notices.ts';
 import type { Completion } from './pipeline.ts';
 import { Places, placeAt, placeOfError } from './position.ts';
 import { checkStatement, checkText } from './rules.ts';
@@ -22,6 +22,8 @@ export interface ScriptWarning extends Warning {
 }
 
 const WARNINGS_MAX = 100;
+/** Of their texts together. */
+const WARNINGS_MAX_CHARACTERS = 65_536;
 const STATEMENTS_MAX = 250_000;
 
 /** SQL text of several statements, without parameters; what their rows say is of no interest. */
@@ -86,6 +88,7 @@ export class Script {
     phase = this.#phase,
   ): Promise<readonly ScriptWarning[]> {
     const warnings: ScriptWarning[] = [];
+    let characters = 0;
     for (const [index, { text, start }] of this.statements.entries()) {
       let parameters = 0;
       try {
@@ -97,8 +100,11 @@ export class Script {
         });
         session.throwIfAborted();
         await check(completion, index);
-        const room = WARNINGS_MAX - warnings.length;
-        warnings.push(...completion.warnings.slice(0, room).map((warning) => ({ ...warning, statementIndex: index })));
+        for (const warning of completion.warnings) {
+          if (warnings.length === WARNINGS_MAX || characters > WARNINGS_MAX_CHARACTERS) break;
+          warnings.push({ ...warning, statementIndex: index });
+          characters += charactersOf(warning);
+        }
       } catch (error) {
         throw failureAt(explained(error, parameters), { phase, statementIndex: index, ...placeOfError(this.sql, start, error) });
       }
