@@ -1,4 +1,5 @@
 import type { ServerStatement } from '../src/backend/prepared-statements.ts';
+import type { StatementShape } from '../src/protocol/statement-shape.ts';
 import type { Edit } from '../src/router/search-path/edits.ts';
 import type { AuditedText } from './audited-text.ts';
 import type { KeptStatements } from './kept-statements.ts';
@@ -14,6 +15,8 @@ export interface NamedStatement {
   readonly signals: readonly ParameterSignal[];
   /** Its text for the audit, where it may change objects or roles. */
   readonly watched?: AuditedText | undefined;
+  /** The client has bound it, or had it described: it goes by the columns that it has, and must not get others. */
+  isUsed?: boolean;
 }
 
 /** The one without a name. Its identity tells whether a backend's unnamed statement is this one. */
@@ -31,6 +34,8 @@ export interface UnnamedStatement {
   readonly signals: readonly ParameterSignal[];
   /** As of a {@link NamedStatement}. */
   readonly watched?: AuditedText | undefined;
+  /** What the client has been told of it. */
+  shape?: StatementShape;
 }
 
 /** A statement without a name of up to this length always has room. */
@@ -121,6 +126,17 @@ export class ClientStatements {
 
   entries(): Iterable<[string, NamedStatement]> {
     return this.#named ?? [];
+  }
+
+  /** The client has come to go by what it was told of a statement. */
+  used(name: string): void {
+    const statement = this.#named?.get(name);
+    if (statement !== undefined) statement.isUsed = true;
+  }
+
+  /** Has all names of one statement stand for another. */
+  replace(server: ServerStatement, by: ServerStatement): void {
+    for (const [name, statement] of [...this.entries()]) if (statement.server === server) this.set(name, { ...statement, server: by });
   }
 
   /** Takes away all that have a name. */

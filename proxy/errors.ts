@@ -25,14 +25,28 @@ export function protocolViolation(message: string, notes?: ErrorNotes): ServiceE
   return new ServiceError('protocol_violation', message, notes);
 }
 
+/** What PostgreSQL says where a statement's columns are not those that its client was told; drivers go by the routine. */
+export const STALE_PLAN: ErrorFields = {
+  severity: 'ERROR',
+  code: '0A000',
+  message: 'cached plan must not change result type',
+  file: 'plancache.c',
+  routine: 'RevalidateCachedQuery',
+};
+
 /** A statement's result has another shape than when it was prepared. */
 export function isStalePlan({ code, message }: ErrorFields): boolean {
   return code === '0A000' && message.startsWith('cached plan');
 }
 
+/** There is no statement of that name. */
+export function isMissing({ code }: ErrorFields): boolean {
+  return code === '26000';
+}
+
 /** A statement that was prepared for clients is gone: `DEALLOCATE ALL` in a function or a DO block has taken it away unseen. */
-export function isTakenAway({ code, message }: ErrorFields): boolean {
-  return code === '26000' && mentionsServerStatement(message);
+export function isTakenAway(fields: ErrorFields): boolean {
+  return isMissing(fields) && mentionsServerStatement(fields.message);
 }
 
 /** Somebody has asked for it; not a timeout of the server's. */

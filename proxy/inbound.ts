@@ -132,7 +132,7 @@ export class Inbound implements BorrowerListener {
     const { client, replies, requests, tenure, toClient } = this.#session;
     const scanner = this.#scanner;
     const wasIdle = replies.queue.length === 0;
-    const endsBefore = wasIdle && replies.status === 'I' && !scanner.midMessage ? requests.counts.ends : -1;
+    const endsBefore = wasIdle && replies.status === 'I' && !scanner.midMessage && !requests.unsynced ? requests.counts.ends : -1;
     requests.begin();
     try {
       scanner.push(chunk);
@@ -233,7 +233,10 @@ export class Inbound implements BorrowerListener {
       this.#backlog.add(this.#takeOut(scanner));
       return false;
     }
-    requests.forward(scanner, backend);
+    if (!requests.forward(scanner, backend)) {
+      this.#backlog.add(this.#takeOut(scanner));
+      return false;
+    }
     requests.placedBefore = undefined;
     return true;
   }

@@ -1,6 +1,6 @@
 /** Messages that the relay makes or changes on the way. Those that decode are in src/protocol. */
 
-const [QUERY, PARSE, BIND, EXECUTE, CLOSE] = [...'QPBEC'].map((letter) => letter.charCodeAt(0));
+const [QUERY, PARSE, BIND, EXECUTE, CLOSE, DESCRIBE] = [...'QPBECD'].map((letter) => letter.charCodeAt(0));
 const STATEMENT = 0x53;
 const PORTAL = 0x50;
 
@@ -10,6 +10,7 @@ export const READY_IDLE = Buffer.from([0x5a, 0, 0, 0, 5, 0x49]);
 
 export const CLOSE_UNNAMED_PORTAL = Buffer.from([0x43, 0, 0, 0, 6, 0x50, 0]);
 export const SYNC = Buffer.from([0x53, 0, 0, 0, 4]);
+export const FLUSH = Buffer.from([0x48, 0, 0, 0, 4]);
 
 /** @param sql without a NUL */
 export function queryMessage(sql: string | Buffer): Buffer {
@@ -23,6 +24,15 @@ export function parseMessage(name: Buffer, definition: Buffer): Buffer {
 
 export function closeStatementMessage(name: Buffer): Buffer {
   return message(CLOSE, Buffer.from([STATEMENT]), name, NUL);
+}
+
+export function describeStatementMessage(name: Buffer): Buffer {
+  return message(DESCRIBE, Buffer.from([STATEMENT]), name, NUL);
+}
+
+/** Without a portal's name, parameters and formats. */
+export function bindMessage(statement: Buffer): Buffer {
+  return message(BIND, NUL, statement, Buffer.alloc(7));
 }
 
 const NUL = Buffer.alloc(1);

@@ -1,6 +1,6 @@
 import type { BackendConnection } from '../src/backend/connection.ts';
 import { Fate, Request } from '../src/backend/owed-replies.ts';
-import { newServerStatement, type ServerStatement, type StatementRegistry } from '../src/backend/prepared-statements.ts';
+import { definitionAgain, newServerStatement, type ServerStatement, type StatementRegistry } from '../src/backend/prepared-statements.ts';
 import type { ReplyQueue } from '../src/backend/reply-queue.ts';
 import type { TransactionStatus } from '../src/protocol/backend.ts';
 import { latin1String, stringEnd } from '../src/protocol/body.ts';
@@ -19,6 +19,12 @@ import type { Run } from './run.ts';
 import type { ServerStatements } from './server-statements.ts';
 import { isPreparable, PLAIN, staysTheSame, type TextTraits } from './statement-text.ts';
 import type { UnsettledNames } from './unsettled-names.ts';
+
+/**
+ * What has become of a Parse: it has been sent, or answered; it stands for a statement that is prepared behind the client's
+ * back; or it waits until the backend has said what it makes of such a statement.
+ */
+export type ParseOutcome = 'sent' | 'repeated' | 'asked';
 
 /** What Parse messages are handled with. */
 export interface ParseContext {
@@ -72,11 +78,8 @@ export class Parses {
     return true;
   }
 
-  /**
-   * @param startsPipeline all that the client has asked before has been answered
-   * @returns whether a text without a name stands for a statement that is prepared behind the client's back
-   */
-  parse(scanner: FrameScanner, backend: BackendConnection, startsPipeline: boolean): boolean {
+  /** @param startsPipeline all that the client has asked before has been answered */
+  parse(scanner: FrameScanner, backend: BackendConnection, startsPipeline: boolean): ParseOutcome {
     const { texts, statements } = this.#context;
     texts.demandWhole(scanner);
     const { buffer, start, length } = scanner;
@@ -85,10 +88,7 @@ export class Parses {
     const nameStart = start + HEADER_BYTES;
     const mayRepeat = buffer[nameStart] === 0 && isKept && startsPipeline && this.#mayRepeat;
     const known = mayRepeat ? this.#recalled(scanner) : undefined;
-    if (known !== undefined) {
-      this.#parseRepeated(known, backend);
-      return true;
-    }
+    if (known !== undefined) return this.#parseRepeated(scanner, known, backend);
     const nameEnd = stringEnd(buffer, nameStart, end);
     const text = nameEnd < 0 ? '' : latin1String(buffer, nameEnd + 1, end);
     const watched = texts.look(text, isKept || nameEnd + 1 + text.length < end);
@@ -96,28 +96,26 @@ export class Parses {
       const traits = texts.tellBeginning(text, nameEnd !== nameStart);
       texts.by(scanner, end);
       this.#parseOversized(scanner, backend, traits, watched);
-      return false;
+      return 'sent';
     }
     const prepared = texts.prepared(text, buffer.subarray(nameEnd + 1, end), watched);
     const name = buffer.toString('latin1', nameStart, nameEnd);
     if (!statements.hasRoomFor(name, length)) {
       this.#parseUnkept(scanner, backend, name, prepared);
-      return false;
+      return 'sent';
     }
     texts.tell(prepared.traits);
     if (name !== '') {
-      const server = this.#statementOf(prepared.definition, staysTheSame(text));
-      this.#parseNamed(scanner, backend, name, prepared, server);
-      return false;
+      const server = this.#statementOf(prepared.definition, staysTheSame(text) && !prepared.traits.namesPrepared);
+      return this.#parseNamed(scanner, backend, name, prepared, server);
     }
     const repeated = mayRepeat && isPreparable(text, prepared.traits) ? this.#repeated(prepared) : undefined;
     if (repeated === undefined) {
       this.#parseUnnamed(scanner, backend, prepared);
-      return false;
+      return 'sent';
     }
     if (watched === undefined && prepared.traits === PLAIN) this.#remember(scanner, repeated);
-    this.#parseRepeated(repeated, backend);
-    return true;
+    return this.#parseRepeated(scanner, repeated, backend);
   }
 
   /**
@@ -177,16 +175,35 @@ export class Parses {
     return this.#stands(name, statement, this.#statementOf(first.definition, true));
   }
 
+  /** Has a name of the client's, which does not know yet what it stands for, stand for what its text is now. */
+  standsAnew(name: string, statement: NamedStatement): ServerStatement {
+    const { first = statement.server, server: _, ...rest } = statement;
+    const server = this.#statementOf(first.definition, first.context !== undefined);
+    this.#context.statements.set(name, { ...rest, server });
+    return server;
+  }
+
   #stands(name: string, statement: NamedStatement, server: ServerStatement): ServerStatement {
     const { first = statement.server } = statement;
     if (server !== statement.server) this.#context.statements.set(name, { ...statement, server, first });
     return server;
   }
 
-  /** To the client it has no name; on the server it has one, so that it is not planned anew each time. */
-  #parseRepeated(repeated: RepeatedStatement, backend: BackendConnection): void {
+  /**
+   * To the client it has no name; on the server it has one, so that it is not planned anew each time. Where that is missing it
+   * is prepared for the next time, and need not be then what it is now.
+   */
+  #parseRepeated(scanner: FrameScanner, repeated: RepeatedStatement, backend: BackendConnection): ParseOutcome {
+    const { server } = repeated;
+    if (!backend.session.prepared.use(server)) {
+      const { server: _, ...unnamed } = repeated;
+      this.#context.onServer.prepare(server, backend, false, unnamed.edits);
+      this.#parseUnnamed(scanner, backend, unnamed);
+      return 'sent';
+    }
     this.#context.names.changes('');
-    this.#parseOnce(repeated.server, backend, new UnnamedChange(this.#context.statements, repeated));
+    this.#parseOnce(server, backend, new UnnamedChange(this.#context.statements, repeated));
+    return 'repeated';
   }
 
   /** A Parse that is sent only where the statement is missing; elsewhere its reply is ours to make. */
@@ -206,8 +223,9 @@ export class Parses {
     const evicted = prepared.add(server);
     names.prepares(server);
     queue.push(Request.parse, Fate.forward, new SentParse(parse, server, prepared));
-    out.insert(parseMessage(server.name, server.definition));
+    out.insert(parseMessage(server.name, definitionAgain(server.definition, server.shape)));
     onServer.evict(evicted, backend);
+    onServer.describe(server, backend);
   }
 
   /** In a transaction that has failed the server parses nothing but what ends it. */
@@ -253,16 +271,24 @@ export class Parses {
     else this.#pass(scanner);
   }
 
-  #parseNamed(scanner: FrameScanner, backend: BackendConnection, name: string, prepared: UnnamedStatement, server: ServerStatement): void {
+  #parseNamed(
+    scanner: FrameScanner,
+    backend: BackendConnection,
+    name: string,
+    prepared: UnnamedStatement,
+    server: ServerStatement,
+  ): ParseOutcome {
     const { statements, deallocations, names, queue } = this.#context;
     const { traits, signals, edits, watched } = prepared;
     if (statements.get(name) !== undefined && !deallocations.hasTaken(name, queue.batch)) {
       this.#parseAgain(scanner, backend, name, prepared);
-      return;
+      return 'sent';
     }
+    if (!deallocations.all && this.#context.onServer.asksFirst(server, backend)) return 'asked';
     names.changes(name);
     deallocations.gives(name);
     this.#parseOnce(server, backend, new NamedParse(statements, name, { server, traits, signals, watched }, edits));
+    return 'sent';
   }
 
   /**

@@ -16,23 +16,25 @@ import { backendFrames, FrameScanner, HEADER_BYTES } from '../src/protocol/frame
 import type { Edit } from '../src/router/search-path/edits.ts';
 import type { ClientStatements } from './client-statements.ts';
 import { CommandEffects } from './command-effects.ts';
-import { isStalePlan, isTakenAway } from './errors.ts';
+import { isMissing, isStalePlan, isTakenAway, STALE_PLAN } from './errors.ts';
 import { errorForClient, noticeForClient, notificationForClient, searchPathRowForClient } from './in-clients-words.ts';
 import { CLOSE_COMPLETE, PARSE_COMPLETE, READY_IDLE } from './messages.ts';
 import type { Effect } from './parse-effects.ts';
 import type { RequestEnd } from './query-texts.ts';
 import type { Relay } from './relay.ts';
 import { ReportedParameters } from './reported-parameters.ts';
+import { SHAPE_CHANGED } from './server-statements.ts';
+import { ShapeReader } from './shape-reader.ts';
 import type { StateProbe } from './state-probe.ts';
 import type { StatementWatch } from './statement-watch.ts';
 
 /** A request of ours among the client's. */
-export type OwnRequest = { readonly own: 'settings' } | { readonly own: 'probe'; readonly probe: StateProbe };
+export type OwnRequest = { readonly own: 'settings' } | { readonly own: 'probe'; readonly probe: StateProbe } | ShapeReader;
 
 type Session = Pick<Relay, 'host' | 'pins' | 'toClient' | 'tenure' | 'canRunAgain' | 'end'>;
 
-/** Rows so that the answers to our own questions, which are short, are seen whole. */
-const BACKEND = backendFrames({ Z: 1, E: 65_536, C: 64, S: 65_536, A: 65_536, N: 65_536, D: 4_096 });
+/** Rows so that the answers to our own questions, which are short, are seen whole; of what a statement is, all that there can be. */
+const BACKEND = backendFrames({ Z: 1, E: 65_536, C: 64, S: 65_536, A: 65_536, N: 65_536, D: 4_096, t: 262_144, T: 262_144 });
 /** Tags of statements that commit nothing by themselves, as COMMIT, CALL and VACUUM do: a request that fails behind them left nothing. */
 const STAYS_OPEN = /^(?:SELECT|INSERT|UPDATE|DELETE|MERGE|COPY|FETCH|SHOW|SET|EXPLAIN)\b/;
 
@@ -151,10 +153,20 @@ export class Replies implements ReplyListener {
       case BackendType.DataRow:
         this.#row(scanner);
         return;
+      case BackendType.ParameterDescription:
+      case BackendType.RowDescription:
+      case BackendType.NoData:
+        this.#described(scanner);
+        break;
       default:
     }
     this.#passOn(scanner, this.queue.forwards(type));
     this.queue.receive(type);
+  }
+
+  #described(scanner: FrameScanner): void {
+    const { subject } = this.queue;
+    if (subject instanceof ShapeReader) subject.read(scanner);
   }
 
   #notice(scanner: FrameScanner, skipping: boolean): void {
@@ -202,10 +214,12 @@ export class Replies implements ReplyListener {
   #error(scanner: FrameScanner): void {
     const { buffer, start, end, type } = scanner;
     const seen = buffer.subarray(start + HEADER_BYTES, end);
-    const fields = decodeErrorFields(scanner.last ? seen : Buffer.concat([seen, endOfFields(seen)]));
+    const said = decodeErrorFields(scanner.last ? seen : Buffer.concat([seen, endOfFields(seen)]));
+    const isRefused = this.queue.subject === SHAPE_CHANGED && isMissing(said);
+    const fields = isRefused ? STALE_PLAN : said;
     this.fatalSeen ||= fields.severity !== 'ERROR';
     const forward = this.queue.forwards(type);
-    if (forward && !this.fatalSeen && !this.#mayHaveCommitted && this.#session.canRunAgain(fields)) {
+    if (forward && !this.fatalSeen && !this.#mayHaveCommitted && !isRefused && this.#session.canRunAgain(fields)) {
       this.hiding = true;
       this.#session.toClient.clear();
     }
@@ -213,10 +227,12 @@ export class Replies implements ReplyListener {
     this.#failed(fields);
     if (forward && !this.hiding) this.#failure ??= fields.code;
     const told = (forward || this.fatalSeen) && !this.hiding;
-    const reworded = told && scanner.last && (this.#session.host.view !== undefined || mentionsServerStatement(fields.message));
+    const reworded =
+      told && !isRefused && scanner.last && (this.#session.host.view !== undefined || mentionsServerStatement(fields.message));
     const edits = this.#editsInError();
-    if (!reworded) this.#passOn(scanner, told);
+    if (!reworded) this.#passOn(scanner, told && !isRefused);
     this.queue.receive(type);
+    if (isRefused && told) this.#session.toClient.insert(encodeBackendMessage({ name: 'ErrorResponse', fields }));
     // Only now: what the error has undone may be that the client gave up its name for the statement.
     if (!reworded) return;
     const { view } = this.#session.host;
@@ -238,7 +254,7 @@ export class Replies implements ReplyListener {
         this.#session.end(new ServiceError('internal', "the session's settings could not be restored", { detail: fields.message }));
       return;
     }
-    if (isStalePlan(fields)) this.#session.host.registry.invalidate();
+    if (isStalePlan(fields) && fields !== STALE_PLAN) this.#session.host.registry.invalidate();
     if (this.hiding) return;
     const batch = (subject as RequestEnd | undefined)?.batch;
     if (batch !== undefined) batch.sqlstate = fields.code;
@@ -299,6 +315,7 @@ export class Replies implements ReplyListener {
     }
     if (isOwn(subject)) {
       if (subject.own === 'probe') this.#probed(subject.probe);
+      else if (subject.own === 'shape') subject.done();
       return;
     }
     const { batch } = subject as RequestEnd;
@@ -306,7 +323,8 @@ export class Replies implements ReplyListener {
   }
 
   dropped(request: RequestKind, subject: unknown, failed: boolean): void {
-    if (subject !== undefined && hasEffect(request)) {
+    if (subject instanceof ShapeReader) subject.dropped();
+    else if (subject !== undefined && hasEffect(request)) {
       this.#effects.noted();
       (subject as Effect).undo(failed);
     } else if (request === Request.query) this.#statements.unnamedUndone(undefined, false);

@@ -8,7 +8,7 @@ import { latin1Name, latin1String, stringEnd } from '../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
 import { FrontendType, statementNameStart, withStatementName } from '../src/protocol/frontend.ts';
 import { traitsOfCall } from './called-functions.ts';
-import type { ClientStatements, NamedStatement } from './client-statements.ts';
+import type { ClientStatements, NamedStatement, UnnamedStatement } from './client-statements.ts';
 import { type Errand, shortErrand } from './errand.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from './limits.ts';
 import { queryMessage } from './messages.ts';
@@ -23,7 +23,9 @@ import { QueryTexts, type RequestEnd, type TextListener } from './query-texts.ts
 import type { RecentParses } from './recent-parses.ts';
 import type { Run } from './run.ts';
 import { ServerStatements } from './server-statements.ts';
+import { ShapeReader } from './shape-reader.ts';
 import { PLAIN, type TextTraits } from './statement-text.ts';
+import { StatementUse } from './statement-use.ts';
 import type { StatementWatch } from './statement-watch.ts';
 import { UnsettledNames } from './unsettled-names.ts';
 
@@ -59,6 +61,7 @@ export class Requests {
   readonly #names: UnsettledNames;
   readonly #portals: Portals;
   readonly #parses: Parses;
+  readonly #use: StatementUse;
   readonly #out: Run;
 
   constructor(
@@ -73,7 +76,7 @@ export class Requests {
     this.#registry = registry;
     this.#recent = recent;
     this.#names = new UnsettledNames(statements, queue);
-    this.#onServer = new ServerStatements(statements, this.#names, queue, out);
+    this.#onServer = new ServerStatements(statements, this.#names, registry, queue, out);
     this.#queue = queue;
     this.#listener = listener;
     this.#texts = new QueryTexts(watch, listener);
@@ -91,6 +94,7 @@ export class Requests {
       queue,
       out,
     });
+    this.#use = new StatementUse(this.#parses, this.#onServer);
   }
 
   /** Extended-protocol messages have been sent that no Sync has followed yet, or none that counted. */
@@ -154,17 +158,20 @@ export class Requests {
     return this.#listener.pins.restores && !this.#isUnsynced && BEGINNINGS.has(type) && this.#names.waitForAll();
   }
 
-  /** What had to wait, as {@link mustWait} told last, has to wait on. */
+  /** What had to wait, as {@link mustWait} or {@link forward} told last, has to wait on. */
   get isWaiting(): boolean {
-    return this.#names.isWaiting;
+    return this.#names.isWaiting || this.#onServer.isAsking;
   }
 
-  /** Sends on the fragment that the scanner stands at; Terminate is the caller's. */
-  forward(scanner: FrameScanner, backend: BackendConnection): void {
+  /**
+   * Sends on the fragment that the scanner stands at; Terminate is the caller's.
+   * @returns false where the message cannot be sent before the backend has said what it makes of its statement
+   */
+  forward(scanner: FrameScanner, backend: BackendConnection): boolean {
     if (!scanner.first) {
       this.#texts.by(scanner, scanner.start);
       this.#pass(scanner);
-      return;
+      return true;
     }
     if (this.#deallocations.all && this.#startsPipeline) this.#deallocations.answered();
     if (backend.session.leftovers.size > 0 && this.#startsPipeline) this.#onServer.closeLeftovers(backend);
@@ -173,16 +180,12 @@ export class Requests {
         this.#query(scanner, backend);
         break;
       case FrontendType.Parse:
-        if (this.#parses.parse(scanner, backend, this.#startsPipeline)) this.usesRepeated = true;
-        this.#unsyncedBatch = this.#queue.batch;
-        break;
+        return this.#parse(scanner, backend);
       case FrontendType.Bind:
         this.#portals.binds(scanner);
-        this.#named(scanner, backend, Request.bind);
-        break;
+        return this.#named(scanner, backend, Request.bind);
       case FrontendType.Describe:
-        this.#named(scanner, backend, Request.describe);
-        break;
+        return this.#named(scanner, backend, Request.describe);
       case FrontendType.Execute:
         this.counts.statements += 1;
         this.#portals.guard();
@@ -214,6 +217,14 @@ export class Requests {
       default:
         this.#pass(scanner);
     }
+    return true;
+  }
+
+  #parse(scanner: FrameScanner, backend: BackendConnection): boolean {
+    const outcome = this.#parses.parse(scanner, backend, this.#startsPipeline);
+    if (outcome === 'repeated') this.usesRepeated = true;
+    this.#unsyncedBatch = this.#queue.batch;
+    return outcome !== 'asked';
   }
 
   /** As {@link Parses.parseKnown}. */
@@ -274,42 +285,71 @@ export class Requests {
     else this.#out.insert(queryMessage(Buffer.from(sent, 'latin1')));
   }
 
-  /** Bind, and Describe of a statement, under the name that the statement has on the server. */
-  #named(scanner: FrameScanner, backend: BackendConnection, kind: typeof Request.bind | typeof Request.describe): void {
+  /** Bind, and Describe of a statement, under the name that the statement has on the server. @returns as {@link forward} */
+  #named(scanner: FrameScanner, backend: BackendConnection, kind: typeof Request.bind | typeof Request.describe): boolean {
     const { buffer, start, end } = scanner;
     const nameStart = statementNameStart(buffer, start, end);
     const nameEnd = nameStart < 0 ? -1 : stringEnd(buffer, nameStart, end);
     if (nameEnd < 0) {
       this.#extended(kind);
       this.#pass(scanner);
-      return;
+      return true;
     }
     const isNamed = nameEnd > nameStart;
     const { unnamed } = this.#statements;
     const name = latin1Name(buffer, nameStart, nameEnd);
     const named = isNamed ? this.#statementNamed(name) : undefined;
     const statement = isNamed ? named : unnamed;
-    // Prepared by an earlier request, it is used as what the client sees in it: its table may have changed since.
-    const asUnnamed = !isNamed && (!this.usesRepeated || this.#deallocations.all || unnamed?.server === undefined);
-    const server = asUnnamed ? undefined : named === undefined ? statement?.server : this.#parses.standsFor(name, named, backend);
     this.#texts.tell(statement?.traits);
-    if (asUnnamed) {
-      this.#usesUnnamed = true;
-      this.#onServer.ensureUnnamed(backend);
-    } else {
-      this.bound = server;
-      if (server !== undefined) this.#onServer.ensurePrepared(server, backend);
-      else this.#onServer.closeIfLeft(buffer.subarray(nameStart, nameEnd), backend);
+    const server = isNamed ? this.#useNamed(name, named, backend) : this.#useUnnamed(backend);
+    if (server === 'asked' || server === 'changed') {
+      this.#unsyncedBatch = this.#queue.batch;
+      if (server === 'changed') this.#onServer.refuse(kind);
+      return server === 'changed';
     }
     if (kind === Request.bind) {
       if (statement !== undefined) sendSignals(statement.signals, scanner, this.#listener.processIds);
       if (statement?.watched !== undefined) this.#texts.lookAgain(statement.watched);
       this.#portals.bound(scanner, statement?.traits);
-      this.#extended(kind, this.#deallocation(asUnnamed ? unnamed?.definition : server?.definition, statement?.traits, backend));
-    } else this.#extended(kind);
+      this.#extended(kind, this.#deallocation(server?.definition ?? unnamed?.definition, statement?.traits, backend));
+    } else this.#extended(kind, isNamed || unnamed === undefined || server !== undefined ? undefined : shapeOf(unnamed));
     // A name that the client has not prepared is the server's to refuse.
     if (server === undefined) this.#pass(scanner);
     else this.#out.insert(withStatementName(buffer, start, end, server.name));
+    return true;
+  }
+
+  /** @returns what the server knows it by; undefined where that is the client's own name for it */
+  #useNamed(
+    name: string,
+    named: NamedStatement | undefined,
+    backend: BackendConnection,
+  ): ServerStatement | 'asked' | 'changed' | undefined {
+    const { leftovers } = backend.session;
+    // What lists the statements is not to be among them under a name of ours.
+    if (named?.traits.listsPrepared === true && leftovers.has(name)) return undefined;
+    if (named === undefined) {
+      this.#onServer.closeIfLeft(Buffer.from(name, 'latin1'), backend);
+      return undefined;
+    }
+    const server = this.#use.begin(name, named, backend);
+    if (server === 'asked' || server === 'changed') return server;
+    this.bound = server;
+    if (named.isUsed !== true) this.#statements.used(name);
+    return server;
+  }
+
+  /** @returns as {@link #useNamed} */
+  #useUnnamed(backend: BackendConnection): ServerStatement | 'asked' | 'changed' | undefined {
+    const server = this.#statements.unnamed?.server;
+    // Prepared by an earlier request, it is used as what the client sees in it: its table may have changed since.
+    if (server !== undefined && this.usesRepeated && !this.#deallocations.all && backend.session.prepared.use(server)) {
+      this.bound = server;
+      return server;
+    }
+    this.#usesUnnamed = true;
+    const readiness = this.#onServer.ensureUnnamed(backend);
+    return readiness === 'ready' ? undefined : readiness;
   }
 
   #statementNamed(name: string): NamedStatement | undefined {
@@ -344,6 +384,13 @@ export class Requests {
     } else this.#queue.push(Request.close);
     this.#pass(scanner);
   }
+}
+
+/** Remembers what the client is told of its statement without a name, which may come to be prepared elsewhere. */
+function shapeOf(unnamed: UnnamedStatement): ShapeReader {
+  return new ShapeReader((shape) => {
+    unnamed.shape ??= shape;
+  });
 }
 
 const NONE = -1;

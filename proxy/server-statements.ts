@@ -1,14 +1,36 @@
+import { randomUUID } from 'node:crypto';
 import type { BackendConnection } from '../src/backend/connection.ts';
 import { Fate, Request } from '../src/backend/owed-replies.ts';
-import type { ServerStatement } from '../src/backend/prepared-statements.ts';
+import { definitionAgain, newServerStatement, type ServerStatement, type StatementRegistry } from '../src/backend/prepared-statements.ts';
 import type { ReplyQueue } from '../src/backend/reply-queue.ts';
-import type { ClientStatements } from './client-statements.ts';
-import { closeStatementMessage, DISCARD_SEQUENCES, EMPTY_DEFINITION, parseMessage, SYNC } from './messages.ts';
+import type { SessionState } from '../src/backend/session-state.ts';
+import { isSameShape, type StatementShape } from '../src/protocol/statement-shape.ts';
+import type { Edit } from '../src/router/search-path/edits.ts';
+import type { ClientStatements, UnnamedStatement } from './client-statements.ts';
+import {
+  bindMessage,
+  closeStatementMessage,
+  DISCARD_SEQUENCES,
+  describeStatementMessage,
+  EMPTY_DEFINITION,
+  FLUSH,
+  parseMessage,
+  SYNC,
+} from './messages.ts';
+import type { Effect } from './parse-effects.ts';
 import type { Run } from './run.ts';
+import { ShapeReader } from './shape-reader.ts';
 import { deallocatedNames, type TextTraits } from './statement-text.ts';
 import type { UnsettledNames } from './unsettled-names.ts';
 
 const NO_NAME = Buffer.alloc(0);
+/** No statement has this name: what binds it fails, and so does all that comes behind it, up to the Sync. */
+const MISSING_NAME = Buffer.from(`changed ${randomUUID()}`);
+/** Goes with a request that fails because its statement has changed, in place of the client's. */
+export const SHAPE_CHANGED: Effect = { undo: () => {} };
+
+/** Whether a request can be sent: at once, when it is known what the backend makes of its statement, or not at all. */
+export type Readiness = 'ready' | 'asked' | 'changed';
 
 /**
  * Sees to it that the backend at hand has prepared what a client's next request speaks of, and nothing that would stand in
@@ -17,15 +39,27 @@ const NO_NAME = Buffer.alloc(0);
 export class ServerStatements {
   readonly #statements: ClientStatements;
   readonly #names: UnsettledNames;
+  readonly #registry: Pick<StatementRegistry, 'forget'>;
   readonly #queue: ReplyQueue;
   readonly #out: Run;
   /** The names under which the client's own statements have been prepared in a batch, and in which. */
   #materialized: Set<string> | undefined;
   #materializedIn = 0;
+  /** What the backend has been asked last that the next request depends on. */
+  #question: ShapeReader | undefined;
+  /** The statement that it has turned out to make something else of. */
+  #changed: object | undefined;
 
-  constructor(statements: ClientStatements, names: UnsettledNames, queue: ReplyQueue, out: Run) {
+  constructor(
+    statements: ClientStatements,
+    names: UnsettledNames,
+    registry: Pick<StatementRegistry, 'forget'>,
+    queue: ReplyQueue,
+    out: Run,
+  ) {
     this.#statements = statements;
     this.#names = names;
+    this.#registry = registry;
     this.#queue = queue;
     this.#out = out;
   }
@@ -103,35 +137,131 @@ export class ServerStatements {
     backend.session.leftovers.add(name);
   }
 
-  /** Whatever another client left as the unnamed statement must not answer for this one's. */
-  ensureUnnamed(backend: BackendConnection): void {
-    const { unnamed: wanted } = this.#statements;
-    if (backend.session.unnamed === wanted && wanted !== undefined) return;
-    const unnamed = wanted?.isOversized ? undefined : wanted;
-    backend.session.unnamed = unnamed;
-    this.#names.changes('');
-    if (unnamed === undefined) {
-      this.#queue.push(Request.close, Fate.skip);
-      this.#out.insert(closeStatementMessage(NO_NAME));
-    } else {
-      const undo = () => {
-        backend.session.unnamed = undefined;
-      };
-      this.#queue.push(Request.parse, Fate.skip, { undo });
-      this.#out.insert(parseMessage(NO_NAME, unnamed.definition));
-    }
+  /** The next request waits for an answer. */
+  get isAsking(): boolean {
+    return this.#question !== undefined && !this.#question.isOver;
   }
 
-  ensurePrepared(statement: ServerStatement, backend: BackendConnection): void {
-    if (backend.session.prepared.use(statement)) return;
+  /** Whatever another client left as the unnamed statement must not answer for this one's. */
+  ensureUnnamed(backend: BackendConnection): Readiness {
+    const { unnamed: wanted } = this.#statements;
+    if (wanted !== undefined && this.#takeChanged(wanted)) return 'changed';
+    if (backend.session.unnamed === wanted && wanted !== undefined) return 'ready';
+    this.#names.changes('');
+    if (wanted !== undefined && wanted.isOversized !== true) return this.#prepareUnnamed(wanted, backend);
+    backend.session.unnamed = undefined;
+    this.#queue.push(Request.close, Fate.skip);
+    this.#out.insert(closeStatementMessage(NO_NAME));
+    return 'ready';
+  }
+
+  #prepareUnnamed(unnamed: UnnamedStatement, backend: BackendConnection): Readiness {
+    const { session } = backend;
+    const undo = () => {
+      session.unnamed = undefined;
+    };
+    const told = unnamed.shape ?? unnamed.server?.shape;
+    session.unnamed = unnamed;
+    this.#queue.push(Request.parse, Fate.skip, { undo });
+    this.#out.insert(parseMessage(NO_NAME, definitionAgain(unnamed.definition, told)));
+    if (told === undefined || !this.#canAsk) return 'ready';
+    return this.#ask(NO_NAME, (shape) => {
+      if (isSameShape(shape, told)) return;
+      undo();
+      this.#changed = unnamed;
+    });
+  }
+
+  /**
+   * Has a backend prepare a statement if it has not. One that others may have been told of is described first: while it was
+   * not there, what it was made from may have changed, of which PostgreSQL, to which it is new, says nothing.
+   * @param isCompared it is to be known what it is, in any case
+   */
+  ensurePrepared(statement: ServerStatement, backend: BackendConnection, isCompared = false): Readiness {
+    if (backend.session.prepared.use(statement)) return 'ready';
+    if (this.#takeChanged(statement)) return 'changed';
+    const asks = (statement.isSent || isCompared) && this.#canAsk;
+    this.prepare(statement, backend, asks);
+    return asks ? 'asked' : 'ready';
+  }
+
+  /** As {@link ensurePrepared}, for a Parse of it. @returns whether that has to wait until it is known whether it is the same here */
+  asksFirst(statement: ServerStatement, backend: BackendConnection): boolean {
+    this.#changed = undefined;
+    if (!statement.isSent || !this.#canAsk || backend.session.prepared.use(statement)) return false;
+    this.prepare(statement, backend, true);
+    return true;
+  }
+
+  /** @param asks the next request waits for what it turns out to be */
+  prepare(statement: ServerStatement, backend: BackendConnection, asks = false, edits?: readonly Edit[]): void {
     this.closeIfLeft(statement.name, backend);
     const { prepared } = backend.session;
     const evicted = prepared.add(statement);
     this.#names.prepares(statement);
-    const effect = { undo: () => prepared.delete(statement), redo: () => prepared.addAgain(statement), statement };
+    const effect = { undo: () => prepared.delete(statement), redo: () => prepared.addAgain(statement), statement, edits };
     this.#queue.push(Request.parse, Fate.skip, effect);
-    this.#out.insert(parseMessage(statement.name, statement.definition));
+    this.#out.insert(parseMessage(statement.name, definitionAgain(statement.definition, statement.shape)));
     this.evict(evicted, backend);
+    this.describe(statement, backend, asks);
+  }
+
+  /** Finds out what a statement is that the backend has just been given. @param asks as in {@link prepare} */
+  describe(statement: ServerStatement, backend: BackendConnection, asks = false): void {
+    statement.isSent = true;
+    const told = (shape: StatementShape) => this.#described(statement, shape, backend, asks);
+    if (asks) this.#ask(statement.name, told);
+    else this.#describe(statement.name, told);
+  }
+
+  /** Behind an error the backend says nothing, and amid the data of a COPY nothing else. */
+  get #canAsk(): boolean {
+    return !this.#queue.discarding && !this.#queue.copyIn;
+  }
+
+  #ask(name: Buffer, told: (shape: StatementShape) => void): 'asked' {
+    this.#question = this.#describe(name, told, true);
+    this.#out.insert(FLUSH);
+    return 'asked';
+  }
+
+  #describe(name: Buffer, told: (shape: StatementShape) => void, isAwaited = false): ShapeReader {
+    const reader = new ShapeReader(told, isAwaited);
+    this.#queue.push(Request.describe, Fate.skip, reader);
+    this.#out.insert(describeStatementMessage(name));
+    return reader;
+  }
+
+  #described(statement: ServerStatement, shape: StatementShape, { session }: BackendConnection, asks: boolean): void {
+    if (statement.shape === undefined) statement.shape = shape;
+    else if (!isSameShape(statement.shape, shape)) this.#differs(statement, shape, session, asks);
+  }
+
+  #differs(statement: ServerStatement, shape: StatementShape, session: SessionState, asks: boolean): void {
+    session.unprepare(statement);
+    this.#registry.forget(statement);
+    if (asks) {
+      this.#changed = statement;
+      return;
+    }
+    // Two have been the first to prepare it, each on a backend of its own, with a change between them.
+    const own = newServerStatement(statement.definition);
+    own.isSent = true;
+    own.shape = shape;
+    this.#statements.replace(statement, own);
+  }
+
+  /** Whether a statement has turned out not to be what clients have been told. */
+  #takeChanged(statement: object): boolean {
+    if (this.#changed !== statement) return false;
+    this.#changed = undefined;
+    return true;
+  }
+
+  /** In place of a request whose statement is not what its client has been told: the backend refuses it, and what follows. */
+  refuse(kind: typeof Request.bind | typeof Request.describe): void {
+    this.#queue.push(kind, Fate.forward, SHAPE_CHANGED);
+    this.#out.insert(bindMessage(MISSING_NAME));
   }
 
   evict(statements: readonly ServerStatement[], backend: BackendConnection): void {

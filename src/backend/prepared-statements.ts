@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import type { StatementShape } from '../protocol/statement-shape.ts';
 import type { Pace } from './pace.ts';
 
 /** A statement text with its parameter types, known under one name on every backend of an organization. */
@@ -11,6 +12,13 @@ export interface ServerStatement {
   readonly context: string | undefined;
   /** Some backend has parsed it well. */
   proven: boolean;
+  /** Some backend has been given it. */
+  isSent: boolean;
+  /**
+   * What clients are told of it: what the first backend said that had it described. No backend keeps it prepared where its
+   * tables, or the search path, have made something else of it since.
+   */
+  shape: StatementShape | undefined;
   /** How long it takes, once somebody has asked; null where nobody is to go by that. */
   pace?: Pace | null;
 }
@@ -29,7 +37,16 @@ let named = 0;
 /** A statement under a name that no other has. @param context absent: it is for one client alone */
 export function newServerStatement(definition: Buffer, context?: string): ServerStatement {
   named += 1;
-  return { definition, name: Buffer.from(`${PREFIX}${named}`), context, proven: false };
+  return { definition, name: Buffer.from(`${PREFIX}${named}`), context, proven: false, isSent: false, shape: undefined };
+}
+
+/**
+ * What to prepare a statement from once more: the types of its parameters are those that its clients have been told, as
+ * PostgreSQL keeps them when it plans a statement anew.
+ */
+export function definitionAgain(definition: Buffer, shape: StatementShape | undefined): Buffer {
+  if (shape?.parameters === undefined) return definition;
+  return Buffer.concat([definition.subarray(0, definition.indexOf(0) + 1), shape.parameters]);
 }
 
 const REGISTRY_MAX_STATEMENTS = 5_000;
@@ -85,6 +102,15 @@ export class StatementRegistry {
     known.sightings += 1;
     if (known.sightings >= SIGHTINGS) known.statement ??= newServerStatement(Buffer.from(definition), context);
     return known.statement;
+  }
+
+  /** Who prepares that text from now on gets another statement. */
+  forget({ definition, context }: ServerStatement): void {
+    if (context === undefined) return;
+    const key = keyOf(definition, context);
+    if (!this.#known.delete(key)) return;
+    this.generation += 1;
+    this.#bytes -= key.length;
   }
 
   #know(definition: Buffer, context: string): Known {

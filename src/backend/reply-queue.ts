@@ -98,9 +98,10 @@ export class ReplyQueue {
     return this.#owed.length > 0 && this.#owed.fate(0) === Fate.skip;
   }
 
-  /** Nothing that a client has asked is unanswered. */
+  /** Nothing that a client has asked is unanswered, or waits for an answer to us. */
   get onlyOurs(): boolean {
-    return this.#owed.ours === this.#owed.length;
+    const { length, ours } = this.#owed;
+    return ours === length && (length === 0 || !isAwaited(this.#owed.subject(length - 1)));
   }
 
   /** Whether all that is owed belongs to one request, which has nothing prepared, closed or set. */
@@ -327,6 +328,11 @@ export class ReplyQueue {
   #endsBatch(index: number): boolean {
     return isEnd(this.#owed.kind(index)) && this.#owed.fate(index) !== Fate.skip;
   }
+}
+
+/** Whether a request of a client's goes on when what was given with one of ours is known. */
+function isAwaited(subject: unknown): boolean {
+  return (subject as { readonly isAwaited?: boolean } | undefined)?.isAwaited === true;
 }
 
 /** Requests that ReadyForQuery answers. */

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { Pace, Tempo } from '../backend/pace.ts';
 import { newServerStatement, type ServerStatement } from '../backend/prepared-statements.ts';
 import type { Organization } from '../catalog/organization.ts';
@@ -30,14 +31,8 @@ export class DescribedStatement {
   }
 
   /** Whether another description says the same of it. */
-  isAs({ parameters, fields }: Description): boolean {
-    const own = this.description;
-    return (
-      own.parameters.length === parameters.length &&
-      own.fields.length === fields.length &&
-      own.parameters.every((oid, index) => oid === parameters[index]) &&
-      own.fields.every(({ name, dataTypeOid }, index) => name === fields[index]?.name && dataTypeOid === fields[index]?.dataTypeOid)
-    );
+  isAs(other: Description): boolean {
+    return isDeepStrictEqual(this.description, other);
   }
 }
 

@@ -73,9 +73,10 @@ class Run {
     if (isKnown && known.described.isAs(description)) {
       return this.#finish(known.described, await encodeAnyOf(known.described, this.#request.params), known.server.name, startedAt);
     }
+    // Whatever becomes of this call: what bears the name here is not what others take it for.
+    if (isKnown) session.unprepare(known.server);
     const statement = await understand(session, description);
     cache.remember(sql, this.#footprint, statement);
-    if (isKnown) session.unprepare(known.server);
     return this.#finish(statement, await encodeAnyOf(statement, this.#request.params), isKnown ? known.server.name : undefined, startedAt);
   }
 

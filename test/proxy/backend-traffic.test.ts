@@ -47,15 +47,10 @@ async function query(client: WireClient, sql: string): Promise<void> {
 
 describe('seven requests sent at once', () => {
   it.each([
-    ['of statements that the backend does not have yet', (n: number) => [`Bind "" s${n} []`, 'Execute', 'Sync']],
     ['that prepare what they run', (n: number) => [`Parse "" SELECT ${n}`, 'Bind "" "" []', 'Execute', 'Sync']],
     ['as simple queries', (n: number) => [`Query SELECT ${n}`]],
   ])('%s are all with the server before it has answered any (P8)', async (_which, request) => {
-    const [client, other] = [await openSession(service, organization), await openSession(service, organization)];
-    await say(client, ...SEVEN.map((n) => `Parse s${n} SELECT ${n}`), 'Sync');
-    await hear(client, 8);
-    // The backend that has them is taken; the client gets to know another.
-    await query(other, 'BEGIN');
+    const client = await openSession(service, organization);
     await query(client, 'SELECT 0');
     proxy.takeSaid(organization.id);
     const letThrough = proxy.holdAnswers(organization.id);
@@ -70,8 +65,28 @@ describe('seven requests sent at once', () => {
     while (rows.length < 7) rows.push(...(await hear(client, 1)).filter((heard) => heard.startsWith('DataRow')));
     expect(rows).toEqual(SEVEN.map((n) => `DataRow ${n}`));
     client.disconnect();
-    other.disconnect();
   });
+});
+
+it('a statement that a backend does not have yet is described there, once, before it runs (P8)', async () => {
+  const [client, other] = [await openSession(service, organization), await openSession(service, organization)];
+  await say(client, 'Parse s SELECT 7', 'Sync');
+  await hear(client, 2);
+  // The backend that has it is taken; the client gets to know another.
+  await query(other, 'BEGIN');
+  await query(client, 'SELECT 0');
+  proxy.takeSaid(organization.id);
+  for (const _ of SEVEN) {
+    await say(client, 'Bind "" s []', 'Execute', 'Sync');
+    expect(await hear(client, 4)).toContain('DataRow 7');
+  }
+  const [asked = '', run = '', ...more] = proxy.takeSaid(organization.id).split('H\0\0\0\x04');
+  expect(asked).toMatch(/^P.{4}postern_\w+\0SELECT 7\0.*D.{4}Spostern_\w+\0$/s);
+  expect(run.split('SELECT 7')).toHaveLength(1);
+  expect(run.split(SYNC)).toHaveLength(8);
+  expect(more).toEqual([]);
+  client.disconnect();
+  other.disconnect();
 });
 
 describe('settings', () => {

@@ -34,6 +34,7 @@ public class Jdbc {
     url = arguments[0];
     check("sends and receives every kind of value", Jdbc::values);
     check("prepares on the server what repeats", Jdbc::repeats);
+    check("reads each column as what it is, on a backend that did not prepare it", Jdbc::shapes);
     check("shares few backends among many connections", Jdbc::shares);
     check("commits, rolls back, and uses savepoints", Jdbc::transactions);
     check("goes on by itself after an error in a transaction", Jdbc::autosave);
@@ -116,6 +117,36 @@ public class Jdbc {
     }
     // Statements are closed, or fall out of the driver's cache, and are prepared again under other names.
     for (int n = 0; n < 300; n += 1) for (int turn = 0; turn < 6; turn += 1) same(n, one(connection, "SELECT " + n));
+  }
+
+  static void shapes(Connection connection) throws Exception {
+    run(connection, "CREATE TABLE bills AS SELECT 1 AS id, 100 AS paid, 900 AS due");
+    List<Connection> others = new ArrayList<>();
+    for (int n = 0; n < 4; n += 1) others.add(connect(""));
+    for (Connection other : others.subList(0, 3)) run(other, "BEGIN");
+    Connection own = connect("&prepareThreshold=1");
+    PreparedStatement statement = own.prepareStatement("SELECT * FROM bills");
+    bill(statement);
+    // The backend that has prepared it is taken now, and another is free.
+    run(others.get(3), "BEGIN");
+    run(others.get(0), "ROLLBACK");
+    run(others.get(0), "ALTER TABLE bills DROP paid; ALTER TABLE bills ADD paid int DEFAULT 100");
+    try {
+      bill(statement);
+    } catch (SQLException told) {
+      same("0A000", told.getSQLState());
+    }
+    for (int turn = 0; turn < 3; turn += 1) bill(statement);
+    own.close();
+    for (Connection other : others) other.close();
+  }
+
+  static void bill(PreparedStatement statement) throws SQLException {
+    ResultSet result = statement.executeQuery();
+    result.next();
+    same(1, result.getInt("id"));
+    same(100, result.getInt("paid"));
+    same(900, result.getInt("due"));
   }
 
   static void shares(Connection connection) throws Exception {

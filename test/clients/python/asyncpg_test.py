@@ -202,6 +202,21 @@ class Asyncpg(unittest.IsolatedAsyncioTestCase):
         await self.connection.execute("ALTER TABLE t ALTER a TYPE text")
         self.assertEqual(await self.connection.fetchrow("SELECT * FROM t"), ("1", "new"))
 
+    async def test_reads_each_column_as_what_it_is_on_a_backend_that_did_not_prepare_it(self):
+        await self.connection.execute("CREATE TABLE bills AS SELECT 1 AS id, 100 AS paid, 900 AS due")
+        others = [await asyncpg.connect() for _ in range(4)]
+        for other in others[:3]:
+            await other.execute("BEGIN")
+        self.assertEqual(dict(await self.connection.fetchrow("SELECT * FROM bills")), {"id": 1, "paid": 100, "due": 900})
+        # The backend that has prepared it is taken now, and another is free.
+        await others[3].execute("BEGIN")
+        await others[0].execute("ROLLBACK")
+        await others[0].execute("ALTER TABLE bills DROP paid; ALTER TABLE bills ADD paid int DEFAULT 100")
+        for _ in range(3):
+            self.assertEqual(dict(await self.connection.fetchrow("SELECT * FROM bills")), {"id": 1, "paid": 100, "due": 900})
+        for other in others:
+            await other.close()
+
     async def test_migrates_in_one_script(self):
         async with self.connection.transaction():
             await self.connection.execute(
