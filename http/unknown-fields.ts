@@ -6,7 +6,7 @@ const FIELDS_MAX = 100;
 const NAMED_MAX = 5;
 const NAME_MAX_CHARACTERS = 100;
 /** Of all other texts; a value of a parameter is none of a field. */
-const TEXT_MAX_CHARACTERS = 10_000;
+const TEXT_MAX_CHARACTERS = 16_384;
 const SQL_FIELDS: ReadonlySet<string> = new Set(['sql', 'rollbackSql', 'query']);
 
 /**
@@ -33,7 +33,7 @@ function refuseExcessOf({ shape, def }: z.ZodObject, value: object, place: strin
     const field: unknown = (value as Readonly<Record<string, unknown>>)[name];
     const where = place === '' ? name : `${place}.${name}`;
     if (typeof field === 'string' && field.length > TEXT_MAX_CHARACTERS && !SQL_FIELDS.has(name)) {
-      throw new ServiceError('invalid_request', `${where}: Too big: expected string to have <=${TEXT_MAX_CHARACTERS} characters`);
+      throw new ServiceError('invalid_request', `${where}: must have at most ${TEXT_MAX_CHARACTERS} characters`);
     }
     refuseExcess(schema, field, where);
   }
