@@ -47,7 +47,7 @@ describe.each(PLACEMENTS)('beside a service that puts organizations into a %s', 
   }
 
   it('org list shows everybody, and nothing that a terminal would obey', async () => {
-    const [first, second] = [await service.signUp('Acme'), await service.signUp('Evil \u202eCorp')];
+    const [first, second] = [await service.signUp('Acme'), await service.signUp('Evil \u200dCorp')];
     const { code, stdout, stderr } = await admin('org', 'list');
     expect([code, stderr]).toEqual([0, '']);
     const lines = stdout.split('\n');
