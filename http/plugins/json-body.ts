@@ -62,6 +62,7 @@ export async function readBitByBit(body: Buffer, departure?: Departure): Promise
     await slices.giveWay();
     if (departure?.hasHappened) throw new ServiceError('query_canceled', 'the caller has gone away');
   }
+  await slices.giveWay();
   return reader.value;
 }
 

@@ -61,7 +61,9 @@ export class AuditLog {
       return;
     }
     this.#events.push({ event, at: this.#now() });
-    if (this.#events.length >= EVENTS_MAX || (event.statement?.sql.length ?? 0) > EVENT_SQL_CHARACTERS_MAX) this.#record();
+    if (this.#events.length >= EVENTS_MAX) this.#record();
+    // To look through and hash megabytes takes long enough for a turn of its own.
+    else if ((event.statement?.sql.length ?? 0) > EVENT_SQL_CHARACTERS_MAX) setImmediate(() => this.#record());
     this.#writeAfter(WRITE_DELAY_MS);
   }
 

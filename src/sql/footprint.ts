@@ -95,12 +95,13 @@ export class Footprints {
   #room = TEXT_MAX_CHARACTERS;
 
   of(sql: string): Footprint {
-    let footprint = this.#known.get(sql);
-    if (footprint === undefined) {
-      this.#room -= sql.length;
-      footprint = this.#room < 0 ? UNKNOWN : footprintOf(sql);
-      this.#known.set(sql, footprint);
-    }
+    const known = this.#known.get(sql);
+    if (known !== undefined) return known;
+    this.#room -= sql.length;
+    // Nor is it remembered: V8 tells long texts of one length apart by comparing them, each with all others.
+    if (this.#room < 0) return UNKNOWN;
+    const footprint = footprintOf(sql);
+    this.#known.set(sql, footprint);
     return footprint;
   }
 }

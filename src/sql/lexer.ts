@@ -11,7 +11,9 @@ export type TokenKind =
   /** `$1` */
   | 'parameter'
   /** One character of an operator or of punctuation. */
-  | 'symbol';
+  | 'symbol'
+  /** A part of much white space and comments; only where it is asked for. */
+  | 'blank';
 
 export interface Token {
   readonly kind: TokenKind;
@@ -23,7 +25,11 @@ export interface Token {
 export interface LexerOptions {
   /** `standard_conforming_strings`: off makes a backslash in `'…'` an escape. Default true. */
   readonly standardStrings?: boolean;
+  /** Much white space is told of in parts, for who has to give way meanwhile. */
+  readonly blanks?: boolean;
 }
+
+const BLANK_CHARACTERS = 65_536;
 
 const IDENTIFIER = /[A-Za-z_\u0080-\uffff][A-Za-z0-9_$\u0080-\uffff]*/y;
 const NUMBER = /[0-9][0-9A-Za-z_.]*/y;
@@ -39,11 +45,14 @@ const CONTINUATION = /[ \t\f\v]*[\n\r][ \t\n\r\f\v]*'/y;
  * @see https://www.postgresql.org/docs/current/sql-syntax-lexical.html
  */
 export function* tokens(sql: string, options: LexerOptions = {}, from = 0): Generator<Token, undefined> {
-  let start = skipBlank(sql, from);
-  while (start < sql.length) {
-    const token = tokenAt(sql, start, options.standardStrings ?? true);
+  const { standardStrings = true, blanks = false } = options;
+  const most = blanks ? BLANK_CHARACTERS : sql.length;
+  for (let end = from; ; ) {
+    const start = skipBlank(sql, end, Math.min(end + most, sql.length));
+    if (start >= sql.length) return;
+    const token: Token = start - end >= most ? { kind: 'blank', start: end, end: start } : tokenAt(sql, start, standardStrings);
     yield token;
-    start = skipBlank(sql, token.end);
+    end = token.end;
   }
 }
 

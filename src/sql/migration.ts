@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../errors.ts';
 import type { Lease } from '../router/lease.ts';
+import { Slices } from '../turn.ts';
 import { Ledger } from './ledger.ts';
 import { readRow } from './messages.ts';
 import { applyAtOnce, applyStepByStep, type Migration, type MigrationPlan, type MigrationResult, tryOut } from './migration-run.ts';
@@ -99,13 +100,13 @@ async function planOf(
     throw new ServiceError('invalid_request', 'dryRun needs a transaction to roll back, so "transaction" cannot be false');
   }
   const options = { standardStrings: backend.parameters.get('standard_conforming_strings') !== 'off' };
+  const slices = new Slices();
   const forward = await Script.read(sql, 'statement', options);
-  return {
-    name,
-    checksum: `sha256:${createHash('sha256').update(sql).digest('hex')}`,
-    forward,
-    back: rollbackSql === undefined ? undefined : await Script.read(rollbackSql, 'rollback', options),
-  };
+  await slices.giveWay();
+  const checksum = `sha256:${createHash('sha256').update(sql).digest('hex')}`;
+  await slices.giveWay();
+  const back = rollbackSql === undefined ? undefined : await Script.read(rollbackSql, 'rollback', options);
+  return { name, checksum, forward, back };
 }
 
 /** @throws ServiceError `migration_checksum_mismatch` */

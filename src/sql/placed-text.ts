@@ -12,6 +12,10 @@ export interface PlacedSql {
   readonly edits: readonly Edit[];
 }
 
+interface LargeText extends PlacedSql {
+  readonly original: string;
+}
+
 const NO_EDITS: readonly Edit[] = [];
 
 /**
@@ -20,8 +24,8 @@ const NO_EDITS: readonly Edit[] = [];
  */
 export class PlacedText {
   readonly #view: ReturnType<typeof viewOf>;
-  /** Long texts that have been rewritten bit by bit. */
-  #large: Map<string, PlacedSql> | undefined;
+  /** Long texts that have been rewritten bit by bit, in the order in which they will be asked for. */
+  #large: LargeText[] = [];
 
   constructor(tenant: Tenant) {
     this.#view = viewOf(tenant);
@@ -29,7 +33,18 @@ export class PlacedText {
 
   sql(text: string): PlacedSql {
     if (this.#view === undefined) return { sql: text, edits: NO_EDITS };
-    return this.#large?.get(text) ?? this.#view.rewrite(text);
+    return this.#found(text) ?? this.#view.rewrite(text);
+  }
+
+  /** Not by a map: V8 tells long texts of one length apart by comparing them. The one in turn is the very same, as a rule. */
+  #found(text: string): PlacedSql | undefined {
+    if (text.length < LARGE_SQL_BYTES) return undefined;
+    const at = this.#large.findIndex(({ original }) => original === text);
+    if (at < 0) return undefined;
+    const placed = this.#large[at];
+    // What is asked for again is the next to be asked for.
+    if (at > 0) this.#large = [...this.#large.slice(at), ...this.#large.slice(0, at)];
+    return placed;
   }
 
   /** @returns what to wait for before long texts among these can be had; undefined when there are none */
@@ -38,13 +53,13 @@ export class PlacedText {
     if (view === undefined) return undefined;
     const large = texts.filter((text) => text.length >= LARGE_SQL_BYTES);
     if (large.length === 0) return undefined;
-    this.#large ??= new Map();
-    const rewritten = this.#large;
     return (async () => {
-      for (const text of large) {
-        const { sql, edits } = await view.rewriteLarge(Buffer.from(text));
-        rewritten.set(text, { sql: sql.toString(), edits });
+      const rewritten: LargeText[] = [];
+      for (const original of large) {
+        const { sql, edits } = await view.rewriteLarge(Buffer.from(original));
+        rewritten.push({ original, sql: edits.length === 0 ? original : sql.toString(), edits });
       }
+      this.#large = [...rewritten, ...this.#large];
     })();
   }
 

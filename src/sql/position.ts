@@ -46,17 +46,23 @@ export class Places {
     const sql = this.#sql;
     const end = Math.min(offset, sql.length);
     let left = characters;
-    for (; this.#at < end; this.#at += 1) {
-      const code = sql.charCodeAt(this.#at);
-      if (isSecondHalf(sql, this.#at, code)) continue;
+    let at = this.#at;
+    let line = this.#line;
+    let column = this.#column;
+    for (; at < end; at += 1) {
+      const code = sql.charCodeAt(at);
+      if (code >= 0xdc00 && isSecondHalf(sql, at, code)) continue;
       if (left <= 0) break;
       left -= 1;
-      if (code === NEWLINE) {
-        this.#line += 1;
-        this.#column = 1;
-      } else this.#column += 1;
+      column += 1;
+      if (code !== NEWLINE) continue;
+      line += 1;
+      column = 1;
     }
-    return { line: this.#line, column: this.#column };
+    this.#at = at;
+    this.#line = line;
+    this.#column = column;
+    return { line, column };
   }
 }
 

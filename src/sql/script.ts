@@ -50,6 +50,7 @@ export class Script {
     checkText(sql);
     const statements: SqlStatement[] = [];
     const slices = new Slices();
+    await slices.giveWay();
     for (const statement of eachStatement(sql, options)) {
       await slices.giveWay();
       if (statement === undefined) continue;
@@ -57,6 +58,8 @@ export class Script {
       statements.push(statement);
       if (statements.length > STATEMENTS_MAX) throw new ServiceError('invalid_request', `sql has more than ${STATEMENTS_MAX} statements`);
     }
+    // Behind the last token there may be megabytes of white space.
+    await slices.giveWay();
     return new Script(sql, statements, phase, options);
   }
 

@@ -21,7 +21,11 @@ export function* eachStatement(sql: string, options: LexerOptions = {}): Generat
   let start = -1;
   let end = 0;
   let nesting = new Nesting();
-  for (const token of tokens(sql, options)) {
+  for (const token of tokens(sql, { ...options, blanks: true })) {
+    if (token.kind === 'blank') {
+      yield undefined;
+      continue;
+    }
     const symbol = token.kind === 'symbol' ? sql[token.start] : undefined;
     read += 1;
     if (read % TOKENS_AT_ONCE === 0) yield undefined;

@@ -1,6 +1,7 @@
 import { ServiceError } from '../errors.ts';
 import type { Departure } from '../router/departure.ts';
 import type { Lease } from '../router/lease.ts';
+import { Slices } from '../turn.ts';
 import { type BatchResult, type BatchStatement, runBatch } from './batch.ts';
 import { Footprints } from './footprint.ts';
 import { jsonLayout, type RowMode, type StatementOutcome } from './layout.ts';
@@ -73,7 +74,7 @@ export function runTransactionOnce(lease: Lease, request: TransactionRequest, re
 }
 
 async function perform<T>(session: Session, request: TransactionRequest, work: () => Promise<T>): Promise<T> {
-  checkStatements(request.statements);
+  await checkStatements(request.statements);
   const footprints = new Footprints();
   await Promise.all([pinSettings(session), session.expect(...request.statements.map(({ sql }) => footprints.of(sql)))]);
   return transact(session, beginOf(request), work);
@@ -89,11 +90,14 @@ function replyOf(results: readonly BatchResult[], startedAt: number): Transactio
 const OPENING = Buffer.from('{"results":[');
 const COMMA = Buffer.from(',');
 
-function checkStatements(statements: readonly BatchStatement[]): void {
+async function checkStatements(statements: readonly BatchStatement[]): Promise<void> {
   if (statements.length === 0 || statements.length > STATEMENTS_MAX) {
     throw new ServiceError('invalid_request', `statements must have 1 to ${STATEMENTS_MAX} entries`);
   }
+  const slices = new Slices();
   for (const [statementIndex, { sql, params = [] }] of statements.entries()) {
+    const pause = slices.giveWay();
+    if (pause !== undefined) await pause;
     try {
       checkStatement(sql, 'transaction');
       checkParameterLimit(params);

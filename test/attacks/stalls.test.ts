@@ -7,7 +7,7 @@ import { longestOf, type Stall, StallScene } from './stalls/stalls.ts';
 /** What one request may add to the longest turn of an idle service, in processor time. */
 const TURN_MAX_MS = 50;
 /** What others may wait by the clock beyond twice what they wait beside nobody: for whatever else than the event loop. */
-const WAIT_MAX_MS = 1_000;
+const WAIT_MAX_MS = 3_000;
 const IDLE_MS = 1_000;
 /** The machine, too, makes others wait; but what stalls the service does so each time. */
 const TRIES_MAX = 3;

@@ -1,9 +1,12 @@
 import { CLASS, Code, classOf, INSIDE_WORD } from './characters.ts';
 
-/** Offset of the next character at or after `offset` that is neither white space nor comment. */
-export function skipBlank(text: string, offset: number): number {
+/**
+ * Offset of the next character at or after `offset` that is neither white space nor comment.
+ * @param until goes on no farther than that, or the end of the comment there
+ */
+export function skipBlank(text: string, offset: number, until = text.length): number {
   let at = offset;
-  for (; at < text.length; ) {
+  for (; at < until; ) {
     const code = text.charCodeAt(at);
     if (isSpace(code)) at++;
     else if (code === Code.Minus && text.charCodeAt(at + 1) === Code.Minus) at = lineEnd(text, at + 2);

@@ -126,6 +126,14 @@ const API_ATTACKS: readonly StallAttack[] = [
     answer: '400',
   },
   {
+    what: 'a transaction of 900 statements of 17 KB that differ at the end only',
+    run: (attacker) => {
+      const statements = Array.from({ length: 900 }, (_, i) => ({ sql: `select ${' '.repeat(17_000)} nowhere${1_000 + i}` }));
+      return attacker.api('transaction', JSON.stringify({ statements }));
+    },
+    answer: '400',
+  },
+  {
     what: 'a transaction of 1,000 statements of 15 KB that name public',
     placement: 'schema',
     run: (attacker) => attacker.api('transaction', transaction(1_000, `select ${'public.a,'.repeat(1_700)} nowhere`)),
@@ -163,7 +171,7 @@ const WIRE_ATTACKS: readonly StallAttack[] = [
     what: '250 KB of public.a,',
     placement: 'schema',
     run: (attacker) => attacker.wire(query(`select ${'public.a,'.repeat(28_000)}1`)),
-    answer: '42601',
+    answer: '42P01',
   },
   {
     what: '250 KB of pg_notify(',
@@ -183,8 +191,8 @@ const WIRE_ATTACKS: readonly StallAttack[] = [
     answer: '42601',
   },
   {
-    what: '1 MB of set',
-    run: (attacker) => attacker.wire(query('set '.repeat(MIB / 4 - 100))),
+    what: '750 KB of set',
+    run: (attacker) => attacker.wire(query('set '.repeat(190_000))),
     answer: '42601',
   },
   {
@@ -198,23 +206,23 @@ const WIRE_ATTACKS: readonly StallAttack[] = [
     answer: '42601',
   },
   {
-    what: '100,000 statements in one Query',
-    run: (attacker) => attacker.wire(query('select 1;'.repeat(100_000))),
+    what: '20,000 statements in one Query',
+    run: (attacker) => attacker.wire(query('select 1;'.repeat(20_000))),
     answer: '00000',
   },
   {
-    what: '200,000 settings set in one Query',
+    what: '100,000 settings set in one Query',
     run: (attacker) => attacker.wire(query(`${'set a.b=1;'.repeat(100_000)} nowhere`)),
     answer: '42601',
   },
   {
-    what: '100,000 executions before one Sync',
-    run: (attacker) => attacker.wire(message('P', '\0select 1\0\0\0'), executions(100_000), message('S', '')),
+    what: '20,000 executions before one Sync',
+    run: (attacker) => attacker.wire(message('P', '\0select 1\0\0\0'), executions(20_000), message('S', '')),
     answer: '00000',
   },
   {
-    what: '50,000 statements with names before one Sync',
-    run: (attacker) => attacker.wire(...Array.from({ length: 50_000 }, (_, i) => message('P', `s${i}\0select 1\0\0\0`)), message('S', '')),
+    what: '20,000 statements with names before one Sync',
+    run: (attacker) => attacker.wire(...Array.from({ length: 20_000 }, (_, i) => message('P', `s${i}\0select 1\0\0\0`)), message('S', '')),
     answer: '00000',
   },
   {
@@ -255,7 +263,7 @@ const WIRE_ATTACKS: readonly StallAttack[] = [
     answer: '00000',
   },
   {
-    what: 'a login with 2,500 settings',
+    what: 'a login with 1,000 settings',
     run: (attacker) => attacker.wireWith({ options: '-c a.b=1 '.repeat(1_000) }, query('select 1')),
     answer: '00000',
   },
