@@ -146,14 +146,14 @@ describe('channels in a shared database', () => {
   });
 
   it.each([
-    'SELECT * FROM postern.channel_secret',
-    'SELECT * FROM postern.former_channels',
+    'SELECT * FROM postern_private.channel_secret',
+    'SELECT * FROM postern_private.former_channels',
     "SELECT postern.server_channel('news')",
     "SELECT postern_pg_notify('news', 'forged')",
     'CREATE TABLE postern.planted ()',
     "CREATE OR REPLACE FUNCTION postern.pg_notify(text, text) RETURNS void LANGUAGE sql AS ''",
     'ALTER FUNCTION postern.server_channel(text) SECURITY INVOKER',
-    'GRANT SELECT ON postern.channel_secret TO PUBLIC',
+    'GRANT SELECT ON postern_private.channel_secret TO PUBLIC',
   ])('do not give away what makes them: %s', async (sql) => {
     for (const door of Object.values(DOORS)) expect(await door(scene.service, scene.intruder, sql)).toMatchObject({ sqlstate: '42501' });
   });

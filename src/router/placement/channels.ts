@@ -48,10 +48,10 @@ export async function notifyCalled(session: pg.Client): Promise<string | undefin
 /** The secret that is there is that of this service. */
 export async function keepChannelSecret(session: pg.Client, secret: string): Promise<void> {
   const wanted = channelSecret(secret);
-  const { rows } = await session.query<{ secret: Buffer }>('SELECT secret FROM postern.channel_secret');
+  const { rows } = await session.query<{ secret: Buffer }>('SELECT secret FROM postern_private.channel_secret');
   if (rows.length === 1 && rows[0]?.secret.equals(wanted)) return;
-  await session.query('BEGIN; DELETE FROM postern.channel_secret');
-  await session.query('INSERT INTO postern.channel_secret (secret) VALUES ($1)', [wanted]);
+  await session.query('BEGIN; DELETE FROM postern_private.channel_secret');
+  await session.query('INSERT INTO postern_private.channel_secret (secret) VALUES ($1)', [wanted]);
   await session.query('COMMIT');
 }
 
@@ -63,19 +63,22 @@ async function rememberFormerPrefixes(session: pg.Client, secret: string): Promi
   const roles = rows.map(({ role }) => role);
   const prefixes = roles.map((role) => formerChannelsOf(secret, role));
   await session.query(
-    'INSERT INTO postern.former_channels SELECT * FROM ROWS FROM (pg_catalog.unnest($1::name[]), pg_catalog.unnest($2::text[]))',
+    'INSERT INTO postern_private.former_channels SELECT * FROM ROWS FROM (pg_catalog.unnest($1::name[]), pg_catalog.unnest($2::text[]))',
     [roles, prefixes],
   );
 }
 
+/** Clients that list tables leave out those of schemas that they may not use. */
 const TABLES = (owner: string) => `
   CREATE SCHEMA IF NOT EXISTS postern;
   ALTER SCHEMA postern OWNER TO ${owner};
   GRANT USAGE ON SCHEMA postern TO PUBLIC;
-  CREATE TABLE IF NOT EXISTS postern.channel_secret (secret bytea NOT NULL);
-  ALTER TABLE postern.channel_secret OWNER TO ${owner};
-  CREATE TABLE IF NOT EXISTS postern.former_channels (role name PRIMARY KEY, prefix text NOT NULL);
-  ALTER TABLE postern.former_channels OWNER TO ${owner}`;
+  CREATE SCHEMA IF NOT EXISTS postern_private;
+  ALTER SCHEMA postern_private OWNER TO ${owner};
+  CREATE TABLE IF NOT EXISTS postern_private.channel_secret (secret bytea NOT NULL);
+  ALTER TABLE postern_private.channel_secret OWNER TO ${owner};
+  CREATE TABLE IF NOT EXISTS postern_private.former_channels (role name PRIMARY KEY, prefix text NOT NULL);
+  ALTER TABLE postern_private.former_channels OWNER TO ${owner}`;
 
 const ROUTINES = ['server_channel(text)', 'pg_notify(text, text)', 'notify(text, text)', 'listen(text)', 'unlisten(text)'];
 
@@ -95,7 +98,7 @@ const SERVER_CHANNEL = `
       SELECT pg_catalog.substr(pg_catalog.encode(
           pg_catalog.sha256(secret || pg_catalog.convert_to(session_user::text, 'UTF8')), 'hex'), 1, 16) || ':' AS own,
         CASE WHEN pg_catalog.starts_with($1, f.prefix || ':') THEN pg_catalog.substr($1, pg_catalog.length(f.prefix) + 2) ELSE $1 END AS name
-      FROM postern.channel_secret LEFT JOIN postern.former_channels AS f ON f.role = session_user
+      FROM postern_private.channel_secret LEFT JOIN postern_private.former_channels AS f ON f.role = session_user
     ) AS known;
   END;
   REVOKE ALL ON FUNCTION postern.server_channel(text) FROM PUBLIC`;
