@@ -1,4 +1,4 @@
-import { skipBlank } from '../router/search-path/token-ends.ts';
+import { Blank, skipBlank } from '../router/search-path/token-ends.ts';
 
 export type TokenKind =
   /** An unquoted identifier or key word. */
@@ -47,10 +47,12 @@ const CONTINUATION = /[ \t\f\v]*[\n\r][ \t\n\r\f\v]*'/y;
 export function* tokens(sql: string, options: LexerOptions = {}, from = 0): Generator<Token, undefined> {
   const { standardStrings = true, blanks = false } = options;
   const most = blanks ? BLANK_CHARACTERS : sql.length;
+  const blank = new Blank();
   for (let end = from; ; ) {
-    const start = skipBlank(sql, end, Math.min(end + most, sql.length));
+    const start = blank.skip(sql, end, Math.min(end + most, sql.length));
     if (start >= sql.length) return;
-    const token: Token = start - end >= most ? { kind: 'blank', start: end, end: start } : tokenAt(sql, start, standardStrings);
+    const token: Token =
+      blank.isInComment || start - end >= most ? { kind: 'blank', start: end, end: start } : tokenAt(sql, start, standardStrings);
     yield token;
     end = token.end;
   }

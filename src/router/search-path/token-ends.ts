@@ -1,16 +1,65 @@
 import { CLASS, Code, classOf, INSIDE_WORD } from './characters.ts';
 
-/**
- * Offset of the next character at or after `offset` that is neither white space nor comment.
- * @param until goes on no farther than that, or the end of the comment there
- */
-export function skipBlank(text: string, offset: number, until = text.length): number {
+/** Offset of the next character at or after `offset` that is neither white space nor comment. */
+export function skipBlank(text: string, offset: number): number {
+  const at = skipSpace(text, offset, text.length);
+  return opensComment(text, at) ? new Blank().skip(text, at, text.length) : at;
+}
+
+/** White space and comments that are read in parts: a comment may go on in the next one. */
+export class Blank {
+  #depth = 0;
+
+  get isInComment(): boolean {
+    return this.#depth > 0;
+  }
+
+  /**
+   * @param offset where the part before has ended
+   * @param until goes on no farther than that, or the end of the line comment there
+   * @returns as {@link skipBlank}
+   */
+  skip(text: string, offset: number, until: number): number {
+    let at = this.#comment(text, offset, until);
+    while (this.#depth === 0 && at < until) {
+      at = skipSpace(text, at, until);
+      if (!opensComment(text, at)) break;
+      this.#depth = 1;
+      at = this.#comment(text, at + 2, until);
+    }
+    return at;
+  }
+
+  /** Comments nest, unlike in C. */
+  #comment(text: string, offset: number, until: number): number {
+    let depth = this.#depth;
+    let at = offset;
+    for (; at < until && depth > 0; ) {
+      const code = text.charCodeAt(at++);
+      if (code === Code.Star && text.charCodeAt(at) === Code.Slash) {
+        depth--;
+        at++;
+      } else if (code === Code.Slash && text.charCodeAt(at) === Code.Star) {
+        depth++;
+        at++;
+      }
+    }
+    this.#depth = depth;
+    return at;
+  }
+}
+
+function opensComment(text: string, at: number): boolean {
+  return text.charCodeAt(at) === Code.Slash && text.charCodeAt(at + 1) === Code.Star;
+}
+
+/** White space, and comments that a line ends. */
+function skipSpace(text: string, offset: number, until: number): number {
   let at = offset;
   for (; at < until; ) {
     const code = text.charCodeAt(at);
     if (isSpace(code)) at++;
     else if (code === Code.Minus && text.charCodeAt(at + 1) === Code.Minus) at = lineEnd(text, at + 2);
-    else if (code === Code.Slash && text.charCodeAt(at + 1) === Code.Star) at = commentEnd(text, at + 2);
     else break;
   }
   return at;
@@ -26,23 +75,6 @@ function lineEnd(text: string, offset: number): number {
   for (; at < text.length; at++) {
     const code = text.charCodeAt(at);
     if (code === Code.Newline || code === Code.Return) break;
-  }
-  return at;
-}
-
-/** Comments nest, unlike in C. */
-function commentEnd(text: string, offset: number): number {
-  let depth = 1;
-  let at = offset;
-  for (; at < text.length && depth > 0; ) {
-    const code = text.charCodeAt(at++);
-    if (code === Code.Star && text.charCodeAt(at) === Code.Slash) {
-      depth--;
-      at++;
-    } else if (code === Code.Slash && text.charCodeAt(at) === Code.Star) {
-      depth++;
-      at++;
-    }
   }
   return at;
 }
