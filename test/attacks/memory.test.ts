@@ -9,10 +9,10 @@ import { message, query } from './stalls/attacker.ts';
 
 const MIB = 1_048_576;
 /**
- * Unread results of one organization may take 128 MiB. As much again is there while they come, and twice that is garbage
- * before the engine looks for it.
+ * Unread results of one organization may take 128 MiB. As much again is there while rows are made into JSON, and three times
+ * that can be garbage before the engine looks for it.
  */
-const ABOVE_IDLE_MAX = 512 * MIB;
+const ABOVE_IDLE_MAX = 640 * MIB;
 const CONTROLS = 10_000_000;
 const ANSWERED_MAX_MS = 60_000;
 
