@@ -60,18 +60,20 @@ it('statements that one has prepared are no trouble to the other', async () => {
 });
 
 it('tables that one changes, the other sees changed', async () => {
-  const prepared = () => client.query({ name: 'all', text: 'SELECT * FROM things' });
+  const prepared = (name: string) => client.query({ name, text: 'SELECT * FROM things' });
   await service.query(acme, 'CREATE TABLE things AS SELECT 1 AS a');
   for (const column of ['b', 'c', 'd']) {
     for (const _ of [1, 2, 3]) {
       const { body } = await service.query(acme, 'SELECT * FROM things');
-      expect(body.rows).toEqual((await prepared()).rows);
+      expect(body.rows).toEqual((await prepared(`without ${column}`)).rows);
     }
     if (column === 'c') await client.query(`ALTER TABLE things ADD ${column} int DEFAULT 7`);
     else await service.query(acme, `ALTER TABLE things ADD ${column} text DEFAULT 'new'`);
+    // As Postgres tells the client of a statement that it has prepared under a name.
+    await expect(prepared(`without ${column}`)).rejects.toMatchObject({ code: '0A000' });
   }
   expect((await service.query(acme, 'SELECT * FROM things')).body.rows).toEqual([{ a: 1, b: 'new', c: 7, d: 'new' }]);
-  expect((await prepared()).rows).toEqual([{ a: 1, b: 'new', c: 7, d: 'new' }]);
+  expect((await prepared('with all')).rows).toEqual([{ a: 1, b: 'new', c: 7, d: 'new' }]);
 });
 
 it('what sequences gave on the wire is not told over HTTP', async () => {
