@@ -23,6 +23,8 @@ function urlOf({ host, port, user, password }: TestCluster): string {
   return `postgres://${user}:${password}@${encodeURIComponent(host)}:${port}/postgres`;
 }
 
+const SLEEP = 'SELECT pg_sleep(600)';
+
 describe.each(servers)('backends that obey nobody, on $name in the $placement placement', ({ placement, start }) => {
   let cluster: TestCluster & { stop(): Promise<void> };
   let service: TestService;
@@ -58,10 +60,10 @@ describe.each(servers)('backends that obey nobody, on $name in the $placement pl
   const admin = (...words: string[]) => parseCommand(words)(operating.operator, operating.origin);
 
   /** Processes of the organization's on the server. */
-  async function processesOf({ id }: TestOrganization, state = '.*'): Promise<number[]> {
+  async function processesOf({ id }: TestOrganization, statement = ''): Promise<number[]> {
     const { rows } = await superuser.query(
-      "SELECT pid FROM pg_stat_activity WHERE usename = $1 AND state ~ $2 AND backend_type = 'client backend'",
-      [id, state],
+      "SELECT pid FROM pg_stat_activity WHERE usename = $1 AND starts_with(query, $2) AND backend_type = 'client backend'",
+      [id, statement],
     );
     return rows.map(({ pid }) => pid);
   }
@@ -69,9 +71,9 @@ describe.each(servers)('backends that obey nobody, on $name in the $placement pl
   /** Has all of the organization's sessions run what goes on whatever anybody says: their processes take no signal. */
   async function halt(organization: TestOrganization): Promise<void> {
     const clients = await Promise.all(Array.from({ length: SESSIONS }, () => service.connect(organization)));
-    for (const client of clients) client.query('SELECT pg_sleep(600)').catch(() => {});
-    await eventually('they run', async () => (await processesOf(organization, 'active')).length === SESSIONS);
-    for (const pid of await processesOf(organization, 'active')) {
+    for (const client of clients) client.query(SLEEP).catch(() => {});
+    await eventually('they run', async () => (await processesOf(organization, SLEEP)).length === SESSIONS);
+    for (const pid of await processesOf(organization, SLEEP)) {
       process.kill(pid, 'SIGSTOP');
       halted.add(pid);
     }
