@@ -64,7 +64,7 @@ async function measure(peer: WirePeer, quiet: TestOrganization, neighbour: Neigh
   const folder = await mkdtemp(join(bench.folder, 'fairness-'));
   try {
     const args = await neighbour.args?.(folder);
-    const alone = args === undefined ? undefined : await busy(peer, args, bench.options.seconds, bench);
+    const alone = args === undefined ? undefined : await busy(peer, args, seconds(bench), bench);
     const [beside] = await Promise.all([
       args === undefined ? undefined : busy(peer, args, seconds(bench) + 1, bench),
       neighbour.request === undefined ? undefined : requests(neighbour.request, bench),
