@@ -46,7 +46,8 @@ const MEANINGLESS =
     ' ',
   );
 
-interface Header {
+export interface Header {
+  /** In lower case. */
   readonly name: string;
   readonly pattern: RegExp | undefined;
 }
@@ -73,7 +74,7 @@ export function readPlain(bytes: Buffer, maxBodyBytes: number): PlainRequest | u
   if (headEnd < END_OF_HEAD.length || headEnd > HEAD_MAX_BYTES) return undefined;
   const head = bytes.toString('latin1', 0, headEnd);
   if (!HEAD.test(head)) return undefined;
-  const headers = readHeaders(head);
+  const headers = readHeaders(head, headerOf);
   const apiKey = bearerTokenOf(headers?.get('authorization') ?? '');
   const length = Number(headers?.get('content-length'));
   const host = headers?.get('host');
@@ -94,14 +95,18 @@ export function readPlain(bytes: Buffer, maxBodyBytes: number): PlainRequest | u
   };
 }
 
-/** @returns undefined where one is not known, comes twice, or says what it does not in a plain request */
-function readHeaders(head: string): ReadonlyMap<string, string> | undefined {
+/**
+ * Reads the headers of a head that has been found well-formed.
+ * @param known finds what may come under a name as it is written
+ * @returns undefined where one is not known, comes twice, or has a value that its pattern does not match
+ */
+export function readHeaders(head: string, known: (written: string) => Header | undefined): ReadonlyMap<string, string> | undefined {
   const headers = new Map<string, string>();
   let at = head.indexOf(END_OF_LINE) + END_OF_LINE.length;
   while (at < head.length) {
     const colon = head.indexOf(':', at);
     const end = head.indexOf(END_OF_LINE, colon);
-    const header = headerOf(head.slice(at, colon));
+    const header = known(head.slice(at, colon));
     if (header === undefined || headers.has(header.name)) return undefined;
     const value = head.slice(colon + 1, end).trim();
     if (header.pattern?.test(value) === false) return undefined;
