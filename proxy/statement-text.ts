@@ -81,15 +81,17 @@ const ANY_TRAIT =
 /**
  * A word at the beginning of a statement: at the start, behind a semicolon or a comment, in a block. What is before it is
  * looked at from the word: the other way round, much white space would be read again and again.
+ * @param follower what has to follow: it is looked at first, which costs less
  */
-const beginning = (word: string) => String.raw`\b(?:${word})\b(?<=(?:^|;|\*\/|--[^\n\r]*[\n\r]|\bbegin\b|\bthen\b|\$)\s*\w+)`;
+const beginning = (word: string, follower = '') =>
+  String.raw`\b(?:${word})\b(?=${follower})(?<=(?:^|;|\*\/|--[^\n\r]*[\n\r]|\bbegin\b|\bthen\b|\$)\s*\w+)${follower}`;
 const STATE = new RegExp(
   String.raw`${beginning('set|reset|discard|deallocate|prepare|declare|listen|unlisten|close|load|do|call')}|\b(?:set_config|set_limit|setseed|temp|temporary|pg_temp\w*|hold)\b|\bupdate\s+(?:only\s+)?(?:\"?pg_catalog\"?\s*\.\s*)?\"?pg_settings\b`,
   'i',
 );
 /** `set_config(…, true)` ends with the transaction. */
 const LOCAL_SET_CONFIG = /\bset_config\s*\([^()]*,\s*true\s*\)/gi;
-const LOCAL_SET = new RegExp(String.raw`${beginning('set')}\s+(?:local|transaction|constraints)\b`, 'gi');
+const LOCAL_SET = new RegExp(beginning('set', String.raw`\s+(?:local|transaction|constraints)\b`), 'gi');
 const CUSTOM_NAME = String.raw`"?[a-z_][\w$]*"?(?:\s*\.\s*"?[\w$]+"?)+`;
 const CUSTOM_SET = new RegExp(String.raw`\bset\s+(?:session\s+)?(${CUSTOM_NAME})\s*(?:=|to\b)`, 'gi');
 const CUSTOM_SET_CONFIG = /\bset_config\s*\(\s*'([a-z_][\w$]*\.[\w$.]+)'/gi;
@@ -108,7 +110,7 @@ const DEFAULT = /\bdefault\b/i;
 const INSERT = /\binsert\b/i;
 const RETURNING = /\breturning\b/i;
 const SEED = new RegExp(
-  String.raw`\bsetseed\b|\bset_config\s*\(\s*'seed'|${beginning('set')}\s+(?:session\s+|local\s+)?"?seed"?\s*(?:=|to\b)`,
+  String.raw`\bsetseed\b|\bset_config\s*\(\s*'seed'|${beginning('set', String.raw`\s+(?:session\s+|local\s+)?"?seed"?\s*(?:=|to\b)`)}`,
   'i',
 );
 const PREPARED_LIST = /\bpg_prepared_statements?\b/i;

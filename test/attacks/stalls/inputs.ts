@@ -191,8 +191,8 @@ const WIRE_ATTACKS: readonly StallAttack[] = [
     answer: '42601',
   },
   {
-    what: '750 KB of set',
-    run: (attacker) => attacker.wire(query('set '.repeat(190_000))),
+    what: '1 MB of set',
+    run: (attacker) => attacker.wire(query('set '.repeat(260_000))),
     answer: '42601',
   },
   {
@@ -206,8 +206,8 @@ const WIRE_ATTACKS: readonly StallAttack[] = [
     answer: '42601',
   },
   {
-    what: '20,000 statements in one Query',
-    run: (attacker) => attacker.wire(query('select 1;'.repeat(20_000))),
+    what: '100,000 statements in one Query',
+    run: (attacker) => attacker.wire(query('select 1;'.repeat(100_000))),
     answer: '00000',
   },
   {
@@ -216,13 +216,13 @@ const WIRE_ATTACKS: readonly StallAttack[] = [
     answer: '42601',
   },
   {
-    what: '20,000 executions before one Sync',
-    run: (attacker) => attacker.wire(message('P', '\0select 1\0\0\0'), executions(20_000), message('S', '')),
+    what: '100,000 executions before one Sync',
+    run: (attacker) => attacker.wire(message('P', '\0select 1\0\0\0'), executions(100_000), message('S', '')),
     answer: '00000',
   },
   {
-    what: '20,000 statements with names before one Sync',
-    run: (attacker) => attacker.wire(...Array.from({ length: 20_000 }, (_, i) => message('P', `s${i}\0select 1\0\0\0`)), message('S', '')),
+    what: '50,000 statements with names before one Sync',
+    run: (attacker) => attacker.wire(...Array.from({ length: 50_000 }, (_, i) => message('P', `s${i}\0select 1\0\0\0`)), message('S', '')),
     answer: '00000',
   },
   {
@@ -234,7 +234,7 @@ const WIRE_ATTACKS: readonly StallAttack[] = [
     what: 'names of 16 MB',
     run: (attacker) =>
       attacker.wire(message('P', `${'n'.repeat(16 * MIB)}\0select 1\0\0\0`), message('D', `S${'n'.repeat(16 * MIB)}\0`), message('S', '')),
-    answer: '08P01',
+    answer: '54000',
   },
   {
     what: 'a portal with a name of 16 MB',
