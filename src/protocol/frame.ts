@@ -239,10 +239,14 @@ export class FrameScanner {
     return size === missing;
   }
 
-  /** Grows by doubling with what has arrived: a length that lies must not make us allocate it. */
+  /**
+   * Grows by doubling with what has arrived: a client's length that lies must not make us allocate it. A backend's is true, and
+   * what {@link HeadRoom} has let come is allocated once.
+   */
   #reserve(bytes: number, wanted: number): void {
     if (bytes <= this.#held.length) return;
-    const grown = Buffer.allocUnsafe(Math.max(bytes, Math.min(wanted, 2 * this.#held.length)));
+    const isTrue = this.#rules.sender === 'backend' && this.#heldBytes > MIN_HEAD_BYTES;
+    const grown = Buffer.allocUnsafe(isTrue ? wanted : Math.max(bytes, Math.min(wanted, 2 * this.#held.length)));
     this.#held.copy(grown, 0, 0, this.#heldBytes);
     this.#held = grown;
   }
