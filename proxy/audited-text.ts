@@ -48,9 +48,10 @@ const WATCHED_PASSING = /\b(?:create|alter|drop|grant|revoke|reassign|truncate)\
 export class PassingAuditedText implements AuditedText {
   isWatched = false;
   makesFromQuery = false;
-  readonly #record = new PassingRecord();
+  #record = new PassingRecord();
   #end = '';
-  #isOver = false;
+  /** Set when all of it has passed. */
+  #whole: RecordedText | undefined;
 
   /** @param text its beginning, as Latin-1 */
   constructor(text: string) {
@@ -58,20 +59,27 @@ export class PassingAuditedText implements AuditedText {
   }
 
   get recorded(): RecordedText {
-    return this.#record.recorded;
+    return this.#whole ?? this.#record.recorded;
   }
 
   /** @param piece of the message, as Latin-1: a NUL ends the text */
   add(piece: string): void {
-    if (this.#isOver) return;
+    if (this.#whole !== undefined) return;
     const nul = piece.indexOf('\0');
     const text = nul < 0 ? piece : piece.slice(0, nul);
-    this.#isOver = nul >= 0;
     this.#record.add(text);
     const seen = this.#end + text;
     this.#end = seen.slice(-OVERLAP);
     this.makesFromQuery ||= ANY_WORD.test(seen);
     this.isWatched ||= this.makesFromQuery && WATCHED_PASSING.test(seen);
+    if (nul >= 0) this.#finish();
+  }
+
+  /** It may be kept for as long as its session: without what has been looked at beyond the beginning. */
+  #finish(): void {
+    this.#whole = this.#record.recorded;
+    this.#record = new PassingRecord();
+    this.#end = '';
   }
 }
 

@@ -2,6 +2,7 @@ import type { BackendConnection } from '../src/backend/connection.ts';
 import { Fate, Request } from '../src/backend/owed-replies.ts';
 import { definitionAgain, newServerStatement, type ServerStatement, type StatementRegistry } from '../src/backend/prepared-statements.ts';
 import type { ReplyQueue } from '../src/backend/reply-queue.ts';
+import { ServiceError } from '../src/errors.ts';
 import type { TransactionStatus } from '../src/protocol/backend.ts';
 import { latin1String, stringEnd } from '../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../src/protocol/frame.ts';
@@ -90,11 +91,14 @@ export class Parses {
     const known = mayRepeat ? this.#recalled(scanner) : undefined;
     if (known !== undefined) return this.#parseRepeated(scanner, known, backend);
     const nameEnd = stringEnd(buffer, nameStart, end);
+    if (nameEnd < 0 && !isKept)
+      throw new ServiceError('payload_too_large', `a statement's name may have at most ${MAX_KEPT_DEFINITION_BYTES} bytes`);
     const text = nameEnd < 0 ? '' : latin1String(buffer, nameEnd + 1, end);
     const watched = texts.look(text, isKept || nameEnd + 1 + text.length < end);
     if (!isKept || nameEnd < 0) {
       const traits = texts.tellBeginning(text, nameEnd !== nameStart);
       texts.by(scanner, end);
+      if (nameEnd > nameStart && watched !== undefined) texts.oversized(buffer.toString('latin1', nameStart, nameEnd), watched);
       this.#parseOversized(scanner, backend, traits, watched);
       return 'sent';
     }
@@ -263,7 +267,8 @@ export class Parses {
   /** The organization's clients have as many as may be kept: as one that is too large. */
   #parseUnkept(scanner: FrameScanner, backend: BackendConnection, name: string, prepared: UnnamedStatement): void {
     const { texts, queue, out } = this.#context;
-    const { changed, definition, edits, traits } = prepared;
+    const { changed, definition, edits, traits, watched } = prepared;
+    if (name !== '' && watched !== undefined) texts.oversized(name, watched);
     texts.tell(name === '' ? traits : { ...traits, staysPrepared: true });
     if (name === '') this.#noteUnnamed({ ...prepared, definition: NO_NAME, isOversized: true }, backend);
     else queue.push(Request.parse, Fate.forward, { undo: () => {}, edits });

@@ -73,6 +73,16 @@ export class QueryTexts {
     this.#unsettle();
   }
 
+  /** A text that is too long to be kept has been sent to the server under this name. @param name as Latin-1 */
+  oversized(name: string, watched: AuditedText): void {
+    this.#watch.oversized(name, watched);
+  }
+
+  /** What the server has under a name is to be run. @param name as Latin-1 */
+  lookAgainByName(name: string): void {
+    if (this.#watch.oversizedAgain(name)) this.#unsettle();
+  }
+
   #unsettle(): void {
     this.#listener.pins.unsettled = true;
     this.#isPlain = false;

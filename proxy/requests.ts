@@ -310,6 +310,7 @@ export class Requests {
     if (kind === Request.bind) {
       if (statement !== undefined) sendSignals(statement.signals, scanner, this.#listener.processIds);
       if (statement?.watched !== undefined) this.#texts.lookAgain(statement.watched);
+      else if (statement === undefined && isNamed) this.#texts.lookAgainByName(name);
       this.#portals.bound(scanner, statement?.traits);
       this.#extended(kind, this.#deallocation(server?.definition ?? unnamed?.definition, statement?.traits, backend));
     } else this.#extended(kind, isNamed || unnamed === undefined || server !== undefined ? undefined : shapeOf(unnamed));

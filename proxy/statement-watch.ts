@@ -11,6 +11,10 @@ export interface WatchedBatch extends RecordedText {
 }
 
 const MAX_TEXTS = 100;
+/** Each of them takes more than a megabyte of the server's memory. */
+const MAX_OVERSIZED = 1_000;
+/** Of a statement's name the server looks at no more bytes. @see https://www.postgresql.org/docs/current/limits.html NAMEDATALEN */
+const NAME_BYTES_MAX = 63;
 
 /** A batch on its way, of which the text is worth keeping. */
 export class Batch {
@@ -79,6 +83,8 @@ export class StatementWatch {
   /** Most batches have none. */
   #texts: Set<AuditedText> | undefined;
   #passing: PassingAuditedText | undefined;
+  /** Texts too long to be kept, by the names under which the server has them. */
+  #oversized: Map<string, AuditedText> | undefined;
 
   constructor(listener: WatchListener) {
     this.#listener = listener;
@@ -100,6 +106,21 @@ export class StatementWatch {
   again(text: AuditedText): void {
     this.#texts ??= new Set();
     if (this.#texts.size < MAX_TEXTS) this.#texts.add(text);
+  }
+
+  /** The server has a text that is too long to be kept under this name. @param name as Latin-1 */
+  oversized(name: string, text: AuditedText): void {
+    this.#oversized ??= new Map();
+    const [oldest] = this.#oversized.keys();
+    if (this.#oversized.size >= MAX_OVERSIZED && oldest !== undefined) this.#oversized.delete(oldest);
+    this.#oversized.set(name.slice(0, NAME_BYTES_MAX), text);
+  }
+
+  /** What the server has under a name is to be run. @param name as Latin-1 @returns whether it may change objects or roles */
+  oversizedAgain(name: string): boolean {
+    const text = this.#oversized?.get(name.slice(0, NAME_BYTES_MAX));
+    if (text !== undefined) this.again(text);
+    return text?.isWatched === true;
   }
 
   get isPassing(): boolean {

@@ -1,4 +1,5 @@
 import { listCommands } from '../../src/catalog/statement-record.ts';
+import type { StatementOutcome } from '../../src/sql/layout.ts';
 import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../src/sql/transaction.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { tenantOf } from '../plugins/bearer.ts';
@@ -48,9 +49,14 @@ export function transactionEndpoints({ router, config }: RouteContext): Endpoint
       const { departure, results } = call;
       const wanted: TransactionRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config), departure, results };
       const lease = await router.lease(tenantOf(request), { door: 'http', departure });
-      if (repeatable !== undefined && !body.readOnly) return sendOnce(reply, await runTransactionOnce(lease, wanted, repeatable));
+      const commandsOf = (outcomes: readonly StatementOutcome[]) => listCommands(outcomes.map(({ command }) => command));
+      if (repeatable !== undefined && !body.readOnly) {
+        const once = await runTransactionOnce(lease, wanted, repeatable);
+        call.statement = { ...observed, command: commandsOf(once.outcomes ?? []) };
+        return sendOnce(reply, once);
+      }
       const answer = await runTransaction(lease, wanted);
-      call.statement = { ...observed, command: listCommands(answer.results.map(({ command }) => command)) };
+      call.statement = { ...observed, command: commandsOf(answer.results) };
       return reply.type(JSON_TYPE).send(answer.body);
     }),
   ];

@@ -3,7 +3,7 @@ import type { Observe } from '../observation.ts';
 import { appendToChains } from './audit-append.ts';
 import type { AuditRecord } from './audit-chain.ts';
 import { type AuditFilters, type AuditPage, listEntries } from './audit-list.ts';
-import { type AuditEvent, recordOf } from './audit-record.ts';
+import { type AuditEvent, hasLongText, recordOf, withRecordedText } from './audit-record.ts';
 import { deleteExpired } from './audit-retention.ts';
 import { type AuditVerification, verifyChain } from './audit-verification.ts';
 import type { ControlDatabase } from './database.ts';
@@ -19,7 +19,7 @@ const BATCH_ENTRIES = 1_000;
 const QUEUE_ENTRIES_MAX = 20_000;
 /** Events from which records are made together: one by one costs several times as much. */
 const EVENTS_MAX = 64;
-/** Of an event with a longer statement a record is made at once, which keeps only its beginning. */
+/** Of an event with a longer statement a record is made in the next turn, which keeps only its beginning. */
 const EVENT_SQL_CHARACTERS_MAX = 4_096;
 const VERIFY_TIMEOUT_MS = 120_000;
 const DAY_MS = 86_400_000;
@@ -36,6 +36,8 @@ export class AuditLog {
   readonly #now: () => Date;
   /** Of which no record has been made yet. */
   #events: TimedEvent[] = [];
+  /** Those with long statements, of which the text is being recorded. */
+  readonly #inParts = new Set<Promise<void>>();
   #queue: AuditRecord[] = [];
   #dropped = 0;
   /** Writing fails at the moment, and that has been told. */
@@ -56,14 +58,28 @@ export class AuditLog {
 
   /** Takes an event and returns at once; it is written within 250 ms. */
   append(event: AuditEvent): void {
-    if (this.#events.length + this.#queue.length >= QUEUE_ENTRIES_MAX) {
+    if (this.#events.length + this.#inParts.size + this.#queue.length >= QUEUE_ENTRIES_MAX) {
       this.#dropped += 1;
       return;
     }
-    this.#events.push({ event, at: this.#now() });
+    const at = this.#now();
+    if (hasLongText(event)) this.#addInParts(event, at);
+    else this.#add({ event, at });
+  }
+
+  #addInParts(event: AuditEvent, at: Date): void {
+    const adding = withRecordedText(event)
+      .then((recorded) => this.#add({ event: recorded, at }))
+      .catch((error: unknown) => this.#drop(error))
+      .finally(() => this.#inParts.delete(adding));
+    this.#inParts.add(adding);
+  }
+
+  #add(timed: TimedEvent): void {
+    this.#events.push(timed);
     if (this.#events.length >= EVENTS_MAX) this.#record();
-    // To look through and hash megabytes takes long enough for a turn of its own.
-    else if ((event.statement?.sql.length ?? 0) > EVENT_SQL_CHARACTERS_MAX) setImmediate(() => this.#record());
+    // To look through and hash some kilobytes takes long enough for a turn of its own.
+    else if ((timed.event.statement?.sql.length ?? 0) > EVENT_SQL_CHARACTERS_MAX) setImmediate(() => this.#record());
     this.#writeAfter(WRITE_DELAY_MS);
   }
 
@@ -75,20 +91,27 @@ export class AuditLog {
       try {
         this.#queue.push(recordOf(event, at));
       } catch (error) {
-        this.#dropped += 1;
-        this.#reportDropped(error);
+        this.#drop(error);
       }
     }
   }
 
+  #drop(error: unknown): void {
+    this.#dropped += 1;
+    this.#reportDropped(error);
+  }
+
   /** Writes an event within a transaction: it is recorded exactly when what it tells is committed. */
   async appendWith(sql: Sql, event: AuditEvent): Promise<void> {
-    await appendToChains(sql, [recordOf(event, this.#now())]);
+    const at = this.#now();
+    await appendToChains(sql, [recordOf(await withRecordedText(event), at)]);
   }
 
   /** Resolves when everything appended so far is written, or could not be. Never rejects. */
   async flush(): Promise<void> {
     // Whatever holds up the batch on its way: what may be a password is not to wait with it.
+    this.#record();
+    if (this.#inParts.size > 0) await Promise.all(this.#inParts);
     this.#record();
     await this.#writing;
     await this.#write();

@@ -4,7 +4,7 @@ import type { AuditRecord, PartyJson } from './audit-chain.ts';
 import type { RecordedOutcome, RecordedSession } from './audit-entry.ts';
 import { mayHoldSecret } from './redaction.ts';
 import { StatementMemory } from './statement-memory.ts';
-import { recordStatement } from './statement-record.ts';
+import { isLongText, recordInParts, recordStatement } from './statement-record.ts';
 
 /** What is known of an event when it happens. */
 export interface AuditEvent {
@@ -39,6 +39,18 @@ export function recordOf(event: AuditEvent, at: Date): AuditRecord {
     session: session === undefined ? null : sessionJson(session),
     outcome: outcomeJson(outcome),
   };
+}
+
+/** Whether the event has a statement so long that {@link withRecordedText} is to come before {@link recordOf}. */
+export function hasLongText({ statement }: AuditEvent): boolean {
+  return statement !== undefined && statement.sqlHash === undefined && isLongText(statement.sql);
+}
+
+/** The event with what is recorded of its statement, which takes several turns of the event loop for a long one. */
+export async function withRecordedText(event: AuditEvent): Promise<AuditEvent> {
+  const { statement } = event;
+  if (statement === undefined || !hasLongText(event)) return event;
+  return { ...event, statement: { ...statement, ...(await recordInParts(statement.sql)) } };
 }
 
 /** What an organization's last entry told of its party: the next one's is mostly the same. */

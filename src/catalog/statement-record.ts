@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { ObservedStatement } from '../observation.ts';
+import { Slices } from '../turn.ts';
 import type { RecordedStatement } from './audit-entry.ts';
 import { LeadingBlank } from './leading-blank.ts';
 import { mayHoldPassword, mayHoldSecret, redactSecrets } from './redaction.ts';
@@ -7,8 +8,8 @@ import { mayHoldPassword, mayHoldSecret, redactSecrets } from './redaction.ts';
 const SQL_CHARACTERS_MAX = 2_000;
 /** Masking goes from literal to literal, and there may be millions: of what may hold a secret no more than this counts. */
 const REDACTED_CHARACTERS_MAX = 65_536;
-/** So much white space and comments are passed over in a few milliseconds. */
-const BLANK_CHARACTERS_MAX = 1_048_576;
+/** A longer text is looked through and hashed in parts. */
+const PART_CHARACTERS = 65_536;
 
 /** What the audit log keeps of SQL text, whichever door it came through. */
 export interface RecordedText {
@@ -28,7 +29,7 @@ export function recordStatement({ sql, sqlHash, command, paramCount }: ObservedS
  * beginning is hashed: a hash of what is not masked would give short passwords away.
  */
 export function recordText(sql: string): RecordedText {
-  const start = Math.max(0, new LeadingBlank().endIn(sql.slice(0, BLANK_CHARACTERS_MAX)));
+  const start = Math.max(0, new LeadingBlank().endIn(sql));
   if (!mayHoldSecret(sql)) return { sql: sql.slice(start, start + SQL_CHARACTERS_MAX), sqlHash: sha256(sql) };
   return recordBeginning(sql.slice(start, start + REDACTED_CHARACTERS_MAX), mayHoldPassword(sql));
 }
@@ -36,6 +37,29 @@ export function recordText(sql: string): RecordedText {
 function recordBeginning(beginning: string, holdsPassword: boolean): RecordedText {
   const redacted = redactSecrets(beginning, holdsPassword);
   return { sql: redacted.slice(0, SQL_CHARACTERS_MAX), sqlHash: sha256(redacted) };
+}
+
+/** Whether {@link recordInParts} is better than {@link recordText}, which takes a millisecond for this many characters. */
+export function isLongText(sql: string): boolean {
+  return sql.length > PART_CHARACTERS;
+}
+
+/** As {@link recordText}, with pauses in which the event loop serves others. */
+export async function recordInParts(sql: string): Promise<RecordedText> {
+  const record = new PassingRecord();
+  const slices = new Slices();
+  for (let start = 0; start < sql.length; ) {
+    const end = endOfPart(sql, start + PART_CHARACTERS);
+    record.add(Buffer.from(sql.slice(start, end)).toString('latin1'));
+    start = end;
+    await slices.giveWay();
+  }
+  return record.recorded;
+}
+
+/** Keeps surrogate pairs together. */
+function endOfPart(sql: string, end: number): number {
+  return (sql.charCodeAt(end - 1) & 0xfc00) === 0xd800 ? end + 1 : end;
 }
 
 /** Several texts that were sent together. */

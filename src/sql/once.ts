@@ -2,6 +2,7 @@ import { ServiceError } from '../errors.ts';
 import { PostgresError } from '../protocol/backend.ts';
 import type { Lease } from '../router/lease.ts';
 import { ResultBudget } from './buffered-result.ts';
+import type { StatementOutcome } from './layout.ts';
 import { createOwnTable, type OwnTable, ownTable } from './own-tables.ts';
 import { Session, type SessionOptions } from './session.ts';
 import { transact } from './transact.ts';
@@ -23,7 +24,13 @@ export interface KeptReply {
   readonly body: Buffer;
 }
 
-export interface OnceReply extends KeptReply {
+/** What has been done, and the reply that was kept of it. */
+export interface DoneReply extends Omit<KeptReply, 'contentType'> {
+  /** Of its statements. */
+  readonly outcomes?: readonly StatementOutcome[];
+}
+
+export interface OnceReply extends KeptReply, DoneReply {
   /** Nothing was done now: it is what was answered when it was. */
   readonly isReplay: boolean;
 }
@@ -54,7 +61,7 @@ export async function once(
   lease: Lease,
   options: SessionOptions,
   request: RepeatableRequest,
-  perform: (session: Session, keep: Keep) => Promise<Omit<KeptReply, 'contentType'>>,
+  perform: (session: Session, keep: Keep) => Promise<DoneReply>,
 ): Promise<OnceReply> {
   const session = new Session(lease, options);
   try {

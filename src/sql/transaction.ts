@@ -63,13 +63,13 @@ export async function runTransaction(lease: Lease, request: TransactionRequest):
 export function runTransactionOnce(lease: Lease, request: TransactionRequest, repeatable: RepeatableRequest): Promise<OnceReply> {
   return once(lease, request, repeatable, async (session, keep) => {
     const startedAt = performance.now();
-    const body = await perform(session, request, async () => {
+    const { body, results: outcomes } = await perform(session, request, async () => {
       const results = await runBatch(session, request.statements, jsonLayout(request.rowMode), keptBudget(session));
       const reply = replyOf(results, startedAt);
       await keep(200, reply.body);
-      return reply.body;
+      return reply;
     });
-    return { status: 200, body };
+    return { status: 200, body, outcomes };
   });
 }
 

@@ -156,6 +156,29 @@ it('what stands behind a long comment is', async () => {
   ]);
 });
 
+it('what is too long to be kept is recorded when it is run later, each time', async () => {
+  await ask(`Parse i1 ${comment(1_100_000)} create table if not exists i1()`, 'Sync');
+  await ask(`Parse i2 ${comment(1_100_000)} select 1`, 'Sync');
+  await ask(`Parse ${'i'.repeat(70)} do $$ ${comment(1_100_000)} begin end $$`, 'Sync');
+  await ask(...run('i1'));
+  await ask(...run('i2'));
+  await ask(...run('i1'));
+  await ask(...run('i'.repeat(63)));
+  expect(await entries()).toEqual([
+    'CREATE TABLE: create table if not exists i1()',
+    'CREATE TABLE: create table if not exists i1()',
+    `DO: do $$ /*${'x'.repeat(52)}`,
+  ]);
+});
+
+it('a name that is longer than a text which is looked at is refused', async () => {
+  const other = await openSession(service, organization);
+  await other.write(Buffer.concat([`Parse ${'i'.repeat(1_100_000)} create table j()`, 'Sync'].map(encodeFrontend)));
+  const [error] = await readReplies(other, 'ErrorResponse', 1);
+  expect(error).toContain('54000');
+  other.disconnect();
+});
+
 it('all of a text is hashed, however long, as over HTTP', async () => {
   const hashes = async () => {
     const { body } = await service.call('GET', '/api/audit?limit=50', { key: organization.apiKey });
@@ -176,11 +199,17 @@ it('all of a text is hashed, however long, as over HTTP', async () => {
 
 it('of a transaction over HTTP each command is told as well', async () => {
   const statements = ['create table h1()', 'insert into h1 default values', 'insert into h1 default values'].map((sql) => ({ sql }));
-  await service.call('POST', '/api/transaction', { key: organization.apiKey, body: { statements } });
-  await eventually('it is recorded', async () => {
+  const recorded = async () => {
     const { body } = await service.call('GET', '/api/audit?action=transaction', { key: organization.apiKey });
-    return body.data[0]?.statement.command === 'CREATE TABLE, INSERT';
-  });
+    return body.data.map(({ statement }: Entry) => statement.command);
+  };
+  await service.call('POST', '/api/transaction', { key: organization.apiKey, body: { statements } });
+  await eventually('it is recorded', async () => (await recorded()).length === 1);
+  expect(await recorded()).toEqual(['CREATE TABLE, INSERT']);
+  const once = { key: organization.apiKey, body: { statements: [{ sql: 'create table h2()' }] }, headers: { 'idempotency-key': 'h2' } };
+  for (let sent = 0; sent < 2; sent += 1) expect((await service.call('POST', '/api/transaction', once)).status).toBe(200);
+  await eventually('both are recorded', async () => (await recorded()).length === 3);
+  expect(await recorded()).toEqual([null, 'CREATE TABLE', 'CREATE TABLE, INSERT']);
 });
 
 it('what only mentions such words, or is long, is not', async () => {

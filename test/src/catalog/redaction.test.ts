@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { redactPasswords, redactSecrets } from '../../../src/catalog/redaction.ts';
-import { PassingRecord, recordStatement, recordText } from '../../../src/catalog/statement-record.ts';
+import { PassingRecord, recordInParts, recordStatement, recordText } from '../../../src/catalog/statement-record.ts';
 
 describe('password literals', () => {
   test.each([
@@ -147,5 +147,14 @@ describe('a recorded statement', () => {
       for (const piece of [text.slice(0, cut), text.slice(cut, cut + 10), text.slice(cut + 10)]) record.add(piece);
       expect([cut, record.recorded]).toEqual([cut, recordText(sql)]);
     }
+  });
+
+  test.each([
+    `/* ${'😀'.repeat(100_000)} */ grant select on t to bob`,
+    `x${'😀'.repeat(100_000)}`,
+    `${' '.repeat(70_000)}select 'hunter2' ${'x'.repeat(70_000)} password`,
+    `select '${'é'.repeat(200_000)}'`,
+  ])('that is long is recorded in parts as at once: %.10s', async (sql) => {
+    expect(await recordInParts(sql)).toEqual(recordText(sql));
   });
 });
