@@ -172,10 +172,11 @@ export class Parses {
     const { server, first = server } = statement;
     const { pins, status } = this.#context.session;
     const { prepared } = backend.session;
-    const fits = (one: ServerStatement) => one.context === pins.context || prepared.use(one);
-    if (first.context === undefined || fits(first)) return this.#stands(name, statement, first);
+    const isAsPrepared = first.context === undefined || first.context === pins.context || prepared.use(first);
+    if (isAsPrepared) return this.#stands(name, statement, first);
     // One that is this client's alone was made in the midst of a transaction, for that.
-    if (server !== first && (server.context === undefined ? status !== 'I' : fits(server))) return server;
+    const isStandIn = server !== first && (server.context === undefined ? status !== 'I' : server.context === pins.context);
+    if (isStandIn) return server;
     return this.#stands(name, statement, this.#statementOf(first.definition, true));
   }
 
