@@ -1,7 +1,7 @@
 import type { Observe, ObservedStatement, Origin, Outcome } from '../src/observation.ts';
-import { timeOrderedUuid } from '../src/random.ts';
 import { Departure } from '../src/router/departure.ts';
 import type { Tenant } from '../src/router/tenant.ts';
+import { timeOrderedUuid } from '../src/runtime/random.ts';
 import type { StatementOutcome } from '../src/sql/layout.ts';
 import type { ResultShare } from '../src/sql/result-share.ts';
 import { renderError } from './errors.ts';

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Server, Socket } from 'node:net';
 import type { Observe } from '../src/observation.ts';
-import { Room } from '../src/room.ts';
+import { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { checkEveryMs, type HttpServer, type ServerDeadlines } from './server.ts';
 
 export interface ConnectionsOptions {
@@ -35,7 +35,7 @@ const WARN_EVERY_MS = 60_000;
  */
 export class Connections {
   readonly #options: ConnectionsOptions;
-  readonly #authenticated: Room;
+  readonly #authenticated: MemoryBudget;
   readonly #bySocket = new WeakMap<Socket, Connection>();
   /** Of connections whose TLS handshake is not over, by the address and port at the other end. */
   readonly #handshakes = new Map<string, Connection>();
@@ -47,7 +47,7 @@ export class Connections {
   constructor(options: ConnectionsOptions) {
     const { max } = options;
     this.#options = options;
-    this.#authenticated = new Room({ perTenantBytes: max, allBytes: max });
+    this.#authenticated = new MemoryBudget({ perOrganizationBytes: max, allBytes: max });
   }
 
   get size(): number {
@@ -73,12 +73,12 @@ export class Connections {
     if (connection === undefined || connection.organizationId !== undefined || !connection.isOpen) return;
     this.#leaveQueue(connection);
     connection.reply = undefined;
-    if (this.#authenticated.fullOf(organizationId, 1) !== undefined) {
+    if (this.#authenticated.exhaustedBy(organizationId, 1) !== undefined) {
       this.#queue(connection);
       return;
     }
     connection.organizationId = organizationId;
-    this.#authenticated.add(organizationId, 1);
+    this.#authenticated.count(organizationId, 1);
   }
 
   #came(server: Server, socket: Socket, isTls: boolean): void {
@@ -121,7 +121,7 @@ export class Connections {
     connection.isOpen = false;
     this.#size -= 1;
     if (connection.organizationId === undefined) this.#leaveQueue(connection);
-    else this.#authenticated.add(connection.organizationId, -1);
+    else this.#authenticated.count(connection.organizationId, -1);
     this.#options.observe({ name: 'http.disconnected' });
   }
 

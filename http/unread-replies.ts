@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify';
-import { SMALL_BYTES } from '../src/room.ts';
+import { SMALL_BYTES } from '../src/runtime/memory-budget.ts';
 import type { Call } from './call.ts';
 
 /*

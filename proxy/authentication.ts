@@ -3,9 +3,9 @@ import { ServiceError } from '../src/errors.ts';
 import type { Origin } from '../src/observation.ts';
 import { encodeBackendMessage } from '../src/protocol/backend.ts';
 import { decodePasswordMessage, decodeSaslInitialResponse } from '../src/protocol/frontend.ts';
-import { freshBytes } from '../src/random.ts';
 import type { Router } from '../src/router/router.ts';
 import type { Tenant } from '../src/router/tenant.ts';
+import { freshBytes } from '../src/runtime/random.ts';
 import type { ClientConnection } from './connection.ts';
 import { protocolViolation } from './errors.ts';
 

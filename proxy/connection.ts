@@ -2,7 +2,7 @@ import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { ServiceError } from '../src/errors.ts';
-import type { InputSource, OrganizationInput } from '../src/input-scheduler.ts';
+import type { InputSource, OrganizationInput } from '../src/runtime/input-scheduler.ts';
 import type { TlsIdentity } from './tls.ts';
 
 /** The client has closed its side, or the connection broke, while we were waiting for it to say something. */
@@ -43,7 +43,7 @@ interface Reader {
 export class ClientConnection implements InputSource {
   readonly remoteAddress: string;
   /** Among the door's clients. */
-  place = -1;
+  index = -1;
   #socket: ClientStream;
   #tls: TlsIdentity | undefined;
   /** What has come and has not been asked for yet. */

@@ -1,12 +1,12 @@
-import { Crowd, type Member } from '../src/crowd.ts';
 import { abortReason, type ServiceError } from '../src/errors.ts';
+import { type Indexed, IndexedSet } from '../src/runtime/indexed-set.ts';
 import type { Relay } from './relay.ts';
 
 /** What may be done to a session that has done nothing itself. */
 export type EndableSession = Pick<Relay, 'end' | 'endAtRest'>;
 
 /** What {@link OpenSessions} knows of one. */
-export interface OpenSession extends Member {
+export interface OpenSession extends Indexed {
   readonly session: EndableSession;
   /** Of the key that it was opened with. */
   readonly revoked: AbortSignal;
@@ -17,7 +17,7 @@ export interface OpenSession extends Member {
  * one is added or removed: so a key's signal has one for all of its sessions, and keeps it.
  */
 export class OpenSessions {
-  readonly #sessions = new Crowd<OpenSession>();
+  readonly #sessions = new IndexedSet<OpenSession>();
   readonly #heard = new WeakSet<AbortSignal>();
   /** Why there are to be no sessions any more. */
   #closing: ServiceError | undefined;
@@ -27,7 +27,7 @@ export class OpenSessions {
    * @returns what {@link delete} takes
    */
   add(session: EndableSession, revoked: AbortSignal): OpenSession {
-    const open = { session, revoked, place: -1 };
+    const open = { session, revoked, index: -1 };
     this.#sessions.add(open);
     if (!this.#heard.has(revoked)) this.#listenTo(revoked);
     if (revoked.aborted) session.end(abortReason(revoked));

@@ -1,7 +1,7 @@
 import { stringEnd } from '../src/protocol/body.ts';
 import { HEADER_BYTES } from '../src/protocol/frame.ts';
 import { FrontendType } from '../src/protocol/frontend.ts';
-import { Slices } from '../src/turn.ts';
+import { TimeSlices } from '../src/runtime/event-loop.ts';
 import { type AuditedText, PassingAuditedText } from './audited-text.ts';
 import { PLAIN, type TextTraits, traitsOf } from './statement-text.ts';
 
@@ -43,7 +43,7 @@ export interface LargeText {
 /** Looks at the text in a whole Query or Parse, a bit at a time. */
 export async function lookInSlices(message: Buffer): Promise<LargeText> {
   const traits: TextTraits[] = [];
-  const slices = new Slices();
+  const slices = new TimeSlices();
   const passing = new PassingText();
   const audited = new PassingAuditedText('');
   const isQuery = message[0] === FrontendType.Query;
@@ -52,7 +52,7 @@ export async function lookInSlices(message: Buffer): Promise<LargeText> {
     const end = Math.min(message.length, at + PIECE_BYTES);
     traits.push(...passing.say(message, at, end));
     for (const piece of piecesOf(message, at, end)) audited.add(piece);
-    await slices.giveWay();
+    await slices.pause();
   }
   return { traits, audited };
 }

@@ -2,11 +2,11 @@ import { Buffer } from 'node:buffer';
 import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
 import type { BackendReceiver } from '../src/backend/connection.ts';
-import { joined } from '../src/bytes.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { ErrorFields, TransactionStatus } from '../src/protocol/backend.ts';
-import { SMALL_BYTES } from '../src/room.ts';
 import type { Lease } from '../src/router/lease.ts';
+import { joined } from '../src/runtime/bytes.ts';
+import { SMALL_BYTES } from '../src/runtime/memory-budget.ts';
 import { ClientStatements } from './client-statements.ts';
 import type { ClientReceiver } from './connection.ts';
 import { Ending } from './ending.ts';
@@ -35,7 +35,7 @@ const NOTHING = Buffer.alloc(0);
  */
 export class Relay implements BackendReceiver, ClientReceiver {
   /** Among those who are watched. */
-  place = -1;
+  index = -1;
   /** When the client last took bytes off our hands. */
   lastTakenAt = performance.now();
   readonly client: Duplex;

@@ -1,5 +1,5 @@
 import { Buffer } from 'node:buffer';
-import { joined } from '../src/bytes.ts';
+import { joined } from '../src/runtime/bytes.ts';
 
 /** Where a run goes. */
 export interface Sink {

@@ -2,18 +2,18 @@ import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Crowd } from '../src/crowd.ts';
 import { isOutOfFiles } from '../src/descriptors.ts';
 import { type ErrorKind, ServiceError } from '../src/errors.ts';
 import type { Observe, Origin } from '../src/observation.ts';
 import { PostgresError } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
-import { Room } from '../src/room.ts';
 import { HOLD_MS, type RefusalLimit } from '../src/router/refusal-limit.ts';
 import type { Router } from '../src/router/router.ts';
 import type { Tenant } from '../src/router/tenant.ts';
+import { IndexedSet } from '../src/runtime/indexed-set.ts';
+import { MemoryBudget } from '../src/runtime/memory-budget.ts';
+import { readIntoSharedBuffer } from '../src/runtime/shared-read-buffer.ts';
 import type { SharingLimits } from '../src/sql/sharing-rules.ts';
-import { readStatically } from '../src/static-reads.ts';
 import { authenticate, type LoginMethod } from './authentication.ts';
 import { ClientConnection, ClientGone, type ClientStream } from './connection.ts';
 import { errorResponse } from './errors.ts';
@@ -71,9 +71,9 @@ const LAST_WORDS_MS = 1_000;
 export class WireServer {
   readonly #options: WireServerOptions;
   readonly #server: Server;
-  readonly #clients = new Crowd<ClientConnection>();
+  readonly #clients = new IndexedSet<ClientConnection>();
   /** Who have come and not logged in yet. */
-  readonly #strangers = new Crowd<ClientConnection>();
+  readonly #strangers = new IndexedSet<ClientConnection>();
   readonly #open = new OpenSessions();
   readonly #context: SessionContext;
   readonly #gone = (client: ClientConnection): void => this.#forget(client);
@@ -91,12 +91,12 @@ export class WireServer {
       watchdog: new Watchdog(options),
       open: this.#open,
       tenants: new TenantDirectory(options.sharing),
-      messageRoom: new Room(MESSAGE_BOUNDS),
+      messageRoom: new MemoryBudget(MESSAGE_BOUNDS),
       clientsPerTenant: options.clientsPerTenant,
     };
     const entrance: Entrance = { method: 'scram', tls: options.tls };
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
-      readStatically(socket);
+      readIntoSharedBuffer(socket);
       void this.#serve(new ClientConnection(socket, socket.remoteAddress ?? '', this.#gone), entrance);
     });
   }
@@ -179,7 +179,7 @@ export class WireServer {
   }
 
   #forget(client: ClientConnection): void {
-    const isStranger = this.#strangers.at(client.place) === client;
+    const isStranger = this.#strangers.at(client.index) === client;
     (isStranger ? this.#strangers : this.#clients).delete(client);
     this.#options.observe({ name: 'wire.disconnected' });
     if (this.#size === 0) this.#onEmpty?.();
@@ -223,7 +223,7 @@ export class WireServer {
 
   /** Of one that has not logged in. */
   #isRefusal(client: ClientConnection, error: unknown): boolean {
-    return error instanceof ServiceError && this.#strangers.at(client.place) === client && NO_FAULT[error.kind] !== true;
+    return error instanceof ServiceError && this.#strangers.at(client.index) === client && NO_FAULT[error.kind] !== true;
   }
 
   #tell(client: ClientConnection, error: unknown): void {

@@ -3,13 +3,13 @@ import { ServiceError } from '../src/errors.ts';
 import type { Actor, Observe, Origin } from '../src/observation.ts';
 import { encodeBackendMessage } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
-import { freshBytes } from '../src/random.ts';
-import type { Room } from '../src/room.ts';
 import { Departure } from '../src/router/departure.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { Router, Wait } from '../src/router/router.ts';
 import { type PlaceView, viewOf } from '../src/router/search-path/view.ts';
 import type { Tenant } from '../src/router/tenant.ts';
+import type { MemoryBudget } from '../src/runtime/memory-budget.ts';
+import { freshBytes } from '../src/runtime/random.ts';
 import type { ClientConnection } from './connection.ts';
 import { HeldMessages } from './held-messages.ts';
 import { type SessionStart, startSession } from './login.ts';
@@ -32,7 +32,7 @@ export interface SessionContext {
   readonly open: OpenSessions;
   readonly tenants: TenantDirectory;
   /** For what has come of messages that cannot be sent on yet. */
-  readonly messageRoom: Room;
+  readonly messageRoom: MemoryBudget;
   /** Client connections of an organization at once. */
   readonly clientsPerTenant: number;
 }

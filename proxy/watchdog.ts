@@ -1,5 +1,5 @@
-import { Crowd } from '../src/crowd.ts';
 import { ServiceError } from '../src/errors.ts';
+import { IndexedSet } from '../src/runtime/indexed-set.ts';
 import type { Relay } from './relay.ts';
 
 export interface WatchdogLimits {
@@ -12,7 +12,7 @@ export interface WatchdogLimits {
 /** What the watchdog needs to know of a session, and may do to it. */
 export type WatchedSession = Pick<
   Relay,
-  'place' | 'unsent' | 'lastTakenAt' | 'halfClosed' | 'since' | 'busy' | 'status' | 'abandon' | 'stop' | 'end' | 'terminate'
+  'index' | 'unsent' | 'lastTakenAt' | 'halfClosed' | 'since' | 'busy' | 'status' | 'abandon' | 'stop' | 'end' | 'terminate'
 >;
 
 const TICK_MS = 250;
@@ -29,7 +29,7 @@ const SEND_TIMEOUT_MS = 60_000;
  */
 export class Watchdog {
   readonly #limits: WatchdogLimits;
-  readonly #watched = new Crowd<WatchedSession>();
+  readonly #watched = new IndexedSet<WatchedSession>();
   /** When sessions were told to cancel what they run, where it has not ended yet. */
   readonly #canceledAt = new Map<WatchedSession, number>();
   #timer: NodeJS.Timeout | undefined;

@@ -1,10 +1,10 @@
+import { banner } from './banner.ts';
 import { CatalogMigrationError } from './catalog/migrate.ts';
 import { ConfigError, readConfig, unknownVariables } from './config.ts';
 import { EmbeddedError } from './embedded/error.ts';
 import { createLogger, logObserver } from './observers/log.ts';
 import { ClusterError } from './router/placement/cluster.ts';
 import { type Service, startService } from './service.ts';
-import { welcome } from './welcome.ts';
 
 /** What Ctrl-C sends comes twice under `npm start`: from the terminal and, at the same time, from npm. */
 const ECHO_MS = 500;
@@ -21,7 +21,7 @@ try {
   const unknown = unknownVariables(process.env);
   if (unknown.length > 0) log({ name: 'service.warning', message: `there are no such settings, they are ignored: ${unknown.join(', ')}` });
   service = await startService(config, log);
-  process.stdout.write(welcome(config, service));
+  process.stdout.write(banner(config, service));
 } catch (error) {
   // What the person who starts it can mend is one line; anything else is ours to mend and needs the stack.
   const told = [ConfigError, EmbeddedError, ClusterError, CatalogMigrationError].some((kind) => error instanceof kind);

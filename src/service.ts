@@ -17,7 +17,6 @@ import { startEmbedded } from './embedded.ts';
 import { fanOut, type Observe } from './observation.ts';
 import { auditObserver } from './observers/audit.ts';
 import { createMetrics } from './observers/metrics.ts';
-import { Room } from './room.ts';
 import { LockTable } from './router/lock-table.ts';
 import { Operator } from './router/operator.ts';
 import { codeOf } from './router/placement/admin.ts';
@@ -28,7 +27,8 @@ import { connectionLimitFor, limitConnections } from './router/placement/roles.t
 import { RefusalLimit } from './router/refusal-limit.ts';
 import { Router } from './router/router.ts';
 import { SignUps } from './router/sign-ups.ts';
-import { shareSocketOptions } from './socket-options.ts';
+import { MemoryBudget } from './runtime/memory-budget.ts';
+import { shareSocketShapes } from './runtime/v8-socket-shapes.ts';
 import { Queries } from './sql/queries.ts';
 import { RESULT_BOUNDS } from './sql/result-share.ts';
 import type { SharingLimits } from './sql/sharing-rules.ts';
@@ -59,7 +59,7 @@ const FINISH_DROPS_MS = 5_000;
  */
 export async function startService(config: Config, log: Observe): Promise<Service> {
   const startedAt = performance.now();
-  shareSocketOptions();
+  shareSocketShapes();
   const opened: (() => Promise<void>)[] = [];
   const closeAll = async () => {
     for (const close of opened.splice(0).reverse()) await close();
@@ -97,7 +97,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       locks,
       secret: Buffer.from(cluster.secret),
       pgNotify: cluster.pgNotify,
-      results: new Room(RESULT_BOUNDS),
+      results: new MemoryBudget(RESULT_BOUNDS),
       observe,
     });
     const signUps = new SignUps({ catalog, provisioner, locks, signupsPerHour: config.POSTERN_SIGNUPS_PER_HOUR, observe });

@@ -1,10 +1,10 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import type { Member } from '../../src/crowd.ts';
-import type { InputSource, OrganizationInput } from '../../src/input-scheduler.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
-import { readStatically, readThroughStream } from '../../src/static-reads.ts';
-import { turnBegan } from '../../src/turn.ts';
+import { turnStartedAt } from '../../src/runtime/event-loop.ts';
+import type { Indexed } from '../../src/runtime/indexed-set.ts';
+import type { InputSource, OrganizationInput } from '../../src/runtime/input-scheduler.ts';
+import { readIntoSharedBuffer, readThroughStream } from '../../src/runtime/shared-read-buffer.ts';
 import { parseJson } from '../plugins/json-body.ts';
 import { type QueryBody, usualQuery } from '../schemas.ts';
 import { refuseHalf, refuseLate, type ServerDeadlines } from '../server.ts';
@@ -30,8 +30,8 @@ export interface LaneHost {
 }
 
 /** A client's connection while nothing has come on it but plain requests for `/api/query`. */
-export class LaneConnection implements Member, InputSource {
-  place = -1;
+export class LaneConnection implements Indexed, InputSource {
+  index = -1;
   readonly socket: Socket;
   readonly #host: LaneHost;
   #exchange: Exchange | RefusedExchange | undefined;
@@ -53,7 +53,7 @@ export class LaneConnection implements Member, InputSource {
   constructor(socket: Socket, host: LaneHost) {
     this.socket = socket;
     this.#host = host;
-    if (!(socket instanceof TLSSocket)) readStatically(socket);
+    if (!(socket instanceof TLSSocket)) readIntoSharedBuffer(socket);
     socket.on('data', this.#data);
     socket.on('end', this.#ended);
     socket.on('timeout', this.#timedOut);
@@ -93,7 +93,7 @@ export class LaneConnection implements Member, InputSource {
   }
 
   readonly #data = (chunk: Buffer): void => {
-    turnBegan();
+    turnStartedAt();
     const come = this.#come === undefined ? chunk : Buffer.concat([this.#come, chunk]);
     const input = this.#input;
     if (this.#exchange !== undefined || this.#isDeferred) this.#keep(come);

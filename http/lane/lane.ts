@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { Crowd } from '../../src/crowd.ts';
+import { IndexedSet } from '../../src/runtime/indexed-set.ts';
 import { checkEveryMs, type HttpServer, type ServerDeadlines } from '../server.ts';
 import { LaneConnection, type LaneHost } from './connection.ts';
 import type { ExchangeContext } from './exchange.ts';
@@ -18,7 +18,7 @@ const PARTS_MAX_BYTES = 16 * 1_048_576;
 export class Lane implements LaneHost {
   readonly context: ExchangeContext;
   readonly deadlines: ServerDeadlines;
-  readonly #connections = new Crowd<LaneConnection>();
+  readonly #connections = new IndexedSet<LaneConnection>();
   readonly #serveElsewhere: (socket: Socket) => void;
   readonly #checking: NodeJS.Timeout;
   #isEnding = false;

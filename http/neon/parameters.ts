@@ -1,9 +1,9 @@
 import { isLosslessNumber } from 'lossless-json';
 import { ServiceError } from '../../src/errors.ts';
+import { TimeSlices } from '../../src/runtime/event-loop.ts';
 import { atOnce, GrowingText, inSlices, type Writing, writeJson } from '../../src/sql/growing-text.ts';
 import type { JsonValue } from '../../src/sql/json-value.ts';
 import { areMany, needsType, type ParameterText, quoteElement } from '../../src/sql/parameters.ts';
-import { Slices } from '../../src/turn.ts';
 
 /**
  * Parameters as Neon's proxy writes them, without a look at the parameter's type: strings as they are, arrays as array
@@ -12,9 +12,9 @@ import { Slices } from '../../src/turn.ts';
  * @throws ServiceError `invalid_request` naming the parameter
  */
 export async function parameterTexts(values: readonly JsonValue[]): Promise<readonly ParameterText[]> {
-  const slices = new Slices();
+  const slices = new TimeSlices();
   const isMuch = areMany(values);
-  if (isMuch) await slices.giveWay();
+  if (isMuch) await slices.pause();
   const texts: ParameterText[] = [];
   for (const [index, value] of values.entries()) {
     const text = !needsType(value) ? scalar(value) : isMuch ? await inSlices(structure(value)) : atOnce(structure(value));

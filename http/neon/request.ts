@@ -1,10 +1,10 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { z } from 'zod';
 import { ServiceError } from '../../src/errors.ts';
+import { TimeSlices } from '../../src/runtime/event-loop.ts';
 import type { JsonValue } from '../../src/sql/json-value.ts';
 import type { TextStatement } from '../../src/sql/text-statements.ts';
 import type { IsolationLevel, TransactionModes } from '../../src/sql/transaction.ts';
-import { Slices } from '../../src/turn.ts';
 import { validate } from '../operation.ts';
 import { MAX_PARAMETERS, MAX_STATEMENTS } from '../schemas.ts';
 import { neonLayout } from './layout.ts';
@@ -38,10 +38,10 @@ export async function readNeonRequest(headers: IncomingHttpHeaders, body: unknow
   if (!isBatch(body)) return { kind: 'single', statement: await statement(headers, validate(query, body, 'the body')) };
   const { queries } = validate(batch, body, 'the body');
   const statements: TextStatement[] = [];
-  const slices = new Slices();
+  const slices = new TimeSlices();
   for (const one of queries) {
     statements.push(await statement(headers, one));
-    const pause = slices.giveWay();
+    const pause = slices.pause();
     if (pause !== undefined) await pause;
   }
   return { kind: 'batch', statements, modes };

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify';
 import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
-import { Room, type RoomBounds } from '../../src/room.ts';
+import { type MemoryBounds, MemoryBudget } from '../../src/runtime/memory-budget.ts';
 import { ResultShare } from '../../src/sql/result-share.ts';
 import type { Connections } from '../connections.ts';
 
@@ -43,28 +43,31 @@ export function bodyBoundsOf({
   POSTERN_HTTP_BODY_MAX_BYTES: largest,
   POSTERN_HTTP_BODIES_PER_TENANT_BYTES: perTenantBytes,
   POSTERN_HTTP_BODIES_BYTES: allBytes,
-}: BodySettings): RoomBounds {
-  return { perTenantBytes: Math.max(perTenantBytes || 4 * largest, largest), allBytes: Math.max(allBytes || 16 * largest, 2 * largest) };
+}: BodySettings): MemoryBounds {
+  return {
+    perOrganizationBytes: Math.max(perTenantBytes || 4 * largest, largest),
+    allBytes: Math.max(allBytes || 16 * largest, 2 * largest),
+  };
 }
 
 /** Counts the bytes of bodies of requests under way, and of frames. */
 export class BodyRoom {
-  readonly #room: Room;
+  readonly #room: MemoryBudget;
 
-  constructor(bounds: RoomBounds) {
-    this.#room = new Room(bounds);
+  constructor(bounds: MemoryBounds) {
+    this.#room = new MemoryBudget(bounds);
   }
 
   /** @throws ServiceError `too_many_requests` */
   take(organizationId: string, bytes: number): void {
-    const full = this.#room.fullOf(organizationId, bytes);
+    const full = this.#room.exhaustedBy(organizationId, bytes);
     if (full === 'its own') throw tooLarge("the organization's requests under way are as large as they may be together");
     if (full === 'all') throw tooLarge('the requests under way are as large as there is room for');
-    this.#room.add(organizationId, bytes);
+    this.#room.count(organizationId, bytes);
   }
 
   giveBack(organizationId: string, bytes: number): void {
-    this.#room.add(organizationId, -bytes);
+    this.#room.count(organizationId, -bytes);
   }
 }
 
@@ -73,7 +76,7 @@ export interface RequestLimits {
   readonly admission: Admission;
   readonly connections: Pick<Connections, 'authenticated'>;
   readonly bodies: BodyRoom;
-  readonly results: Room;
+  readonly results: MemoryBudget;
 }
 
 /** Decided before the body is read, so that a crowd of requests does not fill the memory with theirs. */

@@ -4,7 +4,7 @@ import type { FastifyInstance } from 'fastify';
 import { LosslessNumber } from 'lossless-json';
 import { ServiceError } from '../../src/errors.ts';
 import type { Departure } from '../../src/router/departure.ts';
-import { Slices } from '../../src/turn.ts';
+import { TimeSlices } from '../../src/runtime/event-loop.ts';
 import type { Call } from '../call.ts';
 import { takeFingerprint } from './idempotency.ts';
 import { changesAsDouble, isDigit, isNumberByte } from './json-number.ts';
@@ -57,12 +57,12 @@ export function readJson(body: Buffer, call: Call, done: (error: Error | null, v
 /** @throws ServiceError `invalid_request`, `query_canceled` */
 export async function readBitByBit(body: Buffer, departure?: Departure): Promise<unknown> {
   const reader = new JsonReader(body, startOfText(body));
-  const slices = new Slices();
+  const slices = new TimeSlices();
   while (!reader.run(TOKENS_AT_ONCE)) {
-    await slices.giveWay();
+    await slices.pause();
     if (departure?.hasHappened) throw new ServiceError('query_canceled', 'the caller has gone away');
   }
-  await slices.giveWay();
+  await slices.pause();
   return reader.value;
 }
 

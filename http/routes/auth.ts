@@ -130,7 +130,7 @@ export function authEndpoints({ router, signUps, config, connection }: RouteCont
         statementTimeoutMs: timeoutOf(undefined, config),
         maxStatementTimeoutMs: config.POSTERN_STATEMENT_TIMEOUT_MAX_MS,
         maxBodyBytes: config.POSTERN_HTTP_BODY_MAX_BYTES,
-        maxBodiesBytes: bodyBoundsOf(config).perTenantBytes,
+        maxBodiesBytes: bodyBoundsOf(config).perOrganizationBytes,
         maxBodyValues: MAX_VALUES,
         maxStatements: MAX_STATEMENTS,
         maxParameters: MAX_PARAMETERS,

@@ -1,7 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import { ServiceError } from '../errors.ts';
-import { InputScheduler } from '../input-scheduler.ts';
 import type { Observe } from '../observation.ts';
+import { InputScheduler } from '../runtime/input-scheduler.ts';
 import { BusyPoll } from './busy-poll.ts';
 import type { BackendConnection } from './connection.ts';
 import { discardState } from './reset.ts';

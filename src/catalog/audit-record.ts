@@ -1,5 +1,5 @@
 import type { ObservedStatement, Origin } from '../observation.ts';
-import { randomDigits } from '../random.ts';
+import { randomDigits } from '../runtime/random.ts';
 import type { AuditRecord, PartyJson } from './audit-chain.ts';
 import type { RecordedOutcome, RecordedSession } from './audit-entry.ts';
 import { mayHoldSecret } from './redaction.ts';

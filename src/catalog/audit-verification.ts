@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { ServiceError } from '../errors.ts';
-import { Slices } from '../turn.ts';
+import { TimeSlices } from '../runtime/event-loop.ts';
 import { entriesOf, extentOf } from './audit-blocks.ts';
 import { type ChainHead, hashEntry } from './audit-chain.ts';
 import type { AuditEntry } from './audit-entry.ts';
@@ -46,7 +46,7 @@ export async function verifyChain(sql: Sql, organizationId: string, signal: Abor
     headHash: head.hash,
     ...(firstBad === undefined ? {} : { firstBad }),
   });
-  const slices = new Slices(SLICE_MS);
+  const slices = new TimeSlices(SLICE_MS);
   let walked = start;
   for await (const block of blocks(sql, organizationId)) {
     signal.throwIfAborted();
@@ -58,7 +58,7 @@ export async function verifyChain(sql: Sql, organizationId: string, signal: Abor
         if (reason !== undefined) return report(walked, { seq: entry.seq, id: entry.id, reason });
         read.push(entry);
         walked = entry;
-        await slices.giveWay();
+        await slices.pause();
       }
     } catch {
       return report(walked, { seq: walked.seq + 1, reason: 'changed' });

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { ObservedStatement } from '../observation.ts';
-import { Slices } from '../turn.ts';
+import { TimeSlices } from '../runtime/event-loop.ts';
 import type { RecordedStatement } from './audit-entry.ts';
 import { LeadingBlank } from './leading-blank.ts';
 import { mayHoldPassword, mayHoldSecret, redactSecrets } from './redaction.ts';
@@ -47,12 +47,12 @@ export function isLongText(sql: string): boolean {
 /** As {@link recordText}, with pauses in which the event loop serves others. */
 export async function recordInParts(sql: string): Promise<RecordedText> {
   const record = new PassingRecord();
-  const slices = new Slices();
+  const slices = new TimeSlices();
   for (let start = 0; start < sql.length; ) {
     const end = endOfPart(sql, start + PART_CHARACTERS);
     record.add(Buffer.from(sql.slice(start, end)).toString('latin1'));
     start = end;
-    await slices.giveWay();
+    await slices.pause();
   }
   return record.recorded;
 }

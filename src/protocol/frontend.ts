@@ -1,6 +1,6 @@
 import { Buffer } from 'node:buffer';
-import { copyBytes } from '../bytes.ts';
 import { ServiceError } from '../errors.ts';
+import { copyBytes } from '../runtime/bytes.ts';
 import { BodyReader, stringEnd, violation } from './body.ts';
 import { HEADER_BYTES } from './frame.ts';
 

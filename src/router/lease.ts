@@ -3,7 +3,7 @@ import type { BackendConnection } from '../backend/connection.ts';
 import type { Pool } from '../backend/pool.ts';
 import type { Reservation } from '../backend/session-state.ts';
 import type { Observe } from '../observation.ts';
-import { type Room, Share } from '../room.ts';
+import { type MemoryBudget, MemoryReservation } from '../runtime/memory-budget.ts';
 import type { Tenant } from './tenant.ts';
 
 export type Door = 'http' | 'wire';
@@ -17,13 +17,13 @@ export class Lease {
   readonly backend: BackendConnection;
   readonly tenant: Tenant;
   readonly #pool: Pool;
-  readonly #results: Room;
+  readonly #results: MemoryBudget;
   readonly #observe: Observe;
   readonly #door: Door;
   readonly #grantedAt = performance.now();
   #returned = false;
 
-  constructor(backend: BackendConnection, tenant: Tenant, door: Door, pool: Pool, results: Room, observe: Observe) {
+  constructor(backend: BackendConnection, tenant: Tenant, door: Door, pool: Pool, results: MemoryBudget, observe: Observe) {
     this.backend = backend;
     this.tenant = tenant;
     this.#door = door;
@@ -33,8 +33,8 @@ export class Lease {
   }
 
   /** A new part of the room for results. */
-  share(): Share {
-    return new Share(this.#results, this.tenant.organization.id);
+  share(): MemoryReservation {
+    return new MemoryReservation(this.#results, this.tenant.organization.id);
   }
 
   /** As {@link Pool.release}. */

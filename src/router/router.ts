@@ -7,9 +7,9 @@ import { discardState } from '../backend/reset.ts';
 import type { Catalog, RotatedKey } from '../catalog/catalog.ts';
 import type { FormerKey, Credential as KnownCredential } from '../catalog/credential.ts';
 import { abortReason, ServiceError } from '../errors.ts';
-import type { InputScheduler } from '../input-scheduler.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
-import type { Room } from '../room.ts';
+import type { InputScheduler } from '../runtime/input-scheduler.ts';
+import type { MemoryBudget } from '../runtime/memory-budget.ts';
 import { CancelKeys } from './cancel.ts';
 import type { Departure } from './departure.ts';
 import { FormerKeyError } from './former-key-error.ts';
@@ -49,7 +49,7 @@ export interface RouterOptions {
   /** As of the {@link Cluster}. */
   readonly pgNotify?: string | undefined;
   /** For what is held of results until their callers have them. */
-  readonly results: Room;
+  readonly results: MemoryBudget;
   readonly observe: Observe;
 }
 
@@ -75,7 +75,7 @@ export const NO_WAIT: Wait = { giveUp() {}, leave: () => false };
  */
 export class Router {
   readonly catalog: Catalog;
-  readonly results: Room;
+  readonly results: MemoryBudget;
   readonly cancelKeys = new CancelKeys();
   /** Deals the event loop out to organizations, both doors together. */
   readonly inputs: InputScheduler;

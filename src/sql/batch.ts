@@ -1,5 +1,5 @@
 import { PostgresError } from '../protocol/backend.ts';
-import { Slices } from '../turn.ts';
+import { TimeSlices } from '../runtime/event-loop.ts';
 import { BufferedResult, ResultBudget } from './buffered-result.ts';
 import type { PostgresType } from './builtin-types.ts';
 import { Footprints } from './footprint.ts';
@@ -54,7 +54,7 @@ export async function runBatch(
   let startedAt = performance.now();
   let failure: unknown;
   await session.ready(...statements.map(({ sql }) => sql));
-  const slices = new Slices();
+  const slices = new TimeSlices();
   for (const [statementIndex, statement] of statements.entries()) {
     const result = new BufferedResult(session, layout, budget);
     const mustAsk = needsTypes(statement) && !asked.has(statement.sql);
@@ -68,7 +68,7 @@ export async function runBatch(
     run.catch((error: unknown) => {
       failure ??= failureAt(error, { phase: 'statement', statementIndex, ...placeIn(statement.sql, error) });
     });
-    const pause = slices.giveWay();
+    const pause = slices.pause();
     if (pause !== undefined) await pause;
     // Those that come behind must not overtake it.
     if (mustAsk || areMany(statement.params ?? [])) await Promise.allSettled([run]);

@@ -1,6 +1,6 @@
 import { ServiceError } from '../errors.ts';
 import type { FieldDescription } from '../protocol/backend.ts';
-import { Slices } from '../turn.ts';
+import { TimeSlices } from '../runtime/event-loop.ts';
 import type { ResultLayout, StatementOutcome } from './layout.ts';
 import type { Warning } from './notices.ts';
 import type { Replies } from './pipeline.ts';
@@ -103,12 +103,12 @@ export class BufferedResult implements Replies {
   /** @returns whether all of it is written; if not, the session is aborted */
   async #writeInParts(writer: ResultWriter, source: Buffer, start: number): Promise<boolean> {
     const { out } = writer;
-    const slices = new Slices();
+    const slices = new TimeSlices();
     let counted = out.length;
     for (const _ of writer.rowInParts(source, start)) {
       if (!this.#budget.spend(out.length - counted)) return false;
       counted = out.length;
-      const pause = slices.giveWay();
+      const pause = slices.pause();
       if (pause !== undefined) await pause;
       if (this.#session.abortReason !== undefined) return false;
     }

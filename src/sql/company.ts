@@ -1,10 +1,10 @@
 import type { Tempo } from '../backend/pace.ts';
-import type { Member } from '../crowd.ts';
 import type { ServiceError } from '../errors.ts';
 import type { TransactionStatus } from '../protocol/backend.ts';
-import type { Share } from '../room.ts';
 import type { Lease } from '../router/lease.ts';
 import type { Edit } from '../router/search-path/edits.ts';
+import type { Indexed } from '../runtime/indexed-set.ts';
+import type { MemoryReservation } from '../runtime/memory-budget.ts';
 import { Deadline } from './deadline.ts';
 import type { Footprint } from './footprint.ts';
 import { Pipeline, type Replies, type Settle } from './pipeline.ts';
@@ -19,8 +19,8 @@ import { YOUNG_MS } from './sharing-rules.ts';
  * all that it needs to be stopped, and the others are run elsewhere, which harms nobody as they only read. The same goes for
  * one that changes how the session answers, by a function that a view calls: Postgres tells of that ahead of ReadyForQuery.
  */
-export class Company implements Member {
-  place = -1;
+export class Company implements Indexed {
+  index = -1;
   readonly lease: Lease;
   /** How many have ever been in it. */
   seated = 0;
@@ -168,7 +168,7 @@ export class Seat implements RunHost {
     this.#company.send(this, messages, replies, edits, settle);
   }
 
-  share(): Share {
+  share(): MemoryReservation {
     return this.#company.lease.share();
   }
 

@@ -1,12 +1,12 @@
-import { Crowd, type Member } from '../crowd.ts';
+import { type Indexed, IndexedSet } from '../runtime/indexed-set.ts';
 
 /**
  * A clock that can be stopped and started, and that calls once when its time is up. Nearly every deadline is cleared long
  * before that, so they share one timer, which is set for the first of them and mostly finds that there is nothing to do.
  */
-export class Deadline implements Member {
+export class Deadline implements Indexed {
   /** Among those that run. */
-  place = -1;
+  index = -1;
   readonly #expired: () => void;
   #leftMs: number;
   /** By `performance.now()`, while it runs. */
@@ -29,7 +29,7 @@ export class Deadline implements Member {
   }
 
   resume(): void {
-    if (this.#leftMs === Number.POSITIVE_INFINITY || this.place >= 0) return;
+    if (this.#leftMs === Number.POSITIVE_INFINITY || this.index >= 0) return;
     this.#dueAt = performance.now() + this.#leftMs;
     running.add(this);
     wakeAt(this.#dueAt);
@@ -54,7 +54,7 @@ export class Deadline implements Member {
   }
 }
 
-const running = new Crowd<Deadline>();
+const running = new IndexedSet<Deadline>();
 let timer: NodeJS.Timeout | undefined;
 let wakesAt = Number.POSITIVE_INFINITY;
 
@@ -71,7 +71,7 @@ function wake(): void {
   let next = Number.POSITIVE_INFINITY;
   wakesAt = Number.POSITIVE_INFINITY;
   for (const deadline of running.all()) {
-    if (deadline.place < 0) continue;
+    if (deadline.index < 0) continue;
     if (deadline.dueAt <= now) deadline.expire();
     else next = Math.min(next, deadline.dueAt);
   }

@@ -1,5 +1,5 @@
 import { isLosslessNumber } from 'lossless-json';
-import { Slices } from '../turn.ts';
+import { TimeSlices } from '../runtime/event-loop.ts';
 import type { JsonValue } from './json-value.ts';
 
 /** Writes a text, and yields now and then, so that others can have their turn. */
@@ -42,11 +42,11 @@ export function atOnce(writing: Writing): string {
 }
 
 export async function inSlices(writing: Writing): Promise<string> {
-  const slices = new Slices();
+  const slices = new TimeSlices();
   for (;;) {
     const { done, value } = writing.next();
     if (done) return value;
-    await slices.giveWay();
+    await slices.pause();
   }
 }
 

@@ -1,7 +1,7 @@
 import type { BackendConnection } from '../backend/connection.ts';
 import { ServiceError } from '../errors.ts';
 import type { HeadRoom } from '../protocol/frame.ts';
-import type { Share } from '../room.ts';
+import type { MemoryReservation } from '../runtime/memory-budget.ts';
 import { noRoomForResults } from './result-share.ts';
 
 /** Rows, and whatever else Postgres may send as one message. */
@@ -11,7 +11,7 @@ const WAIT_MAX_MS = 10_000;
 
 /** Gives a new part of the room for results. */
 export interface RoomForResults {
-  share(): Share;
+  share(): MemoryReservation;
 }
 
 /**
@@ -23,7 +23,7 @@ export class Inflow implements HeadRoom {
   readonly #results: RoomForResults;
   #isPaused = false;
   /** What the message that comes in part has of the room. */
-  #share: Share | undefined;
+  #share: MemoryReservation | undefined;
   #stopWaiting: (() => void) | undefined;
   /** What has come is being written. */
   #isHeld = false;
@@ -75,7 +75,7 @@ export class Inflow implements HeadRoom {
 
   /** Why a message of so many bytes is not held. */
   refusal(messageBytes: number): ServiceError {
-    if (messageBytes <= MESSAGE_MAX_BYTES) return noRoomForResults(this.#results.share().fullFor(messageBytes) ?? 'its own');
+    if (messageBytes <= MESSAGE_MAX_BYTES) return noRoomForResults(this.#results.share().exhaustedBy(messageBytes) ?? 'its own');
     return new ServiceError('response_too_large', `message exceeds the limit of ${MESSAGE_MAX_BYTES} bytes`);
   }
 
@@ -90,12 +90,12 @@ export class Inflow implements HeadRoom {
     if (this.#stopWaiting !== undefined) this.#endWait(false);
     this.#isRefused = false;
     if (this.#share === undefined) return;
-    this.#share.are(0);
+    this.#share.resize(0);
     this.#share = undefined;
   }
 
-  #reserve(bytes: number, share: Share): void {
-    if (share.fullFor(bytes) === undefined) {
+  #reserve(bytes: number, share: MemoryReservation): void {
+    if (share.exhaustedBy(bytes) === undefined) {
       this.#take(bytes, share);
       return;
     }
@@ -111,8 +111,8 @@ export class Inflow implements HeadRoom {
     };
   }
 
-  #take(bytes: number, share: Share): void {
-    share.are(bytes);
+  #take(bytes: number, share: MemoryReservation): void {
+    share.resize(bytes);
     this.#share = share;
   }
 

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../errors.ts';
 import type { Lease } from '../router/lease.ts';
-import { Slices } from '../turn.ts';
+import { TimeSlices } from '../runtime/event-loop.ts';
 import { Ledger } from './ledger.ts';
 import { readRow } from './messages.ts';
 import { applyAtOnce, applyStepByStep, type Migration, type MigrationPlan, type MigrationResult, tryOut } from './migration-run.ts';
@@ -100,11 +100,11 @@ async function planOf(
     throw new ServiceError('invalid_request', 'dryRun needs a transaction to roll back, so "transaction" cannot be false');
   }
   const options = { standardStrings: backend.parameters.get('standard_conforming_strings') !== 'off' };
-  const slices = new Slices();
+  const slices = new TimeSlices();
   const forward = await Script.read(sql, 'statement', options);
-  await slices.giveWay();
+  await slices.pause();
   const checksum = `sha256:${createHash('sha256').update(sql).digest('hex')}`;
-  await slices.giveWay();
+  await slices.pause();
   const back = rollbackSql === undefined ? undefined : await Script.read(rollbackSql, 'rollback', options);
   return { name, checksum, forward, back };
 }

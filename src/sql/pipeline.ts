@@ -15,7 +15,7 @@ import {
   type TransactionStatus,
 } from '../protocol/backend.ts';
 import { ANY_SIZE, backendFrames, FrameScanner, HEADER_BYTES } from '../protocol/frame.ts';
-import { turnBegan } from '../turn.ts';
+import { turnStartedAt } from '../runtime/event-loop.ts';
 import { carriedOut } from './failure.ts';
 import { Inflow, type RoomForResults } from './inflow.ts';
 import { LARGE_ROW_BYTES } from './json/row.ts';
@@ -208,7 +208,7 @@ export class Pipeline implements BackendReceiver {
   }
 
   #scan(): void {
-    turnBegan();
+    turnStartedAt();
     try {
       while (this.#dead === undefined && !this.#isWriting && this.#scanner.next()) this.#receive();
     } catch (error) {

@@ -3,7 +3,7 @@ import type { Edit } from '../router/search-path/edits.ts';
 import { LARGE_SQL_BYTES } from '../router/search-path/rewrite.ts';
 import { viewOf } from '../router/search-path/view.ts';
 import type { Tenant } from '../router/tenant.ts';
-import { Slices } from '../turn.ts';
+import { TimeSlices } from '../runtime/event-loop.ts';
 import type { Warning } from './notices.ts';
 import type { Completion } from './pipeline.ts';
 
@@ -56,12 +56,12 @@ export class PlacedText {
     if (large.length === 0) return undefined;
     return (async () => {
       const rewritten: LargeText[] = [];
-      const slices = new Slices();
+      const slices = new TimeSlices();
       for (const original of large) {
         const { sql, edits } = await view.rewriteLarge(Buffer.from(original));
-        await slices.giveWay();
+        await slices.pause();
         rewritten.push({ original, sql: edits.length === 0 ? original : sql.toString(), edits });
-        await slices.giveWay();
+        await slices.pause();
       }
       this.#large = [...rewritten, ...this.#large];
     })();

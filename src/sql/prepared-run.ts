@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import type { BackendConnection } from '../backend/connection.ts';
 import type { TransactionStatus } from '../protocol/backend.ts';
 import type { Edit } from '../router/search-path/edits.ts';
-import { turnBegan } from '../turn.ts';
+import { turnStartedAt } from '../runtime/event-loop.ts';
 import { carriedOut } from './failure.ts';
 import type { Footprint } from './footprint.ts';
 import { jsonLayout, type StatementOutcome } from './layout.ts';
@@ -141,7 +141,7 @@ export class PreparedRun implements Replies {
     const { pace, tempo } = this.#known;
     if (pace === undefined) return;
     const { turnBeganAt, isAlone } = this.#host;
-    const durationMs = Math.max(0, turnBegan() - (turnBeganAt ?? this.#startedAt));
+    const durationMs = Math.max(0, turnStartedAt() - (turnBeganAt ?? this.#startedAt));
     pace.ran(durationMs, this.#ending === undefined ? this.#body.out.length : Number.POSITIVE_INFINITY, tempo);
     if (isAlone) pace.ranAlone(durationMs);
   }

@@ -1,8 +1,8 @@
 import type { Organization } from '../catalog/organization.ts';
-import { Crowd } from '../crowd.ts';
 import type { Observe } from '../observation.ts';
 import type { Router } from '../router/router.ts';
 import type { Tenant } from '../router/tenant.ts';
+import { IndexedSet } from '../runtime/indexed-set.ts';
 import { Company, Seat } from './company.ts';
 import { PreparedRun } from './prepared-run.ts';
 import type { SharingLimits } from './sharing-rules.ts';
@@ -27,7 +27,7 @@ export class Queries {
   readonly #limits: SharingLimits;
   readonly #observe: Observe;
   /** Those of each organization that one might get on with. */
-  readonly #companies = new WeakMap<Organization, Crowd<Company>>();
+  readonly #companies = new WeakMap<Organization, IndexedSet<Company>>();
 
   constructor(router: Pick<Router, 'lease' | 'mayKeepBusy'>, limits: SharingLimits, observe: Observe) {
     this.#router = router;
@@ -105,10 +105,10 @@ export class Queries {
     });
   }
 
-  #companiesOf({ organization }: Tenant): Crowd<Company> {
+  #companiesOf({ organization }: Tenant): IndexedSet<Company> {
     let companies = this.#companies.get(organization);
     if (companies === undefined) {
-      companies = new Crowd<Company>();
+      companies = new IndexedSet<Company>();
       this.#companies.set(organization, companies);
     }
     return companies;

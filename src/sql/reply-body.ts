@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream';
-import { Slices } from '../turn.ts';
+import { TimeSlices } from '../runtime/event-loop.ts';
 import { JsonBuffer } from './json/buffer.ts';
 import { CHUNK_BYTES } from './json/memory.ts';
 import type { Parts } from './json/scalars.ts';
@@ -69,11 +69,11 @@ export class ReplyBody {
    * @returns whether all of it is written; if not, the source is aborted, or lost
    */
   async flowInParts(row: Parts): Promise<boolean> {
-    const slices = new Slices();
+    const slices = new TimeSlices();
     this.#isAmidRow = true;
     for (const _ of row) {
       if (!this.flow()) return false;
-      const pause = this.#stream?.taken() ?? slices.giveWay();
+      const pause = this.#stream?.taken() ?? slices.pause();
       if (pause !== undefined) await pause;
       if (this.#isOver || this.#source.abortReason !== undefined) return false;
     }
@@ -87,7 +87,7 @@ export class ReplyBody {
   }
 
   #hasRoom(bytes: number): boolean {
-    const full = this.#source.share().fullFor(bytes);
+    const full = this.#source.share().exhaustedBy(bytes);
     if (full !== undefined) this.#source.abort(noRoomForResults(full));
     return full === undefined;
   }

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { ServiceError } from '../errors.ts';
-import type { Share } from '../room.ts';
+import type { MemoryReservation } from '../runtime/memory-budget.ts';
 import type { RoomForResults } from './inflow.ts';
 import { CHUNK_BYTES, takeChunk } from './json/memory.ts';
 
@@ -30,7 +30,7 @@ export class ReplyStream {
   #overrunBytes = 0;
   /** Of the first that waits, so many bytes have been handed to the stream. */
   #handedOver = 0;
-  #share: Share | undefined;
+  #share: MemoryReservation | undefined;
   #isPaused = false;
   /** The source has come to its end. */
   #isOver = false;
@@ -128,7 +128,7 @@ export class ReplyStream {
   /** All that waits for the reader, here and in the stream. */
   #count(): void {
     this.#share ??= this.#source.share();
-    this.#share.are(this.#waitingBytes + this.readable.readableLength);
+    this.#share.resize(this.#waitingBytes + this.readable.readableLength);
   }
 
   #pause(): void {
@@ -153,7 +153,7 @@ export class ReplyStream {
   #forget(): void {
     this.#waiting.length = 0;
     this.#waitingBytes = 0;
-    this.#share?.are(0);
+    this.#share?.resize(0);
     this.interrupt();
   }
 }

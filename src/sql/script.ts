@@ -1,6 +1,6 @@
 import { ServiceError } from '../errors.ts';
 import { PostgresError } from '../protocol/backend.ts';
-import { Slices } from '../turn.ts';
+import { TimeSlices } from '../runtime/event-loop.ts';
 import { findDestruction } from './destructive.ts';
 import type { FailurePlace } from './failure.ts';
 import type { LexerOptions } from './lexer.ts';
@@ -49,17 +49,17 @@ export class Script {
   static async read(sql: string, phase: FailurePlace['phase'], options: LexerOptions): Promise<Script> {
     checkText(sql);
     const statements: SqlStatement[] = [];
-    const slices = new Slices();
-    await slices.giveWay();
+    const slices = new TimeSlices();
+    await slices.pause();
     for (const statement of eachStatement(sql, options)) {
-      await slices.giveWay();
+      await slices.pause();
       if (statement === undefined) continue;
       check(sql, statement, { phase, statementIndex: statements.length });
       statements.push(statement);
       if (statements.length > STATEMENTS_MAX) throw new ServiceError('invalid_request', `sql has more than ${STATEMENTS_MAX} statements`);
     }
     // Behind the last token there may be megabytes of white space.
-    await slices.giveWay();
+    await slices.pause();
     return new Script(sql, statements, phase, options);
   }
 
@@ -67,9 +67,9 @@ export class Script {
   async destructions(): Promise<readonly ScriptWarning[]> {
     const warnings: ScriptWarning[] = [];
     const places = new Places(this.sql);
-    const slices = new Slices();
+    const slices = new TimeSlices();
     for (const [statementIndex, { text, start }] of this.statements.entries()) {
-      await slices.giveWay();
+      await slices.pause();
       for (const { message, offset } of findDestruction(text, this.#options)) {
         if (warnings.length === WARNINGS_MAX) return warnings;
         const place = places.at(start + offset);

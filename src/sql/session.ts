@@ -1,12 +1,12 @@
 import { serialize } from 'pg-protocol';
 import type { ServerStatement } from '../backend/prepared-statements.ts';
-import type { Crowd } from '../crowd.ts';
 import { ServiceError } from '../errors.ts';
 import type { FieldDescription, TransactionStatus } from '../protocol/backend.ts';
-import type { Share } from '../room.ts';
 import type { Departure } from '../router/departure.ts';
 import type { Lease } from '../router/lease.ts';
 import type { Edit } from '../router/search-path/edits.ts';
+import type { IndexedSet } from '../runtime/indexed-set.ts';
+import type { MemoryReservation } from '../runtime/memory-budget.ts';
 import { Deadline } from './deadline.ts';
 import type { Footprint } from './footprint.ts';
 import { closeStatement, parseAndDescribe, readRow, runAtOnce, SYNC } from './messages.ts';
@@ -48,7 +48,7 @@ const OWN_ROW_BYTES = 200;
  */
 export class Session implements Revocable {
   /** Among those who are told when the key is revoked. */
-  place = -1;
+  index = -1;
   readonly lease: Lease;
   readonly results: ResultShare | undefined;
   readonly #pipeline: Pipeline;
@@ -58,7 +58,7 @@ export class Session implements Revocable {
   readonly #deadline: Deadline;
   readonly #placed: PlacedText;
   readonly #departure: Departure | undefined;
-  readonly #revocable: Crowd<Revocable>;
+  readonly #revocable: IndexedSet<Revocable>;
   readonly #obeyTimeoutMs: number;
   #abortReason: ServiceError | undefined;
   #canceling: Promise<void> | undefined;
@@ -210,7 +210,7 @@ export class Session implements Revocable {
     });
   }
 
-  share(): Share {
+  share(): MemoryReservation {
     return this.lease.share();
   }
 

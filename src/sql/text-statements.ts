@@ -1,6 +1,6 @@
 import { ServiceError } from '../errors.ts';
 import type { Lease } from '../router/lease.ts';
-import { Slices } from '../turn.ts';
+import { TimeSlices } from '../runtime/event-loop.ts';
 import { type BatchResult, RESULTS_MAX_BYTES } from './batch.ts';
 import { BufferedResult, ResultBudget } from './buffered-result.ts';
 import { carriedOut } from './failure.ts';
@@ -100,7 +100,7 @@ async function run(session: Session, statements: readonly TextStatement[]): Prom
   const startedAt = performance.now();
   await session.ready(...statements.map(({ sql }) => sql));
   const running: Promise<Ran>[] = [];
-  const slices = new Slices();
+  const slices = new TimeSlices();
   const start = async ({ sql, values, layout }: TextStatement): Promise<Ran> => {
     const result = new BufferedResult(session, layout, budget);
     return { result, completion: await session.run(sql, values, result), startedAt };
@@ -109,7 +109,7 @@ async function run(session: Session, statements: readonly TextStatement[]): Prom
     const ran = start(statement);
     ran.catch(() => {});
     running.push(ran);
-    const pause = slices.giveWay();
+    const pause = slices.pause();
     if (pause !== undefined) await pause;
   }
   await Promise.allSettled(running);

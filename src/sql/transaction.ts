@@ -1,7 +1,7 @@
 import { ServiceError } from '../errors.ts';
 import type { Departure } from '../router/departure.ts';
 import type { Lease } from '../router/lease.ts';
-import { Slices } from '../turn.ts';
+import { TimeSlices } from '../runtime/event-loop.ts';
 import { type BatchResult, type BatchStatement, runBatch } from './batch.ts';
 import { Footprints } from './footprint.ts';
 import { jsonLayout, type RowMode, type StatementOutcome } from './layout.ts';
@@ -94,9 +94,9 @@ async function checkStatements(statements: readonly BatchStatement[]): Promise<v
   if (statements.length === 0 || statements.length > STATEMENTS_MAX) {
     throw new ServiceError('invalid_request', `statements must have 1 to ${STATEMENTS_MAX} entries`);
   }
-  const slices = new Slices();
+  const slices = new TimeSlices();
   for (const [statementIndex, { sql, params = [] }] of statements.entries()) {
-    const pause = slices.giveWay();
+    const pause = slices.pause();
     if (pause !== undefined) await pause;
     try {
       checkStatement(sql, 'transaction');

@@ -3,9 +3,9 @@ import type { FastifyInstance } from 'fastify';
 import { createHttpApp, type HttpAppOptions } from '../../http/app.ts';
 import { readConfig } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
-import { InputScheduler } from '../../src/input-scheduler.ts';
 import type { Observation, Observe } from '../../src/observation.ts';
-import { Room } from '../../src/room.ts';
+import { InputScheduler } from '../../src/runtime/input-scheduler.ts';
+import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
 import { Queries } from '../../src/sql/queries.ts';
 import { RESULT_BOUNDS } from '../../src/sql/result-share.ts';
 
@@ -30,7 +30,7 @@ export function standIn(observe: Observe = () => {}): HttpAppOptions {
       inputs: new InputScheduler(),
       isInvalid: () => false,
       lease: nobody,
-      results: new Room(RESULT_BOUNDS),
+      results: new MemoryBudget(RESULT_BOUNDS),
       rotateKey: nobody,
       catalog: { audit: { list: nobody, verify: nobody } },
     },

@@ -19,7 +19,7 @@ let url: string;
 
 beforeEach(async () => {
   streams.length = 0;
-  bodies = new BodyRoom({ perTenantBytes: 25_000_000, allBytes: 60_000_000 });
+  bodies = new BodyRoom({ perOrganizationBytes: 25_000_000, allBytes: 60_000_000 });
   sockets = new WireSockets({
     openWire: (stream) => streams.push(stream.on('error', () => {})),
     clientAddress: (address) => address,

@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { Sharing } from '../../proxy/sharing.ts';
 import { NO_SETTINGS } from '../../src/backend/session-state.ts';
-import { Room } from '../../src/room.ts';
+import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
 import { answer, FakeBackend, FakeClient } from '../support/fake-relays.ts';
 
 const ROW_BYTES = 200_000;
@@ -14,7 +14,7 @@ const ANSWER = Buffer.concat([ROW, answer('SELECT 1')]);
 /** Two clients with a backend each, who have asked for much and take nothing; there is room for what waits for one of them. */
 function deafClients() {
   const backends = [new FakeBackend(), new FakeBackend()] as const;
-  const room = new Room({ perTenantBytes: 300_000, allBytes: 10_000_000 });
+  const room = new MemoryBudget({ perOrganizationBytes: 300_000, allBytes: 10_000_000 });
   const clients = backends.map((backend) => {
     const leases = [backend.lease];
     const client = new FakeClient(new Sharing({ depth: 1, spread: 1 }), () => leases.pop(), NO_SETTINGS, room);
@@ -30,8 +30,8 @@ describe('an answer that its client does not take', () => {
   it('sets the backend free as long as there is room for it', () => {
     const { backends, room } = deafClients();
     expect(backends.map(({ released }) => released)).toEqual([1, 0]);
-    expect(room.fullOf('org', 150_000)).toBe('its own');
-    expect(room.fullOf('another', 150_000)).toBe(undefined);
+    expect(room.exhaustedBy('org', 150_000)).toBe('its own');
+    expect(room.exhaustedBy('another', 150_000)).toBe(undefined);
   });
 
   it('keeps the backend where there is none, until it is taken', async () => {
@@ -42,7 +42,7 @@ describe('an answer that its client does not take', () => {
     clients[0].listenAgain();
     await turn();
     expect(backends.map(({ released }) => released)).toEqual([1, 1]);
-    expect(room.fullOf('org', 300_000)).toBe(undefined);
+    expect(room.exhaustedBy('org', 300_000)).toBe(undefined);
     expect(clients.map(({ heard }) => heard.length)).toEqual([ANSWER.length, ANSWER.length]);
   });
 
@@ -50,7 +50,7 @@ describe('an answer that its client does not take', () => {
     const { clients, room } = deafClients();
     for (const { relay } of clients) relay.clientClosed();
     await turn();
-    expect(room.fullOf('org', 300_000)).toBe(undefined);
+    expect(room.exhaustedBy('org', 300_000)).toBe(undefined);
   });
 
   it('does not keep the next request waiting that comes with the backend kept', async () => {

@@ -15,7 +15,7 @@ function watched(state: Partial<WatchedSession>): readonly string[] {
   const did: string[] = [];
   const now = performance.now();
   const session: WatchedSession = {
-    place: -1,
+    index: -1,
     unsent: 0,
     lastTakenAt: now,
     halfClosed: false,

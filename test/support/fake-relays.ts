@@ -11,9 +11,9 @@ import type { BackendReceiver } from '../../src/backend/connection.ts';
 import { StatementRegistry } from '../../src/backend/prepared-statements.ts';
 import { NO_SETTINGS, SessionState, type Settings } from '../../src/backend/session-state.ts';
 import { ServiceError } from '../../src/errors.ts';
-import { Room } from '../../src/room.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import { NO_WAIT } from '../../src/router/router.ts';
+import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 
 /** Relays over backends that say what they are told to. */
@@ -76,7 +76,7 @@ export class FakeClient {
     sharing: Sharing,
     lease: () => Lease | ServiceError | undefined,
     startup: Settings = NO_SETTINGS,
-    room = new Room(MESSAGE_BOUNDS),
+    room = new MemoryBudget(MESSAGE_BOUNDS),
   ) {
     const stream = new Duplex({
       read() {},

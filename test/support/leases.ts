@@ -3,9 +3,9 @@ import pg from 'pg';
 import { inject } from 'vitest';
 import { BackendConnection } from '../../src/backend/connection.ts';
 import { Pool } from '../../src/backend/pool.ts';
-import { Room } from '../../src/room.ts';
 import { Lease } from '../../src/router/lease.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
+import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
 import { RESULT_BOUNDS } from '../../src/sql/result-share.ts';
 import { acquire } from './acquire.ts';
 
@@ -13,7 +13,7 @@ import { acquire } from './acquire.ts';
 export interface TestDatabase {
   readonly name: string;
   readonly pool: Pool;
-  readonly results: Room;
+  readonly results: MemoryBudget;
   lease(): Promise<Lease>;
   /** As the platform, in the organization's database. */
   readonly admin: pg.Client;
@@ -43,7 +43,7 @@ export async function createTestDatabase(backendsMax = 8): Promise<TestDatabase>
   await owner.query(`SET SESSION AUTHORIZATION ${name}`);
 
   const pool = new Pool({ max: backendsMax, maxPerTenant: backendsMax, queueTimeoutMs: 5_000, idleMs: 60_000 }, () => {});
-  const results = new Room(RESULT_BOUNDS);
+  const results = new MemoryBudget(RESULT_BOUNDS);
   const tenant = tenantOf(name);
   const login = { host: hostOf(url), port: Number(url.port || 5432), user: name, password, database: name, connectTimeoutMs: 10_000 };
   return {

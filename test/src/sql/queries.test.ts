@@ -159,7 +159,7 @@ afterEach(async () => {
     expect(told.get('lease.released') ?? 0).toBe(leases);
     expect(toldWhenAborted(revoked.signal).size).toBe(0);
   }
-  expect([...deadlines].filter(({ place }) => place >= 0)).toEqual([]);
+  expect([...deadlines].filter(({ index: place }) => place >= 0)).toEqual([]);
 });
 
 const ECHO = 'SELECT $1::text AS v';

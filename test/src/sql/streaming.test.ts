@@ -71,7 +71,7 @@ test('200 MB flow through in little memory', async () => {
 describe('large rows', () => {
   const MUCH = 'SELECT repeat(chr(1), 30000000)';
   const ALL_OF_ITS_ROOM = 128 * MIB;
-  const fullness = () => database.results.fullOf(database.name, ALL_OF_ITS_ROOM);
+  const fullness = () => database.results.exhaustedBy(database.name, ALL_OF_ITS_ROOM);
 
   test('that nobody reads are held up to a bound, and no longer than their readers are there', async () => {
     const outcomes = await Promise.allSettled(Array.from({ length: 8 }, () => start(MUCH)));

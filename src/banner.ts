@@ -2,7 +2,7 @@ import type { Config } from './config.ts';
 import type { Service } from './service.ts';
 
 /** What the person who started the service needs next: where the doors are, and two lines to paste. */
-export function welcome(config: Config, { httpPort, wirePort }: Pick<Service, 'httpPort' | 'wirePort'>): string {
+export function banner(config: Config, { httpPort, wirePort }: Pick<Service, 'httpPort' | 'wirePort'>): string {
   const host = config.POSTERN_HOST === '0.0.0.0' || config.POSTERN_HOST === '::' ? '127.0.0.1' : config.POSTERN_HOST;
   const scheme = config.POSTERN_TLS_CERT === undefined ? 'http' : 'https';
   const at = host.includes(':') ? `[${host}]` : host;

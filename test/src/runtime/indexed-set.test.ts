@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import { Crowd } from '../../src/crowd.ts';
+import { IndexedSet } from '../../../src/runtime/indexed-set.ts';
 
 test('whoever comes is in until it goes, in whatever order', () => {
-  const crowd = new Crowd<Named>();
-  const [a, b, c, d] = ['a', 'b', 'c', 'd'].map((name) => ({ place: -1, name })) as [Named, Named, Named, Named];
+  const crowd = new IndexedSet<Named>();
+  const [a, b, c, d] = ['a', 'b', 'c', 'd'].map((name) => ({ index: -1, name })) as [Named, Named, Named, Named];
   for (const one of [a, b, c, a]) crowd.add(one);
   const names = () => crowd.all().map(({ name }) => name);
   expect([names(), crowd.size]).toEqual([['a', 'b', 'c'], 3]);
@@ -19,4 +19,4 @@ test('whoever comes is in until it goes, in whatever order', () => {
   expect(names()).toEqual(['a']);
 });
 
-type Named = { place: number; name: string };
+type Named = { index: number; name: string };

@@ -18,7 +18,7 @@ const [BUFFER, CALLBACK] = ['kBuffer', 'kBufferCb'].map((name) =>
  * that option would have done; where it has not got the shape that is known here, it stays as it is.
  * @see https://nodejs.org/api/net.html#socketconnectoptions-connectlistener
  */
-export function readStatically(socket: Socket): void {
+export function readIntoSharedBuffer(socket: Socket): void {
   const handle: { useUserBuffer?: (memory: Uint8Array) => void } | null | undefined = Reflect.get(socket, '_handle');
   if (!CAN_SHARE || BUFFER === undefined || CALLBACK === undefined || typeof handle?.useUserBuffer !== 'function') return;
   handle.useUserBuffer(memory);

@@ -11,6 +11,6 @@ const TIMES = 10;
  * socket's constructors ask for one of thirty options: some 12 µs for each client that is accepted. Once it has met
  * many, all copies are of one class. Where V8 does otherwise (it may, any day), this changes nothing.
  */
-export function shareSocketOptions(): void {
+export function shareSocketShapes(): void {
   for (let time = 0; time < TIMES; time++) for (const shape of SHAPES) new Socket({ [shape]: undefined });
 }

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { InputScheduler, type OrganizationInput } from '../../src/input-scheduler.ts';
+import { InputScheduler, type OrganizationInput } from '../../../src/runtime/input-scheduler.ts';
 
 /** Longer than an organization may use of a turn. */
 const LONG_MS = 3;
