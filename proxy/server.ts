@@ -13,16 +13,16 @@ import type { Tenant } from '../src/router/tenant.ts';
 import { IndexedSet } from '../src/runtime/indexed-set.ts';
 import { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { readIntoSharedBuffer } from '../src/runtime/shared-read-buffer.ts';
-import type { SharingLimits } from '../src/sql/sharing-rules.ts';
-import { authenticate, type LoginMethod } from './authentication.ts';
-import { ClientConnection, ClientGone, type ClientStream } from './connection.ts';
+import type { SharingLimits } from '../src/sql/execution/shareable-sql.ts';
 import { errorResponse } from './errors.ts';
-import { handshake, type TlsPolicy } from './handshake.ts';
-import { MESSAGE_BOUNDS } from './held-messages.ts';
-import { OpenSessions } from './open-sessions.ts';
-import { actorOf, type Guest, openSession, type SessionContext } from './session.ts';
-import { TenantDirectory } from './tenant-sessions.ts';
-import { Watchdog, type WatchdogLimits } from './watchdog.ts';
+import { authenticate, type LoginMethod } from './login/authentication.ts';
+import { ClientConnection, ClientGone, type ClientStream } from './login/client-connection.ts';
+import { handshake, type TlsPolicy } from './login/handshake.ts';
+import { OpenSessions } from './organization/open-sessions.ts';
+import { OrganizationDirectory } from './organization/sessions.ts';
+import { Watchdog, type WatchdogLimits } from './organization/watchdog.ts';
+import { BUFFER_BOUNDS } from './relay/buffer-budget.ts';
+import { type AuthenticatedClient, actorOf, openSession, type SessionContext } from './session.ts';
 
 export interface WireServerOptions extends WatchdogLimits {
   readonly router: Router;
@@ -45,7 +45,7 @@ interface Entrance {
 }
 
 /** A client that did not come by the TCP port. */
-export interface Introduction {
+export interface PeerInfo {
   readonly remoteAddress: string;
   /** `cleartext`: something else keeps the key from strangers' eyes. */
   readonly method: LoginMethod['method'];
@@ -90,8 +90,8 @@ export class WireServer {
       pinned: (reason, pinned) => observe({ name: pinned ? 'wire.pinned' : 'wire.unpinned', reason }),
       watchdog: new Watchdog(options),
       open: this.#open,
-      tenants: new TenantDirectory(options.sharing),
-      messageRoom: new MemoryBudget(MESSAGE_BOUNDS),
+      tenants: new OrganizationDirectory(options.sharing),
+      messageRoom: new MemoryBudget(BUFFER_BOUNDS),
       clientsPerTenant: options.clientsPerTenant,
     };
     const entrance: Entrance = { method: 'scram', tls: options.tls };
@@ -116,7 +116,7 @@ export class WireServer {
   }
 
   /** Takes in a client that did not come by the TCP port. Whether what it came by is encrypted is not this door's to say. */
-  accept(stream: ClientStream, { remoteAddress, method }: Introduction): void {
+  accept(stream: ClientStream, { remoteAddress, method }: PeerInfo): void {
     void this.#serve(new ClientConnection(stream, remoteAddress, this.#gone), { method, tls: NO_TLS });
   }
 
@@ -207,7 +207,7 @@ export class WireServer {
     }
   }
 
-  async #logIn(client: ClientConnection, startup: StartupMessage, { method }: Entrance): Promise<Guest> {
+  async #logIn(client: ClientConnection, startup: StartupMessage, { method }: Entrance): Promise<AuthenticatedClient> {
     const { router, observe } = this.#options;
     const user = requiredUser(startup);
     const replication = wantsReplication(startup);

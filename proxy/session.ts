@@ -10,18 +10,18 @@ import { type PlaceView, viewOf } from '../src/router/search-path/view.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import type { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { freshBytes } from '../src/runtime/random.ts';
-import type { ClientConnection } from './connection.ts';
-import { HeldMessages } from './held-messages.ts';
-import { type SessionStart, startSession } from './login.ts';
-import { READY_IDLE } from './messages.ts';
-import type { OpenSession, OpenSessions } from './open-sessions.ts';
-import { type PinListener, Pins } from './pins.ts';
-import type { ProcessIds } from './process-ids.ts';
-import { Relay } from './relay.ts';
-import type { RelayEnd, RelayHost } from './relay-host.ts';
-import type { WatchedBatch } from './statement-watch.ts';
-import type { ReachableSession, TenantDirectory, TenantSessions } from './tenant-sessions.ts';
-import type { Watchdog } from './watchdog.ts';
+import type { WatchedBatch } from './inspection/ddl-audit.ts';
+import type { ClientConnection } from './login/client-connection.ts';
+import { type SessionStart, startSession } from './login/session-start.ts';
+import type { OpenSession, OpenSessions } from './organization/open-sessions.ts';
+import type { OrganizationDirectory, OrganizationSessions, ReachableSession } from './organization/sessions.ts';
+import type { Watchdog } from './organization/watchdog.ts';
+import { type PinListener, Pins } from './pinning/pins.ts';
+import type { ProcessIds } from './pinning/process-ids.ts';
+import { BufferBudget } from './relay/buffer-budget.ts';
+import { READY_IDLE } from './relay/messages.ts';
+import { Relay } from './relay/relay.ts';
+import type { RelayEnd, SessionServices } from './session-services.ts';
 
 /** What the sessions of all organizations share. */
 export interface SessionContext {
@@ -30,7 +30,7 @@ export interface SessionContext {
   readonly pinned: PinListener;
   readonly watchdog: Watchdog;
   readonly open: OpenSessions;
-  readonly tenants: TenantDirectory;
+  readonly tenants: OrganizationDirectory;
   /** For what has come of messages that cannot be sent on yet. */
   readonly messageRoom: MemoryBudget;
   /** Client connections of an organization at once. */
@@ -38,7 +38,7 @@ export interface SessionContext {
 }
 
 /** Who has logged in. */
-export interface Guest {
+export interface AuthenticatedClient {
   readonly tenant: Tenant;
   readonly startup: StartupMessage;
   readonly origin: Origin;
@@ -53,7 +53,11 @@ const SECRET_BYTES_3_2 = 32;
  * sessions rest, and none of them needs a function that waits for its end.
  * @throws ServiceError or PostgresError to be told as FATAL, while nothing but the login has been answered
  */
-export async function openSession(client: ClientConnection, { tenant, startup, origin }: Guest, context: SessionContext): Promise<void> {
+export async function openSession(
+  client: ClientConnection,
+  { tenant, startup, origin }: AuthenticatedClient,
+  context: SessionContext,
+): Promise<void> {
   const { id } = tenant.organization;
   const shared = context.tenants.enter(id);
   try {
@@ -92,22 +96,22 @@ interface SessionParts {
   readonly view: PlaceView | undefined;
   readonly start: SessionStart;
   readonly secretKey: Buffer;
-  readonly shared: TenantSessions;
+  readonly shared: OrganizationSessions;
   readonly context: SessionContext;
 }
 
 /** One client's session: what its relay needs of the house, and what the house and its organization's other sessions know of it. */
-class Session implements RelayHost, ReachableSession {
+class Session implements SessionServices, ReachableSession {
   readonly processIds: ProcessIds;
   readonly view: PlaceView | undefined;
-  readonly registry: TenantSessions['registry'];
-  readonly recent: TenantSessions['recent'];
-  readonly kept: TenantSessions['kept'];
-  readonly held: HeldMessages;
+  readonly registry: OrganizationSessions['registry'];
+  readonly recent: OrganizationSessions['recent'];
+  readonly kept: OrganizationSessions['kept'];
+  readonly held: BufferBudget;
   readonly #client: ClientConnection;
   readonly #tenant: Tenant;
   readonly #origin: Origin;
-  readonly #shared: TenantSessions;
+  readonly #shared: OrganizationSessions;
   readonly #context: SessionContext;
   readonly #pins: Pins;
   readonly #relay: Relay;
@@ -119,7 +123,7 @@ class Session implements RelayHost, ReachableSession {
     this.registry = shared.registry;
     this.recent = shared.recent;
     this.kept = shared.kept;
-    this.held = new HeldMessages(context.messageRoom, tenant.organization.id);
+    this.held = new BufferBudget(context.messageRoom, tenant.organization.id);
     this.#client = client;
     this.#tenant = tenant;
     this.#origin = origin;
@@ -139,11 +143,11 @@ class Session implements RelayHost, ReachableSession {
     this.#open = open.add(this.#relay, this.#tenant.revoked);
   }
 
-  ended({ reason, lastWords }: RelayEnd, failure?: unknown): void {
+  ended({ reason, finalError }: RelayEnd, failure?: unknown): void {
     const { observe } = this.#context;
     const relay = this.#relay;
     if (reason === 'terminated') this.#client.leave();
-    else this.#client.end(lastWords);
+    else this.#client.end(finalError);
     if (failure !== undefined) observe({ name: 'service.failure', message: 'a wire session could not be ended well', cause: failure });
     observe({
       name: 'wire.session.closed',
@@ -194,7 +198,7 @@ class Session implements RelayHost, ReachableSession {
     });
   }
 
-  get sharing(): RelayHost['sharing'] {
+  get multiplexer(): SessionServices['multiplexer'] {
     return this.#shared.sharing;
   }
 

@@ -3,7 +3,7 @@ import { defineConfig } from 'vitest/config';
 /** What a client sees at the doors, which is the same wherever its organization lives. */
 const AT_THE_DOORS = [
   'http/{audit,examples,idempotency,lines,migrations,neon,query,websocket,wire-sockets}.test.ts',
-  'proxy/{backend-loss,cancel,crowd,drivers,large-values,oversized-statements,portions,sequences,stray-portal}.test.ts',
+  'proxy/{backend-loss,cancel,dangling-portal,drivers,large-values,many-clients,oversized-statements,portions,sequences}.test.ts',
   'service/{all-or-nothing,both-doors,errors,exactly-once,rotation,shared-backend}.test.ts',
 ];
 

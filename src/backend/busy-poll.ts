@@ -45,7 +45,7 @@ export class BusyPoll {
   asked(): void {
     this.#asked += 1;
     if (this.#asked > this.#others) {
-      this.crowded();
+      this.contended();
       return;
     }
     this.#calm += 1;
@@ -53,7 +53,7 @@ export class BusyPoll {
   }
 
   /** A session has been asked several things at once: others have their requests under way, too. */
-  crowded(): void {
+  contended(): void {
     this.#calm = 0;
     this.#wait = undefined;
   }

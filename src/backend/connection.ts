@@ -253,12 +253,12 @@ export class BackendConnection implements InputSource {
 
   #asked(pieces: number): void {
     if (this.#isAsked) {
-      this.busyPoll?.crowded();
+      this.busyPoll?.contended();
       return;
     }
     this.#isAsked = true;
     this.busyPoll?.asked();
-    if (pieces > 1) this.busyPoll?.crowded();
+    if (pieces > 1) this.busyPoll?.contended();
   }
 
   #answered(): void {

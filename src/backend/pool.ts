@@ -4,13 +4,13 @@ import type { Observe } from '../observation.ts';
 import { InputScheduler } from '../runtime/input-scheduler.ts';
 import { BusyPoll } from './busy-poll.ts';
 import type { BackendConnection } from './connection.ts';
+import type { OrganizationPool, Waiter } from './organization-pool.ts';
+import { PoolFairness, type PoolFairnessLimits, type PoolSnapshot } from './pool-fairness.ts';
 import { discardState } from './reset.ts';
 import type { Reservation } from './session-state.ts';
-import type { Share, Waiter } from './share.ts';
-import { type PoolSnapshot, type ShareLimits, Shares } from './shares.ts';
 import { Terminations } from './termination.ts';
 
-export interface PoolLimits extends ShareLimits {
+export interface PoolLimits extends PoolFairnessLimits {
   /** How long a request may wait for a backend. */
   readonly queueTimeoutMs: number;
   /** How long an unused backend is kept. */
@@ -21,7 +21,7 @@ export interface PoolLimits extends ShareLimits {
 
 /**
  * Backend sessions for both doors, each logged in as one organization's role and never lent to another. Within an
- * organization waiters are served first come, first served; between organizations it is up to {@link Shares}. Idle
+ * organization waiters are served first come, first served; between organizations it is up to {@link PoolFairness}. Idle
  * sessions are lent warmest first and closed after `idleMs`.
  */
 export class Pool {
@@ -29,7 +29,7 @@ export class Pool {
   readonly inputs = new InputScheduler();
   readonly #limits: PoolLimits;
   readonly #observe: Observe;
-  readonly #shares: Shares;
+  readonly #shares: PoolFairness;
   readonly #busyPoll: BusyPoll | undefined;
   readonly #reaper: NodeJS.Timeout;
   readonly #closing = new AbortController();
@@ -41,7 +41,7 @@ export class Pool {
     this.#limits = limits;
     this.#observe = observe;
     this.#busyPoll = limits.busyPollMs ? new BusyPoll(limits.busyPollMs) : undefined;
-    this.#shares = new Shares(limits, (share, backend) => this.#leave(share, backend, 'lost'));
+    this.#shares = new PoolFairness(limits, (share, backend) => this.#leave(share, backend, 'lost'));
     this.#terminations = new Terminations(observe, this.#closing.signal);
     this.#reaper = setInterval(() => this.#reap(), Math.max(50, Math.min(5_000, limits.idleMs / 4)));
     this.#reaper.unref();
@@ -120,7 +120,7 @@ export class Pool {
   }
 
   /** Those who wait may get it all the same. */
-  #reserve(share: Share, backend: BackendConnection, reservation: Reservation): void {
+  #reserve(share: OrganizationPool, backend: BackendConnection, reservation: Reservation): void {
     if (this.#isUnwanted(share, backend)) {
       reservation.lost();
       this.#drop(share, backend, 'released');
@@ -133,16 +133,16 @@ export class Pool {
     this.#serve(share);
   }
 
-  async #reset(share: Share, backend: BackendConnection): Promise<void> {
+  async #reset(share: OrganizationPool, backend: BackendConnection): Promise<void> {
     if (await discardState(backend)) this.#takeBack(share, backend);
     else this.discard(share.tenantId, backend, 'not_cleaned');
   }
 
-  #isUnwanted(share: Share, backend: BackendConnection): boolean {
+  #isUnwanted(share: OrganizationPool, backend: BackendConnection): boolean {
     return backend.closed || backend.session.retired || this.#closing.signal.aborted || this.#shares.isOwedToAnother(share);
   }
 
-  #takeBack(share: Share, backend: BackendConnection): void {
+  #takeBack(share: OrganizationPool, backend: BackendConnection): void {
     backend.session.pinnedFor = undefined;
     if (this.#isUnwanted(share, backend)) {
       this.#drop(share, backend, 'released');
@@ -196,7 +196,7 @@ export class Pool {
   }
 
   /** Gives waiters of one organization what there is: idle sessions first, then new ones as far as the limits go. */
-  #serve(share: Share): void {
+  #serve(share: OrganizationPool): void {
     while (share.wantsMore) {
       const backend = share.lease();
       if (backend !== undefined) this.#settle(share, backend);
@@ -206,7 +206,7 @@ export class Pool {
   }
 
   /** @returns whether there was a reserved session that can be given to whoever waits */
-  #serveReserved(share: Share): boolean {
+  #serveReserved(share: OrganizationPool): boolean {
     const backend = share.leaseReserved();
     if (backend !== undefined) void this.release(share.tenantId, backend, true);
     else if (share.idle > 0) this.#serveWhenFree(share);
@@ -214,7 +214,7 @@ export class Pool {
   }
 
   /** What has come from a client meanwhile goes first: it may be what the session was held for. */
-  #serveWhenFree(share: Share): void {
+  #serveWhenFree(share: OrganizationPool): void {
     share.holdTimer ??= setTimeout(
       () => {
         share.holdTimer = undefined;
@@ -225,7 +225,7 @@ export class Pool {
   }
 
   /** @returns whether one more session may be opened for this organization, now that another's idle one has been closed if need be */
-  #makeRoom(share: Share): boolean {
+  #makeRoom(share: OrganizationPool): boolean {
     if (!this.#shares.canGrow(share)) return false;
     if (this.#shares.hasRoomFor(share)) return true;
     const coldest = this.#shares.coldestBeside(share);
@@ -233,7 +233,7 @@ export class Pool {
     return this.#shares.hasRoomFor(share);
   }
 
-  #open(share: Share): void {
+  #open(share: OrganizationPool): void {
     const waiter = share.nextToOpenFor;
     if (waiter === undefined) return;
     share.opening += 1;
@@ -266,7 +266,7 @@ export class Pool {
     );
   }
 
-  #adopt(share: Share, backend: BackendConnection): void {
+  #adopt(share: OrganizationPool, backend: BackendConnection): void {
     if (this.#closing.signal.aborted) {
       share.leased.add(backend);
       this.#drop(share, backend, 'shutdown');
@@ -282,7 +282,7 @@ export class Pool {
   }
 
   /** Answers the first waiter. */
-  #settle(share: Share, result: BackendConnection | ServiceError): void {
+  #settle(share: OrganizationPool, result: BackendConnection | ServiceError): void {
     share.settle(result);
     this.#shares.forgetIfEmpty(share);
   }
@@ -304,28 +304,28 @@ export class Pool {
   }
 
   #serveOthers(): void {
-    const next = this.#shares.neediest();
+    const next = this.#shares.nextToServe();
     if (next !== undefined) this.#serve(next);
   }
 
   /** One that is given up counts until its process has ended. */
-  #leave(share: Share, backend: BackendConnection, reason: string, disobeyed = false): void {
+  #leave(share: OrganizationPool, backend: BackendConnection, reason: string, disobeyed = false): void {
     if (backend.isGone) this.#gone(share, reason);
     else this.#terminations.add(share, backend, disobeyed, () => this.#gone(share, reason));
   }
 
-  #drop(share: Share, backend: BackendConnection, reason: string): void {
+  #drop(share: OrganizationPool, backend: BackendConnection, reason: string): void {
     share.leased.delete(backend);
     backend.detach();
     backend.end();
     this.#gone(share, reason);
   }
 
-  #closeOldestIdle(share: Share, reason: string): void {
+  #closeOldestIdle(share: OrganizationPool, reason: string): void {
     if (share.closeOldestIdle()) this.#gone(share, reason);
   }
 
-  #gone(share: Share, reason: string): void {
+  #gone(share: OrganizationPool, reason: string): void {
     this.#shares.closed();
     this.#observe({ name: 'backend.closed', reason });
     this.#serveOthers();
@@ -339,7 +339,7 @@ export class Pool {
     }
   }
 
-  #timedOut(share: Share): ServiceError {
+  #timedOut(share: OrganizationPool): ServiceError {
     const pinned = pinsOf(share);
     const given = share.leaving.size === 0 ? '' : ` Sessions that were given up and have not ended: ${share.leaving.size}.`;
     return new ServiceError('pool_timeout', 'no backend became free in time', {
@@ -351,7 +351,7 @@ export class Pool {
 }
 
 /** How many backends are pinned to sessions, and why; undefined where none is. */
-function pinsOf({ leased, size }: Share): string | undefined {
+function pinsOf({ leased, size }: OrganizationPool): string | undefined {
   const counts = new Map<string, number>();
   const pinned = [...leased].flatMap(({ session: { pinnedFor } }) => (pinnedFor === undefined || pinnedFor.size === 0 ? [] : [pinnedFor]));
   for (const reason of pinned.flatMap((reasons) => [...reasons])) counts.set(reason, (counts.get(reason) ?? 0) + 1);

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { StatementShape } from '../protocol/statement-shape.ts';
-import type { Pace } from './pace.ts';
+import type { StatementLatency } from './latency.ts';
 
 /** A statement text with its parameter types, known under one name on every backend of an organization. */
 export interface ServerStatement {
@@ -20,7 +20,7 @@ export interface ServerStatement {
    */
   shape: StatementShape | undefined;
   /** How long it takes, once somebody has asked; null where nobody is to go by that. */
-  pace?: Pace | null;
+  latency?: StatementLatency | null;
 }
 
 /** Names begin with what no client can guess, so that none meets another's statement by accident or on purpose. */

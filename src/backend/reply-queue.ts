@@ -1,4 +1,4 @@
-import { Fate, OwedReplies, type ReplyFate, Request, type RequestKind } from './owed-replies.ts';
+import { Disposition, PendingReplies, type ReplyDisposition, Request, type RequestKind } from './pending-replies.ts';
 
 const [ERROR, READY, PARSED, BOUND, CLOSED, NO_DATA, ROWS, COMPLETE, EMPTY, SUSPENDED, COPY_IN] = [...'EZ123nTCIsG'].map((letter) =>
   letter.charCodeAt(0),
@@ -21,7 +21,7 @@ export interface ReplyListener {
  */
 export class ReplyQueue {
   readonly #listener: ReplyListener;
-  readonly #owed = new OwedReplies();
+  readonly #owed = new PendingReplies();
   /** Requests that a Sync, Query or FunctionCall of the client's ends: all that have been sent, and those that are owed. */
   #batches = 0;
   #owedBatches = 0;
@@ -34,8 +34,8 @@ export class ReplyQueue {
   /** It has ignored one behind an Execute, which wants another when the data has been sent. */
   #ignoredSync = false;
   /** A Sync has been taken for ignored by the COPY that is being answered. */
-  #swallowedSync = false;
-  #doubtful = false;
+  #presumedIgnoredSync = false;
+  #copyAmbiguous = false;
   #isUnclear = false;
   /** The Query that is being answered has failed: the next ReadyForQuery is its own. */
   #queryFailed = false;
@@ -43,7 +43,7 @@ export class ReplyQueue {
    * A Query has failed inside a transaction that has not ended: its portal is still there, without a name, while its plan
    * is not. Whoever sees the transaction end says so.
    */
-  strayPortal = false;
+  danglingPortal = false;
 
   constructor(listener: ReplyListener) {
     this.#listener = listener;
@@ -81,8 +81,8 @@ export class ReplyQueue {
    * A COPY has failed: whether before or after it came to a Sync that was sent to it, it does not say, and so there may
    * be a ReadyForQuery more to come than is known of. It stands before the answer to the next request of ours.
    */
-  get doubtful(): boolean {
-    return this.#doubtful;
+  get copyAmbiguous(): boolean {
+    return this.#copyAmbiguous;
   }
 
   /**
@@ -95,7 +95,7 @@ export class ReplyQueue {
 
   /** Whether what is being received now belongs to a request of ours. */
   get skipping(): boolean {
-    return this.#owed.length > 0 && this.#owed.fate(0) === Fate.skip;
+    return this.#owed.length > 0 && this.#owed.fate(0) === Disposition.skip;
   }
 
   /** Nothing that a client has asked is unanswered, or waits for an answer to us. */
@@ -105,12 +105,12 @@ export class ReplyQueue {
   }
 
   /** Whether all that is owed belongs to one request, which has nothing prepared, closed or set. */
-  get isErrand(): boolean {
+  get isShareable(): boolean {
     const owed = this.#owed;
     for (let i = 0; i < owed.length; i += 1) {
       const kind = owed.kind(i);
-      if (owed.fate(i) === Fate.skip || kind === Request.copyEnd || kind === Request.call) return false;
-      if ((kind === Request.parse || kind === Request.close) && owed.fate(i) === Fate.forward) return false;
+      if (owed.fate(i) === Disposition.skip || kind === Request.copyEnd || kind === Request.call) return false;
+      if ((kind === Request.parse || kind === Request.close) && owed.fate(i) === Disposition.forward) return false;
       if (isEnd(kind)) return i === owed.length - 1 && owed.subject(i) === undefined;
     }
     return false;
@@ -155,17 +155,17 @@ export class ReplyQueue {
    * Notes a request as it is sent, or would be sent. While the backend discards, anything but a Sync is for nothing, and
    * `dropped` at once.
    */
-  push(kind: RequestKind, fate: ReplyFate = Fate.forward, subject?: unknown): void {
+  push(kind: RequestKind, fate: ReplyDisposition = Disposition.forward, subject?: unknown): void {
     if (kind === Request.sync) {
       if (this.#copyIn) {
         this.#ignoredSync ||= this.#owed.length > 0 && this.#owed.kind(0) === Request.execute;
-        this.#swallowedSync = true;
+        this.#presumedIgnoredSync = true;
         return;
       }
       this.#discarding = false;
       this.#ignoredSync = false;
     } else if (this.#discarding) {
-      this.#isUnclear ||= this.#doubtful && kind !== Request.copyEnd;
+      this.#isUnclear ||= this.#copyAmbiguous && kind !== Request.copyEnd;
       this.#listener.dropped(kind, subject, false);
       return;
     } else if (kind === Request.copyEnd && this.#copyIn) {
@@ -188,11 +188,11 @@ export class ReplyQueue {
   /** Whether the client gets a message of this type that the backend sends now. To be asked before {@link receive}. */
   forwards(type: number): boolean {
     if (!this.skipping) return true;
-    if (type === READY && this.#doubtful) return true;
+    if (type === READY && this.#copyAmbiguous) return true;
     if (type !== ERROR) return false;
     // A batch of the client's has failed, whoever's request it was that met the error.
     const end = this.#batchEnd();
-    return end === undefined || this.#owed.fate(end) !== Fate.skip;
+    return end === undefined || this.#owed.fate(end) !== Disposition.skip;
   }
 
   /**
@@ -206,14 +206,14 @@ export class ReplyQueue {
     }
     const kind = this.#owed.kind(0);
     // Whatever else is answered now was sent behind the Sync in doubt.
-    if (type !== READY) this.#doubtful = false;
+    if (type !== READY) this.#copyAmbiguous = false;
     switch (type) {
       case ERROR:
-        this.#doubtful = this.#swallowedSync;
-        this.#swallowedSync = false;
+        this.#copyAmbiguous = this.#presumedIgnoredSync;
+        this.#presumedIgnoredSync = false;
         this.#copyIn = false;
         if (kind === Request.query) {
-          this.strayPortal = true;
+          this.danglingPortal = true;
           this.#queryFailed = true;
         }
         if (!isEnd(kind)) this.#failed();
@@ -221,7 +221,7 @@ export class ReplyQueue {
       case READY:
         this.#copyIn = false;
         // A Query's answer is more than that: this one is the answer to a Sync that was not ignored after all.
-        if (isEnd(kind) && (kind === Request.sync || this.#queryFailed || !this.#doubtful)) this.#pop();
+        if (isEnd(kind) && (kind === Request.sync || this.#queryFailed || !this.#copyAmbiguous)) this.#pop();
         this.#queryFailed = false;
         return;
       case COPY_IN:
@@ -240,7 +240,7 @@ export class ReplyQueue {
       case EMPTY:
       case SUSPENDED:
         this.#copyIn = false;
-        this.#swallowedSync = false;
+        this.#presumedIgnoredSync = false;
         if (kind === Request.execute) this.#pop();
         return;
       default:
@@ -270,7 +270,7 @@ export class ReplyQueue {
   #settle(): void {
     while (this.#owed.length > 0) {
       const kind = this.#owed.kind(0);
-      if (this.#owed.fate(0) === Fate.simulate) {
+      if (this.#owed.fate(0) === Disposition.simulate) {
         const subject = this.#owed.subject(0);
         this.#advance();
         this.#listener.simulate(kind);
@@ -284,7 +284,7 @@ export class ReplyQueue {
   #failed(): void {
     let failed = 0;
     while (failed < this.#owed.length && this.#owed.kind(failed) !== Request.sync) {
-      this.#isUnclear ||= this.#doubtful && failed > 0 && this.#owed.kind(failed) !== Request.copyEnd;
+      this.#isUnclear ||= this.#copyAmbiguous && failed > 0 && this.#owed.kind(failed) !== Request.copyEnd;
       failed += 1;
     }
     this.#drop(failed, true);
@@ -317,7 +317,7 @@ export class ReplyQueue {
       }
       this.#ignoredSync = !isOver && this.#owed.kind(0) === Request.execute;
       if (isOver) return true;
-      this.#swallowedSync = true;
+      this.#presumedIgnoredSync = true;
       if (this.#endsBatch(i)) this.#owedBatches -= 1;
       return false;
     });
@@ -326,7 +326,7 @@ export class ReplyQueue {
   }
 
   #endsBatch(index: number): boolean {
-    return isEnd(this.#owed.kind(index)) && this.#owed.fate(index) !== Fate.skip;
+    return isEnd(this.#owed.kind(index)) && this.#owed.fate(index) !== Disposition.skip;
   }
 }
 

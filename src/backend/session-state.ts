@@ -41,7 +41,7 @@ export interface Reservation {
   lost(): void;
 }
 
-/** What a backend session holds beyond its login, as far as we know: what the next borrower finds there. */
+/** What a backend session holds beyond its login, as far as we know: what the next session finds there. */
 export class SessionState {
   readonly prepared = new PreparedStatements(MAX_PREPARED, MAX_PREPARED_BYTES);
   /** Settings that the session has set, and that `RESET` would undo. */
@@ -49,7 +49,7 @@ export class SessionState {
   /** The definition that the unnamed statement was made from, by identity; undefined when there is none that we know. */
   unnamed: object | undefined;
   /** Names (as Latin-1) of statements that only stand in the way and are to be closed before the next request. */
-  readonly leftovers = new Set<string>();
+  readonly staleNames = new Set<string>();
   /** Who used the session last, by identity. */
   lastUser: object | undefined;
   /** Values that sequences gave to other sessions than the last user's present one may be there. */
@@ -61,20 +61,20 @@ export class SessionState {
   /** It is not to serve anybody else: what new sessions start with has changed since it did, or it may yet be canceled. */
   retired = false;
 
-  /** What is run for the next borrower might not keep the time limits that the session has set. */
+  /** What is run for the next session might not keep the time limits that the session has set. */
   get isHurried(): boolean {
     return this.settings.size > 0 && TIME_LIMITS.some((name) => mayEndWithin(this.settings.get(name), HURRY_MS));
   }
 
   /** Nothing that `DISCARD ALL` would not have removed is left. */
   get pristine(): boolean {
-    return this.settings.size === 0 && this.prepared.size === 0 && this.leftovers.size === 0 && this.lastUser === undefined;
+    return this.settings.size === 0 && this.prepared.size === 0 && this.staleNames.size === 0 && this.lastUser === undefined;
   }
 
   /** A statement is not good any more, or may not be there: it is closed before the next request of anybody's. */
   unprepare(statement: ServerStatement): void {
     this.prepared.delete(statement);
-    this.leftovers.add(statement.name.toString('latin1'));
+    this.staleNames.add(statement.name.toString('latin1'));
   }
 
   /** Statements have been taken away, nobody knows which. */
@@ -83,9 +83,9 @@ export class SessionState {
   }
 
   /** @returns the names of the leftovers, which are the caller's to close */
-  takeLeftovers(): readonly string[] {
-    const names = [...this.leftovers];
-    this.leftovers.clear();
+  takeStaleNames(): readonly string[] {
+    const names = [...this.staleNames];
+    this.staleNames.clear();
     return names;
   }
 
@@ -94,7 +94,7 @@ export class SessionState {
     this.prepared.clear();
     this.settings = NO_SETTINGS;
     this.unnamed = undefined;
-    this.leftovers.clear();
+    this.staleNames.clear();
     this.lastUser = undefined;
     this.hasOthersSequenceValues = false;
   }

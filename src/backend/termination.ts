@@ -2,7 +2,7 @@ import type { Observe } from '../observation.ts';
 import { PostgresError } from '../protocol/backend.ts';
 import { runCommand } from './command.ts';
 import type { BackendConnection } from './connection.ts';
-import type { Leaving, Share } from './share.ts';
+import type { Leaving, OrganizationPool } from './organization-pool.ts';
 
 /** For a session that has been told to end, by a cancel request or by the end of its connection. */
 const OBEY_TIMEOUT_MS = 1_000;
@@ -28,7 +28,7 @@ export class Terminations {
    * @param disobeyed it has been given its time to end
    * @param gone called when its process has ended
    */
-  add(share: Share, backend: BackendConnection, disobeyed: boolean, gone: () => void): void {
+  add(share: OrganizationPool, backend: BackendConnection, disobeyed: boolean, gone: () => void): void {
     const leaving: Leaving = { since: performance.now(), told: false };
     share.leaving.set(backend, leaving);
     void backend.gone.then(() => {
@@ -40,12 +40,12 @@ export class Terminations {
     else this.#lookIn(share, OBEY_TIMEOUT_MS);
   }
 
-  #lookIn(share: Share, delayMs: number): void {
+  #lookIn(share: OrganizationPool, delayMs: number): void {
     setTimeout(() => void this.#terminate(share), delayMs).unref();
   }
 
   /** One at a time for each organization: it takes one session more than the organization has, as the organization itself. */
-  async #terminate(share: Share): Promise<void> {
+  async #terminate(share: OrganizationPool): Promise<void> {
     if (share.isTerminating || share.leaving.size === 0 || this.#closing.aborted) return;
     share.isTerminating = true;
     try {
@@ -59,7 +59,7 @@ export class Terminations {
     if (share.leaving.size > 0) this.#lookIn(share, STUCK_AFTER_MS);
   }
 
-  async #signal(share: Share): Promise<void> {
+  async #signal(share: OrganizationPool): Promise<void> {
     const session = await share.open?.(this.#closing);
     if (session === undefined) return;
     try {
@@ -69,13 +69,13 @@ export class Terminations {
     }
   }
 
-  #failed({ tenantId, leaving }: Share, cause: unknown): void {
+  #failed({ tenantId, leaving }: OrganizationPool, cause: unknown): void {
     if (this.#closing.aborted || [...leaving.values()].some(({ told }) => told)) return;
     const message = `sessions of ${tenantId} that were given up could not be told to end yet`;
     this.#observe({ name: 'service.warning', message, cause });
   }
 
-  #tell({ tenantId, leaving }: Share): void {
+  #tell({ tenantId, leaving }: OrganizationPool): void {
     const oldest = performance.now() - STUCK_AFTER_MS;
     for (const [backend, state] of leaving) {
       if (state.told || state.since > oldest) continue;

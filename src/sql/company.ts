@@ -1,4 +1,4 @@
-import type { Tempo } from '../backend/pace.ts';
+import type { LatencyBaseline } from '../backend/latency.ts';
 import type { ServiceError } from '../errors.ts';
 import type { TransactionStatus } from '../protocol/backend.ts';
 import type { Lease } from '../router/lease.ts';
@@ -29,17 +29,17 @@ export class Company implements Indexed {
   readonly #pipeline: Pipeline;
   readonly #placed: PlacedText;
   readonly #seats: Seat[] = [];
-  readonly #tempo: Tempo;
+  readonly #tempo: LatencyBaseline;
   readonly #patience: Deadline;
   readonly #closed: (company: Company) => void;
   #isOpen = true;
   #isLost = false;
 
   /** @param closed called when nobody can get on any more */
-  constructor(lease: Lease, tempo: Tempo, closed: (company: Company) => void) {
+  constructor(lease: Lease, tempo: LatencyBaseline, closed: (company: Company) => void) {
     this.lease = lease;
     this.#tempo = tempo;
-    this.#patience = new Deadline(this.#tempo.patienceMs, () => this.#lookAgain());
+    this.#patience = new Deadline(this.#tempo.stallTimeoutMs, () => this.#lookAgain());
     this.#pipeline = new Pipeline(
       lease.backend,
       lease,
@@ -89,7 +89,7 @@ export class Company implements Indexed {
 
   #nextTurn(): void {
     this.turnBeganAt = performance.now();
-    this.#patience.restart(this.turnBeganAt + this.#tempo.patienceMs);
+    this.#patience.restart(this.turnBeganAt + this.#tempo.stallTimeoutMs);
   }
 
   #giveBack(): void {

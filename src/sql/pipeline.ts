@@ -243,8 +243,8 @@ export class Pipeline implements BackendReceiver {
     this.#isUntouched = false;
     session.lastUser = SOMEBODY;
     session.unnamed = undefined;
-    if (session.leftovers.size === 0) return;
-    for (const name of session.takeLeftovers()) this.#outbox.push(closeStatement(name));
+    if (session.staleNames.size === 0) return;
+    for (const name of session.takeStaleNames()) this.#outbox.push(closeStatement(name));
   }
 
   #flush(): void {

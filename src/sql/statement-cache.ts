@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { Pace, Tempo } from '../backend/pace.ts';
+import { LatencyBaseline, StatementLatency } from '../backend/latency.ts';
 import { newServerStatement, type ServerStatement } from '../backend/prepared-statements.ts';
 import type { Organization } from '../catalog/organization.ts';
 import type { PostgresType } from './builtin-types.ts';
@@ -44,8 +44,8 @@ export interface KnownStatement {
   /** Under this name backends prepare it. A new description comes with a new name: what bears the old one is of the old kind. */
   readonly server: ServerStatement;
   /** How long it takes, where it may share a backend with others. */
-  readonly pace: Pace | undefined;
-  readonly tempo: Tempo;
+  readonly pace: StatementLatency | undefined;
+  readonly tempo: LatencyBaseline;
 }
 
 const STATEMENTS_MAX = 500;
@@ -56,7 +56,7 @@ const ALL_TEXT_MAX_CHARACTERS = 1_048_576;
 export class StatementCache {
   /** They go when nobody holds the organization's credential any more. */
   static readonly #ofOrganizations = new WeakMap<Organization, StatementCache>();
-  readonly #tempo = new Tempo();
+  readonly #tempo = new LatencyBaseline();
   readonly #known = new Map<string, KnownStatement>();
   #characters = 0;
   /** The one looked for last, which is mostly looked for again. */
@@ -87,7 +87,7 @@ export class StatementCache {
     if (sql.length > TEXT_MAX_CHARACTERS || !footprint.isPlain) return;
     this.#newest = undefined;
     const server = newServerStatement(Buffer.from(`${sql}\0\0\0`));
-    const pace = footprint.isClean && !footprint.readsSequences && mayShare(sql) ? new Pace() : undefined;
+    const pace = footprint.isClean && !footprint.readsSequences && mayShare(sql) ? new StatementLatency() : undefined;
     this.#known.set(sql, { sql, footprint, described, server, pace, tempo: this.#tempo });
     this.#characters += sql.length;
     for (const oldest of this.#known.values()) {

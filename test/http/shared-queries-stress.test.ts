@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import { Pace, Tempo } from '../../src/backend/pace.ts';
+import { LatencyBaseline, StatementLatency } from '../../src/backend/latency.ts';
 import { readConfig } from '../../src/config.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { type Doors, doorsAt, type TestOrganization } from '../support/doors.ts';
@@ -43,9 +43,9 @@ afterAll(async () => {
 
 /** On a machine that is busy with other tests no read is quick, and who holds up others has more time than a lock lasts here. */
 function shareWhateverIsKnown(): void {
-  vi.spyOn(Pace.prototype, 'isQuick', 'get').mockReturnValue(true);
-  vi.spyOn(Pace.prototype, 'mayFollow').mockReturnValue(true);
-  vi.spyOn(Tempo.prototype, 'patienceMs', 'get').mockReturnValue(5);
+  vi.spyOn(StatementLatency.prototype, 'isQuick', 'get').mockReturnValue(true);
+  vi.spyOn(StatementLatency.prototype, 'mayFollow').mockReturnValue(true);
+  vi.spyOn(LatencyBaseline.prototype, 'stallTimeoutMs', 'get').mockReturnValue(5);
 }
 
 interface Reply {

@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { Pace, Tempo } from '../../src/backend/pace.ts';
+import { LatencyBaseline, StatementLatency } from '../../src/backend/latency.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 import { logIn } from '../conversations/login.ts';
 import { WireClient } from '../conversations/wire-client.ts';
@@ -18,8 +18,8 @@ let holder: pg.Client;
 let readers: pg.Client[];
 beforeAll(async () => {
   // How long a read takes on a machine that is busy with other tests is not the matter here.
-  vi.spyOn(Pace.prototype, 'isShort', 'get').mockReturnValue(true);
-  vi.spyOn(Tempo.prototype, 'longMs', 'get').mockReturnValue(200);
+  vi.spyOn(StatementLatency.prototype, 'isShort', 'get').mockReturnValue(true);
+  vi.spyOn(LatencyBaseline.prototype, 'longMs', 'get').mockReturnValue(200);
   service = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '2' });
   organization = await service.signUp();
   locker = await service.connect(organization);
@@ -263,8 +263,8 @@ it('is none with a depth of 1', async () => {
 });
 
 it('takes what is quick before all backends are busy, and leaves the others to what is not', async () => {
-  const quick = vi.spyOn(Pace.prototype, 'isQuick', 'get').mockReturnValue(true);
-  const mayFollow = vi.spyOn(Pace.prototype, 'mayFollow').mockReturnValue(true);
+  const quick = vi.spyOn(StatementLatency.prototype, 'isQuick', 'get').mockReturnValue(true);
+  const mayFollow = vi.spyOn(StatementLatency.prototype, 'mayFollow').mockReturnValue(true);
   const roomy = await startTestService({ POSTERN_BACKENDS_PER_TENANT: '8', POSTERN_PIPELINE_SPREAD: '1' });
   const tenant = await roomy.signUp();
   const clients = await Promise.all(Array.from({ length: 6 }, () => roomy.connect(tenant)));

@@ -1,12 +1,12 @@
 import { Duplex } from 'node:stream';
 import { vi } from 'vitest';
-import { HeldMessages, MESSAGE_BOUNDS } from '../../proxy/held-messages.ts';
-import { KeptStatements } from '../../proxy/kept-statements.ts';
-import { Pins } from '../../proxy/pins.ts';
-import { RecentParses } from '../../proxy/recent-parses.ts';
-import { Relay } from '../../proxy/relay.ts';
-import type { RelayEnd, RelayHost } from '../../proxy/relay-host.ts';
-import { Sharing } from '../../proxy/sharing.ts';
+import { Multiplexer } from '../../proxy/multiplex/multiplexer.ts';
+import { Pins } from '../../proxy/pinning/pins.ts';
+import { ParseCache } from '../../proxy/prepared/parse-cache.ts';
+import { StatementMemory } from '../../proxy/prepared/statement-memory.ts';
+import { BUFFER_BOUNDS, BufferBudget } from '../../proxy/relay/buffer-budget.ts';
+import { Relay } from '../../proxy/relay/relay.ts';
+import type { RelayEnd, SessionServices } from '../../proxy/session-services.ts';
 import type { BackendReceiver } from '../../src/backend/connection.ts';
 import { StatementRegistry } from '../../src/backend/prepared-statements.ts';
 import { NO_SETTINGS, SessionState, type Settings } from '../../src/backend/session-state.ts';
@@ -73,10 +73,10 @@ export class FakeClient {
   #listensAgain: (() => void) | undefined;
 
   constructor(
-    sharing: Sharing,
+    sharing: Multiplexer,
     lease: () => Lease | ServiceError | undefined,
     startup: Settings = NO_SETTINGS,
-    room = new MemoryBudget(MESSAGE_BOUNDS),
+    room = new MemoryBudget(BUFFER_BOUNDS),
   ) {
     const stream = new Duplex({
       read() {},
@@ -100,16 +100,16 @@ export class FakeClient {
       shared() {},
       sharing,
       registry: new StatementRegistry(),
-      recent: new RecentParses(),
-      kept: new KeptStatements(),
-      held: new HeldMessages(room, 'org'),
+      recent: new ParseCache(),
+      kept: new StatementMemory(),
+      held: new BufferBudget(room, 'org'),
       processIds: { own: 1, moved() {}, takeSignals() {} },
       view: undefined,
       answered() {},
       ended: (end: RelayEnd) => {
         this.end = end;
       },
-    } as unknown as RelayHost;
+    } as unknown as SessionServices;
     this.relay = new Relay(stream, host, new Pins(startup, false, () => {}), new Map());
     stream.on('drain', () => this.relay.clientDrained());
   }
@@ -124,9 +124,9 @@ export class FakeClient {
   }
 }
 
-export function crowdedSharing(): Sharing {
-  const sharing = new Sharing({ depth: 8, spread: 100 });
-  for (let i = 0; i < 100; i += 1) sharing.paces.ofText('SELECT 1')?.ran(1, 10, sharing.paces.tempo);
+export function crowdedSharing(): Multiplexer {
+  const sharing = new Multiplexer({ depth: 8, spread: 100 });
+  for (let i = 0; i < 100; i += 1) sharing.latencies.ofText('SELECT 1')?.ran(1, 10, sharing.latencies.baseline);
   return sharing;
 }
 

@@ -91,7 +91,7 @@ describe('several clients', () => {
   it('are noticed when they share a session', () => {
     roundTrips(CALM_REQUESTS);
     poll.asked();
-    poll.crowded();
+    poll.contended();
     vi.advanceTimersByTime(FEW_TURNS_MS);
     expect(isAwake()).toBe(false);
   });

@@ -151,7 +151,7 @@ describe('what a session is asked, and what it answers', () => {
   beforeEach(() => {
     told = [];
     const busyPoll = new BusyPoll(0);
-    for (const event of ['asked', 'crowded', 'answered'] as const) vi.spyOn(busyPoll, event).mockImplementation(() => told.push(event));
+    for (const event of ['asked', 'contended', 'answered'] as const) vi.spyOn(busyPoll, event).mockImplementation(() => told.push(event));
     backend.busyPoll = busyPoll;
   });
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Fate, Request, type RequestKind } from '../../../src/backend/owed-replies.ts';
+import { Disposition, Request, type RequestKind } from '../../../src/backend/pending-replies.ts';
 import { ReplyQueue } from '../../../src/backend/reply-queue.ts';
 
 const NAMES = Object.fromEntries(Object.entries(Request).map(([name, kind]) => [kind, name]));
@@ -33,8 +33,8 @@ describe('a reply queue', () => {
 
   it('keeps the replies to its own requests to itself', () => {
     const { queue, log, answer } = queueWithLog();
-    queue.push(Request.query, Fate.skip);
-    queue.push(Request.parse, Fate.skip);
+    queue.push(Request.query, Disposition.skip);
+    queue.push(Request.parse, Disposition.skip);
     queue.push(Request.bind);
     queue.push(Request.execute);
     queue.push(Request.sync);
@@ -46,8 +46,8 @@ describe('a reply queue', () => {
     const { queue, log, answer } = queueWithLog();
     queue.push(Request.bind);
     queue.push(Request.execute);
-    queue.push(Request.close, Fate.simulate);
-    queue.push(Request.parse, Fate.simulate);
+    queue.push(Request.close, Disposition.simulate);
+    queue.push(Request.parse, Disposition.simulate);
     queue.push(Request.bind);
     queue.push(Request.sync);
     answer('2C2Z');
@@ -56,16 +56,16 @@ describe('a reply queue', () => {
 
   it('answers at once what was never sent while nothing else is due', () => {
     const { queue, log } = queueWithLog();
-    queue.push(Request.parse, Fate.simulate, 'p');
+    queue.push(Request.parse, Disposition.simulate, 'p');
     expect(log).toEqual(['simulate parse', 'done p']);
   });
 
   it('drops what the backend throws away after an error, the last one first', () => {
     const { queue, log, answer } = queueWithLog();
-    queue.push(Request.parse, Fate.forward, 'a');
-    queue.push(Request.parse, Fate.simulate, 'b');
-    queue.push(Request.close, Fate.simulate, 'c');
-    queue.push(Request.sync, Fate.forward, 's');
+    queue.push(Request.parse, Disposition.forward, 'a');
+    queue.push(Request.parse, Disposition.simulate, 'b');
+    queue.push(Request.close, Disposition.simulate, 'c');
+    queue.push(Request.sync, Disposition.forward, 's');
     answer('EZ');
     expect(log).toEqual(['E', 'dropped c', 'dropped b', 'failed a', 'Z', 'done s']);
   });
@@ -75,7 +75,7 @@ describe('a reply queue', () => {
     queue.push(Request.bind);
     answer('E');
     expect(queue.discarding).toBe(true);
-    queue.push(Request.query, Fate.forward, 'q');
+    queue.push(Request.query, Disposition.forward, 'q');
     queue.push(Request.sync);
     expect(queue.length).toBe(1);
     answer('Z');
@@ -84,7 +84,7 @@ describe('a reply queue', () => {
 
   it('tells the client of an error that a request of ours met in its batch', () => {
     const { queue, log, answer } = queueWithLog();
-    queue.push(Request.parse, Fate.skip, 'injected');
+    queue.push(Request.parse, Disposition.skip, 'injected');
     queue.push(Request.bind);
     queue.push(Request.sync);
     answer('EZ');
@@ -93,7 +93,7 @@ describe('a reply queue', () => {
 
   it('keeps an error in a whole request of ours to itself', () => {
     const { queue, log, answer } = queueWithLog();
-    queue.push(Request.query, Fate.skip);
+    queue.push(Request.query, Disposition.skip);
     queue.push(Request.query);
     answer('EZCZ');
     expect(log).toEqual(['(E)', '(Z)', 'C', 'Z']);
@@ -101,7 +101,7 @@ describe('a reply queue', () => {
 
   it('keeps an error to itself in a batch that a Sync of ours ends', () => {
     const { queue, log, answer } = queueWithLog();
-    for (const kind of [Request.close, Request.parse, Request.sync]) queue.push(kind, Fate.skip);
+    for (const kind of [Request.close, Request.parse, Request.sync]) queue.push(kind, Disposition.skip);
     queue.push(Request.query);
     answer('3EZCZ');
     expect(log).toEqual(['(3)', '(E)', '(Z)', 'C', 'Z']);
@@ -236,12 +236,12 @@ describe('a ReadyForQuery more than is known of, because a COPY has failed befor
 
   it('is told from the answer to the next request of ours, which it stands before', () => {
     const { queue, log, answer } = fail();
-    expect([queue.length, queue.doubtful]).toEqual([0, true]);
-    queue.push(Request.query, Fate.skip);
+    expect([queue.length, queue.copyAmbiguous]).toEqual([0, true]);
+    queue.push(Request.query, Disposition.skip);
     answer('Z');
-    expect([queue.length, queue.doubtful]).toEqual([1, true]);
+    expect([queue.length, queue.copyAmbiguous]).toEqual([1, true]);
     answer('TDCZ');
-    expect([queue.length, queue.doubtful]).toEqual([0, false]);
+    expect([queue.length, queue.copyAmbiguous]).toEqual([0, false]);
     expect(log).toEqual(['2', 'G', 'E', 'Z', 'Z', '(T)', '(D)', '(C)', '(Z)']);
   });
 
@@ -251,7 +251,7 @@ describe('a ReadyForQuery more than is known of, because a COPY has failed befor
     answer('2GEZZ');
     expect(queue.length).toBe(1);
     answer('TDCZ');
-    expect([queue.length, queue.doubtful]).toEqual([0, false]);
+    expect([queue.length, queue.copyAmbiguous]).toEqual([0, false]);
     expect(log).toEqual(['2', 'G', 'E', 'Z', 'Z', 'T', 'D', 'C', 'Z']);
   });
 
@@ -262,20 +262,20 @@ describe('a ReadyForQuery more than is known of, because a COPY has failed befor
     queue.push(Request.sync);
     queue.push(Request.copyEnd);
     answer('EZ');
-    expect([queue.length, queue.doubtful]).toEqual([0, true]);
+    expect([queue.length, queue.copyAmbiguous]).toEqual([0, true]);
     queue.push(Request.query);
     answer('Z');
-    expect([queue.length, queue.doubtful]).toEqual([1, true]);
+    expect([queue.length, queue.copyAmbiguous]).toEqual([1, true]);
     answer('CZ');
-    expect([queue.length, queue.doubtful]).toEqual([0, false]);
+    expect([queue.length, queue.copyAmbiguous]).toEqual([0, false]);
     expect(log).toEqual(['G', 'E', 'Z', 'Z', 'C', 'Z']);
   });
 
   it('need not come', () => {
     const { queue, log, answer } = fail();
-    queue.push(Request.query, Fate.skip);
+    queue.push(Request.query, Disposition.skip);
     answer('TDCZ');
-    expect([queue.length, queue.doubtful]).toEqual([0, false]);
+    expect([queue.length, queue.copyAmbiguous]).toEqual([0, false]);
     expect(log).toEqual(['2', 'G', 'E', 'Z', '(T)', '(D)', '(C)', '(Z)']);
   });
 
@@ -319,7 +319,7 @@ describe('what is still to be answered', () => {
   it('is told, if a Query is among it, and whether a client asked for it', () => {
     const { queue, answer } = queueWithLog();
     expect([queue.onlyOurs, queue.owesQuery]).toEqual([true, false]);
-    queue.push(Request.query, Fate.skip);
+    queue.push(Request.query, Disposition.skip);
     expect([queue.onlyOurs, queue.owesQuery]).toEqual([true, true]);
     queue.push(Request.bind);
     expect(queue.onlyOurs).toBe(false);
@@ -330,7 +330,7 @@ describe('what is still to be answered', () => {
   it('is told alike when some of it is thrown away, and some ignored', () => {
     const { queue, answer } = queueWithLog();
     for (const kind of [Request.bind, Request.execute, Request.query]) queue.push(kind);
-    queue.push(Request.sync, Fate.skip);
+    queue.push(Request.sync, Disposition.skip);
     answer('E');
     expect([queue.onlyOurs, queue.owesQuery]).toEqual([true, false]);
     answer('Z');

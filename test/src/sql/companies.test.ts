@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
-import { Pace, Tempo } from '../../../src/backend/pace.ts';
+import { LatencyBaseline, StatementLatency } from '../../../src/backend/latency.ts';
 import { Company } from '../../../src/sql/company.ts';
 import { Queries } from '../../../src/sql/queries.ts';
 import { runQuery } from '../../../src/sql/statement.ts';
@@ -19,8 +19,8 @@ afterAll(() => database.close());
 afterEach(() => vi.restoreAllMocks());
 
 test('however many backends an organization has at work, few are looked at', async () => {
-  vi.spyOn(Pace.prototype, 'isQuick', 'get').mockReturnValue(true);
-  vi.spyOn(Tempo.prototype, 'patienceMs', 'get').mockReturnValue(60_000);
+  vi.spyOn(StatementLatency.prototype, 'isQuick', 'get').mockReturnValue(true);
+  vi.spyOn(LatencyBaseline.prototype, 'stallTimeoutMs', 'get').mockReturnValue(60_000);
   const isOpen = vi.spyOn(Company.prototype, 'isOpen').mockReturnValue(false);
   const leases = await Promise.all(Array.from({ length: BACKENDS }, () => database.lease()));
   const [tenant] = leases.map((lease) => lease.tenant);

@@ -5,7 +5,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { BackendConnection } from '../../../src/backend/connection.ts';
-import { Pace } from '../../../src/backend/pace.ts';
+import { StatementLatency } from '../../../src/backend/latency.ts';
 import { ServiceError } from '../../../src/errors.ts';
 import { Departure } from '../../../src/router/departure.ts';
 import { Lease } from '../../../src/router/lease.ts';
@@ -144,8 +144,8 @@ beforeEach(async () => {
     resume.call(this);
   });
   // How long a read takes on a machine that is busy with other tests is not the matter here.
-  vi.spyOn(Pace.prototype, 'isQuick', 'get').mockReturnValue(true);
-  vi.spyOn(Pace.prototype, 'mayFollow').mockReturnValue(true);
+  vi.spyOn(StatementLatency.prototype, 'isQuick', 'get').mockReturnValue(true);
+  vi.spyOn(StatementLatency.prototype, 'mayFollow').mockReturnValue(true);
   await openBackends();
   desk = await openDesk();
 });

@@ -1,0 +1,91 @@
+import { beginScram, type ScramMechanism, type ScramOffer, type ScramState, stepScram } from '../../src/auth/scram.ts';
+import { ServiceError } from '../../src/errors.ts';
+import type { Origin } from '../../src/observation.ts';
+import { encodeBackendMessage } from '../../src/protocol/backend.ts';
+import { decodePasswordMessage, decodeSaslInitialResponse } from '../../src/protocol/frontend.ts';
+import type { Router } from '../../src/router/router.ts';
+import type { Tenant } from '../../src/router/tenant.ts';
+import { freshBytes } from '../../src/runtime/random.ts';
+import { protocolViolation } from '../errors.ts';
+import type { ClientConnection } from './client-connection.ts';
+
+/** How a client may prove who it is. `cleartext` only where something else keeps the key from strangers' eyes. */
+export interface LoginMethod {
+  readonly method: 'scram' | 'cleartext';
+  /** tls-server-end-point data of this connection (RFC 5929); present where SCRAM-SHA-256-PLUS can be offered. */
+  readonly channelBinding?: Uint8Array | undefined;
+}
+
+const PASSWORD_MESSAGE = 0x70;
+const NONCE_BYTES = 18;
+const NO_DATA = Buffer.alloc(0);
+
+/** What is offered is the same for everybody who comes the same way. */
+const [PLAIN, BOUND] = [offer('SCRAM-SHA-256'), offer('SCRAM-SHA-256-PLUS', 'SCRAM-SHA-256')];
+
+function offer(...mechanisms: readonly ScramMechanism[]) {
+  return { mechanisms, message: encodeBackendMessage({ name: 'AuthenticationSASL', mechanisms }) };
+}
+
+/**
+ * Asks the client for its key and has the router check it. Sends nothing after success: that is the caller's to do, and
+ * what ends the exchange goes with it.
+ * @throws ServiceError to be told as FATAL, ClientGone
+ */
+export function authenticate(client: ClientConnection, user: string, router: Router, login: LoginMethod, origin: Origin): Promise<Tenant> {
+  if (login.method === 'cleartext') return authenticateByPassword(client, user, router, origin);
+  return router.authenticate(
+    { kind: 'scram', user, exchange: (verifier, former) => scramExchange(client, user, { verifier, former }, login.channelBinding) },
+    origin,
+  );
+}
+
+async function authenticateByPassword(client: ClientConnection, user: string, router: Router, origin: Origin): Promise<Tenant> {
+  client.write(encodeBackendMessage({ name: 'AuthenticationCleartextPassword' }));
+  const apiKey = decodePasswordMessage(await readResponse(client, user, 'password'));
+  return router.authenticate({ kind: 'password', user, apiKey }, origin);
+}
+
+/**
+ * @returns whether the client proved to know the key; or else the stored key of the former one that it knows
+ * @see https://www.postgresql.org/docs/current/sasl-authentication.html
+ */
+async function scramExchange(
+  client: ClientConnection,
+  user: string,
+  keys: Pick<ScramOffer, 'verifier' | 'former'>,
+  channelBinding: Uint8Array | undefined,
+): Promise<boolean | Buffer> {
+  const { mechanisms, message } = channelBinding === undefined ? PLAIN : BOUND;
+  client.write(message);
+  const initial = decodeSaslInitialResponse(await readResponse(client, user, 'SASL'));
+  const mechanism = mechanisms.find((offered) => offered === initial.mechanism);
+  if (mechanism === undefined) throw protocolViolation('client selected an invalid SASL authentication mechanism');
+  const nonce = freshBytes(NONCE_BYTES).toString('base64');
+  let state: ScramState = beginScram({ ...keys, mechanism, nonce, ...(channelBinding === undefined ? {} : { channelBinding }) });
+  let input = initial.data;
+  if (input === undefined) {
+    // A client may leave out its first message; an empty challenge then asks for it.
+    client.write(encodeBackendMessage({ name: 'AuthenticationSASLContinue', data: NO_DATA }));
+    input = await readResponse(client, user, 'SASL');
+  }
+  for (;;) {
+    const { state: next, reply } = stepScram(state, input);
+    if (next.name === 'rejected') return next.former ?? false;
+    if (next.name === 'authenticated') {
+      client.hold(encodeBackendMessage({ name: 'AuthenticationSASLFinal', data: reply ?? NO_DATA }));
+      return true;
+    }
+    client.write(encodeBackendMessage({ name: 'AuthenticationSASLContinue', data: reply ?? NO_DATA }));
+    state = next;
+    input = await readResponse(client, user, 'SASL');
+  }
+}
+
+/** As Postgres bounds them (PG_MAX_SASL_MESSAGE_LENGTH, PG_MAX_AUTH_TOKEN_LENGTH): one that is longer proves nothing. */
+const MAX_RESPONSE_BYTES = { SASL: 1_024, password: 65_535 };
+
+function readResponse(client: ClientConnection, user: string, expected: 'password' | 'SASL'): Promise<Buffer> {
+  const tooLong = () => new ServiceError('unauthorized', `password authentication failed for user "${user}"`);
+  return client.readMessage(PASSWORD_MESSAGE, expected, MAX_RESPONSE_BYTES[expected], tooLong);
+}

@@ -1,0 +1,135 @@
+import type { BackendConnection } from '../../src/backend/connection.ts';
+import { discardState } from '../../src/backend/reset.ts';
+import type { Settings } from '../../src/backend/session-state.ts';
+import { ServiceError } from '../../src/errors.ts';
+import { encodeBackendMessage } from '../../src/protocol/backend.ts';
+import type { StartupMessage } from '../../src/protocol/startup.ts';
+import type { Lease } from '../../src/router/lease.ts';
+import type { PlaceView } from '../../src/router/search-path/view.ts';
+import type { OrganizationSessions } from '../organization/sessions.ts';
+import { applySettings, type Setting, startupSettings } from './startup-settings.ts';
+
+/** What a client's session starts with. */
+export interface SessionStart {
+  readonly settings: Settings;
+  /** ParameterStatus values as Postgres reports them after login. */
+  readonly parameters: ReadonlyMap<string, string>;
+  /** Them as messages, behind AuthenticationOk. */
+  readonly welcome: Buffer;
+  /** The client asked to keep one backend for the whole session. */
+  readonly whole: boolean;
+}
+
+/**
+ * Works out what a session starts with. Settings that have been seen before need no backend: a login then succeeds also
+ * while all of them are busy. Others are tried on one, so that a bad value fails this login and nobody else's.
+ * @throws PostgresError for a setting that Postgres refuses, ServiceError
+ */
+export function startSession(
+  startup: StartupMessage,
+  tenant: OrganizationSessions,
+  view: PlaceView | undefined,
+  lease: () => Promise<Lease>,
+): SessionStart | Promise<SessionStart> {
+  const asked = wanted(startup, view);
+  return tenant.starts.get(keyOf(asked.settings)) ?? newStart(asked, tenant, view, lease);
+}
+
+async function newStart(
+  { settings, whole }: Wanted,
+  tenant: OrganizationSessions,
+  view: PlaceView | undefined,
+  lease: () => Promise<Lease>,
+): Promise<SessionStart> {
+  const parameters = await parametersOf(settings, tenant, lease);
+  const seen = new Map([...parameters].map(([parameter, value]) => [parameter, view?.clientSetting(parameter, value) ?? value]));
+  const start = { settings: byName(settings), parameters: seen, welcome: welcome(seen), whole };
+  // The same for all clients that start alike, so that their settings can be told to be the same at a glance.
+  tenant.starts.set(keyOf(settings), start);
+  return start;
+}
+
+function keyOf(settings: readonly Setting[]): string {
+  return JSON.stringify(settings);
+}
+
+/** Programs that name themselves differently start alike otherwise. */
+async function parametersOf(
+  settings: readonly Setting[],
+  tenant: OrganizationSessions,
+  lease: () => Promise<Lease>,
+): Promise<ReadonlyMap<string, string>> {
+  const name = plainApplicationName(settings);
+  const key = keyOf(settings.filter(([setting]) => name === undefined || !isApplicationName(setting)));
+  let parameters = tenant.parameters.get(key);
+  if (parameters === undefined) {
+    parameters = await tryOut(settings, lease);
+    tenant.parameters.set(key, parameters);
+  }
+  return name === undefined ? parameters : new Map([...parameters, ['application_name', name]]);
+}
+
+function welcome(parameters: ReadonlyMap<string, string>): Buffer {
+  const statuses = [...parameters].map(([parameter, value]) => encodeBackendMessage({ name: 'ParameterStatus', parameter, value }));
+  return Buffer.concat([encodeBackendMessage({ name: 'AuthenticationOk' }), ...statuses]);
+}
+
+interface Wanted {
+  readonly settings: readonly Setting[];
+  readonly whole: boolean;
+}
+
+function wanted(startup: StartupMessage, view: PlaceView | undefined): Wanted {
+  const { settings, own } = startupSettings(startup);
+  // To SQL they are settings like any other.
+  settings.push(...own);
+  for (const [name, value] of own) {
+    if (name !== 'postern.pool')
+      throw new ServiceError('invalid_request', `unrecognized configuration parameter "${name}"`, { sqlstate: '42704' });
+    if (value !== 'session' && value !== 'transaction') {
+      throw new ServiceError('invalid_request', `invalid value for parameter "${name}": "${value}"`, {
+        hint: 'Available values: transaction, session.',
+      });
+    }
+  }
+  return {
+    settings: view === undefined ? settings : settings.map(([name, value]) => [name, view.serverSetting(name, value)]),
+    whole: own.some(([, value]) => value === 'session'),
+  };
+}
+
+async function tryOut(settings: readonly Setting[], takeLease: () => Promise<Lease>): Promise<ReadonlyMap<string, string>> {
+  const lease = await takeLease();
+  const { backend } = lease;
+  try {
+    await makePlain(backend);
+    const changed = await applySettings(backend, settings);
+    backend.session.settings = byName(settings);
+    const parameters = new Map([...backend.parameters, ...changed]);
+    await lease.release(true);
+    return parameters;
+  } catch (error) {
+    await lease.release();
+    throw error;
+  }
+}
+
+async function makePlain(backend: BackendConnection): Promise<void> {
+  if (backend.session.settings.size === 0 || (await discardState(backend))) return;
+  throw new ServiceError('backend_lost', 'the connection to the database server was lost');
+}
+
+/** Later ones win, as in Postgres. */
+function byName(settings: readonly Setting[]): Settings {
+  return new Map(settings.map(([name, value]) => [name.toLowerCase(), value]));
+}
+
+function isApplicationName(setting: string): boolean {
+  return setting.toLowerCase() === 'application_name';
+}
+
+/** The name that Postgres would report unchanged; undefined for one that it would alter. */
+function plainApplicationName(settings: readonly Setting[]): string | undefined {
+  const name = settings.findLast(([setting]) => isApplicationName(setting))?.[1] ?? '';
+  return /^[\x20-\x7e]{0,63}$/.test(name) ? name : undefined;
+}

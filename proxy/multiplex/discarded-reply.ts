@@ -1,0 +1,64 @@
+import type { BackendReceiver } from '../../src/backend/connection.ts';
+import { BackendType } from '../../src/protocol/backend.ts';
+import { backendFrames, FrameScanner } from '../../src/protocol/frame.ts';
+import { UNHEARD_MS } from '../../src/sql/execution/shareable-sql.ts';
+import { OBEY_TIMEOUT_MS } from '../limits.ts';
+import type { SharedPipeline, Slot } from './shared-pipeline.ts';
+
+const FRAMES = backendFrames({ Z: 1 });
+
+/** Has the turn of one that has gone elsewhere: reads its answer up to the end, for nobody, and has it canceled if that is far. */
+export class DiscardedReply implements Slot, BackendReceiver {
+  readonly canRequeue = true;
+  readonly holdsChunk = false;
+  readonly #shared: SharedPipeline;
+  readonly #scanner = new FrameScanner(FRAMES);
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(shared: SharedPipeline) {
+    this.#shared = shared;
+  }
+
+  get receiver(): BackendReceiver {
+    return this;
+  }
+
+  slotStarted(): void {
+    this.#timer = setTimeout(() => {
+      void this.#shared.cancel(this);
+      this.#timer = setTimeout(() => this.#shared.lost(true), OBEY_TIMEOUT_MS);
+    }, UNHEARD_MS);
+  }
+
+  requeue(): boolean {
+    return false;
+  }
+
+  takeOver(): void {}
+
+  data(chunk: Buffer): void {
+    const shared = this.#shared;
+    const scanner = this.#scanner;
+    try {
+      scanner.push(chunk);
+      while (scanner.next()) {
+        if (!scanner.first || scanner.type !== BackendType.ReadyForQuery) continue;
+        clearTimeout(this.#timer);
+        // The chunk may be read into again, and the next one may have to keep what is its own.
+        const next = Buffer.from(scanner.takeRest());
+        shared.next(true);
+        if (next.length > 0) shared.deliver(next);
+        return;
+      }
+    } catch {
+      this.closed();
+    }
+  }
+
+  drain(): void {}
+
+  closed(): void {
+    clearTimeout(this.#timer);
+    this.#shared.lost(false);
+  }
+}

@@ -1,0 +1,94 @@
+import type { StatementLatency } from '../../src/backend/latency.ts';
+import type { Relay } from '../relay/relay.ts';
+import type { ShareMode } from './multiplexer.ts';
+import { queryText } from './shareable-request.ts';
+
+type Session = Pick<Relay, 'forwarding' | 'replies' | 'toClient' | 'services'>;
+
+/** What a client has asked, as long as that is one whole request that has come alone, and how long it takes. */
+export class InFlight {
+  readonly #session: Session;
+  #bytes: Buffer | undefined;
+  /** How often something had been written to the client before. */
+  #writes = 0;
+  #bytesOut = 0;
+  /** When it was sent, or when its turn began; on performance.now()'s clock. */
+  #since = 0;
+  /** The backend was at work for others first. */
+  #wasBehind = false;
+  /** Not looked for yet: undefined. */
+  #latency: StatementLatency | null | undefined;
+
+  constructor(session: Session) {
+    this.#session = session;
+  }
+
+  begin(request: Buffer): void {
+    const { replies, toClient } = this.#session;
+    this.#bytes = request;
+    this.#writes = toClient.writes;
+    this.#bytesOut = replies.bytesOut;
+    this.#since = replies.since;
+    this.#wasBehind = false;
+    this.#latency = undefined;
+  }
+
+  end(): void {
+    this.#bytes = undefined;
+  }
+
+  /** The request; undefined where there is none, or more than one. */
+  get bytes(): Buffer | undefined {
+    return this.#bytes;
+  }
+
+  /** Nothing of the answer has gone out: it can be run again. */
+  get isUntold(): boolean {
+    return this.#bytes !== undefined && this.#writes === this.#session.toClient.writes;
+  }
+
+  /** Sent ahead, behind others', it is being run now. */
+  slotStarted(now: number): void {
+    this.#since = now;
+    this.#wasBehind = true;
+  }
+
+  /** Since when it has been running, if others may follow it in this mode. */
+  shareableSince(mode: ShareMode): number | undefined {
+    return this.isUntold && this.#session.replies.queue.isShareable && suits(this.#latencyOf(), mode) ? this.#since : undefined;
+  }
+
+  /** @param again it has held up others, and is going to be run again */
+  answered(again: boolean): void {
+    const { replies, services } = this.#session;
+    const { since, bytesOut } = replies;
+    if (this.#bytes === undefined || !services.multiplexer.isContended(since)) return;
+    const latency = this.#latencyOf();
+    if (again) {
+      latency?.wasLong();
+      return;
+    }
+    const durationMs = since - this.#since;
+    latency?.ran(durationMs, bytesOut - this.#bytesOut, services.multiplexer.latencies.baseline);
+    if (!this.#wasBehind) latency?.ranAlone(durationMs);
+  }
+
+  /** How long it takes as a rule, if it is shareable. */
+  #latencyOf(): StatementLatency | undefined {
+    this.#latency ??= this.#findLatency() ?? null;
+    return this.#latency ?? undefined;
+  }
+
+  #findLatency(): StatementLatency | undefined {
+    const { forwarding, services } = this.#session;
+    const { bound, isPlain } = forwarding;
+    const { latencies } = services.multiplexer;
+    if (this.#bytes === undefined || !isPlain) return undefined;
+    return bound === undefined ? latencies.ofText(queryText(this.#bytes)) : latencies.ofStatement(bound);
+  }
+}
+
+/** Whether what takes so long may be among others of a kind. */
+export function suits(latency: StatementLatency | undefined, mode: ShareMode): boolean {
+  return (mode === 'quick' ? latency?.isQuick : latency?.isShort) === true;
+}

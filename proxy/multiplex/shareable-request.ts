@@ -1,0 +1,98 @@
+import type { StatementLatency } from '../../src/backend/latency.ts';
+import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
+import { latin1Name, stringEnd } from '../../src/protocol/body.ts';
+import { HEADER_BYTES } from '../../src/protocol/frame.ts';
+import { FrontendType } from '../../src/protocol/frontend.ts';
+import type { ClientStatements } from '../prepared/client-statements.ts';
+import type { ParseCache } from '../prepared/parse-cache.ts';
+import type { LatencyTable } from './latency-table.ts';
+
+/** One whole request that only runs something, and leaves nothing behind in the session that runs it. */
+export interface ShareableRequest {
+  /** How long what it runs takes. */
+  readonly latency: StatementLatency;
+  /** What it runs, unless that is in a Query. */
+  readonly server: ServerStatement | undefined;
+}
+
+/** What is known where a request comes from. */
+export interface ShareableContext {
+  readonly statements: ClientStatements;
+  readonly recent: ParseCache;
+  readonly registry: { readonly generation: number };
+  readonly latencies: LatencyTable;
+  /** Settings that texts depend on. */
+  readonly settings: string | undefined;
+}
+
+const SHAREABLE_MAX_BYTES = 8_192;
+
+/** @returns the request that a chunk from a client is, if it is one shareable request and is known to be short */
+export function shareableRequest(chunk: Buffer, context: ShareableContext): ShareableRequest | undefined {
+  if (chunk.length > SHAREABLE_MAX_BYTES) return undefined;
+  const shareable = chunk[0] === FrontendType.Query ? shareableQuery(chunk, context.latencies) : shareableExtendedQuery(chunk, context);
+  return shareable?.latency.isShort === true ? shareable : undefined;
+}
+
+function shareableQuery(chunk: Buffer, latencies: LatencyTable): ShareableRequest | undefined {
+  if (messageEnd(chunk, 0) !== chunk.length) return undefined;
+  const latency = latencies.ofText(queryText(chunk));
+  return latency === undefined ? undefined : { latency, server: undefined };
+}
+
+/** The text of a whole Query message. */
+export function queryText(message: Buffer): string {
+  return message.toString('latin1', HEADER_BYTES, message.length - 1);
+}
+
+/** `[Parse] Bind [Describe] Execute Sync`, with the unnamed portal. */
+function shareableExtendedQuery(
+  chunk: Buffer,
+  { statements, recent, registry, latencies, settings }: ShareableContext,
+): ShareableRequest | undefined {
+  let at = 0;
+  let server: ServerStatement | undefined;
+  if (chunk[at] === FrontendType.Parse) {
+    const end = messageEnd(chunk, at);
+    server = recent.find({ buffer: chunk, start: at, end }, settings, registry.generation)?.server;
+    if (server === undefined || chunk[end + HEADER_BYTES + 1] !== 0) return undefined;
+    at = end;
+  }
+  if (chunk[at] !== FrontendType.Bind || chunk[at + HEADER_BYTES] !== 0) return undefined;
+  server ??= boundStatement(chunk, at + HEADER_BYTES + 1, statements, settings);
+  at = messageEnd(chunk, at);
+  if (chunk[at] === FrontendType.Describe && chunk[at + HEADER_BYTES] === PORTAL) at = messageEnd(chunk, at);
+  if (server === undefined || !isExecuteAll(chunk, at)) return undefined;
+  at = messageEnd(chunk, at);
+  if (chunk[at] !== FrontendType.Sync || messageEnd(chunk, at) !== chunk.length) return undefined;
+  const latency = latencies.ofStatement(server);
+  return latency === undefined ? undefined : { latency, server };
+}
+
+/** Where one stands in for another, it has to be the one for these settings. */
+function boundStatement(
+  chunk: Buffer,
+  start: number,
+  statements: ClientStatements,
+  settings: string | undefined,
+): ServerStatement | undefined {
+  const end = stringEnd(chunk, start, chunk.length);
+  const statement = end <= start ? undefined : statements.get(latin1Name(chunk, start, end));
+  return statement?.first === undefined || statement.server.context === settings ? statement?.server : undefined;
+}
+
+/** An Execute of the unnamed portal for all rows. */
+function isExecuteAll(chunk: Buffer, at: number): boolean {
+  const body = at + HEADER_BYTES;
+  if (chunk[at] !== FrontendType.Execute || messageEnd(chunk, at) !== body + 5 || body + 5 > chunk.length) return false;
+  return chunk.readUInt32BE(body + 1) === 0;
+}
+
+/** @returns where the message that begins at `at` ends; beyond the chunk, where it is not whole or none at all */
+function messageEnd(chunk: Buffer, at: number): number {
+  const word = at + HEADER_BYTES <= chunk.length ? chunk.readUInt32BE(at + 1) : 0;
+  return word < 4 ? Number.POSITIVE_INFINITY : at + 1 + word;
+}
+
+/** What a Describe is about. */
+const PORTAL = 0x50;

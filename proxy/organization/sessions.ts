@@ -1,0 +1,168 @@
+import { StatementRegistry } from '../../src/backend/prepared-statements.ts';
+import type { SharingLimits } from '../../src/sql/execution/shareable-sql.ts';
+import type { SessionStart } from '../login/session-start.ts';
+import { Multiplexer } from '../multiplex/multiplexer.ts';
+import type { ProcessIds } from '../pinning/process-ids.ts';
+import { SequenceUse } from '../pinning/sequence-values.ts';
+import { ParseCache } from '../prepared/parse-cache.ts';
+import { StatementMemory } from '../prepared/statement-memory.ts';
+
+const MAX_REMEMBERED_LOGINS = 100;
+const MAX_REMEMBERED_TENANTS = 1_000;
+const MAX_REMEMBERED_BACKENDS = 10_000;
+
+/** A session as others of its organization can reach it. */
+export interface ReachableSession {
+  /** 0: at rest. */
+  readonly backendProcessId: number;
+  cancel(): Promise<void>;
+  terminate(): void;
+}
+
+/** What the wire sessions of one organization share in this process. */
+export class OrganizationSessions {
+  count = 0;
+  registry = new StatementRegistry();
+  recent = new ParseCache();
+  readonly kept = new StatementMemory();
+  readonly sharing: Multiplexer;
+  readonly sequences = new SequenceUse();
+  /** What sessions start with, by their settings. */
+  readonly starts = new Remembered<SessionStart>(MAX_REMEMBERED_LOGINS);
+  /** ParameterStatus values that a login with certain settings gives, by those settings. */
+  readonly parameters = new Remembered<ReadonlyMap<string, string>>(MAX_REMEMBERED_LOGINS);
+
+  readonly #sessions = new Map<number, OwnProcessId>();
+  /** Which session has worked on a backend last, by process ids. */
+  readonly #users = new Map<number, number>();
+
+  constructor(limits: SharingLimits) {
+    this.sharing = new Multiplexer(limits);
+  }
+
+  /** Makes a session known by its process id. @returns how it and others speak of process ids */
+  join(processId: number, session: ReachableSession): ProcessIds {
+    const processIds = new OwnProcessId(processId, session, this.#sessions, this.#users);
+    this.#sessions.set(processId, processIds);
+    return processIds;
+  }
+
+  part(processId: number): void {
+    const processIds = this.#sessions.get(processId);
+    if (processIds !== undefined) processIds.session = undefined;
+    this.#sessions.delete(processId);
+  }
+
+  forgetLogins(): void {
+    this.starts.clear();
+    this.parameters.clear();
+  }
+}
+
+/** How one session speaks of process ids. */
+class OwnProcessId implements ProcessIds {
+  readonly own: number;
+  /** None once it is over: tables that the map has outgrown keep what was in them until memory is cleared up in full. */
+  session: ReachableSession | undefined;
+  #signals: Promise<void> | undefined;
+  readonly #sessions: ReadonlyMap<number, OwnProcessId>;
+  readonly #users: Map<number, number>;
+
+  constructor(own: number, session: ReachableSession, sessions: ReadonlyMap<number, OwnProcessId>, users: Map<number, number>) {
+    this.own = own;
+    this.session = session;
+    this.#sessions = sessions;
+    this.#users = users;
+  }
+
+  backendOf(processId: number): number | undefined {
+    return this.#sessions.get(processId)?.session?.backendProcessId;
+  }
+
+  signal(processId: number, signal: 'cancel' | 'terminate'): void {
+    const target = this.#sessions.get(processId)?.session;
+    if (signal === 'terminate') target?.terminate();
+    else if (target !== undefined) this.#canceled(target, processId);
+  }
+
+  /** One's own may have to wait for what is sent with it. */
+  #canceled(target: ReachableSession, processId: number): void {
+    const arrived = target.cancel();
+    if (processId !== this.own) this.#signals = Promise.all([this.#signals, arrived]).then(() => {});
+  }
+
+  takeSignals(): Promise<void> | undefined {
+    const signals = this.#signals;
+    this.#signals = undefined;
+    return signals;
+  }
+
+  moved(backend: number): void {
+    if (this.#users.size > MAX_REMEMBERED_BACKENDS) this.#users.clear();
+    this.#users.set(backend, this.own);
+  }
+
+  userOf(backend: number): number | undefined {
+    return this.#users.get(backend);
+  }
+}
+
+/** Values by key, of which the oldest are forgotten. */
+class Remembered<T> {
+  readonly #max: number;
+  readonly #values = new Map<string, T>();
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  get(key: string): T | undefined {
+    return this.#values.get(key);
+  }
+
+  set(key: string, value: T): void {
+    const [oldest] = this.#values.keys();
+    if (this.#values.size >= this.#max && oldest !== undefined) this.#values.delete(oldest);
+    this.#values.set(key, value);
+  }
+
+  clear(): void {
+    this.#values.clear();
+  }
+}
+
+/** The organizations with wire sessions, and some that had them a while ago. */
+export class OrganizationDirectory {
+  readonly #tenants = new Map<string, OrganizationSessions>();
+  readonly #sharingLimits: SharingLimits;
+
+  constructor(sharingLimits: SharingLimits) {
+    this.#sharingLimits = sharingLimits;
+  }
+
+  /** One session more. */
+  enter(organizationId: string): OrganizationSessions {
+    const tenant = this.#tenants.get(organizationId) ?? new OrganizationSessions(this.#sharingLimits);
+    if (tenant.count === 0) {
+      // Those that were there last are the last to be forgotten.
+      this.#tenants.delete(organizationId);
+      this.#tenants.set(organizationId, tenant);
+    }
+    tenant.count += 1;
+    return tenant;
+  }
+
+  /** One session less. The last one takes the statements with it. */
+  leave(tenant: OrganizationSessions): void {
+    tenant.count -= 1;
+    if (tenant.count > 0) return;
+    if (!tenant.registry.isEmpty) {
+      tenant.registry = new StatementRegistry();
+      tenant.recent = new ParseCache();
+    }
+    for (const [id, oldest] of this.#tenants) {
+      if (this.#tenants.size <= MAX_REMEMBERED_TENANTS) break;
+      if (oldest.count === 0) this.#tenants.delete(id);
+    }
+  }
+}

@@ -1,0 +1,111 @@
+import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
+import { decodeFrontendMessage } from '../../src/protocol/frontend.ts';
+import { leadingWords } from '../../src/syntax/scanner.ts';
+import { changeCode } from '../inspection/outside-literals.ts';
+
+/**
+ * A session keeps one process id for its whole life, while its backends change: the id is ours. SQL that speaks of process
+ * ids is translated on its way, where it does so in the ways that clients do.
+ */
+export interface ProcessIds {
+  /** The id that this session's client knows. */
+  readonly own: number;
+  /** The backend that a session has at the moment. @returns undefined for an id that is no session's, 0 for one at rest */
+  backendOf(processId: number): number | undefined;
+  /** Cancels or ends a session of the same organization. */
+  signal(processId: number, signal: 'cancel' | 'terminate'): void;
+  /** Resolves when those have arrived that were sent to other sessions since this was last asked; undefined: there were none. */
+  takeSignals(): Promise<void> | undefined;
+  /** The session with this id now works on this backend. */
+  moved(backend: number): void;
+  /** Whose a notification is that this backend sent. */
+  userOf(backend: number): number | undefined;
+}
+
+/** A signal whose target comes as a parameter: `pg_cancel_backend($1)`. */
+export interface ParameterSignal {
+  /** From 1. */
+  readonly parameter: number;
+  readonly signal: 'cancel' | 'terminate';
+}
+
+export interface Translated {
+  readonly text: string;
+  readonly signals: readonly ParameterSignal[];
+}
+
+const OWN_ID = /\b(?:pg_catalog\s*\.\s*)?pg_backend_pid\s*\(\s*\)/gi;
+/** In parentheses, so that `split` keeps it. */
+const SIGNAL_OF_OWN = /(\bpg_(?:cancel|terminate)_backend\s*\(\s*pg_backend_pid\s*\(\s*\)\s*\))/i;
+const TIMEOUT = String.raw`(?:,\s*\d+\s*)?`;
+const CALL = String.raw`\b(?:pg_catalog\s*\.\s*)?(pg_(cancel|terminate)_backend)\s*\(\s*`;
+const SIGNAL = new RegExp(String.raw`${CALL}'?(\d{8,10})'?\s*(?:::\s*\w+\s*)?${TIMEOUT}\)`, 'gi');
+const SIGNAL_OF_PARAMETER = new RegExp(String.raw`${CALL}\$(\d{1,5})\s*(?:::\s*\w+\s*)?${TIMEOUT}\)`, 'gi');
+/** A number that may be a session's id, next to the word. */
+const COMPARED = /\b(pid\s*=\s*)'?(\d{8,10})'?/gi;
+
+/**
+ * The text with the server's process ids in the place of ours, and the other way round. A signal to a session is sent by
+ * us, and its place taken by what the function would have returned. What signals itself is left to the server. What stays
+ * behind when the session is gone is left as it is: definitions, and what stands in strings, function bodies and comments.
+ */
+export function translateProcessIds(text: string, ids: ProcessIds): Translated {
+  const signals: ParameterSignal[] = [];
+  if (DEFINITIONS.has(leadingWords(text, 1)[0] ?? '')) return { text, signals };
+  const besideOthers = LISTED.test(text);
+  const change = (code: string) =>
+    code
+      .split(SIGNAL_OF_OWN)
+      .map((part) => translatePart(part, ids, signals, besideOthers))
+      .join('');
+  return { text: changeCode(text, change, (token) => PROCESS_ID.test(token)), signals };
+}
+
+const DEFINITIONS = new Set(['CREATE', 'ALTER']);
+/** Shows the server's process ids, with which `pid <> pg_backend_pid()` compares. */
+const LISTED = /\bpg_stat_activity\b/i;
+const PROCESS_ID = /^'\d{8,10}'$/;
+
+function translatePart(code: string, ids: ProcessIds, signals: ParameterSignal[], besideOthers: boolean): string {
+  if (SIGNAL_OF_OWN.test(code)) return code;
+  return code
+    .replace(SIGNAL, (call, name: string, kind: string, digits: string) => {
+      const processId = Number(digits);
+      if (ids.backendOf(processId) === undefined) return call;
+      ids.signal(processId, signalOf(kind));
+      return `(SELECT true AS ${name})`;
+    })
+    .replace(SIGNAL_OF_PARAMETER, (_, name: string, kind: string, digits: string) => {
+      signals.push({ parameter: Number(digits), signal: signalOf(kind) });
+      return `(SELECT $${digits}::int4 IS NOT NULL AS ${name})`;
+    })
+    .replace(COMPARED, (comparison, words: string, digits: string) => {
+      const backend = ids.backendOf(Number(digits));
+      return backend === undefined ? comparison : `${words}${backend}`;
+    })
+    .replace(OWN_ID, (call) => (besideOthers ? call : `(SELECT ${ids.own} AS pg_backend_pid)`));
+}
+
+function signalOf(kind: string): 'cancel' | 'terminate' {
+  return kind.toLowerCase() === 'cancel' ? 'cancel' : 'terminate';
+}
+
+/** The process id in a Bind's parameter, in text or as int4 or int8. */
+function processIdOf(value: Buffer | null | undefined, format: number): number | undefined {
+  if (value == null) return undefined;
+  if (format === 0) return Number(value.toString('latin1'));
+  if (value.length === 4) return value.readInt32BE(0);
+  return value.length === 8 ? Number(value.readBigInt64BE(0)) : undefined;
+}
+
+/** A Bind of `pg_cancel_backend($1)` is a signal to a session. */
+export function sendSignals(signals: readonly ParameterSignal[], { type, buffer, start, end, last }: FrameScanner, ids: ProcessIds): void {
+  if (signals.length === 0 || !last) return;
+  const bind = decodeFrontendMessage(type, buffer.subarray(start + HEADER_BYTES, end));
+  if (bind.name !== 'Bind') return;
+  for (const { parameter, signal } of signals) {
+    const formats = bind.parameterFormats;
+    const processId = processIdOf(bind.parameters[parameter - 1], formats[formats.length === 1 ? 0 : parameter - 1] ?? 0);
+    if (processId !== undefined) ids.signal(processId, signal);
+  }
+}

@@ -1,0 +1,67 @@
+import type { Settings } from '../../src/backend/session-state.ts';
+import { literal } from '../checkout/settings-sync.ts';
+import { queryMessage } from '../relay/messages.ts';
+
+/** What a session holds that outlives its transaction, as the server tells it. */
+export interface SessionFacts {
+  /** Settings that it has set, with their values as the server shows them. */
+  readonly settings: Settings;
+  /** Kinds of state for which a session has to stay on its backend. */
+  readonly held: ReadonlySet<HeldState>;
+}
+
+export type HeldState = 'listen' | 'prepared' | 'cursor' | 'temp';
+
+/** Everything is named in full: the session's search path is its own. The role is not among the settings that are listed. */
+const PROBE = `SELECT 'setting', name, setting FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session'
+UNION ALL (SELECT 'setting', 'role', r FROM pg_catalog.current_setting('role') r WHERE r OPERATOR(pg_catalog.<>) 'none')
+UNION ALL (SELECT 'listen', NULL, NULL FROM pg_catalog.pg_listening_channels() LIMIT 1)
+UNION ALL (SELECT 'prepared', NULL, NULL FROM pg_catalog.pg_prepared_statements WHERE from_sql LIMIT 1)
+UNION ALL (SELECT 'cursor', NULL, NULL FROM pg_catalog.pg_cursors WHERE is_holdable LIMIT 1)
+UNION ALL (SELECT 'temp', NULL, NULL WHERE pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid AND (
+  EXISTS (SELECT 1 FROM pg_catalog.pg_class WHERE relnamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())
+  OR EXISTS (SELECT 1 FROM pg_catalog.pg_proc WHERE pronamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())
+  OR EXISTS (SELECT 1 FROM pg_catalog.pg_type WHERE typnamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())))`;
+
+/** Settings of the current transaction are none of the session's. */
+const TRANSACTIONAL = /^transaction_/;
+
+/** A question to the server about its session's state, and the collecting of its answer. */
+export class StateProbe {
+  readonly message: Buffer;
+  readonly #settings = new Map<string, string>();
+  readonly #held = new Set<HeldState>();
+
+  /** @param custom names of settings that the server does not list */
+  constructor(custom: Iterable<string>) {
+    const asked = [...custom]
+      .map(literal)
+      .map((name) => `\nUNION ALL SELECT 'setting', ${name}, pg_catalog.current_setting(${name}, true)`);
+    this.message = queryMessage(PROBE + asked.join(''));
+  }
+
+  /** @param body of a DataRow with three text columns */
+  row(body: Buffer): void {
+    const [kind, name, value] = textColumns(body);
+    if (kind === 'setting' && name != null && value != null) {
+      // A setting of the client's own that has been reset is not gone but empty.
+      if (!TRANSACTIONAL.test(name) && !(name.includes('.') && value === '')) this.#settings.set(name.toLowerCase(), value);
+    } else if (kind === 'listen' || kind === 'prepared' || kind === 'cursor' || kind === 'temp') this.#held.add(kind);
+  }
+
+  facts(): SessionFacts {
+    return { settings: this.#settings, held: this.#held };
+  }
+}
+
+function textColumns(body: Buffer): (string | null)[] {
+  const columns: (string | null)[] = [];
+  let at = 2;
+  for (let left = body.readInt16BE(0); left > 0; left -= 1) {
+    const length = body.readInt32BE(at);
+    at += 4;
+    columns.push(length < 0 ? null : body.toString('utf8', at, at + length));
+    at += Math.max(0, length);
+  }
+  return columns;
+}

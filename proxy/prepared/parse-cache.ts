@@ -1,0 +1,47 @@
+import { Buffer } from 'node:buffer';
+import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
+import type { FrameScanner } from '../../src/protocol/frame.ts';
+import type { UnnamedStatement } from './client-statements.ts';
+
+/** A statement without a name in the client's eyes, and with one on the server. */
+export interface RepeatedStatement extends UnnamedStatement {
+  readonly server: ServerStatement;
+}
+
+interface RecentParse {
+  /** The whole message. */
+  readonly message: Buffer;
+  readonly context: string;
+  /** The registry's, when the statement was found there. */
+  readonly generation: number;
+  readonly statement: RepeatedStatement;
+}
+
+/** Where a message lies. */
+type Fragment = Pick<FrameScanner, 'buffer' | 'start' | 'end'>;
+
+const SLOTS = 64;
+
+/**
+ * What the Parse messages of an organization's clients have lately turned out to be: the same bytes again, in the same
+ * context, are the same statement, and need not be looked at.
+ */
+export class ParseCache {
+  readonly #slots: (RecentParse | undefined)[] = new Array(SLOTS).fill(undefined);
+
+  find({ buffer, start, end }: Fragment, context: string | undefined, generation: number): RepeatedStatement | undefined {
+    const recent = this.#slots[slotOf(buffer, start, end)];
+    if (recent === undefined || recent.context !== context || recent.generation !== generation) return undefined;
+    return recent.message.compare(buffer, start, end) === 0 ? recent.statement : undefined;
+  }
+
+  keep({ buffer, start, end }: Fragment, context: string, generation: number, statement: RepeatedStatement): void {
+    const message = Buffer.from(buffer.subarray(start, end));
+    this.#slots[slotOf(buffer, start, end)] = { message, context, generation, statement };
+  }
+}
+
+/** Statements of one program differ in length, and often enough in the middle. */
+function slotOf(buffer: Buffer, start: number, end: number): number {
+  return (end - start + 7 * (buffer[(start + end) >> 1] ?? 0)) % SLOTS;
+}

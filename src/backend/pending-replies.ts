@@ -1,0 +1,116 @@
+/** Requests whose replies a backend owes, by the message that asked. */
+export const Request = { parse: 0, bind: 1, describe: 2, execute: 3, close: 4, sync: 5, query: 6, call: 7, copyEnd: 8 } as const;
+export type RequestKind = (typeof Request)[keyof typeof Request];
+
+/**
+ * What becomes of a request's reply: the client gets it (`forward`); nobody does, because the request was ours (`skip`);
+ * or the request was never sent and the reply is ours to make (`simulate`).
+ */
+export const Disposition = { forward: 0, skip: 1, simulate: 2 } as const;
+export type ReplyDisposition = (typeof Disposition)[keyof typeof Disposition];
+
+/** A power of two: what a client asks at once, as a rule. */
+const INITIAL_CAPACITY = 8;
+/** A request's kind and fate are kept as one small number. */
+const KIND_BITS = 4;
+const KIND_MASK = (1 << KIND_BITS) - 1;
+
+/** Requests in the order in which they were sent, from 0; with each whatever was given with it. Goes round in two arrays. */
+export class PendingReplies {
+  #length = 0;
+  #head = 0;
+  #dropped = 0;
+  #ours = 0;
+  #queries = 0;
+  #requests: number[] = new Array(INITIAL_CAPACITY).fill(0);
+  #subjects: unknown[] = new Array(INITIAL_CAPACITY).fill(undefined);
+
+  get length(): number {
+    return this.#length;
+  }
+
+  /** How many have been removed from the beginning so far. */
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  /** How many of them are ours. */
+  get ours(): number {
+    return this.#ours;
+  }
+
+  /** How many of them are Query messages. */
+  get queries(): number {
+    return this.#queries;
+  }
+
+  #at(index: number): number {
+    return (this.#head + index) & (this.#requests.length - 1);
+  }
+
+  /** @param index below `length`, as for all others */
+  kind(index: number): RequestKind {
+    return ((this.#requests[this.#at(index)] ?? 0) & KIND_MASK) as RequestKind;
+  }
+
+  fate(index: number): ReplyDisposition {
+    return ((this.#requests[this.#at(index)] ?? 0) >> KIND_BITS) as ReplyDisposition;
+  }
+
+  subject(index: number): unknown {
+    return this.#subjects[this.#at(index)];
+  }
+
+  push(kind: RequestKind, fate: ReplyDisposition, subject: unknown): void {
+    if (this.#length === this.#requests.length) this.#grow();
+    const at = this.#at(this.#length);
+    this.#requests[at] = kind | (fate << KIND_BITS);
+    this.#subjects[at] = subject;
+    this.#length += 1;
+    this.#counted(kind, fate, 1);
+  }
+
+  #counted(kind: RequestKind, fate: ReplyDisposition, by: 1 | -1): void {
+    if (kind === Request.query) this.#queries += by;
+    if (fate === Disposition.skip) this.#ours += by;
+  }
+
+  /** Removes so many from the beginning. */
+  drop(count: number): void {
+    for (let i = 0; i < count; i += 1) {
+      this.#counted(this.kind(i), this.fate(i), -1);
+      this.#subjects[this.#at(i)] = undefined;
+    }
+    this.#head = this.#at(count);
+    this.#length -= count;
+    this.#dropped += count;
+  }
+
+  /** Removes all that are not to be kept. */
+  filter(isKept: (index: number) => boolean): void {
+    let kept = 0;
+    for (let i = 0; i < this.#length; i += 1) {
+      if (!isKept(i)) {
+        this.#counted(this.kind(i), this.fate(i), -1);
+        continue;
+      }
+      const [from, to] = [this.#at(i), this.#at(kept)];
+      this.#requests[to] = this.#requests[from] ?? 0;
+      this.#subjects[to] = this.#subjects[from];
+      kept += 1;
+    }
+    for (let i = kept; i < this.#length; i += 1) this.#subjects[this.#at(i)] = undefined;
+    this.#length = kept;
+  }
+
+  #grow(): void {
+    const inOrder = <T>(ring: readonly T[], filling: T) => [
+      ...ring.slice(this.#head),
+      ...ring.slice(0, this.#head),
+      ...ring.map(() => filling),
+    ];
+    this.#requests = inOrder(this.#requests, 0);
+    this.#subjects = inOrder(this.#subjects, undefined);
+    this.#head = 0;
+  }
+}

@@ -1,0 +1,125 @@
+import { describe, expect, it } from 'vitest';
+import { deallocatedNames, isPreparable, traitsOf } from '../../proxy/inspection/sql-traits.ts';
+import { mayShare } from '../../src/sql/sharing-rules.ts';
+
+/** Where each place were read from each other one, this would take minutes. */
+const CHARACTERS = 262_144;
+const BOUND_MS = 2_000;
+
+describe('a look at a text', () => {
+  it.each([
+    ['line breaks', '', '\n'],
+    ['a string with line breaks behind it', "select 'a'", '\n'],
+    ['a dash behind the other', 'set ', '-'],
+    ['statements that take no name away', '', 'deallocate '],
+    ['explained statements that execute nothing', '', ';explain '],
+    ['a long name', 'select ', 'a'],
+    ['white space behind a name', 'select a', ' '],
+    ['blocks', '', 'begin\n'],
+    ['quotes', 'select ', "'"],
+    ['settings', '', ';set a.b=1'],
+    ['a setting of many parts', 'set a', '.a'],
+    ['settings of which no more than the beginning is there', '', ';set a.'],
+    ['updates', '', 'update '],
+  ])('takes time in proportion to it: %s', (_, beginning, repeated) => {
+    const text = beginning + repeated.repeat(CHARACTERS / repeated.length);
+    const since = performance.now();
+    isPreparable(text, traitsOf(text));
+    deallocatedNames(text);
+    mayShare(text);
+    mayShare(`select ${text}`);
+    expect(performance.now() - since).toBeLessThan(BOUND_MS);
+  });
+
+  it.each([
+    ['set a = 1', true],
+    ['select 1;\n\n set a = 1', true],
+    ['select 1 -- a comment\n set a = 1', true],
+    ['select 1 -- a comment\rset a = 1', true],
+    ['/* a comment */ reset a', true],
+    ["update pg_settings set setting = '1' where name = 'a'", true],
+    ['update only "pg_catalog" . "pg_settings" set setting = 1', true],
+    ['select * from pg_settings', false],
+    ['do $$ begin\nset a = 1; end $$', true],
+    ['begin; set local a = 1', false],
+    ['update t\n set a = 1', false],
+    ['select 1 as "set"', false],
+  ])('tells where a statement begins that changes the session: %j', (text, touchesState) => {
+    expect(traitsOf(text).touchesState).toBe(touchesState);
+  });
+
+  it.each([
+    ['execute a', true],
+    ['explain (analyze) execute a', true],
+    ['explain\nexecute a', true],
+    ['create table t as execute a', true],
+    ['select 1; explain select 1', false],
+    ['grant execute on function f to r', false],
+  ])('tells who speaks of prepared statements: %j', (text, namesPrepared) => {
+    expect(traitsOf(text).namesPrepared).toBe(namesPrepared);
+  });
+
+  it.each([
+    ['deallocate all', true],
+    ['select 1; discard\nall', true],
+    ['deallocate a', false],
+    ['select all 1; deallocate a', false],
+  ])('tells who takes all of them away: %j', (text, deallocatesAll) => {
+    expect(traitsOf(text).deallocatesAll).toBe(deallocatesAll);
+  });
+
+  it.each([
+    ["set a.b = 1; set session a.\"B\" to 1; select set_config('a.c.d', '1', false)", ['a.b', 'a.c.d'], false],
+    ['set a.b.c = 1', ['a.b.c'], false],
+    ['set search_path to "a.b", c.d', [], false],
+    ["select set_config('work_mem', $1, false)", [], false],
+    ['update t set a = b.c', [], false],
+    ['set a /* comment */ .b = 1', [], true],
+    ['set /* comment */ a.b = 1', [], true],
+    ['set gr\u00c3\u00b6\u00c3\u009fe.a = 1', [], true],
+    ["select set_config('a.' || b, '1', false) from c", [], true],
+    ["select set_config('a.gr\u00c3\u00b6\u00c3\u009fe', '1', false)", [], true],
+    ['select set_config($1, $2, false)', [], true],
+  ])('tells which settings of the client it sets: %j', (text, customSettings, setsUnnamed) => {
+    expect(traitsOf(text)).toMatchObject({ customSettings, setsUnnamed });
+  });
+
+  it.each([
+    ['update t set id = default', true],
+    ['insert into t values (1)', true],
+    ['update t set id = 1', false],
+    ['set a to default', false],
+  ])('tells who may make sequences move: %j', (text, movesSequences) => {
+    expect(traitsOf(text).movesSequences).toBe(movesSequences);
+  });
+
+  it.each([
+    ['select lastval()', true],
+    ['select "currval" (\'q\')', true],
+    ['select pg_catalog.lastval/**/()', true],
+    ['do $$ begin perform lastval(); end $$', true],
+    ['select 1 as lastval', false],
+    ["select 'lastval'", false],
+    ["select nextval('q')", false],
+  ])('tells who calls for the last value of a sequence: %j', (text, callsSequenceRead) => {
+    expect(traitsOf(text).callsSequenceRead).toBe(callsSequenceRead);
+  });
+
+  it.each([
+    ['set seed = 0.5', true],
+    ['begin; set local seed to 0.5', true],
+    ["select set_config('seed', '0.5', false)", true],
+    ['update t set seed = 1', false],
+    ['select seed from t', false],
+  ])('tells who sets where random numbers begin: %j', (text, seedsRandom) => {
+    expect(traitsOf(text).seedsRandom).toBe(seedsRandom);
+  });
+
+  it('follows settings of the client only where there are few', () => {
+    const few = traitsOf("set a.b = 1; set a.b = 2; select set_config('c.d', '1', false)");
+    expect(few).toMatchObject({ customSettings: ['a.b', 'c.d'], setsUnnamed: false });
+    const many = traitsOf(Array.from({ length: 1_000 }, (_, i) => `set a.b${i} = 1`).join(';'));
+    expect(many).toMatchObject({ customSettings: [], setsUnnamed: true });
+    expect(traitsOf('set a.b = 1;'.repeat(1_001))).toMatchObject({ customSettings: [], setsUnnamed: true });
+  });
+});
