@@ -2,8 +2,8 @@ import type { Observe, ObservedStatement, Origin, Outcome } from '../src/observa
 import { Departure } from '../src/router/departure.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import { timeOrderedUuid } from '../src/runtime/random.ts';
-import type { StatementOutcome } from '../src/sql/layout.ts';
-import type { ResultShare } from '../src/sql/result-share.ts';
+import type { ResultReservation } from '../src/sql/result/result-budget.ts';
+import type { StatementOutcome } from '../src/sql/result/result-format.ts';
 import { renderError } from './errors.ts';
 
 /** What is known of a call while it runs: who, what, and how it ends. */
@@ -22,7 +22,7 @@ export interface Call {
   /** Gives back the room that its body has taken. */
   forget: (() => void) | undefined;
   /** Where its results count that are kept whole; set by admission. */
-  results: ResultShare | undefined;
+  results: ResultReservation | undefined;
   /** Set by routes that run SQL. */
   statement: ObservedStatement | undefined;
   /** SHA-256 of everything that it asks for, where it has an Idempotency-Key. */

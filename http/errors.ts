@@ -1,8 +1,8 @@
 import { type ErrorKind, ServiceError } from '../src/errors.ts';
 import { type ErrorFields, PostgresError } from '../src/protocol/backend.ts';
-import { type FailurePlace, StatementFailure } from '../src/sql/failure.ts';
-import { lineAndColumn } from '../src/sql/position.ts';
-import { mayCommitInPart } from '../src/sql/rules.ts';
+import { type FailurePlace, StatementFailure } from '../src/sql/execution/failure.ts';
+import { mayCommitInPart } from '../src/sql/execution/http-restrictions.ts';
+import { lineAndColumn } from '../src/syntax/position.ts';
 import type { Problem } from './replies.ts';
 
 /** How one kind of error looks from outside. */

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { JsonValue } from '../src/sql/json-value.ts';
+import type { JsonValue } from '../src/sql/parameters/json-value.ts';
 
 /*
  * Every request of the JSON door; its replies are in replies.ts. Requests are validated with these, the OpenAPI document

@@ -29,9 +29,9 @@ import { Router } from './router/router.ts';
 import { SignUps } from './router/sign-ups.ts';
 import { MemoryBudget } from './runtime/memory-budget.ts';
 import { shareSocketShapes } from './runtime/v8-socket-shapes.ts';
-import { Queries } from './sql/queries.ts';
-import { RESULT_BOUNDS } from './sql/result-share.ts';
-import type { SharingLimits } from './sql/sharing-rules.ts';
+import { QueryScheduler } from './sql/execution/query-scheduler.ts';
+import type { SharingLimits } from './sql/execution/shareable-sql.ts';
+import { RESULT_BOUNDS } from './sql/result/result-budget.ts';
 
 /** The running service. Ports are the real ones, also where 0 was asked for. */
 export interface Service {
@@ -113,7 +113,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       router,
       signUps,
       refusals,
-      queries: new Queries(router, sharingLimits(config), observe),
+      queries: new QueryScheduler(router, sharingLimits(config), observe),
       config,
       observe,
       ready,

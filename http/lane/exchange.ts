@@ -3,10 +3,10 @@ import type { Readable } from 'node:stream';
 import type { Config } from '../../src/config.ts';
 import type { Router } from '../../src/router/router.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
+import type { QueryRequest } from '../../src/sql/execution/query.ts';
+import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
 import { CHUNK_BYTES, giveBack, takeMemory } from '../../src/sql/json/memory.ts';
-import type { Queries } from '../../src/sql/queries.ts';
-import { ResultShare } from '../../src/sql/result-share.ts';
-import type { QueryRequest } from '../../src/sql/statement.ts';
+import { ResultReservation } from '../../src/sql/result/result-budget.ts';
 import { type Call, type CallEnds, openCall, originOf, requestIdOf } from '../call.ts';
 import type { Connections } from '../connections.ts';
 import type { Admission } from '../plugins/admission.ts';
@@ -24,7 +24,7 @@ import type { PlainRequest } from './request.ts';
 /** What requests in the lane are answered with: the same as all others. */
 export interface ExchangeContext extends RefusalContext {
   readonly router: Pick<Router, 'authenticate' | 'inputs' | 'recognize' | 'isInvalid' | 'results'>;
-  readonly queries: Queries;
+  readonly queries: QueryScheduler;
   readonly config: Config;
   readonly admission: Admission;
   readonly connections: Pick<Connections, 'authenticated'>;
@@ -147,7 +147,7 @@ export class Exchange {
   /** Where a reply counts that is not small. */
   #share(): void {
     const { tenant } = this.#call;
-    if (tenant !== undefined) this.#call.results ??= new ResultShare(this.#context.router.results, tenant.organization.id);
+    if (tenant !== undefined) this.#call.results ??= new ResultReservation(this.#context.router.results, tenant.organization.id);
   }
 
   #sendStream(body: Readable): void {

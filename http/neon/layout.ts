@@ -1,7 +1,7 @@
 import { encodersBy } from '../../src/sql/json/encoders.ts';
 import { arrayRows, type Field, objectRows } from '../../src/sql/json/row.ts';
 import { encodeBoolean, encodeFloat, encodeText, encodeVerbatim } from '../../src/sql/json/scalars.ts';
-import type { ResultLayout } from '../../src/sql/layout.ts';
+import type { ResultFormat } from '../../src/sql/result/result-format.ts';
 
 export interface OutputMode {
   /** Values as Postgres writes them, all of them strings: the client knows what to make of them. */
@@ -10,7 +10,7 @@ export interface OutputMode {
 }
 
 /** A result as Neon's proxy writes it: `{fields, rowAsArray, rows, command, rowCount}`. */
-export function neonLayout({ raw, rowAsArray }: OutputMode): ResultLayout {
+export function neonLayout({ raw, rowAsArray }: OutputMode): ResultFormat {
   const encoders = raw ? asText : asJson;
   return {
     losesRepeatedNames: false,

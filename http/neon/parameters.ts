@@ -1,9 +1,9 @@
 import { isLosslessNumber } from 'lossless-json';
 import { ServiceError } from '../../src/errors.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';
-import { atOnce, GrowingText, inSlices, type Writing, writeJson } from '../../src/sql/growing-text.ts';
-import type { JsonValue } from '../../src/sql/json-value.ts';
-import { areMany, needsType, type ParameterText, quoteElement } from '../../src/sql/parameters.ts';
+import type { JsonValue } from '../../src/sql/parameters/json-value.ts';
+import { atOnce, inSlices, JsonText, type Writing, writeJson } from '../../src/sql/parameters/json-writer.ts';
+import { areMany, needsType, type ParameterText, quoteElement } from '../../src/sql/parameters/parameters.ts';
 
 /**
  * Parameters as Neon's proxy writes them, without a look at the parameter's type: strings as they are, arrays as array
@@ -25,14 +25,14 @@ export async function parameterTexts(values: readonly JsonValue[]): Promise<read
 }
 
 function* structure(value: JsonValue): Writing {
-  const text = new GrowingText();
+  const text = new JsonText();
   if (Array.isArray(value)) yield* writeArray(value, text);
   else yield* writeJson(value, text);
   return text.toString();
 }
 
 /** Only what comes from a string or an object needs quotes; an array in an array is a further dimension. */
-function* writeArray(values: readonly JsonValue[], text: GrowingText): Generator<void, void> {
+function* writeArray(values: readonly JsonValue[], text: JsonText): Generator<void, void> {
   text.add('{');
   for (const [at, value] of values.entries()) {
     if (at > 0) text.add(',');

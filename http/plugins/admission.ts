@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify';
 import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { type MemoryBounds, MemoryBudget } from '../../src/runtime/memory-budget.ts';
-import { ResultShare } from '../../src/sql/result-share.ts';
+import { ResultReservation } from '../../src/sql/result/result-budget.ts';
 import type { Connections } from '../connections.ts';
 
 /**
@@ -91,7 +91,7 @@ export function limitRequests(app: FastifyInstance, { admission, connections, bo
       if (id !== undefined) {
         connections.authenticated(request.raw.socket, id);
         call.leave = admission.enter(id);
-        call.results = new ResultShare(results, id);
+        call.results = new ResultReservation(results, id);
         countBody(request, body, id, bodies);
       }
       done();

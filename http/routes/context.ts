@@ -3,7 +3,7 @@ import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
 import type { Router } from '../../src/router/router.ts';
 import type { SignUps } from '../../src/router/sign-ups.ts';
-import type { Queries } from '../../src/sql/queries.ts';
+import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { Refusals } from '../refusals.ts';
 
@@ -20,7 +20,7 @@ export interface RouteContext {
     readonly catalog: { readonly audit: Pick<Router['catalog']['audit'], 'list' | 'verify'> };
   };
   readonly signUps: Pick<SignUps, 'add'>;
-  readonly queries: Queries;
+  readonly queries: QueryScheduler;
   readonly refusals: Refusals;
   readonly config: Config;
   readonly observe: Observe;

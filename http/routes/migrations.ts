@@ -1,4 +1,4 @@
-import { applyMigration, applyMigrationOnce, listMigrations, type MigrationRequest } from '../../src/sql/migration.ts';
+import { applyMigration, applyMigrationOnce, listMigrations, type MigrationRequest } from '../../src/sql/migrations/migration.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { tenantOf } from '../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency.ts';

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { SessionOptions } from '../../src/sql/session.ts';
-import { runTextStatement, runTextTransaction, type TextStatement } from '../../src/sql/text-statements.ts';
-import type { TransactionModes } from '../../src/sql/transaction.ts';
+import { runTextStatement, runTextTransaction, type TextStatement } from '../../src/sql/execution/neon-queries.ts';
+import type { TransactionModes } from '../../src/sql/execution/transaction-request.ts';
+import type { SessionOptions } from '../../src/sql/session/session.ts';
 import { authenticateNeon } from '../neon/authentication.ts';
 import { renderNeonError } from '../neon/errors.ts';
 import { echoedHeaders, readNeonRequest } from '../neon/request.ts';

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { Observe } from '../../src/observation.ts';
-import { linesLayout } from '../../src/sql/layout.ts';
-import { type QueryRequest, runQueryOnce } from '../../src/sql/statement.ts';
+import { type QueryRequest, runQueryOnce } from '../../src/sql/execution/query.ts';
+import { linesFormat } from '../../src/sql/result/result-format.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { LINES_TYPE, prefersLines } from '../plugins/accept.ts';
 import { tenantOf } from '../plugins/bearer.ts';
@@ -72,7 +72,7 @@ export function queryEndpoints({ router, queries, config, observe }: RouteContex
         sql,
         params,
         rowMode,
-        layout: asLines ? linesLayout(rowMode) : undefined,
+        layout: asLines ? linesFormat(rowMode) : undefined,
         lastWords: asLines ? errorLine(request, observe) : undefined,
         timeoutMs: timeoutOf(body.timeoutMs, config),
         readOnly,

@@ -1,6 +1,6 @@
 import { listCommands } from '../../src/catalog/statement-record.ts';
-import type { StatementOutcome } from '../../src/sql/layout.ts';
-import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../src/sql/transaction.ts';
+import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../src/sql/execution/transaction-request.ts';
+import type { StatementOutcome } from '../../src/sql/result/result-format.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { tenantOf } from '../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency.ts';

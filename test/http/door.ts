@@ -6,8 +6,8 @@ import { ServiceError } from '../../src/errors.ts';
 import type { Observation, Observe } from '../../src/observation.ts';
 import { InputScheduler } from '../../src/runtime/input-scheduler.ts';
 import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
-import { Queries } from '../../src/sql/queries.ts';
-import { RESULT_BOUNDS } from '../../src/sql/result-share.ts';
+import { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
+import { RESULT_BOUNDS } from '../../src/sql/result/result-budget.ts';
 
 /** The JSON door alone, on a socket of its own: for what it answers without any organization. */
 export interface Door {
@@ -36,7 +36,7 @@ export function standIn(observe: Observe = () => {}): HttpAppOptions {
     },
     signUps: { add: nobody },
     refusals: { count: () => undefined },
-    queries: new Queries({ lease: nobody, mayKeepBusy: () => false }, { depth: 1, spread: 1 }, observe),
+    queries: new QueryScheduler({ lease: nobody, mayKeepBusy: () => false }, { depth: 1, spread: 1 }, observe),
     config: readConfig({}),
     observe,
     connection: () => ({ host: '127.0.0.1', port: 6432, sslmode: 'disable' }),

@@ -6,7 +6,7 @@ import { Pool } from '../../src/backend/pool.ts';
 import { Lease } from '../../src/router/lease.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
-import { RESULT_BOUNDS } from '../../src/sql/result-share.ts';
+import { RESULT_BOUNDS } from '../../src/sql/result/result-budget.ts';
 import { acquire } from './acquire.ts';
 
 /** A database and a role of its own that owns `public`, as an organization has them, and leases on it without a router. */

@@ -1,4 +1,4 @@
-import type { PostgresType } from '../builtin-types.ts';
+import type { PostgresType } from '../result/builtin-types.ts';
 import { arrayEncoder } from './array.ts';
 import { encodeTimestamp, encodeTimestamptz } from './datetime.ts';
 import { encodeBoolean, encodeFloat, encodeQuoted, encodeText, encodeVerbatim, type ValueEncoder } from './scalars.ts';

@@ -1,5 +1,5 @@
 import type { FieldDescription } from '../../protocol/backend.ts';
-import type { PostgresType } from '../builtin-types.ts';
+import type { PostgresType } from '../result/builtin-types.ts';
 import { type JsonBuffer, type Words, wordsOf } from './buffer.ts';
 import { type EncoderChoice, encoderFor } from './encoders.ts';
 import { PART_BYTES, type Parts, partsOf, type ValueEncoder } from './scalars.ts';

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { linesLayout, type RowMode } from '../../../src/sql/layout.ts';
-import { runQuery } from '../../../src/sql/statement.ts';
+import { runQuery } from '../../../src/sql/execution/query.ts';
+import { linesFormat, type RowMode } from '../../../src/sql/result/result-format.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;
@@ -15,7 +15,7 @@ afterAll(() => database.close());
 const lastWords = (error: Error) => Buffer.from(`${JSON.stringify({ error: error.message })}\n`);
 
 async function start(sql: string, rowMode: RowMode = 'object', signal?: AbortSignal) {
-  const layout = linesLayout(rowMode);
+  const layout = linesFormat(rowMode);
   const request = { sql, rowMode, layout, lastWords, timeoutMs: 20_000, ...(signal === undefined ? {} : { signal }) };
   return runQuery(await database.lease(), request);
 }

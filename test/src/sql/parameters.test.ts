@@ -1,8 +1,8 @@
 import { parse } from 'lossless-json';
 import { describe, expect, test } from 'vitest';
-import { BUILTIN_TYPES, type PostgresType } from '../../../src/sql/builtin-types.ts';
-import type { JsonValue } from '../../../src/sql/json-value.ts';
-import { areMany, encodeBitByBit, encodeParameters } from '../../../src/sql/parameters.ts';
+import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
+import { areMany, encodeBitByBit, encodeParameters } from '../../../src/sql/parameters/parameters.ts';
+import { BUILTIN_TYPES, type PostgresType } from '../../../src/sql/result/builtin-types.ts';
 
 const OIDS = {
   text: 25,

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Lease } from '../../../src/router/lease.ts';
-import type { JsonValue } from '../../../src/sql/json-value.ts';
-import { type QueryRequest, runQuery } from '../../../src/sql/statement.ts';
-import { runTransaction } from '../../../src/sql/transaction.ts';
+import { type QueryRequest, runQuery } from '../../../src/sql/execution/query.ts';
+import { runTransaction } from '../../../src/sql/execution/transaction-request.ts';
+import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { ServiceError } from '../../../src/errors.ts';
-import { readRow, runAtOnce } from '../../../src/sql/messages.ts';
-import { Session } from '../../../src/sql/session.ts';
+import { readRow, runAtOnce } from '../../../src/sql/session/messages.ts';
+import { Session } from '../../../src/sql/session/session.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type QueryReply, runQuery } from '../../../src/sql/statement.ts';
+import { type QueryReply, runQuery } from '../../../src/sql/execution/query.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 const MIB = 1_048_576;

@@ -1,9 +1,9 @@
 import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest';
-import { applyMigration } from '../../../src/sql/migration.ts';
-import { runQuery } from '../../../src/sql/statement.ts';
-import { runTransaction } from '../../../src/sql/transaction.ts';
+import { runQuery } from '../../../src/sql/execution/query.ts';
+import { runTransaction } from '../../../src/sql/execution/transaction-request.ts';
+import { applyMigration } from '../../../src/sql/migrations/migration.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 const TIMEOUT_MS = 20_000;

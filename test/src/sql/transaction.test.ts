@@ -1,11 +1,11 @@
 import { parse } from 'lossless-json';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { Departure } from '../../../src/router/departure.ts';
-import { runBatch } from '../../../src/sql/batch.ts';
-import { jsonLayout } from '../../../src/sql/layout.ts';
-import { Session } from '../../../src/sql/session.ts';
-import { transact } from '../../../src/sql/transact.ts';
-import { runTransaction, type TransactionRequest } from '../../../src/sql/transaction.ts';
+import { runBatch } from '../../../src/sql/execution/batch.ts';
+import { inTransaction } from '../../../src/sql/execution/in-transaction.ts';
+import { runTransaction, type TransactionRequest } from '../../../src/sql/execution/transaction-request.ts';
+import { jsonFormat } from '../../../src/sql/result/result-format.ts';
+import { Session } from '../../../src/sql/session/session.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;
@@ -269,7 +269,7 @@ describe('a statement that would end the transaction', () => {
   test('is noticed by the status that Postgres reports, should it ever get through', async () => {
     const session = new Session(await database.lease(), { timeoutMs: 0 });
     const list = [{ sql: 'SELECT 1' }, { sql: 'COMMIT' }];
-    await expect(transact(session, 'BEGIN', () => runBatch(session, list, jsonLayout('object')))).rejects.toMatchObject({
+    await expect(inTransaction(session, 'BEGIN', () => runBatch(session, list, jsonFormat('object')))).rejects.toMatchObject({
       place: { statementIndex: 1 },
       error: { message: 'the transaction was ended by one of its statements' },
     });
@@ -279,7 +279,7 @@ describe('a statement that would end the transaction', () => {
   test('does not even begin where BEGIN fails, as when a cancel request meets it', async () => {
     const session = new Session(await database.lease(), { timeoutMs: 0 });
     const list = [{ sql: 'INSERT INTO t VALUES (1)' }, { sql: 'INSERT INTO t VALUES (2)' }];
-    await expect(transact(session, 'SELECT 1/0', () => runBatch(session, list, jsonLayout('object')))).rejects.toMatchObject({
+    await expect(inTransaction(session, 'SELECT 1/0', () => runBatch(session, list, jsonFormat('object')))).rejects.toMatchObject({
       fields: { code: '22012' },
     });
     await session.end();

@@ -1,0 +1,128 @@
+import { ServiceError } from '../../errors.ts';
+import type { Lease } from '../../router/lease.ts';
+import { TimeSlices } from '../../runtime/event-loop.ts';
+import { checkParameterLimit, type ParameterText } from '../parameters/parameters.ts';
+import { BufferedResult, ReplySizeLimit } from '../result/buffered-result.ts';
+import { outcomeOf } from '../result/result.ts';
+import type { ResultFormat } from '../result/result-format.ts';
+import { TypeCatalog } from '../result/type-catalog.ts';
+import { pinSettings } from '../session/output-settings.ts';
+import type { Completion } from '../session/pipeline.ts';
+import { Session, type SessionOptions } from '../session/session.ts';
+import { SideEffectsMemory } from '../session/side-effects.ts';
+import { type BatchResult, RESULTS_MAX_BYTES } from './batch.ts';
+import { carriedOut } from './failure.ts';
+import { checkStatement, type StatementContext } from './http-restrictions.ts';
+import { checkInTransaction, inTransaction } from './in-transaction.ts';
+import { beginOf, type TransactionModes } from './transaction-request.ts';
+
+/** A statement whose values are Postgres text already: nothing has to be asked before it can run. */
+export interface TextStatement {
+  readonly sql: string;
+  readonly values: readonly ParameterText[];
+  /** How its result is written. */
+  readonly layout: ResultFormat;
+}
+
+/**
+ * Runs one statement in one round trip, keeps its result whole, and takes over the lease.
+ * @throws PostgresError
+ * @throws ServiceError `invalid_request`, `unsupported_statement`, `statement_timeout`, `query_canceled`, `response_too_large`, `backend_lost`
+ */
+export function runTextStatement(lease: Lease, statement: TextStatement, options: SessionOptions): Promise<BatchResult> {
+  return inSession(lease, options, async (session) => {
+    check(statement, 'single');
+    await prepare(session, [statement]);
+    const ran = await run(session, [statement]);
+    try {
+      if (ran.some(({ result }) => result.isCut)) session.throwIfAborted();
+      const [result] = await settle(session, ran);
+      if (result === undefined) throw new Error('a statement has no result');
+      return result;
+    } catch (error) {
+      throw error instanceof ServiceError ? carriedOut(error) : error;
+    }
+  });
+}
+
+/**
+ * Runs statements as one transaction, all of them in one write, and takes over the lease.
+ * @throws as {@link runTextStatement}: the first error there was, and nothing remains; a StatementFailure when it was COMMIT's
+ */
+export function runTextTransaction(
+  lease: Lease,
+  statements: readonly TextStatement[],
+  modes: TransactionModes,
+  options: SessionOptions,
+): Promise<readonly BatchResult[]> {
+  return inSession(lease, options, async (session) => {
+    for (const statement of statements) check(statement, 'transaction');
+    const work = async () => {
+      const ran = await run(session, statements);
+      session.throwIfAborted();
+      for (const { completion } of ran) checkInTransaction(completion);
+      return settle(session, ran);
+    };
+    await prepare(session, statements);
+    return inTransaction(session, beginOf(modes), work);
+  });
+}
+
+async function inSession<T>(lease: Lease, options: SessionOptions, work: (session: Session) => Promise<T>): Promise<T> {
+  const session = new Session(lease, options);
+  try {
+    return await work(session);
+  } finally {
+    await session.end();
+  }
+}
+
+function check({ sql, values }: TextStatement, context: StatementContext): void {
+  checkStatement(sql, context);
+  checkParameterLimit(values);
+}
+
+/** Mostly there is nothing to be done. */
+async function prepare(session: Session, statements: readonly TextStatement[]): Promise<void> {
+  const sideEffects = new SideEffectsMemory();
+  await Promise.all([pinSettings(session), session.expect(...statements.map(({ sql }) => sideEffects.of(sql)))]);
+}
+
+interface Ran {
+  readonly result: BufferedResult;
+  readonly completion: Completion;
+  readonly startedAt: number;
+}
+
+/** After a failure Postgres refuses what is behind it; the first failure is the one told. */
+async function run(session: Session, statements: readonly TextStatement[]): Promise<readonly Ran[]> {
+  const budget = new ReplySizeLimit(session, RESULTS_MAX_BYTES);
+  const startedAt = performance.now();
+  await session.ready(...statements.map(({ sql }) => sql));
+  const running: Promise<Ran>[] = [];
+  const slices = new TimeSlices();
+  const start = async ({ sql, values, layout }: TextStatement): Promise<Ran> => {
+    const result = new BufferedResult(session, layout, budget);
+    return { result, completion: await session.run(sql, values, result), startedAt };
+  };
+  for (const statement of statements) {
+    const ran = start(statement);
+    ran.catch(() => {});
+    running.push(ran);
+    const pause = slices.pause();
+    if (pause !== undefined) await pause;
+  }
+  await Promise.allSettled(running);
+  return Promise.all(running);
+}
+
+async function settle(session: Session, ran: readonly Ran[]): Promise<readonly BatchResult[]> {
+  const oids = ran.flatMap(({ result }) => result.oids);
+  await TypeCatalog.of(session.lease.backend).learn(session, oids);
+  const results: BatchResult[] = [];
+  for (const { result, completion, startedAt } of ran) {
+    const outcome = outcomeOf(completion.tag, startedAt);
+    results.push({ body: await result.settle(outcome, completion.warnings), outcome });
+  }
+  return results;
+}

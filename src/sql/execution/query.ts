@@ -1,0 +1,149 @@
+import type { Readable } from 'node:stream';
+import { ServiceError } from '../../errors.ts';
+import { PostgresError } from '../../protocol/backend.ts';
+import type { Departure } from '../../router/departure.ts';
+import type { Lease } from '../../router/lease.ts';
+import type { JsonValue } from '../parameters/json-value.ts';
+import { checkParameterLimit } from '../parameters/parameters.ts';
+import { ReplyBody } from '../result/reply-body.ts';
+import type { ResultReservation } from '../result/result-budget.ts';
+import { jsonFormat, type ResultFormat, type RowMode, type StatementOutcome } from '../result/result-format.ts';
+import { pinSettings } from '../session/output-settings.ts';
+import { Session } from '../session/session.ts';
+import { sideEffectsOf } from '../session/side-effects.ts';
+import { runBatch } from './batch.ts';
+import { StatementFailure } from './failure.ts';
+import { checkStatement } from './http-restrictions.ts';
+import { type Keep, keptBudget, type OnceReply, once, type RepeatableRequest } from './idempotency.ts';
+import { inTransaction } from './in-transaction.ts';
+import { runStatement } from './run-described.ts';
+import { PreparedRun } from './run-prepared.ts';
+import { StatementCache } from './statement-cache.ts';
+
+export type { RowMode, StatementOutcome } from '../result/result-format.ts';
+
+export interface QueryRequest {
+  readonly sql: string;
+  readonly params?: readonly JsonValue[] | undefined;
+  readonly rowMode: RowMode;
+  /** How the result is written; as the reply of `/api/query` if absent. */
+  readonly layout?: ResultFormat | undefined;
+  /** What a stream that breaks off ends with, for layouts that have a way to say so. */
+  readonly lastWords?: ((error: Error) => Uint8Array) | undefined;
+  /** How long Postgres may take, by our own clock; the time a slow reader takes does not count. 0: no limit. */
+  readonly timeoutMs: number;
+  readonly readOnly?: boolean;
+  /** The caller goes away: what runs is cancelled. */
+  readonly departure?: Departure;
+  /** Where a result counts that is part of a kept reply. */
+  readonly results?: ResultReservation | undefined;
+}
+
+export interface QueryReply {
+  /**
+   * The reply as its layout has it, in UTF-8: one Buffer while it is small, else a stream that carries the backend's pace.
+   * Reading it slowly slows Postgres down, destroying it cancels the statement, and a failure destroys it with the error (or
+   * ends it with the last words), so that it never looks whole when it is not.
+   */
+  readonly body: Buffer | Readable;
+  /** How it ended, where the body is there as a whole. */
+  readonly outcome?: StatementOutcome;
+  /** How it ended. Once it has settled the lease is given back. A rejection nobody listens to does no harm. */
+  readonly done: Promise<StatementOutcome>;
+}
+
+export interface QueryOnceReply extends OnceReply {
+  /** Absent from a replay. */
+  readonly outcome?: StatementOutcome;
+}
+
+/**
+ * Runs one statement and takes over the lease: it is released or destroyed on every path. One that the backend has prepared
+ * runs at once; any other is described first.
+ * @throws PostgresError when Postgres refuses it before a stream has begun (`lineAndColumn` in position.ts tells where)
+ * @throws ServiceError `invalid_request`, `unsupported_statement`, `statement_timeout`, `query_canceled`, `response_too_large`, `backend_lost`
+ */
+export function runQuery(lease: Lease, request: QueryRequest): Promise<QueryReply> {
+  return new Promise((resolve, reject) => {
+    const fail = (error: unknown) => reject(withHint(error));
+    const session = new Session(lease, request);
+    const cache = StatementCache.of(lease.tenant.organization);
+    const known = cache.find(request.sql);
+    if (known === undefined || !PreparedRun.isPossible(lease.backend, request, known)) {
+      runAny(session, request, resolve, fail);
+      return;
+    }
+    new PreparedRun(session, request, known, {
+      replied: resolve,
+      failed: fail,
+      stale: () => {
+        session.unprepare(known.server);
+        cache.forget(known);
+        runAny(session, request, resolve, fail);
+      },
+    }).start();
+  });
+}
+
+function runAny(session: Session, request: QueryRequest, replied: (reply: QueryReply) => void, failed: (error: unknown) => void): void {
+  const body = new ReplyBody(session, (stream) => replied({ body: stream, done }), request.lastWords);
+  const outcome = runStatement(session, request, body);
+  const done = outcome.finally(() => session.end());
+  done.catch(() => {});
+  outcome.then(
+    (ended) => replied({ body: body.finish(), outcome: ended, done }),
+    (error: Error) => {
+      body.fail(error);
+      done.catch(() => failed(error));
+    },
+  );
+}
+
+/**
+ * As {@link runQuery}, once for a key: in a transaction that also keeps the reply.
+ * @throws as {@link runQuery} and {@link once}; StatementFailure when it was COMMIT's
+ */
+export function runQueryOnce(lease: Lease, request: QueryRequest, repeatable: RepeatableRequest): Promise<QueryOnceReply> {
+  let outcome: StatementOutcome | undefined;
+  const { sql, params = [], rowMode, layout = jsonFormat(rowMode) } = request;
+  const perform = async (session: Session, keep: Keep) => {
+    checkStatement(sql, 'single');
+    checkParameterLimit(params);
+    const work = async () => {
+      const [result] = await runBatch(session, [{ sql, params }], layout, keptBudget(session));
+      if (result === undefined) throw new ServiceError('internal', 'a statement has no result');
+      await keep(200, result.body);
+      outcome = result.outcome;
+      return result.body;
+    };
+    await Promise.all([pinSettings(session), session.expect(sideEffectsOf(sql))]);
+    return { status: 200, body: await inTransaction(session, 'BEGIN', work) };
+  };
+  return once(lease, request, repeatable, perform).then(
+    (reply) => ({ ...reply, ...(outcome === undefined ? {} : { outcome }) }),
+    (error: unknown) => {
+      throw withHint(ofOneStatement(error));
+    },
+  );
+}
+
+/** Which statement it was needs no telling where there is only one. */
+function ofOneStatement(error: unknown): unknown {
+  return error instanceof StatementFailure && error.place.phase === 'statement' ? error.error : error;
+}
+
+/** What Postgres says is true, but not what to do about it. */
+export function withHint(error: unknown): unknown {
+  if (!(error instanceof PostgresError)) return error;
+  const { code, routine } = error.fields;
+  if (routine === 'exec_parse_message' && code === '42601') {
+    return new PostgresError({
+      hint: 'Send one statement per call, or several as one transaction: POST /api/transaction.',
+      ...error.fields,
+    });
+  }
+  if (routine === 'PreventInTransactionBlock') {
+    return new PostgresError({ hint: 'With an Idempotency-Key it would run in a transaction: leave out the key.', ...error.fields });
+  }
+  return error;
+}

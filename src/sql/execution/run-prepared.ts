@@ -1,0 +1,162 @@
+import type { Readable } from 'node:stream';
+import type { BackendConnection } from '../../backend/connection.ts';
+import type { TransactionStatus } from '../../protocol/backend.ts';
+import type { Edit } from '../../router/search-path/edits.ts';
+import { turnStartedAt } from '../../runtime/event-loop.ts';
+import { areMany, checkParameterLimit, encodeParametersOf } from '../parameters/parameters.ts';
+import { ReplyBody } from '../result/reply-body.ts';
+import type { RowSource } from '../result/reply-stream.ts';
+import { outcomeOf, type ResultShape, ResultWriter } from '../result/result.ts';
+import { jsonFormat, type StatementOutcome } from '../result/result-format.ts';
+import { bindAndExecute } from '../session/messages.ts';
+import { hasExpectedSettings } from '../session/output-settings.ts';
+import type { Completion, Replies, Settle } from '../session/pipeline.ts';
+import type { SideEffects } from '../session/side-effects.ts';
+import { carriedOut } from './failure.ts';
+import type { QueryReply, QueryRequest } from './query.ts';
+import { mayBeStale } from './run-described.ts';
+import type { KnownStatement } from './statement-cache.ts';
+
+/** Told how a run ends; one of these is called, once. */
+export interface RunListener {
+  replied(reply: QueryReply): void;
+  failed(error: unknown): void;
+  /** The statement has to be prepared anew; the session has come to no harm, and is the listener's. */
+  stale(): void;
+}
+
+/** Where a statement runs: in a session of its own, or for as long as it takes its place among others. */
+export interface RunHost extends RowSource {
+  readonly status: TransactionStatus;
+  /** When those ahead of it had been answered, by `performance.now()`; undefined where there were none. */
+  readonly slotStartedAt: number | undefined;
+  /** There is nobody else. */
+  readonly isAlone: boolean;
+  expect(sideEffects: SideEffects): unknown;
+  send(messages: readonly Uint8Array[], replies: Replies, edits: readonly Edit[], settle: Settle): void;
+  end(): Promise<void>;
+}
+
+/** The end of a statement whose reply has been told before. */
+interface Ending {
+  resolve(outcome: StatementOutcome): void;
+  reject(error: Error): void;
+}
+
+/**
+ * A statement that its backend has prepared, run in one write. This is what nearly all queries are, so it makes do without
+ * promises: in the turn in which the reply is complete the backend goes to whoever waits for it, and then the reply out.
+ */
+export class PreparedRun implements Replies {
+  readonly #host: RunHost;
+  readonly #request: QueryRequest;
+  readonly #known: KnownStatement;
+  readonly #listener: RunListener;
+  readonly #startedAt = performance.now();
+  readonly #shape: ResultShape;
+  readonly #body: ReplyBody;
+  readonly #result: ResultWriter;
+  #ending: Ending | undefined;
+  #hasRows = false;
+  #isCut = false;
+
+  constructor(host: RunHost, request: QueryRequest, known: KnownStatement, listener: RunListener) {
+    this.#host = host;
+    this.#request = request;
+    this.#known = known;
+    this.#listener = listener;
+    this.#shape = known.described.shape(request.layout ?? jsonFormat(request.rowMode));
+    this.#body = new ReplyBody(host, (stream) => this.#streams(stream), request.lastWords, this.#shape.lastBytes);
+    this.#result = new ResultWriter(this.#shape, this.#body.out);
+  }
+
+  /** Whether nothing but the statement itself has to be sent, and that at once. */
+  static isPossible(
+    backend: BackendConnection,
+    { readOnly = false, params = [] }: QueryRequest,
+    { sideEffects, server }: KnownStatement,
+  ): boolean {
+    return (
+      !readOnly && !areMany(params) && !sideEffects.readsSequences && hasExpectedSettings(backend) && backend.session.prepared.use(server)
+    );
+  }
+
+  start(): void {
+    const { sideEffects, described, server } = this.#known;
+    const { params = [] } = this.#request;
+    try {
+      checkParameterLimit(params);
+      const values = encodeParametersOf(described, params);
+      void this.#host.expect(sideEffects);
+      this.#host.send([bindAndExecute(values, server.name)], this, [], (ended) => this.#settle(ended));
+    } catch (error) {
+      this.#fail(error instanceof Error ? error : new Error('the statement could not be sent', { cause: error }));
+    }
+  }
+
+  row(source: Buffer, start: number, end: number): void {
+    this.#isCut ||= this.#host.abortReason !== undefined || !this.#body.hasRoomFor(end - start);
+    if (this.#isCut) return;
+    this.#hasRows = true;
+    this.#result.row(source, start);
+    this.#isCut = !this.#body.flow();
+  }
+
+  async largeRow(source: Buffer, start: number): Promise<void> {
+    this.#isCut ||= this.#host.abortReason !== undefined;
+    if (this.#isCut) return;
+    this.#hasRows = true;
+    this.#isCut = !(await this.#body.flowInParts(this.#result.rowInParts(source, start)));
+  }
+
+  interrupt(): void {
+    this.#body.interrupt();
+  }
+
+  #settle(ended: Completion | Error): void {
+    if (!(ended instanceof Error)) this.#succeed(ended);
+    else if (mayBeStale(ended) && !this.#hasRows && this.#host.status === 'I') this.#listener.stale();
+    else this.#fail(ended);
+  }
+
+  #succeed({ tag, warnings }: Completion): void {
+    const { abortReason } = this.#host;
+    // The statement may have got to its end in spite of all, but not its rows.
+    if (this.#isCut && abortReason !== undefined) {
+      this.#fail(carriedOut(abortReason));
+      return;
+    }
+    const outcome = outcomeOf(tag, this.#startedAt);
+    this.#result.close(outcome, warnings);
+    this.#measure();
+    const done = this.#host.end().then(() => outcome);
+    if (this.#ending === undefined) this.#shape.lastBytes = this.#body.out.length;
+    const body = this.#body.finish();
+    if (this.#ending === undefined) this.#listener.replied({ body, outcome, done });
+    else done.then(this.#ending.resolve, this.#ending.reject);
+  }
+
+  /** How long it has taken, to Postgres rather than to us, tells whether the next one like it may share a backend. */
+  #measure(): void {
+    const { latency, baseline } = this.#known;
+    if (latency === undefined) return;
+    const { slotStartedAt, isAlone } = this.#host;
+    const durationMs = Math.max(0, turnStartedAt() - (slotStartedAt ?? this.#startedAt));
+    latency.ran(durationMs, this.#ending === undefined ? this.#body.out.length : Number.POSITIVE_INFINITY, baseline);
+    if (isAlone) latency.ranAlone(durationMs);
+  }
+
+  #fail(error: Error): void {
+    this.#body.fail(error);
+    const tell = () => (this.#ending === undefined ? this.#listener.failed(error) : this.#ending.reject(error));
+    this.#host.end().then(tell, tell);
+  }
+
+  #streams(stream: Readable): void {
+    const done = new Promise<StatementOutcome>((resolve, reject) => {
+      this.#ending = { resolve, reject };
+    });
+    done.catch(() => {});
+    this.#listener.replied({ body: stream, done });
+  }
+}

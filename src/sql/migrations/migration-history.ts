@@ -1,0 +1,135 @@
+import { ServiceError } from '../../errors.ts';
+import type { ParameterText } from '../parameters/parameters.ts';
+import { createPosternTable, type PosternTable, posternTable } from '../postern-tables.ts';
+import type { Session } from '../session/session.ts';
+
+export type MigrationStatus = 'applied' | 'failed';
+
+export interface AppliedMigration {
+  readonly name: string;
+  readonly status: MigrationStatus;
+  /** RFC 3339, UTC. */
+  readonly appliedAt: string;
+  readonly checksum: string;
+  readonly durationMs: number;
+  readonly statementCount: number;
+  readonly statementsApplied: number;
+}
+
+export interface NewAppliedMigration extends Omit<AppliedMigration, 'appliedAt'> {
+  readonly sql: string;
+  readonly rollbackSql: string | undefined;
+}
+
+const COLUMNS = `name, status, pg_catalog.to_char(applied_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), checksum, duration_ms, statement_count, statements_applied`;
+
+const TABLE = `
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  name text NOT NULL UNIQUE,
+  status text NOT NULL CHECK (status IN ('applied', 'failed')),
+  checksum text NOT NULL,
+  sql text NOT NULL,
+  rollback_sql text,
+  statement_count integer NOT NULL,
+  statements_applied integer NOT NULL,
+  duration_ms double precision NOT NULL,
+  applied_at timestamptz NOT NULL DEFAULT clock_timestamp()`;
+
+/**
+ * The organization's own record of its migrations: a table beside its data, written as the organization, so that it changes
+ * together with what it records and travels with a dump. `sql` and `rollback_sql` are there for people to read.
+ */
+export class MigrationHistory {
+  readonly #session: Session;
+  readonly #table: PosternTable;
+
+  constructor(session: Session) {
+    this.#session = session;
+    this.#table = posternTable(session.lease.tenant.organization.placement, 'migrations');
+  }
+
+  async exists(): Promise<boolean> {
+    const [row] = await this.#session.rows('SELECT pg_catalog.to_regclass($1) IS NOT NULL', [this.#table.name]);
+    return row?.[0] === 't';
+  }
+
+  async create(): Promise<void> {
+    if (!(await this.exists())) await createPosternTable(this.#session, this.#table, TABLE);
+  }
+
+  /** In the order applied. */
+  async list(): Promise<readonly AppliedMigration[]> {
+    if (!(await this.exists())) return [];
+    const rows = await this.#session.rows(`SELECT ${COLUMNS} FROM ${this.#table.name} ORDER BY id`);
+    return rows.map(readEntry);
+  }
+
+  async find(name: string): Promise<AppliedMigration | undefined> {
+    if (!(await this.exists())) return undefined;
+    const [row] = await this.#session.rows(`SELECT ${COLUMNS} FROM ${this.#table.name} WHERE name = $1`, [name]);
+    return row && readEntry(row);
+  }
+
+  /** An earlier attempt of this name that failed makes room for it. */
+  async add({
+    name,
+    status,
+    checksum,
+    sql,
+    rollbackSql,
+    statementCount,
+    statementsApplied,
+    durationMs,
+  }: NewAppliedMigration): Promise<AppliedMigration> {
+    await this.#session.rows(`DELETE FROM ${this.#table.name} WHERE name = $1 AND status = 'failed'`, [name]);
+    const values = [name, status, checksum, sql, rollbackSql ?? null, statementCount, statementsApplied, durationMs];
+    const [row] = await this.#session.rows(
+      `INSERT INTO ${this.#table.name} (name, status, checksum, sql, rollback_sql, statement_count, statements_applied, duration_ms)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING ${COLUMNS}`,
+      values.map((value) => (value === null ? null : String(value))),
+    );
+    return this.#written(row);
+  }
+
+  /** How far a migration without a transaction has got. */
+  async update({
+    name,
+    status,
+    statementsApplied,
+    durationMs,
+  }: Pick<AppliedMigration, 'name' | 'status' | 'statementsApplied' | 'durationMs'>): Promise<AppliedMigration> {
+    const [row] = await this.#session.rows(
+      `UPDATE ${this.#table.name} SET status = $2, statements_applied = $3, duration_ms = $4, applied_at = pg_catalog.clock_timestamp() WHERE name = $1 RETURNING ${COLUMNS}`,
+      [name, status, String(statementsApplied), String(durationMs)],
+    );
+    return this.#written(row);
+  }
+
+  /** The table is the organization's, and so is what it has hung on it: what is not recorded must not be told as applied. */
+  #written(row: readonly ParameterText[] | undefined): AppliedMigration {
+    if (row !== undefined) return readEntry(row);
+    throw new ServiceError('unsupported_statement', `${this.#table.name} has not kept the entry of this migration`, {
+      hint: 'A trigger or a rule on that table may be in its way, or a statement of the migration that deletes from it.',
+    });
+  }
+}
+
+function readEntry([
+  name,
+  status,
+  appliedAt,
+  checksum,
+  durationMs,
+  statementCount,
+  statementsApplied,
+]: readonly ParameterText[]): AppliedMigration {
+  return {
+    name: name ?? '',
+    status: status === 'failed' ? 'failed' : 'applied',
+    appliedAt: appliedAt ?? '',
+    checksum: checksum ?? '',
+    durationMs: Number(durationMs),
+    statementCount: Number(statementCount),
+    statementsApplied: Number(statementsApplied),
+  };
+}

@@ -1,0 +1,135 @@
+import { ServiceError } from '../../errors.ts';
+import { PostgresError } from '../../protocol/backend.ts';
+import { TimeSlices } from '../../runtime/event-loop.ts';
+import { findDestruction } from '../../syntax/destructive.ts';
+import { Places, placeAt, placeOfError } from '../../syntax/position.ts';
+import type { LexerOptions } from '../../syntax/scanner.ts';
+import { eachStatement, type SqlStatement } from '../../syntax/split.ts';
+import type { FailurePlace } from '../execution/failure.ts';
+import { checkStatement, checkText } from '../execution/http-restrictions.ts';
+import { failureAt } from '../execution/in-transaction.ts';
+import { charactersOf, type Warning } from '../session/notices.ts';
+import type { Completion } from '../session/pipeline.ts';
+import type { Session } from '../session/session.ts';
+
+/** A notice, or a statement that destroys data, with its place in the text. */
+export interface ScriptWarning extends Warning {
+  /** From 0. */
+  readonly statementIndex?: number;
+  /** From 1. */
+  readonly line?: number;
+  readonly column?: number;
+}
+
+const WARNINGS_MAX = 100;
+/** Of their texts together. */
+const WARNINGS_MAX_CHARACTERS = 65_536;
+const STATEMENTS_MAX = 250_000;
+
+/** SQL text of several statements, without parameters; what their rows say is of no interest. */
+export class Script {
+  readonly sql: string;
+  readonly statements: readonly SqlStatement[];
+  readonly #options: LexerOptions;
+  readonly #phase: FailurePlace['phase'];
+
+  private constructor(sql: string, statements: readonly SqlStatement[], phase: FailurePlace['phase'], options: LexerOptions) {
+    this.sql = sql;
+    this.statements = statements;
+    this.#phase = phase;
+    this.#options = options;
+  }
+
+  /**
+   * Others have their turn while a long text is read.
+   * @param phase what a failure is to be told as
+   * @throws ServiceError `invalid_request` for text without a statement, or with too many
+   * @throws StatementFailure for a statement that cannot be part of a script, before anything has run
+   */
+  static async read(sql: string, phase: FailurePlace['phase'], options: LexerOptions): Promise<Script> {
+    checkText(sql);
+    const statements: SqlStatement[] = [];
+    const slices = new TimeSlices();
+    await slices.pause();
+    for (const statement of eachStatement(sql, options)) {
+      await slices.pause();
+      if (statement === undefined) continue;
+      check(sql, statement, { phase, statementIndex: statements.length });
+      statements.push(statement);
+      if (statements.length > STATEMENTS_MAX) throw new ServiceError('invalid_request', `sql has more than ${STATEMENTS_MAX} statements`);
+    }
+    // Behind the last token there may be megabytes of white space.
+    await slices.pause();
+    return new Script(sql, statements, phase, options);
+  }
+
+  /** What should be looked at twice; the first hundred. */
+  async destructions(): Promise<readonly ScriptWarning[]> {
+    const warnings: ScriptWarning[] = [];
+    const places = new Places(this.sql);
+    const slices = new TimeSlices();
+    for (const [statementIndex, { text, start }] of this.statements.entries()) {
+      await slices.pause();
+      for (const { message, offset } of findDestruction(text, this.#options)) {
+        if (warnings.length === WARNINGS_MAX) return warnings;
+        const place = places.at(start + offset);
+        warnings.push({ severity: 'WARNING', code: 'destructive_statement', message, statementIndex, ...place });
+      }
+    }
+    return warnings;
+  }
+
+  /**
+   * Runs the statements one after another.
+   * @param check called after each, with how it ended; what it throws counts as the statement's failure
+   * @returns their notices, the first hundred
+   * @throws StatementFailure
+   */
+  async run(
+    session: Session,
+    check: (completion: Completion, statementIndex: number) => void | Promise<void>,
+    phase = this.#phase,
+  ): Promise<readonly ScriptWarning[]> {
+    const warnings: ScriptWarning[] = [];
+    let characters = 0;
+    for (const [index, { text, start }] of this.statements.entries()) {
+      let parameters = 0;
+      try {
+        await session.ready(text);
+        const completion = await session.run(text, [], {
+          parameters: (types) => {
+            parameters = types.length;
+          },
+        });
+        session.throwIfAborted();
+        await check(completion, index);
+        for (const warning of completion.warnings) {
+          if (warnings.length === WARNINGS_MAX || characters > WARNINGS_MAX_CHARACTERS) break;
+          warnings.push({ ...warning, statementIndex: index });
+          characters += charactersOf(warning);
+        }
+      } catch (error) {
+        throw failureAt(explained(error, parameters), { phase, statementIndex: index, ...placeOfError(this.sql, start, error) });
+      }
+    }
+    return warnings;
+  }
+}
+
+function check(sql: string, { text, start }: SqlStatement, place: FailurePlace): void {
+  try {
+    checkStatement(text, 'transaction');
+  } catch (error) {
+    throw failureAt(error, { ...place, ...placeAt(sql, start) });
+  }
+}
+
+/** What Postgres says is true, but not what to do about it. */
+function explained(error: unknown, parameters: number): unknown {
+  if (!(error instanceof PostgresError)) return error;
+  if (parameters > 0)
+    return new ServiceError('invalid_request', 'a migration has no values for parameters such as $1', { sqlstate: '08P01' });
+  // Such as CREATE INDEX CONCURRENTLY.
+  if (error.fields.routine !== 'PreventInTransactionBlock') return error;
+  return new PostgresError({ hint: 'Send it as a migration of its own with "transaction": false.', ...error.fields });
+}

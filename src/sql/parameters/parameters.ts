@@ -1,0 +1,185 @@
+import { isLosslessNumber } from 'lossless-json';
+import { ServiceError } from '../../errors.ts';
+import { JSON_OIDS, type PostgresType } from '../result/builtin-types.ts';
+import type { JsonValue } from './json-value.ts';
+import { atOnce, inSlices, JsonText, type Writing, writeJson } from './json-writer.ts';
+
+/** What Bind can count. */
+const PARAMETERS_MAX = 65_535;
+
+/** A parameter in text format; null is NULL. */
+export type ParameterText = string | null;
+
+/** Whether the text depends on what Postgres takes the parameter for: a JSON array is an array literal for one type and JSON for another. */
+export function needsType(value: JsonValue): boolean {
+  return typeof value === 'object' && value !== null && !isLosslessNumber(value);
+}
+
+/** So many, in arrays and objects, take some milliseconds to write. */
+const MANY = 10_000;
+/** So much of a long string counts as a value. */
+const VALUE_CHARACTERS = 64;
+
+/** Whether writing these values keeps others waiting, there is so much in them. */
+export function areMany(values: readonly JsonValue[]): boolean {
+  let room = MANY;
+  for (const value of values) {
+    if (needsType(value)) room = roomBehind(value, room);
+    if (room < 0) return true;
+  }
+  return false;
+}
+
+/** @returns negative as soon as there is more in this value than room */
+function roomBehind(value: JsonValue, room: number): number {
+  if (typeof value === 'string') return room - 1 - Math.floor(value.length / VALUE_CHARACTERS);
+  if (!needsType(value)) return room - 1;
+  if (Array.isArray(value)) return roomBehindAll(value.length, (at) => value[at], room - 1);
+  const members = value as { readonly [name: string]: JsonValue };
+  const names = Object.keys(members);
+  return roomBehindAll(names.length, (at) => members[names[at] ?? ''], room - 1);
+}
+
+function roomBehindAll(count: number, inner: (at: number) => JsonValue | undefined, room: number): number {
+  if (count > room) return -1;
+  let left = room;
+  for (let at = 0; at < count && left >= 0; at += 1) left = roomBehind(inner(at) ?? null, left);
+  return left;
+}
+
+/**
+ * Strings are the value's Postgres text for every type, so that whatever a reply contained can be sent back: `\x…` for bytea,
+ * JSON text for jsonb, `{a,b}` for an array. Numbers keep their digits as written. Arrays become array literals, or JSON for
+ * json and jsonb; objects are for json and jsonb alone.
+ * @param types as ParameterDescription listed them; only looked at where {@link needsType} says so
+ * @throws ServiceError `invalid_request` naming the parameter
+ */
+export function encodeParameters(values: readonly JsonValue[], types: readonly PostgresType[]): readonly ParameterText[] {
+  return values.map((value, index) =>
+    checked(needsType(value) ? atOnce(structureText(value, types[index], index)) : encodeScalar(value), index),
+  );
+}
+
+/** As {@link encodeParameters}, where there are {@link areMany many}: others have their turn meanwhile. */
+export async function encodeBitByBit(values: readonly JsonValue[], types: readonly PostgresType[]): Promise<readonly ParameterText[]> {
+  const texts: ParameterText[] = [];
+  for (const [index, value] of values.entries()) {
+    texts.push(checked(needsType(value) ? await inSlices(structureText(value, types[index], index)) : encodeScalar(value), index));
+  }
+  return texts;
+}
+
+function checked(text: ParameterText, index: number): ParameterText {
+  if (text?.includes('\0')) throw refuse(index, 'contains a NUL character', '22021');
+  return text;
+}
+
+/**
+ * As {@link encodeParameters}, for a statement that has been described.
+ * @throws ServiceError `invalid_request`
+ */
+export function encodeParametersOf(
+  { parameters }: { readonly parameters: readonly PostgresType[] },
+  values: readonly JsonValue[] = [],
+): readonly ParameterText[] {
+  checkParameterCount(values.length, parameters.length);
+  return encodeParameters(values, parameters);
+}
+
+/** As {@link encodeParametersOf}, bit by bit where it takes long. */
+export function encodeAnyOf(
+  statement: { readonly parameters: readonly PostgresType[] },
+  values: readonly JsonValue[] = [],
+): readonly ParameterText[] | Promise<readonly ParameterText[]> {
+  if (!areMany(values)) return encodeParametersOf(statement, values);
+  checkParameterCount(values.length, statement.parameters.length);
+  return encodeBitByBit(values, statement.parameters);
+}
+
+/** @throws ServiceError `invalid_request` */
+export function checkParameterCount(given: number, wanted: number): void {
+  if (given === wanted) return;
+  throw new ServiceError('invalid_request', `the statement takes ${count(wanted)}, but params has ${given}`, { sqlstate: '08P01' });
+}
+
+/** @throws ServiceError `invalid_request` for more than the protocol can count */
+export function checkParameterLimit(values: readonly JsonValue[]): void {
+  if (values.length > PARAMETERS_MAX) {
+    throw new ServiceError('invalid_request', `params has ${values.length} values, more than ${PARAMETERS_MAX}`, { sqlstate: '54023' });
+  }
+}
+
+function count(parameters: number): string {
+  return parameters === 1 ? '1 parameter' : `${parameters} parameters`;
+}
+
+function encodeScalar(value: JsonValue): ParameterText {
+  return value === null ? null : scalarText(value);
+}
+
+/** JavaScript writes zero without the sign that a float keeps. */
+function scalarText(value: NonNullable<JsonValue>): string {
+  return Object.is(value, -0) ? '-0' : String(value);
+}
+
+function* structureText(value: JsonValue, type: PostgresType | undefined, index: number): Writing {
+  try {
+    const text = new JsonText();
+    if (type !== undefined && JSON_OIDS.has(type.scalarOid)) {
+      yield* writeJson(value, text);
+      return text.toString();
+    }
+    if (Array.isArray(value) && type?.element) {
+      yield* writeArray(value, type.element, index, text);
+      return text.toString();
+    }
+  } catch (error) {
+    if (error instanceof RangeError) throw refuse(index, 'is nested too deeply', '54001');
+    throw error;
+  }
+  const what = Array.isArray(value) ? 'an array' : 'an object';
+  const wanted = Array.isArray(value) ? 'an array type, json or jsonb' : 'json or jsonb';
+  throw refuse(index, `is ${what}, which fits ${wanted} but not ${type?.name ?? 'this parameter'}`, '42804');
+}
+
+/** Every element but NULL in quotes. An array in it is a further dimension, unless elements are JSON or arrays of their own (domains). */
+function* writeArray(values: readonly JsonValue[], element: PostgresType, index: number, text: JsonText): Generator<void, void> {
+  const hasDimensions = !JSON_OIDS.has(element.scalarOid) && !element.element;
+  text.add('{');
+  for (const [at, value] of values.entries()) {
+    if (at > 0) text.add(element.delimiter);
+    if (value === null) text.add('NULL');
+    else if (hasDimensions && Array.isArray(value)) yield* writeArray(value, element, index, text);
+    else {
+      const written = needsType(value) ? yield* structureText(value, element, index) : scalarText(value);
+      if (written.length > LONG_CHARACTERS) yield* writeLong(written, text);
+      else text.add(quoteElement(written));
+    }
+    if (text.isDue) yield;
+  }
+  text.add('}');
+}
+
+const LONG_CHARACTERS = 65_536;
+
+function* writeLong(element: string, text: JsonText): Generator<void, void> {
+  text.add('"');
+  for (let at = 0; at < element.length; at += LONG_CHARACTERS) {
+    text.add(escaped(element.slice(at, at + LONG_CHARACTERS)));
+    yield;
+  }
+  text.add('"');
+}
+
+/** An element of an array literal, whatever is in it. */
+export function quoteElement(text: string): string {
+  return `"${escaped(text)}"`;
+}
+
+function escaped(text: string): string {
+  return text.replace(/["\\]/g, '\\$&');
+}
+
+function refuse(index: number, message: string, sqlstate: string): ServiceError {
+  return new ServiceError('invalid_request', `params[${index}] ${message}`, { sqlstate });
+}

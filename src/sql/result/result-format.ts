@@ -1,0 +1,128 @@
+import type { JsonBuffer } from '../json/buffer.ts';
+import { arrayRows, type Field, objectRows, type RowEncoder } from '../json/row.ts';
+import type { Parts } from '../json/scalars.ts';
+import type { Warning } from '../session/notices.ts';
+import type { PostgresType } from './builtin-types.ts';
+
+export type RowMode = 'object' | 'array';
+
+export interface StatementOutcome {
+  /** The command tag without its counts: `SELECT`, `INSERT`, `CREATE TABLE`; empty for an empty statement. */
+  readonly command: string;
+  /** Rows returned or affected; null where the command has no such count (DDL). */
+  readonly rowCount: number | null;
+  /** With up to three decimals. */
+  readonly durationMs: number;
+}
+
+/** How a result is written: what stands before its rows, the rows, and what stands behind them. */
+export interface ResultFormat {
+  /** Whether columns of one name are lost but for the last. */
+  readonly losesRepeatedNames: boolean;
+  /** Whether it matters what the database calls a column's type, and what that is made of. */
+  readonly needsTypes: boolean;
+  open(out: JsonBuffer, fields: readonly Field[]): void;
+  rows(fields: readonly Field[]): RowEncoder;
+  readonly separator: Uint8Array;
+  close(out: JsonBuffer, outcome: StatementOutcome, warnings: readonly Warning[]): void;
+}
+
+/** The reply of `/api/query`: `{fields, rowAsArray, rows, rowCount, command, durationMs, warnings?}`. */
+export function jsonFormat(rowMode: RowMode): ResultFormat {
+  return rowMode === 'array' ? ROWS_AS_ARRAYS : ROWS_AS_OBJECTS;
+}
+
+const ROWS_AS_OBJECTS = layout(false, objectRows);
+const ROWS_AS_ARRAYS = layout(true, arrayRows);
+
+function layout(rowAsArray: boolean, rows: ResultFormat['rows']): ResultFormat {
+  return {
+    losesRepeatedNames: !rowAsArray,
+    needsTypes: true,
+    separator: Buffer.from(','),
+    rows,
+    open(out, fields) {
+      out.text(`{"fields":${JSON.stringify(fields.map(describe))},"rowAsArray":${rowAsArray},"rows":[`);
+    },
+    close(out, outcome, warnings) {
+      out.text(`],${completion(outcome, warnings).slice(1)}`);
+    },
+  };
+}
+
+function describe({ name, type }: Field) {
+  return { name, dataTypeID: type.oid, dataType: type.name };
+}
+
+function completion({ rowCount, command, durationMs }: StatementOutcome, warnings: readonly Warning[]): string {
+  const told = warnings.length > 0 ? `,"warnings":${JSON.stringify(warnings)}` : '';
+  return `{"rowCount":${rowCount},"command":"${command}","durationMs":${durationMs}${told}}`;
+}
+
+/** One JSON document a line: `{fields, rowAsArray}`, `{row}` for each row, `{complete: {rowCount, command, durationMs, warnings?}}`. */
+export function linesFormat(rowMode: RowMode): ResultFormat {
+  return rowMode === 'array' ? LINES_AS_ARRAYS : LINES_AS_OBJECTS;
+}
+
+const LINES_AS_OBJECTS = lines(ROWS_AS_OBJECTS, false);
+const LINES_AS_ARRAYS = lines(ROWS_AS_ARRAYS, true);
+
+const BEFORE_ROW = Buffer.from('{"row":');
+const BEHIND_ROW = Buffer.from('}\n');
+
+function lines({ losesRepeatedNames, rows }: ResultFormat, rowAsArray: boolean): ResultFormat {
+  return {
+    losesRepeatedNames,
+    needsTypes: true,
+    separator: Buffer.alloc(0),
+    rows(fields) {
+      return asLines(rows(fields), fields.some(({ type }) => mayHoldLineBreaks(type)) ? withoutLineBreaks : () => {});
+    },
+    open(out, fields) {
+      out.text(`{"fields":${JSON.stringify(fields.map(describe))},"rowAsArray":${rowAsArray}}\n`);
+    },
+    close(out, outcome, warnings) {
+      out.text(`{"complete":${completion(outcome, warnings)}}\n`);
+    },
+  };
+}
+
+const JSON_OID = 114;
+
+/** Values of type json are kept as they were written; jsonb has no line breaks. */
+function mayHoldLineBreaks({ scalarOid, element }: PostgresType): boolean {
+  return element === undefined ? scalarOid === JSON_OID : mayHoldLineBreaks(element);
+}
+
+const [LINE_FEED, CARRIAGE_RETURN, SPACE] = [0x0a, 0x0d, 0x20];
+
+/** @param mend what was written of the row, from there on */
+function asLines(encode: RowEncoder, mend: (out: JsonBuffer, from: number) => void): RowEncoder {
+  const whole = (out: JsonBuffer, source: Buffer, start: number) => {
+    out.copy(BEFORE_ROW);
+    const from = out.length;
+    encode(out, source, start);
+    mend(out, from);
+    out.copy(BEHIND_ROW);
+  };
+  return Object.assign(whole, {
+    *inParts(out: JsonBuffer, source: Buffer, start: number): Parts {
+      out.copy(BEFORE_ROW);
+      let from = out.length;
+      for (const _ of encode.inParts(out, source, start)) {
+        mend(out, from);
+        yield;
+        // What was written may have gone.
+        from = out.length;
+      }
+      mend(out, from);
+      out.copy(BEHIND_ROW);
+    },
+  });
+}
+
+/** Strings have their line breaks escaped, so any that is left is white space between JSON tokens. */
+function withoutLineBreaks(out: JsonBuffer, from: number): void {
+  const { bytes, length } = out;
+  for (let at = from; at < length; at += 1) if (bytes[at] === LINE_FEED || bytes[at] === CARRIAGE_RETURN) bytes[at] = SPACE;
+}

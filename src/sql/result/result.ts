@@ -1,0 +1,70 @@
+import type { CommandTag, FieldDescription } from '../../protocol/backend.ts';
+import { JsonBuffer } from '../json/buffer.ts';
+import { type Field, type RowEncoder, repeatedNames } from '../json/row.ts';
+import type { Parts } from '../json/scalars.ts';
+import { repeatedColumn, type Warning } from '../session/notices.ts';
+import type { ResultFormat, StatementOutcome } from './result-format.ts';
+import type { TypeCatalog } from './type-catalog.ts';
+
+/** What a result of these columns looks like, whatever its rows. The columns' types must be known. */
+export class ResultShape {
+  readonly layout: ResultFormat;
+  /** What stands before the rows. */
+  readonly head: Buffer;
+  readonly encode: RowEncoder;
+  readonly warnings: readonly Warning[];
+  /** What the last such result took as a whole, for memory that suits the next one. */
+  lastBytes: number | undefined;
+
+  constructor(layout: ResultFormat, fields: readonly Field[]) {
+    const head = new JsonBuffer();
+    layout.open(head, fields);
+    this.layout = layout;
+    this.head = head.whole();
+    this.encode = layout.rows(fields);
+    this.warnings = layout.losesRepeatedNames ? repeatedNames(fields).map(repeatedColumn) : [];
+  }
+}
+
+/** Writes one result as its rows arrive. */
+export class ResultWriter {
+  readonly out: JsonBuffer;
+  readonly #shape: ResultShape;
+  #isFirst = true;
+
+  constructor(shape: ResultShape, out = new JsonBuffer()) {
+    this.#shape = shape;
+    this.out = out;
+    out.copy(shape.head);
+  }
+
+  /** @param start of the DataRow's body */
+  row(source: Buffer, start: number): void {
+    const { layout, encode } = this.#shape;
+    if (!this.#isFirst) this.out.copy(layout.separator);
+    this.#isFirst = false;
+    encode(this.out, source, start);
+  }
+
+  /** As {@link row}, for a large one. */
+  *rowInParts(source: Buffer, start: number): Parts {
+    const { layout, encode } = this.#shape;
+    if (!this.#isFirst) this.out.copy(layout.separator);
+    this.#isFirst = false;
+    yield* encode.inParts(this.out, source, start);
+  }
+
+  close(outcome: StatementOutcome, warnings: readonly Warning[]): void {
+    const { layout, warnings: own } = this.#shape;
+    layout.close(this.out, outcome, own.length === 0 ? warnings : [...own, ...warnings]);
+  }
+}
+
+export function typedFields(descriptions: readonly FieldDescription[], types: TypeCatalog): readonly Field[] {
+  return descriptions.map((description) => ({ ...description, type: types.get(description.dataTypeOid) }));
+}
+
+export function outcomeOf(tag: CommandTag | undefined, startedAt: number): StatementOutcome {
+  const durationMs = Math.round((performance.now() - startedAt) * 1_000) / 1_000;
+  return { command: tag?.command ?? '', rowCount: tag?.rowCount ?? null, durationMs };
+}

@@ -1,0 +1,89 @@
+import { serialize } from 'pg-protocol';
+import type { BackendConnection } from '../../backend/connection.ts';
+import { readRow } from '../session/messages.ts';
+import type { Session } from '../session/session.ts';
+import { arrayOf, BUILTIN_TYPES, type PostgresType } from './builtin-types.ts';
+
+/** A row of pg_type, as far as it matters. */
+interface CatalogEntry {
+  readonly oid: number;
+  readonly name: string;
+  /** Of an array; else 0. */
+  readonly elementOid: number;
+  /** Of a domain; else 0. */
+  readonly baseOid: number;
+  readonly delimiter: string;
+}
+
+/** The types asked for with those they are made of. Fixed-length types with elements, such as point, are no arrays. */
+const LOOK_UP = `WITH RECURSIVE wanted(oid) AS (
+  SELECT pg_catalog.unnest($1::pg_catalog.oid[])
+  UNION SELECT made_of.oid FROM wanted JOIN pg_catalog.pg_type t ON t.oid = wanted.oid, LATERAL (VALUES (t.typelem), (t.typbasetype)) AS made_of(oid)
+) SELECT t.oid, t.typname, CASE WHEN t.typcategory = 'A' AND t.typlen = -1 AND t.typtype = 'b' THEN t.typelem ELSE 0 END, t.typbasetype, t.typdelim
+FROM wanted JOIN pg_catalog.pg_type t ON t.oid = wanted.oid`;
+
+/** More than this many types of one database are not remembered. */
+const TYPES_MAX = 2_000;
+
+/** What a backend's database calls the types that are not built in. Remembered as long as the backend lives. */
+export class TypeCatalog {
+  static readonly #ofBackends = new WeakMap<BackendConnection, TypeCatalog>();
+  readonly #known = new Map<number, PostgresType>();
+
+  static of(backend: BackendConnection): TypeCatalog {
+    const known = TypeCatalog.#ofBackends.get(backend) ?? new TypeCatalog();
+    TypeCatalog.#ofBackends.set(backend, known);
+    return known;
+  }
+
+  knows(oids: readonly number[]): boolean {
+    return oids.every((oid) => BUILTIN_TYPES.has(oid) || this.#known.has(oid));
+  }
+
+  /** A type nobody has heard of is taken for a scalar, and shown as text. */
+  get(oid: number): PostgresType {
+    return BUILTIN_TYPES.get(oid) ?? this.#known.get(oid) ?? { oid, name: String(oid), scalarOid: oid, delimiter: ',' };
+  }
+
+  /** Looks up what it does not know, without disturbing the unnamed statement. */
+  async learn(session: Session, oids: readonly number[]): Promise<void> {
+    if (this.knows(oids)) return;
+    if (this.#known.size > TYPES_MAX) this.#known.clear();
+    const entries = new Map<number, CatalogEntry>();
+    await session.request(lookUp(oids.filter((oid) => !this.knows([oid]))), {
+      row: (source, start) => {
+        const [oid, name, elementOid, baseOid, delimiter] = readRow(source, start);
+        entries.set(Number(oid), {
+          oid: Number(oid),
+          name: name ?? '',
+          elementOid: Number(elementOid),
+          baseOid: Number(baseOid),
+          delimiter: delimiter ?? ',',
+        });
+      },
+    });
+    for (const entry of entries.values()) this.#known.set(entry.oid, this.#resolve(entry, entries));
+  }
+
+  #resolve({ oid, name, elementOid, baseOid, delimiter }: CatalogEntry, entries: ReadonlyMap<number, CatalogEntry>): PostgresType {
+    const find = (wanted: number): PostgresType => {
+      const entry = entries.get(wanted);
+      return entry !== undefined && !BUILTIN_TYPES.has(wanted) ? this.#resolve(entry, entries) : this.get(wanted);
+    };
+    if (elementOid !== 0) return arrayOf(oid, find(elementOid));
+    if (baseOid !== 0) return { ...find(baseOid), oid, name };
+    return { oid, name, scalarOid: oid, delimiter };
+  }
+}
+
+const STATEMENT = 'postern_types';
+
+function lookUp(oids: readonly number[]): readonly Uint8Array[] {
+  return [
+    serialize.parse({ name: STATEMENT, text: LOOK_UP }),
+    serialize.bind({ statement: STATEMENT, values: [`{${oids.join(',')}}`] }),
+    serialize.execute(),
+    serialize.close({ type: 'S', name: STATEMENT }),
+    serialize.sync(),
+  ];
+}

@@ -1,0 +1,17 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Lease } from '../../router/lease.ts';
+import { UNHEARD_MS } from '../execution/shareable-sql.ts';
+import type { Pipeline } from './pipeline.ts';
+
+/**
+ * All requests are answered, or will never be. One that nobody waits for is canceled where it takes its time, lest it keep
+ * the backend: no caller could have that done any more. No cancel request is on its way when this resolves.
+ */
+export async function drained(pipeline: Pipeline, lease: Lease): Promise<void> {
+  const all = pipeline.drained();
+  for (let left = pipeline.unheard; left > 0; left = pipeline.unheard) {
+    await Promise.race([all, delay(UNHEARD_MS)]);
+    if (pipeline.unheard === left) await lease.cancel();
+  }
+  await all;
+}

@@ -1,0 +1,78 @@
+import type { ErrorFields } from '../../protocol/backend.ts';
+
+/** What Postgres, or Postern, has to say about a statement that went through. */
+export interface Warning {
+  /** WARNING, NOTICE, INFO, … as Postgres names them, not localized. */
+  readonly severity: string;
+  /** SQLSTATE. */
+  readonly code: string;
+  readonly message: string;
+  readonly detail?: string;
+  readonly hint?: string;
+  readonly where?: string;
+}
+
+const WARNINGS_MAX = 100;
+const TEXT_MAX_CHARACTERS = 4_000;
+/** Of all texts together. */
+const TEXTS_MAX_CHARACTERS = 65_536;
+
+/** Collects notices and keeps the first hundred, or fewer long ones: a loop with RAISE NOTICE must not fill the memory. */
+export class Notices {
+  #kept: Warning[] = [];
+  #characters = 0;
+  #dropped = 0;
+
+  add(fields: ErrorFields): void {
+    if (this.#kept.length < WARNINGS_MAX && this.#characters < TEXTS_MAX_CHARACTERS) this.#keep(warning(fields));
+    else this.#dropped += 1;
+  }
+
+  #keep(warning: Warning): void {
+    this.#kept.push(warning);
+    this.#characters += charactersOf(warning);
+  }
+
+  /** Hands over what came since the last call. */
+  take(): readonly Warning[] {
+    const taken = this.#kept;
+    if (this.#dropped > 0) taken.push({ severity: 'WARNING', code: '01000', message: `${this.#dropped} more notices are left out` });
+    this.#kept = [];
+    this.#characters = 0;
+    this.#dropped = 0;
+    return taken;
+  }
+}
+
+function warning({ severity, code, message, detail, hint, where }: ErrorFields): Warning {
+  return {
+    severity,
+    code,
+    message: cut(message),
+    ...(detail === undefined ? {} : { detail: cut(detail) }),
+    ...(hint === undefined ? {} : { hint: cut(hint) }),
+    ...(where === undefined ? {} : { where: cut(where) }),
+  };
+}
+
+/** Of all its texts. */
+export function charactersOf({ message, detail = '', hint = '', where = '' }: Warning): number {
+  return message.length + detail.length + hint.length + where.length;
+}
+
+function cut(text: string): string {
+  return text.length <= TEXT_MAX_CHARACTERS ? text : `${text.slice(0, TEXT_MAX_CHARACTERS)}…`;
+}
+
+/** SQLSTATE duplicate_column. */
+const DUPLICATE_COLUMN = '42701';
+
+/** For a row that becomes an object and so cannot keep both. */
+export function repeatedColumn(name: string): Warning {
+  return {
+    severity: 'WARNING',
+    code: DUPLICATE_COLUMN,
+    message: `several columns are named "${name}"; only the last of them is in the rows`,
+    hint: 'Give the columns different names, or ask for rows as arrays.',
+  };
+}
