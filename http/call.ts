@@ -1,5 +1,5 @@
 import type { Observe, ObservedStatement, Origin, Outcome } from '../src/observation.ts';
-import { Departure } from '../src/router/departure.ts';
+import { DisconnectSignal } from '../src/router/client-disconnect.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import { timeOrderedUuid } from '../src/runtime/random.ts';
 import type { ResultReservation } from '../src/sql/result/result-budget.ts';
@@ -12,7 +12,7 @@ export interface Call {
   origin: Origin;
   readonly startedAt: number;
   /** Happens when the client goes before its reply is whole. */
-  readonly departure: Departure;
+  readonly disconnect: DisconnectSignal;
   /** The whole reply has been handed to the network. */
   whole: boolean;
   /** Set by authentication. */
@@ -46,7 +46,7 @@ export function openCall(origin: Origin): Call {
   return {
     origin,
     startedAt: performance.now(),
-    departure: new Departure(),
+    disconnect: new DisconnectSignal(),
     whole: false,
     tenant: undefined,
     leave: undefined,

@@ -3,7 +3,7 @@ import type { StatementRegistry } from '../src/backend/prepared-statements.ts';
 import type { ServiceError } from '../src/errors.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { Wait } from '../src/router/router.ts';
-import type { PlaceView } from '../src/router/search-path/view.ts';
+import type { SchemaRewriter } from '../src/router/search-path/schema-rewriter.ts';
 import type { WatchListener } from './inspection/ddl-audit.ts';
 import type { Multiplexer } from './multiplex/multiplexer.ts';
 import type { ProcessIds } from './pinning/process-ids.ts';
@@ -35,7 +35,7 @@ export interface SessionServices extends WatchListener {
   readonly held: BufferBudget;
   readonly processIds: ProcessIds;
   /** Where the organization's `public` is another schema. */
-  readonly view: PlaceView | undefined;
+  readonly view: SchemaRewriter | undefined;
   /** Hears of each request of the client's that has been answered up to its ReadyForQuery. @param sqlstate of its first error */
   answered(sqlstate: string | undefined): void;
   /** Hears that either side has ended the session, or the service, once everything has been checked in, or could not be. */

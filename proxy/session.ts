@@ -3,10 +3,10 @@ import { ServiceError } from '../src/errors.ts';
 import type { Actor, Observe, Origin } from '../src/observation.ts';
 import { encodeBackendMessage } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
-import { Departure } from '../src/router/departure.ts';
+import { DisconnectSignal } from '../src/router/client-disconnect.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { Router, Wait } from '../src/router/router.ts';
-import { type PlaceView, viewOf } from '../src/router/search-path/view.ts';
+import { type SchemaRewriter, schemaRewriterOf } from '../src/router/search-path/schema-rewriter.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import type { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { freshBytes } from '../src/runtime/random.ts';
@@ -64,7 +64,7 @@ export async function openSession(
     if (shared.count > context.clientsPerTenant) {
       throw new ServiceError('too_many_connections', `too many connections for organization "${id}"`);
     }
-    const view = viewOf(tenant);
+    const view = schemaRewriterOf(tenant);
     const start = await startSession(startup, shared, view, () => leaseFor(client, tenant, context.router));
     const secretKey = freshBytes(startup.minorVersion >= 2 ? SECRET_BYTES_3_2 : SECRET_BYTES);
     const session = new Session(client, { tenant, origin, view, start, secretKey, shared, context });
@@ -80,11 +80,11 @@ export async function openSession(
 
 /** A client that goes away while it waits for a backend gives up its place in the queue. */
 async function leaseFor(client: ClientConnection, tenant: Tenant, router: Router): Promise<Lease> {
-  const departure = new Departure();
-  const onClose = () => departure.happen();
+  const disconnect = new DisconnectSignal();
+  const onClose = () => disconnect.happen();
   client.stream.on('close', onClose);
   try {
-    return await router.lease(tenant, { door: 'wire', departure });
+    return await router.lease(tenant, { door: 'wire', disconnect });
   } finally {
     client.stream.off('close', onClose);
   }
@@ -93,7 +93,7 @@ async function leaseFor(client: ClientConnection, tenant: Tenant, router: Router
 interface SessionParts {
   readonly tenant: Tenant;
   readonly origin: Origin;
-  readonly view: PlaceView | undefined;
+  readonly view: SchemaRewriter | undefined;
   readonly start: SessionStart;
   readonly secretKey: Buffer;
   readonly shared: OrganizationSessions;
@@ -103,7 +103,7 @@ interface SessionParts {
 /** One client's session: what its relay needs of the house, and what the house and its organization's other sessions know of it. */
 class Session implements SessionServices, ReachableSession {
   readonly processIds: ProcessIds;
-  readonly view: PlaceView | undefined;
+  readonly view: SchemaRewriter | undefined;
   readonly registry: OrganizationSessions['registry'];
   readonly recent: OrganizationSessions['recent'];
   readonly kept: OrganizationSessions['kept'];

@@ -1,5 +1,5 @@
 import { banner } from './banner.ts';
-import { CatalogMigrationError } from './catalog/migrate.ts';
+import { CatalogMigrationError } from './catalog/database/migrate.ts';
 import { ConfigError, readConfig, unknownVariables } from './config.ts';
 import { EmbeddedError } from './embedded/error.ts';
 import { createLogger, logObserver } from './observers/log.ts';

@@ -79,7 +79,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     });
     opened.push(() => catalog.close());
 
-    const observe = fanOut([log, metrics.observe, auditObserver(catalog.audit), (observation) => locks?.hears(observation)]);
+    const observe = fanOut([log, metrics.observe, auditObserver(catalog.audit), (observation) => locks?.observe(observation)]);
     const backendsMax = config.POSTERN_BACKENDS_MAX || Math.max(4, cluster.maxConnections - PLATFORM_SESSIONS);
     const limits = connectionLimits(config, backendsMax, openFilesLimit(), observe);
     const stopWatching = watchDescriptors(observe);

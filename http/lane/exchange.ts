@@ -68,7 +68,7 @@ export class Exchange {
   /** The client has gone. */
   gone(): void {
     if (this.#isOver) return;
-    this.#call.departure.happen();
+    this.#call.disconnect.happen();
     this.#end();
   }
 
@@ -76,7 +76,7 @@ export class Exchange {
     const { sql, params, rowMode, timeoutMs, readOnly } = body;
     const { router, queries, config } = this.#context;
     const call = this.#call;
-    const { departure } = call;
+    const { disconnect } = call;
     try {
       const tenant = recognized ?? (await router.authenticate({ kind: 'bearer', apiKey }, call.origin));
       if (this.#isOver) return;
@@ -84,7 +84,7 @@ export class Exchange {
       this.#context.connections.authenticated(this.#socket, tenant.organization.id);
       call.leave = this.#context.admission.enter(tenant.organization.id);
       call.statement = { sql, paramCount: params?.length ?? 0 };
-      const wanted: QueryRequest = { sql, params, rowMode, timeoutMs: timeoutOf(timeoutMs, config), readOnly, departure };
+      const wanted: QueryRequest = { sql, params, rowMode, timeoutMs: timeoutOf(timeoutMs, config), readOnly, disconnect };
       const answer = await queries.run(tenant, wanted);
       if (answer.outcome === undefined) call.ended = answer.done;
       else call.outcome = answer.outcome;

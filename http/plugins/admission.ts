@@ -87,7 +87,7 @@ export function limitRequests(app: FastifyInstance, { admission, connections, bo
     const id = call.tenant?.organization.id;
     try {
       // What is taken is given back when the client goes: it must not have gone before.
-      if (call.departure.hasHappened) throw new ServiceError('query_canceled', 'the caller has gone away');
+      if (call.disconnect.hasHappened) throw new ServiceError('query_canceled', 'the caller has gone away');
       if (id !== undefined) {
         connections.authenticated(request.raw.socket, id);
         call.leave = admission.enter(id);

@@ -27,7 +27,7 @@ export function followCalls(app: FastifyInstance, ends: CallEnds, clientAddress:
     });
     // Fastify's own onResponse is silent about replies that broke off.
     reply.raw.once('close', () => {
-      if (!call.whole) call.departure.happen();
+      if (!call.whole) call.disconnect.happen();
       call.leave?.();
       void whenDone(call.work).then(() => {
         call.forget?.();

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import { LosslessNumber } from 'lossless-json';
 import { ServiceError } from '../../src/errors.ts';
-import type { Departure } from '../../src/router/departure.ts';
+import type { DisconnectSignal } from '../../src/router/client-disconnect.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';
 import type { Call } from '../call.ts';
 import { takeFingerprint } from './idempotency.ts';
@@ -49,18 +49,18 @@ export function readJson(body: Buffer, call: Call, done: (error: Error | null, v
     done(null, parseJson(body));
     return;
   }
-  const reading = readBitByBit(body, call.departure);
+  const reading = readBitByBit(body, call.disconnect);
   call.work = reading;
   reading.then((value) => done(null, value), done);
 }
 
 /** @throws ServiceError `invalid_request`, `query_canceled` */
-export async function readBitByBit(body: Buffer, departure?: Departure): Promise<unknown> {
+export async function readBitByBit(body: Buffer, disconnect?: DisconnectSignal): Promise<unknown> {
   const reader = new JsonReader(body, startOfText(body));
   const slices = new TimeSlices();
   while (!reader.run(TOKENS_AT_ONCE)) {
     await slices.pause();
-    if (departure?.hasHappened) throw new ServiceError('query_canceled', 'the caller has gone away');
+    if (disconnect?.hasHappened) throw new ServiceError('query_canceled', 'the caller has gone away');
   }
   await slices.pause();
   return reader.value;

@@ -1,4 +1,4 @@
-import type { Departure } from '../../src/router/departure.ts';
+import type { DisconnectSignal } from '../../src/router/client-disconnect.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { tenantOf } from '../plugins/bearer.ts';
 import { auditReply, auditVerifyReply } from '../replies.ts';
@@ -91,13 +91,13 @@ export function auditEndpoints({ router }: RouteContext): Endpoint[] {
   return [
     endpoint(list, async ({ query, request, reply }) => sendDocument(request, reply, await read(tenantOf(request).organization.id, query))),
     endpoint(search, async ({ body, request, reply }) => sendDocument(request, reply, await read(tenantOf(request).organization.id, body))),
-    endpoint(verify, ({ request }) => audit.verify(tenantOf(request).organization.id, signalOf(request.call.departure))),
+    endpoint(verify, ({ request }) => audit.verify(tenantOf(request).organization.id, signalOf(request.call.disconnect))),
   ];
 }
 
-function signalOf(departure: Departure): AbortSignal {
+function signalOf(disconnect: DisconnectSignal): AbortSignal {
   const gone = new AbortController();
-  departure.listener = () => gone.abort();
-  if (departure.hasHappened) gone.abort();
+  disconnect.listener = () => gone.abort();
+  if (disconnect.hasHappened) gone.abort();
   return gone.signal;
 }

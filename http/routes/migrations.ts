@@ -71,17 +71,17 @@ export function migrationEndpoints({ router, config }: RouteContext): Endpoint[]
       call.statement = { sql: body.sql, paramCount: 0 };
       call.atomic = body.transaction;
       const repeatable = repeatableRequest(request, JSON_TYPE);
-      const wanted: MigrationRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config), departure: call.departure };
-      const lease = await router.lease(tenantOf(request), { door: 'http', departure: call.departure });
+      const wanted: MigrationRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config), disconnect: call.disconnect };
+      const lease = await router.lease(tenantOf(request), { door: 'http', disconnect: call.disconnect });
       if (repeatable !== undefined && !body.dryRun) return sendOnce(reply, await applyMigrationOnce(lease, wanted, repeatable));
       const applied = await applyMigration(lease, wanted);
       return reply.code(applied.alreadyApplied || body.dryRun ? 200 : 201).send(applied);
     }),
 
     endpoint(list, async ({ request, reply }) => {
-      const { departure } = request.call;
-      const lease = await router.lease(tenantOf(request), { door: 'http', departure });
-      const migrations = await listMigrations(lease, { timeoutMs: timeoutOf(undefined, config), departure });
+      const { disconnect } = request.call;
+      const lease = await router.lease(tenantOf(request), { door: 'http', disconnect });
+      const migrations = await listMigrations(lease, { timeoutMs: timeoutOf(undefined, config), disconnect });
       return sendDocument(request, reply, { migrations });
     }),
   ];

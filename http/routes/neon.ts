@@ -80,7 +80,7 @@ async function answer(context: RouteContext, request: FastifyRequest, reply: Fas
 async function runSingle({ router, config }: RouteContext, request: FastifyRequest, statement: TextStatement): Promise<Buffer> {
   const { call } = request;
   call.statement = { sql: statement.sql, paramCount: statement.values.length };
-  const lease = await router.lease(tenantOf(request), { door: 'http', departure: call.departure });
+  const lease = await router.lease(tenantOf(request), { door: 'http', disconnect: call.disconnect });
   const { body, outcome } = await runTextStatement(lease, statement, sessionOptions(config, request));
   call.outcome = outcome;
   return body;
@@ -98,7 +98,7 @@ async function runBatch(
     paramCount: statements.reduce((count, { values }) => count + values.length, 0),
   };
   if (statements.length === 0) return Buffer.concat([OPENING, CLOSING]);
-  const lease = await router.lease(tenantOf(request), { door: 'http', departure: call.departure });
+  const lease = await router.lease(tenantOf(request), { door: 'http', disconnect: call.disconnect });
   const results = await runTextTransaction(lease, statements, modes, sessionOptions(config, request));
   const bodies = results.flatMap(({ body }, index) => (index === 0 ? [body] : [COMMA, body]));
   return Buffer.concat([OPENING, ...bodies, CLOSING]);
@@ -109,7 +109,7 @@ const COMMA = Buffer.from(',');
 const CLOSING = Buffer.from(']}');
 
 function sessionOptions(config: RouteContext['config'], { call }: FastifyRequest): SessionOptions {
-  return { timeoutMs: timeoutOf(undefined, config), departure: call.departure, results: call.results };
+  return { timeoutMs: timeoutOf(undefined, config), disconnect: call.disconnect, results: call.results };
 }
 
 function sendNeonError(error: unknown, request: FastifyRequest, reply: FastifyReply, { config, observe }: RouteContext): FastifyReply {

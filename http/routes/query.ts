@@ -76,12 +76,12 @@ export function queryEndpoints({ router, queries, config, observe }: RouteContex
         lastWords: asLines ? errorLine(request, observe) : undefined,
         timeoutMs: timeoutOf(body.timeoutMs, config),
         readOnly,
-        departure: call.departure,
+        disconnect: call.disconnect,
         results: call.results,
       };
       const tenant = tenantOf(request);
       if (repeatable !== undefined && !readOnly) {
-        const lease = await router.lease(tenant, { door: 'http', departure: call.departure });
+        const lease = await router.lease(tenant, { door: 'http', disconnect: call.disconnect });
         call.atomic = true;
         const answer = await runQueryOnce(lease, wanted, repeatable);
         call.outcome = answer.outcome;

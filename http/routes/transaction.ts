@@ -1,4 +1,4 @@
-import { listCommands } from '../../src/catalog/statement-record.ts';
+import { listCommands } from '../../src/catalog/audit/statement-record.ts';
 import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../src/sql/execution/transaction-request.ts';
 import type { StatementOutcome } from '../../src/sql/result/result-format.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
@@ -46,9 +46,9 @@ export function transactionEndpoints({ router, config }: RouteContext): Endpoint
       call.statement = observed;
       call.atomic = true;
       const repeatable = repeatableRequest(request, JSON_TYPE);
-      const { departure, results } = call;
-      const wanted: TransactionRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config), departure, results };
-      const lease = await router.lease(tenantOf(request), { door: 'http', departure });
+      const { disconnect, results } = call;
+      const wanted: TransactionRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config), disconnect, results };
+      const lease = await router.lease(tenantOf(request), { door: 'http', disconnect });
       const commandsOf = (outcomes: readonly StatementOutcome[]) => listCommands(outcomes.map(({ command }) => command));
       if (repeatable !== undefined && !body.readOnly) {
         const once = await runTransactionOnce(lease, wanted, repeatable);

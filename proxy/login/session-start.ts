@@ -5,7 +5,7 @@ import { ServiceError } from '../../src/errors.ts';
 import { encodeBackendMessage } from '../../src/protocol/backend.ts';
 import type { StartupMessage } from '../../src/protocol/startup.ts';
 import type { Lease } from '../../src/router/lease.ts';
-import type { PlaceView } from '../../src/router/search-path/view.ts';
+import type { SchemaRewriter } from '../../src/router/search-path/schema-rewriter.ts';
 import type { OrganizationSessions } from '../organization/sessions.ts';
 import { applySettings, type Setting, startupSettings } from './startup-settings.ts';
 
@@ -28,7 +28,7 @@ export interface SessionStart {
 export function startSession(
   startup: StartupMessage,
   tenant: OrganizationSessions,
-  view: PlaceView | undefined,
+  view: SchemaRewriter | undefined,
   lease: () => Promise<Lease>,
 ): SessionStart | Promise<SessionStart> {
   const asked = wanted(startup, view);
@@ -38,7 +38,7 @@ export function startSession(
 async function newStart(
   { settings, whole }: Wanted,
   tenant: OrganizationSessions,
-  view: PlaceView | undefined,
+  view: SchemaRewriter | undefined,
   lease: () => Promise<Lease>,
 ): Promise<SessionStart> {
   const parameters = await parametersOf(settings, tenant, lease);
@@ -79,7 +79,7 @@ interface Wanted {
   readonly whole: boolean;
 }
 
-function wanted(startup: StartupMessage, view: PlaceView | undefined): Wanted {
+function wanted(startup: StartupMessage, view: SchemaRewriter | undefined): Wanted {
   const { settings, own } = startupSettings(startup);
   // To SQL they are settings like any other.
   settings.push(...own);

@@ -1,7 +1,7 @@
 import { ServiceError } from '../../src/errors.ts';
 import type { FrameScanner } from '../../src/protocol/frame.ts';
 import type { Edit } from '../../src/router/search-path/edits.ts';
-import type { PlaceView } from '../../src/router/search-path/view.ts';
+import type { SchemaRewriter } from '../../src/router/search-path/schema-rewriter.ts';
 import type { AuditedText } from '../inspection/audited-text.ts';
 import type { Batch, DdlAudit } from '../inspection/ddl-audit.ts';
 import { NO_TRAITS, type SqlTraits, traitsOf, traitsOfBeginning } from '../inspection/sql-traits.ts';
@@ -19,7 +19,7 @@ export interface InspectionListener {
   noticed(traits: SqlTraits): void;
   readonly processIds: ProcessIds;
   /** Where `public` is another schema. */
-  readonly view: PlaceView | undefined;
+  readonly view: SchemaRewriter | undefined;
   readonly pins: Pins;
 }
 

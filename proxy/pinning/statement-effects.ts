@@ -1,5 +1,5 @@
 import type { TransactionStatus } from '../../src/protocol/backend.ts';
-import type { PlaceView } from '../../src/router/search-path/view.ts';
+import type { SchemaRewriter } from '../../src/router/search-path/schema-rewriter.ts';
 import type { SqlTraits } from '../inspection/sql-traits.ts';
 import type { ForwardingListener } from '../relay/forwarding.ts';
 import type { Relay } from '../relay/relay.ts';
@@ -28,7 +28,7 @@ export class StatementEffects implements ForwardingListener {
     return this.#session.services.processIds;
   }
 
-  get view(): PlaceView | undefined {
+  get view(): SchemaRewriter | undefined {
     return this.#session.services.view;
   }
 

@@ -1,5 +1,5 @@
 import { FrameScanner, frontendFrames } from '../../src/protocol/frame.ts';
-import type { PlaceView } from '../../src/router/search-path/view.ts';
+import type { SchemaRewriter } from '../../src/router/search-path/schema-rewriter.ts';
 import { MAX_KEPT_DEFINITION_BYTES, MAX_REWRITTEN_BYTES } from '../limits.ts';
 import type { BufferBudget } from './buffer-budget.ts';
 
@@ -13,6 +13,6 @@ const FRONTEND = frontendFrames({ ...HEADS, Q: 65_536, P: MAX_KEPT_DEFINITION_BY
 const FRONTEND_REWRITTEN = frontendFrames({ ...HEADS, Q: MAX_REWRITTEN_BYTES, P: MAX_REWRITTEN_BYTES });
 
 /** Finds a client's messages, each with as much of it as has to be looked at, if there is room for that. */
-export function clientScanner(view: PlaceView | undefined, held: BufferBudget): FrameScanner {
+export function clientScanner(view: SchemaRewriter | undefined, held: BufferBudget): FrameScanner {
   return new FrameScanner(view === undefined ? FRONTEND : FRONTEND_REWRITTEN, held);
 }

@@ -2,14 +2,14 @@ import { SERVER_STATEMENT } from '../../src/backend/prepared-statements.ts';
 import { decodeErrorFields, decodeNotification, type ErrorFields, encodeBackendMessage } from '../../src/protocol/backend.ts';
 import { HEADER_BYTES } from '../../src/protocol/frame.ts';
 import type { Edit } from '../../src/router/search-path/edits.ts';
-import type { PlaceView } from '../../src/router/search-path/view.ts';
+import type { SchemaRewriter } from '../../src/router/search-path/schema-rewriter.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { SessionServices } from '../session-services.ts';
 import { rewriteBody } from './messages.ts';
 
 /* Whole messages from the server that speak of things by its own names for them, as the client knows those. */
 
-export function noticeForClient(message: Buffer, view: PlaceView): Buffer {
+export function noticeForClient(message: Buffer, view: SchemaRewriter): Buffer {
   return encodeBackendMessage({ name: 'NoticeResponse', fields: view.error(decodeErrorFields(message.subarray(HEADER_BYTES))) });
 }
 
@@ -36,7 +36,7 @@ export function errorForClient(
     view,
     statements,
     edits,
-  }: { readonly view: PlaceView | undefined; readonly statements: ClientStatements; readonly edits: readonly Edit[] },
+  }: { readonly view: SchemaRewriter | undefined; readonly statements: ClientStatements; readonly edits: readonly Edit[] },
 ): Buffer {
   const name = (text: string) => text.replace(SERVER_STATEMENT, (server) => statements.nameOf(server));
   if (view === undefined) return rewriteBody(message, name);
@@ -47,7 +47,7 @@ export function errorForClient(
 const SHOW_VALUE_OFFSET = HEADER_BYTES + 2 + 4;
 
 /** The row of SHOW search_path, which has one column. */
-export function searchPathRowForClient(row: Buffer, view: PlaceView | undefined): Buffer {
+export function searchPathRowForClient(row: Buffer, view: SchemaRewriter | undefined): Buffer {
   const value = row.toString('utf8', SHOW_VALUE_OFFSET);
   const shown = Buffer.from(view?.clientSetting('search_path', value) ?? value);
   const message = Buffer.concat([row.subarray(0, SHOW_VALUE_OFFSET), shown]);

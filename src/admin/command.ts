@@ -1,4 +1,4 @@
-import type { Organization } from '../catalog/organization.ts';
+import type { Organization } from '../catalog/organizations/organization.ts';
 import type { Origin } from '../observation.ts';
 import type { Changed, Operator } from '../router/operator.ts';
 

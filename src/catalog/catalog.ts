@@ -2,21 +2,21 @@ import { randomInt } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../errors.ts';
 import type { Observe, Origin } from '../observation.ts';
-import { ADVISORY_LOCKS } from './advisory-locks.ts';
-import { AuditLog } from './audit-log.ts';
-import { DONE } from './audit-record.ts';
-import type { Credential, FormerKey, NewApiKey } from './credential.ts';
-import { CredentialCache } from './credential-cache.ts';
-import { ControlDatabase } from './database.ts';
-import { KeyUse } from './key-use.ts';
-import { deleteKeys, findLiveKey, type RotatedKey, replaceKey } from './keys.ts';
-import { CREDENTIALS_CHANNEL, loadByDigest, loadByOrganization, loadStates, notifyChange, parseChange } from './known-key.ts';
-import { migrate } from './migrate.ts';
-import { NotificationChannel } from './notification-channel.ts';
-import type { ApiKey, Organization, OrganizationStatus } from './organization.ts';
-import { checkChange, findOrganization, listOrganizations, lockOrganization, updateStatus } from './organizations.ts';
-import { ServerLocks } from './server-locks.ts';
-import type { ControlConnection, Sql } from './session.ts';
+import { AuditLog } from './audit/log.ts';
+import { DONE } from './audit/record.ts';
+import { ADVISORY_LOCKS } from './database/advisory-locks.ts';
+import type { ControlConnection, Sql } from './database/control-connection.ts';
+import { ControlPool } from './database/control-pool.ts';
+import { migrate } from './database/migrate.ts';
+import { NotificationChannel } from './database/notification-channel.ts';
+import type { Credential, FormerKey, NewApiKey } from './keys/credential.ts';
+import { CredentialCache } from './keys/credential-cache.ts';
+import { KeyLastUsed } from './keys/key-last-used.ts';
+import { deleteKeys, findLiveKey, type RotatedKey, replaceKey } from './keys/keys.ts';
+import { CREDENTIALS_CHANNEL, loadByDigest, loadByOrganization, loadStates, notifyChange, parseChange } from './keys/live-key.ts';
+import { PgLocks } from './lock-table/pg-locks.ts';
+import type { ApiKey, Organization, OrganizationStatus } from './organizations/organization.ts';
+import { checkChange, findOrganization, listOrganizations, lockOrganization, updateStatus } from './organizations/organizations.ts';
 import {
   countAttempt,
   deleteOldAttempts,
@@ -27,12 +27,12 @@ import {
   type SignUp,
   type SignupQuota,
   takeInterrupted,
-} from './signups.ts';
+} from './organizations/signups.ts';
 
-export type { Credential, FormerKey, NewApiKey } from './credential.ts';
-export type { RotatedKey } from './keys.ts';
-export type { ControlConnection } from './session.ts';
-export type { SignUp, SignupQuota } from './signups.ts';
+export type { ControlConnection } from './database/control-connection.ts';
+export type { Credential, FormerKey, NewApiKey } from './keys/credential.ts';
+export type { RotatedKey } from './keys/keys.ts';
+export type { SignUp, SignupQuota } from './organizations/signups.ts';
 
 const MAINTENANCE_EVERY_MS = 3_600_000;
 const ORGANIZATION_ID = /^org_[a-z0-9]{12}$/;
@@ -64,13 +64,13 @@ export interface SignedUp {
  */
 export class Catalog {
   readonly audit: AuditLog;
-  readonly locks: ServerLocks;
+  readonly locks: PgLocks;
   readonly #options: CatalogOptions;
   readonly #now: () => Date;
-  readonly #database: ControlDatabase;
+  readonly #database: ControlPool;
   readonly #credentials = new CredentialCache();
   readonly #channel: NotificationChannel;
-  readonly #keyUse: KeyUse;
+  readonly #keyUse: KeyLastUsed;
   /** This process's number among those that share the database. */
   readonly #process = randomInt(1, 2 ** 31);
   #maintenance: NodeJS.Timeout | undefined;
@@ -82,10 +82,10 @@ export class Catalog {
     const { connection, observe } = options;
     this.#options = options;
     this.#now = options.now ?? (() => new Date());
-    this.#database = new ControlDatabase(connection, options.outOfRoom);
-    this.locks = new ServerLocks(connection, this.#database);
+    this.#database = new ControlPool(connection, options.outOfRoom);
+    this.locks = new PgLocks(connection, this.#database);
     this.audit = new AuditLog({ database: this.#database, observe, now: this.#now });
-    this.#keyUse = new KeyUse(this.#database, this.#now, (...use) => this.#credentials.used(...use));
+    this.#keyUse = new KeyLastUsed(this.#database, this.#now, (...use) => this.#credentials.used(...use));
     this.#channel = new NotificationChannel(connection, CREDENTIALS_CHANNEL, {
       opened: (sql) => this.#listening(sql),
       notified: (payload) => this.#changed(payload),

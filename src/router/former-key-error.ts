@@ -1,4 +1,4 @@
-import type { FormerKey } from '../catalog/credential.ts';
+import type { FormerKey } from '../catalog/keys/credential.ts';
 import { ServiceError } from '../errors.ts';
 
 /** Somebody goes on with a key that was replaced. Only who has shown it, or proved to have it, is told. */

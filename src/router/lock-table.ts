@@ -55,7 +55,7 @@ export class LockTable {
   }
 
   /** Hears whose statement has found no room: those who are in cannot write a row while there is none. */
-  readonly hears: Observe = (observation) => {
+  readonly observe: Observe = (observation) => {
     if (sqlstateOf(observation) === OUT_OF_MEMORY) this.makeRoom();
   };
 

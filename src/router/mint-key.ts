@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { apiKeyPrefix, digestApiKey, generateApiKey } from '../auth/api-key.ts';
 import { deriveVerifier, SCRAM_ITERATIONS, SCRAM_SALT_BYTES, type ScramVerifier } from '../auth/scram.ts';
-import type { NewApiKey } from '../catalog/credential.ts';
+import type { NewApiKey } from '../catalog/keys/credential.ts';
 import { newKeyId } from './identifiers.ts';
 
 export interface MintedKey {

@@ -1,5 +1,5 @@
 import type { Catalog } from '../catalog/catalog.ts';
-import type { Organization } from '../catalog/organization.ts';
+import type { Organization } from '../catalog/organizations/organization.ts';
 import type { Observe, Origin } from '../observation.ts';
 import { mintKey } from './mint-key.ts';
 import { describeProcesses, type Provisioner, StillRunningError } from './placement/placement.ts';

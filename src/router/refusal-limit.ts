@@ -1,4 +1,4 @@
-import { limitedAddress } from '../catalog/signups.ts';
+import { limitedAddress } from '../catalog/organizations/signups.ts';
 import { ServiceError } from '../errors.ts';
 import type { Observe } from '../observation.ts';
 

@@ -1,4 +1,4 @@
-import { limitedAddress } from '../catalog/signups.ts';
+import { limitedAddress } from '../catalog/organizations/signups.ts';
 import { ServiceError } from '../errors.ts';
 
 /** The control database, which counts for all processes, is asked again after this long. */

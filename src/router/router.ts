@@ -5,13 +5,13 @@ import type { BackendConnection } from '../backend/connection.ts';
 import type { Pool } from '../backend/pool.ts';
 import { discardState } from '../backend/reset.ts';
 import type { Catalog, RotatedKey } from '../catalog/catalog.ts';
-import type { FormerKey, Credential as KnownCredential } from '../catalog/credential.ts';
+import type { FormerKey, Credential as KnownCredential } from '../catalog/keys/credential.ts';
 import { abortReason, ServiceError } from '../errors.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
 import type { InputScheduler } from '../runtime/input-scheduler.ts';
 import type { MemoryBudget } from '../runtime/memory-budget.ts';
 import { CancelKeys } from './cancel.ts';
-import type { Departure } from './departure.ts';
+import type { DisconnectSignal } from './client-disconnect.ts';
 import { FormerKeyError } from './former-key-error.ts';
 import { type Door, Lease } from './lease.ts';
 import type { LockTable } from './lock-table.ts';
@@ -163,25 +163,25 @@ export class Router {
   /**
    * Lends a backend session of the tenant's own, waiting for one if need be. For the HTTP door it is as after login; for
    * the wire door it may hold settings, which the caller replaces by its own.
-   * @param options.departure the caller goes away: the wait ends
+   * @param options.disconnect the caller goes away: the wait ends
    * @throws ServiceError when the key has been revoked, the pool is exhausted, or Postgres cannot be reached
    */
-  async lease(tenant: Tenant, { door, departure }: { readonly door: Door; readonly departure?: Departure }): Promise<Lease> {
-    const lease = this.tryLease(tenant, door) ?? (await this.#waitForLease(tenant, door, departure));
+  async lease(tenant: Tenant, { door, disconnect }: { readonly door: Door; readonly disconnect?: DisconnectSignal }): Promise<Lease> {
+    const lease = this.tryLease(tenant, door) ?? (await this.#waitForLease(tenant, door, disconnect));
     if (door === 'wire' || lease.backend.session.settings.size === 0 || (await discardState(lease.backend))) return lease;
     lease.destroy();
     throw new ServiceError('not_ready', 'the database session could not be made ready', { retryAfterS: 1 });
   }
 
-  #waitForLease(tenant: Tenant, door: Door, departure: Departure | undefined): Promise<Lease> {
+  #waitForLease(tenant: Tenant, door: Door, disconnect: DisconnectSignal | undefined): Promise<Lease> {
     return new Promise((resolve, reject) => {
       const { giveUp } = this.enqueue(tenant, door, (result) => {
-        if (departure !== undefined) departure.listener = undefined;
+        if (disconnect !== undefined) disconnect.listener = undefined;
         if (result instanceof Lease) resolve(result);
         else reject(result);
       });
-      if (departure?.hasHappened) giveUp();
-      else if (departure !== undefined) departure.listener = giveUp;
+      if (disconnect?.hasHappened) giveUp();
+      else if (disconnect !== undefined) disconnect.listener = giveUp;
     });
   }
 

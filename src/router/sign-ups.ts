@@ -1,5 +1,5 @@
 import type { Catalog, SignUp, SignupQuota } from '../catalog/catalog.ts';
-import type { Organization } from '../catalog/organization.ts';
+import type { Organization } from '../catalog/organizations/organization.ts';
 import type { Observe, Origin } from '../observation.ts';
 import { newOrganizationId } from './identifiers.ts';
 import type { LockTable } from './lock-table.ts';

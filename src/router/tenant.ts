@@ -1,4 +1,4 @@
-import type { ApiKey, Organization } from '../catalog/organization.ts';
+import type { ApiKey, Organization } from '../catalog/organizations/organization.ts';
 
 /** An authenticated caller: the organization, the key it came with, and a signal that ends everything opened with that key. */
 export interface Tenant {

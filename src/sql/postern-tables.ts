@@ -1,4 +1,4 @@
-import type { Placement } from '../catalog/organization.ts';
+import type { Placement } from '../catalog/organizations/organization.ts';
 import type { Session } from './session/session.ts';
 
 /** A table that Postern keeps beside an organization's data, as the organization's own. */

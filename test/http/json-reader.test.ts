@@ -1,7 +1,7 @@
 import { LosslessNumber } from 'lossless-json';
 import { describe, expect, it } from 'vitest';
 import { parseJson, readBitByBit } from '../../http/plugins/json-body.ts';
-import { Departure } from '../../src/router/departure.ts';
+import { DisconnectSignal } from '../../src/router/client-disconnect.ts';
 import { SeededRandom } from '../support/random.ts';
 
 const read = (text: string) => readBitByBit(Buffer.from(text));
@@ -122,9 +122,9 @@ describe('a large text', () => {
   });
 
   it('is read no further once nobody waits for it', async () => {
-    const departure = new Departure();
-    const reading = readBitByBit(Buffer.from(`[${'1e999,'.repeat(500_000)}0]`), departure);
-    departure.happen();
+    const disconnect = new DisconnectSignal();
+    const reading = readBitByBit(Buffer.from(`[${'1e999,'.repeat(500_000)}0]`), disconnect);
+    disconnect.happen();
     await expect(reading).rejects.toMatchObject({ kind: 'query_canceled' });
   });
 

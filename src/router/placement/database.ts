@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { runCommand } from '../../backend/command.ts';
 import type { BackendConnection } from '../../backend/connection.ts';
-import type { Placement } from '../../catalog/organization.ts';
+import type { Placement } from '../../catalog/organizations/organization.ts';
 import { codeOf } from './admin.ts';
 import { isUsable, Logins } from './logins.ts';
 import { describeProcesses, type Provisioner, type ProvisionerOptions, type RunningProcess, StillRunningError } from './placement.ts';

@@ -2,7 +2,7 @@ import pg from 'pg';
 import { rolePassword } from '../../auth/role-password.ts';
 import { runCommand } from '../../backend/command.ts';
 import { BackendConnection } from '../../backend/connection.ts';
-import type { Placement } from '../../catalog/organization.ts';
+import type { Placement } from '../../catalog/organizations/organization.ts';
 import type { Observe } from '../../observation.ts';
 import { codeOf } from './admin.ts';
 import type { Cluster } from './cluster.ts';

@@ -1,5 +1,5 @@
 import type { BackendConnection } from '../../backend/connection.ts';
-import type { Placement } from '../../catalog/organization.ts';
+import type { Placement } from '../../catalog/organizations/organization.ts';
 import { DatabaseProvisioner } from './database.ts';
 import type { Provisioner, ProvisionerOptions, RunningProcess } from './placement.ts';
 import { SchemaProvisioner } from './schema.ts';

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { roleVerifier } from '../../auth/role-password.ts';
-import { ADVISORY_LOCKS } from '../../catalog/advisory-locks.ts';
+import { ADVISORY_LOCKS } from '../../catalog/database/advisory-locks.ts';
 import type { Cluster } from './cluster.ts';
 import type { RunningProcess } from './placement.ts';
 

@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { rolePassword } from '../../auth/role-password.ts';
 import { BackendConnection } from '../../backend/connection.ts';
-import type { Placement } from '../../catalog/organization.ts';
+import type { Placement } from '../../catalog/organizations/organization.ts';
 import { isUsable, Logins } from './logins.ts';
 import { dropOwned } from './owned-objects.ts';
 import { describeProcesses, type Provisioner, type ProvisionerOptions, type RunningProcess, StillRunningError } from './placement.ts';

@@ -2,7 +2,7 @@ import { channelPrefix, serverChannel, truncateChannel } from './channels.ts';
 import { Code } from './characters.ts';
 import { type Content, contentOf, identifierText } from './content.ts';
 import { isString, type Lexer, Token } from './lexer.ts';
-import type { Place } from './place.ts';
+import type { SchemaTarget } from './schema-target.ts';
 import type { Scope } from './scope.ts';
 import type { ScopedEdits } from './scoped-edits.ts';
 import { channelNamed } from './statements.ts';
@@ -22,7 +22,7 @@ export class ChannelEdits {
   readonly #pgNotify: string | undefined;
   readonly #bytes: boolean;
 
-  constructor(edits: ScopedEdits, place: Place, bytes: boolean) {
+  constructor(edits: ScopedEdits, place: SchemaTarget, bytes: boolean) {
     this.#edits = edits;
     this.#channels = place.channels ?? place.schema;
     this.#prefix = channelPrefix(this.#channels);

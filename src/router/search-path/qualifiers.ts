@@ -2,7 +2,7 @@ import { relationQualifiers } from './aliases.ts';
 import { Code } from './characters.ts';
 import { Token } from './lexer.ts';
 import { isCast } from './literals.ts';
-import type { Place } from './place.ts';
+import type { SchemaTarget } from './schema-target.ts';
 import type { Scope } from './scope.ts';
 import type { ScopedEdits } from './scoped-edits.ts';
 import { skipBlank } from './token-ends.ts';
@@ -16,9 +16,9 @@ const BEFORE_OBJECTS = ['from', 'join', 'into', 'update', 'table', 'only', 'view
 /** Puts the place's schema where `public` qualifies a name. */
 export class Qualifiers {
   readonly #edits: ScopedEdits;
-  readonly #place: Place;
+  readonly #place: SchemaTarget;
 
-  constructor(edits: ScopedEdits, place: Place) {
+  constructor(edits: ScopedEdits, place: SchemaTarget) {
     this.#edits = edits;
     this.#place = place;
   }

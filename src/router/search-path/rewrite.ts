@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { applyEdits, applyEditsToBytes, type Edit } from './edits.ts';
 import { lastMention, MENTION_LENGTH } from './mention.ts';
-import type { Place } from './place.ts';
 import { Rewriter } from './rewriter.ts';
+import type { SchemaTarget } from './schema-target.ts';
 
 export interface Rewriting<Sql extends string | Buffer> {
   /** The very value that was given where nothing needed rewriting. */
@@ -45,9 +45,9 @@ const untouched = <Sql extends string | Buffer>(sql: Sql): Rewriting<Sql> => ({ 
  * parameters, SQL put together in a variable before EXECUTE gets it, arguments of format(). A place whose schema is
  * `public` needs nothing.
  */
-export function rewriteSql(sql: string, place: Place, options?: RewriteOptions): Rewriting<string>;
-export function rewriteSql(sql: Buffer, place: Place, options?: RewriteOptions): Rewriting<Buffer>;
-export function rewriteSql(sql: string | Buffer, place: Place, options?: RewriteOptions): Rewriting<string | Buffer> {
+export function rewriteSql(sql: string, place: SchemaTarget, options?: RewriteOptions): Rewriting<string>;
+export function rewriteSql(sql: Buffer, place: SchemaTarget, options?: RewriteOptions): Rewriting<Buffer>;
+export function rewriteSql(sql: string | Buffer, place: SchemaTarget, options?: RewriteOptions): Rewriting<string | Buffer> {
   const until = lastMention(sql);
   if (until < 0 || place.schema === 'public') return untouched(sql);
   const bytes = typeof sql !== 'string';
@@ -61,7 +61,7 @@ export function rewriteSql(sql: string | Buffer, place: Place, options?: Rewrite
 }
 
 /** As {@link rewriteSql}, giving way to whatever else waits to run after every millisecond or so. */
-export async function rewriteLargeSql(sql: Buffer, place: Place, options?: RewriteOptions): Promise<Rewriting<Buffer>> {
+export async function rewriteLargeSql(sql: Buffer, place: SchemaTarget, options?: RewriteOptions): Promise<Rewriting<Buffer>> {
   const until = await searchInSlices(sql);
   if (until < 0 || place.schema === 'public') return untouched(sql);
   const rewriter = new Rewriter(sql.toString('latin1'), place, { ...options, bytes: true, until });

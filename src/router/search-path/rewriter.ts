@@ -6,9 +6,9 @@ import type { Edit } from './edits.ts';
 import { isIdentifier, isString, type LexerOptions, Token, type TokenKind } from './lexer.ts';
 import { roleOfLiteral } from './literals.ts';
 import { lastMention } from './mention.ts';
-import type { Place } from './place.ts';
 import { Qualifiers } from './qualifiers.ts';
 import { argumentsOf, type Call, type Role, SCHEMA_ARRAY, SCHEMAS, SET_CONFIG, SET_SEARCH_PATH } from './roles.ts';
+import type { SchemaTarget } from './schema-target.ts';
 import { Scope } from './scope.ts';
 import { ScopedEdits } from './scoped-edits.ts';
 import { schemasNamed } from './settings.ts';
@@ -36,14 +36,14 @@ const SCHEMA_EXISTS = `DO 'BEGIN RAISE NOTICE USING ERRCODE = ''duplicate_schema
 
 /** Reads one text token by token and collects the edits that put it into its place. */
 export class Rewriter {
-  readonly #place: Place;
+  readonly #place: SchemaTarget;
   readonly #options: RewriterOptions;
   readonly #edits: ScopedEdits;
   readonly #qualifiers: Qualifiers;
   readonly #channels: ChannelEdits;
   #scope: Scope | undefined;
 
-  constructor(text: string, place: Place, options: RewriterOptions) {
+  constructor(text: string, place: SchemaTarget, options: RewriterOptions) {
     this.#place = place;
     this.#options = options;
     this.#edits = new ScopedEdits(text, options.bytes);

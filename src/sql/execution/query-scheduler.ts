@@ -1,4 +1,4 @@
-import type { Organization } from '../../catalog/organization.ts';
+import type { Organization } from '../../catalog/organizations/organization.ts';
 import type { Observe } from '../../observation.ts';
 import type { Router } from '../../router/router.ts';
 import type { Tenant } from '../../router/tenant.ts';
@@ -71,12 +71,12 @@ export class QueryScheduler {
   }
 
   async #runExclusively(tenant: Tenant, request: QueryRequest): Promise<QueryReply> {
-    return runQuery(await this.#router.lease(tenant, { door: 'http', ...departureOf(request) }), request);
+    return runQuery(await this.#router.lease(tenant, { door: 'http', ...disconnectOf(request) }), request);
   }
 
   /** Goes ahead on a backend that others may come along on. */
   async #startPipeline(tenant: Tenant, request: QueryRequest, known: KnownStatement): Promise<QueryReply> {
-    const lease = await this.#router.lease(tenant, { door: 'http', ...departureOf(request) });
+    const lease = await this.#router.lease(tenant, { door: 'http', ...disconnectOf(request) });
     if (isCalledOff(tenant, request) || !PreparedRun.isPossible(lease.backend, request, known)) return runQuery(lease, request);
     const pipelines = this.#pipelinesOf(tenant);
     const pipeline = new SharedPipeline(lease, known.baseline, (closed) => pipelines.delete(closed));
@@ -116,10 +116,10 @@ export class QueryScheduler {
 }
 
 /** A session of its own tells why it is not run. */
-function isCalledOff({ revoked }: Tenant, { departure }: QueryRequest): boolean {
-  return revoked.aborted || departure?.hasHappened === true;
+function isCalledOff({ revoked }: Tenant, { disconnect }: QueryRequest): boolean {
+  return revoked.aborted || disconnect?.hasHappened === true;
 }
 
-function departureOf({ departure }: QueryRequest) {
-  return departure === undefined ? {} : { departure };
+function disconnectOf({ disconnect }: QueryRequest) {
+  return disconnect === undefined ? {} : { disconnect };
 }

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import { ServiceError } from '../../errors.ts';
 import { PostgresError } from '../../protocol/backend.ts';
-import type { Departure } from '../../router/departure.ts';
+import type { DisconnectSignal } from '../../router/client-disconnect.ts';
 import type { Lease } from '../../router/lease.ts';
 import type { JsonValue } from '../parameters/json-value.ts';
 import { checkParameterLimit } from '../parameters/parameters.ts';
@@ -34,7 +34,7 @@ export interface QueryRequest {
   readonly timeoutMs: number;
   readonly readOnly?: boolean;
   /** The caller goes away: what runs is cancelled. */
-  readonly departure?: Departure;
+  readonly disconnect?: DisconnectSignal;
   /** Where a result counts that is part of a kept reply. */
   readonly results?: ResultReservation | undefined;
 }

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { LatencyBaseline, StatementLatency } from '../../backend/latency.ts';
 import { newServerStatement, type ServerStatement } from '../../backend/prepared-statements.ts';
-import type { Organization } from '../../catalog/organization.ts';
+import type { Organization } from '../../catalog/organizations/organization.ts';
 import type { Field } from '../json/row.ts';
 import type { PostgresType } from '../result/builtin-types.ts';
 import { ResultShape } from '../result/result.ts';

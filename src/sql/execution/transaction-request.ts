@@ -1,5 +1,5 @@
 import { ServiceError } from '../../errors.ts';
-import type { Departure } from '../../router/departure.ts';
+import type { DisconnectSignal } from '../../router/client-disconnect.ts';
 import type { Lease } from '../../router/lease.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { checkParameterLimit } from '../parameters/parameters.ts';
@@ -28,7 +28,7 @@ export interface TransactionRequest extends TransactionModes {
   readonly rowMode: RowMode;
   /** For the whole transaction, by our own clock. 0: no limit. */
   readonly timeoutMs: number;
-  readonly departure?: Departure;
+  readonly disconnect?: DisconnectSignal;
   readonly results?: ResultReservation | undefined;
 }
 

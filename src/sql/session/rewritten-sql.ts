@@ -1,7 +1,7 @@
 import { PostgresError } from '../../protocol/backend.ts';
 import type { Edit } from '../../router/search-path/edits.ts';
 import { LARGE_SQL_BYTES } from '../../router/search-path/rewrite.ts';
-import { viewOf } from '../../router/search-path/view.ts';
+import { schemaRewriterOf } from '../../router/search-path/schema-rewriter.ts';
 import type { Tenant } from '../../router/tenant.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import type { Warning } from './notices.ts';
@@ -24,12 +24,12 @@ const NO_EDITS: readonly Edit[] = [];
  * of it in the caller's words. In the `database` placement everything stays as it is.
  */
 export class RewrittenSql {
-  readonly #view: ReturnType<typeof viewOf>;
+  readonly #view: ReturnType<typeof schemaRewriterOf>;
   /** Long texts that have been rewritten bit by bit, in the order in which they will be asked for. */
   #large: LargeText[] = [];
 
   constructor(tenant: Tenant) {
-    this.#view = viewOf(tenant);
+    this.#view = schemaRewriterOf(tenant);
   }
 
   sql(text: string): Rewritten {

@@ -2,7 +2,7 @@ import { serialize } from 'pg-protocol';
 import type { ServerStatement } from '../../backend/prepared-statements.ts';
 import { ServiceError } from '../../errors.ts';
 import type { FieldDescription, TransactionStatus } from '../../protocol/backend.ts';
-import type { Departure } from '../../router/departure.ts';
+import type { DisconnectSignal } from '../../router/client-disconnect.ts';
 import type { Lease } from '../../router/lease.ts';
 import type { Edit } from '../../router/search-path/edits.ts';
 import type { IndexedSet } from '../../runtime/indexed-set.ts';
@@ -21,7 +21,7 @@ export interface SessionOptions {
   /** For all that happens in the session, by our own clock. 0: no limit. */
   readonly timeoutMs: number;
   /** The caller goes away. */
-  readonly departure?: Departure;
+  readonly disconnect?: DisconnectSignal;
   /** Where results count that are kept whole. Default: nowhere. */
   readonly results?: ResultReservation | undefined;
   /** How long a backend may take to obey a cancel request, or to roll back, before its connection is dropped. Default 5 s. */
@@ -57,7 +57,7 @@ export class Session implements Revocable {
   readonly isAlone = true;
   readonly #deadline: Deadline;
   readonly #placed: RewrittenSql;
-  readonly #departure: Departure | undefined;
+  readonly #disconnect: DisconnectSignal | undefined;
   readonly #revocable: IndexedSet<Revocable>;
   readonly #obeyTimeoutMs: number;
   #abortReason: ServiceError | undefined;
@@ -68,7 +68,7 @@ export class Session implements Revocable {
   #changesDefaults = false;
 
   /** @param pipeline to the lease's backend, where a request is under way already */
-  constructor(lease: Lease, { timeoutMs, departure, results, obeyTimeoutMs = OBEY_TIMEOUT_MS }: SessionOptions, pipeline?: Pipeline) {
+  constructor(lease: Lease, { timeoutMs, disconnect, results, obeyTimeoutMs = OBEY_TIMEOUT_MS }: SessionOptions, pipeline?: Pipeline) {
     const { revoked } = lease.tenant;
     this.lease = lease;
     this.results = results;
@@ -76,9 +76,9 @@ export class Session implements Revocable {
     this.#obeyTimeoutMs = obeyTimeoutMs;
     this.#pipeline = pipeline ?? new Pipeline(lease.backend, lease, (reason) => this.abort(reason));
     this.#deadline = new Deadline(timeoutMs, () => this.abort(timedOut(timeoutMs)));
-    this.#departure = departure;
-    if (departure !== undefined) departure.listener = () => this.#abandon();
-    if (departure?.hasHappened) this.#abandon();
+    this.#disconnect = disconnect;
+    if (disconnect !== undefined) disconnect.listener = () => this.#abandon();
+    if (disconnect?.hasHappened) this.#abandon();
     this.#revocable = toldWhenAborted(revoked);
     this.#revocable.add(this);
     if (revoked.aborted) this.revoke(revoked);
@@ -255,7 +255,7 @@ export class Session implements Revocable {
   /** Waits for outstanding replies, rolls back what is open and releases the lease; where that takes too long, destroys it. */
   end(): Promise<void> {
     this.#deadline.clear();
-    if (this.#departure !== undefined) this.#departure.listener = undefined;
+    if (this.#disconnect !== undefined) this.#disconnect.listener = undefined;
     this.#revocable.delete(this);
     this.lease.backend.resume();
     return this.#pipeline.isAtRest && this.#canceling === undefined ? this.#giveBack() : this.#endLater();

@@ -1,17 +1,17 @@
 import { createHash } from 'node:crypto';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { ControlDatabase } from '../../../src/catalog/database.ts';
-import { migrate } from '../../../src/catalog/migrate.ts';
-import { CATALOG_MIGRATIONS } from '../../../src/catalog/migrations.ts';
+import { ControlPool } from '../../../src/catalog/database/control-pool.ts';
+import { migrate } from '../../../src/catalog/database/migrate.ts';
+import { CATALOG_MIGRATIONS } from '../../../src/catalog/database/migrations.ts';
 import { canonical } from './canonical.ts';
 import { openCatalog, TestControlDatabase } from './control-database.ts';
 
 /** Entries that earlier versions have written, a row for each: first with jsonb, then with json. */
 let database: TestControlDatabase;
-let control: ControlDatabase;
+let control: ControlPool;
 beforeEach(async () => {
   database = await TestControlDatabase.create();
-  control = new ControlDatabase(database.connection);
+  control = new ControlPool(database.connection);
 });
 afterEach(async () => {
   await control.close();

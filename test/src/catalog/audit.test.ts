@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { appendToChains } from '../../../src/catalog/audit-append.ts';
-import type { AuditEntry } from '../../../src/catalog/audit-entry.ts';
-import { listEntries } from '../../../src/catalog/audit-list.ts';
-import { type AuditEvent, recordOf } from '../../../src/catalog/audit-record.ts';
-import { ControlDatabase } from '../../../src/catalog/database.ts';
+import { appendToChains } from '../../../src/catalog/audit/append.ts';
+import type { AuditEntry } from '../../../src/catalog/audit/entry.ts';
+import { listEntries } from '../../../src/catalog/audit/list.ts';
+import { type AuditEvent, recordOf } from '../../../src/catalog/audit/record.ts';
+import { ControlPool } from '../../../src/catalog/database/control-pool.ts';
 import type { ObservedStatement } from '../../../src/observation.ts';
 import { eventually } from '../../support/eventually.ts';
 import { SeededRandom } from '../../support/random.ts';
@@ -281,7 +281,7 @@ describe('an entry', () => {
   test('is written once when the COMMIT of its batch was not answered', async () => {
     const id = await organizationWith(0);
     const records = [1, 2].map(() => recordOf(eventOf(id), new Date()));
-    const control = new ControlDatabase(database.connection);
+    const control = new ControlPool(database.connection);
     const tried = new Map<string, number>();
     const rolledBack = control.transaction(async (sql) => {
       await appendToChains(sql, records, tried);
@@ -308,7 +308,7 @@ describe('an entry', () => {
       [id],
     );
     const records = Array.from({ length: 500 }, () => recordOf(eventOf(id), new Date()));
-    const control = new ControlDatabase(database.connection);
+    const control = new ControlPool(database.connection);
     const append = control.transaction(async (sql) => {
       await sql`set local statement_timeout = 1000`;
       await appendToChains(sql, records, new Map(records.map((record, at) => [record.id, 59_000 + at])));
@@ -564,7 +564,7 @@ describe('a list', () => {
       for (let n = 0; n < 30; n++) opened.catalog.audit.append(eventOf(id, { action: n % 7 === batch % 7 ? 'rare' : 'query' }));
       await opened.catalog.audit.flush();
     }
-    const control = new ControlDatabase(database.connection);
+    const control = new ControlPool(database.connection);
     for (const filters of [{ action: 'rare' }, { limit: 100 }, { action: 'none' }]) {
       const inParts: AuditEntry[] = [];
       let after: string | null | undefined;
@@ -596,7 +596,7 @@ describe('a list', () => {
     const seqs = (entries: readonly AuditEntry[]) => entries.map(({ seq }) => seq);
     expect(seqs((await audit.list(id)).data)).toEqual([3_000_005, 4, 3, 2, 1]);
     expect(seqs((await audit.list(id, { action: 'old' })).data)).toEqual([4, 3, 2]);
-    const control = new ControlDatabase(database.connection);
+    const control = new ControlPool(database.connection);
     const part = await control.run((sql) => listEntries(sql, id, { action: 'old' }, 0));
     expect(part).toMatchObject({ data: [], hasMore: true });
     expect(seqs((await audit.list(id, { action: 'old', after: part.nextCursor ?? '' })).data)).toEqual([4, 3, 2]);

@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import pg from 'pg';
 import { inject } from 'vitest';
 import { Catalog, type CatalogOptions, type ControlConnection, type NewApiKey, type SignUp } from '../../../src/catalog/catalog.ts';
-import type { Organization } from '../../../src/catalog/organization.ts';
+import type { Organization } from '../../../src/catalog/organizations/organization.ts';
 import type { Observation, Origin } from '../../../src/observation.ts';
 
 export const ORIGIN: Origin = { surface: 'http', sourceIp: '203.0.113.7', userAgent: 'curl/8.5.0', requestId: 'req-1' };

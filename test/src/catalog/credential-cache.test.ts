@@ -2,14 +2,14 @@ import { randomBytes } from 'node:crypto';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { CredentialCache } from '../../../src/catalog/credential-cache.ts';
-import { CredentialIndex, type Entry } from '../../../src/catalog/credential-index.ts';
-import type { KeyState, KnownKey } from '../../../src/catalog/known-key.ts';
+import { CredentialCache } from '../../../src/catalog/keys/credential-cache.ts';
+import { CredentialIndex, type Entry } from '../../../src/catalog/keys/credential-index.ts';
+import type { KeyState, LiveKey } from '../../../src/catalog/keys/live-key.ts';
 
 const ORGANIZATION = 'org_a1b2c3d4e5f6';
 
 /** What a read of the control database found, at one revision of the organization. */
-function found(revision: number, keyId: string, status: 'active' | 'suspended' = 'active'): KnownKey {
+function found(revision: number, keyId: string, status: 'active' | 'suspended' = 'active'): LiveKey {
   const placement = { kind: 'database', cluster: 'default', database: ORGANIZATION, schema: 'public', role: ORGANIZATION } as const;
   const bytes = Buffer.alloc(32);
   return {
@@ -37,10 +37,10 @@ const state = (revision: number, keyId: string, status: KeyState['status'] = 'ac
 
 /** Loads that answer when the test says so. */
 class Loads {
-  readonly answers: ((known: KnownKey | undefined) => void)[] = [];
-  readonly load = () => new Promise<KnownKey | undefined>((resolve) => this.answers.push(resolve));
+  readonly answers: ((known: LiveKey | undefined) => void)[] = [];
+  readonly load = () => new Promise<LiveKey | undefined>((resolve) => this.answers.push(resolve));
 
-  async answer(at: number, known: KnownKey | undefined): Promise<void> {
+  async answer(at: number, known: LiveKey | undefined): Promise<void> {
     await vi.waitFor(() => expect(this.answers.length).toBeGreaterThan(at));
     this.answers[at]?.(known);
   }

@@ -2,23 +2,23 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { Catalog } from '../../../src/catalog/catalog.ts';
-import { ControlDatabase } from '../../../src/catalog/database.ts';
-import { CatalogMigrationError, migrate } from '../../../src/catalog/migrate.ts';
-import { CATALOG_MIGRATIONS } from '../../../src/catalog/migrations.ts';
+import { ControlPool } from '../../../src/catalog/database/control-pool.ts';
+import { CatalogMigrationError, migrate } from '../../../src/catalog/database/migrate.ts';
+import { CATALOG_MIGRATIONS } from '../../../src/catalog/database/migrations.ts';
 import { openCatalog, TestControlDatabase } from './control-database.ts';
 
 let database: TestControlDatabase;
-let control: ControlDatabase;
+let control: ControlPool;
 
 beforeAll(async () => {
   database = await TestControlDatabase.create();
-  const control = new ControlDatabase(database.connection);
+  const control = new ControlPool(database.connection);
   await control.run((sql) => sql`create table public.notes (text text)`);
   await control.close();
 });
 
 beforeEach(() => {
-  control = new ControlDatabase(database.connection);
+  control = new ControlPool(database.connection);
 });
 
 afterEach(async () => {
@@ -97,14 +97,14 @@ describe('the control database', () => {
     const server = createServer((socket) => socket.destroy()).listen(0, '127.0.0.1');
     await once(server, 'listening');
     const { port } = server.address() as AddressInfo;
-    const hangsUp = new ControlDatabase({ ...database.connection, host: '127.0.0.1', port });
+    const hangsUp = new ControlPool({ ...database.connection, host: '127.0.0.1', port });
     await expect(hangsUp.run((sql) => sql`select 1`)).rejects.toMatchObject({ kind: 'not_ready' });
     await hangsUp.close();
     server.close();
-    const nobody = new ControlDatabase({ ...database.connection, host: '127.0.0.1', port });
+    const nobody = new ControlPool({ ...database.connection, host: '127.0.0.1', port });
     await expect(nobody.run((sql) => sql`select 1`)).rejects.toMatchObject({ kind: 'not_ready', cause: { code: 'ECONNREFUSED' } });
     await nobody.close();
-    const wrong = new ControlDatabase({ ...database.connection, database: 'nowhere' });
+    const wrong = new ControlPool({ ...database.connection, database: 'nowhere' });
     await expect(wrong.run((sql) => sql`select 1`)).rejects.toMatchObject({ kind: 'not_ready', cause: { code: '3D000' } });
     await wrong.close();
   });
@@ -120,7 +120,7 @@ describe('the control database', () => {
     await database.query('set default_transaction_read_only = off');
     await database.query(`alter database ${name} reset default_transaction_read_only`);
     await control.close();
-    control = new ControlDatabase(database.connection);
+    control = new ControlPool(database.connection);
     await write();
   });
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { LeadingBlank } from '../../../src/catalog/leading-blank.ts';
+import { LeadingBlank } from '../../../src/syntax/leading-blank.ts';
 
 const TEXTS: readonly (readonly [blank: string, code: string])[] = [
   ['', 'select 1'],

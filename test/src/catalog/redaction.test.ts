@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { redactPasswords, redactSecrets } from '../../../src/catalog/redaction.ts';
-import { PassingRecord, recordInParts, recordStatement, recordText } from '../../../src/catalog/statement-record.ts';
+import { PassingRecord, recordInParts, recordStatement, recordText } from '../../../src/catalog/audit/statement-record.ts';
+import { redactPasswords, redactSecrets } from '../../../src/syntax/redaction.ts';
 
 describe('password literals', () => {
   test.each([

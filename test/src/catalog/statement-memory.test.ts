@@ -1,14 +1,14 @@
 import { expect, test } from 'vitest';
-import { StatementMemory } from '../../../src/catalog/statement-memory.ts';
+import { RecordedStatements } from '../../../src/catalog/audit/recorded-statements.ts';
 import type { ObservedStatement } from '../../../src/observation.ts';
 
-function counting(): { memory: StatementMemory; made: string[] } {
+function counting(): { memory: RecordedStatements; made: string[] } {
   const made: string[] = [];
   const make = ({ sql, command }: ObservedStatement) => {
     made.push(sql);
     return `${command}: ${sql}`;
   };
-  return { memory: new StatementMemory(make), made };
+  return { memory: new RecordedStatements(make), made };
 }
 
 test('what was made of a statement is remembered, as long as nothing in the statement differs', () => {

@@ -7,7 +7,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi 
 import type { BackendConnection } from '../../../src/backend/connection.ts';
 import { StatementLatency } from '../../../src/backend/latency.ts';
 import { ServiceError } from '../../../src/errors.ts';
-import { Departure } from '../../../src/router/departure.ts';
+import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
 import { Lease } from '../../../src/router/lease.ts';
 import type { Tenant } from '../../../src/router/tenant.ts';
 import { type QueryReply, type QueryRequest, runQuery } from '../../../src/sql/execution/query.ts';
@@ -235,15 +235,15 @@ test('one that fails fails alone', async () => {
 test('one that cannot be sent keeps nobody from anything', async () => {
   await desk.warmUp([ECHO, ['']], [GUARDED]);
   await whileLocked(async () => {
-    const departure = new Departure();
+    const disconnect = new DisconnectSignal();
     const [first, unsent, ...others] = await desk.together(
-      () => desk.rows(GUARDED, [], { departure }),
+      () => desk.rows(GUARDED, [], { disconnect }),
       () => desk.rows(ECHO, ['one', 'too many']),
       echo('c'),
     );
     await expect(unsent).rejects.toMatchObject({ kind: 'invalid_request' });
     expect(await soon(Promise.all(others))).toEqual([[['c']]]);
-    departure.happen();
+    disconnect.happen();
     await expect(soon(first)).rejects.toMatchObject({ kind: 'query_canceled' });
   });
 });
@@ -294,32 +294,32 @@ describe('one that waits for a lock', () => {
 
   test('is watched over also when the one before it was answered at the last moment', async () => {
     await whileLocked(async () => {
-      const departure = new Departure();
-      const [first, second, third] = await desk.together(echo('a'), () => desk.rows(GUARDED, [], { departure }), echo('c'));
+      const disconnect = new DisconnectSignal();
+      const [first, second, third] = await desk.together(echo('a'), () => desk.rows(GUARDED, [], { disconnect }), echo('c'));
       await turn();
       await turn();
       // The answer to the first one is there when its patience ends, and has not been read.
       const blockedUntil = performance.now() + 50;
       while (performance.now() < blockedUntil);
       expect(await soon(Promise.all([first, third]))).toEqual([[['a']], [['c']]]);
-      departure.happen();
+      disconnect.happen();
       await expect(soon(second)).rejects.toMatchObject({ kind: 'query_canceled' });
     });
   });
 
   const ends = [
-    ['its caller goes away', 'query_canceled', (departure: Departure) => departure.happen(), 20_000],
+    ['its caller goes away', 'query_canceled', (disconnect: DisconnectSignal) => disconnect.happen(), 20_000],
     ['its time is up', 'statement_timeout', () => {}, 1_000],
     ['its key is revoked', 'key_revoked', () => desk.revoked.abort(new ServiceError('key_revoked', 'rotated')), 20_000],
   ] as const;
   test.each(ends)('is canceled when %s, and its backend is good for more', async (_, kind, happens, timeoutMs) => {
     await whileLocked(async () => {
-      const departure = new Departure();
-      const [first, ...others] = await desk.together(() => desk.rows(GUARDED, [], { departure, timeoutMs }), echo('b'), echo('c'));
+      const disconnect = new DisconnectSignal();
+      const [first, ...others] = await desk.together(() => desk.rows(GUARDED, [], { disconnect, timeoutMs }), echo('b'), echo('c'));
       expect(await soon(Promise.all(others))).toEqual([[['b']], [['c']]]);
-      happens(departure);
+      happens(disconnect);
       await expect(soon(first)).rejects.toMatchObject({ kind });
-      expect(departure.listener).toBeUndefined();
+      expect(disconnect.listener).toBeUndefined();
       await eventually('the backend is given back', isAtRest, SOON_MS);
     });
     desk = await openDesk();
@@ -328,10 +328,10 @@ describe('one that waits for a lock', () => {
 
   test('is told so at once when those behind it have met the same lock, and its backend is good for more', async () => {
     await whileLocked(async () => {
-      const departures = [1, 2, 3].map(() => new Departure());
-      const answers = await desk.together(...departures.map((departure) => () => desk.rows(GUARDED, [], { departure })));
+      const departures = [1, 2, 3].map(() => new DisconnectSignal());
+      const answers = await desk.together(...departures.map((disconnect) => () => desk.rows(GUARDED, [], { disconnect })));
       await eventually('the others have gone elsewhere', () => desk.count('request.set_aside') === 2);
-      for (const departure of departures) departure.happen();
+      for (const disconnect of departures) disconnect.happen();
       for (const answer of answers) await expect(soon(answer)).rejects.toMatchObject({ kind: 'query_canceled' });
       await eventually('the backends are given back', isAtRest, SOON_MS);
     });
@@ -340,9 +340,9 @@ describe('one that waits for a lock', () => {
 
   test('has gone before its turn: is run for nobody, and ends', async () => {
     await whileLocked(async () => {
-      const departure = new Departure();
-      const [first, second] = await desk.together(echo('a'), () => desk.rows(GUARDED, [], { departure }));
-      departure.happen();
+      const disconnect = new DisconnectSignal();
+      const [first, second] = await desk.together(echo('a'), () => desk.rows(GUARDED, [], { disconnect }));
+      disconnect.happen();
       expect(await first).toEqual([['a']]);
       await expect(soon(second)).rejects.toMatchObject({ kind: 'query_canceled' });
     });
@@ -396,10 +396,10 @@ describe('a backend that is lost', () => {
 test('nobody gets on with a session that is to serve nobody else', async () => {
   await desk.warmUp([ECHO, ['']], [GUARDED]);
   await whileLocked(async () => {
-    const departure = new Departure();
+    const disconnect = new DisconnectSignal();
     let after: Promise<unknown> | undefined;
     const [guarded] = await desk.together(
-      () => desk.rows(GUARDED, [], { departure }),
+      () => desk.rows(GUARDED, [], { disconnect }),
       () => {
         const second = echo('b')();
         database.pool.retire(database.name);
@@ -409,7 +409,7 @@ test('nobody gets on with a session that is to serve nobody else', async () => {
     );
     expect(desk.count('request.shared')).toBe(1);
     expect(await soon(after)).toEqual([['c']]);
-    departure.happen();
+    disconnect.happen();
     await expect(soon(guarded)).rejects.toMatchObject({ kind: 'query_canceled' });
   });
 });
@@ -422,17 +422,17 @@ test('nobody is answered behind one that has changed settings', async () => {
   const date = 'SELECT $1::date AS v';
   await desk.warmUp([meddling, [1]], [date, ['2020-01-31']], [GUARDED]);
   await whileLocked(async () => {
-    const departure = new Departure();
+    const disconnect = new DisconnectSignal();
     const ask = () => soon(desk.rows(date, ['2020-01-31']));
     const answers = await desk.together(
       () => desk.rows(meddling, [2]),
       ask,
-      () => desk.rows(GUARDED, [], { departure }),
+      () => desk.rows(GUARDED, [], { disconnect }),
     );
     expect(await Promise.all(answers.slice(0, 2))).toEqual([[['German, DMY']], [['2020-01-31']]]);
     expect(await ask()).toEqual([['2020-01-31']]);
     expect(desk.count('request.shared')).toBe(2);
-    departure.happen();
+    disconnect.happen();
     await expect(soon(answers[2])).rejects.toMatchObject({ kind: 'query_canceled' });
   });
   await expectHealthy();
@@ -636,7 +636,7 @@ test('what has been answered is not kept', async () => {
   const collect = runInNewContext('gc') as () => void;
   const used = async () => {
     for (let i = 0; i < 1_500; i += 1) {
-      await Promise.all(['a', 'b', 'c', 'd'].map((value) => desk.rows(ECHO, [value], { departure: new Departure() })));
+      await Promise.all(['a', 'b', 'c', 'd'].map((value) => desk.rows(ECHO, [value], { disconnect: new DisconnectSignal() })));
     }
     deadlines.clear();
     // What the spies have seen.

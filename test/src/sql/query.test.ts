@@ -1,6 +1,6 @@
 import { parse } from 'lossless-json';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { Departure } from '../../../src/router/departure.ts';
+import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
 import { type QueryRequest, runQuery } from '../../../src/sql/execution/query.ts';
 import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
@@ -228,20 +228,20 @@ describe('a statement that takes too long', () => {
   });
 
   test('is cancelled when the caller goes away', async () => {
-    const departure = new Departure();
-    const running = run(SLEEP, { departure });
+    const disconnect = new DisconnectSignal();
+    const running = run(SLEEP, { disconnect });
     await database.until(
       "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)' AND state = 'active' AND datname = current_database()",
     );
-    departure.happen();
+    disconnect.happen();
     await expect(running).rejects.toMatchObject({ kind: 'query_canceled' });
     await expectHealthy();
   });
 
   test('is not even begun when the caller has gone already', async () => {
-    const departure = new Departure();
-    departure.happen();
-    await expect(run('INSERT INTO t VALUES (1)', { departure })).rejects.toMatchObject({ kind: 'query_canceled' });
+    const disconnect = new DisconnectSignal();
+    disconnect.happen();
+    await expect(run('INSERT INTO t VALUES (1)', { disconnect })).rejects.toMatchObject({ kind: 'query_canceled' });
     expect(await run('SELECT * FROM t')).toMatchObject({ rowCount: 0 });
   });
 });

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { ServiceError } from '../../../src/errors.ts';
-import { Departure } from '../../../src/router/departure.ts';
+import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
 import { Lease } from '../../../src/router/lease.ts';
 import { type QueryRequest, runQuery } from '../../../src/sql/execution/query.ts';
 import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
@@ -62,10 +62,10 @@ test('what takes too long is cancelled', async () => {
 
 test('what nobody waits for any more is cancelled', async () => {
   await prepareSlowInsert();
-  const departure = new Departure();
-  const running = run(SLOW_INSERT, [60], { departure });
+  const disconnect = new DisconnectSignal();
+  const running = run(SLOW_INSERT, [60], { disconnect });
   await isAsleep();
-  departure.happen();
+  disconnect.happen();
   await expect(running).rejects.toMatchObject({ kind: 'query_canceled' });
   await expectHealthy();
 });

@@ -1,6 +1,6 @@
 import { parse } from 'lossless-json';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { Departure } from '../../../src/router/departure.ts';
+import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
 import { runBatch } from '../../../src/sql/execution/batch.ts';
 import { inTransaction } from '../../../src/sql/execution/in-transaction.ts';
 import { runTransaction, type TransactionRequest } from '../../../src/sql/execution/transaction-request.ts';
@@ -214,12 +214,12 @@ describe('a failure leaves nothing and says where it was', () => {
   });
 
   test('because the caller has gone', async () => {
-    const departure = new Departure();
-    const running = run(statements('INSERT INTO t VALUES (1)', 'SELECT pg_sleep(61)'), { departure });
+    const disconnect = new DisconnectSignal();
+    const running = run(statements('INSERT INTO t VALUES (1)', 'SELECT pg_sleep(61)'), { disconnect });
     await database.until(
       "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(61)' AND state = 'active' AND datname = current_database()",
     );
-    departure.happen();
+    disconnect.happen();
     await expect(running).rejects.toMatchObject({ error: { kind: 'query_canceled' } });
     await expectNothing();
   });

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { channelSecret, channelsOf, formerChannelsOf } from '../../../../src/auth/channel-prefix.ts';
 import { rolePassword } from '../../../../src/auth/role-password.ts';
 import { runCommand } from '../../../../src/backend/command.ts';
-import type { Placement } from '../../../../src/catalog/organization.ts';
+import type { Placement } from '../../../../src/catalog/organizations/organization.ts';
 import type { Observation } from '../../../../src/observation.ts';
 import { newOrganizationId } from '../../../../src/router/identifiers.ts';
 import { type Cluster, prepareCluster } from '../../../../src/router/placement/cluster.ts';

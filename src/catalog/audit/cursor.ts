@@ -1,0 +1,14 @@
+import { ServiceError } from '../../errors.ts';
+
+/** A place in a list that is read newest first, for the caller to hand back: it says nothing about what it is made of. */
+export function encodeCursor(seq: number): string {
+  return Buffer.from(`1.${seq}`).toString('base64url');
+}
+
+/** @throws ServiceError `invalid_request` when it was not made by {@link encodeCursor} */
+export function decodeCursor(cursor: string): number {
+  const seq = /^1\.([1-9]\d{0,15})$/.exec(Buffer.from(cursor, 'base64url').toString())?.[1];
+  if (seq === undefined || encodeCursor(Number(seq)) !== cursor)
+    throw new ServiceError('invalid_request', 'after: is not a cursor of this list');
+  return Number(seq);
+}

@@ -1,0 +1,223 @@
+import postgres from 'postgres';
+import type { Observe } from '../../observation.ts';
+import type { Sql } from '../database/control-connection.ts';
+import type { ControlPool } from '../database/control-pool.ts';
+import { appendToChains } from './append.ts';
+import type { AuditRecord } from './chain.ts';
+import { type AuditFilters, type AuditPage, listEntries } from './list.ts';
+import { type AuditEvent, hasLongText, recordOf, withRecordedText } from './record.ts';
+import { deleteExpired } from './retention.ts';
+import { type AuditVerification, verifyChain } from './verification.ts';
+import { VerificationQueue } from './verification-queue.ts';
+
+/** From an event to the transaction that writes it; with the transaction's own time it stays below 250 ms. */
+const WRITE_DELAY_MS = 100;
+const RETRY_DELAY_MS = 1_000;
+/** So few that linking a batch and writing it out takes the event loop a few milliseconds at most. */
+const BATCH_ENTRIES = 1_000;
+/** Events wait in memory while the control database is away; more than these are dropped, and the drop is reported. */
+const QUEUE_ENTRIES_MAX = 20_000;
+/** Events from which records are made together: one by one costs several times as much. */
+const EVENTS_MAX = 64;
+/** Of an event with a longer statement a record is made in the next turn, which keeps only its beginning. */
+const EVENT_SQL_CHARACTERS_MAX = 4_096;
+const VERIFY_TIMEOUT_MS = 120_000;
+const DAY_MS = 86_400_000;
+
+interface TimedEvent {
+  readonly event: AuditEvent;
+  readonly at: Date;
+}
+
+/** Every organization's audit log: written in batches behind the events, or within the transaction that an event is about. */
+export class AuditLog {
+  readonly #database: ControlPool;
+  readonly #observe: Observe;
+  readonly #now: () => Date;
+  /** Of which no record has been made yet. */
+  #events: TimedEvent[] = [];
+  /** Those with long statements, of which the text is being recorded. */
+  readonly #inParts = new Set<Promise<void>>();
+  #queue: AuditRecord[] = [];
+  #dropped = 0;
+  /** Writing fails at the moment, and that has been told. */
+  #failing = false;
+  /** Places given to the first batch by attempts that failed: their COMMIT may have happened all the same. */
+  readonly #tried = new Map<string, number>();
+  #timer: NodeJS.Timeout | undefined;
+  #writing: Promise<void> | undefined;
+  readonly #verifications = new VerificationQueue((organizationId, signal) =>
+    this.#database.snapshot((sql) => verifyChain(sql, organizationId, signal), VERIFY_TIMEOUT_MS),
+  );
+
+  constructor(options: { readonly database: ControlPool; readonly observe: Observe; readonly now: () => Date }) {
+    this.#database = options.database;
+    this.#observe = options.observe;
+    this.#now = options.now;
+  }
+
+  /** Takes an event and returns at once; it is written within 250 ms. */
+  append(event: AuditEvent): void {
+    if (this.#events.length + this.#inParts.size + this.#queue.length >= QUEUE_ENTRIES_MAX) {
+      this.#dropped += 1;
+      return;
+    }
+    const at = this.#now();
+    if (hasLongText(event)) this.#addInParts(event, at);
+    else this.#add({ event, at });
+  }
+
+  #addInParts(event: AuditEvent, at: Date): void {
+    const adding = withRecordedText(event)
+      .then((recorded) => this.#add({ event: recorded, at }))
+      .catch((error: unknown) => this.#drop(error))
+      .finally(() => this.#inParts.delete(adding));
+    this.#inParts.add(adding);
+  }
+
+  #add(timed: TimedEvent): void {
+    this.#events.push(timed);
+    if (this.#events.length >= EVENTS_MAX) this.#record();
+    // To look through and hash some kilobytes takes long enough for a turn of its own.
+    else if ((timed.event.statement?.sql.length ?? 0) > EVENT_SQL_CHARACTERS_MAX) setImmediate(() => this.#record());
+    this.#writeAfter(WRITE_DELAY_MS);
+  }
+
+  /** Makes records of the events. */
+  #record(): void {
+    const events = this.#events;
+    this.#events = [];
+    for (const { event, at } of events) {
+      try {
+        this.#queue.push(recordOf(event, at));
+      } catch (error) {
+        this.#drop(error);
+      }
+    }
+  }
+
+  #drop(error: unknown): void {
+    this.#dropped += 1;
+    this.#reportDropped(error);
+  }
+
+  /** Writes an event within a transaction: it is recorded exactly when what it tells is committed. */
+  async appendWith(sql: Sql, event: AuditEvent): Promise<void> {
+    const at = this.#now();
+    await appendToChains(sql, [recordOf(await withRecordedText(event), at)]);
+  }
+
+  /** Resolves when everything appended so far is written, or could not be. Never rejects. */
+  async flush(): Promise<void> {
+    // Whatever holds up the batch on its way: what may be a password is not to wait with it.
+    this.#record();
+    if (this.#inParts.size > 0) await Promise.all(this.#inParts);
+    this.#record();
+    await this.#writing;
+    await this.#write();
+  }
+
+  /**
+   * Newest first; what this process has appended is there.
+   * @throws ServiceError `invalid_request`
+   */
+  async list(organizationId: string, filters: AuditFilters = {}): Promise<AuditPage> {
+    await this.flush();
+    return this.#database.run((sql) => listEntries(sql, organizationId, filters));
+  }
+
+  /**
+   * Checks an organization's chain, one organization at a time: it takes a session for as long as the chain is long.
+   * @param signal aborts when the caller has gone
+   * @throws ServiceError `not_found`, `query_canceled`
+   */
+  async verify(organizationId: string, signal?: AbortSignal): Promise<AuditVerification> {
+    await this.flush();
+    return this.#verifications.ask(organizationId, signal);
+  }
+
+  /** Deletes what is older than so many days. @returns how many entries */
+  deleteOlderThan(days: number): Promise<number> {
+    return deleteExpired(this.#database, new Date(this.#now().getTime() - days * DAY_MS));
+  }
+
+  /** Writes what is left; tells what cannot be written. */
+  async close(): Promise<void> {
+    await this.flush();
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#dropped += this.#events.length + this.#queue.length;
+    this.#events = [];
+    this.#queue = [];
+    this.#reportDropped(new Error('the service stopped before they could be written'));
+  }
+
+  #writeAfter(delayMs: number): void {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      void this.flush();
+    }, delayMs);
+  }
+
+  /** One writer at a time, so that batches keep their order. */
+  #write(): Promise<void> {
+    this.#writing ??= this.#writeBatches(this.#queue.length).finally(() => {
+      this.#writing = undefined;
+    });
+    return this.#writing;
+  }
+
+  async #writeBatches(entries: number): Promise<void> {
+    for (let left = entries; left > 0; ) {
+      const batch = this.#queue.slice(0, Math.min(BATCH_ENTRIES, left));
+      if (!(await this.#writeBatch(batch))) {
+        this.#writeAfter(RETRY_DELAY_MS);
+        break;
+      }
+      this.#queue.splice(0, batch.length);
+      this.#tried.clear();
+      left -= batch.length;
+    }
+    this.#reportDropped(new Error('more events than the audit queue holds'));
+    if (this.#queue.length > 0) this.#writeAfter(WRITE_DELAY_MS);
+  }
+
+  /** @returns whether the batch is done with */
+  async #writeBatch(batch: readonly AuditRecord[]): Promise<boolean> {
+    try {
+      await this.#database.transaction((sql) => appendToChains(sql, batch, this.#tried));
+    } catch (error) {
+      if (isRefusal(error)) return this.#writeOneByOne(batch, error);
+      if (!this.#failing) this.#observe({ name: 'service.warning', message: 'the audit log cannot be written; events wait', cause: error });
+      this.#failing = true;
+      return false;
+    }
+    this.#failing = false;
+    const lagMs = this.#now().getTime() - Date.parse(batch[0]?.occurredAt ?? '');
+    this.#observe({ name: 'audit.written', entries: batch.length, lagMs });
+    return true;
+  }
+
+  /** An entry that Postgres does not take must not hold up the others. */
+  async #writeOneByOne(batch: readonly AuditRecord[], cause: unknown): Promise<boolean> {
+    if (batch.length === 1) {
+      this.#dropped += 1;
+      this.#reportDropped(cause);
+      return true;
+    }
+    for (const record of batch) {
+      if (!(await this.#writeBatch([record]))) return false;
+    }
+    return true;
+  }
+
+  #reportDropped(cause: unknown): void {
+    if (this.#dropped > 0) this.#observe({ name: 'audit.dropped', entries: this.#dropped, cause });
+    this.#dropped = 0;
+  }
+}
+
+/** Postgres has looked at the data and said no (data exception, integrity, limits): it will say so again. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof postgres.PostgresError && /^(22|23|54)/.test(error.code);
+}

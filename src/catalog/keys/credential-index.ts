@@ -1,0 +1,88 @@
+import type { ApiKey } from '../organizations/organization.ts';
+import type { Credential } from './credential.ts';
+
+/** How many credentials are kept at least although nobody holds them: twice this number at most. */
+const RECENT_MAX = 10_000;
+
+/** A credential with what only the cache may do to it. */
+export interface Entry {
+  readonly credential: Credential;
+  /** The credential's key, which has one thing that changes. */
+  readonly key: { lastUsedAt: Date | null } & Omit<ApiKey, 'lastUsedAt'>;
+  readonly controller: AbortController;
+  readonly digestName: string;
+  revision: number;
+}
+
+/**
+ * Entries by name. Those looked up of late are kept; any other is kept exactly as long as somebody holds its credential or
+ * its signal, so that there are never two for one key, and memory follows use rather than the number of organizations.
+ */
+export class CredentialIndex {
+  readonly #byName = new Map<string, WeakRef<Entry>>();
+  /** From a signal to its entry: who holds one holds the other. */
+  readonly #bySignal = new WeakMap<AbortSignal, Entry>();
+  readonly #collected = new FinalizationRegistry<readonly string[]>((names) => this.#forget(names));
+  readonly #recentMax: number;
+  #recent = new Set<Entry>();
+  #lessRecent = new Set<Entry>();
+
+  constructor(recentMax = RECENT_MAX) {
+    this.#recentMax = recentMax;
+  }
+
+  /** Names of an entry: of its key's digest, and its organization's id. */
+  static digestName(digest: Buffer | string): string {
+    return `#${typeof digest === 'string' ? digest : digest.toString('latin1')}`;
+  }
+
+  get(name: string): Entry | undefined {
+    const entry = this.#byName.get(name)?.deref();
+    if (entry !== undefined && !this.#recent.has(entry)) this.#keep(entry);
+    return entry;
+  }
+
+  add(entry: Entry): void {
+    const reference = new WeakRef(entry);
+    for (const name of namesOf(entry)) this.#byName.set(name, reference);
+    this.#bySignal.set(entry.credential.revoked, entry);
+    this.#collected.register(entry, namesOf(entry));
+    this.#keep(entry);
+  }
+
+  delete(entry: Entry): void {
+    for (const name of namesOf(entry)) {
+      if (this.#byName.get(name)?.deref() === entry) this.#byName.delete(name);
+    }
+    this.#recent.delete(entry);
+    this.#lessRecent.delete(entry);
+  }
+
+  /** By the ids of the organizations whose entries are there. */
+  revisions(): Map<string, number> {
+    const revisions = new Map<string, number>();
+    for (const [name, reference] of this.#byName) {
+      const entry = name.startsWith('#') ? undefined : reference.deref();
+      if (entry !== undefined) revisions.set(name, entry.revision);
+    }
+    return revisions;
+  }
+
+  #keep(entry: Entry): void {
+    if (this.#recent.size >= this.#recentMax) {
+      this.#lessRecent = this.#recent;
+      this.#recent = new Set();
+    }
+    this.#recent.add(entry);
+  }
+
+  #forget(names: readonly string[]): void {
+    for (const name of names) {
+      if (this.#byName.get(name)?.deref() === undefined) this.#byName.delete(name);
+    }
+  }
+}
+
+function namesOf({ credential, digestName }: Entry): readonly string[] {
+  return [digestName, credential.organization.id];
+}

@@ -1,0 +1,76 @@
+import type { ControlPool } from '../database/control-pool.ts';
+
+const WRITE_DELAY_MS = 1_000;
+/** A key's use is written at most this often. */
+const WRITE_EVERY_MS = 60_000;
+
+export type KeyLastUsedListener = (organizationId: string, keyId: string, at: Date) => void;
+
+/** When keys were last used: noted in memory, written in batches, lost for a minute at most when the process dies. */
+export class KeyLastUsed {
+  readonly #database: ControlPool;
+  readonly #now: () => Date;
+  readonly #written: KeyLastUsedListener;
+  /** Uses noted within the last minute, oldest first. */
+  readonly #noted = new Map<string, number>();
+  #unwritten = new Map<string, Date>();
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(database: ControlPool, now: () => Date, written: KeyLastUsedListener) {
+    this.#database = database;
+    this.#now = now;
+    this.#written = written;
+  }
+
+  touch(keyId: string): void {
+    const last = this.#noted.get(keyId);
+    const now = performance.now();
+    if (last !== undefined && now - last < WRITE_EVERY_MS) return;
+    this.#noted.delete(keyId);
+    this.#noted.set(keyId, now);
+    this.#unwritten.set(keyId, this.#now());
+    this.#timer ??= setTimeout(() => void this.flush(), WRITE_DELAY_MS);
+  }
+
+  /** Never rejects: what cannot be written now is written with the keys' next use. */
+  async flush(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    const uses = this.#unwritten;
+    this.#unwritten = new Map();
+    this.#forgetOld();
+    if (uses.size === 0) return;
+    try {
+      for (const { keyId, organizationId } of await this.#write(uses)) this.#written(organizationId, keyId, uses.get(keyId) ?? this.#now());
+    } catch {
+      for (const keyId of uses.keys()) this.#noted.delete(keyId);
+    }
+  }
+
+  /** Rows are locked in the order of their ids, so that no two processes wait for each other. */
+  #write(uses: ReadonlyMap<string, Date>): Promise<{ keyId: string; organizationId: string }[]> {
+    const rows = JSON.stringify([...uses].map(([id, at]) => ({ id, at })));
+    return this.#database.run(
+      (sql) => sql<{ keyId: string; organizationId: string }[]>`
+        with uses as (
+          select k.id, u.at
+          from jsonb_to_recordset(${rows}::text::jsonb) as u (id text, at timestamptz)
+          join postern.api_keys k on k.id = u.id
+          order by k.id
+          for no key update of k
+        )
+        update postern.api_keys k set last_used_at = greatest(k.last_used_at, uses.at)
+        from uses
+        where k.id = uses.id
+        returning k.id as "keyId", k.organization_id as "organizationId"`,
+    );
+  }
+
+  #forgetOld(): void {
+    const horizon = performance.now() - WRITE_EVERY_MS;
+    for (const [keyId, noted] of this.#noted) {
+      if (noted > horizon) return;
+      this.#noted.delete(keyId);
+    }
+  }
+}

@@ -1,0 +1,62 @@
+import { ServiceError } from '../../errors.ts';
+import type { Sql } from '../database/control-connection.ts';
+import type { Organization, OrganizationStatus, Placement } from './organization.ts';
+
+export interface OrganizationRow {
+  readonly id: string;
+  readonly name: string;
+  readonly email: string;
+  readonly status: OrganizationStatus;
+  readonly placement: Placement;
+  readonly created_at: Date;
+}
+
+export function toOrganization({ id, name, email, status, placement, created_at }: OrganizationRow): Organization {
+  return { id, name, email, status, createdAt: created_at, placement };
+}
+
+/** What an operator can make of an organization, by what it is. One that is being signed up has not been handed out yet. */
+const NEXT: Readonly<Record<OrganizationStatus, readonly OrganizationStatus[]>> = {
+  provisioning: [],
+  active: ['suspended', 'dropping'],
+  suspended: ['active', 'dropping'],
+  dropping: ['dropped'],
+  dropped: [],
+};
+
+/** @throws ServiceError `invalid_request` */
+export function checkChange({ id, status }: Organization, next: OrganizationStatus): void {
+  if (NEXT[status].includes(next)) return;
+  throw new ServiceError('invalid_request', `organization "${id}" is ${status} and cannot become ${next}`);
+}
+
+/** In the order of their creation. */
+export async function listOrganizations(sql: Sql, status?: OrganizationStatus): Promise<Organization[]> {
+  const rows = await sql<OrganizationRow[]>`
+    select id, name, email, status, placement, created_at
+    from postern.organizations
+    ${status === undefined ? sql`` : sql`where status = ${status}`}
+    order by created_at, id`;
+  return rows.map(toOrganization);
+}
+
+export async function findOrganization(sql: Sql, id: string): Promise<Organization | undefined> {
+  const [row] = await sql<OrganizationRow[]>`
+    select id, name, email, status, placement, created_at from postern.organizations where id = ${id}`;
+  return row && toOrganization(row);
+}
+
+/**
+ * Locks the organization against other changes until the transaction ends.
+ * @throws ServiceError `not_found`
+ */
+export async function lockOrganization(sql: Sql, id: string): Promise<Organization> {
+  const [row] = await sql<OrganizationRow[]>`
+    select id, name, email, status, placement, created_at from postern.organizations where id = ${id} for update`;
+  if (row === undefined) throw new ServiceError('not_found', `there is no organization "${id}"`);
+  return toOrganization(row);
+}
+
+export async function updateStatus(sql: Sql, id: string, status: OrganizationStatus): Promise<void> {
+  await sql`update postern.organizations set status = ${status}, revision = revision + 1 where id = ${id}`;
+}
