@@ -2,9 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Config } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
-import { CallEnds, requestIdOf } from './call.ts';
 import { Connections } from './connections.ts';
-import { Lane } from './lane/lane.ts';
+import { FastPath } from './fast-path/fast-path.ts';
 import { type OpenWire, WireSockets } from './neon/websocket.ts';
 import { openApiDocument } from './openapi.ts';
 import { type Endpoint, serve } from './operation.ts';
@@ -17,6 +16,7 @@ import { setHeaders, setHeadersAlways } from './plugins/headers.ts';
 import { acceptJsonBodies } from './plugins/json-body.ts';
 import { answerProblems, sendProblem } from './plugins/problems.ts';
 import { refuseOtherHosts, servedHosts } from './plugins/served-hosts.ts';
+import { CallEnds, requestIdOf } from './request-context.ts';
 import { auditEndpoints } from './routes/audit.ts';
 import { authEndpoints } from './routes/auth.ts';
 import type { RouteContext } from './routes/context.ts';
@@ -77,7 +77,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
       const { config } = options;
       served.push(
         door,
-        new Lane(door, deadlines, {
+        new FastPath(door, deadlines, {
           router,
           queries,
           refusals,

@@ -10,8 +10,8 @@ import {
 import { createServer as createTlsServer } from 'node:https';
 import { Server as NetServer, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { DueReplies, isAnswered } from './due-replies.ts';
 import { type ConnectionErrorCode, renderConnectionError } from './errors.ts';
+import { isAnswered, PipelinedResponses } from './pipelined-responses.ts';
 import { acceptUpgrades, type TakeOver } from './upgrade.ts';
 
 /** PEM certificate and key. */
@@ -79,7 +79,7 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
   const server =
     tls === undefined ? createPlainServer(options) : createTlsServer({ ...options, ...tls, handshakeTimeout: deadlines.headersTimeoutMs });
   const opened = tls === undefined ? 'connection' : 'secureConnection';
-  const replies = new DueReplies(server, opened, handler);
+  const replies = new PipelinedResponses(server, opened, handler);
   // Node starts this clock for a connection and for each request on it; between requests it goes by `keepAliveTimeout`.
   server.setTimeout(deadlines.sendTimeoutMs, (socket) => {
     // Silence alone is no fault of the client's: the reply may not have been made yet.
@@ -96,7 +96,7 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
   // Nobody has to refuse what they do not know to be expected (RFC 9110 section 10.1.1), and Node would do so without a word.
   server.on('checkExpectation', (request, reply) => server.emit('request', request, reply));
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-    if (!isNonsense(error) || !replies.endBehind(socket)) refuseConnection(error, socket, replies.on(socket));
+    if (!isNonsense(error) || !replies.closeAfterLast(socket)) refuseConnection(error, socket, replies.on(socket));
   });
   return {
     server,

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { SMALL_BYTES } from '../src/runtime/memory-budget.ts';
-import type { Call } from './call.ts';
+import type { RequestContext } from './request-context.ts';
 
 /*
  * Every reply that is sent as a whole waits in memory for who reads it, and counts so long with the results that are held for
@@ -17,7 +17,7 @@ export function countReplies(app: FastifyInstance): void {
 }
 
 /** Counts a reply until the call gives its results back, which is when its reply is over. */
-export function countReply(call: Call | undefined, bytes: number): void {
+export function countReply(call: RequestContext | undefined, bytes: number): void {
   if (bytes > SMALL_BYTES) call?.results?.hold(bytes);
 }
 
@@ -29,7 +29,7 @@ function lengthOf(payload: unknown): number {
 const SHORT_CHARACTERS = 256;
 
 /** An error as it is sent: in full where there is room. @param call none where there is no request to speak of */
-export function errorBody(call: Call | undefined, document: object): Buffer {
+export function errorBody(call: RequestContext | undefined, document: object): Buffer {
   const body = Buffer.from(JSON.stringify(document));
   if (body.length <= SMALL_BYTES || call?.results?.take(body.length) === undefined) return body;
   return Buffer.from(JSON.stringify(document, (_, value) => (typeof value === 'string' ? shortened(value) : value)));

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import { ServiceError } from '../../src/errors.ts';
-import { HeldFrames } from './held-frames.ts';
+import { FrameBudget } from './frame-budget.ts';
 import type { FrameRooms } from './websocket.ts';
 
 /** RFC 6455 section 7.4.1 and the registry that it founds: https://www.iana.org/assignments/websocket */
@@ -22,7 +22,7 @@ export class WebSocketStream extends Duplex {
   readonly #socket: Socket;
   readonly #rooms: FrameRooms;
   readonly #noStranger: () => void;
-  #held: HeldFrames | undefined;
+  #held: FrameBudget | undefined;
   /** Bytes of a frame that has not come whole. */
   #come = 0;
   /** Frames that have come whole, how much they are together, and what has been handed out of the first one. */
@@ -54,7 +54,7 @@ export class WebSocketStream extends Duplex {
   known(organizationId: string): void {
     this.#noStranger();
     this.#rooms.connections.authenticated(this.#socket, organizationId);
-    this.#held = new HeldFrames(this.#rooms.bodies, organizationId);
+    this.#held = new FrameBudget(this.#rooms.bodies, organizationId);
     this.#count();
   }
 

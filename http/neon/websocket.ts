@@ -4,7 +4,7 @@ import { type WebSocket, WebSocketServer } from 'ws';
 import type { Connections } from '../connections.ts';
 import type { BodyRoom } from '../plugins/admission.ts';
 import type { TakeOver } from '../upgrade.ts';
-import { Strangers } from './strangers.ts';
+import { UnauthenticatedBudget } from './unauthenticated-budget.ts';
 import { WebSocketStream } from './websocket-stream.ts';
 
 /** Begins a conversation in PostgreSQL's protocol, which asks for the key in the clear: these clients send it without waiting. */
@@ -26,7 +26,7 @@ export interface WireSocketsOptions {
 /** Where there has to be room for what clients send: for the frames of those who are known, and of those who are not. */
 export interface FrameRooms {
   readonly bodies: BodyRoom;
-  readonly strangers: Strangers;
+  readonly strangers: UnauthenticatedBudget;
   readonly connections: Pick<Connections, 'authenticated'>;
 }
 
@@ -58,7 +58,7 @@ export class WireSockets {
     this.#options = options;
     const maxPayload = options.maxFrameBytes;
     const { bodies, connections } = options;
-    this.#rooms = { bodies, connections, strangers: new Strangers(STRANGERS_FRAMES * maxPayload) };
+    this.#rooms = { bodies, connections, strangers: new UnauthenticatedBudget(STRANGERS_FRAMES * maxPayload) };
     this.#server = new WebSocketServer({ noServer: true, clientTracking: false, perMessageDeflate: false, maxPayload });
   }
 

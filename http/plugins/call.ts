@@ -1,11 +1,11 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Origin } from '../../src/observation.ts';
-import { type Call, type CallEnds, openCall, originOf } from '../call.ts';
+import { type CallEnds, openContext, originOf, type RequestContext } from '../request-context.ts';
 import type { ClientAddress } from './client-address.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    call: Call;
+    call: RequestContext;
   }
   interface FastifyContextConfig {
     /** Name of the operation in observations and in the audit log. */
@@ -13,11 +13,11 @@ declare module 'fastify' {
   }
 }
 
-/** Opens a {@link Call} for each request and tells what became of those that reached an operation. */
+/** Opens a {@link RequestContext} for each request and tells what became of those that reached an operation. */
 export function followCalls(app: FastifyInstance, ends: CallEnds, clientAddress: ClientAddress): void {
   app.decorateRequest('call');
   app.addHook('onRequest', (request, reply, done) => {
-    const call = openCall(originOfRequest(request, clientAddress));
+    const call = openContext(originOfRequest(request, clientAddress));
     const { action } = request.routeOptions.config;
     request.call = call;
     const { socket } = request.raw;

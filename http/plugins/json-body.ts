@@ -5,7 +5,7 @@ import { LosslessNumber } from 'lossless-json';
 import { ServiceError } from '../../src/errors.ts';
 import type { DisconnectSignal } from '../../src/router/client-disconnect.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';
-import type { Call } from '../call.ts';
+import type { RequestContext } from '../request-context.ts';
 import { takeFingerprint } from './idempotency.ts';
 import { changesAsDouble, isDigit, isNumberByte } from './json-number.ts';
 import { checkDepth, JsonReader, malformed, reasonOf, refuseHalfPairs } from './json-reader.ts';
@@ -44,7 +44,7 @@ export function refuseEncodings(contentType = '', contentEncoding = 'identity'):
  * The value of a JSON body, as {@link parseJson} tells it: of a large one bit by bit, so that others need not wait.
  * @throws ServiceError `invalid_request`
  */
-export function readJson(body: Buffer, call: Call, done: (error: Error | null, value?: unknown) => void): void {
+export function readJson(body: Buffer, call: RequestContext, done: (error: Error | null, value?: unknown) => void): void {
   if (body.length <= AT_ONCE_MAX_BYTES) {
     done(null, parseJson(body));
     return;

@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
-import type { Call } from '../call.ts';
 import { type RenderedError, renderError } from '../errors.ts';
 import { holdRefusal, type Refusals } from '../refusals.ts';
+import type { RequestContext } from '../request-context.ts';
 import { errorBody } from '../unread-replies.ts';
 
 const UNCOUNTED: Refusals = { count: () => undefined };
@@ -47,7 +47,7 @@ export interface FailedRequest {
   readonly method: string;
   readonly path: string;
   readonly withCredentials: boolean;
-  readonly call: Call | undefined;
+  readonly call: RequestContext | undefined;
   readonly maxBodyBytes: number;
   /** It broke off: there is nobody left to answer. */
   readonly isGone: boolean;

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Lane } from '../../http/lane/lane.ts';
+import { FastPath } from '../../http/fast-path/fast-path.ts';
 import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
@@ -166,8 +166,8 @@ it('requests without all of their bodies take no more memory than there is for t
   await start({});
   expect((await query(acme, { sql: 'select 1' })).status).toBe(200);
   const port = Number(new URL(service.httpUrl).port);
-  const reserve = vi.spyOn(Lane.prototype, 'reserve');
-  const leave = vi.spyOn(Lane.prototype, 'leave');
+  const reserve = vi.spyOn(FastPath.prototype, 'reserve');
+  const leave = vi.spyOn(FastPath.prototype, 'leave');
   const bytes = plainRequest(acme.apiKey, { sql: `select 1${' '.repeat(60_000)}` });
   const half = async () => {
     const client = await RawClient.open(port);

@@ -1,5 +1,5 @@
 import { expect, vi } from 'vitest';
-import { Lane } from '../../http/lane/lane.ts';
+import { FastPath } from '../../http/fast-path/fast-path.ts';
 import type { Observation } from '../../src/observation.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
@@ -16,13 +16,13 @@ export interface Outcome {
 
 type Observed = Extract<Observation, { name: 'http.request' }>;
 
-/** A service whose connections in the lane are compared with those that Node's server serves. */
+/** A service whose connections on the fast path are compared with those that Node's server serves. */
 export class Parity {
   readonly service: TestService;
   readonly acme: TestOrganization;
   readonly port: number;
-  /** Connections that leave the lane are counted, lest something be compared with itself. */
-  readonly #leave = vi.spyOn(Lane.prototype, 'leave');
+  /** Connections that leave the fast path are counted, lest something be compared with itself. */
+  readonly #leave = vi.spyOn(FastPath.prototype, 'leave');
   #made = 0;
 
   private constructor(service: TestService, acme: TestOrganization) {
@@ -45,16 +45,16 @@ export class Parity {
     return (id) => plainRequest(key, body, `X-Request-Id: ${id}`, ...(header === undefined ? [] : [header]));
   }
 
-  /** @param isPlain whether the lane answers it itself */
+  /** @param isPlain whether the fast path answers it itself */
   async expectSame(ask: Ask, status: number, isPlain = true): Promise<void> {
     const left = this.#leave.mock.calls.length;
-    const lane = await RawClient.open(this.port);
-    const inLane = await this.outcomeOf(lane, ask);
+    const fast = await RawClient.open(this.port);
+    const onFastPath = await this.outcomeOf(fast, ask);
     expect(this.#leave.mock.calls.length - left).toBe(isPlain ? 0 : 1);
-    lane.socket.destroy();
+    fast.socket.destroy();
     const client = await openElsewhere(this.port);
-    expect(inLane).toEqual(await this.outcomeOf(client, ask));
-    expect(inLane.reply.status).toBe(status);
+    expect(onFastPath).toEqual(await this.outcomeOf(client, ask));
+    expect(onFastPath.reply.status).toBe(status);
     client.socket.destroy();
   }
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { Lane } from '../../http/lane/lane.ts';
+import { FastPath } from '../../http/fast-path/fast-path.ts';
 import { generateApiKey } from '../../src/auth/api-key.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { openElsewhere, plainRequest, RawClient, type RawReply } from './raw-client.ts';
@@ -38,7 +38,7 @@ describe('a request that needs a key, or goes nowhere', () => {
     ['at no path, with a key', request('DELETE /api/nothing', bearer(unknown)), 404],
   ])('is refused in the fast path as elsewhere: %s', async (_, bytes, status) => {
     const elsewhere = await openElsewhere(portOf(service));
-    const leave = vi.spyOn(Lane.prototype, 'leave');
+    const leave = vi.spyOn(FastPath.prototype, 'leave');
     const client = await RawClient.open(portOf(service));
     // Again and again on one connection.
     const [reply, again] = [await client.ask(bytes), await client.ask(bytes)];
@@ -57,7 +57,7 @@ describe('a request that needs a key, or goes nowhere', () => {
     ['no body', request('HEAD /nowhere'), 404],
     ['to be closed', request('GET /nowhere', 'Connection: close'), 404],
   ])('is left to the server: %s', async (_, bytes, status) => {
-    const leave = vi.spyOn(Lane.prototype, 'leave');
+    const leave = vi.spyOn(FastPath.prototype, 'leave');
     const client = await RawClient.open(portOf(service));
     client.send(bytes);
     await vi.waitFor(() => expect(leave).toHaveBeenCalledTimes(1));

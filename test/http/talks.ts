@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, vi } from 'vitest';
-import { CallEnds } from '../../http/call.ts';
+import { CallEnds } from '../../http/request-context.ts';
 import { eventually } from '../support/eventually.ts';
 import { SeededRandom } from '../support/random.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
@@ -37,7 +37,7 @@ export const CUTS: Readonly<Record<'whole' | 'heads and bodies' | 'pieces' | 'by
 /** A connection that has not ended before ends with it, unless it is read as part of something else. */
 const LAST = 'GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n';
 
-/** A service to which the same bytes are sent on connections in the lane and on those that Node's server serves. */
+/** A service to which the same bytes are sent on connections on the fast path and on those that Node's server serves. */
 export class Talks {
   readonly service: TestService;
   readonly port: number;
@@ -74,7 +74,7 @@ export class Talks {
   async expectSame(conversation: Conversation): Promise<Heard> {
     const expected = await this.elsewhere(conversation);
     expect(expected.whole).toBe(true);
-    const outcomes = Object.entries(CUTS).map(async ([name, cut]) => [name, await this.inLane(conversation, cut)]);
+    const outcomes = Object.entries(CUTS).map(async ([name, cut]) => [name, await this.onFastPath(conversation, cut)]);
     const all = Object.fromEntries(Object.keys(CUTS).map((name) => [name, expected]));
     expect(Object.fromEntries(await Promise.all(outcomes))).toEqual(all);
     return expected;
@@ -84,7 +84,7 @@ export class Talks {
     return this.#talk(await openElsewhere(this.port), conversation, CUTS.whole);
   }
 
-  async inLane(conversation: Conversation, cut: Cut): Promise<Heard> {
+  async onFastPath(conversation: Conversation, cut: Cut): Promise<Heard> {
     return this.#talk(await RawClient.open(this.port), conversation, cut);
   }
 

@@ -7,21 +7,21 @@ import type { QueryRequest } from '../../src/sql/execution/query.ts';
 import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
 import { CHUNK_BYTES, giveBack, takeMemory } from '../../src/sql/json/memory.ts';
 import { ResultReservation } from '../../src/sql/result/result-budget.ts';
-import { type Call, type CallEnds, openCall, originOf, requestIdOf } from '../call.ts';
 import type { Connections } from '../connections.ts';
 import type { Admission } from '../plugins/admission.ts';
 import { problemFor } from '../plugins/problems.ts';
 import type { IsServedHost } from '../plugins/served-hosts.ts';
 import { holdRefusal } from '../refusals.ts';
+import { type CallEnds, openContext, originOf, type RequestContext, requestIdOf } from '../request-context.ts';
 import { JSON_TYPE, timeoutOf } from '../routes/context.ts';
 import type { QueryBody } from '../schemas.ts';
 import { pour } from '../send.ts';
 import { countReply, errorBody } from '../unread-replies.ts';
 import type { RefusalContext } from './refusals.ts';
 import { type ReplyHead, writeHead } from './reply-head.ts';
-import type { PlainRequest } from './request.ts';
+import type { SimpleRequest } from './simple-request.ts';
 
-/** What requests in the lane are answered with: the same as all others. */
+/** What requests on the fast path are answered with: the same as all others. */
 export interface ExchangeContext extends RefusalContext {
   readonly router: Pick<Router, 'authenticate' | 'inputs' | 'recognize' | 'isInvalid' | 'results'>;
   readonly queries: QueryScheduler;
@@ -35,10 +35,10 @@ export interface ExchangeContext extends RefusalContext {
 const ACTION = 'query';
 
 /** One request for `/api/query`, and its reply. */
-export class Exchange {
+export class QueryExchange {
   readonly #context: ExchangeContext;
   readonly #socket: Socket;
-  readonly #call: Call;
+  readonly #call: RequestContext;
   readonly #requestId: string;
   /** Told when the reply is whole; not called for one that will never be. */
   readonly #done: () => void;
@@ -49,19 +49,19 @@ export class Exchange {
   #status: number | undefined;
   #isOver = false;
 
-  constructor(context: ExchangeContext, socket: Socket, request: PlainRequest, keepAliveS: number | undefined, done: () => void) {
+  constructor(context: ExchangeContext, socket: Socket, request: SimpleRequest, keepAliveS: number | undefined, done: () => void) {
     const { clientAddress } = context;
     this.#context = context;
     this.#socket = socket;
     this.#requestId = requestIdOf(request.requestId);
     const sourceIp = clientAddress(socket.remoteAddress ?? '', request.forwardedFor);
-    this.#call = openCall(originOf(sourceIp, this.#requestId, request.userAgent));
+    this.#call = openContext(originOf(sourceIp, this.#requestId, request.userAgent));
     this.keepAliveS = keepAliveS;
     this.#done = done;
   }
 
   /** @param tenant undefined: it has to be asked whose key it is */
-  start(request: PlainRequest, body: QueryBody, tenant: Tenant | undefined): void {
+  start(request: SimpleRequest, body: QueryBody, tenant: Tenant | undefined): void {
     this.#call.work = this.#perform(request, body, tenant);
   }
 
@@ -72,7 +72,7 @@ export class Exchange {
     this.#end();
   }
 
-  async #perform({ apiKey }: PlainRequest, body: QueryBody, recognized: Tenant | undefined): Promise<void> {
+  async #perform({ apiKey }: SimpleRequest, body: QueryBody, recognized: Tenant | undefined): Promise<void> {
     const { sql, params, rowMode, timeoutMs, readOnly } = body;
     const { router, queries, config } = this.#context;
     const call = this.#call;

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { RecordedStatements } from '../../../src/catalog/audit/recorded-statements.ts';
-import type { ObservedStatement } from '../../../src/observation.ts';
+import { RecordedStatements } from '../../../../src/catalog/audit/recorded-statements.ts';
+import type { ObservedStatement } from '../../../../src/observation.ts';
 
 function counting(): { memory: RecordedStatements; made: string[] } {
   const made: string[] = [];

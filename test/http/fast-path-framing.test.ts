@@ -48,7 +48,7 @@ describe('one behind the other', () => {
     await talks.expectSame((mark) => `\r\n${request(`${mark}-1`)}\r\n\r\n${request(`${mark}-2`)}\r\n`);
   });
 
-  it.each([['in the lane', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
+  it.each([['on the fast path', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
     'with nonsense behind what has been answered, %s',
     async (_where, open) => {
       const client = await open(talks.port);
@@ -58,7 +58,7 @@ describe('one behind the other', () => {
     },
   );
 
-  it.each([['in the lane', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
+  it.each([['on the fast path', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
     'with nonsense behind what is under way, which is the last that is answered, %s',
     async (_where, open) => {
       const client = await open(talks.port);
@@ -69,7 +69,7 @@ describe('one behind the other', () => {
     },
   );
 
-  it.each([['in the lane', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
+  it.each([['on the fast path', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
     'with a length that is too short is told what is wrong with what it covers, %s',
     async (_where, open) => {
       const client = await open(talks.port);
@@ -81,7 +81,7 @@ describe('one behind the other', () => {
     },
   );
 
-  it.each([['in the lane', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
+  it.each([['on the fast path', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
     'with more behind what was to be the last is answered, %s',
     async (_where, open) => {
       const client = await open(talks.port);
@@ -91,7 +91,7 @@ describe('one behind the other', () => {
   );
 });
 
-describe.each([['in the lane', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
+describe.each([['on the fast path', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
   '%s, before the client sends no more',
   (_where, open) => {
     const whole = () => talks.sql('select 1');
@@ -156,7 +156,7 @@ describe('of another kind', () => {
     ['in Latin-1', (mark) => request(mark).replace('/json', '/json; charset=latin1'), [415, 200]],
     ['as text', (mark) => request(mark).replace('application/json', 'text/plain'), [415, 200]],
     ['without a body', () => talks.framed('Content-Length: 0', ''), [400, 200]],
-    ['larger than the lane takes', (mark) => talks.sql(`select '${mark}'${' '.repeat(70_000)}`) + request(mark), [200, 200, 200]],
+    ['larger than the fast path takes', (mark) => talks.sql(`select '${mark}'${' '.repeat(70_000)}`) + request(mark), [200, 200, 200]],
     ['with a large head', (mark) => request(mark, `Cookie: ${'x'.repeat(9_000)}`), [200, 200]],
     ['with too large a head', (mark) => request(mark, `Cookie: ${'x'.repeat(20_000)}`), [431]],
     ['TLS', () => '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03', [400]],

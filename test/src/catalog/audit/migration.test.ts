@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { ControlPool } from '../../../src/catalog/database/control-pool.ts';
-import { migrate } from '../../../src/catalog/database/migrate.ts';
-import { CATALOG_MIGRATIONS } from '../../../src/catalog/database/migrations.ts';
+import { ControlPool } from '../../../../src/catalog/database/control-pool.ts';
+import { migrate } from '../../../../src/catalog/database/migrate.ts';
+import { CATALOG_MIGRATIONS } from '../../../../src/catalog/database/migrations.ts';
+import { openCatalog, TestControlDatabase } from '../control-database.ts';
 import { canonical } from './canonical.ts';
-import { openCatalog, TestControlDatabase } from './control-database.ts';
 
 /** Entries that earlier versions have written, a row for each: first with jsonb, then with json. */
 let database: TestControlDatabase;

@@ -3,7 +3,7 @@ import { type AddressInfo, connect } from 'node:net';
 import pg from 'pg';
 import { afterEach, describe, expect, inject, it, vi } from 'vitest';
 import { createHttpApp } from '../../http/app.ts';
-import { CallEnds } from '../../http/call.ts';
+import { CallEnds } from '../../http/request-context.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { standIn } from './door.ts';
@@ -115,7 +115,7 @@ describe('once the service closes', () => {
     expect(JSON.stringify(service.observations)).not.toContain('never_made');
   });
 
-  it.each([['in the lane', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
+  it.each([['on the fast path', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
     'what was on its way is answered, and its connection ends with it, %s',
     async (_where, open) => {
       await start();
@@ -149,7 +149,7 @@ describe('once the service closes', () => {
     expect((await working?.replies())?.replies).toMatchObject([{ status: 200 }]);
   });
 
-  it.each([['in the lane', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
+  it.each([['on the fast path', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
     'what takes too long is cut off, %s',
     async (_where, open) => {
       const shutdownMs = 500;

@@ -4,15 +4,15 @@ import type { ServiceError } from '../../src/errors.ts';
 import type { Observe, Origin } from '../../src/observation.ts';
 import { HOLD_MS } from '../../src/router/refusal-limit.ts';
 import type { Router } from '../../src/router/router.ts';
-import { originOf, requestIdOf } from '../call.ts';
 import { renderError } from '../errors.ts';
 import { bearerTokenOf, INVALID, MALFORMED, MISSING } from '../plugins/bearer.ts';
 import type { ClientAddress } from '../plugins/client-address.ts';
 import { noRoute } from '../plugins/problems.ts';
 import type { Refusals } from '../refusals.ts';
-import type { RefusableRequest } from './refusable.ts';
+import { originOf, requestIdOf } from '../request-context.ts';
+import type { RefusableRequest } from './refusable-request.ts';
 import { writeHead } from './reply-head.ts';
-import type { PlainRequest } from './request.ts';
+import type { SimpleRequest } from './simple-request.ts';
 
 /** Which requests need a key. */
 export interface RouteTable {
@@ -84,7 +84,7 @@ export function refusalOf({ router, routes }: RefusalContext, request: Refusable
 }
 
 /** As {@link refusalOf}. */
-export function refusalOfQuery({ router }: RefusalContext, { apiKey, keyDigest }: PlainRequest): Refusal | undefined {
+export function refusalOfQuery({ router }: RefusalContext, { apiKey, keyDigest }: SimpleRequest): Refusal | undefined {
   if (!router.isInvalid(apiKey, keyDigest)) return undefined;
   return { reason: NO_SUCH_KEY, path: '/api/query', withCredentials: true, action: 'query' };
 }
@@ -115,7 +115,7 @@ export class RefusedExchange {
   constructor(
     context: RefusalContext,
     socket: Socket,
-    request: PlainRequest | RefusableRequest,
+    request: SimpleRequest | RefusableRequest,
     refusal: Refusal,
     keepAliveS: number | undefined,
     done: () => void,

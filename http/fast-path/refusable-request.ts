@@ -1,4 +1,4 @@
-import { END_OF_HEAD, END_OF_LINE, HEAD_MAX_BYTES, type Header, readHeaders } from './request.ts';
+import { END_OF_HEAD, END_OF_LINE, HEAD_MAX_BYTES, type Header, readHeaders } from './simple-request.ts';
 
 /** Any request of which enough can be read for refusing it. */
 export interface RefusableRequest {

@@ -8,13 +8,13 @@ import { readIntoSharedBuffer, readThroughStream } from '../../src/runtime/share
 import { parseJson } from '../plugins/json-body.ts';
 import { type QueryBody, usualQuery } from '../schemas.ts';
 import { refuseHalf, refuseLate, type ServerDeadlines } from '../server.ts';
-import { Exchange, type ExchangeContext } from './exchange.ts';
-import { type RefusableRequest, readRefusable } from './refusable.ts';
+import { type ExchangeContext, QueryExchange } from './query-exchange.ts';
+import { type RefusableRequest, readRefusable } from './refusable-request.ts';
 import { type Refusal, RefusedExchange, refusalOf, refusalOfQuery } from './refusals.ts';
-import { PLAIN_MAX_BYTES, type PlainRequest, readPlain } from './request.ts';
+import { readSimple, SIMPLE_MAX_BYTES, type SimpleRequest } from './simple-request.ts';
 
 /** Where a connection is served as long as its requests are plain. */
-export interface LaneHost {
+export interface FastPathHost {
   readonly context: ExchangeContext;
   readonly deadlines: ServerDeadlines;
   /** Replies say that their connection ends with them. */
@@ -25,16 +25,16 @@ export interface LaneHost {
   reserve(bytes: number): boolean;
   release(bytes: number): void;
   /** The connection is served elsewhere from now on, with what has come of a request. */
-  leave(connection: LaneConnection, bytes: Buffer): void;
-  closed(connection: LaneConnection): void;
+  leave(connection: FastPathConnection, bytes: Buffer): void;
+  closed(connection: FastPathConnection): void;
 }
 
 /** A client's connection while nothing has come on it but plain requests for `/api/query`. */
-export class LaneConnection implements Indexed, InputSource {
+export class FastPathConnection implements Indexed, InputSource {
   index = -1;
   readonly socket: Socket;
-  readonly #host: LaneHost;
-  #exchange: Exchange | RefusedExchange | undefined;
+  readonly #host: FastPathHost;
+  #exchange: QueryExchange | RefusedExchange | undefined;
   /** A request without all of its body, or what has come while another one is being answered. */
   #come: Buffer | undefined;
   /** Bytes for which there is room until all of a body has come. */
@@ -46,11 +46,11 @@ export class LaneConnection implements Indexed, InputSource {
   /** What has come is handled in a later turn. */
   #isDeferred = false;
   #lastHead: Buffer | undefined;
-  #lastRequest: PlainRequest | RefusableRequest | undefined;
+  #lastRequest: SimpleRequest | RefusableRequest | undefined;
   #hasServed = false;
   #waitsSince = performance.now();
 
-  constructor(socket: Socket, host: LaneHost) {
+  constructor(socket: Socket, host: FastPathHost) {
     this.socket = socket;
     this.#host = host;
     if (!(socket instanceof TLSSocket)) readIntoSharedBuffer(socket);
@@ -119,7 +119,7 @@ export class LaneConnection implements Indexed, InputSource {
   /** Until the reply is sent. */
   #keep(bytes: Buffer): void {
     this.#come = bytes;
-    if (bytes.length > PLAIN_MAX_BYTES) this.socket.pause();
+    if (bytes.length > SIMPLE_MAX_BYTES) this.socket.pause();
   }
 
   #take(bytes: Buffer): void {
@@ -135,7 +135,7 @@ export class LaneConnection implements Indexed, InputSource {
     else this.#refuse(request, refusal);
   }
 
-  #takePlain(request: PlainRequest, bytes: Buffer): void {
+  #takePlain(request: SimpleRequest, bytes: Buffer): void {
     const tenant = this.#host.context.router.recognize(request.keyDigest);
     if (request.end > bytes.length) {
       this.#wait(bytes, request, tenant);
@@ -147,12 +147,12 @@ export class LaneConnection implements Indexed, InputSource {
   }
 
   /** Most requests on a connection have the same head. */
-  #read(bytes: Buffer): PlainRequest | RefusableRequest | undefined {
+  #read(bytes: Buffer): SimpleRequest | RefusableRequest | undefined {
     const head = this.#lastHead;
     if (head !== undefined && bytes.length >= head.length && bytes.compare(head, 0, head.length, 0, head.length) === 0)
       return this.#lastRequest;
     const { config, isServedHost } = this.#host.context;
-    const request = readPlain(bytes, config.POSTERN_HTTP_BODY_MAX_BYTES) ?? readRefusable(bytes);
+    const request = readSimple(bytes, config.POSTERN_HTTP_BODY_MAX_BYTES) ?? readRefusable(bytes);
     if (request !== undefined && !isServedHost(request.host)) return undefined;
     this.#lastRequest = request;
     this.#lastHead = request && Buffer.from(bytes.subarray(0, request.bodyStart));
@@ -160,7 +160,7 @@ export class LaneConnection implements Indexed, InputSource {
   }
 
   /** For the rest of a body, if it comes with a key that is known; of others the server, which asks first, reads none. */
-  #wait(bytes: Buffer, { end }: PlainRequest, tenant: Tenant | undefined): void {
+  #wait(bytes: Buffer, { end }: SimpleRequest, tenant: Tenant | undefined): void {
     if (this.#reserved === 0) {
       if (tenant === undefined || !this.#host.reserve(end)) {
         this.#leave(bytes);
@@ -177,7 +177,7 @@ export class LaneConnection implements Indexed, InputSource {
     this.#reserved = 0;
   }
 
-  #serve(request: PlainRequest, bytes: Buffer, tenant: Tenant | undefined): void {
+  #serve(request: SimpleRequest, bytes: Buffer, tenant: Tenant | undefined): void {
     const body = readBody(bytes.subarray(request.bodyStart));
     if (body === undefined) {
       this.#leave(bytes);
@@ -186,12 +186,12 @@ export class LaneConnection implements Indexed, InputSource {
     this.#release();
     this.#come = undefined;
     this.#scheduleAs(request.keyDigest, tenant);
-    const exchange = new Exchange(this.#host.context, this.socket, request, this.#keepAliveS, this.#served);
+    const exchange = new QueryExchange(this.#host.context, this.socket, request, this.#keepAliveS, this.#served);
     this.#exchange = exchange;
     exchange.start(request, body, tenant);
   }
 
-  #refuse(request: PlainRequest | RefusableRequest, refusal: Refusal): void {
+  #refuse(request: SimpleRequest | RefusableRequest, refusal: Refusal): void {
     this.#release();
     this.#come = undefined;
     const exchange = new RefusedExchange(this.#host.context, this.socket, request, refusal, this.#keepAliveS, this.#served);

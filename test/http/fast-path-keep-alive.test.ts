@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { Lane } from '../../http/lane/lane.ts';
+import { FastPath } from '../../http/fast-path/fast-path.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import { CERTIFICATE, CERTIFICATE_KEY } from '../support/certificate.ts';
 import { SeededRandom } from '../support/random.ts';
@@ -24,7 +24,7 @@ process.on('warning', (warning) => {
   if (warning.name === 'MaxListenersExceededWarning') warnings.push(warning);
 });
 
-const leave = vi.spyOn(Lane.prototype, 'leave');
+const leave = vi.spyOn(FastPath.prototype, 'leave');
 const number = (n: number, ...headers: readonly string[]) =>
   plainRequest(acme.apiKey, { sql: 'select $1::int as n', params: [n] }, ...headers);
 const rowsOf = ({ body }: { readonly body: string }) => JSON.parse(body).rows;
@@ -110,7 +110,7 @@ describe('through TLS', () => {
     plainRequest('pst_nobody', { sql: `select '${'x'.repeat(40_000)}'` }, `X-Request-Id: ${id}`, ...headers);
 
   it.each([
-    ['plain requests stay in the lane', [], 0],
+    ['plain requests stay on the fast path', [], 0],
     ['others leave it', ['X-Other: 1'], 1],
   ] as const)('%s', async (_what, headers, left) => {
     leave.mockClear();

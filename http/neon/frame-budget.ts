@@ -1,7 +1,7 @@
 import { type BodyRoom, UNCOUNTED_MAX_BYTES } from '../plugins/admission.ts';
 
 /** What is held of one client's frames, counted with the bodies of its organization's requests. */
-export class HeldFrames {
+export class FrameBudget {
   readonly #room: BodyRoom;
   readonly #organizationId: string;
   #counted = 0;

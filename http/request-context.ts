@@ -7,7 +7,7 @@ import type { StatementOutcome } from '../src/sql/result/result-format.ts';
 import { renderError } from './errors.ts';
 
 /** What is known of a call while it runs: who, what, and how it ends. */
-export interface Call {
+export interface RequestContext {
   /** Authentication may learn more of it. */
   origin: Origin;
   readonly startedAt: number;
@@ -42,7 +42,7 @@ export interface Call {
 }
 
 /** With all that it may ever have from the beginning: the engine deals slowly with objects that grow. */
-export function openCall(origin: Origin): Call {
+export function openContext(origin: Origin): RequestContext {
   return {
     origin,
     startedAt: performance.now(),
@@ -90,7 +90,7 @@ export class CallEnds {
    * The reply to a call is whole, or will never be.
    * @param httpStatus undefined where no reply had begun
    */
-  add(action: string, call: Call, httpStatus: number = CLIENT_GONE): void {
+  add(action: string, call: RequestContext, httpStatus: number = CLIENT_GONE): void {
     if (call.outcome !== undefined) {
       this.#tell(action, call, httpStatus, call.outcome);
       return;
@@ -104,11 +104,11 @@ export class CallEnds {
     await Promise.all(this.#untold);
   }
 
-  async #tellLater(action: string, call: Call, httpStatus: number): Promise<void> {
+  async #tellLater(action: string, call: RequestContext, httpStatus: number): Promise<void> {
     this.#tell(action, call, httpStatus, await endOf(call));
   }
 
-  #tell(action: string, call: Call, httpStatus: number, ended: StatementOutcome | undefined): void {
+  #tell(action: string, call: RequestContext, httpStatus: number, ended: StatementOutcome | undefined): void {
     const { tenant, statement, origin } = call;
     try {
       this.#observe({
@@ -126,7 +126,7 @@ export class CallEnds {
 }
 
 /** The statement's outcome; a failure that was too late for the reply leaves its SQLSTATE in the call. */
-async function endOf(call: Call): Promise<StatementOutcome | undefined> {
+async function endOf(call: RequestContext): Promise<StatementOutcome | undefined> {
   try {
     await call.work;
     return await call.ended;
@@ -145,7 +145,7 @@ function observed({ sql, command, paramCount }: ObservedStatement, ended: Statem
   return { sql, command: ended?.command || command, paramCount };
 }
 
-function outcomeOf(call: Call, httpStatus: number, ended: StatementOutcome | undefined): Outcome {
+function outcomeOf(call: RequestContext, httpStatus: number, ended: StatementOutcome | undefined): Outcome {
   const ok = call.whole && httpStatus < 400 && call.sqlstate === undefined;
   return {
     status: ok ? 'ok' : 'error',

@@ -2,7 +2,7 @@ import { digestText } from '../../src/auth/api-key.ts';
 import { bearerTokenOf } from '../plugins/bearer.ts';
 
 /** A request for `/api/query` of the plainest kind. */
-export interface PlainRequest {
+export interface SimpleRequest {
   readonly kind: 'plain';
   readonly host: string;
   readonly apiKey: string;
@@ -18,7 +18,7 @@ export interface PlainRequest {
 }
 
 /** A request that takes more is no plain one: so much is read before it is asked whose key it came with. */
-export const PLAIN_MAX_BYTES = 65_536;
+export const SIMPLE_MAX_BYTES = 65_536;
 export const HEAD_MAX_BYTES = 8_192;
 
 export const END_OF_HEAD = '\r\n\r\n';
@@ -69,7 +69,7 @@ function inTitleCase(name: string): string {
  * is not is somebody else's to read, so that this needs to understand nothing but what cannot be misunderstood.
  * @returns undefined where it is not, where its body is larger than it may be, or where its head is not there as a whole
  */
-export function readPlain(bytes: Buffer, maxBodyBytes: number): PlainRequest | undefined {
+export function readSimple(bytes: Buffer, maxBodyBytes: number): SimpleRequest | undefined {
   const headEnd = bytes.indexOf(END_OF_HEAD, 0, 'latin1') + END_OF_LINE.length;
   if (headEnd < END_OF_HEAD.length || headEnd > HEAD_MAX_BYTES) return undefined;
   const head = bytes.toString('latin1', 0, headEnd);
@@ -81,7 +81,7 @@ export function readPlain(bytes: Buffer, maxBodyBytes: number): PlainRequest | u
   if (headers === undefined || apiKey === undefined || host === undefined || !headers.has('content-type')) return undefined;
   const bodyStart = headEnd + END_OF_LINE.length;
   const end = bodyStart + length;
-  if (!(length <= maxBodyBytes && end <= PLAIN_MAX_BYTES)) return undefined;
+  if (!(length <= maxBodyBytes && end <= SIMPLE_MAX_BYTES)) return undefined;
   return {
     kind: 'plain',
     host,

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import { IndexedSet } from '../../src/runtime/indexed-set.ts';
 import { checkEveryMs, type HttpServer, type ServerDeadlines } from '../server.ts';
-import { LaneConnection, type LaneHost } from './connection.ts';
-import type { ExchangeContext } from './exchange.ts';
+import { FastPathConnection, type FastPathHost } from './connection.ts';
+import type { ExchangeContext } from './query-exchange.ts';
 
 /**
  * What all connections together may take for requests of which there is only a part, with a key that is known. The server,
@@ -15,10 +15,10 @@ const PARTS_MAX_BYTES = 16 * 1_048_576;
  * the processor a fifth less without them. Every connection begins here; with the first request that is not of that kind
  * it goes to the server, with that request and for good, as if it had just been opened.
  */
-export class Lane implements LaneHost {
+export class FastPath implements FastPathHost {
   readonly context: ExchangeContext;
   readonly deadlines: ServerDeadlines;
-  readonly #connections = new IndexedSet<LaneConnection>();
+  readonly #connections = new IndexedSet<FastPathConnection>();
   readonly #serveElsewhere: (socket: Socket) => void;
   readonly #checking: NodeJS.Timeout;
   #isEnding = false;
@@ -33,7 +33,7 @@ export class Lane implements LaneHost {
       for (const listener of others) listener.call(server, socket);
     };
     server.removeAllListeners(opened);
-    server.on(opened, (socket: Socket) => this.#connections.add(new LaneConnection(socket, this)));
+    server.on(opened, (socket: Socket) => this.#connections.add(new FastPathConnection(socket, this)));
     this.#checking = setInterval(() => this.#checkDeadlines(), checkEveryMs(deadlines)).unref();
     server.on('close', () => clearInterval(this.#checking));
   }
@@ -77,7 +77,7 @@ export class Lane implements LaneHost {
     this.#reserved -= bytes;
   }
 
-  leave(connection: LaneConnection, bytes: Buffer): void {
+  leave(connection: FastPathConnection, bytes: Buffer): void {
     const { socket } = connection;
     this.#connections.delete(connection);
     socket.unshift(bytes);
@@ -85,7 +85,7 @@ export class Lane implements LaneHost {
     socket.resume();
   }
 
-  closed(connection: LaneConnection): void {
+  closed(connection: FastPathConnection): void {
     this.#connections.delete(connection);
   }
 

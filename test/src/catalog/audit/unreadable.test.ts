@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { newOrganization, ORIGIN, openCatalog, type TestCatalog, TestControlDatabase } from './control-database.ts';
+import { newOrganization, ORIGIN, openCatalog, type TestCatalog, TestControlDatabase } from '../control-database.ts';
 
 /* Logs of which somebody who can write to the control database has changed a line. */
 

@@ -18,12 +18,12 @@ beforeAll(async () => {
 });
 afterAll(() => parity.close());
 
-/** A connection that the lane serves, and one that it does not. */
+/** A connection that the fast path serves, and one that it does not. */
 async function openBoth() {
-  return { lane: await RawClient.open(parity.port), elsewhere: await openElsewhere(parity.port) };
+  return { fast: await RawClient.open(parity.port), elsewhere: await openElsewhere(parity.port) };
 }
 
-describe('who asks is told in the lane as elsewhere', () => {
+describe('who asks is told on the fast path as elsewhere', () => {
   it.each<[header: string, sourceIp: string]>([
     ['X-Forwarded-For: 198.51.100.7', '198.51.100.7'],
     ['X-Forwarded-For:198.51.100.7,127.0.0.9', '198.51.100.7'],
@@ -57,7 +57,7 @@ describe('who asks is told in the lane as elsewhere', () => {
   });
 });
 
-describe('who may not ask is refused in the lane as elsewhere', () => {
+describe('who may not ask is refused on the fast path as elsewhere', () => {
   it.each([
     ['is nobody', 'pst_nobody'],
     ['has no form', 'x'],
@@ -79,14 +79,14 @@ describe('who may not ask is refused in the lane as elsewhere', () => {
     ['an organization was suspended', suspend, 403],
   ])('once %s, on connections that were open before', async (_what, change, status) => {
     const other = await parity.service.signUp();
-    const { lane, elsewhere } = await openBoth();
+    const { fast, elsewhere } = await openBoth();
     const ask = parity.asking(ONE, { key: other.apiKey });
-    expect(await parity.outcomeOf(lane, ask)).toMatchObject({ reply: { status: 200 } });
+    expect(await parity.outcomeOf(fast, ask)).toMatchObject({ reply: { status: 200 } });
     await change(other);
-    const refused = await parity.outcomeOf(lane, ask);
+    const refused = await parity.outcomeOf(fast, ask);
     expect(refused).toMatchObject({ reply: { status } });
     expect(refused).toEqual(await parity.outcomeOf(elsewhere, ask));
-    for (const { socket } of [lane, elsewhere]) socket.destroy();
+    for (const { socket } of [fast, elsewhere]) socket.destroy();
   });
 
   it.each<[what: string, change: (other: TestOrganization) => Promise<unknown>]>([
@@ -94,20 +94,20 @@ describe('who may not ask is refused in the lane as elsewhere', () => {
     ['an organization was suspended', suspend],
   ])('whose query was running when %s', async (_what, change) => {
     const other = await parity.service.signUp();
-    const { lane, elsewhere } = await openBoth();
+    const { fast, elsewhere } = await openBoth();
     const ask = parity.asking(SLEEP, { key: other.apiKey });
-    const outcomes = Promise.all([parity.outcomeOf(lane, ask), parity.outcomeOf(elsewhere, ask)]);
+    const outcomes = Promise.all([parity.outcomeOf(fast, ask), parity.outcomeOf(elsewhere, ask)]);
     await eventually('both are at work', async () => (await sessions('leased')) === 2);
     await change(other);
-    const [inLane, notInLane] = await outcomes;
-    expect(inLane).toEqual(notInLane);
-    for (const { socket } of [lane, elsewhere]) socket.destroy();
+    const [onFastPath, notInLane] = await outcomes;
+    expect(onFastPath).toEqual(notInLane);
+    for (const { socket } of [fast, elsewhere]) socket.destroy();
   });
 });
 
 describe('where there are too many', () => {
-  it('all are counted together, and refused in the lane as elsewhere', async () => {
-    const crowd = [await openBoth(), await openBoth()].flatMap(({ lane, elsewhere }) => [lane, elsewhere]);
+  it('all are counted together, and refused on the fast path as elsewhere', async () => {
+    const crowd = [await openBoth(), await openBoth()].flatMap(({ fast, elsewhere }) => [fast, elsewhere]);
     const sleep = (client: RawClient) => client.send(plainRequest(parity.acme.apiKey, SLEEP));
     crowd.slice(0, 2).forEach(sleep);
     await eventually('two are at work', async () => (await sessions('leased')) === 2);

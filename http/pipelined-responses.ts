@@ -11,7 +11,7 @@ const NONE: readonly ServerResponse[] = [];
  * carried out one after the other, as many as come at once: one may need what the one before has done.
  * @see https://www.rfc-editor.org/rfc/rfc9112#section-9.3.2
  */
-export class DueReplies {
+export class PipelinedResponses {
   readonly #handler: RequestListener;
   /** Of each connection the first one's request is being carried out; the others wait. */
   readonly #due = new Map<Duplex, ServerResponse[]>();
@@ -48,7 +48,7 @@ export class DueReplies {
    * request that is longer than its Content-Length says is told what is wrong with the part that counts.
    * @returns false where no such reply is due
    */
-  endBehind(socket: Duplex): boolean {
+  closeAfterLast(socket: Duplex): boolean {
     if (this.#ending.has(socket)) return true;
     const last = this.on(socket).findLast(isAnswered);
     if (last === undefined) return false;

@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => parity.close());
 
-describe('in the lane a query is answered and told as elsewhere', () => {
+describe('on the fast path a query is answered and told as elsewhere', () => {
   it.each<[name: string, body: unknown, status: number]>([
     ['that has rows', { sql: 'select 1 as a, null as b, $$ü$$ as "ö"' }, 200],
     ['with parameters', { sql: 'select $1::int + $2 as sum, $3::jsonb as j', params: [1, 2, { a: ['ä', null, true] }] }, 200],
@@ -45,7 +45,7 @@ describe('in the lane a query is answered and told as elsewhere', () => {
 
   it.each<[name: string, body: string | Buffer, status: number]>([
     ['that is larger than it may be', `{"sql":"select 1${' '.repeat(40_001 - 18)}"}`, 413],
-    ['that is larger than the lane takes', `{"sql":"select 1${' '.repeat(70_000)}"}`, 413],
+    ['that is larger than the fast path takes', `{"sql":"select 1${' '.repeat(70_000)}"}`, 413],
     ['that is no JSON', '{"sql":', 400],
     ['that is no UTF-8', Buffer.from('{"sql":"select $$\xff$$"}', 'latin1'), 400],
     ['that is empty', '{"sql":""}', 400],

@@ -1,15 +1,15 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { appendToChains } from '../../../src/catalog/audit/append.ts';
-import type { AuditEntry } from '../../../src/catalog/audit/entry.ts';
-import { listEntries } from '../../../src/catalog/audit/list.ts';
-import { type AuditEvent, recordOf } from '../../../src/catalog/audit/record.ts';
-import { ControlPool } from '../../../src/catalog/database/control-pool.ts';
-import type { ObservedStatement } from '../../../src/observation.ts';
-import { eventually } from '../../support/eventually.ts';
-import { SeededRandom } from '../../support/random.ts';
+import { appendToChains } from '../../../../src/catalog/audit/append.ts';
+import type { AuditEntry } from '../../../../src/catalog/audit/entry.ts';
+import { listEntries } from '../../../../src/catalog/audit/list.ts';
+import { type AuditEvent, recordOf } from '../../../../src/catalog/audit/record.ts';
+import { ControlPool } from '../../../../src/catalog/database/control-pool.ts';
+import type { ObservedStatement } from '../../../../src/observation.ts';
+import { eventually } from '../../../support/eventually.ts';
+import { SeededRandom } from '../../../support/random.ts';
+import { newOrganization, ORIGIN, openCatalog, type TestCatalog, TestControlDatabase } from '../control-database.ts';
 import { canonical } from './canonical.ts';
-import { newOrganization, ORIGIN, openCatalog, type TestCatalog, TestControlDatabase } from './control-database.ts';
 
 let database: TestControlDatabase;
 let opened: TestCatalog;

@@ -8,7 +8,7 @@ const FREE_BYTES = 16_384;
  * clients send their first statement, whatever its size, in one frame with their login: so there is room for large ones, which
  * all of them share.
  */
-export class Strangers {
+export class UnauthenticatedBudget {
   #room: number;
 
   /** @param room in bytes, for what is more than a login */

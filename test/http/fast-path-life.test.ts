@@ -227,7 +227,7 @@ describe('a client that goes away', () => {
     expect(service.observations.some(isOf(id))).toBe(false);
   });
 
-  it.each([['in the lane', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
+  it.each([['on the fast path', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
     'by sending no more is given all that had been made for it, %s',
     async (_where, open) => {
       const client = await open(port);
@@ -242,7 +242,7 @@ describe('a client that goes away', () => {
     },
   );
 
-  it.each([['in the lane', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
+  it.each([['on the fast path', RawClient.open] as const, ['elsewhere', openElsewhere] as const])(
     'before it has taken all of its reply has not been answered, %s',
     async (_where, open) => {
       const client = await open(port);
@@ -267,7 +267,7 @@ describe('a client that goes away', () => {
 describe('a reply that breaks off', () => {
   serve({});
 
-  it('takes the connection with it, in the lane and elsewhere', async () => {
+  it('takes the connection with it, on the fast path and elsewhere', async () => {
     const outcomes = [];
     for (const client of [await RawClient.open(port), await openElsewhere(port)]) {
       const id = newId();
