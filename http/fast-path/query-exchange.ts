@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream';
 import type { Config } from '../../src/config.ts';
 import type { Router } from '../../src/router/router.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
-import type { QueryRequest } from '../../src/sql/execution/query.ts';
+import type { QueryRequest } from '../../src/sql/execution/query-request.ts';
 import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
 import { CHUNK_BYTES, giveBack, takeMemory } from '../../src/sql/json/memory.ts';
 import { ResultReservation } from '../../src/sql/result/result-budget.ts';

@@ -1,4 +1,13 @@
+import type { Connections } from '../connections.ts';
 import { type BodyRoom, UNCOUNTED_MAX_BYTES } from '../plugins/admission.ts';
+import type { UnauthenticatedBudget } from './unauthenticated-budget.ts';
+
+/** Where there has to be room for what clients send: for the frames of those who are known, and of those who are not. */
+export interface FrameRooms {
+  readonly bodies: BodyRoom;
+  readonly strangers: UnauthenticatedBudget;
+  readonly connections: Pick<Connections, 'authenticated'>;
+}
 
 /** What is held of one client's frames, counted with the bodies of its organization's requests. */
 export class FrameBudget {

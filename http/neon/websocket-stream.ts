@@ -2,8 +2,7 @@ import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import { ServiceError } from '../../src/errors.ts';
-import { FrameBudget } from './frame-budget.ts';
-import type { FrameRooms } from './websocket.ts';
+import { FrameBudget, type FrameRooms } from './frame-budget.ts';
 
 /** RFC 6455 section 7.4.1 and the registry that it founds: https://www.iana.org/assignments/websocket */
 const [NORMAL, UNSUPPORTED_DATA, TRY_AGAIN_LATER] = [1000, 1003, 1013];

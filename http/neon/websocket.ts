@@ -4,6 +4,7 @@ import { type WebSocket, WebSocketServer } from 'ws';
 import type { Connections } from '../connections.ts';
 import type { BodyRoom } from '../plugins/admission.ts';
 import type { TakeOver } from '../upgrade.ts';
+import type { FrameRooms } from './frame-budget.ts';
 import { UnauthenticatedBudget } from './unauthenticated-budget.ts';
 import { WebSocketStream } from './websocket-stream.ts';
 
@@ -21,13 +22,6 @@ export interface WireSocketsOptions {
   readonly bodies: BodyRoom;
   /** How often clients are asked for a sign of life; one that has been asked twice and gave none by the next time is gone. */
   readonly keepAliveMs?: number;
-}
-
-/** Where there has to be room for what clients send: for the frames of those who are known, and of those who are not. */
-export interface FrameRooms {
-  readonly bodies: BodyRoom;
-  readonly strangers: UnauthenticatedBudget;
-  readonly connections: Pick<Connections, 'authenticated'>;
 }
 
 interface Client {

@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { Observe } from '../../src/observation.ts';
-import { type QueryRequest, runQueryOnce } from '../../src/sql/execution/query.ts';
+import { runQueryOnce } from '../../src/sql/execution/query.ts';
+import type { QueryRequest } from '../../src/sql/execution/query-request.ts';
 import { linesFormat } from '../../src/sql/result/result-format.ts';
 import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { LINES_TYPE, prefersLines } from '../plugins/accept.ts';

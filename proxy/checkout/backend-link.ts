@@ -3,13 +3,15 @@ import { Disposition, Request } from '../../src/backend/pending-replies.ts';
 import { areEqual, type Settings } from '../../src/backend/session-state.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import { OBEY_TIMEOUT_MS } from '../limits.ts';
+import type { InFlight } from '../multiplex/in-flight.ts';
 import type { SharedBackend, ShareMode } from '../multiplex/multiplexer.ts';
 import type { ShareableRequest } from '../multiplex/shareable-request.ts';
 import { SharedPipeline, type Slot } from '../multiplex/shared-pipeline.ts';
-import type { OwnRequest } from '../relay/backend-messages.ts';
+import type { Pins } from '../pinning/pins.ts';
+import type { BackendMessages, OwnRequest } from '../relay/backend-messages.ts';
 import { queryMessage } from '../relay/messages.ts';
-import type { Relay } from '../relay/relay.ts';
 import { type Sink, WriteBuffer } from '../relay/write-buffer.ts';
+import type { SessionServices } from '../session-services.ts';
 import { CancelQueue } from './cancel-queue.ts';
 import { settingsChange } from './settings-sync.ts';
 
@@ -17,8 +19,15 @@ import { settingsChange } from './settings-sync.ts';
 const MAX_PENDING_BYTES = 65_536;
 
 /** The session that has backends one after another: it hears what the one at hand says, and is who it is by identity. */
-type ClientSession = Pick<Relay, 'services' | 'pins' | 'replies' | 'inFlight' | 'shareableSince' | 'runElsewhere' | 'gotBack'> &
-  BackendReceiver;
+interface ClientSession extends BackendReceiver {
+  readonly services: SessionServices;
+  readonly pins: Pins;
+  readonly replies: BackendMessages;
+  readonly inFlight: InFlight;
+  shareableSince(mode: ShareMode): number | undefined;
+  runElsewhere(isCanceled: boolean): void;
+  gotBack(): void;
+}
 
 /**
  * A session's link to a backend: checked out with the first request of a transaction, given this session's settings, and given

@@ -1,6 +1,6 @@
 import type { Lease } from '../../src/router/lease.ts';
 import type { SharedPipeline, Slot } from '../multiplex/shared-pipeline.ts';
-import type { Relay } from '../relay/relay.ts';
+import type { BackendMessages } from '../relay/backend-messages.ts';
 
 /** Where a session's requests run at the moment. */
 interface Place extends Slot {
@@ -25,12 +25,12 @@ interface DueCancel {
  */
 export class CancelQueue {
   readonly #place: Place;
-  readonly #replies: Relay['replies'];
+  readonly #replies: BackendMessages;
   #underWay: Promise<void> | undefined;
   #due: DueCancel | undefined;
   #isAsked = false;
 
-  constructor(place: Place, replies: Relay['replies']) {
+  constructor(place: Place, replies: BackendMessages) {
     this.#place = place;
     this.#replies = replies;
   }

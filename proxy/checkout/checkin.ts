@@ -1,15 +1,25 @@
+import type { Pins } from '../pinning/pins.ts';
 import { StateProbe } from '../pinning/state-probe.ts';
+import type { BackendMessages } from '../relay/backend-messages.ts';
 import { queryMessage } from '../relay/messages.ts';
-import type { Relay } from '../relay/relay.ts';
+import type { SessionServices } from '../session-services.ts';
+import type { BackendLink } from './backend-link.ts';
 import { settingsChange } from './settings-sync.ts';
 
-type Session = Pick<Relay, 'link' | 'services' | 'pins' | 'replies' | 'checkInAgain'>;
+/** What a check-in needs of the session. */
+interface CheckinSession {
+  readonly link: BackendLink;
+  readonly services: SessionServices;
+  readonly pins: Pins;
+  readonly replies: BackendMessages;
+  checkInAgain(): void;
+}
 
 /** Finds out what is left of a session on its backend when that is idle, and restores the session's settings there. */
 export class Checkin {
-  readonly #session: Session;
+  readonly #session: CheckinSession;
 
-  constructor(session: Session) {
+  constructor(session: CheckinSession) {
     this.#session = session;
   }
 

@@ -6,10 +6,21 @@ import { NO_WAIT } from '../../src/router/router.ts';
 import { suits } from '../multiplex/in-flight.ts';
 import type { SharedBackend, ShareMode, WaitingClient } from '../multiplex/multiplexer.ts';
 import type { SharedPipeline } from '../multiplex/shared-pipeline.ts';
+import type { Pins } from '../pinning/pins.ts';
+import type { Forwarding } from '../relay/forwarding.ts';
 import type { InputQueue } from '../relay/input-queue.ts';
-import type { Relay } from '../relay/relay.ts';
+import type { SessionEnd } from '../relay/session-end.ts';
+import type { SessionServices } from '../session-services.ts';
+import type { BackendLink } from './backend-link.ts';
 
-type Session = Pick<Relay, 'services' | 'pins' | 'forwarding' | 'link' | 'sessionEnd'>;
+/** What a checkout needs of the session. */
+interface CheckoutSession {
+  readonly services: SessionServices;
+  readonly pins: Pins;
+  readonly forwarding: Forwarding;
+  readonly link: BackendLink;
+  readonly sessionEnd: SessionEnd;
+}
 
 /** Who hears how a wait for a backend has ended. */
 export interface CheckoutListener {
@@ -26,13 +37,13 @@ export interface CheckoutListener {
 export class Checkout implements WaitingClient {
   /** The request is not to share a backend with others: it has held them up, or has been hit by what was meant for one. */
   isExclusive = false;
-  readonly #session: Session;
+  readonly #session: CheckoutSession;
   readonly #inputQueue: InputQueue;
   readonly #listener: CheckoutListener;
   #wait = NO_WAIT;
 
   /** @param inputQueue what waits for a backend */
-  constructor(session: Session, inputQueue: InputQueue, listener: CheckoutListener) {
+  constructor(session: CheckoutSession, inputQueue: InputQueue, listener: CheckoutListener) {
     this.#session = session;
     this.#inputQueue = inputQueue;
     this.#listener = listener;

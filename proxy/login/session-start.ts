@@ -6,19 +6,8 @@ import { encodeBackendMessage } from '../../src/protocol/backend.ts';
 import type { StartupMessage } from '../../src/protocol/startup.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import type { SchemaRewriter } from '../../src/router/search-path/schema-rewriter.ts';
-import type { OrganizationSessions } from '../organization/sessions.ts';
+import type { OrganizationSessions, SessionStart } from '../organization/sessions.ts';
 import { applySettings, type Setting, startupSettings } from './startup-settings.ts';
-
-/** What a client's session starts with. */
-export interface SessionStart {
-  readonly settings: Settings;
-  /** ParameterStatus values as Postgres reports them after login. */
-  readonly parameters: ReadonlyMap<string, string>;
-  /** Them as messages, behind AuthenticationOk. */
-  readonly welcome: Buffer;
-  /** The client asked to keep one backend for the whole session. */
-  readonly whole: boolean;
-}
 
 /**
  * Works out what a session starts with. Settings that have been seen before need no backend: a login then succeeds also

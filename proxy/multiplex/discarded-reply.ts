@@ -3,19 +3,26 @@ import { BackendType } from '../../src/protocol/backend.ts';
 import { backendFrames, FrameScanner } from '../../src/protocol/frame.ts';
 import { UNHEARD_MS } from '../../src/sql/execution/shareable-sql.ts';
 import { OBEY_TIMEOUT_MS } from '../limits.ts';
-import type { SharedPipeline, Slot } from './shared-pipeline.ts';
 
 const FRAMES = backendFrames({ Z: 1 });
 
+/** The pipeline in which the reply is due. */
+interface PipelineOfReply {
+  next(clean: boolean): void;
+  deliver(bytes: Buffer): void;
+  cancel(slot: DiscardedReply): Promise<void>;
+  lost(disobeyed: boolean): void;
+}
+
 /** Has the turn of one that has gone elsewhere: reads its answer up to the end, for nobody, and has it canceled if that is far. */
-export class DiscardedReply implements Slot, BackendReceiver {
+export class DiscardedReply implements BackendReceiver {
   readonly canRequeue = true;
   readonly holdsChunk = false;
-  readonly #shared: SharedPipeline;
+  readonly #shared: PipelineOfReply;
   readonly #scanner = new FrameScanner(FRAMES);
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(shared: SharedPipeline) {
+  constructor(shared: PipelineOfReply) {
     this.#shared = shared;
   }
 

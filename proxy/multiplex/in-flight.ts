@@ -1,13 +1,22 @@
 import type { StatementLatency } from '../../src/backend/latency.ts';
-import type { Relay } from '../relay/relay.ts';
+import type { BackendMessages } from '../relay/backend-messages.ts';
+import type { Forwarding } from '../relay/forwarding.ts';
+import type { WriteBuffer } from '../relay/write-buffer.ts';
+import type { SessionServices } from '../session-services.ts';
 import type { ShareMode } from './multiplexer.ts';
 import { queryText } from './shareable-request.ts';
 
-type Session = Pick<Relay, 'forwarding' | 'replies' | 'toClient' | 'services'>;
+/** What timing a request needs of its session. */
+interface TimedSession {
+  readonly forwarding: Forwarding;
+  readonly replies: BackendMessages;
+  readonly toClient: WriteBuffer;
+  readonly services: SessionServices;
+}
 
 /** What a client has asked, as long as that is one whole request that has come alone, and how long it takes. */
 export class InFlight {
-  readonly #session: Session;
+  readonly #session: TimedSession;
   #bytes: Buffer | undefined;
   /** How often something had been written to the client before. */
   #writes = 0;
@@ -19,7 +28,7 @@ export class InFlight {
   /** Not looked for yet: undefined. */
   #latency: StatementLatency | null | undefined;
 
-  constructor(session: Session) {
+  constructor(session: TimedSession) {
     this.#session = session;
   }
 

@@ -4,7 +4,12 @@ import type { LatencyBaseline } from '../../src/backend/latency.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import { YOUNG_MS } from '../../src/sql/execution/shareable-sql.ts';
 import { DiscardedReply } from './discarded-reply.ts';
-import type { Multiplexer } from './multiplexer.ts';
+
+/** How many requests a pipeline may hold, and how long one may hold up others. */
+export interface PipelineLimits {
+  readonly depth: number;
+  readonly latencies: { readonly baseline: LatencyBaseline };
+}
 
 /** A client's place in a shared pipeline. */
 export interface Slot {
@@ -49,7 +54,7 @@ export class SharedPipeline {
   #stateOwner: Slot | undefined;
 
   /** @param first whose request is running */
-  constructor(lease: Lease, first: Slot, startedAt: number, { depth, latencies }: Multiplexer) {
+  constructor(lease: Lease, first: Slot, startedAt: number, { depth, latencies }: PipelineLimits) {
     this.lease = lease;
     this.#slots = [first];
     this.#startedAt = startedAt;

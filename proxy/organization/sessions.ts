@@ -1,6 +1,6 @@
 import { StatementRegistry } from '../../src/backend/prepared-statements.ts';
+import type { Settings } from '../../src/backend/session-state.ts';
 import type { SharingLimits } from '../../src/sql/execution/shareable-sql.ts';
-import type { SessionStart } from '../login/session-start.ts';
 import { Multiplexer } from '../multiplex/multiplexer.ts';
 import type { ProcessIds } from '../pinning/process-ids.ts';
 import { SequenceUse } from '../pinning/sequence-values.ts';
@@ -17,6 +17,17 @@ export interface ReachableSession {
   readonly backendProcessId: number;
   cancel(): Promise<void>;
   terminate(): void;
+}
+
+/** What a client's session starts with. */
+export interface SessionStart {
+  readonly settings: Settings;
+  /** ParameterStatus values as Postgres reports them after login. */
+  readonly parameters: ReadonlyMap<string, string>;
+  /** Them as messages, behind AuthenticationOk. */
+  readonly welcome: Buffer;
+  /** The client asked to keep one backend for the whole session. */
+  readonly whole: boolean;
 }
 
 /** What the wire sessions of one organization share in this process. */

@@ -1,12 +1,20 @@
+import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Request, type RequestKind } from '../../src/backend/pending-replies.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import type { TransactionStatus } from '../../src/protocol/backend.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { Effect } from '../prepared/effects.ts';
-import type { Relay } from '../relay/relay.ts';
+import type { SessionServices } from '../session-services.ts';
+import type { Pins } from './pins.ts';
 import type { RequestEnd } from './query-inspection.ts';
 
-type Session = Pick<Relay, 'services' | 'pins' | 'link'>;
+/** What the effects of commands need of the session. */
+interface AffectedSession {
+  readonly services: SessionServices;
+  readonly pins: Pins;
+  /** To the backend at hand. */
+  readonly link: { readonly backend: BackendConnection | undefined };
+}
 
 /** Tags of what changes tables and what they are made of, or may hide one behind another of the same name. */
 const SCHEMA_CHANGE = /^(?:ALTER|DROP|CREATE) /;
@@ -19,7 +27,7 @@ const NAMING: ReadonlySet<RequestKind> = new Set([Request.parse, Request.close])
 
 /** What a client's statements leave in its session once they have run. Command tags tell what text cannot: that they really have. */
 export class CommandEffects {
-  readonly #session: Session;
+  readonly #session: AffectedSession;
   readonly #queue: ReplyQueue;
   readonly #statements: ClientStatements;
   #schemaChanged = false;
@@ -29,7 +37,7 @@ export class CommandEffects {
   #allGone = false;
 
   /** @param queue of the requests that are being answered */
-  constructor(session: Session, queue: ReplyQueue, statements: ClientStatements) {
+  constructor(session: AffectedSession, queue: ReplyQueue, statements: ClientStatements) {
     this.#session = session;
     this.#queue = queue;
     this.#statements = statements;

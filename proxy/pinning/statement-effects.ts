@@ -1,18 +1,27 @@
 import type { TransactionStatus } from '../../src/protocol/backend.ts';
 import type { SchemaRewriter } from '../../src/router/search-path/schema-rewriter.ts';
+import type { BackendLink } from '../checkout/backend-link.ts';
 import type { SqlTraits } from '../inspection/sql-traits.ts';
-import type { ForwardingListener } from '../relay/forwarding.ts';
-import type { Relay } from '../relay/relay.ts';
+import type { BackendMessages } from '../relay/backend-messages.ts';
+import type { Forwarding, ForwardingListener } from '../relay/forwarding.ts';
+import type { SessionServices } from '../session-services.ts';
 import type { Pins } from './pins.ts';
 import type { ProcessIds } from './process-ids.ts';
 
-type Session = Pick<Relay, 'services' | 'pins' | 'replies' | 'link' | 'forwarding'>;
+/** What the effects of statements need of the session. */
+interface AffectedSession {
+  readonly services: SessionServices;
+  readonly pins: Pins;
+  readonly replies: BackendMessages;
+  readonly link: BackendLink;
+  readonly forwarding: Forwarding;
+}
 
 /** What a client's statements, as they are sent, leave in its session, and what they need to find there. */
 export class StatementEffects implements ForwardingListener {
-  readonly #session: Session;
+  readonly #session: AffectedSession;
 
-  constructor(session: Session) {
+  constructor(session: AffectedSession) {
     this.#session = session;
   }
 

@@ -1,5 +1,6 @@
 import { Buffer } from 'node:buffer';
 import { performance } from 'node:perf_hooks';
+import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Request, type RequestKind } from '../../src/backend/pending-replies.ts';
 import { mentionsServerStatement } from '../../src/backend/prepared-statements.ts';
 import { type ReplyListener, ReplyQueue } from '../../src/backend/reply-queue.ts';
@@ -18,20 +19,31 @@ import { ReportedParameters } from '../checkout/reported-parameters.ts';
 import { isMissing, isStalePlan, isTakenAway, STALE_PLAN } from '../errors.ts';
 import type { DdlAudit } from '../inspection/ddl-audit.ts';
 import { CommandEffects } from '../pinning/command-effects.ts';
+import type { Pins } from '../pinning/pins.ts';
 import type { RequestEnd } from '../pinning/query-inspection.ts';
 import type { StateProbe } from '../pinning/state-probe.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { Effect } from '../prepared/effects.ts';
 import { SHAPE_CHANGED } from '../prepared/server-statements.ts';
 import { ShapeReader } from '../prepared/shape-reader.ts';
+import type { SessionServices } from '../session-services.ts';
 import { CLOSE_COMPLETE, PARSE_COMPLETE, READY_IDLE } from './messages.ts';
-import type { Relay } from './relay.ts';
 import { errorForClient, noticeForClient, notificationForClient, searchPathRowForClient } from './reply-rewriting.ts';
+import type { WriteBuffer } from './write-buffer.ts';
 
 /** A request of ours among the client's. */
 export type OwnRequest = { readonly own: 'settings' } | { readonly own: 'probe'; readonly probe: StateProbe } | ShapeReader;
 
-type Session = Pick<Relay, 'services' | 'pins' | 'toClient' | 'link' | 'canRunAgain' | 'end'>;
+/** What reading from the backend needs of the session. */
+interface RepliedSession {
+  readonly services: SessionServices;
+  readonly pins: Pins;
+  readonly toClient: WriteBuffer;
+  /** To the backend at hand. */
+  readonly link: { readonly backend: BackendConnection | undefined };
+  canRunAgain(error: ErrorFields): boolean;
+  end(error: ServiceError): void;
+}
 
 /** Rows so that the answers to our own questions, which are short, are seen whole; of what a statement is, all that there can be. */
 const BACKEND = backendFrames({ Z: 1, E: 65_536, C: 64, S: 65_536, A: 65_536, N: 65_536, D: 4_096, t: 262_144, T: 262_144 });
@@ -54,7 +66,7 @@ export class BackendMessages implements ReplyListener {
   heldReady = false;
   /** The client hears nothing of what is being answered, up to ReadyForQuery: its request will be run again. */
   hiding = false;
-  readonly #session: Session;
+  readonly #session: RepliedSession;
   readonly #statements: ClientStatements;
   readonly #watch: DdlAudit;
   readonly #effects: CommandEffects;
@@ -71,7 +83,7 @@ export class BackendMessages implements ReplyListener {
   #isInterrupted = false;
 
   /** @param parameters ParameterStatus values as the client knows them */
-  constructor(session: Session, statements: ClientStatements, watch: DdlAudit, parameters: ReadonlyMap<string, string>) {
+  constructor(session: RepliedSession, statements: ClientStatements, watch: DdlAudit, parameters: ReadonlyMap<string, string>) {
     this.#session = session;
     this.#statements = statements;
     this.#watch = watch;

@@ -1,25 +1,41 @@
 import { Buffer } from 'node:buffer';
 import { performance } from 'node:perf_hooks';
+import type { Duplex } from 'node:stream';
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { FrameScanner } from '../../src/protocol/frame.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
 import { LARGE_SQL_BYTES } from '../../src/router/search-path/rewrite.ts';
+import type { BackendLink } from '../checkout/backend-link.ts';
 import { Checkout, type CheckoutListener } from '../checkout/checkout.ts';
 import { errorResponse } from '../errors.ts';
 import { lookInSlices } from '../inspection/streamed-traits.ts';
 import { HIGH_WATER_BYTES } from '../limits.ts';
-import type { RelayEnd } from '../session-services.ts';
+import type { InFlight } from '../multiplex/in-flight.ts';
+import type { Pins } from '../pinning/pins.ts';
+import type { RelayEnd, SessionServices } from '../session-services.ts';
+import type { BackendMessages } from './backend-messages.ts';
 import { clientScanner } from './client-scanner.ts';
+import type { Forwarding } from './forwarding.ts';
 import { InputQueue } from './input-queue.ts';
 import { LocalReplies } from './local-replies.ts';
 import { rewrittenMessage } from './messages.ts';
-import type { Relay } from './relay.ts';
+import type { SessionEnd } from './session-end.ts';
+import type { WriteBuffer } from './write-buffer.ts';
 
-type Session = Pick<
-  Relay,
-  'client' | 'services' | 'pins' | 'replies' | 'forwarding' | 'link' | 'toClient' | 'inFlight' | 'sessionEnd' | 'settle'
->;
+/** What reading from the client needs of the session. */
+interface ReadingSession {
+  readonly client: Duplex;
+  readonly services: SessionServices;
+  readonly pins: Pins;
+  readonly replies: BackendMessages;
+  readonly forwarding: Forwarding;
+  readonly link: BackendLink;
+  readonly toClient: WriteBuffer;
+  readonly inFlight: InFlight;
+  readonly sessionEnd: SessionEnd;
+  settle(): void;
+}
 
 /**
  * What a session's client says, on its way to the backend: sent on as it comes, but for what has to wait until there is a
@@ -29,7 +45,7 @@ type Session = Pick<
 export class FrontendMessages implements CheckoutListener {
   /** How much the client has said. */
   bytes = 0;
-  readonly #session: Session;
+  readonly #session: ReadingSession;
   readonly #inputQueue = new InputQueue();
   readonly #checkout: Checkout;
   readonly #backendless: LocalReplies;
@@ -39,7 +55,7 @@ export class FrontendMessages implements CheckoutListener {
   /** What waits has been left for later because the backend has to be told so much of what was before it. */
   #leavesRest = false;
 
-  constructor(session: Session) {
+  constructor(session: ReadingSession) {
     const { forwarding, toClient } = session;
     this.#session = session;
     this.#scanner = this.#newScanner();

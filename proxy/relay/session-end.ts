@@ -1,9 +1,18 @@
 import { ServiceError } from '../../src/errors.ts';
 import { errorResponse } from '../errors.ts';
-import type { RelayEnd } from '../session-services.ts';
-import type { Relay } from './relay.ts';
+import type { RelayEnd, SessionServices } from '../session-services.ts';
+import type { BackendMessages } from './backend-messages.ts';
+import type { Forwarding } from './forwarding.ts';
+import type { WriteBuffer } from './write-buffer.ts';
 
-type Session = Pick<Relay, 'services' | 'forwarding' | 'replies' | 'toClient' | 'giveBack'>;
+/** What the end of a session needs of it. */
+interface EndingSession {
+  readonly services: SessionServices;
+  readonly forwarding: Forwarding;
+  readonly replies: BackendMessages;
+  readonly toClient: WriteBuffer;
+  giveBack(disobeyed: boolean): Promise<void>;
+}
 
 const CLIENT_GONE: RelayEnd = { reason: 'client_gone' };
 
@@ -11,7 +20,7 @@ const CLIENT_GONE: RelayEnd = { reason: 'client_gone' };
 export class SessionEnd {
   /** The client has closed its sending side and may still be reading. */
   halfClosed = false;
-  readonly #session: Session;
+  readonly #session: EndingSession;
   #isOver = false;
   #atRest: ServiceError | undefined;
   /** The client has said Terminate, or something that is no protocol: what came before that is still answered. */
@@ -19,7 +28,7 @@ export class SessionEnd {
   /** What the backend runs does not end when it is canceled. */
   #disobeyed = false;
 
-  constructor(session: Session) {
+  constructor(session: EndingSession) {
     this.#session = session;
   }
 

@@ -1,4 +1,4 @@
-import { Blank, skipBlank } from '../router/search-path/token-ends.ts';
+import { Blank, skipBlank } from './token-ends.ts';
 
 export type TokenKind =
   /** An unquoted identifier or key word. */

@@ -1,4 +1,4 @@
-import { Code } from './characters.ts';
+import { Code } from '../../syntax/characters.ts';
 import { Token } from './lexer.ts';
 import { type Arguments, SCHEMA_ARRAY, SCHEMAS } from './roles.ts';
 import type { Scope } from './scope.ts';

@@ -1,5 +1,5 @@
+import { Code } from '../../syntax/characters.ts';
 import { channelPrefix, serverChannel, truncateChannel } from './channels.ts';
-import { Code } from './characters.ts';
 import { type Content, contentOf, identifierText } from './content.ts';
 import { isString, type Lexer, Token } from './lexer.ts';
 import type { SchemaTarget } from './schema-target.ts';

@@ -1,4 +1,4 @@
-import { CLASS, Code, classOf } from './characters.ts';
+import { CLASS, Code, classOf } from '../../syntax/characters.ts';
 import {
   digitsEnd,
   dollarTagEnd,
@@ -9,7 +9,7 @@ import {
   skipBlank,
   stringEnd,
   wordEnd,
-} from './token-ends.ts';
+} from '../../syntax/token-ends.ts';
 
 /**
  * PostgreSQL's lexical structure by offsets: what a client's SQL is made of, without copying any of it.

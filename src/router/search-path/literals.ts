@@ -1,5 +1,5 @@
+import { Code } from '../../syntax/characters.ts';
 import { namesDatabase, namesSchema } from './catalog-columns.ts';
-import { Code } from './characters.ts';
 import { type Lexer, Token } from './lexer.ts';
 import { CAST, CONFIGURED, FORMAT, isTextType, type Role, roleOfType, SCHEMAS } from './roles.ts';
 import type { Scope, Span } from './scope.ts';

@@ -1,11 +1,11 @@
+import { Code } from '../../syntax/characters.ts';
+import { skipBlank } from '../../syntax/token-ends.ts';
 import { relationQualifiers } from './aliases.ts';
-import { Code } from './characters.ts';
 import { Token } from './lexer.ts';
 import { isCast } from './literals.ts';
 import type { SchemaTarget } from './schema-target.ts';
 import type { Scope } from './scope.ts';
 import type { ScopedEdits } from './scoped-edits.ts';
-import { skipBlank } from './token-ends.ts';
 
 /** In statements larger than this `public` is always the schema. */
 const RESOLVED_MAX_CHARACTERS = 256 * 1024;

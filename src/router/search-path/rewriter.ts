@@ -1,6 +1,6 @@
+import { Code } from '../../syntax/characters.ts';
 import { listOfSchemas, namesSchema, publicIn, schemaParameter } from './catalog-columns.ts';
 import { ChannelEdits } from './channel-edits.ts';
-import { Code } from './characters.ts';
 import { type Content, contentOf, identifierText } from './content.ts';
 import type { Edit } from './edits.ts';
 import { isIdentifier, isString, type LexerOptions, Token, type TokenKind } from './lexer.ts';

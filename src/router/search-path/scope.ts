@@ -1,9 +1,9 @@
-import { Code } from './characters.ts';
+import { Code } from '../../syntax/characters.ts';
+import { skipBlank } from '../../syntax/token-ends.ts';
 import { type Content, contentOf, lowerCase } from './content.ts';
 import type { Edit } from './edits.ts';
 import { isString, Lexer, type LexerOptions, Token, type TokenKind } from './lexer.ts';
 import type { Call } from './roles.ts';
-import { skipBlank } from './token-ends.ts';
 import { isWordAt, type Keyword } from './words.ts';
 
 /** A token that was read. */

@@ -1,4 +1,4 @@
-import { Code } from './characters.ts';
+import { Code } from '../../syntax/characters.ts';
 import { identifierText } from './content.ts';
 import { isIdentifier, type Lexer, Token } from './lexer.ts';
 import type { Scope } from './scope.ts';

@@ -6,6 +6,7 @@ import { areMany, checkParameterCount, encodeAnyOf, encodeBitByBit, encodeParame
 import { BufferedResult, ReplySizeLimit } from '../result/buffered-result.ts';
 import type { PostgresType } from '../result/builtin-types.ts';
 import { outcomeOf } from '../result/result.ts';
+import { RESULTS_MAX_BYTES } from '../result/result-budget.ts';
 import type { ResultFormat, StatementOutcome } from '../result/result-format.ts';
 import { TypeCatalog } from '../result/type-catalog.ts';
 import { bindAndExecute } from '../session/messages.ts';
@@ -30,9 +31,6 @@ interface Ran {
   readonly completion: Completion;
   readonly outcome: StatementOutcome;
 }
-
-/** All results of a batch together: they are kept until the transaction is committed. */
-export const RESULTS_MAX_BYTES = 32 * 1_048_576;
 
 /** What the parameters of statements are, by the statements' text. */
 type ParameterTypes = Map<string, readonly PostgresType[]>;

@@ -1,13 +1,9 @@
-import type { Readable } from 'node:stream';
 import { ServiceError } from '../../errors.ts';
 import { PostgresError } from '../../protocol/backend.ts';
-import type { DisconnectSignal } from '../../router/client-disconnect.ts';
 import type { Lease } from '../../router/lease.ts';
-import type { JsonValue } from '../parameters/json-value.ts';
 import { checkParameterLimit } from '../parameters/parameters.ts';
 import { ReplyBody } from '../result/reply-body.ts';
-import type { ResultReservation } from '../result/result-budget.ts';
-import { jsonFormat, type ResultFormat, type RowMode, type StatementOutcome } from '../result/result-format.ts';
+import { jsonFormat, type StatementOutcome } from '../result/result-format.ts';
 import { pinSettings } from '../session/output-settings.ts';
 import { Session } from '../session/session.ts';
 import { sideEffectsOf } from '../session/side-effects.ts';
@@ -16,41 +12,10 @@ import { StatementFailure } from './failure.ts';
 import { checkStatement } from './http-restrictions.ts';
 import { type Keep, keptBudget, type OnceReply, once, type RepeatableRequest } from './idempotency.ts';
 import { inTransaction } from './in-transaction.ts';
+import type { QueryReply, QueryRequest } from './query-request.ts';
 import { runStatement } from './run-described.ts';
 import { PreparedRun } from './run-prepared.ts';
 import { StatementCache } from './statement-cache.ts';
-
-export type { RowMode, StatementOutcome } from '../result/result-format.ts';
-
-export interface QueryRequest {
-  readonly sql: string;
-  readonly params?: readonly JsonValue[] | undefined;
-  readonly rowMode: RowMode;
-  /** How the result is written; as the reply of `/api/query` if absent. */
-  readonly layout?: ResultFormat | undefined;
-  /** What a stream that breaks off ends with, for layouts that have a way to say so. */
-  readonly lastWords?: ((error: Error) => Uint8Array) | undefined;
-  /** How long Postgres may take, by our own clock; the time a slow reader takes does not count. 0: no limit. */
-  readonly timeoutMs: number;
-  readonly readOnly?: boolean;
-  /** The caller goes away: what runs is cancelled. */
-  readonly disconnect?: DisconnectSignal;
-  /** Where a result counts that is part of a kept reply. */
-  readonly results?: ResultReservation | undefined;
-}
-
-export interface QueryReply {
-  /**
-   * The reply as its layout has it, in UTF-8: one Buffer while it is small, else a stream that carries the backend's pace.
-   * Reading it slowly slows Postgres down, destroying it cancels the statement, and a failure destroys it with the error (or
-   * ends it with the last words), so that it never looks whole when it is not.
-   */
-  readonly body: Buffer | Readable;
-  /** How it ended, where the body is there as a whole. */
-  readonly outcome?: StatementOutcome;
-  /** How it ended. Once it has settled the lease is given back. A rejection nobody listens to does no harm. */
-  readonly done: Promise<StatementOutcome>;
-}
 
 export interface QueryOnceReply extends OnceReply {
   /** Absent from a replay. */

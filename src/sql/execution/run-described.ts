@@ -10,7 +10,7 @@ import type { Description, Session } from '../session/session.ts';
 import { type SideEffects, sideEffectsOf } from '../session/side-effects.ts';
 import { carriedOut } from './failure.ts';
 import { checkStatement } from './http-restrictions.ts';
-import type { QueryRequest } from './query.ts';
+import type { QueryRequest } from './query-request.ts';
 import { DescribedStatement, type KnownStatement, StatementCache } from './statement-cache.ts';
 
 /**

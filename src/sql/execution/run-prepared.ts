@@ -13,7 +13,7 @@ import { hasExpectedSettings } from '../session/output-settings.ts';
 import type { Completion, Replies, Settle } from '../session/pipeline.ts';
 import type { SideEffects } from '../session/side-effects.ts';
 import { carriedOut } from './failure.ts';
-import type { QueryReply, QueryRequest } from './query.ts';
+import type { QueryReply, QueryRequest } from './query-request.ts';
 import { mayBeStale } from './run-described.ts';
 import type { KnownStatement } from './statement-cache.ts';
 

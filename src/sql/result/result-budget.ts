@@ -1,6 +1,8 @@
 import { ServiceError } from '../../errors.ts';
 import { type Exhaustion, type MemoryBounds, type MemoryBudget, MemoryReservation, SMALL_BYTES } from '../../runtime/memory-budget.ts';
-import { RESULTS_MAX_BYTES } from '../execution/batch.ts';
+
+/** All results of a batch together: they are kept until the transaction is committed. */
+export const RESULTS_MAX_BYTES = 32 * 1_048_576;
 
 /** What results may take that are kept until their caller has them: four of the largest, and sixteen in all. */
 export const RESULT_BOUNDS: MemoryBounds = { perOrganizationBytes: 4 * RESULTS_MAX_BYTES, allBytes: 16 * RESULTS_MAX_BYTES };

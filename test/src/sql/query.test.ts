@@ -1,7 +1,8 @@
 import { parse } from 'lossless-json';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
-import { type QueryRequest, runQuery } from '../../../src/sql/execution/query.ts';
+import { runQuery } from '../../../src/sql/execution/query.ts';
+import type { QueryRequest } from '../../../src/sql/execution/query-request.ts';
 import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 

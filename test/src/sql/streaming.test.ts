@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type QueryReply, runQuery } from '../../../src/sql/execution/query.ts';
+import { runQuery } from '../../../src/sql/execution/query.ts';
+import type { QueryReply } from '../../../src/sql/execution/query-request.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 const MIB = 1_048_576;
