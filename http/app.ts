@@ -2,21 +2,22 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Config } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
-import { Connections } from './connections.ts';
+import { Connections } from './connections/connections.ts';
+import { clientErrorHandler, createServer, type HttpServer, type ServerDeadlines, type TlsFiles } from './connections/server.ts';
+import { openApiDocument } from './docs/openapi.ts';
 import { FastPath } from './fast-path/fast-path.ts';
+import { acceptJsonBodies } from './json/json-body.ts';
 import { type OpenWire, WireSockets } from './neon/websocket.ts';
-import { openApiDocument } from './openapi.ts';
-import { type Endpoint, serve } from './operation.ts';
 import { Admission, BodyRoom, bodyBoundsOf, limitRequests } from './plugins/admission.ts';
 import { ambiguityOf, refuseAmbiguousHeads } from './plugins/ambiguous-head.ts';
 import { requireBearer } from './plugins/bearer.ts';
 import { followCalls } from './plugins/call.ts';
 import { clientAddresses } from './plugins/client-address.ts';
 import { setHeaders, setHeadersAlways } from './plugins/headers.ts';
-import { acceptJsonBodies } from './plugins/json-body.ts';
 import { answerProblems, sendProblem } from './plugins/problems.ts';
 import { refuseOtherHosts, servedHosts } from './plugins/served-hosts.ts';
 import { CallEnds, requestIdOf } from './request-context.ts';
+import { countReplies } from './responses/unread-replies.ts';
 import { auditEndpoints } from './routes/audit.ts';
 import { authEndpoints } from './routes/auth.ts';
 import type { RouteContext } from './routes/context.ts';
@@ -24,10 +25,9 @@ import { documentationRoutes } from './routes/documentation.ts';
 import { healthRoutes } from './routes/health.ts';
 import { migrationEndpoints } from './routes/migrations.ts';
 import { neonRoutes } from './routes/neon.ts';
+import { type Endpoint, serve } from './routes/operation.ts';
 import { queryEndpoints } from './routes/query.ts';
 import { transactionEndpoints } from './routes/transaction.ts';
-import { clientErrorHandler, createServer, type HttpServer, type ServerDeadlines, type TlsFiles } from './server.ts';
-import { countReplies } from './unread-replies.ts';
 
 export interface HttpAppOptions extends RouteContext {
   /** With it the door speaks TLS. */

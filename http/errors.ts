@@ -3,7 +3,7 @@ import { type ErrorFields, PostgresError } from '../src/protocol/backend.ts';
 import { type FailurePlace, StatementFailure } from '../src/sql/execution/failure.ts';
 import { mayCommitInPart } from '../src/sql/execution/http-restrictions.ts';
 import { lineAndColumn } from '../src/syntax/position.ts';
-import type { Problem } from './replies.ts';
+import type { Problem } from './responses/replies.ts';
 
 /** How one kind of error looks from outside. */
 export interface ErrorShape {

@@ -1,13 +1,13 @@
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Observe } from '../src/observation.ts';
-import { Connections } from './connections.ts';
+import { Connections } from './connections/connections.ts';
+import { clientErrorHandler, createServer, DEADLINES, type HttpServer } from './connections/server.ts';
 import { refuseAmbiguousHeads } from './plugins/ambiguous-head.ts';
 import { setHeadersAlways } from './plugins/headers.ts';
 import { answerProblems } from './plugins/problems.ts';
 import { type IsServedHost, refuseOtherHosts } from './plugins/served-hosts.ts';
 import { requestIdOf } from './request-context.ts';
 import { healthRoutes } from './routes/health.ts';
-import { clientErrorHandler, createServer, DEADLINES, type HttpServer } from './server.ts';
 
 export interface OpsAppOptions {
   /** Whether the backing Postgres answers. */

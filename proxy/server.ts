@@ -7,7 +7,7 @@ import { type ErrorKind, ServiceError } from '../src/errors.ts';
 import type { Observe, Origin } from '../src/observation.ts';
 import { PostgresError } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
-import { HOLD_MS, type RefusalLimit } from '../src/router/refusal-limit.ts';
+import { HOLD_MS, type RefusalLimit } from '../src/router/limits/refusal-limit.ts';
 import type { Router } from '../src/router/router.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import { IndexedSet } from '../src/runtime/indexed-set.ts';

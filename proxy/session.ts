@@ -14,6 +14,7 @@ import type { WatchedBatch } from './inspection/ddl-audit.ts';
 import type { ClientConnection } from './login/client-connection.ts';
 import { startSession } from './login/session-start.ts';
 import type { OpenSession, OpenSessions } from './organization/open-sessions.ts';
+import type { RelayEnd, SessionServices } from './organization/session-services.ts';
 import type { OrganizationDirectory, OrganizationSessions, ReachableSession, SessionStart } from './organization/sessions.ts';
 import type { Watchdog } from './organization/watchdog.ts';
 import { type PinListener, Pins } from './pinning/pins.ts';
@@ -21,7 +22,6 @@ import type { ProcessIds } from './pinning/process-ids.ts';
 import { BufferBudget } from './relay/buffer-budget.ts';
 import { READY_IDLE } from './relay/messages.ts';
 import { Relay } from './relay/relay.ts';
-import type { RelayEnd, SessionServices } from './session-services.ts';
 
 /** What the sessions of all organizations share. */
 export interface SessionContext {

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { IndexedSet } from '../../src/runtime/indexed-set.ts';
-import { checkEveryMs, type HttpServer, type ServerDeadlines } from '../server.ts';
+import { checkEveryMs, type HttpServer, type ServerDeadlines } from '../connections/server.ts';
 import { FastPathConnection, type FastPathHost } from './connection.ts';
 import type { ExchangeContext } from './query-exchange.ts';
 

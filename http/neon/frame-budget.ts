@@ -1,4 +1,4 @@
-import type { Connections } from '../connections.ts';
+import type { Connections } from '../connections/connections.ts';
 import { type BodyRoom, UNCOUNTED_MAX_BYTES } from '../plugins/admission.ts';
 import type { UnauthenticatedBudget } from './unauthenticated-budget.ts';
 

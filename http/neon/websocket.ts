@@ -1,9 +1,9 @@
 import type { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { type WebSocket, WebSocketServer } from 'ws';
-import type { Connections } from '../connections.ts';
+import type { Connections } from '../connections/connections.ts';
+import type { TakeOver } from '../connections/upgrade.ts';
 import type { BodyRoom } from '../plugins/admission.ts';
-import type { TakeOver } from '../upgrade.ts';
 import type { FrameRooms } from './frame-budget.ts';
 import { UnauthenticatedBudget } from './unauthenticated-budget.ts';
 import { WebSocketStream } from './websocket-stream.ts';

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { ServiceError } from '../../src/errors.ts';
-import type { OnceReply, RepeatableRequest } from '../../src/sql/execution/idempotency.ts';
+import type { OnceReply, RepeatableRequest } from '../../src/sql/execution/transactions/idempotency.ts';
 import { JSON_TYPE } from '../routes/context.ts';
 import { LINES_TYPE } from './accept.ts';
 

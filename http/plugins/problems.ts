@@ -2,9 +2,9 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
 import { type RenderedError, renderError } from '../errors.ts';
-import { holdRefusal, type Refusals } from '../refusals.ts';
 import type { RequestContext } from '../request-context.ts';
-import { errorBody } from '../unread-replies.ts';
+import { holdRefusal, type Refusals } from '../responses/refusals.ts';
+import { errorBody } from '../responses/unread-replies.ts';
 
 const UNCOUNTED: Refusals = { count: () => undefined };
 

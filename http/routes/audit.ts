@@ -1,10 +1,10 @@
 import type { DisconnectSignal } from '../../src/router/client-disconnect.ts';
-import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { tenantOf } from '../plugins/bearer.ts';
-import { auditReply, auditVerifyReply } from '../replies.ts';
-import { type AuditFilters, auditQuery, auditSearch, noBody, noQuery } from '../schemas.ts';
-import { sendDocument } from '../send.ts';
+import { auditReply, auditVerifyReply } from '../responses/replies.ts';
+import { sendDocument } from '../responses/send.ts';
 import type { RouteContext } from './context.ts';
+import { type Endpoint, endpoint, type Operation } from './operation.ts';
+import { type AuditFilters, auditQuery, auditSearch, noBody, noQuery } from './schemas.ts';
 
 const TAG = 'Audit';
 const EXAMPLE_ENTRY = {

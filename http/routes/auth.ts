@@ -1,11 +1,11 @@
 import { ServiceError } from '../../src/errors.ts';
-import { type Endpoint, endpoint, type Operation } from '../operation.ts';
+import { MAX_VALUES } from '../json/json-reader.ts';
 import { bodyBoundsOf } from '../plugins/admission.ts';
 import { tenantOf } from '../plugins/bearer.ts';
-import { MAX_VALUES } from '../plugins/json-reader.ts';
-import { meReply, rotateKeyReply, signupReply } from '../replies.ts';
-import { MAX_PARAMETERS, MAX_STATEMENTS, noBody, noQuery, rotateKeyRequest, signupRequest } from '../schemas.ts';
+import { meReply, rotateKeyReply, signupReply } from '../responses/replies.ts';
 import { type RouteContext, timeoutOf } from './context.ts';
+import { type Endpoint, endpoint, type Operation } from './operation.ts';
+import { MAX_PARAMETERS, MAX_STATEMENTS, noBody, noQuery, rotateKeyRequest, signupRequest } from './schemas.ts';
 
 const TAG = 'Organization and key';
 const EXAMPLE_KEY = 'pst_XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX';

@@ -2,10 +2,10 @@ import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
 import type { Router } from '../../src/router/router.ts';
-import type { SignUps } from '../../src/router/sign-ups.ts';
+import type { SignUps } from '../../src/router/sign-ups/sign-ups.ts';
 import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
 import type { ErrorCode } from '../errors.ts';
-import type { Refusals } from '../refusals.ts';
+import type { Refusals } from '../responses/refusals.ts';
 
 /** Where clients are told to connect with a wire client. */
 export interface WireAddress {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
-import { docsPage, STYLE } from '../docs-page.ts';
-import type { OpenApiDocument } from '../openapi.ts';
+import { docsPage, STYLE } from '../docs/docs-page.ts';
+import type { OpenApiDocument } from '../docs/openapi.ts';
 
 /** The API described: `/api/openapi.json` for programs, `/docs` for people; both made once, at the start. */
 export function documentationRoutes(app: FastifyInstance, document: OpenApiDocument): void {

@@ -1,11 +1,11 @@
 import { applyMigration, applyMigrationOnce, listMigrations, type MigrationRequest } from '../../src/sql/migrations/migration.ts';
-import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { tenantOf } from '../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency.ts';
-import { migrationReply, migrationsReply } from '../replies.ts';
-import { migrationRequest, noBody, noQuery } from '../schemas.ts';
-import { sendDocument } from '../send.ts';
+import { migrationReply, migrationsReply } from '../responses/replies.ts';
+import { sendDocument } from '../responses/send.ts';
 import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from './context.ts';
+import { type Endpoint, endpoint, type Operation } from './operation.ts';
+import { migrationRequest, noBody, noQuery } from './schemas.ts';
 
 const TAG = 'Migrations';
 const EXAMPLE_MIGRATION = {

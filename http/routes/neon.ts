@@ -1,14 +1,14 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { runTextStatement, runTextTransaction, type TextStatement } from '../../src/sql/execution/neon-queries.ts';
-import type { TransactionModes } from '../../src/sql/execution/transaction-request.ts';
+import type { TransactionModes } from '../../src/sql/execution/transactions/transaction-request.ts';
 import type { SessionOptions } from '../../src/sql/session/session.ts';
+import { readJson, refuseEncodings } from '../json/json-body.ts';
 import { authenticateNeon } from '../neon/authentication.ts';
 import { renderNeonError } from '../neon/errors.ts';
 import { echoedHeaders, readNeonRequest } from '../neon/request.ts';
 import { tenantOf } from '../plugins/bearer.ts';
-import { readJson, refuseEncodings } from '../plugins/json-body.ts';
-import { holdRefusal } from '../refusals.ts';
-import { errorBody } from '../unread-replies.ts';
+import { holdRefusal } from '../responses/refusals.ts';
+import { errorBody } from '../responses/unread-replies.ts';
 import { JSON_TYPE, type RouteContext, timeoutOf } from './context.ts';
 
 /** What a page of any origin may send: nothing here goes by cookies, so there is nothing to be tricked out of a browser. */

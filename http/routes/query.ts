@@ -3,15 +3,15 @@ import type { Observe } from '../../src/observation.ts';
 import { runQueryOnce } from '../../src/sql/execution/query.ts';
 import type { QueryRequest } from '../../src/sql/execution/query-request.ts';
 import { linesFormat } from '../../src/sql/result/result-format.ts';
-import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { LINES_TYPE, prefersLines } from '../plugins/accept.ts';
 import { tenantOf } from '../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency.ts';
 import { problemOf } from '../plugins/problems.ts';
-import { queryLine, queryReply } from '../replies.ts';
-import { noQuery, queryRequest, usualQuery } from '../schemas.ts';
-import { sendResult } from '../send.ts';
+import { queryLine, queryReply } from '../responses/replies.ts';
+import { sendResult } from '../responses/send.ts';
 import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from './context.ts';
+import { type Endpoint, endpoint, type Operation } from './operation.ts';
+import { noQuery, queryRequest, usualQuery } from './schemas.ts';
 
 export const EXAMPLE_QUERY_REPLY = {
   rows: [{ id: 1, total: '12.50', placedAt: '2025-01-31T09:30:00.123456Z' }],

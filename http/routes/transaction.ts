@@ -1,13 +1,13 @@
-import { listCommands } from '../../src/catalog/audit/statement-record.ts';
-import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../src/sql/execution/transaction-request.ts';
+import { listCommands } from '../../src/catalog/audit/entries/statement-record.ts';
+import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../src/sql/execution/transactions/transaction-request.ts';
 import type { StatementOutcome } from '../../src/sql/result/result-format.ts';
-import { type Endpoint, endpoint, type Operation } from '../operation.ts';
 import { tenantOf } from '../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency.ts';
-import { transactionReply } from '../replies.ts';
-import { noQuery, transactionRequest } from '../schemas.ts';
+import { transactionReply } from '../responses/replies.ts';
 import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from './context.ts';
+import { type Endpoint, endpoint, type Operation } from './operation.ts';
 import { EXAMPLE_QUERY_REPLY } from './query.ts';
+import { noQuery, transactionRequest } from './schemas.ts';
 
 const transaction = {
   method: 'POST',

@@ -7,11 +7,11 @@ import type { InFlight } from '../multiplex/in-flight.ts';
 import type { SharedBackend, ShareMode } from '../multiplex/multiplexer.ts';
 import type { ShareableRequest } from '../multiplex/shareable-request.ts';
 import { SharedPipeline, type Slot } from '../multiplex/shared-pipeline.ts';
+import type { SessionServices } from '../organization/session-services.ts';
 import type { Pins } from '../pinning/pins.ts';
 import type { BackendMessages, OwnRequest } from '../relay/backend-messages.ts';
 import { queryMessage } from '../relay/messages.ts';
 import { type Sink, WriteBuffer } from '../relay/write-buffer.ts';
-import type { SessionServices } from '../session-services.ts';
 import { CancelQueue } from './cancel-queue.ts';
 import { settingsChange } from './settings-sync.ts';
 

@@ -1,8 +1,8 @@
+import type { SessionServices } from '../organization/session-services.ts';
 import type { Pins } from '../pinning/pins.ts';
 import { StateProbe } from '../pinning/state-probe.ts';
 import type { BackendMessages } from '../relay/backend-messages.ts';
 import { queryMessage } from '../relay/messages.ts';
-import type { SessionServices } from '../session-services.ts';
 import type { BackendLink } from './backend-link.ts';
 import { settingsChange } from './settings-sync.ts';
 

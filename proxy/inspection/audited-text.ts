@@ -1,4 +1,4 @@
-import { PassingRecord, type RecordedText, recordText } from '../../src/catalog/audit/statement-record.ts';
+import { PassingRecord, type RecordedText, recordText } from '../../src/catalog/audit/entries/statement-record.ts';
 import { tokens } from '../../src/syntax/scanner.ts';
 import { isFollowed } from './sql-traits.ts';
 

@@ -1,4 +1,4 @@
-import { listCommands, type RecordedText, recordTogether } from '../../src/catalog/audit/statement-record.ts';
+import { listCommands, type RecordedText, recordTogether } from '../../src/catalog/audit/entries/statement-record.ts';
 import { type AuditedText, auditedText, PassingAuditedText } from './audited-text.ts';
 
 /** Statements sent together up to a Query or Sync that changed, or tried to change, objects or roles. */

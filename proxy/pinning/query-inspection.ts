@@ -1,6 +1,6 @@
 import { ServiceError } from '../../src/errors.ts';
 import type { FrameScanner } from '../../src/protocol/frame.ts';
-import type { Edit } from '../../src/router/search-path/edits.ts';
+import type { Edit } from '../../src/router/search-path/edits/edits.ts';
 import type { SchemaRewriter } from '../../src/router/search-path/schema-rewriter.ts';
 import type { AuditedText } from '../inspection/audited-text.ts';
 import type { Batch, DdlAudit } from '../inspection/ddl-audit.ts';

@@ -10,7 +10,7 @@ import {
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import type { SessionState } from '../../src/backend/session-state.ts';
 import { isSameShape, type StatementShape } from '../../src/protocol/statement-shape.ts';
-import type { Edit } from '../../src/router/search-path/edits.ts';
+import type { Edit } from '../../src/router/search-path/edits/edits.ts';
 import { deallocatedNames, type SqlTraits } from '../inspection/sql-traits.ts';
 import {
   bindMessage,

@@ -14,10 +14,11 @@ import {
   type TransactionStatus,
 } from '../../src/protocol/backend.ts';
 import { backendFrames, FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
-import type { Edit } from '../../src/router/search-path/edits.ts';
+import type { Edit } from '../../src/router/search-path/edits/edits.ts';
 import { ReportedParameters } from '../checkout/reported-parameters.ts';
 import { isMissing, isStalePlan, isTakenAway, STALE_PLAN } from '../errors.ts';
 import type { DdlAudit } from '../inspection/ddl-audit.ts';
+import type { SessionServices } from '../organization/session-services.ts';
 import { CommandEffects } from '../pinning/command-effects.ts';
 import type { Pins } from '../pinning/pins.ts';
 import type { RequestEnd } from '../pinning/query-inspection.ts';
@@ -26,7 +27,6 @@ import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { Effect } from '../prepared/effects.ts';
 import { SHAPE_CHANGED } from '../prepared/server-statements.ts';
 import { ShapeReader } from '../prepared/shape-reader.ts';
-import type { SessionServices } from '../session-services.ts';
 import { CLOSE_COMPLETE, PARSE_COMPLETE, READY_IDLE } from './messages.ts';
 import { errorForClient, noticeForClient, notificationForClient, searchPathRowForClient } from './reply-rewriting.ts';
 import type { WriteBuffer } from './write-buffer.ts';

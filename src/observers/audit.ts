@@ -1,6 +1,6 @@
-import type { RecordedOutcome } from '../catalog/audit/entry.ts';
+import type { RecordedOutcome } from '../catalog/audit/entries/entry.ts';
+import type { AuditEvent } from '../catalog/audit/entries/record.ts';
 import type { AuditLog } from '../catalog/audit/log.ts';
-import type { AuditEvent } from '../catalog/audit/record.ts';
 import type { Actor, Observation, Observe, Origin, Outcome } from '../observation.ts';
 
 /** Their entries are committed by the catalog together with what they record. */

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { runCommand } from '../backend/command.ts';
 import type { BackendConnection } from '../backend/connection.ts';
-import type { Pool } from '../backend/pool.ts';
+import type { Pool } from '../backend/pool/pool.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { ServiceError } from '../errors.ts';
 import type { Observation, Observe } from '../observation.ts';

@@ -1,8 +1,8 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Organization } from '../catalog/organizations/organization.ts';
 import type { Observe, Origin } from '../observation.ts';
-import { mintKey } from './mint-key.ts';
 import { describeProcesses, type Provisioner, StillRunningError } from './placement/placement.ts';
+import { mintKey } from './sign-ups/mint-key.ts';
 
 /** What has become of an organization. */
 export interface Changed {

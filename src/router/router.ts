@@ -2,7 +2,7 @@ import { digestApiKey, isWellFormedApiKey } from '../auth/api-key.ts';
 import { channelSecret, channelsOf } from '../auth/channel-prefix.ts';
 import { mockVerifier, type ScramVerifier } from '../auth/scram.ts';
 import type { BackendConnection } from '../backend/connection.ts';
-import type { Pool } from '../backend/pool.ts';
+import type { Pool } from '../backend/pool/pool.ts';
 import { discardState } from '../backend/reset.ts';
 import type { Catalog, RotatedKey } from '../catalog/catalog.ts';
 import type { FormerKey, Credential as KnownCredential } from '../catalog/keys/credential.ts';
@@ -12,12 +12,12 @@ import type { InputScheduler } from '../runtime/input-scheduler.ts';
 import type { MemoryBudget } from '../runtime/memory-budget.ts';
 import { CancelKeys } from './cancel.ts';
 import type { DisconnectSignal } from './client-disconnect.ts';
-import { FormerKeyError } from './former-key-error.ts';
 import { type Door, Lease } from './lease.ts';
+import { FormerKeyError } from './limits/former-key-error.ts';
+import { LoginThrottle } from './limits/login-throttle.ts';
 import type { LockTable } from './lock-table.ts';
-import { LoginThrottle } from './login-throttle.ts';
-import { mintKey } from './mint-key.ts';
 import type { Provisioner } from './placement/placement.ts';
+import { mintKey } from './sign-ups/mint-key.ts';
 import type { Tenant } from './tenant.ts';
 
 /** What a caller shows to say who it is. */

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import type { AuditEvent } from '../../src/catalog/audit/record.ts';
+import type { AuditEvent } from '../../src/catalog/audit/entries/record.ts';
 import { eventually } from '../support/eventually.ts';
 import { newControlDatabase, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 

@@ -1,6 +1,6 @@
 import { LosslessNumber } from 'lossless-json';
 import { describe, expect, it } from 'vitest';
-import { parseJson, readBitByBit } from '../../http/plugins/json-body.ts';
+import { parseJson, readBitByBit } from '../../http/json/json-body.ts';
 import { DisconnectSignal } from '../../src/router/client-disconnect.ts';
 import { SeededRandom } from '../support/random.ts';
 

@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { prefersLines } from '../../http/plugins/accept.ts';
-import { problem, queryLine } from '../../http/replies.ts';
+import { problem, queryLine } from '../../http/responses/replies.ts';
 import type { Observation } from '../../src/observation.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';

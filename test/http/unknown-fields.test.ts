@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { auditSearch, migrationRequest, transactionRequest } from '../../http/schemas.ts';
-import { refuseExcess } from '../../http/unknown-fields.ts';
+import { refuseExcess } from '../../http/json/unknown-fields.ts';
+import { auditSearch, migrationRequest, transactionRequest } from '../../http/routes/schemas.ts';
 
 const fields = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, n) => [`field${n}`, n]));
 

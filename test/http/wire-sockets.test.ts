@@ -2,10 +2,10 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
+import { createServer, type HttpServer, type ServerDeadlines } from '../../http/connections/server.ts';
 import { WireSockets } from '../../http/neon/websocket.ts';
 import type { WebSocketStream } from '../../http/neon/websocket-stream.ts';
 import { BodyRoom } from '../../http/plugins/admission.ts';
-import { createServer, type HttpServer, type ServerDeadlines } from '../../http/server.ts';
 import { eventually } from '../support/eventually.ts';
 
 /** What a WebSocket is like from inside, without any database. */

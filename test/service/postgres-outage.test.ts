@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { OpenApiDocument } from '../../http/openapi.ts';
+import type { OpenApiDocument } from '../../http/docs/openapi.ts';
 import type { TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
 import { LANDMARK, landmarkPassed } from '../support/landmark.ts';

@@ -1,5 +1,5 @@
 import crypto from 'node:crypto';
-import type { AuditEntry } from './entry.ts';
+import type { AuditEntry } from './entries/entry.ts';
 
 /** Where an organization's chain ends; hashes are hex. */
 export interface ChainHead {

@@ -1,10 +1,10 @@
 import { ServiceError } from '../../errors.ts';
 import type { Sql } from '../database/control-connection.ts';
-import { entriesOf } from './blocks.ts';
-import { probesOf } from './bloom-filter.ts';
+import { entriesOf } from './blocks/blocks.ts';
+import { probesOf } from './blocks/bloom-filter.ts';
+import { type BlockRow, blockColumns } from './blocks/rows.ts';
 import { decodeCursor, encodeCursor } from './cursor.ts';
-import type { AuditEntry } from './entry.ts';
-import { type BlockRow, blockColumns } from './rows.ts';
+import type { AuditEntry } from './entries/entry.ts';
 
 const LIMIT_DEFAULT = 50;
 const PAGE_BLOCKS = 4;

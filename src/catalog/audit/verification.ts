@@ -2,10 +2,10 @@ import { isDeepStrictEqual } from 'node:util';
 import { ServiceError } from '../../errors.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import type { Sql } from '../database/control-connection.ts';
-import { entriesOf, extentOf } from './blocks.ts';
+import { entriesOf, extentOf } from './blocks/blocks.ts';
+import { type BlockRow, blockColumns, toExtent } from './blocks/rows.ts';
 import { type ChainHead, hashEntry } from './chain.ts';
-import type { AuditEntry } from './entry.ts';
-import { type BlockRow, blockColumns, toExtent } from './rows.ts';
+import type { AuditEntry } from './entries/entry.ts';
 
 const PAGE_BLOCKS = 2;
 /** Nobody waits for a verification as others wait for their queries. */

@@ -1,7 +1,7 @@
 import { isIPv4 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { ServiceError } from '../../errors.ts';
-import { startChain } from '../audit/append.ts';
+import { startChain } from '../audit/blocks/append.ts';
 import { ADVISORY_LOCKS } from '../database/advisory-locks.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { NewApiKey } from '../keys/credential.ts';

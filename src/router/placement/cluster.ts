@@ -3,9 +3,9 @@ import { rolePassword, roleVerifier } from '../../auth/role-password.ts';
 import type { BackendLogin } from '../../backend/connection.ts';
 import type { Observe } from '../../observation.ts';
 import { type AdminConnection, addressOf, parseUrl, textOf, waitForServer, withSession } from './admin.ts';
-import { ensureStatisticsReader } from './own-activity.ts';
-import { ensureShared, SHARED, type SharedFacts, sharedFacts } from './shared.ts';
-import { createDatabase, ensureTemplate, TEMPLATE, UNFINISHED } from './template.ts';
+import { ensureStatisticsReader } from './own-database/own-activity.ts';
+import { createDatabase, ensureTemplate, TEMPLATE, UNFINISHED } from './own-database/template.ts';
+import { ensureShared, SHARED, type SharedFacts, sharedFacts } from './shared-database/shared.ts';
 
 /** The backing Postgres cannot be used; the message is one line for the person who started Postern. */
 export class ClusterError extends Error {

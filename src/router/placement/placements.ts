@@ -1,8 +1,8 @@
 import type { BackendConnection } from '../../backend/connection.ts';
 import type { Placement } from '../../catalog/organizations/organization.ts';
-import { DatabaseProvisioner } from './database.ts';
+import { DatabaseProvisioner } from './own-database/database.ts';
 import type { Provisioner, ProvisionerOptions, RunningProcess } from './placement.ts';
-import { SchemaProvisioner } from './schema.ts';
+import { SchemaProvisioner } from './shared-database/schema.ts';
 
 /** The kinds of placement side by side: an organization stays where it is, new ones go where they are now put. */
 export class Placements implements Provisioner {

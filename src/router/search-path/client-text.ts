@@ -1,4 +1,4 @@
-import { applyEdits, EditList, rewrittenPosition } from './edits.ts';
+import { applyEdits, EditList, rewrittenPosition } from './edits/edits.ts';
 
 /**
  * Text that Postgres wrote (the message, detail, hint or context of an error, the name of a schema in its `s` field aside),

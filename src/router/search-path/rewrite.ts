@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { applyEdits, applyEditsToBytes, type Edit } from './edits.ts';
-import { lastMention, MENTION_LENGTH } from './mention.ts';
+import { applyEdits, applyEditsToBytes, type Edit } from './edits/edits.ts';
 import { Rewriter } from './rewriter.ts';
 import type { SchemaTarget } from './schema-target.ts';
+import { lastMention, MENTION_LENGTH } from './tokens/mention.ts';
 
 export interface Rewriting<Sql extends string | Buffer> {
   /** The very value that was given where nothing needed rewriting. */

@@ -1,19 +1,19 @@
 import { Code } from '../../syntax/characters.ts';
-import { listOfSchemas, namesSchema, publicIn, schemaParameter } from './catalog-columns.ts';
-import { ChannelEdits } from './channel-edits.ts';
-import { type Content, contentOf, identifierText } from './content.ts';
-import type { Edit } from './edits.ts';
-import { isIdentifier, isString, type LexerOptions, Token, type TokenKind } from './lexer.ts';
-import { roleOfLiteral } from './literals.ts';
-import { lastMention } from './mention.ts';
-import { Qualifiers } from './qualifiers.ts';
-import { argumentsOf, type Call, type Role, SCHEMA_ARRAY, SCHEMAS, SET_CONFIG, SET_SEARCH_PATH } from './roles.ts';
+import { ChannelEdits } from './edits/channel-edits.ts';
+import type { Edit } from './edits/edits.ts';
+import { ScopedEdits } from './edits/scoped-edits.ts';
+import { listOfSchemas, namesSchema, publicIn, schemaParameter } from './names/catalog-columns.ts';
+import { Qualifiers } from './names/qualifiers.ts';
+import { argumentsOf, type Call, type Role, SCHEMA_ARRAY, SCHEMAS, SET_CONFIG, SET_SEARCH_PATH } from './names/roles.ts';
+import { Scope } from './names/scope.ts';
 import type { SchemaTarget } from './schema-target.ts';
-import { Scope } from './scope.ts';
-import { ScopedEdits } from './scoped-edits.ts';
 import { schemasNamed } from './settings.ts';
 import { existingSchemaEnd, introducesSchemas, settingEnd } from './statements.ts';
-import { keywordAt } from './words.ts';
+import { type Content, contentOf, identifierText } from './tokens/content.ts';
+import { isIdentifier, isString, type LexerOptions, Token, type TokenKind } from './tokens/lexer.ts';
+import { roleOfLiteral } from './tokens/literals.ts';
+import { lastMention } from './tokens/mention.ts';
+import { keywordAt } from './tokens/words.ts';
 
 export interface RewriterOptions extends LexerOptions {
   /** The text is bytes, decoded as latin1. */

@@ -2,7 +2,7 @@ import type { ErrorFields } from '../../protocol/backend.ts';
 import type { Tenant } from '../tenant.ts';
 import { clientChannel } from './channels.ts';
 import { clientQuery, clientText } from './client-text.ts';
-import { type Edit, originalPosition } from './edits.ts';
+import { type Edit, originalPosition } from './edits/edits.ts';
 import { type Rewriting, rewriteLargeSql, rewriteSql } from './rewrite.ts';
 import type { SchemaTarget } from './schema-target.ts';
 import { clientSearchPath, serverSearchPath } from './settings.ts';

@@ -11,11 +11,11 @@ import { pinSettings } from '../session/output-settings.ts';
 import type { Completion } from '../session/pipeline.ts';
 import { Session, type SessionOptions } from '../session/session.ts';
 import { SideEffectsMemory } from '../session/side-effects.ts';
-import type { BatchResult } from './batch.ts';
 import { carriedOut } from './failure.ts';
 import { checkStatement, type StatementContext } from './http-restrictions.ts';
-import { checkInTransaction, inTransaction } from './in-transaction.ts';
-import { beginOf, type TransactionModes } from './transaction-request.ts';
+import type { BatchResult } from './transactions/batch.ts';
+import { checkInTransaction, inTransaction } from './transactions/in-transaction.ts';
+import { beginOf, type TransactionModes } from './transactions/transaction-request.ts';
 
 /** A statement whose values are Postgres text already: nothing has to be asked before it can run. */
 export interface TextStatement {

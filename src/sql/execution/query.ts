@@ -7,15 +7,15 @@ import { jsonFormat, type StatementOutcome } from '../result/result-format.ts';
 import { pinSettings } from '../session/output-settings.ts';
 import { Session } from '../session/session.ts';
 import { sideEffectsOf } from '../session/side-effects.ts';
-import { runBatch } from './batch.ts';
 import { StatementFailure } from './failure.ts';
 import { checkStatement } from './http-restrictions.ts';
-import { type Keep, keptBudget, type OnceReply, once, type RepeatableRequest } from './idempotency.ts';
-import { inTransaction } from './in-transaction.ts';
 import type { QueryReply, QueryRequest } from './query-request.ts';
 import { runStatement } from './run-described.ts';
 import { PreparedRun } from './run-prepared.ts';
 import { StatementCache } from './statement-cache.ts';
+import { runBatch } from './transactions/batch.ts';
+import { type Keep, keptBudget, type OnceReply, once, type RepeatableRequest } from './transactions/idempotency.ts';
+import { inTransaction } from './transactions/in-transaction.ts';
 
 export interface QueryOnceReply extends OnceReply {
   /** Absent from a replay. */

@@ -1,5 +1,5 @@
 import { StatementFailure } from '../execution/failure.ts';
-import { checkInTransaction, failureAt, inTransaction } from '../execution/in-transaction.ts';
+import { checkInTransaction, failureAt, inTransaction } from '../execution/transactions/in-transaction.ts';
 import type { Session } from '../session/session.ts';
 import type { AppliedMigration, MigrationHistory, NewAppliedMigration } from './migration-history.ts';
 import type { Script, ScriptWarning } from './script.ts';

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../errors.ts';
 import type { Lease } from '../../router/lease.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
-import { type OnceReply, once, type RepeatableRequest } from '../execution/idempotency.ts';
+import { type OnceReply, once, type RepeatableRequest } from '../execution/transactions/idempotency.ts';
 import { readRow } from '../session/messages.ts';
 import { Session, type SessionOptions } from '../session/session.ts';
 import { MigrationHistory } from './migration-history.ts';

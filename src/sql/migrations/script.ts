@@ -7,7 +7,7 @@ import type { LexerOptions } from '../../syntax/scanner.ts';
 import { eachStatement, type SqlStatement } from '../../syntax/split.ts';
 import type { FailurePlace } from '../execution/failure.ts';
 import { checkStatement, checkText } from '../execution/http-restrictions.ts';
-import { failureAt } from '../execution/in-transaction.ts';
+import { failureAt } from '../execution/transactions/in-transaction.ts';
 import { charactersOf, type Warning } from '../session/notices.ts';
 import type { Completion } from '../session/pipeline.ts';
 import type { Session } from '../session/session.ts';

@@ -1,5 +1,5 @@
 import { PostgresError } from '../../protocol/backend.ts';
-import type { Edit } from '../../router/search-path/edits.ts';
+import type { Edit } from '../../router/search-path/edits/edits.ts';
 import { LARGE_SQL_BYTES } from '../../router/search-path/rewrite.ts';
 import { schemaRewriterOf } from '../../router/search-path/schema-rewriter.ts';
 import type { Tenant } from '../../router/tenant.ts';

@@ -4,7 +4,7 @@ import { ServiceError } from '../../errors.ts';
 import type { FieldDescription, TransactionStatus } from '../../protocol/backend.ts';
 import type { DisconnectSignal } from '../../router/client-disconnect.ts';
 import type { Lease } from '../../router/lease.ts';
-import type { Edit } from '../../router/search-path/edits.ts';
+import type { Edit } from '../../router/search-path/edits/edits.ts';
 import type { IndexedSet } from '../../runtime/indexed-set.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import type { ParameterText } from '../parameters/parameters.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { AuditEvent } from '../../../src/catalog/audit/record.ts';
+import type { AuditEvent } from '../../../src/catalog/audit/entries/record.ts';
 import type { Observation, Origin } from '../../../src/observation.ts';
 import { auditObserver } from '../../../src/observers/audit.ts';
 

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vit
 import type { Lease } from '../../../src/router/lease.ts';
 import { runQuery } from '../../../src/sql/execution/query.ts';
 import type { QueryRequest } from '../../../src/sql/execution/query-request.ts';
-import { runTransaction } from '../../../src/sql/execution/transaction-request.ts';
+import { runTransaction } from '../../../src/sql/execution/transactions/transaction-request.ts';
 import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 

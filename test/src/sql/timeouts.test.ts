@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import { runQuery } from '../../../src/sql/execution/query.ts';
-import { runTransaction } from '../../../src/sql/execution/transaction-request.ts';
+import { runTransaction } from '../../../src/sql/execution/transactions/transaction-request.ts';
 import { applyMigration } from '../../../src/sql/migrations/migration.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 

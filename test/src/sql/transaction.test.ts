@@ -1,9 +1,9 @@
 import { parse } from 'lossless-json';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
-import { runBatch } from '../../../src/sql/execution/batch.ts';
-import { inTransaction } from '../../../src/sql/execution/in-transaction.ts';
-import { runTransaction, type TransactionRequest } from '../../../src/sql/execution/transaction-request.ts';
+import { runBatch } from '../../../src/sql/execution/transactions/batch.ts';
+import { inTransaction } from '../../../src/sql/execution/transactions/in-transaction.ts';
+import { runTransaction, type TransactionRequest } from '../../../src/sql/execution/transactions/transaction-request.ts';
 import { jsonFormat } from '../../../src/sql/result/result-format.ts';
 import { Session } from '../../../src/sql/session/session.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { PassingRecord, recordInParts, recordStatement, recordText } from '../../../src/catalog/audit/statement-record.ts';
+import { PassingRecord, recordInParts, recordStatement, recordText } from '../../../src/catalog/audit/entries/statement-record.ts';
 import { redactPasswords, redactSecrets } from '../../../src/syntax/redaction.ts';
 
 describe('password literals', () => {

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { appendToChains } from '../../../../src/catalog/audit/append.ts';
-import type { AuditEntry } from '../../../../src/catalog/audit/entry.ts';
+import { appendToChains } from '../../../../src/catalog/audit/blocks/append.ts';
+import type { AuditEntry } from '../../../../src/catalog/audit/entries/entry.ts';
+import { type AuditEvent, recordOf } from '../../../../src/catalog/audit/entries/record.ts';
 import { listEntries } from '../../../../src/catalog/audit/list.ts';
-import { type AuditEvent, recordOf } from '../../../../src/catalog/audit/record.ts';
 import { ControlPool } from '../../../../src/catalog/database/control-pool.ts';
 import type { ObservedStatement } from '../../../../src/observation.ts';
 import { eventually } from '../../../support/eventually.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { clientQuery, clientText } from '../../../../src/router/search-path/client-text.ts';
-import { originalPosition, rewrittenPosition } from '../../../../src/router/search-path/edits.ts';
+import { originalPosition, rewrittenPosition } from '../../../../src/router/search-path/edits/edits.ts';
 import { rewriteSql } from '../../../../src/router/search-path/rewrite.ts';
 import { PLACE, SCHEMA } from './marked.ts';
 

@@ -1,0 +1,204 @@
+import { STATUS_CODES } from 'node:http';
+import { z } from 'zod';
+import { ERRORS, type ErrorCode, type ErrorShape } from '../errors.ts';
+import { LINES_TYPE } from '../plugins/accept.ts';
+import { type Problem, problem } from '../responses/replies.ts';
+import type { Operation, ReplyDescription } from '../routes/operation.ts';
+import { noBody } from '../routes/schemas.ts';
+
+export type JsonSchema = z.core.JSONSchema.BaseSchema;
+
+export interface MediaType {
+  readonly schema: JsonSchema;
+  readonly examples: Readonly<Record<string, { readonly value: unknown }>>;
+}
+
+export interface ResponseObject {
+  readonly description: string;
+  readonly headers?: Readonly<Record<string, { readonly description: string; readonly schema: JsonSchema }>>;
+  readonly content: Readonly<Record<string, MediaType>>;
+}
+
+export interface Parameter {
+  readonly name: string;
+  readonly in: 'query' | 'header';
+  readonly required: boolean;
+  readonly description?: string;
+  readonly schema: JsonSchema;
+}
+
+export interface OperationObject {
+  readonly operationId: string;
+  readonly tags: readonly string[];
+  readonly summary: string;
+  readonly description?: string;
+  readonly security: readonly Readonly<Record<string, readonly string[]>>[];
+  readonly parameters?: readonly Parameter[];
+  readonly requestBody?: { readonly required: boolean; readonly content: Readonly<Record<string, MediaType>> };
+  readonly responses: Readonly<Record<string, ResponseObject>>;
+}
+
+/** The parts of OpenAPI 3.1 that describe this API. @see https://spec.openapis.org/oas/v3.1.1.html */
+export interface OpenApiDocument {
+  readonly openapi: '3.1.0';
+  readonly info: {
+    readonly title: string;
+    readonly version: string;
+    readonly description: string;
+    readonly license: { readonly name: string; readonly identifier: string };
+  };
+  readonly servers: readonly { readonly url: string }[];
+  readonly tags: readonly { readonly name: string }[];
+  readonly paths: Readonly<Record<string, Readonly<Record<string, OperationObject>>>>;
+  readonly components: {
+    readonly securitySchemes: Readonly<Record<string, { readonly type: 'http'; readonly scheme: 'bearer'; readonly description: string }>>;
+    readonly schemas: Readonly<Record<string, JsonSchema>>;
+  };
+  /** Every error there is, by its code. */
+  readonly 'x-errors': Readonly<Record<string, { readonly status: number; readonly title: string; readonly retryable: boolean }>>;
+}
+
+const DESCRIPTION =
+  'SQL over HTTP for one organization, with the API key that also opens the PostgreSQL wire door. Send the key as "Authorization: Bearer <API key>". Every error is a problem document (RFC 9457); its code is stable, and retryable says whether the same request may be sent again as it is.';
+
+/** Errors that belong to no operation. */
+const ANYWHERE: readonly ErrorCode[] = [
+  'misdirected_request',
+  'not_found',
+  'method_not_allowed',
+  'malformed_request',
+  'request_timeout',
+  'headers_too_large',
+];
+
+/** The whole API from the operations that serve it. */
+export function openApiDocument(operations: readonly Operation[]): OpenApiDocument {
+  const paths: Record<string, Record<string, OperationObject>> = {};
+  for (const operation of operations) {
+    paths[operation.path] = { ...paths[operation.path], [operation.method.toLowerCase()]: operationObject(operation) };
+  }
+  const codes = [...new Set([...operations.flatMap(errorsOf), ...ANYWHERE])].sort();
+  return {
+    openapi: '3.1.0',
+    info: { title: 'Postern', version: '1', description: DESCRIPTION, license: { name: 'Apache 2.0', identifier: 'Apache-2.0' } },
+    servers: [{ url: '/' }],
+    tags: [...new Set(operations.map(({ tag }) => tag))].map((name) => ({ name })),
+    paths,
+    components: {
+      securitySchemes: { apiKey: { type: 'http', scheme: 'bearer', description: 'The API key of the organization (pst_…)' } },
+      schemas: { Problem: schemaOf(problem, 'output') },
+    },
+    'x-errors': Object.fromEntries(codes.map((code) => [code, errorEntry(ERRORS[code])])),
+  };
+}
+
+function operationObject(operation: Operation): OperationObject {
+  const { action, tag, summary, description, needsKey, body, bodyExample } = operation;
+  const parameters = parametersOf(operation);
+  return {
+    operationId: action,
+    tags: [tag],
+    summary,
+    ...(description === undefined ? {} : { description }),
+    security: needsKey ? [{ apiKey: [] }] : [],
+    ...(parameters.length === 0 ? {} : { parameters }),
+    ...(body === noBody
+      ? {}
+      : { requestBody: { required: !body.safeParse(undefined).success, content: json(schemaOf(body, 'input'), bodyExample) } }),
+    responses: { ...replies(operation), ...problems(operation) },
+  };
+}
+
+function replies(operation: Operation): Record<string, ResponseObject> {
+  return Object.fromEntries(Object.entries(operation.replies).map(([status, reply]) => [status, replyObject(reply)]));
+}
+
+function replyObject({ description, schema, example, headers, lines }: ReplyDescription): ResponseObject {
+  const described = Object.entries(headers ?? {}).map(([name, text]) => [name, { description: text, schema: { type: 'string' } }] as const);
+  return {
+    description,
+    ...(described.length === 0 ? {} : { headers: Object.fromEntries(described) }),
+    content: { ...json(schemaOf(schema, 'output'), example), ...(lines === undefined ? {} : { [LINES_TYPE]: linesOf(lines) }) },
+  };
+}
+
+/** The schema is that of a line. */
+function linesOf({ schema, example }: NonNullable<ReplyDescription['lines']>): MediaType {
+  const value = example.map((line) => `${JSON.stringify(line)}\n`).join('');
+  return { schema: schemaOf(schema, 'output'), examples: { example: { value } } };
+}
+
+/** One response for each status, with an example for each error that has it. */
+function problems(operation: Operation): Record<string, ResponseObject> {
+  const codes = errorsOf(operation);
+  const statuses = [...new Set(codes.map((code) => ERRORS[code].status))];
+  return Object.fromEntries(
+    statuses.map((status) => {
+      const ofStatus = codes.filter((code) => ERRORS[code].status === status);
+      return [status, problemResponse(status, ofStatus, operation)];
+    }),
+  );
+}
+
+function problemResponse(status: number, codes: readonly ErrorCode[], operation: Operation): ResponseObject {
+  const examples = Object.fromEntries(codes.map((code) => [code, { value: exampleProblem(code, operation) }]));
+  return {
+    description: `${STATUS_CODES[status] ?? 'Error'}: ${codes.join(', ')}`,
+    content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' }, examples } },
+  };
+}
+
+function errorsOf({ errors, needsKey, body }: Operation): ErrorCode[] {
+  const key: ErrorCode[] = needsKey ? ['unauthorized', 'key_revoked', 'organization_suspended', 'too_many_requests'] : [];
+  const withBody: ErrorCode[] = body === noBody ? [] : ['unsupported_media_type', 'payload_too_large'];
+  return ['invalid_request', ...withBody, ...key, ...errors, 'not_ready', 'shutting_down', 'internal'];
+}
+
+function errorEntry({ status, title, retryable }: ErrorShape) {
+  return { status, title, retryable: retryable === true };
+}
+
+function exampleProblem(code: ErrorCode, { path }: Operation): Problem {
+  const { status, title, retryable } = ERRORS[code];
+  const text = title.toLowerCase();
+  return {
+    type: `/docs#error-${code}`,
+    title,
+    status,
+    detail: text,
+    instance: path,
+    code,
+    error: title,
+    message: text,
+    requestId: '5f0d7a52-3d3f-4a44-9a0e-7c1f6a2f5f6e',
+    retryable: retryable === true,
+  };
+}
+
+function parametersOf({ query, headers = {} }: Operation): Parameter[] {
+  return [...parametersIn('query', query), ...parametersIn('header', z.strictObject(headers))];
+}
+
+function parametersIn(place: Parameter['in'], values: z.ZodType): Parameter[] {
+  const { properties = {}, required = [] } = schemaOf(values, 'input');
+  return Object.entries(properties).map(([name, property]) => {
+    const { description, ...schema } = typeof property === 'boolean' ? {} : property;
+    return { name, in: place, required: required.includes(name), ...(description === undefined ? {} : { description }), schema };
+  });
+}
+
+function json(schema: JsonSchema, example: unknown): Record<string, MediaType> {
+  return { 'application/json': { schema, examples: example === undefined ? {} : { example: { value: example } } } };
+}
+
+function schemaOf(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
+  const { $schema: _dialect, '~standard': _standard, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: 'any', override: tidy });
+  return rest;
+}
+
+/** Bounds that every integer has, and patterns that say no more than the format beside them, only hide the rest. */
+function tidy({ jsonSchema }: { readonly jsonSchema: JsonSchema }): void {
+  if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
+  if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
+  if (jsonSchema.format !== undefined || jsonSchema.type === 'integer') delete jsonSchema.pattern;
+}

@@ -1,0 +1,86 @@
+import type { ServerResponse } from 'node:http';
+import type { Readable, Writable } from 'node:stream';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { giveBack } from '../../src/sql/json/memory.ts';
+import { ALWAYS } from '../plugins/headers.ts';
+import { JSON_TYPE } from '../routes/context.ts';
+import { countReply } from './unread-replies.ts';
+
+/** Beyond this, copying a reply costs more than a second piece to write. */
+const ONE_PIECE_MAX_BYTES = 8_192;
+
+const ALWAYS_FLAT = Object.entries(ALWAYS).flat();
+
+/**
+ * Sends a document that may be large: it counts with the results that are held for its organization until it has been taken.
+ * @throws ServiceError `too_many_requests`
+ */
+export function sendDocument({ call }: FastifyRequest, reply: FastifyReply, document: object): FastifyReply {
+  const body = Buffer.from(JSON.stringify(document));
+  const refusal = call.results?.take(body.length);
+  if (refusal !== undefined) throw refusal;
+  return reply.type(JSON_TYPE).send(body);
+}
+
+/**
+ * Sends the result of a query, past all that Fastify does for replies of any kind; its memory is used again for others.
+ * @param body as a whole, or as a stream that has begun
+ * @throws what the stream failed with
+ */
+export function sendResult(reply: FastifyReply, contentType: string, body: Buffer | Readable): void {
+  if (Buffer.isBuffer(body)) countReply(reply.request.call, body.length);
+  // It broke off in the turn in which it began: nothing has been sent, and the error can take its place.
+  if (!Buffer.isBuffer(body) && body.errored) throw body.errored;
+  const { request, raw } = reply.hijack();
+  const head = ['x-request-id', request.id, ...ALWAYS_FLAT, 'content-type', contentType];
+  if (Buffer.isBuffer(body)) sendWhole(raw, head, body);
+  else sendStream(raw, head, body);
+}
+
+/**
+ * Node writes a head and a Buffer as two pieces, but a head and a string as one: in Latin-1 there is a character for every
+ * byte. And it keeps that one back for what `end` may add, unless it is told to let it go.
+ */
+function sendWhole(raw: ServerResponse, head: string[], body: Buffer): void {
+  head.push('content-length', String(body.length));
+  raw.writeHead(200, head);
+  if (body.length > ONE_PIECE_MAX_BYTES) {
+    raw.end(body, () => giveBack(body));
+    return;
+  }
+  raw.write(body.toString('latin1'), 'latin1');
+  raw.socket?.uncork();
+  raw.end();
+  giveBack(body);
+}
+
+function sendStream(raw: ServerResponse, head: string[], body: Readable): void {
+  raw.writeHead(200, head);
+  pour(
+    body,
+    raw,
+    (chunk, written) => raw.write(chunk, written),
+    () => raw.end(),
+  );
+}
+
+/**
+ * Sends a stream piece by piece, at the pace of who takes it. One that breaks off takes the connection with it, so that nobody
+ * takes what has come for the whole; and the other way round.
+ * @param write tells when a piece has been written, and whether there is room for more
+ */
+export function pour(body: Readable, into: Writable, write: (piece: Buffer, written: () => void) => boolean, end: () => void): void {
+  const resume = () => body.resume();
+  const stop = () => body.destroy();
+  into.on('drain', resume);
+  into.on('close', stop);
+  body.on('error', () => into.destroy());
+  body.on('end', () => {
+    into.off('drain', resume);
+    into.off('close', stop);
+    end();
+  });
+  body.on('data', (piece: Buffer) => {
+    if (!write(piece, () => giveBack(piece))) body.pause();
+  });
+}

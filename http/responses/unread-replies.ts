@@ -1,0 +1,40 @@
+import type { FastifyInstance } from 'fastify';
+import { SMALL_BYTES } from '../../src/runtime/memory-budget.ts';
+import type { RequestContext } from '../request-context.ts';
+
+/*
+ * Every reply that is sent as a whole waits in memory for who reads it, and counts so long with the results that are held for
+ * its organization; what is streamed counts itself. What has no room is refused while it can be: a result before its
+ * transaction is committed, a document before it is sent. An error is cut short.
+ */
+
+/** Counts whatever Fastify sends, by whichever way it has come to be: results, documents, replays, errors. */
+export function countReplies(app: FastifyInstance): void {
+  app.addHook('onSend', (request, _reply, payload, done) => {
+    countReply(request.call, lengthOf(payload));
+    done();
+  });
+}
+
+/** Counts a reply until the call gives its results back, which is when its reply is over. */
+export function countReply(call: RequestContext | undefined, bytes: number): void {
+  if (bytes > SMALL_BYTES) call?.results?.hold(bytes);
+}
+
+function lengthOf(payload: unknown): number {
+  if (typeof payload === 'string') return Buffer.byteLength(payload);
+  return Buffer.isBuffer(payload) ? payload.length : 0;
+}
+
+const SHORT_CHARACTERS = 256;
+
+/** An error as it is sent: in full where there is room. @param call none where there is no request to speak of */
+export function errorBody(call: RequestContext | undefined, document: object): Buffer {
+  const body = Buffer.from(JSON.stringify(document));
+  if (body.length <= SMALL_BYTES || call?.results?.take(body.length) === undefined) return body;
+  return Buffer.from(JSON.stringify(document, (_, value) => (typeof value === 'string' ? shortened(value) : value)));
+}
+
+function shortened(text: string): string {
+  return text.length <= SHORT_CHARACTERS ? text : `${text.slice(0, SHORT_CHARACTERS)}… (cut: too many replies are unread)`;
+}

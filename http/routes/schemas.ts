@@ -1,0 +1,155 @@
+import { z } from 'zod';
+import type { JsonValue } from '../../src/sql/parameters/json-value.ts';
+
+/*
+ * Every request of the JSON door; its replies are in replies.ts. Requests are validated with these, the OpenAPI document
+ * is generated from them, and nothing else describes the API. A field that is not listed is refused by its name.
+ */
+
+export const MAX_PARAMETERS = 65_535;
+export const MAX_STATEMENTS = 1_000;
+const MAX_TIMEOUT_MS = 300_000;
+
+/** A text that is blank for long is not looked at to its end: it is refused, too, where it is to be run. */
+const BLANK_MAX_CHARACTERS = 65_536;
+const isBlank = (text: string) => text.length <= BLANK_MAX_CHARACTERS && text.trim() === '';
+
+const sql = z
+  .string()
+  .refine((text) => !isBlank(text), 'must not be empty')
+  .refine((text) => !text.includes('\0'), 'must not contain a NUL character')
+  .meta({ minLength: 1 });
+
+const oneStatement = sql.meta({
+  description: 'One SQL statement; parameters are written $1, $2, …',
+  examples: ['select id, total from orders where customer = $1'],
+});
+
+/** Any JSON value. Nothing is checked or copied here: its type is known only when Postgres has described the parameter. */
+const jsonValue = z.custom<JsonValue>(() => true);
+
+const params = z.array(jsonValue).max(MAX_PARAMETERS).exactOptional().meta({
+  description:
+    'Values for $1, $2, …: encoded by the type Postgres gives each parameter. Arrays and objects become JSON for json/jsonb and array literals for array types; integers of any size keep their digits.',
+});
+
+const rowMode = z
+  .enum(['object', 'array'])
+  .default('object')
+  .describe('Rows as objects by column name, or as arrays (which keep two columns of one name apart)');
+
+const timeoutMs = z
+  .int()
+  .min(1)
+  .max(MAX_TIMEOUT_MS)
+  .exactOptional()
+  .describe('How long the database may take; the service sets a default of its own (usually 30,000)');
+
+const readOnly = z.boolean().default(false).describe('Run in a READ ONLY transaction: writes are refused by Postgres');
+
+const ISOLATION_LEVELS = ['read uncommitted', 'read committed', 'repeatable read', 'serializable'] as const;
+
+const isolationLevel = z
+  .string()
+  .transform((text) => text.toLowerCase().replaceAll(/[_-]/g, ' '))
+  .pipe(z.enum(ISOLATION_LEVELS))
+  .exactOptional()
+  .meta({ enum: ISOLATION_LEVELS, description: 'As in SET TRANSACTION ISOLATION LEVEL' });
+
+const printable = (text: string) => !/[\p{Cc}\p{Surrogate}]/u.test(text);
+/** Characters that are not seen and change how others are, except the one that joins emoji. */
+const formatting = (text: string) => /(?!\u200d)[\p{Cf}\p{Zl}\p{Zp}]/u.test(text);
+/** The blank Braille pattern counts as a symbol. */
+const visible = (text: string) => /[^\p{Z}\p{C}\p{M}\p{Default_Ignorable_Code_Point}\u2800]/u.test(text);
+
+export const signupRequest = z.strictObject({
+  orgName: z
+    .string()
+    .trim()
+    .refine((name) => name !== '' && [...name].length <= 100, 'must have 1 to 100 characters')
+    .refine(printable, 'must not contain control characters')
+    .refine((name) => !formatting(name), 'must not contain invisible formatting characters or line separators')
+    .refine((name) => name === '' || formatting(name) || visible(name), 'must have a visible character')
+    .meta({ minLength: 1, maxLength: 100, description: 'For people to read; never an identifier', examples: ['Acme'] }),
+  email: z
+    .string()
+    .trim()
+    .max(254)
+    .pipe(z.email('must be a valid e-mail address'))
+    .meta({ format: 'email', maxLength: 254, description: 'Unique, whatever the case of its letters', examples: ['a@acme.test'] }),
+});
+
+export const rotateKeyRequest = z.strictObject({}).optional();
+
+export const queryRequest = z.strictObject({ sql: oneStatement, params, rowMode, timeoutMs, readOnly });
+
+export type QueryBody = z.output<typeof queryRequest>;
+
+/** What {@link queryRequest} makes of a body that has nothing but `sql` and perhaps `params`. */
+export function usualQuery(body: unknown): QueryBody | undefined {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) return undefined;
+  for (const key in body) if (key !== 'sql' && key !== 'params') return undefined;
+  const { sql, params = NO_PARAMS } = body as { readonly sql?: unknown; readonly params?: unknown };
+  if (typeof sql !== 'string' || isBlank(sql) || sql.includes('\0')) return undefined;
+  if (!Array.isArray(params) || params.length > MAX_PARAMETERS) return undefined;
+  return { sql, params, rowMode: 'object', readOnly: false };
+}
+
+const NO_PARAMS: JsonValue[] = [];
+
+export const transactionRequest = z.strictObject({
+  statements: z
+    .array(z.strictObject({ sql: oneStatement, params }))
+    .min(1)
+    .max(MAX_STATEMENTS),
+  isolationLevel,
+  readOnly,
+  deferrable: z.boolean().default(false).describe('With serializable and readOnly: wait for a snapshot that cannot fail'),
+  rowMode,
+  timeoutMs,
+});
+
+export const migrationRequest = z.strictObject({
+  name: z
+    .string()
+    .trim()
+    .min(1)
+    .max(200)
+    .refine(printable, 'must not contain control characters')
+    .meta({ description: 'Identifies the migration in the organization', examples: ['2025-01-31-orders'] }),
+  sql: sql.describe('Any number of statements'),
+  dryRun: z.boolean().default(false).describe('Run everything, then roll it back'),
+  transaction: z.boolean().default(true).describe('false: statement by statement, for CREATE INDEX CONCURRENTLY and the like'),
+  rollbackSql: sql.exactOptional().describe('SQL that undoes it; with dryRun it is proved by running forward, back and forward again'),
+  timeoutMs,
+});
+
+const auditFilters = z.strictObject({
+  limit: z.int().min(1).max(1_000).default(50).describe('Entries a page'),
+  after: z.string().min(1).max(200).exactOptional().describe('nextCursor of the page before'),
+  action: z.string().min(1).max(100).exactOptional().describe('For example query, migrations.apply, login.failed'),
+  outcome: z.enum(['ok', 'error']).exactOptional(),
+  since: z.iso.datetime({ offset: true }).exactOptional().describe('From this instant on'),
+  until: z.iso.datetime({ offset: true }).exactOptional().describe('Before this instant'),
+  requestId: z.string().min(1).max(128).exactOptional(),
+});
+
+/** A missing body is no filter at all. */
+export const auditSearch = auditFilters.prefault({});
+
+/** The same filters in a query string, where the limit arrives as text. */
+export const auditQuery = auditFilters.extend({
+  limit: z
+    .string()
+    .regex(/^\d{1,4}$/, 'must be a whole number')
+    .transform(Number)
+    .pipe(z.number().min(1).max(1_000))
+    .default(50)
+    .meta({ type: 'integer', minimum: 1, maximum: 1_000, default: 50, description: 'Entries a page' }),
+});
+
+export type AuditFilters = z.output<typeof auditFilters>;
+
+export const noQuery = z.strictObject({});
+
+export const noBody = z.undefined();

@@ -1,0 +1,132 @@
+import type { BackendConnection } from '../connection.ts';
+import { OrganizationPool } from './organization-pool.ts';
+
+export interface PoolFairnessLimits {
+  /** Backend sessions of all organizations together. */
+  readonly max: number;
+  readonly maxPerTenant: number;
+}
+
+/** How many there are of each, of all organizations together. */
+export interface PoolSnapshot {
+  readonly idle: number;
+  readonly leased: number;
+  readonly opening: number;
+  /** Given up, and their processes have not ended. */
+  readonly leaving: number;
+  readonly waiters: number;
+  /** Of those that are leaving, how many do not end when they are told to; by organization. */
+  readonly stuck: ReadonlyMap<string, number>;
+}
+
+/**
+ * What the organizations have of a pool, and who may have more: the one with the fewest sessions in use goes first, and the
+ * last tenth is kept for those that have none, so that a flood of one never takes the last backend from another.
+ */
+export class PoolFairness {
+  /** Sessions that there are or are being opened. */
+  size = 0;
+  /** How many sessions have been closed so far. */
+  #closings = 0;
+  readonly #limits: PoolFairnessLimits;
+  readonly #lost: (share: OrganizationPool, backend: BackendConnection) => void;
+  readonly #shares = new Map<string, OrganizationPool>();
+  readonly #reserve: number;
+
+  /** @param lost hears when one has lost an idle session */
+  constructor(limits: PoolFairnessLimits, lost: (share: OrganizationPool, backend: BackendConnection) => void) {
+    this.#limits = limits;
+    this.#lost = lost;
+    this.#reserve = Math.floor(limits.max / 10);
+  }
+
+  snapshot(): PoolSnapshot {
+    const total = { idle: 0, leased: 0, opening: 0, leaving: 0, waiters: 0 };
+    const stuck = new Map<string, number>();
+    for (const share of this.#shares.values()) {
+      total.idle += share.idle;
+      total.leased += share.leased.size;
+      total.opening += share.opening;
+      total.leaving += share.leaving.size;
+      total.waiters += share.waiters;
+      const told = [...share.leaving.values()].filter((leaving) => leaving.told).length;
+      if (told > 0) stuck.set(share.tenantId, told);
+    }
+    return { ...total, stuck };
+  }
+
+  all(): Iterable<OrganizationPool> {
+    return this.#shares.values();
+  }
+
+  /** @returns undefined for who has nothing and waits for nothing */
+  find(tenantId: string): OrganizationPool | undefined {
+    return this.#shares.get(tenantId);
+  }
+
+  of(tenantId: string): OrganizationPool {
+    let share = this.#shares.get(tenantId);
+    if (share === undefined) {
+      share = new OrganizationPool(tenantId, this.#lost);
+      this.#shares.set(tenantId, share);
+    }
+    return share;
+  }
+
+  forgetIfEmpty(share: OrganizationPool): void {
+    if (share.isEmpty) this.#shares.delete(share.tenantId);
+  }
+
+  closed(): void {
+    this.size -= 1;
+    this.#closings += 1;
+  }
+
+  /** The server was full when one more session was to be opened for this organization. */
+  refused(share: OrganizationPool): void {
+    share.refusedAt = this.#closings;
+  }
+
+  /** The server has been full for this organization, and no session of ours has been closed since: one try at a time is enough. */
+  #isRefused(share: OrganizationPool): boolean {
+    return share.refusedAt === this.#closings;
+  }
+
+  /** Whether one more session may be opened for this organization as things are. */
+  hasRoomFor(share: OrganizationPool): boolean {
+    const allowed = share.busy === 0 ? this.#limits.max : this.#limits.max - this.#reserve;
+    return share.size < this.#limits.maxPerTenant && this.size < allowed;
+  }
+
+  /** Whether one more session may be opened for this organization, perhaps after closing another's idle one. */
+  canGrow(share: OrganizationPool): boolean {
+    if (this.#isRefused(share) && share.opening > 0) return false;
+    return this.hasRoomFor(share) || (share.size < this.#limits.maxPerTenant && this.coldestBeside(share) !== undefined);
+  }
+
+  /** Which of the others has the idle session that has not been used for the longest time. */
+  coldestBeside(own: OrganizationPool): OrganizationPool | undefined {
+    let coldest: OrganizationPool | undefined;
+    for (const share of this.#shares.values())
+      if (share !== own && share.idle > 0 && (coldest === undefined || share.idleSince < coldest.idleSince)) coldest = share;
+    return coldest;
+  }
+
+  /** Who is to have the next session, of those that wait and may have more. */
+  nextToServe(): OrganizationPool | undefined {
+    let best: OrganizationPool | undefined;
+    for (const share of this.#shares.values()) {
+      if (!share.wantsMore || share.size >= this.#limits.maxPerTenant || this.#isRefused(share)) continue;
+      if (best === undefined || share.busy < best.busy || (share.busy === best.busy && share.waitingSince < best.waitingSince))
+        best = share;
+    }
+    return best;
+  }
+
+  /** At the limit, whether another organization that waits has fewer sessions in use than this one keeps. */
+  isOwedToAnother(share: OrganizationPool): boolean {
+    if (this.size < this.#limits.max - this.#reserve) return false;
+    const next = this.nextToServe();
+    return next !== undefined && next !== share && next.busy < share.busy;
+  }
+}

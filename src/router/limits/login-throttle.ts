@@ -1,0 +1,55 @@
+import { ServiceError } from '../../errors.ts';
+
+const MAX_FAILURES = 10;
+const WINDOW_MS = 150_000;
+/** Pairs remembered at once; past that the oldest is forgotten, so that an attacker cannot fill memory. */
+const MAX_PAIRS = 100_000;
+
+/**
+ * Counts failed logins per client address and organization and refuses more after ten in 150 s, before any hashing.
+ * Only wrong credentials count; other addresses and other organizations are not affected.
+ */
+export class LoginThrottle {
+  readonly #now: () => number;
+  readonly #failures = new Map<string, number[]>();
+
+  /** @param now milliseconds on a monotonic clock */
+  constructor(now: () => number = () => performance.now()) {
+    this.#now = now;
+  }
+
+  /** @throws ServiceError `too_many_login_failures` */
+  check(sourceIp: string, user: string): void {
+    const recent = this.#recent(pair(sourceIp, user));
+    if (recent.length < MAX_FAILURES) return;
+    const waitMs = (recent[0] ?? 0) + WINDOW_MS - this.#now();
+    throw new ServiceError('too_many_login_failures', 'too many failed login attempts', {
+      hint: 'Wait a few minutes, then try again with the right key.',
+      retryAfterS: Math.max(1, Math.ceil(waitMs / 1_000)),
+    });
+  }
+
+  isFull(sourceIp: string, user: string): boolean {
+    return this.#recent(pair(sourceIp, user)).length >= MAX_FAILURES;
+  }
+
+  failed(sourceIp: string, user: string): void {
+    const key = pair(sourceIp, user);
+    const recent = [...this.#recent(key), this.#now()].slice(-MAX_FAILURES);
+    this.#failures.delete(key);
+    this.#failures.set(key, recent);
+    for (const oldest of this.#failures.keys()) {
+      if (this.#failures.size <= MAX_PAIRS) break;
+      this.#failures.delete(oldest);
+    }
+  }
+
+  #recent(key: string): number[] {
+    const since = this.#now() - WINDOW_MS;
+    return (this.#failures.get(key) ?? []).filter((at) => at > since);
+  }
+}
+
+function pair(sourceIp: string, user: string): string {
+  return `${sourceIp} ${user.slice(0, 64)}`;
+}

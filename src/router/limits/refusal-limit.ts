@@ -1,0 +1,76 @@
+import { limitedAddress } from '../../catalog/organizations/signups.ts';
+import { ServiceError } from '../../errors.ts';
+import type { Observe } from '../../observation.ts';
+
+/** How long an address that is past its limit waits for each refusal: it can ask no faster by asking again at once. */
+export const HOLD_MS = 1_000;
+/** Addresses remembered at once; past that the oldest is forgotten, so that an attacker cannot fill memory. */
+const MAX_ADDRESSES = 10_000;
+const WARN_EVERY_MS = 60_000;
+const MINUTE_MS = 60_000;
+
+export interface RefusalLimitOptions {
+  /** What an address may have at once, and again in the course of a minute. */
+  readonly perMinute: number;
+  readonly observe: Observe;
+  /** Milliseconds on a monotonic clock. */
+  readonly now?: () => number;
+}
+
+/** How many refusals an address has left, as of some time. */
+interface Bucket {
+  left: number;
+  at: number;
+}
+
+/**
+ * Counts the refusals of each address at both doors: what came without a valid key. Past its limit an address is refused
+ * slowly. Valid keys are never asked for it: others may call from the same address.
+ */
+export class RefusalLimit {
+  readonly #options: RefusalLimitOptions;
+  readonly #now: () => number;
+  readonly #buckets = new Map<string, Bucket>();
+  #warnedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(options: RefusalLimitOptions) {
+    this.#options = options;
+    this.#now = options.now ?? (() => performance.now());
+  }
+
+  /** Counts one more. @returns what to say instead, {@link HOLD_MS} later, where there are too many */
+  count(sourceIp: string): ServiceError | undefined {
+    const { perMinute } = this.#options;
+    const bucket = this.#bucketOf(limitedAddress(sourceIp));
+    const now = this.#now();
+    bucket.left = Math.min(perMinute, bucket.left + ((now - bucket.at) * perMinute) / MINUTE_MS);
+    bucket.at = now;
+    if (bucket.left >= 1) {
+      bucket.left -= 1;
+      return undefined;
+    }
+    this.#warn(sourceIp, now);
+    return new ServiceError('rate_limited', 'too many requests without a valid API key have come from this address', {
+      retryAfterS: Math.ceil(((1 - bucket.left) * MINUTE_MS) / perMinute / 1_000),
+    });
+  }
+
+  #bucketOf(address: string): Bucket {
+    let bucket = this.#buckets.get(address);
+    if (bucket !== undefined) return bucket;
+    bucket = { left: this.#options.perMinute, at: this.#now() };
+    this.#buckets.set(address, bucket);
+    for (const oldest of this.#buckets.keys()) {
+      if (this.#buckets.size <= MAX_ADDRESSES) break;
+      this.#buckets.delete(oldest);
+    }
+    return bucket;
+  }
+
+  #warn(sourceIp: string, now: number): void {
+    if (now - this.#warnedAt < WARN_EVERY_MS) return;
+    this.#warnedAt = now;
+    const message = `${sourceIp} has been refused more often than POSTERN_REFUSALS_PER_MINUTE allows: it is refused slowly, as are others that do the same`;
+    this.#options.observe({ name: 'service.warning', message });
+  }
+}

@@ -1,0 +1,124 @@
+import pg from 'pg';
+import type { Observe } from '../../../observation.ts';
+import { type AdminConnection, withSession } from '../admin.ts';
+import { harden, WHOLE_SERVER } from '../hardening.ts';
+import { showOwnActivity } from './own-activity.ts';
+
+/** What organizations' databases are copied from. */
+export const TEMPLATE = 'postern_template';
+/** It bears this name until it is complete. */
+export const UNFINISHED = `${TEMPLATE}_unfinished`;
+
+/** Raised whenever what the template holds changes, so that the next start builds it anew and hardens what was made from the last. */
+const EDITION = 5;
+const HARDENED = ', hardened';
+
+/** Databases that are hardened at the same time. */
+const HARDENED_AT_ONCE = 4;
+
+export interface TemplateOptions {
+  /** Owns it, and the organizations' databases. */
+  readonly owner: string;
+  /** Whether the role at hand may harden the catalogs. */
+  readonly superuser: boolean;
+  readonly allowXpath: boolean;
+  readonly observe: Observe;
+}
+
+interface Found {
+  readonly comment: string | null;
+  readonly ready: boolean;
+}
+
+/**
+ * Makes the template database, unless a good one is there. It is built under another name: what bears the right name is complete.
+ * It has its comment when the organizations' databases that were there before have been hardened likewise.
+ * @param admin a session outside the template, holding the set-up lock
+ * @returns whether the catalogs are hardened
+ */
+export async function ensureTemplate(admin: pg.Client, login: AdminConnection, options: TemplateOptions): Promise<boolean> {
+  const { owner, superuser, allowXpath } = options;
+  const comment = `Postern, edition ${EDITION}${superuser && allowXpath ? ' with xpath' : ''}${superuser ? HARDENED : ''}`;
+  const found = await findTemplate(admin);
+  // A hardened one does for a role that could not have hardened it.
+  if (found?.ready && found.comment?.startsWith(comment)) return found.comment.endsWith(HARDENED);
+
+  await drop(admin, UNFINISHED);
+  await createDatabase(admin, UNFINISHED, owner);
+  await withSession({ ...login, database: UNFINISHED }, (session) => furnish(session, options));
+  await admin.query(`REVOKE ALL ON DATABASE ${UNFINISHED} FROM PUBLIC`);
+  await admin.query(`ALTER DATABASE ${UNFINISHED} WITH IS_TEMPLATE true ALLOW_CONNECTIONS false`);
+  await drop(admin, TEMPLATE);
+  await admin.query(`ALTER DATABASE ${UNFINISHED} RENAME TO ${TEMPLATE}`);
+  if (!superuser || (await hardenExisting(admin, login, options)))
+    await admin.query(`COMMENT ON DATABASE ${TEMPLATE} IS ${pg.escapeLiteral(comment)}`);
+  return superuser;
+}
+
+/** An empty database in UTF-8. The cluster's own locale stays where it allows that. */
+export async function createDatabase(admin: pg.Client, name: string, owner: string): Promise<void> {
+  const { rows } = await admin.query<{ utf8: boolean }>(
+    "SELECT encoding = pg_catalog.pg_char_to_encoding('UTF8') AS utf8 FROM pg_catalog.pg_database WHERE datname = 'template0'",
+  );
+  const locale = rows[0]?.utf8 ? '' : "LOCALE 'C'";
+  await admin.query(
+    `CREATE DATABASE ${pg.escapeIdentifier(name)} TEMPLATE template0 OWNER ${pg.escapeIdentifier(owner)} ENCODING 'UTF8' ${locale}`,
+  );
+}
+
+async function findTemplate(admin: pg.Client): Promise<Found | undefined> {
+  const { rows } = await admin.query<Found>(
+    `SELECT pg_catalog.shobj_description(oid, 'pg_database') AS comment, datistemplate AND NOT datallowconn AS ready
+     FROM pg_catalog.pg_database WHERE datname = $1`,
+    [TEMPLATE],
+  );
+  return rows[0];
+}
+
+/** `public` goes: each organization makes its own, as itself, so that we never act inside a tenant's database. */
+async function furnish(session: pg.Client, { superuser, allowXpath }: TemplateOptions): Promise<void> {
+  await session.query('DROP SCHEMA public');
+  if (superuser) await harden(session, { taken: [WHOLE_SERVER], allowXpath, alsoDo: showOwnActivity });
+}
+
+/**
+ * Nothing but rights on the catalog's own objects is touched there: a tenant can make nothing that would run then.
+ * @returns whether it has been done in all; otherwise the next start does it again
+ */
+async function hardenExisting(admin: pg.Client, login: AdminConnection, options: TemplateOptions): Promise<boolean> {
+  const { owner, allowXpath, observe } = options;
+  const databases = await organizationDatabases(admin, owner);
+  let failure: Error | undefined;
+  const hardenNext = async () => {
+    for (let database = databases.pop(); database !== undefined; database = databases.pop()) {
+      const hardenOne = (session: pg.Client) => harden(session, { taken: [WHOLE_SERVER], allowXpath, alsoDo: showOwnActivity });
+      await withSession({ ...login, database }, hardenOne).catch((cause: unknown) => {
+        failure = new Error(`database ${database}`, { cause });
+      });
+    }
+  };
+  await Promise.all(Array.from({ length: HARDENED_AT_ONCE }, hardenNext));
+  if (failure === undefined) return true;
+  const message = 'rights could not be taken from all organizations that were there before; the next start tries it again';
+  observe({ name: 'service.warning', message, cause: failure });
+  return false;
+}
+
+/** Those that take sessions, and not those that are being dropped. */
+async function organizationDatabases(admin: pg.Client, owner: string): Promise<string[]> {
+  const { rows } = await admin.query<{ name: string }>(
+    `SELECT datname AS name FROM pg_catalog.pg_database
+     WHERE datname ~ '^org_[a-z0-9]{12}$' AND datallowconn AND datconnlimit <> -2 AND pg_catalog.pg_get_userbyid(datdba) = $1`,
+    [owner],
+  );
+  return rows.map(({ name }) => name);
+}
+
+async function drop(admin: pg.Client, name: string): Promise<void> {
+  const { rows } = await admin.query<{ template: boolean }>(
+    'SELECT datistemplate AS template FROM pg_catalog.pg_database WHERE datname = $1',
+    [name],
+  );
+  if (rows[0]?.template) await admin.query(`ALTER DATABASE ${name} WITH IS_TEMPLATE false`);
+  if (rows.length > 0) await admin.query(`DROP DATABASE ${name} WITH (FORCE)`);
+}

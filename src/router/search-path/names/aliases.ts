@@ -1,0 +1,81 @@
+import { Code } from '../../../syntax/characters.ts';
+import { skipBlank } from '../../../syntax/token-ends.ts';
+import { identifierText } from '../tokens/content.ts';
+import { isIdentifier, Lexer, Token } from '../tokens/lexer.ts';
+
+/** What the names of a clause are: relations (`FROM`), those that a WITH list makes, arguments of a function, anything else. */
+type Clause = 'relations' | 'with' | 'arguments' | 'other';
+
+const CLAUSES = new Map<string, Clause>([
+  ...clause('relations', 'from join into update using'),
+  ...clause('with', 'with'),
+  ...clause(
+    'other',
+    'select delete where on set values group order having window limit offset fetch returning union intersect except when',
+  ),
+]);
+
+function clause(kind: Clause, words: string): [string, Clause][] {
+  return words.split(' ').map((word) => [word, kind]);
+}
+
+/** Statements whose FROM and TO name roles. */
+const WITHOUT_RELATIONS = new Set(['grant', 'revoke', 'alter', 'drop', 'comment', 'set', 'reset', 'listen', 'notify', 'unlisten']);
+
+/**
+ * The qualifiers `public` that stand for a relation of that name and not for the schema, between the offsets of one
+ * statement: those of columns (`public.id`), if the statement calls a relation `public`, as an alias, in a WITH list, or
+ * because a table has that name.
+ * @returns offsets behind them
+ */
+export function relationQualifiers(text: string, from: number, to: number): ReadonlySet<number> {
+  const lexer = new Lexer(text, { offset: from });
+  const clauses: Clause[] = ['other'];
+  const columns = new Set<number>();
+  let declared = false;
+  let before = '';
+  for (let kind = lexer.next(); kind !== Token.End && lexer.start < to; kind = lexer.next()) {
+    const current = clauses.at(-1) ?? 'other';
+    const word = isIdentifier(kind) ? identifierText(lexer) : text.charAt(lexer.start);
+    if (before === '' && WITHOUT_RELATIONS.has(word)) break;
+    if (word === 'public' && before !== '.') {
+      declared ||= declares(current, text, lexer.end);
+      if (current !== 'relations' && isColumn(text, lexer.end)) columns.add(lexer.end);
+    }
+    if (kind === Token.Word) clauses[clauses.length - 1] = clauseAfter(word, before, current);
+    else if (kind === Token.Punctuation) nest(clauses, text.charCodeAt(lexer.start), before);
+    before = word;
+  }
+  return declared ? columns : new Set();
+}
+
+/** FROM is also a word between arguments, `extract(epoch FROM t)`, and part of an operator. */
+function clauseAfter(word: string, before: string, current: Clause): Clause {
+  if (word === 'from' && (before === 'distinct' || current === 'arguments')) return current;
+  return CLAUSES.get(word) ?? current;
+}
+
+/** Whether `public`, which ends at the offset, is there as the name of a relation. */
+function declares(current: Clause, text: string, end: number): boolean {
+  const next = text.charCodeAt(skipBlank(text, end));
+  if (current === 'with') return next !== Code.Comma && next !== Code.Dot;
+  return current === 'relations' && next !== Code.Dot;
+}
+
+/** Whether `public`, which ends at the offset, is followed by one name, without a third part and without arguments. */
+function isColumn(text: string, end: number): boolean {
+  const lexer = new Lexer(text, { offset: end });
+  lexer.next();
+  if (text.charCodeAt(lexer.start) !== Code.Dot || !isIdentifier(lexer.next())) return false;
+  const next = text.charCodeAt(skipBlank(text, lexer.end));
+  return next !== Code.Dot && next !== Code.Open;
+}
+
+/** Words and marks between which and a parenthesis in FROM there is no name: it holds relations, not arguments or columns. */
+const BEFORE_RELATIONS = ['from', 'join', 'lateral', ',', '('];
+
+function nest(clauses: Clause[], code: number, before: string): void {
+  const relations = clauses.at(-1) === 'relations' && BEFORE_RELATIONS.includes(before);
+  if (code === Code.Open) clauses.push(relations ? 'relations' : 'arguments');
+  if (code === Code.Close && clauses.length > 1) clauses.pop();
+}

@@ -1,0 +1,185 @@
+import { CLASS, Code, classOf } from '../../../syntax/characters.ts';
+import {
+  digitsEnd,
+  dollarTagEnd,
+  escapeClauseEnd,
+  numberEnd,
+  operatorEnd,
+  quotedEnd,
+  skipBlank,
+  stringEnd,
+  wordEnd,
+} from '../../../syntax/token-ends.ts';
+
+/**
+ * PostgreSQL's lexical structure by offsets: what a client's SQL is made of, without copying any of it.
+ * @see https://www.postgresql.org/docs/current/sql-syntax-lexical.html
+ * @see https://github.com/postgres/postgres/blob/master/src/backend/parser/scan.l
+ */
+
+/** Kinds of token. Comments and white space are no tokens. */
+export const Token = {
+  End: 0,
+  /** Unquoted identifier or keyword. */
+  Word: 1,
+  QuotedIdentifier: 2,
+  /** `U&"…"`, with its UESCAPE clause. */
+  UnicodeIdentifier: 3,
+  String: 4,
+  /** `E'…'`; also `'…'` where standard_conforming_strings is off. */
+  EscapeString: 5,
+  /** `U&'…'`, with its UESCAPE clause. */
+  UnicodeString: 6,
+  /** `B'…'` and `X'…'`. */
+  BitString: 7,
+  DollarString: 8,
+  Number: 9,
+  /** `$1` */
+  Parameter: 10,
+  /** A run of operator characters, also `::`, `:=`, `:` and `..`. */
+  Operator: 11,
+  /** One of `( ) [ ] , ; .` */
+  Punctuation: 12,
+  /** A character that begins no token. */
+  Unknown: 13,
+} as const;
+
+export type TokenKind = (typeof Token)[keyof typeof Token];
+
+export interface LexerOptions {
+  /** The server's standard_conforming_strings; off: a backslash escapes in `'…'` too. Default on. */
+  readonly standardConformingStrings?: boolean;
+  /** Where to begin; must not be inside a token or comment. Default 0. */
+  readonly offset?: number;
+}
+
+/**
+ * Reads one token after the other: `next()` moves on, `kind`, `start` and `end` say what was read. Linear in the length
+ * of the text, allocates nothing, and accepts anything: what is not terminated reaches to the end of the text.
+ * The text may also be bytes decoded as latin1; bytes above 127 count as letters, as they do for the server.
+ */
+export class Lexer {
+  readonly text: string;
+  kind: TokenKind = Token.End;
+  /** Offset of the current token's first character. */
+  start: number;
+  /** Offset behind the current token. */
+  end: number;
+  /** Of a string or quoted identifier: offset behind its closing quote; `end` is farther where a UESCAPE clause follows. */
+  close = 0;
+  /** False when the text ended inside the current token, a string or a quoted identifier. */
+  terminated = true;
+  readonly #plainString: TokenKind;
+
+  constructor(text: string, options: LexerOptions = {}) {
+    this.text = text;
+    this.start = this.end = options.offset ?? 0;
+    this.#plainString = options.standardConformingStrings === false ? Token.EscapeString : Token.String;
+  }
+
+  /** Moves to the next token and says of which kind it is; `Token.End` behind the last. */
+  next(): TokenKind {
+    const start = skipBlank(this.text, this.end);
+    this.start = start;
+    this.terminated = true;
+    this.kind = start < this.text.length ? this.#read(start, this.text.charCodeAt(start)) : this.#ending(Token.End, start);
+    return this.kind;
+  }
+
+  /** Goes on reading at `offset`, which must not be inside a token or comment. */
+  moveTo(offset: number): void {
+    this.end = offset;
+  }
+
+  #read(start: number, code: number): TokenKind {
+    switch (classOf(code)) {
+      case CLASS.Letter:
+        return this.#word(start, code | 0x20);
+      case CLASS.Digit:
+        return this.#ending(Token.Number, numberEnd(this.text, start));
+      case CLASS.Operator:
+        return this.#ending(Token.Operator, operatorEnd(this.text, start));
+      case CLASS.Quote:
+        return this.#string(this.#plainString, start);
+      case CLASS.DoubleQuote:
+        return this.#closed(Token.QuotedIdentifier, quotedEnd(this.text, start, Code.DoubleQuote));
+      case CLASS.Dollar:
+        return this.#dollar(start);
+      case CLASS.Dot:
+        return this.#dot(start);
+      case CLASS.Colon:
+        return this.#colon(start);
+      default:
+        return this.#ending(classOf(code) === CLASS.Punctuation ? Token.Punctuation : Token.Unknown, start + 1);
+    }
+  }
+
+  #ending(kind: TokenKind, end: number): TokenKind {
+    this.end = end;
+    return kind;
+  }
+
+  /** `end` is -1 when the closing quote is missing. */
+  #closed(kind: TokenKind, end: number): TokenKind {
+    this.terminated = end >= 0;
+    this.close = end < 0 ? this.text.length : end;
+    return this.#ending(kind, this.close);
+  }
+
+  #word(start: number, letter: number): TokenKind {
+    const { text } = this;
+    const next = text.charCodeAt(start + 1);
+    if (next === Code.Quote) {
+      if (letter === 0x65 /* e */) return this.#string(Token.EscapeString, start + 1);
+      if (letter === 0x62 /* b */ || letter === 0x78 /* x */) return this.#string(Token.BitString, start + 1);
+    } else if (next === Code.Ampersand && letter === 0x75 /* u */) {
+      const quote = text.charCodeAt(start + 2);
+      if (quote === Code.Quote) return this.#withEscape(this.#string(Token.UnicodeString, start + 2));
+      if (quote === Code.DoubleQuote)
+        return this.#withEscape(this.#closed(Token.UnicodeIdentifier, quotedEnd(text, start + 2, Code.DoubleQuote)));
+    }
+    return this.#ending(Token.Word, wordEnd(text, start + 1));
+  }
+
+  #string(kind: TokenKind, open: number): TokenKind {
+    return this.#closed(kind, stringEnd(this.text, open, kind === Token.EscapeString));
+  }
+
+  #withEscape(kind: TokenKind): TokenKind {
+    const clause = escapeClauseEnd(this.text, this.end);
+    if (clause >= 0) this.end = clause;
+    return kind;
+  }
+
+  #dollar(start: number): TokenKind {
+    const { text } = this;
+    const after = dollarTagEnd(text, start);
+    if (after < 0) {
+      const end = digitsEnd(text, start + 1);
+      return this.#ending(end > start + 1 ? Token.Parameter : Token.Unknown, end);
+    }
+    const tag = text.slice(start, after);
+    const close = text.indexOf(tag, after);
+    return this.#closed(Token.DollarString, close < 0 ? -1 : close + tag.length);
+  }
+
+  #dot(start: number): TokenKind {
+    const next = this.text.charCodeAt(start + 1);
+    if (classOf(next) === CLASS.Digit) return this.#ending(Token.Number, numberEnd(this.text, start));
+    return next === Code.Dot ? this.#ending(Token.Operator, start + 2) : this.#ending(Token.Punctuation, start + 1);
+  }
+
+  #colon(start: number): TokenKind {
+    const next = this.text.charCodeAt(start + 1);
+    return this.#ending(Token.Operator, start + (next === Code.Colon || next === Code.Equals ? 2 : 1));
+  }
+}
+
+/** Bit strings are none. */
+export function isString(kind: TokenKind): boolean {
+  return kind === Token.String || kind === Token.EscapeString || kind === Token.UnicodeString || kind === Token.DollarString;
+}
+
+export function isIdentifier(kind: TokenKind): boolean {
+  return kind === Token.Word || kind === Token.QuotedIdentifier || kind === Token.UnicodeIdentifier;
+}
