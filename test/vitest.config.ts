@@ -25,7 +25,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'fast',
-          include: ['{src,proxy,http,service,attacks,bench}/**/*.test.ts'],
+          include: ['{src,proxy,http,service,attacks,bench,house}/**/*.test.ts'],
           globalSetup: ['support/cluster.setup.ts'],
           maxWorkers: 2,
         },

@@ -1,4 +1,5 @@
 import { listCommands, type RecordedText, recordTogether } from '../../src/catalog/audit/entries/statement-record.ts';
+import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import { type AuditedText, auditedText, PassingAuditedText } from './audited-text.ts';
 
 /** Statements sent together up to a Query or Sync that changed, or tried to change, objects or roles. */
@@ -84,7 +85,7 @@ export class DdlAudit {
   #texts: Set<AuditedText> | undefined;
   #passing: PassingAuditedText | undefined;
   /** Texts too long to be kept, by the names under which the server has them. */
-  #oversized: Map<string, AuditedText> | undefined;
+  #oversized: BoundedMap<string, AuditedText> | undefined;
 
   constructor(listener: WatchListener) {
     this.#listener = listener;
@@ -110,9 +111,7 @@ export class DdlAudit {
 
   /** The server has a text that is too long to be kept under this name. @param name as Latin-1 */
   oversized(name: string, text: AuditedText): void {
-    this.#oversized ??= new Map();
-    const [oldest] = this.#oversized.keys();
-    if (this.#oversized.size >= MAX_OVERSIZED && oldest !== undefined) this.#oversized.delete(oldest);
+    this.#oversized ??= new BoundedMap({ maxEntries: MAX_OVERSIZED });
     this.#oversized.set(name.slice(0, NAME_BYTES_MAX), text);
   }
 

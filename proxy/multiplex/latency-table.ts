@@ -1,6 +1,7 @@
 import { LatencyBaseline, StatementLatency } from '../../src/backend/latency.ts';
 import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import { stringEnd } from '../../src/protocol/body.ts';
+import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import { mayShare } from '../../src/sql/execution/shareable-sql.ts';
 import { NO_TRAITS, traitsOf } from '../inspection/sql-traits.ts';
 
@@ -10,7 +11,7 @@ const TEXT_MAX_CHARACTERS = 2_048;
 /** How long the statements of an organization take, of those that may share a session's pipeline with others. */
 export class LatencyTable {
   readonly baseline = new LatencyBaseline();
-  readonly #ofTexts = new Map<string, StatementLatency | null>();
+  readonly #ofTexts = new BoundedMap<string, StatementLatency | null>({ maxEntries: TEXTS_MAX });
   readonly #recent: ({ readonly text: string; readonly latency: StatementLatency | undefined } | undefined)[] = new Array(RECENT).fill(
     undefined,
   );
@@ -43,8 +44,6 @@ export class LatencyTable {
     let latency = this.#ofTexts.get(key);
     if (latency === undefined) {
       latency = mayShare(text) ? new StatementLatency() : null;
-      const [oldest] = this.#ofTexts.keys();
-      if (this.#ofTexts.size >= TEXTS_MAX && oldest !== undefined) this.#ofTexts.delete(oldest);
       this.#ofTexts.set(key, latency);
     }
     return latency ?? undefined;

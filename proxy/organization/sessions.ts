@@ -1,5 +1,6 @@
 import { StatementRegistry } from '../../src/backend/prepared-statements.ts';
 import type { Settings } from '../../src/backend/session-state.ts';
+import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import type { SharingLimits } from '../../src/sql/execution/shareable-sql.ts';
 import { Multiplexer } from '../multiplex/multiplexer.ts';
 import type { ProcessIds } from '../pinning/process-ids.ts';
@@ -39,13 +40,13 @@ export class OrganizationSessions {
   readonly sharing: Multiplexer;
   readonly sequences = new SequenceUse();
   /** What sessions start with, by their settings. */
-  readonly starts = new Remembered<SessionStart>(MAX_REMEMBERED_LOGINS);
+  readonly starts = new BoundedMap<string, SessionStart>({ maxEntries: MAX_REMEMBERED_LOGINS });
   /** ParameterStatus values that a login with certain settings gives, by those settings. */
-  readonly parameters = new Remembered<ReadonlyMap<string, string>>(MAX_REMEMBERED_LOGINS);
+  readonly parameters = new BoundedMap<string, ReadonlyMap<string, string>>({ maxEntries: MAX_REMEMBERED_LOGINS });
 
   readonly #sessions = new Map<number, OwnProcessId>();
   /** Which session has worked on a backend last, by process ids. */
-  readonly #users = new Map<number, number>();
+  readonly #users = new BoundedMap<number, number>({ maxEntries: MAX_REMEMBERED_BACKENDS });
 
   constructor(limits: SharingLimits) {
     this.sharing = new Multiplexer(limits);
@@ -77,9 +78,9 @@ class OwnProcessId implements ProcessIds {
   session: ReachableSession | undefined;
   #signals: Promise<void> | undefined;
   readonly #sessions: ReadonlyMap<number, OwnProcessId>;
-  readonly #users: Map<number, number>;
+  readonly #users: BoundedMap<number, number>;
 
-  constructor(own: number, session: ReachableSession, sessions: ReadonlyMap<number, OwnProcessId>, users: Map<number, number>) {
+  constructor(own: number, session: ReachableSession, sessions: ReadonlyMap<number, OwnProcessId>, users: BoundedMap<number, number>) {
     this.own = own;
     this.session = session;
     this.#sessions = sessions;
@@ -109,36 +110,11 @@ class OwnProcessId implements ProcessIds {
   }
 
   moved(backend: number): void {
-    if (this.#users.size > MAX_REMEMBERED_BACKENDS) this.#users.clear();
     this.#users.set(backend, this.own);
   }
 
   userOf(backend: number): number | undefined {
     return this.#users.get(backend);
-  }
-}
-
-/** Values by key, of which the oldest are forgotten. */
-class Remembered<T> {
-  readonly #max: number;
-  readonly #values = new Map<string, T>();
-
-  constructor(max: number) {
-    this.#max = max;
-  }
-
-  get(key: string): T | undefined {
-    return this.#values.get(key);
-  }
-
-  set(key: string, value: T): void {
-    const [oldest] = this.#values.keys();
-    if (this.#values.size >= this.#max && oldest !== undefined) this.#values.delete(oldest);
-    this.#values.set(key, value);
-  }
-
-  clear(): void {
-    this.#values.clear();
   }
 }
 

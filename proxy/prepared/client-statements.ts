@@ -1,6 +1,7 @@
 import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import type { StatementShape } from '../../src/protocol/statement-shape.ts';
 import type { Edit } from '../../src/router/search-path/edits/edits.ts';
+import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import type { AuditedText } from '../inspection/audited-text.ts';
 import type { SqlTraits } from '../inspection/sql-traits.ts';
 import type { ParameterSignal } from '../pinning/process-ids.ts';
@@ -50,7 +51,7 @@ export class ClientStatements {
   #isOver = false;
   #named: Map<string, NamedStatement> | undefined;
   /** Names given up of late, by the server's name: an error that comes now may still speak of the statement. */
-  #former: Map<string, string> | undefined;
+  #former: BoundedMap<string, string> | undefined;
   #unnamed: UnnamedStatement | undefined;
   /** What it is as far as has been answered. */
   #settled: UnnamedStatement | undefined;
@@ -159,9 +160,7 @@ export class ClientStatements {
 
   #givenUp(name: string, statement: NamedStatement | undefined): void {
     if (statement === undefined || name.length > MAX_FORMER_BYTES) return;
-    this.#former ??= new Map();
-    const [oldest] = this.#former.keys();
-    if (this.#former.size >= MAX_FORMER && oldest !== undefined) this.#former.delete(oldest);
+    this.#former ??= new BoundedMap({ maxEntries: MAX_FORMER });
     this.#former.set(statement.server.name.toString('latin1'), name);
   }
 

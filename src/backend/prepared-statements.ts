@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { StatementShape } from '../protocol/statement-shape.ts';
+import { BoundedMap } from '../runtime/bounded-map.ts';
 import type { StatementLatency } from './latency.ts';
 
 /** A statement text with its parameter types, known under one name on every backend of an organization. */
@@ -68,8 +69,11 @@ interface Known {
 export class StatementRegistry {
   /** Changes when statements that were found before are not to be found any more. */
   generation = 0;
-  readonly #known = new Map<string, Known>();
-  #bytes = 0;
+  readonly #known = new BoundedMap<string, Known>({
+    maxEntries: REGISTRY_MAX_STATEMENTS,
+    maxWeight: REGISTRY_MAX_BYTES,
+    weightOf: (key) => key.length,
+  });
 
   get isEmpty(): boolean {
     return this.#known.size === 0;
@@ -82,7 +86,6 @@ export class StatementRegistry {
   invalidate(): void {
     this.generation += 1;
     this.#known.clear();
-    this.#bytes = 0;
   }
 
   find(definition: Buffer, context: string): ServerStatement | undefined {
@@ -107,10 +110,7 @@ export class StatementRegistry {
   /** Who prepares that text from now on gets another statement. */
   forget({ definition, context }: ServerStatement): void {
     if (context === undefined) return;
-    const key = keyOf(definition, context);
-    if (!this.#known.delete(key)) return;
-    this.generation += 1;
-    this.#bytes -= key.length;
+    if (this.#known.delete(keyOf(definition, context))) this.generation += 1;
   }
 
   #know(definition: Buffer, context: string): Known {
@@ -119,12 +119,6 @@ export class StatementRegistry {
     if (known !== undefined) return known;
     known = { statement: undefined, sightings: 0 };
     this.#known.set(key, known);
-    this.#bytes += key.length;
-    for (const oldest of this.#known.keys()) {
-      if (this.#known.size <= REGISTRY_MAX_STATEMENTS && this.#bytes <= REGISTRY_MAX_BYTES) break;
-      this.#known.delete(oldest);
-      this.#bytes -= oldest.length;
-    }
     return known;
   }
 }

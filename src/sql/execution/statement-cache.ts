@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { LatencyBaseline, StatementLatency } from '../../backend/latency.ts';
 import { newServerStatement, type ServerStatement } from '../../backend/prepared-statements.ts';
 import type { Organization } from '../../catalog/organizations/organization.ts';
+import { BoundedMap } from '../../runtime/bounded-map.ts';
 import type { Field } from '../json/row.ts';
 import type { PostgresType } from '../result/builtin-types.ts';
 import { ResultShape } from '../result/result.ts';
@@ -57,10 +58,11 @@ export class StatementCache {
   /** They go when nobody holds the organization's credential any more. */
   static readonly #ofOrganizations = new WeakMap<Organization, StatementCache>();
   readonly #tempo = new LatencyBaseline();
-  readonly #known = new Map<string, KnownStatement>();
-  #characters = 0;
-  /** The one looked for last, which is mostly looked for again. */
-  #newest: KnownStatement | undefined;
+  readonly #known = new BoundedMap<string, KnownStatement>({
+    maxEntries: STATEMENTS_MAX,
+    maxWeight: ALL_TEXT_MAX_CHARACTERS,
+    weightOf: (sql) => sql.length,
+  });
 
   static of(organization: Organization): StatementCache {
     const cache = StatementCache.#ofOrganizations.get(organization) ?? new StatementCache();
@@ -73,27 +75,15 @@ export class StatementCache {
   }
 
   find(sql: string): KnownStatement | undefined {
-    const known = this.#known.get(sql);
-    if (known === undefined || known === this.#newest) return known;
-    this.#newest = known;
-    this.#known.delete(sql);
-    this.#known.set(sql, known);
-    return known;
+    return this.#known.use(sql);
   }
 
   remember(sql: string, sideEffects: SideEffects, described: DescribedStatement): void {
-    const replaced = this.#known.get(sql);
-    if (replaced !== undefined) this.forget(replaced);
+    this.#known.delete(sql);
     if (sql.length > TEXT_MAX_CHARACTERS || !sideEffects.isPlain) return;
-    this.#newest = undefined;
     const server = newServerStatement(Buffer.from(`${sql}\0\0\0`));
     const latency = sideEffects.isClean && !sideEffects.readsSequences && mayShare(sql) ? new StatementLatency() : undefined;
     this.#known.set(sql, { sql, sideEffects, described, server, latency, baseline: this.#tempo });
-    this.#characters += sql.length;
-    for (const oldest of this.#known.values()) {
-      if (this.#known.size <= STATEMENTS_MAX && this.#characters <= ALL_TEXT_MAX_CHARACTERS) break;
-      this.forget(oldest);
-    }
   }
 
   /** Unless another one has taken its place. */
@@ -101,6 +91,5 @@ export class StatementCache {
     const { sql } = known;
     if (this.#known.get(sql) !== known) return;
     this.#known.delete(sql);
-    this.#characters -= sql.length;
   }
 }

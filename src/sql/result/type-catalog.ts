@@ -1,5 +1,6 @@
 import { serialize } from 'pg-protocol';
 import type { BackendConnection } from '../../backend/connection.ts';
+import { BoundedMap } from '../../runtime/bounded-map.ts';
 import { readRow } from '../session/messages.ts';
 import type { Session } from '../session/session.ts';
 import { arrayOf, BUILTIN_TYPES, type PostgresType } from './builtin-types.ts';
@@ -23,12 +24,12 @@ const LOOK_UP = `WITH RECURSIVE wanted(oid) AS (
 FROM wanted JOIN pg_catalog.pg_type t ON t.oid = wanted.oid`;
 
 /** More than this many types of one database are not remembered. */
-const TYPES_MAX = 2_000;
+const TYPES_MAX = 10_000;
 
 /** What a backend's database calls the types that are not built in. Remembered as long as the backend lives. */
 export class TypeCatalog {
   static readonly #ofBackends = new WeakMap<BackendConnection, TypeCatalog>();
-  readonly #known = new Map<number, PostgresType>();
+  readonly #known = new BoundedMap<number, PostgresType>({ maxEntries: TYPES_MAX });
 
   static of(backend: BackendConnection): TypeCatalog {
     const known = TypeCatalog.#ofBackends.get(backend) ?? new TypeCatalog();
@@ -37,7 +38,7 @@ export class TypeCatalog {
   }
 
   knows(oids: readonly number[]): boolean {
-    return oids.every((oid) => BUILTIN_TYPES.has(oid) || this.#known.has(oid));
+    return oids.every((oid) => BUILTIN_TYPES.has(oid) || this.#known.get(oid) !== undefined);
   }
 
   /** A type nobody has heard of is taken for a scalar, and shown as text. */
@@ -48,7 +49,6 @@ export class TypeCatalog {
   /** Looks up what it does not know, without disturbing the unnamed statement. */
   async learn(session: Session, oids: readonly number[]): Promise<void> {
     if (this.knows(oids)) return;
-    if (this.#known.size > TYPES_MAX) this.#known.clear();
     const entries = new Map<number, CatalogEntry>();
     await session.request(lookUp(oids.filter((oid) => !this.knows([oid]))), {
       row: (source, start) => {

@@ -174,17 +174,17 @@ describe('what a session is asked, and what it answers', () => {
     expect(told).toEqual(['asked', 'answered', 'asked']);
   });
 
-  it('is a crowd when it is several things', async () => {
+  it('is contended when it is several things', async () => {
     backend.write(Buffer.from('1'));
     backend.write(Buffer.from('2'));
-    expect(told).toEqual(['asked', 'crowded']);
+    expect(told).toEqual(['asked', 'contended']);
     await eventually('both have come', () => server.heard === '12');
     server.say('one');
     await eventually('it has answered', () => told.length === 3);
     backend.writeSoon(Buffer.from('3'));
     backend.writeSoon(Buffer.from('4'));
     await eventually('both have come', () => server.heard === '1234');
-    expect(told).toEqual(['asked', 'crowded', 'answered', 'asked', 'crowded']);
+    expect(told).toEqual(['asked', 'contended', 'answered', 'asked', 'contended']);
   });
 
   it('is answered by a loss', async () => {

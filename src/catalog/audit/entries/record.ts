@@ -1,4 +1,5 @@
 import type { ObservedStatement, Origin } from '../../../observation.ts';
+import { BoundedMap } from '../../../runtime/bounded-map.ts';
 import { randomDigits } from '../../../runtime/random.ts';
 import { mayHoldSecret } from '../../../syntax/redaction.ts';
 import type { AuditRecord, PartyJson } from '../chain.ts';
@@ -62,13 +63,12 @@ interface KnownParty {
 
 const KNOWN_ACTIONS_MAX = 100;
 const KNOWN_PARTIES_MAX = 1_000;
-const knownParties = new Map<string, KnownParty>();
+const knownParties = new BoundedMap<string, KnownParty>({ maxEntries: KNOWN_PARTIES_MAX });
 
 function partyOf({ organizationId, origin, actor }: AuditEvent): PartyJson {
   const known = knownParties.get(organizationId);
   if (known !== undefined && isSameOrigin(known.origin, origin) && isSameActor(known.actor, actor)) return known.party;
   const party = newParty(origin, actor);
-  if (knownParties.size >= KNOWN_PARTIES_MAX) knownParties.clear();
   knownParties.set(organizationId, { origin, actor, party });
   return party;
 }

@@ -1,0 +1,35 @@
+import { expect, it } from 'vitest';
+import { cycles, entriesPerFolder, modules, sizeOf } from './modules.ts';
+
+const graph = modules();
+const ENTRIES_MAX = 12;
+/** A folder for each layer, and what starts and assembles them. */
+const LARGER: ReadonlySet<string> = new Set(['src']);
+const README_LINES_MAX = 220;
+const README_WORDS_MAX = 1_500;
+
+it('no files import each other, types included', () => {
+  expect(cycles(graph)).toEqual([]);
+});
+
+it('cycles are found', () => {
+  const files = new Map([
+    ['a', ['b', 'c']],
+    ['b', ['c']],
+    ['c', ['d', 'elsewhere']],
+    ['d', ['b']],
+    ['e', ['a']],
+  ]);
+  expect(cycles(files).map((group) => [...group].sort())).toEqual([['b', 'c', 'd']]);
+});
+
+it(`no folder has more than ${ENTRIES_MAX} entries`, () => {
+  const larger = [...entriesPerFolder(graph.keys())].filter(([folder, entries]) => entries > ENTRIES_MAX && !LARGER.has(folder));
+  expect(larger).toEqual([]);
+});
+
+it('the README is for the first ten minutes', () => {
+  const { lines, words } = sizeOf('README.md');
+  expect(lines).toBeLessThanOrEqual(README_LINES_MAX);
+  expect(words).toBeLessThanOrEqual(README_WORDS_MAX);
+});
