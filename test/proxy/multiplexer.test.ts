@@ -3,7 +3,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Multiplexer } from '../../proxy/multiplex/multiplexer.ts';
 import { LatencyBaseline } from '../../src/backend/latency.ts';
 import { ServiceError } from '../../src/errors.ts';
-import { answer, crowdedSharing, FakeBackend, FakeClient, pipelineOf, READY } from '../support/fake-relays.ts';
+import { answer, contendedMultiplexer, FakeBackend, FakeClient, pipelineOf, READY } from '../support/fake-relays.ts';
 
 /** However much time passes in this test: what takes it is not long, and nobody has waited for too long. */
 function nothingIsLong(): void {
@@ -97,11 +97,11 @@ it("a session's start is restored only when a cancel request that was meant for 
 });
 
 it('one whose key has been revoked does not stay among those that wait', async () => {
-  const sharing = crowdedSharing();
-  const client = new FakeClient(sharing, () => new ServiceError('key_revoked', 'revoked'));
+  const multiplexer = contendedMultiplexer();
+  const client = new FakeClient(multiplexer, () => new ServiceError('key_revoked', 'revoked'));
   const waiting = new Set<object>();
-  sharing.wait = (one) => void waiting.add(one);
-  sharing.stopWaiting = (one) => void waiting.delete(one);
+  multiplexer.wait = (one) => void waiting.add(one);
+  multiplexer.stopWaiting = (one) => void waiting.delete(one);
   client.asks('SELECT 1');
   await expect.poll(() => client.end?.reason).toBe('ended');
   expect(waiting.size).toBe(0);
@@ -137,11 +137,11 @@ it('what a client has said before it closed its side is run, also where it had t
 
 it('one that vanishes does not make its request a long one', async () => {
   nothingIsLong();
-  const { backend, clients, sharing } = pipelineOf(2);
+  const { backend, clients, multiplexer } = pipelineOf(2);
   clients[0]?.relay.clientClosed();
   await delay(0);
   backend.says(answer('first'));
-  expect(sharing.latencies.ofText('SELECT 1')?.isShort).toBe(true);
+  expect(multiplexer.latencies.ofText('SELECT 1')?.isShort).toBe(true);
 });
 
 it.each([
@@ -268,37 +268,37 @@ it('a cancel request that meets another in the middle of its answer does it no h
 
 describe('where enough backends are at work', () => {
   /** One client each is at work on two backends, and four more come. */
-  function spread(paceOf: (sharing: Multiplexer) => void) {
+  function spread(latencyOf: (multiplexer: Multiplexer) => void) {
     const backends = [new FakeBackend(), new FakeBackend(), new FakeBackend()];
     const free = backends.map(({ lease }) => lease);
-    const sharing = new Multiplexer({ depth: 8, spread: 2 });
-    paceOf(sharing);
-    const clients = Array.from({ length: 6 }, () => new FakeClient(sharing, () => free.shift()));
+    const multiplexer = new Multiplexer({ depth: 8, spread: 2 });
+    latencyOf(multiplexer);
+    const clients = Array.from({ length: 6 }, () => new FakeClient(multiplexer, () => free.shift()));
     const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
     for (const client of clients) client.asks('SELECT 1');
     clock.mockRestore();
     return { clients, loads: backends.map(({ heard }) => heard.split('SELECT 1').length - 1) };
   }
-  const run = (sharing: Multiplexer, aloneMs: number) => {
-    const pace = sharing.latencies.ofText('SELECT 1');
-    for (let i = 0; i < 100; i += 1) pace?.ran(1, 10, sharing.latencies.baseline);
-    pace?.ranAlone(aloneMs);
+  const run = (multiplexer: Multiplexer, aloneMs: number) => {
+    const latency = multiplexer.latencies.ofText('SELECT 1');
+    for (let i = 0; i < 100; i += 1) latency?.ran(1, 10, multiplexer.latencies.baseline);
+    latency?.ranAlone(aloneMs);
   };
 
   it('what is quick is shared out among them', () => {
-    expect(spread((sharing) => run(sharing, 0.1)).loads).toEqual([3, 3, 0]);
+    expect(spread((multiplexer) => run(multiplexer, 0.1)).loads).toEqual([3, 3, 0]);
   });
 
   it('what is short but not quick takes a backend as long as there is one', () => {
-    expect(spread((sharing) => run(sharing, 5)).loads[2]).toBeGreaterThan(0);
+    expect(spread((multiplexer) => run(multiplexer, 5)).loads[2]).toBeGreaterThan(0);
   });
 
   it('one that is slow for once is left to it, and those behind it go elsewhere', async () => {
     const backends = [new FakeBackend(), new FakeBackend()];
     const free = [backends[0]?.lease];
-    const sharing = new Multiplexer({ depth: 8, spread: 1 });
-    run(sharing, 0.1);
-    const clients = Array.from({ length: 2 }, () => new FakeClient(sharing, () => free.shift()));
+    const multiplexer = new Multiplexer({ depth: 8, spread: 1 });
+    run(multiplexer, 0.1);
+    const clients = Array.from({ length: 2 }, () => new FakeClient(multiplexer, () => free.shift()));
     const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
     for (const client of clients) client.asks('SELECT 1');
     clock.mockRestore();
@@ -313,9 +313,9 @@ describe('where enough backends are at work', () => {
   it('nobody gets on with one that is not to be lent again', () => {
     const backends = [new FakeBackend(), new FakeBackend()];
     const free = backends.map(({ lease }) => lease);
-    const sharing = new Multiplexer({ depth: 8, spread: 1 });
-    run(sharing, 0.1);
-    const clients = Array.from({ length: 3 }, () => new FakeClient(sharing, () => free.shift()));
+    const multiplexer = new Multiplexer({ depth: 8, spread: 1 });
+    run(multiplexer, 0.1);
+    const clients = Array.from({ length: 3 }, () => new FakeClient(multiplexer, () => free.shift()));
     const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
     for (const client of clients) {
       client.asks('SELECT 1');
@@ -328,9 +328,9 @@ describe('where enough backends are at work', () => {
   it('those of clients that are in a transaction and ask nothing are not at work', () => {
     const backends = Array.from({ length: 4 }, () => new FakeBackend());
     const free = backends.map(({ lease }) => lease);
-    const sharing = new Multiplexer({ depth: 8, spread: 2 });
-    run(sharing, 0.1);
-    const clients = backends.map(() => new FakeClient(sharing, () => free.shift()));
+    const multiplexer = new Multiplexer({ depth: 8, spread: 2 });
+    run(multiplexer, 0.1);
+    const clients = backends.map(() => new FakeClient(multiplexer, () => free.shift()));
     for (const [i, client] of clients.slice(0, 2).entries()) {
       client.asks('BEGIN');
       backends[i]?.says(BEGUN);

@@ -73,7 +73,7 @@ export class FakeClient {
   #listensAgain: (() => void) | undefined;
 
   constructor(
-    sharing: Multiplexer,
+    multiplexer: Multiplexer,
     lease: () => Lease | ServiceError | undefined,
     startup: Settings = NO_SETTINGS,
     room = new MemoryBudget(BUFFER_BOUNDS),
@@ -98,7 +98,7 @@ export class FakeClient {
       },
       mayKeepBusy: () => true,
       shared() {},
-      sharing,
+      multiplexer,
       registry: new StatementRegistry(),
       recent: new ParseCache(),
       kept: new StatementMemory(),
@@ -124,24 +124,24 @@ export class FakeClient {
   }
 }
 
-export function crowdedSharing(): Multiplexer {
-  const sharing = new Multiplexer({ depth: 8, spread: 100 });
-  for (let i = 0; i < 100; i += 1) sharing.latencies.ofText('SELECT 1')?.ran(1, 10, sharing.latencies.baseline);
-  return sharing;
+export function contendedMultiplexer(): Multiplexer {
+  const multiplexer = new Multiplexer({ depth: 8, spread: 100 });
+  for (let i = 0; i < 100; i += 1) multiplexer.latencies.ofText('SELECT 1')?.ran(1, 10, multiplexer.latencies.baseline);
+  return multiplexer;
 }
 
 /** The first one's request runs, and the others' are behind it. */
 export function pipelineOf(clients: number, isLaterFree = true) {
   const [backend, later] = [new FakeBackend(), new FakeBackend()];
   const free = [backend.lease];
-  const sharing = crowdedSharing();
-  const all = Array.from({ length: clients }, () => new FakeClient(sharing, () => free.pop()));
+  const multiplexer = contendedMultiplexer();
+  const all = Array.from({ length: clients }, () => new FakeClient(multiplexer, () => free.pop()));
   // All at once, so that the first one's request is a young one.
   const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
   for (const client of all) client.asks('SELECT 1');
   clock.mockRestore();
   if (isLaterFree) free.push(later.lease);
-  return { backend, later, sharing, clients: all };
+  return { backend, later, multiplexer, clients: all };
 }
 
 export const READY = Buffer.from('5a0000000549', 'hex');
