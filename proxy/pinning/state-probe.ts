@@ -1,6 +1,6 @@
 import type { Settings } from '../../src/backend/session-state.ts';
+import { queryMessage } from '../../src/protocol/frontend-encoder.ts';
 import { literal } from '../checkout/settings-sync.ts';
-import { queryMessage } from '../relay/messages.ts';
 
 /** What a session holds that outlives its transaction, as the server tells it. */
 export interface SessionFacts {

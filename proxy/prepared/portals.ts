@@ -2,8 +2,8 @@ import { Disposition, Request } from '../../src/backend/pending-replies.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import { latin1String } from '../../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
+import { CLOSE_UNNAMED_PORTAL } from '../../src/protocol/frontend-encoder.ts';
 import type { SqlTraits } from '../inspection/sql-traits.ts';
-import { CLOSE_UNNAMED_PORTAL } from '../relay/messages.ts';
 import type { WriteBuffer } from '../relay/write-buffer.ts';
 
 /** What is to be known of the portals that a client binds, when it executes them. */

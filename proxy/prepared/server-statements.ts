@@ -9,9 +9,6 @@ import {
 } from '../../src/backend/prepared-statements.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import type { SessionState } from '../../src/backend/session-state.ts';
-import { isSameShape, type StatementShape } from '../../src/protocol/statement-shape.ts';
-import type { Edit } from '../../src/router/search-path/edits/edits.ts';
-import { deallocatedNames, type SqlTraits } from '../inspection/sql-traits.ts';
 import {
   bindMessage,
   closeStatementMessage,
@@ -21,7 +18,10 @@ import {
   FLUSH,
   parseMessage,
   SYNC,
-} from '../relay/messages.ts';
+} from '../../src/protocol/frontend-encoder.ts';
+import { isSameShape, type StatementShape } from '../../src/protocol/statement-shape.ts';
+import type { Edit } from '../../src/router/search-path/edits/edits.ts';
+import { deallocatedNames, type SqlTraits } from '../inspection/sql-traits.ts';
 import type { WriteBuffer } from '../relay/write-buffer.ts';
 import type { ClientStatements, UnnamedStatement } from './client-statements.ts';
 import type { Effect } from './effects.ts';

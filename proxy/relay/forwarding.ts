@@ -6,7 +6,8 @@ import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import type { TransactionStatus } from '../../src/protocol/backend.ts';
 import { latin1Name, latin1String, stringEnd } from '../../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
-import { FrontendType, statementNameStart, withStatementName } from '../../src/protocol/frontend.ts';
+import { FrontendType, statementNameStart } from '../../src/protocol/frontend.ts';
+import { queryMessage, withStatementName } from '../../src/protocol/frontend-encoder.ts';
 import type { DdlAudit } from '../inspection/ddl-audit.ts';
 import { traitsOfCall } from '../inspection/function-call-traits.ts';
 import { NO_TRAITS, type SqlTraits } from '../inspection/sql-traits.ts';
@@ -26,7 +27,6 @@ import { Portals } from '../prepared/portals.ts';
 import { ServerStatements } from '../prepared/server-statements.ts';
 import { ShapeReader } from '../prepared/shape-reader.ts';
 import { StatementUse } from '../prepared/statement-use.ts';
-import { queryMessage } from './messages.ts';
 import type { WriteBuffer } from './write-buffer.ts';
 
 /** What the requests tell the relay as they go by. */

@@ -1,6 +1,7 @@
 import { isIP, connect as netConnect, type Socket } from 'node:net';
 import { connect as tlsConnect } from 'node:tls';
 import type pg from 'pg';
+import { cancelRequest } from '../protocol/frontend-encoder.ts';
 
 /** Where a server takes cancel requests, and whether by TLS. */
 export interface CancelAddress {
@@ -10,7 +11,6 @@ export interface CancelAddress {
   readonly ssl?: pg.ClientConfig['ssl'];
 }
 
-const CANCEL_REQUEST_CODE = 80_877_102;
 const SSL_REQUEST = Buffer.from('0000000804d2162f', 'hex');
 
 /**
@@ -19,11 +19,7 @@ const SSL_REQUEST = Buffer.from('0000000804d2162f', 'hex');
  * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-CANCELING-REQUESTS
  */
 export function requestCancel(address: CancelAddress, processId: number, secretKey: number, timeoutMs: number): Promise<boolean> {
-  const request = Buffer.alloc(16);
-  request.writeInt32BE(request.length, 0);
-  request.writeInt32BE(CANCEL_REQUEST_CODE, 4);
-  request.writeInt32BE(processId, 8);
-  request.writeInt32BE(secretKey, 12);
+  const request = cancelRequest(processId, secretKey);
   return new Promise((resolve) => {
     const socket = openSocket(address);
     const settle = (isOver: boolean) => {

@@ -1,6 +1,7 @@
 import { ServiceError } from '../errors.ts';
 import { BackendType, decodeCommandComplete, decodeErrorFields, decodeReadyForQuery, PostgresError } from '../protocol/backend.ts';
 import { backendFrames } from '../protocol/frame.ts';
+import { queryMessage } from '../protocol/frontend-encoder.ts';
 import { MessageReader } from '../protocol/message-reader.ts';
 import type { BackendConnection } from './connection.ts';
 
@@ -45,17 +46,7 @@ export function runCommand(backend: BackendConnection, sql: string, more?: strin
       closed: (cause) => settle(failure ?? new ServiceError('backend_lost', 'the connection to the database was lost', { cause })),
     });
     if (backend.closed) settle(new ServiceError('backend_lost', 'the connection to the database was lost'));
-    else backend.write(Buffer.concat(texts.map(query)));
+    else backend.write(Buffer.concat(texts.map((text) => queryMessage(text))));
     backend.resume();
   });
-}
-
-/** @see https://www.postgresql.org/docs/current/protocol-message-formats.html#PROTOCOL-MESSAGE-FORMATS-QUERY */
-function query(sql: string): Buffer {
-  const text = Buffer.from(sql);
-  const message = Buffer.alloc(1 + 4 + text.length + 1, 'Q');
-  message.writeInt32BE(message.length - 1, 1);
-  text.copy(message, 5);
-  message[message.length - 1] = 0;
-  return message;
 }

@@ -1,6 +1,6 @@
-import { Buffer } from 'node:buffer';
+import type { Buffer } from 'node:buffer';
 import { ServiceError } from '../errors.ts';
-import { copyBytes } from '../runtime/bytes.ts';
+
 import { BodyReader, stringEnd, violation } from './body.ts';
 import { HEADER_BYTES } from './frame.ts';
 
@@ -178,22 +178,4 @@ export function statementNameStart(buffer: Buffer, start: number, end: number): 
     default:
       return -1;
   }
-}
-
-/**
- * The message (or its head) at `buffer[start..end)` with another statement name in it, and with the length that this makes;
- * what follows `end` in the stream follows the result unchanged.
- * @throws ServiceError protocol_violation when there is no statement name in it
- */
-export function withStatementName(buffer: Buffer, start: number, end: number, name: Uint8Array): Buffer {
-  const nameStart = statementNameStart(buffer, start, end);
-  const nameEnd = nameStart === -1 ? -1 : stringEnd(buffer, nameStart, end);
-  if (nameEnd === -1) throw violation('frontend', 'invalid string in message');
-  const grown = name.length - (nameEnd - nameStart);
-  const renamed = Buffer.allocUnsafe(end - start + grown);
-  copyBytes(buffer, start, nameStart, renamed, 0);
-  copyBytes(name, 0, name.length, renamed, nameStart - start);
-  copyBytes(buffer, nameEnd, end, renamed, nameStart - start + name.length);
-  renamed.writeInt32BE(buffer.readInt32BE(start + 1) + grown, 1);
-  return renamed;
 }

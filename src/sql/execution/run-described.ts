@@ -1,10 +1,10 @@
 import { PostgresError } from '../../protocol/backend.ts';
+import { bindAndExecute } from '../../protocol/frontend-encoder.ts';
 import { checkParameterLimit, encodeAnyOf, type ParameterText } from '../parameters/parameters.ts';
 import type { ReplyBody } from '../result/reply-body.ts';
 import { outcomeOf, ResultWriter, typedFields } from '../result/result.ts';
 import { jsonFormat, type ResultFormat, type StatementOutcome } from '../result/result-format.ts';
 import { TypeCatalog } from '../result/type-catalog.ts';
-import { bindAndExecute } from '../session/messages.ts';
 import { pinSettings } from '../session/output-settings.ts';
 import type { Description, Session } from '../session/session.ts';
 import { type SideEffects, sideEffectsOf } from '../session/side-effects.ts';

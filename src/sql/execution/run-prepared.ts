@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { BackendConnection } from '../../backend/connection.ts';
 import type { TransactionStatus } from '../../protocol/backend.ts';
+import { bindAndExecute } from '../../protocol/frontend-encoder.ts';
 import type { Edit } from '../../router/search-path/edits/edits.ts';
 import { turnStartedAt } from '../../runtime/event-loop.ts';
 import { areMany, checkParameterLimit, encodeParametersOf } from '../parameters/parameters.ts';
@@ -8,7 +9,6 @@ import { ReplyBody } from '../result/reply-body.ts';
 import type { RowSource } from '../result/reply-stream.ts';
 import { outcomeOf, type ResultShape, ResultWriter } from '../result/result.ts';
 import { jsonFormat, type StatementOutcome } from '../result/result-format.ts';
-import { bindAndExecute } from '../session/messages.ts';
 import { hasExpectedSettings } from '../session/output-settings.ts';
 import type { Completion, Replies, Settle } from '../session/pipeline.ts';
 import type { SideEffects } from '../session/side-effects.ts';

@@ -15,10 +15,11 @@ import {
   type TransactionStatus,
 } from '../../protocol/backend.ts';
 import { ANY_SIZE, backendFrames, FrameScanner, HEADER_BYTES } from '../../protocol/frame.ts';
+import { SYNC } from '../../protocol/frontend-encoder.ts';
 import { turnStartedAt } from '../../runtime/event-loop.ts';
 import { carriedOut } from '../execution/failure.ts';
 import { LARGE_ROW_BYTES } from '../json/row.ts';
-import { closeStatement, SYNC } from './messages.ts';
+import { closeStatement } from './messages.ts';
 import { Notices, type Warning } from './notices.ts';
 import { ReceiveBudget, type RoomForResults } from './receive-budget.ts';
 

@@ -2,6 +2,7 @@ import { serialize } from 'pg-protocol';
 import type { ServerStatement } from '../../backend/prepared-statements.ts';
 import { ServiceError } from '../../errors.ts';
 import type { FieldDescription, TransactionStatus } from '../../protocol/backend.ts';
+import { FLUSH, SYNC } from '../../protocol/frontend-encoder.ts';
 import type { DisconnectSignal } from '../../router/client-disconnect.ts';
 import type { Lease } from '../../router/lease.ts';
 import type { Edit } from '../../router/search-path/edits/edits.ts';
@@ -11,7 +12,7 @@ import type { ParameterText } from '../parameters/parameters.ts';
 import type { ResultReservation } from '../result/result-budget.ts';
 import { Deadline } from './deadline.ts';
 import { drained } from './drain.ts';
-import { closeStatement, parseAndDescribe, readRow, runAtOnce, SYNC } from './messages.ts';
+import { closeStatement, parseAndDescribe, readRow, runAtOnce } from './messages.ts';
 import { type Completion, Pipeline, type Replies, type Settle, type Until } from './pipeline.ts';
 import { type Revocable, toldWhenAborted } from './revocation-listeners.ts';
 import { RewrittenSql } from './rewritten-sql.ts';
@@ -33,8 +34,6 @@ export interface Description {
   readonly parameters: readonly number[];
   readonly fields: readonly FieldDescription[];
 }
-
-const FLUSH = serialize.flush();
 
 const OBEY_TIMEOUT_MS = 5_000;
 /** For one statement of our own; twice what a kept reply takes as hexadecimal digits. */

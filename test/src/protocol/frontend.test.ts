@@ -6,8 +6,8 @@ import {
   decodeSaslInitialResponse,
   type FrontendMessage,
   statementNameStart,
-  withStatementName,
 } from '../../../src/protocol/frontend.ts';
+import { withStatementName } from '../../../src/protocol/frontend-encoder.ts';
 import { SeededRandom } from '../../support/random.ts';
 
 /** Text in which every character is a byte. */

@@ -1,4 +1,5 @@
 import { PostgresError } from '../../../protocol/backend.ts';
+import { bindAndExecute } from '../../../protocol/frontend-encoder.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
 import { lineAndColumn, type TextPlace } from '../../../syntax/position.ts';
 import type { JsonValue } from '../../parameters/json-value.ts';
@@ -9,7 +10,6 @@ import { outcomeOf } from '../../result/result.ts';
 import { RESULTS_MAX_BYTES } from '../../result/result-budget.ts';
 import type { ResultFormat, StatementOutcome } from '../../result/result-format.ts';
 import { TypeCatalog } from '../../result/type-catalog.ts';
-import { bindAndExecute } from '../../session/messages.ts';
 import type { Completion } from '../../session/pipeline.ts';
 import type { Session } from '../../session/session.ts';
 import { SideEffectsMemory } from '../../session/side-effects.ts';
