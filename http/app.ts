@@ -8,7 +8,7 @@ import { openApiDocument } from './docs/openapi.ts';
 import { FastPath } from './fast-path/fast-path.ts';
 import { acceptJsonBodies } from './json/json-body.ts';
 import { type OpenWire, WireSockets } from './neon/websocket.ts';
-import { Admission, BodyRoom, bodyBoundsOf, limitRequests } from './plugins/admission.ts';
+import { Admission, BodyBudget, bodyBoundsOf, limitRequests } from './plugins/admission.ts';
 import { ambiguityOf, refuseAmbiguousHeads } from './plugins/ambiguous-head.ts';
 import { requireBearer } from './plugins/bearer.ts';
 import { followCalls } from './plugins/call.ts';
@@ -54,7 +54,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     fullMessage:
       'the HTTP door has as many connections as it may have (POSTERN_HTTP_CONNECTIONS_MAX): the oldest without a valid key are closed',
   });
-  const bodies = new BodyRoom(bodyBoundsOf(options.config));
+  const bodies = new BodyBudget(bodyBoundsOf(options.config));
   const sockets =
     openWire &&
     new WireSockets({

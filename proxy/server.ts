@@ -47,7 +47,7 @@ interface Entrance {
 /** A client that did not come by the TCP port. */
 export interface PeerInfo {
   readonly remoteAddress: string;
-  /** `cleartext`: something else keeps the key from strangers' eyes. */
+  /** `cleartext`: the connection is encrypted by something else. */
   readonly method: LoginMethod['method'];
 }
 
@@ -73,7 +73,7 @@ export class WireServer {
   readonly #server: Server;
   readonly #clients = new IndexedSet<ClientConnection>();
   /** Who have come and not logged in yet. */
-  readonly #strangers = new IndexedSet<ClientConnection>();
+  readonly #unauthenticated = new IndexedSet<ClientConnection>();
   readonly #open = new OpenSessions();
   readonly #context: SessionContext;
   readonly #gone = (client: ClientConnection): void => this.#forget(client);
@@ -134,7 +134,7 @@ export class WireServer {
     const reason = new ServiceError('shutting_down', 'terminating connection due to administrator command');
     this.#open.endAtRest(reason);
     const timers = [
-      setTimeout(() => destroyAll(this.#strangers.all()), LAST_WORDS_MS),
+      setTimeout(() => destroyAll(this.#unauthenticated.all()), LAST_WORDS_MS),
       setTimeout(() => this.#open.endNow(reason), deadlineMs),
       setTimeout(() => destroyAll(this.#everybody), deadlineMs + LAST_WORDS_MS),
     ];
@@ -149,38 +149,38 @@ export class WireServer {
   }
 
   get #size(): number {
-    return this.#strangers.size + this.#clients.size;
+    return this.#unauthenticated.size + this.#clients.size;
   }
 
   get #everybody(): readonly ClientConnection[] {
-    return [...this.#strangers.all(), ...this.#clients.all()];
+    return [...this.#unauthenticated.all(), ...this.#clients.all()];
   }
 
-  /** Where there are too many strangers, any one of them has to go: who means to log in has mostly done so before that. */
+  /** Of too many unauthenticated connections a random one is refused: a client that logs in has mostly done so before. */
   #receive(client: ClientConnection): void {
-    const { size } = this.#strangers;
-    if (size >= this.#options.clientsMax) this.#sendAway(this.#strangers.at(randomInt(size)));
-    this.#strangers.add(client);
+    const { size } = this.#unauthenticated;
+    if (size >= this.#options.clientsMax) this.#refuse(this.#unauthenticated.at(randomInt(size)));
+    this.#unauthenticated.add(client);
     this.#options.observe({ name: 'wire.connected' });
   }
 
   /** It may hear why, but nobody waits for it to listen. */
-  #sendAway(stranger: ClientConnection | undefined): void {
-    stranger?.write(errorResponse(tooManyClients(), 'FATAL'));
-    stranger?.destroy();
+  #refuse(client: ClientConnection | undefined): void {
+    client?.write(errorResponse(tooManyClients(), 'FATAL'));
+    client?.destroy();
   }
 
   /** @throws ServiceError `too_many_connections`; ClientGone */
   #admit(client: ClientConnection, { organization }: Tenant): void {
     if (this.#clients.size >= this.#options.clientsMax) throw tooManyClients();
-    if (!this.#strangers.delete(client)) throw new ClientGone();
+    if (!this.#unauthenticated.delete(client)) throw new ClientGone();
     this.#clients.add(client);
     client.stream.known?.(organization.id);
   }
 
   #forget(client: ClientConnection): void {
-    const isStranger = this.#strangers.at(client.index) === client;
-    (isStranger ? this.#strangers : this.#clients).delete(client);
+    const isUnauthenticated = this.#unauthenticated.at(client.index) === client;
+    (isUnauthenticated ? this.#unauthenticated : this.#clients).delete(client);
     this.#options.observe({ name: 'wire.disconnected' });
     if (this.#size === 0) this.#onEmpty?.();
   }
@@ -223,7 +223,7 @@ export class WireServer {
 
   /** Of one that has not logged in. */
   #isRefusal(client: ClientConnection, error: unknown): boolean {
-    return error instanceof ServiceError && this.#strangers.at(client.index) === client && NO_FAULT[error.kind] !== true;
+    return error instanceof ServiceError && this.#unauthenticated.at(client.index) === client && NO_FAULT[error.kind] !== true;
   }
 
   #tell(client: ClientConnection, error: unknown): void {

@@ -100,7 +100,7 @@ interface SessionParts {
   readonly context: SessionContext;
 }
 
-/** One client's session: what its relay needs of the house, and what the house and its organization's other sessions know of it. */
+/** One client's session: what its relay needs of the service, and what the service and its organization's other sessions know of it. */
 class Session implements SessionServices, ReachableSession {
   readonly processIds: ProcessIds;
   readonly view: SchemaRewriter | undefined;

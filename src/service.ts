@@ -53,7 +53,7 @@ const SWEEP_MS = 60_000;
 const FINISH_DROPS_MS = 5_000;
 
 /**
- * Puts the house together and opens both doors.
+ * Assembles the service and opens both doors.
  * @param log hears every observation, besides metrics and audit
  * @throws ConfigError, EmbeddedError, ClusterError: with one line for the person who starts it
  */

@@ -1,21 +1,21 @@
 import type { Connections } from '../connections/connections.ts';
-import { type BodyRoom, UNCOUNTED_MAX_BYTES } from '../plugins/admission.ts';
+import { type BodyBudget, UNCOUNTED_MAX_BYTES } from '../plugins/admission.ts';
 import type { UnauthenticatedBudget } from './unauthenticated-budget.ts';
 
 /** Where there has to be room for what clients send: for the frames of those who are known, and of those who are not. */
-export interface FrameRooms {
-  readonly bodies: BodyRoom;
-  readonly strangers: UnauthenticatedBudget;
+export interface FrameBudgets {
+  readonly bodies: BodyBudget;
+  readonly unauthenticated: UnauthenticatedBudget;
   readonly connections: Pick<Connections, 'authenticated'>;
 }
 
 /** What is held of one client's frames, counted with the bodies of its organization's requests. */
 export class FrameBudget {
-  readonly #room: BodyRoom;
+  readonly #room: BodyBudget;
   readonly #organizationId: string;
   #counted = 0;
 
-  constructor(room: BodyRoom, organizationId: string) {
+  constructor(room: BodyBudget, organizationId: string) {
     this.#room = room;
     this.#organizationId = organizationId;
   }

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import { ServiceError } from '../../src/errors.ts';
-import { FrameBudget, type FrameRooms } from './frame-budget.ts';
+import { FrameBudget, type FrameBudgets } from './frame-budget.ts';
 
 /** RFC 6455 section 7.4.1 and the registry that it founds: https://www.iana.org/assignments/websocket */
 const [NORMAL, UNSUPPORTED_DATA, TRY_AGAIN_LATER] = [1000, 1003, 1013];
@@ -19,8 +19,8 @@ const CONTROL_HEAD_BYTES = 6;
 export class WebSocketStream extends Duplex {
   readonly #webSocket: WebSocket;
   readonly #socket: Socket;
-  readonly #rooms: FrameRooms;
-  readonly #noStranger: () => void;
+  readonly #rooms: FrameBudgets;
+  readonly #authenticated: () => void;
   #held: FrameBudget | undefined;
   /** Bytes of a frame that has not come whole. */
   #come = 0;
@@ -32,12 +32,12 @@ export class WebSocketStream extends Duplex {
   #hasEnded = false;
 
   /** @param socket below the WebSocket */
-  constructor(webSocket: WebSocket, socket: Socket, rooms: FrameRooms) {
+  constructor(webSocket: WebSocket, socket: Socket, rooms: FrameBudgets) {
     super({ allowHalfOpen: false });
     this.#webSocket = webSocket;
     this.#socket = socket;
     this.#rooms = rooms;
-    this.#noStranger = rooms.strangers.add(socket, () => webSocket.terminate());
+    this.#authenticated = rooms.unauthenticated.add(socket, () => webSocket.terminate());
     socket.prependListener('data', ({ length }: Buffer) => this.#arrived(length));
     webSocket.on('message', (data: Buffer, isBinary) => this.#received(data, isBinary));
     for (const control of ['ping', 'pong']) webSocket.on(control, ({ length }: Buffer) => this.#arrived(-length - CONTROL_HEAD_BYTES));
@@ -51,7 +51,7 @@ export class WebSocketStream extends Duplex {
 
   /** To be called when it is known whose client it is: what it sends takes room as the bodies of their requests do. */
   known(organizationId: string): void {
-    this.#noStranger();
+    this.#authenticated();
     this.#rooms.connections.authenticated(this.#socket, organizationId);
     this.#held = new FrameBudget(this.#rooms.bodies, organizationId);
     this.#count();

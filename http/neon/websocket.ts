@@ -3,8 +3,8 @@ import { Socket } from 'node:net';
 import { type WebSocket, WebSocketServer } from 'ws';
 import type { Connections } from '../connections/connections.ts';
 import type { TakeOver } from '../connections/upgrade.ts';
-import type { BodyRoom } from '../plugins/admission.ts';
-import type { FrameRooms } from './frame-budget.ts';
+import type { BodyBudget } from '../plugins/admission.ts';
+import type { FrameBudgets } from './frame-budget.ts';
 import { UnauthenticatedBudget } from './unauthenticated-budget.ts';
 import { WebSocketStream } from './websocket-stream.ts';
 
@@ -19,7 +19,7 @@ export interface WireSocketsOptions {
   readonly isRefused: (request: IncomingMessage) => boolean;
   readonly connections: Pick<Connections, 'authenticated'>;
   /** For what organizations send. */
-  readonly bodies: BodyRoom;
+  readonly bodies: BodyBudget;
   /** How often clients are asked for a sign of life; one that has been asked twice and gave none by the next time is gone. */
   readonly keepAliveMs?: number;
 }
@@ -42,7 +42,7 @@ const UNANSWERED_MAX = 2;
 export class WireSockets {
   readonly #options: WireSocketsOptions;
   readonly #server: WebSocketServer;
-  readonly #rooms: FrameRooms;
+  readonly #rooms: FrameBudgets;
   readonly #clients = new Map<WebSocket, Client>();
   #pinging: NodeJS.Timeout | undefined;
   #closing = false;
@@ -52,7 +52,7 @@ export class WireSockets {
     this.#options = options;
     const maxPayload = options.maxFrameBytes;
     const { bodies, connections } = options;
-    this.#rooms = { bodies, connections, strangers: new UnauthenticatedBudget(STRANGERS_FRAMES * maxPayload) };
+    this.#rooms = { bodies, connections, unauthenticated: new UnauthenticatedBudget(STRANGERS_FRAMES * maxPayload) };
     this.#server = new WebSocketServer({ noServer: true, clientTracking: false, perMessageDeflate: false, maxPayload });
   }
 

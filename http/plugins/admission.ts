@@ -22,13 +22,13 @@ export class Admission {
    * @throws ServiceError `too_many_requests`
    */
   enter(organizationId: string): () => void {
-    const crowd = this.#underWay.get(organizationId) ?? { count: 0 };
-    if (crowd.count >= this.#maxPerTenant) throw tooMany(crowd.count);
-    if (crowd.count === 0) this.#underWay.set(organizationId, crowd);
-    crowd.count += 1;
+    const underWay = this.#underWay.get(organizationId) ?? { count: 0 };
+    if (underWay.count >= this.#maxPerTenant) throw tooMany(underWay.count);
+    if (underWay.count === 0) this.#underWay.set(organizationId, underWay);
+    underWay.count += 1;
     return () => {
-      crowd.count -= 1;
-      if (crowd.count === 0) this.#underWay.delete(organizationId);
+      underWay.count -= 1;
+      if (underWay.count === 0) this.#underWay.delete(organizationId);
     };
   }
 }
@@ -51,7 +51,7 @@ export function bodyBoundsOf({
 }
 
 /** Counts the bytes of bodies of requests under way, and of frames. */
-export class BodyRoom {
+export class BodyBudget {
   readonly #room: MemoryBudget;
 
   constructor(bounds: MemoryBounds) {
@@ -75,11 +75,11 @@ export class BodyRoom {
 export interface RequestLimits {
   readonly admission: Admission;
   readonly connections: Pick<Connections, 'authenticated'>;
-  readonly bodies: BodyRoom;
+  readonly bodies: BodyBudget;
   readonly results: MemoryBudget;
 }
 
-/** Decided before the body is read, so that a crowd of requests does not fill the memory with theirs. */
+/** Decided before the body is read, so that many requests do not fill the memory with their bodies. */
 export function limitRequests(app: FastifyInstance, { admission, connections, bodies, results }: RequestLimits): void {
   // The first hook behind authentication, and the last before the body.
   app.addHook('preParsing', (request, _reply, body, done) => {
@@ -102,7 +102,7 @@ export function limitRequests(app: FastifyInstance, { admission, connections, bo
 }
 
 /** What has been told of a body's length counts at once, what has not as it comes. */
-function countBody({ call, headers, routeOptions }: FastifyRequest, body: RequestPayload, id: string, room: BodyRoom): void {
+function countBody({ call, headers, routeOptions }: FastifyRequest, body: RequestPayload, id: string, room: BodyBudget): void {
   let counted = 0;
   const count = (bytes: number) => {
     room.take(id, bytes);

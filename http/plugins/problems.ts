@@ -67,7 +67,7 @@ export function problemFor(error: unknown, observe: Observe, request: FailedRequ
 
 /**
  * 405 where the path exists (RFC 9110 section 15.5.6), OPTIONS answered there, 404 everywhere else. Before the body is read,
- * lest strangers fill the memory with theirs.
+ * so that unauthenticated callers do not fill the memory with theirs.
  */
 function refuseRoutes(app: FastifyInstance): void {
   const methods = new Map<string, Set<string>>();

@@ -260,8 +260,8 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   }
 
   /** The backend is gone, for everybody in its pipeline. */
-  lost(disobeyed = false): void {
-    this.#forget()?.lost(disobeyed);
+  lost(cancelFailed = false): void {
+    this.#forget()?.lost(cancelFailed);
   }
 
   /** As {@link finishSlot}, for one whose read has changed the session: it is to find there what it has left. */
@@ -307,12 +307,12 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   /**
    * The session is over. An idle backend goes back, cleaned of what the session left; one that is busy, or in a
    * transaction, is told to stop and ended.
-   * @param disobeyed what it runs does not end when it is canceled
+   * @param cancelFailed what it runs does not end when it is canceled
    */
-  async close(idle: boolean, disobeyed: boolean): Promise<void> {
+  async close(idle: boolean, cancelFailed: boolean): Promise<void> {
     if (this.#shared !== undefined) {
       if (idle && !this.isQueued) this.finishSlot();
-      else if (disobeyed && this.#shared.isActive(this)) this.lost(true);
+      else if (cancelFailed && this.#shared.isActive(this)) this.lost(true);
       else await this.#leave(this.#shared);
       return;
     }
@@ -323,7 +323,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     if (this.cancels.underWay !== undefined) await this.cancels.underWay;
     if (idle && pins.indelible) return lease.destroy();
     if (idle) return lease.release(!pins.holdsState);
-    if (disobeyed) return lease.terminate();
+    if (cancelFailed) return lease.terminate();
     await lease.abandon();
   }
 

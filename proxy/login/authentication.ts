@@ -9,7 +9,7 @@ import { freshBytes } from '../../src/runtime/random.ts';
 import { protocolViolation } from '../errors.ts';
 import type { ClientConnection } from './client-connection.ts';
 
-/** How a client may prove who it is. `cleartext` only where something else keeps the key from strangers' eyes. */
+/** How a client may prove who it is. `cleartext` only where something else encrypts the connection. */
 export interface LoginMethod {
   readonly method: 'scram' | 'cleartext';
   /** tls-server-end-point data of this connection (RFC 5929); present where SCRAM-SHA-256-PLUS can be offered. */

@@ -1,7 +1,7 @@
 import type { BackendReceiver } from '../../src/backend/connection.ts';
 import { BackendType } from '../../src/protocol/backend.ts';
 import { backendFrames, FrameScanner } from '../../src/protocol/frame.ts';
-import { UNHEARD_MS } from '../../src/sql/execution/shareable-sql.ts';
+import { DISCARD_CANCEL_AFTER_MS } from '../../src/sql/execution/shareable-sql.ts';
 import { OBEY_TIMEOUT_MS } from '../limits.ts';
 
 const FRAMES = backendFrames({ Z: 1 });
@@ -34,7 +34,7 @@ export class DiscardedReply implements BackendReceiver {
     this.#timer = setTimeout(() => {
       void this.#shared.cancel(this);
       this.#timer = setTimeout(() => this.#shared.lost(true), OBEY_TIMEOUT_MS);
-    }, UNHEARD_MS);
+    }, DISCARD_CANCEL_AFTER_MS);
   }
 
   requeue(): boolean {

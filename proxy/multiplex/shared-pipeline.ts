@@ -155,13 +155,13 @@ export class SharedPipeline {
 
   /**
    * There will be no more answers.
-   * @param disobeyed the backend goes on with what it was told to cancel
+   * @param cancelFailed the backend goes on with what it was told to cancel
    */
-  lost(disobeyed: boolean): void {
+  lost(cancelFailed: boolean): void {
     if (this.#isLost) return;
     this.#isLost = true;
     clearTimeout(this.#timer);
-    if (disobeyed) this.lease.terminate();
+    if (cancelFailed) this.lease.terminate();
     else this.lease.destroy();
     const [first, ...others] = this.#slots.splice(0);
     first?.receiver.closed(undefined);

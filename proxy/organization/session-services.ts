@@ -17,7 +17,7 @@ export interface RelayEnd {
   readonly finalError?: Buffer;
 }
 
-/** What a session needs of the house. */
+/** What a session needs of the service. */
 export interface SessionServices extends WatchListener {
   /** A backend at once, if one is free. */
   tryLease(preferred: BackendConnection | undefined): Lease | undefined;

@@ -1,4 +1,4 @@
-import type { HeadRoom } from '../../src/protocol/frame.ts';
+import type { HeadBudget } from '../../src/protocol/frame.ts';
 import { type MemoryBounds, type MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import { MAX_REWRITTEN_BYTES } from '../limits.ts';
 
@@ -9,7 +9,7 @@ import { MAX_REWRITTEN_BYTES } from '../limits.ts';
 export const BUFFER_BOUNDS: MemoryBounds = { perOrganizationBytes: 4 * MAX_REWRITTEN_BYTES, allBytes: 16 * MAX_REWRITTEN_BYTES };
 
 /** What is held of one client's messages, and of those for it, counted with what is held for its organization's others. */
-export class BufferBudget implements HeadRoom {
+export class BufferBudget implements HeadBudget {
   readonly #fromClient: MemoryReservation;
   readonly #toClient: MemoryReservation;
   #isOver = false;

@@ -48,7 +48,7 @@ export class FrontendMessages implements CheckoutListener {
   readonly #session: ReadingSession;
   readonly #inputQueue = new InputQueue();
   readonly #checkout: Checkout;
-  readonly #backendless: LocalReplies;
+  readonly #localReplies: LocalReplies;
   #scanner: FrameScanner;
   /** In the message that is being rewritten. */
   #rewrittenBytes = 0;
@@ -59,7 +59,7 @@ export class FrontendMessages implements CheckoutListener {
     const { forwarding, toClient } = session;
     this.#session = session;
     this.#scanner = this.#newScanner();
-    this.#backendless = new LocalReplies(forwarding, toClient);
+    this.#localReplies = new LocalReplies(forwarding, toClient);
     this.#checkout = new Checkout(session, this.#inputQueue, this);
   }
 
@@ -242,7 +242,7 @@ export class FrontendMessages implements CheckoutListener {
       this.#rewriteLarge(scanner);
       return false;
     }
-    if (link.backend === undefined && this.#backendless.answer(scanner)) {
+    if (link.backend === undefined && this.#localReplies.answer(scanner)) {
       forwarding.placedBefore = undefined;
       return true;
     }
@@ -324,7 +324,7 @@ export class FrontendMessages implements CheckoutListener {
       this.#session.sessionEnd.byError(reason);
       return;
     }
-    this.#backendless.refuse(reason);
+    this.#localReplies.refuse(reason);
     this.#resume();
   }
 

@@ -333,15 +333,15 @@ export class Relay implements BackendReceiver, ClientReceiver {
 
   /**
    * Checks everything in.
-   * @param disobeyed what the backend runs does not end when it is canceled
+   * @param cancelFailed what the backend runs does not end when it is canceled
    */
-  async giveBack(disobeyed: boolean): Promise<void> {
+  async giveBack(cancelFailed: boolean): Promise<void> {
     this.#frontendMessages.giveUp();
     // What still comes of a shared backend's answer is nobody's.
     this.replies.hiding = true;
     this.#statements.end();
     this.services.held.end();
     if (this.link.lease === undefined) this.link.cancelReservation();
-    else await this.link.close(this.#isIdle, disobeyed);
+    else await this.link.close(this.#isIdle, cancelFailed);
   }
 }

@@ -11,7 +11,7 @@ interface EndingSession {
   readonly forwarding: Forwarding;
   readonly replies: BackendMessages;
   readonly toClient: WriteBuffer;
-  giveBack(disobeyed: boolean): Promise<void>;
+  giveBack(cancelFailed: boolean): Promise<void>;
 }
 
 const CLIENT_GONE: RelayEnd = { reason: 'client_gone' };
@@ -26,7 +26,7 @@ export class SessionEnd {
   /** The client has said Terminate, or something that is no protocol: what came before that is still answered. */
   #afterReplies: RelayEnd | undefined;
   /** What the backend runs does not end when it is canceled. */
-  #disobeyed = false;
+  #cancelFailed = false;
 
   constructor(session: EndingSession) {
     this.#session = session;
@@ -61,7 +61,7 @@ export class SessionEnd {
 
   /** As {@link byError}, and ends the statement that obeys no cancel request. */
   byForce(error: ServiceError): void {
-    this.#disobeyed = true;
+    this.#cancelFailed = true;
     this.byError(error);
   }
 
@@ -133,7 +133,7 @@ export class SessionEnd {
     await undefined;
     let failure: unknown;
     try {
-      await this.#session.giveBack(this.#disobeyed);
+      await this.#session.giveBack(this.#cancelFailed);
     } catch (error) {
       failure = error;
     }

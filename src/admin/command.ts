@@ -69,7 +69,7 @@ function table(organizations: readonly Organization[]): string {
   return [HEADINGS, ...rows].map(line).join('\n');
 }
 
-/** Names are strangers' own: nothing of them may reach a terminal that it would take for a command. */
+/** Organizations choose their names: no control character of them may reach the terminal. */
 function printable(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '\ufffd');
 }

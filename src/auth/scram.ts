@@ -31,7 +31,7 @@ export interface ScramOffer {
   /** The one that the client selected. */
   readonly mechanism: ScramMechanism;
   readonly verifier: ScramVerifier;
-  /** Stored keys of former passwords, of the same salt and iterations: who proves to know one is rejected, and told apart from strangers. */
+  /** Stored keys of former passwords, of the same salt and iterations: a client that proves to know one is rejected, and told that it is a former one. */
   readonly former?: readonly Buffer[];
   /** The server's half of the nonce: printable ASCII without a comma, e.g. 18 random bytes as base64. */
   readonly nonce: string;

@@ -44,12 +44,12 @@ export function backendFrames(heads: Readonly<Record<string, number>> = {}, maxB
 const NO_BYTES = Buffer.alloc(0);
 
 /** What all that is held of messages may take. */
-export interface HeadRoom {
+export interface HeadBudget {
   /** Whether there is room for so many bytes more. @param messageBytes of the body that they belong to, as it will be */
   mayGrow(bytes: number, messageBytes: number): boolean;
 }
 
-const UNBOUNDED: HeadRoom = { mayGrow: () => true };
+const UNBOUNDED: HeadBudget = { mayGrow: () => true };
 
 /** So much of a head is always waited for. */
 export const MIN_HEAD_BYTES = 65_536;
@@ -90,13 +90,13 @@ export class FrameScanner {
   /** The beginning of a message that cannot be shown yet. */
   #held: Buffer = NO_BYTES;
   #heldBytes = 0;
-  readonly #room: HeadRoom;
+  readonly #room: HeadBudget;
 
   /**
    * @param room where there is none for more of a head that is still to come whole, the message is shown with what has come,
    *   if that is {@link MIN_HEAD_BYTES} or more
    */
-  constructor(rules: FrameRules, room: HeadRoom = UNBOUNDED) {
+  constructor(rules: FrameRules, room: HeadBudget = UNBOUNDED) {
     this.#rules = rules;
     this.#room = room;
     this.#limits = rules.limits;
@@ -241,7 +241,7 @@ export class FrameScanner {
 
   /**
    * Grows by doubling with what has arrived: a client's length that lies must not make us allocate it. A backend's is true, and
-   * what {@link HeadRoom} has let come is allocated once.
+   * what {@link HeadBudget} has let come is allocated once.
    */
   #reserve(bytes: number, wanted: number): void {
     if (bytes <= this.#held.length) return;

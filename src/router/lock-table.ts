@@ -84,9 +84,9 @@ export class LockTable {
   async #endCrowd(): Promise<boolean> {
     const deadline = performance.now() + TIMEOUT_MS;
     const locksOf = await this.#locksOfCrowded(deadline);
-    const crowd = largest(this.#pool.sessions(), locksOf);
-    if (crowd === undefined) return false;
-    const { organizationId, locks, backends } = crowd;
+    const held = largest(this.#pool.sessions(), locksOf);
+    if (held === undefined) return false;
+    const { organizationId, locks, backends } = held;
     this.#observe({
       name: 'service.warning',
       message: `sessions of ${organizationId} were ended: they held ${locks} locks, and the server had room for no more`,
@@ -149,26 +149,26 @@ function sqlstateOf(observation: Observation): string | undefined {
 
 type Session = readonly [organizationId: string, backend: BackendConnection];
 
-interface Crowd {
+interface OrganizationLocks {
   readonly organizationId: string;
   readonly locks: number;
   readonly backends: readonly BackendConnection[];
 }
 
-function largest(sessions: readonly Session[], locksOf: ReadonlyMap<number, number>): Crowd | undefined {
-  const crowds = new Map<string, Crowd>();
+function largest(sessions: readonly Session[], locksOf: ReadonlyMap<number, number>): OrganizationLocks | undefined {
+  const heldBy = new Map<string, OrganizationLocks>();
   const byProcess = new Map(sessions.map((session) => [session[1].processId, session]));
   for (const [organizationId, backend] of byProcess.values()) {
     const locks = locksOf.get(backend.processId);
     if (locks === undefined) continue;
-    const crowd = crowds.get(organizationId);
-    crowds.set(organizationId, {
+    const held = heldBy.get(organizationId);
+    heldBy.set(organizationId, {
       organizationId,
-      locks: locks + (crowd?.locks ?? 0),
-      backends: [...(crowd?.backends ?? []), backend],
+      locks: locks + (held?.locks ?? 0),
+      backends: [...(held?.backends ?? []), backend],
     });
   }
-  return [...crowds.values()].sort((a, b) => b.locks - a.locks)[0];
+  return [...heldBy.values()].sort((a, b) => b.locks - a.locks)[0];
 }
 
 /** A session that is at work notices that its client has gone only when it has something to say. */

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, type MockInstance, vi } from 'vitest';
-import { Admission, BodyRoom, bodyBoundsOf } from '../../http/plugins/admission.ts';
+import { Admission, BodyBudget, bodyBoundsOf } from '../../http/plugins/admission.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { openDoor, standIn } from './door.ts';
@@ -12,7 +12,7 @@ const TOO_MUCH = { kind: 'too_many_requests' };
 
 /** As configured, with bodies of 10 bytes at most. */
 const roomOf = (perTenantBytes: number, allBytes: number) =>
-  new BodyRoom(
+  new BodyBudget(
     bodyBoundsOf({
       POSTERN_HTTP_BODY_MAX_BYTES: 10,
       POSTERN_HTTP_BODIES_PER_TENANT_BYTES: perTenantBytes,
@@ -79,13 +79,13 @@ describe('bodies of requests under way', () => {
   const spies: MockInstance[] = [];
   beforeEach(() => {
     taken = 0;
-    const { take, giveBack } = BodyRoom.prototype;
+    const { take, giveBack } = BodyBudget.prototype;
     spies.push(
-      vi.spyOn(BodyRoom.prototype, 'take').mockImplementation(function (this: BodyRoom, id, bytes) {
+      vi.spyOn(BodyBudget.prototype, 'take').mockImplementation(function (this: BodyBudget, id, bytes) {
         take.call(this, id, bytes);
         taken += bytes;
       }),
-      vi.spyOn(BodyRoom.prototype, 'giveBack').mockImplementation(function (this: BodyRoom, id, bytes) {
+      vi.spyOn(BodyBudget.prototype, 'giveBack').mockImplementation(function (this: BodyBudget, id, bytes) {
         giveBack.call(this, id, bytes);
         taken -= bytes;
       }),

@@ -29,12 +29,12 @@ export class PoolFairness {
   /** How many sessions have been closed so far. */
   #closings = 0;
   readonly #limits: PoolFairnessLimits;
-  readonly #lost: (share: OrganizationPool, backend: BackendConnection) => void;
-  readonly #shares = new Map<string, OrganizationPool>();
+  readonly #lost: (pool: OrganizationPool, backend: BackendConnection) => void;
+  readonly #pools = new Map<string, OrganizationPool>();
   readonly #reserve: number;
 
   /** @param lost hears when one has lost an idle session */
-  constructor(limits: PoolFairnessLimits, lost: (share: OrganizationPool, backend: BackendConnection) => void) {
+  constructor(limits: PoolFairnessLimits, lost: (pool: OrganizationPool, backend: BackendConnection) => void) {
     this.#limits = limits;
     this.#lost = lost;
     this.#reserve = Math.floor(limits.max / 10);
@@ -43,38 +43,38 @@ export class PoolFairness {
   snapshot(): PoolSnapshot {
     const total = { idle: 0, leased: 0, opening: 0, leaving: 0, waiters: 0 };
     const stuck = new Map<string, number>();
-    for (const share of this.#shares.values()) {
-      total.idle += share.idle;
-      total.leased += share.leased.size;
-      total.opening += share.opening;
-      total.leaving += share.leaving.size;
-      total.waiters += share.waiters;
-      const told = [...share.leaving.values()].filter((leaving) => leaving.told).length;
-      if (told > 0) stuck.set(share.tenantId, told);
+    for (const pool of this.#pools.values()) {
+      total.idle += pool.idle;
+      total.leased += pool.leased.size;
+      total.opening += pool.opening;
+      total.leaving += pool.leaving.size;
+      total.waiters += pool.waiters;
+      const told = [...pool.leaving.values()].filter((leaving) => leaving.told).length;
+      if (told > 0) stuck.set(pool.tenantId, told);
     }
     return { ...total, stuck };
   }
 
   all(): Iterable<OrganizationPool> {
-    return this.#shares.values();
+    return this.#pools.values();
   }
 
   /** @returns undefined for who has nothing and waits for nothing */
   find(tenantId: string): OrganizationPool | undefined {
-    return this.#shares.get(tenantId);
+    return this.#pools.get(tenantId);
   }
 
   of(tenantId: string): OrganizationPool {
-    let share = this.#shares.get(tenantId);
-    if (share === undefined) {
-      share = new OrganizationPool(tenantId, this.#lost);
-      this.#shares.set(tenantId, share);
+    let pool = this.#pools.get(tenantId);
+    if (pool === undefined) {
+      pool = new OrganizationPool(tenantId, this.#lost);
+      this.#pools.set(tenantId, pool);
     }
-    return share;
+    return pool;
   }
 
-  forgetIfEmpty(share: OrganizationPool): void {
-    if (share.isEmpty) this.#shares.delete(share.tenantId);
+  forgetIfEmpty(pool: OrganizationPool): void {
+    if (pool.isEmpty) this.#pools.delete(pool.tenantId);
   }
 
   closed(): void {
@@ -83,50 +83,49 @@ export class PoolFairness {
   }
 
   /** The server was full when one more session was to be opened for this organization. */
-  refused(share: OrganizationPool): void {
-    share.refusedAt = this.#closings;
+  refused(pool: OrganizationPool): void {
+    pool.refusedAt = this.#closings;
   }
 
   /** The server has been full for this organization, and no session of ours has been closed since: one try at a time is enough. */
-  #isRefused(share: OrganizationPool): boolean {
-    return share.refusedAt === this.#closings;
+  #isRefused(pool: OrganizationPool): boolean {
+    return pool.refusedAt === this.#closings;
   }
 
   /** Whether one more session may be opened for this organization as things are. */
-  hasRoomFor(share: OrganizationPool): boolean {
-    const allowed = share.busy === 0 ? this.#limits.max : this.#limits.max - this.#reserve;
-    return share.size < this.#limits.maxPerTenant && this.size < allowed;
+  hasRoomFor(pool: OrganizationPool): boolean {
+    const allowed = pool.busy === 0 ? this.#limits.max : this.#limits.max - this.#reserve;
+    return pool.size < this.#limits.maxPerTenant && this.size < allowed;
   }
 
   /** Whether one more session may be opened for this organization, perhaps after closing another's idle one. */
-  canGrow(share: OrganizationPool): boolean {
-    if (this.#isRefused(share) && share.opening > 0) return false;
-    return this.hasRoomFor(share) || (share.size < this.#limits.maxPerTenant && this.coldestBeside(share) !== undefined);
+  canGrow(pool: OrganizationPool): boolean {
+    if (this.#isRefused(pool) && pool.opening > 0) return false;
+    return this.hasRoomFor(pool) || (pool.size < this.#limits.maxPerTenant && this.coldestBeside(pool) !== undefined);
   }
 
   /** Which of the others has the idle session that has not been used for the longest time. */
   coldestBeside(own: OrganizationPool): OrganizationPool | undefined {
     let coldest: OrganizationPool | undefined;
-    for (const share of this.#shares.values())
-      if (share !== own && share.idle > 0 && (coldest === undefined || share.idleSince < coldest.idleSince)) coldest = share;
+    for (const pool of this.#pools.values())
+      if (pool !== own && pool.idle > 0 && (coldest === undefined || pool.idleSince < coldest.idleSince)) coldest = pool;
     return coldest;
   }
 
   /** Who is to have the next session, of those that wait and may have more. */
   nextToServe(): OrganizationPool | undefined {
     let best: OrganizationPool | undefined;
-    for (const share of this.#shares.values()) {
-      if (!share.wantsMore || share.size >= this.#limits.maxPerTenant || this.#isRefused(share)) continue;
-      if (best === undefined || share.busy < best.busy || (share.busy === best.busy && share.waitingSince < best.waitingSince))
-        best = share;
+    for (const pool of this.#pools.values()) {
+      if (!pool.wantsMore || pool.size >= this.#limits.maxPerTenant || this.#isRefused(pool)) continue;
+      if (best === undefined || pool.busy < best.busy || (pool.busy === best.busy && pool.waitingSince < best.waitingSince)) best = pool;
     }
     return best;
   }
 
   /** At the limit, whether another organization that waits has fewer sessions in use than this one keeps. */
-  isOwedToAnother(share: OrganizationPool): boolean {
+  isOwedToAnother(pool: OrganizationPool): boolean {
     if (this.size < this.#limits.max - this.#reserve) return false;
     const next = this.nextToServe();
-    return next !== undefined && next !== share && next.busy < share.busy;
+    return next !== undefined && next !== pool && next.busy < pool.busy;
   }
 }

@@ -29,7 +29,7 @@ export class Pool {
   readonly inputs = new InputScheduler();
   readonly #limits: PoolLimits;
   readonly #observe: Observe;
-  readonly #shares: PoolFairness;
+  readonly #fairness: PoolFairness;
   readonly #busyPoll: BusyPoll | undefined;
   readonly #reaper: NodeJS.Timeout;
   readonly #closing = new AbortController();
@@ -41,19 +41,19 @@ export class Pool {
     this.#limits = limits;
     this.#observe = observe;
     this.#busyPoll = limits.busyPollMs ? new BusyPoll(limits.busyPollMs) : undefined;
-    this.#shares = new PoolFairness(limits, (share, backend) => this.#leave(share, backend, 'lost'));
+    this.#fairness = new PoolFairness(limits, (own, backend) => this.#leave(own, backend, 'lost'));
     this.#terminations = new Terminations(observe, this.#closing.signal);
     this.#reaper = setInterval(() => this.#reap(), Math.max(50, Math.min(5_000, limits.idleMs / 4)));
     this.#reaper.unref();
   }
 
   snapshot(): PoolSnapshot {
-    return this.#shares.snapshot();
+    return this.#fairness.snapshot();
   }
 
   /** All that there are, each with the organization that has it. */
   sessions(): (readonly [tenantId: string, backend: BackendConnection])[] {
-    return [...this.#shares.all()].flatMap(({ tenantId, backends }) => backends.map((backend) => [tenantId, backend] as const));
+    return [...this.#fairness.all()].flatMap(({ tenantId, backends }) => backends.map((backend) => [tenantId, backend] as const));
   }
 
   /**
@@ -65,10 +65,10 @@ export class Pool {
       waiter.settle(shuttingDown());
       return;
     }
-    const share = this.#shares.of(tenantId);
-    share.add(waiter);
-    this.#serve(share);
-    if (share.waiters > 0) this.#timeOutIn(this.#limits.queueTimeoutMs);
+    const own = this.#fairness.of(tenantId);
+    own.add(waiter);
+    this.#serve(own);
+    if (own.waiters > 0) this.#timeOutIn(this.#limits.queueTimeoutMs);
   }
 
   /** Ends a wait; a waiter that has been served is none any more. */
@@ -78,9 +78,9 @@ export class Pool {
 
   /** Ends a wait without a word to the waiter. @returns whether it was waiting */
   leave(tenantId: string, waiter: Waiter): boolean {
-    const share = this.#shares.find(tenantId);
-    if (share?.remove(waiter) !== true) return false;
-    this.#shares.forgetIfEmpty(share);
+    const own = this.#fairness.find(tenantId);
+    if (own?.remove(waiter) !== true) return false;
+    this.#fairness.forgetIfEmpty(own);
     return true;
   }
 
@@ -89,9 +89,9 @@ export class Pool {
    * @param preferred taken before others if it is idle; one that is reserved is the caller's, whoever waits
    */
   tryAcquire(tenantId: string, preferred?: BackendConnection): BackendConnection | undefined {
-    const share = this.#shares.find(tenantId);
-    if (share === undefined || this.#closing.signal.aborted) return undefined;
-    return share.waiters > 0 && preferred?.session.reservation === undefined ? undefined : share.lease(preferred);
+    const own = this.#fairness.find(tenantId);
+    if (own === undefined || this.#closing.signal.aborted) return undefined;
+    return own.waiters > 0 && preferred?.session.reservation === undefined ? undefined : own.lease(preferred);
   }
 
   /**
@@ -99,9 +99,9 @@ export class Pool {
    * @param mayGrow even if there could be one more
    */
   mayKeepBusy(tenantId: string, mayGrow: boolean): boolean {
-    const share = this.#shares.find(tenantId);
-    if (share === undefined || share.waiters > 0 || this.#closing.signal.aborted) return false;
-    return (mayGrow || !this.#shares.canGrow(share)) && !this.#shares.isOwedToAnother(share);
+    const own = this.#fairness.find(tenantId);
+    if (own === undefined || own.waiters > 0 || this.#closing.signal.aborted) return false;
+    return (mayGrow || !this.#fairness.canGrow(own)) && !this.#fairness.isOwedToAnother(own);
   }
 
   /**
@@ -111,51 +111,51 @@ export class Pool {
    * @param reservation others are not to get it if they can have another
    */
   release(tenantId: string, backend: BackendConnection, clean: boolean, reservation?: Reservation): Promise<void> {
-    const share = this.#shares.of(tenantId);
-    if (!share.leased.has(backend)) return DONE;
-    if (reservation !== undefined) this.#reserve(share, backend, reservation);
-    else if (!clean || backend.session.isHurried) return this.#reset(share, backend);
-    else this.#takeBack(share, backend);
+    const own = this.#fairness.of(tenantId);
+    if (!own.leased.has(backend)) return DONE;
+    if (reservation !== undefined) this.#reserve(own, backend, reservation);
+    else if (!clean || backend.session.isHurried) return this.#reset(own, backend);
+    else this.#takeBack(own, backend);
     return DONE;
   }
 
   /** Those who wait may get it all the same. */
-  #reserve(share: OrganizationPool, backend: BackendConnection, reservation: Reservation): void {
-    if (this.#isUnwanted(share, backend)) {
+  #reserve(own: OrganizationPool, backend: BackendConnection, reservation: Reservation): void {
+    if (this.#isUnwanted(own, backend)) {
       reservation.lost();
-      this.#drop(share, backend, 'released');
+      this.#drop(own, backend, 'released');
       return;
     }
     backend.session.pinnedFor = undefined;
     backend.session.reservation = reservation;
-    share.leased.delete(backend);
-    share.rest(backend);
-    this.#serve(share);
+    own.leased.delete(backend);
+    own.rest(backend);
+    this.#serve(own);
   }
 
-  async #reset(share: OrganizationPool, backend: BackendConnection): Promise<void> {
-    if (await discardState(backend)) this.#takeBack(share, backend);
-    else this.discard(share.tenantId, backend, 'not_cleaned');
+  async #reset(own: OrganizationPool, backend: BackendConnection): Promise<void> {
+    if (await discardState(backend)) this.#takeBack(own, backend);
+    else this.discard(own.tenantId, backend, 'not_cleaned');
   }
 
-  #isUnwanted(share: OrganizationPool, backend: BackendConnection): boolean {
-    return backend.closed || backend.session.retired || this.#closing.signal.aborted || this.#shares.isOwedToAnother(share);
+  #isUnwanted(own: OrganizationPool, backend: BackendConnection): boolean {
+    return backend.closed || backend.session.retired || this.#closing.signal.aborted || this.#fairness.isOwedToAnother(own);
   }
 
-  #takeBack(share: OrganizationPool, backend: BackendConnection): void {
+  #takeBack(own: OrganizationPool, backend: BackendConnection): void {
     backend.session.pinnedFor = undefined;
-    if (this.#isUnwanted(share, backend)) {
-      this.#drop(share, backend, 'released');
+    if (this.#isUnwanted(own, backend)) {
+      this.#drop(own, backend, 'released');
       return;
     }
-    if (share.waiters > 0) {
+    if (own.waiters > 0) {
       // It stays lent, from one hand to the next.
       backend.detach();
-      this.#settle(share, backend);
+      this.#settle(own, backend);
       return;
     }
-    share.leased.delete(backend);
-    share.rest(backend);
+    own.leased.delete(backend);
+    own.rest(backend);
   }
 
   /**
@@ -165,23 +165,23 @@ export class Pool {
   discard(tenantId: string, backend: BackendConnection, reason: string, disobeyed = false): void {
     backend.detach();
     backend.destroy();
-    const share = this.#shares.find(tenantId);
-    if (share?.leased.delete(backend)) this.#leave(share, backend, reason, disobeyed);
+    const own = this.#fairness.find(tenantId);
+    if (own?.leased.delete(backend)) this.#leave(own, backend, reason, disobeyed);
   }
 
   /** Closes the idle sessions of an organization, e.g. because its role is about to be dropped. */
   closeIdle(tenantId: string): void {
-    const share = this.#shares.find(tenantId);
-    while (share !== undefined && share.idle > 0) this.#closeOldestIdle(share, 'evicted');
+    const own = this.#fairness.find(tenantId);
+    while (own !== undefined && own.idle > 0) this.#closeOldestIdle(own, 'evicted');
   }
 
   /** Closes the sessions that an organization has, the leased ones as they come back: new ones start with other defaults. */
   retire(tenantId: string): void {
     this.closeIdle(tenantId);
-    const share = this.#shares.find(tenantId);
-    if (share === undefined) return;
-    share.changes += 1;
-    for (const { session } of share.leased) session.retired = true;
+    const own = this.#fairness.find(tenantId);
+    if (own === undefined) return;
+    own.changes += 1;
+    for (const { session } of own.leased) session.retired = true;
   }
 
   /** Fails all waiters and closes all idle sessions; leased ones are closed as they come back. */
@@ -189,110 +189,110 @@ export class Pool {
     this.#closing.abort(shuttingDown());
     clearInterval(this.#reaper);
     clearTimeout(this.#timer);
-    for (const share of this.#shares.all()) {
-      while (share.waiters > 0) this.#settle(share, shuttingDown());
-      this.closeIdle(share.tenantId);
+    for (const own of this.#fairness.all()) {
+      while (own.waiters > 0) this.#settle(own, shuttingDown());
+      this.closeIdle(own.tenantId);
     }
   }
 
   /** Gives waiters of one organization what there is: idle sessions first, then new ones as far as the limits go. */
-  #serve(share: OrganizationPool): void {
-    while (share.wantsMore) {
-      const backend = share.lease();
-      if (backend !== undefined) this.#settle(share, backend);
-      else if (this.#makeRoom(share)) this.#open(share);
-      else if (!this.#serveReserved(share)) return;
+  #serve(own: OrganizationPool): void {
+    while (own.wantsMore) {
+      const backend = own.lease();
+      if (backend !== undefined) this.#settle(own, backend);
+      else if (this.#makeRoom(own)) this.#open(own);
+      else if (!this.#serveReserved(own)) return;
     }
   }
 
   /** @returns whether there was a reserved session that can be given to whoever waits */
-  #serveReserved(share: OrganizationPool): boolean {
-    const backend = share.leaseReserved();
-    if (backend !== undefined) void this.release(share.tenantId, backend, true);
-    else if (share.idle > 0) this.#serveWhenFree(share);
+  #serveReserved(own: OrganizationPool): boolean {
+    const backend = own.leaseReserved();
+    if (backend !== undefined) void this.release(own.tenantId, backend, true);
+    else if (own.idle > 0) this.#serveWhenFree(own);
     return backend !== undefined;
   }
 
   /** What has come from a client meanwhile goes first: it may be what the session was held for. */
-  #serveWhenFree(share: OrganizationPool): void {
-    share.holdTimer ??= setTimeout(
+  #serveWhenFree(own: OrganizationPool): void {
+    own.holdTimer ??= setTimeout(
       () => {
-        share.holdTimer = undefined;
-        setImmediate(() => this.#serve(share));
+        own.holdTimer = undefined;
+        setImmediate(() => this.#serve(own));
       },
-      share.heldUntil - performance.now() + 1,
+      own.heldUntil - performance.now() + 1,
     ).unref();
   }
 
   /** @returns whether one more session may be opened for this organization, now that another's idle one has been closed if need be */
-  #makeRoom(share: OrganizationPool): boolean {
-    if (!this.#shares.canGrow(share)) return false;
-    if (this.#shares.hasRoomFor(share)) return true;
-    const coldest = this.#shares.coldestBeside(share);
+  #makeRoom(own: OrganizationPool): boolean {
+    if (!this.#fairness.canGrow(own)) return false;
+    if (this.#fairness.hasRoomFor(own)) return true;
+    const coldest = this.#fairness.coldestBeside(own);
     if (coldest !== undefined) this.#closeOldestIdle(coldest, 'evicted');
-    return this.#shares.hasRoomFor(share);
+    return this.#fairness.hasRoomFor(own);
   }
 
-  #open(share: OrganizationPool): void {
-    const waiter = share.nextToOpenFor;
+  #open(own: OrganizationPool): void {
+    const waiter = own.nextToOpenFor;
     if (waiter === undefined) return;
-    share.opening += 1;
-    this.#shares.size += 1;
-    const { changes } = share;
+    own.opening += 1;
+    this.#fairness.size += 1;
+    const { changes } = own;
     const startedAt = performance.now();
     waiter.open(this.#closing.signal).then(
       (backend) => {
-        share.opening -= 1;
-        share.refusedAt = undefined;
+        own.opening -= 1;
+        own.refusedAt = undefined;
         // It may have started before the change, or after it.
-        backend.session.retired = share.changes !== changes;
+        backend.session.retired = own.changes !== changes;
         backend.busyPoll = this.#busyPoll;
-        backend.schedule(this.inputs.join(share.tenantId));
+        backend.schedule(this.inputs.join(own.tenantId));
         this.#observe({ name: 'backend.opened', durationMs: performance.now() - startedAt });
-        this.#adopt(share, backend);
+        this.#adopt(own, backend);
       },
       (error: unknown) => {
-        share.opening -= 1;
-        this.#shares.size -= 1;
+        own.opening -= 1;
+        this.#fairness.size -= 1;
         const told = error instanceof ServiceError ? error : new ServiceError('internal', 'internal error', { cause: error });
         // Where the server is full, those who wait can be served by a session that comes back.
-        const mayComeBack = () => this.#serveReserved(share) || share.leased.size + share.leaving.size > 0;
-        if (told.kind === 'too_many_connections' && mayComeBack()) this.#shares.refused(share);
+        const mayComeBack = () => this.#serveReserved(own) || own.leased.size + own.leaving.size > 0;
+        if (told.kind === 'too_many_connections' && mayComeBack()) this.#fairness.refused(own);
         // The one who has waited longest gets the error: whoever it was opened for may have been served meanwhile.
-        else this.#settle(share, told);
+        else this.#settle(own, told);
         this.#serveOthers();
-        this.#shares.forgetIfEmpty(share);
+        this.#fairness.forgetIfEmpty(own);
       },
     );
   }
 
-  #adopt(share: OrganizationPool, backend: BackendConnection): void {
+  #adopt(own: OrganizationPool, backend: BackendConnection): void {
     if (this.#closing.signal.aborted) {
-      share.leased.add(backend);
-      this.#drop(share, backend, 'shutdown');
-    } else if (share.waiters > 0) {
-      share.leased.add(backend);
-      this.#settle(share, backend);
+      own.leased.add(backend);
+      this.#drop(own, backend, 'shutdown');
+    } else if (own.waiters > 0) {
+      own.leased.add(backend);
+      this.#settle(own, backend);
     } else if (backend.session.retired) {
-      this.#drop(share, backend, 'retired');
+      this.#drop(own, backend, 'retired');
     } else {
-      share.rest(backend);
+      own.rest(backend);
       this.#serveOthers();
     }
   }
 
   /** Answers the first waiter. */
-  #settle(share: OrganizationPool, result: BackendConnection | ServiceError): void {
-    share.settle(result);
-    this.#shares.forgetIfEmpty(share);
+  #settle(own: OrganizationPool, result: BackendConnection | ServiceError): void {
+    own.settle(result);
+    this.#fairness.forgetIfEmpty(own);
   }
 
   #timeOut(): void {
     const oldest = performance.now() - this.#limits.queueTimeoutMs;
     let next = Number.POSITIVE_INFINITY;
-    for (const share of [...this.#shares.all()]) {
-      while (share.waitingSince <= oldest) this.#settle(share, this.#timedOut(share));
-      next = Math.min(next, share.waitingSince);
+    for (const own of [...this.#fairness.all()]) {
+      while (own.waitingSince <= oldest) this.#settle(own, this.#timedOut(own));
+      next = Math.min(next, own.waitingSince);
     }
     this.#timer = undefined;
     // A timer may come a little early.
@@ -304,44 +304,44 @@ export class Pool {
   }
 
   #serveOthers(): void {
-    const next = this.#shares.nextToServe();
+    const next = this.#fairness.nextToServe();
     if (next !== undefined) this.#serve(next);
   }
 
   /** One that is given up counts until its process has ended. */
-  #leave(share: OrganizationPool, backend: BackendConnection, reason: string, disobeyed = false): void {
-    if (backend.isGone) this.#gone(share, reason);
-    else this.#terminations.add(share, backend, disobeyed, () => this.#gone(share, reason));
+  #leave(own: OrganizationPool, backend: BackendConnection, reason: string, disobeyed = false): void {
+    if (backend.isGone) this.#gone(own, reason);
+    else this.#terminations.add(own, backend, disobeyed, () => this.#gone(own, reason));
   }
 
-  #drop(share: OrganizationPool, backend: BackendConnection, reason: string): void {
-    share.leased.delete(backend);
+  #drop(own: OrganizationPool, backend: BackendConnection, reason: string): void {
+    own.leased.delete(backend);
     backend.detach();
     backend.end();
-    this.#gone(share, reason);
+    this.#gone(own, reason);
   }
 
-  #closeOldestIdle(share: OrganizationPool, reason: string): void {
-    if (share.closeOldestIdle()) this.#gone(share, reason);
+  #closeOldestIdle(own: OrganizationPool, reason: string): void {
+    if (own.closeOldestIdle()) this.#gone(own, reason);
   }
 
-  #gone(share: OrganizationPool, reason: string): void {
-    this.#shares.closed();
+  #gone(own: OrganizationPool, reason: string): void {
+    this.#fairness.closed();
     this.#observe({ name: 'backend.closed', reason });
     this.#serveOthers();
-    this.#shares.forgetIfEmpty(share);
+    this.#fairness.forgetIfEmpty(own);
   }
 
   #reap(): void {
     const oldest = performance.now() - this.#limits.idleMs;
-    for (const share of this.#shares.all()) {
-      while (share.closeIdleSince(oldest)) this.#gone(share, 'idle');
+    for (const own of this.#fairness.all()) {
+      while (own.closeIdleSince(oldest)) this.#gone(own, 'idle');
     }
   }
 
-  #timedOut(share: OrganizationPool): ServiceError {
-    const pinned = pinsOf(share);
-    const given = share.leaving.size === 0 ? '' : ` Sessions that were given up and have not ended: ${share.leaving.size}.`;
+  #timedOut(own: OrganizationPool): ServiceError {
+    const pinned = pinsOf(own);
+    const given = own.leaving.size === 0 ? '' : ` Sessions that were given up and have not ended: ${own.leaving.size}.`;
     return new ServiceError('pool_timeout', 'no backend became free in time', {
       detail: `Waited ${this.#limits.queueTimeoutMs} ms.${given}${pinned === undefined ? '' : ` ${pinned}`}`,
       hint: `Keep transactions short, or run fewer at a time.${pinned === undefined ? '' : ' A pinned session keeps its backend until what it holds is gone.'}`,

@@ -55,7 +55,7 @@ export class ControlPool {
     return this.#lend((session) => inTransaction(session, (sql) => sql`begin`, work), timeoutMs);
   }
 
-  /** As {@link transaction}, for what strangers can ask for as often as they like: everybody else goes first. */
+  /** As {@link transaction}, for what unauthenticated callers can ask for: all others go first. */
   patientTransaction<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     return this.#lend((session) => inTransaction(session, (sql) => sql`begin`, work), CALL_TIMEOUT_MS, this.#patient);
   }

@@ -10,9 +10,9 @@ export interface QueryRequest {
   readonly params?: readonly JsonValue[] | undefined;
   readonly rowMode: RowMode;
   /** How the result is written; as the reply of `/api/query` if absent. */
-  readonly layout?: ResultFormat | undefined;
+  readonly format?: ResultFormat | undefined;
   /** What a stream that breaks off ends with, for layouts that have a way to say so. */
-  readonly lastWords?: ((error: Error) => Uint8Array) | undefined;
+  readonly finalBytes?: ((error: Error) => Uint8Array) | undefined;
   /** How long Postgres may take, by our own clock; the time a slow reader takes does not count. 0: no limit. */
   readonly timeoutMs: number;
   readonly readOnly?: boolean;

@@ -51,7 +51,7 @@ export function runQuery(lease: Lease, request: QueryRequest): Promise<QueryRepl
 }
 
 function runAny(session: Session, request: QueryRequest, replied: (reply: QueryReply) => void, failed: (error: unknown) => void): void {
-  const body = new ReplyBody(session, (stream) => replied({ body: stream, done }), request.lastWords);
+  const body = new ReplyBody(session, (stream) => replied({ body: stream, done }), request.finalBytes);
   const outcome = runStatement(session, request, body);
   const done = outcome.finally(() => session.end());
   done.catch(() => {});
@@ -70,12 +70,12 @@ function runAny(session: Session, request: QueryRequest, replied: (reply: QueryR
  */
 export function runQueryOnce(lease: Lease, request: QueryRequest, repeatable: RepeatableRequest): Promise<QueryOnceReply> {
   let outcome: StatementOutcome | undefined;
-  const { sql, params = [], rowMode, layout = jsonFormat(rowMode) } = request;
+  const { sql, params = [], rowMode, format = jsonFormat(rowMode) } = request;
   const perform = async (session: Session, keep: Keep) => {
     checkStatement(sql, 'single');
     checkParameterLimit(params);
     const work = async () => {
-      const [result] = await runBatch(session, [{ sql, params }], layout, keptBudget(session));
+      const [result] = await runBatch(session, [{ sql, params }], format, keptBudget(session));
       if (result === undefined) throw new ServiceError('internal', 'a statement has no result');
       await keep(200, result.body);
       outcome = result.outcome;

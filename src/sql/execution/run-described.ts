@@ -52,7 +52,7 @@ class Run {
   constructor(session: Session, request: QueryRequest, body: ReplyBody, sideEffects: SideEffects) {
     this.#session = session;
     this.#request = request;
-    this.#layout = request.layout ?? jsonFormat(request.rowMode);
+    this.#layout = request.format ?? jsonFormat(request.rowMode);
     this.#body = body;
     this.#sideEffects = sideEffects;
   }

@@ -65,8 +65,8 @@ export class PreparedRun implements Replies {
     this.#request = request;
     this.#known = known;
     this.#listener = listener;
-    this.#shape = known.described.shape(request.layout ?? jsonFormat(request.rowMode));
-    this.#body = new ReplyBody(host, (stream) => this.#streams(stream), request.lastWords, this.#shape.lastBytes);
+    this.#shape = known.described.shape(request.format ?? jsonFormat(request.rowMode));
+    this.#body = new ReplyBody(host, (stream) => this.#streams(stream), request.finalBytes, this.#shape.lastBytes);
     this.#result = new ResultWriter(this.#shape, this.#body.out);
   }
 

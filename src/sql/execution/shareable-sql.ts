@@ -10,7 +10,7 @@ export interface SharingLimits {
 /** Nobody gets on behind a request that has been running for longer. */
 export const YOUNG_MS = 1;
 /** An answer that nobody waits for any more and that comes sooner is not worth a cancel request. */
-export const UNHEARD_MS = 20;
+export const DISCARD_CANCEL_AFTER_MS = 20;
 
 const READ = /^\s*select\b/i;
 const QUOTED = /'[^']*'|"[^"]*"/g;

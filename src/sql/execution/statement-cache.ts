@@ -57,7 +57,7 @@ const ALL_TEXT_MAX_CHARACTERS = 1_048_576;
 export class StatementCache {
   /** They go when nobody holds the organization's credential any more. */
   static readonly #ofOrganizations = new WeakMap<Organization, StatementCache>();
-  readonly #tempo = new LatencyBaseline();
+  readonly #baseline = new LatencyBaseline();
   readonly #known = new BoundedMap<string, KnownStatement>({
     maxEntries: STATEMENTS_MAX,
     maxWeight: ALL_TEXT_MAX_CHARACTERS,
@@ -83,7 +83,7 @@ export class StatementCache {
     if (sql.length > TEXT_MAX_CHARACTERS || !sideEffects.isPlain) return;
     const server = newServerStatement(Buffer.from(`${sql}\0\0\0`));
     const latency = sideEffects.isClean && !sideEffects.readsSequences && mayShare(sql) ? new StatementLatency() : undefined;
-    this.#known.set(sql, { sql, sideEffects, described, server, latency, baseline: this.#tempo });
+    this.#known.set(sql, { sql, sideEffects, described, server, latency, baseline: this.#baseline });
   }
 
   /** Unless another one has taken its place. */

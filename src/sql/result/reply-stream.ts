@@ -2,13 +2,13 @@ import { Readable } from 'node:stream';
 import { ServiceError } from '../../errors.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import { CHUNK_BYTES, takeChunk } from '../json/memory.ts';
-import type { RoomForResults } from '../session/receive-budget.ts';
+import type { ResultMemory } from '../session/receive-budget.ts';
 
 /** What may wait in the stream for its reader; beyond it the backend has to wait. */
 const STREAM_BUFFER_BYTES = 262_144;
 
 /** Where the rows come from, at a pace that can be set. */
-export interface RowSource extends RoomForResults {
+export interface RowSource extends ResultMemory {
   pause(): void;
   resume(): void;
   abort(reason: ServiceError): void;

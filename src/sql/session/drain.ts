@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Lease } from '../../router/lease.ts';
-import { UNHEARD_MS } from '../execution/shareable-sql.ts';
+import { DISCARD_CANCEL_AFTER_MS } from '../execution/shareable-sql.ts';
 import type { Pipeline } from './pipeline.ts';
 
 /**
@@ -9,9 +9,9 @@ import type { Pipeline } from './pipeline.ts';
  */
 export async function drained(pipeline: Pipeline, lease: Lease): Promise<void> {
   const all = pipeline.drained();
-  for (let left = pipeline.unheard; left > 0; left = pipeline.unheard) {
-    await Promise.race([all, delay(UNHEARD_MS)]);
-    if (pipeline.unheard === left) await lease.cancel();
+  for (let left = pipeline.discarded; left > 0; left = pipeline.discarded) {
+    await Promise.race([all, delay(DISCARD_CANCEL_AFTER_MS)]);
+    if (pipeline.discarded === left) await lease.cancel();
   }
   await all;
 }

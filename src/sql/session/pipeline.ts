@@ -21,7 +21,7 @@ import { carriedOut } from '../execution/failure.ts';
 import { LARGE_ROW_BYTES } from '../json/row.ts';
 import { closeStatement } from './messages.ts';
 import { Notices, type Warning } from './notices.ts';
-import { ReceiveBudget, type RoomForResults } from './receive-budget.ts';
+import { ReceiveBudget, type ResultMemory } from './receive-budget.ts';
 
 /** What a request wants to see of its replies, in the order in which they come. */
 export interface Replies {
@@ -105,12 +105,7 @@ export class Pipeline implements BackendReceiver {
    * @param interrupt called when what runs is of no use and should be cancelled, with the reason
    * @param settingsChanged where several have requests, which are written together: the one whose answer is due has changed a setting
    */
-  constructor(
-    backend: BackendConnection,
-    results: RoomForResults,
-    interrupt: (reason: ServiceError) => void,
-    settingsChanged?: () => void,
-  ) {
+  constructor(backend: BackendConnection, results: ResultMemory, interrupt: (reason: ServiceError) => void, settingsChanged?: () => void) {
     this.#backend = backend;
     this.#inflow = new ReceiveBudget(backend, results);
     this.#scanner = new FrameScanner(FRAMES, this.#inflow);
@@ -183,7 +178,7 @@ export class Pipeline implements BackendReceiver {
   }
 
   /** How many answers nobody waits for. */
-  get unheard(): number {
+  get discarded(): number {
     return this.#queue.filter(({ settle }) => settle === NOBODYS.settle).length;
   }
 

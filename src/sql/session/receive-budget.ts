@@ -1,6 +1,6 @@
 import type { BackendConnection } from '../../backend/connection.ts';
 import { ServiceError } from '../../errors.ts';
-import type { HeadRoom } from '../../protocol/frame.ts';
+import type { HeadBudget } from '../../protocol/frame.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import { noRoomForResults } from '../result/result-budget.ts';
 
@@ -10,7 +10,7 @@ const MESSAGE_MAX_BYTES = 32 * 1_048_576;
 const WAIT_MAX_MS = 10_000;
 
 /** Gives a new part of the room for results. */
-export interface RoomForResults {
+export interface ResultMemory {
   share(): MemoryReservation;
 }
 
@@ -18,9 +18,9 @@ export interface RoomForResults {
  * What comes from a backend: nothing, while a reader is behind, or while there is no room for a large message. Of one that
  * has come in part there is room for all, or it waits: of many that grow together none would come to its end.
  */
-export class ReceiveBudget implements HeadRoom {
+export class ReceiveBudget implements HeadBudget {
   readonly #backend: BackendConnection;
-  readonly #results: RoomForResults;
+  readonly #results: ResultMemory;
   #isPaused = false;
   /** What the message that comes in part has of the room. */
   #share: MemoryReservation | undefined;
@@ -30,7 +30,7 @@ export class ReceiveBudget implements HeadRoom {
   #isRefused = false;
   #isUseless = false;
 
-  constructor(backend: BackendConnection, results: RoomForResults) {
+  constructor(backend: BackendConnection, results: ResultMemory) {
     this.#backend = backend;
     this.#results = results;
   }

@@ -500,13 +500,13 @@ test('a result that cannot be written takes its backend with it, and nobody who 
   const fail = () => {
     throw new Error('it cannot be written');
   };
-  const layout = { ...jsonFormat('array'), rows: () => Object.assign(fail, { inParts: fail }) };
-  await expect(desk.rows(ECHO, ['a'], { layout })).rejects.toThrow('it cannot be written');
+  const format = { ...jsonFormat('array'), rows: () => Object.assign(fail, { inParts: fail }) };
+  await expect(desk.rows(ECHO, ['a'], { format })).rejects.toThrow('it cannot be written');
   const { backend } = desk;
   expect(await desk.rows(ECHO, ['b'])).toEqual([['b']]);
   expect(desk.backend).not.toBe(backend);
   await desk.warmUp([ECHO, ['']]);
-  expect(await Promise.allSettled(await desk.together(echo('a', { layout }), echo('b'), echo('c')))).toMatchObject([
+  expect(await Promise.allSettled(await desk.together(echo('a', { format }), echo('b'), echo('c')))).toMatchObject([
     { reason: { message: 'it cannot be written' } },
     { value: [['b']] },
     { value: [['c']] },
