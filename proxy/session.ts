@@ -206,7 +206,7 @@ class Session implements SessionServices, ReachableSession {
     return this.#context.router.mayKeepBusy(this.#tenant, mayGrow);
   }
 
-  shared(outcome: 'shared' | 'set_aside'): void {
+  shared(outcome: 'shared' | 'requeued'): void {
     this.#context.observe({ name: `request.${outcome}` });
   }
 

@@ -90,7 +90,7 @@ export type Observation =
   /** A request has been sent ahead into a backend's pipeline, behind those of other clients. */
   | { readonly name: 'request.shared' }
   /** A request that shared a backend has to be run again: it held up others, or met a cancel request that was meant for one. */
-  | { readonly name: 'request.set_aside' }
+  | { readonly name: 'request.requeued' }
   | { readonly name: 'lease.granted'; readonly door: 'http' | 'wire'; readonly waitMs: number }
   | { readonly name: 'lease.refused'; readonly door: 'http' | 'wire'; readonly kind: string }
   | { readonly name: 'lease.released'; readonly door: 'http' | 'wire'; readonly heldMs: number }

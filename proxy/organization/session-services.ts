@@ -26,7 +26,7 @@ export interface SessionServices extends WatchListener {
   /** Whether a backend may be kept busy with more requests: nobody else is waiting for one, and (unless `mayGrow`) there can be no more. */
   mayKeepBusy(mayGrow: boolean): boolean;
   /** Hears of each request that goes into a busy backend's pipeline, and of each that has to be run again because of that. */
-  shared(outcome: 'shared' | 'set_aside'): void;
+  shared(outcome: 'shared' | 'requeued'): void;
   /** What this session shares backends by with others of its organization. */
   readonly multiplexer: Multiplexer;
   readonly registry: StatementRegistry;

@@ -196,7 +196,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
     this.replies.queue.abandon();
     // What was answered for the server, and waited for its answers.
     this.toClient.clear();
-    this.services.shared('set_aside');
+    this.services.shared('requeued');
     this.#runAgain();
     if (isCanceled) void this.cancel();
     this.#frontendMessages.goOn();
@@ -251,7 +251,7 @@ export class Relay implements BackendReceiver, ClientReceiver {
     const { isAsked: cancelAsked } = this.link.cancels;
     const isDone = again || this.sessionEnd.isOver;
     if (this.link.shared !== undefined) {
-      if (again && !this.sessionEnd.isOver) this.services.shared('set_aside');
+      if (again && !this.sessionEnd.isOver) this.services.shared('requeued');
       // Where there is more to find out, others' backend is not the place for it.
       if (!isDone && this.pins.holdsState) this.link.finishKeepingState();
       else if (isDone || this.link.isFollowed) this.link.finishSlot();

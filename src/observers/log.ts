@@ -41,7 +41,7 @@ const LEVELS: Readonly<Record<Observation['name'], Level>> = {
   'wire.pinned': 'trace',
   'wire.unpinned': 'trace',
   'request.shared': 'trace',
-  'request.set_aside': 'debug',
+  'request.requeued': 'debug',
   'lease.granted': 'trace',
   'lease.refused': 'warn',
   'lease.released': 'trace',

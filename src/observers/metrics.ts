@@ -92,7 +92,9 @@ function createInstruments(registry: Registry) {
     pins: counter('postern_pins_total', 'Times that a wire session came to hold what keeps it on its backend', ['reason']),
     pinnedSessions: gauge('postern_pinned_sessions', 'Wire sessions that keep their backend, by each of their reasons', ['reason']),
     shared: counter('postern_shared_requests_total', "Requests that went into a busy backend's pipeline"),
-    setAside: counter('postern_set_aside_requests_total', 'Of those, and those ahead of them: run again by themselves'),
+    requeued: counter('postern_requeued_requests_total', 'Of those, and those ahead of them: run again by themselves'),
+    // The name until version 0.1; it goes with the next release.
+    setAside: counter('postern_set_aside_requests_total', 'The same as postern_requeued_requests_total'),
     queries: new QueryCounter('postern_queries_total', 'Requests that ran SQL', registry),
     httpRequests: new PairCounter('postern_http_requests_total', 'HTTP calls', ['action', 'status'], registry),
     httpSeconds: new QuickHistogram('postern_http_request_seconds', 'How long HTTP calls took', 'action', SECONDS, registry),
@@ -156,7 +158,8 @@ function count(observation: Observation, to: Instruments): void {
     case 'request.shared':
       to.shared.inc();
       break;
-    case 'request.set_aside':
+    case 'request.requeued':
+      to.requeued.inc();
       to.setAside.inc();
       break;
     case 'login.succeeded':

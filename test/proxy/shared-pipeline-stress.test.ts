@@ -225,5 +225,5 @@ it(`${REQUESTS} requests of ${READERS} clients on ${BACKENDS} backends, each ans
     await neighbours;
   }
   expect(told.get('request.shared')).toBeGreaterThan(REQUESTS / 20);
-  expect(told.get('request.set_aside')).toBeGreaterThan(0);
+  expect(told.get('request.requeued')).toBeGreaterThan(0);
 });

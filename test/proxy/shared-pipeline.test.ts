@@ -120,11 +120,11 @@ it('an error is told to the one who made it', async () => {
 it('one that turns out to wait for a lock makes way for those behind it, and is answered when it can be', async () => {
   let guarded: Promise<number | undefined> | undefined;
   await whileLocked(async () => {
-    const before = count('request.set_aside');
+    const before = count('request.requeued');
     const [first, ...others] = await together(READ_GUARDED, 'SELECT 2 AS n', 'SELECT 3 AS n');
     guarded = first;
     expect(await Promise.all(others)).toEqual([2, 3]);
-    expect(count('request.set_aside') - before).toBe(1);
+    expect(count('request.requeued') - before).toBe(1);
   });
   expect(await guarded).toBe(7);
 });

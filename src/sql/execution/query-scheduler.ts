@@ -11,7 +11,7 @@ import { SharedPipeline, Slot } from './shared-pipeline.ts';
 import { type KnownStatement, StatementCache } from './statement-cache.ts';
 
 const SHARED = { name: 'request.shared' } as const;
-const REQUEUED = { name: 'request.set_aside' } as const;
+const REQUEUED = { name: 'request.requeued' } as const;
 
 /** So many of an organization's backends are looked at, the latest first, however many it may have. */
 const ASKED = 16;

@@ -264,7 +264,7 @@ describe('one that waits for a lock', () => {
       const [guarded, ...others] = await desk.together(() => desk.rows(GUARDED), echo('b'), echo('c'));
       first = guarded;
       expect(await soon(Promise.all(others))).toEqual([[['b']], [['c']]]);
-      expect(desk.count('request.set_aside')).toBe(2);
+      expect(desk.count('request.requeued')).toBe(2);
     });
     expect(await soon(first)).toEqual([[7]]);
   });
@@ -275,7 +275,7 @@ describe('one that waits for a lock', () => {
       const [first, guarded, third] = await desk.together(echo('a'), () => desk.rows(GUARDED), echo('c'));
       second = guarded;
       expect(await soon(Promise.all([first, third]))).toEqual([[['a']], [['c']]]);
-      expect(desk.count('request.set_aside')).toBeGreaterThan(0);
+      expect(desk.count('request.requeued')).toBeGreaterThan(0);
     });
     expect(await soon(second)).toEqual([[7]]);
   });
@@ -287,10 +287,10 @@ describe('one that waits for a lock', () => {
     await whileLocked(async () => {
       answers.push(...(await desk.together(() => desk.rows(GUARDED), echo('b'))));
       await delay(100);
-      expect(desk.count('request.set_aside')).toBe(0);
+      expect(desk.count('request.requeued')).toBe(0);
     });
     expect(await soon(Promise.all(answers))).toEqual([[[7]], [['b']]]);
-    expect(desk.count('request.set_aside')).toBe(0);
+    expect(desk.count('request.requeued')).toBe(0);
   });
 
   test('is watched over also when the one before it was answered at the last moment', async () => {
@@ -331,7 +331,7 @@ describe('one that waits for a lock', () => {
     await whileLocked(async () => {
       const departures = [1, 2, 3].map(() => new DisconnectSignal());
       const answers = await desk.together(...departures.map((disconnect) => () => desk.rows(GUARDED, [], { disconnect })));
-      await eventually('the others have gone elsewhere', () => desk.count('request.set_aside') === 2);
+      await eventually('the others have gone elsewhere', () => desk.count('request.requeued') === 2);
       for (const disconnect of departures) disconnect.happen();
       for (const answer of answers) await expect(soon(answer)).rejects.toMatchObject({ kind: 'query_canceled' });
       await eventually('the backends are given back', isAtRest, SOON_MS);
