@@ -1,11 +1,15 @@
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { type Bench, benchLogin, isAskedFor, posternLogin } from './bench.ts';
-import type { Child } from './child.ts';
+import { type Child, launch, waitFor } from './child.ts';
 import type { WireLogin } from './pgbench.ts';
 import { findPgBouncer, startPgBouncer } from './pgbouncer.ts';
 import { findPgpool, startPgpool } from './pgpool.ts';
 import { type Postern, startPostern } from './postern.ts';
 
-export type WirePeerName = 'Postgres' | 'PgBouncer' | 'PgBouncer again' | 'PgBouncer 64k' | 'Pgpool-II' | 'Postern';
+const FLOOR_SERVER = fileURLToPath(new URL('floor-server.js', import.meta.url));
+
+export type WirePeerName = 'Postgres' | 'PgBouncer' | 'PgBouncer again' | 'PgBouncer 64k' | 'Pgpool-II' | 'Floor' | 'Postern';
 
 /** Somewhere to log in to. */
 export interface WirePeer {
@@ -62,6 +66,8 @@ async function startPeer(bench: Bench, name: WirePeerName): Promise<WirePeer | s
       return pgbouncer(bench, name, 65_536);
     case 'Pgpool-II':
       return pgpool(bench, name);
+    case 'Floor':
+      return floor(bench);
     case 'Postern':
       return posternPeer(bench, await startPostern({ ...bench, pool: bench.options.pool }));
   }
@@ -80,6 +86,21 @@ async function pgbouncer(bench: Bench, name: WirePeerName, packetBufferBytes?: n
     ...(packetBufferBytes === undefined ? {} : { packetBufferBytes }),
   });
   return { name, login: benchLogin(bench, port), child, prepares: found.prepares };
+}
+
+/** What relaying alone costs in Node: the ratio to it is what Postern's own code costs. */
+async function floor(bench: Bench): Promise<WirePeer> {
+  const { cluster } = bench;
+  const child = launch({
+    command: process.execPath,
+    args: [FLOOR_SERVER, `${cluster.host}/.s.PGSQL.${cluster.port}`],
+    log: join(bench.folder, 'floor.log'),
+  });
+  const { port } = await waitFor(child, async () => {
+    const output = await child.output();
+    return output.includes('\n') ? (JSON.parse(output) as { readonly port: number }) : undefined;
+  });
+  return { name: 'Floor', login: benchLogin(bench, port), child, prepares: true };
 }
 
 async function pgpool(bench: Bench, name: WirePeerName): Promise<WirePeer | string> {

@@ -17,7 +17,7 @@ export const WIRE: readonly Scenario[] = (['simple', 'extended', 'prepared'] as 
 }));
 
 async function select(mode: Mode, bench: Bench, wire: WirePeers): Promise<Series[]> {
-  const all = await wire.take('Postgres', 'PgBouncer', 'PgBouncer again', 'Pgpool-II', 'Postern');
+  const all = await wire.take('Postgres', 'PgBouncer', 'PgBouncer again', 'Pgpool-II', 'Floor', 'Postern');
   const peers = mode === 'prepared' ? all.filter(({ prepares }) => prepares) : all;
   const args = ['-S', '-M', mode, '-j', String(bench.options.threads)];
   await warmUp(peers, args, bench);
