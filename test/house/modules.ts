@@ -20,7 +20,7 @@ function filesIn(folder: string): string[] {
 }
 
 function importsOf(file: string): readonly string[] {
-  const text = readFileSync(join(ROOT, file), 'utf8');
+  const text = textOf(file);
   return [...text.matchAll(IMPORT)].map(([, path = '']) => normalize(join(dirname(file), path)));
 }
 
@@ -61,7 +61,11 @@ export function cycles(graph: ReadonlyMap<string, readonly string[]>): readonly 
   return found;
 }
 
+export function textOf(path: string): string {
+  return readFileSync(join(ROOT, path), 'utf8');
+}
+
 export function sizeOf(path: string): { readonly lines: number; readonly words: number } {
-  const text = readFileSync(join(ROOT, path), 'utf8');
+  const text = textOf(path);
   return { lines: text.trimEnd().split('\n').length, words: text.split(/\s+/).filter(Boolean).length };
 }
