@@ -7,7 +7,7 @@ const AT_THE_DOORS = [
   'service/{all-or-nothing,both-doors,errors,exactly-once,rotation,shared-backend}.test.ts',
 ];
 
-/** Clients that get by with one schema; the README says what the others miss. */
+/** Clients that work in one schema; src/router/README.md says what does not work for the others. */
 const CLIENTS_OF_ONE_SCHEMA = ['knex', 'kysely', 'neon', 'pg', 'pg-dump', 'postgres', 'psql', 'python'].map(
   (name) => `clients/${name}.test.ts`,
 );

@@ -1,4 +1,5 @@
 import { LINES_TYPE } from '../plugins/accept.ts';
+import type { ReferenceText } from './documents.ts';
 import type { JsonSchema, MediaType, OpenApiDocument, OperationObject, Parameter, ResponseObject } from './openapi.ts';
 
 /** Text that is HTML already; everything else is escaped on its way into the page. */
@@ -32,8 +33,8 @@ a { color: var(--accent) } nav ul { list-style: none; padding: 0; columns: 2 } .
 summary { cursor: pointer; margin: .5rem 0 }
 `;
 
-/** The API for people: one page, made from the OpenAPI document alone, that needs nothing from the network. */
-export function docsPage(document: OpenApiDocument): string {
+/** The API for people: one page, made from the OpenAPI document, that needs nothing from the network. It links to the reference texts. */
+export function docsPage(document: OpenApiDocument, texts: readonly Pick<ReferenceText, 'path' | 'title'>[]): string {
   const { info, tags, paths } = document;
   const operations = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ title: `${method.toUpperCase()} ${path}`, path, method, operation })),
@@ -46,12 +47,18 @@ export function docsPage(document: OpenApiDocument): string {
 <h1>${info.title} API</h1>
 <p>${info.description}</p>
 <p>The same for programs: <a href="/api/openapi.json">/api/openapi.json</a>.</p>
+${referenceLinks(texts)}
 <nav><ul>${operations.map(({ title, operation }) => html`<li><a href="#${operation.operationId}"><code>${title}</code></a></li>`)}<li><a href="#errors">Errors</a></li></ul></nav>
 ${tags.map(({ name }) => html`<h2>${name}</h2>${of(name).map(operationSection)}`)}
 ${errorsSection(document)}
 </body>
 </html>
 `.text;
+}
+
+function referenceLinks(texts: readonly Pick<ReferenceText, 'path' | 'title'>[]): Html {
+  if (texts.length === 0) return html``;
+  return html`<p>Reference: ${texts.map(({ path, title }, i) => html`${i === 0 ? '' : ' · '}<a href="${path}">${title}</a>`)}</p>`;
 }
 
 interface Entry {

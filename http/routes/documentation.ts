@@ -1,13 +1,18 @@
 import { createHash } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import { docsPage, STYLE } from '../docs/docs-page.ts';
+import { referenceTexts } from '../docs/documents.ts';
 import type { OpenApiDocument } from '../docs/openapi.ts';
 
-/** The API described: `/api/openapi.json` for programs, `/docs` for people; both made once, at the start. */
+/**
+ * The API described: `/api/openapi.json` for programs, `/docs` for people; and the reference texts, below `/docs`. All are made
+ * once, at the start.
+ */
 export function documentationRoutes(app: FastifyInstance, document: OpenApiDocument): void {
   // As bytes, however many wait for them there is one of each.
   const json = Buffer.from(JSON.stringify(document));
-  const page = Buffer.from(docsPage(document));
+  const texts = referenceTexts();
+  const page = Buffer.from(docsPage(document, texts));
   const styleHash = createHash('sha256').update(STYLE).digest('base64');
   app.get('/api/openapi.json', async (_request, reply) => reply.type('application/json; charset=utf-8').send(json));
   app.get('/docs', async (_request, reply) =>
@@ -16,5 +21,9 @@ export function documentationRoutes(app: FastifyInstance, document: OpenApiDocum
       .type('text/html; charset=utf-8')
       .send(page),
   );
+  for (const { path, markdown } of texts) {
+    const bytes = Buffer.from(markdown);
+    app.get(path, async (_request, reply) => reply.type('text/markdown; charset=utf-8').send(bytes));
+  }
   app.get('/', async (_request, reply) => reply.redirect('/docs'));
 }

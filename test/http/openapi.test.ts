@@ -106,6 +106,23 @@ describe('the page for people', () => {
     expect(page).not.toMatch(/<script|<link|<img|src=|@import|url\(/);
   });
 
+  it('links to the reference texts, which link to each other', async () => {
+    const page = await (await fetch(`${door.url}/docs`)).text();
+    const paths = [...page.matchAll(/<a href="(\/docs\/\w+)">/g)].map(([, path = '']) => path);
+    expect(paths).toEqual(['start', 'http', 'wire', 'organizations', 'operating', 'benchmarks'].map((name) => `/docs/${name}`));
+    for (const path of paths) {
+      const reply = await fetch(door.url + path);
+      expect([reply.status, reply.headers.get('content-type')]).toEqual([200, 'text/markdown; charset=utf-8']);
+      const text = await reply.text();
+      expect(text).toMatch(/^# \w/);
+      for (const [, linked = ''] of text.matchAll(/\]\((\/docs\/\w+)/g)) expect(paths).toContain(linked);
+      const elsewhere = [...text.matchAll(/\]\((?!\/docs\/|#|https:)([^)#]+)/g)].map(([, file]) => file);
+      expect(
+        elsewhere.filter((file) => !/^(?:LICENSE|(?:\.\.\/)*CONTRIBUTING\.md|test\/conversations\/README\.md)$/.test(file ?? '')),
+      ).toEqual([]);
+    }
+  });
+
   it('is where the root leads', async () => {
     const reply = await fetch(door.url, { redirect: 'manual' });
     expect([reply.status, reply.headers.get('location')]).toEqual([302, '/docs']);

@@ -1,36 +1,46 @@
 import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
+import { mkdir, readFile, stat, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { atService, DOCUMENTED, EXAMPLES, exportedVariables, REPOSITORY, textOf } from '../support/documents.ts';
 import { eventually } from '../support/eventually.ts';
-import { type JsonReply, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
-
-interface Example {
-  readonly section: string;
-  /** As its fence says; `curl` or `text` for an indented block. */
-  readonly language: string;
-  readonly text: string;
-}
+import { makeScratch, type Scratch } from '../support/scratch.ts';
+import { type JsonReply, startTestService, type TestOrganization, type TestService, testVariables } from '../support/service.ts';
 
 const run = promisify(execFile);
-const REPOSITORY = new URL('../..', import.meta.url);
-const EXAMPLES = examplesOf(readFileSync(new URL('README.md', REPOSITORY), 'utf8'));
 
-/** The README's own organization stands for the one that its first example makes. */
-const DOCUMENTED = JSON.parse(textOf('Sign up', 'json'));
+/** The documented organization stands for the one that the first example makes. */
 let organization: TestOrganization = DOCUMENTED;
 let service: TestService;
+let scratch: Scratch;
+let variables: Record<string, string>;
 
 beforeAll(async () => {
-  service = await startTestService();
+  scratch = await makeScratch();
+  variables = testVariables();
+  service = await startTestService(variables);
 });
-afterAll(() => service.close());
+afterAll(async () => {
+  await service.close();
+  await scratch.remove();
+});
 
-describe('the examples of the README, in their order', () => {
-  it('are all below', () => {
+describe('the examples of the documents, in their order', () => {
+  it('are all below, or in test/clients/readme.test.ts', () => {
     const sections = (wanted: string) => EXAMPLES.filter(({ language }) => language === wanted).map(({ section }) => section);
     expect(sections('curl')).toEqual(['Sign up', 'Query over HTTP', 'Several statements, all or none', 'Migrations', 'Audit']);
-    expect(sections('js')).toEqual(['An ORM', 'Serverless drivers']);
+    expect(sections('js')).toEqual(['An ORM', 'Node (pg)', 'The Neon driver', 'Serverless drivers']);
+    expect(sections('sql')).toEqual(['psql', 'A Postgres of your own']);
+    expect(sections('json')).toEqual(['Sign up', 'Query over HTTP', 'Errors']);
+    expect(['python', 'java', 'ts'].flatMap(sections)).toEqual(['Python (psycopg 3)', 'Java (JDBC)', 'Prisma']);
+    // No Go is needed to run the tests: it is the one that is not run.
+    expect(sections('go')).toEqual(['Go (pgx)']);
+    const shell = ['Start', 'Start', 'Start', 'Sign up', 'psql', 'Limits of pooling', 'Embedded PostgreSQL', 'Docker', 'Docker'];
+    const operating = ['A Postgres of your own', 'TLS', 'Organizations', 'Organizations', 'Backups', 'Backups', 'Benchmarks'];
+    expect(sections('text')).toEqual([...shell, ...operating]);
   });
 
   it('sign up', async () => {
@@ -38,13 +48,22 @@ describe('the examples of the README, in their order', () => {
     expect(status).toBe(201);
     organization = body;
     expect(lasting(body)).toEqual(reply('Sign up'));
-    expect(here(textOf('Sign up', 'text'))).toBe(`export ORG=${body.id} API_KEY=${body.apiKey}\n`);
+    const { stdout } = await shell(`${here(textOf('Sign up', 'text'))}\nprintf '%s ' "$ORG" "$API_KEY" "$DATABASE_URL"`, {});
+    const { ORG, API_KEY, DATABASE_URL } = environment();
+    expect(stdout).toBe(`${ORG} ${API_KEY} ${DATABASE_URL} `);
+    expect(textOf('Sign up', 'text').split('\n')[0]).toBe(`export ORG=${DOCUMENTED.id} API_KEY=${DOCUMENTED.apiKey}`);
   });
 
-  it('make a table through the wire door', async () => {
-    const client = await service.connect(organization);
-    await client.query(textOf('psql', 'sql'));
-    await client.end();
+  it('make a table through the wire door, with psql', async () => {
+    await writeFile(join(scratch.path, 'orders.sql'), textOf('psql', 'sql'));
+    const { stdout } = await shell(`${here(textOf('psql', 'text')).trim()} -qv ON_ERROR_STOP=1 -f orders.sql -Atc 'TABLE orders'`);
+    expect(stdout).toMatch(/^1\|ada\|12\.50\|.*\n2\|grace\|99\.00\|.*\n$/);
+  });
+
+  it('keep a backend', async () => {
+    const commands = `-c "SELECT set_config('my.kept', 'yes', false)" -c "SELECT current_setting('my.kept')"`;
+    const env = { ...environment(), PGPASSWORD: organization.apiKey };
+    expect((await shell(`${here(textOf('Limits of pooling', 'text')).trim()} -At ${commands}`, env)).stdout).toBe('yes\nyes\n');
   });
 
   it('use an ORM', async () => {
@@ -57,6 +76,10 @@ describe('the examples of the README, in their order', () => {
     const { status, body } = await curl('Query over HTTP');
     expect(status).toBe(200);
     expect(lasting(body)).toEqual(reply('Query over HTTP'));
+  });
+
+  it.each(['Node (pg)', 'The Neon driver'])('connect from %s', async (section) => {
+    expect(await javascript(section)).toBe("[ { customer: 'grace' } ] ");
   });
 
   it('run several statements', async () => {
@@ -73,7 +96,7 @@ describe('the examples of the README, in their order', () => {
   it('show what an error looks like', async () => {
     const { status, body } = await service.query(organization, 'selec');
     expect(status).toBe(400);
-    expect(lasting(body)).toEqual(reply('The HTTP door'));
+    expect(lasting(body)).toEqual(reply('Errors'));
   });
 
   it('use a serverless driver', async () => {
@@ -88,30 +111,85 @@ describe('the examples of the README, in their order', () => {
   });
 });
 
-function examplesOf(markdown: string): Example[] {
-  const examples: Example[] = [];
-  let section = '';
-  for (const [block, heading, language, fenced] of markdown.matchAll(/^#+ (.+)$|^```(\w*)\n([\s\S]*?)^```$|(?:^ {4}.*\n)+/gm)) {
-    if (heading !== undefined) section = heading;
-    else if (fenced !== undefined) examples.push({ section, language: language ?? '', text: fenced });
-    else examples.push({ section, language: block.startsWith('    curl ') ? 'curl' : 'text', text: block.replace(/^ {4}/gm, '') });
-  }
-  return examples;
-}
+describe('the examples for operators', () => {
+  const blocks = (section: string) => EXAMPLES.filter((one) => one.section === section && one.language === 'text').map(({ text }) => text);
+  /** Says what a command was given, in place of carrying it out. */
+  const said = (command: string) => `${command}() { printf '%s|' ${command} "$@"; }\n`;
 
-function textOf(section: string, language: string): string {
-  const found = EXAMPLES.find((example) => example.section === section && example.language === language);
-  if (found === undefined) throw new Error(`the README has no example in ${language} under "${section}"`);
-  return found.text;
-}
+  it('start from npm, which the table of scripts has', async () => {
+    const { stdout } = await shell(`${said('npm')}${blocks('Start')[0]}${blocks('Embedded PostgreSQL')[0]}`);
+    expect(stdout).toBe('npm|ci|npm|start|'.repeat(2));
+  });
 
-/** The same text for this test's ports and organization. */
-function here(text: string): string {
-  const { id, apiKey } = organization;
-  const local = text.replaceAll(DOCUMENTED.id, id).replaceAll(DOCUMENTED.apiKey, apiKey);
-  return local.replace(/\b8080\b/g, new URL(service.httpUrl).port).replace(/\b6432\b/g, String(service.wirePort));
-}
+  it('make two secrets, and start containers from files that there are', async () => {
+    await mkdir(join(scratch.path, 'docker'));
+    const [secrets = '', up] = blocks('Docker');
+    expect(blocks('Start')[1]).toContain(secrets.split('\n')[0]);
+    const { stdout } = await shell(`${said('docker')}${secrets}${up}${blocks('Organizations')[1]}`);
+    expect(await readFile(join(scratch.path, 'docker/.env'), 'utf8')).toMatch(
+      /^POSTGRES_PASSWORD=[0-9a-f]{48}\nPOSTERN_SECRET=[0-9a-f]{64}\n$/,
+    );
+    expect((await stat(join(scratch.path, 'docker/.env'))).mode & 0o777).toBe(0o600);
+    const files = [...stdout.matchAll(/-f\|([^|]+)/g)].map(([, file = '']) => file);
+    expect(files).toHaveLength(4);
+    for (const file of files) expect(existsSync(join(REPOSITORY, file)), file).toBe(true);
+    expect(stdout).toMatch(/\|exec\|postern\|node\|dist\/src\/admin\.js\|org\|list\|$/);
+  });
 
+  it('set up a Postgres of your own', async () => {
+    const client = new pg.Client(inject('clusterUrl'));
+    await client.connect();
+    await client.query('BEGIN');
+    await client.query(textOf('A Postgres of your own', 'sql').replace('ROLE postern ', `ROLE r_${organization.id} `));
+    const { rows } = await client.query('SELECT rolcreatedb, rolcreaterole, rolsuper FROM pg_roles WHERE rolname = $1', [
+      `r_${organization.id}`,
+    ]);
+    await client.query('ROLLBACK');
+    await client.end();
+    expect(rows).toEqual([{ rolcreatedb: true, rolcreaterole: true, rolsuper: false }]);
+
+    const npm = `npm() { printf '%s ' "$DATABASE_URL" "$POSTERN_SECRET" "$*"; }\n`;
+    const lines = textOf('A Postgres of your own', 'text');
+    const { stdout } = await shell(npm + lines, { PATH: process.env.PATH, HOME: scratch.path });
+    expect(stdout).toMatch(/^postgres:\/\/postern:…@db\.example\/postgres [0-9a-f]{64} start $/);
+    expect(lines).toContain(blocks('Start')[2]?.trim());
+  });
+
+  it('connect with TLS', async () => {
+    const { stdout } = await shell(`${said('psql')}${textOf('TLS', 'text')}`);
+    expect(stdout).toMatch(/^psql\|host=\S+ port=6432 user=(\S+) dbname=\1 sslmode=verify-full sslrootcert=ca\.pem\|$/);
+  });
+
+  it('list, suspend and drop organizations, and issue a key', async () => {
+    const other = await service.signUp();
+    const lines = textOf('Organizations', 'text').trimEnd().split('\n');
+    const admin = async (line = '') => (await shell(atService(line, service, other), { ...process.env, ...variables }, REPOSITORY)).stdout;
+    const [list, suspend, drop, issue] = lines;
+    expect(lines).toHaveLength(4);
+    expect(await admin(list)).toContain(other.id);
+    expect(await admin(issue)).toContain('pst_');
+    expect(await admin(suspend)).toBe(`${other.id} is suspended\n`);
+    expect(await admin(drop)).toContain(other.id);
+    expect(await admin(list)).toMatch(new RegExp(`^${other.id} +dropped `, 'm'));
+  });
+
+  it('copy the data directory with what its links point to, and dump one organization', async () => {
+    await mkdir(join(scratch.path, 'elsewhere'));
+    await writeFile(join(scratch.path, 'elsewhere/PG_VERSION'), '18\n');
+    await mkdir(join(scratch.path, 'data'));
+    await symlink('../elsewhere', join(scratch.path, 'data/postgres'));
+    const [copy, dump] = blocks('Backups');
+    await shell(copy ?? '');
+    await writeFile(join(scratch.path, 'elsewhere/PG_VERSION'), 'changed\n');
+    expect(await readFile(join(scratch.path, 'backup/postgres/PG_VERSION'), 'utf8')).toBe('18\n');
+    await shell(`pg_dump() { psql -h "$2" -p "$4" -U "$6" -Atc 'SELECT current_user' "$8"; }\n${here(dump ?? '')}`);
+    expect(await readFile(join(scratch.path, 'acme.dump'), 'utf8')).toBe(`${organization.id}\n`);
+  });
+});
+
+const here = (text: string) => atService(text, service, organization);
+const environment = () => exportedVariables(service, organization);
+const shell = (script: string, env: NodeJS.ProcessEnv = environment(), cwd = scratch.path) => run('sh', ['-ec', script], { env, cwd });
 const reply = (section: string): unknown => lasting(JSON.parse(here(textOf(section, 'json'))));
 
 /** A reply without what differs from call to call: instants keep their precision, durations and request ids only their type. */
@@ -120,17 +198,10 @@ function lasting(body: unknown): unknown {
   return JSON.parse(digitless, (name, value) => (['durationMs', 'requestId'].includes(name) ? typeof value : value));
 }
 
-const environment = () => ({
-  PATH: process.env.PATH,
-  ORG: organization.id,
-  API_KEY: organization.apiKey,
-  DATABASE_URL: `postgres://${organization.id}:${organization.apiKey}@127.0.0.1:${service.wirePort}/${organization.id}`,
-});
-
 /** A real shell reads the line; `curl` itself need not be there. */
 async function curl(section: string): Promise<JsonReply> {
-  const script = `curl() { printf '%s\\0' "$@"; }\n${here(textOf(section, 'curl'))}`;
-  const words = (await run('sh', ['-c', script], { env: environment() })).stdout.split('\0');
+  const { stdout } = await shell(`curl() { printf '%s\\0' "$@"; }\n${here(textOf(section, 'curl'))}`);
+  const words = stdout.split('\0');
   const url = new URL(words.find((word) => word.startsWith('http://')) ?? '');
   const after = (option: string) => words.flatMap((word, i) => (word === option ? [words[i + 1] ?? ''] : []));
   const headers = Object.fromEntries(after('-H').map((header) => header.split(': ', 2)));

@@ -1,0 +1,45 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { posix } from 'node:path';
+
+/** A reference text, as Markdown. */
+export interface ReferenceText {
+  readonly path: string;
+  readonly title: string;
+  readonly markdown: string;
+}
+
+/** Where each is served, and the file that it is. */
+const FILES: ReadonlyMap<string, string> = new Map([
+  ['/docs/start', 'README.md'],
+  ['/docs/http', 'http/README.md'],
+  ['/docs/wire', 'proxy/README.md'],
+  ['/docs/organizations', 'src/router/README.md'],
+  ['/docs/operating', 'docker/README.md'],
+  ['/docs/benchmarks', 'test/bench/README.md'],
+]);
+const PATHS: ReadonlyMap<string, string> = new Map([...FILES].map(([path, file]) => [file, path]));
+
+/** The reference texts of this version. A package that leaves them out has none. */
+export function referenceTexts(): ReferenceText[] {
+  const root = packageRoot();
+  return [...FILES].flatMap(([path, file]) => {
+    const url = new URL(file, root);
+    if (!existsSync(url)) return [];
+    const markdown = withServedLinks(readFileSync(url, 'utf8'), file);
+    return [{ path, title: /^# (.+)$/m.exec(markdown)?.[1] ?? path, markdown }];
+  });
+}
+
+/** This file is compiled into `dist`; the texts are not. */
+function packageRoot(): URL {
+  const [source, built] = [new URL('../../', import.meta.url), new URL('../../../', import.meta.url)];
+  return existsSync(new URL('package.json', source)) ? source : built;
+}
+
+/** Links between the texts lead to where they are served; those to other files stay as they are. */
+function withServedLinks(markdown: string, file: string): string {
+  return markdown.replace(/\]\(([\w./]+)/g, (link, target: string) => {
+    const path = PATHS.get(posix.join(posix.dirname(file), target));
+    return path === undefined ? link : `](${path}`;
+  });
+}
