@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Config } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
-import { Connections } from './connections/connections.ts';
+import { ConnectionLimit } from './connections/connection-limit.ts';
 import { clientErrorHandler, createServer, type HttpServer, type ServerDeadlines, type TlsFiles } from './connections/server.ts';
 import { openApiDocument } from './docs/openapi.ts';
 import { FastPath } from './fast-path/fast-path.ts';
@@ -47,7 +47,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const { observe, router, queries, refusals, deadlines = deadlinesOf(options.config), tls, openWire } = options;
   const clientAddress = clientAddresses(options.config.POSTERN_TRUST_PROXY ?? []);
   const isServedHost = servedHosts(options.config);
-  const connections = new Connections({
+  const connections = new ConnectionLimit({
     max: options.connectionsMax ?? options.config.POSTERN_HTTP_CONNECTIONS_MAX,
     deadlines,
     observe,

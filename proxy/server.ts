@@ -18,11 +18,11 @@ import { errorResponse } from './errors.ts';
 import { authenticate, type LoginMethod } from './login/authentication.ts';
 import { ClientConnection, ClientGone, type ClientStream } from './login/client-connection.ts';
 import { handshake, type TlsPolicy } from './login/handshake.ts';
-import { OpenSessions } from './organization/open-sessions.ts';
-import { OrganizationDirectory } from './organization/sessions.ts';
-import { Watchdog, type WatchdogLimits } from './organization/watchdog.ts';
 import { BUFFER_BOUNDS } from './relay/buffer-budget.ts';
 import { type AuthenticatedClient, actorOf, openSession, type SessionContext } from './session.ts';
+import { EndableSessions } from './sessions/endable-sessions.ts';
+import { OrganizationDirectory } from './sessions/organization-sessions.ts';
+import { Watchdog, type WatchdogLimits } from './sessions/watchdog.ts';
 
 export interface WireServerOptions extends WatchdogLimits {
   readonly router: Router;
@@ -74,7 +74,7 @@ export class WireServer {
   readonly #clients = new IndexedSet<ClientConnection>();
   /** Who have come and not logged in yet. */
   readonly #unauthenticated = new IndexedSet<ClientConnection>();
-  readonly #open = new OpenSessions();
+  readonly #open = new EndableSessions();
   readonly #context: SessionContext;
   readonly #gone = (client: ClientConnection): void => this.#forget(client);
   #stayTimer: NodeJS.Timeout | undefined;

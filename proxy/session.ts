@@ -6,22 +6,22 @@ import type { StartupMessage } from '../src/protocol/startup.ts';
 import { DisconnectSignal } from '../src/router/client-disconnect.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { Router, Wait } from '../src/router/router.ts';
-import { type SchemaRewriter, schemaRewriterOf } from '../src/router/search-path/schema-rewriter.ts';
+import { type SchemaRewriter, schemaRewriterOf } from '../src/router/schema-rewriting/schema-rewriter.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import type { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { freshBytes } from '../src/runtime/random.ts';
 import type { WatchedBatch } from './inspection/ddl-audit.ts';
 import type { ClientConnection } from './login/client-connection.ts';
 import { startSession } from './login/session-start.ts';
-import type { OpenSession, OpenSessions } from './organization/open-sessions.ts';
-import type { RelayEnd, SessionServices } from './organization/session-services.ts';
-import type { OrganizationDirectory, OrganizationSessions, ReachableSession, SessionStart } from './organization/sessions.ts';
-import type { Watchdog } from './organization/watchdog.ts';
 import { type PinListener, Pins } from './pinning/pins.ts';
 import type { ProcessIds } from './pinning/process-ids.ts';
 import { BufferBudget } from './relay/buffer-budget.ts';
 import { READY_IDLE } from './relay/messages.ts';
 import { Relay } from './relay/relay.ts';
+import type { EndableSessions, OpenSession } from './sessions/endable-sessions.ts';
+import type { OrganizationDirectory, OrganizationSessions, ReachableSession, SessionStart } from './sessions/organization-sessions.ts';
+import type { RelayEnd, SessionServices } from './sessions/session-services.ts';
+import type { Watchdog } from './sessions/watchdog.ts';
 
 /** What the sessions of all organizations share. */
 export interface SessionContext {
@@ -29,7 +29,7 @@ export interface SessionContext {
   readonly observe: Observe;
   readonly pinned: PinListener;
   readonly watchdog: Watchdog;
-  readonly open: OpenSessions;
+  readonly open: EndableSessions;
   readonly tenants: OrganizationDirectory;
   /** For what has come of messages that cannot be sent on yet. */
   readonly messageRoom: MemoryBudget;

@@ -18,7 +18,7 @@ import { fanOut, type Observe } from './observation.ts';
 import { auditObserver } from './observers/audit.ts';
 import { createMetrics } from './observers/metrics.ts';
 import { RefusalLimit } from './router/limits/refusal-limit.ts';
-import { LockTable } from './router/lock-table.ts';
+import { LockExhaustion } from './router/lock-exhaustion.ts';
 import { Operator } from './router/operator.ts';
 import { codeOf } from './router/placement/admin.ts';
 import { type Cluster, prepareCluster } from './router/placement/cluster.ts';
@@ -68,7 +68,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     const tls = TlsFiles.open(config);
     const cluster = await backingPostgres(config, log, opened);
     const { host, port, ssl, controlDatabase } = cluster;
-    let locks: LockTable | undefined;
+    let locks: LockExhaustion | undefined;
     const metrics = createMetrics({ poolSnapshot: () => pool.snapshot() });
     opened.push(async () => metrics.close());
     const catalog = await Catalog.open({
@@ -89,7 +89,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     opened.push(() => platform.close());
     const provisioner = createPlacements(config, platform, observe);
     opened.push(async () => pool.close());
-    locks = new LockTable(catalog, pool, observe);
+    locks = new LockExhaustion(catalog, pool, observe);
     const router = new Router({
       catalog,
       provisioner,

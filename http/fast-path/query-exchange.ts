@@ -7,7 +7,7 @@ import type { QueryRequest } from '../../src/sql/execution/query-request.ts';
 import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
 import { CHUNK_BYTES, giveBack, takeMemory } from '../../src/sql/json/memory.ts';
 import { ResultReservation } from '../../src/sql/result/result-budget.ts';
-import type { Connections } from '../connections/connections.ts';
+import type { ConnectionLimit } from '../connections/connection-limit.ts';
 import type { Admission } from '../plugins/admission.ts';
 import { problemFor } from '../plugins/problems.ts';
 import type { IsServedHost } from '../plugins/served-hosts.ts';
@@ -27,7 +27,7 @@ export interface ExchangeContext extends RefusalContext {
   readonly queries: QueryScheduler;
   readonly config: Config;
   readonly admission: Admission;
-  readonly connections: Pick<Connections, 'authenticated'>;
+  readonly connections: Pick<ConnectionLimit, 'authenticated'>;
   readonly ends: CallEnds;
   readonly isServedHost: IsServedHost;
 }

@@ -5,7 +5,7 @@ import { LosslessNumber } from 'lossless-json';
 import { ServiceError } from '../../src/errors.ts';
 import type { DisconnectSignal } from '../../src/router/client-disconnect.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';
-import { takeFingerprint } from '../plugins/idempotency.ts';
+import { takeFingerprint } from '../plugins/idempotency-key.ts';
 import type { RequestContext } from '../request-context.ts';
 import { changesAsDouble, isDigit, isNumberByte } from './json-number.ts';
 import { checkDepth, JsonReader, malformed, reasonOf, refuseHalfPairs } from './json-reader.ts';

@@ -1,4 +1,4 @@
-import type { Connections } from '../connections/connections.ts';
+import type { ConnectionLimit } from '../connections/connection-limit.ts';
 import { type BodyBudget, UNCOUNTED_MAX_BYTES } from '../plugins/admission.ts';
 import type { UnauthenticatedBudget } from './unauthenticated-budget.ts';
 
@@ -6,7 +6,7 @@ import type { UnauthenticatedBudget } from './unauthenticated-budget.ts';
 export interface FrameBudgets {
   readonly bodies: BodyBudget;
   readonly unauthenticated: UnauthenticatedBudget;
-  readonly connections: Pick<Connections, 'authenticated'>;
+  readonly connections: Pick<ConnectionLimit, 'authenticated'>;
 }
 
 /** What is held of one client's frames, counted with the bodies of its organization's requests. */

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { type WebSocket, WebSocketServer } from 'ws';
-import type { Connections } from '../connections/connections.ts';
+import type { ConnectionLimit } from '../connections/connection-limit.ts';
 import type { TakeOver } from '../connections/upgrade.ts';
 import type { BodyBudget } from '../plugins/admission.ts';
 import type { FrameBudgets } from './frame-budget.ts';
@@ -17,7 +17,7 @@ export interface WireSocketsOptions {
   readonly maxFrameBytes: number;
   /** Whether a request for a WebSocket is answered as one that asks for none is. */
   readonly isRefused: (request: IncomingMessage) => boolean;
-  readonly connections: Pick<Connections, 'authenticated'>;
+  readonly connections: Pick<ConnectionLimit, 'authenticated'>;
   /** For what organizations send. */
   readonly bodies: BodyBudget;
   /** How often clients are asked for a sign of life; one that has been asked twice and gave none by the next time is gone. */

@@ -3,7 +3,7 @@ import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { type MemoryBounds, MemoryBudget } from '../../src/runtime/memory-budget.ts';
 import { ResultReservation } from '../../src/sql/result/result-budget.ts';
-import type { Connections } from '../connections/connections.ts';
+import type { ConnectionLimit } from '../connections/connection-limit.ts';
 
 /**
  * How many requests of one organization may be under way. Those that are let in wait their turn for a database session in
@@ -74,7 +74,7 @@ export class BodyBudget {
 /** What requests count in. */
 export interface RequestLimits {
   readonly admission: Admission;
-  readonly connections: Pick<Connections, 'authenticated'>;
+  readonly connections: Pick<ConnectionLimit, 'authenticated'>;
   readonly bodies: BodyBudget;
   readonly results: MemoryBudget;
 }

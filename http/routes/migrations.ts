@@ -1,6 +1,6 @@
 import { applyMigration, applyMigrationOnce, listMigrations, type MigrationRequest } from '../../src/sql/migrations/migration.ts';
 import { tenantOf } from '../plugins/bearer.ts';
-import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency.ts';
+import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency-key.ts';
 import { migrationReply, migrationsReply } from '../responses/replies.ts';
 import { sendDocument } from '../responses/send.ts';
 import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from './context.ts';

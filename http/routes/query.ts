@@ -5,7 +5,7 @@ import type { QueryRequest } from '../../src/sql/execution/query-request.ts';
 import { linesFormat } from '../../src/sql/result/result-format.ts';
 import { LINES_TYPE, prefersLines } from '../plugins/accept.ts';
 import { tenantOf } from '../plugins/bearer.ts';
-import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency.ts';
+import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency-key.ts';
 import { problemOf } from '../plugins/problems.ts';
 import { queryLine, queryReply } from '../responses/replies.ts';
 import { sendResult } from '../responses/send.ts';

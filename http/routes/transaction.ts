@@ -2,7 +2,7 @@ import { listCommands } from '../../src/catalog/audit/entries/statement-record.t
 import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../src/sql/execution/transactions/transaction-request.ts';
 import type { StatementOutcome } from '../../src/sql/result/result-format.ts';
 import { tenantOf } from '../plugins/bearer.ts';
-import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency.ts';
+import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency-key.ts';
 import { transactionReply } from '../responses/replies.ts';
 import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from './context.ts';
 import { type Endpoint, endpoint, type Operation } from './operation.ts';

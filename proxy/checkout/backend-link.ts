@@ -3,15 +3,15 @@ import { Disposition, Request } from '../../src/backend/pending-replies.ts';
 import { areEqual, type Settings } from '../../src/backend/session-state.ts';
 import { queryMessage } from '../../src/protocol/frontend-encoder.ts';
 import type { Lease } from '../../src/router/lease.ts';
-import { OBEY_TIMEOUT_MS } from '../limits.ts';
+import { OBEY_TIMEOUT_MS } from '../multiplex/discarded-reply.ts';
 import type { InFlight } from '../multiplex/in-flight.ts';
 import type { SharedBackend, ShareMode } from '../multiplex/multiplexer.ts';
 import type { ShareableRequest } from '../multiplex/shareable-request.ts';
 import { SharedPipeline, type Slot } from '../multiplex/shared-pipeline.ts';
-import type { SessionServices } from '../organization/session-services.ts';
 import type { Pins } from '../pinning/pins.ts';
 import type { BackendMessages, OwnRequest } from '../relay/backend-messages.ts';
 import { type Sink, WriteBuffer } from '../relay/write-buffer.ts';
+import type { SessionServices } from '../sessions/session-services.ts';
 import { CancelQueue } from './cancel-queue.ts';
 import { settingsChange } from './settings-sync.ts';
 

@@ -1,8 +1,8 @@
 import { queryMessage } from '../../src/protocol/frontend-encoder.ts';
-import type { SessionServices } from '../organization/session-services.ts';
 import type { Pins } from '../pinning/pins.ts';
 import { StateProbe } from '../pinning/state-probe.ts';
 import type { BackendMessages } from '../relay/backend-messages.ts';
+import type { SessionServices } from '../sessions/session-services.ts';
 import type { BackendLink } from './backend-link.ts';
 import { settingsChange } from './settings-sync.ts';
 

@@ -6,11 +6,11 @@ import { NO_WAIT } from '../../src/router/router.ts';
 import { suits } from '../multiplex/in-flight.ts';
 import type { SharedBackend, ShareMode, WaitingClient } from '../multiplex/multiplexer.ts';
 import type { SharedPipeline } from '../multiplex/shared-pipeline.ts';
-import type { SessionServices } from '../organization/session-services.ts';
 import type { Pins } from '../pinning/pins.ts';
 import type { Forwarding } from '../relay/forwarding.ts';
 import type { InputQueue } from '../relay/input-queue.ts';
 import type { SessionEnd } from '../relay/session-end.ts';
+import type { SessionServices } from '../sessions/session-services.ts';
 import type { BackendLink } from './backend-link.ts';
 
 /** What a checkout needs of the session. */

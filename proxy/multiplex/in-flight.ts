@@ -1,8 +1,8 @@
 import type { StatementLatency } from '../../src/backend/latency.ts';
-import type { SessionServices } from '../organization/session-services.ts';
 import type { BackendMessages } from '../relay/backend-messages.ts';
 import type { Forwarding } from '../relay/forwarding.ts';
 import type { WriteBuffer } from '../relay/write-buffer.ts';
+import type { SessionServices } from '../sessions/session-services.ts';
 import type { ShareMode } from './multiplexer.ts';
 import { queryText } from './shareable-request.ts';
 

@@ -2,9 +2,9 @@ import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Request, type RequestKind } from '../../src/backend/pending-replies.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import type { TransactionStatus } from '../../src/protocol/backend.ts';
-import type { SessionServices } from '../organization/session-services.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { Effect } from '../prepared/effects.ts';
+import type { SessionServices } from '../sessions/session-services.ts';
 import type { Pins } from './pins.ts';
 import type { RequestEnd } from './query-inspection.ts';
 

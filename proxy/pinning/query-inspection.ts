@@ -1,12 +1,12 @@
 import { ServiceError } from '../../src/errors.ts';
 import type { FrameScanner } from '../../src/protocol/frame.ts';
-import type { Edit } from '../../src/router/search-path/edits/edits.ts';
-import type { SchemaRewriter } from '../../src/router/search-path/schema-rewriter.ts';
+import type { Edit } from '../../src/router/schema-rewriting/edits/edits.ts';
+import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
+import { MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
 import type { AuditedText } from '../inspection/audited-text.ts';
 import type { Batch, DdlAudit } from '../inspection/ddl-audit.ts';
 import { NO_TRAITS, type SqlTraits, traitsOf, traitsOfBeginning } from '../inspection/sql-traits.ts';
 import { type LargeText, piecesOf, StreamedTraits } from '../inspection/streamed-traits.ts';
-import { MAX_REWRITTEN_BYTES } from '../limits.ts';
 import type { UnnamedStatement } from '../prepared/client-statements.ts';
 import type { Pins } from './pins.ts';
 import { type ProcessIds, translateProcessIds } from './process-ids.ts';

@@ -1,10 +1,10 @@
 import type { TransactionStatus } from '../../src/protocol/backend.ts';
-import type { SchemaRewriter } from '../../src/router/search-path/schema-rewriter.ts';
+import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
 import type { BackendLink } from '../checkout/backend-link.ts';
 import type { SqlTraits } from '../inspection/sql-traits.ts';
-import type { SessionServices } from '../organization/session-services.ts';
 import type { BackendMessages } from '../relay/backend-messages.ts';
 import type { Forwarding, ForwardingListener } from '../relay/forwarding.ts';
+import type { SessionServices } from '../sessions/session-services.ts';
 import type { Pins } from './pins.ts';
 import type { ProcessIds } from './process-ids.ts';
 

@@ -1,6 +1,6 @@
 import type { PreparedStatements, ServerStatement } from '../../src/backend/prepared-statements.ts';
 import type { SessionState } from '../../src/backend/session-state.ts';
-import type { Edit } from '../../src/router/search-path/edits/edits.ts';
+import type { Edit } from '../../src/router/schema-rewriting/edits/edits.ts';
 import type { ClientStatements, NamedStatement, UnnamedStatement } from './client-statements.ts';
 
 /** What goes with a Parse, Bind or Close through the reply queue. */

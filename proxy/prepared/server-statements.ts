@@ -20,7 +20,7 @@ import {
   SYNC,
 } from '../../src/protocol/frontend-encoder.ts';
 import { isSameShape, type StatementShape } from '../../src/protocol/statement-shape.ts';
-import type { Edit } from '../../src/router/search-path/edits/edits.ts';
+import type { Edit } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { deallocatedNames, type SqlTraits } from '../inspection/sql-traits.ts';
 import type { WriteBuffer } from '../relay/write-buffer.ts';
 import type { ClientStatements, UnnamedStatement } from './client-statements.ts';

@@ -14,11 +14,10 @@ import {
   type TransactionStatus,
 } from '../../src/protocol/backend.ts';
 import { backendFrames, FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
-import type { Edit } from '../../src/router/search-path/edits/edits.ts';
+import type { Edit } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { ReportedParameters } from '../checkout/reported-parameters.ts';
 import { isMissing, isStalePlan, isTakenAway, STALE_PLAN } from '../errors.ts';
 import type { DdlAudit } from '../inspection/ddl-audit.ts';
-import type { SessionServices } from '../organization/session-services.ts';
 import { CommandEffects } from '../pinning/command-effects.ts';
 import type { Pins } from '../pinning/pins.ts';
 import type { RequestEnd } from '../pinning/query-inspection.ts';
@@ -27,6 +26,7 @@ import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { Effect } from '../prepared/effects.ts';
 import { SHAPE_CHANGED } from '../prepared/server-statements.ts';
 import { ShapeReader } from '../prepared/shape-reader.ts';
+import type { SessionServices } from '../sessions/session-services.ts';
 import { CLOSE_COMPLETE, PARSE_COMPLETE, READY_IDLE } from './messages.ts';
 import { errorForClient, noticeForClient, notificationForClient, searchPathRowForClient } from './reply-rewriting.ts';
 import type { WriteBuffer } from './write-buffer.ts';

@@ -1,6 +1,6 @@
 import type { HeadBudget } from '../../src/protocol/frame.ts';
 import { type MemoryBounds, type MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
-import { MAX_REWRITTEN_BYTES } from '../limits.ts';
+import { MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
 
 /**
  * What messages may take that have not come whole, wait for a backend or to be rewritten, or have not been taken by their

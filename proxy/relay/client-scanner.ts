@@ -1,6 +1,6 @@
 import { FrameScanner, frontendFrames } from '../../src/protocol/frame.ts';
-import type { SchemaRewriter } from '../../src/router/search-path/schema-rewriter.ts';
-import { MAX_KEPT_DEFINITION_BYTES, MAX_REWRITTEN_BYTES } from '../limits.ts';
+import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
+import { MAX_KEPT_DEFINITION_BYTES, MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
 import type { BufferBudget } from './buffer-budget.ts';
 
 /** Longest names that are looked at: Postgres takes 63 bytes of an SQL name, but protocol names have no limit. */

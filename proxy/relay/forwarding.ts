@@ -8,11 +8,11 @@ import { latin1Name, latin1String, stringEnd } from '../../src/protocol/body.ts'
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
 import { FrontendType, statementNameStart } from '../../src/protocol/frontend.ts';
 import { queryMessage, withStatementName } from '../../src/protocol/frontend-encoder.ts';
+import { MAX_KEPT_DEFINITION_BYTES } from '../buffer-limits.ts';
 import type { DdlAudit } from '../inspection/ddl-audit.ts';
 import { traitsOfCall } from '../inspection/function-call-traits.ts';
 import { NO_TRAITS, type SqlTraits } from '../inspection/sql-traits.ts';
 import type { LargeText } from '../inspection/streamed-traits.ts';
-import { MAX_KEPT_DEFINITION_BYTES } from '../limits.ts';
 import type { LatencyTable } from '../multiplex/latency-table.ts';
 import { type ShareableRequest, shareableRequest } from '../multiplex/shareable-request.ts';
 import { sendSignals, translateProcessIds } from '../pinning/process-ids.ts';

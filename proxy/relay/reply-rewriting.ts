@@ -1,10 +1,10 @@
 import { SERVER_STATEMENT } from '../../src/backend/prepared-statements.ts';
 import { decodeErrorFields, decodeNotification, type ErrorFields, encodeBackendMessage } from '../../src/protocol/backend.ts';
 import { HEADER_BYTES } from '../../src/protocol/frame.ts';
-import type { Edit } from '../../src/router/search-path/edits/edits.ts';
-import type { SchemaRewriter } from '../../src/router/search-path/schema-rewriter.ts';
-import type { SessionServices } from '../organization/session-services.ts';
+import type { Edit } from '../../src/router/schema-rewriting/edits/edits.ts';
+import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
+import type { SessionServices } from '../sessions/session-services.ts';
 import { rewriteBody } from './messages.ts';
 
 /* Whole messages from the server that speak of things by its own names for them, as the client knows those. */

@@ -1,6 +1,6 @@
 import { ServiceError } from '../../src/errors.ts';
 import { errorResponse } from '../errors.ts';
-import type { RelayEnd, SessionServices } from '../organization/session-services.ts';
+import type { RelayEnd, SessionServices } from '../sessions/session-services.ts';
 import type { BackendMessages } from './backend-messages.ts';
 import type { Forwarding } from './forwarding.ts';
 import type { WriteBuffer } from './write-buffer.ts';

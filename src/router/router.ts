@@ -15,7 +15,7 @@ import type { DisconnectSignal } from './client-disconnect.ts';
 import { type Door, Lease } from './lease.ts';
 import { FormerKeyError } from './limits/former-key-error.ts';
 import { LoginThrottle } from './limits/login-throttle.ts';
-import type { LockTable } from './lock-table.ts';
+import type { LockExhaustion } from './lock-exhaustion.ts';
 import type { Provisioner } from './placement/placement.ts';
 import { mintKey } from './sign-ups/mint-key.ts';
 import type { Tenant } from './tenant.ts';
@@ -44,7 +44,7 @@ export interface RouterOptions {
   readonly catalog: Catalog;
   readonly provisioner: Provisioner;
   readonly pool: Pool;
-  readonly locks: LockTable;
+  readonly locks: LockExhaustion;
   readonly secret: Buffer;
   /** As of the {@link Cluster}. */
   readonly pgNotify?: string | undefined;
@@ -81,7 +81,7 @@ export class Router {
   readonly inputs: InputScheduler;
   readonly #provisioner: Provisioner;
   readonly #pool: Pool;
-  readonly #locks: LockTable;
+  readonly #locks: LockExhaustion;
   readonly #secret: Buffer;
   /** What the prefixes of channels are made from. */
   readonly #channels: Buffer;

@@ -2,14 +2,14 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { describeSchema } from '../src/router/search-path/dump/describe-schema.ts';
+import { describeSchema } from '../src/router/schema-rewriting/dump/describe-schema.ts';
 import type { TestCluster } from '../support/cluster.setup.ts';
 import { startPostgres15 } from '../support/postgres15.ts';
 import { makeScratch, type Scratch } from '../support/scratch.ts';
 import { PLACEMENT, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { libpqEnvironment, needDebian, runClient } from './debian.ts';
 
-const SOURCE = new URL('../src/router/search-path/dump/source.sql', import.meta.url);
+const SOURCE = new URL('../src/router/schema-rewriting/dump/source.sql', import.meta.url);
 
 /** Its rows, which say `public` in every way that data can. */
 const TABLES = ['teams', 'users', 'public', 'audit', 'measures', 'events', 'logins', 'moods', 'team_sizes'];

@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { Multiplexer } from '../../proxy/multiplex/multiplexer.ts';
-import { OrganizationSessions } from '../../proxy/organization/sessions.ts';
+import { OrganizationSessions } from '../../proxy/sessions/organization-sessions.ts';
 import type { Settings } from '../../src/backend/session-state.ts';
-import { LARGE_SQL_BYTES } from '../../src/router/search-path/rewrite.ts';
+import { LARGE_SQL_BYTES } from '../../src/router/schema-rewriting/rewrite.ts';
 import { answer, FakeBackend, FakeClient, pipelineOf } from '../support/fake-relays.ts';
 
 const BEGUN = Buffer.from('C\0\0\0\x0aBEGIN\0Z\0\0\0\x05T', 'latin1');

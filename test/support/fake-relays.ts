@@ -1,12 +1,12 @@
 import { Duplex } from 'node:stream';
 import { vi } from 'vitest';
 import { Multiplexer } from '../../proxy/multiplex/multiplexer.ts';
-import type { RelayEnd, SessionServices } from '../../proxy/organization/session-services.ts';
 import { Pins } from '../../proxy/pinning/pins.ts';
 import { ParseCache } from '../../proxy/prepared/parse-cache.ts';
 import { StatementMemory } from '../../proxy/prepared/statement-memory.ts';
 import { BUFFER_BOUNDS, BufferBudget } from '../../proxy/relay/buffer-budget.ts';
 import { Relay } from '../../proxy/relay/relay.ts';
+import type { RelayEnd, SessionServices } from '../../proxy/sessions/session-services.ts';
 import type { BackendReceiver } from '../../src/backend/connection.ts';
 import { StatementRegistry } from '../../src/backend/prepared-statements.ts';
 import { NO_SETTINGS, SessionState, type Settings } from '../../src/backend/session-state.ts';

@@ -2,7 +2,7 @@ import type { Catalog, SignUp, SignupQuota } from '../../catalog/catalog.ts';
 import type { Organization } from '../../catalog/organizations/organization.ts';
 import type { Observe, Origin } from '../../observation.ts';
 import { RefusedAddresses } from '../limits/refused-addresses.ts';
-import type { LockTable } from '../lock-table.ts';
+import type { LockExhaustion } from '../lock-exhaustion.ts';
 import type { Provisioner } from '../placement/placement.ts';
 import { newOrganizationId } from './identifiers.ts';
 import { mintKey } from './mint-key.ts';
@@ -17,7 +17,7 @@ export interface SignedUp {
 export interface SignUpsOptions {
   readonly catalog: Catalog;
   readonly provisioner: Provisioner;
-  readonly locks: LockTable;
+  readonly locks: LockExhaustion;
   /** From one address. */
   readonly signupsPerHour: number;
   readonly observe: Observe;
@@ -27,7 +27,7 @@ export interface SignUpsOptions {
 export class SignUps {
   readonly #catalog: Catalog;
   readonly #provisioner: Provisioner;
-  readonly #locks: LockTable;
+  readonly #locks: LockExhaustion;
   readonly #signupsPerHour: number;
   readonly #observe: Observe;
   readonly #refused = new RefusedAddresses();

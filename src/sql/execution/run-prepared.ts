@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import type { BackendConnection } from '../../backend/connection.ts';
 import type { TransactionStatus } from '../../protocol/backend.ts';
 import { bindAndExecute } from '../../protocol/frontend-encoder.ts';
-import type { Edit } from '../../router/search-path/edits/edits.ts';
+import type { Edit } from '../../router/schema-rewriting/edits/edits.ts';
 import { turnStartedAt } from '../../runtime/event-loop.ts';
 import { areMany, checkParameterLimit, encodeParametersOf } from '../parameters/parameters.ts';
 import { ReplyBody } from '../result/reply-body.ts';

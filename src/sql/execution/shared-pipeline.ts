@@ -2,7 +2,7 @@ import type { LatencyBaseline } from '../../backend/latency.ts';
 import type { ServiceError } from '../../errors.ts';
 import type { TransactionStatus } from '../../protocol/backend.ts';
 import type { Lease } from '../../router/lease.ts';
-import type { Edit } from '../../router/search-path/edits/edits.ts';
+import type { Edit } from '../../router/schema-rewriting/edits/edits.ts';
 import type { Indexed } from '../../runtime/indexed-set.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import { Deadline } from '../session/deadline.ts';

@@ -6,8 +6,8 @@ import { TimeSlices } from '../../runtime/event-loop.ts';
 import { type OnceReply, once, type RepeatableRequest } from '../execution/transactions/idempotency.ts';
 import { readRow } from '../session/messages.ts';
 import { Session, type SessionOptions } from '../session/session.ts';
+import { applyAtOnce, applyStepByStep, type Migration, type MigrationPlan, type MigrationResult, tryOut } from './apply-migration.ts';
 import { MigrationHistory } from './migration-history.ts';
-import { applyAtOnce, applyStepByStep, type Migration, type MigrationPlan, type MigrationResult, tryOut } from './migration-run.ts';
 import { Script, type ScriptWarning } from './script.ts';
 
 export interface MigrationRequest extends SessionOptions {
@@ -22,7 +22,7 @@ export interface MigrationRequest extends SessionOptions {
   readonly rollbackSql?: string;
 }
 
-export type { Migration } from './migration-run.ts';
+export type { Migration } from './apply-migration.ts';
 export type MigrationWarning = ScriptWarning;
 
 export interface MigrationReply {

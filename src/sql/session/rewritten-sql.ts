@@ -1,7 +1,7 @@
 import { PostgresError } from '../../protocol/backend.ts';
-import type { Edit } from '../../router/search-path/edits/edits.ts';
-import { LARGE_SQL_BYTES } from '../../router/search-path/rewrite.ts';
-import { schemaRewriterOf } from '../../router/search-path/schema-rewriter.ts';
+import type { Edit } from '../../router/schema-rewriting/edits/edits.ts';
+import { LARGE_SQL_BYTES } from '../../router/schema-rewriting/rewrite.ts';
+import { schemaRewriterOf } from '../../router/schema-rewriting/schema-rewriter.ts';
 import type { Tenant } from '../../router/tenant.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import type { Warning } from './notices.ts';

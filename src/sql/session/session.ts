@@ -5,7 +5,7 @@ import type { FieldDescription, TransactionStatus } from '../../protocol/backend
 import { FLUSH, SYNC } from '../../protocol/frontend-encoder.ts';
 import type { DisconnectSignal } from '../../router/client-disconnect.ts';
 import type { Lease } from '../../router/lease.ts';
-import type { Edit } from '../../router/search-path/edits/edits.ts';
+import type { Edit } from '../../router/schema-rewriting/edits/edits.ts';
 import type { IndexedSet } from '../../runtime/indexed-set.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import type { ParameterText } from '../parameters/parameters.ts';

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { EditFinder } from './edit-finder.ts';
 import { applyEdits, applyEditsToBytes, type Edit } from './edits/edits.ts';
-import { Rewriter } from './rewriter.ts';
 import type { SchemaTarget } from './schema-target.ts';
 import { lastMention, MENTION_LENGTH } from './tokens/mention.ts';
 
@@ -52,7 +52,7 @@ export function rewriteSql(sql: string | Buffer, place: SchemaTarget, options?: 
   if (until < 0 || place.schema === 'public') return untouched(sql);
   const bytes = typeof sql !== 'string';
   const text = bytes ? sql.toString('latin1') : sql;
-  const rewriter = new Rewriter(text, place, { ...options, bytes, until });
+  const rewriter = new EditFinder(text, place, { ...options, bytes, until });
   rewriter.run();
   const { edits, longChannels } = rewriter;
   if (edits.length === 0) return untouched(sql);
@@ -64,7 +64,7 @@ export function rewriteSql(sql: string | Buffer, place: SchemaTarget, options?: 
 export async function rewriteLargeSql(sql: Buffer, place: SchemaTarget, options?: RewriteOptions): Promise<Rewriting<Buffer>> {
   const until = await searchInSlices(sql);
   if (until < 0 || place.schema === 'public') return untouched(sql);
-  const rewriter = new Rewriter(sql.toString('latin1'), place, { ...options, bytes: true, until });
+  const rewriter = new EditFinder(sql.toString('latin1'), place, { ...options, bytes: true, until });
   do await nextTurn();
   while (!rewriter.run(SLICE_READ_BYTES));
   await nextTurn();

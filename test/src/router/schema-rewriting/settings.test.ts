@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { rewriteSql } from '../../../../src/router/search-path/rewrite.ts';
-import { clientSearchPath, serverSearchPath } from '../../../../src/router/search-path/settings.ts';
+import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite.ts';
+import { clientSearchPath, serverSearchPath } from '../../../../src/router/schema-rewriting/settings.ts';
 import { marked, PLACE, SCHEMA } from './marked.ts';
 
 describe('rewrites settings', () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { contentOf } from '../../../../src/router/search-path/tokens/content.ts';
-import { isIdentifier, isString, Lexer, type LexerOptions, Token } from '../../../../src/router/search-path/tokens/lexer.ts';
+import { contentOf } from '../../../../src/router/schema-rewriting/tokens/content.ts';
+import { isIdentifier, isString, Lexer, type LexerOptions, Token } from '../../../../src/router/schema-rewriting/tokens/lexer.ts';
 
 const NAMES = new Map<number, string>(Object.entries(Token).map(([name, kind]) => [kind, name]));
 

@@ -5,7 +5,7 @@ import type { Relay } from '../relay/relay.ts';
 /** What may be done to a session that has done nothing itself. */
 export type EndableSession = Pick<Relay, 'end' | 'endAtRest'>;
 
-/** What {@link OpenSessions} knows of one. */
+/** What {@link EndableSessions} knows of one. */
 export interface OpenSession extends Indexed {
   readonly session: EndableSession;
   /** Of the key that it was opened with. */
@@ -16,7 +16,7 @@ export interface OpenSession extends Indexed {
  * The sessions that are open at the wire door, for when they have to end. A signal goes through all its listeners whenever
  * one is added or removed: so a key's signal has one for all of its sessions, and keeps it.
  */
-export class OpenSessions {
+export class EndableSessions {
   readonly #sessions = new IndexedSet<OpenSession>();
   readonly #heard = new WeakSet<AbortSignal>();
   /** Why there are to be no sessions any more. */

@@ -4,7 +4,7 @@ import type { Observe } from '../../src/observation.ts';
 import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
 import { checkEveryMs, type HttpServer, type ServerDeadlines } from './server.ts';
 
-export interface ConnectionsOptions {
+export interface ConnectionLimitOptions {
   readonly max: number;
   readonly deadlines: ServerDeadlines;
   readonly observe: Observe;
@@ -33,8 +33,8 @@ const WARN_EVERY_MS = 60_000;
  * no valid key has been seen. An organization has no more of those that stay than are left for others: what it has beyond that
  * counts as unauthenticated, from its last request on.
  */
-export class Connections {
-  readonly #options: ConnectionsOptions;
+export class ConnectionLimit {
+  readonly #options: ConnectionLimitOptions;
   readonly #authenticated: MemoryBudget;
   readonly #bySocket = new WeakMap<Socket, Connection>();
   /** Of connections whose TLS handshake is not over, by the address and port at the other end. */
@@ -44,7 +44,7 @@ export class Connections {
   #newest: Connection | undefined;
   #warnedAt = -WARN_EVERY_MS;
 
-  constructor(options: ConnectionsOptions) {
+  constructor(options: ConnectionLimitOptions) {
     const { max } = options;
     this.#options = options;
     this.#authenticated = new MemoryBudget({ perOrganizationBytes: max, allBytes: max });

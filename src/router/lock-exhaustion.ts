@@ -21,7 +21,7 @@ const LOOK_EVERY_MS = 1_000;
  * locks, or thousands of tables in one transaction) keeps everybody from logging in, and organizations from being made.
  * @see https://www.postgresql.org/docs/current/runtime-config-locks.html#GUC-MAX-LOCKS-PER-TRANSACTION
  */
-export class LockTable {
+export class LockExhaustion {
   readonly #catalog: Catalog;
   readonly #pool: Pool;
   readonly #observe: Observe;

@@ -3,7 +3,7 @@ import type { StatementRegistry } from '../../src/backend/prepared-statements.ts
 import type { ServiceError } from '../../src/errors.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import type { Wait } from '../../src/router/router.ts';
-import type { SchemaRewriter } from '../../src/router/search-path/schema-rewriter.ts';
+import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
 import type { WatchListener } from '../inspection/ddl-audit.ts';
 import type { Multiplexer } from '../multiplex/multiplexer.ts';
 import type { ProcessIds } from '../pinning/process-ids.ts';

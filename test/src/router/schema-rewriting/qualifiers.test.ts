@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { rewriteSql } from '../../../../src/router/search-path/rewrite.ts';
+import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite.ts';
 import { marked, PLACE, SCHEMA } from './marked.ts';
 
 const changes = {

@@ -15,7 +15,7 @@ import { roleOfLiteral } from './tokens/literals.ts';
 import { lastMention } from './tokens/mention.ts';
 import { keywordAt } from './tokens/words.ts';
 
-export interface RewriterOptions extends LexerOptions {
+export interface EditFinderOptions extends LexerOptions {
   /** The text is bytes, decoded as latin1. */
   readonly bytes: boolean;
   /** Behind the last mention of what can need an edit. */
@@ -35,15 +35,15 @@ const BEFORE_GROUPS = new Set('select distinct where and or not on when then els
 const SCHEMA_EXISTS = `DO 'BEGIN RAISE NOTICE USING ERRCODE = ''duplicate_schema'', MESSAGE = ''schema "public" already exists, skipping''; END'`;
 
 /** Reads one text token by token and collects the edits that put it into its place. */
-export class Rewriter {
+export class EditFinder {
   readonly #place: SchemaTarget;
-  readonly #options: RewriterOptions;
+  readonly #options: EditFinderOptions;
   readonly #edits: ScopedEdits;
   readonly #qualifiers: Qualifiers;
   readonly #channels: ChannelEdits;
   #scope: Scope | undefined;
 
-  constructor(text: string, place: SchemaTarget, options: RewriterOptions) {
+  constructor(text: string, place: SchemaTarget, options: EditFinderOptions) {
     this.#place = place;
     this.#options = options;
     this.#edits = new ScopedEdits(text, options.bytes);

@@ -4,6 +4,3 @@ export const HIGH_WATER_BYTES = 262_144;
 export const MAX_KEPT_DEFINITION_BYTES = 1_048_576;
 /** Longest statement whose text can be rewritten for the `schema` placement; it has to be held whole. */
 export const MAX_REWRITTEN_BYTES = 32 * 1024 * 1024;
-
-/** How long a backend may take to obey a cancel request before all that is in its pipeline is given up. */
-export const OBEY_TIMEOUT_MS = 5_000;

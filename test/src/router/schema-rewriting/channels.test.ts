@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { clientChannel, serverChannel } from '../../../../src/router/search-path/channels.ts';
-import { rewriteSql } from '../../../../src/router/search-path/rewrite.ts';
+import { clientChannel, serverChannel } from '../../../../src/router/schema-rewriting/channels.ts';
+import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite.ts';
 import { SCHEMA, PLACE as SEPARATED } from './marked.ts';
 
 /** Where pg_notify is the server's. */
