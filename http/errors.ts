@@ -1,7 +1,7 @@
 import { type ErrorKind, ServiceError } from '../src/errors.ts';
 import { type ErrorFields, PostgresError } from '../src/protocol/backend.ts';
-import { type FailurePlace, StatementFailure } from '../src/sql/execution/failure.ts';
 import { mayCommitInPart } from '../src/sql/execution/http-restrictions.ts';
+import { type FailurePlace, StatementFailure } from '../src/sql/execution/statement-failure.ts';
 import { lineAndColumn } from '../src/syntax/position.ts';
 import type { Problem } from './responses/replies.ts';
 

@@ -13,7 +13,7 @@ import { problemFor } from '../plugins/problems.ts';
 import type { IsServedHost } from '../plugins/served-hosts.ts';
 import { type CallEnds, openContext, originOf, type RequestContext, requestIdOf } from '../request-context.ts';
 import { holdRefusal } from '../responses/refusals.ts';
-import { pour } from '../responses/send.ts';
+import { pour } from '../responses/send-result.ts';
 import { countReply, errorBody } from '../responses/unread-replies.ts';
 import { JSON_TYPE, timeoutOf } from '../routes/context.ts';
 import type { QueryBody } from '../routes/schemas.ts';

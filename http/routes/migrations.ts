@@ -2,7 +2,7 @@ import { applyMigration, applyMigrationOnce, listMigrations, type MigrationReque
 import { tenantOf } from '../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency-key.ts';
 import { migrationReply, migrationsReply } from '../responses/replies.ts';
-import { sendDocument } from '../responses/send.ts';
+import { sendDocument } from '../responses/send-result.ts';
 import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from './context.ts';
 import { type Endpoint, endpoint, type Operation } from './operation.ts';
 import { migrationRequest, noBody, noQuery } from './schemas.ts';

@@ -8,7 +8,7 @@ import { tenantOf } from '../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency-key.ts';
 import { problemOf } from '../plugins/problems.ts';
 import { queryLine, queryReply } from '../responses/replies.ts';
-import { sendResult } from '../responses/send.ts';
+import { sendResult } from '../responses/send-result.ts';
 import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from './context.ts';
 import { type Endpoint, endpoint, type Operation } from './operation.ts';
 import { noQuery, queryRequest, usualQuery } from './schemas.ts';

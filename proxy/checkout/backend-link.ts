@@ -3,7 +3,7 @@ import { Disposition, Request } from '../../src/backend/pending-replies.ts';
 import { areEqual, type Settings } from '../../src/backend/session-state.ts';
 import { queryMessage } from '../../src/protocol/frontend-encoder.ts';
 import type { Lease } from '../../src/router/lease.ts';
-import { OBEY_TIMEOUT_MS } from '../multiplex/discarded-reply.ts';
+import { OBEY_TIMEOUT_MS } from '../multiplex/abandoned-slot.ts';
 import type { InFlight } from '../multiplex/in-flight.ts';
 import type { SharedBackend, ShareMode } from '../multiplex/multiplexer.ts';
 import type { ShareableRequest } from '../multiplex/shareable-request.ts';

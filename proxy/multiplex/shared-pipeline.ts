@@ -3,7 +3,7 @@ import type { BackendReceiver } from '../../src/backend/connection.ts';
 import type { LatencyBaseline } from '../../src/backend/latency.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import { YOUNG_MS } from '../../src/sql/execution/shareable-sql.ts';
-import { DiscardedReply } from './discarded-reply.ts';
+import { AbandonedSlot } from './abandoned-slot.ts';
 
 /** How many requests a pipeline may hold, and how long one may hold up others. */
 export interface PipelineLimits {
@@ -200,6 +200,6 @@ export class SharedPipeline {
    */
   #evictQueued(from: number): void {
     this.#isClosed = true;
-    for (let i = from; i < this.#slots.length; i += 1) if (this.#slots[i]?.requeue()) this.#slots[i] = new DiscardedReply(this);
+    for (let i = from; i < this.#slots.length; i += 1) if (this.#slots[i]?.requeue()) this.#slots[i] = new AbandonedSlot(this);
   }
 }

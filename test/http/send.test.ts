@@ -4,7 +4,7 @@ import { PassThrough, Readable } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import Fastify, { type FastifyReply } from 'fastify';
 import { afterEach, expect, it } from 'vitest';
-import { sendResult } from '../../http/responses/send.ts';
+import { sendResult } from '../../http/responses/send-result.ts';
 import { eventually } from '../support/eventually.ts';
 
 const TYPE = 'application/json';

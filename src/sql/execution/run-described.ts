@@ -8,10 +8,10 @@ import { TypeCatalog } from '../result/type-catalog.ts';
 import { pinSettings } from '../session/output-settings.ts';
 import type { Description, Session } from '../session/session.ts';
 import { type SideEffects, sideEffectsOf } from '../session/side-effects.ts';
-import { carriedOut } from './failure.ts';
 import { checkStatement } from './http-restrictions.ts';
 import type { QueryRequest } from './query-request.ts';
 import { DescribedStatement, type KnownStatement, StatementCache } from './statement-cache.ts';
+import { carriedOut } from './statement-failure.ts';
 
 /**
  * A statement that this backend has prepared runs at once. Any other is described first: no row can come before the types

@@ -1,4 +1,4 @@
-import { StatementFailure } from '../execution/failure.ts';
+import { StatementFailure } from '../execution/statement-failure.ts';
 import { checkInTransaction, failureAt, inTransaction } from '../execution/transactions/in-transaction.ts';
 import type { Session } from '../session/session.ts';
 import type { AppliedMigration, MigrationHistory, NewAppliedMigration } from './migration-history.ts';

@@ -17,7 +17,7 @@ import {
 import { ANY_SIZE, backendFrames, FrameScanner, HEADER_BYTES } from '../../protocol/frame.ts';
 import { SYNC } from '../../protocol/frontend-encoder.ts';
 import { turnStartedAt } from '../../runtime/event-loop.ts';
-import { carriedOut } from '../execution/failure.ts';
+import { carriedOut } from '../execution/statement-failure.ts';
 import { LARGE_ROW_BYTES } from '../json/row.ts';
 import { closeStatement } from './messages.ts';
 import { Notices, type Warning } from './notices.ts';

@@ -4,10 +4,10 @@ import { runCommand } from '../../../backend/command.ts';
 import type { BackendConnection } from '../../../backend/connection.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
 import { codeOf } from '../admin.ts';
-import { isUsable, Logins } from '../logins.ts';
 import { describeProcesses, type Provisioner, type ProvisionerOptions, type RunningProcess, StillRunningError } from '../placement.ts';
 import type { Platform } from '../platform.ts';
 import { Roles, roleExists } from '../roles.ts';
+import { isUsable, TenantLogins } from '../tenant-login.ts';
 import { TEMPLATE } from './template.ts';
 
 /**
@@ -26,7 +26,7 @@ const INSUFFICIENT_PRIVILEGE = '42501';
 export class DatabaseProvisioner implements Provisioner {
   readonly #platform: Platform;
   readonly #roles: Roles;
-  readonly #logins: Logins;
+  readonly #logins: TenantLogins;
 
   constructor({ platform, connectionLimit, limits, observe }: ProvisionerOptions) {
     const { cluster } = platform;
@@ -35,7 +35,12 @@ export class DatabaseProvisioner implements Provisioner {
     const role = (placement: Placement) => this.#repairRole(placement);
     const rights = (placement: Placement) => this.#repairRights(placement);
     const limit = ({ role }: Placement) => this.#platform.alone(role, (session) => this.#roles.raiseLimit(session, role));
-    this.#logins = new Logins({ cluster, limits, observe, remedies: { '28P01': role, '28000': role, '42501': rights, '53300': limit } });
+    this.#logins = new TenantLogins({
+      cluster,
+      limits,
+      observe,
+      remedies: { '28P01': role, '28000': role, '42501': rights, '53300': limit },
+    });
   }
 
   place(organizationId: string): Placement {

@@ -2,12 +2,12 @@ import pg from 'pg';
 import { rolePassword } from '../../../auth/role-password.ts';
 import { BackendConnection } from '../../../backend/connection.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
-import { isUsable, Logins } from '../logins.ts';
 import { dropOwned } from '../owned-objects.ts';
 import { describeProcesses, type Provisioner, type ProvisionerOptions, type RunningProcess, StillRunningError } from '../placement.ts';
 import type { Platform } from '../platform.ts';
 import { Roles, roleExists } from '../roles.ts';
 import { sessionOptions } from '../session-settings.ts';
+import { isUsable, TenantLogins } from '../tenant-login.ts';
 
 /**
  * A schema for each organization in one shared database. The platform role owns the schema, so that the organization can
@@ -17,7 +17,7 @@ export class SchemaProvisioner implements Provisioner {
   readonly #options: ProvisionerOptions;
   readonly #platform: Platform;
   readonly #roles: Roles;
-  readonly #logins: Logins;
+  readonly #logins: TenantLogins;
 
   constructor(options: ProvisionerOptions) {
     const { platform, connectionLimit, limits, observe } = options;
@@ -27,7 +27,7 @@ export class SchemaProvisioner implements Provisioner {
     this.#roles = new Roles(cluster, connectionLimit);
     const role = (placement: Placement) => this.#repairRole(placement);
     const limit = ({ role }: Placement) => this.#platform.alone(role, (session) => this.#roles.raiseLimit(session, role));
-    this.#logins = new Logins({ cluster, limits, observe, remedies: { '28P01': role, '28000': role, '53300': limit } });
+    this.#logins = new TenantLogins({ cluster, limits, observe, remedies: { '28P01': role, '28000': role, '53300': limit } });
   }
 
   place(organizationId: string): Placement {

@@ -1,7 +1,7 @@
 import { ServiceError } from '../../../errors.ts';
 import { PostgresError, type TransactionStatus } from '../../../protocol/backend.ts';
 import type { Session } from '../../session/session.ts';
-import { type FailurePlace, StatementFailure } from '../failure.ts';
+import { type FailurePlace, StatementFailure } from '../statement-failure.ts';
 
 /**
  * Does work between BEGIN and COMMIT. When anything fails, the transaction is left open: the end of the session rolls it back.

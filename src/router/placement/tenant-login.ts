@@ -12,7 +12,7 @@ import { type SessionLimits, sessionOptions } from './session-settings.ts';
 /** @returns whether anything was put right */
 export type Remedy = (placement: Placement) => Promise<boolean>;
 
-export interface LoginsOptions {
+export interface TenantLoginsOptions {
   readonly cluster: Cluster;
   readonly limits: SessionLimits;
   readonly observe: Observe;
@@ -21,12 +21,12 @@ export interface LoginsOptions {
 }
 
 /** Logs organizations in as their own roles; a login that its tenant has broken is healed on the way. */
-export class Logins {
-  readonly #options: LoginsOptions;
+export class TenantLogins {
+  readonly #options: TenantLoginsOptions;
   /** One at a time for each organization: whatever it does to its role, it takes up one platform session. */
   readonly #healing = new Map<string, Promise<boolean>>();
 
-  constructor(options: LoginsOptions) {
+  constructor(options: TenantLoginsOptions) {
     this.#options = options;
   }
 

@@ -12,12 +12,12 @@ const FRAMES = backendFrames({ Z: 1 });
 interface PipelineOfReply {
   next(clean: boolean): void;
   deliver(bytes: Buffer): void;
-  cancel(slot: DiscardedReply): Promise<void>;
+  cancel(slot: AbandonedSlot): Promise<void>;
   lost(disobeyed: boolean): void;
 }
 
 /** Has the turn of one that has gone elsewhere: reads its answer up to the end, for nobody, and has it canceled if that is far. */
-export class DiscardedReply implements BackendReceiver {
+export class AbandonedSlot implements BackendReceiver {
   readonly canRequeue = true;
   readonly holdsChunk = false;
   readonly #shared: PipelineOfReply;
