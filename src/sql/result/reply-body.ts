@@ -18,7 +18,7 @@ export class ReplyBody {
   readonly out: JsonBuffer;
   readonly #source: RowSource;
   readonly #announce: (stream: Readable) => void;
-  readonly #lastWords: ((error: Error) => Uint8Array) | undefined;
+  readonly #finalBytes: ((error: Error) => Uint8Array) | undefined;
   #stream: ReplyStream | undefined;
   /** What has gone ends within a row. */
   #isAmidRow = false;
@@ -26,19 +26,19 @@ export class ReplyBody {
 
   /**
    * @param announce called when (and if) the reply has become too large to be kept
-   * @param lastWords what is to be said behind the last whole line when a stream breaks off; without it, the stream is destroyed
+   * @param finalBytes what is to be said behind the last whole line when a stream breaks off; without it, the stream is destroyed
    * @param expectedBytes what it will probably be
    */
   constructor(
     source: RowSource,
     announce: (stream: Readable) => void,
-    lastWords: ((error: Error) => Uint8Array) | undefined,
+    finalBytes: ((error: Error) => Uint8Array) | undefined,
     expectedBytes?: number,
   ) {
     this.out = new JsonBuffer(expectedBytes);
     this.#source = source;
     this.#announce = announce;
-    this.#lastWords = lastWords;
+    this.#finalBytes = finalBytes;
   }
 
   /**
@@ -105,12 +105,12 @@ export class ReplyBody {
     const stream = this.#stream;
     this.#isOver = true;
     if (stream === undefined) return;
-    if (this.#lastWords === undefined || this.#isAmidRow) {
+    if (this.#finalBytes === undefined || this.#isAmidRow) {
       stream.fail(error);
       return;
     }
     const rest = this.out.take();
-    stream.end(rest.subarray(0, rest.lastIndexOf(LINE_FEED) + 1), this.#lastWords(error));
+    stream.end(rest.subarray(0, rest.lastIndexOf(LINE_FEED) + 1), this.#finalBytes(error));
   }
 
   #open(): ReplyStream {

@@ -12,11 +12,11 @@ beforeAll(async () => {
 
 afterAll(() => database.close());
 
-const lastWords = (error: Error) => Buffer.from(`${JSON.stringify({ error: error.message })}\n`);
+const finalBytes = (error: Error) => Buffer.from(`${JSON.stringify({ error: error.message })}\n`);
 
 async function start(sql: string, rowMode: RowMode = 'object', signal?: AbortSignal) {
-  const layout = linesFormat(rowMode);
-  const request = { sql, rowMode, layout, lastWords, timeoutMs: 20_000, ...(signal === undefined ? {} : { signal }) };
+  const format = linesFormat(rowMode);
+  const request = { sql, rowMode, format, finalBytes, timeoutMs: 20_000, ...(signal === undefined ? {} : { signal }) };
   return runQuery(await database.lease(), request);
 }
 
