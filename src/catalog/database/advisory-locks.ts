@@ -10,6 +10,6 @@ export const ADVISORY_LOCKS = {
   signup: 0x706f7302,
   /** A process being alive, by its number. */
   process: 0x706f7303,
-  /** Held for nothing but the room that they take; see ballast.ts. */
+  /** Held only for the space that they take in the lock table; see lock-table/reserved-locks.ts. */
   ballast: 0x706f7304,
 } as const;
