@@ -7,38 +7,38 @@ const CHECKSUM_CHARACTERS = 6;
 const SHAPE = /^pst_[0-9A-Za-z]{36}$/;
 
 /**
- * A new key: `pst_`, 30 random base62 characters (178 bits), and the CRC-32 of all that as 6 base62 characters, so that a
- * typo or a secret scanner's find is told from a key without asking anyone.
+ * A new key: `pst_`, 30 random base62 characters (178 bits), and the CRC-32 of both as 6 base62 characters. With the checksum
+ * a typo is recognized without a look-up, and secret scanners find keys without false positives.
  */
 export function generateApiKey(random: (bytes: number) => Uint8Array = crypto.randomBytes): string {
   const unchecked = PREFIX + randomCharacters(random);
   return unchecked + checksum(unchecked);
 }
 
-/** Whether `text` has a key's form and its checksum is right; says nothing about whether the key exists. */
+/** Whether `text` has the form of a key and a correct checksum. The key need not exist. */
 export function isWellFormedApiKey(text: string): boolean {
   if (!SHAPE.test(text)) return false;
   return checksum(text.slice(0, -CHECKSUM_CHARACTERS)) === text.slice(-CHECKSUM_CHARACTERS);
 }
 
-/** SHA-256: a key has 178 random bits, so nothing slower is needed to keep it from being guessed. */
+/** SHA-256. A key has 178 random bits, so it needs no slower hash against guessing. */
 export function digestApiKey(key: string): Buffer {
   return Buffer.from(digestText(key), 'latin1');
 }
 
-/** The same digest with a character for each byte, as the name that a key is known by in memory. */
+/** The same digest as a string with one character for each byte, for use as a key of maps. */
 export const digestText: (key: string) => string =
-  // At once is twice as fast, and there from Node 20.12 on.
+  // `crypto.hash` is twice as fast; Node has it from 20.12 on.
   typeof crypto.hash === 'function'
     ? (key) => crypto.hash('sha256', key, 'binary')
     : (key) => crypto.createHash('sha256').update(key).digest('binary');
 
-/** `pst_` and the first 6 characters: enough for people to tell their keys apart. */
+/** `pst_` and the next 6 characters: enough for people to distinguish their keys. */
 export function apiKeyPrefix(key: string): string {
   return key.slice(0, PREFIX.length + 6);
 }
 
-/** Bytes from 248 up are drawn again: 248 is the largest multiple of 62 in a byte, and so every character is equally likely. */
+/** Bytes from 248 up are drawn again, so that every character is equally likely: 248 is the largest multiple of 62 in a byte. */
 function randomCharacters(random: (bytes: number) => Uint8Array): string {
   let text = '';
   while (text.length < SECRET_CHARACTERS) {
@@ -59,7 +59,7 @@ function checksum(text: string): string {
   return digits;
 }
 
-/** CRC-32 as in zip and Ethernet (polynomial 0xEDB88320). node:zlib has one only from Node 20.15 on. */
+/** CRC-32 as in zip and Ethernet (polynomial 0xEDB88320). node:zlib has it only from Node 20.15 on. */
 function crc32(text: string): number {
   let crc = 0xffffffff;
   for (const byte of Buffer.from(text)) {

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 
 /**
- * tls-server-end-point: what binds a login to the certificate that the client sees, so that nobody who shows another can pass
- * the login on. It is the certificate's hash, by the hash that its signature uses; SHA-256 where that is MD5 or SHA-1.
+ * tls-server-end-point: binds a login to the certificate that the client sees, so that a server with another certificate
+ * cannot relay the login. It is a hash of the certificate, by the hash function of its signature; SHA-256 where that is MD5 or SHA-1.
  * @param certificate in DER
- * @returns undefined where it is undefined: the signature uses no hash or several (Ed25519), or one that we do not know
+ * @returns undefined where the RFC defines none: the signature uses no hash or several (Ed25519); or where the hash is unknown here
  * @see https://www.rfc-editor.org/rfc/rfc5929#section-4.1
  */
 export function tlsServerEndPoint(certificate: Buffer): Buffer | undefined {
@@ -15,7 +15,7 @@ export function tlsServerEndPoint(certificate: Buffer): Buffer | undefined {
     .digest();
 }
 
-/** Signature algorithms that name their hash: RFC 8017 appendix A.2, RFC 5758. */
+/** Signature algorithms with a fixed hash: RFC 8017 appendix A.2, RFC 5758. */
 const SIGNATURE_HASHES: ReadonlyMap<string, string> = new Map([
   ['1.2.840.113549.1.1.4', 'md5'],
   ['1.2.840.113549.1.1.5', 'sha1'],
@@ -30,7 +30,7 @@ const SIGNATURE_HASHES: ReadonlyMap<string, string> = new Map([
   ['1.2.840.10045.4.3.4', 'sha512'],
 ]);
 
-/** RSASSA-PSS has its hash among its parameters. */
+/** RSASSA-PSS has its hash in its parameters. */
 const RSASSA_PSS = '1.2.840.113549.1.1.10';
 const HASHES: ReadonlyMap<string, string> = new Map([
   ['1.3.14.3.2.26', 'sha1'],
@@ -56,7 +56,7 @@ function pssHash(parameters: Element | undefined): string | undefined {
   return HASHES.get(objectIdentifier(name));
 }
 
-/** One value of DER (ITU-T X.690): its tag and what it is made of. */
+/** One value of DER (ITU-T X.690): its tag and its content. */
 interface Element {
   readonly tag: number;
   readonly content: Buffer;
@@ -69,7 +69,7 @@ function inside(element: Element | undefined): Element[] {
   return element === undefined ? [] : elements(element.content);
 }
 
-/** @returns the values that stand one after the other, up to the first that is cut off or longer than 4 GB */
+/** @returns the values that follow each other, up to the first that is cut off or longer than 4 GB */
 function elements(der: Buffer): Element[] {
   const found: Element[] = [];
   let at = 0;
@@ -90,7 +90,7 @@ function elements(der: Buffer): Element[] {
   return found;
 }
 
-/** @returns e.g. `1.2.840.113549.1.1.11`; '' for what is no object identifier */
+/** @returns e.g. `1.2.840.113549.1.1.11`; '' when the element is no object identifier */
 function objectIdentifier(element: Element | undefined): string {
   if (element?.tag !== OBJECT_IDENTIFIER) return '';
   const arcs: number[] = [];

@@ -1,6 +1,6 @@
 import crypto from 'node:crypto';
 
-/** Node 20.12 and later digest in one call; objects made for a single digest cost several times what it does itself. */
+/** Node 20.12 and later digest in one call; a `Hash` object costs several times as much as the digest itself. */
 const digestOnce = crypto.hash as typeof crypto.hash | undefined;
 
 export function sha256(data: Uint8Array): Buffer {
@@ -11,11 +11,11 @@ export function sha256(data: Uint8Array): Buffer {
 const BLOCK_BYTES = 64;
 const DIGEST_BYTES = 32;
 const SHORT_BYTES = 4_096;
-/** What the two digests of an HMAC are made of, the key in front: written anew for each. */
+/** The inputs of an HMAC's two digests, each beginning with the key. They are overwritten by every call. */
 const inner = Buffer.allocUnsafeSlow(BLOCK_BYTES + SHORT_BYTES);
 const outer = Buffer.allocUnsafeSlow(BLOCK_BYTES + DIGEST_BYTES);
 
-/** HMAC-SHA-256; that of short data, with a key of at most a block, costs no objects. @see https://www.rfc-editor.org/rfc/rfc2104#section-2 */
+/** HMAC-SHA-256. For short data and a key of at most one block it allocates no `Hmac` object. @see https://www.rfc-editor.org/rfc/rfc2104#section-2 */
 export function hmacSha256(key: Uint8Array, data: Uint8Array): Buffer {
   if (digestOnce === undefined || key.length > BLOCK_BYTES || data.length > SHORT_BYTES) {
     return crypto.createHmac('sha256', key).update(data).digest();

@@ -2,7 +2,7 @@
 const SPACES = /[\u00A0\u1680\u2000-\u200B\u202F\u205F\u3000]/gu;
 /** Commonly mapped to nothing (RFC 3454 B.1). */
 const IGNORED = /\u00AD|\u034F|\u1806|[\u180B-\u180D]|\u200C|\u200D|\u2060|[\uFE00-\uFE0F]|\uFEFF/gu;
-/** RFC 3454 C.2.1 to C.9: controls, private use, non-characters, surrogates, what changes how text is shown, tags. */
+/** RFC 3454 C.2.1 to C.9: control characters, private use, non-characters, surrogates, characters that change how text is shown, tags. */
 const PROHIBITED = new RegExp(
   [
     '[\\p{Cc}\\p{Co}\\p{Cs}\\p{Noncharacter_Code_Point}]',
@@ -11,7 +11,7 @@ const PROHIBITED = new RegExp(
   ].join('|'),
   'u',
 );
-/** RFC 3454 A.1, by this Node's Unicode where the RFC says 3.2. */
+/** RFC 3454 A.1, but by the Unicode version of Node instead of 3.2. */
 const UNASSIGNED = /\p{Cn}/u;
 /** Letters written from right to left (RFC 3454 D.1), by script; then every other letter (D.2). */
 const RIGHT_TO_LEFT = /(?=\p{L})[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}]/u;

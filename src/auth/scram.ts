@@ -5,7 +5,7 @@ import { hmacSha256, sha256 } from './digest.ts';
 import { saslprep } from './saslprep.ts';
 
 /**
- * What a server keeps to check a password without knowing it (RFC 5802 section 3).
+ * What a server stores to verify a password without knowing it (RFC 5802 section 3).
  * @see https://www.postgresql.org/docs/current/sasl-authentication.html#SASL-SCRAM-SHA-256
  */
 export interface ScramVerifier {
@@ -13,25 +13,25 @@ export interface ScramVerifier {
   readonly salt: Buffer;
   /** SHA-256 of the client's key; 32 bytes. */
   readonly storedKey: Buffer;
-  /** Signs what the server proves to the client; 32 bytes. */
+  /** Makes the ServerSignature, which proves to the client that the server has the verifier; 32 bytes. */
   readonly serverKey: Buffer;
 }
 
-/** What every verifier here is made with, as in Postgres; a mock verifier must not be told apart by them. */
+/** Every verifier here is made with these, as in Postgres: a mock verifier must look like a real one. */
 export const SCRAM_ITERATIONS = 4096;
 export const SCRAM_SALT_BYTES = 16;
 
-/** How many former passwords a proof is compared with: always as many, so that the time does not tell how many there are. */
+/** How many former passwords a proof is compared with. It is always the same number, so that the time does not reveal how many exist. */
 export const SCRAM_FORMER_MAX = 5;
 
 export type ScramMechanism = 'SCRAM-SHA-256' | 'SCRAM-SHA-256-PLUS';
 
-/** One login attempt, before the client has said anything. */
+/** One login attempt, before the client's first message. */
 export interface ScramOffer {
-  /** The one that the client selected. */
+  /** The mechanism that the client selected. */
   readonly mechanism: ScramMechanism;
   readonly verifier: ScramVerifier;
-  /** Stored keys of former passwords, of the same salt and iterations: a client that proves to know one is rejected, and told that it is a former one. */
+  /** Stored keys of former passwords, with the same salt and iterations. A client that proves to know one is rejected with an error that says so. */
   readonly former?: readonly Buffer[];
   /** The server's half of the nonce: printable ASCII without a comma, e.g. 18 random bytes as base64. */
   readonly nonce: string;
@@ -39,7 +39,7 @@ export interface ScramOffer {
   readonly channelBinding?: Uint8Array;
 }
 
-/** gs2-cbind-flag: `p` the channel is bound, `y` the client could but believes the server cannot, `n` the client cannot. */
+/** gs2-cbind-flag: `p` the client uses channel binding, `y` it supports it but thinks the server does not, `n` it does not support it. */
 type BindingFlag = 'p' | 'y' | 'n';
 
 interface AwaitingClientFinal {
@@ -48,7 +48,7 @@ interface AwaitingClientFinal {
   readonly flag: BindingFlag;
   /** The client's and the server's nonce together. */
   readonly nonce: string;
-  /** client-first-message-bare and server-first-message: the beginning of what both sides sign. */
+  /** client-first-message-bare and server-first-message: the beginning of AuthMessage, which both sides sign. */
   readonly transcript: string;
 }
 
@@ -62,18 +62,18 @@ export type ScramState =
 
 export interface ScramStep {
   readonly state: ScramState;
-  /** For AuthenticationSASLContinue when more is awaited, for AuthenticationSASLFinal when authenticated; none when rejected. */
+  /** For AuthenticationSASLContinue when the exchange goes on, for AuthenticationSASLFinal when authenticated; undefined when rejected. */
   readonly reply: Buffer | undefined;
 }
 
-/** The exchange awaiting the client's first message. */
+/** The state that awaits the client's first message. */
 export function beginScram(offer: ScramOffer): ScramState {
   return { name: 'awaitingClientFirst', offer };
 }
 
 /**
- * Takes one SASL message of the client. A wrong password ends in the state `rejected`, without an error.
- * @throws ServiceError protocol_violation (08P01), or 28000 and 0A000 where Postgres says so, for messages that break the rules
+ * Processes one SASL message of the client. A wrong password leads to the state `rejected` and throws nothing.
+ * @throws ServiceError for malformed messages: protocol_violation (08P01), or 28000 and 0A000 where Postgres uses these
  */
 export function stepScram(state: ScramState, input: Buffer): ScramStep {
   if (input.length === 0) throw malformed('The message is empty.');
@@ -99,16 +99,16 @@ export async function deriveVerifier(password: string, salt: Buffer, iterations:
   return { iterations, salt, storedKey, serverKey: hmacSha256(saltedPassword, Buffer.from('Server Key')) };
 }
 
-/** As `pg_authid.rolpassword` has it; `CREATE ROLE … PASSWORD` takes it instead of a cleartext password. */
+/** The format of `pg_authid.rolpassword`; `CREATE ROLE … PASSWORD` accepts it in the place of a cleartext password. */
 export function formatVerifier(verifier: ScramVerifier): string {
   const [salt, storedKey, serverKey] = [verifier.salt, verifier.storedKey, verifier.serverKey].map((part) => part.toString('base64'));
   return `SCRAM-SHA-256$${verifier.iterations}:${salt}$${storedKey}:${serverKey}`;
 }
 
 /**
- * A verifier for a user who does not exist: no password satisfies it, and its salt is the same at every attempt, as a real
- * user's would be.
- * @param secret known to this service alone, so that nobody can compute the salts and tell who exists
+ * A verifier for a user who does not exist. No password matches it. Its salt is the same at every attempt, as a real
+ * user's is.
+ * @param secret known to this service alone: with it anybody could compute the salts and find out which users exist
  */
 export function mockVerifier(user: string, secret: Buffer): ScramVerifier {
   const derive = (purpose: string) => hmacSha256(secret, Buffer.from(`scram mock ${purpose}\0${user}`));
@@ -129,7 +129,7 @@ function takeClientFirst(offer: ScramOffer, text: string): ScramStep {
   message.skip();
   const bare = message.rest();
   if (message.peek() === 'm') throw unsupported('client requires an unsupported SCRAM extension');
-  // The user is the startup message's; what is said here is ignored, as in Postgres.
+  // The user is the one of the startup message; this one is ignored, as in Postgres.
   message.take('n');
   const clientNonce = message.take('r');
   if (!/^[\x21-\x7e]*$/.test(clientNonce)) throw violation('non-printable characters in SCRAM nonce');
@@ -152,12 +152,12 @@ function takeClientFinal(state: AwaitingClientFinal, text: string): ScramStep {
 
   const { storedKey, serverKey } = state.offer.verifier;
   const signed = Buffer.from(`${state.transcript},${unproved}`, 'latin1');
-  if (!fits(proof, storedKey, signed)) return { state: rejection(state.offer, proof, signed), reply: undefined };
+  if (!matches(proof, storedKey, signed)) return { state: rejection(state.offer, proof, signed), reply: undefined };
   const reply = Buffer.from(`v=${hmacSha256(serverKey, signed).toString('base64')}`, 'latin1');
   return { state: { name: 'authenticated' }, reply };
 }
 
-function fits(proof: Buffer, storedKey: Buffer, signed: Buffer): boolean {
+function matches(proof: Buffer, storedKey: Buffer, signed: Buffer): boolean {
   const clientKey = xor(proof, hmacSha256(storedKey, signed));
   return timingSafeEqual(sha256(clientKey), storedKey);
 }
@@ -165,14 +165,14 @@ function fits(proof: Buffer, storedKey: Buffer, signed: Buffer): boolean {
 function rejection({ verifier, former = [] }: ScramOffer, proof: Buffer, signed: Buffer): ScramState {
   let found: Buffer | undefined;
   for (let i = 0; i < SCRAM_FORMER_MAX; i++) {
-    // Where there are fewer, the one that is known not to fit stands in.
+    // Where there are fewer, the current key, which is known not to match, is compared again.
     const storedKey = former[i] ?? verifier.storedKey;
-    if (fits(proof, storedKey, signed)) found = storedKey;
+    if (matches(proof, storedKey, signed)) found = storedKey;
   }
   return found === undefined ? { name: 'rejected' } : { name: 'rejected', former: found };
 }
 
-/** The gs2-cbind-flag with its comma. @throws ServiceError when it contradicts the mechanism, or what was offered */
+/** Reads the gs2-cbind-flag and its comma. @throws ServiceError when it contradicts the selected mechanism or the offer */
 function takeBindingFlag(offer: ScramOffer, message: AttributeReader): BindingFlag {
   const flag = message.peek();
   const bound = offer.mechanism === 'SCRAM-SHA-256-PLUS';
@@ -192,7 +192,7 @@ function takeBindingFlag(offer: ScramOffer, message: AttributeReader): BindingFl
   return flag;
 }
 
-/** `c=` repeats the gs2 header, followed by the channel's data where there is binding (RFC 5802 section 7). */
+/** `c=` repeats the gs2 header, followed by the channel binding data if there is any (RFC 5802 section 7). */
 function checkChannelBinding({ flag, offer }: AwaitingClientFinal, given: string): void {
   if (flag !== 'p') {
     if (given === UNBOUND_HEADERS[flag]) return;
@@ -206,7 +206,7 @@ function checkChannelBinding({ flag, offer }: AwaitingClientFinal, given: string
 /** `n,,` and `y,,` in base64. */
 const UNBOUND_HEADERS = { n: 'biws', y: 'eSws' };
 
-/** The proof, which must come last, and all of the message before it. */
+/** The proof, which must come last, and the message before it. */
 function takeProof(message: AttributeReader): [unproved: string, proof: Buffer] {
   for (;;) {
     const unproved = message.consumed();
@@ -219,7 +219,7 @@ function takeProof(message: AttributeReader): [unproved: string, proof: Buffer] 
   }
 }
 
-/** Reads `a=value,b=value` from left to right, with Postgres' words for what is wrong. */
+/** Reads `a=value,b=value` from left to right, with Postgres' error texts. */
 class AttributeReader {
   readonly #text: string;
   #position = 0;
@@ -288,13 +288,13 @@ function unsupported(message: string): ServiceError {
   return new ServiceError('unsupported_protocol', message);
 }
 
-/** One character of the client's, fit for an error message (Postgres' sanitize_char). */
+/** A character from the client, made safe for an error message (Postgres' sanitize_char). */
 function quote(character: string): string {
   const code = character === '' ? 0 : character.charCodeAt(0);
   return code > 0x20 && code < 0x7f ? `"'${character}'"` : `"0x${code.toString(16).padStart(2, '0')}"`;
 }
 
-/** A value of the client's, fit for an error message (Postgres' sanitize_str). */
+/** A value from the client, made safe for an error message (Postgres' sanitize_str). */
 function printable(text: string): string {
   return text.slice(0, 29).replace(/[^\x21-\x7e]/g, '?');
 }

@@ -1,6 +1,6 @@
 import { BodyReader, stringEnd, violation } from './body.ts';
 
-/** Type bytes of what Postgres sends. */
+/** Type bytes of backend messages. */
 export const BackendType = {
   ParseComplete: 0x31,
   BindComplete: 0x32,
@@ -53,7 +53,7 @@ export interface ErrorFields {
   readonly routine?: string;
 }
 
-/** An error that Postgres raised, with all that it says about it. */
+/** An error that Postgres raised, with all its fields. */
 export class PostgresError extends Error {
   override readonly name = 'PostgresError';
   readonly fields: ErrorFields;
@@ -67,14 +67,14 @@ export class PostgresError extends Error {
 /** Idle, in a transaction, in a failed transaction. */
 export type TransactionStatus = 'I' | 'T' | 'E';
 
-/** What we say ourselves where we stand in for Postgres. @see https://www.postgresql.org/docs/current/protocol-message-formats.html */
+/** The messages that Postern itself sends to clients. @see https://www.postgresql.org/docs/current/protocol-message-formats.html */
 export type BackendMessage =
   | { readonly name: 'AuthenticationOk' | 'AuthenticationCleartextPassword' }
   | { readonly name: 'AuthenticationSASL'; readonly mechanisms: readonly string[] }
   | { readonly name: 'AuthenticationSASLContinue' | 'AuthenticationSASLFinal'; readonly data: Uint8Array }
   | { readonly name: 'ParameterStatus'; readonly parameter: string; readonly value: string }
   | { readonly name: 'BackendKeyData'; readonly processId: number; readonly secretKey: Uint8Array }
-  /** `minorVersion`: of protocol 3, the one that will be spoken. */
+  /** `minorVersion`: the minor version of protocol 3 that this connection will use. */
   | { readonly name: 'NegotiateProtocolVersion'; readonly minorVersion: number; readonly unsupportedOptions: readonly string[] }
   | { readonly name: 'NotificationResponse'; readonly processId: number; readonly channel: string; readonly payload: string }
   | { readonly name: 'ReadyForQuery'; readonly status: TransactionStatus }
@@ -138,11 +138,11 @@ export interface CommandTag {
   readonly tag: string;
   /** The tag without its numbers. */
   readonly command: string;
-  /** Rows returned or affected, where the tag says. */
+  /** Rows returned or affected; undefined where the tag has no number. */
   readonly rowCount: number | undefined;
 }
 
-// All decoders take a body without type and length, and throw ServiceError `backend_lost` when it makes no sense.
+// All decoders take a body without type and length, and throw ServiceError `backend_lost` when it is malformed.
 
 /** The fields of ErrorResponse or NoticeResponse. */
 export function decodeErrorFields(body: Buffer): ErrorFields {
@@ -151,11 +151,11 @@ export function decodeErrorFields(body: Buffer): ErrorFields {
   return reader.end();
 }
 
-/** Reads the fields of one ErrorResponse or NoticeResponse after another, which may come in pieces, and keeps the beginning of each field. */
+/** Reads ErrorResponses and NoticeResponses one after another. A message may arrive in pieces; long fields are cut. */
 export class ErrorFieldsReader {
   readonly #fieldMaxBytes: number;
   #values = new Map<number, string>();
-  /** Of the field that is being read; 0: the last one has ended. */
+  /** The code of the field that is being read; 0: the message's terminator has been read. */
   #code: number | undefined;
   #kept: Buffer[] = [];
   #keptBytes = 0;
@@ -165,7 +165,7 @@ export class ErrorFieldsReader {
     this.#fieldMaxBytes = fieldMaxBytes;
   }
 
-  /** @throws ServiceError `backend_lost` for what cannot be */
+  /** @throws ServiceError `backend_lost` for a malformed message */
   push(buffer: Buffer, start: number, end: number): void {
     let at = start;
     while (at < end) {
@@ -175,7 +175,7 @@ export class ErrorFieldsReader {
     }
   }
 
-  /** The message is over. @throws ServiceError `backend_lost` */
+  /** Called at the end of the message. @throws ServiceError `backend_lost` for a malformed message */
   end(): ErrorFields {
     const values = this.#values;
     if (this.#code === undefined) throw violation('backend', 'no data left in message');
@@ -185,7 +185,7 @@ export class ErrorFieldsReader {
     return errorFields(values);
   }
 
-  /** @returns where the field ends, or the piece */
+  /** @returns the offset after the field, or the end of the piece */
   #read(buffer: Buffer, start: number, end: number): number {
     const zero = stringEnd(buffer, start, end);
     const stop = zero < 0 ? end : zero;
@@ -203,7 +203,7 @@ export class ErrorFieldsReader {
     const kept = Math.min(end - start, this.#fieldMaxBytes - this.#keptBytes);
     this.#bytes += end - start;
     if (kept === 0) return;
-    // The memory of what comes is not ours for longer.
+    // The caller reuses the buffer.
     this.#kept.push(Buffer.from(buffer.subarray(start, start + kept)));
     this.#keptBytes += kept;
   }
@@ -216,7 +216,7 @@ export class ErrorFieldsReader {
   }
 }
 
-/** @returns how many bytes of a text that was cut are whole characters */
+/** @returns how many bytes of a text that was cut hold whole characters */
 function wholeCharacters(bytes: Buffer): number {
   let at = bytes.length;
   while (at > 0 && bytes.length - at < 3 && ((bytes[at - 1] ?? 0) & 0xc0) === 0x80) at -= 1;
@@ -225,7 +225,7 @@ function wholeCharacters(bytes: Buffer): number {
   return bytes.length - at + 1 >= wanted ? bytes.length : at - 1;
 }
 
-/** Fields that we do not know are ignored, as the manual asks. */
+/** Unknown fields are ignored, as the manual asks. */
 function errorFields(values: ReadonlyMap<number, string>): ErrorFields {
   const field = (code: string) => values.get(code.charCodeAt(0));
   const optional = Object.entries(FIELD_CODES).flatMap(([name, code]) => {
@@ -255,8 +255,10 @@ export function decodeRowDescription(body: Buffer): FieldDescription[] {
   );
 }
 
-/** @returns the parameters' type OIDs */
-/** Postgres takes statements with more parameters than its 16 bits can count, and sends the types of all of them. */
+/**
+ * Postgres accepts statements with more parameters than the 16-bit count can tell, and sends the types of all of them.
+ * @returns the parameters' type OIDs
+ */
 export function decodeParameterDescription(body: Buffer): number[] {
   return decodeWhole(body, (reader) => {
     const counted = reader.uint16();
@@ -290,7 +292,7 @@ export function decodeNotification(body: Buffer): { readonly processId: number; 
   return decodeWhole(body, (reader) => ({ processId: reader.int32(), channel: reader.string(), payload: reader.string() }));
 }
 
-/** Codes of the fields that an error need not have, in the order in which Postgres sends them. */
+/** Codes of the optional fields, in the order in which Postgres sends them. */
 const FIELD_CODES = {
   detail: 'D',
   hint: 'H',
@@ -310,7 +312,7 @@ const FIELD_CODES = {
 
 const NUMERIC_FIELDS: ReadonlySet<string> = new Set<keyof ErrorFields>(['position', 'internalPosition', 'line']);
 
-/** Severity is sent twice: as it may be localized, and as it is for programs. */
+/** The severity is sent twice: `S` may be localized, `V` never is. */
 function encodeErrorFields(fields: ErrorFields): Buffer[] {
   const always = [`S${fields.severity}`, `V${fields.severity}`, `C${fields.code}`, `M${fields.message}`];
   const names = Object.keys(FIELD_CODES) as (keyof typeof FIELD_CODES)[];
@@ -340,7 +342,7 @@ function int32(value: number): Buffer {
   return bytes;
 }
 
-/** A zero byte within a text would end it early and turn what follows into other fields. */
+/** A zero byte within a text would end it early, and the rest would be read as other fields. */
 function string(text: string): Buffer {
   return Buffer.from(`${text.replaceAll('\0', '')}\0`);
 }

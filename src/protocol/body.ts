@@ -1,16 +1,16 @@
 import { ServiceError } from '../errors.ts';
 
-/** Who wrote the bytes, which decides whose fault a broken message is. */
+/** Who sent the bytes; it decides which error a malformed message is. */
 export type Sender = 'frontend' | 'backend';
 
-/** The error for bytes that are no protocol: the client's mistake (08P01), or a database connection that is lost to us (08006). */
+/** The error for a malformed message: protocol_violation (08P01) from a client, a failed connection (08006) from a backend. */
 export function violation(sender: Sender, message: string): ServiceError {
   if (sender === 'frontend') return new ServiceError('protocol_violation', message);
   return new ServiceError('backend_lost', `the database server's reply could not be understood: ${message}`);
 }
 
 /**
- * Reads the fields of one message's body in order. Every read checks what is left, and fails with Postgres' words for it.
+ * Reads the fields of one message's body in order. Every read checks that enough bytes are left, and fails with Postgres' error text.
  * @see https://github.com/postgres/postgres/blob/master/src/backend/libpq/pqformat.c
  */
 export class BodyReader {
@@ -28,7 +28,7 @@ export class BodyReader {
     return this.#body.readUInt8(this.#position++);
   }
 
-  /** Unsigned: counts go up to 65,535. */
+  /** For counts, which go up to 65,535. */
   uint16(): number {
     return this.#body.readUInt16BE(this.#advance(2));
   }
@@ -37,7 +37,7 @@ export class BodyReader {
     return this.#body.readInt16BE(this.#advance(2));
   }
 
-  /** Unsigned: object identifiers. */
+  /** For OIDs, which are unsigned. */
   uint32(): number {
     return this.#body.readUInt32BE(this.#advance(4));
   }
@@ -61,13 +61,13 @@ export class BodyReader {
     return this.#body.subarray(start, start + length);
   }
 
-  /** A value behind its length; null where the length is -1. */
+  /** A value after its length; null where the length is -1. */
   value(): Buffer | null {
     const length = this.int32();
     return length === -1 ? null : this.bytes(length);
   }
 
-  /** A list behind its 16-bit length. */
+  /** A list after its 16-bit count. */
   list<T>(item: () => T): T[] {
     const items: T[] = [];
     for (let left = this.uint16(); left > 0; left--) items.push(item());
@@ -91,12 +91,12 @@ export class BodyReader {
   }
 }
 
-/** For less, a loop is quicker than a call into the runtime. */
+/** Up to this many bytes, a loop is faster than a call into the runtime. */
 const NEAR_BYTES = 64;
 
 /**
- * Where the zero byte is that ends the string beginning at `from`.
- * @returns an offset in `buffer`, or -1 when there is no zero byte before `to`
+ * Finds the zero byte that ends the string beginning at `from`.
+ * @returns its offset in `buffer`, or -1 when there is none before `to`
  */
 export function stringEnd(buffer: Uint8Array, from: number, to: number): number {
   const limit = Math.min(to, buffer.length);
@@ -107,17 +107,17 @@ export function stringEnd(buffer: Uint8Array, from: number, to: number): number 
   return found < 0 ? -1 : near + found;
 }
 
-/** The string beginning at `from`, byte by byte as Latin-1; without a zero byte, all there is before `to`. */
+/** The string beginning at `from`, as Latin-1; without a zero byte, everything before `to`. */
 export function latin1String(buffer: Buffer, from: number, to: number): string {
   const end = stringEnd(buffer, from, to);
   return buffer.toString('latin1', from, end < 0 ? to : end);
 }
 
-/** A longer name is not looked for again: one of Postgres' own has no more. */
+/** Longer names are not kept. Postgres' own have at most 63 bytes (NAMEDATALEN - 1). */
 const MAX_RECENT_BYTES = 63;
 let recent = '';
 
-/** The name in `buffer[start..end)`, as Latin-1. It is mostly the one before, and then no other string is made of it. */
+/** The name in `buffer[start..end)`, as Latin-1. It is mostly the same as in the call before; then the same string is returned. */
 export function latin1Name(buffer: Buffer, start: number, end: number): string {
   if (end - start > MAX_RECENT_BYTES) return buffer.toString('latin1', start, end);
   if (!isRecent(buffer, start, end)) recent = buffer.toString('latin1', start, end);

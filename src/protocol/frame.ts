@@ -2,24 +2,24 @@ import { Buffer } from 'node:buffer';
 import { ServiceError } from '../errors.ts';
 import { type Sender, violation } from './body.ts';
 
-/** What messages one side may send, and how much of each a reader wants to see at once. Lists are indexed by type byte. */
+/** Which messages one side may send, and how much of each a reader needs at once. Both arrays are indexed by type byte. */
 export interface FrameRules {
   readonly sender: Sender;
-  /** Largest value of the length word; 0: there is no such message. */
+  /** The largest value of the length word; 0: there is no such message. */
   readonly limits: Int32Array;
-  /** Bytes of the body that must be at hand, or all of it if it is shorter, before a message is shown. */
+  /** How many bytes of the body must have arrived, or all of it if it is shorter, before a message is shown. */
   readonly heads: Int32Array;
   /** Larger bodies are refused with 54000. */
   readonly maxBodyBytes: number;
 }
 
-/** Type, and a length that counts itself and the body. @see https://www.postgresql.org/docs/current/protocol-overview.html */
+/** The type byte, and a length that counts itself and the body. @see https://www.postgresql.org/docs/current/protocol-overview.html */
 export const HEADER_BYTES = 5;
 
 // Postgres' PQ_SMALL_MESSAGE_LIMIT and PQ_LARGE_MESSAGE_LIMIT.
 const SMALL_MESSAGE = 10_000;
 const LARGE_MESSAGE = 0x3ffffffe;
-/** A backend can send values that it would not take, so its messages may be of any size. */
+/** A backend can send larger values than it accepts, so its messages may be of any size. */
 export const ANY_SIZE = 0x7fffffff;
 
 const LARGE_FRONTEND_MESSAGES = 'QPBFd';
@@ -27,8 +27,8 @@ const SMALL_FRONTEND_MESSAGES = 'CDEHSXcf';
 const BACKEND_MESSAGES = '123ACDEGHIKNRSTVWZcdnstv';
 
 /**
- * What a client may send once it is logged in, with Postgres' own limits.
- * @param heads by type letter: `{ P: 65_536 }` shows a Parse message once 64 KiB or all of it is there; default 0, the header
+ * The messages that a client may send once it is logged in, with Postgres' own limits.
+ * @param heads by type letter: `{ P: 65_536 }` shows a Parse message once 64 KiB or all of it has arrived; default 0, the header
  */
 export function frontendFrames(heads: Readonly<Record<string, number>> = {}, maxBodyBytes = ANY_SIZE): FrameRules {
   const limits = byType(LARGE_FRONTEND_MESSAGES, LARGE_MESSAGE);
@@ -36,42 +36,42 @@ export function frontendFrames(heads: Readonly<Record<string, number>> = {}, max
   return { sender: 'frontend', limits, heads: headsByType(heads), maxBodyBytes };
 }
 
-/** What Postgres sends. @param heads as in {@link frontendFrames} */
+/** The messages that Postgres sends. @param heads as in {@link frontendFrames} */
 export function backendFrames(heads: Readonly<Record<string, number>> = {}, maxBodyBytes = ANY_SIZE): FrameRules {
   return { sender: 'backend', limits: byType(BACKEND_MESSAGES, ANY_SIZE), heads: headsByType(heads), maxBodyBytes };
 }
 
 const NO_BYTES = Buffer.alloc(0);
 
-/** What all that is held of messages may take. */
+/** Limits the memory for message heads that have not arrived whole. */
 export interface HeadBudget {
-  /** Whether there is room for so many bytes more. @param messageBytes of the body that they belong to, as it will be */
+  /** Whether so many more bytes may be held. @param messageBytes the length of the whole body that they belong to */
   mayGrow(bytes: number, messageBytes: number): boolean;
 }
 
 const UNBOUNDED: HeadBudget = { mayGrow: () => true };
 
-/** So much of a head is always waited for. */
+/** This much of a head may always be held. */
 export const MIN_HEAD_BYTES = 65_536;
 
 /**
- * Finds the messages in a stream that arrives in chunks cut anywhere, without making anything per message: the fields
- * describe the fragment that {@link next} moved to. All fragments, one after another, are all the bytes that were pushed,
+ * Finds the messages in a stream that arrives in chunks cut anywhere, without allocating per message: the fields
+ * describe the fragment that {@link next} moved to. The fragments together are exactly the bytes that were pushed,
  * so a relay forwards `buffer[start..end)` and joins neighbours of the same buffer into one write.
  *
  *     scanner.push(chunk);
  *     while (scanner.next()) { … scanner.type, scanner.buffer, scanner.start, scanner.end … }
  *
- * A message is first shown when its header and its head (see {@link FrameRules}) are at hand; the rest of it follows in
- * fragments with `first` false. Whatever has to wait for the next chunk is copied, so a chunk may be overwritten as soon as
+ * A message is first shown when its header and its head (see {@link FrameRules}) have arrived; the rest of it follows in
+ * fragments with `first` false. Bytes that wait for the next chunk are copied, so a chunk may be overwritten as soon as
  * `next` has returned false. After an error the stream cannot be continued.
  */
 export class FrameScanner {
-  /** Type byte of the message that the fragment belongs to. */
+  /** The type byte of the message that the fragment belongs to. */
   type = 0;
-  /** Bytes of the message's whole body, as its header declares. */
+  /** The length of the message's whole body, from its header. */
   length = 0;
-  /** What `start` and `end` point into: the chunk, or a copy (never written to again) where a message's head straddled chunks. */
+  /** Holds the fragment: the chunk, or a copy (never written to again) where a message's head was cut by the end of a chunk. */
   buffer: Buffer = NO_BYTES;
   start = 0;
   end = 0;
@@ -85,35 +85,35 @@ export class FrameScanner {
   readonly #heads: Int32Array;
   #chunk: Buffer = NO_BYTES;
   #position = 0;
-  /** Bytes of the message last shown that are still to come. */
+  /** How many bytes of the message last shown have not been shown yet. */
   #remaining = 0;
   /** The beginning of a message that cannot be shown yet. */
   #held: Buffer = NO_BYTES;
   #heldBytes = 0;
-  readonly #room: HeadBudget;
+  readonly #budget: HeadBudget;
 
   /**
-   * @param room where there is none for more of a head that is still to come whole, the message is shown with what has come,
+   * @param budget where it refuses more bytes of a head, the message is shown with the part of the head that has arrived,
    *   if that is {@link MIN_HEAD_BYTES} or more
    */
-  constructor(rules: FrameRules, room: HeadBudget = UNBOUNDED) {
+  constructor(rules: FrameRules, budget: HeadBudget = UNBOUNDED) {
     this.#rules = rules;
-    this.#room = room;
+    this.#budget = budget;
     this.#limits = rules.limits;
     this.#heads = rules.heads;
   }
 
-  /** Whether a message has begun that is not over: its next bytes have not been shown, or have not even arrived. */
+  /** Whether a message has begun and not ended: some of its bytes have not been shown, or have not arrived. */
   get midMessage(): boolean {
     return this.#remaining > 0 || this.#heldBytes > 0 || this.#position < this.#chunk.length;
   }
 
-  /** What is kept of a message that cannot be shown yet. */
+  /** How many bytes are held of a message that cannot be shown yet. */
   get heldBytes(): number {
     return this.#heldBytes;
   }
 
-  /** Adds bytes behind those that have not been shown yet. */
+  /** Adds bytes after those that have not been shown yet. */
   push(chunk: Buffer): void {
     this.#chunk = this.#position < this.#chunk.length ? Buffer.concat([this.#chunk.subarray(this.#position), chunk]) : chunk;
     this.#position = 0;
@@ -121,16 +121,16 @@ export class FrameScanner {
 
   /**
    * Moves to the next fragment.
-   * @returns false when there is nothing (more) to show of what was pushed
-   * @throws ServiceError protocol_violation (from a backend: backend_lost) for a type that does not exist or a length that
-   *   cannot be; payload_too_large (response_too_large) beyond `maxBodyBytes`
+   * @returns false when no further fragment can be shown before the next push
+   * @throws ServiceError protocol_violation (from a backend: backend_lost) for an unknown type or an impossible length;
+   *   payload_too_large (from a backend: response_too_large) beyond `maxBodyBytes`
    */
   next(): boolean {
     if (this.#remaining > 0) return this.#showMore();
     if (this.#heldBytes > 0) return this.#showHeld();
     const start = this.#position;
     const available = this.#chunk.length - start;
-    if (available === 0) return this.#letGo();
+    if (available === 0) return this.#releaseChunk();
     if (available < HEADER_BYTES) return this.#hold(available, HEADER_BYTES);
     const wanted = this.#readHeader(this.#chunk, start);
     if (available < wanted) return this.#hold(available, wanted);
@@ -140,8 +140,8 @@ export class FrameScanner {
   }
 
   /**
-   * Widens the fragment over the messages of the same type that follow it, and the beginning of one that is not there whole,
-   * for who passes all of them on alike: nothing of them has to wait for the next chunk but a header that is cut.
+   * Widens the fragment over the following messages of the same type, including the beginning of one that has not arrived whole.
+   * This is for callers that forward all of them unchanged; then only an incomplete header waits for the next chunk.
    */
   widen(): void {
     const chunk = this.#chunk;
@@ -150,7 +150,7 @@ export class FrameScanner {
     let end = this.#position;
     while (end + HEADER_BYTES <= chunk.length && chunk[end] === type) {
       const word = int32At(chunk, end + 1);
-      // What is not as it should be is for `next` to refuse.
+      // `next` throws the error.
       if (word < 4 || word - 4 > this.#rules.maxBodyBytes) break;
       this.length = word - 4;
       end += 1 + word;
@@ -161,7 +161,7 @@ export class FrameScanner {
     this.#position = this.end;
   }
 
-  /** Takes out what lies behind the fragment shown, for whoever goes on with the stream from there. */
+  /** Takes out the bytes after the fragment shown, for another reader to continue the stream. */
   takeRest(): Buffer {
     const rest = this.#chunk.subarray(this.#position);
     this.#position = this.#chunk.length;
@@ -202,23 +202,23 @@ export class FrameScanner {
     return this.#show(held, 0, wanted);
   }
 
-  /** @returns how much of a head is waited for: as much as is wanted, or what there is */
+  /** @returns how many bytes to wait for before the message is shown: `wanted`, or those held if the budget refuses more */
   #affordable(wanted: number): number {
     const held = this.#heldBytes;
     if (held < HEADER_BYTES + MIN_HEAD_BYTES) return wanted;
     const more = Math.min(wanted - held, this.#chunk.length - this.#position);
-    return more === 0 || this.#room.mayGrow(more, this.length) ? wanted : held;
+    return more === 0 || this.#budget.mayGrow(more, this.length) ? wanted : held;
   }
 
-  /** All has been shown: nothing of it is kept while nothing comes. */
-  #letGo(): false {
+  /** Everything has been shown. An idle connection keeps no chunk in memory. */
+  #releaseChunk(): false {
     this.#chunk = NO_BYTES;
     this.#position = 0;
     this.buffer = NO_BYTES;
     return false;
   }
 
-  /** Keeps the end of the chunk for later. @param wanted bytes in all that the message needs to be shown */
+  /** Keeps the end of the chunk for later. @param wanted how many bytes of the message are needed to show it */
   #hold(available: number, wanted: number): false {
     if (available > 0) {
       this.#checkType(this.#chunk[this.#position] ?? 0);
@@ -227,7 +227,7 @@ export class FrameScanner {
     return false;
   }
 
-  /** Moves bytes from the chunk to what is held, until that is `wanted` bytes. @returns whether it is */
+  /** Moves bytes from the chunk to those held, until they are `wanted` bytes. @returns whether they are */
   #fill(wanted: number): boolean {
     const missing = wanted - this.#heldBytes;
     if (missing <= 0) return true;
@@ -240,18 +240,18 @@ export class FrameScanner {
   }
 
   /**
-   * Grows by doubling with what has arrived: a client's length that lies must not make us allocate it. A backend's is true, and
-   * what {@link HeadBudget} has let come is allocated once.
+   * Grows by doubling, with the bytes that have arrived: a client could declare a large length to make Postern allocate it.
+   * A backend's length is trusted: the memory that {@link HeadBudget} has granted is allocated at once.
    */
   #reserve(bytes: number, wanted: number): void {
     if (bytes <= this.#held.length) return;
-    const isTrue = this.#rules.sender === 'backend' && this.#heldBytes > MIN_HEAD_BYTES;
-    const grown = Buffer.allocUnsafe(isTrue ? wanted : Math.max(bytes, Math.min(wanted, 2 * this.#held.length)));
+    const isTrusted = this.#rules.sender === 'backend' && this.#heldBytes > MIN_HEAD_BYTES;
+    const grown = Buffer.allocUnsafe(isTrusted ? wanted : Math.max(bytes, Math.min(wanted, 2 * this.#held.length)));
     this.#held.copy(grown, 0, 0, this.#heldBytes);
     this.#held = grown;
   }
 
-  /** @returns how many bytes, with the header, must be at hand before the message is shown */
+  /** @returns how many bytes, with the header, must have arrived before the message is shown */
   #readHeader(buffer: Buffer, start: number): number {
     const type = buffer[start] ?? 0;
     const limit = this.#checkType(type);
@@ -272,7 +272,7 @@ export class FrameScanner {
   }
 }
 
-/** On every message's path: cheaper than `readInt32BE`, which would check again that the bytes are there. */
+/** Runs for every message. Cheaper than `readInt32BE`, which would check the bounds again. */
 function int32At(buffer: Buffer, at: number): number {
   return ((buffer[at] ?? 0) << 24) | ((buffer[at + 1] ?? 0) << 16) | ((buffer[at + 2] ?? 0) << 8) | (buffer[at + 3] ?? 0);
 }

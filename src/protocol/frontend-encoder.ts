@@ -11,7 +11,7 @@ export const SYNC = message(FrontendType.Sync);
 export const FLUSH = message(FrontendType.Flush);
 export const CLOSE_UNNAMED_PORTAL = message(FrontendType.Close, PORTAL, NUL);
 
-/** An empty text with no parameters, for {@link parseMessage}. */
+/** An empty query without parameters, for {@link parseMessage}. */
 export const EMPTY_DEFINITION = Buffer.alloc(3);
 
 /** @see https://www.postgresql.org/docs/current/protocol-message-formats.html */
@@ -27,7 +27,7 @@ export function queryMessage(sql: string | Buffer): Buffer {
   return message(FrontendType.Query, typeof sql === 'string' ? Buffer.from(sql) : sql, NUL);
 }
 
-/** @param definition text, NUL and parameter types, as in a Parse message */
+/** @param definition query text, NUL and parameter types, as in a Parse message */
 export function parseMessage(name: Buffer, definition: Buffer): Buffer {
   return message(FrontendType.Parse, name, NUL, definition);
 }
@@ -40,14 +40,14 @@ export function describeStatementMessage(name: Buffer): Buffer {
   return message(FrontendType.Describe, STATEMENT, name, NUL);
 }
 
-/** Bind to the unnamed portal, without parameters and formats. */
+/** Bind to the unnamed portal, without parameters or formats. */
 export function bindMessage(statement: Buffer): Buffer {
   return message(FrontendType.Bind, NUL, statement, Buffer.alloc(7));
 }
 
 const OWN_NAME = Buffer.from('postern_discard\0');
 
-/** Parse, Bind, Execute, Close of the portal, Close of the statement, under a name of our own. */
+/** Parse, Bind, Execute, Close of the portal and Close of the statement, under a name reserved for Postern. */
 export const DISCARD_SEQUENCES: Buffer = Buffer.concat([
   message(FrontendType.Parse, OWN_NAME, Buffer.from('DISCARD SEQUENCES\0'), Buffer.alloc(2)),
   message(FrontendType.Bind, OWN_NAME, OWN_NAME, Buffer.alloc(6)),
@@ -57,14 +57,14 @@ export const DISCARD_SEQUENCES: Buffer = Buffer.concat([
 ]);
 
 const NO_NAME = Buffer.alloc(0);
-/** Execute of the unnamed portal, all rows of it, and Sync. */
+/** Execute of the unnamed portal, without a row limit, and Sync. */
 const EXECUTE_AND_SYNC = Buffer.concat([message(FrontendType.Execute, Buffer.alloc(5)), SYNC]);
-/** Of Bind: type, length, two names' ends, and three counts. */
+/** Fixed bytes of a Bind: type, length, the zero bytes of two names, and three counts. */
 const BIND_BYTES = 13;
 
 /**
- * Runs a statement that has been parsed to its end, and closes the request. Values both ways are text. It is on the path of
- * every query over HTTP, so it is written into one piece of memory at once.
+ * Bind, Execute and Sync: runs a parsed statement to its end. Parameters and results are text. This runs for every query
+ * over HTTP, so it is written into one buffer.
  * @see https://www.postgresql.org/docs/current/protocol-message-formats.html#PROTOCOL-MESSAGE-FORMATS-BIND
  */
 export function bindAndExecute(values: readonly (string | null)[], statement: Uint8Array = NO_NAME): Buffer {
@@ -75,7 +75,7 @@ export function bindAndExecute(values: readonly (string | null)[], statement: Ui
   bytes.writeInt32BE(length - 1, 1);
   bytes[HEADER_BYTES] = 0;
   bytes.set(statement, HEADER_BYTES + 1);
-  // No formats: all parameters are text.
+  // No parameter formats: all parameters are text.
   bytes.fill(0, 6 + statement.length, 9 + statement.length);
   let at = bytes.writeUInt16BE(values.length, 9 + statement.length);
   for (const value of values) at = writeValue(bytes, at, value);
@@ -91,8 +91,8 @@ function writeValue(bytes: Buffer, at: number, value: string | null): number {
 }
 
 /**
- * The message (or its head) at `buffer[start..end)` with another statement name in it, and with the length that this makes;
- * what follows `end` in the stream follows the result unchanged.
+ * The message (or its head) at `buffer[start..end)` with another statement name and its length adjusted. The bytes
+ * after `end` in the stream follow the result unchanged.
  * @throws ServiceError protocol_violation when there is no statement name in it
  */
 export function withStatementName(buffer: Buffer, start: number, end: number, name: Uint8Array): Buffer {

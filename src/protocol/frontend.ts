@@ -4,7 +4,7 @@ import { ServiceError } from '../errors.ts';
 import { BodyReader, stringEnd, violation } from './body.ts';
 import { HEADER_BYTES } from './frame.ts';
 
-/** Type bytes of what a client sends after its startup message. */
+/** Type bytes of frontend messages after the startup message. */
 export const FrontendType = {
   Bind: 0x42,
   Close: 0x43,
@@ -19,7 +19,7 @@ export const FrontendType = {
   CopyDone: 0x63,
   CopyData: 0x64,
   CopyFail: 0x66,
-  /** PasswordMessage, SASLInitialResponse, SASLResponse: only the exchange tells which. */
+  /** PasswordMessage, SASLInitialResponse or SASLResponse: only the state of the exchange tells which. */
   Password: 0x70,
 } as const;
 
@@ -31,14 +31,14 @@ export type FrontendMessage =
       readonly name: 'Bind';
       readonly portal: string;
       readonly statement: string;
-      /** 0 text, 1 binary: none (all text), one for all, or one for each. */
+      /** 0 text, 1 binary. No entry: all text; one: for all; otherwise one for each. */
       readonly parameterFormats: readonly number[];
       /** Views of the message; null is SQL's NULL. */
       readonly parameters: readonly (Buffer | null)[];
       readonly resultFormats: readonly number[];
     }
   | { readonly name: 'Describe' | 'Close'; readonly kind: 'statement' | 'portal'; readonly target: string }
-  /** `maxRows` 0: all. */
+  /** `maxRows` 0: no limit. */
   | { readonly name: 'Execute'; readonly portal: string; readonly maxRows: number }
   | { readonly name: 'Sync' | 'Flush' | 'CopyDone' | 'Terminate' }
   | { readonly name: 'CopyData'; readonly data: Buffer }
@@ -54,7 +54,7 @@ export type FrontendMessage =
 /**
  * Decodes one whole message.
  * @param body without type and length
- * @throws ServiceError protocol_violation, as Postgres would
+ * @throws ServiceError protocol_violation, in the cases in which Postgres reports one
  */
 export function decodeFrontendMessage(type: number, body: Buffer): FrontendMessage {
   const reader = new BodyReader(body, 'frontend');
@@ -73,10 +73,10 @@ export function decodePasswordMessage(body: Buffer): string {
   return body.toString('utf8', 0, body.length - 1);
 }
 
-/** What a client says first in a SASL exchange; a SASLResponse is nothing but data. */
+/** The client's first message in a SASL exchange. A SASLResponse holds data only. */
 export interface SaslInitialResponse {
   readonly mechanism: string;
-  /** Undefined when the client waits to be asked for it with an empty challenge. */
+  /** Undefined when the client waits for an empty challenge before it sends data. */
   readonly data: Buffer | undefined;
 }
 
@@ -151,16 +151,16 @@ function decodeTarget(reader: BodyReader, message: 'DESCRIBE' | 'CLOSE'): { kind
   throw violation('frontend', `invalid ${message} message subtype ${subtype}`);
 }
 
-/** What Describe and Close are about. */
+/** The kinds of target in Describe and Close. */
 const STATEMENT = 0x53;
 const PORTAL = 0x50;
 
 /**
- * For a relay, which looks into messages without decoding them: where the prepared statement's name begins in the message
- * (or its head, see FrameRules) at `buffer[start..end)`. The name ends at `stringEnd(buffer, nameStart, end)`; in Parse,
- * SQL text and parameter types follow that.
- * @param start of the message's type byte
- * @returns an offset in `buffer`, or -1 when the message names no statement, or not within `end`
+ * Finds the prepared statement's name in the message (or its head, see FrameRules) at `buffer[start..end)`, for a relay
+ * that does not decode messages. The name ends at `stringEnd(buffer, nameStart, end)`; in Parse, SQL text and parameter
+ * types follow it.
+ * @param start offset of the message's type byte
+ * @returns the name's offset in `buffer`, or -1 when the message has no statement name, or none before `end`
  */
 export function statementNameStart(buffer: Buffer, start: number, end: number): number {
   const body = start + HEADER_BYTES;

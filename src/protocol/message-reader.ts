@@ -6,11 +6,11 @@ export interface Message {
   readonly body: Buffer;
 }
 
-/** Reads whole messages, for callers that want values. Bodies are views of what was pushed where they can be. */
+/** Reads whole messages, for callers that want values. Where possible a body is a view of the pushed chunk. */
 export class MessageReader {
   readonly #scanner: FrameScanner;
 
-  /** @param maxBodyBytes bounds what is kept of a message that has not arrived whole */
+  /** @param maxBodyBytes limits the memory for a message that has not arrived whole */
   constructor(rules: FrameRules, maxBodyBytes = rules.maxBodyBytes) {
     this.#scanner = new FrameScanner({ ...rules, maxBodyBytes, heads: new Int32Array(256).fill(ANY_SIZE) });
   }

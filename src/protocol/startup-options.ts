@@ -4,8 +4,8 @@ import { ServiceError } from '../errors.ts';
 export type Setting = readonly [name: string, value: string];
 
 /**
- * What the switches of `postgres` that a client has a use for set; those left out set what a client may not.
- * Undefined: the value is not one that the switch takes.
+ * The settings made by those switches of `postgres` that a client may use. The others set what a client may not.
+ * Undefined: the switch does not accept the value.
  */
 const SWITCHES: ReadonlyMap<string, (value: string) => Setting | undefined> = new Map([
   ['c', (value: string) => assignment('-c ', value)],
@@ -41,7 +41,7 @@ export function parseOptions(options: string): Setting[] {
   return settings;
 }
 
-/** One word of switches, as getopt takes them: `-eS64` is `-e -S 64`. @param following taken from where a value stands apart */
+/** One word of switches, as getopt reads them: `-eS64` is `-e -S 64`. @param following the next words; a value that stands apart is taken from them */
 function parseSwitches(word: string, following: string[]): Setting[] {
   if (!/^-./s.test(word)) throw invalidArgument(word);
   const settings: Setting[] = [];
@@ -64,7 +64,7 @@ function splitWords(options: string): string[] {
   return words.map((word) => word.replace(/\\(.?)/gs, '$1'));
 }
 
-/** `name=value`; in the name, `-` stands for `_`. */
+/** `name=value`; a `-` in the name means `_`. */
 function assignment(prefix: string, text: string): Setting {
   const equals = text.indexOf('=');
   if (equals === -1) throw syntaxError(`${prefix}${text} requires a value`);

@@ -4,27 +4,27 @@ import { BodyReader, stringEnd, violation } from './body.ts';
 /** @see https://www.postgresql.org/docs/current/protocol-message-formats.html#PROTOCOL-MESSAGE-FORMATS-STARTUPMESSAGE */
 export interface StartupMessage {
   readonly name: 'StartupMessage';
-  /** Of protocol 3, as asked for: may be newer than {@link NEWEST_MINOR_VERSION}. */
+  /** The minor version of protocol 3 that the client requests; it may be newer than {@link NEWEST_MINOR_VERSION}. */
   readonly minorVersion: number;
-  /** Settings and `user`, `database`, `options`, `replication`, by name, in the order sent; of a repeated one, the last. */
+  /** Settings, and `user`, `database`, `options`, `replication`, in the order sent. Of a repeated name the last value counts. */
   readonly parameters: ReadonlyMap<string, string>;
-  /** Names of the protocol options sent, each with its prefix `_pq_.`. */
+  /** Names of the protocol options sent, with their prefix `_pq_.`. */
   readonly protocolOptions: readonly string[];
 }
 
-/** What may be the first thing on a connection; all of it without a type byte. */
+/** The packets that may come first on a connection. They have no type byte. */
 export type StartupPacket =
   | StartupMessage
   | { readonly name: 'SSLRequest' }
   | { readonly name: 'GSSENCRequest' }
   | { readonly name: 'CancelRequest'; readonly processId: number; readonly secretKey: Buffer };
 
-/** The newest protocol that we speak is 3.2, of Postgres 18. */
+/** Postern supports protocol 3.2, of Postgres 18. */
 export const NEWEST_MINOR_VERSION = 2;
 
-/** Without the length word, of which a packet's size does not count the bytes (Postgres' MAX_STARTUP_PACKET_LENGTH). */
+/** Postgres' MAX_STARTUP_PACKET_LENGTH; the length word itself is not counted. */
 const MAX_PACKET_BYTES = 10_000;
-/** Codes in place of a protocol version: major 1234, which no version will have. */
+/** Request codes in the place of a protocol version: major version 1234, which is reserved for them. */
 const CANCEL_REQUEST = 80_877_102;
 const SSL_REQUEST = 80_877_103;
 const GSSENC_REQUEST = 80_877_104;
@@ -46,13 +46,13 @@ export function decodeStartupPacket(packet: Buffer): StartupPacket {
   return { name: 'StartupMessage', minorVersion: minor, ...decodeParameters(packet.subarray(4)) };
 }
 
-/** Also Postgres' answer to an SSLRequest or GSSENCRequest where there may be none: it takes the code for version 1234.5679. */
+/** Postgres sends this also for an SSLRequest or GSSENCRequest that is not allowed: it reads the code as version 1234.5679. */
 export function unsupportedProtocol(major: number, minor: number): ServiceError {
   const message = `unsupported frontend protocol ${major}.${minor}: server supports 3.0 to 3.${NEWEST_MINOR_VERSION}`;
   return new ServiceError('unsupported_protocol', message);
 }
 
-/** The key is 4 bytes up to protocol 3.0 and may be up to 256 since 3.2. */
+/** The key has 4 bytes in protocol 3.0, and up to 256 since 3.2. */
 function decodeCancelRequest(reader: BodyReader): StartupPacket {
   const processId = reader.int32();
   const secretKey = reader.rest();
@@ -60,7 +60,7 @@ function decodeCancelRequest(reader: BodyReader): StartupPacket {
   return { name: 'CancelRequest', processId, secretKey };
 }
 
-/** Pairs of strings, ended by an empty name that must be the last byte. */
+/** Pairs of strings. They end with an empty name, which must be the last byte. */
 function decodeParameters(bytes: Buffer): Pick<StartupMessage, 'parameters' | 'protocolOptions'> {
   const parameters = new Map<string, string>();
   const protocolOptions: string[] = [];

@@ -1,26 +1,26 @@
 import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
 
-/** What a Describe of a prepared statement tells of it. */
+/** The parameters and columns of a prepared statement, from the replies to a Describe. */
 export interface StatementShape {
-  /** The same for statements with the same parameters and columns; empty where that is not known. */
+  /** Equal for statements with the same parameters and columns; empty where these are not known. */
   readonly digest: string;
-  /** Number and types of the parameters, as at the end of a Parse message; absent where they are too many to be kept. */
+  /** Number and types of the parameters, as at the end of a Parse message; undefined where there are too many to keep. */
   readonly parameters: Buffer | undefined;
 }
 
-/** Where the description was too long to be read: no other is the same. */
+/** The shape where the description was too long to be read. It equals no other. */
 export const UNKNOWN_SHAPE: StatementShape = { digest: '', parameters: undefined };
 
-/** Of a column behind its name: table, number, type, size, modifier, format. */
+/** Bytes of a column after its name: table, number, type, size, modifier, format. */
 const COLUMN_BYTES = 18;
 const TYPE_OFFSET = 6;
 const MODIFIER_OFFSET = 12;
 const KEPT_PARAMETERS_BYTES = 1_024;
 
 /**
- * Whether two descriptions are the same is what PostgreSQL goes by, too: the columns' names, types and modifiers. Where a
- * column stands in its table does not matter.
+ * Compares what PostgreSQL compares when it plans a statement again: the columns' names, types and type modifiers. A column's
+ * table and number do not matter.
  * @param parameters body of a ParameterDescription
  * @param columns body of a RowDescription; undefined for NoData
  * @see https://github.com/postgres/postgres/blob/master/src/backend/utils/cache/plancache.c RevalidateCachedQuery

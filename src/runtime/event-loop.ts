@@ -3,23 +3,23 @@ import { performance } from 'node:perf_hooks';
 let startedAt = 0;
 
 /**
- * When this turn of the event loop started, by `performance.now()`: the time of the first call in it. Input that is read in a turn
- * had arrived by then; what is read later in the turn has waited only for other work of the same turn.
+ * When this turn of the event loop started, by `performance.now()`: the time of the first call in it. The input that a turn reads
+ * has arrived by then, so this is when its latency starts to count.
  */
 export function turnStartedAt(): number {
   if (startedAt > 0) return startedAt;
   startedAt = performance.now();
-  setImmediate(ended);
+  setImmediate(endTurn);
   return startedAt;
 }
 
-function ended(): void {
+function endTurn(): void {
   startedAt = 0;
 }
 
 const SLICE_MS = 3;
 
-/** When long work started in this turn of the event loop; 0: there has been none. */
+/** When long work started in this turn of the event loop; 0: none has started. */
 let sliceStartedAt = 0;
 const waiting: (() => void)[] = [];
 
@@ -35,7 +35,7 @@ export class TimeSlices {
     sliceStart();
   }
 
-  /** To be awaited often. @returns undefined while the slice is not over */
+  /** Long work awaits this often. @returns undefined while the slice lasts */
   pause(): Promise<void> | undefined {
     const start = sliceStart();
     return performance.now() - start < this.#sliceMs ? undefined : new Promise((resolve) => waiting.push(resolve));

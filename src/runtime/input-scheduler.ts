@@ -1,39 +1,40 @@
 import { performance } from 'node:perf_hooks';
 import { setTimeout as startTimer } from 'node:timers';
 
-/** How long the input of all organizations together may be handled before the event loop looks for new input. */
+/** How long one turn may handle the input of all organizations together before the event loop polls for new input. */
 const TURN_MS = 4;
 /**
- * What one organization may use of a turn, at most and at least. Beside 200 busy clients of another organization a quiet one's
- * median is 8.2 ms without turns, 5.6 ms with 1 ms and 2.4 ms with 0.3 ms (`npm run bench -- fairness`; PgBouncer's is 2.0 ms).
+ * Bounds of the processor time that one organization may use in a turn. Beside 200 busy clients of another organization, the median
+ * latency of a quiet one is 8.2 ms without this scheduler, 5.6 ms with quanta of 1 ms and 2.4 ms with 0.3 ms
+ * (`npm run bench -- fairness`; PgBouncer's is 2.0 ms).
  */
 const QUANTUM_MAX_MS = 0.3;
 const QUANTUM_MIN_MS = 0.1;
-/** Input of one organization alone needs no turns: others have been quiet for so long. */
-const CALM_MS = 10_000;
+/** When only one organization has sent input for this long, its input is not scheduled any more. */
+const CONTENTION_MS = 10_000;
 
-/** What has read input that it has not handled: a client's connection, or a backend's. */
+/** A connection, to a client or to a backend, that has read input and not handled it yet. */
 export interface InputSource {
-  /** Handles what was deferred. */
+  /** Handles the deferred input. */
   handleInput(): void;
 }
 
 /**
- * Deals the event loop out to organizations by deficit round robin, whatever door their input comes by and whichever side
- * of Postern it comes from: each may use so much processor time before the loop looks for input again, and what an
- * organization has read beyond that waits for the next turn.
+ * Divides the event loop's time among organizations by deficit round robin. Input of both doors counts, and of backends as well
+ * as clients. Each organization may use one quantum of processor time before the event loop polls for input again; input that it
+ * has read beyond that waits for the next turn.
  * @see https://dl.acm.org/doi/10.1109/90.502236 Shreedhar and Varghese, Efficient Fair Queuing Using Deficit Round Robin
  */
 export class InputScheduler {
   readonly #organizations = new Map<string, OrganizationInput>();
   /** Organizations with deferred input, in the order in which they are served. */
   #waiting: OrganizationInput[] = [];
-  /** Whose input came last. */
+  /** The organization that sent input last. */
   #latest: OrganizationInput | undefined;
   #contendedAt = Number.NEGATIVE_INFINITY;
   #isScheduled = false;
   readonly now: () => number;
-  /** Input of several organizations has come lately. */
+  /** Several organizations have sent input lately. */
   isContended = false;
   /** Counts turns of the event loop while there is contention. */
   turn = 0;
@@ -43,7 +44,7 @@ export class InputScheduler {
     this.now = now;
   }
 
-  /** One connection more. Each has to {@link OrganizationInput.leave} when it is closed. */
+  /** Adds a connection. It calls {@link OrganizationInput.leave} when it is closed. */
   join(organizationId: string): OrganizationInput {
     let input = this.#organizations.get(organizationId);
     if (input === undefined) {
@@ -58,8 +59,8 @@ export class InputScheduler {
     return Math.max(QUANTUM_MIN_MS, Math.min(QUANTUM_MAX_MS, TURN_MS / Math.max(1, this.#waiting.length)));
   }
 
-  /** Input of this organization has come. */
-  came(input: OrganizationInput): void {
+  /** Notes that this organization has sent input. */
+  noteInput(input: OrganizationInput): void {
     if (this.#latest === input) return;
     const isFirst = this.#latest === undefined;
     this.#latest = input;
@@ -67,18 +68,18 @@ export class InputScheduler {
     this.#contendedAt = this.now();
     if (this.isContended) return;
     this.isContended = true;
-    this.#calmLater();
+    this.#endContentionLater();
   }
 
-  #calmLater(): void {
+  #endContentionLater(): void {
     startTimer(() => {
-      if (this.now() - this.#contendedAt < CALM_MS) this.#calmLater();
+      if (this.now() - this.#contendedAt < CONTENTION_MS) this.#endContentionLater();
       else this.isContended = false;
-    }, CALM_MS).unref();
+    }, CONTENTION_MS).unref();
   }
 
-  /** A turn ends when the event loop has seen all the input that there was. */
-  inTurn(): void {
+  /** Has the turn end after the event loop has read all input that has arrived. */
+  scheduleTurnEnd(): void {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
     setImmediate(this.#endTurn);
@@ -86,7 +87,7 @@ export class InputScheduler {
 
   defer(input: OrganizationInput): void {
     this.#waiting.push(input);
-    this.inTurn();
+    this.scheduleTurnEnd();
   }
 
   readonly #endTurn = (): void => {
@@ -96,58 +97,59 @@ export class InputScheduler {
     if (waiting.length === 0) return;
     this.#waiting = [];
     for (const input of waiting) if (input.handleDeferred()) this.#waiting.push(input);
-    if (this.#waiting.length > 0) this.inTurn();
+    if (this.#waiting.length > 0) this.scheduleTurnEnd();
   };
 }
 
-/** The input of one organization: what it has used of this turn, and what waits for the next ones. */
+/** The input of one organization: the processor time that it has used in this turn, and its deferred input. */
 export class OrganizationInput {
   connections = 0;
   readonly #scheduler: InputScheduler;
-  readonly #ended: () => void;
+  readonly #onEmpty: () => void;
   readonly #deferred: InputSource[] = [];
   #turn = 0;
   #usedMs = 0;
   #startedAt = 0;
 
-  constructor(scheduler: InputScheduler, ended: () => void) {
+  /** @param onEmpty called when the last connection is closed */
+  constructor(scheduler: InputScheduler, onEmpty: () => void) {
     this.#scheduler = scheduler;
-    this.#ended = ended;
+    this.#onEmpty = onEmpty;
   }
 
-  /** One connection less. */
+  /** Removes a connection. */
   leave(): void {
     this.connections -= 1;
-    if (this.connections === 0) this.#ended();
+    if (this.connections === 0) this.#onEmpty();
   }
 
   /**
-   * Input has come, and is handled between this and {@link end} or deferred.
-   * @returns whether the organization has its turn
+   * Called when input has arrived. The caller handles it and then calls {@link end}, or defers it.
+   * @returns whether the organization may handle input now
    */
   begin(): boolean {
     const scheduler = this.#scheduler;
-    scheduler.came(this);
+    scheduler.noteInput(this);
     if (!scheduler.isContended) return true;
-    scheduler.inTurn();
+    scheduler.scheduleTurnEnd();
     this.#replenish();
     this.#startedAt = scheduler.now();
     return this.#deferred.length === 0 && this.#usedMs < scheduler.quantumMs;
   }
 
-  /** What came with the last {@link begin} has been handled. */
+  /** Called when the input announced by the last {@link begin} has been handled. */
   end(): void {
     if (this.#startedAt === 0) return;
     this.#usedMs += this.#scheduler.now() - this.#startedAt;
     this.#startedAt = 0;
   }
 
-  /** Has a source handle its input later; order is kept within an organization. */
+  /** Has a source handle its input in a later turn. An organization's sources are served in the order in which they were deferred. */
   defer(source: InputSource): void {
     if (this.#deferred.push(source) === 1) this.#scheduler.defer(this);
   }
 
-  /** @returns whether something is left for the next turn */
+  /** @returns whether deferred input is left for the next turn */
   handleDeferred(): boolean {
     const scheduler = this.#scheduler;
     const { quantumMs } = scheduler;
@@ -164,7 +166,7 @@ export class OrganizationInput {
     return this.#deferred.length > 0;
   }
 
-  /** What was used beyond the quantum is owed by the next turn. */
+  /** Time used beyond the quantum is deducted from the next turns. */
   #replenish(): void {
     const { turn, quantumMs } = this.#scheduler;
     const turns = turn - this.#turn;

@@ -1,11 +1,11 @@
 import { randomBytes, randomFillSync } from 'node:crypto';
 
-/** Asking the system for random bytes costs the same for 4 kB as for 4. */
+/** The system call for random bytes costs the same for 4 kB as for 4 bytes. */
 const POOL_BYTES = 4_096;
 const pool = Buffer.allocUnsafeSlow(POOL_BYTES);
 let used = POOL_BYTES;
 
-/** As many random bytes as asked for, fit for secrets: every byte is given out once, and then kept nowhere else. */
+/** Random bytes for secrets. Each byte of the pool is used once and then overwritten. */
 export function freshBytes(size: number): Buffer {
   if (size > POOL_BYTES) return randomFillSync(Buffer.allocUnsafeSlow(size));
   if (used + size > POOL_BYTES) {
@@ -21,7 +21,7 @@ export function freshBytes(size: number): Buffer {
 const DIGITS_BYTES = 3_072;
 let digits = '';
 
-/** So many random hexadecimal digits, for ids: they wait in memory, so nothing secret is to be made of them. */
+/** Random hexadecimal digits for ids. They are kept in memory, so they must not be used for secrets. */
 export function randomDigits(count: number): string {
   if (digits.length < count) digits = randomBytes(DIGITS_BYTES).toString('hex');
   const taken = digits.slice(-count);
@@ -30,16 +30,16 @@ export function randomDigits(count: number): string {
 }
 
 /**
- * A UUID that begins with the time, so that an index has those of one moment side by side.
+ * A UUID that begins with the time, so that those made together are neighbours in an index.
  * @see https://www.rfc-editor.org/rfc/rfc9562#section-5.7
  */
 export function timeOrderedUuid(now = Date.now()): string {
   if (now !== lastMoment.ms) lastMoment = { ms: now, uuidStart: uuidStartOf(now) };
-  const chance = randomDigits(18);
-  return `${lastMoment.uuidStart}${chance.slice(0, 3)}-8${chance.slice(3, 6)}-${chance.slice(6)}`;
+  const random = randomDigits(18);
+  return `${lastMoment.uuidStart}${random.slice(0, 3)}-8${random.slice(3, 6)}-${random.slice(6)}`;
 }
 
-/** Many are made in one millisecond. */
+/** Kept because many UUIDs are made in one millisecond. */
 let lastMoment = { ms: 0, uuidStart: uuidStartOf(0) };
 
 /** The time as 12 digits, and the version. */
