@@ -102,7 +102,7 @@ export class SentParse implements Effect {
 
   redo(): void {
     this.#parse.redo?.();
-    this.#prepared.addAgain(this.statement);
+    this.#prepared.restore(this.statement, this.statement);
   }
 
   done(): void {

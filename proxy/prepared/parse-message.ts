@@ -230,7 +230,7 @@ export class ParseMessages {
     }
     if (isThere) onServer.closeOnServer(server, backend);
     else onServer.closeIfLeft(server.name, backend);
-    const evicted = prepared.add(server);
+    const evicted = prepared.set(server, server);
     names.prepares(server);
     queue.push(Request.parse, Disposition.forward, new SentParse(parse, server, prepared));
     out.insert(parseMessage(server.name, definitionAgain(server.definition, server.shape)));

@@ -95,7 +95,7 @@ export class ServerStatements {
   materialize(backend: BackendConnection, alone: boolean, isApart: boolean): void {
     const { staleNames, prepared } = backend.session;
     if (alone) {
-      for (const { name } of prepared) staleNames.add(name.toString('latin1'));
+      for (const { name } of prepared.values()) staleNames.add(name.toString('latin1'));
       prepared.clear();
       this.closeLeftovers(backend);
     }
@@ -202,9 +202,9 @@ export class ServerStatements {
   prepare(statement: ServerStatement, backend: BackendConnection, asks = false, edits?: readonly Edit[]): void {
     this.closeIfLeft(statement.name, backend);
     const { prepared } = backend.session;
-    const evicted = prepared.add(statement);
+    const evicted = prepared.set(statement, statement);
     this.#names.prepares(statement);
-    const effect = { undo: () => prepared.delete(statement), redo: () => prepared.addAgain(statement), statement, edits };
+    const effect = { undo: () => prepared.delete(statement), redo: () => prepared.restore(statement, statement), statement, edits };
     this.#queue.push(Request.parse, Disposition.skip, effect);
     this.#out.insert(parseMessage(statement.name, definitionAgain(statement.definition, statement.shape)));
     this.evict(evicted, backend);

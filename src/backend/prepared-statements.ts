@@ -129,71 +129,14 @@ function keyOf(definition: Buffer, context: string): string {
   return context === '' ? text : `${context}\0${text}`;
 }
 
-/** What one backend has prepared, least recently used first. */
-export class PreparedStatements {
-  readonly #max: number;
-  readonly #maxBytes: number;
-  #bytes = 0;
-  readonly #prepared = new Set<ServerStatement>();
-  /** The last one in the set, where that is known: it is mostly used again, and a set that is changed all the time makes garbage. */
-  #newest: ServerStatement | undefined;
+/** What one backend has prepared, by identity, least recently used first. */
+export type PreparedStatements = BoundedMap<ServerStatement, ServerStatement>;
 
-  /** @param maxBytes of their definitions, unless there is only one */
-  constructor(max: number, maxBytes: number) {
-    this.#max = max;
-    this.#maxBytes = maxBytes;
-  }
+/** @param maxBytes of their definitions, unless there is only one */
+export function newPreparedStatements(max: number, maxBytes: number): PreparedStatements {
+  return new BoundedMap({ maxEntries: max, maxWeight: maxBytes, weightOf: definitionBytes });
+}
 
-  get size(): number {
-    return this.#prepared.size;
-  }
-
-  /** Whether the statement is there; it then counts as just used. */
-  use(statement: ServerStatement): boolean {
-    if (statement === this.#newest) return true;
-    if (!this.#prepared.delete(statement)) return false;
-    this.#prepared.add(statement);
-    this.#newest = statement;
-    return true;
-  }
-
-  /** @returns the statements that have to go to make room */
-  add(statement: ServerStatement): ServerStatement[] {
-    this.addAgain(statement);
-    const evicted: ServerStatement[] = [];
-    for (const oldest of this.#prepared) {
-      if (this.#hasRoom) break;
-      this.delete(oldest);
-      evicted.push(oldest);
-    }
-    return evicted;
-  }
-
-  /** As {@link add}, after {@link clear}: room has been made when it was added first. */
-  addAgain(statement: ServerStatement): void {
-    this.delete(statement);
-    this.#prepared.add(statement);
-    this.#newest = undefined;
-    this.#bytes += statement.definition.length;
-  }
-
-  get #hasRoom(): boolean {
-    const { size } = this.#prepared;
-    return size <= this.#max && (this.#bytes <= this.#maxBytes || size === 1);
-  }
-
-  delete(statement: ServerStatement): void {
-    if (statement === this.#newest) this.#newest = undefined;
-    if (this.#prepared.delete(statement)) this.#bytes -= statement.definition.length;
-  }
-
-  [Symbol.iterator](): IterableIterator<ServerStatement> {
-    return this.#prepared.values();
-  }
-
-  clear(): void {
-    this.#newest = undefined;
-    this.#bytes = 0;
-    this.#prepared.clear();
-  }
+function definitionBytes({ definition }: ServerStatement): number {
+  return definition.length;
 }

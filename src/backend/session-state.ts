@@ -1,4 +1,4 @@
-import { PreparedStatements, type ServerStatement } from './prepared-statements.ts';
+import { newPreparedStatements, type ServerStatement } from './prepared-statements.ts';
 
 /** Names and values of settings, names in lower case. Never changed in place, so that equal by identity means equal. */
 export type Settings = ReadonlyMap<string, string>;
@@ -43,7 +43,7 @@ export interface Reservation {
 
 /** What a backend session holds beyond its login, as far as we know: what the next session finds there. */
 export class SessionState {
-  readonly prepared = new PreparedStatements(MAX_PREPARED, MAX_PREPARED_BYTES);
+  readonly prepared = newPreparedStatements(MAX_PREPARED, MAX_PREPARED_BYTES);
   /** Settings that the session has set, and that `RESET` would undo. */
   settings: Settings = NO_SETTINGS;
   /** The definition that the unnamed statement was made from, by identity; undefined when there is none that we know. */
@@ -79,7 +79,7 @@ export class SessionState {
 
   /** Statements have been taken away, nobody knows which. */
   unprepareAll(): void {
-    for (const statement of [...this.prepared]) this.unprepare(statement);
+    for (const statement of [...this.prepared.values()]) this.unprepare(statement);
   }
 
   /** @returns the names of the leftovers, which are the caller's to close */

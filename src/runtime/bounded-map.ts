@@ -6,15 +6,21 @@ export interface Bounds<K, V> {
   readonly weightOf?: (key: K, value: V) => number;
 }
 
-/** A map that forgets the entries that were added or used longest ago, when it has more than it may. */
+const NONE: readonly never[] = [];
+
+/**
+ * A map that forgets the entries that were added or used longest ago, when it has more than it may. The last one stays,
+ * whatever its weight. Who keeps entries for a time only asks of those found how old they are.
+ */
 export class BoundedMap<K, V> {
   readonly #entries = new Map<K, V>();
   readonly #maxEntries: number;
   readonly #maxWeight: number;
   readonly #weightOf: (key: K, value: V) => number;
   #weight = 0;
-  /** The entry used last, which is mostly used again: a `Map` that is changed all the time makes garbage. */
-  #newest: V | undefined;
+  /** The last entry, which is mostly used again: a `Map` that is changed all the time makes garbage. */
+  #lastKey: K | undefined;
+  #last: V | undefined;
 
   constructor({ maxEntries, maxWeight = Number.POSITIVE_INFINITY, weightOf = () => 0 }: Bounds<K, V>) {
     this.#maxEntries = maxEntries;
@@ -33,30 +39,31 @@ export class BoundedMap<K, V> {
 
   /** As {@link get}; the entry is forgotten after all others then. */
   use(key: K): V | undefined {
+    if (key === this.#lastKey) return this.#last;
     const value = this.#entries.get(key);
-    if (value === undefined || value === this.#newest) return value;
-    this.#newest = value;
+    if (value === undefined) return undefined;
     this.#entries.delete(key);
-    this.#entries.set(key, value);
+    this.#append(key, value);
     return value;
   }
 
-  /** Adds an entry, or replaces the one of that key; it may be the first one to be forgotten, if it is too large. */
-  set(key: K, value: V): void {
+  /** Adds an entry, or replaces the one of that key. @returns the values that have been forgotten for it, oldest first */
+  set(key: K, value: V): readonly V[] {
+    this.restore(key, value);
+    return this.#isFull ? this.#makeRoom() : NONE;
+  }
+
+  /** As {@link set}, for what has been here before and had room made for it then: nothing else is forgotten. */
+  restore(key: K, value: V): void {
     this.delete(key);
-    this.#newest = undefined;
-    this.#entries.set(key, value);
+    this.#append(key, value);
     this.#weight += this.#weightOf(key, value);
-    for (const oldest of this.#entries.keys()) {
-      if (this.#entries.size <= this.#maxEntries && this.#weight <= this.#maxWeight) break;
-      this.delete(oldest);
-    }
   }
 
   delete(key: K): boolean {
     const value = this.#entries.get(key);
     if (value === undefined) return false;
-    if (value === this.#newest) this.#newest = undefined;
+    if (key === this.#lastKey) this.#forgetLast();
     this.#weight -= this.#weightOf(key, value);
     return this.#entries.delete(key);
   }
@@ -64,6 +71,37 @@ export class BoundedMap<K, V> {
   clear(): void {
     this.#entries.clear();
     this.#weight = 0;
-    this.#newest = undefined;
+    this.#forgetLast();
+  }
+
+  /** What was added or used longest ago comes first. */
+  values(): IterableIterator<V> {
+    return this.#entries.values();
+  }
+
+  get #isFull(): boolean {
+    const { size } = this.#entries;
+    return size > this.#maxEntries || (this.#weight > this.#maxWeight && size > 1);
+  }
+
+  #makeRoom(): V[] {
+    const forgotten: V[] = [];
+    for (const [key, value] of this.#entries) {
+      if (!this.#isFull) break;
+      this.delete(key);
+      forgotten.push(value);
+    }
+    return forgotten;
+  }
+
+  #append(key: K, value: V): void {
+    this.#entries.set(key, value);
+    this.#lastKey = key;
+    this.#last = value;
+  }
+
+  #forgetLast(): void {
+    this.#lastKey = undefined;
+    this.#last = undefined;
   }
 }

@@ -1,5 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import { ServiceError } from '../../errors.ts';
+import { BoundedMap } from '../../runtime/bounded-map.ts';
 import type { OrganizationStatus } from '../organizations/organization.ts';
 import type { Credential, FormerKey } from './credential.ts';
 import { CredentialIndex, type Entry } from './credential-index.ts';
@@ -29,7 +30,7 @@ interface Watch {
 export class CredentialCache {
   readonly #index = new CredentialIndex();
   /** Bounded: random keys must not fill the memory. */
-  readonly #unknown = new Map<string, Unknown>();
+  readonly #unknown = new BoundedMap<string, Unknown>({ maxEntries: UNKNOWN_MAX });
   readonly #loading = new Map<string, Promise<Credential | FormerKey | undefined>>();
   readonly #watches = new Set<Watch>();
   #trusted = false;
@@ -112,7 +113,7 @@ export class CredentialCache {
       try {
         const found = await load();
         if (found === undefined || 'rotatedAt' in found) {
-          this.#rememberUnknown(name, found);
+          this.#unknown.set(name, { until: performance.now() + UNKNOWN_TTL_MS, former: found });
           return found;
         }
         const newer = watch.revisions.get(found.organization.id) ?? 0;
@@ -158,15 +159,6 @@ export class CredentialCache {
     }
     this.#index.delete(entry);
     controller.abort(credential.key.id === keyId ? refusal(organizationId, status) : rotated());
-  }
-
-  #rememberUnknown(name: string, former: FormerKey | undefined): void {
-    this.#unknown.delete(name);
-    for (const [oldest, { until }] of this.#unknown) {
-      if (this.#unknown.size < UNKNOWN_MAX && until > performance.now()) break;
-      this.#unknown.delete(oldest);
-    }
-    this.#unknown.set(name, { until: performance.now() + UNKNOWN_TTL_MS, former });
   }
 }
 

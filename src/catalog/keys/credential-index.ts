@@ -1,8 +1,9 @@
+import { BoundedMap } from '../../runtime/bounded-map.ts';
 import type { ApiKey } from '../organizations/organization.ts';
 import type { Credential } from './credential.ts';
 
-/** How many credentials are kept at least although nobody holds them: twice this number at most. */
-const RECENT_MAX = 10_000;
+/** How many credentials are kept although nobody holds them. */
+const RECENT_MAX = 20_000;
 
 /** A credential with what only the cache may do to it. */
 export interface Entry {
@@ -23,12 +24,10 @@ export class CredentialIndex {
   /** From a signal to its entry: who holds one holds the other. */
   readonly #bySignal = new WeakMap<AbortSignal, Entry>();
   readonly #collected = new FinalizationRegistry<readonly string[]>((names) => this.#forget(names));
-  readonly #recentMax: number;
-  #recent = new Set<Entry>();
-  #lessRecent = new Set<Entry>();
+  readonly #recent: BoundedMap<Entry, Entry>;
 
   constructor(recentMax = RECENT_MAX) {
-    this.#recentMax = recentMax;
+    this.#recent = new BoundedMap({ maxEntries: recentMax });
   }
 
   /** Names of an entry: of its key's digest, and its organization's id. */
@@ -38,7 +37,7 @@ export class CredentialIndex {
 
   get(name: string): Entry | undefined {
     const entry = this.#byName.get(name)?.deref();
-    if (entry !== undefined && !this.#recent.has(entry)) this.#keep(entry);
+    if (entry !== undefined && this.#recent.use(entry) === undefined) this.#recent.set(entry, entry);
     return entry;
   }
 
@@ -47,7 +46,7 @@ export class CredentialIndex {
     for (const name of namesOf(entry)) this.#byName.set(name, reference);
     this.#bySignal.set(entry.credential.revoked, entry);
     this.#collected.register(entry, namesOf(entry));
-    this.#keep(entry);
+    this.#recent.set(entry, entry);
   }
 
   delete(entry: Entry): void {
@@ -55,7 +54,6 @@ export class CredentialIndex {
       if (this.#byName.get(name)?.deref() === entry) this.#byName.delete(name);
     }
     this.#recent.delete(entry);
-    this.#lessRecent.delete(entry);
   }
 
   /** By the ids of the organizations whose entries are there. */
@@ -66,14 +64,6 @@ export class CredentialIndex {
       if (entry !== undefined) revisions.set(name, entry.revision);
     }
     return revisions;
-  }
-
-  #keep(entry: Entry): void {
-    if (this.#recent.size >= this.#recentMax) {
-      this.#lessRecent = this.#recent;
-      this.#recent = new Set();
-    }
-    this.#recent.add(entry);
   }
 
   #forget(names: readonly string[]): void {

@@ -1,8 +1,11 @@
+import { BoundedMap } from '../../runtime/bounded-map.ts';
 import type { ControlPool } from '../database/control-pool.ts';
 
 const WRITE_DELAY_MS = 1_000;
 /** A key's use is written at most this often. */
 const WRITE_EVERY_MS = 60_000;
+/** Uses remembered at once; that of a key whose last one has been forgotten is written sooner. */
+const NOTED_MAX = 100_000;
 
 export type KeyLastUsedListener = (organizationId: string, keyId: string, at: Date) => void;
 
@@ -11,8 +14,8 @@ export class KeyLastUsed {
   readonly #database: ControlPool;
   readonly #now: () => Date;
   readonly #written: KeyLastUsedListener;
-  /** Uses noted within the last minute, oldest first. */
-  readonly #noted = new Map<string, number>();
+  /** When a use of each key was noted last. */
+  readonly #noted = new BoundedMap<string, number>({ maxEntries: NOTED_MAX });
   #unwritten = new Map<string, Date>();
   #timer: NodeJS.Timeout | undefined;
 
@@ -26,7 +29,6 @@ export class KeyLastUsed {
     const last = this.#noted.get(keyId);
     const now = performance.now();
     if (last !== undefined && now - last < WRITE_EVERY_MS) return;
-    this.#noted.delete(keyId);
     this.#noted.set(keyId, now);
     this.#unwritten.set(keyId, this.#now());
     this.#timer ??= setTimeout(() => void this.flush(), WRITE_DELAY_MS);
@@ -38,7 +40,6 @@ export class KeyLastUsed {
     this.#timer = undefined;
     const uses = this.#unwritten;
     this.#unwritten = new Map();
-    this.#forgetOld();
     if (uses.size === 0) return;
     try {
       for (const { keyId, organizationId } of await this.#write(uses)) this.#written(organizationId, keyId, uses.get(keyId) ?? this.#now());
@@ -64,13 +65,5 @@ export class KeyLastUsed {
         where k.id = uses.id
         returning k.id as "keyId", k.organization_id as "organizationId"`,
     );
-  }
-
-  #forgetOld(): void {
-    const horizon = performance.now() - WRITE_EVERY_MS;
-    for (const [keyId, noted] of this.#noted) {
-      if (noted > horizon) return;
-      this.#noted.delete(keyId);
-    }
   }
 }

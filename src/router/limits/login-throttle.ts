@@ -1,4 +1,5 @@
 import { ServiceError } from '../../errors.ts';
+import { BoundedMap } from '../../runtime/bounded-map.ts';
 
 const MAX_FAILURES = 10;
 const WINDOW_MS = 150_000;
@@ -11,7 +12,7 @@ const MAX_PAIRS = 100_000;
  */
 export class LoginThrottle {
   readonly #now: () => number;
-  readonly #failures = new Map<string, number[]>();
+  readonly #failures = new BoundedMap<string, readonly number[]>({ maxEntries: MAX_PAIRS });
 
   /** @param now milliseconds on a monotonic clock */
   constructor(now: () => number = () => performance.now()) {
@@ -35,13 +36,7 @@ export class LoginThrottle {
 
   failed(sourceIp: string, user: string): void {
     const key = pair(sourceIp, user);
-    const recent = [...this.#recent(key), this.#now()].slice(-MAX_FAILURES);
-    this.#failures.delete(key);
-    this.#failures.set(key, recent);
-    for (const oldest of this.#failures.keys()) {
-      if (this.#failures.size <= MAX_PAIRS) break;
-      this.#failures.delete(oldest);
-    }
+    this.#failures.set(key, [...this.#recent(key), this.#now()].slice(-MAX_FAILURES));
   }
 
   #recent(key: string): number[] {

@@ -1,6 +1,7 @@
 import { limitedAddress } from '../../catalog/organizations/signups.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Observe } from '../../observation.ts';
+import { BoundedMap } from '../../runtime/bounded-map.ts';
 
 /** How long an address that is past its limit waits for each refusal: it can ask no faster by asking again at once. */
 export const HOLD_MS = 1_000;
@@ -30,7 +31,7 @@ interface Bucket {
 export class RefusalLimit {
   readonly #options: RefusalLimitOptions;
   readonly #now: () => number;
-  readonly #buckets = new Map<string, Bucket>();
+  readonly #buckets = new BoundedMap<string, Bucket>({ maxEntries: MAX_ADDRESSES });
   #warnedAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: RefusalLimitOptions) {
@@ -60,10 +61,6 @@ export class RefusalLimit {
     if (bucket !== undefined) return bucket;
     bucket = { left: this.#options.perMinute, at: this.#now() };
     this.#buckets.set(address, bucket);
-    for (const oldest of this.#buckets.keys()) {
-      if (this.#buckets.size <= MAX_ADDRESSES) break;
-      this.#buckets.delete(oldest);
-    }
     return bucket;
   }
 

@@ -1,5 +1,6 @@
 import { limitedAddress } from '../../catalog/organizations/signups.ts';
 import { ServiceError } from '../../errors.ts';
+import { BoundedMap } from '../../runtime/bounded-map.ts';
 
 /** The control database, which counts for all processes, is asked again after this long. */
 const BELIEVED_MS = 10_000;
@@ -12,7 +13,7 @@ const MAX_ADDRESSES = 10_000;
  */
 export class RefusedAddresses {
   readonly #now: () => number;
-  readonly #refusals = new Map<string, { readonly error: ServiceError; readonly at: number }>();
+  readonly #refusals = new BoundedMap<string, { readonly error: ServiceError; readonly at: number }>({ maxEntries: MAX_ADDRESSES });
 
   /** @param now milliseconds on a monotonic clock */
   constructor(now: () => number = () => performance.now()) {
@@ -32,12 +33,6 @@ export class RefusedAddresses {
   /** @param error what a sign-up from there has failed with; only a limit is remembered */
   heard(sourceIp: string, error: unknown): void {
     if (!(error instanceof ServiceError) || error.kind !== 'rate_limited') return;
-    const address = limitedAddress(sourceIp);
-    this.#refusals.delete(address);
-    this.#refusals.set(address, { error, at: this.#now() });
-    for (const oldest of this.#refusals.keys()) {
-      if (this.#refusals.size <= MAX_ADDRESSES) break;
-      this.#refusals.delete(oldest);
-    }
+    this.#refusals.set(limitedAddress(sourceIp), { error, at: this.#now() });
   }
 }

@@ -30,7 +30,7 @@ export function truncateChannel(name: string): string {
  * notification must never reach the client, whatever SQL produced it.
  * @param longNames server's name → client's, for the session's channels whose names did not fit ({@link serverChannel})
  */
-export function clientChannel(name: string, channels: string, longNames?: ReadonlyMap<string, string>): string | undefined {
+export function clientChannel(name: string, channels: string, longNames?: Pick<ReadonlyMap<string, string>, 'get'>): string | undefined {
   const prefix = channelPrefix(channels);
   return name.startsWith(prefix) ? (longNames?.get(name) ?? name.slice(prefix.length)) : undefined;
 }

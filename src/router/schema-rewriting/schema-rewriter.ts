@@ -1,4 +1,5 @@
 import type { ErrorFields } from '../../protocol/backend.ts';
+import { BoundedMap } from '../../runtime/bounded-map.ts';
 import type { Tenant } from '../tenant.ts';
 import { clientChannel } from './channels.ts';
 import { clientQuery, clientText } from './client-text.ts';
@@ -11,6 +12,9 @@ import { clientSearchPath, serverSearchPath } from './settings.ts';
 const IN_PG_NOTIFY =
   /^SQL statement "SELECT pg_catalog\.\w+\(postern\.server_channel\(\$1\), \$2\)"\nPL\/pgSQL function \S*pg_notify\(text,text\) line 3 at PERFORM\n?/gm;
 
+/** A session may name channels without an end. Of one that has been forgotten it is told the server's name, without the prefix. */
+const LONG_CHANNELS_MAX = 1_000;
+
 /** Lines in which Citus names the machine that a part of the statement ran on. */
 const WORKER_ADDRESS = /^.*\bwhile executing command on \S+:\d+.*\n?/gm;
 
@@ -20,7 +24,7 @@ const WORKER_ADDRESS = /^.*\bwhile executing command on \S+:\d+.*\n?/gm;
  */
 export class SchemaRewriter {
   readonly #place: SchemaTarget;
-  readonly #longChannels = new Map<string, string>();
+  readonly #longChannels = new BoundedMap<string, string>({ maxEntries: LONG_CHANNELS_MAX });
 
   constructor(place: SchemaTarget) {
     this.#place = place;

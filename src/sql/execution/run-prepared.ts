@@ -77,7 +77,11 @@ export class PreparedRun implements Replies {
     { sideEffects, server }: KnownStatement,
   ): boolean {
     return (
-      !readOnly && !areMany(params) && !sideEffects.readsSequences && hasExpectedSettings(backend) && backend.session.prepared.use(server)
+      !readOnly &&
+      !areMany(params) &&
+      !sideEffects.readsSequences &&
+      hasExpectedSettings(backend) &&
+      backend.session.prepared.use(server) !== undefined
     );
   }
 

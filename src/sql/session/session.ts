@@ -149,7 +149,7 @@ export class Session implements Revocable {
   async prepare(text: string, statement: ServerStatement): Promise<Description> {
     const { sql, edits } = this.#placed.sql(text);
     const { prepared } = this.lease.backend.session;
-    const evicted = prepared.add(statement);
+    const evicted = prepared.set(statement, statement);
     const room = evicted.map(({ name }) => closeStatement(name.toString('latin1')));
     try {
       return await this.#describe([...room, ...parseAndDescribe(sql, statement.name.toString('latin1'))], edits);

@@ -269,7 +269,7 @@ describe('the index', () => {
   test('lets go of what nobody holds and nobody looked up of late', async () => {
     setFlagsFromString('--expose-gc');
     const collect: () => void = runInNewContext('gc');
-    const index = new CredentialIndex(2);
+    const index = new CredentialIndex(4);
     for (const name of ['org_held', 'org_1', 'org_2', 'org_3', 'org_4', 'org_5', 'org_6']) index.add(entryOf(name));
     const signal = index.get('org_held')?.credential.revoked;
     for (const name of ['org_3', 'org_4', 'org_5', 'org_6']) index.get(name);

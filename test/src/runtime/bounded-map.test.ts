@@ -34,8 +34,8 @@ describe('a bounded map', () => {
     map.set('c', 'xx');
     map.set('d', 'xxxxxxxx');
     expect(keysIn(map)).toBe('cd');
-    map.set('e', 'x'.repeat(11));
-    expect([keysIn(map), map.size]).toEqual(['', 0]);
+    expect(map.set('e', 'x'.repeat(11))).toEqual(['xx', 'xxxxxxxx']);
+    expect([keysIn(map), map.size]).toEqual(['e', 1]);
     expect(keysIn(filled(map, 'a', 'b'))).toBe('ab');
   });
 
@@ -46,6 +46,13 @@ describe('a bounded map', () => {
     expect(keysIn(filled(map, 'b', 'c'))).toBe('bc');
     map.clear();
     expect(keysIn(filled(map, 'e', 'f'))).toBe('ef');
+  });
+
+  it('forgets nothing for what is restored', () => {
+    const map = filled(new BoundedMap<string, string>({ maxEntries: 2 }), 'a', 'b');
+    map.restore('c', 'of c');
+    expect([keysIn(map), [...map.values()]]).toEqual(['abc', ['of a', 'of b', 'of c']]);
+    expect(map.set('d', 'of d')).toEqual(['of a', 'of b']);
   });
 
   it('keeps values that are nothing', () => {

@@ -95,13 +95,13 @@ function newParty({ surface, sourceIp, userAgent, applicationName }: Origin, act
 // Canonical JSON: the names of each stand in their order.
 
 /** They are of a few dozen kinds. */
-const knownActions = new Map<string, string>();
+const knownActions = new BoundedMap<string, string>({ maxEntries: KNOWN_ACTIONS_MAX });
 
 function actionJson(action: string): string {
   const known = knownActions.get(action);
   if (known !== undefined) return known;
   const text = JSON.stringify(storable(action));
-  if (knownActions.size < KNOWN_ACTIONS_MAX) knownActions.set(action, text);
+  knownActions.set(action, text);
   return text;
 }
 

@@ -1,23 +1,23 @@
 import type { ObservedStatement } from '../../../observation.ts';
+import { BoundedMap } from '../../../runtime/bounded-map.ts';
 
-/** Of either generation, in characters of statements and of what was made of them. */
-const CHARACTERS_MAX = 2_000_000;
+/** Of all statements and of what was made of them. */
+const CHARACTERS_MAX = 4_000_000;
 const STATEMENT_CHARACTERS_MAX = 10_000;
 
 interface Remembered extends ObservedStatement {
   readonly text: string;
 }
 
-/**
- * Remembers what was made of the statements that came lately: the same few come thousands of times a second. Has two
- * generations; when the younger one is full, it takes the place of the older one, which is forgotten.
- */
+/** Remembers what was made of the statements that came lately: the same few come thousands of times a second. */
 export class RecordedStatements {
   readonly #make: (statement: ObservedStatement) => string;
   readonly #mayKeep: (statement: ObservedStatement) => boolean;
-  #younger = new Map<string, Remembered>();
-  #older = new Map<string, Remembered>();
-  #characters = 0;
+  readonly #known = new BoundedMap<string, Remembered>({
+    maxEntries: Number.POSITIVE_INFINITY,
+    maxWeight: CHARACTERS_MAX,
+    weightOf: (sql, { text }) => sql.length + text.length,
+  });
 
   /** @param mayKeep asked of what is not remembered yet */
   constructor(make: (statement: ObservedStatement) => string, mayKeep: (statement: ObservedStatement) => boolean = () => true) {
@@ -28,23 +28,10 @@ export class RecordedStatements {
   textOf(statement: ObservedStatement): string {
     const { sql, sqlHash, command, paramCount } = statement;
     if (sqlHash !== undefined || sql.length > STATEMENT_CHARACTERS_MAX) return this.#make(statement);
-    const young = this.#younger.get(sql);
-    const known = young ?? this.#older.get(sql);
-    if (known === undefined || known.command !== command || known.paramCount !== paramCount) {
-      const text = this.#make(statement);
-      return this.#mayKeep(statement) ? this.#remember({ ...statement, text }).text : text;
-    }
-    return young === undefined ? this.#remember(known).text : known.text;
-  }
-
-  #remember(known: Remembered): Remembered {
-    this.#characters += known.sql.length + known.text.length;
-    if (this.#characters > CHARACTERS_MAX) {
-      this.#older = this.#younger;
-      this.#younger = new Map();
-      this.#characters = known.sql.length + known.text.length;
-    }
-    this.#younger.set(known.sql, known);
-    return known;
+    const known = this.#known.use(sql);
+    if (known !== undefined && known.command === command && known.paramCount === paramCount) return known.text;
+    const text = this.#make(statement);
+    if (this.#mayKeep(statement)) this.#known.set(sql, { ...statement, text });
+    return text;
   }
 }
