@@ -75,7 +75,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       connection: { host, port, ...cluster.platform, database: controlDatabase, ...(ssl === undefined ? {} : { ssl }) },
       observe: fanOut([log, metrics.observe]),
       auditDays: config.POSTERN_AUDIT_DAYS,
-      outOfRoom: () => locks?.makeRoom(),
+      onOutOfMemory: () => locks?.makeRoom(),
     });
     opened.push(() => catalog.close());
 

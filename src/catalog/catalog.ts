@@ -18,10 +18,10 @@ import { PgLocks } from './lock-table/pg-locks.ts';
 import type { ApiKey, Organization, OrganizationStatus } from './organizations/organization.ts';
 import { checkChange, findOrganization, listOrganizations, lockOrganization, updateStatus } from './organizations/organizations.ts';
 import {
+  abandonSignUp,
   countAttempt,
   deleteOldAttempts,
   deleteOrganization,
-  disownSignUp,
   insertOrganization,
   isOwnSignUp,
   type SignUp,
@@ -37,19 +37,19 @@ export type { SignUp, SignupQuota } from './organizations/signups.ts';
 const MAINTENANCE_EVERY_MS = 3_600_000;
 const ORGANIZATION_ID = /^org_[a-z0-9]{12}$/;
 const PING_TIMEOUT_MS = 5_000;
-/** For finding out how a change has ended whose answer was lost: long enough for a server to recover. */
+/** How long to ask for the outcome of a change whose answer was lost: long enough for a server to recover. */
 const SETTLE_TIMEOUT_MS = 10_000;
 const SETTLE_POLL_MS = 100;
 
 export interface CatalogOptions {
-  /** The control database: it exists, and the role owns it. */
+  /** The control database. It exists, and the role owns it. */
   readonly connection: ControlConnection;
   readonly observe: Observe;
   /** How long audit entries are kept. */
   readonly auditDays: number;
   readonly now?: () => Date;
-  /** Called when the server has had no memory for a statement: every write of the audit log may tell. */
-  readonly outOfRoom?: () => void;
+  /** Called when a statement failed with out_of_memory (53200), which any write to the audit log may. */
+  readonly onOutOfMemory?: () => void;
 }
 
 export interface SignedUp {
@@ -59,8 +59,8 @@ export interface SignedUp {
 }
 
 /**
- * What the service knows: organizations, their keys, their audit logs; in the control database, schema `postern`. Any
- * number of processes may share one. Every method throws ServiceError `not_ready` when the database cannot be reached.
+ * Organizations, their keys and their audit logs. They are stored in the control database, schema `postern`, which any
+ * number of processes may share. Every method throws ServiceError `not_ready` when the database cannot be reached.
  */
 export class Catalog {
   readonly audit: AuditLog;
@@ -82,14 +82,14 @@ export class Catalog {
     const { connection, observe } = options;
     this.#options = options;
     this.#now = options.now ?? (() => new Date());
-    this.#database = new ControlPool(connection, options.outOfRoom);
+    this.#database = new ControlPool(connection, options.onOutOfMemory);
     this.locks = new PgLocks(connection, this.#database);
     this.audit = new AuditLog({ database: this.#database, observe, now: this.#now });
     this.#keyUse = new KeyLastUsed(this.#database, this.#now, (...use) => this.#credentials.used(...use));
     this.#channel = new NotificationChannel(connection, CREDENTIALS_CHANNEL, {
       opened: (sql) => this.#listening(sql),
       notified: (payload) => this.#changed(payload),
-      lost: () => this.#deaf(),
+      lost: () => this.#notificationsLost(),
     });
   }
 
@@ -104,7 +104,7 @@ export class Catalog {
       await catalog.#channel.open();
       catalog.#maintenance = setInterval(() => catalog.#maintain(), MAINTENANCE_EVERY_MS);
       catalog.#maintain();
-      void catalog.locks.ballast.hold();
+      void catalog.locks.reserved.hold();
       return catalog;
     } catch (error) {
       await catalog.close();
@@ -113,11 +113,11 @@ export class Catalog {
   }
 
   /**
-   * Records an organization as `provisioning`, with its first key. The attempt counts against the address it comes from.
+   * Records an organization as `provisioning`, with its first key. The attempt counts for the client's address.
    * @throws ServiceError `rate_limited`, `email_taken`
    */
   async signUp(request: SignUp, origin: Origin): Promise<SignedUp> {
-    const { quota, created } = await this.#database.patientTransaction(async (sql) => ({
+    const { quota, created } = await this.#database.lowPriorityTransaction(async (sql) => ({
       quota: await countAttempt(sql, origin.sourceIp, request.signupsPerHour, this.#now()),
       created: await insertOrganization(sql, request, this.#process, this.#now()),
     }));
@@ -126,14 +126,14 @@ export class Catalog {
   }
 
   /**
-   * Opens an organization for logins, once its place is ready.
-   * @throws ServiceError `not_found` when the sign-up was undone meanwhile, `not_ready` when it is about to be
+   * Opens an organization for logins, once its database or schema is ready.
+   * @throws ServiceError `not_found` when the sign-up was undone meanwhile, `not_ready` when it is about to be undone
    */
   activate(organizationId: string, origin: Origin): Promise<Organization> {
     return this.#change(organizationId, async (sql, organization) => {
       if (organization.status !== 'provisioning') return organization;
       if (!(await isOwnSignUp(sql, organizationId, this.#process))) {
-        throw new ServiceError('not_ready', 'the sign-up was cut short', { retryAfterS: 1 });
+        throw new ServiceError('not_ready', 'the sign-up was interrupted', { retryAfterS: 1 });
       }
       await updateStatus(sql, organizationId, 'active');
       const actor = await findLiveKey(sql, organizationId);
@@ -142,23 +142,23 @@ export class Catalog {
     });
   }
 
-  /** Of a sign-up that this process does not go on with, whether or not it has become active: nobody has been told its key. */
-  async disownSignup(organizationId: string): Promise<void> {
+  /** Called when this process gives a sign-up up, even one that has become active: its key has not been sent to anybody. */
+  async abandonSignup(organizationId: string): Promise<void> {
     const state = await this.#database.transaction(async (sql) =>
-      (await disownSignUp(sql, organizationId, this.#process)) ? notifyChange(sql, organizationId) : undefined,
+      (await abandonSignUp(sql, organizationId, this.#process)) ? notifyChange(sql, organizationId) : undefined,
     );
     if (state !== undefined) this.#credentials.changed(state);
   }
 
-  /** Leaves nothing of a sign-up that failed before it became active, but the attempt. */
-  async forgetSignup(organizationId: string): Promise<void> {
+  /** Deletes a sign-up that failed before it became active, except its attempt. */
+  async deleteSignup(organizationId: string): Promise<void> {
     await this.#database.transaction((sql) => deleteOrganization(sql, organizationId));
   }
 
   /**
-   * Sign-ups that were cut short: still `provisioning`, and the process that was at it is gone, or has given up. From now on
-   * none of them can be activated any more, so that nobody's place is taken down who has just been let in.
-   * @param underWay those that this process is at
+   * Interrupted sign-ups: still `provisioning`, and the process that was carrying them out has ended or given up. From now on
+   * none of them can be activated, so that no database is dropped whose organization has just become active.
+   * @param underWay the ids of those that this process is carrying out
    */
   interruptedSignups(underWay: Iterable<string> = []): Promise<Organization[]> {
     return this.#database.run((sql) => takeInterrupted(sql, this.#process, underWay));
@@ -173,9 +173,9 @@ export class Catalog {
   }
 
   /**
-   * Sessions of an organization that is not `active` any more end in every process. Of one that is `dropped` the keys are
-   * deleted, and its e-mail address may be used again; its audit log stays.
-   * @throws ServiceError `not_found`, `invalid_request` when it cannot become that
+   * When an organization stops being `active`, its sessions end in every process. When it is `dropped`, its keys are
+   * deleted and its e-mail address may be used again; its audit log stays.
+   * @throws ServiceError `not_found`; `invalid_request` when the status cannot change this way
    */
   setStatus(organizationId: string, status: OrganizationStatus, origin: Origin): Promise<Organization> {
     return this.#change(organizationId, async (sql, organization) => {
@@ -189,11 +189,11 @@ export class Catalog {
   }
 
   /**
-   * Puts a new key in the place of the live one, which is dead in this process when this returns, in others as soon as
-   * they are told; sessions opened with it end.
-   * @param expectedKeyId the key that the caller came with; undefined: whichever is live, for an operator who has none
-   * @throws ServiceError `unauthorized` when another key is live by now, `not_found`, `invalid_request` when it has no use for
-   * one, `backend_lost` when nobody can say which key is live
+   * Replaces the live key. The old key is invalid in this process when this returns, and in others as soon as they are
+   * notified; sessions opened with it end.
+   * @param expectedKeyId the key that the caller has authenticated with; undefined: replace any, for operators
+   * @throws ServiceError `unauthorized` when another key is live by now; `not_found`; `invalid_request` when the organization's
+   * status allows no key; `backend_lost` when it cannot be determined which key is live
    */
   async rotateKey(organizationId: string, expectedKeyId: string | undefined, key: NewApiKey, origin: Origin): Promise<RotatedKey> {
     let rotated: RotatedKey | undefined;
@@ -210,35 +210,35 @@ export class Catalog {
         return rotated;
       });
     } catch (error) {
-      // Where only the answer to COMMIT was lost, the new key is the live one, and nobody but the caller can tell it.
+      // If only the answer to COMMIT was lost, the new key is live, and only the caller of this method has it.
       if (rotated !== undefined && isNotReady(error) && (await this.#isLiveKey(organizationId, key.id))) return rotated;
       throw error;
     }
   }
 
-  /** As {@link findByDigest}, where nothing has to be read for it. @param digest a character for each byte */
+  /** As {@link findByDigest}, from memory only. @param digest a character for each byte */
   knownByDigest(digest: string): Credential | undefined {
     return this.#credentials.knownByDigest(digest);
   }
 
-  /** Whether there was no such key a moment ago. @param digest a character for each byte */
+  /** Whether a recent look-up found no such key. @param digest a character for each byte */
   isUnknownDigest(digest: string): boolean {
     return this.#credentials.isUnknownDigest(digest);
   }
 
-  /** The live key with this SHA-256 digest, or the former one. Answers from memory what it has answered before. */
+  /** The live key with this SHA-256 digest, or the former one. Found keys are kept in memory. */
   findByDigest(digest: Buffer): Promise<Credential | FormerKey | undefined> {
     return this.#credentials.findByDigest(digest, () => this.#database.run((sql) => loadByDigest(sql, digest)));
   }
 
-  /** The organization's live key. Answers from memory what it has answered before. */
+  /** The organization's live key. Found keys are kept in memory. */
   findByOrganization(id: string): Promise<Credential | undefined> {
-    // Whatever a client sends as its user name comes here.
+    // The id is whatever a client has sent as its user name.
     if (!ORGANIZATION_ID.test(id)) return Promise.resolve(undefined);
     return this.#credentials.findByOrganization(id, () => this.#database.run((sql) => loadByOrganization(sql, id)));
   }
 
-  /** Notes that a key is in use; written behind, at most once a minute for a key. */
+  /** Notes that a key is in use. It is written later, at most once a minute for a key. */
   touchKey(keyId: string): void {
     this.#keyUse.touch(keyId);
   }
@@ -248,16 +248,16 @@ export class Catalog {
     await this.#database.run((sql) => sql`select 1`, PING_TIMEOUT_MS);
   }
 
-  /** Writes what is still to be written, then ends all sessions. */
+  /** Writes pending audit entries and key uses, then ends all sessions. */
   async close(): Promise<void> {
     this.#closing = true;
     clearInterval(this.#maintenance);
-    this.locks.ballast.close();
+    this.locks.reserved.close();
     await Promise.all([this.audit.close(), this.#keyUse.flush(), this.#maintaining, this.#channel.close()]);
     await this.#database.close();
   }
 
-  /** A change of an organization's key or status: one transaction with its audit entry, and every process is told. */
+  /** Changes an organization's key or status, in one transaction with its audit entry, and notifies every process. */
   async #change<T>(organizationId: string, work: (sql: Sql, organization: Organization) => Promise<T>): Promise<T> {
     const { result, state } = await this.#database.transaction(async (sql) => {
       const organization = await lockOrganization(sql, organizationId);
@@ -268,15 +268,15 @@ export class Catalog {
   }
 
   /**
-   * Whether this is the organization's key after a change whose end nobody has heard of. Asks until there is an answer.
-   * @throws ServiceError `backend_lost` when there is none in time
+   * Whether this is the organization's key, after a change whose outcome is unknown. Asks until there is an answer.
+   * @throws ServiceError `backend_lost` when there is no answer in time
    */
   async #isLiveKey(organizationId: string, keyId: string): Promise<boolean> {
     const deadline = performance.now() + SETTLE_TIMEOUT_MS;
     for (;;) {
       try {
         const state = await this.#database.transaction(async (sql) => {
-          // Waits for a COMMIT that is still on its way.
+          // Waits for a COMMIT that the server is still processing.
           await lockOrganization(sql, organizationId);
           const [state] = await loadStates(sql, [organizationId]);
           return state;
@@ -284,7 +284,7 @@ export class Catalog {
         if (state !== undefined) this.#credentials.changed(state);
         return state?.keyId === keyId;
       } catch (cause) {
-        // Also where the service is shutting down, and this can be asked no more: the change may have happened.
+        // This includes the shutdown of the service, after which it cannot ask any more: the change may have happened.
         if (!isNotReady(cause) || performance.now() > deadline) {
           throw new ServiceError('backend_lost', 'it is not known whether the key was rotated', { cause });
         }
@@ -294,16 +294,16 @@ export class Catalog {
   }
 
   async #listening(sql: Sql): Promise<void> {
-    // Says that this process is alive; see interruptedSignups.
+    // The lock shows that this process is alive; see interruptedSignups.
     await sql`select pg_advisory_lock_shared(${ADVISORY_LOCKS.process}, ${this.#process})`;
     await this.#credentials.trust((organizationIds) => loadStates(sql, organizationIds));
     this.#listens = true;
   }
 
-  #deaf(): void {
+  #notificationsLost(): void {
     this.#credentials.distrust();
     if (this.#listens && !this.#closing) {
-      this.#options.observe({ name: 'service.warning', message: 'notifications were lost: keys are looked up until they are back' });
+      this.#options.observe({ name: 'service.warning', message: 'notifications were lost: every key is looked up until they are back' });
     }
     this.#listens = false;
   }

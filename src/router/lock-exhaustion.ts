@@ -97,7 +97,7 @@ export class LockExhaustion {
       if (!(await this.#haveLetGo(backends, deadline))) return false;
     }
     // Before anybody else comes, who may be the next to take it all: without it, there may be no ending them.
-    await Promise.race([this.#catalog.locks.ballast.hold(), delay(deadline - performance.now(), undefined, { ref: false })]);
+    await Promise.race([this.#catalog.locks.reserved.hold(), delay(deadline - performance.now(), undefined, { ref: false })]);
     this.#clearings += 1;
     return true;
   }
@@ -113,7 +113,7 @@ export class LockExhaustion {
   /** A statement may obey no cancel request. Who has it ended has to be let in first. */
   async #terminate(backends: readonly BackendConnection[]): Promise<void> {
     const processIds = backends.map(({ processId }) => processId).join();
-    await this.#catalog.locks.ballast.droppedFor(async () => {
+    await this.#catalog.locks.reserved.releaseDuring(async () => {
       const session = await backends[0]?.sibling();
       const terminate = `SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.unnest('{${processIds}}'::int[]) pid`;
       if (session !== undefined) await runCommand(session, terminate).finally(() => session.end());
@@ -123,14 +123,14 @@ export class LockExhaustion {
   /** Who asks may need room itself, or a session, for which there is none until those that are at work come back. */
   async #locksOfCrowded(deadline: number): Promise<ReadonlyMap<number, number>> {
     const { locks } = this.#catalog;
-    let ask = () => locks.ofCrowded();
+    let ask = () => locks.ofHeavyHolders();
     for (;;) {
       try {
         return await ask();
       } catch (error) {
         if (!isOutOfMemory(error) || performance.now() > deadline) throw error;
         await delay(POLL_MS);
-        ask = () => locks.ballast.droppedFor(() => locks.ofCrowded());
+        ask = () => locks.reserved.releaseDuring(() => locks.ofHeavyHolders());
       }
     }
   }

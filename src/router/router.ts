@@ -238,7 +238,7 @@ export class Router {
 
   /** Whether a backend holds advisory locks that outlive its transaction; tenants themselves cannot look. */
   holdsAdvisoryLocks(processId: number): Promise<boolean> {
-    return this.catalog.locks.areHeldBy(processId);
+    return this.catalog.locks.hasAdvisoryLocks(processId);
   }
 
   /**

@@ -1,15 +1,15 @@
 import crypto from 'node:crypto';
 import type { AuditEntry } from './entries/entry.ts';
 
-/** Where an organization's chain ends; hashes are hex. */
+/** The last entry of an organization's chain. Hashes are hex. */
 export interface ChainHead {
   readonly seq: number;
   readonly hash: string;
 }
 
 /**
- * What an entry's canonical JSON says of who did something, and by which way: what many entries have in common. The members
- * in the three runs in which they stand; they are of a few kinds, so that one can be known by being the same object.
+ * The members of an entry's canonical JSON that tell who did something and through which door. Many entries have the same. They
+ * are three strings because other members stand between them. Entries with the same members share one object.
  */
 export interface PartyJson {
   readonly actor: string;
@@ -18,25 +18,25 @@ export interface PartyJson {
 }
 
 /**
- * An entry before it has its place in the chain: its members as canonical JSON. A text that is put together stays a tree of
- * its pieces until somebody reads it, so most of these are pieces that many records have in common.
+ * An entry before it is linked into the chain: its members as canonical JSON. Most of these strings are shared by many records,
+ * because V8 keeps a concatenated string as a tree of its parts until it is read.
  */
 export interface AuditRecord {
   readonly organizationId: string;
   readonly party: PartyJson;
-  /** These two without the quotes around them. */
+  /** `id` and `occurredAt` are without quotes. */
   readonly id: string;
   readonly occurredAt: string;
   readonly action: string;
   readonly requestId: string;
-  /** What {@link requestId} says: entries are found by it. */
+  /** The value of {@link requestId}, by which entries are found. */
   readonly request: string | null;
   readonly statement: string | null;
   readonly session: string | null;
   readonly outcome: string;
 }
 
-/** A record in its place in the chain. */
+/** A record that is linked into the chain. */
 export interface LinkedEntry extends ChainHead {
   readonly record: AuditRecord;
   readonly prevHash: string;
@@ -44,21 +44,21 @@ export interface LinkedEntry extends ChainHead {
 }
 
 /**
- * The head of an organization's empty chain. Its hash is that of the organization's id, so that a chain cannot pass for
- * another organization's.
+ * The head of an organization's empty chain. Its hash is the hash of the organization's id, so that one organization's chain
+ * cannot be presented as another's.
  */
 export function chainStart(organizationId: string): ChainHead {
   return { seq: 0, hash: sha256(organizationId) };
 }
 
-/** The record as the one that follows `head`. */
+/** Links the record to `head`. */
 export function link(head: ChainHead, record: AuditRecord): LinkedEntry {
   const seq = head.seq + 1;
   const { occurredAt } = record;
   return { record, seq, prevHash: head.hash, occurredAt, hash: sha256(canonicalEntry(record, seq, head.hash)) };
 }
 
-/** {@link canonicalJson} of the entry without `hash`, whose names and their order are known. */
+/** {@link canonicalJson} of the entry without `hash`, written directly because the names and their order are known. */
 function canonicalEntry(record: AuditRecord, seq: number, prevHash: string): string {
   const { id, occurredAt, action, requestId, statement, session, outcome, party } = record;
   const counts = session === null ? party.source : `"session":${session},${party.source}`;
@@ -69,15 +69,15 @@ function canonicalEntry(record: AuditRecord, seq: number, prevHash: string): str
   );
 }
 
-/** What `hash` must be: SHA-256 over the canonical JSON of everything else in the entry. */
+/** The correct `hash` of an entry: SHA-256 over the canonical JSON of all its other members. */
 export function hashEntry(entry: Omit<AuditEntry, 'hash'>): string {
   const { hash: _, ...hashed }: Partial<AuditEntry> = entry;
   return sha256(canonicalJson(hashed));
 }
 
 /**
- * JSON with sorted names and no white space, as in RFC 8785; absent values are left out. Of numbers only what
- * `JSON.stringify` writes the RFC's way occurs here.
+ * JSON with sorted names and without white space, as in RFC 8785; undefined values are left out. Only such numbers occur here
+ * that `JSON.stringify` writes as the RFC asks.
  */
 function canonicalJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
@@ -87,7 +87,7 @@ function canonicalJson(value: unknown): string {
   return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${canonicalJson(member)}`).join(',')}}`;
 }
 
-/** `crypto.hash` costs two thirds of a Hash object, and leaves less behind; Node has it from 20.12 on. */
+/** `crypto.hash` takes two thirds of the time of a `Hash` object and makes less garbage. Node has it from 20.12 on. */
 const sha256: (text: string) => string =
   typeof crypto.hash === 'function'
     ? (text) => crypto.hash('sha256', text)

@@ -1,6 +1,6 @@
 import { ServiceError } from '../../errors.ts';
 
-/** A place in a list that is read newest first, for the caller to hand back: it says nothing about what it is made of. */
+/** An opaque cursor: a position in a list that is read newest first. */
 export function encodeCursor(seq: number): string {
   return Buffer.from(`1.${seq}`).toString('base64url');
 }

@@ -8,22 +8,22 @@ import type { AuditEntry } from './entries/entry.ts';
 
 const LIMIT_DEFAULT = 50;
 const PAGE_BLOCKS = 4;
-/** One statement looks through so many entries at most: some tenths of a second, of the seconds that it may take. */
+/** One statement searches at most this many entries, which takes a few tenths of a second. */
 const WINDOW_ENTRIES = 500_000;
-/** Who looks for what is rare in a long log gets what has been found by then: a session of the control database is not to be had for longer. */
-const PATIENCE_MS = 3_000;
+/** After this time a search returns the entries found so far, because it occupies a session of the control database. */
+const SEARCH_MS = 3_000;
 const AUDIT_LIMIT_MAX = 1_000;
 
 export interface AuditFilters {
   /** 1 to 1,000; 50 where absent. */
   readonly limit?: number;
-  /** `nextCursor` of the page before. */
+  /** The `nextCursor` of the previous page. */
   readonly after?: string;
   readonly action?: string;
   readonly outcome?: 'ok' | 'error';
-  /** From this instant on. */
+  /** Entries at or after this time. */
   readonly since?: Date;
-  /** Before this instant. */
+  /** Entries before this time. */
   readonly until?: Date;
   readonly requestId?: string;
 }
@@ -31,25 +31,25 @@ export interface AuditFilters {
 export interface AuditPage {
   /** Newest first. */
   readonly data: AuditEntry[];
-  /** Also where only a part of a long log has been looked through, however much `data` holds. */
+  /** True also where only a part of a long log has been searched; `data` may be empty then. */
   readonly hasMore: boolean;
   /** For `after`; null on the last page. */
   readonly nextCursor: string | null;
-  /** Where entries should be that cannot be read, for they were changed in the database; absent where there are none. */
+  /** The positions of entries that cannot be read because the database was tampered with; undefined where there are none. */
   readonly unreadable?: readonly Gap[];
 }
 
-/** Places in the chain, the first and the last of them included. */
+/** A range of positions in the chain, both ends included. */
 interface Gap {
   readonly fromSeq: number;
   readonly toSeq: number;
 }
 
 /**
- * One page of an organization's audit log. Entries that are added meanwhile do not shift what later pages show.
- * @throws ServiceError `invalid_request` for a limit out of range or a foreign cursor
+ * One page of an organization's audit log. Entries added between two calls do not shift the later pages.
+ * @throws ServiceError `invalid_request` for a limit out of range or an invalid cursor
  */
-export async function listEntries(sql: Sql, organizationId: string, filters: AuditFilters, patienceMs = PATIENCE_MS): Promise<AuditPage> {
+export async function listEntries(sql: Sql, organizationId: string, filters: AuditFilters, searchMs = SEARCH_MS): Promise<AuditPage> {
   const limit = filters.limit ?? LIMIT_DEFAULT;
   if (!Number.isInteger(limit) || limit < 1 || limit > AUDIT_LIMIT_MAX) {
     throw new ServiceError('invalid_request', `limit: must be a whole number from 1 to ${AUDIT_LIMIT_MAX}`);
@@ -65,14 +65,14 @@ export async function listEntries(sql: Sql, organizationId: string, filters: Aud
       if (gap !== undefined && isBefore(bounds, gap.fromSeq)) gaps.push(gap);
       if (found.length > limit) return pageOf(found.slice(0, limit), gaps, found[limit - 1]?.seq);
     }
-    if (performance.now() - startedAt >= patienceMs) return pageOf(found, gaps, leftOffAt);
+    if (performance.now() - startedAt >= searchMs) return pageOf(found, gaps, leftOffAt);
   }
   return pageOf(found, gaps, undefined);
 }
 
 /**
- * The entries of a block up to one that nobody has written so, or that is not at its place: those behind that may refer to what
- * it said. Whoever changes one entry must not hide the whole log, nor anything of it unnoticed.
+ * The entries of a block up to the first that is malformed or out of sequence; later ones may refer to values in it. Somebody who
+ * changes one entry in the database must not make the whole log unreadable, and what cannot be read must be reported.
  */
 function readBlock({ entries, prev_hash, first_seq, seq }: BlockRow, isWanted: (entry: AuditEntry) => boolean) {
   const wanted: AuditEntry[] = [];
@@ -85,12 +85,12 @@ function readBlock({ entries, prev_hash, first_seq, seq }: BlockRow, isWanted: (
       fromSeq += 1;
     }
   } catch {
-    // What could not be read is told by where it should be.
+    // The unreadable entries are reported as a gap.
   }
   return { wanted, gap: fromSeq > toSeq ? undefined : { fromSeq, toSeq } };
 }
 
-/** @param leftOffAt the next page shows what is before that; undefined if there is none */
+/** @param leftOffAt the next page shows the entries before this position; undefined: there is no next page */
 function pageOf(data: AuditEntry[], gaps: readonly Gap[], leftOffAt: number | undefined): AuditPage {
   const hasMore = leftOffAt !== undefined;
   const unreadable = hasMore ? gaps.filter(({ fromSeq }) => fromSeq >= leftOffAt) : gaps;
@@ -98,7 +98,7 @@ function pageOf(data: AuditEntry[], gaps: readonly Gap[], leftOffAt: number | un
   return unreadable.length === 0 ? page : { ...page, unreadable };
 }
 
-/** What entries have to lie within, both ends told as they are told in entries. */
+/** Bounds on the position and time of entries; times are in the format of entries. */
 interface Bounds {
   readonly beforeSeq: number | undefined;
   readonly since: string | undefined;
@@ -116,18 +116,18 @@ function boundsOf({ after, since, until }: AuditFilters): Bounds {
 const EARLIEST_MS = Date.parse('0001-01-01T00:00:00.000Z');
 const LATEST_MS = Date.parse('9999-12-31T23:59:59.999Z');
 
-/** Beyond years of four digits Postgres reads no ISO time, and no entry is there. */
+/** Limits the year to four digits, because Postgres reads no other ISO time. No entry is outside of that. */
 function instantOf(date: Date): string {
   return new Date(Math.min(Math.max(date.getTime(), EARLIEST_MS), LATEST_MS)).toISOString();
 }
 
 interface BlockPage {
   readonly blocks: readonly BlockRow[];
-  /** All that is wanted from here on is in these blocks and those of the pages before; undefined on the last page. */
+  /** These blocks and those of the earlier pages hold all entries from this position on; undefined on the last page. */
   readonly leftOffAt: number | undefined;
 }
 
-/** Blocks that may hold what is wanted, the newest first. */
+/** The blocks that may hold wanted entries, the newest first. */
 async function* pages(sql: Sql, organizationId: string, bounds: Bounds, filters: AuditFilters): AsyncGenerator<BlockPage> {
   const { oldest, newest } = await endsOf(sql, organizationId, bounds);
   for (let before = newest + 1; before > oldest; ) {
@@ -140,20 +140,20 @@ async function* pages(sql: Sql, organizationId: string, bounds: Bounds, filters:
       limit ${PAGE_BLOCKS}`;
     const last = blocks.at(-1);
     before = last !== undefined && blocks.length === PAGE_BLOCKS ? Number(last.seq) : windowStart;
-    // A block reaches back from its place.
+    // A block's position is that of its last entry.
     const leftOffAt = Math.min(before, Number(last?.first_seq ?? before));
     yield { blocks, leftOffAt: before > oldest ? leftOffAt : undefined };
   }
 }
 
-/** Places of the blocks among which is all that may be wanted. */
+/** The positions of the oldest and the newest block that may hold wanted entries. */
 async function endsOf(sql: Sql, organizationId: string, { beforeSeq }: Bounds): Promise<{ oldest: number; newest: number }> {
-  const places = () => sql`
+  const blocks = () => sql`
     from postern.audit_blocks where organization_id = ${organizationId} and seq between 1 and ${Number.MAX_SAFE_INTEGER - 1}`;
   const [ends] = await sql<{ oldest: string | null; newest: string | null }[]>`
     select
-      (select min(seq) ${places()}) as oldest,
-      coalesce((select min(seq) ${places()} and seq >= ${beforeSeq ?? null}::bigint), (select max(seq) ${places()})) as newest`;
+      (select min(seq) ${blocks()}) as oldest,
+      coalesce((select min(seq) ${blocks()} and seq >= ${beforeSeq ?? null}::bigint), (select max(seq) ${blocks()})) as newest`;
   return { oldest: Number(ends?.oldest ?? 1), newest: Number(ends?.newest ?? 0) };
 }
 
@@ -169,7 +169,7 @@ function conditions(sql: Sql, { beforeSeq, since, until }: Bounds, { action, out
   ];
 }
 
-/** In the order in which it is written: to look into the entries is dear. */
+/** `case` fixes the order of evaluation: the filter is checked first, because searching the entries is slow. */
 function holdsRequest(sql: Sql, id: string | undefined) {
   if (id === undefined) return sql``;
   return sql`and case

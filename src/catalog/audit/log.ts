@@ -10,16 +10,16 @@ import { deleteExpired } from './retention.ts';
 import { type AuditVerification, verifyChain } from './verification.ts';
 import { VerificationQueue } from './verification-queue.ts';
 
-/** From an event to the transaction that writes it; with the transaction's own time it stays below 250 ms. */
+/** From an event to the transaction that writes it. With the transaction itself it stays below 250 ms. */
 const WRITE_DELAY_MS = 100;
 const RETRY_DELAY_MS = 1_000;
-/** So few that linking a batch and writing it out takes the event loop a few milliseconds at most. */
+/** Linking and encoding this many takes a few milliseconds of the event loop's time. */
 const BATCH_ENTRIES = 1_000;
-/** Events wait in memory while the control database is away; more than these are dropped, and the drop is reported. */
+/** Events wait in memory while the control database cannot be reached. Further ones are dropped, which is reported. */
 const QUEUE_ENTRIES_MAX = 20_000;
-/** Events from which records are made together: one by one costs several times as much. */
+/** Records are made of this many events together: making them one by one costs several times as much. */
 const EVENTS_MAX = 64;
-/** Of an event with a longer statement a record is made in the next turn, which keeps only its beginning. */
+/** An event with a longer statement is made into a record in the next turn. The record keeps only the statement's beginning. */
 const EVENT_SQL_CHARACTERS_MAX = 4_096;
 const VERIFY_TIMEOUT_MS = 120_000;
 const DAY_MS = 86_400_000;
@@ -29,20 +29,20 @@ interface TimedEvent {
   readonly at: Date;
 }
 
-/** Every organization's audit log: written in batches behind the events, or within the transaction that an event is about. */
+/** The audit logs of all organizations. Events are written in batches, or within the transaction that an event reports. */
 export class AuditLog {
   readonly #database: ControlPool;
   readonly #observe: Observe;
   readonly #now: () => Date;
-  /** Of which no record has been made yet. */
+  /** Events of which no record has been made yet. */
   #events: TimedEvent[] = [];
-  /** Those with long statements, of which the text is being recorded. */
+  /** Events with long statements, whose texts are being hashed in parts. */
   readonly #inParts = new Set<Promise<void>>();
   #queue: AuditRecord[] = [];
   #dropped = 0;
-  /** Writing fails at the moment, and that has been told. */
+  /** Writing fails at the moment, and that has been reported. */
   #failing = false;
-  /** Places given to the first batch by attempts that failed: their COMMIT may have happened all the same. */
+  /** Positions that failed attempts gave to the records of the first batch. Their COMMIT may have happened nevertheless. */
   readonly #tried = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> | undefined;
@@ -56,7 +56,7 @@ export class AuditLog {
     this.#now = options.now;
   }
 
-  /** Takes an event and returns at once; it is written within 250 ms. */
+  /** Queues an event. It is written within 250 ms. */
   append(event: AuditEvent): void {
     if (this.#events.length + this.#inParts.size + this.#queue.length >= QUEUE_ENTRIES_MAX) {
       this.#dropped += 1;
@@ -78,7 +78,7 @@ export class AuditLog {
   #add(timed: TimedEvent): void {
     this.#events.push(timed);
     if (this.#events.length >= EVENTS_MAX) this.#record();
-    // To look through and hash some kilobytes takes long enough for a turn of its own.
+    // Redacting and hashing some kilobytes is worth a turn of its own.
     else if ((timed.event.statement?.sql.length ?? 0) > EVENT_SQL_CHARACTERS_MAX) setImmediate(() => this.#record());
     this.#writeAfter(WRITE_DELAY_MS);
   }
@@ -101,15 +101,15 @@ export class AuditLog {
     this.#reportDropped(error);
   }
 
-  /** Writes an event within a transaction: it is recorded exactly when what it tells is committed. */
+  /** Writes an event within the transaction that it reports, so that it is recorded exactly when that commits. */
   async appendWith(sql: Sql, event: AuditEvent): Promise<void> {
     const at = this.#now();
     await appendToChains(sql, [recordOf(await withRecordedText(event), at)]);
   }
 
-  /** Resolves when everything appended so far is written, or could not be. Never rejects. */
+  /** Resolves when everything appended so far has been written, or writing it has failed. Never rejects. */
   async flush(): Promise<void> {
-    // Whatever holds up the batch on its way: what may be a password is not to wait with it.
+    // Records are made at once, even while an earlier batch is being written: an event's text may hold a password, a record does not.
     this.#record();
     if (this.#inParts.size > 0) await Promise.all(this.#inParts);
     this.#record();
@@ -118,7 +118,7 @@ export class AuditLog {
   }
 
   /**
-   * Newest first; what this process has appended is there.
+   * Newest first, including everything that this process has appended.
    * @throws ServiceError `invalid_request`
    */
   async list(organizationId: string, filters: AuditFilters = {}): Promise<AuditPage> {
@@ -127,21 +127,21 @@ export class AuditLog {
   }
 
   /**
-   * Checks an organization's chain, one organization at a time: it takes a session for as long as the chain is long.
-   * @param signal aborts when the caller has gone
+   * Verifies an organization's chain, one organization at a time, because each occupies a session of the control database.
+   * @param signal aborts when the caller has disconnected
    * @throws ServiceError `not_found`, `query_canceled`
    */
   async verify(organizationId: string, signal?: AbortSignal): Promise<AuditVerification> {
     await this.flush();
-    return this.#verifications.ask(organizationId, signal);
+    return this.#verifications.request(organizationId, signal);
   }
 
-  /** Deletes what is older than so many days. @returns how many entries */
+  /** Deletes entries older than so many days. @returns how many */
   deleteOlderThan(days: number): Promise<number> {
     return deleteExpired(this.#database, new Date(this.#now().getTime() - days * DAY_MS));
   }
 
-  /** Writes what is left; tells what cannot be written. */
+  /** Writes the queued events, and reports those that could not be written. */
   async close(): Promise<void> {
     await this.flush();
     clearTimeout(this.#timer);
@@ -182,7 +182,7 @@ export class AuditLog {
     if (this.#queue.length > 0) this.#writeAfter(WRITE_DELAY_MS);
   }
 
-  /** @returns whether the batch is done with */
+  /** @returns false when the batch has to be written again later */
   async #writeBatch(batch: readonly AuditRecord[]): Promise<boolean> {
     try {
       await this.#database.transaction((sql) => appendToChains(sql, batch, this.#tried));
@@ -198,7 +198,7 @@ export class AuditLog {
     return true;
   }
 
-  /** An entry that Postgres does not take must not hold up the others. */
+  /** An entry that Postgres rejects must not keep the others from being written. */
   async #writeOneByOne(batch: readonly AuditRecord[], cause: unknown): Promise<boolean> {
     if (batch.length === 1) {
       this.#dropped += 1;
@@ -217,7 +217,7 @@ export class AuditLog {
   }
 }
 
-/** Postgres has looked at the data and said no (data exception, integrity, limits): it will say so again. */
+/** Postgres has rejected the data (data exception, integrity constraint, program limit) and will reject it again. */
 function isRefusal(error: unknown): boolean {
   return error instanceof postgres.PostgresError && /^(22|23|54)/.test(error.code);
 }

@@ -5,8 +5,8 @@ const CHAINS_PER_PAGE = 1_000;
 const BLOCKS_PER_TRANSACTION = 200;
 
 /**
- * Deletes the blocks of every chain up to the first one that holds an entry not older than `before`. The head keeps place
- * and hash of the last entry deleted: there verification begins. Several processes may do this at once.
+ * Deletes the blocks of every chain up to the first that holds an entry not older than `before`. The head records the position
+ * and hash of the last deleted entry, where verification begins. Several processes may do this at the same time.
  * @returns how many entries were deleted
  */
 export async function deleteExpired(database: ControlPool, before: Date): Promise<number> {

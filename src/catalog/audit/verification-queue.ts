@@ -1,16 +1,16 @@
 import { ServiceError } from '../../errors.ts';
 import type { AuditVerification } from './verification.ts';
 
-/** @throws when `signal` aborts: nobody waits for it any more */
+/** @throws when `signal` aborts because no caller waits any more */
 type Verify = (organizationId: string, signal: AbortSignal) => Promise<AuditVerification>;
 
 /**
- * Verifications one at a time, for each takes as long as its chain is long, and organizations in turn. Those who ask for
- * the same one before it begins share its answer: an organization has one that waits at most.
+ * Runs verifications one at a time, because a long chain takes long, and organizations in turn. Callers who request the same
+ * verification before it begins share its answer, so at most one is queued for an organization.
  */
 export class VerificationQueue {
   readonly #verify: Verify;
-  /** By organization, in the order in which they have begun to wait. */
+  /** By organization, in the order of their requests. */
   readonly #waiting = new Map<string, SharedVerification>();
   #isRunning = false;
 
@@ -18,14 +18,14 @@ export class VerificationQueue {
     this.#verify = verify;
   }
 
-  /** @param signal aborts when the caller has gone */
-  ask(organizationId: string, signal?: AbortSignal): Promise<AuditVerification> {
+  /** @param signal aborts when the caller has disconnected */
+  request(organizationId: string, signal?: AbortSignal): Promise<AuditVerification> {
     let shared = this.#waiting.get(organizationId);
-    if (shared === undefined || shared.isGivenUp) {
+    if (shared === undefined || shared.isCanceled) {
       shared = new SharedVerification();
       this.#waiting.set(organizationId, shared);
     }
-    shared.join(signal);
+    shared.addCaller(signal);
     void this.#runAll();
     return shared.answer;
   }
@@ -33,7 +33,7 @@ export class VerificationQueue {
   async #runAll(): Promise<void> {
     if (this.#isRunning) return;
     this.#isRunning = true;
-    // Those that come meanwhile are met as well, behind the others.
+    // A Map's iterator also reaches entries that are added during the loop.
     for (const [organizationId, shared] of this.#waiting) {
       this.#waiting.delete(organizationId);
       await shared.run((signal) => this.#verify(organizationId, signal));
@@ -42,14 +42,14 @@ export class VerificationQueue {
   }
 }
 
-/** One verification, and those who wait for its answer. */
+/** One verification and the callers who wait for its answer. */
 class SharedVerification {
-  /** Aborts when all of them have gone. */
+  /** Aborts when all callers have disconnected. */
   readonly #unwanted = new AbortController();
   readonly answer: Promise<AuditVerification>;
   #resolve: (answer: AuditVerification) => void = () => {};
   #reject: (error: unknown) => void = () => {};
-  #sharers = 0;
+  #callers = 0;
 
   constructor() {
     this.answer = new Promise((resolve, reject) => {
@@ -58,19 +58,19 @@ class SharedVerification {
     });
   }
 
-  get isGivenUp(): boolean {
+  get isCanceled(): boolean {
     return this.#unwanted.signal.aborted;
   }
 
-  join(signal: AbortSignal | undefined): void {
-    this.#sharers += 1;
+  addCaller(signal: AbortSignal | undefined): void {
+    this.#callers += 1;
     if (signal?.aborted) this.#leave();
     else signal?.addEventListener('abort', this.#leave, { once: true });
   }
 
   /** Never rejects. */
   async run(verify: (signal: AbortSignal) => Promise<AuditVerification>): Promise<void> {
-    if (this.isGivenUp) return;
+    if (this.isCanceled) return;
     try {
       this.#resolve(await verify(this.#unwanted.signal));
     } catch (error) {
@@ -79,8 +79,8 @@ class SharedVerification {
   }
 
   readonly #leave = (): void => {
-    this.#sharers -= 1;
-    if (this.#sharers > 0) return;
+    this.#callers -= 1;
+    if (this.#callers > 0) return;
     const gone = new ServiceError('query_canceled', 'the caller has gone away');
     this.#unwanted.abort(gone);
     this.#reject(gone);

@@ -8,31 +8,31 @@ import { type ChainHead, hashEntry } from './chain.ts';
 import type { AuditEntry } from './entries/entry.ts';
 
 const PAGE_BLOCKS = 2;
-/** Nobody waits for a verification as others wait for their queries. */
+/** Shorter than the default: a verification is less urgent than queries. */
 const SLICE_MS = 1;
 
 export interface AuditVerification {
   readonly ok: boolean;
-  /** Entries that were found in order: all of them, or those before the first bad one. */
+  /** The number of correct entries: all, or those before the first bad one. */
   readonly count: number;
-  /** Where the chain ends, according to its head. */
+  /** The last position, according to the chain's head. */
   readonly headSeq: number;
   readonly headHash: string;
-  /** Where the chain breaks first. */
+  /** The first position at which the chain is broken. */
   readonly firstBad?: BrokenLink;
 }
 
 export interface BrokenLink {
   readonly seq: number;
-  /** Of the entry that is found there; absent when none is. */
+  /** The id of the entry that is stored there; undefined when there is none. */
   readonly id?: string;
-  /** `changed`: its hash is not that of what it says and of the entry before it. */
+  /** `changed`: its hash does not match its content and the previous hash. */
   readonly reason: 'missing' | 'changed' | 'not_linked' | 'head_missing' | 'head_differs';
 }
 
 /**
- * Walks an organization's chain from the oldest entry that is kept to its head. Must run in one snapshot.
- * @param signal aborts when nobody waits for the answer any more
+ * Verifies an organization's chain from the oldest kept entry to its head. Must run in one snapshot.
+ * @param signal aborts when no caller waits for the answer any more
  * @throws ServiceError `not_found` when there is no such organization; the signal's reason
  */
 export async function verifyChain(sql: Sql, organizationId: string, signal: AbortSignal): Promise<AuditVerification> {
@@ -71,7 +71,7 @@ export async function verifyChain(sql: Sql, organizationId: string, signal: Abor
   return report(walked);
 }
 
-/** What is wrong with `entry` as the one that follows `before`. */
+/** What is wrong with `entry` as the successor of `before`; undefined: nothing. */
 function fault(before: ChainHead, head: ChainHead, entry: AuditEntry): BrokenLink['reason'] | undefined {
   if (entry.seq > head.seq) return 'head_differs';
   if (entry.seq > before.seq + 1) return 'missing';
@@ -92,7 +92,7 @@ async function readEnds(sql: Sql, organizationId: string): Promise<{ start: Chai
   };
 }
 
-/** All of the organization's blocks, a page at a time: also those that say to come before the first entry. */
+/** All blocks of the organization, a page at a time, including any with positions before the first kept entry. */
 async function* blocks(sql: Sql, organizationId: string): AsyncGenerator<BlockRow> {
   let last: BlockRow | undefined;
   do {

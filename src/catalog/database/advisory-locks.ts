@@ -1,6 +1,6 @@
 /**
- * First halves of the advisory locks that processes of one control database take against each other ('pos' and a number);
- * the second half says on what.
+ * First keys of the advisory locks that processes of one control database take ('pos' and a number); the second key names
+ * what is locked.
  * @see https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS
  */
 export const ADVISORY_LOCKS = {
@@ -8,8 +8,8 @@ export const ADVISORY_LOCKS = {
   migration: 0x706f7301,
   /** Signing up, by hash of the client's address. */
   signup: 0x706f7302,
-  /** A process being alive, by its number. */
+  /** Held by a process as long as it is alive, by its number. */
   process: 0x706f7303,
-  /** Held only for the space that they take in the lock table; see lock-table/reserved-locks.ts. */
-  ballast: 0x706f7304,
+  /** Held only to reserve space in the lock table; see lock-table/reserved-locks.ts. */
+  reserved: 0x706f7304,
 } as const;

@@ -16,7 +16,7 @@ export interface ControlConnection {
 
 type SqlValue = postgres.ParameterOrFragment<never>;
 
-/** Tagged SQL on one session; a query may be part of another. */
+/** Runs SQL given as a tagged template on one session. A query may be part of another. */
 export interface Sql {
   <Rows extends readonly (object | undefined)[] = postgres.Row[]>(
     text: TemplateStringsArray,
@@ -30,18 +30,18 @@ export interface SessionOptions {
   readonly applicationName: string;
   readonly statementTimeoutMs: number;
   readonly connectTimeoutMs: number;
-  /** Called at most once, in the moment the connection is gone. */
+  /** Called at most once, as soon as the connection is closed. */
   readonly onClose?: () => void;
   readonly onNotification?: (payload: string) => void;
 }
 
-/** Empty search path: every name is written out, so that nobody's object can stand in front of ours. */
+/** With an empty search path every name must be qualified, so that no other object can take the place of Postern's. */
 const SETTINGS = '-c search_path= -c datestyle=ISO -c timezone=UTC -c client_min_messages=warning';
 
 /**
- * One session on the control database: a client of the `postgres` package with a single connection, thrown away with it.
+ * One session on the control database: a client of the `postgres` package that has one connection and is discarded with it.
  * The package's own pool is not used: when a connection is lost inside its `begin` or `reserve`, version 3.4 writes the
- * ROLLBACK to a socket that is gone, which ends the process, or runs the rest of the transaction on a new connection
+ * ROLLBACK to a closed socket, which ends the process, or runs the rest of the transaction on a new connection
  * (github.com/porsager/postgres issues 1208, 1216).
  */
 export class ControlSession {
@@ -76,32 +76,32 @@ export class ControlSession {
     this.#client = postgres(settings);
   }
 
-  /** False from the moment the connection is gone. */
+  /** False as soon as the connection is closed. */
   get alive(): boolean {
     return this.#alive;
   }
 
-  /** Throws a ServiceError `not_ready` when the connection is gone. */
+  /** Throws a ServiceError `not_ready` when the connection is closed. */
   readonly sql: Sql = Object.assign(
     <Rows extends readonly (object | undefined)[]>(text: TemplateStringsArray, ...values: readonly SqlValue[]) =>
-      this.#living()<Rows>(text, ...values),
-    { script: (text: string) => this.#living().unsafe(text) },
+      this.#liveClient()<Rows>(text, ...values),
+    { script: (text: string) => this.#liveClient().unsafe(text) },
   );
 
-  /** Drops the connection at once; what is running on it fails. */
+  /** Drops the connection at once. A running statement fails. */
   destroy(): void {
     this.#closed();
     void this.#client.end({ timeout: 0 }).finally(() => this.#socket?.destroy());
   }
 
-  /** Ends the session in good order, after what is running on it; at once when that takes too long. */
+  /** Ends the session after its running statements, or drops it when they take too long. */
   async end(timeoutMs: number): Promise<void> {
     await this.#client.end({ timeout: timeoutMs / 1_000 });
     this.#closed();
     this.#socket?.destroy();
   }
 
-  #living(): postgres.Sql {
+  #liveClient(): postgres.Sql {
     if (!this.#alive) throw lost();
     return this.#client;
   }
@@ -112,7 +112,7 @@ export class ControlSession {
     this.#options.onClose?.();
   }
 
-  /** The driver asks for another socket after a loss: it gets none, so that no transaction goes on where it did not begin. */
+  /** The driver asks for another socket after a loss. It gets none, so that no transaction continues on another session. */
   async #openSocket(): Promise<Socket> {
     try {
       if (this.#opened) throw lost();
@@ -131,7 +131,7 @@ async function openSocket({ host, port }: ControlConnection, timeoutMs: number):
   socket.on('error', () => {});
   try {
     await once(socket, 'connect', { signal: AbortSignal.timeout(timeoutMs) });
-    // The driver takes the name for SNI and for checking the certificate from here.
+    // The driver reads the name for SNI and certificate verification from here.
     return Object.assign(socket, { host });
   } catch (error) {
     socket.destroy();

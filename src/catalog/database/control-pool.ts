@@ -5,10 +5,9 @@ import { type ControlConnection, ControlSession, type SessionOptions, type Sql }
 
 const SESSIONS_MAX = 4;
 const WAITERS_MAX = 10_000;
-/** Of those who stand back. */
-const PATIENT_MAX = 1_000;
+const LOW_PRIORITY_WAITERS_MAX = 1_000;
 const STATEMENT_TIMEOUT_MS = 10_000;
-/** For a whole call: the wait for a session, connecting, all its statements. Longer than a statement's own time. */
+/** For a whole call: waiting for a session, connecting, all its statements. Longer than the timeout of one statement. */
 const CALL_TIMEOUT_MS = 15_000;
 const CLOSE_TIMEOUT_MS = 5_000;
 
@@ -24,51 +23,51 @@ interface Waiter {
 }
 
 /**
- * The control database: a few sessions, each lent to one call at a time. A call whose connection is lost fails whole; it
- * never goes on with another one. Errors of reaching the database are ServiceErrors `not_ready`; what Postgres says to a
- * statement is passed on as the driver's own error.
+ * A few sessions on the control database, each used by one call at a time. A call whose connection is lost fails as a whole; it
+ * never continues on another session. When the database cannot be reached, calls throw ServiceError `not_ready`; other errors of
+ * Postgres are passed on as the driver's own.
  */
 export class ControlPool {
   readonly #connection: ControlConnection;
-  readonly #outOfRoom: () => void;
+  readonly #onOutOfMemory: () => void;
   readonly #idle: ControlSession[] = [];
   readonly #busy = new Set<ControlSession>();
   readonly #waiters = new Set<Waiter>();
-  /** They get a session when nobody else is waiting for one. */
-  readonly #patient = new Set<Waiter>();
+  /** These get a session when no other waiter wants one. */
+  readonly #lowPriority = new Set<Waiter>();
   #closed = false;
   #allReleased: () => void = () => {};
 
-  /** @param outOfRoom called when the server has had no memory for a statement */
-  constructor(connection: ControlConnection, outOfRoom: () => void = () => {}) {
+  /** @param onOutOfMemory called when a statement fails with out_of_memory (53200) */
+  constructor(connection: ControlConnection, onOutOfMemory: () => void = () => {}) {
     this.#connection = connection;
-    this.#outOfRoom = outOfRoom;
+    this.#onOutOfMemory = onOutOfMemory;
   }
 
-  /** Statements that need no transaction around them. */
+  /** Runs statements without a transaction. */
   run<T>(work: (sql: Sql) => Promise<T>, timeoutMs = CALL_TIMEOUT_MS): Promise<T> {
     return this.#lend((session) => work(session.sql), timeoutMs);
   }
 
-  /** Everything that `work` does, or nothing of it. */
+  /** Runs `work` in a transaction. */
   transaction<T>(work: (sql: Sql) => Promise<T>, timeoutMs = CALL_TIMEOUT_MS): Promise<T> {
     return this.#lend((session) => inTransaction(session, (sql) => sql`begin`, work), timeoutMs);
   }
 
-  /** As {@link transaction}, for what unauthenticated callers can ask for: all others go first. */
-  patientTransaction<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    return this.#lend((session) => inTransaction(session, (sql) => sql`begin`, work), CALL_TIMEOUT_MS, this.#patient);
+  /** As {@link transaction}, for requests of unauthenticated callers: all other calls go first. */
+  lowPriorityTransaction<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    return this.#lend((session) => inTransaction(session, (sql) => sql`begin`, work), CALL_TIMEOUT_MS, this.#lowPriority);
   }
 
-  /** Several reads of one state of the database. */
+  /** Runs several reads in one snapshot. */
   snapshot<T>(work: (sql: Sql) => Promise<T>, timeoutMs = CALL_TIMEOUT_MS): Promise<T> {
     return this.#lend((session) => inTransaction(session, (sql) => sql`begin isolation level repeatable read read only`, work), timeoutMs);
   }
 
-  /** Lets the calls end that are running, for a while, and then all sessions. */
+  /** Waits a few seconds for running calls, then ends all sessions. */
   async close(): Promise<void> {
     this.#closed = true;
-    for (const queue of [this.#waiters, this.#patient]) {
+    for (const queue of [this.#waiters, this.#lowPriority]) {
       for (const waiter of queue) waiter.refused(new ServiceError('shutting_down', 'the service is shutting down'));
       queue.clear();
     }
@@ -98,18 +97,18 @@ export class ControlPool {
     }
   }
 
-  /** After a failure to reach the database nobody can say what state the session is in. */
+  /** When the database could not be reached, the state of the session is unknown, so it is dropped. */
   #failed(session: ControlSession, error: unknown): unknown {
     if (isExhausted(error)) {
-      if (error.code === OUT_OF_MEMORY) this.#outOfRoom();
-      // Otherwise the session is sound, and another could perhaps not be opened now.
+      if (error.code === OUT_OF_MEMORY) this.#onOutOfMemory();
+      // Otherwise the session is kept: it still works, and opening another might fail now.
       if (error.severity === 'FATAL') session.destroy();
-      return new ServiceError('not_ready', 'the database server has run out of room', { cause: error, retryAfterS: 1 });
+      return new ServiceError('not_ready', 'the database server is out of memory or disk space', { cause: error, retryAfterS: 1 });
     }
     if (!isUnreachable(error)) return error;
     session.destroy();
     if (error instanceof ServiceError) return error;
-    const message = isReadOnly(error) ? 'the control database takes no changes yet' : 'the control database cannot be reached';
+    const message = isReadOnly(error) ? 'the control database is read-only' : 'the control database cannot be reached';
     return new ServiceError('not_ready', message, { cause: error, retryAfterS: 1 });
   }
 
@@ -117,7 +116,7 @@ export class ControlPool {
     if (this.#closed) throw new ServiceError('shutting_down', 'the service is shutting down');
     const idle = this.#takeIdle();
     if (idle !== undefined) return idle;
-    if (queue.size >= (queue === this.#patient ? PATIENT_MAX : WAITERS_MAX)) {
+    if (queue.size >= (queue === this.#lowPriority ? LOW_PRIORITY_WAITERS_MAX : WAITERS_MAX)) {
       throw new ServiceError('not_ready', 'too many calls are waiting for the control database', { retryAfterS: 1 });
     }
     const { promise, resolve, reject } = newPromise<ControlSession>();
@@ -148,7 +147,7 @@ export class ControlPool {
     if (session.alive) this.#idle.push(session);
     if (this.#busy.size === 0) this.#allReleased();
     this.#serve(this.#waiters);
-    this.#serve(this.#patient);
+    this.#serve(this.#lowPriority);
   }
 
   #serve(queue: Set<Waiter>): void {
@@ -179,7 +178,7 @@ async function inTransaction<T>(
   }
 }
 
-/** What a call may take in all: the driver itself waits for an answer as long as the network lets it. */
+/** The time limit of a whole call. The driver itself waits for an answer until the network reports a failure. */
 class Deadline {
   readonly #expired = newPromise<never>();
   readonly #timer: NodeJS.Timeout;
@@ -190,7 +189,7 @@ class Deadline {
     this.#expired.promise.catch(() => {});
   }
 
-  /** @param giveUp what to do about `work` when its time is up */
+  /** @param giveUp called when the time is over before `work` has settled */
   async limit<T>(work: Promise<T>, giveUp: () => void): Promise<T> {
     let settled = false;
     const watched = work.finally(() => {
@@ -218,19 +217,19 @@ function newPromise<T>(): { promise: Promise<T>; resolve: (value: T) => void; re
   return { promise, resolve, reject };
 }
 
-/** SQLSTATEs that speak of the server rather than of the statement: connection lost, shutting down, no time. */
+/** SQLSTATEs about the server and not the statement: connection exceptions, shutdown, and query_canceled, which is a timeout here. */
 const UNREACHABLE = /^(08...|57P0[1-3]|57014)$/;
 
 const OUT_OF_MEMORY = '53200';
 
-/** disk_full, out_of_memory: passes when room has been made. */
+/** disk_full or out_of_memory. */
 function isExhausted(error: unknown): error is postgres.PostgresError {
   return error instanceof postgres.PostgresError && /^53[12]00$/.test(error.code);
 }
 
 function isUnreachable(error: unknown): boolean {
   if (error instanceof ServiceError) return error.kind === 'not_ready';
-  // FATAL: it is the session that was refused or ended, not a statement.
+  // FATAL: the session was refused or ended, not just a statement.
   if (error instanceof postgres.PostgresError) return error.severity === 'FATAL' || UNREACHABLE.test(error.code) || isReadOnly(error);
   // The driver's codes (CONNECTION_CLOSED, CONNECT_TIMEOUT) and those of sockets and TLS (ECONNREFUSED, CERT_HAS_EXPIRED).
   return (
@@ -239,8 +238,8 @@ function isUnreachable(error: unknown): boolean {
 }
 
 /**
- * read_only_sql_transaction: a standby that will be promoted, or whose name will be another server's for a new session; or one
- * that its operator lets take no writes, for want of room on its disk, say.
+ * read_only_sql_transaction: a standby, which may be promoted or replaced under the same name; or a server that its operator has made
+ * read-only, for example because its disk is full.
  */
 function isReadOnly(error: unknown): boolean {
   return error instanceof postgres.PostgresError && error.code === '25006';

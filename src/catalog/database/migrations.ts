@@ -1,11 +1,11 @@
-/** One step of the control database's schema. Once released it is never changed: the ledger keeps a checksum of its SQL. */
+/** One step of the control database's schema. A released step is never changed: the database records a checksum of its SQL. */
 export interface CatalogMigration {
   readonly name: string;
-  /** Statements, names written out in full: the search path is empty. */
+  /** Statements with qualified names, because the search path is empty. */
   readonly sql: string;
 }
 
-/** In the order in which they are applied; new ones go to the end. */
+/** In the order in which they are applied. New ones are added at the end. */
 export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
   {
     name: '001 organizations and keys',

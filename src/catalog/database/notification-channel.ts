@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ControlConnection, ControlSession, type Sql } from './control-connection.ts';
 
-/** A connection can be dead without having been closed, so it is asked this often, and must answer within that time. */
+/** A connection can be dead without having been closed, so it is checked this often and must answer within ANSWER_TIMEOUT_MS. */
 const HEARTBEAT_MS = 1_000;
 const ANSWER_TIMEOUT_MS = 2_000;
 const CONNECT_TIMEOUT_MS = 5_000;
@@ -10,7 +10,7 @@ const RETRY_MIN_MS = 50;
 const RETRY_MAX_MS = 2_000;
 
 export interface ChannelListener {
-  /** Listening has begun, or begun again: what was sent before may have been missed. Throwing makes it begin anew. */
+  /** Listening has begun, or begun again: earlier notifications may have been missed. If this throws, the channel connects again. */
   opened(sql: Sql): Promise<void>;
   notified(payload: string): void;
   /** From this moment on notifications may be missed. */
@@ -18,7 +18,7 @@ export interface ChannelListener {
 }
 
 /**
- * LISTEN on a connection of its own, for as long as the process runs. The driver's own `listen` is not used: it tells
+ * LISTEN on a connection of its own, as long as the process runs. The driver's own `listen` is not used: it reports
  * when it listens again, but not that it has stopped.
  * @see https://www.postgresql.org/docs/current/sql-listen.html
  */
@@ -27,16 +27,16 @@ export class NotificationChannel {
   readonly #channel: string;
   readonly #listener: ChannelListener;
   readonly #stop = new AbortController();
-  #kept: Promise<void> = Promise.resolve();
+  #listening: Promise<void> = Promise.resolve();
 
-  /** @param channel a plain lower-case name */
+  /** @param channel a lower-case name that needs no quotes */
   constructor(connection: ControlConnection, channel: string, listener: ChannelListener) {
     this.#connection = connection;
     this.#channel = channel;
     this.#listener = listener;
   }
 
-  /** Resolves when it listens; throws what kept it from that. Later losses it mends itself. */
+  /** Resolves when it listens, or throws the first connection's error. After later losses it reconnects by itself. */
   async open(): Promise<void> {
     await new Promise<void>((resolve, reject) => {
       let opened = false;
@@ -44,23 +44,23 @@ export class NotificationChannel {
         opened = true;
         resolve();
       });
-      this.#kept = first.catch(reject).then(() => (opened ? this.#keep() : undefined));
+      this.#listening = first.catch(reject).then(() => (opened ? this.#reconnect() : undefined));
     });
   }
 
   async close(): Promise<void> {
     this.#stop.abort();
-    await this.#kept;
+    await this.#listening;
   }
 
-  async #keep(): Promise<void> {
+  async #reconnect(): Promise<void> {
     for (let retryMs = RETRY_MIN_MS; ; retryMs = Math.min(2 * retryMs, RETRY_MAX_MS)) {
       await delay(retryMs, undefined, { signal: this.#stop.signal }).catch(() => {});
       if (this.#stop.signal.aborted) return;
       const opened = () => {
         retryMs = RETRY_MIN_MS;
       };
-      // Why an attempt failed the next one shows again, or it has passed.
+      // The error is not needed: the next attempt either succeeds or fails again.
       await this.#listen(opened).catch(() => {});
     }
   }

@@ -11,38 +11,38 @@ const UNKNOWN_TTL_MS = 2_000;
 
 type Load<Found = LiveKey> = () => Promise<Found | undefined>;
 
-/** What a name was found to be that opens nothing, and until when that is believed. */
+/** A name that was looked up and has no live key; remembered for a short time. */
 interface Unknown {
   readonly until: number;
   readonly former: FormerKey | undefined;
 }
 
-/** What changed while a load was on its way: its answer may be from before. */
+/** The changes during a load, whose result may be older than they are. */
 interface Watch {
   everything: boolean;
   readonly revisions: Map<string, number>;
 }
 
 /**
- * Live credentials in memory. They are believed as long as the process is told of changes ({@link CredentialCache.trust});
- * when that is in doubt every look-up reads the control database, but credentials that are held stay the same objects.
+ * Live credentials in memory. They are used as long as the process is notified of changes ({@link CredentialCache.trust}).
+ * While it may not be, every look-up reads the control database; credentials that are in use stay the same objects.
  */
 export class CredentialCache {
   readonly #index = new CredentialIndex();
-  /** Bounded: random keys must not fill the memory. */
+  /** Bounded, because clients may send any number of random keys. */
   readonly #unknown = new BoundedMap<string, Unknown>({ maxEntries: UNKNOWN_MAX });
   readonly #loading = new Map<string, Promise<Credential | FormerKey | undefined>>();
   readonly #watches = new Set<Watch>();
   #trusted = false;
-  /** Counts the times that trust was lost. */
-  #doubts = 0;
+  /** How often {@link distrust} was called. */
+  #distrusts = 0;
 
-  /** What is in memory and may be believed, without waiting. */
+  /** The credential in memory, if it is known to be up to date. */
   knownByDigest(digest: string): Credential | undefined {
     return this.#trusted ? this.#index.get(CredentialIndex.digestName(digest))?.credential : undefined;
   }
 
-  /** Whether it was looked up a moment ago, and opens nothing and never has. */
+  /** Whether a recent look-up found neither a live nor a former key. */
   isUnknownDigest(digest: string): boolean {
     const unknown = this.#trusted ? this.#unknown.get(CredentialIndex.digestName(digest)) : undefined;
     return unknown !== undefined && unknown.former === undefined && unknown.until > performance.now();
@@ -57,39 +57,39 @@ export class CredentialCache {
     return found !== undefined && 'revoked' in found ? found : undefined;
   }
 
-  /** From now on changes may go unnoticed. */
+  /** From now on notifications of changes may be missed. */
   distrust(): void {
     this.#trusted = false;
-    this.#doubts += 1;
+    this.#distrusts += 1;
   }
 
   /**
-   * Changes are announced again; what they were meanwhile is read now. That is the truth even where it is older than what is
-   * known: a control database may come back without its last changes.
-   * @param read the states of organizations; those it leaves out do not exist
+   * Notifications arrive again. The present state is read now, and counts even where its revision is older than the known one:
+   * a control database may have been restored without its last changes.
+   * @param read returns the states of organizations; those it leaves out do not exist
    */
   async trust(read: (organizationIds: readonly string[]) => Promise<readonly KeyState[]>): Promise<void> {
-    const doubts = this.#doubts;
+    const distrusts = this.#distrusts;
     for (const watch of this.#watches) watch.everything = true;
     const before = this.#index.revisions();
     const states = new Map((await read([...before.keys()])).map((state) => [state.organizationId, state]));
     for (const [organizationId, revision] of before) {
       const state = states.get(organizationId) ?? { organizationId, revision: Number.MAX_SAFE_INTEGER, status: 'dropped', keyId: '' };
       if (this.#index.get(organizationId)?.revision === revision) this.#settle(state);
-      // Something has been heard since the read began.
+      // A notification has arrived since the read began.
       else this.#apply(state);
     }
-    this.#trusted = this.#doubts === doubts;
+    this.#trusted = this.#distrusts === distrusts;
   }
 
-  /** An organization's key or status is now this. */
+  /** Called when an organization's key or status has changed to this state. */
   changed(state: KeyState): void {
     this.#announce(state);
     this.#unknown.clear();
     this.#apply(state);
   }
 
-  /** Keeps what the credential says of its last use near the truth. */
+  /** Updates the time of a credential's last use. */
   used(organizationId: string, keyId: string, at: Date): void {
     const key = this.#index.get(organizationId)?.key;
     if (key?.id === keyId) key.lastUsedAt = at;
@@ -124,7 +124,7 @@ export class CredentialCache {
     }
   }
 
-  /** @returns the one entry of a key that was read, which is the truth, as in {@link trust} */
+  /** @returns the one entry of a key that was read; the state that was read counts, as in {@link trust} */
   #adopt(found: LiveKey): Entry {
     const { organization, key, revision } = found;
     const state = { organizationId: organization.id, revision, status: organization.status, keyId: key.id };
@@ -137,18 +137,18 @@ export class CredentialCache {
     return entry;
   }
 
-  /** What is on its way may be from before. */
+  /** Tells running loads of the change, because their results may be older. */
   #announce({ organizationId, revision }: KeyState): void {
     for (const { revisions } of this.#watches) revisions.set(organizationId, Math.max(revision, revisions.get(organizationId) ?? 0));
   }
 
-  /** As {@link #settle}, where the state is newer than what is known. */
+  /** As {@link #settle}, if the state is newer than the known one. */
   #apply(state: KeyState): void {
     const entry = this.#index.get(state.organizationId);
     if (entry !== undefined && entry.revision < state.revision) this.#settle(state);
   }
 
-  /** Ends the entry that the state contradicts. */
+  /** Revokes the entry if the state contradicts it. */
   #settle({ organizationId, revision, status, keyId }: KeyState): void {
     const entry = this.#index.get(organizationId);
     if (entry === undefined) return;
@@ -164,7 +164,7 @@ export class CredentialCache {
 
 function newEntry({ organization, key, digest, former, revision }: LiveKey): Entry {
   const controller = new AbortController();
-  // One listener for each session that the key has opened.
+  // Every session opened with the key adds a listener.
   setMaxListeners(0, controller.signal);
   if (organization.status !== 'active') controller.abort(refusal(organization.id, organization.status));
   const ownKey = { ...key };

@@ -2,13 +2,13 @@ import { BoundedMap } from '../../runtime/bounded-map.ts';
 import type { ApiKey } from '../organizations/organization.ts';
 import type { Credential } from './credential.ts';
 
-/** How many credentials are kept although nobody holds them. */
+/** How many credentials are kept although nothing refers to them. */
 const RECENT_MAX = 20_000;
 
-/** A credential with what only the cache may do to it. */
+/** A credential, with the parts of it that only the cache may change. */
 export interface Entry {
   readonly credential: Credential;
-  /** The credential's key, which has one thing that changes. */
+  /** The credential's key; the time of its last use changes. */
   readonly key: { lastUsedAt: Date | null } & Omit<ApiKey, 'lastUsedAt'>;
   readonly controller: AbortController;
   readonly digestName: string;
@@ -16,12 +16,12 @@ export interface Entry {
 }
 
 /**
- * Entries by name. Those looked up of late are kept; any other is kept exactly as long as somebody holds its credential or
- * its signal, so that there are never two for one key, and memory follows use rather than the number of organizations.
+ * Entries by name. Those looked up recently are kept. Any other is kept exactly as long as something refers to its credential or
+ * its signal, so that there are never two for one key, and memory depends on use and not on the number of organizations.
  */
 export class CredentialIndex {
   readonly #byName = new Map<string, WeakRef<Entry>>();
-  /** From a signal to its entry: who holds one holds the other. */
+  /** From a signal to its entry: a reference to the signal keeps the entry in memory. */
   readonly #bySignal = new WeakMap<AbortSignal, Entry>();
   readonly #collected = new FinalizationRegistry<readonly string[]>((names) => this.#forget(names));
   readonly #recent: BoundedMap<Entry, Entry>;
@@ -30,7 +30,7 @@ export class CredentialIndex {
     this.#recent = new BoundedMap({ maxEntries: recentMax });
   }
 
-  /** Names of an entry: of its key's digest, and its organization's id. */
+  /** The name of an entry by its key's digest. The other name is the organization's id. */
   static digestName(digest: Buffer | string): string {
     return `#${typeof digest === 'string' ? digest : digest.toString('latin1')}`;
   }
@@ -56,7 +56,7 @@ export class CredentialIndex {
     this.#recent.delete(entry);
   }
 
-  /** By the ids of the organizations whose entries are there. */
+  /** The revisions of all entries, by organization id. */
   revisions(): Map<string, number> {
     const revisions = new Map<string, number>();
     for (const [name, reference] of this.#byName) {

@@ -2,14 +2,14 @@ import { BoundedMap } from '../../runtime/bounded-map.ts';
 import type { ControlPool } from '../database/control-pool.ts';
 
 const WRITE_DELAY_MS = 1_000;
-/** A key's use is written at most this often. */
+/** The use of one key is written at most this often. */
 const WRITE_EVERY_MS = 60_000;
 /** Uses remembered at once; that of a key whose last one has been forgotten is written sooner. */
 const NOTED_MAX = 100_000;
 
 export type KeyLastUsedListener = (organizationId: string, keyId: string, at: Date) => void;
 
-/** When keys were last used: noted in memory, written in batches, lost for a minute at most when the process dies. */
+/** When keys were last used. It is noted in memory and written in batches; if the process crashes, at most a minute is lost. */
 export class KeyLastUsed {
   readonly #database: ControlPool;
   readonly #now: () => Date;
@@ -34,7 +34,7 @@ export class KeyLastUsed {
     this.#timer ??= setTimeout(() => void this.flush(), WRITE_DELAY_MS);
   }
 
-  /** Never rejects: what cannot be written now is written with the keys' next use. */
+  /** Never rejects. What cannot be written now is written after the key's next use. */
   async flush(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -48,7 +48,7 @@ export class KeyLastUsed {
     }
   }
 
-  /** Rows are locked in the order of their ids, so that no two processes wait for each other. */
+  /** Rows are locked in the order of their ids, so that processes cannot deadlock. */
   #write(uses: ReadonlyMap<string, Date>): Promise<{ keyId: string; organizationId: string }[]> {
     const rows = JSON.stringify([...uses].map(([id, at]) => ({ id, at })));
     return this.#database.run(

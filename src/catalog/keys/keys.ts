@@ -48,10 +48,10 @@ export async function insertKey(sql: Sql, organizationId: string, { id, prefix, 
 }
 
 /**
- * Revokes the organization's key and puts another in its place. The caller holds the organization's lock. Of the former ones
- * the last few are kept, to tell those who go on with one.
- * @param expectedKeyId the key that the caller came with; absent: whichever is live
- * @throws ServiceError `unauthorized` when another one is live by now
+ * Revokes the organization's key and inserts another. The caller holds the organization's lock. The last few former keys are
+ * kept, to tell clients that still use one.
+ * @param expectedKeyId the key that the caller has authenticated with; undefined: replace any
+ * @throws ServiceError `unauthorized` when another key is live by now
  */
 export async function replaceKey(
   sql: Sql,
@@ -73,7 +73,7 @@ export async function replaceKey(
   return { key: await insertKey(sql, organizationId, key, at), previous: { ...previous, invalidatedAt: at } };
 }
 
-/** The live key, as the one who acts. */
+/** The live key, as the actor of an audit entry. */
 export async function findLiveKey(sql: Sql, organizationId: string): Promise<{ keyId: string; keyPrefix: string } | undefined> {
   const [row] = await sql<{ keyId: string; keyPrefix: string }[]>`
     select id as "keyId", prefix as "keyPrefix" from postern.api_keys where organization_id = ${organizationId} and revoked_at is null`;

@@ -6,10 +6,10 @@ import { type OrganizationRow, toOrganization } from '../organizations/organizat
 import type { FormerKey, ProvableFormerKey } from './credential.ts';
 import { type KeyRow, toApiKey } from './keys.ts';
 
-/** Where changes are announced. */
+/** The channel on which changes are notified. */
 export const CREDENTIALS_CHANNEL = 'postern_credentials';
 
-/** A live key with its organization, as one read of the control database has found them. */
+/** A live key and its organization, as read from the control database in one statement. */
 export interface LiveKey {
   readonly organization: Organization;
   readonly key: ApiKey;
@@ -19,12 +19,12 @@ export interface LiveKey {
   readonly revision: number;
 }
 
-/** As much of it as tells whether what was read earlier still holds. */
+/** The part of it that shows whether a credential read earlier is still valid. */
 export interface KeyState {
   readonly organizationId: string;
   readonly revision: number;
   readonly status: OrganizationStatus;
-  /** Of the live key; empty where there is none. */
+  /** The id of the live key; empty where there is none. */
   readonly keyId: string;
 }
 
@@ -54,7 +54,7 @@ export async function loadByOrganization(sql: Sql, organizationId: string): Prom
   return load(sql, sql`o.id = ${organizationId}`);
 }
 
-/** Only what may log in or, when suspended, may be told so; see {@link Credential}. */
+/** Loads keys of active organizations, and of suspended ones, which get an error that says so; see {@link Credential}. */
 async function load(sql: Sql, condition: ReturnType<Sql>): Promise<LiveKey | undefined> {
   const [row] = await sql<KnownKeyRow[]>`
     select o.id, o.name, o.email, o.status, o.placement, o.created_at, o.revision,
@@ -92,7 +92,7 @@ function toFormerKeys({ id: organizationId, former }: KnownKeyRow): ProvableForm
   }));
 }
 
-/** Of the organizations that exist. */
+/** The states of those organizations that exist. */
 export async function loadStates(sql: Sql, organizationIds: readonly string[]): Promise<KeyState[]> {
   return sql<KeyState[]>`
     select o.id as "organizationId", o.revision, o.status, coalesce(k.id, '') as "keyId"
@@ -101,8 +101,8 @@ export async function loadStates(sql: Sql, organizationIds: readonly string[]): 
 }
 
 /**
- * Tells every process, once the transaction is committed, how the organization's key and status are now.
- * @returns the same, for this process to act on without waiting to be told
+ * Notifies every process of the organization's key and status, once the transaction is committed.
+ * @returns the same state, so that this process need not wait for the notification
  */
 export async function notifyChange(sql: Sql, organizationId: string): Promise<KeyState> {
   const [state] = await loadStates(sql, [organizationId]);
@@ -111,7 +111,7 @@ export async function notifyChange(sql: Sql, organizationId: string): Promise<Ke
   return state;
 }
 
-/** @returns undefined for what {@link notifyChange} has not sent */
+/** @returns undefined for a payload that {@link notifyChange} did not send */
 export function parseChange(payload: string): KeyState | undefined {
   try {
     const { organizationId, revision, status, keyId }: Partial<KeyState> = JSON.parse(payload);

@@ -2,18 +2,18 @@ import type { ControlConnection } from '../database/control-connection.ts';
 import type { ControlPool } from '../database/control-pool.ts';
 import { ReservedLocks } from './reserved-locks.ts';
 
-/** The server's one table of locks, as the platform's role sees it. */
+/** The server's shared lock table, as the platform role sees it in pg_locks. */
 export class PgLocks {
-  readonly ballast: ReservedLocks;
+  readonly reserved: ReservedLocks;
   readonly #database: ControlPool;
 
   constructor(connection: ControlConnection, database: ControlPool) {
-    this.ballast = new ReservedLocks(connection);
+    this.reserved = new ReservedLocks(connection);
     this.#database = database;
   }
 
-  /** Whether a backend holds advisory locks; while it is in no transaction these are its session's. */
-  async areHeldBy(processId: number): Promise<boolean> {
+  /** Whether a backend holds advisory locks. Outside a transaction these are session-level locks. */
+  async hasAdvisoryLocks(processId: number): Promise<boolean> {
     const [row] = await this.#database.run(
       (sql) => sql<{ held: boolean }[]>`
         select exists (select from pg_catalog.pg_locks where locktype = 'advisory' and pid = ${processId}) as held`,
@@ -22,10 +22,11 @@ export class PgLocks {
   }
 
   /**
-   * Backends that hold more locks than the table has places for each, by process id; without those that take up no place
-   * there. None as long as half of the table is free: then it is another memory that is short.
+   * The number of locks of each backend that holds more than its part of the table (max_locks_per_transaction), by process id.
+   * Fast-path and predicate locks are not in this table and do not count. Empty while half of the table is free: then another
+   * kind of memory was exhausted.
    */
-  async ofCrowded(): Promise<ReadonlyMap<number, number>> {
+  async ofHeavyHolders(): Promise<ReadonlyMap<number, number>> {
     const rows = await this.#database.run(
       (sql) => sql<{ pid: number; locks: number }[]>`
         with held as materialized (

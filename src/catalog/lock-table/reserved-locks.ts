@@ -2,17 +2,17 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { ADVISORY_LOCKS } from '../database/advisory-locks.ts';
 import { type ControlConnection, ControlSession } from '../database/control-connection.ts';
 
-/** More than a login and a statement or two take; of some ten thousand that the server has room for. */
+/** More than a login and a few statements need. A server has space for some ten thousand. */
 const LOCKS = 128;
-const TAKE = `select count(pg_catalog.pg_advisory_xact_lock(${ADVISORY_LOCKS.ballast}, pg_catalog.pg_backend_pid() * ${LOCKS} + n))
+const TAKE_LOCKS = `select count(pg_catalog.pg_advisory_xact_lock(${ADVISORY_LOCKS.reserved}, pg_catalog.pg_backend_pid() * ${LOCKS} + n))
   from pg_catalog.generate_series(0, ${LOCKS - 1}) n`;
 const TIMEOUT_MS = 5_000;
 const RETRY_MS = 100;
 
 /**
- * Locks that nobody wants: room in the server's table of locks that can be given back when there is none, without which
- * nobody could be let in who might make some. They are a transaction's, on a session of its own: to end one never needs a
- * lock, while whatever calls a function may (the function's privileges are looked up, in tables that all databases share).
+ * Advisory locks that reserve space in the server's lock table. When the table is full they are released, because without free
+ * space not even an operator could log in to free some. They are transaction-level locks on a session of their own: ending a
+ * transaction needs no further lock, while calling pg_advisory_unlock may (its privileges are looked up in shared catalogs).
  */
 export class ReservedLocks {
   readonly #connection: ControlConnection;
@@ -24,7 +24,7 @@ export class ReservedLocks {
     this.#connection = connection;
   }
 
-  /** Takes them, as soon as there is room; again whenever they are lost. Resolves when they are held. */
+  /** Takes the locks as soon as there is space, and again whenever they are lost. Resolves when they are held. */
   hold(): Promise<void> {
     this.#taking ??= this.#take().finally(() => {
       this.#taking = undefined;
@@ -32,8 +32,8 @@ export class ReservedLocks {
     return this.#taking;
   }
 
-  /** Does something that needs locks where there may be no room for them. */
-  async droppedFor<T>(work: () => Promise<T>): Promise<T> {
+  /** Releases the locks during `work`, which needs locks while the table may be full. */
+  async releaseDuring<T>(work: () => Promise<T>): Promise<T> {
     try {
       await this.#drop();
       return await work();
@@ -52,8 +52,8 @@ export class ReservedLocks {
       this.#session ??= this.#open();
       const { sql } = this.#session;
       try {
-        // Of one piece, so that no rollback comes between.
-        await sql.script(`set idle_in_transaction_session_timeout = 0; begin; ${TAKE}`);
+        // In one Query message, so that no rollback can come in between.
+        await sql.script(`set idle_in_transaction_session_timeout = 0; begin; ${TAKE_LOCKS}`);
         return;
       } catch {
         await this.#drop();
@@ -71,7 +71,7 @@ export class ReservedLocks {
 
   #open(): ControlSession {
     return new ControlSession(this.#connection, {
-      applicationName: 'postern ballast',
+      applicationName: 'postern reserved locks',
       statementTimeoutMs: TIMEOUT_MS,
       connectTimeoutMs: TIMEOUT_MS,
       onClose: () => {

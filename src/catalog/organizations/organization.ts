@@ -1,16 +1,16 @@
 import type { ScramVerifier } from '../../auth/scram.ts';
 
-/** Where an organization's data lives: which Postgres, which database and schema in it, and the role that owns what is there. */
+/** Where an organization's data lives: the PostgreSQL server, the database and schema in it, and the role that owns them. */
 export interface Placement {
   readonly kind: 'database' | 'schema';
-  /** Name of the backing Postgres; `default` is the one the service was started on. */
+  /** The name of the PostgreSQL server; `default` is the one that the service was started with. */
   readonly cluster: string;
   readonly database: string;
   readonly schema: string;
   readonly role: string;
 }
 
-/** `provisioning`: recorded, its place not ready; `dropping`: being taken down. Neither can log in. */
+/** `provisioning`: recorded, its database or schema is not ready; `dropping`: it is being dropped. Neither can log in. */
 export type OrganizationStatus = 'provisioning' | 'active' | 'suspended' | 'dropping' | 'dropped';
 
 export interface Organization {
@@ -23,12 +23,12 @@ export interface Organization {
   readonly placement: Placement;
 }
 
-/** An API key as the catalog keeps it: never the key itself. */
+/** An API key as the catalog stores it, without the key itself. */
 export interface ApiKey {
   /** `key_` and 12 of `[a-z0-9]`. */
   readonly id: string;
   readonly organizationId: string;
-  /** The key's first characters, for people to tell keys apart. */
+  /** The key's first characters, by which people distinguish keys. */
   readonly prefix: string;
   readonly createdAt: Date;
   readonly lastUsedAt: Date | null;

@@ -15,7 +15,7 @@ export function toOrganization({ id, name, email, status, placement, created_at 
   return { id, name, email, status, createdAt: created_at, placement };
 }
 
-/** What an operator can make of an organization, by what it is. One that is being signed up has not been handed out yet. */
+/** The status changes that an operator can make. An organization that is being signed up has none. */
 const NEXT: Readonly<Record<OrganizationStatus, readonly OrganizationStatus[]>> = {
   provisioning: [],
   active: ['suspended', 'dropping'],

@@ -17,11 +17,11 @@ export interface SignUp {
   readonly email: string;
   readonly placement: Placement;
   readonly key: NewApiKey;
-  /** How many are allowed from one address within an hour. */
+  /** How many sign-ups one address may make in an hour. */
   readonly signupsPerHour: number;
 }
 
-/** What an address has left. */
+/** How many sign-ups an address may still make. */
 export interface SignupQuota {
   readonly limit: number;
   readonly remaining: number;
@@ -30,8 +30,8 @@ export interface SignupQuota {
 }
 
 /**
- * Counts an attempt, under a lock so that no two of one address are counted at once. Every attempt counts but those that
- * are refused here: whoever keeps trying is let in when the oldest one is an hour old.
+ * Counts an attempt, under a lock, so that concurrent attempts of one address are counted one by one. An attempt that is refused
+ * here does not count: a client that keeps trying succeeds when its oldest attempt is an hour old.
  * @throws ServiceError `rate_limited`
  */
 export async function countAttempt(sql: Sql, sourceIp: string, limit: number, now: Date): Promise<SignupQuota> {
@@ -54,17 +54,17 @@ export async function countAttempt(sql: Sql, sourceIp: string, limit: number, no
   return { limit, remaining: limit - count - 1, resetS };
 }
 
-/** @returns undefined when the e-mail address is taken, in whatever case it is written */
+/** @returns undefined when the e-mail address is taken; upper and lower case count as the same */
 export async function insertOrganization(
   sql: Sql,
   { id, name, email, placement, key }: SignUp,
-  provisioner: number,
+  ownerProcess: number,
   now: Date,
 ): Promise<{ organization: Organization; key: ApiKey } | undefined> {
   const [row] = await sql<OrganizationRow[]>`
     insert into postern.organizations (id, name, email, email_key, status, provisioner, placement, created_at)
     values (
-      ${id}, ${name}, ${email}, ${emailKey(email)}, 'provisioning', ${provisioner}, ${JSON.stringify(placement)}::text::jsonb, ${now})
+      ${id}, ${name}, ${email}, ${emailKey(email)}, 'provisioning', ${ownerProcess}, ${JSON.stringify(placement)}::text::jsonb, ${now})
     on conflict (email_key) where status <> 'dropped' do nothing
     returning id, name, email, status, placement, created_at`;
   if (row === undefined) return undefined;
@@ -72,56 +72,56 @@ export async function insertOrganization(
   return { organization: toOrganization(row), key: await insertKey(sql, id, key, now) };
 }
 
-/** Removes every trace of a sign-up that has not become active; the attempt still counts. */
+/** Deletes a sign-up that has not become active. The attempt still counts. */
 export async function deleteOrganization(sql: Sql, id: string): Promise<void> {
   const [found] = await sql`select id from postern.organizations where id = ${id} and status = 'provisioning' for update`;
   if (found === undefined) return;
-  // With the head locked nobody adds entries: failed logins may have.
+  // Failed logins may add entries. While the head is locked they cannot.
   await sql`select from postern.audit_heads where organization_id = ${id} for update`;
   await sql`delete from postern.audit_blocks where organization_id = ${id}`;
   await sql`delete from postern.organizations where id = ${id}`;
 }
 
-/** No process's number: whoever finds a sign-up with it may undo it. */
-const NOBODY = 0;
+/** The number of no process. Any process may undo a sign-up with it. */
+const NO_PROCESS = 0;
 
 /**
- * Makes a sign-up anybody's to undo, also where it has become active: nobody has been told its key.
+ * Lets any process undo a sign-up, even one that has become active: its key has not been sent to anybody.
  * @returns whether this process had begun it
  */
-export async function disownSignUp(sql: Sql, id: string, provisioner: number): Promise<boolean> {
+export async function abandonSignUp(sql: Sql, id: string, ownerProcess: number): Promise<boolean> {
   const rows = await sql`
-    update postern.organizations set status = 'provisioning', provisioner = ${NOBODY}, revision = revision + 1
-    where id = ${id} and provisioner = ${provisioner} and status in ('provisioning', 'active')
+    update postern.organizations set status = 'provisioning', provisioner = ${NO_PROCESS}, revision = revision + 1
+    where id = ${id} and provisioner = ${ownerProcess} and status in ('provisioning', 'active')
     returning id`;
   return rows.length > 0;
 }
 
 /**
- * Those whose process is gone, or is not known to be there: it held a lock on its number for as long as it could be told of
- * changes. They are taken from it in the same statement: one that was merely cut off finds that out when it has finished.
- * This process's own are among them where it is not at them any more.
+ * Sign-ups whose process has ended or lost its connection: a process holds a lock on its number as long as it receives
+ * notifications. The same statement takes them from it, so a process that only lost its connection notices when it finishes.
+ * This process's own are included if they are not `underWay`.
  */
-export async function takeInterrupted(sql: Sql, provisioner: number, underWay: Iterable<string>): Promise<Organization[]> {
+export async function takeInterrupted(sql: Sql, ownerProcess: number, underWay: Iterable<string>): Promise<Organization[]> {
   const ids = JSON.stringify([...underWay]);
   const rows = await sql<OrganizationRow[]>`
     with waiting as materialized (
       select id, provisioner from postern.organizations where status = 'provisioning' order by created_at, id
     ), given_up as materialized (
       select id from waiting where case
-        when provisioner = ${provisioner} then not ${ids}::text::jsonb ? id
+        when provisioner = ${ownerProcess} then not ${ids}::text::jsonb ? id
         else pg_try_advisory_xact_lock(${ADVISORY_LOCKS.process}, provisioner)
       end
     )
-    update postern.organizations o set provisioner = ${NOBODY}
+    update postern.organizations o set provisioner = ${NO_PROCESS}
     from given_up where o.id = given_up.id and o.status = 'provisioning'
     returning o.id, o.name, o.email, o.status, o.placement, o.created_at`;
   return rows.map(toOrganization);
 }
 
-/** Whether the sign-up is still this process's to finish; the organization is locked. */
-export async function isOwnSignUp(sql: Sql, id: string, provisioner: number): Promise<boolean> {
-  const [found] = await sql`select from postern.organizations where id = ${id} and provisioner = ${provisioner}`;
+/** Whether this process still owns the sign-up. The caller has locked the organization. */
+export async function isOwnSignUp(sql: Sql, id: string, ownerProcess: number): Promise<boolean> {
+  const [found] = await sql`select from postern.organizations where id = ${id} and provisioner = ${ownerProcess}`;
   return found !== undefined;
 }
 
@@ -133,7 +133,7 @@ function emailKey(email: string): string {
   return email.normalize('NFC').toLowerCase();
 }
 
-/** What counts as one address: an IPv4 address, also when written as IPv6; of IPv6 the /64 that a client usually has whole. */
+/** What counts as one address: an IPv4 address, even if written as IPv6; for IPv6 the /64, which usually belongs to one client. */
 export function limitedAddress(sourceIp: string): string {
   if (isIPv4(sourceIp) || !ipaddr.isValid(sourceIp)) return sourceIp;
   const address = ipaddr.process(sourceIp);

@@ -92,7 +92,7 @@ export class SignUps {
   }
 
   async #disown(id: string): Promise<void> {
-    await this.#catalog.disownSignup(id);
+    await this.#catalog.abandonSignup(id);
     this.#disowned.delete(id);
   }
 
@@ -100,7 +100,7 @@ export class SignUps {
     try {
       if (this.#disowned.has(id)) await this.#disown(id);
       await this.#provisioner.deprovision(placement);
-      await this.#catalog.forgetSignup(id);
+      await this.#catalog.deleteSignup(id);
     } catch (error) {
       this.#observe({ name: 'service.failure', message: `sign-up ${id} could not be undone yet`, cause: cause ?? error });
     }

@@ -43,12 +43,12 @@ describe('the control database', () => {
     expect(new Set(pids).size).toBe(4);
   });
 
-  test('serves those who stand back when nobody else waits', async () => {
+  test('serves low-priority callers when nobody else waits', async () => {
     const order: string[] = [];
     const busy = Array.from({ length: 4 }, () => control.run((sql) => sql`select pg_sleep(0.2)`));
-    const patient = Array.from({ length: 8 }, () => control.patientTransaction(async () => order.push('patient')));
+    const lowPriority = Array.from({ length: 8 }, () => control.lowPriorityTransaction(async () => order.push('patient')));
     const others = Array.from({ length: 8 }, () => control.run(async () => order.push('other')));
-    await Promise.all([...busy, ...patient, ...others]);
+    await Promise.all([...busy, ...lowPriority, ...others]);
     expect(order).toEqual([...Array(8).fill('other'), ...Array(8).fill('patient')]);
   });
 

@@ -92,7 +92,7 @@ describe('a sign-up', () => {
       outcome: { status: 'error', httpStatus: null, sqlstate: '28P01', rowCount: null, durationMs: null },
     });
     await opened.catalog.audit.flush();
-    await opened.catalog.forgetSignup(request.id);
+    await opened.catalog.deleteSignup(request.id);
 
     const tables = [
       'organizations where id',
@@ -109,7 +109,7 @@ describe('a sign-up', () => {
     const request = newSignUp();
     await opened.catalog.signUp(request, ORIGIN);
     await opened.catalog.activate(request.id, ORIGIN);
-    await opened.catalog.forgetSignup(request.id);
+    await opened.catalog.deleteSignup(request.id);
     expect(await opened.catalog.organization(request.id)).toMatchObject({ status: 'active' });
   });
 
@@ -138,10 +138,10 @@ describe('a sign-up', () => {
     await opened.catalog.signUp(request, ORIGIN);
     await opened.catalog.activate(request.id, ORIGIN);
     const credential = await opened.catalog.findByOrganization(request.id);
-    await opened.catalog.disownSignup(request.id);
+    await opened.catalog.abandonSignup(request.id);
     expect(credential?.revoked.reason).toMatchObject({ kind: 'key_revoked' });
     expect(await opened.catalog.findByDigest(request.key.digest)).toBeUndefined();
-    await opened.catalog.forgetSignup(request.id);
+    await opened.catalog.deleteSignup(request.id);
     expect(await opened.catalog.organization(request.id)).toBeUndefined();
   });
 

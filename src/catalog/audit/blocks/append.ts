@@ -11,11 +11,11 @@ export async function startChain(sql: Sql, organizationId: string): Promise<void
 }
 
 /**
- * Puts records at the ends of their organizations' chains, within the caller's transaction. The heads stay locked until
- * it ends: writers of one chain follow each other, in this process and in others. They are locked in the order of ids, so
- * that no two writers wait for each other. Records of organizations that have no chain are left out.
- * @param tried places that records were given by transactions whose COMMIT was not answered, by the records' ids: there they
- * are looked for first. Takes up the places that this attempt gives them.
+ * Appends records to their organizations' chains, within the caller's transaction. The heads stay locked until
+ * it ends, so that only one writer appends to a chain at a time. They are locked in the order of ids, so that writers cannot
+ * deadlock. Records of organizations without a chain are left out.
+ * @param tried positions that earlier transactions gave to records, by the records' ids, where the COMMIT was not answered: records
+ * found at these positions are not written again. The positions that this attempt gives are added.
  */
 export async function appendToChains(sql: Sql, records: readonly AuditRecord[], tried = new Map<string, number>()): Promise<void> {
   const heads = await lockHeads(sql, records);
@@ -44,8 +44,9 @@ async function lockHeads(sql: Sql, records: readonly AuditRecord[]): Promise<Map
 }
 
 /**
- * Asked only with the heads locked: before that, the other transaction might still be about to commit. The block at a place
- * is the first one that does not end before it: so each is found by the index, however Postgres guesses what there is.
+ * Leaves out the records that an earlier attempt has written. The heads must be locked, because otherwise the other transaction
+ * might still commit. The block that holds a position is the first that does not end before it; written so, each look-up uses the
+ * index, whatever the planner estimates.
  */
 async function unwritten(sql: Sql, records: readonly AuditRecord[], tried: ReadonlyMap<string, number>): Promise<readonly AuditRecord[]> {
   if (tried.size === 0) return records;
@@ -67,10 +68,10 @@ async function unwritten(sql: Sql, records: readonly AuditRecord[], tried: Reado
   return records.filter(({ id }) => !written.has(id));
 }
 
-/** So long that Postgres, which looks for the last character first, need look at few others; no block's text holds an empty line. */
+/** No block's text holds an empty line. A long separator makes Postgres' search faster: it compares the last character first. */
 const BETWEEN_BLOCKS = '\n'.repeat(32);
 
-/** The blocks' texts go as one: what is quoted in an array is dear to read. */
+/** The blocks' texts are sent as one string: parsing a quoted array element costs more. */
 async function insertBlocks(sql: Sql, blocks: readonly AuditBlock[]): Promise<void> {
   const extents = blocks.map(({ extent }) => extent);
   await sql`
@@ -103,7 +104,7 @@ async function moveHeads(sql: Sql, heads: ReadonlyMap<string, ChainHead>): Promi
 }
 
 /**
- * A JSON array is a Postgres array in other brackets, as long as no text in it needs an escape: ids, hashes and times do not.
+ * A JSON array is a Postgres array literal with other brackets, if no text in it needs an escape. Ids, hashes and times need none.
  * @see https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO
  */
 function arrayOf(values: readonly (string | number | null)[]): string {

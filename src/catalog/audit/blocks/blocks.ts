@@ -2,7 +2,7 @@ import type { ChainHead, LinkedEntry, PartyJson } from '../chain.ts';
 import type { AuditEntry } from '../entries/entry.ts';
 import { filterOf } from './bloom-filter.ts';
 
-/** So many that one is found in little time. */
+/** Few enough that searching a block for one entry is quick. */
 const BLOCK_ENTRIES = 256;
 
 /** Which entries a block holds. */
@@ -10,28 +10,28 @@ export interface BlockExtent extends ChainHead {
   readonly firstSeq: number;
   /** Hash of the entry before the first one. */
   readonly prevHash: string;
-  /** When the earliest and the latest happened. */
+  /** The times of the earliest and the latest entry. */
   readonly firstAt: string;
   readonly lastAt: string;
 }
 
 /**
- * Entries of one chain that follow each other, as they are stored: they are written far more often than read, and never
- * changed. Where each had a row, and an index to be found by, writing them cost the server several times as much.
+ * Consecutive entries of one chain, as they are stored. They are written far more often than read, and never
+ * changed. With a row and index entries for each, writing them cost the server several times as much.
  */
 export interface AuditBlock {
   readonly organizationId: string;
   readonly extent: BlockExtent;
-  /** A line for each, which is JSON: see {@link StoredEntry}. */
+  /** A line of JSON for each entry; see {@link StoredEntry}. */
   readonly entries: string;
   /** See {@link filterOf}. */
   readonly requestFilter: Buffer;
 }
 
-/** What many entries have in common stands where it occurs first, and later is told by its number among those before, from 0. */
+/** A value that many entries share is written at its first occurrence; later entries have its number among those written, from 0. */
 type Stored<T> = T | number;
 
-/** An entry without what follows from the one before it. */
+/** An entry without `prevHash`, which is the hash of the entry before it. */
 type StoredEntry = readonly [
   hash: string,
   seq: number,
@@ -45,7 +45,7 @@ type StoredEntry = readonly [
   outcome: AuditEntry['outcome'],
 ];
 
-/** @param entries those of each organization in the order of its chain */
+/** @param entries of any organizations; those of each one are in the order of its chain */
 export function blocksOf(entries: readonly LinkedEntry[]): AuditBlock[] {
   const chains = new Map<string, LinkedEntry[]>();
   for (const entry of entries) {
@@ -64,10 +64,10 @@ export function blocksOf(entries: readonly LinkedEntry[]): AuditBlock[] {
   return blocks;
 }
 
-type PlacedEntry = Pick<AuditEntry, 'seq' | 'hash' | 'prevHash' | 'occurredAt'>;
+type ChainPosition = Pick<AuditEntry, 'seq' | 'hash' | 'prevHash' | 'occurredAt'>;
 
 /** @param entries at least one */
-export function extentOf(entries: readonly PlacedEntry[]): BlockExtent {
+export function extentOf(entries: readonly ChainPosition[]): BlockExtent {
   const [first, last] = [entries[0], entries.at(-1)];
   if (first === undefined || last === undefined) throw new Error('a block of no entries');
   let firstAt = first.occurredAt;
@@ -98,11 +98,11 @@ function linesOf(block: readonly LinkedEntry[]): string {
   return lines;
 }
 
-/** Tells a text the first time, and from then on the number of what it is of. */
+/** Returns a value's text the first time, and its number from then on. */
 class Numbers<T> {
   readonly #known = new Map<T, number>();
   readonly #textOf: (value: T) => string;
-  /** The same comes many times in a row. */
+  /** Kept because the same value is often used several times in a row. */
   #last: { readonly value: T; readonly number: number } | undefined;
 
   constructor(textOf: (value: T) => string) {
@@ -120,9 +120,9 @@ class Numbers<T> {
 }
 
 /**
- * Reads what {@link blocksOf} has written.
- * @param prevHash of the entry before the first one
- * @throws for what nobody has written so
+ * Reads the entries that {@link blocksOf} has written.
+ * @param prevHash the hash of the entry before the first one
+ * @throws when a line is malformed
  */
 export function* entriesOf(lines: string, prevHash: string): Generator<AuditEntry> {
   const parties: (StoredEntry[6] & object)[] = [];
@@ -159,6 +159,6 @@ function recall<T extends object>(known: T[], stored: Stored<T>): T {
     return stored;
   }
   const value = known[stored];
-  if (value === undefined) throw new Error('refers to nothing');
+  if (value === undefined) throw new Error('an entry refers to a value that does not exist');
   return value;
 }

@@ -1,16 +1,16 @@
-/** For each id. */
+/** Bits of the filter for each id. */
 const BITS = 8;
 const PROBES = 4;
 
 /**
- * Which request ids occur in a block: a Bloom filter, by which one block in forty is looked through in vain.
+ * Which request ids occur in a block, as a Bloom filter. Its false positives make a search read one block in forty in vain.
  * @see https://en.wikipedia.org/wiki/Bloom_filter
  */
 export function filterOf(requestIds: readonly string[]): Buffer {
   const filter = Buffer.alloc(Math.max(1, (requestIds.length * BITS) / 8));
   const bits = 8 * filter.length;
   for (const id of requestIds) {
-    // As in `probesOf`, in whole numbers that stay small.
+    // The same bits as of `probesOf`, computed with small integers.
     const [first, step] = hashesOf(id);
     const ahead = step % bits;
     for (let i = 0, bit = first % bits; i < PROBES; i++, bit = (bit + ahead) % bits) {
@@ -20,7 +20,7 @@ export function filterOf(requestIds: readonly string[]): Buffer {
   return filter;
 }
 
-/** Bits that are set for an id; each is meant modulo the length of the filter, numbered as `get_bit` does. */
+/** The numbers of the bits that are set for an id, each modulo the length of the filter, in the order of `get_bit`. */
 export function probesOf(requestId: string): number[] {
   const [first, step] = hashesOf(requestId);
   return Array.from({ length: PROBES }, (_, i) => first + i * step);

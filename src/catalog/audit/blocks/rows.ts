@@ -15,7 +15,7 @@ export interface BlockRow {
 export const blockColumns = (sql: Sql) => sql`
   first_seq, encode(prev_hash, 'hex') as prev_hash, seq, encode(hash, 'hex') as hash, first_at, last_at, entries`;
 
-/** Of `infinity`, which Postgres takes for a time and `toISOString` does not, `toJSON` makes null. */
+/** `toJSON` makes null of the timestamp `infinity`, for which `toISOString` would throw. */
 export function toExtent({ first_seq, prev_hash, seq, hash, first_at, last_at }: BlockRow): BlockExtent {
   return {
     firstSeq: Number(first_seq),

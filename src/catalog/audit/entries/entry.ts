@@ -31,7 +31,7 @@ export interface RecordedStatement {
   readonly paramCount: number | null;
 }
 
-/** What a wire session came to; in its closing entry. */
+/** Totals of a wire session, in its closing entry. */
 export interface RecordedSession {
   readonly statements: number;
   readonly bytesIn: number;

@@ -7,7 +7,7 @@ import type { RecordedOutcome, RecordedSession } from './entry.ts';
 import { RecordedStatements } from './recorded-statements.ts';
 import { isLongText, recordInParts, recordStatement } from './statement-record.ts';
 
-/** What is known of an event when it happens. */
+/** An event to be recorded in the audit log. */
 export interface AuditEvent {
   readonly organizationId: string;
   readonly action: string;
@@ -18,12 +18,12 @@ export interface AuditEvent {
   readonly outcome: RecordedOutcome;
 }
 
-/** For the entries of what has been done and is committed together with them. */
+/** The outcome of events that are committed together with their entries. */
 export const DONE: RecordedOutcome = { status: 'ok', httpStatus: null, sqlstate: null, rowCount: null, durationMs: null };
 
 const TEXT_CHARACTERS_MAX = 500;
 
-/** The event as it can be stored: whatever a client has sent, it must not keep the others of its batch from being written. */
+/** The event in a form that can always be stored: no text from a client may keep the other events of a batch from being written. */
 export function recordOf(event: AuditEvent, at: Date): AuditRecord {
   const { statement, session, outcome } = event;
   const request = orNull(event.origin.requestId);
@@ -42,19 +42,19 @@ export function recordOf(event: AuditEvent, at: Date): AuditRecord {
   };
 }
 
-/** Whether the event has a statement so long that {@link withRecordedText} is to come before {@link recordOf}. */
+/** Whether the event's statement is so long that {@link withRecordedText} must be called before {@link recordOf}. */
 export function hasLongText({ statement }: AuditEvent): boolean {
   return statement !== undefined && statement.sqlHash === undefined && isLongText(statement.sql);
 }
 
-/** The event with what is recorded of its statement, which takes several turns of the event loop for a long one. */
+/** The event with the recorded form of its statement. For a long one this takes several turns of the event loop. */
 export async function withRecordedText(event: AuditEvent): Promise<AuditEvent> {
   const { statement } = event;
   if (statement === undefined || !hasLongText(event)) return event;
   return { ...event, statement: { ...statement, ...(await recordInParts(statement.sql)) } };
 }
 
-/** What an organization's last entry told of its party: the next one's is mostly the same. */
+/** The origin and actor of an organization's last entry, which the next entry mostly shares. */
 interface KnownParty {
   readonly origin: Origin;
   readonly actor: AuditEvent['actor'];
@@ -92,9 +92,9 @@ function newParty({ surface, sourceIp, userAgent, applicationName }: Origin, act
   };
 }
 
-// Canonical JSON: the names of each stand in their order.
+// Canonical JSON: the names in each object are sorted.
 
-/** They are of a few dozen kinds. */
+/** There are a few dozen different actions. */
 const knownActions = new BoundedMap<string, string>({ maxEntries: KNOWN_ACTIONS_MAX });
 
 function actionJson(action: string): string {
@@ -105,7 +105,7 @@ function actionJson(action: string): string {
   return text;
 }
 
-/** A statement that may hold a secret is not kept in memory either. */
+/** A statement that may hold a secret is not kept in memory. */
 const statements = new RecordedStatements(newStatementJson, ({ sql }) => !mayHoldSecret(sql));
 
 function newStatementJson(statement: ObservedStatement): string {
@@ -123,7 +123,7 @@ function outcomeJson(outcome: RecordedOutcome): string {
   return durationMs === null ? lastOutcome.untimed : `{"durationMs":${Math.round(durationMs * 1_000) / 1_000}${lastOutcome.rest}`;
 }
 
-/** What an outcome's JSON says behind its duration, and all of one without. */
+/** An outcome's JSON: the part after its duration, and the whole if it has none. */
 interface KnownOutcome {
   readonly outcome: RecordedOutcome;
   readonly rest: string;
@@ -136,7 +136,7 @@ function knownOutcome(outcome: RecordedOutcome): KnownOutcome {
   return { outcome, rest, untimed: `{"durationMs":null${rest}` };
 }
 
-/** Most end as the one before. */
+/** Kept because most outcomes are the same as the previous one. */
 let lastOutcome = knownOutcome(DONE);
 
 function isAsLast({ status, httpStatus, sqlstate, rowCount }: RecordedOutcome): boolean {
@@ -156,7 +156,7 @@ function momentOf(at: Date): Moment {
   return { ms, text: at.toISOString(), idStart: `aud_${ms.toString(36).padStart(9, '0')}` };
 }
 
-/** Many events fall into one millisecond. */
+/** Kept because many events have the same millisecond. */
 let lastMoment = momentOf(new Date(0));
 
 function orNull(text: string | null | undefined): string | null {
@@ -167,7 +167,7 @@ function storable(text: string): string {
   return wellFormed(text.slice(0, TEXT_CHARACTERS_MAX));
 }
 
-/** Postgres stores neither NUL nor half a surrogate pair, which a cut can leave. */
+/** Postgres stores neither NUL nor unpaired surrogates, which cutting a text can leave. */
 function wellFormed(text: string): string {
   return /[\0\ud800-\udfff]/.test(text) ? Buffer.from(text).toString().replaceAll('\0', '\ufffd') : text;
 }

@@ -1,7 +1,7 @@
 import type { ObservedStatement } from '../../../observation.ts';
 import { BoundedMap } from '../../../runtime/bounded-map.ts';
 
-/** Of all statements and of what was made of them. */
+/** Limit of the statements and the texts made of them together. */
 const CHARACTERS_MAX = 4_000_000;
 const STATEMENT_CHARACTERS_MAX = 10_000;
 
@@ -9,7 +9,7 @@ interface Remembered extends ObservedStatement {
   readonly text: string;
 }
 
-/** Remembers what was made of the statements that came lately: the same few come thousands of times a second. */
+/** Caches the text made of each recent statement, because the same few run thousands of times a second. */
 export class RecordedStatements {
   readonly #make: (statement: ObservedStatement) => string;
   readonly #mayKeep: (statement: ObservedStatement) => boolean;
@@ -19,7 +19,7 @@ export class RecordedStatements {
     weightOf: (sql, { text }) => sql.length + text.length,
   });
 
-  /** @param mayKeep asked of what is not remembered yet */
+  /** @param mayKeep whether a statement may be cached */
   constructor(make: (statement: ObservedStatement) => string, mayKeep: (statement: ObservedStatement) => boolean = () => true) {
     this.#make = make;
     this.#mayKeep = mayKeep;

@@ -6,16 +6,16 @@ import { mayHoldPassword, mayHoldSecret, redactSecrets } from '../../../syntax/r
 import type { RecordedStatement } from './entry.ts';
 
 const SQL_CHARACTERS_MAX = 2_000;
-/** Masking goes from literal to literal, and there may be millions: of what may hold a secret no more than this counts. */
+/** Redaction visits every literal, and there may be millions. So only this much of a text that may hold a secret is recorded. */
 const REDACTED_CHARACTERS_MAX = 65_536;
-/** A longer text is looked through and hashed in parts. */
+/** A longer text is searched for secrets and hashed in parts. */
 const PART_CHARACTERS = 65_536;
 
-/** What the audit log keeps of SQL text, whichever door it came through. */
+/** The recorded form of SQL text, from either door. */
 export interface RecordedText {
-  /** Its beginning, from the first token on, with secrets masked. */
+  /** The beginning of the text, from its first token on, with secrets masked. */
   readonly sql: string;
-  /** SHA-256 of the whole, with secrets masked. */
+  /** SHA-256 of the whole text, with secrets masked. */
   readonly sqlHash: string;
 }
 
@@ -25,8 +25,8 @@ export function recordStatement({ sql, sqlHash, command, paramCount }: ObservedS
 }
 
 /**
- * Secrets are replaced, then the whole is hashed, then it is cut. Of a long text that may hold secrets nothing but the
- * beginning is hashed: a hash of what is not masked would give short passwords away.
+ * Secrets are masked, then the text is hashed, then it is cut. Of a long text that may hold secrets only the beginning is
+ * hashed: short passwords could be found by trying, if the hash covered unmasked text.
  */
 export function recordText(sql: string): RecordedText {
   const start = Math.max(0, new LeadingBlank().endIn(sql));
@@ -39,12 +39,12 @@ function recordBeginning(beginning: string, holdsPassword: boolean): RecordedTex
   return { sql: redacted.slice(0, SQL_CHARACTERS_MAX), sqlHash: sha256(redacted) };
 }
 
-/** Whether {@link recordInParts} is better than {@link recordText}, which takes a millisecond for this many characters. */
+/** Whether to use {@link recordInParts}: {@link recordText} would take more than a millisecond. */
 export function isLongText(sql: string): boolean {
   return sql.length > PART_CHARACTERS;
 }
 
-/** As {@link recordText}, with pauses in which the event loop serves others. */
+/** As {@link recordText}, in time slices. */
 export async function recordInParts(sql: string): Promise<RecordedText> {
   const record = new PassingRecord();
   const slices = new TimeSlices();
@@ -62,7 +62,7 @@ function endOfPart(sql: string, end: number): number {
   return (sql.charCodeAt(end - 1) & 0xfc00) === 0xd800 ? end + 1 : end;
 }
 
-/** Several texts that were sent together. */
+/** The record of several texts that were sent together. */
 export function recordTogether(texts: readonly RecordedText[]): RecordedText {
   const [first, ...more] = texts;
   if (first !== undefined && more.length === 0) return first;
@@ -77,16 +77,16 @@ export function recordTogether(texts: readonly RecordedText[]): RecordedText {
 
 const COMMANDS_MAX = 20;
 
-/** The commands of statements that were sent together, each once. @returns undefined when there are none */
+/** The distinct commands of statements that were sent together. @returns undefined when there are none */
 export function listCommands(commands: Iterable<string>): string | undefined {
   const names = [...new Set(commands)].filter((name) => name !== '');
   return names.length === 0 ? undefined : names.slice(0, COMMANDS_MAX).join(', ');
 }
 
-/** What has to be seen together for a secret to be found. */
+/** Pieces overlap by this much, so that a keyword cut by the end of a piece is found. */
 const OVERLAP = 256;
 
-/** A text that passes in pieces, too long to be held: all of it is hashed, its beginning is kept. */
+/** Records a text that arrives in pieces and is too long to be held: all of it is hashed, its beginning is kept. */
 export class PassingRecord {
   readonly #hash = createHash('sha256');
   readonly #blank = new LeadingBlank();
@@ -106,12 +106,12 @@ export class PassingRecord {
     this.#end = seen.slice(-OVERLAP);
     if (this.#kept.length >= REDACTED_CHARACTERS_MAX) return;
     const code = this.#blank.endIn(text);
-    // A copy of its own: the piece need not be kept with it.
+    // A copy, so that the whole piece is not kept in memory.
     if (code >= 0)
       this.#kept += Buffer.from(text.slice(code, code + REDACTED_CHARACTERS_MAX - this.#kept.length), 'latin1').toString('latin1');
   }
 
-  /** As far as the text has passed. */
+  /** The record of the text added so far. */
   get recorded(): RecordedText {
     const beginning = Buffer.from(this.#kept, 'latin1').toString('utf8');
     if (this.#holdsSecret) return recordBeginning(beginning, this.#holdsPassword);

@@ -32,8 +32,8 @@ function makeQueue() {
 describe('verifications of audit logs', () => {
   test('one waits for each organization, and who asks meanwhile shares its answer', async () => {
     const { queue, begun, end } = makeQueue();
-    const first = queue.ask('a');
-    const later = Array.from({ length: 200 }, () => queue.ask('a'));
+    const first = queue.request('a');
+    const later = Array.from({ length: 200 }, () => queue.request('a'));
     await end(1, answer(1));
     // What was asked for after a verification began is not answered by it: it does not know what was written since.
     expect(await first).toEqual(answer(1));
@@ -44,10 +44,10 @@ describe('verifications of audit logs', () => {
 
   test('organizations have their turns', async () => {
     const { queue, begun, end } = makeQueue();
-    const asked = ['a', 'a', 'b', 'a', 'c', 'b'].map((id) => queue.ask(id));
+    const asked = ['a', 'a', 'b', 'a', 'c', 'b'].map((id) => queue.request(id));
     await end(1, answer(1));
     await expect.poll(() => begun.length).toBe(2);
-    const again = queue.ask('a');
+    const again = queue.request('a');
     for (const nth of [2, 3, 4, 5]) await end(nth, answer(nth));
     expect(await Promise.all([...asked, again])).toEqual([1, 2, 3, 2, 4, 3, 5].map(answer));
     expect(begun).toEqual(['a', 'a', 'b', 'c', 'a']);
@@ -55,7 +55,7 @@ describe('verifications of audit logs', () => {
 
   test('a failure is told to those who share it, and the next one runs', async () => {
     const { queue, end } = makeQueue();
-    const [first, second] = [queue.ask('a'), queue.ask('b')];
+    const [first, second] = [queue.request('a'), queue.request('b')];
     const told = expect(first).rejects.toThrow('lost');
     await end(1, new Error('lost'));
     await told;
@@ -67,13 +67,13 @@ describe('verifications of audit logs', () => {
     const { queue, begun, signals, end } = makeQueue();
     const callers = [0, 1, 2, 3].map(() => new AbortController());
     const canceled = { kind: 'query_canceled' };
-    const running = expect(queue.ask('a', callers[0]?.signal)).rejects.toMatchObject(canceled);
-    const shared = [1, 2].map((n) => expect(queue.ask('b', callers[n]?.signal)).rejects.toMatchObject(canceled));
-    const last = expect(queue.ask('c', callers[3]?.signal)).rejects.toMatchObject(canceled);
+    const running = expect(queue.request('a', callers[0]?.signal)).rejects.toMatchObject(canceled);
+    const shared = [1, 2].map((n) => expect(queue.request('b', callers[n]?.signal)).rejects.toMatchObject(canceled));
+    const last = expect(queue.request('c', callers[3]?.signal)).rejects.toMatchObject(canceled);
     callers[1]?.abort();
     callers[2]?.abort();
     await Promise.all(shared);
-    const anew = queue.ask('b');
+    const anew = queue.request('b');
     expect(signals[0]?.aborted).toBe(false);
     callers[0]?.abort();
     await running;
@@ -81,15 +81,15 @@ describe('verifications of audit logs', () => {
     expect(await anew).toEqual(answer(1));
     callers[3]?.abort();
     await last;
-    await expect(queue.ask('d', AbortSignal.abort())).rejects.toMatchObject(canceled);
+    await expect(queue.request('d', AbortSignal.abort())).rejects.toMatchObject(canceled);
     expect(begun).toEqual(['a', 'b', 'c']);
   });
 
   test('it goes on while one of them is there', async () => {
     const { queue, end } = makeQueue();
     const [goes, stays] = [new AbortController(), new AbortController()];
-    const before = queue.ask('b');
-    const shared = [queue.ask('a', goes.signal), queue.ask('a', stays.signal)];
+    const before = queue.request('b');
+    const shared = [queue.request('a', goes.signal), queue.request('a', stays.signal)];
     goes.abort();
     await end(1, answer(1));
     await end(2, answer(2));
