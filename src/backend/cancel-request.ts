@@ -3,7 +3,7 @@ import { connect as tlsConnect } from 'node:tls';
 import type pg from 'pg';
 import { cancelRequest } from '../protocol/frontend-encoder.ts';
 
-/** Where a server takes cancel requests, and whether by TLS. */
+/** Where to send cancel requests, and whether with TLS. */
 export interface CancelAddress {
   /** Host name or address; a path beginning with `/` is the folder of a Unix socket. */
   readonly host: string;
@@ -14,8 +14,8 @@ export interface CancelAddress {
 const SSL_REQUEST = Buffer.from('0000000804d2162f', 'hex');
 
 /**
- * Sends a cancel request, by TLS where the session is, so that nobody else comes to know its key.
- * @returns false when the server has not closed the connection in time; true also when the request could not be sent at all
+ * Sends a cancel request, with TLS if the session uses it, so that the cancel key is not sent in clear.
+ * @returns false when the server has not closed the connection in time; true also when the request could not be sent
  * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-CANCELING-REQUESTS
  */
 export function requestCancel(address: CancelAddress, processId: number, secretKey: number, timeoutMs: number): Promise<boolean> {
@@ -29,7 +29,7 @@ export function requestCancel(address: CancelAddress, processId: number, secretK
     socket.setTimeout(timeoutMs, () => settle(false));
     socket.on('error', () => settle(true)).on('close', () => settle(true));
     socket.on('connect', () => {
-      if (address.ssl) sendByTls(socket, address, request);
+      if (address.ssl) sendWithTls(socket, address, request);
       else socket.resume().end(request);
     });
   });
@@ -39,15 +39,15 @@ function openSocket({ host, port }: CancelAddress): Socket {
   return host.startsWith('/') ? netConnect(`${host}/.s.PGSQL.${port}`) : netConnect(port, host);
 }
 
-/** As the driver logs in: nothing is sent to a server that speaks no TLS, or is not the one that it should be. */
-function sendByTls(socket: Socket, { host, ssl }: CancelAddress, request: Buffer): void {
+/** As the driver does at login: nothing is sent to a server without TLS, or with the wrong certificate. */
+function sendWithTls(socket: Socket, { host, ssl }: CancelAddress, request: Buffer): void {
   socket.write(SSL_REQUEST);
   socket.once('data', (answer: Buffer) => {
     if (answer.toString('latin1') !== 'S') {
       socket.destroy();
       return;
     }
-    // The driver keeps the key of a client certificate from being copied with the rest.
+    // The driver makes the property `key` non-enumerable, so the spread does not copy it.
     const { key, ...given } = typeof ssl === 'object' ? ssl : {};
     const options = { host, ...given, ...(key === undefined ? {} : { key }), ...(isIP(host) === 0 ? { servername: host } : {}) };
     const secure = tlsConnect({ ...options, socket }, () => secure.resume().end(request));

@@ -3,8 +3,8 @@ import type { BackendConnection } from './connection.ts';
 import { readReply } from './read-reply.ts';
 
 /**
- * Runs statements of our own on an idle session, whose receiver is set aside.
- * @param more another text that is to be run behind the first one, whatever comes of that
+ * Runs Postern's own statements on an idle session, whose receiver is detached.
+ * @param more another query to run after the first one, even if that fails
  * @returns the last statement's command tag, e.g. `SELECT 1`
  * @throws as {@link readReply}
  */

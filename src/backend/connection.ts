@@ -8,7 +8,7 @@ import type { BusyPoll } from './busy-poll.ts';
 import { requestCancel } from './cancel-request.ts';
 import { SessionState } from './session-state.ts';
 
-/** Where and as whom to log in to the backing Postgres. */
+/** The address and credentials for a login to PostgreSQL. */
 export interface BackendLogin {
   /** Host name or address; a path beginning with `/` is the folder of a Unix socket. */
   readonly host: string;
@@ -16,57 +16,57 @@ export interface BackendLogin {
   readonly user: string;
   readonly password: string;
   readonly database: string;
-  /** The startup packet's `options`: outranks `ALTER ROLE … SET`, and is what `RESET ALL` returns to. */
+  /** The startup packet's `options`. They take precedence over `ALTER ROLE … SET`, and `RESET ALL` returns to them. */
   readonly options?: string;
   /** As in node:tls `connect`; absent: no TLS towards the backend. */
   readonly ssl?: pg.ClientConfig['ssl'];
   readonly connectTimeoutMs: number;
 }
 
-/** Whoever holds the connection at the moment: a relay, a statement, or the pool while it is idle. */
+/** The present user of the connection: a relay, a statement, or the pool while it is idle. */
 export interface BackendReceiver {
-  /** Bytes from the backend, cut anywhere. The chunk is the receiver's to keep, unless it says that it does not need to. */
+  /** Receives bytes from the backend, cut anywhere. {@link holdsChunk} tells how long the chunk must stay unchanged. */
   data(chunk: Buffer): void;
-  /** Whether it still needs what `data` was last given. Absent: it may need it for ever. */
+  /** Whether the receiver still needs the chunk that `data` was last called with. Undefined: it may keep every chunk for good. */
   readonly holdsChunk?: boolean;
   /** The write buffer is empty again after a `write` that returned false. */
   drain(): void;
-  /** The connection is gone; no call follows. */
+  /** The connection is closed; no call follows. */
   closed(error: Error | undefined): void;
 }
 
-const NOBODY: BackendReceiver = { data() {}, holdsChunk: false, drain() {}, closed() {} };
+const NO_RECEIVER: BackendReceiver = { data() {}, holdsChunk: false, drain() {}, closed() {} };
 
 /**
- * One logged-in session on the backing Postgres, as raw protocol bytes both ways. The driver `pg` performs the login
- * (TLS, SCRAM and whatever else the server asks for); from then on nobody parses but the receiver.
+ * One logged-in session of PostgreSQL, as raw protocol bytes in both directions. The driver `pg` performs the login
+ * (TLS, SCRAM and other methods that the server may require); after that only the receiver parses messages.
  */
 export class BackendConnection implements InputSource {
   readonly processId: number;
   /** ParameterStatus values as reported at login. */
   readonly parameters: ReadonlyMap<string, string>;
-  /** What the session has come to hold since its login. */
+  /** The state of the session since its login. */
   readonly session = new SessionState();
-  /** Told of what the session is asked, and of its answers. */
+  /** Notified of requests to the session and of its answers. */
   busyPoll: BusyPoll | undefined;
   #input: OrganizationInput | undefined;
-  /** What is handled in a later turn; what follows waits behind it. */
+  /** Chunks to be handled in a later turn, in order; further chunks are added at the end. */
   #deferred: Buffer[] | undefined;
   #stream: Duplex;
   #login: BackendLogin;
   #secretKey: number;
-  #receiver: BackendReceiver = NOBODY;
+  #receiver: BackendReceiver = NO_RECEIVER;
   #error: Error | undefined;
   #closed = false;
   #isGone = false;
-  /** It has been told that nothing follows. */
+  /** Nothing more is sent to the session. */
   #isEnded = false;
-  /** Kept when the server has closed the connection: it has ended the session's process, or is not there itself. */
+  /** Resolves when the server has closed the connection: the session's process has ended, or the whole server has. */
   readonly gone: Promise<void>;
   #isPaused = false;
-  /** Something has been written, and nothing has come since. */
+  /** Something has been written, and nothing has been received since. */
   #isAsked = false;
-  /** What is to be written at the end of this turn of the event loop. */
+  /** Bytes to be written at the end of this turn of the event loop. */
   #soon: Uint8Array[] = [];
   #soonBytes = 0;
 
@@ -140,7 +140,7 @@ export class BackendConnection implements InputSource {
     });
   }
 
-  /** @returns who still needs the memory of the chunk */
+  /** @returns the receiver, if it still needs the memory of the chunk */
   #deliver(chunk: Buffer): BackendReceiver | undefined {
     this.#answered();
     if (this.#defers(chunk)) return undefined;
@@ -151,11 +151,11 @@ export class BackendConnection implements InputSource {
   }
 
   /**
-   * Whether this has to wait for a later turn of its organization. Short answers never do: there are no more of them than
-   * there are requests, which wait for their turns themselves.
+   * Whether this chunk waits for a later turn of its organization. Short answers never wait: there are not more of them than
+   * requests, which the input scheduler has already deferred.
    */
   #defers(chunk: Buffer): boolean {
-    // Nobody is to hear it any more.
+    // The session has been given up, so its input is ignored.
     if (this.#isEnded) return true;
     const input = this.#input;
     const isFirst = this.#deferred === undefined;
@@ -180,13 +180,13 @@ export class BackendConnection implements InputSource {
     this.#receiver.closed(this.#error);
   }
 
-  /** @param input deals out turns to what the server sends; left when the connection is closed */
+  /** @param input schedules the handling of what the server sends; `leave` is called when the connection is closed */
   schedule(input: OrganizationInput): void {
     if (this.#closed) input.leave();
     else this.#input = input;
   }
 
-  /** Nothing can be asked any more. */
+  /** No request can be sent any more. */
   get closed(): boolean {
     return this.#closed;
   }
@@ -208,13 +208,13 @@ export class BackendConnection implements InputSource {
     return this.#stream.writableLength;
   }
 
-  /** Hands the connection to a receiver; whoever had it hears nothing more. */
+  /** Replaces the receiver. The former one gets no more calls. */
   attach(receiver: BackendReceiver): void {
     this.#receiver = receiver;
   }
 
   detach(): void {
-    this.#receiver = NOBODY;
+    this.#receiver = NO_RECEIVER;
   }
 
   /** @returns false when the caller should wait for `drain` */
@@ -223,7 +223,7 @@ export class BackendConnection implements InputSource {
     return this.#send(bytes, 1);
   }
 
-  /** Writes what comes in one turn of the event loop as one piece, at its end: several clients may have something to say. */
+  /** Joins the writes of one turn of the event loop, which may be of several clients, and sends them at its end. */
   writeSoon(bytes: Uint8Array): void {
     if (bytes.length > SOON_MAX_BYTES) {
       this.write(bytes);
@@ -244,7 +244,7 @@ export class BackendConnection implements InputSource {
     this.#send(pieces.length === 1 ? first : joined(pieces, bytes), pieces.length);
   }
 
-  /** @param pieces as which the bytes were given */
+  /** @param pieces how many writes were joined */
   #send(bytes: Uint8Array, pieces: number): boolean {
     if (this.#isEnded || this.#closed) return true;
     this.#asked(pieces);
@@ -279,7 +279,7 @@ export class BackendConnection implements InputSource {
     if (this.#deferred === undefined) this.#stream.resume();
   }
 
-  /** Ends the session in good order (Terminate), behind all that is to be written. */
+  /** Ends the session with Terminate, after all pending writes. */
   end(): void {
     if (this.#isEnded || this.#closed) return;
     this.#writeSoon();
@@ -288,14 +288,15 @@ export class BackendConnection implements InputSource {
     this.#stream.resume();
   }
 
-  /** Another session of the same role. @throws as {@link BackendConnection.open} */
+  /** Opens another session of the same role. @throws as {@link BackendConnection.open} */
   sibling(): Promise<BackendConnection> {
     return BackendConnection.open(this.#login);
   }
 
   /**
-   * Says no more, and hears no more: the server rolls back what is open and ends the session, once it is done with what it
-   * runs. Until then the connection stays, which tells when that is; it does not keep our process alive.
+   * Sends nothing more and ignores all input. The server rolls back and ends the session when its running statement
+   * is done. Until then the connection stays open, because its end shows when the server has ended the session; it does not
+   * keep this process alive.
    */
   destroy(): void {
     const stream = this.#stream;
@@ -308,46 +309,46 @@ export class BackendConnection implements InputSource {
     process.nextTick(() => this.#close());
   }
 
-  /** Drops the connection: the server has no such session. */
+  /** Drops the connection, when the server is known to have no such session. */
   forget(): void {
     this.#stream.destroy();
   }
 
   /**
-   * Asks the server to cancel whatever this session is running, and resolves once the server has closed the cancel
-   * connection, which is when the signal has been sent. Where it does not do so in time, the signal may come at any later
-   * moment: the session is not to be lent to anybody else. Never rejects: a cancel is a request, not a promise.
+   * Asks the server to cancel the running statement, and resolves once the server has closed the cancel
+   * connection, which it does after it has sent the signal. If it has not closed it in time, the signal may arrive at any later
+   * time, so the session is retired. Never rejects: a cancel request has no reply.
    */
   async cancel(timeoutMs = 5_000): Promise<void> {
     if (!(await requestCancel(this.#login, this.processId, this.#secretKey, timeoutMs))) this.session.retired = true;
   }
 }
 
-/** A peer that is silent for longer than that is asked whether it is there. */
+/** TCP keepalive probes start after this long without traffic. */
 const KEEP_ALIVE_MS = 60_000;
-/** What is larger is not worth copying to save a write. */
+/** Copying more than this costs more than another write. */
 const SOON_MAX_BYTES = 8_192;
-/** Larger pieces of a result wait for their organization's turn. */
+/** Larger chunks of a result are subject to the input scheduler. */
 const SHORT_BYTES = 8_192;
-/** A result of 1,000 rows of 100 bytes at once: in two pieces it is dearer. */
+/** Enough for a result of 1,000 rows of 100 bytes in one read, which costs less than two. */
 const READ_BYTES = 131_072;
-/** Less room than that is not worth a read. */
-const LEAST_READ_BYTES = 16_384;
+/** A read with less space than this is not worth its cost. */
+const MIN_READ_BYTES = 16_384;
 
 /**
- * A socket that reads into the same memory again and again: over what was read, or behind it as long as that is needed. To
- * the driver, during the login, it is a socket like any other.
+ * A socket that reads into the same memory again and again: over earlier chunks, or after them as long as they are needed.
+ * During the login the driver uses it like any other socket.
  * @see https://nodejs.org/api/net.html#new-netsocketoptions `onread`
  */
 class Reader {
   readonly socket: Socket;
-  /** Who gets what is read; @returns who still needs its memory */
+  /** Receives each chunk. @returns the receiver, if it still needs the chunk's memory */
   deliver = (chunk: Buffer): BackendReceiver | undefined => {
     this.socket.emit('data', Buffer.from(chunk));
     return undefined;
   };
   #memory = Buffer.allocUnsafeSlow(READ_BYTES);
-  /** Where the next bytes go: all before is needed by the holder. */
+  /** The offset of the next read; the holder needs all bytes before it. */
   #start = 0;
   #holder: BackendReceiver | undefined;
 
@@ -367,21 +368,21 @@ class Reader {
     const end = this.#start + bytes;
     const holder = this.deliver(this.#memory.subarray(this.#start, end));
     if (holder === undefined) {
-      if (this.#holder?.holdsChunk !== true) this.#goOn(undefined, 0);
-    } else if ((this.#holder ?? holder) === holder && end + LEAST_READ_BYTES <= READ_BYTES) this.#goOn(holder, end);
+      if (this.#holder?.holdsChunk !== true) this.#continueAt(undefined, 0);
+    } else if ((this.#holder ?? holder) === holder && end + MIN_READ_BYTES <= READ_BYTES) this.#continueAt(holder, end);
     else {
       this.#memory = Buffer.allocUnsafeSlow(READ_BYTES);
-      this.#goOn(undefined, 0);
+      this.#continueAt(undefined, 0);
     }
   }
 
-  #goOn(holder: BackendReceiver | undefined, start: number): void {
+  #continueAt(holder: BackendReceiver | undefined, start: number): void {
     this.#holder = holder;
     this.#start = start;
   }
 }
 
-/** The parts of `pg`'s client that its types leave out: its connection, and the keys for cancelling. */
+/** The parts of `pg`'s client that its types leave out: its connection, and the process id and secret key for cancel requests. */
 interface DriverConnection {
   readonly stream: Duplex;
   on(event: 'parameterStatus', listener: (message: { parameterName: string; parameterValue: string }) => void): void;

@@ -1,21 +1,21 @@
-/** Requests whose replies a backend owes, by the message that asked. */
+/** Requests that a backend replies to, by frontend message. */
 export const Request = { parse: 0, bind: 1, describe: 2, execute: 3, close: 4, sync: 5, query: 6, call: 7, copyEnd: 8 } as const;
 export type RequestKind = (typeof Request)[keyof typeof Request];
 
 /**
- * What becomes of a request's reply: the client gets it (`forward`); nobody does, because the request was ours (`skip`);
- * or the request was never sent and the reply is ours to make (`simulate`).
+ * What becomes of a request's reply: the client gets it (`forward`); it is dropped, because the request was Postern's own (`skip`);
+ * or the request is not sent, and Postern makes the reply (`simulate`).
  */
 export const Disposition = { forward: 0, skip: 1, simulate: 2 } as const;
 export type ReplyDisposition = (typeof Disposition)[keyof typeof Disposition];
 
-/** A power of two: what a client asks at once, as a rule. */
+/** A power of two. Most clients send fewer requests at once. */
 const INITIAL_CAPACITY = 8;
-/** A request's kind and fate are kept as one small number. */
+/** A request's kind and disposition are stored as one small number. */
 const KIND_BITS = 4;
 const KIND_MASK = (1 << KIND_BITS) - 1;
 
-/** Requests in the order in which they were sent, from 0; with each whatever was given with it. Goes round in two arrays. */
+/** Requests in the order in which they were sent, from 0, each with the subject that was given with it. Two ring buffers. */
 export class PendingReplies {
   #length = 0;
   #head = 0;
@@ -29,17 +29,17 @@ export class PendingReplies {
     return this.#length;
   }
 
-  /** How many have been removed from the beginning so far. */
+  /** How many requests have been removed from the beginning so far. */
   get dropped(): number {
     return this.#dropped;
   }
 
-  /** How many of them are ours. */
+  /** How many of the requests are Postern's own. */
   get ours(): number {
     return this.#ours;
   }
 
-  /** How many of them are Query messages. */
+  /** How many of the requests are Query messages. */
   get queries(): number {
     return this.#queries;
   }
@@ -48,12 +48,12 @@ export class PendingReplies {
     return (this.#head + index) & (this.#requests.length - 1);
   }
 
-  /** @param index below `length`, as for all others */
+  /** @param index below `length`; so for the other methods */
   kind(index: number): RequestKind {
     return ((this.#requests[this.#at(index)] ?? 0) & KIND_MASK) as RequestKind;
   }
 
-  fate(index: number): ReplyDisposition {
+  disposition(index: number): ReplyDisposition {
     return ((this.#requests[this.#at(index)] ?? 0) >> KIND_BITS) as ReplyDisposition;
   }
 
@@ -61,24 +61,24 @@ export class PendingReplies {
     return this.#subjects[this.#at(index)];
   }
 
-  push(kind: RequestKind, fate: ReplyDisposition, subject: unknown): void {
+  push(kind: RequestKind, disposition: ReplyDisposition, subject: unknown): void {
     if (this.#length === this.#requests.length) this.#grow();
     const at = this.#at(this.#length);
-    this.#requests[at] = kind | (fate << KIND_BITS);
+    this.#requests[at] = kind | (disposition << KIND_BITS);
     this.#subjects[at] = subject;
     this.#length += 1;
-    this.#counted(kind, fate, 1);
+    this.#count(kind, disposition, 1);
   }
 
-  #counted(kind: RequestKind, fate: ReplyDisposition, by: 1 | -1): void {
-    if (kind === Request.query) this.#queries += by;
-    if (fate === Disposition.skip) this.#ours += by;
+  #count(kind: RequestKind, disposition: ReplyDisposition, change: 1 | -1): void {
+    if (kind === Request.query) this.#queries += change;
+    if (disposition === Disposition.skip) this.#ours += change;
   }
 
-  /** Removes so many from the beginning. */
+  /** Removes requests from the beginning. */
   drop(count: number): void {
     for (let i = 0; i < count; i += 1) {
-      this.#counted(this.kind(i), this.fate(i), -1);
+      this.#count(this.kind(i), this.disposition(i), -1);
       this.#subjects[this.#at(i)] = undefined;
     }
     this.#head = this.#at(count);
@@ -86,12 +86,12 @@ export class PendingReplies {
     this.#dropped += count;
   }
 
-  /** Removes all that are not to be kept. */
+  /** Removes the requests for which `isKept` returns false. */
   filter(isKept: (index: number) => boolean): void {
     let kept = 0;
     for (let i = 0; i < this.#length; i += 1) {
       if (!isKept(i)) {
-        this.#counted(this.kind(i), this.fate(i), -1);
+        this.#count(this.kind(i), this.disposition(i), -1);
         continue;
       }
       const [from, to] = [this.#at(i), this.#at(kept)];

@@ -3,30 +3,30 @@ import type { StatementShape } from '../protocol/statement-shape.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import type { StatementLatency } from './latency.ts';
 
-/** A statement text with its parameter types, known under one name on every backend of an organization. */
+/** A query text with its parameter types, which has the same name on every backend of an organization. */
 export interface ServerStatement {
-  /** What follows the name in a Parse message: the text, a NUL, and the parameter types. Compared whole, never by hash. */
+  /** The part of a Parse message after the name: the text, a NUL, and the parameter types. It is compared as a whole, never by hash. */
   readonly definition: Buffer;
   /** Its name on the server, without the NUL that ends it. */
   readonly name: Buffer;
-  /** The settings in which its text is to be read, as far as they matter; undefined where it is one client's alone. */
+  /** The settings that the meaning of its text depends on; undefined where the statement belongs to one client alone. */
   readonly context: string | undefined;
-  /** Some backend has parsed it well. */
+  /** Some backend has parsed it without an error. */
   proven: boolean;
-  /** Some backend has been given it. */
+  /** It has been sent to some backend. */
   isSent: boolean;
   /**
-   * What clients are told of it: what the first backend said that had it described. No backend keeps it prepared where its
-   * tables, or the search path, have made something else of it since.
+   * The description that clients have: the one of the first backend that was sent a Describe for it. A backend on which the
+   * description is another one, because tables or the search path have changed, does not keep it prepared.
    */
   shape: StatementShape | undefined;
-  /** How long it takes, once somebody has asked; null where nobody is to go by that. */
+  /** How long it takes, once that was first asked for; null where its latency must not be used. */
   latency?: StatementLatency | null;
 }
 
-/** Names begin with what no client can guess, so that none meets another's statement by accident or on purpose. */
+/** Names have a random prefix, so that no client can use another's statement, by accident or on purpose. */
 const PREFIX = `postern_${randomBytes(6).toString('hex')}_`;
-/** Names of server statements, wherever they stand in a text. */
+/** Matches the names of server statements in a text. */
 export const SERVER_STATEMENT = new RegExp(`${PREFIX}\\d+`, 'g');
 
 export function mentionsServerStatement(text: string): boolean {
@@ -35,15 +35,15 @@ export function mentionsServerStatement(text: string): boolean {
 
 let named = 0;
 
-/** A statement under a name that no other has. @param context absent: it is for one client alone */
+/** A statement with a new, unique name. @param context undefined: it belongs to one client alone */
 export function newServerStatement(definition: Buffer, context?: string): ServerStatement {
   named += 1;
   return { definition, name: Buffer.from(`${PREFIX}${named}`), context, proven: false, isSent: false, shape: undefined };
 }
 
 /**
- * What to prepare a statement from once more: the types of its parameters are those that its clients have been told, as
- * PostgreSQL keeps them when it plans a statement anew.
+ * The definition to prepare a statement from again. Its parameter types are those that its clients have been told, as
+ * PostgreSQL keeps them when it plans a statement again.
  */
 export function definitionAgain(definition: Buffer, shape: StatementShape | undefined): Buffer {
   if (shape?.parameters === undefined) return definition;
@@ -52,22 +52,22 @@ export function definitionAgain(definition: Buffer, shape: StatementShape | unde
 
 const REGISTRY_MAX_STATEMENTS = 5_000;
 const REGISTRY_MAX_BYTES = 16 * 1024 * 1024;
-/** How often a text has come without a name when it is given one. */
+/** After this many unnamed Parses of a text, it becomes a server statement. */
 const SIGHTINGS = 3;
 
-/** A text that has come without a name is counted until it is worth a statement. */
+/** A text; its unnamed Parses are counted until it becomes a server statement. */
 interface Known {
   statement: ServerStatement | undefined;
   sightings: number;
 }
 
 /**
- * The statements of one organization: the same text and types, prepared in the same context (settings that texts depend
- * on), give the same server statement, so that clients share what backends have prepared. Bounded; one that has been
- * forgotten simply gets another name next time.
+ * The server statements of one organization. The same text and types in the same context (the settings that texts depend
+ * on) give the same server statement, so that clients share prepared statements of backends. The registry is bounded; a
+ * forgotten text gets another name the next time.
  */
 export class StatementRegistry {
-  /** Changes when statements that were found before are not to be found any more. */
+  /** Increases when statements that were found before are no longer found. */
   generation = 0;
   readonly #known = new BoundedMap<string, Known>({
     maxEntries: REGISTRY_MAX_STATEMENTS,
@@ -80,8 +80,8 @@ export class StatementRegistry {
   }
 
   /**
-   * The tables have changed: who prepares a text from now on gets a statement that has not been seen before. Those that
-   * clients have keep their shape, and Postgres tells when it is gone (0A000): a client may know it by heart.
+   * Called when tables have changed. A text that is prepared from now on gets a new server statement. Statements that clients
+   * already have keep their shape, because clients may rely on its description; PostgreSQL reports when it has changed (0A000).
    */
   invalidate(): void {
     this.generation += 1;
@@ -92,14 +92,14 @@ export class StatementRegistry {
     return this.#known.get(keyOf(definition, context))?.statement;
   }
 
-  /** @param definition may lie in a buffer that is reused: what is kept is a copy */
+  /** @param definition may be in a buffer that is reused; a copy is kept */
   intern(definition: Buffer, context: string): ServerStatement {
     const known = this.#know(definition, context);
     known.statement ??= newServerStatement(Buffer.from(definition), context);
     return known.statement;
   }
 
-  /** Counts a text that is prepared without a name. @returns its statement, once it has come often enough */
+  /** Counts an unnamed Parse. @returns the text's server statement, once there have been enough */
   repeated(definition: Buffer, context: string): ServerStatement | undefined {
     const known = this.#know(definition, context);
     known.sightings += 1;
@@ -107,7 +107,7 @@ export class StatementRegistry {
     return known.statement;
   }
 
-  /** Who prepares that text from now on gets another statement. */
+  /** Has the text get another server statement the next time it is prepared. */
   forget({ definition, context }: ServerStatement): void {
     if (context === undefined) return;
     if (this.#known.delete(keyOf(definition, context))) this.generation += 1;
@@ -123,7 +123,7 @@ export class StatementRegistry {
   }
 }
 
-/** A definition ends in its parameter types and begins with its text, so that a context before it cannot be part of either. */
+/** The definition, preceded by its context if it has one. */
 function keyOf(definition: Buffer, context: string): string {
   const text = definition.toString('latin1');
   return context === '' ? text : `${context}\0${text}`;
@@ -132,7 +132,7 @@ function keyOf(definition: Buffer, context: string): string {
 /** What one backend has prepared, by identity, least recently used first. */
 export type PreparedStatements = BoundedMap<ServerStatement, ServerStatement>;
 
-/** @param maxBytes of their definitions, unless there is only one */
+/** @param maxBytes limit of all definitions together; a single statement may exceed it */
 export function newPreparedStatements(max: number, maxBytes: number): PreparedStatements {
   return new BoundedMap({ maxEntries: max, maxWeight: maxBytes, weightOf: definitionBytes });
 }

@@ -7,18 +7,18 @@ import type { BackendConnection } from './connection.ts';
 const FRAMES = backendFrames({}, 65_536);
 
 export interface OwnRequest {
-  /** Frontend messages, each request ended by a Query or Sync. */
+  /** Frontend messages; each request ends with a Query or Sync. */
   readonly bytes: Buffer;
-  /** How many ReadyForQuery end the reply. Default: one. */
+  /** How many ReadyForQuery messages the reply has. Default: one. */
   readonly requests?: number;
-  /** Sees each message of the reply. */
+  /** Called with each message of the reply. */
   readonly received?: (type: number, body: Buffer) => void;
 }
 
 /**
- * Sends requests of our own on an idle session, whose receiver is set aside, and reads the whole reply.
+ * Sends Postern's own requests on an idle session, whose receiver is detached, and reads the whole reply.
  * @returns the last command tag, e.g. `SELECT 1`
- * @throws PostgresError the first one of the reply, which is read to its end; ServiceError `backend_lost`
+ * @throws PostgresError the first error of the reply, after reading it to its end; ServiceError `backend_lost`
  */
 export function readReply(backend: BackendConnection, { bytes, requests = 1, received }: OwnRequest): Promise<string> {
   return new Promise((resolve, reject) => {

@@ -4,44 +4,44 @@ const [ERROR, READY, PARSED, BOUND, CLOSED, NO_DATA, ROWS, COMPLETE, EMPTY, SUSP
   letter.charCodeAt(0),
 );
 
-/** Hears what the queue decides. */
+/** Notified of the queue's decisions. */
 export interface ReplyListener {
-  /** The reply to a simulated request is due now: after everything before it, before anything after it. */
+  /** The reply to a simulated request is due now: after all earlier replies, before all later ones. */
   simulate(request: RequestKind): void;
-  /** A request whose reply is complete. */
+  /** The reply to a request is complete. */
   done(request: RequestKind, subject: unknown): void;
-  /** A request that failed itself, or was thrown away because one before it had; the last one sent comes first. */
+  /** A request failed, or was discarded because an earlier one failed. Called for the last request first. */
   dropped(request: RequestKind, subject: unknown, failed: boolean): void;
 }
 
 /**
- * The replies that a backend owes, in the order of the requests: the only sane state for a pipeline. After an error it
- * knows what the backend throws away, which is everything up to the next Sync, also a Query.
+ * The replies that a backend still has to send, in the order of the requests. After an error the backend discards
+ * all messages up to the next Sync, even a Query, and the queue does the same.
  * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-PIPELINING
  */
 export class ReplyQueue {
   readonly #listener: ReplyListener;
   readonly #owed = new PendingReplies();
-  /** Requests that a Sync, Query or FunctionCall of the client's ends: all that have been sent, and those that are owed. */
+  /** The client's batches, each of which a Sync, Query or FunctionCall ends: how many have been sent, and how many are owed. */
   #batches = 0;
   #owedBatches = 0;
-  /** Of all requests that there have been, those before it are not the end of the batch being answered. */
+  /** No request with a lower number, counted from the first ever sent, ends the batch being answered. */
   #noEndBefore = 0;
   /** An error came and the Sync that ends its effect has not been sent yet. */
   #discarding = false;
-  /** The backend takes COPY data and ignores Sync. */
+  /** The backend is in COPY-in mode and ignores Sync. */
   #copyIn = false;
-  /** It has ignored one behind an Execute, which wants another when the data has been sent. */
+  /** It has ignored a Sync after an Execute, so another is needed after the data. */
   #ignoredSync = false;
-  /** A Sync has been taken for ignored by the COPY that is being answered. */
+  /** A Sync is presumed to have been ignored by the COPY that is being answered. */
   #presumedIgnoredSync = false;
   #copyAmbiguous = false;
   #isUnclear = false;
   /** The Query that is being answered has failed: the next ReadyForQuery is its own. */
   #queryFailed = false;
   /**
-   * A Query has failed inside a transaction that has not ended: its portal is still there, without a name, while its plan
-   * is not. Whoever sees the transaction end says so.
+   * A Query has failed inside a transaction that has not ended. Its unnamed portal still exists, but without its plan.
+   * Reset by the caller that sees the transaction end.
    */
   danglingPortal = false;
 
@@ -53,17 +53,17 @@ export class ReplyQueue {
     return this.#owed.length;
   }
 
-  /** The number of the batch, up to a Sync, Query or FunctionCall of the client's, to which belongs what is sent next. */
+  /** The number of the batch that the next message belongs to; a Sync, Query or FunctionCall of the client ends a batch. */
   get batch(): number {
     return this.#batches;
   }
 
-  /** The number of the oldest batch that has not been answered to its end. */
+  /** The number of the oldest batch that has not been answered completely. */
   get oldestBatch(): number {
     return this.#batches - this.#owedBatches;
   }
 
-  /** Whether the backend throws away what it is sent, up to the next Sync. */
+  /** Whether the backend discards all messages up to the next Sync. */
   get discarding(): boolean {
     return this.#discarding;
   }
@@ -72,77 +72,77 @@ export class ReplyQueue {
     return this.#copyIn;
   }
 
-  /** Whether the backend needs a Sync before anything else, although nothing may be owed: its transaction is still open. */
+  /** Whether the backend needs a Sync first, even if no reply is owed, because its implicit transaction is still open. */
   get awaitsSync(): boolean {
     return this.#discarding || this.#ignoredSync || this.#isUnclear;
   }
 
   /**
-   * A COPY has failed: whether before or after it came to a Sync that was sent to it, it does not say, and so there may
-   * be a ReadyForQuery more to come than is known of. It stands before the answer to the next request of ours.
+   * A COPY has failed. The backend does not tell whether it had ignored a Sync before that, so it may send one more ReadyForQuery
+   * than expected. That one precedes the answer to Postern's next request.
    */
   get copyAmbiguous(): boolean {
     return this.#copyAmbiguous;
   }
 
   /**
-   * Such a Sync, in doubt, may also have ended the effect of the error: what has been sent between it and the next one may be
-   * answered, or thrown away. From here on nobody knows what an answer belongs to.
+   * That Sync may also have ended the discarding after the error. Then messages between it and the next Sync may be
+   * answered or discarded, so it is no longer known which request an answer belongs to.
    */
   get isUnclear(): boolean {
     return this.#isUnclear;
   }
 
-  /** Whether what is being received now belongs to a request of ours. */
+  /** Whether the reply being received is to a request of Postern's own. */
   get skipping(): boolean {
-    return this.#owed.length > 0 && this.#owed.fate(0) === Disposition.skip;
+    return this.#owed.length > 0 && this.#owed.disposition(0) === Disposition.skip;
   }
 
-  /** Nothing that a client has asked is unanswered, or waits for an answer to us. */
+  /** Only Postern's own requests are unanswered, and no client's request waits for them. */
   get onlyOurs(): boolean {
     const { length, ours } = this.#owed;
     return ours === length && (length === 0 || !isAwaited(this.#owed.subject(length - 1)));
   }
 
-  /** Whether all that is owed belongs to one request, which has nothing prepared, closed or set. */
+  /** Whether all owed replies belong to one batch, which prepares and closes nothing for the client. */
   get isShareable(): boolean {
     const owed = this.#owed;
     for (let i = 0; i < owed.length; i += 1) {
       const kind = owed.kind(i);
-      if (owed.fate(i) === Disposition.skip || kind === Request.copyEnd || kind === Request.call) return false;
-      if ((kind === Request.parse || kind === Request.close) && owed.fate(i) === Disposition.forward) return false;
+      if (owed.disposition(i) === Disposition.skip || kind === Request.copyEnd || kind === Request.call) return false;
+      if ((kind === Request.parse || kind === Request.close) && owed.disposition(i) === Disposition.forward) return false;
       if (isEnd(kind)) return i === owed.length - 1 && owed.subject(i) === undefined;
     }
     return false;
   }
 
-  /** Whether the answer to a Query is still to come. */
+  /** Whether the reply to a Query is owed. */
   get owesQuery(): boolean {
     return this.#owed.queries > 0;
   }
 
-  /** What was given with requests of these kinds that are still to be answered, in order. */
+  /** The subjects of unanswered requests of these kinds, in order. */
   *subjectsOf(kinds: ReadonlySet<RequestKind>): Generator<unknown> {
     for (let i = 0; i < this.#owed.length; i += 1) if (kinds.has(this.#owed.kind(i))) yield this.#owed.subject(i);
   }
 
-  /** What was given with the request that is being answered itself. */
+  /** The subject of the request being answered. */
   get subject(): unknown {
     return this.#owed.length === 0 ? undefined : this.#owed.subject(0);
   }
 
-  /** Whether a whole request of ours is being answered, rather than one slipped in among the client's. */
+  /** Whether a Query of Postern's own is being answered, and not a message added to a client's batch. */
   get answeringOurs(): boolean {
     return this.skipping && this.#owed.kind(0) === Request.query;
   }
 
-  /** What was given with the Sync, Query or FunctionCall that ends the batch being answered. */
+  /** The subject of the Sync, Query or FunctionCall that ends the batch being answered. */
   get batchSubject(): unknown {
     const end = this.#batchEnd();
     return end === undefined ? undefined : this.#owed.subject(end);
   }
 
-  /** There may be hundreds of thousands before it, and each asks for it. */
+  /** Remembers how far it has searched: a batch may have hundreds of thousands of requests, and each asks for its end. */
   #batchEnd(): number | undefined {
     const owed = this.#owed;
     let index = Math.max(0, this.#noEndBefore - owed.dropped);
@@ -152,10 +152,10 @@ export class ReplyQueue {
   }
 
   /**
-   * Notes a request as it is sent, or would be sent. While the backend discards, anything but a Sync is for nothing, and
+   * Adds a request when it is sent, or would be sent. While the backend discards messages, a request other than Sync is
    * `dropped` at once.
    */
-  push(kind: RequestKind, fate: ReplyDisposition = Disposition.forward, subject?: unknown): void {
+  push(kind: RequestKind, disposition: ReplyDisposition = Disposition.forward, subject?: unknown): void {
     if (kind === Request.sync) {
       if (this.#copyIn) {
         this.#ignoredSync ||= this.#owed.length > 0 && this.#owed.kind(0) === Request.execute;
@@ -172,7 +172,7 @@ export class ReplyQueue {
       this.#copyIn = false;
       return;
     }
-    this.#owed.push(kind, fate, subject);
+    this.#owed.push(kind, disposition, subject);
     if (this.#endsBatch(this.#owed.length - 1)) {
       this.#batches += 1;
       this.#owedBatches += 1;
@@ -180,24 +180,24 @@ export class ReplyQueue {
     if (this.#owed.length === 1) this.#settle();
   }
 
-  /** Forgets what is owed: nothing of it has been answered, or will be. */
+  /** Drops all owed replies. None has begun, and none will. */
   abandon(): void {
     this.#drop(this.#owed.length);
   }
 
-  /** Whether the client gets a message of this type that the backend sends now. To be asked before {@link receive}. */
+  /** Whether a message of this type that the backend sends now is forwarded to the client. Called before {@link receive}. */
   forwards(type: number): boolean {
     if (!this.skipping) return true;
     if (type === READY && this.#copyAmbiguous) return true;
     if (type !== ERROR) return false;
-    // A batch of the client's has failed, whoever's request it was that met the error.
+    // The client's batch has failed, even if the error is that of a request that Postern added to it.
     const end = this.#batchEnd();
-    return end === undefined || this.#owed.fate(end) !== Disposition.skip;
+    return end === undefined || this.#owed.disposition(end) !== Disposition.skip;
   }
 
   /**
-   * Notes a message from the backend by its type byte, after it has been passed on: replies that are due behind it are
-   * simulated now. Asynchronous ones (NoticeResponse, ParameterStatus, NotificationResponse) change nothing.
+   * Processes a backend message by its type byte, after it has been forwarded: simulated replies that are due after it are
+   * made now. Asynchronous messages (NoticeResponse, ParameterStatus, NotificationResponse) change nothing.
    */
   receive(type: number): void {
     if (this.#owed.length === 0) {
@@ -205,7 +205,7 @@ export class ReplyQueue {
       return;
     }
     const kind = this.#owed.kind(0);
-    // Whatever else is answered now was sent behind the Sync in doubt.
+    // Any other message answers a request that was sent after the doubtful Sync.
     if (type !== READY) this.#copyAmbiguous = false;
     switch (type) {
       case ERROR:
@@ -220,7 +220,7 @@ export class ReplyQueue {
         return;
       case READY:
         this.#copyIn = false;
-        // A Query's answer is more than that: this one is the answer to a Sync that was not ignored after all.
+        // A Query has other replies before ReadyForQuery, so this one answers a Sync that was not ignored.
         if (isEnd(kind) && (kind === Request.sync || this.#queryFailed || !this.#copyAmbiguous)) this.#pop();
         this.#queryFailed = false;
         return;
@@ -247,7 +247,7 @@ export class ReplyQueue {
     }
   }
 
-  /** A Sync that seemed to be ignored has not been: the COPY had failed before it came to its data. */
+  /** The presumably ignored Sync was not ignored: the COPY had failed before it read any data. */
   #synced(): void {
     this.#discarding = false;
     this.#ignoredSync = false;
@@ -266,11 +266,11 @@ export class ReplyQueue {
     this.#owed.drop(1);
   }
 
-  /** Answers simulated requests that have come to the head, and lets go of what is answered by silence. */
+  /** Answers simulated requests at the head of the queue, and removes requests that have no reply. */
   #settle(): void {
     while (this.#owed.length > 0) {
       const kind = this.#owed.kind(0);
-      if (this.#owed.fate(0) === Disposition.simulate) {
+      if (this.#owed.disposition(0) === Disposition.simulate) {
         const subject = this.#owed.subject(0);
         this.#advance();
         this.#listener.simulate(kind);
@@ -280,7 +280,7 @@ export class ReplyQueue {
     }
   }
 
-  /** The backend skips to the next Sync: so do we, or wait for it if it has not been sent. */
+  /** The backend discards messages up to the next Sync. So does the queue; if none has been sent yet, it waits for it. */
   #failed(): void {
     let failed = 0;
     while (failed < this.#owed.length && this.#owed.kind(failed) !== Request.sync) {
@@ -291,7 +291,7 @@ export class ReplyQueue {
     this.#discarding = this.#owed.length === 0;
   }
 
-  /** @param firstFailed the first of them has failed itself */
+  /** @param firstFailed whether the first of them has failed itself */
   #drop(count: number, firstFailed = false): void {
     const owed = this.#owed;
     for (let i = count - 1; i >= 0; i -= 1) {
@@ -302,8 +302,8 @@ export class ReplyQueue {
   }
 
   /**
-   * In COPY mode the backend ignores the Syncs that stand between the COPY and the end of its data. That is the end of this
-   * one alone, as a Query may have another behind it; and where another request comes first, this COPY fails.
+   * In COPY-in mode the backend ignores the Syncs between the COPY and the end of its data. The first CopyDone or CopyFail ends
+   * this COPY only, as a Query may contain another; if another request comes first, this COPY fails.
    */
   #copyStarted(): void {
     let isOver = false;
@@ -326,16 +326,16 @@ export class ReplyQueue {
   }
 
   #endsBatch(index: number): boolean {
-    return isEnd(this.#owed.kind(index)) && this.#owed.fate(index) !== Disposition.skip;
+    return isEnd(this.#owed.kind(index)) && this.#owed.disposition(index) !== Disposition.skip;
   }
 }
 
-/** Whether a request of a client's goes on when what was given with one of ours is known. */
+/** Whether a client's request waits for the answer to Postern's own request with this subject. */
 function isAwaited(subject: unknown): boolean {
   return (subject as { readonly isAwaited?: boolean } | undefined)?.isAwaited === true;
 }
 
-/** Requests that ReadyForQuery answers. */
+/** Whether ReadyForQuery ends the reply to this request. */
 function isEnd(kind: number | undefined): boolean {
   return kind === Request.sync || kind === Request.query || kind === Request.call;
 }

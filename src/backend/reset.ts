@@ -5,15 +5,15 @@ import type { BackendConnection } from './connection.ts';
 const RESET_TIMEOUT_MS = 5_000;
 
 /**
- * Drops everything that a session may hold beyond its transaction: settings, temporary tables, prepared statements,
- * cursors, LISTEN, advisory locks. Settings return to the startup packet's.
- * @returns false when the session did not answer as it should and must not be used again
+ * Discards the state of a session: settings, temporary tables, prepared statements,
+ * cursors, LISTEN, advisory locks. Settings return to those of the startup packet.
+ * @returns false when the session failed or did not answer in time; it must not be used again
  * @see https://www.postgresql.org/docs/current/sql-discard.html
  */
 export async function discardState(backend: BackendConnection): Promise<boolean> {
   const timer = new AbortController();
   const late = delay(RESET_TIMEOUT_MS, false, { signal: timer.signal }).catch(() => false);
-  // A time limit that the first one has hardly kept makes Postgres fail the next one: nobody's.
+  // A statement_timeout that expires as DISCARD ALL ends may fail the next statement, so an empty one follows.
   const discarded = runCommand(backend, 'DISCARD ALL', '').then(
     () => true,
     () => false,

@@ -2,10 +2,10 @@ import type { ServiceError } from '../../errors.ts';
 import type { BackendConnection, BackendReceiver } from '../connection.ts';
 import type { SessionState } from '../session-state.ts';
 
-/** Logs a new backend session in for one organization. */
+/** Opens a new backend session for one organization. */
 export type OpenBackend = (signal: AbortSignal) => Promise<BackendConnection>;
 
-/** Whoever wants a backend. It is told at once, in the same turn in which there is one. */
+/** A request for a backend. `settle` is called in the same turn in which one becomes available. */
 export interface Waiter {
   readonly open: OpenBackend;
   settle(result: BackendConnection | ServiceError): void;
@@ -16,14 +16,14 @@ interface Waiting {
   readonly since: number;
 }
 
-/** A session that has been given up, and whose process has not ended. */
+/** A session that has been given up, whose process has not ended yet. */
 export interface Leaving {
   readonly since: number;
-  /** Its process does not end, and the log says so. */
-  told: boolean;
+  /** It has been reported that the process does not end. */
+  isReported: boolean;
 }
 
-/** A session that nobody uses; it hears when that is lost. */
+/** An idle session. It notices when the connection is lost. */
 class Idle implements BackendReceiver {
   readonly backend: BackendConnection;
   readonly since = performance.now();
@@ -34,7 +34,7 @@ class Idle implements BackendReceiver {
     this.#lost = lost;
   }
 
-  /** Nobody has asked. It may be cut anywhere, even in the middle of a message, and tell that new sessions start with something else. */
+  /** Unrequested input, such as a ParameterStatus. It may be an incomplete message, or report changed defaults, so the session is dropped. */
   data(): void {
     this.closed();
     this.backend.destroy();
@@ -47,29 +47,29 @@ class Idle implements BackendReceiver {
   }
 }
 
-/** What one organization has of the pool, and who waits for more. */
+/** The backends of one organization, and those who wait for one. */
 export class OrganizationPool {
   readonly tenantId: string;
   readonly leased = new Set<BackendConnection>();
   readonly leaving = new Map<BackendConnection, Leaving>();
-  /** Those that are leaving are just being told to. */
+  /** Sessions that have been given up are being terminated at the moment. */
   isTerminating = false;
-  /** As the organization's sessions were last opened. */
+  /** The function that last opened a session of the organization. */
   open: OpenBackend | undefined;
   opening = 0;
-  /** How often what new sessions start with has changed. */
+  /** How often the defaults for new sessions have changed. */
   changes = 0;
-  /** How many sessions of the pool had been closed when the server last had no room for one more. */
+  /** How many sessions of the pool had been closed when the server last refused one with too_many_connections. */
   refusedAt: number | undefined;
   /** Most recently used last. */
   readonly #idle: Idle[] = [];
   readonly #waiters: Waiting[] = [];
   readonly #lost: (idle: Idle) => void;
-  /** Set while somebody waits for a reserved session. */
+  /** Set while a waiter could get only a reserved session. */
   holdTimer: NodeJS.Timeout | undefined;
 
-  /** @param lost hears of each idle session that is lost, which is not idle any more then */
-  constructor(tenantId: string, lost: (share: OrganizationPool, backend: BackendConnection) => void) {
+  /** @param lost called for each idle session that is lost, after its removal */
+  constructor(tenantId: string, lost: (pool: OrganizationPool, backend: BackendConnection) => void) {
     this.tenantId = tenantId;
     this.#lost = (idle) => {
       const position = this.#idle.indexOf(idle);
@@ -84,7 +84,7 @@ export class OrganizationPool {
     return this.#idle.length + this.busy;
   }
 
-  /** Sessions in use, about to be, or given up and still there. */
+  /** The number of sessions in use, being opened, or given up and not ended. */
   get busy(): number {
     return this.leased.size + this.opening + this.leaving.size;
   }
@@ -97,7 +97,7 @@ export class OrganizationPool {
     return [...this.leased, ...this.leaving.keys(), ...this.#idle.map(({ backend }) => backend)];
   }
 
-  /** Since when the session rests that was used least recently. */
+  /** When the least recently used idle session became idle. */
   get idleSince(): number {
     return this.#idle[0]?.since ?? Number.POSITIVE_INFINITY;
   }
@@ -106,17 +106,17 @@ export class OrganizationPool {
     return this.#waiters.length;
   }
 
-  /** Since when the one has waited who has waited longest. */
+  /** When the first waiter began to wait. */
   get waitingSince(): number {
     return this.#waiters[0]?.since ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Somebody waits for whom no session is being opened. */
+  /** There are more waiters than sessions being opened. */
   get wantsMore(): boolean {
     return this.#waiters.length > this.opening;
   }
 
-  /** The first one for whom no session is being opened. */
+  /** The first waiter for whom no session is being opened. */
   get nextToOpenFor(): Waiter | undefined {
     return this.#waiters[this.opening]?.waiter;
   }
@@ -143,8 +143,8 @@ export class OrganizationPool {
   }
 
   /**
-   * Leases an idle session: that of a certain backend if it is there, or, of those that are not reserved, the one that was used last.
-   * @param preferred reserved for nobody but the caller
+   * Leases an idle session: the preferred one if it is idle, otherwise the most recently used of those that are not reserved.
+   * @param preferred if it is reserved, then for the caller
    */
   lease(preferred?: BackendConnection): BackendConnection | undefined {
     const own = preferred === undefined ? -1 : this.#idle.findLastIndex(({ backend }) => backend === preferred);
@@ -152,13 +152,13 @@ export class OrganizationPool {
     return this.#lease(own >= 0 ? own : this.#idle.findLastIndex(({ backend }) => backend.session.reservation === undefined));
   }
 
-  /** Leases the idle session that was reserved first, of those that are not held at the moment. */
+  /** Leases the least recently used idle session whose reservation does not hold at the moment. */
   leaseReserved(): BackendConnection | undefined {
     const now = performance.now();
     return this.#lease(this.#findOldest(({ reservation }) => (reservation?.heldUntil ?? 0) <= now));
   }
 
-  /** When the first of the sessions can be had that are held. */
+  /** The earliest time at which a held session becomes available. */
   get heldUntil(): number {
     return Math.min(...this.#idle.map(({ backend }) => backend.session.reservation?.heldUntil ?? 0));
   }
@@ -173,24 +173,24 @@ export class OrganizationPool {
     return backend;
   }
 
-  rest(backend: BackendConnection): void {
+  addIdle(backend: BackendConnection): void {
     const idle = new Idle(backend, this.#lost);
     backend.attach(idle);
     backend.resume();
     this.#idle.push(idle);
   }
 
-  /** Closes the idle session that was used least recently, one that is reserved only where all are. @returns whether there was one */
+  /** Closes the least recently used idle session, a reserved one only if all are. @returns whether there was one */
   closeOldestIdle(): boolean {
     return this.#close(this.#findOldest(() => true));
   }
 
-  /** Closes a session that has been idle since before then, unless it is reserved for good. @returns whether there was one */
+  /** Closes a session that has been idle since before `time`, except a lasting reservation. @returns whether there was one */
   closeIdleSince(time: number): boolean {
     return this.#close(this.#idle.findIndex(({ backend, since }) => since < time && backend.session.reservation?.isLasting !== true));
   }
 
-  /** The place of the one that was used least recently: those that are not reserved come first, those that are reserved for good last. */
+  /** The index of the least recently used one: first of those not reserved, last of those with a lasting reservation. */
   #findOldest(mayBe: (session: SessionState) => boolean): number {
     const find = (isLasting: boolean | undefined) =>
       this.#idle.findIndex(({ backend: { session } }) => session.reservation?.isLasting === isLasting && mayBe(session));

@@ -7,24 +7,24 @@ export interface PoolFairnessLimits {
   readonly maxPerTenant: number;
 }
 
-/** How many there are of each, of all organizations together. */
+/** The numbers of sessions in each state, and of waiters, of all organizations together. */
 export interface PoolSnapshot {
   readonly idle: number;
   readonly leased: number;
   readonly opening: number;
-  /** Given up, and their processes have not ended. */
+  /** Given up; their processes have not ended. */
   readonly leaving: number;
   readonly waiters: number;
-  /** Of those that are leaving, how many do not end when they are told to; by organization. */
+  /** How many of those that are leaving do not end when they are terminated; by organization. */
   readonly stuck: ReadonlyMap<string, number>;
 }
 
 /**
- * What the organizations have of a pool, and who may have more: the one with the fewest sessions in use goes first, and the
- * last tenth is kept for those that have none, so that a flood of one never takes the last backend from another.
+ * Divides a pool among organizations: the one with the fewest sessions in use is served first, and the
+ * last tenth is reserved for organizations that have none, so that no organization can take the last backends.
  */
 export class PoolFairness {
-  /** Sessions that there are or are being opened. */
+  /** The number of sessions, including those being opened. */
   size = 0;
   /** How many sessions have been closed so far. */
   #closings = 0;
@@ -33,7 +33,7 @@ export class PoolFairness {
   readonly #pools = new Map<string, OrganizationPool>();
   readonly #reserve: number;
 
-  /** @param lost hears when one has lost an idle session */
+  /** @param lost called when an organization has lost an idle session */
   constructor(limits: PoolFairnessLimits, lost: (pool: OrganizationPool, backend: BackendConnection) => void) {
     this.#limits = limits;
     this.#lost = lost;
@@ -49,8 +49,8 @@ export class PoolFairness {
       total.opening += pool.opening;
       total.leaving += pool.leaving.size;
       total.waiters += pool.waiters;
-      const told = [...pool.leaving.values()].filter((leaving) => leaving.told).length;
-      if (told > 0) stuck.set(pool.tenantId, told);
+      const reported = [...pool.leaving.values()].filter(({ isReported }) => isReported).length;
+      if (reported > 0) stuck.set(pool.tenantId, reported);
     }
     return { ...total, stuck };
   }
@@ -59,7 +59,7 @@ export class PoolFairness {
     return this.#pools.values();
   }
 
-  /** @returns undefined for who has nothing and waits for nothing */
+  /** @returns undefined when the organization has no sessions and no waiters */
   find(tenantId: string): OrganizationPool | undefined {
     return this.#pools.get(tenantId);
   }
@@ -82,37 +82,37 @@ export class PoolFairness {
     this.#closings += 1;
   }
 
-  /** The server was full when one more session was to be opened for this organization. */
+  /** Called when the server refused another session for this organization with too_many_connections. */
   refused(pool: OrganizationPool): void {
     pool.refusedAt = this.#closings;
   }
 
-  /** The server has been full for this organization, and no session of ours has been closed since: one try at a time is enough. */
+  /** The server has refused a session for this organization, and none has been closed since: one try at a time is enough. */
   #isRefused(pool: OrganizationPool): boolean {
     return pool.refusedAt === this.#closings;
   }
 
-  /** Whether one more session may be opened for this organization as things are. */
-  hasRoomFor(pool: OrganizationPool): boolean {
+  /** Whether the limits allow another session for this organization now. */
+  mayOpenFor(pool: OrganizationPool): boolean {
     const allowed = pool.busy === 0 ? this.#limits.max : this.#limits.max - this.#reserve;
     return pool.size < this.#limits.maxPerTenant && this.size < allowed;
   }
 
-  /** Whether one more session may be opened for this organization, perhaps after closing another's idle one. */
+  /** Whether another session may be opened for this organization, if need be after closing another's idle one. */
   canGrow(pool: OrganizationPool): boolean {
     if (this.#isRefused(pool) && pool.opening > 0) return false;
-    return this.hasRoomFor(pool) || (pool.size < this.#limits.maxPerTenant && this.coldestBeside(pool) !== undefined);
+    return this.mayOpenFor(pool) || (pool.size < this.#limits.maxPerTenant && this.leastRecentlyUsedBeside(pool) !== undefined);
   }
 
-  /** Which of the others has the idle session that has not been used for the longest time. */
-  coldestBeside(own: OrganizationPool): OrganizationPool | undefined {
-    let coldest: OrganizationPool | undefined;
+  /** The other organization whose idle session has not been used for the longest time. */
+  leastRecentlyUsedBeside(own: OrganizationPool): OrganizationPool | undefined {
+    let found: OrganizationPool | undefined;
     for (const pool of this.#pools.values())
-      if (pool !== own && pool.idle > 0 && (coldest === undefined || pool.idleSince < coldest.idleSince)) coldest = pool;
-    return coldest;
+      if (pool !== own && pool.idle > 0 && (found === undefined || pool.idleSince < found.idleSince)) found = pool;
+    return found;
   }
 
-  /** Who is to have the next session, of those that wait and may have more. */
+  /** The organization that gets the next session, of those that wait and may have more. */
   nextToServe(): OrganizationPool | undefined {
     let best: OrganizationPool | undefined;
     for (const pool of this.#pools.values()) {
@@ -122,7 +122,7 @@ export class PoolFairness {
     return best;
   }
 
-  /** At the limit, whether another organization that waits has fewer sessions in use than this one keeps. */
+  /** Whether the pool is at its limit and a waiting organization has fewer sessions in use than this one. */
   isOwedToAnother(pool: OrganizationPool): boolean {
     if (this.size < this.#limits.max - this.#reserve) return false;
     const next = this.nextToServe();

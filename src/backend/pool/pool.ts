@@ -15,17 +15,17 @@ export interface PoolLimits extends PoolFairnessLimits {
   readonly queueTimeoutMs: number;
   /** How long an unused backend is kept. */
   readonly idleMs: number;
-  /** As of {@link BusyPoll}. 0 or absent: the event loop is not kept awake. */
+  /** See {@link BusyPoll}. 0 or undefined: the event loop does not poll. */
   readonly busyPollMs?: number;
 }
 
 /**
- * Backend sessions for both doors, each logged in as one organization's role and never lent to another. Within an
- * organization waiters are served first come, first served; between organizations it is up to {@link PoolFairness}. Idle
- * sessions are lent warmest first and closed after `idleMs`.
+ * Backend sessions for both doors, each logged in as one organization's role and never leased to another. Within an
+ * organization waiters are served in order; between organizations {@link PoolFairness} decides. The most recently used idle
+ * session is leased first. Idle sessions are closed after `idleMs`.
  */
 export class Pool {
-  /** Deals out turns to what backends send, and to what clients send that wait for them. */
+  /** Schedules the handling of input from backends and clients. */
   readonly inputs = new InputScheduler();
   readonly #limits: PoolLimits;
   readonly #observe: Observe;
@@ -34,7 +34,7 @@ export class Pool {
   readonly #reaper: NodeJS.Timeout;
   readonly #closing = new AbortController();
   readonly #terminations: Terminations;
-  /** Set for the one who has waited longest, while somebody waits. */
+  /** Set for the first waiter, while there is one. */
   #timer: NodeJS.Timeout | undefined;
 
   constructor(limits: PoolLimits, observe: Observe) {
@@ -51,14 +51,14 @@ export class Pool {
     return this.#fairness.snapshot();
   }
 
-  /** All that there are, each with the organization that has it. */
+  /** All sessions, each with its organization. */
   sessions(): (readonly [tenantId: string, backend: BackendConnection])[] {
     return [...this.#fairness.all()].flatMap(({ tenantId, backends }) => backends.map((backend) => [tenantId, backend] as const));
   }
 
   /**
-   * Waits for a backend. `settle` is called in the turn in which there is one, perhaps before this returns, or with what
-   * ended the wait: `pool_timeout` after `queueTimeoutMs`, `shutting_down`, `query_canceled`, or whatever `open` throws.
+   * Waits for a backend. `settle` is called in the turn in which one becomes available, perhaps before this returns, or with the
+   * error that ended the wait: `pool_timeout` after `queueTimeoutMs`, `shutting_down`, `query_canceled`, or what `open` throws.
    */
   enqueue(tenantId: string, waiter: Waiter): void {
     if (this.#closing.signal.aborted) {
@@ -71,12 +71,12 @@ export class Pool {
     if (own.waiters > 0) this.#timeOutIn(this.#limits.queueTimeoutMs);
   }
 
-  /** Ends a wait; a waiter that has been served is none any more. */
+  /** Cancels a wait, if the waiter has not been served. */
   withdraw(tenantId: string, waiter: Waiter): void {
     if (this.leave(tenantId, waiter)) waiter.settle(new ServiceError('query_canceled', 'canceling statement due to user request'));
   }
 
-  /** Ends a wait without a word to the waiter. @returns whether it was waiting */
+  /** Ends a wait without calling the waiter. @returns whether it was waiting */
   leave(tenantId: string, waiter: Waiter): boolean {
     const own = this.#fairness.find(tenantId);
     if (own?.remove(waiter) !== true) return false;
@@ -85,8 +85,8 @@ export class Pool {
   }
 
   /**
-   * An idle backend at once, if there is one and nobody waits for it.
-   * @param preferred taken before others if it is idle; one that is reserved is the caller's, whoever waits
+   * Returns an idle backend if there is one and no waiter is due for it.
+   * @param preferred leased before others if it is idle; if it is reserved, then for the caller, even if others wait
    */
   tryAcquire(tenantId: string, preferred?: BackendConnection): BackendConnection | undefined {
     const own = this.#fairness.find(tenantId);
@@ -95,8 +95,8 @@ export class Pool {
   }
 
   /**
-   * Whether a backend may be kept for more than one request: nobody of the organization waits for one, nor is it owed to another.
-   * @param mayGrow even if there could be one more
+   * Whether a backend may be kept for more than one request: the organization has no waiters, and no other organization is due for it.
+   * @param mayGrow whether it may be kept even if the organization could open another session
    */
   mayKeepBusy(tenantId: string, mayGrow: boolean): boolean {
     const own = this.#fairness.find(tenantId);
@@ -106,20 +106,20 @@ export class Pool {
 
   /**
    * Takes a backend back. Its session must be idle, outside a transaction.
-   * @param clean nothing but settings outlives what was run, so that no reset is needed: unless they hurry the next one, it is
-   * back when this returns
-   * @param reservation others are not to get it if they can have another
+   * @param clean only settings are left in the session, so that no reset is needed. Then it is back in the pool when this returns,
+   * unless these settings have a short timeout
+   * @param reservation for whom the backend is reserved
    */
   release(tenantId: string, backend: BackendConnection, clean: boolean, reservation?: Reservation): Promise<void> {
     const own = this.#fairness.of(tenantId);
     if (!own.leased.has(backend)) return DONE;
     if (reservation !== undefined) this.#reserve(own, backend, reservation);
-    else if (!clean || backend.session.isHurried) return this.#reset(own, backend);
+    else if (!clean || backend.session.hasShortTimeout) return this.#reset(own, backend);
     else this.#takeBack(own, backend);
     return DONE;
   }
 
-  /** Those who wait may get it all the same. */
+  /** Waiters may still get it, if there is no other. */
   #reserve(own: OrganizationPool, backend: BackendConnection, reservation: Reservation): void {
     if (this.#isUnwanted(own, backend)) {
       reservation.lost();
@@ -129,7 +129,7 @@ export class Pool {
     backend.session.pinnedFor = undefined;
     backend.session.reservation = reservation;
     own.leased.delete(backend);
-    own.rest(backend);
+    own.addIdle(backend);
     this.#serve(own);
   }
 
@@ -149,24 +149,24 @@ export class Pool {
       return;
     }
     if (own.waiters > 0) {
-      // It stays lent, from one hand to the next.
+      // It stays leased, now to the first waiter.
       backend.detach();
       this.#settle(own, backend);
       return;
     }
     own.leased.delete(backend);
-    own.rest(backend);
+    own.addIdle(backend);
   }
 
   /**
    * Gives up a leased backend whose session is in an unknown state.
-   * @param disobeyed it goes on with what it was told to cancel
+   * @param cancelFailed its statement has not ended in time after a cancel request
    */
-  discard(tenantId: string, backend: BackendConnection, reason: string, disobeyed = false): void {
+  discard(tenantId: string, backend: BackendConnection, reason: string, cancelFailed = false): void {
     backend.detach();
     backend.destroy();
     const own = this.#fairness.find(tenantId);
-    if (own?.leased.delete(backend)) this.#leave(own, backend, reason, disobeyed);
+    if (own?.leased.delete(backend)) this.#leave(own, backend, reason, cancelFailed);
   }
 
   /** Closes the idle sessions of an organization, e.g. because its role is about to be dropped. */
@@ -175,7 +175,7 @@ export class Pool {
     while (own !== undefined && own.idle > 0) this.#closeOldestIdle(own, 'evicted');
   }
 
-  /** Closes the sessions that an organization has, the leased ones as they come back: new ones start with other defaults. */
+  /** Closes the sessions of an organization, the leased ones when they are released, because the defaults for new sessions have changed. */
   retire(tenantId: string): void {
     this.closeIdle(tenantId);
     const own = this.#fairness.find(tenantId);
@@ -184,7 +184,7 @@ export class Pool {
     for (const { session } of own.leased) session.retired = true;
   }
 
-  /** Fails all waiters and closes all idle sessions; leased ones are closed as they come back. */
+  /** Fails all waiters and closes all idle sessions. Leased ones are closed when they are released. */
   close(): void {
     this.#closing.abort(shuttingDown());
     clearInterval(this.#reaper);
@@ -195,17 +195,17 @@ export class Pool {
     }
   }
 
-  /** Gives waiters of one organization what there is: idle sessions first, then new ones as far as the limits go. */
+  /** Serves waiters of one organization: with idle sessions first, then with new ones within the limits. */
   #serve(own: OrganizationPool): void {
     while (own.wantsMore) {
       const backend = own.lease();
       if (backend !== undefined) this.#settle(own, backend);
-      else if (this.#makeRoom(own)) this.#open(own);
+      else if (this.#mayOpen(own)) this.#open(own);
       else if (!this.#serveReserved(own)) return;
     }
   }
 
-  /** @returns whether there was a reserved session that can be given to whoever waits */
+  /** @returns whether a waiter was served with a reserved session */
   #serveReserved(own: OrganizationPool): boolean {
     const backend = own.leaseReserved();
     if (backend !== undefined) void this.release(own.tenantId, backend, true);
@@ -213,7 +213,7 @@ export class Pool {
     return backend !== undefined;
   }
 
-  /** What has come from a client meanwhile goes first: it may be what the session was held for. */
+  /** Serves waiters when a hold ends, after the input of that turn: it may be of the client that the session is held for. */
   #serveWhenFree(own: OrganizationPool): void {
     own.holdTimer ??= setTimeout(
       () => {
@@ -224,13 +224,13 @@ export class Pool {
     ).unref();
   }
 
-  /** @returns whether one more session may be opened for this organization, now that another's idle one has been closed if need be */
-  #makeRoom(own: OrganizationPool): boolean {
+  /** @returns whether another session may be opened for this organization; closes another organization's idle one if need be */
+  #mayOpen(own: OrganizationPool): boolean {
     if (!this.#fairness.canGrow(own)) return false;
-    if (this.#fairness.hasRoomFor(own)) return true;
-    const coldest = this.#fairness.coldestBeside(own);
-    if (coldest !== undefined) this.#closeOldestIdle(coldest, 'evicted');
-    return this.#fairness.hasRoomFor(own);
+    if (this.#fairness.mayOpenFor(own)) return true;
+    const other = this.#fairness.leastRecentlyUsedBeside(own);
+    if (other !== undefined) this.#closeOldestIdle(other, 'evicted');
+    return this.#fairness.mayOpenFor(own);
   }
 
   #open(own: OrganizationPool): void {
@@ -244,7 +244,7 @@ export class Pool {
       (backend) => {
         own.opening -= 1;
         own.refusedAt = undefined;
-        // It may have started before the change, or after it.
+        // It may have started before or after the change of defaults.
         backend.session.retired = own.changes !== changes;
         backend.busyPoll = this.#busyPoll;
         backend.schedule(this.inputs.join(own.tenantId));
@@ -254,12 +254,12 @@ export class Pool {
       (error: unknown) => {
         own.opening -= 1;
         this.#fairness.size -= 1;
-        const told = error instanceof ServiceError ? error : new ServiceError('internal', 'internal error', { cause: error });
-        // Where the server is full, those who wait can be served by a session that comes back.
-        const mayComeBack = () => this.#serveReserved(own) || own.leased.size + own.leaving.size > 0;
-        if (told.kind === 'too_many_connections' && mayComeBack()) this.#fairness.refused(own);
-        // The one who has waited longest gets the error: whoever it was opened for may have been served meanwhile.
-        else this.#settle(own, told);
+        const failure = error instanceof ServiceError ? error : new ServiceError('internal', 'internal error', { cause: error });
+        // If the server has no free connection slots, waiters can be served by a session that is released.
+        const mayBeReleased = () => this.#serveReserved(own) || own.leased.size + own.leaving.size > 0;
+        if (failure.kind === 'too_many_connections' && mayBeReleased()) this.#fairness.refused(own);
+        // The first waiter gets the error: the one that the session was opened for may have been served meanwhile.
+        else this.#settle(own, failure);
         this.#serveOthers();
         this.#fairness.forgetIfEmpty(own);
       },
@@ -276,7 +276,7 @@ export class Pool {
     } else if (backend.session.retired) {
       this.#drop(own, backend, 'retired');
     } else {
-      own.rest(backend);
+      own.addIdle(backend);
       this.#serveOthers();
     }
   }
@@ -295,7 +295,7 @@ export class Pool {
       next = Math.min(next, own.waitingSince);
     }
     this.#timer = undefined;
-    // A timer may come a little early.
+    // A timer may fire slightly early.
     if (next !== Number.POSITIVE_INFINITY) this.#timeOutIn(Math.max(1, next - oldest));
   }
 
@@ -308,10 +308,10 @@ export class Pool {
     if (next !== undefined) this.#serve(next);
   }
 
-  /** One that is given up counts until its process has ended. */
-  #leave(own: OrganizationPool, backend: BackendConnection, reason: string, disobeyed = false): void {
+  /** A session that is given up counts until its process has ended. */
+  #leave(own: OrganizationPool, backend: BackendConnection, reason: string, cancelFailed = false): void {
     if (backend.isGone) this.#gone(own, reason);
-    else this.#terminations.add(own, backend, disobeyed, () => this.#gone(own, reason));
+    else this.#terminations.add(own, backend, cancelFailed, () => this.#gone(own, reason));
   }
 
   #drop(own: OrganizationPool, backend: BackendConnection, reason: string): void {
@@ -341,16 +341,16 @@ export class Pool {
 
   #timedOut(own: OrganizationPool): ServiceError {
     const pinned = pinsOf(own);
-    const given = own.leaving.size === 0 ? '' : ` Sessions that were given up and have not ended: ${own.leaving.size}.`;
+    const leaving = own.leaving.size === 0 ? '' : ` Sessions that were given up and have not ended: ${own.leaving.size}.`;
     return new ServiceError('pool_timeout', 'no backend became free in time', {
-      detail: `Waited ${this.#limits.queueTimeoutMs} ms.${given}${pinned === undefined ? '' : ` ${pinned}`}`,
+      detail: `Waited ${this.#limits.queueTimeoutMs} ms.${leaving}${pinned === undefined ? '' : ` ${pinned}`}`,
       hint: `Keep transactions short, or run fewer at a time.${pinned === undefined ? '' : ' A pinned session keeps its backend until what it holds is gone.'}`,
       retryAfterS: 1,
     });
   }
 }
 
-/** How many backends are pinned to sessions, and why; undefined where none is. */
+/** How many backends are pinned to sessions, and why; undefined if none is. */
 function pinsOf({ leased, size }: OrganizationPool): string | undefined {
   const counts = new Map<string, number>();
   const pinned = [...leased].flatMap(({ session: { pinnedFor } }) => (pinnedFor === undefined || pinnedFor.size === 0 ? [] : [pinnedFor]));

@@ -4,16 +4,16 @@ import { runCommand } from '../command.ts';
 import type { BackendConnection } from '../connection.ts';
 import type { Leaving, OrganizationPool } from './organization-pool.ts';
 
-/** For a session that has been told to end, by a cancel request or by the end of its connection. */
-const OBEY_TIMEOUT_MS = 1_000;
-/** For its process to end after that, before somebody is told. Also how often it is looked for. */
+/** How long a session may take to end after a cancel request or the end of its connection. */
+const END_TIMEOUT_MS = 1_000;
+/** How long its process may take to end after pg_terminate_backend before this is reported. It is tried again as often. */
 const STUCK_AFTER_MS = 5_000;
 
 /**
- * Ends the processes of sessions that have been given up. One may go on: Postgres looks for signals between the steps of a
- * statement, and some functions take hours for one step. Until the process is gone it stays a session of its organization.
- * It is known to be gone when the server has closed the connection, or says that it has no such process: a connection may be
- * lost without a word, together with its server.
+ * Terminates the processes of sessions that have been given up. A process may not end: PostgreSQL checks for interrupts between the
+ * steps of a statement, and some functions take hours for one step. Until the process ends it counts as a session of its organization.
+ * It has ended when the server has closed the connection, or reports that it has no such process: a connection may be
+ * lost silently, together with its server.
  */
 export class Terminations {
   readonly #observe: Observe;
@@ -25,68 +25,68 @@ export class Terminations {
   }
 
   /**
-   * @param disobeyed it has been given its time to end
+   * @param cancelFailed it has already had time to end after a cancel request
    * @param gone called when its process has ended
    */
-  add(share: OrganizationPool, backend: BackendConnection, disobeyed: boolean, gone: () => void): void {
-    const leaving: Leaving = { since: performance.now(), told: false };
-    share.leaving.set(backend, leaving);
+  add(pool: OrganizationPool, backend: BackendConnection, cancelFailed: boolean, gone: () => void): void {
+    const leaving: Leaving = { since: performance.now(), isReported: false };
+    pool.leaving.set(backend, leaving);
     void backend.gone.then(() => {
-      share.leaving.delete(backend);
-      if (leaving.told) this.#observe({ name: 'backend.unstuck', organizationId: share.tenantId, processId: backend.processId });
+      pool.leaving.delete(backend);
+      if (leaving.isReported) this.#observe({ name: 'backend.unstuck', organizationId: pool.tenantId, processId: backend.processId });
       gone();
     });
-    if (disobeyed) void this.#terminate(share);
-    else this.#lookIn(share, OBEY_TIMEOUT_MS);
+    if (cancelFailed) void this.#terminate(pool);
+    else this.#terminateLater(pool, END_TIMEOUT_MS);
   }
 
-  #lookIn(share: OrganizationPool, delayMs: number): void {
-    setTimeout(() => void this.#terminate(share), delayMs).unref();
+  #terminateLater(pool: OrganizationPool, delayMs: number): void {
+    setTimeout(() => void this.#terminate(pool), delayMs).unref();
   }
 
-  /** One at a time for each organization: it takes one session more than the organization has, as the organization itself. */
-  async #terminate(share: OrganizationPool): Promise<void> {
-    if (share.isTerminating || share.leaving.size === 0 || this.#closing.aborted) return;
-    share.isTerminating = true;
+  /** Runs once at a time for each organization, because it opens another session with the organization's role. */
+  async #terminate(pool: OrganizationPool): Promise<void> {
+    if (pool.isTerminating || pool.leaving.size === 0 || this.#closing.aborted) return;
+    pool.isTerminating = true;
     try {
-      await this.#signal(share);
+      await this.#signal(pool);
     } catch (cause) {
-      this.#failed(share, cause);
+      this.#reportFailure(pool, cause);
     } finally {
-      share.isTerminating = false;
+      pool.isTerminating = false;
     }
-    this.#tell(share);
-    if (share.leaving.size > 0) this.#lookIn(share, STUCK_AFTER_MS);
+    this.#reportStuck(pool);
+    if (pool.leaving.size > 0) this.#terminateLater(pool, STUCK_AFTER_MS);
   }
 
-  async #signal(share: OrganizationPool): Promise<void> {
-    const session = await share.open?.(this.#closing);
+  async #signal(pool: OrganizationPool): Promise<void> {
+    const session = await pool.open?.(this.#closing);
     if (session === undefined) return;
     try {
-      for (const backend of [...share.leaving.keys()]) if (!(await terminate(session, backend.processId))) backend.forget();
+      for (const backend of [...pool.leaving.keys()]) if (!(await terminate(session, backend.processId))) backend.forget();
     } finally {
       session.end();
     }
   }
 
-  #failed({ tenantId, leaving }: OrganizationPool, cause: unknown): void {
-    if (this.#closing.aborted || [...leaving.values()].some(({ told }) => told)) return;
-    const message = `sessions of ${tenantId} that were given up could not be told to end yet`;
+  #reportFailure({ tenantId, leaving }: OrganizationPool, cause: unknown): void {
+    if (this.#closing.aborted || [...leaving.values()].some(({ isReported }) => isReported)) return;
+    const message = `sessions of ${tenantId} that were given up could not be terminated yet`;
     this.#observe({ name: 'service.warning', message, cause });
   }
 
-  #tell({ tenantId, leaving }: OrganizationPool): void {
+  #reportStuck({ tenantId, leaving }: OrganizationPool): void {
     const oldest = performance.now() - STUCK_AFTER_MS;
     for (const [backend, state] of leaving) {
-      if (state.told || state.since > oldest) continue;
-      state.told = true;
-      const message = `process ${backend.processId} of ${tenantId} does not end when it is told to: it counts among its sessions until it has`;
+      if (state.isReported || state.since > oldest) continue;
+      state.isReported = true;
+      const message = `process ${backend.processId} of ${tenantId} does not end when it is terminated: it counts as a session until it has ended`;
       this.#observe({ name: 'backend.stuck', organizationId: tenantId, processId: backend.processId, message });
     }
   }
 }
 
-/** Another organization's process may have come to bear the number. */
+/** The process id may have been reused for another organization's session. */
 const INSUFFICIENT_PRIVILEGE = '42501';
 
 /** @returns whether the organization has such a process */
