@@ -1,5 +1,6 @@
 import type { BackendConnection } from '../src/backend/connection.ts';
 import { ServiceError } from '../src/errors.ts';
+import { registryOf, type StatementRegistry } from '../src/multiplex/statement-registry.ts';
 import type { Actor, Observe, Origin } from '../src/observation.ts';
 import { encodeBackendMessage } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
@@ -104,7 +105,7 @@ interface SessionParts {
 class Session implements SessionServices, ReachableSession {
   readonly processIds: ProcessIds;
   readonly view: SchemaRewriter | undefined;
-  readonly registry: OrganizationSessions['registry'];
+  readonly registry: StatementRegistry;
   readonly recent: OrganizationSessions['recent'];
   readonly kept: OrganizationSessions['kept'];
   readonly held: BufferBudget;
@@ -120,7 +121,7 @@ class Session implements SessionServices, ReachableSession {
 
   constructor(client: ClientConnection, { tenant, origin, view, start, secretKey, shared, context }: SessionParts) {
     this.view = view;
-    this.registry = shared.registry;
+    this.registry = registryOf(tenant.organization);
     this.recent = shared.recent;
     this.kept = shared.kept;
     this.held = new BufferBudget(context.messageRoom, tenant.organization.id);

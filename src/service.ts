@@ -14,6 +14,7 @@ import type { Config } from './config.ts';
 import { ConfigError } from './config.ts';
 import { connectionLimits, openFilesLimit, watchDescriptors } from './descriptors.ts';
 import { startEmbedded } from './embedded.ts';
+import type { SharingLimits } from './multiplex/shareable-sql.ts';
 import { fanOut, type Observe } from './observation.ts';
 import { auditObserver } from './observers/audit.ts';
 import { createMetrics } from './observers/metrics.ts';
@@ -30,7 +31,6 @@ import { SignUps } from './router/sign-ups/sign-ups.ts';
 import { MemoryBudget } from './runtime/memory-budget.ts';
 import { shareSocketShapes } from './runtime/v8-socket-shapes.ts';
 import { QueryScheduler } from './sql/execution/query-scheduler.ts';
-import type { SharingLimits } from './sql/execution/shareable-sql.ts';
 import { RESULT_BOUNDS } from './sql/result/result-budget.ts';
 
 /** The running service. Ports are the real ones, also where 0 was asked for. */

@@ -1,7 +1,7 @@
 import type { BackendReceiver } from '../../src/backend/connection.ts';
+import { DISCARD_CANCEL_AFTER_MS } from '../../src/multiplex/shareable-sql.ts';
 import { BackendType } from '../../src/protocol/backend.ts';
 import { backendFrames, FrameScanner } from '../../src/protocol/frame.ts';
-import { DISCARD_CANCEL_AFTER_MS } from '../../src/sql/execution/shareable-sql.ts';
 
 /** How long a backend may take to obey a cancel request before all that is in its pipeline is given up. */
 export const OBEY_TIMEOUT_MS = 5_000;

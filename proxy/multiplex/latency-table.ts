@@ -1,8 +1,8 @@
 import { LatencyBaseline, StatementLatency } from '../../src/backend/latency.ts';
 import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
+import { mayShare } from '../../src/multiplex/shareable-sql.ts';
 import { stringEnd } from '../../src/protocol/body.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
-import { mayShare } from '../../src/sql/execution/shareable-sql.ts';
 import { NO_TRAITS, traitsOf } from '../inspection/sql-traits.ts';
 
 const TEXTS_MAX = 1_000;

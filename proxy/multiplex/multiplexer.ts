@@ -1,5 +1,5 @@
 import type { Settings } from '../../src/backend/session-state.ts';
-import type { SharingLimits } from '../../src/sql/execution/shareable-sql.ts';
+import type { SharingLimits } from '../../src/multiplex/shareable-sql.ts';
 import { LatencyTable } from './latency-table.ts';
 import type { ShareableRequest } from './shareable-request.ts';
 import type { SharedPipeline } from './shared-pipeline.ts';

@@ -3,6 +3,7 @@ import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import { latin1Name, stringEnd } from '../../src/protocol/body.ts';
 import { HEADER_BYTES } from '../../src/protocol/frame.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
+import { NO_TRAITS } from '../inspection/sql-traits.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { ParseCache } from '../prepared/parse-cache.ts';
 import type { LatencyTable } from './latency-table.ts';
@@ -78,7 +79,8 @@ function boundStatement(
 ): ServerStatement | undefined {
   const end = stringEnd(chunk, start, chunk.length);
   const statement = end <= start ? undefined : statements.get(latin1Name(chunk, start, end));
-  return statement?.first === undefined || statement.server.context === settings ? statement?.server : undefined;
+  if (statement === undefined || statement.traits !== NO_TRAITS) return undefined;
+  return statement.first === undefined || statement.server.context === settings ? statement.server : undefined;
 }
 
 /** An Execute of the unnamed portal for all rows. */

@@ -1,8 +1,8 @@
 import { performance } from 'node:perf_hooks';
 import type { BackendReceiver } from '../../src/backend/connection.ts';
 import type { LatencyBaseline } from '../../src/backend/latency.ts';
+import { YOUNG_MS } from '../../src/multiplex/shareable-sql.ts';
 import type { Lease } from '../../src/router/lease.ts';
-import { YOUNG_MS } from '../../src/sql/execution/shareable-sql.ts';
 import { AbandonedSlot } from './abandoned-slot.ts';
 
 /** How many requests a pipeline may hold, and how long one may hold up others. */

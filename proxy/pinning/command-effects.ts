@@ -1,6 +1,7 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Request, type RequestKind } from '../../src/backend/pending-replies.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
+import { SCHEMA_CHANGE } from '../../src/multiplex/statement-registry.ts';
 import type { TransactionStatus } from '../../src/protocol/backend.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { Effect } from '../prepared/effects.ts';
@@ -15,9 +16,6 @@ interface AffectedSession {
   /** To the backend at hand. */
   readonly link: { readonly backend: BackendConnection | undefined };
 }
-
-/** Tags of what changes tables and what they are made of, or may hide one behind another of the same name. */
-const SCHEMA_CHANGE = /^(?:ALTER|DROP|CREATE) /;
 
 /** So many are a few milliseconds' work. */
 const RENOTED_MAX = 20_000;

@@ -1,13 +1,9 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Disposition, Request } from '../../src/backend/pending-replies.ts';
-import {
-  definitionAgain,
-  newServerStatement,
-  type ServerStatement,
-  type StatementRegistry,
-} from '../../src/backend/prepared-statements.ts';
+import { definitionAgain, newServerStatement, type ServerStatement } from '../../src/backend/prepared-statements.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import { ServiceError } from '../../src/errors.ts';
+import type { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import type { TransactionStatus } from '../../src/protocol/backend.ts';
 import { latin1String, stringEnd } from '../../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';

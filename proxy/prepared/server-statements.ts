@@ -1,14 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Disposition, Request } from '../../src/backend/pending-replies.ts';
-import {
-  definitionAgain,
-  newServerStatement,
-  type ServerStatement,
-  type StatementRegistry,
-} from '../../src/backend/prepared-statements.ts';
+import { definitionAgain, newServerStatement, type ServerStatement } from '../../src/backend/prepared-statements.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import type { SessionState } from '../../src/backend/session-state.ts';
+import type { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import {
   bindMessage,
   closeStatementMessage,

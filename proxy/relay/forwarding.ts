@@ -1,8 +1,9 @@
 import { Buffer } from 'node:buffer';
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Disposition, Request } from '../../src/backend/pending-replies.ts';
-import type { ServerStatement, StatementRegistry } from '../../src/backend/prepared-statements.ts';
+import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
+import type { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import type { TransactionStatus } from '../../src/protocol/backend.ts';
 import { latin1Name, latin1String, stringEnd } from '../../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';

@@ -1,7 +1,6 @@
-import { StatementRegistry } from '../../src/backend/prepared-statements.ts';
 import type { Settings } from '../../src/backend/session-state.ts';
+import type { SharingLimits } from '../../src/multiplex/shareable-sql.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
-import type { SharingLimits } from '../../src/sql/execution/shareable-sql.ts';
 import { Multiplexer } from '../multiplex/multiplexer.ts';
 import type { ProcessIds } from '../pinning/process-ids.ts';
 import { SequenceUse } from '../pinning/sequence-values.ts';
@@ -34,7 +33,6 @@ export interface SessionStart {
 /** What the wire sessions of one organization share in this process. */
 export class OrganizationSessions {
   count = 0;
-  registry = new StatementRegistry();
   recent = new ParseCache();
   readonly kept = new StatementMemory();
   readonly sharing: Multiplexer;
@@ -139,14 +137,11 @@ export class OrganizationDirectory {
     return tenant;
   }
 
-  /** One session less. The last one takes the statements with it. */
+  /** One session less. The last one takes with it what had been parsed of late. */
   leave(tenant: OrganizationSessions): void {
     tenant.count -= 1;
     if (tenant.count > 0) return;
-    if (!tenant.registry.isEmpty) {
-      tenant.registry = new StatementRegistry();
-      tenant.recent = new ParseCache();
-    }
+    tenant.recent = new ParseCache();
     for (const [id, oldest] of this.#tenants) {
       if (this.#tenants.size <= MAX_REMEMBERED_TENANTS) break;
       if (oldest.count === 0) this.#tenants.delete(id);

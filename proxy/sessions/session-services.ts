@@ -1,6 +1,6 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
-import type { StatementRegistry } from '../../src/backend/prepared-statements.ts';
 import type { ServiceError } from '../../src/errors.ts';
+import type { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import type { Wait } from '../../src/router/router.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';

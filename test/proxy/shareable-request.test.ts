@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { NO_TRAITS } from '../../proxy/inspection/sql-traits.ts';
 import { LatencyTable } from '../../proxy/multiplex/latency-table.ts';
 import { shareableRequest } from '../../proxy/multiplex/shareable-request.ts';
 import { ClientStatements } from '../../proxy/prepared/client-statements.ts';
@@ -60,7 +61,7 @@ describe('a text', () => {
 describe('a request', () => {
   const server = newServerStatement(Buffer.from('SELECT n FROM t WHERE id = $1\0\0\0'));
   const statements = new ClientStatements(new StatementMemory());
-  statements.set('s', { server, traits: {} as never, signals: [] });
+  statements.set('s', { server, traits: NO_TRAITS, signals: [] });
   const paces = new LatencyTable();
   const context = { statements, recent: new ParseCache(), registry: { generation: 0 }, latencies: paces, settings: '' };
   for (let i = 0; i < 100; i += 1) {

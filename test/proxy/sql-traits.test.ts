@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { deallocatedNames, isPreparable, traitsOf } from '../../proxy/inspection/sql-traits.ts';
-import { mayShare } from '../../src/sql/execution/shareable-sql.ts';
+import { mayShare } from '../../src/multiplex/shareable-sql.ts';
 
 /** Where each place were read from each other one, this would take minutes. */
 const CHARACTERS = 262_144;

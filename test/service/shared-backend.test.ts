@@ -1,6 +1,10 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
-import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+import { describeBackend } from '../conversations/backend-message.ts';
+import { encodeFrontend } from '../conversations/frontend-message.ts';
+import { logIn } from '../conversations/login.ts';
+import { WireClient } from '../conversations/wire-client.ts';
+import { PLACEMENT, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 /* Both doors of an organization that has one backend session: whatever one does to it, the other must not notice. */
 
@@ -80,4 +84,51 @@ it('what sequences gave on the wire is not told over HTTP', async () => {
   await client.query('CREATE TABLE numbered (id serial)');
   await client.query('INSERT INTO numbered DEFAULT VALUES');
   expect((await service.query(acme, 'SELECT lastval()')).body.sqlstate).toBe('55000');
+});
+
+/** A client that sets nothing: texts mean to its session what they mean over HTTP. */
+async function plainClient() {
+  const { id, apiKey } = acme;
+  const raw = await WireClient.open('127.0.0.1', service.wirePort);
+  await logIn(raw, { user: id, database: id, password: apiKey }, '3.0', new Map());
+  return async (...messages: readonly string[]) => {
+    await raw.write(Buffer.concat(messages.map(encodeFrontend)));
+    const heard: string[] = [];
+    for (;;) {
+      const message = await raw.read(5_000);
+      if (message === undefined || message === 'EOF') throw new Error(`heard only ${heard.join('; ')}`);
+      heard.push(describeBackend(message));
+      if (message.type === 'Z') return heard;
+    }
+  };
+}
+
+it('a text is one prepared statement to both, and is what its tables are now', async () => {
+  await client.end();
+  client = { end: async () => {} } as pg.Client;
+  await service.query(acme, 'CREATE TABLE texts AS SELECT 1 AS a');
+  const text = 'SELECT * FROM texts WHERE a = $1';
+  const ask = await plainClient();
+  const ofHttp = async () => (await service.query(acme, text, [1])).body.rows;
+  const ofWire = async (name: string) => {
+    const heard = await ask(`Parse ${name} ${text}`, `Bind "" ${name} [1]`, 'Execute "" 0', 'Sync');
+    return heard.filter((message) => message.startsWith('DataRow'));
+  };
+  const count = async () => {
+    const sql = 'SELECT count(*)::int AS n FROM pg_prepared_statements WHERE statement = $1';
+    return (await service.query(acme, sql, [text])).body.rows[0].n;
+  };
+  for (const _ of [1, 2]) expect(await ofHttp()).toEqual([{ a: 1 }]);
+  expect(await ofWire('one')).toEqual(['DataRow 1']);
+  expect(await ofHttp()).toEqual([{ a: 1 }]);
+  if (PLACEMENT === 'database') expect(await count()).toBe(1);
+  await service.query(acme, "ALTER TABLE texts ADD b text DEFAULT 'new'");
+  expect(await ofWire('two')).toEqual(['DataRow 1 new']);
+  for (const _ of [1, 2]) expect(await ofHttp()).toEqual([{ a: 1, b: 'new' }]);
+  await ask('Query ALTER TABLE texts DROP b');
+  expect(await ofHttp()).toEqual([{ a: 1 }]);
+  expect(await ofWire('three')).toEqual(['DataRow 1']);
+  await service.query(acme, 'ALTER TABLE texts ALTER a TYPE text');
+  expect(await ofWire('four')).toEqual(['DataRow 1']);
+  expect((await service.query(acme, text, ['1'])).body.rows).toEqual([{ a: '1' }]);
 });

@@ -8,9 +8,9 @@ import { BUFFER_BOUNDS, BufferBudget } from '../../proxy/relay/buffer-budget.ts'
 import { Relay } from '../../proxy/relay/relay.ts';
 import type { RelayEnd, SessionServices } from '../../proxy/sessions/session-services.ts';
 import type { BackendReceiver } from '../../src/backend/connection.ts';
-import { StatementRegistry } from '../../src/backend/prepared-statements.ts';
 import { NO_SETTINGS, SessionState, type Settings } from '../../src/backend/session-state.ts';
 import { ServiceError } from '../../src/errors.ts';
+import { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import { NO_WAIT } from '../../src/router/router.ts';
 import { MemoryBudget } from '../../src/runtime/memory-budget.ts';

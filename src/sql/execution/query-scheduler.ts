@@ -1,14 +1,15 @@
 import type { Organization } from '../../catalog/organizations/organization.ts';
+import type { SharingLimits } from '../../multiplex/shareable-sql.ts';
+import { registryOf } from '../../multiplex/statement-registry.ts';
 import type { Observe } from '../../observation.ts';
 import type { Router } from '../../router/router.ts';
 import type { Tenant } from '../../router/tenant.ts';
 import { IndexedSet } from '../../runtime/indexed-set.ts';
+import { findStatement, type KnownStatement } from './known-statements.ts';
 import { runQuery, withHint } from './query.ts';
 import type { QueryReply, QueryRequest } from './query-request.ts';
 import { PreparedRun } from './run-prepared.ts';
-import type { SharingLimits } from './shareable-sql.ts';
 import { SharedPipeline, Slot } from './shared-pipeline.ts';
-import { type KnownStatement, StatementCache } from './statement-cache.ts';
 
 const SHARED = { name: 'request.shared' } as const;
 const REQUEUED = { name: 'request.requeued' } as const;
@@ -47,9 +48,9 @@ export class QueryScheduler {
   }
 
   /** @returns the statement, if it may share a backend with others */
-  #quick({ organization }: Tenant, { sql, readOnly, timeoutMs }: QueryRequest): KnownStatement | undefined {
+  #quick(tenant: Tenant, { sql, readOnly, timeoutMs }: QueryRequest): KnownStatement | undefined {
     if (readOnly || this.#limits.depth <= 1 || (timeoutMs > 0 && timeoutMs < TIMEOUT_MIN_MS)) return undefined;
-    const known = StatementCache.of(organization).find(sql);
+    const known = findStatement(tenant, sql);
     return known?.latency?.isQuick ? known : undefined;
   }
 
@@ -98,7 +99,7 @@ export class QueryScheduler {
         failed: (error) => reject(withHint(error)),
         stale: () => {
           backend.session.unprepare(known.server);
-          StatementCache.of(tenant.organization).forget(known);
+          registryOf(tenant.organization).forget(known.server);
           void slot.end();
           void alone();
         },

@@ -8,10 +8,10 @@ import { pinSettings } from '../session/output-settings.ts';
 import { Session } from '../session/session.ts';
 import { sideEffectsOf } from '../session/side-effects.ts';
 import { checkStatement } from './http-restrictions.ts';
+import { findStatement, forgetStatement } from './known-statements.ts';
 import type { QueryReply, QueryRequest } from './query-request.ts';
 import { runStatement } from './run-described.ts';
 import { PreparedRun } from './run-prepared.ts';
-import { StatementCache } from './statement-cache.ts';
 import { StatementFailure } from './statement-failure.ts';
 import { runBatch } from './transactions/batch.ts';
 import { type Keep, keptBudget, type OnceReply, once, type RepeatableRequest } from './transactions/idempotency.ts';
@@ -32,8 +32,7 @@ export function runQuery(lease: Lease, request: QueryRequest): Promise<QueryRepl
   return new Promise((resolve, reject) => {
     const fail = (error: unknown) => reject(withHint(error));
     const session = new Session(lease, request);
-    const cache = StatementCache.of(lease.tenant.organization);
-    const known = cache.find(request.sql);
+    const known = findStatement(lease.tenant, request.sql);
     if (known === undefined || !PreparedRun.isPossible(lease.backend, request, known)) {
       runAny(session, request, resolve, fail);
       return;
@@ -42,8 +41,7 @@ export function runQuery(lease: Lease, request: QueryRequest): Promise<QueryRepl
       replied: resolve,
       failed: fail,
       stale: () => {
-        session.unprepare(known.server);
-        cache.forget(known);
+        forgetStatement(session, known);
         runAny(session, request, resolve, fail);
       },
     }).start();

@@ -9,8 +9,8 @@ import { pinSettings } from '../session/output-settings.ts';
 import type { Description, Session } from '../session/session.ts';
 import { type SideEffects, sideEffectsOf } from '../session/side-effects.ts';
 import { checkStatement } from './http-restrictions.ts';
+import { DescribedStatement, findStatement, forgetStatement, type KnownStatement, rememberStatement } from './known-statements.ts';
 import type { QueryRequest } from './query-request.ts';
-import { DescribedStatement, type KnownStatement, StatementCache } from './statement-cache.ts';
 import { carriedOut } from './statement-failure.ts';
 
 /**
@@ -20,8 +20,7 @@ import { carriedOut } from './statement-failure.ts';
 export async function runStatement(session: Session, request: QueryRequest, body: ReplyBody): Promise<StatementOutcome> {
   const { sql, params = [] } = request;
   const startedAt = performance.now();
-  const cache = StatementCache.of(session.lease.tenant.organization);
-  const known = cache.find(sql);
+  const known = findStatement(session.lease.tenant, sql);
   if (known === undefined) checkStatement(sql, 'single');
   checkParameterLimit(params);
   await session.ready(sql);
@@ -31,11 +30,10 @@ export async function runStatement(session: Session, request: QueryRequest, body
       return await run.atOnce(known.described, known.server.name, startedAt);
     } catch (error) {
       if (!mayBeStale(error) || run.hasRows || session.status !== 'I') throw error;
-      session.unprepare(known.server);
-      cache.forget(known);
+      forgetStatement(session, known);
     }
   }
-  return run.described(cache, known, startedAt);
+  return run.described(startedAt);
 }
 
 /** Once a snapshot is taken, which the SELECT does, nothing can make the transaction READ WRITE again. */
@@ -64,20 +62,24 @@ class Run {
   }
 
   /** What has been run before is likely to be run again: it is prepared. */
-  async described(cache: StatementCache, known: KnownStatement | undefined, startedAt: number): Promise<StatementOutcome> {
+  async described(startedAt: number): Promise<StatementOutcome> {
     const session = this.#session;
     const { sql } = this.#request;
-    const isKnown = known !== undefined && cache.find(sql) === known;
+    const known = findStatement(session.lease.tenant, sql);
     await this.#begin();
-    const description = await (isKnown ? session.prepare(sql, known.server) : session.describe(sql));
-    if (isKnown && known.described.isAs(description)) {
-      return this.#finish(known.described, await encodeAnyOf(known.described, this.#request.params), known.server.name, startedAt);
-    }
+    const description = await (known === undefined ? session.describe(sql) : session.prepare(sql, known.server));
+    const statement = await this.#understood(known, description);
+    return this.#finish(statement, await encodeAnyOf(statement, this.#request.params), known?.server.name, startedAt);
+  }
+
+  async #understood(known: KnownStatement | undefined, description: Description): Promise<DescribedStatement> {
+    if (known?.described.isAs(description)) return known.described;
+    const session = this.#session;
     // Whatever becomes of this call: what bears the name here is not what others take it for.
-    if (isKnown) session.unprepare(known.server);
+    if (known !== undefined) session.unprepare(known.server);
     const statement = await understand(session, description);
-    cache.remember(sql, this.#sideEffects, statement);
-    return this.#finish(statement, await encodeAnyOf(statement, this.#request.params), isKnown ? known.server.name : undefined, startedAt);
+    rememberStatement(session, this.#request.sql, this.#sideEffects, statement);
+    return statement;
   }
 
   /** To be waited for: what a cancel request stops here must not be missing from what follows. Mostly there is nothing to be done. */

@@ -12,9 +12,9 @@ import { jsonFormat, type StatementOutcome } from '../result/result-format.ts';
 import { hasExpectedSettings } from '../session/output-settings.ts';
 import type { Completion, Replies, Settle } from '../session/pipeline.ts';
 import type { SideEffects } from '../session/side-effects.ts';
+import type { KnownStatement } from './known-statements.ts';
 import type { QueryReply, QueryRequest } from './query-request.ts';
 import { mayBeStale } from './run-described.ts';
-import type { KnownStatement } from './statement-cache.ts';
 import { carriedOut } from './statement-failure.ts';
 
 /** Told how a run ends; one of these is called, once. */

@@ -1,5 +1,6 @@
 import type { LatencyBaseline } from '../../backend/latency.ts';
 import type { ServiceError } from '../../errors.ts';
+import { YOUNG_MS } from '../../multiplex/shareable-sql.ts';
 import type { TransactionStatus } from '../../protocol/backend.ts';
 import type { Lease } from '../../router/lease.ts';
 import type { Edit } from '../../router/schema-rewriting/edits/edits.ts';
@@ -11,7 +12,6 @@ import { RewrittenSql } from '../session/rewritten-sql.ts';
 import { Session, type SessionOptions } from '../session/session.ts';
 import type { SideEffects } from '../session/side-effects.ts';
 import type { RunHost } from './run-prepared.ts';
-import { YOUNG_MS } from './shareable-sql.ts';
 
 /**
  * Quick reads of one organization that use one backend, one behind the other, without waiting for those ahead to be

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { DISCARD_CANCEL_AFTER_MS } from '../../multiplex/shareable-sql.ts';
 import type { Lease } from '../../router/lease.ts';
-import { DISCARD_CANCEL_AFTER_MS } from '../execution/shareable-sql.ts';
 import type { Pipeline } from './pipeline.ts';
 
 /**

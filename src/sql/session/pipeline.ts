@@ -1,6 +1,7 @@
 import { serialize } from 'pg-protocol';
 import type { BackendConnection, BackendReceiver } from '../../backend/connection.ts';
 import { ServiceError } from '../../errors.ts';
+import { SCHEMA_CHANGE } from '../../multiplex/statement-registry.ts';
 import {
   BackendType,
   type CommandTag,
@@ -25,9 +26,9 @@ import { ReceiveBudget, type ResultMemory } from './receive-budget.ts';
 
 /** What a request wants to see of its replies, in the order in which they come. */
 export interface Replies {
-  parameters?(types: readonly number[]): void;
-  /** The columns to come; none for a statement that returns no rows. */
-  fields?(fields: readonly FieldDescription[]): void;
+  parameters?(types: readonly number[], body: Buffer): void;
+  /** The columns to come; none for a statement that returns no rows. `body` is the RowDescription's, if there is one. */
+  fields?(fields: readonly FieldDescription[], body: Buffer | undefined): void;
   /** The body of a DataRow is `source[start..end)`; it is only good during the call. */
   row?(source: Buffer, start: number, end: number): void;
   /** As `row`, for one of more than LARGE_ROW_BYTES, which is good until the promise is kept; without it they go to `row`. */
@@ -96,6 +97,7 @@ export class Pipeline implements BackendReceiver {
   #fields = new ErrorFieldsReader(ERROR_FIELD_MAX_BYTES);
   #isUntouched = true;
   #hasChangedSettings = false;
+  #hasChangedSchema = false;
   #dead: Error | undefined;
   #blame: ServiceError | undefined;
   #onDrained: (() => void) | undefined;
@@ -142,6 +144,11 @@ export class Pipeline implements BackendReceiver {
   /** Postgres has reported a setting that is not what it was. */
   get hasChangedSettings(): boolean {
     return this.#hasChangedSettings;
+  }
+
+  /** Tables, or what they are made of, may have changed. */
+  get hasChangedSchema(): boolean {
+    return this.#hasChangedSchema;
   }
 
   /** The connection cannot be used any more. */
@@ -276,16 +283,16 @@ export class Pipeline implements BackendReceiver {
         head?.replies.row?.(buffer, start + HEADER_BYTES, end);
         return;
       case BackendType.ParameterDescription:
-        head?.replies.parameters?.(decodeParameterDescription(this.#body()));
+        head?.replies.parameters?.(decodeParameterDescription(this.#body()), this.#body());
         return;
       case BackendType.RowDescription:
-        this.#described(head, decodeRowDescription(this.#body()));
+        this.#described(head, decodeRowDescription(this.#body()), this.#body());
         return;
       case BackendType.NoData:
         this.#described(head, []);
         return;
       case BackendType.CommandComplete:
-        if (head) head.tag = decodeCommandComplete(this.#body());
+        this.#completed(head, decodeCommandComplete(this.#body()));
         return;
       case BackendType.ReadyForQuery:
         this.#ready(decodeReadyForQuery(this.#body()));
@@ -305,6 +312,11 @@ export class Pipeline implements BackendReceiver {
         // ParseComplete, BindComplete, CloseComplete, EmptyQueryResponse, NotificationResponse, CopyData, CopyDone: nothing to do.
         return;
     }
+  }
+
+  #completed(head: Expectation | undefined, tag: CommandTag): void {
+    this.#hasChangedSchema ||= SCHEMA_CHANGE.test(tag.tag);
+    if (head) head.tag = tag;
   }
 
   /** Of an error or a notice, which may come in many fragments. */
@@ -343,8 +355,8 @@ export class Pipeline implements BackendReceiver {
     return buffer.subarray(start + HEADER_BYTES, end);
   }
 
-  #described(head: Expectation | undefined, fields: readonly FieldDescription[]): void {
-    head?.replies.fields?.(fields);
+  #described(head: Expectation | undefined, fields: readonly FieldDescription[], body?: Buffer): void {
+    head?.replies.fields?.(fields, body);
     if (head?.until === 'described') this.#settle(head);
   }
 

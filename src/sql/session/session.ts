@@ -1,8 +1,10 @@
 import { serialize } from 'pg-protocol';
 import type { ServerStatement } from '../../backend/prepared-statements.ts';
 import { ServiceError } from '../../errors.ts';
+import { registryOf } from '../../multiplex/statement-registry.ts';
 import type { FieldDescription, TransactionStatus } from '../../protocol/backend.ts';
 import { FLUSH, SYNC } from '../../protocol/frontend-encoder.ts';
+import { type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../protocol/statement-shape.ts';
 import type { DisconnectSignal } from '../../router/client-disconnect.ts';
 import type { Lease } from '../../router/lease.ts';
 import type { Edit } from '../../router/schema-rewriting/edits/edits.ts';
@@ -33,6 +35,7 @@ export interface SessionOptions {
 export interface Description {
   readonly parameters: readonly number[];
   readonly fields: readonly FieldDescription[];
+  readonly shape: StatementShape;
 }
 
 const OBEY_TIMEOUT_MS = 5_000;
@@ -150,9 +153,12 @@ export class Session implements Revocable {
     const { sql, edits } = this.#placed.sql(text);
     const { prepared } = this.lease.backend.session;
     const evicted = prepared.set(statement, statement);
+    statement.isSent = true;
     const room = evicted.map(({ name }) => closeStatement(name.toString('latin1')));
     try {
-      return await this.#describe([...room, ...parseAndDescribe(sql, statement.name.toString('latin1'))], edits);
+      const description = await this.#describe([...room, ...parseAndDescribe(sql, statement.name.toString('latin1'))], edits);
+      statement.proven = true;
+      return description;
     } catch (error) {
       this.unprepare(statement);
       for (const other of evicted) this.unprepare(other);
@@ -183,13 +189,17 @@ export class Session implements Revocable {
   async #describe(messages: readonly Uint8Array[], edits: readonly Edit[]): Promise<Description> {
     this.throwIfAborted();
     let parameters: readonly number[] = [];
+    let parametersBody = Buffer.alloc(0);
     let fields: readonly FieldDescription[] = [];
+    let shape = UNKNOWN_SHAPE;
     const replies: Replies = {
-      parameters: (types) => {
+      parameters: (types, body) => {
         parameters = types;
+        parametersBody = Buffer.from(body);
       },
-      fields: (columns) => {
+      fields: (columns, body) => {
         fields = columns;
+        shape = statementShape(parametersBody, body);
       },
     };
     try {
@@ -197,7 +207,7 @@ export class Session implements Revocable {
     } catch (error) {
       throw this.#placed.error(error, edits);
     }
-    return { parameters, fields };
+    return { parameters, fields, shape };
   }
 
   #sent(messages: readonly Uint8Array[], replies: Replies, until: Until): Promise<void> {
@@ -263,14 +273,21 @@ export class Session implements Revocable {
   async #endLater(): Promise<void> {
     if (await this.#comesToRest()) await this.#giveBack();
     else {
+      this.#noteSchemaChange();
       this.#pipeline.fail(new ServiceError('backend_lost', 'the connection to the database was given up'));
       this.lease.destroy();
     }
   }
 
   #giveBack(): Promise<void> {
+    this.#noteSchemaChange();
     if (this.#changesDefaults) this.lease.retireSessions();
     return this.lease.release(this.#isLeftClean);
+  }
+
+  /** Statements prepared before may not be what their texts mean now. */
+  #noteSchemaChange(): void {
+    if (this.#pipeline.hasChangedSchema) registryOf(this.lease.tenant.organization).invalidate();
   }
 
   get #isLeftClean(): boolean {

@@ -7,13 +7,13 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi 
 import type { BackendConnection } from '../../../src/backend/connection.ts';
 import { StatementLatency } from '../../../src/backend/latency.ts';
 import { ServiceError } from '../../../src/errors.ts';
+import { registryOf } from '../../../src/multiplex/statement-registry.ts';
 import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
 import { Lease } from '../../../src/router/lease.ts';
 import type { Tenant } from '../../../src/router/tenant.ts';
 import { runQuery } from '../../../src/sql/execution/query.ts';
 import type { QueryReply, QueryRequest } from '../../../src/sql/execution/query-request.ts';
 import { QueryScheduler } from '../../../src/sql/execution/query-scheduler.ts';
-import { StatementCache } from '../../../src/sql/execution/statement-cache.ts';
 import { jsonFormat } from '../../../src/sql/result/result-format.ts';
 import { Deadline } from '../../../src/sql/session/deadline.ts';
 import { toldWhenAborted } from '../../../src/sql/session/revocation-listeners.ts';
@@ -281,8 +281,8 @@ describe('one that waits for a lock', () => {
   });
 
   test('is waited for a while where everything takes its time', async () => {
-    const tempo = StatementCache.of(desk.tenant.organization).find(ECHO)?.baseline;
-    for (let i = 0; i < 500; i += 1) tempo?.ran(200);
+    const { baseline } = registryOf(desk.tenant.organization);
+    for (let i = 0; i < 500; i += 1) baseline.ran(200);
     const answers: Promise<unknown>[] = [];
     await whileLocked(async () => {
       answers.push(...(await desk.together(() => desk.rows(GUARDED), echo('b'))));

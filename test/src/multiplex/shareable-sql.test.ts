@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { mayShare } from '../../../src/sql/execution/shareable-sql.ts';
+import { mayShare } from '../../../src/multiplex/shareable-sql.ts';
 
 test.each([
   'SELECT 1',
