@@ -5,7 +5,7 @@ import { EmbeddedError } from './embedded/error.ts';
 import { ServiceError } from './errors.ts';
 import { ClusterError } from './router/placement/cluster.ts';
 
-/** `npm run admin -- …`: what an operator does to organizations, beside the running service and with its environment. */
+/** `npm run admin -- …`: commands for operators, run beside the service and with the same environment. */
 try {
   const command = parseCommand(process.argv.slice(2));
   const session = await openOperator(readConfig(process.env));
@@ -15,8 +15,8 @@ try {
     await session.close();
   }
 } catch (error) {
-  const told = [UsageError, ConfigError, EmbeddedError, ClusterError, ServiceError].some((kind) => error instanceof kind);
-  const text = !(error instanceof Error) ? String(error) : told ? error.message : error.stack;
+  const isExpected = [UsageError, ConfigError, EmbeddedError, ClusterError, ServiceError].some((kind) => error instanceof kind);
+  const text = !(error instanceof Error) ? String(error) : isExpected ? error.message : error.stack;
   process.stderr.write(`${error instanceof UsageError ? '' : 'postern: '}${text}\n`);
   process.exitCode = error instanceof UsageError ? 2 : 1;
 }

@@ -1,7 +1,7 @@
 import type { Config } from './config.ts';
 import type { Service } from './service.ts';
 
-/** What the person who started the service needs next: where the doors are, and two lines to paste. */
+/** Shown when the service has started: the addresses of the doors, and two commands to paste. */
 export function banner(config: Config, { httpPort, wirePort }: Pick<Service, 'httpPort' | 'wirePort'>): string {
   const host = config.POSTERN_HOST === '0.0.0.0' || config.POSTERN_HOST === '::' ? '127.0.0.1' : config.POSTERN_HOST;
   const scheme = config.POSTERN_TLS_CERT === undefined ? 'http' : 'https';
@@ -13,7 +13,7 @@ Postern is open.
   HTTP  ${scheme}://${at}:${httpPort}   (docs: ${scheme}://${at}:${httpPort}/docs)
   wire  postgres://${at}:${wirePort}
 
-Sign up, and keep the apiKey and the id that it answers with:
+Sign up, and keep the apiKey and the id of the answer:
 
   curl -X POST ${scheme}://${at}:${httpPort}/api/auth/signup -H 'content-type: application/json' -d '${body}'
 

@@ -2,10 +2,10 @@ import { isIP } from 'node:net';
 import { resolve } from 'node:path';
 import { z } from 'zod';
 
-/** Everything that can be set, read once at the start. The only reader of `process.env` is {@link readConfig}. */
+/** All settings, read once at the start. Only {@link readConfig} reads `process.env`. */
 export type Config = Readonly<z.output<typeof schema>>;
 
-/** A setting is wrong; the message is one line that names the variable. */
+/** A setting is invalid; the message is one line that names the variable. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
 }
@@ -41,7 +41,7 @@ const schema = z.object({
   POSTERN_HTTP_PORT: port(8080),
   POSTERN_PG_PORT: port(6432),
   POSTERN_OPS_PORT: port(9464),
-  /** Host and ports that clients are told to connect to, where they differ from what we listen on. */
+  /** The host in connection strings, if it differs from the address that the service listens on. */
   POSTERN_PUBLIC_HOST: host.optional(),
   POSTERN_PLACEMENT: z.enum(['database', 'schema']).default('database'),
   POSTERN_ALLOW_XPATH: z.enum(['off', 'on']).default('off'),
@@ -58,24 +58,26 @@ const schema = z.object({
   POSTERN_BACKENDS_MAX: whole(0, 0, 100_000).describe('0: from max_connections'),
   POSTERN_BACKENDS_PER_TENANT: whole(16, 1, 10_000),
   POSTERN_PIPELINE_DEPTH: whole(8, 1, 64).describe(
-    'Short reads of several clients that may be in one backend session at once; 1: none are',
+    'How many short reads of several clients may be in one backend session at once; 1: no sharing',
   ),
   POSTERN_PIPELINE_SPREAD: whole(0, 0, 10_000).describe(
-    "Sessions at work from which on an organization's quickest reads share them; 0: as many as there are processors besides our own",
+    "From this many busy sessions on, an organization's quickest reads share them; 0: the number of processors less one",
   ),
-  POSTERN_BUSY_POLL_US: whole(300, 0, 10_000).describe('How long to stay awake for what came soon the last time; 0: not at all'),
+  POSTERN_BUSY_POLL_US: whole(300, 0, 10_000).describe('How long to poll for input that arrived soon the last time; 0: not at all'),
   POSTERN_CLIENTS_MAX: whole(10_000, 1, 1_000_000),
   POSTERN_CLIENTS_PER_TENANT: whole(1_000, 1, 1_000_000),
-  POSTERN_STATEMENT_TIMEOUT_MS: milliseconds(30_000).describe('Over HTTP, where the request does not say'),
-  POSTERN_STATEMENT_TIMEOUT_MAX_MS: whole(300_000, 1, 300_000).describe('The most that a request over HTTP may ask for'),
+  POSTERN_STATEMENT_TIMEOUT_MS: milliseconds(30_000).describe('Over HTTP, if the request sets none'),
+  POSTERN_STATEMENT_TIMEOUT_MAX_MS: whole(300_000, 1, 300_000).describe('The longest timeout that a request over HTTP may set'),
   POSTERN_HTTP_CONNECTIONS_MAX: whole(10_000, 1, 1_000_000),
   POSTERN_HTTP_HEADERS_TIMEOUT_MS: deadline(15_000),
-  POSTERN_HTTP_REQUEST_TIMEOUT_MS: deadline(120_000).describe('From the first byte of a request to the last of its body'),
+  POSTERN_HTTP_REQUEST_TIMEOUT_MS: deadline(120_000).describe('From the first byte of a request to the last byte of its body'),
   POSTERN_HTTP_KEEP_ALIVE_TIMEOUT_MS: deadline(72_000),
-  POSTERN_HTTP_SEND_TIMEOUT_MS: deadline(60_000).describe('How long a client may take nothing of a reply'),
+  POSTERN_HTTP_SEND_TIMEOUT_MS: deadline(60_000).describe('How long a client may read nothing of a reply'),
   POSTERN_HTTP_BODY_MAX_BYTES: whole(16 * 1_024 * 1_024, 1_024, 256 * 1_024 * 1_024),
-  POSTERN_HTTP_REQUESTS_PER_TENANT: whole(256, 1, 1_000_000).describe('Under way at once, those that wait for a session included'),
-  POSTERN_HTTP_BODIES_PER_TENANT_BYTES: bytes.describe('Bodies of requests under way, together; 0: four times the largest body'),
+  POSTERN_HTTP_REQUESTS_PER_TENANT: whole(256, 1, 1_000_000).describe(
+    'Requests in progress at once, including those that wait for a session',
+  ),
+  POSTERN_HTTP_BODIES_PER_TENANT_BYTES: bytes.describe('Bodies of requests in progress, together; 0: four times the largest body'),
   POSTERN_HTTP_BODIES_BYTES: bytes.describe('Bodies of all organizations together; 0: sixteen times the largest body'),
   POSTERN_WIRE_STATEMENT_TIMEOUT_MS: milliseconds(0),
   POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS: milliseconds(300_000),
@@ -100,7 +102,7 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
   }
   const config = parsed.data;
   if ((config.POSTERN_TLS_CERT === undefined) !== (config.POSTERN_TLS_KEY === undefined)) {
-    throw new ConfigError('POSTERN_TLS_CERT: goes together with POSTERN_TLS_KEY; set both or neither');
+    throw new ConfigError('POSTERN_TLS_CERT: set it together with POSTERN_TLS_KEY, or neither');
   }
   if (config.POSTERN_TLS === 'require' && config.POSTERN_TLS_CERT === undefined) {
     throw new ConfigError('POSTERN_TLS: require needs POSTERN_TLS_CERT and POSTERN_TLS_KEY');

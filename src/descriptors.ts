@@ -4,20 +4,20 @@ import { devNull } from 'node:os';
 import type { Config } from './config.ts';
 import type { Observe } from './observation.ts';
 
-/** How many connections each door takes. */
+/** How many connections each door accepts. */
 export interface ConnectionLimits {
   readonly http: number;
-  /** Logged in at the wire door; as many more may be unauthenticated. */
+  /** Authenticated clients at the wire door; as many unauthenticated connections are accepted. */
   readonly wire: number;
 }
 
-/** For files, the ops port, the control database, cancel requests, and backend sessions that are replaced by new ones. */
+/** File descriptors for files, the ops port, the control database, cancel requests, and backend sessions being replaced. */
 const RESERVED = 128;
 
 /**
- * What the settings ask for. Where the process may not have so many files open, both doors get less, and the same unless one
- * asks for less than that: neither can take what the other, the backend sessions and the ops port need.
- * @param openFiles how many the process may have open; undefined: not known
+ * The connection limits of the settings. If the process may not open so many files, both doors get less: an equal part, or what
+ * the setting says if that is less. So no door can use the descriptors of the other, of backend sessions or of the ops port.
+ * @param openFiles how many files the process may have open; undefined: not known
  */
 export function connectionLimits(
   { POSTERN_HTTP_CONNECTIONS_MAX: http, POSTERN_CLIENTS_MAX: wire }: Config,
@@ -32,7 +32,7 @@ export function connectionLimits(
   const limits = { http: lesser(http, Math.max(left / 3, left - 2 * wire)), wire: lesser(wire, Math.max(left / 3, (left - http) / 2)) };
   observe({
     name: 'service.warning',
-    message: `the limit of open files is ${openFiles}, the settings add up to ${others + wanted}: POSTERN_HTTP_CONNECTIONS_MAX counts as ${limits.http}, POSTERN_CLIENTS_MAX as ${limits.wire}`,
+    message: `the limit of open files is ${openFiles}, the settings need ${others + wanted}: POSTERN_HTTP_CONNECTIONS_MAX is lowered to ${limits.http}, POSTERN_CLIENTS_MAX to ${limits.wire}`,
   });
   return limits;
 }
@@ -41,7 +41,7 @@ function lesser(asked: number, possible: number): number {
   return Math.max(1, Math.min(asked, Math.floor(possible)));
 }
 
-/** How many files the process may have open, as far as that can be told. Node raises it to the hard limit when it starts. */
+/** How many files the process may have open; undefined if unknown or unlimited. Node raises the limit to the hard limit when it starts. */
 export function openFilesLimit(): number | undefined {
   const limit = /^Max open files +(\d+|unlimited)/m.exec(readLimits())?.[1] ?? reportedLimit();
   return limit === undefined || limit === 'unlimited' ? undefined : Number(limit);
@@ -63,16 +63,16 @@ function reportedLimit(): string | undefined {
   return soft === undefined ? undefined : String(soft);
 }
 
-const LOOK_EVERY_MS = 1_000;
+const CHECK_EVERY_MS = 1_000;
 const WARN_EVERY_MS = 60_000;
 
 /**
- * Tells when no more files can be opened. Node does not: connections that come then are closed without a word to anybody.
- * @returns ends it
+ * Reports when no more files can be opened. Node does not: it closes new connections silently then.
+ * @returns a function that stops watching
  */
 export function watchDescriptors(observe: Observe): () => void {
   let warnedAt = -WARN_EVERY_MS;
-  const look = async () => {
+  const check = async () => {
     try {
       await (await open(devNull)).close();
     } catch (cause) {
@@ -82,7 +82,7 @@ export function watchDescriptors(observe: Observe): () => void {
       observe({ name: 'service.failure', message, cause });
     }
   };
-  const timer = setInterval(() => void look(), LOOK_EVERY_MS).unref();
+  const timer = setInterval(() => void check(), CHECK_EVERY_MS).unref();
   return () => clearInterval(timer);
 }
 

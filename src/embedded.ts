@@ -5,7 +5,7 @@ import { type Account, canEnter, serverAccount } from './embedded/account.ts';
 import { type Binaries, findBinaries } from './embedded/binaries.ts';
 import { type DataDirectory, makeSocketFolder, openDataDirectory, ownerOf, readSecret, replaceFile } from './embedded/directory.ts';
 import { EmbeddedError, hasCode, reasonOf } from './embedded/error.ts';
-import { offerExtensions } from './embedded/extensions.ts';
+import { linkExtensions } from './embedded/extensions.ts';
 import { initialise, SUPERUSER, setSuperuserPassword } from './embedded/initialise.ts';
 import { PORT, Postmaster } from './embedded/postmaster.ts';
 import { stopOrphan, whileSessionsLinger } from './embedded/shutdown.ts';
@@ -14,49 +14,49 @@ import type { Observe } from './observation.ts';
 export interface EmbeddedOptions {
   /** Created when it does not exist. Holds the secret, the server's log, and the cluster or a link to it. */
   readonly dataDir: string;
-  /** Overrides the generated one (`POSTERN_SECRET`). */
+  /** Used instead of the generated one (`POSTERN_SECRET`). */
   readonly secret?: string;
   readonly observe?: Observe;
-  /** Server settings besides ours, e.g. `{ fsync: 'off' }` for tests. */
+  /** Further server settings, e.g. `{ fsync: 'off' }` for tests. */
   readonly settings?: Readonly<Record<string, string>>;
-  /** The server ended without being told to. It is being restarted: clients will find it again at the same place. */
+  /** Called when the server has ended unexpectedly. It is being restarted at the same address. */
   readonly exited?: (how: string) => void;
-  /** Where things go that the server's account could not reach elsewhere, when we are root. */
+  /** As root: holds files that the server's account cannot reach in the data directory. */
   readonly sharedFolder?: string;
 }
 
-/** A running PostgreSQL of our own, behind a Unix socket that no other user of the machine can reach. */
+/** A running embedded PostgreSQL, on a Unix socket that no other user of the machine can reach. */
 export interface EmbeddedCluster {
-  /** Folder of the Unix socket. */
+  /** The folder of the Unix socket. */
   readonly host: string;
   readonly port: number;
   readonly superuser: { readonly user: string; readonly password: string };
   /** The master secret: given, or generated and kept in the data directory. */
   readonly secret: string;
-  /** The server's process at the moment; undefined while it is being restarted. */
+  /** The server's present process id; undefined while it is being restarted. */
   readonly pid: number | undefined;
-  /** Shuts the server down and gives the data directory back. */
+  /** Shuts the server down and releases the data directory. */
   stop(): Promise<void>;
 }
 
-/** For a server with a few hundred sessions on a machine it shares with Postern. What tenants do is not written to its log. */
+/** Settings for a few hundred sessions on the same machine as Postern. The server does not log what organizations do. */
 const SETTINGS: Readonly<Record<string, string>> = {
   listen_addresses: '',
   port: String(PORT),
   unix_socket_permissions: '0700',
   password_encryption: 'scram-sha-256',
   max_connections: '216',
-  // For the service itself and for operators, of those above.
+  // Of these connections, for the service itself and for operators.
   reserved_connections: '16',
   shared_buffers: '128MB',
-  // A prepared transaction would hold its locks until an operator comes.
+  // A prepared transaction would hold its locks until an operator ends it.
   max_prepared_transactions: '0',
   timezone: 'UTC',
   log_timezone: 'UTC',
   log_destination: 'stderr',
   logging_collector: 'off',
   log_line_prefix: '%m [%p] ',
-  // Statements, their parameters and the values in error details are the tenants' own.
+  // Statements, their parameters and the values in error details are the organizations' data.
   log_statement: 'none',
   log_min_error_statement: 'panic',
   log_min_duration_statement: '-1',
@@ -65,8 +65,8 @@ const SETTINGS: Readonly<Record<string, string>> = {
   log_error_verbosity: 'terse',
   log_min_messages: 'log',
   log_checkpoints: 'off',
-  // After a crash, with 300 files for each organization's database: one by one they took 7 s where there were 350 of those,
-  // which is far beyond what a start may take where there are ten thousand.
+  // Recovery after a crash syncs all files, 300 for each organization's database. With fsync for each, 350 databases took 7 s,
+  // which would be far too long with ten thousand.
   ...(process.platform === 'linux' ? { recovery_init_sync_method: 'syncfs' } : {}),
 };
 
@@ -74,7 +74,7 @@ const SETTINGS: Readonly<Record<string, string>> = {
 const HOST_BASED_AUTHENTICATION = 'local all all scram-sha-256\n';
 
 /**
- * Starts PostgreSQL in the data directory, making a cluster there the first time.
+ * Starts PostgreSQL in the data directory. The first start creates a cluster there.
  * @throws EmbeddedError
  */
 export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedCluster> {
@@ -98,7 +98,7 @@ async function startIn(
 ): Promise<EmbeddedCluster> {
   const { cluster, log } = directory;
   const owner = await ownerOf(cluster);
-  const account = whoRunsIt(directory, owner, preferred);
+  const account = accountFor(directory, owner, preferred);
   const binaries = await findBinaries(account, sharedFolder);
   const secret = options.secret ?? (await readSecret(directory));
   if (owner !== undefined) await checkExisting(directory, binaries, account);
@@ -106,7 +106,7 @@ async function startIn(
 
   await stopOrphan(cluster);
   const host = await makeSocketFolder(directory, account);
-  const extensions = await offerExtensions(directory, binaries);
+  const extensions = await linkExtensions(directory, binaries);
   const settings = await settingsFor(directory, { host, extensions }, options.settings ?? {});
   const verifier = await roleVerifier(secret, SUPERUSER);
   await whileSessionsLinger(() => setSuperuserPassword(cluster, binaries, account, settings, verifier));
@@ -131,8 +131,8 @@ async function startIn(
   };
 }
 
-/** As root an existing cluster runs as its owner; anybody else can only run their own. */
-function whoRunsIt(directory: DataDirectory, owner: Account | undefined, preferred: Account | undefined): Account | undefined {
+/** As root, Postern runs an existing cluster as its owner. Other users can only run their own clusters. */
+function accountFor(directory: DataDirectory, owner: Account | undefined, preferred: Account | undefined): Account | undefined {
   if (owner === undefined) return preferred;
   if (preferred !== undefined) return owner.uid === 0 ? preferred : owner;
   if (owner.uid === process.getuid?.()) return undefined;
@@ -154,20 +154,20 @@ async function checkExisting(directory: DataDirectory, binaries: Binaries, accou
   throw new EmbeddedError(`data directory ${directory.path} is of PostgreSQL ${major}, and this Postern runs ${binaries.major}: ${advice}`);
 }
 
-/** As arguments, so that they are this version's and outrank whatever the cluster's own files say. */
+/** Settings as arguments, which take precedence over the cluster's own files. */
 async function settingsFor(
   directory: DataDirectory,
   folders: { readonly host: string; readonly extensions: string },
   more: Readonly<Record<string, string>>,
 ): Promise<string[]> {
-  // Written by us beside the cluster, not in it: what the server's account owns is no place for root to write.
+  // Written beside the cluster and not in it: root must not write into a folder that another account owns.
   const rules = join(directory.home, 'pg_hba.conf');
   await replaceFile(rules, HOST_BASED_AUTHENTICATION, 0o644);
-  const places = {
+  const paths = {
     hba_file: rules,
     unix_socket_directories: `"${folders.host.replaceAll('"', '""')}"`,
   };
-  return Object.entries({ ...SETTINGS, extension_control_path: folders.extensions, ...more, ...places }).flatMap(([name, value]) => [
+  return Object.entries({ ...SETTINGS, extension_control_path: folders.extensions, ...more, ...paths }).flatMap(([name, value]) => [
     '-c',
     `${name}=${value}`,
   ]);

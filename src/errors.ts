@@ -1,7 +1,7 @@
 /**
- * Every way in which Postern itself can refuse or fail, with the SQLSTATE that the wire door sends for it
- * (https://www.postgresql.org/docs/current/errcodes-appendix.html). The JSON door maps the same kinds to HTTP
- * statuses in http/errors.ts. An error that Postgres raised is no ServiceError: it passes through unchanged.
+ * All kinds of errors of Postern itself, with the SQLSTATE that the wire door sends
+ * (https://www.postgresql.org/docs/current/errcodes-appendix.html). http/errors.ts maps the same kinds to HTTP
+ * statuses. An error that Postgres raised is no ServiceError; it is passed on unchanged.
  */
 const SQLSTATES = {
   invalid_request: '22023',
@@ -40,15 +40,15 @@ const SQLSTATES = {
 
 export type ErrorKind = keyof typeof SQLSTATES;
 
-/** What an error may say besides its message; all of it may be shown to the caller. */
+/** Additions to an error's message. All except `cause` may be sent to the client. */
 export interface ErrorNotes {
   readonly detail?: string;
   readonly hint?: string;
-  /** Where it differs from the kind's usual one. */
+  /** Set if it differs from the kind's usual one. */
   readonly sqlstate?: string;
-  /** Seconds after which another try makes sense. */
+  /** After how many seconds the client may try again. */
   readonly retryAfterS?: number;
-  /** What caused it; for the log, never for the caller. */
+  /** The error that caused it, for the log. It is never sent to the client. */
   readonly cause?: unknown;
 }
 
@@ -71,7 +71,7 @@ export class ServiceError extends Error {
   }
 }
 
-/** Why a signal was aborted, where that is a ServiceError by convention. */
+/** The reason of an aborted signal, which is a ServiceError by convention. */
 export function abortReason({ reason }: AbortSignal): ServiceError {
   return reason instanceof ServiceError
     ? reason

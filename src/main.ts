@@ -6,12 +6,12 @@ import { createLogger, logObserver } from './observers/log.ts';
 import { ClusterError } from './router/placement/cluster.ts';
 import { type Service, startService } from './service.ts';
 
-/** What Ctrl-C sends comes twice under `npm start`: from the terminal and, at the same time, from npm. */
+/** Under `npm start`, Ctrl-C sends the signal twice: from the terminal and, at the same time, from npm. */
 const ECHO_MS = 500;
 
-/** None while it is being started. */
+/** Undefined until it has started. */
 let service: Service | undefined;
-let toldAt: number | undefined;
+let stoppedAt: number | undefined;
 for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(signal));
 process.on('SIGHUP', () => service?.reload());
 
@@ -19,23 +19,23 @@ try {
   const config = readConfig(process.env);
   const log = logObserver(createLogger(config.POSTERN_LOG_LEVEL));
   const unknown = unknownVariables(process.env);
-  if (unknown.length > 0) log({ name: 'service.warning', message: `there are no such settings, they are ignored: ${unknown.join(', ')}` });
+  if (unknown.length > 0) log({ name: 'service.warning', message: `unknown settings are ignored: ${unknown.join(', ')}` });
   service = await startService(config, log);
   process.stdout.write(banner(config, service));
 } catch (error) {
-  // What the person who starts it can mend is one line; anything else is ours to mend and needs the stack.
-  const told = [ConfigError, EmbeddedError, ClusterError, CatalogMigrationError].some((kind) => error instanceof kind);
-  process.stderr.write(`postern: ${error instanceof Error ? (told ? error.message : error.stack) : String(error)}\n`);
+  // An error that the operator can correct is one line; any other is a bug, whose stack is needed.
+  const isExpected = [ConfigError, EmbeddedError, ClusterError, CatalogMigrationError].some((kind) => error instanceof kind);
+  process.stderr.write(`postern: ${error instanceof Error ? (isExpected ? error.message : error.stack) : String(error)}\n`);
   process.exit(1);
 }
 
 function stop(signal: string): void {
-  // Nobody has been let in yet. The embedded PostgreSQL is told on the way out; a start that is cut short is made good by the next.
+  // There are no clients yet. The exit handler stops the embedded PostgreSQL, and the next start completes an interrupted one.
   if (service === undefined) process.exit(0);
-  const isEcho = signal === 'SIGINT' && toldAt !== undefined && performance.now() - toldAt < ECHO_MS;
+  const isEcho = signal === 'SIGINT' && stoppedAt !== undefined && performance.now() - stoppedAt < ECHO_MS;
   if (isEcho) return;
-  if (toldAt !== undefined) process.exit(1);
-  toldAt = performance.now();
+  if (stoppedAt !== undefined) process.exit(1);
+  stoppedAt = performance.now();
   service.close(signal).then(
     () => process.exit(0),
     (error: unknown) => {

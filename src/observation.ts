@@ -1,4 +1,4 @@
-/** Who is calling from where: what audit entries and login throttling go by. */
+/** Where a call comes from, for audit entries and login throttling. */
 export interface Origin {
   readonly surface: 'http' | 'wire' | 'admin';
   readonly sourceIp: string;
@@ -23,18 +23,18 @@ export interface Outcome {
   readonly durationMs?: number;
 }
 
-/** A statement as it may be recorded: never with parameters; literals that set passwords are cut out by the audit. */
+/** A statement as it may be recorded: never with parameters. The audit log masks literals that set passwords. */
 export interface ObservedStatement {
   readonly sql: string;
-  /** Where `sql` is what the audit log keeps of it, secrets masked: SHA-256 of the whole. */
+  /** SHA-256 of the whole statement with secrets masked; present if `sql` is already in the recorded form. */
   readonly sqlHash?: string | undefined;
-  /** First word or words of the command tag, e.g. `SELECT`, `CREATE TABLE`, or of each of several, with commas; where known. */
+  /** The command tag without numbers, e.g. `SELECT`, `CREATE TABLE`; several are separated by commas; undefined if unknown. */
   readonly command?: string | undefined;
   readonly paramCount?: number | undefined;
 }
 
 /**
- * Everything worth telling, as one union. The core and both doors emit; observers/{log,metrics,audit}.ts read.
+ * All events for log, metrics and audit, as one union. The core and both doors emit them; observers/ reads them.
  * No key, password or parameter is ever part of an observation.
  */
 export type Observation =
@@ -48,7 +48,7 @@ export type Observation =
   | { readonly name: 'service.stopping'; readonly reason: string }
   | { readonly name: 'service.warning'; readonly message: string; readonly cause?: unknown }
   | { readonly name: 'service.failure'; readonly message: string; readonly cause: unknown; readonly requestId?: string }
-  /** Every HTTP call that reached a route; `actor` only when it was authenticated. `action` is e.g. `query`, `auth.me`. */
+  /** Every HTTP call that reached a route. `actor` is set if it was authenticated. `action` is e.g. `query`, `auth.me`. */
   | {
       readonly name: 'http.request';
       readonly action: string;
@@ -74,7 +74,7 @@ export type Observation =
       readonly bytesOut: number;
       readonly reason: string;
     }
-  /** A DDL or role statement that came through the wire door and succeeded or failed. */
+  /** A DDL or role statement at the wire door, with its outcome. */
   | {
       readonly name: 'wire.statement';
       readonly origin: Origin;
@@ -82,21 +82,21 @@ export type Observation =
       readonly statement: ObservedStatement;
       readonly outcome: Outcome;
     }
-  /** Any request that came through the wire door; with the SQLSTATE of its first error. */
+  /** Any request at the wire door, with the SQLSTATE of its first error. */
   | { readonly name: 'wire.query'; readonly sqlstate?: string }
-  /** A wire session has come to hold, or holds no longer, state of a kind that keeps it on its backend. */
+  /** A wire session has been pinned to its backend for this reason, or is no longer. */
   | { readonly name: 'wire.pinned'; readonly reason: string }
   | { readonly name: 'wire.unpinned'; readonly reason: string }
-  /** A request has been sent ahead into a backend's pipeline, behind those of other clients. */
+  /** A request has been sent into a backend's pipeline behind those of other clients. */
   | { readonly name: 'request.shared' }
-  /** A request that shared a backend has to be run again: it held up others, or met a cancel request that was meant for one. */
+  /** A request in a shared pipeline is run again elsewhere: it delayed others, or was hit by a cancel request for another. */
   | { readonly name: 'request.requeued' }
   | { readonly name: 'lease.granted'; readonly door: 'http' | 'wire'; readonly waitMs: number }
   | { readonly name: 'lease.refused'; readonly door: 'http' | 'wire'; readonly kind: string }
   | { readonly name: 'lease.released'; readonly door: 'http' | 'wire'; readonly heldMs: number }
   | { readonly name: 'backend.opened'; readonly durationMs: number }
   | { readonly name: 'backend.closed'; readonly reason: string }
-  /** A session has been given up, and its process does not end when it is told to. */
+  /** A session has been given up, and its process does not end when it is terminated. */
   | { readonly name: 'backend.stuck'; readonly organizationId: string; readonly processId: number; readonly message: string }
   | { readonly name: 'backend.unstuck'; readonly organizationId: string; readonly processId: number }
   | { readonly name: 'backend.login_healed'; readonly organizationId: string }
@@ -105,7 +105,7 @@ export type Observation =
 
 export type Observe = (observation: Observation) => void;
 
-/** One `Observe` that tells each of several. An observer that throws is a bug in it and must not break what it observes. */
+/** One `Observe` that calls several. Observers must not throw. */
 export function fanOut(observers: readonly Observe[]): Observe {
   return (observation) => {
     for (const observe of observers) observe(observation);

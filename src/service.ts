@@ -33,20 +33,20 @@ import { shareSocketShapes } from './runtime/v8-socket-shapes.ts';
 import { QueryScheduler } from './sql/execution/query-scheduler.ts';
 import { RESULT_BOUNDS } from './sql/result/result-budget.ts';
 
-/** The running service. Ports are the real ones, also where 0 was asked for. */
+/** The running service. The ports are the real ones, even if 0 was configured. */
 export interface Service {
   readonly httpPort: number;
   readonly wirePort: number;
   readonly opsPort: number;
   readonly router: Router;
   readonly signUps: SignUps;
-  /** Reads the TLS files again, for the connections to come; where they are bad, warns and goes on with the old ones. */
+  /** Reads the TLS files again, for new connections. If they are invalid, it warns and keeps the old ones. */
   reload(): void;
-  /** Closes both doors, lets what is under way end, and stops the embedded Postgres if there is one. */
+  /** Closes both doors, waits for requests in progress, and stops the embedded Postgres if there is one. */
   close(reason?: string): Promise<void>;
 }
 
-/** Backend sessions left to the catalog, to provisioning and to operators. */
+/** Server connections left for the catalog, provisioning and operators. */
 const PLATFORM_SESSIONS = 16;
 const READY_TIMEOUT_MS = 2_000;
 const SWEEP_MS = 60_000;
@@ -54,8 +54,8 @@ const FINISH_DROPS_MS = 5_000;
 
 /**
  * Assembles the service and opens both doors.
- * @param log hears every observation, besides metrics and audit
- * @throws ConfigError, EmbeddedError, ClusterError: with one line for the person who starts it
+ * @param log receives every observation, in addition to metrics and audit
+ * @throws ConfigError, EmbeddedError, ClusterError: the message is one line for the person who starts the service
  */
 export async function startService(config: Config, log: Observe): Promise<Service> {
   const startedAt = performance.now();
@@ -75,7 +75,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       connection: { host, port, ...cluster.platform, database: controlDatabase, ...(ssl === undefined ? {} : { ssl }) },
       observe: fanOut([log, metrics.observe]),
       auditDays: config.POSTERN_AUDIT_DAYS,
-      onOutOfMemory: () => locks?.makeRoom(),
+      onOutOfMemory: () => locks?.freeLocks(),
     });
     opened.push(() => catalog.close());
 
@@ -103,7 +103,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     const signUps = new SignUps({ catalog, provisioner, locks, signupsPerHour: config.POSTERN_SIGNUPS_PER_HOUR, observe });
     void limitRoles(config, platform, catalog, observe);
     await finishDrops(new Operator(catalog, provisioner), observe, opened);
-    await keepTidy(signUps, observe, opened);
+    await undoInterruptedSignUps(signUps, observe, opened);
 
     const refusals = new RefusalLimit({ perMinute: config.POSTERN_REFUSALS_PER_MINUTE, observe });
     const wire = createWireServer(config, { clientsMax: limits.wire, refusals }, router, observe, tls);
@@ -122,7 +122,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       connection: () => ({ host: publicHost(config), port: wirePort, sslmode: sslmode(config, tls) }),
       ...(tls === undefined ? {} : { tls: tls.identity }),
     });
-    // Both doors shut at once: neither goes on letting people in while the other waits for the last to leave.
+    // Both doors close at the same time, so that neither accepts clients while the other waits for its last ones.
     opened.push(async () => {
       await Promise.all([wire.close(config.POSTERN_SHUTDOWN_TIMEOUT_MS), http.close()]);
     });
@@ -155,7 +155,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
   }
 }
 
-/** The Postgres behind the doors: the one that DATABASE_URL names, or our own. */
+/** The PostgreSQL behind the doors: the one in DATABASE_URL, or the embedded one. */
 async function backingPostgres(config: Config, observe: Observe, opened: (() => Promise<void>)[]): Promise<Cluster> {
   const controlDatabase = config.POSTERN_CONTROL_DATABASE;
   const { DATABASE_URL: admin, POSTERN_SECRET: secret } = config;
@@ -167,7 +167,7 @@ async function backingPostgres(config: Config, observe: Observe, opened: (() => 
   return prepareCluster({ admin: { host, port, ...superuser }, secret: embedded.secret, ...options });
 }
 
-/** Both kinds are served, whatever the setting says of new organizations. */
+/** Existing organizations of both placements are served, whatever the setting for new ones. */
 function createPlacements(config: Config, platform: Platform, observe: Observe): Placements {
   const connectionLimit = connectionLimitFor(config.POSTERN_BACKENDS_PER_TENANT);
   const limits = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
@@ -187,7 +187,7 @@ function createPool(config: Config, max: number, observe: Observe): Pool {
   );
 }
 
-/** Of the organizations that there are: they may have been made with others. */
+/** Sets the connection limit of existing organizations' roles, which may have been created with another setting. */
 async function limitRoles(config: Config, platform: Platform, catalog: Catalog, observe: Observe): Promise<void> {
   const limit = connectionLimitFor(config.POSTERN_BACKENDS_PER_TENANT);
   const limitAll = async () => {
@@ -195,10 +195,10 @@ async function limitRoles(config: Config, platform: Platform, catalog: Catalog, 
     return platform.run((session) => limitConnections(session, roles, limit));
   };
   const cause = await limitAll().catch((error: unknown) => error);
-  if (cause !== undefined) observe({ name: 'service.warning', message: 'not all roles could be given their limit of sessions', cause });
+  if (cause !== undefined) observe({ name: 'service.warning', message: 'the connection limit could not be set for all roles', cause });
 }
 
-/** At the start, and from then on those that have to wait for processes of theirs. */
+/** Completes interrupted drops, at the start and then regularly: a drop may have to wait until processes have ended. */
 async function finishDrops(operator: Operator, observe: Observe, opened: (() => Promise<void>)[]): Promise<void> {
   const stop = new AbortController();
   const finish = () =>
@@ -206,14 +206,14 @@ async function finishDrops(operator: Operator, observe: Observe, opened: (() => 
       observe({ name: 'service.failure', message: 'interrupted drops could not be looked up', cause });
     });
   const first = finish();
-  const goOn = async () => {
+  const repeat = async () => {
     await first;
     while (!stop.signal.aborted) {
       await delay(FINISH_DROPS_MS, undefined, { signal: stop.signal }).catch(() => {});
       if (!stop.signal.aborted) await finish();
     }
   };
-  const finishing = goOn();
+  const finishing = repeat();
   opened.push(async () => {
     stop.abort();
     await finishing;
@@ -221,8 +221,8 @@ async function finishDrops(operator: Operator, observe: Observe, opened: (() => 
   await Promise.race([first, delay(FINISH_DROPS_MS, undefined, { ref: false })]);
 }
 
-/** Undoes what a crash has cut short: at the start, and from time to time what another process left. */
-async function keepTidy(signUps: SignUps, observe: Observe, opened: (() => Promise<void>)[]): Promise<void> {
+/** Undoes interrupted sign-ups, at the start and then regularly: another process may have left some. */
+async function undoInterruptedSignUps(signUps: SignUps, observe: Observe, opened: (() => Promise<void>)[]): Promise<void> {
   await signUps.undoInterrupted();
   const timer = setInterval(() => {
     signUps.undoInterrupted().catch((cause: unknown) => {
@@ -232,7 +232,7 @@ async function keepTidy(signUps: SignUps, observe: Observe, opened: (() => Promi
   opened.push(async () => clearInterval(timer));
 }
 
-/** New certificates are for the connections to come, on both doors. */
+/** New certificates are used for new connections, at both doors. */
 function reloadTls(tls: TlsFiles | undefined, http: FastifyInstance, observe: Observe): void {
   if (tls === undefined) return;
   tls.reload(observe);
@@ -241,7 +241,7 @@ function reloadTls(tls: TlsFiles | undefined, http: FastifyInstance, observe: Ob
 }
 
 function sharingLimits({ POSTERN_PIPELINE_DEPTH: depth, POSTERN_PIPELINE_SPREAD: spread }: Config): SharingLimits {
-  // One processor is ours.
+  // Postern itself uses one processor.
   return { depth, spread: spread || Math.max(1, availableParallelism() - 1) };
 }
 
@@ -283,7 +283,7 @@ async function listen(app: FastifyInstance, variable: string, host: string, port
   return typeof address === 'object' && address !== null ? address.port : port;
 }
 
-/** An address that is not this machine's is no fault of the port. */
+/** Names the setting at fault: an address that is not this machine's is not the port's. */
 function cannotListen(portVariable: string, error: unknown): ConfigError {
   const isAddress = ['ENOTFOUND', 'EAI_AGAIN', 'EADDRNOTAVAIL'].includes(codeOf(error));
   return new ConfigError(`${isAddress ? 'POSTERN_HOST' : portVariable}: ${messageOf(error)}`);
@@ -299,7 +299,7 @@ async function answers(router: Router): Promise<boolean> {
   }
 }
 
-/** What clients are told to connect to: an address that listens on everything is none to connect to. */
+/** The host in connection strings. Clients cannot connect to an unspecified address such as 0.0.0.0. */
 function publicHost(config: Config): string {
   const host = config.POSTERN_PUBLIC_HOST ?? config.POSTERN_HOST;
   return host === '0.0.0.0' || host === '::' ? 'localhost' : host;

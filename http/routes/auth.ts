@@ -112,7 +112,7 @@ export function authEndpoints({ router, signUps, config, connection }: RouteCont
   return [
     endpoint(signup, async ({ body, request, reply }) => {
       reply.header('ratelimit-policy', `"signup";q=${config.POSTERN_SIGNUPS_PER_HOUR};w=3600`);
-      const { organization, apiKey, quota } = await signUps.add(body, request.call.origin).catch((error: unknown) => {
+      const { organization, apiKey, quota } = await signUps.create(body, request.call.origin).catch((error: unknown) => {
         if (error instanceof ServiceError && error.kind === 'rate_limited')
           reply.header('ratelimit', rateLimit(0, error.retryAfterS ?? 3_600));
         throw error;

@@ -19,7 +19,7 @@ export interface RouteContext {
   readonly router: Pick<Router, 'authenticate' | 'recognize' | 'isInvalid' | 'inputs' | 'lease' | 'results' | 'rotateKey'> & {
     readonly catalog: { readonly audit: Pick<Router['catalog']['audit'], 'list' | 'verify'> };
   };
-  readonly signUps: Pick<SignUps, 'add'>;
+  readonly signUps: Pick<SignUps, 'create'>;
   readonly queries: QueryScheduler;
   readonly refusals: Refusals;
   readonly config: Config;

@@ -5,7 +5,7 @@ import type { Changed, Operator } from '../router/operator.ts';
 /** @returns what to print */
 export type Command = (operator: Operator, origin: Origin) => Promise<string>;
 
-/** The words make no command; the message says which do. */
+/** The arguments are no command; the message is the usage. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
@@ -16,7 +16,7 @@ const USAGE = `usage: npm run --silent admin -- <command>
   org suspend <id>    ends its sessions and refuses its key until it is resumed
   org resume <id>
   org drop <id>       removes its data, role and keys for good; its audit log is kept
-  key issue <id>      a new key for an organization that has lost its own, which is dead from then on`;
+  key issue <id>      a new key for an organization that has lost its own; the old key becomes invalid`;
 
 /** @throws UsageError */
 export function parseCommand(words: readonly string[]): Command {
@@ -31,7 +31,7 @@ export function parseCommand(words: readonly string[]): Command {
 function commandOn(name: string, id: string): Command | undefined {
   switch (name) {
     case 'org suspend':
-      return async (operator, origin) => changed(await operator.suspend(id, origin), 'it has been told to end');
+      return async (operator, origin) => changed(await operator.suspend(id, origin), 'it has been asked to end');
     case 'org resume':
       return async (operator, origin) => statusOf(await operator.resume(id, origin));
     case 'org drop':
@@ -48,7 +48,7 @@ function statusOf({ id, status }: Organization): string {
   return `${id} is ${status}`;
 }
 
-/** @param rest what comes of those that go on */
+/** @param rest what happens to processes that have not ended */
 function changed({ organization, running }: Changed, rest: string): string {
   const status = statusOf(organization);
   return running === undefined ? status : `${status}; still running: ${running}; ${rest}`;
@@ -69,7 +69,7 @@ function table(organizations: readonly Organization[]): string {
   return [HEADINGS, ...rows].map(line).join('\n');
 }
 
-/** Organizations choose their names: no control character of them may reach the terminal. */
+/** Organizations choose their names, so control characters in them must not reach the terminal. */
 function printable(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '\ufffd');
 }

@@ -11,7 +11,7 @@ import { connectionLimitFor } from '../router/placement/roles.ts';
 
 export interface OperatorSession {
   readonly operator: Operator;
-  /** Who acts, as far as the machine knows. */
+  /** The operator, by the machine's user name. */
   readonly origin: Origin;
   close(): Promise<void>;
 }
@@ -19,7 +19,7 @@ export interface OperatorSession {
 const WAIT_MS = 5_000;
 
 /**
- * The core without its doors, on what a service with the same configuration works with.
+ * Opens what operators need, without the doors, on the control database and PostgreSQL of a service with the same configuration.
  * @throws EmbeddedError, ClusterError
  */
 export async function openOperator(config: Config): Promise<OperatorSession> {
@@ -49,7 +49,7 @@ async function runningPostgres(config: Config): Promise<Cluster> {
   return findCluster({ admin: { host, port, ...superuser }, secret: running.secret, ...options });
 }
 
-/** A container may run as a number that nobody has named. */
+/** A container may run as a uid without a user name. */
 function userName(): string {
   try {
     return userInfo().username;

@@ -5,26 +5,26 @@ import { EmbeddedError, reasonOf } from './error.ts';
 const run = promisify(execFile);
 
 const NAME = 'postern';
-/** Debian, Red Hat and most others have the first, BusyBox the second. */
-const WAYS_TO_CREATE: readonly (readonly [command: string, ...args: string[]])[] = [
+/** Debian, Red Hat and most others have the first command, BusyBox the second. */
+const CREATE_COMMANDS: readonly (readonly [command: string, ...args: string[]])[] = [
   ['useradd', '--system', '--user-group', '--no-create-home', '--home-dir', '/var/lib/postern', '--shell', '/usr/sbin/nologin', NAME],
   ['adduser', '-S', '-D', '-H', '-h', '/var/lib/postern', '-s', '/sbin/nologin', NAME],
 ];
 
-/** Whom the server runs as, in the form that node:child_process takes. */
+/** The account that the server runs as, in the form of node:child_process. */
 export interface Account {
   readonly uid: number;
   readonly gid: number;
 }
 
-/** Everything of ours that runs for the server: from `/`, since it need not be able to enter our folder, and without our environment. */
+/** Options for child processes: they run in `/`, because the account may have no access to the current folder, and without Postern's environment. */
 export function runAs(account: Account | undefined, variables: Readonly<Record<string, string>> = {}) {
   return { cwd: '/', env: { PATH: process.env.PATH ?? '/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC', ...variables }, ...account };
 }
 
 /**
- * PostgreSQL refuses to run as root. When we are root it runs as the user `postern`, who is created when missing.
- * @returns undefined when we are an ordinary user and so is the server
+ * PostgreSQL refuses to run as root. If Postern runs as root, the server runs as the user `postern`, who is created when missing.
+ * @returns undefined when Postern is not root; then the server runs as the same user
  * @throws EmbeddedError
  */
 export async function serverAccount(): Promise<Account | undefined> {
@@ -32,13 +32,13 @@ export async function serverAccount(): Promise<Account | undefined> {
   const known = await lookUp();
   if (known !== undefined) return known;
   let reason = '';
-  for (const [command, ...args] of WAYS_TO_CREATE) {
+  for (const [command, ...args] of CREATE_COMMANDS) {
     try {
       await run(command, args);
     } catch (error) {
       reason ||= reasonOf(error);
     }
-    // Looked up even after a failure: another process may have created the user meanwhile.
+    // Looked up even after a failure, because another process may have created the user meanwhile.
     const created = await lookUp();
     if (created !== undefined) return created;
   }
@@ -47,7 +47,7 @@ export async function serverAccount(): Promise<Account | undefined> {
   );
 }
 
-/** Whether the server could work in this folder: every folder above it must let it pass. */
+/** Whether the server's account can enter this folder, which needs permission on every folder above it. */
 export async function canEnter(folder: string, account: Account | undefined): Promise<boolean> {
   try {
     await run('/bin/sh', ['-c', 'cd "$1"', 'sh', folder], runAs(account));

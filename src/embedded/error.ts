@@ -3,7 +3,7 @@ export class EmbeddedError extends Error {
   override readonly name = 'EmbeddedError';
 }
 
-/** What the operating system said, in a few words: `EACCES: permission denied, mkdir '/x'` becomes `permission denied`. */
+/** The short reason in an operating system error: `EACCES: permission denied, mkdir '/x'` becomes `permission denied`. */
 export function reasonOf(error: unknown): string {
   const message = error instanceof Error ? error.message : String(error);
   return /^E[A-Z0-9]+: ([^,]+)/.exec(message)?.[1] ?? message.split('\n')[0] ?? message;

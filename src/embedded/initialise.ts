@@ -15,7 +15,7 @@ const run = promisify(execFile);
 export const SUPERUSER = 'postgres';
 
 /**
- * Makes a new cluster. It gets its name only when it is complete and on disk, so an interrupted initdb leaves no half one.
+ * Creates a new cluster. It gets its name only when it is complete and on disk, so an interrupted initdb leaves none.
  * @throws EmbeddedError
  */
 export async function initialise(
@@ -27,9 +27,9 @@ export async function initialise(
   const unfinished = await mkdtemp(join(directory.home, 'postgres.init-'));
   try {
     if (account !== undefined) await chown(unfinished, account.uid, account.gid);
-    // Nobody can log in to what initdb makes: our own pg_hba.conf and the password come with every start.
+    // The new cluster rejects all logins. Every start sets the password and uses Postern's own pg_hba.conf.
     const access = [`--username=${SUPERUSER}`, '--auth-local=reject', '--auth-host=reject'];
-    // The built-in provider sorts by code point, in UTF-8, the same on every machine.
+    // The built-in provider sorts by code point, in the same way on every machine.
     const locale = ['--encoding=UTF8', '--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C'];
     const rest = ['--no-instructions', ...(durable ? [] : ['--no-sync'])];
     await run(binaries.initdb, ['-D', unfinished, ...access, ...locale, ...rest], runAs(account));
@@ -42,8 +42,8 @@ export async function initialise(
 }
 
 /**
- * Sets the superuser's password while the server is down, through its single-user mode: so there is never a moment in
- * which one can log in without it, and a changed secret needs no old one. Recovers from a crash on the way.
+ * Sets the superuser's password in single-user mode, while the server is down. So a login without it is never
+ * possible, and a changed secret works without the old one. This also recovers the cluster after a crash.
  * @see https://www.postgresql.org/docs/current/app-postgres.html#APP-POSTGRES-SINGLE-USER
  * @param verifier a SCRAM verifier
  */
@@ -67,7 +67,7 @@ export function lastFatal(log: string): string | undefined {
   return [...log.matchAll(/(?:FATAL|PANIC): +(.+)/g)].at(-1)?.[1];
 }
 
-/** What the server that fills a new cluster says first is why, as on a full disk; what follows is what came of it. */
+/** The reason is the first error that initdb or its server reports, for example a full disk. Later errors are consequences. */
 export function initdbReason(error: unknown): string {
   const stderr = error instanceof Error && 'stderr' in error ? String(error.stderr) : '';
   return /^initdb: error: (.+)$/m.exec(stderr)?.[1] ?? /FATAL: +(.+)/.exec(stderr)?.[1] ?? reasonOf(error);

@@ -12,9 +12,9 @@ export interface FolderLock {
 }
 
 /**
- * Takes a folder for this process alone. The lock is a numbered file that names its holder; a file whose holder is dead is
- * never removed to make way, which two could do at once, but followed by the next number, which only one can create.
- * @throws EmbeddedError when a living process holds it
+ * Locks a folder for this process. The lock is a numbered file that names its holder. A file whose holder has ended is
+ * not replaced, because two processes could do that at the same time; the next number is created, which only one can do.
+ * @throws EmbeddedError when a running process holds the lock
  */
 export async function lockFolder(folder: string): Promise<FolderLock> {
   const startedAt = await startOf(process.pid);
@@ -25,7 +25,7 @@ export async function lockFolder(folder: string): Promise<FolderLock> {
     const mine = lockFile(folder, number);
     if (!(await create(mine, JSON.stringify(me)))) continue;
     try {
-      // Looks again, now that our own can be seen: of two who come at once, at least one finds the other.
+      // Looks again after creating its own file: of two processes that start together, at least one finds the other's.
       await refuseIfHeld(folder, number);
     } catch (error) {
       await rm(mine, { force: true });
@@ -45,7 +45,7 @@ async function refuseIfHeld(folder: string, except: number): Promise<void> {
   }
 }
 
-/** @returns false when the file is there already */
+/** @returns false when the file exists already */
 async function create(file: string, content: string): Promise<boolean> {
   try {
     await writeFile(file, content, { flag: 'wx' });
@@ -56,7 +56,7 @@ async function create(file: string, content: string): Promise<boolean> {
   }
 }
 
-/** A file that is empty or makes no sense was left by a crash, or its writer has yet to look at ours. */
+/** An empty or malformed file was left by a crash, or is being written by a process that has not looked for others yet. */
 async function readHolder(file: string): Promise<Holder | undefined> {
   try {
     return holderSchema.safeParse(JSON.parse(await readFile(file, 'utf8'))).data;

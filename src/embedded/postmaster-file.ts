@@ -5,10 +5,10 @@ import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 
-/** What a running server writes into its data directory, and a killed one leaves there. */
+/** The content of postmaster.pid, which a killed server leaves behind. */
 interface PostmasterFile {
   readonly pid: number | undefined;
-  /** Of its Unix socket. */
+  /** The folder of its Unix socket. */
   readonly socketFolder: string | undefined;
   /** `starting`, `ready`, … */
   readonly status: string | undefined;
@@ -22,20 +22,20 @@ export async function readPostmasterFile(cluster: string): Promise<PostmasterFil
   return { pid: pid > 1 ? pid : undefined, socketFolder: lines[4]?.trim() || undefined, status: lines[7]?.trim() };
 }
 
-/** Whether this server of ours takes logins. */
+/** Whether this server accepts logins. */
 export async function isReady(cluster: string, pid: number | undefined): Promise<boolean> {
   const file = await readPostmasterFile(cluster);
   return file.pid === pid && file.status === 'ready';
 }
 
-/** Whether this process, whose number may have been given to another since, is a server on this very cluster. */
+/** Whether this process is a server on this cluster. The process id may have been reused. */
 export async function isServing(pid: number, cluster: string): Promise<boolean> {
   try {
     if (process.platform !== 'linux') {
       const { stdout } = await run('ps', ['-ww', '-o', 'command=', '-p', String(pid)]);
       return stdout.includes('postgres') && stdout.includes(`-D ${cluster}`);
     }
-    // A server works in its data directory. The binary may have been replaced under it: `postgres (deleted)`.
+    // A server's working directory is its data directory. If the binary was replaced, its name is `postgres (deleted)`.
     const [folder, program, real] = await Promise.all([readlink(`/proc/${pid}/cwd`), readlink(`/proc/${pid}/exe`), realpath(cluster)]);
     return folder === real && basename(program).startsWith('postgres');
   } catch {
@@ -44,9 +44,9 @@ export async function isServing(pid: number, cluster: string): Promise<boolean> 
 }
 
 /**
- * What to put into the environment of a server that is about to start on a cluster that nobody serves. If the file names a
- * process all the same (a zombie, or another program that has been given the number) Postgres would refuse; it knows a
- * variable for numbers that do not count. The file itself must stay: it leads to the shared memory that sessions may hold.
+ * Environment variables for a server that is about to start on a cluster without one. If postmaster.pid names an existing
+ * process (a zombie, or another program with the same process id), Postgres would refuse to start; PG_GRANDPARENT_PID names a
+ * process id to ignore. The file must stay, because Postgres finds in it the shared memory that old sessions may still use.
  * @see https://github.com/postgres/postgres/blob/master/src/backend/utils/init/miscinit.c CreateLockFile
  */
 export async function staleOwner(cluster: string): Promise<Record<string, string>> {

@@ -21,33 +21,33 @@ export interface PostmasterOptions {
   /** `-c name=value` pairs. */
   readonly settings: readonly string[];
   readonly log: string;
-  /** The server ended without being told to; it is being restarted. */
+  /** Called when the server has ended unexpectedly; it is being restarted. */
   readonly exited: (how: string) => void;
 }
 
 interface Server {
   readonly child: ChildProcess;
-  /** Resolves when it has ended, with how it did. */
+  /** Resolves when it has ended, with its exit code or signal. */
   readonly gone: Promise<string>;
 }
 
-/** A PostgreSQL server process, restarted when it ends without being told to. */
+/** A PostgreSQL server process, which is restarted when it ends unexpectedly. */
 export class Postmaster {
   readonly #options: PostmasterOptions;
   #server: Server | undefined;
   readonly #stopping = new AbortController();
   #restarted: Promise<void> = Promise.resolve();
-  /** As long as we can, no server is left behind: a process that exits without having stopped it asks it to shut down. */
-  readonly #farewell = () => this.#server?.child.kill('SIGINT');
+  /** If this process exits without having stopped the server, it asks it to shut down. */
+  readonly #onExit = () => this.#server?.child.kill('SIGINT');
 
   private constructor(options: PostmasterOptions) {
     this.#options = options;
   }
 
-  /** @throws EmbeddedError with what the server said */
+  /** @throws EmbeddedError with the server's error message */
   static async start(options: PostmasterOptions): Promise<Postmaster> {
     const postmaster = new Postmaster(options);
-    process.on('exit', postmaster.#farewell);
+    process.on('exit', postmaster.#onExit);
     try {
       await whileSessionsLinger(() => postmaster.#launch());
       return postmaster;
@@ -66,10 +66,10 @@ export class Postmaster {
     this.#stopping.abort();
     await this.#restarted;
     if (this.#server !== undefined) await end(this.#server);
-    process.off('exit', this.#farewell);
+    process.off('exit', this.#onExit);
   }
 
-  /** Starts the server and waits until it takes logins. */
+  /** Starts the server and waits until it accepts logins. */
   async #launch(): Promise<void> {
     const { cluster, log } = this.#options;
     const file = await openLog(log);
@@ -82,8 +82,8 @@ export class Postmaster {
       } catch (error) {
         await end(server);
         this.#server = undefined;
-        const said = lastFatal((await readFile(log)).subarray(size).toString());
-        throw new EmbeddedError(`PostgreSQL does not start on ${cluster}: ${said ?? reasonOf(error)} (see ${log})`);
+        const reported = lastFatal((await readFile(log)).subarray(size).toString());
+        throw new EmbeddedError(`PostgreSQL does not start on ${cluster}: ${reported ?? reasonOf(error)} (see ${log})`);
       }
       void server.gone.then((how) => this.#lost(server, how));
     } finally {
@@ -95,7 +95,7 @@ export class Postmaster {
     const { postgres, account, cluster, settings } = this.#options;
     const child = spawn(postgres, ['-D', cluster, ...settings], {
       ...runAs(account, await staleOwner(cluster)),
-      // In a session of its own, so that Ctrl-C in a terminal reaches us alone, and we end the server in good order.
+      // In a session of its own, so that Ctrl-C in a terminal reaches Postern only, which then shuts the server down.
       detached: true,
       stdio: ['ignore', log, log],
     });

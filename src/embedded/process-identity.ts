@@ -5,8 +5,7 @@ import { promisify } from 'node:util';
 const run = promisify(execFile);
 
 /**
- * When a process was started: together with its number this names one process for ever, while the number alone is given
- * to others later.
+ * When a process was started. Together with the process id it identifies one process; the id alone may be reused.
  * @returns undefined when there is no such process
  */
 export async function startOf(pid: number): Promise<string | undefined> {

@@ -16,9 +16,9 @@ export interface RunningEmbedded {
 }
 
 /**
- * Finds the server that a running Postern has in this data directory.
- * @param given overrides the secret that is written down there
- * @throws EmbeddedError when there is none, or it is another user's
+ * Finds the server that a running Postern has started in this data directory.
+ * @param given used instead of the secret stored there
+ * @throws EmbeddedError when there is none, or it belongs to another user
  */
 export async function findRunning(dataDir: string, given?: string): Promise<RunningEmbedded> {
   const path = await realpath(dataDir).catch(() => dataDir);

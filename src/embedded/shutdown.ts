@@ -9,7 +9,7 @@ const LINGERING_POLL_MS = 250;
 const LINGERING_TIMEOUT_MS = 30_000;
 
 /**
- * Asks a server to shut down fast (sessions are ended, then a checkpoint), and if that takes too long immediately (it
+ * Requests a fast shutdown (sessions are ended, then a checkpoint), and if that takes too long an immediate shutdown (the server
  * recovers at the next start).
  * @see https://www.postgresql.org/docs/current/server-shutdown.html
  * @throws EmbeddedError when it does not end
@@ -34,14 +34,14 @@ export async function stopOrphan(cluster: string): Promise<void> {
       try {
         process.kill(pid, signal);
       } catch {
-        // It ended just now, which is what we wait for.
+        // The process has just ended.
       }
     },
     untilGone(pid, cluster),
   );
 }
 
-/** Starts a server, again and again while sessions of one that was killed have not noticed yet and hold on to its memory. */
+/** Starts a server, and tries again while sessions of a killed server still use its shared memory. */
 export async function whileSessionsLinger<Result>(start: () => Promise<Result>): Promise<Result> {
   const deadline = Date.now() + LINGERING_TIMEOUT_MS;
   for (;;) {

@@ -3,10 +3,10 @@ import type { AuditEvent } from '../catalog/audit/entries/record.ts';
 import type { AuditLog } from '../catalog/audit/log.ts';
 import type { Actor, Observation, Observe, Origin, Outcome } from '../observation.ts';
 
-/** Their entries are committed by the catalog together with what they record. */
+/** The catalog commits the entries of these actions together with the changes that they record. */
 const COMMITTED_ACTIONS: ReadonlySet<string> = new Set(['auth.signup', 'auth.rotate_key']);
 
-/** Tells the audit logs what organizations do, and what is tried on them; what nobody did as an organization is in none. */
+/** Records in the audit logs what organizations do, and failed logins to them. Observations without an organization are not recorded. */
 export function auditObserver(audit: Pick<AuditLog, 'append'>): Observe {
   return (observation) => {
     const event = eventOf(observation);
@@ -25,11 +25,11 @@ function eventOf(observation: Observation): AuditEvent | undefined {
       const { statement, outcome } = observation;
       return event(observation, 'statement', outcome, { statement });
     }
-    // Over HTTP the login is part of every call, and that is recorded.
+    // Over HTTP every call authenticates, and the call itself is recorded.
     case 'login.succeeded':
       return observation.origin.surface === 'wire' ? event(observation, 'login', { status: 'ok' }) : undefined;
     case 'login.failed':
-      // What the throttle refuses was not looked at, and may come as fast as somebody can send; its cause is in the log.
+      // The throttle refuses without checking the key, and a client may cause any number of these. The failures before are recorded.
       if (observation.kind === 'too_many_login_failures') return undefined;
       return event(observation, 'login.failed', { status: 'error', sqlstate: observation.sqlstate });
     case 'wire.session.opened':

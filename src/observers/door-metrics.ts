@@ -6,7 +6,7 @@ export type DoorLabel = (typeof DOORS)[number];
 
 type Both<T> = Record<DoorLabel, T>;
 
-/** Counts by upper bound, the last one without. */
+/** A histogram's counts, one for each upper bound and one for larger values. */
 class Buckets {
   readonly counts: Float64Array;
   sum = 0;
@@ -16,7 +16,7 @@ class Buckets {
   }
 }
 
-/** Numbers on the path of every request, by one label or none: counted in place, and made into values when Prometheus asks. */
+/** A histogram for every request, with one label or none. It only counts; values are made when Prometheus scrapes. */
 export class QuickHistogram<Label extends string> extends Histogram<Label> {
   readonly #bounds: readonly number[];
   readonly #buckets = new Map<string, Buckets>();
@@ -28,7 +28,7 @@ export class QuickHistogram<Label extends string> extends Histogram<Label> {
     this.#bounds = bounds;
     this.#label = label;
     this.#about = { name, help };
-    // Without a label there is one series, from the beginning.
+    // Without a label there is exactly one series.
     if (label === undefined) this.#bucketsOf('');
   }
 
@@ -50,7 +50,7 @@ export class QuickHistogram<Label extends string> extends Histogram<Label> {
     return buckets;
   }
 
-  /** What prom-client makes both its text and its JSON from. */
+  /** prom-client makes both its text and its JSON of this. */
   async getForPromString(): Promise<object> {
     const values = [...this.#buckets].flatMap(([of, buckets]) => this.#valuesOf(of, buckets));
     return { ...this.#about, type: 'histogram', aggregator: 'sum', values };
@@ -78,7 +78,7 @@ export class QuickHistogram<Label extends string> extends Histogram<Label> {
   }
 }
 
-/** What has happened, by two labels, counted in the same way. */
+/** A counter with two labels, which counts in the same way. */
 export class PairCounter<Label extends string> {
   readonly #counts = new Map<string, Map<string | number, number>>();
 
@@ -152,7 +152,7 @@ export class QueryCounter {
   }
 }
 
-/** How many there are of something at each door. */
+/** A gauge with one value for each door. */
 export class DoorGauge {
   readonly #counts: Both<number | undefined> = { http: undefined, wire: undefined };
 

@@ -1,7 +1,7 @@
 import { type Logger, pino } from 'pino';
 import type { Observation, Observe, ObservedStatement } from '../observation.ts';
 
-/** Keys, passwords in URLs and SCRAM verifiers, in case one gets into a message that somebody else wrote. */
+/** Keys, passwords in URLs and SCRAM verifiers, which might occur in messages of other software. */
 const SECRETS: readonly (readonly [RegExp, string])[] = [
   [/pst_[0-9A-Za-z]{8,}/g, 'pst_***'],
   [/(\w+:\/\/[^\s:/@"]*):[^\s@"]*@/g, '$1:***@'],
@@ -9,7 +9,7 @@ const SECRETS: readonly (readonly [RegExp, string])[] = [
   [/(\bpassword\s*(?:=|:|\s)\s*)(E?'[^']*'|\\"[^"\\]*\\")/gi, "$1'***'"],
 ];
 
-/** A logger that writes one JSON object a line, in which no secret survives. */
+/** A logger that writes one JSON object a line, with secrets masked. */
 export function createLogger(level: string, destination?: { write(line: string): void }): Logger {
   const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime, hooks: { streamWrite: redact } };
   return destination === undefined ? pino(options) : pino(options, destination);
@@ -21,7 +21,7 @@ function redact(line: string): string {
 
 type Level = 'error' | 'warn' | 'info' | 'debug' | 'trace';
 
-/** One call or session is for debugging, what serves it for tracing; what an operator should see stands at info and above. */
+/** `debug` has calls and sessions, `trace` their details; what operators need is at `info` and above. */
 const LEVELS: Readonly<Record<Observation['name'], Level>> = {
   'service.started': 'info',
   'service.stopping': 'info',
@@ -54,11 +54,11 @@ const LEVELS: Readonly<Record<Observation['name'], Level>> = {
   'audit.dropped': 'error',
 };
 
-/** Tells the log. Statements are told by their command only: their text may hold what is not the operator's to read. */
+/** Writes observations to the log. Of statements only the command is logged: their text may contain data of organizations. */
 export function logObserver(logger: Logger): Observe {
-  const told = new Map(Object.entries(LEVELS).filter(([, level]) => logger.isLevelEnabled(level)));
+  const levels = new Map(Object.entries(LEVELS).filter(([, level]) => logger.isLevelEnabled(level)));
   return (observation) => {
-    const level = told.get(observation.name);
+    const level = levels.get(observation.name);
     if (level !== undefined) logger[level](fieldsOf(observation), textOf(observation));
   };
 }
@@ -84,7 +84,7 @@ function withoutText({ sql: _sql, ...rest }: ObservedStatement): Omit<ObservedSt
 
 const MAX_CAUSES = 5;
 
-/** An error by what it says, never by all that a driver hung on it: that may be a query with its parameters. */
+/** Logs an error's name, message, code and stack only. A driver may attach other properties, such as a query with its parameters. */
 function describe(cause: unknown, depth = 0): unknown {
   if (!(cause instanceof Error)) return cause === undefined ? undefined : String(cause);
   const code = 'code' in cause ? { code: String(cause.code) } : {};

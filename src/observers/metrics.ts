@@ -17,14 +17,14 @@ export interface PoolSnapshot {
 export interface Metrics {
   readonly observe: Observe;
   readonly registry: Registry;
-  /** Ends what is measured by itself. */
+  /** Stops the measurement of the event loop. */
   close(): void;
 }
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
 /**
- * Everything that Prometheus can ask about one process. Labels are few and known beforehand: never a path as sent or an error
+ * The Prometheus metrics of one process. Label values are few and known in advance: never a path as sent or an error
  * text, and an organization only where its sessions cannot be ended.
  */
 export function createMetrics({ poolSnapshot }: { readonly poolSnapshot: () => PoolSnapshot }): Metrics {
@@ -68,7 +68,7 @@ function gaugePool(registry: Registry, snapshot: () => PoolSnapshot): void {
   });
 }
 
-/** Operations whose outcome counts as that of a query. */
+/** Actions that are counted as queries. */
 const QUERY_ACTIONS: ReadonlySet<string> = new Set(['query', 'transaction', 'migrations.apply', 'neon.sql']);
 
 function counting(registry: Registry): Observe {
@@ -89,17 +89,19 @@ function createInstruments(registry: Registry) {
     wireSessions: gauge('postern_wire_sessions', 'Sessions logged in at the wire door'),
     wireSessionSeconds: new QuickHistogram('postern_wire_session_seconds', 'How long wire sessions lasted', undefined, SECONDS, registry),
     wireBytes: new TrafficCounter('postern_wire_bytes_total', 'Bytes relayed for sessions that have ended', registry),
-    pins: counter('postern_pins_total', 'Times that a wire session came to hold what keeps it on its backend', ['reason']),
-    pinnedSessions: gauge('postern_pinned_sessions', 'Wire sessions that keep their backend, by each of their reasons', ['reason']),
+    pins: counter('postern_pins_total', 'Times that a wire session was pinned to its backend', ['reason']),
+    pinnedSessions: gauge('postern_pinned_sessions', 'Wire sessions that are pinned to their backend, by each of their reasons', [
+      'reason',
+    ]),
     shared: counter('postern_shared_requests_total', "Requests that went into a busy backend's pipeline"),
-    requeued: counter('postern_requeued_requests_total', 'Of those, and those ahead of them: run again by themselves'),
+    requeued: counter('postern_requeued_requests_total', 'Requests that were in a shared pipeline and were run again elsewhere'),
     // The name until version 0.1; it goes with the next release.
     setAside: counter('postern_set_aside_requests_total', 'The same as postern_requeued_requests_total'),
     queries: new QueryCounter('postern_queries_total', 'Requests that ran SQL', registry),
     httpRequests: new PairCounter('postern_http_requests_total', 'HTTP calls', ['action', 'status'], registry),
     httpSeconds: new QuickHistogram('postern_http_request_seconds', 'How long HTTP calls took', 'action', SECONDS, registry),
-    logins: new PairCounter('postern_logins_total', 'Logins that were told of', ['surface', 'outcome'], registry),
-    leases: new DoorGauge('postern_leases', 'Backend sessions on loan', registry),
+    logins: new PairCounter('postern_logins_total', 'Login attempts, by outcome', ['surface', 'outcome'], registry),
+    leases: new DoorGauge('postern_leases', 'Backend sessions that are leased', registry),
     leaseWaitSeconds: new QuickHistogram(
       'postern_lease_wait_seconds',
       'How long callers waited for a backend session',
@@ -107,16 +109,16 @@ function createInstruments(registry: Registry) {
       SECONDS,
       registry,
     ),
-    leaseHeldSeconds: new QuickHistogram('postern_lease_held_seconds', 'How long backend sessions were on loan', 'door', SECONDS, registry),
+    leaseHeldSeconds: new QuickHistogram('postern_lease_held_seconds', 'How long backend sessions were leased', 'door', SECONDS, registry),
     leasesRefused: counter('postern_leases_refused_total', 'Callers that got no backend session', ['door', 'reason']),
     backendsOpened: seconds('postern_backend_open_seconds', 'How long it took to open backend sessions'),
     backendsClosed: counter('postern_backends_closed_total', 'Backend sessions closed'),
-    loginsHealed: counter('postern_backend_logins_healed_total', 'Backend roles whose password had to be set anew'),
+    loginsHealed: counter('postern_backend_logins_healed_total', 'Logins of backend roles that had to be repaired'),
     auditEntries: counter('postern_audit_entries_total', 'Audit entries written'),
     auditDropped: counter('postern_audit_dropped_total', 'Audit entries that could not be written'),
-    auditLag: gauge('postern_audit_lag_seconds', 'How far the last write of the audit log was behind'),
-    warnings: counter('postern_warnings_total', 'Warnings told to the log'),
-    failures: counter('postern_failures_total', 'Unexpected failures told to the log'),
+    auditLag: gauge('postern_audit_lag_seconds', 'Age of the oldest entry in the last write of the audit log'),
+    warnings: counter('postern_warnings_total', 'Warnings in the log'),
+    failures: counter('postern_failures_total', 'Unexpected failures in the log'),
   };
 }
 

@@ -1,33 +1,33 @@
 import { randomInt, timingSafeEqual } from 'node:crypto';
 
-/** What BackendKeyData gives out and a CancelRequest carries. */
+/** The key in BackendKeyData and in a CancelRequest. */
 export interface CancelKey {
-  /** Stands for the session, not for a backend: a session's backends change. */
+  /** Identifies the client's session and not a backend, because a session's backends change. */
   readonly processId: number;
   readonly secret: Buffer;
 }
 
-/** Who is to be canceled. */
+/** A session whose running query can be canceled. */
 export interface Cancelable {
   cancel(): Promise<void>;
 }
 
 interface Session {
-  /** Byte by character: a short buffer would keep the whole block that it was cut from. */
+  /** One character for each byte. A short Buffer would keep the whole pool block in memory that it was cut from. */
   readonly secret: string;
-  /** None once it is over: tables that the map has outgrown keep what was in them until memory is cleared up in full. */
+  /** Undefined when the session has ended: old tables of a Map that has grown refer to their entries until a full garbage collection. */
   target: Cancelable | undefined;
 }
 
-/** Above any process id that an operating system gives out (Linux: below 2^22), so that none is ever a backend's. */
+/** Above the process ids of operating systems (Linux: below 2^22), so that none is the id of a backend. */
 const FIRST_PROCESS_ID = 2 ** 24;
 const LAST_PROCESS_ID = 2 ** 31 - 1;
 
-/** The cancel keys of the wire sessions that are open in this process: random, and never a backend's own. */
+/** The cancel keys of the wire sessions that are open in this process. They are random, and never those of a backend. */
 export class CancelKeys {
   readonly #sessions = new Map<number, Session>();
 
-  /** @returns the process id that the secret goes with */
+  /** @returns the process id that belongs to the secret */
   issue(secret: Buffer, target: Cancelable): number {
     let processId = randomInt(FIRST_PROCESS_ID, LAST_PROCESS_ID);
     while (this.#sessions.has(processId)) processId = randomInt(FIRST_PROCESS_ID, LAST_PROCESS_ID);
@@ -41,7 +41,7 @@ export class CancelKeys {
     this.#sessions.delete(processId);
   }
 
-  /** Cancels what the key's session is waiting for; a key that is not known does nothing, as in Postgres. */
+  /** Cancels the running query of the key's session. An unknown key does nothing, as in Postgres. */
   async cancel({ processId, secret }: CancelKey): Promise<void> {
     const session = this.#sessions.get(processId);
     if (session === undefined || session.secret.length !== secret.length) return;

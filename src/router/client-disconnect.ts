@@ -1,9 +1,9 @@
 /**
- * Tells that whoever has asked for something is gone. Every call has one and hardly any ever happens, so it has one listener
- * at a time, first who waits for a backend and then who works on one, and costs next to nothing where an AbortSignal would not.
+ * Signals that the client of a call has disconnected. Every call has one and few are ever triggered, so it costs much less than an
+ * AbortSignal. It has one listener at a time: first the wait for a backend, then the statement that runs on it.
  */
 export class DisconnectSignal {
-  /** Called when it happens; who sets it takes it away again. */
+  /** Called when the client disconnects. Whoever sets it must remove it again. */
   listener: (() => void) | undefined;
   #hasHappened = false;
 

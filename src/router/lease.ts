@@ -9,9 +9,9 @@ import type { Tenant } from './tenant.ts';
 export type Door = 'http' | 'wire';
 
 /**
- * A backend session on loan, logged in as the organization's own role, outside a transaction and with default settings.
- * Whoever takes a lease gives it back in the same function: `release` when the session is idle again (its last message was
- * ReadyForQuery 'I'), `destroy` when its state is not known. The first of the two counts, later calls do nothing.
+ * The right to use one backend session, which is logged in as the organization's own role and outside a transaction.
+ * The function that takes a lease returns it: with `release` when the session is idle again (its last message was
+ * ReadyForQuery 'I'), or with `destroy` when its state is not known. The first call counts; later calls do nothing.
  */
 export class Lease {
   readonly backend: BackendConnection;
@@ -32,7 +32,7 @@ export class Lease {
     this.#observe = observe;
   }
 
-  /** A new part of the room for results. */
+  /** A new reservation in the memory budget for results. */
   share(): MemoryReservation {
     return new MemoryReservation(this.#results, this.tenant.organization.id);
   }
@@ -43,30 +43,30 @@ export class Lease {
   }
 
   /**
-   * Ends the session; Postgres rolls back what was open. It keeps its place among the organization's until its process has
-   * ended: one that obeys no cancel request goes on for nobody.
+   * Ends the session; Postgres rolls back its transaction. It counts as a session of the organization until its process has
+   * ended.
    */
   destroy(): void {
     if (this.#return()) this.#pool.discard(this.tenant.organization.id, this.backend, 'destroyed');
   }
 
-  /** As {@link destroy}, where the session has not obeyed a cancel request: its process is ended at once. */
+  /** As {@link destroy}, for a session that a cancel request has not stopped: its process is terminated at once. */
   terminate(): void {
     if (this.#return()) this.#pool.discard(this.tenant.organization.id, this.backend, 'destroyed', true);
   }
 
-  /** Ends a session that may be at work, and for nobody any more. Resolves when a cancel request has been taken. */
+  /** Ends a session that may be running a statement whose client is gone. Resolves when the server has received a cancel request. */
   async abandon(): Promise<void> {
     await this.cancel();
     this.destroy();
   }
 
-  /** What new sessions of the organization start with has changed: those that there are, this one too, are lent no more. */
+  /** Called when the defaults for new sessions of the organization have changed. Existing sessions, this one too, are not leased again. */
   retireSessions(): void {
     this.#pool.retire(this.tenant.organization.id);
   }
 
-  /** Asks Postgres to cancel what the session is running now; resolves when the request has been taken. */
+  /** Asks Postgres to cancel the running statement. Resolves when the server has received the request. */
   async cancel(): Promise<void> {
     if (!this.#returned) await this.backend.cancel();
   }

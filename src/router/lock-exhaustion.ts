@@ -8,17 +8,17 @@ import type { Observation, Observe } from '../observation.ts';
 import { codeOf } from './placement/admin.ts';
 
 const OUT_OF_MEMORY = '53200';
-/** For finding who holds too many locks, and for those sessions to let go of them. */
+/** For finding the sessions with too many locks and for their end. */
 const TIMEOUT_MS = 5_000;
-/** For those that obey a cancel request. */
-const OBEY_TIMEOUT_MS = 1_000;
+/** How long a session may take to end after a cancel request. */
+const CANCEL_TIMEOUT_MS = 1_000;
 const POLL_MS = 25;
 const RETRIES = 2;
 const LOOK_EVERY_MS = 1_000;
 
 /**
- * The server has one table of locks for all databases, and no way to give each role a part of it: who fills it (with advisory
- * locks, or thousands of tables in one transaction) keeps everybody from logging in, and organizations from being made.
+ * Frees the server's lock table when it is full. The server has one table for all databases and no limit for a role: an organization
+ * that fills it (with advisory locks, or thousands of tables in one transaction) keeps all others from logging in and signing up.
  * @see https://www.postgresql.org/docs/current/runtime-config-locks.html#GUC-MAX-LOCKS-PER-TRANSACTION
  */
 export class LockExhaustion {
@@ -27,7 +27,7 @@ export class LockExhaustion {
   readonly #observe: Observe;
   #clearing: Promise<boolean> | undefined;
   #lookedAt = Number.NEGATIVE_INFINITY;
-  /** How often room has been made. */
+  /** How often locks have been freed. */
   #clearings = 0;
 
   constructor(catalog: Catalog, pool: Pool, observe: Observe) {
@@ -37,39 +37,39 @@ export class LockExhaustion {
   }
 
   /**
-   * Runs something, and again where the server had no room for its locks and room could be made. By then somebody may have
-   * taken it again.
-   * @param work leaves nothing behind when it fails, or may be repeated
+   * Runs `work`, and again if it failed because the lock table was full and locks could be freed. The table may be full again
+   * by then.
+   * @param work has no effect when it fails, or may be repeated
    */
-  async withRoom<Result>(work: () => Promise<Result>): Promise<Result> {
+  async retryWhenFull<Result>(work: () => Promise<Result>): Promise<Result> {
     for (let left = RETRIES; ; left -= 1) {
       const clearings = this.#clearings;
       try {
         return await work();
       } catch (error) {
         if (left === 0 || !isOutOfMemory(error)) throw error;
-        // Somebody else may have seen to it already.
+        // Another caller may have freed locks meanwhile.
         if (clearings === this.#clearings && !(await this.#clear())) throw error;
       }
     }
   }
 
-  /** Hears whose statement has found no room: those who are in cannot write a row while there is none. */
+  /** Frees locks when a statement of an existing session has failed with out_of_memory: it could not even write a row. */
   readonly observe: Observe = (observation) => {
-    if (sqlstateOf(observation) === OUT_OF_MEMORY) this.makeRoom();
+    if (sqlstateOf(observation) === OUT_OF_MEMORY) this.freeLocks();
   };
 
-  /** Makes room if it can. */
-  makeRoom(): void {
-    // Anybody can raise such an error.
+  /** Starts freeing locks, at most once a second. */
+  freeLocks(): void {
+    // Any client can RAISE this SQLSTATE.
     if (performance.now() - this.#lookedAt < LOOK_EVERY_MS) return;
     void this.#clear();
   }
 
   #clear(): Promise<boolean> {
     this.#lookedAt = performance.now();
-    this.#clearing ??= this.#endCrowd()
-      // The control database cannot be asked: whoever comes next tries again.
+    this.#clearing ??= this.#endLargestHolder()
+      // The control database cannot be reached. The next caller tries again.
       .catch(() => false)
       .finally(() => {
         this.#clearing = undefined;
@@ -78,39 +78,39 @@ export class LockExhaustion {
   }
 
   /**
-   * Ends the sessions that hold more locks than the server reckons with for each, of the organization that has most in them.
-   * @returns whether there were any, and they have let go
+   * Finds the sessions with more locks than max_locks_per_transaction, and ends those of the organization that holds the most.
+   * @returns whether there were such sessions and their locks have been released
    */
-  async #endCrowd(): Promise<boolean> {
+  async #endLargestHolder(): Promise<boolean> {
     const deadline = performance.now() + TIMEOUT_MS;
-    const locksOf = await this.#locksOfCrowded(deadline);
+    const locksOf = await this.#locksOfHeavyHolders(deadline);
     const held = largest(this.#pool.sessions(), locksOf);
     if (held === undefined) return false;
     const { organizationId, locks, backends } = held;
     this.#observe({
       name: 'service.warning',
-      message: `sessions of ${organizationId} were ended: they held ${locks} locks, and the server had room for no more`,
+      message: `sessions of ${organizationId} were ended: they held ${locks} locks, and the server's lock table was full`,
     });
     await Promise.all(backends.map(endAtOnce));
-    if (!(await this.#haveLetGo(backends, Math.min(deadline, performance.now() + OBEY_TIMEOUT_MS)))) {
+    if (!(await this.#haveReleased(backends, Math.min(deadline, performance.now() + CANCEL_TIMEOUT_MS)))) {
       await this.#terminate(backends);
-      if (!(await this.#haveLetGo(backends, deadline))) return false;
+      if (!(await this.#haveReleased(backends, deadline))) return false;
     }
-    // Before anybody else comes, who may be the next to take it all: without it, there may be no ending them.
+    // The reserved locks are taken before other callers continue, who might fill the table again: they are needed to end sessions.
     await Promise.race([this.#catalog.locks.reserved.hold(), delay(deadline - performance.now(), undefined, { ref: false })]);
     this.#clearings += 1;
     return true;
   }
 
-  async #haveLetGo(backends: readonly BackendConnection[], deadline: number): Promise<boolean> {
+  async #haveReleased(backends: readonly BackendConnection[], deadline: number): Promise<boolean> {
     for (; performance.now() < deadline; await delay(POLL_MS)) {
-      const left = await this.#locksOfCrowded(deadline);
+      const left = await this.#locksOfHeavyHolders(deadline);
       if (!backends.some(({ processId }) => left.has(processId))) return true;
     }
     return false;
   }
 
-  /** A statement may obey no cancel request. Who has it ended has to be let in first. */
+  /** A cancel request may not stop a statement. Terminating it needs another login, and that needs locks. */
   async #terminate(backends: readonly BackendConnection[]): Promise<void> {
     const processIds = backends.map(({ processId }) => processId).join();
     await this.#catalog.locks.reserved.releaseDuring(async () => {
@@ -120,17 +120,17 @@ export class LockExhaustion {
     });
   }
 
-  /** Who asks may need room itself, or a session, for which there is none until those that are at work come back. */
-  async #locksOfCrowded(deadline: number): Promise<ReadonlyMap<number, number>> {
+  /** The query itself needs locks, and perhaps a new session. If these are not available, the reserved locks are released for it. */
+  async #locksOfHeavyHolders(deadline: number): Promise<ReadonlyMap<number, number>> {
     const { locks } = this.#catalog;
-    let ask = () => locks.ofHeavyHolders();
+    let query = () => locks.ofHeavyHolders();
     for (;;) {
       try {
-        return await ask();
+        return await query();
       } catch (error) {
         if (!isOutOfMemory(error) || performance.now() > deadline) throw error;
         await delay(POLL_MS);
-        ask = () => locks.reserved.releaseDuring(() => locks.ofHeavyHolders());
+        query = () => locks.reserved.releaseDuring(() => locks.ofHeavyHolders());
       }
     }
   }
@@ -171,7 +171,7 @@ function largest(sessions: readonly Session[], locksOf: ReadonlyMap<number, numb
   return [...heldBy.values()].sort((a, b) => b.locks - a.locks)[0];
 }
 
-/** A session that is at work notices that its client has gone only when it has something to say. */
+/** A running statement is canceled first, because a backend notices a closed connection only when it sends something. */
 async function endAtOnce(backend: BackendConnection): Promise<void> {
   await backend.cancel();
   backend.destroy();

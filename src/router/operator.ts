@@ -4,21 +4,21 @@ import type { Observe, Origin } from '../observation.ts';
 import { describeProcesses, type Provisioner, StillRunningError } from './placement/placement.ts';
 import { mintKey } from './sign-ups/mint-key.ts';
 
-/** What has become of an organization. */
+/** The result of a change to an organization. */
 export interface Changed {
   readonly organization: Organization;
-  /** What goes on for a while. */
+  /** Processes that have not ended yet. */
   readonly running?: string;
 }
 
 /**
- * What those who run the service may do to organizations. Every change is told to all processes of the service, and stands
- * in the organization's audit log.
+ * What operators may do to organizations. All processes of the service are notified of every change, and it is
+ * recorded in the organization's audit log.
  */
 export class Operator {
   readonly #catalog: Catalog;
   readonly #provisioner: Provisioner;
-  /** Those that are told to be waited for. */
+  /** Ids of organizations for which it has been reported that a drop waits for processes. */
   readonly #waitedFor = new Set<string>();
 
   constructor(catalog: Catalog, provisioner: Provisioner) {
@@ -26,7 +26,7 @@ export class Operator {
     this.#provisioner = provisioner;
   }
 
-  /** All there are and were, in the order of their creation. */
+  /** All organizations, also the dropped ones, in the order of their creation. */
   organizations(): Promise<Organization[]> {
     return this.#catalog.organizations();
   }
@@ -47,8 +47,8 @@ export class Operator {
   }
 
   /**
-   * Removes an organization with its data, role and keys; its audit log is kept. May be repeated until it has succeeded. Where
-   * processes go on, it is `dropping` until they have ended and {@link finishDrops} is called.
+   * Removes an organization with its data, role and keys; its audit log is kept. May be repeated until it has succeeded. If
+   * processes have not ended, the status is `dropping` until they have and {@link finishDrops} is called.
    * @throws ServiceError `not_found`, `invalid_request`
    */
   async drop(organizationId: string, origin: Origin): Promise<Changed> {
@@ -65,7 +65,7 @@ export class Operator {
     return { organization: await this.#catalog.setStatus(organization.id, 'dropped', origin) };
   }
 
-  /** Completes what was begun and cut short. One that cannot be completed now is told, and left for the next time. */
+  /** Completes interrupted drops. One that cannot be completed now is reported and tried again at the next call. */
   async finishDrops(origin: Origin, observe: Observe): Promise<void> {
     for (const organization of await this.#catalog.organizations({ status: 'dropping' })) {
       const { id } = organization;
@@ -86,8 +86,8 @@ export class Operator {
   }
 
   /**
-   * Gives an organization a key whose own is lost. The old one is dead, and the sessions end that were opened with it.
-   * @returns the key in the clear: shown once, kept nowhere
+   * Issues a key to an organization that has lost its own. The old key becomes invalid, and sessions opened with it end.
+   * @returns the key in clear text, which is shown once and stored nowhere
    * @throws ServiceError `not_found`, `invalid_request`
    */
   async issueKey(organizationId: string, origin: Origin): Promise<string> {

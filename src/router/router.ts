@@ -20,23 +20,23 @@ import type { Provisioner } from './placement/placement.ts';
 import { mintKey } from './sign-ups/mint-key.ts';
 import type { Tenant } from './tenant.ts';
 
-/** What a caller shows to say who it is. */
+/** What a client authenticates with. */
 export type Credential =
   /** The API key alone, as HTTP's bearer token. */
   | { readonly kind: 'bearer'; readonly apiKey: string }
-  /** Organization and API key in the clear, as a wire client sends them inside TLS or on a WebSocket. */
+  /** Organization and API key in clear text, as a wire client sends them inside TLS or on a WebSocket. */
   | { readonly kind: 'password'; readonly user: string; readonly apiKey: string }
-  /** A SCRAM conversation, run by the caller. */
+  /** A SCRAM exchange, which the caller runs. */
   | { readonly kind: 'scram'; readonly user: string; readonly exchange: ScramExchange };
 
 /**
  * @param former stored keys of former passwords, as in {@link ScramOffer}
- * @returns whether the client proved to know the key; or else which former one
+ * @returns whether the client proved to know the key, or the stored key of the former one that it proved to know
  */
 export type ScramExchange = (verifier: ScramVerifier, former: readonly Buffer[]) => Promise<boolean | Buffer>;
 
 export interface Rotated extends RotatedKey {
-  /** The key in the clear: shown once, kept nowhere. */
+  /** The key in clear text, which is shown once and stored nowhere. */
   readonly apiKey: string;
 }
 
@@ -46,9 +46,9 @@ export interface RouterOptions {
   readonly pool: Pool;
   readonly locks: LockExhaustion;
   readonly secret: Buffer;
-  /** As of the {@link Cluster}. */
+  /** See {@link Cluster}. */
   readonly pgNotify?: string | undefined;
-  /** For what is held of results until their callers have them. */
+  /** For results in memory that their callers have not received yet. */
   readonly results: MemoryBudget;
   readonly observe: Observe;
 }
@@ -58,39 +58,39 @@ const AT_ONCE = {
   wire: { name: 'lease.granted', door: 'wire', waitMs: 0 },
 } as const;
 
-/** A place in the queue for a backend. */
+/** A wait for a backend. */
 export interface Wait {
-  /** Gives it up, which `settle` is told as `query_canceled`. */
+  /** Ends the wait; `settle` is called with `query_canceled`. */
   giveUp(): void;
-  /** Gives it up without a word: the backend has come by another way. @returns whether it was held */
+  /** Ends the wait without calling `settle`, because the caller has got a backend another way. @returns whether it was waiting */
   leave(): boolean;
 }
 
-/** None is held, or none any more. */
+/** A wait that has ended, or has not begun. */
 export const NO_WAIT: Wait = { giveUp() {}, leave: () => false };
 
 /**
- * The tenant router: the one way to Postgres for both doors. It turns a credential into a tenant, a tenant into its
- * placement, and lends a backend session there.
+ * The tenant router: the only way to Postgres for both doors. It finds the tenant of a credential and the tenant's
+ * placement, and leases a backend session there.
  */
 export class Router {
   readonly catalog: Catalog;
   readonly results: MemoryBudget;
   readonly cancelKeys = new CancelKeys();
-  /** Deals the event loop out to organizations, both doors together. */
+  /** Divides the event loop's time among organizations, for both doors together. */
   readonly inputs: InputScheduler;
   readonly #provisioner: Provisioner;
   readonly #pool: Pool;
   readonly #locks: LockExhaustion;
   readonly #secret: Buffer;
-  /** What the prefixes of channels are made from. */
+  /** The secret that channel prefixes are derived from. */
   readonly #channels: Buffer;
   readonly #pgNotify: string | undefined;
   readonly #observe: Observe;
   readonly #throttle = new LoginThrottle();
-  /** Failures with former keys: they do not keep the right key out, and as many as of others stand in the audit log. */
+  /** Counts failures with former keys. These do not lock out the right key; the count limits how many the audit log records. */
   readonly #formerKeyUse = new LoginThrottle();
-  /** One for all who come with the same key. */
+  /** One tenant for all clients with the same key. */
   readonly #tenants = new WeakMap<KnownCredential, Tenant>();
 
   constructor(options: RouterOptions) {
@@ -137,7 +137,7 @@ export class Router {
     this.#observe({ name: 'login.failed', origin, kind, sqlstate, ...(actor === undefined ? {} : { actor }) });
   }
 
-  /** @returns whose failure the audit log records; undefined when there are many from that address already */
+  /** @returns the actor for the audit log; undefined when it already has many such failures from that address */
   #formerKeyUsed({ id, organizationId, prefix }: FormerKey, { sourceIp }: Origin): Actor | undefined {
     if (this.#formerKeyUse.isFull(sourceIp, organizationId)) return undefined;
     this.#formerKeyUse.failed(sourceIp, organizationId);
@@ -145,7 +145,7 @@ export class Router {
   }
 
   /**
-   * Whose key it is, where that is known without asking anybody; undefined where {@link authenticate} has to tell.
+   * The tenant of a key, if it is in memory; otherwise undefined, and {@link authenticate} has to be called.
    * @param digest as of `digestText`
    */
   recognize(digest: string): Tenant | undefined {
@@ -155,15 +155,15 @@ export class Router {
     return this.#tenantOf(known);
   }
 
-  /** Whether it is known without asking anybody that there is no such key. @param digest of the key, as of `digestText` */
+  /** Whether it is known from memory that there is no such key. @param digest of the key, as of `digestText` */
   isInvalid(apiKey: string, digest: string): boolean {
     return !isWellFormedApiKey(apiKey) || this.catalog.isUnknownDigest(digest);
   }
 
   /**
-   * Lends a backend session of the tenant's own, waiting for one if need be. For the HTTP door it is as after login; for
-   * the wire door it may hold settings, which the caller replaces by its own.
-   * @param options.disconnect the caller goes away: the wait ends
+   * Leases a backend session of the tenant, and waits for one if need be. For the HTTP door its state is that after login; for
+   * the wire door it may have settings, which the caller replaces by its own.
+   * @param options.disconnect ends the wait when the client disconnects
    * @throws ServiceError when the key has been revoked, the pool is exhausted, or Postgres cannot be reached
    */
   async lease(tenant: Tenant, { door, disconnect }: { readonly door: Door; readonly disconnect?: DisconnectSignal }): Promise<Lease> {
@@ -186,8 +186,8 @@ export class Router {
   }
 
   /**
-   * As {@link lease}, for who cannot wait for a promise to be kept: `settle` is called in the turn in which there is a
-   * backend, or it is known that there will be none, perhaps before this returns.
+   * As {@link lease}, with a callback instead of a promise: `settle` is called in the same turn in which a
+   * backend becomes available or the wait fails, perhaps before this returns.
    */
   enqueue(tenant: Tenant, door: Door, settle: (result: Lease | ServiceError) => void): Wait {
     const { id, placement } = tenant.organization;
@@ -201,7 +201,7 @@ export class Router {
     }
     const startedAt = performance.now();
     const waiter = {
-      open: (signal: AbortSignal): Promise<BackendConnection> => this.#locks.withRoom(() => this.#provisioner.open(placement, signal)),
+      open: (signal: AbortSignal): Promise<BackendConnection> => this.#locks.retryWhenFull(() => this.#provisioner.open(placement, signal)),
       settle: (result: BackendConnection | ServiceError) => {
         if (result instanceof ServiceError) refuse(result);
         else {
@@ -214,7 +214,7 @@ export class Router {
     return { giveUp: () => this.#pool.withdraw(id, waiter), leave: () => this.#pool.leave(id, waiter) };
   }
 
-  /** A backend at once, if one is free; `preferred` before others. Its session may hold settings of whom it served before. */
+  /** Leases an idle backend if there is one, preferably `preferred`. Its session may have settings of the former client. */
   tryLease(tenant: Tenant, door: Door, preferred?: BackendConnection): Lease | undefined {
     if (tenant.revoked.aborted) return undefined;
     const backend = this.#pool.tryAcquire(tenant.organization.id, preferred);
@@ -224,32 +224,32 @@ export class Router {
   }
 
   /**
-   * Whether a backend of the tenant's may be kept for more than one request: nobody is waiting for it.
-   * @param mayGrow even if the tenant could have one more
+   * Whether a backend of the tenant may be kept for more than one request, because no one is waiting for it.
+   * @param mayGrow whether it may be kept even if the tenant could open another
    */
   mayKeepBusy(tenant: Tenant, mayGrow: boolean): boolean {
     return !tenant.revoked.aborted && this.#pool.mayKeepBusy(tenant.organization.id, mayGrow);
   }
 
-  /** What new sessions of the organization start with has changed: those that are there are lent no more. */
+  /** Called when the defaults for new sessions of the organization have changed. Existing sessions are not leased again. */
   retireBackends(tenant: Tenant): void {
     this.#pool.retire(tenant.organization.id);
   }
 
-  /** Whether a backend holds advisory locks that outlive its transaction; tenants themselves cannot look. */
+  /** Whether a backend holds session-level advisory locks. Tenants themselves cannot read pg_locks. */
   holdsAdvisoryLocks(processId: number): Promise<boolean> {
     return this.catalog.locks.hasAdvisoryLocks(processId);
   }
 
   /**
-   * Replaces the tenant's key; the old one is dead in every process when this returns or within a notification's time.
+   * Replaces the tenant's key. The old key is invalid in this process when this returns, and in others when they are notified.
    * @throws ServiceError `unauthorized` when the key has been replaced meanwhile
    */
   async rotateKey(tenant: Tenant, origin: Origin): Promise<Rotated> {
     const { id } = tenant.organization;
-    const known = await this.#locks.withRoom(() => this.catalog.findByOrganization(id));
+    const known = await this.#locks.retryWhenFull(() => this.catalog.findByOrganization(id));
     const { apiKey, record } = await mintKey(known?.key.verifier);
-    const rotated = await this.#locks.withRoom(() => this.catalog.rotateKey(id, tenant.key.id, record, origin));
+    const rotated = await this.#locks.retryWhenFull(() => this.catalog.rotateKey(id, tenant.key.id, record, origin));
     return { ...rotated, apiKey };
   }
 
@@ -266,14 +266,14 @@ export class Router {
     return credential.kind === 'scram' ? this.#proveByScram(credential) : this.#findByKey(credential.apiKey);
   }
 
-  /** A key that is at hand is found by its digest: it has too many bits to be guessed, so that nothing slower is needed. */
+  /** Finds a key by its SHA-256 digest. A key has too many random bits to be guessed, so no slower hash is needed. */
   async #findByKey(apiKey: string): Promise<KnownCredential | FormerKey | undefined> {
-    // One that cannot be a key is answered without a look-up.
-    return isWellFormedApiKey(apiKey) ? this.#locks.withRoom(() => this.catalog.findByDigest(digestApiKey(apiKey))) : undefined;
+    // A text without the form of a key needs no look-up.
+    return isWellFormedApiKey(apiKey) ? this.#locks.retryWhenFull(() => this.catalog.findByDigest(digestApiKey(apiKey))) : undefined;
   }
 
   async #proveByScram({ user, exchange }: Extract<Credential, { kind: 'scram' }>): Promise<KnownCredential | FormerKey | undefined> {
-    const known = await this.#locks.withRoom(() => this.catalog.findByOrganization(user));
+    const known = await this.#locks.retryWhenFull(() => this.catalog.findByOrganization(user));
     const former = known?.former ?? [];
     const proven = await exchange(
       known?.key.verifier ?? mockVerifier(user, this.#secret),

@@ -1,13 +1,13 @@
 import type { ApiKey, Organization } from '../catalog/organizations/organization.ts';
 
-/** An authenticated caller: the organization, the key it came with, and a signal that ends everything opened with that key. */
+/** An authenticated organization, its key, and a signal that ends all sessions opened with that key. */
 export interface Tenant {
   readonly organization: Organization;
   readonly key: Omit<ApiKey, 'verifier'>;
-  /** Stands before the names of its channels where it shares a database with others: a secret, so that nobody can speak on them. */
+  /** The prefix of its channel names in the shared database. It is secret, so that no other organization can send notifications on them. */
   readonly channels: string;
-  /** What it calls there in place of pg_notify; undefined: that itself. */
+  /** The function that is called there in place of pg_notify; undefined: pg_notify itself. */
   readonly pgNotify?: string | undefined;
-  /** Aborts with a ServiceError (57P01, or 28000 when suspended) when the key is rotated away or the organization suspended. */
+  /** Aborts with a ServiceError (57P01, or 28000 when suspended) when the key is rotated or the organization is suspended. */
   readonly revoked: AbortSignal;
 }

@@ -274,7 +274,7 @@ describe('failures', () => {
 
   it('nobody expected are 500, said in full to the operator only', async () => {
     const cause = new Error('connect ECONNREFUSED 10.1.2.3:5432, password hunter2');
-    other = await openDoor({ signUps: { add: async () => Promise.reject(cause) } });
+    other = await openDoor({ signUps: { create: async () => Promise.reject(cause) } });
     const reply = await fetch(`${other.url}/api/auth/signup`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-request-id': 'r1' },
@@ -289,7 +289,7 @@ describe('failures', () => {
 
   it('that pass are told with Retry-After', async () => {
     other = await openDoor({
-      signUps: { add: async () => Promise.reject(new ServiceError('not_ready', 'no database', { retryAfterS: 2.1 })) },
+      signUps: { create: async () => Promise.reject(new ServiceError('not_ready', 'no database', { retryAfterS: 2.1 })) },
     });
     const reply = await fetch(`${other.url}/api/auth/signup`, {
       method: 'POST',
@@ -302,7 +302,7 @@ describe('failures', () => {
 
   it('one sign-up too many says when the next is possible', async () => {
     const refuse = async () => Promise.reject(new ServiceError('rate_limited', 'too many sign-ups', { retryAfterS: 1800 }));
-    other = await openDoor({ signUps: { add: refuse } });
+    other = await openDoor({ signUps: { create: refuse } });
     const reply = await fetch(`${other.url}/api/auth/signup`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },

@@ -34,7 +34,7 @@ export function standIn(observe: Observe = () => {}): HttpAppOptions {
       rotateKey: nobody,
       catalog: { audit: { list: nobody, verify: nobody } },
     },
-    signUps: { add: nobody },
+    signUps: { create: nobody },
     refusals: { count: () => undefined },
     queries: new QueryScheduler({ lease: nobody, mayKeepBusy: () => false }, { depth: 1, spread: 1 }, observe),
     config: readConfig({}),

@@ -22,7 +22,7 @@ beforeAll(async () => {
   await writeFile(files.POSTERN_TLS_CERT, CERTIFICATE);
   await writeFile(files.POSTERN_TLS_KEY, CERTIFICATE_KEY);
   service = await startTestService(files);
-  const { organization: made, apiKey } = await service.service.signUps.add(
+  const { organization: made, apiKey } = await service.service.signUps.create(
     { orgName: 'Acme', email: 'tls-sessions@acme.test' },
     { surface: 'http', sourceIp: '127.0.0.1' },
   );

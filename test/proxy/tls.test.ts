@@ -441,7 +441,7 @@ function openConnections({ observations }: TestService): number {
 /** Not over HTTP, which wants TLS here too. */
 async function signUp({ service }: TestService): Promise<TestOrganization> {
   const request = { orgName: 'Acme', email: `${randomBytes(6).toString('hex')}@acme.test` };
-  const { organization, apiKey } = await service.signUps.add(request, { surface: 'http', sourceIp: '127.0.0.1' });
+  const { organization, apiKey } = await service.signUps.create(request, { surface: 'http', sourceIp: '127.0.0.1' });
   return { id: organization.id, apiKey, ...request };
 }
 

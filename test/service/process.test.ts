@@ -80,7 +80,7 @@ describe('a Postern with its own PostgreSQL', () => {
   it('tells of what looks like a setting and is none, without what it was set to', async () => {
     await postern.end('SIGTERM');
     postern = await installation.start({ POSTERN_SECRT: 'not to be told' });
-    const message = 'there are no such settings, they are ignored: POSTERN_SECRT';
+    const message = 'unknown settings are ignored: POSTERN_SECRT';
     expect(postern.log()).toContainEqual(expect.objectContaining({ level: 40, msg: message }));
     expect(JSON.stringify(postern.log())).not.toContain('not to be told');
   });

@@ -68,8 +68,8 @@ describe('the configuration', () => {
     [{ POSTERN_TRUST_PROXY: 'all' }, 'POSTERN_TRUST_PROXY: must be a comma-separated list of CIDR ranges'],
     [{ ...secret, DATABASE_URL: 'mysql://localhost/x' }, 'DATABASE_URL: must be a postgres:// URL'],
     [{ DATABASE_URL: 'postgres://localhost/x' }, "POSTERN_SECRET: is required with DATABASE_URL (it derives the backend roles' passwords)"],
-    [{ POSTERN_TLS_CERT: 'cert.pem' }, 'POSTERN_TLS_CERT: goes together with POSTERN_TLS_KEY; set both or neither'],
-    [{ POSTERN_TLS_KEY: 'key.pem' }, 'POSTERN_TLS_CERT: goes together with POSTERN_TLS_KEY; set both or neither'],
+    [{ POSTERN_TLS_CERT: 'cert.pem' }, 'POSTERN_TLS_CERT: set it together with POSTERN_TLS_KEY, or neither'],
+    [{ POSTERN_TLS_KEY: 'key.pem' }, 'POSTERN_TLS_CERT: set it together with POSTERN_TLS_KEY, or neither'],
     [{ POSTERN_TLS: 'require' }, 'POSTERN_TLS: require needs POSTERN_TLS_CERT and POSTERN_TLS_KEY'],
   ])('%j is refused in one line', (environment, message) => {
     expect(() => readConfig(environment)).toThrow(new ConfigError(message));

@@ -3,11 +3,11 @@ import { BoundedMap } from '../../runtime/bounded-map.ts';
 
 const MAX_FAILURES = 10;
 const WINDOW_MS = 150_000;
-/** Pairs remembered at once; past that the oldest is forgotten, so that an attacker cannot fill memory. */
+/** How many pairs are remembered. Beyond that the oldest is forgotten, so that an attacker cannot fill the memory. */
 const MAX_PAIRS = 100_000;
 
 /**
- * Counts failed logins per client address and organization and refuses more after ten in 150 s, before any hashing.
+ * Counts failed logins of each client address and organization, and refuses more after ten in 150 s, before any hashing.
  * Only wrong credentials count; other addresses and other organizations are not affected.
  */
 export class LoginThrottle {

@@ -3,30 +3,30 @@ import { ServiceError } from '../../errors.ts';
 import type { Observe } from '../../observation.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
 
-/** How long an address that is past its limit waits for each refusal: it can ask no faster by asking again at once. */
+/** How long an address beyond its limit waits for each refusal. */
 export const HOLD_MS = 1_000;
-/** Addresses remembered at once; past that the oldest is forgotten, so that an attacker cannot fill memory. */
+/** How many addresses are remembered. Beyond that the oldest is forgotten, so that an attacker cannot fill the memory. */
 const MAX_ADDRESSES = 10_000;
 const WARN_EVERY_MS = 60_000;
 const MINUTE_MS = 60_000;
 
 export interface RefusalLimitOptions {
-  /** What an address may have at once, and again in the course of a minute. */
+  /** The size of an address's token bucket, which refills within a minute. */
   readonly perMinute: number;
   readonly observe: Observe;
   /** Milliseconds on a monotonic clock. */
   readonly now?: () => number;
 }
 
-/** How many refusals an address has left, as of some time. */
+/** A token bucket: how many refusals an address had left at a time. */
 interface Bucket {
   left: number;
   at: number;
 }
 
 /**
- * Counts the refusals of each address at both doors: what came without a valid key. Past its limit an address is refused
- * slowly. Valid keys are never asked for it: others may call from the same address.
+ * Counts the requests without a valid key of each address, at both doors. Beyond its limit an address is refused
+ * slowly. Requests with a valid key are not limited, because other clients may use the same address.
  */
 export class RefusalLimit {
   readonly #options: RefusalLimitOptions;
@@ -39,7 +39,7 @@ export class RefusalLimit {
     this.#now = options.now ?? (() => performance.now());
   }
 
-  /** Counts one more. @returns what to say instead, {@link HOLD_MS} later, where there are too many */
+  /** Counts a refusal. @returns the error to send instead, after {@link HOLD_MS}, if there are too many */
   count(sourceIp: string): ServiceError | undefined {
     const { perMinute } = this.#options;
     const bucket = this.#bucketOf(limitedAddress(sourceIp));
@@ -67,7 +67,7 @@ export class RefusalLimit {
   #warn(sourceIp: string, now: number): void {
     if (now - this.#warnedAt < WARN_EVERY_MS) return;
     this.#warnedAt = now;
-    const message = `${sourceIp} has been refused more often than POSTERN_REFUSALS_PER_MINUTE allows: it is refused slowly, as are others that do the same`;
+    const message = `${sourceIp} has been refused more often than POSTERN_REFUSALS_PER_MINUTE allows: it is refused slowly, and so are other addresses beyond the limit`;
     this.#options.observe({ name: 'service.warning', message });
   }
 }

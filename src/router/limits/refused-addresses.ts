@@ -2,14 +2,14 @@ import { limitedAddress } from '../../catalog/organizations/signups.ts';
 import { ServiceError } from '../../errors.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
 
-/** The control database, which counts for all processes, is asked again after this long. */
-const BELIEVED_MS = 10_000;
-/** Addresses remembered at once; past that the oldest is forgotten, so that an attacker cannot fill memory. */
+/** After this time the control database, which counts for all processes, is asked again. */
+const REMEMBERED_MS = 10_000;
+/** How many addresses are remembered. Beyond that the oldest is forgotten, so that an attacker cannot fill the memory. */
 const MAX_ADDRESSES = 10_000;
 
 /**
- * Addresses that have had their sign-ups for the hour: one that keeps trying is refused from memory, at no cost for the
- * control database, of whose few sessions logins need one.
+ * Addresses that have used up their sign-ups of the hour. Further attempts are refused from memory, without a session of the
+ * control database, which has few and needs them for logins.
  */
 export class RefusedAddresses {
   readonly #now: () => number;
@@ -20,18 +20,18 @@ export class RefusedAddresses {
     this.#now = now;
   }
 
-  /** @throws ServiceError `rate_limited`, as it was heard, with the time that is left now */
+  /** @throws ServiceError `rate_limited`, the remembered one, with the remaining time */
   check(sourceIp: string): void {
     const refusal = this.#refusals.get(limitedAddress(sourceIp));
     if (refusal === undefined) return;
     const { error, at } = refusal;
     const passedMs = this.#now() - at;
     const retryAfterS = Math.ceil((error.retryAfterS ?? 0) - passedMs / 1_000);
-    if (passedMs < BELIEVED_MS && retryAfterS > 0) throw new ServiceError(error.kind, error.message, { retryAfterS });
+    if (passedMs < REMEMBERED_MS && retryAfterS > 0) throw new ServiceError(error.kind, error.message, { retryAfterS });
   }
 
-  /** @param error what a sign-up from there has failed with; only a limit is remembered */
-  heard(sourceIp: string, error: unknown): void {
+  /** @param error the error of a sign-up from there; only `rate_limited` is remembered */
+  remember(sourceIp: string, error: unknown): void {
     if (!(error instanceof ServiceError) || error.kind !== 'rate_limited') return;
     this.#refusals.set(limitedAddress(sourceIp), { error, at: this.#now() });
   }

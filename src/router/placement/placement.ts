@@ -23,7 +23,7 @@ export function describeProcesses(processes: readonly RunningProcess[]): string 
 /** Makes places for organizations and opens sessions in them. */
 export interface Provisioner {
   /** Where a new organization of this identifier goes. Creates nothing. */
-  place(organizationId: string): Placement;
+  placementFor(organizationId: string): Placement;
   /** Makes the place ready; may be repeated, and finishes what a crash left half done. */
   provision(placement: Placement): Promise<void>;
   /**

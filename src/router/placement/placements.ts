@@ -14,8 +14,8 @@ export class Placements implements Provisioner {
     this.#forNew = forNew;
   }
 
-  place(organizationId: string): Placement {
-    return this.#provisioners[this.#forNew].place(organizationId);
+  placementFor(organizationId: string): Placement {
+    return this.#provisioners[this.#forNew].placementFor(organizationId);
   }
 
   provision(placement: Placement): Promise<void> {

@@ -3,7 +3,7 @@ import { randomInt } from 'node:crypto';
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz0123456789';
 const LENGTH = 12;
 
-/** `org_` and 12 of `[a-z0-9]` (62 bits): needs no quoting in SQL, says nothing about who it is. */
+/** `org_` and 12 of `[a-z0-9]` (62 bits). It needs no quotes in SQL and reveals nothing about the organization. */
 export function newOrganizationId(): string {
   return `org_${random()}`;
 }

@@ -5,16 +5,16 @@ import type { NewApiKey } from '../../catalog/keys/credential.ts';
 import { newKeyId } from './identifiers.ts';
 
 export interface MintedKey {
-  /** In the clear: shown once, kept nowhere. */
+  /** The key in clear text, which is shown once and stored nowhere. */
   readonly apiKey: string;
-  /** What is kept of it. */
+  /** The part that is stored. */
   readonly record: NewApiKey;
 }
 
-/** What the keys of one organization have in common: SCRAM names the salt before it is known which key the client has. */
+/** All keys of an organization share these, because SCRAM sends the salt before the server knows which key the client has. */
 export type SaltOfKeys = Pick<ScramVerifier, 'salt' | 'iterations'>;
 
-/** @param like of the organization's key so far; absent: it has none yet */
+/** @param like the salt and iterations of the organization's present key; undefined: it has none yet */
 export async function mintKey(like?: SaltOfKeys): Promise<MintedKey> {
   const apiKey = generateApiKey();
   const { salt, iterations } = like ?? { salt: randomBytes(SCRAM_SALT_BYTES), iterations: SCRAM_ITERATIONS };

@@ -9,7 +9,7 @@ import { mintKey } from './mint-key.ts';
 
 export interface SignedUp {
   readonly organization: Organization;
-  /** The key in the clear: shown once, kept nowhere. */
+  /** The key in clear text, which is shown once and stored nowhere. */
   readonly apiKey: string;
   readonly quota: SignupQuota;
 }
@@ -18,12 +18,12 @@ export interface SignUpsOptions {
   readonly catalog: Catalog;
   readonly provisioner: Provisioner;
   readonly locks: LockExhaustion;
-  /** From one address. */
+  /** The limit for one address. */
   readonly signupsPerHour: number;
   readonly observe: Observe;
 }
 
-/** Lets organizations in, each with a place for its data. One that fails on the way leaves nothing behind. */
+/** Creates organizations, each with a database or schema. A sign-up that fails is undone. */
 export class SignUps {
   readonly #catalog: Catalog;
   readonly #provisioner: Provisioner;
@@ -31,10 +31,10 @@ export class SignUps {
   readonly #signupsPerHour: number;
   readonly #observe: Observe;
   readonly #refused = new RefusedAddresses();
-  /** Ids of those that have not been answered yet. */
+  /** Ids of sign-ups that have not been answered yet. */
   readonly #underWay = new Set<string>();
-  /** Of those that have failed, perhaps after they were complete, while the control database could not be told. */
-  readonly #disowned = new Set<string>();
+  /** Ids of failed sign-ups, perhaps already active, that the control database still records as this process's. */
+  readonly #abandoned = new Set<string>();
 
   constructor({ catalog, provisioner, locks, signupsPerHour, observe }: SignUpsOptions) {
     this.#catalog = catalog;
@@ -45,60 +45,60 @@ export class SignUps {
   }
 
   /**
-   * Creates an organization with a place for its data and its first key.
+   * Creates an organization with its database or schema and its first key.
    * @throws ServiceError `rate_limited`, `email_taken`
    */
-  async add(request: { readonly orgName: string; readonly email: string }, origin: Origin): Promise<SignedUp> {
+  async create(request: { readonly orgName: string; readonly email: string }, origin: Origin): Promise<SignedUp> {
     const id = newOrganizationId();
     this.#underWay.add(id);
     try {
-      return await this.#add(id, request, origin);
+      return await this.#create(id, request, origin);
     } finally {
       this.#underWay.delete(id);
     }
   }
 
-  /** Undoes those that were cut short, here or in another process: their keys were never handed out. */
+  /** Undoes interrupted sign-ups of this and other processes. Their keys were never sent to anybody. */
   async undoInterrupted(): Promise<void> {
-    for (const id of this.#disowned) await this.#disown(id);
+    for (const id of this.#abandoned) await this.#abandon(id);
     for (const { id, placement } of await this.#catalog.interruptedSignups(this.#underWay)) await this.#undo(id, placement, undefined);
   }
 
-  async #add(id: string, request: { readonly orgName: string; readonly email: string }, origin: Origin): Promise<SignedUp> {
+  async #create(id: string, request: { readonly orgName: string; readonly email: string }, origin: Origin): Promise<SignedUp> {
     this.#refused.check(origin.sourceIp);
-    const placement = this.#provisioner.place(id);
+    const placement = this.#provisioner.placementFor(id);
     const { apiKey, record } = await mintKey();
     const signUp = { id, name: request.orgName, email: request.email, placement, key: record, signupsPerHour: this.#signupsPerHour };
-    const { quota } = await this.#enter(signUp, origin);
+    const { quota } = await this.#record(signUp, origin);
     try {
-      await this.#locks.withRoom(() => this.#provisioner.provision(placement));
+      await this.#locks.retryWhenFull(() => this.#provisioner.provision(placement));
       const organization = await this.#catalog.activate(id, origin);
       return { organization, apiKey, quota };
     } catch (error) {
-      // It may be active all the same, where only the answer was lost.
-      this.#disowned.add(id);
+      // It may be active nevertheless, if only the answer was lost.
+      this.#abandoned.add(id);
       await this.#undo(id, placement, error);
       throw error;
     }
   }
 
-  async #enter(signUp: SignUp, origin: Origin): Promise<{ readonly quota: SignupQuota }> {
+  async #record(signUp: SignUp, origin: Origin): Promise<{ readonly quota: SignupQuota }> {
     try {
-      return await this.#locks.withRoom(() => this.#catalog.signUp(signUp, origin));
+      return await this.#locks.retryWhenFull(() => this.#catalog.signUp(signUp, origin));
     } catch (error) {
-      this.#refused.heard(origin.sourceIp, error);
+      this.#refused.remember(origin.sourceIp, error);
       throw error;
     }
   }
 
-  async #disown(id: string): Promise<void> {
+  async #abandon(id: string): Promise<void> {
     await this.#catalog.abandonSignup(id);
-    this.#disowned.delete(id);
+    this.#abandoned.delete(id);
   }
 
   async #undo(id: string, placement: Organization['placement'], cause: unknown): Promise<void> {
     try {
-      if (this.#disowned.has(id)) await this.#disown(id);
+      if (this.#abandoned.has(id)) await this.#abandon(id);
       await this.#provisioner.deprovision(placement);
       await this.#catalog.deleteSignup(id);
     } catch (error) {

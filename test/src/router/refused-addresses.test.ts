@@ -20,7 +20,7 @@ function addresses() {
 
 it('an address that is refused stays so for ten seconds, with the time that is left', () => {
   const { refused, isRefused, wait } = addresses();
-  refused.heard('192.0.2.1', limited(3_000));
+  refused.remember('192.0.2.1', limited(3_000));
   expect(isRefused('192.0.2.1')).toBe(3_000);
   wait(4_500);
   expect(isRefused('192.0.2.1')).toBe(2_996);
@@ -31,7 +31,7 @@ it('an address that is refused stays so for ten seconds, with the time that is l
 
 it('never for longer than was said', () => {
   const { refused, isRefused, wait } = addresses();
-  refused.heard('192.0.2.1', limited(2));
+  refused.remember('192.0.2.1', limited(2));
   wait(1_999);
   expect(isRefused('192.0.2.1')).toBe(1);
   wait(1);
@@ -40,21 +40,21 @@ it('never for longer than was said', () => {
 
 it('counts as the limit does: an IPv6 network is one', () => {
   const { refused, isRefused } = addresses();
-  refused.heard('2001:db8:1:2::1', limited(60));
+  refused.remember('2001:db8:1:2::1', limited(60));
   expect(isRefused('2001:db8:1:2:ffff::')).toBe(60);
   expect(isRefused('2001:db8:1:3::1')).toBe(false);
 });
 
 it('only a limit is remembered', () => {
   const { refused, isRefused } = addresses();
-  refused.heard('192.0.2.1', new ServiceError('email_taken', 'taken'));
-  refused.heard('192.0.2.1', new Error('lost'));
+  refused.remember('192.0.2.1', new ServiceError('email_taken', 'taken'));
+  refused.remember('192.0.2.1', new Error('lost'));
   expect(isRefused('192.0.2.1')).toBe(false);
 });
 
 it('remembers so many at once', () => {
   const { refused, isRefused } = addresses();
-  for (let at = 0; at <= 10_000; at += 1) refused.heard(`10.1.${at >> 8}.${at & 255}`, limited(60));
+  for (let at = 0; at <= 10_000; at += 1) refused.remember(`10.1.${at >> 8}.${at & 255}`, limited(60));
   expect(isRefused('10.1.0.0')).toBe(false);
   expect(isRefused('10.1.0.1')).toBe(60);
 });

@@ -43,7 +43,7 @@ export class DatabaseProvisioner implements Provisioner {
     });
   }
 
-  place(organizationId: string): Placement {
+  placementFor(organizationId: string): Placement {
     const { name } = this.#platform.cluster;
     return { kind: 'database', cluster: name, database: organizationId, schema: 'public', role: organizationId };
   }

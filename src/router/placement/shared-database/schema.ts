@@ -30,7 +30,7 @@ export class SchemaProvisioner implements Provisioner {
     this.#logins = new TenantLogins({ cluster, limits, observe, remedies: { '28P01': role, '28000': role, '53300': limit } });
   }
 
-  place(organizationId: string): Placement {
+  placementFor(organizationId: string): Placement {
     const { name, sharedDatabase } = this.#platform.cluster;
     return { kind: 'schema', cluster: name, database: sharedDatabase, schema: organizationId, role: organizationId };
   }

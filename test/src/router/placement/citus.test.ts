@@ -59,7 +59,7 @@ test('on a coordinator each organization gets a distributed schema, and does not
   const platform = new Platform(cluster);
   const limits = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
   const provisioner = new Placements({ platform, connectionLimit: 20, limits, observe: () => {} }, 'schema');
-  const placement = provisioner.place(newOrganizationId());
+  const placement = provisioner.placementFor(newOrganizationId());
   await provisioner.provision(placement);
   const { rows } = await superuser.query('SELECT * FROM citus.made');
   expect(rows).toEqual([{ name: placement.schema, sharded: 'on' }]);

@@ -65,7 +65,7 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
   });
 
   function place(): Placement {
-    const placement = provisioner.place(newOrganizationId());
+    const placement = provisioner.placementFor(newOrganizationId());
     made.push(placement);
     return placement;
   }
@@ -403,7 +403,7 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
   });
 
   test('an error of the server is told apart from a server that is not there', async () => {
-    const gone = provisioner.place(newOrganizationId());
+    const gone = provisioner.placementFor(newOrganizationId());
     await expect(provisioner.open({ ...(await provisioned()), database: gone.database })).rejects.toMatchObject({ code: '3D000' });
     const nowhere = new Platform({ ...cluster, host: '/nowhere', login: (session) => ({ ...cluster.login(session), host: '/nowhere' }) });
     const elsewhere = new DatabaseProvisioner({

@@ -56,7 +56,7 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
   });
 
   async function provisioned(): Promise<Placement> {
-    const placement = provisioner.place(newOrganizationId());
+    const placement = provisioner.placementFor(newOrganizationId());
     await provisioner.provision(placement);
     return placement;
   }
@@ -132,7 +132,7 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
       { platform, connectionLimit: 20, limits: { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 }, observe: () => {} },
       'database',
     );
-    const theirs = neighbour.place(newOrganizationId());
+    const theirs = neighbour.placementFor(newOrganizationId());
     await neighbour.provision(theirs);
     for (const database of [theirs.database, CONTROL, ...(asSuperuser ? ['postgres', 'template1'] : [])]) {
       await expect(query(loginOf(placement, database), 'SELECT')).rejects.toMatchObject({ code: '42501' });
@@ -271,7 +271,7 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
   });
 
   test('many at once, and each of them twice', async () => {
-    const placements = Array.from({ length: 12 }, () => provisioner.place(newOrganizationId()));
+    const placements = Array.from({ length: 12 }, () => provisioner.placementFor(newOrganizationId()));
     await Promise.all([...placements, ...placements].map((placement) => provisioner.provision(placement)));
     for (const placement of placements) expect(await run(placement, 'CREATE TABLE works ()')).toBe('CREATE TABLE');
     await Promise.all([...placements, ...placements].map((placement) => provisioner.deprovision(placement)));
@@ -279,7 +279,7 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
   });
 
   test('provisioning that was cut short is finished, and keeps what is there', async () => {
-    const [onlyRole, onlySchema] = [provisioner.place(newOrganizationId()), provisioner.place(newOrganizationId())];
+    const [onlyRole, onlySchema] = [provisioner.placementFor(newOrganizationId()), provisioner.placementFor(newOrganizationId())];
     const [noGrants, whole] = [await provisioned(), await provisioned()];
     await query(platformLogin(), `CREATE ROLE ${onlyRole.role}; CREATE SCHEMA ${onlySchema.schema}`);
     await query(platformLogin(), `REVOKE ALL ON SCHEMA ${noGrants.schema} FROM ${noGrants.role}`);
@@ -320,7 +320,7 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
       await provisioned(),
       await provisioned(),
       await provisioned(),
-      provisioner.place(newOrganizationId()),
+      provisioner.placementFor(newOrganizationId()),
     ];
     await run(takenOver, 'CREATE TABLE left_behind ()');
     await query(platformLogin(), `ALTER ROLE ${takenOver.role} PASSWORD 'of a moment' CONNECTION LIMIT 0`);
@@ -390,7 +390,7 @@ test('an organization with more objects than the server can lock at once can be 
   const platform = new Platform(cluster);
   const limits = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
   const provisioner = new Placements({ platform, connectionLimit: 20, limits, observe: () => {} }, 'schema');
-  const placement = provisioner.place(newOrganizationId());
+  const placement = provisioner.placementFor(newOrganizationId());
   await provisioner.provision(placement);
   const backend = await provisioner.open(placement);
   await runCommand(
