@@ -2,13 +2,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Config } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
+import { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { ConnectionLimit } from './connections/connection-limit.ts';
 import { clientErrorHandler, createServer, type HttpServer, type ServerDeadlines, type TlsFiles } from './connections/server.ts';
 import { openApiDocument } from './docs/openapi.ts';
 import { FastPath } from './fast-path/fast-path.ts';
 import { acceptJsonBodies } from './json/json-body.ts';
 import { type OpenWire, WireSockets } from './neon/websocket.ts';
-import { Admission, BodyBudget, bodyBoundsOf, limitRequests } from './plugins/admission.ts';
+import { Admission, bodyBoundsOf, limitRequests } from './plugins/admission.ts';
 import { ambiguityOf, refuseAmbiguousHeads } from './plugins/ambiguous-head.ts';
 import { requireBearer } from './plugins/bearer.ts';
 import { followCalls } from './plugins/call.ts';
@@ -54,7 +55,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     fullMessage:
       'the HTTP door has as many connections as it may have (POSTERN_HTTP_CONNECTIONS_MAX): the oldest without a valid key are closed',
   });
-  const bodies = new BodyBudget(bodyBoundsOf(options.config));
+  const bodies = new MemoryBudget(bodyBoundsOf(options.config));
   const sockets =
     openWire &&
     new WireSockets({

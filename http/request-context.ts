@@ -1,8 +1,8 @@
 import type { Observe, ObservedStatement, Origin, Outcome } from '../src/observation.ts';
 import { DisconnectSignal } from '../src/router/client-disconnect.ts';
 import type { Tenant } from '../src/router/tenant.ts';
+import type { MemoryReservation } from '../src/runtime/memory-budget.ts';
 import { timeOrderedUuid } from '../src/runtime/random.ts';
-import type { ResultReservation } from '../src/sql/result/result-budget.ts';
 import type { StatementOutcome } from '../src/sql/result/result-format.ts';
 import { renderError } from './errors.ts';
 
@@ -19,10 +19,10 @@ export interface RequestContext {
   tenant: Tenant | undefined;
   /** Gives back the place that admission has given. */
   leave: (() => void) | undefined;
-  /** Gives back the room that its body has taken. */
-  forget: (() => void) | undefined;
+  /** Where its body counts; set by admission, for a large one. */
+  body: MemoryReservation | undefined;
   /** Where its results count that are kept whole; set by admission. */
-  results: ResultReservation | undefined;
+  results: MemoryReservation | undefined;
   /** Set by routes that run SQL. */
   statement: ObservedStatement | undefined;
   /** SHA-256 of everything that it asks for, where it has an Idempotency-Key. */
@@ -50,7 +50,7 @@ export function openContext(origin: Origin): RequestContext {
     whole: false,
     tenant: undefined,
     leave: undefined,
-    forget: undefined,
+    body: undefined,
     results: undefined,
     statement: undefined,
     fingerprint: undefined,

@@ -4,6 +4,7 @@ import type { Tenant } from '../../src/router/tenant.ts';
 import { turnStartedAt } from '../../src/runtime/event-loop.ts';
 import type { Indexed } from '../../src/runtime/indexed-set.ts';
 import type { InputSource, OrganizationInput } from '../../src/runtime/input-scheduler.ts';
+import { type MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import { readIntoSharedBuffer, readThroughStream } from '../../src/runtime/shared-read-buffer.ts';
 import { refuseHalf, refuseLate, type ServerDeadlines } from '../connections/server.ts';
 import { parseJson } from '../json/json-body.ts';
@@ -21,9 +22,8 @@ export interface FastPathHost {
   readonly isEnding: boolean;
   /** No more requests are taken here; elsewhere they are refused. */
   readonly isDraining: boolean;
-  /** @returns whether there is room for so much of a request that has not come as a whole */
-  reserve(bytes: number): boolean;
-  release(bytes: number): void;
+  /** For requests that have not come as a whole. */
+  readonly parts: MemoryBudget;
   /** The connection is served elsewhere from now on, with what has come of a request. */
   leave(connection: FastPathConnection, bytes: Buffer): void;
   closed(connection: FastPathConnection): void;
@@ -37,8 +37,8 @@ export class FastPathConnection implements Indexed, InputSource {
   #exchange: QueryExchange | RefusedExchange | undefined;
   /** A request without all of its body, or what has come while another one is being answered. */
   #come: Buffer | undefined;
-  /** Bytes for which there is room until all of a body has come. */
-  #reserved = 0;
+  /** For all of a request whose body has come in part. */
+  #reserved: MemoryReservation | undefined;
   /** Deals out turns to the organization whose requests come; set with the first of them. */
   #input: OrganizationInput | undefined;
   /** Whose they are, by the digest of its key. */
@@ -161,20 +161,21 @@ export class FastPathConnection implements Indexed, InputSource {
 
   /** For the rest of a body, if it comes with a key that is known; of others the server, which asks first, reads none. */
   #wait(bytes: Buffer, { end }: SimpleRequest, tenant: Tenant | undefined): void {
-    if (this.#reserved === 0) {
-      if (tenant === undefined || !this.#host.reserve(end)) {
+    if (this.#reserved === undefined) {
+      const reserved = tenant && new MemoryReservation(this.#host.parts, tenant.organization.id, 0);
+      if (reserved === undefined || reserved.tryResize(end) !== undefined) {
         this.#leave(bytes);
         return;
       }
-      this.#reserved = end;
+      this.#reserved = reserved;
       this.#waitsSince = performance.now();
     }
     this.#come = bytes;
   }
 
   #release(): void {
-    this.#host.release(this.#reserved);
-    this.#reserved = 0;
+    this.#reserved?.end();
+    this.#reserved = undefined;
   }
 
   #serve(request: SimpleRequest, bytes: Buffer, tenant: Tenant | undefined): void {

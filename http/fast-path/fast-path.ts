@@ -1,12 +1,13 @@
 import type { Socket } from 'node:net';
 import { IndexedSet } from '../../src/runtime/indexed-set.ts';
+import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
 import { checkEveryMs, type HttpServer, type ServerDeadlines } from '../connections/server.ts';
 import { FastPathConnection, type FastPathHost } from './connection.ts';
 import type { ExchangeContext } from './query-exchange.ts';
 
 /**
- * What all connections together may take for requests of which there is only a part, with a key that is known. The server,
- * to which the others go, counts what each organization's take.
+ * What all connections together may take for requests of which there is only a part, with a key that is known; one
+ * organization's no more than is left for the others. What finds no room goes to the server, which counts bodies.
  */
 const PARTS_MAX_BYTES = 16 * 1_048_576;
 
@@ -18,12 +19,12 @@ const PARTS_MAX_BYTES = 16 * 1_048_576;
 export class FastPath implements FastPathHost {
   readonly context: ExchangeContext;
   readonly deadlines: ServerDeadlines;
+  readonly parts = new MemoryBudget({ perOrganizationBytes: PARTS_MAX_BYTES, allBytes: PARTS_MAX_BYTES });
   readonly #connections = new IndexedSet<FastPathConnection>();
   readonly #serveElsewhere: (socket: Socket) => void;
   readonly #checking: NodeJS.Timeout;
   #isEnding = false;
   #isDraining = false;
-  #reserved = 0;
 
   constructor({ server, opened }: HttpServer, deadlines: ServerDeadlines, context: ExchangeContext) {
     this.context = context;
@@ -65,16 +66,6 @@ export class FastPath implements FastPathHost {
 
   closeAll(): void {
     for (const connection of this.#connections.all()) connection.cutOff();
-  }
-
-  reserve(bytes: number): boolean {
-    if (this.#reserved + bytes > PARTS_MAX_BYTES) return false;
-    this.#reserved += bytes;
-    return true;
-  }
-
-  release(bytes: number): void {
-    this.#reserved -= bytes;
   }
 
   leave(connection: FastPathConnection, bytes: Buffer): void {

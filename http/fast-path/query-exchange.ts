@@ -3,10 +3,10 @@ import type { Readable } from 'node:stream';
 import type { Config } from '../../src/config.ts';
 import type { Router } from '../../src/router/router.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
+import { MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import type { QueryRequest } from '../../src/sql/execution/query-request.ts';
 import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
 import { CHUNK_BYTES, giveBack, takeMemory } from '../../src/sql/json/memory.ts';
-import { ResultReservation } from '../../src/sql/result/result-budget.ts';
 import type { ConnectionLimit } from '../connections/connection-limit.ts';
 import type { Admission } from '../plugins/admission.ts';
 import { problemFor } from '../plugins/problems.ts';
@@ -147,7 +147,7 @@ export class QueryExchange {
   /** Where a reply counts that is not small. */
   #share(): void {
     const { tenant } = this.#call;
-    if (tenant !== undefined) this.#call.results ??= new ResultReservation(this.#context.router.results, tenant.organization.id);
+    if (tenant !== undefined) this.#call.results ??= new MemoryReservation(this.#context.router.results, tenant.organization.id);
   }
 
   #sendStream(body: Readable): void {
@@ -195,7 +195,7 @@ export class QueryExchange {
   #end(): void {
     this.#isOver = true;
     this.#call.leave?.();
-    this.#call.results?.giveBack();
+    this.#call.results?.end();
     this.#context.ends.add(ACTION, this.#call, this.#status);
   }
 }

@@ -2,10 +2,29 @@ import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import { ServiceError } from '../../src/errors.ts';
-import { FrameBudget, type FrameBudgets } from './frame-budget.ts';
+import { type MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
+import type { ConnectionLimit } from '../connections/connection-limit.ts';
+import { holdBody } from '../plugins/admission.ts';
 
 /** RFC 6455 section 7.4.1 and the registry that it founds: https://www.iana.org/assignments/websocket */
 const [NORMAL, UNSUPPORTED_DATA, TRY_AGAIN_LATER] = [1000, 1003, 1013];
+
+/** So much each client may send before it is known who it is: more than a login takes. */
+export const LOGIN_BYTES = 16_384;
+/** All clients of whom it is not known yet who they are count as one organization. */
+const UNAUTHENTICATED = '';
+
+/**
+ * Where what clients send counts. Nobody can tell what is in a frame before all of it is there, and honest clients send their
+ * first statement, whatever its size, in one frame with their login: so there is room for large ones of clients that are not
+ * known yet, which all of them share.
+ */
+export interface FrameBudgets {
+  /** With the bodies of the organization's requests. */
+  readonly bodies: MemoryBudget;
+  readonly unauthenticated: MemoryBudget;
+  readonly connections: Pick<ConnectionLimit, 'authenticated'>;
+}
 
 /** As much as comes from a socket at a time: more of a frame is not handed out before it is asked for. */
 const PIECE_BYTES = 65_536;
@@ -20,8 +39,8 @@ export class WebSocketStream extends Duplex {
   readonly #webSocket: WebSocket;
   readonly #socket: Socket;
   readonly #rooms: FrameBudgets;
-  readonly #authenticated: () => void;
-  #held: FrameBudget | undefined;
+  #held: MemoryReservation;
+  #isAuthenticated = false;
   /** Bytes of a frame that has not come whole. */
   #come = 0;
   /** Frames that have come whole, how much they are together, and what has been handed out of the first one. */
@@ -37,7 +56,7 @@ export class WebSocketStream extends Duplex {
     this.#webSocket = webSocket;
     this.#socket = socket;
     this.#rooms = rooms;
-    this.#authenticated = rooms.unauthenticated.add(socket, () => webSocket.terminate());
+    this.#held = new MemoryReservation(rooms.unauthenticated, UNAUTHENTICATED, LOGIN_BYTES);
     socket.prependListener('data', ({ length }: Buffer) => this.#arrived(length));
     webSocket.on('message', (data: Buffer, isBinary) => this.#received(data, isBinary));
     for (const control of ['ping', 'pong']) webSocket.on(control, ({ length }: Buffer) => this.#arrived(-length - CONTROL_HEAD_BYTES));
@@ -51,9 +70,10 @@ export class WebSocketStream extends Duplex {
 
   /** To be called when it is known whose client it is: what it sends takes room as the bodies of their requests do. */
   known(organizationId: string): void {
-    this.#authenticated();
+    this.#held.end();
     this.#rooms.connections.authenticated(this.#socket, organizationId);
-    this.#held = new FrameBudget(this.#rooms.bodies, organizationId);
+    this.#held = new MemoryReservation(this.#rooms.bodies, organizationId);
+    this.#isAuthenticated = true;
     this.#count();
   }
 
@@ -100,12 +120,11 @@ export class WebSocketStream extends Duplex {
 
   /** What is held of all that the client has sent. */
   #count(): void {
-    const held = this.#held;
-    if (held === undefined || this.destroyed) return;
+    if (this.destroyed) return;
     try {
-      held.are(this.#come + this.#waiting);
+      holdBody(this.#held, this.#come + this.#waiting);
     } catch (error) {
-      this.#webSocket.close(TRY_AGAIN_LATER, error instanceof ServiceError ? error.message : '');
+      if (this.#isAuthenticated) this.#webSocket.close(TRY_AGAIN_LATER, error instanceof ServiceError ? error.message : '');
       // An answer to that would come behind the rest of the frame.
       this.destroy();
     }
@@ -136,7 +155,7 @@ export class WebSocketStream extends Duplex {
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
     this.#webSocket.terminate();
     this.#frames.length = 0;
-    this.#held?.are(0);
+    this.#held.end();
     callback(error);
   }
 }

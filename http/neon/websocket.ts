@@ -1,12 +1,10 @@
 import type { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { type WebSocket, WebSocketServer } from 'ws';
+import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
 import type { ConnectionLimit } from '../connections/connection-limit.ts';
 import type { TakeOver } from '../connections/upgrade.ts';
-import type { BodyBudget } from '../plugins/admission.ts';
-import type { FrameBudgets } from './frame-budget.ts';
-import { UnauthenticatedBudget } from './unauthenticated-budget.ts';
-import { WebSocketStream } from './websocket-stream.ts';
+import { type FrameBudgets, LOGIN_BYTES, WebSocketStream } from './websocket-stream.ts';
 
 /** Begins a conversation in PostgreSQL's protocol, which asks for the key in the clear: these clients send it without waiting. */
 export type OpenWire = (stream: WebSocketStream, client: { readonly remoteAddress: string }) => void;
@@ -19,7 +17,7 @@ export interface WireSocketsOptions {
   readonly isRefused: (request: IncomingMessage) => boolean;
   readonly connections: Pick<ConnectionLimit, 'authenticated'>;
   /** For what organizations send. */
-  readonly bodies: BodyBudget;
+  readonly bodies: MemoryBudget;
   /** How often clients are asked for a sign of life; one that has been asked twice and gave none by the next time is gone. */
   readonly keepAliveMs?: number;
 }
@@ -33,8 +31,8 @@ interface Client {
 }
 
 const PATH = '/v2';
-/** So many frames of the largest size may come at once from clients that have not logged in. */
-const STRANGERS_FRAMES = 4;
+/** So many frames of the largest size may come at once from clients that have not logged in, each with a login. */
+const UNAUTHENTICATED_FRAMES = 4;
 const KEEPALIVE_MS = 30_000;
 const UNANSWERED_MAX = 2;
 
@@ -52,7 +50,9 @@ export class WireSockets {
     this.#options = options;
     const maxPayload = options.maxFrameBytes;
     const { bodies, connections } = options;
-    this.#rooms = { bodies, connections, unauthenticated: new UnauthenticatedBudget(STRANGERS_FRAMES * maxPayload) };
+    const unauthenticatedBytes = UNAUTHENTICATED_FRAMES * (maxPayload + LOGIN_BYTES);
+    const unauthenticated = new MemoryBudget({ perOrganizationBytes: unauthenticatedBytes, allBytes: Number.POSITIVE_INFINITY });
+    this.#rooms = { bodies, connections, unauthenticated };
     this.#server = new WebSocketServer({ noServer: true, clientTracking: false, perMessageDeflate: false, maxPayload });
   }
 

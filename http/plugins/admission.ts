@@ -1,8 +1,7 @@
 import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify';
 import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
-import { type MemoryBounds, MemoryBudget } from '../../src/runtime/memory-budget.ts';
-import { ResultReservation } from '../../src/sql/result/result-budget.ts';
+import { type MemoryBounds, type MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import type { ConnectionLimit } from '../connections/connection-limit.ts';
 
 /**
@@ -33,9 +32,6 @@ export class Admission {
   }
 }
 
-/** Smaller bodies are not counted: of those there are no more than requests, and WebSockets, may be under way. */
-export const UNCOUNTED_MAX_BYTES = 65_536;
-
 type BodySettings = Pick<Config, 'POSTERN_HTTP_BODY_MAX_BYTES' | 'POSTERN_HTTP_BODIES_PER_TENANT_BYTES' | 'POSTERN_HTTP_BODIES_BYTES'>;
 
 /** As set, or a multiple of the largest body. Where there is nobody else there is room for that, and for as much again that is left. */
@@ -50,32 +46,22 @@ export function bodyBoundsOf({
   };
 }
 
-/** Counts the bytes of bodies of requests under way, and of frames. */
-export class BodyBudget {
-  readonly #room: MemoryBudget;
-
-  constructor(bounds: MemoryBounds) {
-    this.#room = new MemoryBudget(bounds);
-  }
-
-  /** @throws ServiceError `too_many_requests` */
-  take(organizationId: string, bytes: number): void {
-    const full = this.#room.exhaustedBy(organizationId, bytes);
-    if (full === 'its own') throw tooLarge("the organization's requests under way are as large as they may be together");
-    if (full === 'all') throw tooLarge('the requests under way are as large as there is room for');
-    this.#room.count(organizationId, bytes);
-  }
-
-  giveBack(organizationId: string, bytes: number): void {
-    this.#room.count(organizationId, -bytes);
-  }
+/**
+ * So many bytes are held of what a client has sent. Small ones are not counted: of those there are no more than requests, and
+ * WebSockets, may be under way.
+ * @throws ServiceError `too_many_requests`
+ */
+export function holdBody(held: MemoryReservation, bytes: number): void {
+  const full = held.tryResize(bytes);
+  if (full === 'its own') throw tooLarge("the organization's requests under way are as large as they may be together");
+  if (full === 'all') throw tooLarge('the requests under way are as large as there is room for');
 }
 
 /** What requests count in. */
 export interface RequestLimits {
   readonly admission: Admission;
   readonly connections: Pick<ConnectionLimit, 'authenticated'>;
-  readonly bodies: BodyBudget;
+  readonly bodies: MemoryBudget;
   readonly results: MemoryBudget;
 }
 
@@ -91,7 +77,7 @@ export function limitRequests(app: FastifyInstance, { admission, connections, bo
       if (id !== undefined) {
         connections.authenticated(request.raw.socket, id);
         call.leave = admission.enter(id);
-        call.results = new ResultReservation(results, id);
+        call.results = new MemoryReservation(results, id);
         countBody(request, body, id, bodies);
       }
       done();
@@ -102,20 +88,16 @@ export function limitRequests(app: FastifyInstance, { admission, connections, bo
 }
 
 /** What has been told of a body's length counts at once, what has not as it comes. */
-function countBody({ call, headers, routeOptions }: FastifyRequest, body: RequestPayload, id: string, room: BodyBudget): void {
-  let counted = 0;
-  const count = (bytes: number) => {
-    room.take(id, bytes);
-    counted += bytes;
-    call.forget ??= () => room.giveBack(id, counted);
-  };
+function countBody({ call, headers, routeOptions }: FastifyRequest, body: RequestPayload, id: string, bodies: MemoryBudget): void {
+  const held = new MemoryReservation(bodies, id);
+  call.body = held;
   const length = Number(headers['content-length']);
-  if (length > UNCOUNTED_MAX_BYTES && length <= routeOptions.bodyLimit) count(length);
+  if (length <= routeOptions.bodyLimit) holdBody(held, length);
   if (headers['transfer-encoding'] === undefined) return;
   const come = ({ length }: Buffer) => {
     try {
       // Without anybody who reads it, it is thrown away.
-      if (body.listenerCount('error') > 0) count(length);
+      if (body.listenerCount('error') > 0) holdBody(held, held.bytes + length);
     } catch (error) {
       body.off('data', come);
       body.emit('error', error);

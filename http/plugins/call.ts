@@ -30,8 +30,8 @@ export function followCalls(app: FastifyInstance, ends: CallEnds, clientAddress:
       if (!call.whole) call.disconnect.happen();
       call.leave?.();
       void whenDone(call.work).then(() => {
-        call.forget?.();
-        call.results?.giveBack();
+        call.body?.end();
+        call.results?.end();
       });
       if (action !== undefined) ends.add(action, call, reply.raw.headersSent ? reply.statusCode : undefined);
     });

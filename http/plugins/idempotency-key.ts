@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { ServiceError } from '../../src/errors.ts';
 import type { OnceReply, RepeatableRequest } from '../../src/sql/execution/transactions/idempotency.ts';
+import { keepResults } from '../../src/sql/result/result-budget.ts';
 import { JSON_TYPE } from '../routes/context.ts';
 import { LINES_TYPE } from './accept.ts';
 
@@ -48,7 +49,7 @@ export function repeatableRequest({ headers, call }: FastifyRequest, contentType
  */
 export function sendOnce(reply: FastifyReply, { status, contentType, body, isReplay }: OnceReply): FastifyReply {
   if (isReplay) {
-    const refusal = reply.request.call.results?.take(body.length);
+    const refusal = keepResults(reply.request.call.results, body.length);
     if (refusal !== undefined) throw refusal;
     reply.header('idempotency-replayed', 'true');
   }

@@ -2,6 +2,7 @@ import type { ServerResponse } from 'node:http';
 import type { Readable, Writable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { giveBack } from '../../src/sql/json/memory.ts';
+import { keepResults } from '../../src/sql/result/result-budget.ts';
 import { ALWAYS } from '../plugins/headers.ts';
 import { JSON_TYPE } from '../routes/context.ts';
 import { countReply } from './unread-replies.ts';
@@ -17,7 +18,7 @@ const ALWAYS_FLAT = Object.entries(ALWAYS).flat();
  */
 export function sendDocument({ call }: FastifyRequest, reply: FastifyReply, document: object): FastifyReply {
   const body = Buffer.from(JSON.stringify(document));
-  const refusal = call.results?.take(body.length);
+  const refusal = keepResults(call.results, body.length);
   if (refusal !== undefined) throw refusal;
   return reply.type(JSON_TYPE).send(body);
 }

@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { SMALL_BYTES } from '../../src/runtime/memory-budget.ts';
+import { keepResults } from '../../src/sql/result/result-budget.ts';
 import type { RequestContext } from '../request-context.ts';
 
 /*
@@ -16,9 +17,10 @@ export function countReplies(app: FastifyInstance): void {
   });
 }
 
-/** Counts a reply until the call gives its results back, which is when its reply is over. */
+/** Counts a reply until it is over, whether there is room or not: it is there. Results that have become part of it count once. */
 export function countReply(call: RequestContext | undefined, bytes: number): void {
-  if (bytes > SMALL_BYTES) call?.results?.hold(bytes);
+  const results = call?.results;
+  if (results !== undefined && bytes > Math.max(results.bytes, SMALL_BYTES)) results.resize(bytes);
 }
 
 function lengthOf(payload: unknown): number {
@@ -31,7 +33,7 @@ const SHORT_CHARACTERS = 256;
 /** An error as it is sent: in full where there is room. @param call none where there is no request to speak of */
 export function errorBody(call: RequestContext | undefined, document: object): Buffer {
   const body = Buffer.from(JSON.stringify(document));
-  if (body.length <= SMALL_BYTES || call?.results?.take(body.length) === undefined) return body;
+  if (body.length <= SMALL_BYTES || keepResults(call?.results, body.length) === undefined) return body;
   return Buffer.from(JSON.stringify(document, (_, value) => (typeof value === 'string' ? shortened(value) : value)));
 }
 

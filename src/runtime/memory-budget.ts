@@ -65,22 +65,26 @@ interface Waiter {
 /** Which limit is exceeded: that of the organization, or that of all. */
 export type Exhaustion = 'its own' | 'all';
 
-/** A reservation of no more than this is not counted. */
+/** A reservation of no more than this is not counted, unless it says otherwise. */
 export const SMALL_BYTES = 65_536;
 
 /** One holder's bytes in a {@link MemoryBudget}. */
 export class MemoryReservation {
   readonly #budget: MemoryBudget;
   readonly #organizationId: string;
-  #counted = 0;
+  readonly #uncountedBytes: number;
+  #bytes = 0;
+  #isOver = false;
 
-  constructor(budget: MemoryBudget, organizationId: string) {
+  /** @param uncountedBytes as long as it is no larger, it takes nothing of the budget and always has room */
+  constructor(budget: MemoryBudget, organizationId: string, uncountedBytes = SMALL_BYTES) {
     this.#budget = budget;
     this.#organizationId = organizationId;
+    this.#uncountedBytes = uncountedBytes;
   }
 
-  get counted(): number {
-    return this.#counted;
+  get bytes(): number {
+    return this.#bytes;
   }
 
   /** As {@link MemoryBudget.exhaustedBy}. */
@@ -95,9 +99,27 @@ export class MemoryReservation {
 
   /** So many bytes are held now, also beyond the limits. */
   resize(bytes: number): void {
-    const counted = bytes > SMALL_BYTES ? bytes : 0;
-    if (counted === this.#counted) return;
-    this.#budget.count(this.#organizationId, counted - this.#counted);
-    this.#counted = counted;
+    if (this.#isOver) return;
+    const more = this.#countedOf(bytes) - this.#countedOf(this.#bytes);
+    this.#bytes = bytes;
+    if (more !== 0) this.#budget.count(this.#organizationId, more);
+  }
+
+  /** As {@link resize}, within the limits. @returns which limit would be exceeded, if one would: nothing has changed then */
+  tryResize(bytes: number): Exhaustion | undefined {
+    const more = this.#countedOf(bytes) - this.#countedOf(this.#bytes);
+    const full = more > 0 ? this.exhaustedBy(more) : undefined;
+    if (full === undefined) this.resize(bytes);
+    return full;
+  }
+
+  /** Nothing is held any more, whatever is said of it from now on. */
+  end(): void {
+    this.resize(0);
+    this.#isOver = true;
+  }
+
+  #countedOf(bytes: number): number {
+    return bytes > this.#uncountedBytes ? bytes : 0;
   }
 }

@@ -1,7 +1,8 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, type MockInstance, vi } from 'vitest';
-import { Admission, BodyBudget, bodyBoundsOf } from '../../http/plugins/admission.ts';
+import { Admission, bodyBoundsOf, holdBody } from '../../http/plugins/admission.ts';
+import { MemoryBudget, MemoryReservation, SMALL_BYTES } from '../../src/runtime/memory-budget.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { openDoor, standIn } from './door.ts';
@@ -10,43 +11,49 @@ const KIB = 1_024;
 const MIB = 1_024 * KIB;
 const TOO_MUCH = { kind: 'too_many_requests' };
 
-/** As configured, with bodies of 10 bytes at most. */
-const roomOf = (perTenantBytes: number, allBytes: number) =>
-  new BodyBudget(
+/** As configured, with bodies of 10 bytes at most, all of which are counted. */
+const roomOf = (perTenantBytes: number, allBytes: number) => {
+  const budget = new MemoryBudget(
     bodyBoundsOf({
       POSTERN_HTTP_BODY_MAX_BYTES: 10,
       POSTERN_HTTP_BODIES_PER_TENANT_BYTES: perTenantBytes,
       POSTERN_HTTP_BODIES_BYTES: allBytes,
     }),
   );
+  return (organizationId: string, bytes: number) => {
+    const held = new MemoryReservation(budget, organizationId, 0);
+    holdBody(held, bytes);
+    return held;
+  };
+};
 
 describe('the room for bodies', () => {
   it('is four of the largest for one organization', () => {
-    const room = roomOf(0, 0);
-    for (let n = 0; n < 4; n += 1) room.take('a', 10);
-    expect(() => room.take('a', 1)).toThrow(expect.objectContaining(TOO_MUCH));
-    room.giveBack('a', 3);
-    room.take('a', 3);
-    expect(() => room.take('a', 1)).toThrow(expect.objectContaining(TOO_MUCH));
+    const hold = roomOf(0, 0);
+    const [last] = [1, 2, 3, 4].map(() => hold('a', 10));
+    expect(() => hold('a', 1)).toThrow(expect.objectContaining(TOO_MUCH));
+    last?.resize(7);
+    hold('a', 3);
+    expect(() => hold('a', 1)).toThrow(expect.objectContaining(TOO_MUCH));
   });
 
   it('is never all taken: nobody gets more than is left', () => {
-    const room = roomOf(80, 160);
-    room.take('a', 80);
-    room.take('b', 40);
-    expect(() => room.take('b', 1)).toThrow(expect.objectContaining(TOO_MUCH));
-    room.take('c', 20);
-    room.giveBack('a', 80);
-    room.take('b', 30);
-    room.take('d', 35);
+    const hold = roomOf(80, 160);
+    const first = hold('a', 80);
+    hold('b', 40);
+    expect(() => hold('b', 1)).toThrow(expect.objectContaining(TOO_MUCH));
+    hold('c', 20);
+    first.end();
+    hold('b', 30);
+    hold('d', 35);
   });
 
   it('is enough for the largest, whatever is configured', () => {
-    const room = roomOf(1, 1);
-    room.take('a', 10);
-    expect(() => room.take('a', 1)).toThrow(expect.objectContaining(TOO_MUCH));
-    room.giveBack('a', 10);
-    room.take('b', 10);
+    const hold = roomOf(1, 1);
+    const held = hold('a', 10);
+    expect(() => hold('a', 1)).toThrow(expect.objectContaining(TOO_MUCH));
+    held.end();
+    hold('b', 10);
   });
 });
 
@@ -75,25 +82,26 @@ async function begin({ apiKey }: TestOrganization, length: string, ...more: stri
 }
 
 describe('bodies of requests under way', () => {
+  /** Of the budget for bodies, which are the first large ones that are held. */
   let taken = 0;
-  const spies: MockInstance[] = [];
+  let bodies: MemoryBudget | undefined;
+  const held: number[] = [];
+  let spy: MockInstance | undefined;
   beforeEach(() => {
     taken = 0;
-    const { take, giveBack } = BodyBudget.prototype;
-    spies.push(
-      vi.spyOn(BodyBudget.prototype, 'take').mockImplementation(function (this: BodyBudget, id, bytes) {
-        take.call(this, id, bytes);
-        taken += bytes;
-      }),
-      vi.spyOn(BodyBudget.prototype, 'giveBack').mockImplementation(function (this: BodyBudget, id, bytes) {
-        giveBack.call(this, id, bytes);
-        taken -= bytes;
-      }),
-    );
+    held.length = 0;
+    const { count } = MemoryBudget.prototype;
+    spy = vi.spyOn(MemoryBudget.prototype, 'count').mockImplementation(function (this: MemoryBudget, id, bytes) {
+      count.call(this, id, bytes);
+      if (bytes > SMALL_BYTES) bodies ??= this;
+      if (this !== bodies) return;
+      taken += bytes;
+      if (bytes > 0) held.push(bytes);
+    });
   });
   afterEach(async () => {
     await eventually('nothing is taken any more', () => taken === 0);
-    for (const spy of spies.splice(0)) spy.mockRestore();
+    spy?.mockRestore();
   });
 
   it('have so much room for each organization, before they are read', async () => {
@@ -142,7 +150,7 @@ describe('bodies of requests under way', () => {
     const { status } = await ask();
     expect(status).toBeLessThan(500);
     expect(status).not.toBe(429);
-    expect(spies[0]).toHaveBeenCalledTimes(_name === 'more than it may be' ? 0 : 1);
+    expect(held).toHaveLength(_name === 'more than it may be' ? 0 : 1);
   });
 
   it('leave when their client goes, once what it has asked for is over', async () => {

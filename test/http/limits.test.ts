@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { FastPath } from '../../http/fast-path/fast-path.ts';
-import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
+import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { plainRequest, RawClient } from './raw-client.ts';
@@ -166,28 +166,31 @@ it('requests without all of their bodies take no more memory than there is for t
   await start({});
   expect((await query(acme, { sql: 'select 1' })).status).toBe(200);
   const port = Number(new URL(service.httpUrl).port);
-  const reserve = vi.spyOn(FastPath.prototype, 'reserve');
+  const tried = vi.spyOn(MemoryReservation.prototype, 'tryResize');
   const leave = vi.spyOn(FastPath.prototype, 'leave');
   const bytes = plainRequest(acme.apiKey, { sql: `select 1${' '.repeat(60_000)}` });
+  const reserved = () =>
+    tried.mock.results.filter((_, n) => tried.mock.calls[n]?.[0] === bytes.length).map(({ value }) => value === undefined);
   const half = async () => {
     const client = await RawClient.open(port);
     client.send(bytes.slice(0, 400));
     return client;
   };
-  const crowd = await Promise.all(Array.from({ length: Math.floor((16 * 1_048_576) / bytes.length) }, half));
-  await eventually('all are waited for', () => reserve.mock.results.length === crowd.length);
+  // An organization has no more of it than is left.
+  const crowd = await Promise.all(Array.from({ length: Math.floor((8 * 1_048_576) / bytes.length) }, half));
+  await eventually('all are waited for', () => reserved().length === crowd.length);
   const late = await half();
   // Where it counts as its organization's before the rest has come.
   await eventually('it is served elsewhere', () => leave.mock.calls.length === 1);
   expect(await late.ask(bytes.slice(400))).toMatchObject({ status: 200 });
-  expect(reserve.mock.results.map(({ value }) => value)).toEqual([...crowd.map(() => true), false]);
+  expect(reserved()).toEqual([...crowd.map(() => true), false]);
   expect(leave).toHaveBeenCalledTimes(1);
   const [first, ...others] = crowd;
   for (let n = 0; n < 3; n += 1) expect(await first?.ask(n === 0 ? bytes.slice(400) : bytes)).toMatchObject({ status: 200 });
   for (const { socket } of [...others, late]) socket.destroy();
   await eventually('there is room', async () => {
     const client = await half();
-    const isWaitedFor = reserve.mock.results.at(-1)?.value === true;
+    const isWaitedFor = reserved().at(-1) === true;
     client.socket.destroy();
     return isWaitedFor;
   });

@@ -5,21 +5,21 @@ import { WebSocket } from 'ws';
 import { createServer, type HttpServer, type ServerDeadlines } from '../../http/connections/server.ts';
 import { WireSockets } from '../../http/neon/websocket.ts';
 import type { WebSocketStream } from '../../http/neon/websocket-stream.ts';
-import { BodyBudget } from '../../http/plugins/admission.ts';
+import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
 import { eventually } from '../support/eventually.ts';
 
 /** What a WebSocket is like from inside, without any database. */
 const KEEPALIVE_MS = 100;
 const PATIENT: ServerDeadlines = { headersTimeoutMs: 10_000, requestTimeoutMs: 10_000, keepAliveTimeoutMs: 10_000, sendTimeoutMs: 10_000 };
 const streams: WebSocketStream[] = [];
-let bodies: BodyBudget;
+let bodies: MemoryBudget;
 let sockets: WireSockets;
 let door: HttpServer;
 let url: string;
 
 beforeEach(async () => {
   streams.length = 0;
-  bodies = new BodyBudget({ perOrganizationBytes: 25_000_000, allBytes: 60_000_000 });
+  bodies = new MemoryBudget({ perOrganizationBytes: 25_000_000, allBytes: 60_000_000 });
   sockets = new WireSockets({
     openWire: (stream) => streams.push(stream.on('error', () => {})),
     clientAddress: (address) => address,
@@ -202,7 +202,7 @@ it('pings of a client take no room', async () => {
   const { webSocket, stream } = await open();
   stream.known('org');
   stream.resume();
-  bodies.take('org', 24_900_000);
+  bodies.count('org', 24_900_000);
   for (let n = 0; n < 1_000; n += 1) {
     webSocket.ping(Buffer.alloc(120));
     await once(webSocket, 'pong');

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { DisconnectSignal } from '../../router/client-disconnect.ts';
+import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import type { JsonValue } from '../parameters/json-value.ts';
-import type { ResultReservation } from '../result/result-budget.ts';
 import type { ResultFormat, RowMode, StatementOutcome } from '../result/result-format.ts';
 
 /** One statement with its parameters, and how its result is wanted. */
@@ -19,7 +19,7 @@ export interface QueryRequest {
   /** The caller goes away: what runs is cancelled. */
   readonly disconnect?: DisconnectSignal;
   /** Where a result counts that is part of a kept reply. */
-  readonly results?: ResultReservation | undefined;
+  readonly results?: MemoryReservation | undefined;
 }
 
 export interface QueryReply {

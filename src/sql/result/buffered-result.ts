@@ -5,6 +5,7 @@ import type { Warning } from '../session/notices.ts';
 import type { Replies } from '../session/pipeline.ts';
 import type { Session } from '../session/session.ts';
 import { ResultShape, ResultWriter, typedFields } from './result.ts';
+import { keepResults } from './result-budget.ts';
 import type { ResultFormat, StatementOutcome } from './result-format.ts';
 import { TypeCatalog } from './type-catalog.ts';
 
@@ -25,7 +26,7 @@ export class ReplySizeLimit {
   /** @returns whether there was room; if not, the session is aborted */
   spend(bytes: number): boolean {
     this.#bytes += bytes;
-    const refusal = this.#bytes > this.#maxBytes ? this.#tooLarge() : this.#session.results?.take(bytes);
+    const refusal = this.#bytes > this.#maxBytes ? this.#tooLarge() : keepResults(this.#session.results, bytes);
     if (refusal !== undefined) this.#session.abort(refusal);
     return refusal === undefined;
   }

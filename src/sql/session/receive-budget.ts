@@ -95,25 +95,21 @@ export class ReceiveBudget implements HeadBudget {
   }
 
   #reserve(bytes: number, share: MemoryReservation): void {
-    if (share.exhaustedBy(bytes) === undefined) {
-      this.#take(bytes, share);
+    if (share.tryResize(bytes) === undefined) {
+      this.#share = share;
       return;
     }
     this.#backend.pause();
     const timer = setTimeout(() => this.#endWait(true), WAIT_MAX_MS);
     const giveUp = share.wait(bytes, () => {
-      this.#take(bytes, share);
+      share.resize(bytes);
+      this.#share = share;
       this.#endWait(false);
     });
     this.#stopWaiting = () => {
       clearTimeout(timer);
       giveUp();
     };
-  }
-
-  #take(bytes: number, share: MemoryReservation): void {
-    share.resize(bytes);
-    this.#share = share;
   }
 
   #endWait(isRefused: boolean): void {

@@ -11,7 +11,6 @@ import type { Edit } from '../../router/schema-rewriting/edits/edits.ts';
 import type { IndexedSet } from '../../runtime/indexed-set.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import type { ParameterText } from '../parameters/parameters.ts';
-import type { ResultReservation } from '../result/result-budget.ts';
 import { Deadline } from './deadline.ts';
 import { drained } from './drain.ts';
 import { closeStatement, parseAndDescribe, readRow, runAtOnce } from './messages.ts';
@@ -26,7 +25,7 @@ export interface SessionOptions {
   /** The caller goes away. */
   readonly disconnect?: DisconnectSignal;
   /** Where results count that are kept whole. Default: nowhere. */
-  readonly results?: ResultReservation | undefined;
+  readonly results?: MemoryReservation | undefined;
   /** How long a backend may take to obey a cancel request, or to roll back, before its connection is dropped. Default 5 s. */
   readonly obeyTimeoutMs?: number;
 }
@@ -52,7 +51,7 @@ export class Session implements Revocable {
   /** Among those who are told when the key is revoked. */
   index = -1;
   readonly lease: Lease;
-  readonly results: ResultReservation | undefined;
+  readonly results: MemoryReservation | undefined;
   readonly #pipeline: Pipeline;
   /** It has its backend to itself. */
   readonly slotStartedAt = undefined;

@@ -2,9 +2,9 @@ import { ServiceError } from '../../../errors.ts';
 import type { DisconnectSignal } from '../../../router/client-disconnect.ts';
 import type { Lease } from '../../../router/lease.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
+import type { MemoryReservation } from '../../../runtime/memory-budget.ts';
 import { checkParameterLimit } from '../../parameters/parameters.ts';
 import { outcomeOf } from '../../result/result.ts';
-import type { ResultReservation } from '../../result/result-budget.ts';
 import { jsonFormat, type RowMode, type StatementOutcome } from '../../result/result-format.ts';
 import { pinSettings } from '../../session/output-settings.ts';
 import { Session } from '../../session/session.ts';
@@ -29,7 +29,7 @@ export interface TransactionRequest extends TransactionModes {
   /** For the whole transaction, by our own clock. 0: no limit. */
   readonly timeoutMs: number;
   readonly disconnect?: DisconnectSignal;
-  readonly results?: ResultReservation | undefined;
+  readonly results?: MemoryReservation | undefined;
 }
 
 export interface TransactionReply {
