@@ -74,7 +74,7 @@ export async function openSession(
     client.write(READY_IDLE);
     session.start();
   } catch (error) {
-    context.tenants.leave(shared);
+    context.tenants.leave(id, shared);
     throw error;
   }
 }
@@ -171,7 +171,7 @@ class Session implements SessionServices, ReachableSession {
     this.#pins.end();
     this.#shared.part(own);
     router.cancelKeys.forget(own);
-    tenants.leave(this.#shared);
+    tenants.leave(this.#tenant.organization.id, this.#shared);
   }
 
   get backendProcessId(): number {

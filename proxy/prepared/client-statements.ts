@@ -77,7 +77,7 @@ export class ClientStatements {
     const settled = this.#settled === unnamed ? 0 : countedBytes(this.#settled);
     const bytes = this.#isOver ? 0 : countedBytes(unnamed) + settled;
     if (bytes === this.#unnamedBytes) return;
-    this.#kept.unnamedGrew(bytes - this.#unnamedBytes);
+    this.#kept.grew(bytes - this.#unnamedBytes);
     this.#unnamedBytes = bytes;
   }
 

@@ -1,11 +1,12 @@
 import type { Settings } from '../../src/backend/session-state.ts';
 import type { SharingLimits } from '../../src/multiplex/shareable-sql.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
+import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import { Multiplexer } from '../multiplex/multiplexer.ts';
 import type { ProcessIds } from '../pinning/process-ids.ts';
 import { SequenceUse } from '../pinning/sequence-values.ts';
 import { ParseCache } from '../prepared/parse-cache.ts';
-import { StatementMemory } from '../prepared/statement-memory.ts';
+import { STATEMENT_BOUNDS, StatementMemory } from '../prepared/statement-memory.ts';
 
 const MAX_REMEMBERED_LOGINS = 100;
 const MAX_REMEMBERED_TENANTS = 1_000;
@@ -34,7 +35,7 @@ export interface SessionStart {
 export class OrganizationSessions {
   count = 0;
   recent = new ParseCache();
-  readonly kept = new StatementMemory();
+  readonly kept: StatementMemory;
   readonly sharing: Multiplexer;
   readonly sequences = new SequenceUse();
   /** What sessions start with, by their settings. */
@@ -46,8 +47,10 @@ export class OrganizationSessions {
   /** Which session has worked on a backend last, by process ids. */
   readonly #users = new BoundedMap<number, number>({ maxEntries: MAX_REMEMBERED_BACKENDS });
 
-  constructor(limits: SharingLimits) {
+  /** @param statements where its clients' statements count */
+  constructor(limits: SharingLimits, statements: MemoryReservation) {
     this.sharing = new Multiplexer(limits);
+    this.kept = new StatementMemory(statements);
   }
 
   /** Makes a session known by its process id. @returns how it and others speak of process ids */
@@ -118,8 +121,10 @@ class OwnProcessId implements ProcessIds {
 
 /** The organizations with wire sessions, and some that had them a while ago. */
 export class OrganizationDirectory {
-  readonly #tenants = new Map<string, OrganizationSessions>();
+  readonly #present = new Map<string, OrganizationSessions>();
+  readonly #former = new BoundedMap<string, OrganizationSessions>({ maxEntries: MAX_REMEMBERED_TENANTS });
   readonly #sharingLimits: SharingLimits;
+  readonly #statements = new MemoryBudget(STATEMENT_BOUNDS);
 
   constructor(sharingLimits: SharingLimits) {
     this.#sharingLimits = sharingLimits;
@@ -127,24 +132,25 @@ export class OrganizationDirectory {
 
   /** One session more. */
   enter(organizationId: string): OrganizationSessions {
-    const tenant = this.#tenants.get(organizationId) ?? new OrganizationSessions(this.#sharingLimits);
+    const tenant = this.#present.get(organizationId) ?? this.#former.get(organizationId) ?? this.#newTenant(organizationId);
     if (tenant.count === 0) {
-      // Those that were there last are the last to be forgotten.
-      this.#tenants.delete(organizationId);
-      this.#tenants.set(organizationId, tenant);
+      this.#former.delete(organizationId);
+      this.#present.set(organizationId, tenant);
     }
     tenant.count += 1;
     return tenant;
   }
 
   /** One session less. The last one takes with it what had been parsed of late. */
-  leave(tenant: OrganizationSessions): void {
+  leave(organizationId: string, tenant: OrganizationSessions): void {
     tenant.count -= 1;
     if (tenant.count > 0) return;
     tenant.recent = new ParseCache();
-    for (const [id, oldest] of this.#tenants) {
-      if (this.#tenants.size <= MAX_REMEMBERED_TENANTS) break;
-      if (oldest.count === 0) this.#tenants.delete(id);
-    }
+    this.#present.delete(organizationId);
+    this.#former.set(organizationId, tenant);
+  }
+
+  #newTenant(organizationId: string): OrganizationSessions {
+    return new OrganizationSessions(this.#sharingLimits, new MemoryReservation(this.#statements, organizationId, 0));
   }
 }

@@ -1,6 +1,6 @@
 import { basename, dirname } from 'node:path';
 import { expect, it } from 'vitest';
-import { cycles, entriesPerFolder, modules, sizeOf, textOf } from './modules.ts';
+import { byteLimitsByHand, cycles, entriesPerFolder, evictionsByHand, modules, sizeOf, textOf } from './modules.ts';
 
 const graph = modules();
 const ENTRIES_MAX = 12;
@@ -46,4 +46,33 @@ it(`each folder of more than eight files says what is in it, in at most ${FOLDER
     const named = textOf(`${folder}/README.md`);
     for (const file of files) if (dirname(file) === folder) expect(named, folder).toContain(`\`${basename(file)}\``);
   }
+});
+
+/** What is limited there is the size of one text or one reply. Results count in a budget besides. */
+const SIZE_LIMITS: ReadonlySet<string> = new Set([
+  'src/catalog/audit/entries/statement-record.ts #kept',
+  'src/sql/parameters/json-writer.ts #characters',
+  'src/sql/result/buffered-result.ts #bytes',
+  'src/sql/session/notices.ts #characters',
+]);
+
+it('bytes that are limited together count in a memory budget', () => {
+  const byHand = [...graph.keys()].flatMap((file) => byteLimitsByHand(textOf(file)).map((field) => `${file} ${field}`));
+  expect(byHand.filter((one) => !one.startsWith('src/runtime/') && !SIZE_LIMITS.has(one))).toEqual([]);
+});
+
+it('bounded maps are all of one kind', () => {
+  const byHand = [...graph.keys()].filter((file) => evictionsByHand(textOf(file)) > 0);
+  expect(byHand.filter((file) => !file.startsWith('src/runtime/'))).toEqual([]);
+});
+
+it('sums of bytes with a limit, and evictions, are found', () => {
+  const limited = 'this.#bytes += length;\nif (this.#bytes > MAX_BYTES) refuse();';
+  expect(byteLimitsByHand(limited)).toEqual(['#bytes']);
+  expect(byteLimitsByHand(limited.replace('MAX_BYTES', 'written'))).toEqual([]);
+  expect(byteLimitsByHand('this.#free -= bytes.length;\nreturn this.#free + more <= this.#maxBytes;')).toEqual(['#free']);
+  const evicting = 'for (const oldest of this.#known.keys()) {\nif (this.#known.size <= KNOWN_MAX) break;\nthis.#known.delete(oldest);\n}';
+  expect(evictionsByHand(evicting)).toBe(1);
+  expect(evictionsByHand(evicting.replace('this.#known.delete', 'print'))).toBe(0);
+  expect(evictionsByHand('if (this.#young.size >= this.#max) this.#young = new Set();')).toBe(1);
 });

@@ -36,6 +36,26 @@ export function entriesPerFolder(files: Iterable<string>): ReadonlyMap<string, n
   return new Map([...entries].map(([folder, paths]) => [folder, paths.size]));
 }
 
+/** A private field that sums up bytes, characters or lengths, or what is left of them; a queue's length is a number of entries. */
+const SUM = /this\.(#\w+) [+-]= [^;]*(?:bytes|(?<!#queue\.)length|characters)/gi;
+const MAXIMUM = '(?:[A-Z_]*MAX[A-Z_]*|this\\.#\\w*[mM]ax\\w*)';
+
+/** @returns the private fields of classes that sum up bytes and are compared with a maximum that does not change */
+export function byteLimitsByHand(text: string): readonly string[] {
+  const fields = new Set([...text.matchAll(SUM)].map(([, field = '']) => field));
+  return [...fields].filter((field) => new RegExp(`this\\.${field}\\b[^;&|?]* (?:>|>=|<|<=) ${MAXIMUM}`).test(text));
+}
+
+/** A collection that loses what came first, or all, when it has more than a maximum. */
+const EVICTION = new RegExp(
+  `for \\(const [^)]+ of this\\.(#\\w+)[^{]*\\{[^}]*this\\.\\1\\.size[^}]*this\\.\\1\\.delete\\(|this\\.(#\\w+)\\.size >=? ${MAXIMUM}\\)[^}]*?this\\.\\2 = new (?:Map|Set)`,
+  'g',
+);
+
+export function evictionsByHand(text: string): number {
+  return [...text.matchAll(EVICTION)].length;
+}
+
 /** Groups of files that import each other, directly or not (Tarjan's strongly connected components). */
 export function cycles(graph: ReadonlyMap<string, readonly string[]>): readonly (readonly string[])[] {
   const order = new Map<string, number>();

@@ -4,8 +4,9 @@ import { LatencyTable } from '../../proxy/multiplex/latency-table.ts';
 import { shareableRequest } from '../../proxy/multiplex/shareable-request.ts';
 import { ClientStatements } from '../../proxy/prepared/client-statements.ts';
 import { ParseCache } from '../../proxy/prepared/parse-cache.ts';
-import { StatementMemory } from '../../proxy/prepared/statement-memory.ts';
+import { STATEMENT_BOUNDS, StatementMemory } from '../../proxy/prepared/statement-memory.ts';
 import { newServerStatement } from '../../src/backend/prepared-statements.ts';
+import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 
 const READS = [
@@ -60,7 +61,7 @@ describe('a text', () => {
 
 describe('a request', () => {
   const server = newServerStatement(Buffer.from('SELECT n FROM t WHERE id = $1\0\0\0'));
-  const statements = new ClientStatements(new StatementMemory());
+  const statements = new ClientStatements(new StatementMemory(new MemoryReservation(new MemoryBudget(STATEMENT_BOUNDS), 'org')));
   statements.set('s', { server, traits: NO_TRAITS, signals: [] });
   const paces = new LatencyTable();
   const context = { statements, recent: new ParseCache(), registry: { generation: 0 }, latencies: paces, settings: '' };

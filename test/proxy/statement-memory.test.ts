@@ -2,16 +2,19 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { auditedText } from '../../proxy/inspection/audited-text.ts';
 import { NO_TRAITS } from '../../proxy/inspection/sql-traits.ts';
 import { ClientStatements } from '../../proxy/prepared/client-statements.ts';
-import { StatementMemory } from '../../proxy/prepared/statement-memory.ts';
+import { STATEMENT_BOUNDS, StatementMemory } from '../../proxy/prepared/statement-memory.ts';
 import { newServerStatement } from '../../src/backend/prepared-statements.ts';
+import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 const MIB = 1_048_576;
+const newHeld = () => new MemoryReservation(new MemoryBudget(STATEMENT_BOUNDS), 'org', 0);
 const statement = (bytes: number) => ({ server: newServerStatement(Buffer.alloc(bytes)), traits: NO_TRAITS, signals: [] });
 
 it('what clients keep is counted until they give it up, are gone, or have it undone', () => {
-  const kept = new StatementMemory();
-  const [one, other] = [new ClientStatements(kept), new ClientStatements(kept)];
+  const kept = newHeld();
+  const memory = new StatementMemory(kept);
+  const [one, other] = [new ClientStatements(memory), new ClientStatements(memory)];
   const shared = statement(10_000);
   one.set('a', shared);
   const alone = kept.bytes;
@@ -42,8 +45,8 @@ it('what clients keep is counted until they give it up, are gone, or have it und
 });
 
 it('there is no room for one more where the others take too much; a name in use needs none', () => {
-  const kept = new StatementMemory();
-  const statements = new ClientStatements(kept);
+  const kept = newHeld();
+  const statements = new ClientStatements(new StatementMemory(kept));
   for (let n = 0; n < 63; n += 1) statements.set(`s${n}`, statement(MIB));
   expect(statements.hasRoomFor('more', MIB / 2)).toBe(true);
   expect(statements.hasRoomFor('more', MIB)).toBe(false);
@@ -53,8 +56,8 @@ it('there is no room for one more where the others take too much; a name in use 
 });
 
 it('a large statement without a name is counted until it is another, and small ones always have room', () => {
-  const kept = new StatementMemory();
-  const statements = new ClientStatements(kept);
+  const kept = newHeld();
+  const statements = new ClientStatements(new StatementMemory(kept));
   const unnamed = (bytes: number) => ({ definition: Buffer.alloc(bytes), changed: false, edits: [], traits: NO_TRAITS, signals: [] });
   const [first, second] = [unnamed(500_000), unnamed(300_000)];
   statements.unnamed = first;
@@ -81,8 +84,8 @@ it('a large statement without a name is counted until it is another, and small o
 });
 
 it('what is kept for the audit is counted with each name', () => {
-  const kept = new StatementMemory();
-  const statements = new ClientStatements(kept);
+  const kept = newHeld();
+  const statements = new ClientStatements(new StatementMemory(kept));
   const shared = statement(10_000);
   const watched = auditedText(`create table ${'x'.repeat(4_000)}()`);
   for (let n = 0; n < 20; n += 1) statements.set(`s${n}`, { ...shared, watched });
@@ -92,8 +95,8 @@ it('what is kept for the audit is counted with each name', () => {
 });
 
 it('names as long as statements are counted, too', () => {
-  const kept = new StatementMemory();
-  new ClientStatements(kept).set('n'.repeat(MIB), statement(1));
+  const kept = newHeld();
+  new ClientStatements(new StatementMemory(kept)).set('n'.repeat(MIB), statement(1));
   expect(kept.bytes).toBeGreaterThan(MIB);
 });
 

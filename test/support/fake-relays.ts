@@ -3,7 +3,7 @@ import { vi } from 'vitest';
 import { Multiplexer } from '../../proxy/multiplex/multiplexer.ts';
 import { Pins } from '../../proxy/pinning/pins.ts';
 import { ParseCache } from '../../proxy/prepared/parse-cache.ts';
-import { StatementMemory } from '../../proxy/prepared/statement-memory.ts';
+import { STATEMENT_BOUNDS, StatementMemory } from '../../proxy/prepared/statement-memory.ts';
 import { BUFFER_BOUNDS, BufferBudget } from '../../proxy/relay/buffer-budget.ts';
 import { Relay } from '../../proxy/relay/relay.ts';
 import type { RelayEnd, SessionServices } from '../../proxy/sessions/session-services.ts';
@@ -13,7 +13,7 @@ import { ServiceError } from '../../src/errors.ts';
 import { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import { NO_WAIT } from '../../src/router/router.ts';
-import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
+import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 
 /** Relays over backends that say what they are told to. */
@@ -101,7 +101,7 @@ export class FakeClient {
       multiplexer,
       registry: new StatementRegistry(),
       recent: new ParseCache(),
-      kept: new StatementMemory(),
+      kept: new StatementMemory(new MemoryReservation(new MemoryBudget(STATEMENT_BOUNDS), 'org')),
       held: new BufferBudget(room, 'org'),
       processIds: { own: 1, moved() {}, takeSignals() {} },
       view: undefined,
