@@ -1,32 +1,32 @@
 import type { Placement } from '../catalog/organizations/organization.ts';
 import type { Session } from './session/session.ts';
 
-/** A table that Postern keeps beside an organization's data, as the organization's own. */
+/** A table that Postern keeps beside an organization's data, owned by the organization's role. */
 export interface PosternTable {
-  /** Made with the first table in it; none where the organization is confined to one schema. */
+  /** Created with the first table; undefined in the `schema` placement. */
   readonly schema: string | undefined;
-  /** Ready to stand in SQL. */
+  /** The qualified and quoted name. */
   readonly name: string;
 }
 
 const SCHEMA = 'postern';
 
-/** No ORM manages the schema `postern`. An organization that is confined to one schema keeps its tables in there. */
+/** The tables are in a schema `postern`, which no ORM manages. In the `schema` placement they are in the organization's only schema. */
 export function posternTable({ kind, schema }: Placement, name: string): PosternTable {
   if (kind === 'database') return { schema: SCHEMA, name: `${SCHEMA}.${name}` };
   return { schema: undefined, name: `"${schema}".${SCHEMA}_${name}` };
 }
 
-/** Two that make the same at once would stumble over each other, IF NOT EXISTS or not. */
+/** Serializes creation, because two concurrent CREATE … IF NOT EXISTS of the same name may fail. */
 const LOCK = `SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('postern.tables ' || current_user, 0))`;
 
-/** Reads a table of the catalog, which makes the session take note of what others have committed while it waited. */
+/** Reads a catalog table, so that the session notices what others have committed while it waited. */
 const FIND = 'SELECT 1 FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass($1)';
 
 /**
- * Makes a table where there is none. To be called in a transaction.
+ * Creates a table if it does not exist. Must be called in a transaction.
  * @param columns the column list of CREATE TABLE, without its parentheses
- * @returns whether there was none
+ * @returns whether it was created
  */
 export async function createPosternTable(session: Session, { schema, name }: PosternTable, columns: string): Promise<boolean> {
   await session.query(LOCK);

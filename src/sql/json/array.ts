@@ -18,7 +18,7 @@ export function arrayEncoder(element: ValueEncoder, delimiter = ','): ValueEncod
   });
 }
 
-/** How the literals of one array type are read. */
+/** Reads the literals of one array type. */
 class ArrayLiteral {
   readonly #element: ValueEncoder;
   readonly #separator: number;
@@ -50,9 +50,9 @@ class ArrayLiteral {
   }
 
   /**
-   * @param until no element is begun from there on
+   * @param until no element that begins at or after this offset is written
    * @param longest an element that is longer is not written
-   * @returns where to go on: behind the last that was written
+   * @returns the offset to continue at, after the last written element
    */
   #writeElements(out: JsonBuffer, source: Uint8Array, start: number, until: number, end: number, longest: number): number {
     const separator = this.#separator;
@@ -74,7 +74,7 @@ class ArrayLiteral {
     return at;
   }
 
-  /** @returns where it ends; where it begins, if it is too long */
+  /** @returns the offset after the element; its own offset, if it is too long */
   #writeElement(out: JsonBuffer, source: Uint8Array, at: number, end: number, longest: number): number {
     const limit = Math.min(end, at + longest);
     if (source[at] === QUOTE) {
@@ -120,14 +120,14 @@ function skipBounds(source: Uint8Array, start: number, end: number): number {
   return equals < 0 || equals >= end ? start : equals + 1;
 }
 
-/** @returns where the closing quote stands; the limit or what lies behind it where there is none before */
+/** @returns the offset of the closing quote; if there is none before the limit, the limit or an offset after it */
 function endOfQuoted(source: Uint8Array, start: number, limit: number): number {
   let at = start;
   while (at < limit && source[at] !== QUOTE) at += source[at] === BACKSLASH ? 2 : 1;
   return at;
 }
 
-/** Only without quotes; the string 'NULL' comes with them. */
+/** NULL is not quoted; the string 'NULL' is. */
 function isNull(source: Uint8Array, start: number, end: number): boolean {
   return end - start === 4 && isLetter(source, start, 0x6e) && isLetter(source, start + 1, 0x75) && isLL(source, start + 2);
 }
@@ -136,19 +136,19 @@ function isLL(source: Uint8Array, at: number): boolean {
   return isLetter(source, at, 0x6c) && isLetter(source, at + 1, 0x6c);
 }
 
-/** @param lower its code as a small letter */
+/** @param lower the code of the lower-case letter */
 function isLetter(source: Uint8Array, at: number, lower: number): boolean {
   return ((source[at] ?? 0) | 0x20) === lower;
 }
 
-/** Takes the backslashes out of an element, in its place. @returns where it ends then */
+/** Removes the backslashes of an element, in place. @returns its new end */
 function unescaped(source: Uint8Array, start: number, end: number): number {
   let at = start;
   while (at < end && source[at] !== BACKSLASH) at += 1;
   return moveUnescaped(source, at, end, at);
 }
 
-/** A backslash makes the character after it stand for itself. @param to where the bytes go @returns where they end there */
+/** A backslash makes the next character literal. @param to the offset to write to @returns the offset after the written bytes */
 function moveUnescaped(source: Uint8Array, start: number, end: number, to: number): number {
   let length = to;
   for (let at = start; at < end; at++) {
@@ -158,13 +158,13 @@ function moveUnescaped(source: Uint8Array, start: number, end: number, to: numbe
   return length;
 }
 
-/** Digits, signs, points, exponents: what is the same in JSON. */
+/** Digits, signs, points and exponents, which are the same in JSON. */
 const NUMERIC = new Uint8Array(256);
 for (const character of '0123456789+-.eE') NUMERIC[character.charCodeAt(0)] = 1;
 
 /**
- * Copies numbers with the commas between them, most of what such an array is made of.
- * @returns behind the last one that is whole, or its comma
+ * Copies numbers together with the commas between them.
+ * @returns the offset after the last complete number, or after its comma
  */
 function copyNumbers(out: JsonBuffer, source: Uint8Array, start: number, until: number): number {
   out.reserve(until - start);

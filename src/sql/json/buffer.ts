@@ -3,33 +3,33 @@ import { takeChunk, takeMemory } from './memory.ts';
 const INITIAL_BYTES = 1_024;
 const DOUBLING_UNTIL_BYTES = 1_048_576;
 
-/** Bytes being written; grows as needed. Encoders `reserve` first and then write to `bytes`, or through `view`, directly. */
+/** A growing buffer. Encoders call `reserve` first and then write to `bytes`, or through `view`, directly. */
 export class JsonBuffer {
   bytes: Buffer;
-  /** Of `bytes`, for several of them at a time. */
+  /** A view of `bytes`, for writing several of them at a time. */
   view: DataView;
   length = 0;
   #source: Uint8Array | undefined;
   #sourceView: DataView | undefined;
 
-  /** @param expectedBytes what will probably be written */
+  /** @param expectedBytes how many bytes will probably be written */
   constructor(expectedBytes = INITIAL_BYTES) {
     this.bytes = takeMemory(expectedBytes);
     this.view = viewOf(this.bytes);
   }
 
-  /** Makes room for so many more bytes. */
+  /** Grows the buffer for so many more bytes. */
   reserve(count: number): void {
     const needed = this.length + count;
     if (needed <= this.bytes.length) return;
     const size = this.bytes.length < DOUBLING_UNTIL_BYTES ? this.bytes.length * 2 : this.bytes.length + this.bytes.length / 2;
-    // What comes behind a large value is small.
+    // After a large value mostly little follows, so it grows by what is needed.
     const grown = Buffer.allocUnsafe(Math.max(needed + (needed >> 8), Math.ceil(size)));
     this.bytes.copy(grown, 0, 0, this.length);
     this.#goOnIn(grown);
   }
 
-  /** To read what is to be written several bytes at a time. Rows that came together have one view, for it takes as long to make as a row. */
+  /** A view for reading several source bytes at a time. Rows of one chunk share it, because making it takes as long as writing a row. */
   viewOf(source: Uint8Array): DataView {
     if (source !== this.#source || this.#sourceView === undefined) {
       this.#source = source;
@@ -50,7 +50,7 @@ export class JsonBuffer {
     this.length += end - start;
   }
 
-  /** Writes zeros behind them, too, in the place of what comes next. */
+  /** Also writes zeros after the bytes; the next write overwrites these. */
   words({ words, length }: Words): void {
     this.reserve(WORD_BYTES * words.length);
     for (let i = 0, at = this.length; i < words.length; i++, at += WORD_BYTES) this.view.setInt32(at, words[i] ?? 0, true);
@@ -63,12 +63,12 @@ export class JsonBuffer {
     this.length += this.bytes.write(text, this.length, 'utf8');
   }
 
-  /** What was written, where nothing more will be. */
+  /** The written bytes, when nothing more will be written. */
   whole(): Buffer {
     return this.bytes.subarray(0, this.length);
   }
 
-  /** Hands over what was written and begins anew, with a chunk. */
+  /** Returns the written bytes and continues in a new chunk. */
   take(): Buffer {
     const taken = this.whole();
     this.#goOnIn(takeChunk());
@@ -84,11 +84,11 @@ export class JsonBuffer {
 
 const WORD_BYTES = 4;
 
-/** A few bytes that are written again and again, as the words that they are written in. */
+/** A few bytes that are written often, as 32-bit words. */
 export interface Words {
-  /** The last one is filled up with zeros. */
+  /** The last word is padded with zeros. */
   readonly words: Int32Array;
-  /** In bytes. */
+  /** The length in bytes. */
   readonly length: number;
 }
 

@@ -3,13 +3,13 @@ import { type CivilDay, civilFromDays, daysFromCivil } from './calendar.ts';
 import { encodeText, type ValueEncoder } from './scalars.ts';
 
 /*
- * Times come in DateStyle ISO (session.ts sees to that): `2024-01-02 03:04:05.123456+05:30 BC`, with up to six digits of
- * a second, an offset of hours, minutes and, for local mean times, seconds. Years have four digits or more. Whatever
- * does not look like that, such as `infinity`, is passed on as Postgres wrote it.
+ * Times have DateStyle ISO (see output-settings.ts): `2024-01-02 03:04:05.123456+05:30 BC`, with up to six digits of
+ * a second, an offset of hours, minutes and, for local mean times, seconds. Years have four digits or more. Other
+ * values, such as `infinity`, are passed on as Postgres wrote them.
  * https://www.postgresql.org/docs/current/datatype-datetime.html#DATATYPE-DATETIME-OUTPUT
  */
 
-/** RFC 3339 in UTC with microseconds: `"2024-01-02T03:04:05.123456Z"`. Where RFC 3339 ends: longer years, and ` BC` at the end. */
+/** RFC 3339 in UTC with microseconds: `"2024-01-02T03:04:05.123456Z"`. Beyond RFC 3339: longer years, and ` BC` at the end. */
 export const encodeTimestamptz: ValueEncoder = (out, source, start, end) => {
   if (isUtc(source, end) && writeUsual(out, source, start, end - UTC.length, Z)) return;
   const time = readTimestamp(source, start, end);
@@ -34,13 +34,13 @@ function isUtc(source: Uint8Array, end: number): boolean {
   return source[end - 3] === UTC[0] && source[end - 2] === ZERO && source[end - 1] === ZERO;
 }
 
-/** Nearly every time: four digits of a year, our era, no offset. Byte for byte, filled up to six digits of a second. */
+/** The common case: a year of four digits, AD, no offset. Copied byte by byte, and padded to six digits of a second. */
 function writeUsual(out: JsonBuffer, source: Uint8Array, start: number, end: number, zone: number | undefined): boolean {
   const length = end - start;
   if (length < SECONDS_BYTES || length > MICROSECONDS_BYTES || (length > SECONDS_BYTES && source[start + SECONDS_BYTES] !== DOT))
     return false;
   if (source[start + 4] !== DASH || source[start + 7] !== DASH || source[start + 10] !== SPACE) return false;
-  // What ends with ` BC` is no longer than one of our era with more digits of a second.
+  // A time with ` BC` may be as long as one without and with more digits of a second.
   if (source[start + 13] !== COLON || source[start + 16] !== COLON || source[end - 1] === C) return false;
   out.reserve(MICROSECONDS_BYTES + 3);
   const at = out.length + 1;
@@ -56,10 +56,10 @@ function writeUsual(out: JsonBuffer, source: Uint8Array, start: number, end: num
 }
 
 interface Timestamp extends CivilDay {
-  /** Of the day. */
+  /** The time of day. */
   readonly second: number;
   readonly microsecond: string;
-  /** Seconds east of Greenwich; absent for a time without a zone. */
+  /** Seconds east of Greenwich; undefined for a time without a zone. */
   readonly offsetS: number | undefined;
 }
 

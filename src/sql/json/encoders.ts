@@ -19,10 +19,10 @@ const SCALARS: ReadonlyMap<number, ValueEncoder> = new Map([
   [1184, encodeTimestamptz],
 ]);
 
-/** How values of a type become JSON. To be asked once per column and result, not per value. */
+/** Returns the encoder for values of a type. Called once for each column of a result, not for each value. */
 export type EncoderChoice = (type: PostgresType) => ValueEncoder;
 
-/** @param scalars by OID; values of all other types become strings, and arrays become JSON arrays of what their elements become */
+/** @param scalars encoders by OID; other types become strings, and arrays become JSON arrays of their encoded elements */
 export function encodersBy(scalars: ReadonlyMap<number, ValueEncoder>): EncoderChoice {
   const encoderFor = ({ element, scalarOid }: PostgresType): ValueEncoder =>
     element ? arrayEncoder(encoderFor(element), element.delimiter) : (scalars.get(scalarOid) ?? encodeText);

@@ -1,17 +1,17 @@
-/** About what goes to the caller in one piece: as soon as so much is written. */
+/** A chunk is sent as soon as about this much is written. */
 export const CHUNK_BYTES = 65_536;
-/** With room for the row that goes beyond it. */
+/** A chunk has additional space for the row that exceeds it. */
 const CAPACITY_BYTES = 81_920;
-/** Less comes from memory that Node has at hand (`Buffer.poolSize`). */
+/** Smaller buffers come from Node's pool (`Buffer.poolSize`). */
 const SMALL_BYTES = 4_096;
 const SPARE_MAX = 64;
 
-/** The last one given back comes first: it is still in the processor's cache. */
+/** The chunk released last is used first, because it is still in the processor's cache. */
 const spare: Buffer[] = [];
 
 /**
- * Memory for so many bytes at least. What is larger than a few bytes lies outside the engine's heap, and the more of it comes
- * and goes the more often all of the heap is searched for what can go: so what has been sent is used again.
+ * Returns memory for at least so many bytes. Larger buffers are outside V8's heap, and allocating many of them makes full
+ * garbage collections more frequent. So chunks that have been sent are used again.
  */
 export function takeMemory(bytes: number): Buffer {
   return bytes < SMALL_BYTES || bytes > CAPACITY_BYTES ? Buffer.allocUnsafe(bytes) : takeChunk();
@@ -22,7 +22,7 @@ export function takeChunk(): Buffer {
   return spare.pop() ?? Buffer.allocUnsafeSlow(CAPACITY_BYTES);
 }
 
-/** What was written into such memory is not needed any more, by anybody. It need not be given back. */
+/** Releases memory whose content is not needed any more. Calling this is optional. */
 export function giveBack({ buffer }: Buffer): void {
   if (buffer.byteLength === CAPACITY_BYTES && spare.length < SPARE_MAX) spare.push(Buffer.from(buffer));
 }

@@ -4,7 +4,7 @@ import { type JsonBuffer, type Words, wordsOf } from './buffer.ts';
 import { type EncoderChoice, encoderFor } from './encoders.ts';
 import { PART_BYTES, type Parts, partsOf, type ValueEncoder } from './scalars.ts';
 
-/** Larger rows are written in parts, and others have their turn meanwhile. */
+/** Larger rows are written in parts, between which the event loop handles other events. */
 export const LARGE_ROW_BYTES = 131_072;
 
 /** A column of a result. */
@@ -15,7 +15,7 @@ export interface Field extends FieldDescription {
 /**
  * Writes one row.
  * @param source holds the body of a DataRow message
- * @param start where that body begins
+ * @param start offset of that body
  */
 export interface RowEncoder {
   (out: JsonBuffer, source: Buffer, start: number): void;
@@ -26,7 +26,7 @@ export interface RowEncoder {
 const [OPEN_OBJECT, CLOSE_OBJECT, OPEN_ARRAY, CLOSE_ARRAY, COMMA] = [0x7b, 0x7d, 0x5b, 0x5d, 0x2c];
 const NULL = Buffer.from('null');
 
-/** Rows as objects. Of columns with the same name the last one wins; {@link repeatedNames} tells which there are. */
+/** Rows as objects. Of columns with the same name only the last is kept; {@link repeatedNames} returns these names. */
 export function objectRows(fields: readonly Field[], encoders: EncoderChoice = encoderFor): RowEncoder {
   const lastOf = new Map(fields.map(({ name }, index) => [name, index]));
   let separator = '';
@@ -51,7 +51,7 @@ export function repeatedNames(fields: readonly Field[]): readonly string[] {
 }
 
 interface Column {
-  /** What is written before each value; undefined leaves the column out. */
+  /** The bytes before each value; undefined: the column is left out. */
   readonly key: Words | undefined;
   readonly encode: ValueEncoder;
 }

@@ -2,8 +2,8 @@ import type { JsonBuffer } from './buffer.ts';
 import { copyBytes } from './buffer.ts';
 
 /**
- * Writes one value, given as the bytes of its Postgres text, as JSON. NULL never gets here.
- * @param source between start and end its bytes are used up: nobody reads them again
+ * Writes one value as JSON, given the bytes of its Postgres text. It is not called for NULL.
+ * @param source its bytes between start and end may be overwritten
  * @param end exclusive
  */
 export interface ValueEncoder {
@@ -12,10 +12,10 @@ export interface ValueEncoder {
   readonly inParts?: (out: JsonBuffer, source: Uint8Array, start: number, end: number) => Parts;
 }
 
-/** Yields after each part of what it writes, so that others can have their turn and what is written can go. */
+/** Yields after each part, so that the event loop can handle other events and the written bytes can be sent. */
 export type Parts = Generator<void, void>;
 
-/** Of a value; as much is written in some tenths of a millisecond. */
+/** The size of a part of a value, which takes some tenths of a millisecond to write. */
 export const PART_BYTES = 32_768;
 
 /** In parts, if that is more than one. */
@@ -30,7 +30,7 @@ const LETTER_U = 0x75;
 const ZERO = 0x30;
 const HEX = Buffer.from('0123456789abcdef');
 
-/** 0: stands for itself; 'u': \u00XX; else the letter after the backslash. */
+/** 0: no escape; 'u': \u00XX; else the letter after the backslash. */
 const ESCAPES = escapes();
 
 function escapes(): Uint8Array {
@@ -41,7 +41,7 @@ function escapes(): Uint8Array {
   return table;
 }
 
-/** Any text as a JSON string. The server sends UTF-8, and so do we. */
+/** Writes any text as a JSON string. Both the server's text and the JSON are UTF-8. */
 export const encodeText: ValueEncoder = Object.assign(
   (out: JsonBuffer, source: Uint8Array, start: number, end: number) => {
     out.byte(QUOTE);
@@ -60,9 +60,9 @@ function* textInParts(out: JsonBuffer, source: Uint8Array, start: number, end: n
   out.byte(QUOTE);
 }
 
-/** Eight bytes are looked at together: two words of four, for eight are no number. */
+/** Eight bytes are checked together, as two 32-bit words, because a number has no 64-bit operations. */
 const STRIDE_BYTES = 8;
-/** The longest escape of a byte. */
+/** The length of the longest escape of a byte. */
 const ESCAPE_BYTES = 6;
 
 function escapeText(out: JsonBuffer, source: Uint8Array, start: number, end: number): void {
@@ -78,8 +78,8 @@ function escapeText(out: JsonBuffer, source: Uint8Array, start: number, end: num
 }
 
 /**
- * Copies what stands for itself. There must be room for all of it.
- * @returns where a stride begins in which a byte needs an escape, or less than a stride is left
+ * Copies bytes that need no escape. Space for all of them must be reserved.
+ * @returns the offset of the first stride with a byte that needs an escape, or of an incomplete stride
  */
 function copyStrides(out: JsonBuffer, source: Uint8Array, start: number, end: number): number {
   let at = start;
@@ -97,7 +97,7 @@ function copyStrides(out: JsonBuffer, source: Uint8Array, start: number, end: nu
   return at;
 }
 
-/** Byte by byte. Leaves room for what comes behind these, up to the end of the value. */
+/** Writes byte by byte. Reserves space for the rest of the value too. */
 function escapeBytes(out: JsonBuffer, source: Uint8Array, start: number, stop: number, end: number): void {
   out.reserve(ESCAPE_BYTES * (stop - start) + end - stop);
   const { bytes } = out;
@@ -121,7 +121,7 @@ function escapeBytes(out: JsonBuffer, source: Uint8Array, start: number, stop: n
 }
 
 /**
- * Looks at four bytes at once. A borrow may mark a byte too many, but only behind one that is marked rightly.
+ * Checks four bytes at once. A borrow may mark a further byte, but only after one that is marked correctly.
  * @returns 0 if none of them is a control character, a quote or a backslash
  * @see https://graphics.stanford.edu/~seander/bithacks.html#HasLessInWord
  */
@@ -145,7 +145,7 @@ function* verbatimInParts(out: JsonBuffer, source: Uint8Array, start: number, en
   }
 }
 
-/** Text that needs no escapes, in quotes: int8, numeric, uuid, date. */
+/** Text that needs no escapes is written in quotes: int8, numeric, uuid, date. */
 export const encodeQuoted: ValueEncoder = (out, source, start, end) => {
   out.reserve(end - start + 2);
   out.bytes[out.length++] = QUOTE;

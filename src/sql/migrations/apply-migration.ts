@@ -9,11 +9,11 @@ export interface MigrationPlan {
   readonly name: string;
   readonly checksum: string;
   readonly forward: Script;
-  /** What undoes it. */
+  /** The statements that undo it. */
   readonly back: Script | undefined;
 }
 
-/** As the history has it; `dry_run` is never stored. */
+/** The status in the history; `dry_run` is never stored. */
 export interface Migration extends Omit<AppliedMigration, 'status'> {
   readonly status: AppliedMigration['status'] | 'dry_run';
 }
@@ -23,15 +23,15 @@ export interface MigrationResult {
   readonly warnings: readonly ScriptWarning[];
 }
 
-/** Whatever the organization's defaults are: what others have committed must be seen, and the history be written. */
+/** Set explicitly, because the organization may have other defaults: a migration must see what others have committed, and write the history. */
 const BEGIN = 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE';
-/** A statement that waits for a lock on a table holds up everyone who comes after it. */
+/** While a statement waits for a lock on a table, all later statements on the table wait behind it. */
 const LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'";
 
-/** Called with the result in the transaction that commits it, and part of that. */
+/** Called with the result inside the transaction that commits it. */
 type BeforeCommit = (result: MigrationResult) => Promise<void>;
 
-/** All statements and the history's entry in one transaction: a failure leaves no trace. */
+/** Runs all statements and writes the history's entry in one transaction, so that a failure changes nothing. */
 export function applyAtOnce(
   session: Session,
   history: MigrationHistory,
@@ -49,7 +49,7 @@ export function applyAtOnce(
   });
 }
 
-/** As {@link applyAtOnce}, up to the commit; and if it can be undone, that too, and once more from the start. Nothing remains. */
+/** As {@link applyAtOnce}, without the commit. With a rollback script it also undoes the migration and applies it again. Nothing is kept. */
 export function tryOut(session: Session, plan: MigrationPlan): Promise<MigrationResult> {
   const startedAt = performance.now();
   const work = async () => {
@@ -68,7 +68,7 @@ export function tryOut(session: Session, plan: MigrationPlan): Promise<Migration
   });
 }
 
-/** Deferred constraints would only be looked at by COMMIT. */
+/** Without this, deferred constraints would be checked only by COMMIT. */
 async function checkConstraints(session: Session): Promise<void> {
   await session.query('SET CONSTRAINTS ALL IMMEDIATE').catch((error: unknown) => {
     throw failureAt(error, { phase: 'commit' });
@@ -76,8 +76,8 @@ async function checkConstraints(session: Session): Promise<void> {
 }
 
 /**
- * Each statement by itself, for those that cannot run in a transaction. The history says `failed` from the start and counts
- * along, so that it tells the truth even if this process does not live to see the end.
+ * Runs each statement by itself, for those that cannot run in a transaction. The history has the status `failed` and the number of
+ * completed statements from the start, so that it is correct even if this process ends before the migration does.
  */
 export async function applyStepByStep(
   session: Session,

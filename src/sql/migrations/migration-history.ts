@@ -36,8 +36,8 @@ const TABLE = `
   applied_at timestamptz NOT NULL DEFAULT clock_timestamp()`;
 
 /**
- * The organization's own record of its migrations: a table beside its data, written as the organization, so that it changes
- * together with what it records and travels with a dump. `sql` and `rollback_sql` are there for people to read.
+ * The organization's own record of its migrations: a table beside its data, written with the organization's role, so that it changes
+ * in the same transaction and is part of a dump. `sql` and `rollback_sql` are for people to read.
  */
 export class MigrationHistory {
   readonly #session: Session;
@@ -57,7 +57,7 @@ export class MigrationHistory {
     if (!(await this.exists())) await createPosternTable(this.#session, this.#table, TABLE);
   }
 
-  /** In the order applied. */
+  /** In the order in which they were applied. */
   async list(): Promise<readonly AppliedMigration[]> {
     if (!(await this.exists())) return [];
     const rows = await this.#session.rows(`SELECT ${COLUMNS} FROM ${this.#table.name} ORDER BY id`);
@@ -70,7 +70,7 @@ export class MigrationHistory {
     return row && readEntry(row);
   }
 
-  /** An earlier attempt of this name that failed makes room for it. */
+  /** Replaces the entry of an earlier attempt of this name that failed. */
   async add({
     name,
     status,
@@ -91,7 +91,7 @@ export class MigrationHistory {
     return this.#written(row);
   }
 
-  /** How far a migration without a transaction has got. */
+  /** Records how many statements of a migration without a transaction have completed. */
   async update({
     name,
     status,
@@ -105,7 +105,7 @@ export class MigrationHistory {
     return this.#written(row);
   }
 
-  /** The table is the organization's, and so is what it has hung on it: what is not recorded must not be told as applied. */
+  /** The organization may have put triggers on its table. A migration that is not recorded must not be reported as applied. */
   #written(row: readonly ParameterText[] | undefined): AppliedMigration {
     if (row !== undefined) return readEntry(row);
     throw new ServiceError('unsupported_statement', `${this.#table.name} has not kept the entry of this migration`, {

@@ -14,11 +14,11 @@ export interface MigrationRequest extends SessionOptions {
   readonly name: string;
   /** Any number of statements. */
   readonly sql: string;
-  /** Run everything, then roll it back. With `rollbackSql`: forward, back and forward again. */
+  /** Runs everything, then rolls it back. With `rollbackSql`: applies, undoes and applies it again. */
   readonly dryRun?: boolean;
   /** false: statement by statement without a transaction around them (CREATE INDEX CONCURRENTLY). Default true. */
   readonly transaction?: boolean;
-  /** SQL that undoes it; kept in the history. */
+  /** SQL that undoes it. It is stored in the history. */
   readonly rollbackSql?: string;
 }
 
@@ -32,8 +32,8 @@ export interface MigrationReply {
 }
 
 /**
- * Applies a migration as the organization and takes over the lease. Migrations of one organization wait for each other.
- * @throws StatementFailure when a statement fails; no trace of it remains, except with `transaction: false`
+ * Applies a migration with the organization's role and takes over the lease. Migrations of one organization wait for each other.
+ * @throws StatementFailure when a statement fails; nothing is changed then, except with `transaction: false`
  * @throws ServiceError `migration_checksum_mismatch`, `invalid_request`, `statement_timeout`, `query_canceled`, `backend_lost`
  */
 export async function applyMigration(lease: Lease, request: MigrationRequest): Promise<MigrationReply> {
@@ -46,7 +46,7 @@ export async function applyMigration(lease: Lease, request: MigrationRequest): P
 }
 
 /**
- * As {@link applyMigration}, once for a key. Only a reply that says that something has been applied is kept.
+ * As {@link applyMigration}, at most once for each idempotency key. Only the reply to a migration that was applied is stored.
  * @throws as {@link applyMigration} and {@link once}
  */
 export function applyMigrationOnce(lease: Lease, request: MigrationRequest, repeatable: RepeatableRequest): Promise<OnceReply> {
@@ -56,7 +56,7 @@ export function applyMigrationOnce(lease: Lease, request: MigrationRequest, repe
   });
 }
 
-/** @param keep is given the reply in the transaction that ends the migration */
+/** @param keep called with the reply in the transaction that ends the migration */
 async function perform(
   session: Session,
   request: MigrationRequest,
@@ -81,7 +81,7 @@ function toJson(reply: MigrationReply): Buffer {
   return Buffer.from(JSON.stringify(reply));
 }
 
-/** All migrations in the order applied; none when the organization has never applied any. Takes over the lease. */
+/** All migrations in the order in which they were applied. Takes over the lease. */
 export async function listMigrations(lease: Lease, options: SessionOptions): Promise<readonly Migration[]> {
   const session = new Session(lease, options);
   try {
@@ -120,7 +120,7 @@ async function findApplied(history: MigrationHistory, { name, checksum }: Migrat
   });
 }
 
-/** @param keep is given the result in the transaction that ends the migration; nothing ends a trial */
+/** @param keep called with the result in the transaction that ends the migration; not called for a dry run */
 function run(
   session: Session,
   history: MigrationHistory,
@@ -136,8 +136,8 @@ const LOCK = `SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended
 const LOCK_POLL_MS = 50;
 
 /**
- * One migration of an organization at a time. The lock is the session's, and goes when the lease is given back. It is
- * asked for again and again: who waits inside a statement holds a snapshot, and CREATE INDEX CONCURRENTLY waits for those.
+ * Allows one migration of an organization at a time. The session-level lock is released with the lease. It is polled for,
+ * because a statement that waits for it would hold a snapshot, and CREATE INDEX CONCURRENTLY waits for snapshots.
  */
 async function takeTurn(session: Session): Promise<void> {
   for (;;) {

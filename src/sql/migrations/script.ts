@@ -12,7 +12,7 @@ import { charactersOf, type Warning } from '../session/notices.ts';
 import type { Completion } from '../session/pipeline.ts';
 import type { Session } from '../session/session.ts';
 
-/** A notice, or a statement that destroys data, with its place in the text. */
+/** A notice, or a warning of a statement that destroys data, with its position in the text. */
 export interface ScriptWarning extends Warning {
   /** From 0. */
   readonly statementIndex?: number;
@@ -22,11 +22,11 @@ export interface ScriptWarning extends Warning {
 }
 
 const WARNINGS_MAX = 100;
-/** Of their texts together. */
+/** Limit of their texts together. */
 const WARNINGS_MAX_CHARACTERS = 65_536;
 const STATEMENTS_MAX = 250_000;
 
-/** SQL text of several statements, without parameters; what their rows say is of no interest. */
+/** SQL text of several statements, without parameters. Their rows are ignored. */
 export class Script {
   readonly sql: string;
   readonly statements: readonly SqlStatement[];
@@ -41,8 +41,8 @@ export class Script {
   }
 
   /**
-   * Others have their turn while a long text is read.
-   * @param phase what a failure is to be told as
+   * Reads a text, in time slices.
+   * @param phase the phase that a failure is reported with
    * @throws ServiceError `invalid_request` for text without a statement, or with too many
    * @throws StatementFailure for a statement that cannot be part of a script, before anything has run
    */
@@ -58,12 +58,12 @@ export class Script {
       statements.push(statement);
       if (statements.length > STATEMENTS_MAX) throw new ServiceError('invalid_request', `sql has more than ${STATEMENTS_MAX} statements`);
     }
-    // Behind the last token there may be megabytes of white space.
+    // After the last token there may be megabytes of white space.
     await slices.pause();
     return new Script(sql, statements, phase, options);
   }
 
-  /** What should be looked at twice; the first hundred. */
+  /** Warnings of statements that destroy data; the first hundred. */
   async destructions(): Promise<readonly ScriptWarning[]> {
     const warnings: ScriptWarning[] = [];
     const places = new Places(this.sql);
@@ -81,7 +81,7 @@ export class Script {
 
   /**
    * Runs the statements one after another.
-   * @param check called after each, with how it ended; what it throws counts as the statement's failure
+   * @param check called after each statement with its outcome; an error that it throws becomes the statement's failure
    * @returns their notices, the first hundred
    * @throws StatementFailure
    */
@@ -124,7 +124,7 @@ function check(sql: string, { text, start }: SqlStatement, place: FailurePlace):
   }
 }
 
-/** What Postgres says is true, but not what to do about it. */
+/** Adds a hint, because Postgres' error does not say what to do. */
 function explained(error: unknown, parameters: number): unknown {
   if (!(error instanceof PostgresError)) return error;
   if (parameters > 0)

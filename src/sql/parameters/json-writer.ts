@@ -2,13 +2,13 @@ import { isLosslessNumber } from 'lossless-json';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import type { JsonValue } from './json-value.ts';
 
-/** Writes a text, and yields now and then, so that others can have their turn. */
+/** Writes a text, and yields from time to time, so that the event loop can handle other events. */
 export type Writing = Generator<void, string>;
 
 const PIECES_MAX = 1_024;
 const CHARACTERS_MAX = 65_536;
 
-/** A text that is put together from many pieces. */
+/** A text made of many pieces. */
 export class JsonText {
   #text = '';
   #pieces: string[] = [];
@@ -20,7 +20,7 @@ export class JsonText {
     this.#characters += piece.length;
   }
 
-  /** It is time to let others have their turn. */
+  /** Whether enough has been written since the last pause. */
   get isDue(): boolean {
     if (this.#pieces.length < PIECES_MAX && this.#characters < CHARACTERS_MAX) return false;
     this.#text += this.#pieces.join('');
@@ -50,7 +50,7 @@ export async function inSlices(writing: Writing): Promise<string> {
   }
 }
 
-/** As JSON, with the digits of numbers as they were written. */
+/** Writes JSON, with the digits of numbers unchanged. */
 export function* writeJson(value: JsonValue, text: JsonText): Generator<void, void> {
   if (typeof value !== 'object' || value === null || isLosslessNumber(value)) text.add(scalarJson(value));
   else if (Array.isArray(value)) yield* writeItems(value, text);
@@ -73,7 +73,7 @@ function* writeItems(items: readonly JsonValue[], text: JsonText): Generator<voi
 
 function* writeMembers(members: Members, text: JsonText): Generator<void, void> {
   let mark = '{';
-  // Of many members, their names alone are told in a third of the time.
+  // For an object of many members, `Object.keys` takes a third of the time of `Object.entries`.
   for (const name of Object.keys(members)) {
     text.add(`${mark}${JSON.stringify(name)}:`);
     yield* writeJson(members[name] as JsonValue, text);

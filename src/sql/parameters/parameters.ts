@@ -4,54 +4,54 @@ import { JSON_OIDS, type PostgresType } from '../result/builtin-types.ts';
 import type { JsonValue } from './json-value.ts';
 import { atOnce, inSlices, JsonText, type Writing, writeJson } from './json-writer.ts';
 
-/** What Bind can count. */
+/** Bind has a 16-bit count of parameters. */
 const PARAMETERS_MAX = 65_535;
 
 /** A parameter in text format; null is NULL. */
 export type ParameterText = string | null;
 
-/** Whether the text depends on what Postgres takes the parameter for: a JSON array is an array literal for one type and JSON for another. */
+/** Whether a value's text depends on the parameter's type: a JSON array is an array literal for one type and JSON for another. */
 export function needsType(value: JsonValue): boolean {
   return typeof value === 'object' && value !== null && !isLosslessNumber(value);
 }
 
-/** So many, in arrays and objects, take some milliseconds to write. */
+/** Writing this many values, in arrays and objects, takes some milliseconds. */
 const MANY = 10_000;
-/** So much of a long string counts as a value. */
+/** This many characters of a long string count as one value. */
 const VALUE_CHARACTERS = 64;
 
-/** Whether writing these values keeps others waiting, there is so much in them. */
+/** Whether the values are so large that writing them at once would delay other clients. */
 export function areMany(values: readonly JsonValue[]): boolean {
-  let room = MANY;
+  let left = MANY;
   for (const value of values) {
-    if (needsType(value)) room = roomBehind(value, room);
-    if (room < 0) return true;
+    if (needsType(value)) left = remainingAfter(value, left);
+    if (left < 0) return true;
   }
   return false;
 }
 
-/** @returns negative as soon as there is more in this value than room */
-function roomBehind(value: JsonValue, room: number): number {
-  if (typeof value === 'string') return room - 1 - Math.floor(value.length / VALUE_CHARACTERS);
-  if (!needsType(value)) return room - 1;
-  if (Array.isArray(value)) return roomBehindAll(value.length, (at) => value[at], room - 1);
+/** Counts the values in a value. @returns how many of `limit` remain; negative: there are more */
+function remainingAfter(value: JsonValue, limit: number): number {
+  if (typeof value === 'string') return limit - 1 - Math.floor(value.length / VALUE_CHARACTERS);
+  if (!needsType(value)) return limit - 1;
+  if (Array.isArray(value)) return remainingAfterAll(value.length, (at) => value[at], limit - 1);
   const members = value as { readonly [name: string]: JsonValue };
   const names = Object.keys(members);
-  return roomBehindAll(names.length, (at) => members[names[at] ?? ''], room - 1);
+  return remainingAfterAll(names.length, (at) => members[names[at] ?? ''], limit - 1);
 }
 
-function roomBehindAll(count: number, inner: (at: number) => JsonValue | undefined, room: number): number {
-  if (count > room) return -1;
-  let left = room;
-  for (let at = 0; at < count && left >= 0; at += 1) left = roomBehind(inner(at) ?? null, left);
+function remainingAfterAll(count: number, inner: (at: number) => JsonValue | undefined, limit: number): number {
+  if (count > limit) return -1;
+  let left = limit;
+  for (let at = 0; at < count && left >= 0; at += 1) left = remainingAfter(inner(at) ?? null, left);
   return left;
 }
 
 /**
- * Strings are the value's Postgres text for every type, so that whatever a reply contained can be sent back: `\x…` for bytea,
- * JSON text for jsonb, `{a,b}` for an array. Numbers keep their digits as written. Arrays become array literals, or JSON for
- * json and jsonb; objects are for json and jsonb alone.
- * @param types as ParameterDescription listed them; only looked at where {@link needsType} says so
+ * A string is the value's Postgres text, for every type, so that values of a reply can be sent back unchanged: `\x…` for bytea,
+ * JSON text for jsonb, `{a,b}` for an array. Numbers keep their digits. Arrays become array literals, or JSON for
+ * json and jsonb; objects are for json and jsonb only.
+ * @param types those of the ParameterDescription; used only where {@link needsType} is true
  * @throws ServiceError `invalid_request` naming the parameter
  */
 export function encodeParameters(values: readonly JsonValue[], types: readonly PostgresType[]): readonly ParameterText[] {
@@ -60,7 +60,7 @@ export function encodeParameters(values: readonly JsonValue[], types: readonly P
   );
 }
 
-/** As {@link encodeParameters}, where there are {@link areMany many}: others have their turn meanwhile. */
+/** As {@link encodeParameters}, in time slices, for {@link areMany many} values. */
 export async function encodeBitByBit(values: readonly JsonValue[], types: readonly PostgresType[]): Promise<readonly ParameterText[]> {
   const texts: ParameterText[] = [];
   for (const [index, value] of values.entries()) {
@@ -86,7 +86,7 @@ export function encodeParametersOf(
   return encodeParameters(values, parameters);
 }
 
-/** As {@link encodeParametersOf}, bit by bit where it takes long. */
+/** As {@link encodeParametersOf}, in time slices if there are many values. */
 export function encodeAnyOf(
   statement: { readonly parameters: readonly PostgresType[] },
   values: readonly JsonValue[] = [],
@@ -102,7 +102,7 @@ export function checkParameterCount(given: number, wanted: number): void {
   throw new ServiceError('invalid_request', `the statement takes ${count(wanted)}, but params has ${given}`, { sqlstate: '08P01' });
 }
 
-/** @throws ServiceError `invalid_request` for more than the protocol can count */
+/** @throws ServiceError `invalid_request` for more parameters than the protocol can count */
 export function checkParameterLimit(values: readonly JsonValue[]): void {
   if (values.length > PARAMETERS_MAX) {
     throw new ServiceError('invalid_request', `params has ${values.length} values, more than ${PARAMETERS_MAX}`, { sqlstate: '54023' });
@@ -117,7 +117,7 @@ function encodeScalar(value: JsonValue): ParameterText {
   return value === null ? null : scalarText(value);
 }
 
-/** JavaScript writes zero without the sign that a float keeps. */
+/** JavaScript writes -0 without its sign, which a float has. */
 function scalarText(value: NonNullable<JsonValue>): string {
   return Object.is(value, -0) ? '-0' : String(value);
 }
@@ -142,7 +142,7 @@ function* structureText(value: JsonValue, type: PostgresType | undefined, index:
   throw refuse(index, `is ${what}, which fits ${wanted} but not ${type?.name ?? 'this parameter'}`, '42804');
 }
 
-/** Every element but NULL in quotes. An array in it is a further dimension, unless elements are JSON or arrays of their own (domains). */
+/** Quotes every element except NULL. A nested array is a further dimension, unless the elements are JSON or domains over arrays. */
 function* writeArray(values: readonly JsonValue[], element: PostgresType, index: number, text: JsonText): Generator<void, void> {
   const hasDimensions = !JSON_OIDS.has(element.scalarOid) && !element.element;
   text.add('{');
@@ -171,7 +171,7 @@ function* writeLong(element: string, text: JsonText): Generator<void, void> {
   text.add('"');
 }
 
-/** An element of an array literal, whatever is in it. */
+/** An element of an array literal, quoted. */
 export function quoteElement(text: string): string {
   return `"${escaped(text)}"`;
 }

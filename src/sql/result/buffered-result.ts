@@ -9,21 +9,21 @@ import { keepResults } from './result-budget.ts';
 import type { ResultFormat, StatementOutcome } from './result-format.ts';
 import { TypeCatalog } from './type-catalog.ts';
 
-/** What the results of one reply may take up together, since they are kept until the transaction is committed. */
+/** Limits the results of one reply together, because they are kept in memory until the transaction is committed. */
 export class ReplySizeLimit {
   readonly #session: Session;
   readonly #maxBytes: number;
   readonly #hint: string;
   #bytes = 0;
 
-  /** @param hint for those who want more */
+  /** @param hint the hint of the error when the limit is exceeded */
   constructor(session: Session, maxBytes: number, hint = 'Ask for less, or use /api/query, which streams.') {
     this.#session = session;
     this.#maxBytes = maxBytes;
     this.#hint = hint;
   }
 
-  /** @returns whether there was room; if not, the session is aborted */
+  /** @returns whether the bytes are within the limits; if not, the session is aborted */
   spend(bytes: number): boolean {
     this.#bytes += bytes;
     const refusal = this.#bytes > this.#maxBytes ? this.#tooLarge() : keepResults(this.#session.results, bytes);
@@ -37,32 +37,32 @@ export class ReplySizeLimit {
 }
 
 /**
- * A result that is kept whole. Where a column's type is not known yet (statements are not described one by one in a
- * transaction), its rows are kept as they came until {@link settle}.
+ * A result that is kept in memory as a whole. While a column's type is not known (the statements of a transaction are not described
+ * one by one), the rows are kept as received until {@link settle}.
  */
 export class BufferedResult implements Replies {
   readonly #session: Session;
   readonly #types: TypeCatalog;
   readonly #budget: ReplySizeLimit;
-  readonly #layout: ResultFormat;
+  readonly #format: ResultFormat;
   readonly #unwritten: Buffer[] = [];
   #fields: readonly FieldDescription[] = [];
   #writer: ResultWriter | undefined;
   #isCut = false;
 
-  constructor(session: Session, layout: ResultFormat, budget: ReplySizeLimit) {
+  constructor(session: Session, format: ResultFormat, budget: ReplySizeLimit) {
     this.#session = session;
     this.#types = TypeCatalog.of(session.lease.backend);
     this.#budget = budget;
-    this.#layout = layout;
+    this.#format = format;
   }
 
-  /** Types of the columns, as far as they must be known. */
+  /** The columns' types; empty if they need not be known. */
   get oids(): readonly number[] {
-    return this.#layout.needsTypes ? this.#fields.map(({ dataTypeOid }) => dataTypeOid) : [];
+    return this.#format.needsTypes ? this.#fields.map(({ dataTypeOid }) => dataTypeOid) : [];
   }
 
-  /** There was no room for all of it; the session is aborted. */
+  /** The result exceeded a limit; the session is aborted. */
   get isCut(): boolean {
     return this.#isCut;
   }
@@ -95,13 +95,13 @@ export class BufferedResult implements Replies {
       return;
     }
     const before = writer.out.length;
-    // It mostly becomes as much.
+    // The JSON is mostly about as long.
     writer.out.reserve(end - start);
     this.#isCut = !(await this.#writeInParts(writer, source, start));
     if (this.#isCut) writer.out.length = before;
   }
 
-  /** @returns whether all of it is written; if not, the session is aborted */
+  /** @returns whether the whole row is written; if not, the session is aborted */
   async #writeInParts(writer: ResultWriter, source: Buffer, start: number): Promise<boolean> {
     const { out } = writer;
     const slices = new TimeSlices();
@@ -116,11 +116,11 @@ export class BufferedResult implements Replies {
     return this.#budget.spend(out.length - counted);
   }
 
-  /** Writes what is still to be written. The types must be known by now. @throws ServiceError when there is no room for it */
+  /** Writes the remaining rows. The types must be known by now. @throws ServiceError when a limit is exceeded */
   async settle(outcome: StatementOutcome, warnings: readonly Warning[]): Promise<Buffer> {
     const writer = this.#writer ?? this.#open();
     for (const row of this.#unwritten) {
-      // It has been counted as it came.
+      // It was counted when it was received.
       if (!this.#budget.spend(-row.length) || !(await this.#writeInParts(writer, row, 0))) this.#session.throwIfAborted();
     }
     writer.close(outcome, warnings);
@@ -128,6 +128,6 @@ export class BufferedResult implements Replies {
   }
 
   #open(): ResultWriter {
-    return new ResultWriter(new ResultShape(this.#layout, typedFields(this.#fields, this.#types)));
+    return new ResultWriter(new ResultShape(this.#format, typedFields(this.#fields, this.#types)));
   }
 }

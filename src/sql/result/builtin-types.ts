@@ -1,15 +1,15 @@
 /**
- * A data type, as far as its text form must be understood. `scalarOid` is the type whose text it has: of a domain its
- * base type, of most types the type itself.
+ * What must be known of a data type to read its text form. `scalarOid` is the type that determines the text form: for a domain its
+ * base type, for most types the type itself.
  */
 export interface PostgresType {
   readonly oid: number;
   /** `int4`, `timestamptz`, `text[]`. */
   readonly name: string;
   readonly scalarOid: number;
-  /** Of an array. */
+  /** The element type of an array. */
   readonly element?: PostgresType;
-  /** What stands between such values in an array literal. */
+  /** The delimiter between such values in an array literal. */
   readonly delimiter: string;
 }
 
@@ -44,7 +44,7 @@ export function arrayOf(oid: number, element: PostgresType): PostgresType {
   return { oid, name: `${element.name}[]`, scalarOid: oid, element, delimiter: ',' };
 }
 
-/** The types every database has, by OID. */
+/** The types that every database has, by OID. */
 export const BUILTIN_TYPES = read();
 
 export const JSON_OIDS: ReadonlySet<number> = new Set([114, 3802]);

@@ -7,12 +7,12 @@ import { ReplyStream, type RowSource } from './reply-stream.ts';
 import { noRoomForResults } from './result-budget.ts';
 
 const LINE_FEED = 0x0a;
-/** Of what is larger it is asked whether there is room for it: a row, or what was read before the source could pause. */
+/** For larger rows, and for larger amounts read before the source could pause, the memory budget is checked. */
 const LARGE_BYTES = 1_048_576;
 
 /**
- * The bytes of a reply on their way to the caller. As long as they are few they are kept, so that an error can still take
- * their place; then they become a stream.
+ * The bytes of a reply to the client. While they are few they are kept, so that an error can still replace them; when they are more,
+ * they are streamed.
  */
 export class ReplyBody {
   readonly out: JsonBuffer;
@@ -20,14 +20,14 @@ export class ReplyBody {
   readonly #announce: (stream: Readable) => void;
   readonly #finalBytes: ((error: Error) => Uint8Array) | undefined;
   #stream: ReplyStream | undefined;
-  /** What has gone ends within a row. */
+  /** The bytes sent so far end within a row. */
   #isAmidRow = false;
   #isOver = false;
 
   /**
-   * @param announce called when (and if) the reply has become too large to be kept
-   * @param finalBytes what is to be said behind the last whole line when a stream breaks off; without it, the stream is destroyed
-   * @param expectedBytes what it will probably be
+   * @param announce called if the reply becomes too large to be kept, with the stream
+   * @param finalBytes the bytes to send after the last whole line when a stream fails; without it, the stream is destroyed
+   * @param expectedBytes the probable length of the reply
    */
   constructor(
     source: RowSource,
@@ -42,8 +42,8 @@ export class ReplyBody {
   }
 
   /**
-   * Whether there is room for a row behind what waits for the reader; if not, the source is aborted. A large one has had its
-   * room as it came; but what small ones become, as long as their columns' names may be, can be many times what they were.
+   * Whether the memory budget allows for another row; if not, the source is aborted. The memory for a large row was reserved when
+   * it was received. The JSON of small rows may be many times as long as the rows themselves, because it repeats the columns' names.
    */
   hasRoomFor(rowBytes: number): boolean {
     if (this.#stream === undefined || this.#stream.overrunBytes <= LARGE_BYTES) return true;
@@ -51,13 +51,13 @@ export class ReplyBody {
   }
 
   /**
-   * Passes on what was written to `out`, when it is enough.
-   * @returns whether there was room for it; if not, the source is aborted
+   * Sends the bytes written to `out`, when there are enough for a chunk.
+   * @returns whether the memory budget allows for them; if not, the source is aborted
    */
   flow(): boolean {
     if (this.out.length < CHUNK_BYTES) return true;
     const piece = this.out.take();
-    // Names of columns may be longer than their values.
+    // The columns' names may be longer than their values.
     if (piece.length > LARGE_BYTES && !this.#hasRoom(piece.length)) return false;
     const stream = this.#stream ?? this.#open();
     stream.write(piece);
@@ -65,8 +65,8 @@ export class ReplyBody {
   }
 
   /**
-   * Passes on a large row while it is being written, at the reader's pace.
-   * @returns whether all of it is written; if not, the source is aborted, or lost
+   * Sends a large row in parts as it is written, and waits for the reader.
+   * @returns whether the whole row is written; if not, the source is aborted or lost
    */
   async flowInParts(row: Parts): Promise<boolean> {
     const slices = new TimeSlices();
@@ -81,7 +81,7 @@ export class ReplyBody {
     return this.flow();
   }
 
-  /** Nothing that comes now is of any use: what waits for the reader need not wait. */
+  /** Called when further rows are not needed. Writes that wait for the reader continue at once. */
   interrupt(): void {
     this.#stream?.interrupt();
   }
@@ -92,7 +92,7 @@ export class ReplyBody {
     return full === undefined;
   }
 
-  /** The whole reply is written. */
+  /** Called when the whole reply is written. */
   finish(): Buffer | Readable {
     const rest = this.out.whole();
     if (this.#stream === undefined) return rest;
@@ -100,7 +100,7 @@ export class ReplyBody {
     return this.#stream.readable;
   }
 
-  /** No more will come. Once a reader has seen the beginning, it must not take what it has for the whole. */
+  /** Called when the reply fails. A reader that has received a part of it must notice that it is incomplete. */
   fail(error: Error): void {
     const stream = this.#stream;
     this.#isOver = true;

@@ -4,23 +4,23 @@ import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import { CHUNK_BYTES, takeChunk } from '../json/memory.ts';
 import type { ResultMemory } from '../session/receive-budget.ts';
 
-/** What may wait in the stream for its reader; beyond it the backend has to wait. */
+/** How many unread bytes the stream may hold before the backend is paused. */
 const STREAM_BUFFER_BYTES = 262_144;
 
-/** Where the rows come from, at a pace that can be set. */
+/** The source of the rows, which can be paused. */
 export interface RowSource extends ResultMemory {
   pause(): void;
   resume(): void;
   abort(reason: ServiceError): void;
-  /** Why what still arrives is of no use. */
+  /** Why further rows are not needed; undefined while they are. */
   readonly abortReason: ServiceError | undefined;
 }
 
 const NOTHING = new Uint8Array();
 
 /**
- * A reply that has begun to be sent. It pauses its source while its reader is behind; what comes all the same, large rows
- * and what has been read with them, waits outside the stream, and is counted.
+ * A reply that is being sent. It pauses its source while too many bytes are unread. Bytes that arrive nevertheless (large rows,
+ * and data read together with them) wait outside the stream and are counted in the memory budget.
  */
 export class ReplyStream {
   readonly readable: Readable;
@@ -28,15 +28,15 @@ export class ReplyStream {
   readonly #waiting: Uint8Array[] = [];
   #waitingBytes = 0;
   #overrunBytes = 0;
-  /** Of the first that waits, so many bytes have been handed to the stream. */
+  /** How many bytes of the first waiting piece have been passed to the stream. */
   #handedOver = 0;
-  #share: MemoryReservation | undefined;
+  #reservation: MemoryReservation | undefined;
   #isPaused = false;
-  /** The source has come to its end. */
+  /** The source has ended. */
   #isOver = false;
-  /** Nothing is to be written behind what waits. */
+  /** No more pieces will be added. */
   #isComplete = false;
-  /** Tells who waits for the reader. */
+  /** Resolves the promise of a caller that waits for the reader. */
   #wake: (() => void) | undefined;
 
   constructor(source: RowSource) {
@@ -53,11 +53,11 @@ export class ReplyStream {
         callback(error);
       },
     });
-    // Whoever reads the stream hears of an error; before anyone does, it must not end the process.
+    // Readers handle errors themselves. Without a listener, an error before there is a reader would end the process.
     this.readable.on('error', () => {});
   }
 
-  /** What has come since the source was told to pause. */
+  /** The number of bytes that have arrived since the source was paused. */
   get overrunBytes(): number {
     return this.#overrunBytes;
   }
@@ -71,7 +71,7 @@ export class ReplyStream {
     this.#count();
   }
 
-  /** More may be written: to be waited for by who can. It is kept, too, when nobody reads any more, or by {@link interrupt}. */
+  /** Resolves when more may be written, when the reader is gone, or by {@link interrupt}. */
   taken(): Promise<void> | undefined {
     if (!this.#isPaused || this.#isOver || this.readable.destroyed) return undefined;
     return new Promise((resolve) => {
@@ -79,13 +79,13 @@ export class ReplyStream {
     });
   }
 
-  /** Whoever waits for the reader need not wait any more. */
+  /** Ends waits for the reader. */
   interrupt(): void {
     this.#wake?.();
     this.#wake = undefined;
   }
 
-  /** These are the last pieces. */
+  /** Writes the last pieces. */
   end(...pieces: readonly Uint8Array[]): void {
     this.#isOver = true;
     for (const piece of pieces) this.write(piece);
@@ -93,21 +93,21 @@ export class ReplyStream {
     if (this.#waiting.length === 0) this.readable.push(null);
   }
 
-  /** Breaks off. */
+  /** Ends the stream with an error. */
   fail(error: Error): void {
     this.#isOver = true;
     this.interrupt();
     this.readable.destroy(error);
   }
 
-  /** Hands to the stream what waits, for as long as it takes it. @returns whether it takes more */
+  /** Passes waiting pieces to the stream until it is full. @returns whether it accepts more */
   #handOver(): boolean {
     let takesMore = true;
     while (takesMore && this.#waiting.length > 0) takesMore = this.readable.push(this.#nextPiece());
     return takesMore;
   }
 
-  /** Of what is large, copies: it goes when the last one has been made, not when that has been read. */
+  /** Large pieces are passed as copies of parts: the original is released with the last copy, before that is read. */
   #nextPiece(): Uint8Array {
     const [first = NOTHING] = this.#waiting;
     const isSmall = first.length <= STREAM_BUFFER_BYTES;
@@ -125,10 +125,10 @@ export class ReplyStream {
     return copy;
   }
 
-  /** All that waits for the reader, here and in the stream. */
+  /** Counts all unread bytes, waiting ones and those in the stream. */
   #count(): void {
-    this.#share ??= this.#source.share();
-    this.#share.resize(this.#waitingBytes + this.readable.readableLength);
+    this.#reservation ??= this.#source.share();
+    this.#reservation.resize(this.#waitingBytes + this.readable.readableLength);
   }
 
   #pause(): void {
@@ -136,7 +136,7 @@ export class ReplyStream {
     if (!this.#isOver) this.#source.pause();
   }
 
-  /** There is room in the stream again. */
+  /** Called when the stream accepts more. */
   #goOn(): void {
     if (!this.#isPaused) return;
     const takesMore = this.#handOver();
@@ -153,7 +153,7 @@ export class ReplyStream {
   #forget(): void {
     this.#waiting.length = 0;
     this.#waitingBytes = 0;
-    this.#share?.resize(0);
+    this.#reservation?.resize(0);
     this.interrupt();
   }
 }

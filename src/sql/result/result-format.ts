@@ -7,19 +7,19 @@ import type { PostgresType } from './builtin-types.ts';
 export type RowMode = 'object' | 'array';
 
 export interface StatementOutcome {
-  /** The command tag without its counts: `SELECT`, `INSERT`, `CREATE TABLE`; empty for an empty statement. */
+  /** The command tag without numbers: `SELECT`, `INSERT`, `CREATE TABLE`; empty for an empty statement. */
   readonly command: string;
-  /** Rows returned or affected; null where the command has no such count (DDL). */
+  /** Rows returned or affected; null for commands without a count, such as DDL. */
   readonly rowCount: number | null;
   /** With up to three decimals. */
   readonly durationMs: number;
 }
 
-/** How a result is written: what stands before its rows, the rows, and what stands behind them. */
+/** How a result is written: the part before its rows, the rows, and the part after them. */
 export interface ResultFormat {
-  /** Whether columns of one name are lost but for the last. */
+  /** Whether of several columns with the same name only the last is kept. */
   readonly losesRepeatedNames: boolean;
-  /** Whether it matters what the database calls a column's type, and what that is made of. */
+  /** Whether the names and elements of the columns' types must be known. */
   readonly needsTypes: boolean;
   open(out: JsonBuffer, fields: readonly Field[]): void;
   rows(fields: readonly Field[]): RowEncoder;
@@ -32,10 +32,10 @@ export function jsonFormat(rowMode: RowMode): ResultFormat {
   return rowMode === 'array' ? ROWS_AS_ARRAYS : ROWS_AS_OBJECTS;
 }
 
-const ROWS_AS_OBJECTS = layout(false, objectRows);
-const ROWS_AS_ARRAYS = layout(true, arrayRows);
+const ROWS_AS_OBJECTS = queryFormat(false, objectRows);
+const ROWS_AS_ARRAYS = queryFormat(true, arrayRows);
 
-function layout(rowAsArray: boolean, rows: ResultFormat['rows']): ResultFormat {
+function queryFormat(rowAsArray: boolean, rows: ResultFormat['rows']): ResultFormat {
   return {
     losesRepeatedNames: !rowAsArray,
     needsTypes: true,
@@ -55,8 +55,8 @@ function describe({ name, type }: Field) {
 }
 
 function completion({ rowCount, command, durationMs }: StatementOutcome, warnings: readonly Warning[]): string {
-  const told = warnings.length > 0 ? `,"warnings":${JSON.stringify(warnings)}` : '';
-  return `{"rowCount":${rowCount},"command":"${command}","durationMs":${durationMs}${told}}`;
+  const list = warnings.length > 0 ? `,"warnings":${JSON.stringify(warnings)}` : '';
+  return `{"rowCount":${rowCount},"command":"${command}","durationMs":${durationMs}${list}}`;
 }
 
 /** One JSON document a line: `{fields, rowAsArray}`, `{row}` for each row, `{complete: {rowCount, command, durationMs, warnings?}}`. */
@@ -89,14 +89,14 @@ function lines({ losesRepeatedNames, rows }: ResultFormat, rowAsArray: boolean):
 
 const JSON_OID = 114;
 
-/** Values of type json are kept as they were written; jsonb has no line breaks. */
+/** Values of type json are stored as they were written, perhaps with line breaks; jsonb has none. */
 function mayHoldLineBreaks({ scalarOid, element }: PostgresType): boolean {
   return element === undefined ? scalarOid === JSON_OID : mayHoldLineBreaks(element);
 }
 
 const [LINE_FEED, CARRIAGE_RETURN, SPACE] = [0x0a, 0x0d, 0x20];
 
-/** @param mend what was written of the row, from there on */
+/** @param mend repairs the written row from this offset on */
 function asLines(encode: RowEncoder, mend: (out: JsonBuffer, from: number) => void): RowEncoder {
   const whole = (out: JsonBuffer, source: Buffer, start: number) => {
     out.copy(BEFORE_ROW);
@@ -112,7 +112,7 @@ function asLines(encode: RowEncoder, mend: (out: JsonBuffer, from: number) => vo
       for (const _ of encode.inParts(out, source, start)) {
         mend(out, from);
         yield;
-        // What was written may have gone.
+        // The bytes written before may have been sent.
         from = out.length;
       }
       mend(out, from);
@@ -121,7 +121,7 @@ function asLines(encode: RowEncoder, mend: (out: JsonBuffer, from: number) => vo
   });
 }
 
-/** Strings have their line breaks escaped, so any that is left is white space between JSON tokens. */
+/** Line breaks in strings are escaped, so any other is white space between JSON tokens. */
 function withoutLineBreaks(out: JsonBuffer, from: number): void {
   const { bytes, length } = out;
   for (let at = from; at < length; at += 1) if (bytes[at] === LINE_FEED || bytes[at] === CARRIAGE_RETURN) bytes[at] = SPACE;

@@ -6,23 +6,23 @@ import { repeatedColumn, type Warning } from '../session/notices.ts';
 import type { ResultFormat, StatementOutcome } from './result-format.ts';
 import type { TypeCatalog } from './type-catalog.ts';
 
-/** What a result of these columns looks like, whatever its rows. The columns' types must be known. */
+/** The parts of a result that depend on its columns and not on its rows. The columns' types must be known. */
 export class ResultShape {
-  readonly layout: ResultFormat;
-  /** What stands before the rows. */
+  readonly format: ResultFormat;
+  /** The bytes before the rows. */
   readonly head: Buffer;
   readonly encode: RowEncoder;
   readonly warnings: readonly Warning[];
-  /** What the last such result took as a whole, for memory that suits the next one. */
+  /** The size of the last result of this shape, from which the memory for the next one is chosen. */
   lastBytes: number | undefined;
 
-  constructor(layout: ResultFormat, fields: readonly Field[]) {
+  constructor(format: ResultFormat, fields: readonly Field[]) {
     const head = new JsonBuffer();
-    layout.open(head, fields);
-    this.layout = layout;
+    format.open(head, fields);
+    this.format = format;
     this.head = head.whole();
-    this.encode = layout.rows(fields);
-    this.warnings = layout.losesRepeatedNames ? repeatedNames(fields).map(repeatedColumn) : [];
+    this.encode = format.rows(fields);
+    this.warnings = format.losesRepeatedNames ? repeatedNames(fields).map(repeatedColumn) : [];
   }
 }
 
@@ -38,25 +38,25 @@ export class ResultWriter {
     out.copy(shape.head);
   }
 
-  /** @param start of the DataRow's body */
+  /** @param start offset of the DataRow's body */
   row(source: Buffer, start: number): void {
-    const { layout, encode } = this.#shape;
-    if (!this.#isFirst) this.out.copy(layout.separator);
+    const { format, encode } = this.#shape;
+    if (!this.#isFirst) this.out.copy(format.separator);
     this.#isFirst = false;
     encode(this.out, source, start);
   }
 
-  /** As {@link row}, for a large one. */
+  /** As {@link row}, for a large row. */
   *rowInParts(source: Buffer, start: number): Parts {
-    const { layout, encode } = this.#shape;
-    if (!this.#isFirst) this.out.copy(layout.separator);
+    const { format, encode } = this.#shape;
+    if (!this.#isFirst) this.out.copy(format.separator);
     this.#isFirst = false;
     yield* encode.inParts(this.out, source, start);
   }
 
   close(outcome: StatementOutcome, warnings: readonly Warning[]): void {
-    const { layout, warnings: own } = this.#shape;
-    layout.close(this.out, outcome, own.length === 0 ? warnings : [...own, ...warnings]);
+    const { format, warnings: own } = this.#shape;
+    format.close(this.out, outcome, own.length === 0 ? warnings : [...own, ...warnings]);
   }
 }
 

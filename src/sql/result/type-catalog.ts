@@ -5,28 +5,28 @@ import { readRow } from '../session/messages.ts';
 import type { Session } from '../session/session.ts';
 import { arrayOf, BUILTIN_TYPES, type PostgresType } from './builtin-types.ts';
 
-/** A row of pg_type, as far as it matters. */
+/** The needed columns of pg_type. */
 interface CatalogEntry {
   readonly oid: number;
   readonly name: string;
-  /** Of an array; else 0. */
+  /** The element type of an array; else 0. */
   readonly elementOid: number;
-  /** Of a domain; else 0. */
+  /** The base type of a domain; else 0. */
   readonly baseOid: number;
   readonly delimiter: string;
 }
 
-/** The types asked for with those they are made of. Fixed-length types with elements, such as point, are no arrays. */
+/** The requested types, with their element and base types. Fixed-length types with elements, such as point, are no arrays. */
 const LOOK_UP = `WITH RECURSIVE wanted(oid) AS (
   SELECT pg_catalog.unnest($1::pg_catalog.oid[])
   UNION SELECT made_of.oid FROM wanted JOIN pg_catalog.pg_type t ON t.oid = wanted.oid, LATERAL (VALUES (t.typelem), (t.typbasetype)) AS made_of(oid)
 ) SELECT t.oid, t.typname, CASE WHEN t.typcategory = 'A' AND t.typlen = -1 AND t.typtype = 'b' THEN t.typelem ELSE 0 END, t.typbasetype, t.typdelim
 FROM wanted JOIN pg_catalog.pg_type t ON t.oid = wanted.oid`;
 
-/** More than this many types of one database are not remembered. */
+/** How many types of one database are remembered. */
 const TYPES_MAX = 10_000;
 
-/** What a backend's database calls the types that are not built in. Remembered as long as the backend lives. */
+/** The types of a backend's database that are not built in. They are remembered as long as the backend exists. */
 export class TypeCatalog {
   static readonly #ofBackends = new WeakMap<BackendConnection, TypeCatalog>();
   readonly #known = new BoundedMap<number, PostgresType>({ maxEntries: TYPES_MAX });
@@ -41,12 +41,12 @@ export class TypeCatalog {
     return oids.every((oid) => BUILTIN_TYPES.has(oid) || this.#known.get(oid) !== undefined);
   }
 
-  /** A type nobody has heard of is taken for a scalar, and shown as text. */
+  /** An unknown type counts as a scalar and is shown as text. */
   get(oid: number): PostgresType {
     return BUILTIN_TYPES.get(oid) ?? this.#known.get(oid) ?? { oid, name: String(oid), scalarOid: oid, delimiter: ',' };
   }
 
-  /** Looks up what it does not know, without disturbing the unnamed statement. */
+  /** Looks up unknown types, without replacing the unnamed statement. */
   async learn(session: Session, oids: readonly number[]): Promise<void> {
     if (this.knows(oids)) return;
     const entries = new Map<number, CatalogEntry>();

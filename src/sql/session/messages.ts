@@ -2,22 +2,22 @@ import { serialize } from 'pg-protocol';
 import { bindAndExecute } from '../../protocol/frontend-encoder.ts';
 import type { ParameterText } from '../parameters/parameters.ts';
 
-/** Parses a statement, as the unnamed one where no name is given, and has it described. */
+/** Parse and Describe of a statement; without a name, of the unnamed one. */
 export function parseAndDescribe(sql: string, name = ''): readonly Uint8Array[] {
   return [serialize.parse({ text: sql, name }), serialize.describe({ type: 'S', name })];
 }
 
-/** No error where there is no such statement. */
+/** Closing a statement that does not exist is no error. */
 export function closeStatement(name: string): Uint8Array {
   return serialize.close({ type: 'S', name });
 }
 
-/** Everything at once, for a statement whose parameters need no description. */
+/** All messages at once, for a statement whose parameters need no description. */
 export function runAtOnce(sql: string, values: readonly ParameterText[] = []): readonly Uint8Array[] {
   return [...parseAndDescribe(sql), bindAndExecute(values)];
 }
 
-/** The columns of a DataRow in text format, for statements of our own. */
+/** The columns of a DataRow in text format, for Postern's own statements. */
 export function readRow(source: Buffer, start: number): readonly ParameterText[] {
   const columns: ParameterText[] = [];
   let at = start + 2;

@@ -1,6 +1,6 @@
 import type { ErrorFields } from '../../protocol/backend.ts';
 
-/** What Postgres, or Postern, has to say about a statement that went through. */
+/** A notice or warning of Postgres, or of Postern, about a statement that succeeded. */
 export interface Warning {
   /** WARNING, NOTICE, INFO, … as Postgres names them, not localized. */
   readonly severity: string;
@@ -14,10 +14,10 @@ export interface Warning {
 
 const WARNINGS_MAX = 100;
 const TEXT_MAX_CHARACTERS = 4_000;
-/** Of all texts together. */
+/** Limit of all texts together. */
 const TEXTS_MAX_CHARACTERS = 65_536;
 
-/** Collects notices and keeps the first hundred, or fewer long ones: a loop with RAISE NOTICE must not fill the memory. */
+/** Collects the first hundred notices, or fewer long ones, so that a loop with RAISE NOTICE cannot fill the memory. */
 export class Notices {
   #kept: Warning[] = [];
   #characters = 0;
@@ -33,7 +33,7 @@ export class Notices {
     this.#characters += charactersOf(warning);
   }
 
-  /** Hands over what came since the last call. */
+  /** Returns the notices since the last call. */
   take(): readonly Warning[] {
     const taken = this.#kept;
     if (this.#dropped > 0) taken.push({ severity: 'WARNING', code: '01000', message: `${this.#dropped} more notices are left out` });
@@ -55,7 +55,7 @@ function warning({ severity, code, message, detail, hint, where }: ErrorFields):
   };
 }
 
-/** Of all its texts. */
+/** The length of all its texts. */
 export function charactersOf({ message, detail = '', hint = '', where = '' }: Warning): number {
   return message.length + detail.length + hint.length + where.length;
 }
@@ -67,7 +67,7 @@ function cut(text: string): string {
 /** SQLSTATE duplicate_column. */
 const DUPLICATE_COLUMN = '42701';
 
-/** For a row that becomes an object and so cannot keep both. */
+/** The warning for two columns of one name, of which a row that is an object keeps only one. */
 export function repeatedColumn(name: string): Warning {
   return {
     severity: 'WARNING',

@@ -1,16 +1,16 @@
 import { type Indexed, IndexedSet } from '../../runtime/indexed-set.ts';
 
-/** Who is to be told that a key is good no more. */
+/** A session that must be notified when its key is revoked. */
 export interface Revocable extends Indexed {
-  /** Takes the reason from the signal that was aborted. */
+  /** The reason is that of the aborted signal. */
   revoke(revoked: AbortSignal): void;
 }
 
 const OPEN = new WeakMap<AbortSignal, IndexedSet<Revocable>>();
 
 /**
- * Who is to be told when a signal is aborted that may have many listeners, coming and going: one listener of its own tells
- * them all, as adding and removing one takes longer the more there are.
+ * The sessions that are notified when a signal is aborted. The signal has a single listener, which notifies them all:
+ * adding and removing a listener takes longer the more there are.
  */
 export function toldWhenAborted(signal: AbortSignal): IndexedSet<Revocable> {
   const known = OPEN.get(signal);

@@ -9,7 +9,7 @@ import type { Completion } from './pipeline.ts';
 
 export interface Rewritten {
   readonly sql: string;
-  /** What was replaced, for the positions in errors. */
+  /** The replacements, for the positions in errors. */
   readonly edits: readonly Edit[];
 }
 
@@ -20,12 +20,12 @@ interface LargeText extends Rewritten {
 const NO_EDITS: readonly Edit[] = [];
 
 /**
- * The caller's SQL as it has to be where the organization's `public` is a schema of another name, and what Postgres says
- * of it in the caller's words. In the `database` placement everything stays as it is.
+ * Rewrites a client's SQL for the `schema` placement, where the organization's `public` is a schema of another name, and rewrites
+ * Postgres' errors back. In the `database` placement both stay as they are.
  */
 export class RewrittenSql {
   readonly #view: ReturnType<typeof schemaRewriterOf>;
-  /** Long texts that have been rewritten bit by bit, in the order in which they will be asked for. */
+  /** Long texts that have been rewritten in time slices, in the order in which they will be used. */
   #large: LargeText[] = [];
 
   constructor(tenant: Tenant) {
@@ -37,18 +37,18 @@ export class RewrittenSql {
     return this.#found(text) ?? this.#view.rewrite(text);
   }
 
-  /** Not by a map: V8 tells long texts of one length apart by comparing them. The one in turn is the very same, as a rule. */
+  /** An array and not a Map, because V8 hashes long strings by their length. Mostly the first one is the same string. */
   #found(text: string): Rewritten | undefined {
     if (text.length < LARGE_SQL_BYTES) return undefined;
     const at = this.#large.findIndex(({ original }) => original === text);
     if (at < 0) return undefined;
     const placed = this.#large[at];
-    // What is asked for again is the next to be asked for.
+    // A text that is used again is the next one to be used.
     if (at > 0) this.#large = [...this.#large.slice(at), ...this.#large.slice(0, at)];
     return placed;
   }
 
-  /** @returns what to wait for before long texts among these can be had; undefined when there are none */
+  /** @returns a promise to await before long texts among these are used; undefined when there are none */
   prepare(texts: readonly string[]): Promise<void> | undefined {
     const view = this.#view;
     if (view === undefined) return undefined;
@@ -67,7 +67,7 @@ export class RewrittenSql {
     })();
   }
 
-  /** How a request ended. @param edits of its statement */
+  /** The outcome of a request, for the client. @param edits the edits of its statement */
   ended(ended: Completion | Error, edits: readonly Edit[]): Completion | Error {
     if (this.#view === undefined) return ended;
     if (ended instanceof Error) return this.error(ended, edits);
