@@ -155,8 +155,9 @@ class Session implements SessionServices, ReachableSession {
       origin: this.#origin,
       actor: actorOf(this.#tenant),
       durationMs: performance.now() - this.#openedAt,
-      statements: relay.statements,
-      ...relay.traffic,
+      statements: relay.session.statementCount,
+      bytesIn: relay.session.bytesIn,
+      bytesOut: relay.session.bytesOut,
       reason,
     });
     this.#forget();

@@ -1,5 +1,6 @@
 import type { BackendConnection, BackendReceiver } from '../../src/backend/connection.ts';
 import { Disposition, Request } from '../../src/backend/pending-replies.ts';
+import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import { areEqual, type Settings } from '../../src/backend/session-state.ts';
 import { queryMessage } from '../../src/protocol/frontend-encoder.ts';
 import type { Lease } from '../../src/router/lease.ts';
@@ -9,24 +10,33 @@ import type { SharedBackend, ShareMode } from '../multiplex/multiplexer.ts';
 import type { ShareableRequest } from '../multiplex/shareable-request.ts';
 import { SharedPipeline, type Slot } from '../multiplex/shared-pipeline.ts';
 import type { Pins } from '../pinning/pins.ts';
-import type { BackendMessages, OwnRequest } from '../relay/backend-messages.ts';
+import { type Gate, Reason } from '../relay/gate.ts';
 import { type Sink, WriteBuffer } from '../relay/write-buffer.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
 import { CancelQueue } from './cancel-queue.ts';
+import type { OwnRequest } from './own-requests.ts';
 import { settingsChange } from './settings-sync.ts';
 
 /** Where more waits to be taken by the server, nobody gets on. */
 const MAX_PENDING_BYTES = 65_536;
 
-/** The session that has backends one after another: it hears what the one at hand says, and is who it is by identity. */
-interface ClientSession extends BackendReceiver {
+/** What a link tells the session. */
+export interface LinkEvents {
+  /** The request that was sent ahead, of which nothing has been answered, has to be sent again, elsewhere. */
+  runElsewhere(isCanceled: boolean): void;
+  /** The request has been answered, and so have others' behind it: the backend is at hand again, for this session alone. */
+  gotBack(): void;
+}
+
+/** The session that has backends one after another, and is who it is by identity. */
+interface LinkedSession {
   readonly services: SessionServices;
   readonly pins: Pins;
-  readonly replies: BackendMessages;
+  readonly replies: ReplyQueue;
+  readonly gate: Gate;
   readonly inFlight: InFlight;
-  shareableSince(mode: ShareMode): number | undefined;
-  runElsewhere(isCanceled: boolean): void;
-  gotBack(): void;
+  /** Receives what the backend at hand sends. */
+  readonly events: BackendReceiver & LinkEvents;
 }
 
 /**
@@ -37,7 +47,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   /** What goes to the backend at hand. */
   readonly out = new WriteBuffer(this);
   readonly cancels: CancelQueue;
-  readonly #session: ClientSession;
+  readonly #session: LinkedSession;
   #lease: Lease | undefined;
   /** Where others' requests are in the backend's pipeline too. */
   #shared: SharedPipeline | undefined;
@@ -45,36 +55,31 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   #onSlotOver: (() => void) | undefined;
   #obeyTimer: NodeJS.Timeout | undefined;
   #lastBackend: BackendConnection | undefined;
-  /** What is to go to the backend at hand later. */
-  #kept: Buffer[] | undefined;
-  /** So many events that it waits for. */
-  #keptFor = 0;
+  /** What is to be sent to the backend at hand later. */
+  readonly #held: Buffer[] = [];
+  /** How many events it waits for. */
+  #heldFor = 0;
 
-  constructor(session: ClientSession) {
+  constructor(session: LinkedSession) {
     this.#session = session;
     this.cancels = new CancelQueue(this, session.replies);
   }
 
   write(bytes: Buffer): void {
-    if (this.#kept === undefined) this.#lease?.backend.writeSoon(bytes);
-    else this.#kept.push(bytes);
-  }
-
-  /** What goes to the backend waits for something. */
-  get isHeldBack(): boolean {
-    return this.#kept !== undefined;
+    if (this.#heldFor === 0) this.#lease?.backend.writeSoon(bytes);
+    else this.#held.push(bytes);
   }
 
   /** What goes to the backend from now on waits for this, and goes out before it resolves. */
   async holdBackUntil(event: Promise<void>): Promise<void> {
-    this.#kept ??= [];
-    this.#keptFor += 1;
+    const { gate } = this.#session;
+    this.#heldFor += 1;
+    gate.close(Reason.signals);
     await event;
-    this.#keptFor -= 1;
-    if (this.#keptFor > 0) return;
-    const kept = this.#kept;
-    this.#kept = undefined;
-    for (const bytes of kept) this.write(bytes);
+    this.#heldFor -= 1;
+    if (this.#heldFor > 0) return;
+    gate.open(Reason.signals);
+    for (const bytes of this.#held.splice(0)) this.write(bytes);
   }
 
   get lease(): Lease | undefined {
@@ -105,7 +110,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   }
 
   get receiver(): BackendReceiver {
-    return this.#session;
+    return this.#session.events;
   }
 
   get canRequeue(): boolean {
@@ -113,7 +118,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   }
 
   get isAtWork(): boolean {
-    return this.#session.replies.queue.length > 0;
+    return this.#session.replies.length > 0;
   }
 
   get load(): number {
@@ -124,7 +129,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     if (!this.#session.inFlight.isUntold) return false;
     const isCanceled = this.cancels.isAsked;
     this.#forget();
-    this.#session.runElsewhere(isCanceled);
+    this.#session.events.runElsewhere(isCanceled);
     return true;
   }
 
@@ -141,7 +146,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     if (server !== undefined && !session.prepared.use(server)) return undefined;
     if (mode === 'quick' && !latency.mayFollow(this.load)) return undefined;
     // Who has got on before has been looked at then.
-    const since = this.isFollowed ? undefined : this.#session.shareableSince(mode);
+    const since = this.isFollowed ? undefined : this.#shareableSince(mode);
     if (this.cancels.underWay !== undefined || (since === undefined && !this.isFollowed)) return undefined;
     const shared = this.#shared ?? new SharedPipeline(lease, this, since ?? now, services.multiplexer);
     if (!shared.isOpen(now) || (mode === 'quick' && !shared.isQuick)) return undefined;
@@ -152,9 +157,15 @@ export class BackendLink implements SharedBackend, Slot, Sink {
 
   /** Has those come along that wait for a backend, too. */
   admitWaiting(): void {
-    const since = this.#session.shareableSince('short');
+    const since = this.#shareableSince('short');
     // They go in the same turn, however long that has been.
     if (since !== undefined) this.#session.services.multiplexer.admitWaiting(this, since);
+  }
+
+  /** Since when the session's request has been running, if others may have theirs run behind it in this mode. */
+  #shareableSince(mode: ShareMode): number | undefined {
+    const { pins, inFlight } = this.#session;
+    return pins.isShareable ? inFlight.shareableSince(mode) : undefined;
   }
 
   /** Sends a request ahead into a pipeline where it is another's turn. */
@@ -198,7 +209,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     const { session } = backend;
     this.#lease = lease;
     services.multiplexer.add(this);
-    backend.attach(this.#session);
+    backend.attach(this.receiver);
     backend.resume();
     const change = settingsChange(session.settings, pins.settings);
     session.settings = pins.settings;
@@ -230,7 +241,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   ask(message: Buffer, request: OwnRequest): void {
     const session = this.backend?.session;
     if (session !== undefined) session.unnamed = undefined;
-    this.#session.replies.queue.push(Request.query, Disposition.skip, request);
+    this.#session.replies.push(Request.query, Disposition.skip, request);
     this.out.insert(message);
   }
 
@@ -281,7 +292,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
       backend.attach(this.receiver);
       backend.resume();
       this.#moved(backend);
-      this.#session.gotBack();
+      this.#session.events.gotBack();
     }
   }
 

@@ -1,6 +1,6 @@
+import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import type { SharedPipeline, Slot } from '../multiplex/shared-pipeline.ts';
-import type { BackendMessages } from '../relay/backend-messages.ts';
 
 /** Where a session's requests run at the moment. */
 interface Place extends Slot {
@@ -25,12 +25,12 @@ interface DueCancel {
  */
 export class CancelQueue {
   readonly #place: Place;
-  readonly #replies: BackendMessages;
+  readonly #replies: ReplyQueue;
   #underWay: Promise<void> | undefined;
   #due: DueCancel | undefined;
   #isAsked = false;
 
-  constructor(place: Place, replies: BackendMessages) {
+  constructor(place: Place, replies: ReplyQueue) {
     this.#place = place;
     this.#replies = replies;
   }
@@ -48,7 +48,7 @@ export class CancelQueue {
   /** Cancels what the backend runs for the client. Resolves when the server has taken the request, or nothing is left to cancel. */
   async send(): Promise<void> {
     const { lease, shared } = this.#place;
-    if (lease === undefined || this.#replies.queue.onlyOurs) return;
+    if (lease === undefined || this.#replies.onlyOurs) return;
     if (shared !== undefined) this.#isAsked = true;
     if (this.#mustWait) await this.#whenDue();
     else if (shared !== undefined) await shared.cancel(this.#place);
@@ -59,7 +59,7 @@ export class CancelQueue {
   get #mustWait(): boolean {
     const { shared } = this.#place;
     if (shared !== undefined) return !shared.isActive(this.#place);
-    return this.#underWay !== undefined || this.#replies.queue.answeringOurs;
+    return this.#underWay !== undefined || this.#replies.answeringOurs;
   }
 
   #whenDue(): Promise<void> {
@@ -68,7 +68,7 @@ export class CancelQueue {
       const settled = new Promise<void>((resolve) => {
         settle = resolve;
       });
-      this.#due = { batch: this.#replies.queue.oldestBatch, settled, settle };
+      this.#due = { batch: this.#replies.oldestBatch, settled, settle };
     }
     return this.#due.settled;
   }
@@ -95,8 +95,8 @@ export class CancelQueue {
 
   /** A COPY ignores the Sync that ends its batch in our count, and goes on. */
   #isOver({ batch }: DueCancel): boolean {
-    const { queue } = this.#replies;
-    return queue.onlyOurs || (queue.oldestBatch !== batch && !queue.copyIn);
+    const replies = this.#replies;
+    return replies.onlyOurs || (replies.oldestBatch !== batch && !replies.copyIn);
   }
 
   /** The backend goes to somebody else. @returns what it has to wait for */

@@ -5,11 +5,12 @@ import type { Lease } from '../../src/router/lease.ts';
 import { NO_WAIT } from '../../src/router/router.ts';
 import { suits } from '../multiplex/in-flight.ts';
 import type { SharedBackend, ShareMode, WaitingClient } from '../multiplex/multiplexer.ts';
+import { type ShareableRequest, shareableRequest } from '../multiplex/shareable-request.ts';
 import type { SharedPipeline } from '../multiplex/shared-pipeline.ts';
 import type { Pins } from '../pinning/pins.ts';
-import type { Forwarding } from '../relay/forwarding.ts';
-import type { InputQueue } from '../relay/input-queue.ts';
-import type { SessionEnd } from '../relay/session-end.ts';
+import type { ClientStatements } from '../prepared/client-statements.ts';
+import type { PendingNames } from '../prepared/pending-names.ts';
+import type { Gate } from '../relay/gate.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
 import type { BackendLink } from './backend-link.ts';
 
@@ -17,9 +18,12 @@ import type { BackendLink } from './backend-link.ts';
 interface CheckoutSession {
   readonly services: SessionServices;
   readonly pins: Pins;
-  readonly forwarding: Forwarding;
+  readonly statements: ClientStatements;
+  readonly names: PendingNames;
+  readonly gate: Gate;
   readonly link: BackendLink;
-  readonly sessionEnd: SessionEnd;
+  readonly events: CheckoutListener;
+  readonly isOver: boolean;
 }
 
 /** Who hears how a wait for a backend has ended. */
@@ -38,15 +42,10 @@ export class Checkout implements WaitingClient {
   /** The request is not to share a backend with others: it has held them up, or has been hit by what was meant for one. */
   isExclusive = false;
   readonly #session: CheckoutSession;
-  readonly #inputQueue: InputQueue;
-  readonly #listener: CheckoutListener;
   #wait = NO_WAIT;
 
-  /** @param inputQueue what waits for a backend */
-  constructor(session: CheckoutSession, inputQueue: InputQueue, listener: CheckoutListener) {
+  constructor(session: CheckoutSession) {
     this.#session = session;
-    this.#inputQueue = inputQueue;
-    this.#listener = listener;
   }
 
   /**
@@ -66,12 +65,12 @@ export class Checkout implements WaitingClient {
 
   /** Others are at work: a request may go behind something of its kind that another client has asked for. */
   #tryShare(request: Buffer, mode: ShareMode): BackendConnection | undefined {
-    const { services, forwarding, pins } = this.#session;
+    const { services, pins } = this.#session;
     const { multiplexer } = services;
     const now = performance.now();
     multiplexer.contended(now);
     if (this.isExclusive || multiplexer.depth <= 1 || !services.mayKeepBusy(mode === 'quick')) return undefined;
-    const shareable = forwarding.shareable(request, multiplexer.latencies);
+    const shareable = this.#shareable(request);
     if (shareable === undefined || !suits(shareable.latency, mode)) return undefined;
     const shared = multiplexer.find(shareable, pins.settings, now, mode);
     if (shared === undefined) return undefined;
@@ -80,11 +79,11 @@ export class Checkout implements WaitingClient {
   }
 
   /**
-   * Waits for a backend on behalf of what is in the input queue.
+   * Waits for a backend on behalf of the input that the gate holds.
    * @param mayShare that may be a short request
    */
   wait(mayShare: boolean): void {
-    const { services, sessionEnd } = this.#session;
+    const { services } = this.#session;
     let isSettled = false;
     const wait = services.enqueue((result) => {
       isSettled = true;
@@ -93,7 +92,7 @@ export class Checkout implements WaitingClient {
     // The answer may be there at once, and even another wait have begun.
     if (isSettled) return;
     this.#wait = wait;
-    if (mayShare && !this.isExclusive && !sessionEnd.isOver) services.multiplexer.wait(this);
+    if (mayShare && !this.isExclusive && !this.#session.isOver) services.multiplexer.wait(this);
   }
 
   /** Nobody needs a backend any more: one that waits is refused. */
@@ -102,30 +101,39 @@ export class Checkout implements WaitingClient {
   }
 
   #settled(result: Lease | ServiceError): void {
-    const { services, link, sessionEnd } = this.#session;
+    const { services, link, events, isOver } = this.#session;
     this.#wait = NO_WAIT;
     services.multiplexer.stopWaiting(this);
-    if (sessionEnd.isOver) {
+    if (isOver) {
       if (!(result instanceof ServiceError)) void result.release(true);
-    } else if (result instanceof ServiceError) this.#listener.refused(result);
+    } else if (result instanceof ServiceError) events.refused(result);
     else {
       link.begin(result);
-      this.#listener.granted();
+      events.granted();
       if (!this.isExclusive) link.admitWaiting();
     }
   }
 
   join(backend: SharedBackend, now: number): boolean {
-    const { services, forwarding, pins, sessionEnd } = this.#session;
-    const request = this.#inputQueue.only;
-    if (sessionEnd.isOver || request === undefined) return false;
-    const shareable = forwarding.shareable(request, services.multiplexer.latencies);
+    const { pins, gate, events, isOver } = this.#session;
+    const request = gate.onlyInput;
+    if (isOver || request === undefined) return false;
+    const shareable = this.#shareable(request);
     const shared = shareable && backend.share(shareable, pins.settings, now, 'short');
     if (shared === undefined || !this.#wait.leave()) return false;
     this.#wait = NO_WAIT;
     this.#enterPipeline(shared);
-    this.#listener.granted();
+    events.granted();
     return true;
+  }
+
+  /** The request that a chunk from the client is, if it is a short one that leaves nothing in the session. */
+  #shareable(chunk: Buffer): ShareableRequest | undefined {
+    const { services, statements, names, pins } = this.#session;
+    const { recent, registry, multiplexer } = services;
+    const { context: settings } = pins;
+    if (!pins.isShareable || settings === undefined || names.mayAllBeGone) return undefined;
+    return shareableRequest(chunk, { statements, recent, registry, settings, latencies: multiplexer.latencies });
   }
 
   #enterPipeline(shared: SharedPipeline): void {

@@ -1,6 +1,6 @@
 import type { StatementLatency } from '../../src/backend/latency.ts';
-import type { BackendMessages } from '../relay/backend-messages.ts';
-import type { Forwarding } from '../relay/forwarding.ts';
+import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
+import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import type { WriteBuffer } from '../relay/write-buffer.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
 import type { ShareMode } from './multiplexer.ts';
@@ -8,10 +8,14 @@ import { queryText } from './shareable-request.ts';
 
 /** What timing a request needs of its session. */
 interface TimedSession {
-  readonly forwarding: Forwarding;
-  readonly replies: BackendMessages;
-  readonly toClient: WriteBuffer;
   readonly services: SessionServices;
+  readonly replies: ReplyQueue;
+  readonly toClient: WriteBuffer;
+  readonly since: number;
+  readonly bytesOut: number;
+  readonly isPlain: boolean;
+  readonly usesUnnamed: boolean;
+  readonly bound: ServerStatement | undefined;
 }
 
 /** What a client has asked, as long as that is one whole request that has come alone, and how long it takes. */
@@ -33,11 +37,11 @@ export class InFlight {
   }
 
   begin(request: Buffer): void {
-    const { replies, toClient } = this.#session;
+    const { toClient, bytesOut, since } = this.#session;
     this.#bytes = request;
     this.#writes = toClient.writes;
-    this.#bytesOut = replies.bytesOut;
-    this.#since = replies.since;
+    this.#bytesOut = bytesOut;
+    this.#since = since;
     this.#wasBehind = false;
     this.#latency = undefined;
   }
@@ -64,13 +68,12 @@ export class InFlight {
 
   /** Since when it has been running, if others may follow it in this mode. */
   shareableSince(mode: ShareMode): number | undefined {
-    return this.isUntold && this.#session.replies.queue.isShareable && suits(this.#latencyOf(), mode) ? this.#since : undefined;
+    return this.isUntold && this.#session.replies.isShareable && suits(this.#latencyOf(), mode) ? this.#since : undefined;
   }
 
   /** @param again it has held up others, and is going to be run again */
   answered(again: boolean): void {
-    const { replies, services } = this.#session;
-    const { since, bytesOut } = replies;
+    const { services, since, bytesOut } = this.#session;
     if (this.#bytes === undefined || !services.multiplexer.isContended(since)) return;
     const latency = this.#latencyOf();
     if (again) {
@@ -89,10 +92,9 @@ export class InFlight {
   }
 
   #findLatency(): StatementLatency | undefined {
-    const { forwarding, services } = this.#session;
-    const { bound, isPlain } = forwarding;
+    const { services, bound, isPlain, usesUnnamed } = this.#session;
     const { latencies } = services.multiplexer;
-    if (this.#bytes === undefined || !isPlain) return undefined;
+    if (this.#bytes === undefined || !isPlain || usesUnnamed) return undefined;
     return bound === undefined ? latencies.ofText(queryText(this.#bytes)) : latencies.ofStatement(bound);
   }
 }

@@ -1,98 +1,60 @@
-import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Request, type RequestKind } from '../../src/backend/pending-replies.ts';
-import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import { SCHEMA_CHANGE } from '../../src/multiplex/statement-registry.ts';
-import type { TransactionStatus } from '../../src/protocol/backend.ts';
-import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { Effect } from '../prepared/effects.ts';
-import type { SessionServices } from '../sessions/session-services.ts';
-import type { Pins } from './pins.ts';
+import type { WireSession } from '../relay/wire-session.ts';
 import type { RequestEnd } from './query-inspection.ts';
 
-/** What the effects of commands need of the session. */
-interface AffectedSession {
-  readonly services: SessionServices;
-  readonly pins: Pins;
-  /** To the backend at hand. */
-  readonly link: { readonly backend: BackendConnection | undefined };
-}
+/* What a client's statements leave in its session once they have run. Command tags tell what text cannot: that they really have. */
 
 /** So many are a few milliseconds' work. */
-const RENOTED_MAX = 20_000;
+const NOTED_AGAIN_MAX = 20_000;
 
 /** Requests that give and take names of statements. */
 const NAMING: ReadonlySet<RequestKind> = new Set([Request.parse, Request.close]);
 
-/** What a client's statements leave in its session once they have run. Command tags tell what text cannot: that they really have. */
-export class CommandEffects {
-  readonly #session: AffectedSession;
-  readonly #queue: ReplyQueue;
-  readonly #statements: ClientStatements;
-  #schemaChanged = false;
-  /** How many requests have been gone through to note them again, since {@link beginPortion}. */
-  #renoted = 0;
-  /** All named statements have been taken away, and nothing of what was asked since has been answered with a new one. */
-  #allGone = false;
+/** The effects of one chunk have been much work: other events are handled before the rest of it. */
+export function areEffectsMuchWork({ notedAgain }: WireSession): boolean {
+  return notedAgain > NOTED_AGAIN_MAX;
+}
 
-  /** @param queue of the requests that are being answered */
-  constructor(session: AffectedSession, queue: ReplyQueue, statements: ClientStatements) {
-    this.#session = session;
-    this.#queue = queue;
-    this.#statements = statements;
-  }
+/** @param request that the command belongs to, where something has to be known of that */
+export function commandCompleted(session: WireSession, tag: string, request: RequestEnd | undefined): void {
+  const batch = request?.batch;
+  batch?.completed(tag);
+  const deallocated = tag === 'DEALLOCATE' ? request?.deallocations.shift() : undefined;
+  if (deallocated !== undefined) nameDeallocated(session, deallocated);
+  // CREATE TABLE AS is told of as the SELECT in it.
+  if (SCHEMA_CHANGE.test(tag) || batch?.isWatched === true) session.schemaChanged = true;
+  if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') allDeallocated(session);
+  if (tag === 'DISCARD ALL') session.pins.discarded();
+}
 
-  beginPortion(): void {
-    this.#renoted = 0;
-  }
+/** The transaction may have ended: statements whose tables it has changed are prepared anew. */
+export function applySchemaChange(session: WireSession): void {
+  if (session.replies.length === 0) session.allDeallocated = false;
+  if (!session.schemaChanged) return;
+  session.schemaChanged = session.status !== 'I';
+  session.services.registry.invalidate();
+}
 
-  /** It has been much work: others are to get a turn before it goes on. */
-  get isPortionDone(): boolean {
-    return this.#renoted > RENOTED_MAX;
-  }
+/** Many of these may come, one behind the other, with much behind them. */
+function allDeallocated(session: WireSession): void {
+  if (session.allDeallocated) return;
+  session.statements.clear();
+  session.backend?.session.prepared.clear();
+  noteAgain(session);
+  session.allDeallocated = session.replies.length > 0;
+}
 
-  /** @param request that it belongs to, where something is to be known of that */
-  completed(tag: string, request: RequestEnd | undefined): void {
-    const batch = request?.batch;
-    batch?.completed(tag);
-    const deallocated = tag === 'DEALLOCATE' ? request?.deallocations.shift() : undefined;
-    if (deallocated !== undefined) this.#deallocated(deallocated);
-    // CREATE TABLE AS is told of as the SELECT in it.
-    if (SCHEMA_CHANGE.test(tag) || batch?.isWatched === true) this.#schemaChanged = true;
-    if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') this.#allDeallocated();
-    if (tag === 'DISCARD ALL') this.#session.pins.discarded();
-  }
+/** The name may now be given to another statement, in SQL, which is not Postern's to close. */
+function nameDeallocated(session: WireSession, name: string): void {
+  session.statements.delete(name);
+  noteAgain(session);
+  session.backend?.session.staleNames.delete(name);
+}
 
-  /** What a request does to the client's names has been answered. */
-  noted(): void {
-    this.#allGone = false;
-  }
-
-  ready(status: TransactionStatus): void {
-    if (this.#queue.length === 0) this.#allGone = false;
-    if (!this.#schemaChanged) return;
-    this.#schemaChanged = status !== 'I';
-    this.#session.services.registry.invalidate();
-  }
-
-  /** Many of these may come, one behind the other, with much behind them. */
-  #allDeallocated(): void {
-    if (this.#allGone) return;
-    this.#statements.clear();
-    this.#session.link.backend?.session.prepared.clear();
-    this.#renote();
-    this.#allGone = this.#queue.length > 0;
-  }
-
-  /** The name may now be given to another statement, in SQL, which is not ours to close. */
-  #deallocated(name: string): void {
-    this.#statements.delete(name);
-    this.#renote();
-    this.#session.link.backend?.session.staleNames.delete(name);
-  }
-
-  /** What the client has asked behind what is being answered was noted when it was sent, and stands. */
-  #renote(): void {
-    this.#renoted += this.#queue.length;
-    for (const subject of this.#queue.subjectsOf(NAMING)) (subject as Effect | undefined)?.redo?.();
-  }
+/** What the client has asked behind what is being answered was noted when it was sent, and stands. */
+function noteAgain(session: WireSession): void {
+  session.notedAgain += session.replies.length;
+  for (const subject of session.replies.subjectsOf(NAMING)) (subject as Effect | undefined)?.redo?.();
 }

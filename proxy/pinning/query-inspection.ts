@@ -1,27 +1,20 @@
 import { ServiceError } from '../../src/errors.ts';
 import type { FrameScanner } from '../../src/protocol/frame.ts';
 import type { Edit } from '../../src/router/schema-rewriting/edits/edits.ts';
-import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
 import { MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
 import type { AuditedText } from '../inspection/audited-text.ts';
-import type { Batch, DdlAudit } from '../inspection/ddl-audit.ts';
+import type { Batch } from '../inspection/ddl-audit.ts';
 import { NO_TRAITS, type SqlTraits, traitsOf, traitsOfBeginning } from '../inspection/sql-traits.ts';
-import { type LargeText, piecesOf, StreamedTraits } from '../inspection/streamed-traits.ts';
+import { piecesOf, StreamedTraits } from '../inspection/streamed-traits.ts';
 import type { UnnamedStatement } from '../prepared/client-statements.ts';
-import type { Pins } from './pins.ts';
-import { type ProcessIds, translateProcessIds } from './process-ids.ts';
+import type { WireSession } from '../relay/wire-session.ts';
+import { translateProcessIds } from './process-ids.ts';
+import { noticeTraits, statementSent } from './statement-effects.ts';
 
-/** Who hears of the texts, and what they are rewritten for. */
-export interface InspectionListener {
-  /** A statement is about to be sent, or executed again, of which more is to be known than that it runs. */
-  statement(traits: SqlTraits): void;
-  /** A statement that is on its way says that, too. */
-  noticed(traits: SqlTraits): void;
-  readonly processIds: ProcessIds;
-  /** Where `public` is another schema. */
-  readonly view: SchemaRewriter | undefined;
-  readonly pins: Pins;
-}
+/*
+ * The texts in a client's Query and Parse messages: their traits are noted, they are recorded for the audit log, and they are
+ * rewritten for the placement where they run.
+ */
 
 /** What goes with a Sync, Query or FunctionCall through the reply queue. */
 export interface RequestEnd {
@@ -34,132 +27,114 @@ export interface RequestEnd {
   readonly showsSearchPath: boolean;
 }
 
-/** The texts in a client's Query and Parse messages: what they say is told, and they are rewritten for the place where they run. */
-export class QueryInspection {
-  /** What is known of the text that comes next, if it has been rewritten already: until it is sent. */
-  placedBefore: LargeText | undefined;
-  #isPlain = true;
-  #passing: StreamedTraits | undefined;
-  readonly #watch: DdlAudit;
-  readonly #listener: InspectionListener;
+/** @returns for the audit, a text behind which, in the same transaction, other tables may be seen than by other sessions */
+export function inspectText(session: WireSession, text: string, isWhole: boolean): AuditedText | undefined {
+  const { rewritten, audit } = session;
+  if (rewritten !== undefined) audit.again(rewritten.audited);
+  const audited = rewritten?.audited ?? audit.statement(text, isWhole);
+  if (audited?.isWatched === true) unsettle(session);
+  return audited;
+}
 
-  constructor(watch: DdlAudit, listener: InspectionListener) {
-    this.#watch = watch;
-    this.#listener = listener;
-  }
+/** A text that was inspected before is run again. */
+export function inspectAgain(session: WireSession, watched: AuditedText): void {
+  session.audit.again(watched);
+  unsettle(session);
+}
 
-  /** Nothing of which more is to be known than that it runs has been asked since {@link begin}. */
-  get isPlain(): boolean {
-    return this.#isPlain;
-  }
+/** A text that is too long to be kept has been sent to the server under this name. @param name as Latin-1 */
+export function recordOversized({ audit }: WireSession, name: string, watched: AuditedText): void {
+  audit.oversized(name, watched);
+}
 
-  /** More has come from the client. */
-  begin(): void {
-    this.#isPlain = true;
-  }
+/** What the server has under a name is run. @param name as Latin-1 */
+export function inspectOversized(session: WireSession, name: string): void {
+  if (session.audit.oversizedAgain(name)) unsettle(session);
+}
 
-  /** @returns for the audit, a text behind which, in the same transaction, other tables may be seen than by other sessions */
-  look(text: string, isWhole: boolean): AuditedText | undefined {
-    const { placedBefore } = this;
-    if (placedBefore !== undefined) this.#watch.again(placedBefore.audited);
-    const audited = placedBefore?.audited ?? this.#watch.statement(text, isWhole);
-    if (audited?.isWatched === true) this.#unsettle();
-    return audited;
-  }
+function unsettle(session: WireSession): void {
+  session.pins.unsettled = true;
+  session.isPlain = false;
+}
 
-  /** A text that was looked at before is to be run. */
-  lookAgain(watched: AuditedText): void {
-    this.#watch.again(watched);
-    this.#unsettle();
-  }
+export function inspectTraits(session: WireSession, traits: SqlTraits | undefined): void {
+  if (traits === undefined || traits === NO_TRAITS) return;
+  session.isPlain = false;
+  statementSent(session, traits);
+}
 
-  /** A text that is too long to be kept has been sent to the server under this name. @param name as Latin-1 */
-  oversized(name: string, watched: AuditedText): void {
-    this.#watch.oversized(name, watched);
-  }
+export function inspectWhole(session: WireSession, text: string): SqlTraits {
+  const traits = traitsOf(text);
+  inspectTraits(session, traits);
+  return traits;
+}
 
-  /** What the server has under a name is to be run. @param name as Latin-1 */
-  lookAgainByName(name: string): void {
-    if (this.#watch.oversizedAgain(name)) this.#unsettle();
-  }
+/** For a text of which only the beginning is inspected before it is sent; the rest of it {@link textPasses passes}. */
+export function inspectBeginning(session: WireSession, text: string, staysPrepared = false): SqlTraits {
+  const traits = { ...traitsOfBeginning(text), staysPrepared };
+  inspectTraits(session, traits);
+  if (session.rewritten === undefined) session.streamed = new StreamedTraits(text);
+  else for (const noticed of session.rewritten.traits) noticeTraits(session, noticed);
+  return traits;
+}
 
-  #unsettle(): void {
-    this.#listener.pins.unsettled = true;
-    this.#isPlain = false;
+/** More of a text that has not come whole is forwarded. */
+export function textPasses(session: WireSession, { buffer, end, last }: FrameScanner, start: number): void {
+  const { audit, streamed } = session;
+  if (audit.isPassing) {
+    for (const piece of piecesOf(buffer, start, end)) if (audit.by(piece)) unsettle(session);
+    if (last) audit.passed();
   }
+  if (streamed === undefined) return;
+  for (const traits of streamed.say(buffer, start, end)) noticeTraits(session, traits);
+  if (last) session.streamed = undefined;
+}
 
-  tell(traits: SqlTraits | undefined): void {
-    if (traits === undefined || traits === NO_TRAITS) return;
-    this.#isPlain = false;
-    this.#listener.statement(traits);
-  }
+/** @throws ServiceError `payload_too_large`, `too_many_requests` for a text that is to be rewritten and has not come whole */
+export function demandWhole({ services, rewritten }: WireSession, { length, last }: FrameScanner): void {
+  if (last || services.view === undefined || rewritten !== undefined) return;
+  if (length > MAX_REWRITTEN_BYTES)
+    throw new ServiceError('payload_too_large', `a statement may have at most ${MAX_REWRITTEN_BYTES} bytes in this placement`);
+  throw new ServiceError('too_many_requests', 'statements that are being sent exceed the memory limit', {
+    hint: 'Wait for some of them to end, or send less at once.',
+  });
+}
 
-  tellWhole(text: string): SqlTraits {
-    const traits = traitsOf(text);
-    this.tell(traits);
-    return traits;
-  }
+/** The text as it has to be where the organization's `public` is a schema of another name. */
+export function rewriteText({ services, rewritten }: WireSession, text: string): { readonly sql: string; readonly edits: readonly Edit[] } {
+  const { view } = services;
+  if (view === undefined || rewritten !== undefined) return { sql: text, edits: NO_EDITS };
+  const { sql, edits } = view.rewrite(Buffer.from(text, 'latin1'));
+  return { sql: edits.length === 0 ? text : sql.toString('latin1'), edits };
+}
 
-  /** Tells of a text of which only the beginning is looked at before it is sent; the rest of it goes {@link by}. */
-  tellBeginning(text: string, staysPrepared = false): SqlTraits {
-    const traits = { ...traitsOfBeginning(text), staysPrepared };
-    this.tell(traits);
-    if (this.placedBefore === undefined) this.#passing = new StreamedTraits(text);
-    else for (const noticed of this.placedBefore.traits) this.#listener.noticed(noticed);
-    return traits;
-  }
+/** @param definition a view that begins with the text; what is kept of it is a copy */
+export function preparedOf(session: WireSession, text: string, definition: Buffer, watched?: AuditedText): UnnamedStatement {
+  const traits = traitsOf(text);
+  const { sql, edits } = rewriteText(session, text);
+  const translated = traits.mentionsPids ? translateProcessIds(sql, session.services.processIds) : { text: sql, signals: [] };
+  const changed = translated.text !== text;
+  return {
+    definition: changed ? Buffer.concat([Buffer.from(translated.text, 'latin1'), definition.subarray(text.length)]) : definition,
+    changed,
+    traits,
+    edits,
+    signals: translated.signals,
+    watched,
+  };
+}
 
-  /** More of what has been begun, if that was a long text. */
-  by({ buffer, end, last }: FrameScanner, start: number): void {
-    if (this.#watch.isPassing) {
-      for (const piece of piecesOf(buffer, start, end)) if (this.#watch.by(piece)) this.#unsettle();
-      if (last) this.#watch.passed();
-    }
-    if (this.#passing === undefined) return;
-    for (const traits of this.#passing.say(buffer, start, end)) this.#listener.noticed(traits);
-    if (last) this.#passing = undefined;
-  }
-
-  /** @throws ServiceError `payload_too_large`, `too_many_requests` for a text that is to be rewritten and has not come whole */
-  demandWhole({ length, last }: FrameScanner): void {
-    if (last || this.#listener.view === undefined || this.placedBefore !== undefined) return;
-    if (length > MAX_REWRITTEN_BYTES)
-      throw new ServiceError('payload_too_large', `a statement may have at most ${MAX_REWRITTEN_BYTES} bytes in this placement`);
-    throw new ServiceError('too_many_requests', 'the statements being sent are as large as there is room for', {
-      hint: 'Wait for some of them to end, or send less at once.',
-    });
-  }
-
-  /** The text as it has to be where the organization's `public` is a schema of another name. */
-  placed(text: string): { readonly sql: string; readonly edits: readonly Edit[] } {
-    const { view } = this.#listener;
-    if (view === undefined || this.placedBefore !== undefined) return { sql: text, edits: NO_EDITS };
-    const { sql, edits } = view.rewrite(Buffer.from(text, 'latin1'));
-    return { sql: edits.length === 0 ? text : sql.toString('latin1'), edits };
-  }
-
-  /** @param definition a view that begins with the text; what is kept of it is a copy */
-  prepared(text: string, definition: Buffer, watched?: AuditedText): UnnamedStatement {
-    const traits = traitsOf(text);
-    const { sql, edits } = this.placed(text);
-    const translated = traits.mentionsPids ? translateProcessIds(sql, this.#listener.processIds) : { text: sql, signals: [] };
-    const changed = translated.text !== text;
-    return {
-      definition: changed ? Buffer.concat([Buffer.from(translated.text, 'latin1'), definition.subarray(text.length)]) : definition,
-      changed,
-      traits,
-      edits,
-      signals: translated.signals,
-      watched,
-    };
-  }
-
-  /** @returns what is to be known of the texts up to here when they are answered, if anything is */
-  end(deallocations: string[] = [], edits: readonly Edit[] = NO_EDITS, showsSearchPath = false): RequestEnd | undefined {
-    const batch = this.#watch.take();
-    const plain = batch === undefined && deallocations.length === 0 && edits.length === 0 && !showsSearchPath;
-    return plain ? undefined : { batch, deallocations, edits, showsSearchPath };
-  }
+/** The client's request ends here. @returns what has to be known of its texts when they are answered, if anything */
+export function endRequest(
+  session: WireSession,
+  deallocations: string[] = [],
+  edits: readonly Edit[] = NO_EDITS,
+  showsSearchPath = false,
+): RequestEnd | undefined {
+  session.requestCount += 1;
+  const batch = session.audit.take();
+  const isPlain = batch === undefined && deallocations.length === 0 && edits.length === 0 && !showsSearchPath;
+  return isPlain ? undefined : { batch, deallocations, edits, showsSearchPath };
 }
 
 const NO_EDITS: readonly Edit[] = [];

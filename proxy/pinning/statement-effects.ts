@@ -1,67 +1,32 @@
-import type { TransactionStatus } from '../../src/protocol/backend.ts';
-import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
-import type { BackendLink } from '../checkout/backend-link.ts';
-import type { SqlTraits } from '../inspection/sql-traits.ts';
-import type { BackendMessages } from '../relay/backend-messages.ts';
-import type { Forwarding, ForwardingListener } from '../relay/forwarding.ts';
-import type { SessionServices } from '../sessions/session-services.ts';
-import type { Pins } from './pins.ts';
-import type { ProcessIds } from './process-ids.ts';
+import { NO_TRAITS, type SqlTraits } from '../inspection/sql-traits.ts';
+import { discardSequences, prepareUnderClientNames } from '../prepared/server-statements.ts';
+import type { WireSession } from '../relay/wire-session.ts';
 
-/** What the effects of statements need of the session. */
-interface AffectedSession {
-  readonly services: SessionServices;
-  readonly pins: Pins;
-  readonly replies: BackendMessages;
-  readonly link: BackendLink;
-  readonly forwarding: Forwarding;
+/* What a client's statements, as they are sent, leave in its session, and what they need to find there. */
+
+/** A statement with traits is sent next, or executed again. */
+export function statementSent(session: WireSession, traits: SqlTraits): void {
+  const { backend, replies, status } = session;
+  if (backend?.session.hasOthersSequenceValues && mustDiscardSequences(session, traits)) discardSequences(session, backend);
+  noticeTraits(session, traits);
+  const isFailed = status === 'E' && replies.length === 0;
+  if (!traits.namesPrepared || backend === undefined || isFailed) return;
+  prepareUnderClientNames(session, backend, traits.listsPrepared);
+  // Any of them may be the one that is executed.
+  for (const [, named] of session.statements.entries()) if (named.traits !== NO_TRAITS) noticeTraits(session, named.traits);
 }
 
-/** What a client's statements, as they are sent, leave in its session, and what they need to find there. */
-export class StatementEffects implements ForwardingListener {
-  readonly #session: AffectedSession;
+/** What sequences gave to other sessions is not this one's to see, nor what it is told together with its own. */
+function mustDiscardSequences({ pins }: WireSession, { readsSequenceState, movesSequences, goesOn }: SqlTraits): boolean {
+  return readsSequenceState || goesOn || (movesSequences && pins.sequences.use.mayBeAskedFor);
+}
 
-  constructor(session: AffectedSession) {
-    this.#session = session;
-  }
-
-  get pins(): Pins {
-    return this.#session.pins;
-  }
-
-  get status(): TransactionStatus {
-    return this.#session.replies.status;
-  }
-
-  get processIds(): ProcessIds {
-    return this.#session.services.processIds;
-  }
-
-  get view(): SchemaRewriter | undefined {
-    return this.#session.services.view;
-  }
-
-  statement(traits: SqlTraits): void {
-    const { replies, link, forwarding } = this.#session;
-    const { backend } = link;
-    if (backend?.session.hasOthersSequenceValues && this.#mustDiscardSequences(traits)) forwarding.discardSequences(backend);
-    this.noticed(traits);
-    const isFailed = this.status === 'E' && replies.queue.length === 0;
-    if (traits.namesPrepared && backend !== undefined && !isFailed) forwarding.materialize(backend, traits.listsPrepared);
-  }
-
-  /** What sequences gave to other sessions is not this one's to see, nor what it is told together with its own. */
-  #mustDiscardSequences({ readsSequenceState, movesSequences, goesOn }: SqlTraits): boolean {
-    return readsSequenceState || goesOn || (movesSequences && this.pins.sequences.use.mayBeAskedFor);
-  }
-
-  noticed(traits: SqlTraits): void {
-    const { pins } = this.#session;
-    pins.statementSeen(traits);
-    if (traits.changesDefaults) pins.defaultsChanged = true;
-    if (traits.movesSequences) pins.sequences.moved(traits.insertsUnseen);
-    if (traits.callsSequenceRead) pins.sequences.called();
-    if (traits.seedsRandom) pins.keep('seed');
-    if (traits.staysPrepared) pins.keep('oversized');
-  }
+/** A statement that is on its way has turned out to have these traits. */
+export function noticeTraits({ pins }: WireSession, traits: SqlTraits): void {
+  pins.statementSeen(traits);
+  if (traits.changesDefaults) pins.defaultsChanged = true;
+  if (traits.movesSequences) pins.sequences.moved(traits.insertsUnseen);
+  if (traits.callsSequenceRead) pins.sequences.called();
+  if (traits.seedsRandom) pins.keep('seed');
+  if (traits.staysPrepared) pins.keep('oversized');
 }

@@ -11,7 +11,7 @@ import type { ClientStatements } from './client-statements.ts';
 const NEVER = -1;
 
 /**
- * Names of statements that requests on their way give or take away. Those up to the next Sync stand and fall together; what
+ * Names of statements that requests give or take away that have not been answered yet. Those up to the next Sync stand and fall together; what
  * comes behind it cannot know what a name stands for until they have been answered: one of them may have failed, and the
  * others been thrown away. Nor whether the server has been given what it stands for.
  */
@@ -29,6 +29,10 @@ export class PendingNames {
   #allBefore = NEVER;
   /** Up to the end of which batch the client has to wait. */
   #awaited = NEVER;
+  /** In which batch an Execute may take all away, once what is ahead in it has been done; {@link NEVER}: it has been answered. */
+  #deallocatedIn = NEVER;
+  /** Names given again since, as Latin-1. */
+  #givenSince: Set<string> | undefined;
 
   constructor(statements: ClientStatements, queue: ReplyQueue) {
     this.#statements = statements;
@@ -66,6 +70,35 @@ export class PendingNames {
     const { batch } = this.#queue;
     if (batch > this.#all) this.#allBefore = this.#all;
     this.#all = batch;
+  }
+
+  /** An Execute may take all names away: until it has been answered, nobody knows whether they are there. */
+  get mayAllBeGone(): boolean {
+    return this.#deallocatedIn !== NEVER;
+  }
+
+  /** What takes all names away is executed next. */
+  executesDeallocateAll(): void {
+    this.#deallocatedIn = this.#queue.batch;
+    this.#givenSince = undefined;
+  }
+
+  /** A statement is given a name. */
+  gives(name: string): void {
+    if (!this.mayAllBeGone) return;
+    this.#givenSince ??= new Set();
+    this.#givenSince.add(name);
+  }
+
+  /** Whether what comes next in the batch does not find that name: either all have been taken away, or it is thrown away itself. */
+  hasTaken(name: string): boolean {
+    return this.mayAllBeGone && this.#deallocatedIn === this.#queue.batch && this.#givenSince?.has(name) !== true;
+  }
+
+  /** All that was asked has been answered. */
+  settled(): void {
+    this.#deallocatedIn = NEVER;
+    this.#givenSince = undefined;
   }
 
   /** Whether the message that the scanner stands at speaks of a name of which nobody knows yet what it stands for. */

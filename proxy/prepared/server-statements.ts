@@ -2,9 +2,6 @@ import { randomUUID } from 'node:crypto';
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Disposition, Request } from '../../src/backend/pending-replies.ts';
 import { definitionAgain, newServerStatement, type ServerStatement } from '../../src/backend/prepared-statements.ts';
-import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
-import type { SessionState } from '../../src/backend/session-state.ts';
-import type { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import {
   bindMessage,
   closeStatementMessage,
@@ -18,10 +15,9 @@ import {
 import { isSameShape, type StatementShape } from '../../src/protocol/statement-shape.ts';
 import type { Edit } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { deallocatedNames, type SqlTraits } from '../inspection/sql-traits.ts';
-import type { WriteBuffer } from '../relay/write-buffer.ts';
-import type { ClientStatements, UnnamedStatement } from './client-statements.ts';
+import type { WireSession } from '../relay/wire-session.ts';
+import type { UnnamedStatement } from './client-statements.ts';
 import type { Effect } from './effects.ts';
-import type { PendingNames } from './pending-names.ts';
 import { ShapeReader } from './shape-reader.ts';
 
 const NO_NAME = Buffer.alloc(0);
@@ -33,263 +29,258 @@ export const SHAPE_CHANGED: Effect = { undo: () => {} };
 /** Whether a request can be sent: at once, when it is known what the backend makes of its statement, or not at all. */
 export type Readiness = 'ready' | 'asked' | 'changed';
 
-/**
- * Sees to it that the backend at hand has prepared what a client's next request speaks of, and nothing that would stand in
- * its way. What is sent for that is ours, and skipped in the replies.
+/*
+ * What makes sure that the backend at hand has prepared what a client's next request names, and has nothing in the way of it.
+ * What is sent for that is Postern's own, and its replies are skipped.
  */
-export class ServerStatements {
-  readonly #statements: ClientStatements;
-  readonly #names: PendingNames;
-  readonly #registry: Pick<StatementRegistry, 'forget'>;
-  readonly #queue: ReplyQueue;
-  readonly #out: WriteBuffer;
-  /** The names under which the client's own statements have been prepared in a batch, and in which. */
-  #materialized: Set<string> | undefined;
-  #materializedIn = 0;
-  /** What the backend has been asked last that the next request depends on. */
-  #question: ShapeReader | undefined;
-  /** The statement that it has turned out to make something else of. */
-  #changed: object | undefined;
 
-  constructor(
-    statements: ClientStatements,
-    names: PendingNames,
-    registry: Pick<StatementRegistry, 'forget'>,
-    queue: ReplyQueue,
-    out: WriteBuffer,
-  ) {
-    this.#statements = statements;
-    this.#names = names;
-    this.#registry = registry;
-    this.#queue = queue;
-    this.#out = out;
-  }
+/**
+ * The server knows what the client wants to deallocate by another name, and may not have it at all: an empty statement
+ * takes its place, which nothing can keep from being prepared.
+ * @returns the names, as the client knows them
+ */
+export function preparePlaceholders(session: WireSession, text: string, traits: SqlTraits, backend: BackendConnection): string[] {
+  const names = traits.deallocates ? deallocatedNames(text).filter((name) => session.statements.get(name) !== undefined) : [];
+  for (const name of names) preparePlaceholder(session, name, backend);
+  return names;
+}
 
-  /**
-   * The server knows what the client wants to deallocate by another name, and may not have it at all: an empty statement
-   * takes its place, which nothing can keep from being prepared.
-   * @returns the names, as the client knows them
-   */
-  placeholders(text: string, traits: SqlTraits, backend: BackendConnection): string[] {
-    const names = traits.deallocates ? deallocatedNames(text).filter((name) => this.#statements.get(name) !== undefined) : [];
-    for (const name of names) this.take(name, backend);
-    return names;
-  }
+/** Prepares an empty statement under a name of the client's. */
+export function preparePlaceholder(session: WireSession, name: string, backend: BackendConnection): void {
+  session.clientNames?.names.delete(name);
+  prepareUnderClientName(session, name, EMPTY_DEFINITION, backend);
+}
 
-  /** Has an empty statement under a name of the client's. */
-  take(name: string, backend: BackendConnection): void {
-    this.#materialized?.delete(name);
-    this.#prepareAs(name, EMPTY_DEFINITION, backend);
+/**
+ * Prepares the client's statements under its own names, for SQL that refers to them (EXECUTE, pg_prepared_statements);
+ * they are closed before the next request. Each fails by itself, e.g. when its table is gone, where that can be had.
+ * @param isAlone no other prepared statement may be seen
+ */
+export function prepareUnderClientNames(session: WireSession, backend: BackendConnection, isAlone: boolean): void {
+  const { statements, replies, clientNames } = session;
+  const { staleNames, prepared } = backend.session;
+  const isApart = !session.isUnsynced;
+  if (isAlone) {
+    for (const { name } of prepared.values()) staleNames.add(name.toString('latin1'));
+    prepared.clear();
+    closeStaleNames(session, backend);
   }
+  const there = isApart || isAlone || clientNames?.batch !== replies.batch ? undefined : clientNames.names;
+  const names = new Set<string>();
+  for (const [name, { server }] of statements.entries()) {
+    names.add(name);
+    if (there?.has(name)) continue;
+    prepareUnderClientName(session, name, server.definition, backend);
+    if (isApart) skipSync(session);
+  }
+  session.clientNames = { names, batch: replies.batch };
+}
 
-  /**
-   * Prepares the client's statements under its own names, for SQL that speaks of them (EXECUTE, pg_prepared_statements);
-   * they are closed before the next request. Each fails by itself, e.g. when its table is gone, where that can be had.
-   * @param alone nothing else that is prepared may be seen
-   * @param isApart what comes next does not belong to requests that have been sent before
-   */
-  materialize(backend: BackendConnection, alone: boolean, isApart: boolean): void {
-    const { staleNames, prepared } = backend.session;
-    if (alone) {
-      for (const { name } of prepared.values()) staleNames.add(name.toString('latin1'));
-      prepared.clear();
-      this.closeLeftovers(backend);
-    }
-    const there = isApart || alone || this.#materializedIn !== this.#queue.batch ? undefined : this.#materialized;
-    const names = new Set<string>();
-    for (const [name, { server }] of this.#statements.entries()) {
-      names.add(name);
-      if (there?.has(name)) continue;
-      this.#prepareAs(name, server.definition, backend);
-      if (!isApart) continue;
-      this.#queue.push(Request.sync, Disposition.skip);
-      this.#out.insert(SYNC);
-    }
-    this.#materialized = names;
-    this.#materializedIn = this.#queue.batch;
-  }
+/** The next request does not find it under this name any more. */
+function prepareUnderClientName({ replies, toBackend }: WireSession, name: string, definition: Buffer, backend: BackendConnection): void {
+  const own = Buffer.from(name, 'latin1');
+  replies.push(Request.close, Disposition.skip);
+  toBackend.insert(closeStatementMessage(own));
+  replies.push(Request.parse, Disposition.skip);
+  toBackend.insert(parseMessage(own, definition));
+  backend.session.staleNames.add(name);
+}
 
-  /**
-   * Takes away what sequences gave to other sessions, amid whatever the client has under way: neither its unnamed statement
-   * nor its portals are touched.
-   * @param isApart as of {@link materialize}
-   */
-  discardSequences(backend: BackendConnection, isApart: boolean): void {
-    const { session } = backend;
-    const undo = () => {
-      session.hasOthersSequenceValues = true;
-    };
-    session.hasOthersSequenceValues = false;
-    this.#queue.push(Request.parse, Disposition.skip, { undo });
-    for (const kind of [Request.bind, Request.execute, Request.close, Request.close]) this.#queue.push(kind, Disposition.skip);
-    this.#out.insert(DISCARD_SEQUENCES);
-    if (!isApart) return;
-    this.#queue.push(Request.sync, Disposition.skip);
-    this.#out.insert(SYNC);
-  }
+function skipSync({ replies, toBackend }: WireSession): void {
+  replies.push(Request.sync, Disposition.skip);
+  toBackend.insert(SYNC);
+}
 
-  /** Under a name of the client's, which the next request will not find any more. */
-  #prepareAs(name: string, definition: Buffer, backend: BackendConnection): void {
-    const own = Buffer.from(name, 'latin1');
-    this.#queue.push(Request.close, Disposition.skip);
-    this.#out.insert(closeStatementMessage(own));
-    this.#queue.push(Request.parse, Disposition.skip);
-    this.#out.insert(parseMessage(own, definition));
-    backend.session.staleNames.add(name);
-  }
+/**
+ * Discards the values that sequences gave to other sessions, amid whatever the client has under way: its unnamed statement
+ * and its portals stay.
+ */
+export function discardSequences(session: WireSession, backend: BackendConnection): void {
+  const { replies, toBackend } = session;
+  const undo = () => {
+    backend.session.hasOthersSequenceValues = true;
+  };
+  backend.session.hasOthersSequenceValues = false;
+  replies.push(Request.parse, Disposition.skip, { undo });
+  for (const kind of [Request.bind, Request.execute, Request.close, Request.close]) replies.push(kind, Disposition.skip);
+  toBackend.insert(DISCARD_SEQUENCES);
+  if (!session.isUnsynced) skipSync(session);
+}
 
-  /** The next request waits for an answer. */
-  get isAsking(): boolean {
-    return this.#question !== undefined && !this.#question.isOver;
-  }
+/** The next message waits for an answer. */
+export function isAsking({ question }: WireSession): boolean {
+  return question !== undefined && !question.isOver;
+}
 
-  /** Whatever another client left as the unnamed statement must not answer for this one's. */
-  ensureUnnamed(backend: BackendConnection): Readiness {
-    const { unnamed: wanted } = this.#statements;
-    if (wanted !== undefined && this.#takeChanged(wanted)) return 'changed';
-    if (backend.session.unnamed === wanted && wanted !== undefined) return 'ready';
-    this.#names.changes('');
-    if (wanted !== undefined && wanted.isOversized !== true) return this.#prepareUnnamed(wanted, backend);
-    backend.session.unnamed = undefined;
-    this.#queue.push(Request.close, Disposition.skip);
-    this.#out.insert(closeStatementMessage(NO_NAME));
-    return 'ready';
-  }
+/** Whatever another client left as the unnamed statement must not be taken for this one's. */
+export function ensureUnnamed(session: WireSession, backend: BackendConnection): Readiness {
+  const { unnamed: wanted } = session.statements;
+  if (wanted !== undefined && takeChanged(session, wanted)) return 'changed';
+  if (backend.session.unnamed === wanted && wanted !== undefined) return 'ready';
+  session.names.changes('');
+  if (wanted !== undefined && wanted.isOversized !== true) return prepareUnnamed(session, wanted, backend);
+  backend.session.unnamed = undefined;
+  session.replies.push(Request.close, Disposition.skip);
+  session.toBackend.insert(closeStatementMessage(NO_NAME));
+  return 'ready';
+}
 
-  #prepareUnnamed(unnamed: UnnamedStatement, backend: BackendConnection): Readiness {
-    const { session } = backend;
-    const undo = () => {
-      session.unnamed = undefined;
-    };
-    const told = unnamed.shape ?? unnamed.server?.shape;
-    session.unnamed = unnamed;
-    this.#queue.push(Request.parse, Disposition.skip, { undo });
-    this.#out.insert(parseMessage(NO_NAME, definitionAgain(unnamed.definition, told)));
-    if (told === undefined || !this.#canAsk) return 'ready';
-    return this.#ask(NO_NAME, (shape) => {
-      if (isSameShape(shape, told)) return;
-      undo();
-      this.#changed = unnamed;
-    });
-  }
+function prepareUnnamed(session: WireSession, unnamed: UnnamedStatement, backend: BackendConnection): Readiness {
+  const state = backend.session;
+  const undo = () => {
+    state.unnamed = undefined;
+  };
+  const told = unnamed.shape ?? unnamed.server?.shape;
+  state.unnamed = unnamed;
+  session.replies.push(Request.parse, Disposition.skip, { undo });
+  session.toBackend.insert(parseMessage(NO_NAME, definitionAgain(unnamed.definition, told)));
+  if (told === undefined || !canAsk(session)) return 'ready';
+  return ask(session, NO_NAME, (shape) => {
+    if (isSameShape(shape, told)) return;
+    undo();
+    session.changed = unnamed;
+  });
+}
 
-  /**
-   * Has a backend prepare a statement if it has not. One that others may have been told of is described first: while it was
-   * not there, what it was made from may have changed, of which PostgreSQL, to which it is new, says nothing.
-   * @param isCompared it is to be known what it is, in any case
-   */
-  ensurePrepared(statement: ServerStatement, backend: BackendConnection, isCompared = false): Readiness {
-    if (backend.session.prepared.use(statement)) return 'ready';
-    if (this.#takeChanged(statement)) return 'changed';
-    const asks = (statement.isSent || isCompared) && this.#canAsk;
-    this.prepare(statement, backend, asks);
-    return asks ? 'asked' : 'ready';
-  }
+/**
+ * Has a backend prepare a statement if it has not. One that other clients may know is described first: while it was not
+ * there, what it was made from may have changed, of which PostgreSQL, to which it is new, says nothing.
+ * @param isCompared its shape is to be known in any case
+ */
+export function ensurePrepared(
+  session: WireSession,
+  statement: ServerStatement,
+  backend: BackendConnection,
+  isCompared = false,
+): Readiness {
+  if (backend.session.prepared.use(statement)) return 'ready';
+  if (takeChanged(session, statement)) return 'changed';
+  const asks = (statement.isSent || isCompared) && canAsk(session);
+  prepareStatement(session, statement, backend, asks);
+  return asks ? 'asked' : 'ready';
+}
 
-  /** As {@link ensurePrepared}, for a Parse of it. @returns whether that has to wait until it is known whether it is the same here */
-  asksFirst(statement: ServerStatement, backend: BackendConnection): boolean {
-    this.#changed = undefined;
-    if (!statement.isSent || !this.#canAsk || backend.session.prepared.use(statement)) return false;
-    this.prepare(statement, backend, true);
-    return true;
-  }
+/** As {@link ensurePrepared}, for a Parse of it. @returns whether that has to wait until its shape here is known */
+export function asksFirst(session: WireSession, statement: ServerStatement, backend: BackendConnection): boolean {
+  session.changed = undefined;
+  if (!statement.isSent || !canAsk(session) || backend.session.prepared.use(statement)) return false;
+  prepareStatement(session, statement, backend, true);
+  return true;
+}
 
-  /** @param asks the next request waits for what it turns out to be */
-  prepare(statement: ServerStatement, backend: BackendConnection, asks = false, edits?: readonly Edit[]): void {
-    this.closeIfLeft(statement.name, backend);
-    const { prepared } = backend.session;
-    const evicted = prepared.set(statement, statement);
-    this.#names.prepares(statement);
-    const effect = { undo: () => prepared.delete(statement), redo: () => prepared.restore(statement, statement), statement, edits };
-    this.#queue.push(Request.parse, Disposition.skip, effect);
-    this.#out.insert(parseMessage(statement.name, definitionAgain(statement.definition, statement.shape)));
-    this.evict(evicted, backend);
-    this.describe(statement, backend, asks);
-  }
+/** @param asks the next message waits for its shape */
+export function prepareStatement(
+  session: WireSession,
+  statement: ServerStatement,
+  backend: BackendConnection,
+  asks = false,
+  edits?: readonly Edit[],
+): void {
+  closeIfStale(session, statement.name, backend);
+  const { prepared } = backend.session;
+  const evicted = prepared.set(statement, statement);
+  session.names.prepares(statement);
+  const effect = { undo: () => prepared.delete(statement), redo: () => prepared.restore(statement, statement), statement, edits };
+  session.replies.push(Request.parse, Disposition.skip, effect);
+  session.toBackend.insert(parseMessage(statement.name, definitionAgain(statement.definition, statement.shape)));
+  closeEvicted(session, evicted, backend);
+  describeStatement(session, statement, backend, asks);
+}
 
-  /** Finds out what a statement is that the backend has just been given. @param asks as in {@link prepare} */
-  describe(statement: ServerStatement, backend: BackendConnection, asks = false): void {
-    statement.isSent = true;
-    const told = (shape: StatementShape) => this.#described(statement, shape, backend, asks);
-    if (asks) this.#ask(statement.name, told);
-    else this.#describe(statement.name, told);
-  }
+/** Has a statement described that the backend has just been given. @param asks as in {@link prepareStatement} */
+export function describeStatement(session: WireSession, statement: ServerStatement, backend: BackendConnection, asks = false): void {
+  statement.isSent = true;
+  const told = (shape: StatementShape) => described(session, statement, shape, backend, asks);
+  if (asks) ask(session, statement.name, told);
+  else describe(session, statement.name, told, false);
+}
 
-  /** Behind an error the backend says nothing, and amid the data of a COPY nothing else. */
-  get #canAsk(): boolean {
-    return !this.#queue.discarding && !this.#queue.copyIn;
-  }
+/** Behind an error the backend answers nothing, and amid the data of a COPY nothing else. */
+function canAsk({ replies }: WireSession): boolean {
+  return !replies.discarding && !replies.copyIn;
+}
 
-  #ask(name: Buffer, told: (shape: StatementShape) => void): 'asked' {
-    this.#question = this.#describe(name, told, true);
-    this.#out.insert(FLUSH);
-    return 'asked';
-  }
+function ask(session: WireSession, name: Buffer, told: (shape: StatementShape) => void): 'asked' {
+  session.question = describe(session, name, told, true);
+  session.toBackend.insert(FLUSH);
+  return 'asked';
+}
 
-  #describe(name: Buffer, told: (shape: StatementShape) => void, isAwaited = false): ShapeReader {
-    const reader = new ShapeReader(told, isAwaited);
-    this.#queue.push(Request.describe, Disposition.skip, reader);
-    this.#out.insert(describeStatementMessage(name));
-    return reader;
-  }
+function describe(session: WireSession, name: Buffer, told: (shape: StatementShape) => void, isAwaited: boolean): ShapeReader {
+  const reader = new ShapeReader(told, isAwaited);
+  session.replies.push(Request.describe, Disposition.skip, reader);
+  session.toBackend.insert(describeStatementMessage(name));
+  return reader;
+}
 
-  #described(statement: ServerStatement, shape: StatementShape, { session }: BackendConnection, asks: boolean): void {
-    if (statement.shape === undefined) statement.shape = shape;
-    else if (!isSameShape(statement.shape, shape)) this.#differs(statement, shape, session, asks);
-  }
+function described(
+  session: WireSession,
+  statement: ServerStatement,
+  shape: StatementShape,
+  backend: BackendConnection,
+  asks: boolean,
+): void {
+  if (statement.shape === undefined) statement.shape = shape;
+  else if (!isSameShape(statement.shape, shape)) shapeDiffers(session, statement, shape, backend, asks);
+}
 
-  #differs(statement: ServerStatement, shape: StatementShape, session: SessionState, asks: boolean): void {
-    session.unprepare(statement);
-    this.#registry.forget(statement);
-    if (asks) {
-      this.#changed = statement;
-      return;
-    }
-    // Two have been the first to prepare it, each on a backend of its own, with a change between them.
-    const own = newServerStatement(statement.definition);
-    own.isSent = true;
-    own.shape = shape;
-    this.#statements.replace(statement, own);
+function shapeDiffers(
+  session: WireSession,
+  statement: ServerStatement,
+  shape: StatementShape,
+  backend: BackendConnection,
+  asks: boolean,
+): void {
+  backend.session.unprepare(statement);
+  session.services.registry.forget(statement);
+  if (asks) {
+    session.changed = statement;
+    return;
   }
+  // Two have been the first to prepare it, each on a backend of its own, with a change between them.
+  const own = newServerStatement(statement.definition);
+  own.isSent = true;
+  own.shape = shape;
+  session.statements.replace(statement, own);
+}
 
-  /** Whether a statement has turned out not to be what clients have been told. */
-  #takeChanged(statement: object): boolean {
-    if (this.#changed !== statement) return false;
-    this.#changed = undefined;
-    return true;
-  }
+/** Whether a statement's shape has turned out to differ from what clients know. */
+function takeChanged(session: WireSession, statement: object): boolean {
+  if (session.changed !== statement) return false;
+  session.changed = undefined;
+  return true;
+}
 
-  /** In place of a request whose statement is not what its client has been told: the backend refuses it, and what follows. */
-  refuse(kind: typeof Request.bind | typeof Request.describe): void {
-    this.#queue.push(kind, Disposition.forward, SHAPE_CHANGED);
-    this.#out.insert(bindMessage(MISSING_NAME));
-  }
+/** In place of a request whose statement has changed since its client was told of it: the backend refuses it, and what follows. */
+export function refuseChanged({ replies, toBackend }: WireSession, kind: typeof Request.bind | typeof Request.describe): void {
+  replies.push(kind, Disposition.forward, SHAPE_CHANGED);
+  toBackend.insert(bindMessage(MISSING_NAME));
+}
 
-  evict(statements: readonly ServerStatement[], backend: BackendConnection): void {
-    for (const statement of statements) this.closeOnServer(statement, backend);
-  }
+export function closeEvicted(session: WireSession, statements: readonly ServerStatement[], backend: BackendConnection): void {
+  for (const statement of statements) closeStatement(session, statement, backend);
+}
 
-  closeOnServer(statement: ServerStatement, backend: BackendConnection): void {
-    this.#close(statement.name.toString('latin1'), backend, () => backend.session.prepared.delete(statement));
-  }
+export function closeStatement(session: WireSession, statement: ServerStatement, backend: BackendConnection): void {
+  closeName(session, statement.name.toString('latin1'), backend, () => backend.session.prepared.delete(statement));
+}
 
-  /** Where it may not come to that, it is still there, and in the way. */
-  #close(name: string, { session }: BackendConnection, redo?: () => void): void {
-    this.#names.changes(name);
-    this.#queue.push(Request.close, Disposition.skip, { undo: () => session.staleNames.add(name), redo });
-    this.#out.insert(closeStatementMessage(Buffer.from(name, 'latin1')));
-  }
+/** Should the Close be thrown away, the name is still in the way. */
+function closeName(session: WireSession, name: string, backend: BackendConnection, redo?: () => void): void {
+  session.names.changes(name);
+  session.replies.push(Request.close, Disposition.skip, { undo: () => backend.session.staleNames.add(name), redo });
+  session.toBackend.insert(closeStatementMessage(Buffer.from(name, 'latin1')));
+}
 
-  /** What only stands in the way under a name is not to be taken for what the client means. */
-  closeIfLeft(name: Buffer, backend: BackendConnection): void {
-    const { staleNames } = backend.session;
-    if (staleNames.size === 0) return;
-    const left = name.toString('latin1');
-    if (staleNames.delete(left)) this.#close(left, backend);
-  }
+/** A stale statement under a name must not be taken for what the client means. */
+export function closeIfStale(session: WireSession, name: Buffer, backend: BackendConnection): void {
+  const { staleNames } = backend.session;
+  if (staleNames.size === 0) return;
+  const stale = name.toString('latin1');
+  if (staleNames.delete(stale)) closeName(session, stale, backend);
+}
 
-  /** Closes what only stands in the way, ahead of a request of the client's. */
-  closeLeftovers(backend: BackendConnection): void {
-    for (const name of backend.session.takeStaleNames()) this.#close(name, backend);
-  }
+/** Closes all stale statements, ahead of a request of the client's. */
+export function closeStaleNames(session: WireSession, backend: BackendConnection): void {
+  for (const name of backend.session.takeStaleNames()) closeName(session, name, backend);
 }

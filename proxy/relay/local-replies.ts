@@ -1,63 +1,47 @@
-import type { ServiceError } from '../../src/errors.ts';
 import type { FrameScanner } from '../../src/protocol/frame.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
 import { errorResponse } from '../errors.ts';
-import type { Forwarding } from './forwarding.ts';
+import { parseWithoutBackend } from '../prepared/parse-message.ts';
 import { PARSE_COMPLETE, READY_IDLE } from './messages.ts';
-import type { WriteBuffer } from './write-buffer.ts';
+import type { WireSession } from './wire-session.ts';
 
-/** A client's messages while it has no backend: answers those that need none, and those for which there was none. */
-export class LocalReplies {
-  readonly #requests: Forwarding;
-  readonly #toClient: WriteBuffer;
-  /** Why there was no backend for the request that comes next. */
-  #refusal: ServiceError | undefined;
-  #discardingUntilSync = false;
-
-  constructor(requests: Forwarding, toClient: WriteBuffer) {
-    this.#requests = requests;
-    this.#toClient = toClient;
+/**
+ * Answers messages of a client that has no backend: those that need none, and those for which there was none.
+ * @returns false when the message has to go to a backend
+ */
+export function answerLocally(session: WireSession, scanner: FrameScanner): boolean {
+  // The rest of a message whose beginning went nowhere.
+  if (!scanner.first) return true;
+  switch (scanner.type) {
+    case FrontendType.Sync:
+      if (scanner.length > 0) return false;
+      session.toClient.insert(READY_IDLE);
+      session.discardsUntilSync = false;
+      session.refusal = undefined;
+      return true;
+    // After a COPY that has failed, as Postgres does.
+    case FrontendType.CopyData:
+    case FrontendType.CopyDone:
+    case FrontendType.CopyFail:
+    case FrontendType.Flush:
+      return true;
+    default:
+      return session.discardsUntilSync || answerRefused(session, scanner) || answerParse(session, scanner);
   }
+}
 
-  /** There was no backend for the request that comes next. */
-  refuse(reason: ServiceError): void {
-    this.#refusal = reason;
-  }
+function answerRefused(session: WireSession, { type }: FrameScanner): boolean {
+  const { refusal, toClient } = session;
+  if (refusal === undefined) return false;
+  toClient.insert(errorResponse(refusal, 'ERROR'));
+  session.refusal = undefined;
+  if (type === FrontendType.Query || type === FrontendType.FunctionCall) toClient.insert(READY_IDLE);
+  else session.discardsUntilSync = true;
+  return true;
+}
 
-  /** @returns false when the message has to go to a backend */
-  answer(scanner: FrameScanner): boolean {
-    // The rest of a message whose beginning went nowhere.
-    if (!scanner.first) return true;
-    switch (scanner.type) {
-      case FrontendType.Sync:
-        if (scanner.length > 0) return false;
-        this.#toClient.insert(READY_IDLE);
-        this.#discardingUntilSync = false;
-        this.#refusal = undefined;
-        return true;
-      // After a COPY that has failed, as Postgres does.
-      case FrontendType.CopyData:
-      case FrontendType.CopyDone:
-      case FrontendType.CopyFail:
-      case FrontendType.Flush:
-        return true;
-      default:
-        return this.#discardingUntilSync || this.#answerRefused(scanner) || this.#parseKnown(scanner);
-    }
-  }
-
-  #answerRefused({ type }: FrameScanner): boolean {
-    if (this.#refusal === undefined) return false;
-    this.#toClient.insert(errorResponse(this.#refusal, 'ERROR'));
-    this.#refusal = undefined;
-    if (type === FrontendType.Query || type === FrontendType.FunctionCall) this.#toClient.insert(READY_IDLE);
-    else this.#discardingUntilSync = true;
-    return true;
-  }
-
-  #parseKnown(scanner: FrameScanner): boolean {
-    const known = this.#requests.parseKnown(scanner);
-    if (known) this.#toClient.insert(PARSE_COMPLETE);
-    return known;
-  }
+function answerParse(session: WireSession, scanner: FrameScanner): boolean {
+  const isKnown = parseWithoutBackend(session, scanner);
+  if (isKnown) session.toClient.insert(PARSE_COMPLETE);
+  return isKnown;
 }

@@ -1,347 +1,478 @@
 import { Buffer } from 'node:buffer';
 import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
-import type { BackendReceiver } from '../../src/backend/connection.ts';
+import type { BackendConnection } from '../../src/backend/connection.ts';
+import type { RequestKind } from '../../src/backend/pending-replies.ts';
 import { ServiceError } from '../../src/errors.ts';
-import type { ErrorFields, TransactionStatus } from '../../src/protocol/backend.ts';
+import type { FrameScanner } from '../../src/protocol/frame.ts';
+import { FrontendType } from '../../src/protocol/frontend.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import { joined } from '../../src/runtime/bytes.ts';
 import { SMALL_BYTES } from '../../src/runtime/memory-budget.ts';
 import { HIGH_WATER_BYTES } from '../buffer-limits.ts';
-import { BackendLink } from '../checkout/backend-link.ts';
-import { Checkin } from '../checkout/checkin.ts';
-import { isCanceled, isStalePlan, isTakenAway } from '../errors.ts';
-import { DdlAudit } from '../inspection/ddl-audit.ts';
+import { isCheckinDone } from '../checkout/checkin.ts';
 import type { ClientReceiver } from '../login/client-connection.ts';
-import { InFlight } from '../multiplex/in-flight.ts';
-import type { ShareMode } from '../multiplex/multiplexer.ts';
 import type { Pins } from '../pinning/pins.ts';
-import { StatementEffects } from '../pinning/statement-effects.ts';
-import { ClientStatements } from '../prepared/client-statements.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
-import { BackendMessages } from './backend-messages.ts';
-import { Forwarding } from './forwarding.ts';
-import { FrontendMessages } from './frontend-messages.ts';
-import { SessionEnd } from './session-end.ts';
-import { WriteBuffer } from './write-buffer.ts';
+import { receiveReplies, requestDone, requestDropped, settingsRestored, simulateReply } from './backend-messages.ts';
+import { awaitsReplies, forward, mustWaitForReplies } from './forwarding.ts';
+import {
+  awaitSignals,
+  beginInput,
+  countInput,
+  isBackendFull,
+  isLargeText,
+  keepInFlight,
+  leaveRest,
+  mustHoldInput,
+  mustHoldOn,
+  resumeClient,
+  rewriteLarge,
+  takeOut,
+  terminated,
+  violated,
+} from './frontend-messages.ts';
+import { Reason } from './gate.ts';
+import { answerLocally } from './local-replies.ts';
+import {
+  abandon,
+  clientGone,
+  endAtRest,
+  endByError,
+  endByForce,
+  endedAtRest,
+  endedWithReplies,
+  endOutOfStep,
+  endWithoutBackend,
+} from './session-end.ts';
+import { type Activity, type RelayEvents, WireSession } from './wire-session.ts';
+
+/*
+ * The life of a request:
+ *
+ *     receive     the client's bytes, cut anywhere                     Relay.clientData → handleInput
+ *     inspect     a large text is rewritten in slices first            handleMessage: isLargeText; forwarding → pinning/query-inspection
+ *     check out   a backend that is free, or a shared one              checkOut
+ *     gate        it waits for replies, settings or signals            mustWaitForReplies, Gate
+ *     forward     with the names that the server knows                 forward
+ *     reply       the backend's bytes go to the client                 Relay.data → handleReplies
+ *     settle      all that was asked has been answered                 answered → settle
+ *     check in    the backend goes back with nothing of the session    isCheckinDone, BackendLink.end
+ */
+
+/** Handles what the client has sent, message by message. @param chunk cut anywhere */
+function handleInput(session: WireSession, chunk: Buffer): void {
+  const { clientScanner: scanner, replies, toBackend } = session;
+  const wasIdle = replies.length === 0;
+  const isFirst = wasIdle && session.status === 'I' && !scanner.midMessage && !session.isUnsynced;
+  const requestsBefore = isFirst ? session.requestCount : -1;
+  beginInput(session);
+  try {
+    scanner.push(chunk);
+    while (scanner.next()) {
+      if (scanner.type === FrontendType.Terminate) {
+        terminated(session, scanner);
+        return;
+      }
+      if (!handleMessage(session, scanner, isFirst ? chunk : undefined)) break;
+      if (toBackend.bytes > HIGH_WATER_BYTES && leaveRest(session, scanner.takeRest())) break;
+    }
+  } catch (error) {
+    violated(session, error);
+    return;
+  }
+  if (replies.isUnclear) {
+    endOutOfStep(session);
+    return;
+  }
+  awaitSignals(session);
+  toBackend.flush();
+  if (wasIdle && replies.length > 0) session.since = performance.now();
+  keepInFlight(session, chunk, requestsBefore);
+  if (session.link.lease === undefined) session.toClient.flush();
+  else if (replies.length === 0) settle(session);
+  if (isBackendFull(session)) session.client.pause();
+}
+
+/**
+ * @param chunk whose beginning may be a request
+ * @returns false when the message, and all behind it, has to wait
+ */
+function handleMessage(session: WireSession, scanner: FrameScanner, chunk: Buffer | undefined): boolean {
+  const { gate } = session;
+  if (isLargeText(session, scanner)) {
+    rewriteLarge(session, scanner);
+    return false;
+  }
+  let { backend } = session;
+  if (backend === undefined) {
+    if (answerLocally(session, scanner)) {
+      session.rewritten = undefined;
+      return true;
+    }
+    backend = checkOut(session, scanner, chunk);
+    if (backend === undefined) return false;
+  }
+  const isHeld = mustWaitForReplies(session, scanner) || (scanner.first && gate.isClosed(Reason.settings));
+  if (isHeld || !forward(session, scanner, backend)) {
+    gate.hold(takeOut(session, scanner));
+    return false;
+  }
+  session.rewritten = undefined;
+  return true;
+}
+
+/** @returns undefined when there is no backend yet, for which the message, and all behind it, waits */
+function checkOut(session: WireSession, scanner: FrameScanner, chunk: Buffer | undefined): BackendConnection | undefined {
+  const { checkout, gate } = session;
+  const request = scanner.buffer === chunk && scanner.start === 0 ? chunk : undefined;
+  const backend = checkout.tryCheckout(request);
+  if (backend !== undefined) return backend;
+  gate.holdFirst(takeOut(session, scanner), Reason.backend);
+  session.since = performance.now();
+  checkout.wait(request !== undefined);
+  return undefined;
+}
+
+/** Handles what the backend has sent. @param chunk cut anywhere */
+function handleReplies(session: WireSession, chunk: Buffer): void {
+  const { client, replies, gate, link, toClient } = session;
+  const { shared, isFollowed } = link;
+  let rest: Buffer | undefined;
+  try {
+    rest = receiveReplies(session, chunk, isFollowed);
+  } catch (error) {
+    if (!(error instanceof ServiceError)) session.services.failed(error);
+    session.events.closed(undefined);
+    return;
+  }
+  if (replies.isUnclear) {
+    endOutOfStep(session);
+    return;
+  }
+  if (gate.isClosed(Reason.portion)) receiveMoreSoon(session);
+  link.cancels.sendIfDue();
+  if (replies.length === 0) answered(session);
+  else if (!session.isOver && !holdsBackReply(session)) toClient.flushPart(!session.backendScanner.last);
+  if (client.writableLength === 0) session.lastTakenAt = performance.now();
+  else if (client.writableLength > HIGH_WATER_BYTES && !session.isOver && !link.isQueued) session.backend?.pause();
+  // The chunk may be read into again; the next one's bytes are few.
+  if (rest !== undefined && rest.length > 0) shared?.deliver(joined([rest], rest.length));
+  if (link.shared === undefined) continueInput(session);
+}
+
+/** What the backend has sent is much work: other events are handled first. */
+function receiveMoreSoon(session: WireSession): void {
+  session.backend?.pause();
+  setImmediate(() => {
+    const { backend, gate, client } = session;
+    if (backend === undefined || !gate.isClosed(Reason.portion)) return;
+    if (client.writableLength <= HIGH_WATER_BYTES) backend.resume();
+    handleReplies(session, NOTHING);
+  });
+}
+
+/** The answer may yet be cut short by a cancel request that was meant for another: the beginning of a short one can wait. */
+function holdsBackReply({ link, inFlight, toClient }: WireSession): boolean {
+  return link.mayMeetForeignCancel && inFlight.isUntold && toClient.bytes <= HELD_BACK_MAX_BYTES;
+}
+
+/** All that was asked has been answered. */
+function answered(session: WireSession): void {
+  const { link, inFlight, pins, services, isHidden: runsAgain, isOver } = session;
+  session.hasRunAgain = runsAgain;
+  if (!isOver) inFlight.answered(runsAgain);
+  const { isAsked: isCanceled } = link.cancels;
+  const isDone = runsAgain || isOver;
+  if (link.shared !== undefined) {
+    if (runsAgain && !isOver) services.shared('requeued');
+    // Where there is more to find out, others' backend is not the place for it.
+    if (!isDone && pins.holdsState) link.finishKeepingState();
+    else if (isDone || link.isFollowed) link.finishSlot();
+  }
+  if (session.isOver || link.isQueued) return;
+  if (runsAgain) {
+    runAgain(session);
+    // Too late for what was canceled on behalf of others, and meant for what is run now.
+    if (isCanceled) void cancel(session);
+  } else if (!endedWithReplies(session)) {
+    if (link.lease === undefined) passedOn(session);
+    else settle(session);
+  }
+}
+
+/** Sends again what has held up others, or has been hit by what was meant for one: to a backend that it has for itself. */
+function runAgain(session: WireSession): void {
+  const { inFlight, checkout } = session;
+  session.isHidden = false;
+  if (inFlight.bytes === undefined) return;
+  checkout.isExclusive = true;
+  handleInput(session, inFlight.bytes);
+  checkout.isExclusive = false;
+}
+
+/** The backend is another's already. */
+function passedOn(session: WireSession): void {
+  session.inFlight.end();
+  session.toClient.flush();
+  endedAtRest(session);
+}
+
+/** Nothing is owed. Others get the backend before the client gets its answer: they wait for it to work, not to read. */
+function settle(session: WireSession): void {
+  settleBackend(session);
+  session.toClient.flush();
+}
+
+/** Finds out what the session holds, checks the backend in, or keeps it. */
+function settleBackend(session: WireSession): void {
+  const { link, pins, inFlight } = session;
+  if (link.lease === undefined || session.isOver || !session.isAtRest || !session.clientScanner.last) return;
+  if (!isCheckinDone(session)) return;
+  pins.restores = false;
+  pins.unsettled = false;
+  inFlight.end();
+  settingsRestored(session);
+  if (endedAtRest(session) || link.isPinned() || !mayWaitForReader(session)) return;
+  link.end();
+  resumeClient(session);
+}
+
+/** Whether there is room for what the client has not read: a backend that is kept sends no more, so that it is never much. */
+function mayWaitForReader({ client, toClient, services, gate }: WireSession): boolean {
+  gate.open(Reason.reader);
+  if (client.writableLength + toClient.bytes <= SMALL_BYTES) return true;
+  toClient.flush();
+  const unread = client.writableLength;
+  if (unread > SMALL_BYTES && !services.held.mayGrow(unread)) gate.close(Reason.reader);
+  else services.held.toClient(unread);
+  return !gate.isClosed(Reason.reader);
+}
+
+/** Goes on with input that has waited, if nothing is in its way any more. */
+function continueInput(session: WireSession): void {
+  const { gate } = session;
+  if (gate.isClear || gate.isClosed(STILL_WAITING) || (gate.isClosed(Reason.room) && isBackendFull(session))) return;
+  if (!awaitsReplies(session)) resumeInput(session);
+}
+
+/** Goes on with input that has waited. */
+function resumeInput(session: WireSession): void {
+  const { gate } = session;
+  gate.open(Reason.room);
+  for (const bytes of gate.release()) {
+    // Waiting may begin again in the middle; the rest then belongs behind it.
+    if (!gate.isClear || mustHoldOn(session)) gate.hold(bytes);
+    else if (!session.isOver) handleInput(session, bytes);
+  }
+  countInput(session);
+  resumeClient(session);
+}
+
+/** Cancels what the client is waiting for, be it an answer or a backend. Resolves when the server has taken the request. */
+async function cancel({ link, checkout }: WireSession): Promise<void> {
+  if (link.lease === undefined) checkout.giveUp();
+  else await link.cancels.send();
+}
 
 const HELD_BACK_MAX_BYTES = 65_536;
 const NOTHING = Buffer.alloc(0);
+const STILL_WAITING = Reason.backend | Reason.rewriting | Reason.signals | Reason.settings;
 
 /**
- * One client's conversation, carried on over whatever backend it has at the moment. A backend is checked out for a
- * transaction, and kept while the session holds state that outlives one. Bodies go through untouched; the side whose peer
- * cannot take more is not read until it can. Each of its parts says by its type what it knows of the others.
+ * One client's conversation, carried on over whatever backend it has at the moment: what happens to a {@link WireSession},
+ * from either side, from the service, and from the steps of a request's life that have to wait.
  */
-export class Relay implements BackendReceiver, ClientReceiver {
+export class Relay implements RelayEvents, ClientReceiver {
   /** Among those who are watched. */
   index = -1;
-  /** When the client last took bytes off our hands. */
-  lastTakenAt = performance.now();
-  readonly client: Duplex;
-  readonly services: SessionServices;
-  readonly pins: Pins;
-  readonly toClient: WriteBuffer;
-  readonly replies: BackendMessages;
-  readonly forwarding: Forwarding;
-  readonly link: BackendLink;
-  readonly inFlight: InFlight;
-  readonly sessionEnd: SessionEnd;
-  readonly #statements: ClientStatements;
-  readonly #checkin: Checkin;
-  readonly #frontendMessages: FrontendMessages;
-  /** What is being answered has met an error of which the client has not been told, and is run a second time. */
-  #hasRunAgain = false;
-  /** The backend has nothing to do, and is kept until the client has taken its answer. */
-  #awaitsReader = false;
+  readonly session: WireSession;
 
-  constructor(client: Duplex, host: SessionServices, pins: Pins, parameters: ReadonlyMap<string, string>) {
-    const statements = new ClientStatements(host.kept);
-    const watch = new DdlAudit(host);
-    this.#statements = statements;
-    this.client = client;
-    this.services = host;
-    this.pins = pins;
-    this.toClient = new WriteBuffer(client);
-    this.replies = new BackendMessages(this, statements, watch, parameters);
-    this.link = new BackendLink(this);
-    this.forwarding = new Forwarding(statements, host, this.replies.queue, watch, new StatementEffects(this), this.link.out);
-    this.inFlight = new InFlight(this);
-    this.sessionEnd = new SessionEnd(this);
-    this.#checkin = new Checkin(this);
-    this.#frontendMessages = new FrontendMessages(this);
+  /** @param parameters ParameterStatus values as the client knows them */
+  constructor(client: Duplex, services: SessionServices, pins: Pins, parameters: ReadonlyMap<string, string>) {
+    this.session = new WireSession(client, services, pins, parameters, this);
   }
 
-  get status(): TransactionStatus {
-    return this.replies.status;
+  /* The client. */
+
+  clientData(chunk: Buffer): void {
+    const { session } = this;
+    const { gate } = session;
+    if (session.ignoresInput) return;
+    session.bytesIn += chunk.length;
+    if (mustHoldInput(session)) gate.holdNext();
+    if (gate.isClear) handleInput(session, chunk);
+    else {
+      gate.hold(chunk);
+      // Most clients send nothing more until they are answered: only one that goes on is not read for a while.
+      session.client.pause();
+    }
+    countInput(session);
   }
 
-  /** When the oldest unanswered request was sent, or when the session last became idle; on performance.now()'s clock. */
-  get since(): number {
-    return this.replies.since;
+  clientDrained(): void {
+    const { session } = this;
+    session.lastTakenAt = performance.now();
+    session.services.held.toClient(0);
+    session.backend?.resume();
+    if (session.gate.isClosed(Reason.reader) && !session.isBusy) this.checkInAgain();
   }
 
-  get traffic(): { readonly bytesIn: number; readonly bytesOut: number } {
-    return { bytesIn: this.#frontendMessages.bytes, bytesOut: this.replies.bytesOut };
+  clientEnded(): void {
+    this.session.halfClosed = true;
+    if (!this.session.isBusy) clientGone(this.session);
   }
 
-  get statements(): number {
-    return this.forwarding.counts.statements;
+  clientClosed(): void {
+    clientGone(this.session);
   }
 
-  /** Replies are owed to the client, or it waits for a backend. */
-  get busy(): boolean {
-    return this.replies.queue.length > 0 || this.#frontendMessages.isWaiting || this.replies.heldReady || this.link.isQueued;
-  }
+  /* The backend. */
 
-  /** The backend at hand, e.g. to be canceled. */
-  get lease(): Lease | undefined {
-    return this.link.isQueued ? undefined : this.link.lease;
+  data(chunk: Buffer): void {
+    handleReplies(this.session, chunk);
   }
 
   /** What a backend sends is written to the client at once, and only what the kernel has not taken is needed longer. */
   get holdsChunk(): boolean {
-    return this.client.writableLength > 0 || this.toClient.bytes > 0 || this.replies.isInterrupted;
-  }
-
-  /** Bytes that the client has not taken yet. */
-  get unsent(): number {
-    return this.client.writableLength;
-  }
-
-  /** The client has closed its sending side and may still be reading. */
-  get halfClosed(): boolean {
-    return this.sessionEnd.halfClosed;
-  }
-
-  /** As {@link SessionEnd.byError}. */
-  end(error: ServiceError): void {
-    this.sessionEnd.byError(error);
-  }
-
-  /** As {@link SessionEnd.byForce}. */
-  terminate(error: ServiceError): void {
-    this.sessionEnd.byForce(error);
-  }
-
-  /** As {@link SessionEnd.atRest}. */
-  endAtRest(error: ServiceError): void {
-    this.sessionEnd.atRest(error);
-  }
-
-  /** As {@link SessionEnd.abandon}. */
-  abandon(): void {
-    this.sessionEnd.abandon();
-  }
-
-  /** Cancels what the client is waiting for, be it an answer or a backend. Resolves when the server has taken the request. */
-  async cancel(): Promise<void> {
-    if (this.link.lease === undefined) this.#frontendMessages.giveUp();
-    else await this.link.cancels.send();
-  }
-
-  /** As {@link cancel}, of our own accord: what the client says meanwhile is not what has taken too long, and waits. */
-  stop(): void {
-    void this.link.holdBackUntil(this.cancel()).then(() => this.#frontendMessages.goOn());
-  }
-
-  clientData(chunk: Buffer): void {
-    this.#frontendMessages.take(chunk);
-  }
-
-  clientDrained(): void {
-    this.lastTakenAt = performance.now();
-    this.services.held.toClient(0);
-    this.link.backend?.resume();
-    if (this.#awaitsReader && !this.busy) this.checkInAgain();
-  }
-
-  clientEnded(): void {
-    this.sessionEnd.halfClosed = true;
-    if (!this.busy) this.sessionEnd.clientGone();
-  }
-
-  clientClosed(): void {
-    this.sessionEnd.clientGone();
-  }
-
-  /**
-   * The client knows nothing of what was prepared for it, and is not to hear that it does not fit any more; nor of others
-   * that its backend was busy with, and of a cancel request that was meant for one of them.
-   */
-  canRunAgain(error: ErrorFields): boolean {
-    if (!this.inFlight.isUntold) return false;
-    // Once: a function can say the same.
-    if (isTakenAway(error)) return !this.#hasRunAgain && (this.forwarding.usesRepeated || this.toClient.bytes === 0);
-    return (this.forwarding.usesRepeated && isStalePlan(error)) || (this.link.mayMeetForeignCancel && isCanceled(error));
-  }
-
-  /** The answer may yet be cut short by a cancel request that was meant for another: the beginning of a short one can wait. */
-  get #keepsBack(): boolean {
-    return this.link.mayMeetForeignCancel && this.inFlight.isUntold && this.toClient.bytes <= HELD_BACK_MAX_BYTES;
-  }
-
-  #runAgain(): void {
-    const { bytes } = this.inFlight;
-    this.replies.hiding = false;
-    if (bytes !== undefined) this.#frontendMessages.takeAgain(bytes);
-  }
-
-  /**
-   * What was sent ahead, of which nothing has been answered, is held up where it is: it is sent again, elsewhere.
-   * @param isCanceled the client has asked for it to be canceled
-   */
-  runElsewhere(isCanceled: boolean): void {
-    if (this.sessionEnd.isOver) return;
-    this.replies.queue.abandon();
-    // What was answered for the server, and waited for its answers.
-    this.toClient.clear();
-    this.services.shared('requeued');
-    this.#runAgain();
-    if (isCanceled) void this.cancel();
-    this.#frontendMessages.goOn();
-  }
-
-  /** Since when a request has been running, if others may have theirs run behind it in this mode. */
-  shareableSince(mode: ShareMode): number | undefined {
-    return this.pins.isShareable ? this.inFlight.shareableSince(mode) : undefined;
-  }
-
-  data(chunk: Buffer): void {
-    const { shared, isFollowed } = this.link;
-    let rest: Buffer | undefined;
-    try {
-      rest = this.replies.take(chunk, isFollowed);
-    } catch (error) {
-      if (!(error instanceof ServiceError)) this.services.failed(error);
-      this.closed();
-      return;
-    }
-    if (this.replies.queue.isUnclear) {
-      this.sessionEnd.outOfStep();
-      return;
-    }
-    if (this.replies.isInterrupted) this.#readOnSoon();
-    this.link.cancels.sendIfDue();
-    if (this.replies.queue.length === 0) this.#answered();
-    else if (!this.sessionEnd.isOver && !this.#keepsBack) this.toClient.flushPart(!this.replies.betweenMessages);
-    if (this.client.writableLength === 0) this.lastTakenAt = performance.now();
-    else if (this.client.writableLength > HIGH_WATER_BYTES && !this.sessionEnd.isOver) this.lease?.backend.pause();
-    // The chunk may be read into again; the next one's bytes are few.
-    if (rest !== undefined && rest.length > 0) shared?.deliver(joined([rest], rest.length));
-    if (this.link.shared === undefined) this.#frontendMessages.goOn();
-  }
-
-  /** What the backend has said is much work: others get a turn. */
-  #readOnSoon(): void {
-    this.link.backend?.pause();
-    setImmediate(() => {
-      const { backend } = this.link;
-      if (backend === undefined || !this.replies.isInterrupted) return;
-      if (this.client.writableLength <= HIGH_WATER_BYTES) backend.resume();
-      this.data(NOTHING);
-    });
-  }
-
-  /** All that was asked has been answered. */
-  #answered(): void {
-    const again = this.replies.hiding;
-    this.#hasRunAgain = again;
-    if (!this.sessionEnd.isOver) this.inFlight.answered(again);
-    const { isAsked: cancelAsked } = this.link.cancels;
-    const isDone = again || this.sessionEnd.isOver;
-    if (this.link.shared !== undefined) {
-      if (again && !this.sessionEnd.isOver) this.services.shared('requeued');
-      // Where there is more to find out, others' backend is not the place for it.
-      if (!isDone && this.pins.holdsState) this.link.finishKeepingState();
-      else if (isDone || this.link.isFollowed) this.link.finishSlot();
-    }
-    if (this.sessionEnd.isOver || this.link.isQueued) return;
-    if (again) {
-      this.#runAgain();
-      // Too late for what was canceled on behalf of others, and meant for what is run now.
-      if (cancelAsked) void this.cancel();
-    } else if (!this.sessionEnd.answered()) {
-      if (this.link.lease === undefined) this.#passedOn();
-      else this.settle();
-    }
-  }
-
-  /** What was asked has been answered, and so have others since, behind it: the backend is at hand again, for this client alone. */
-  gotBack(): void {
-    this.#answered();
-    this.#frontendMessages.goOn();
-  }
-
-  /** The backend is another's already. */
-  #passedOn(): void {
-    this.inFlight.end();
-    this.toClient.flush();
-    this.sessionEnd.rested(this.#frontendMessages.hasMore);
-  }
-
-  /** Nothing is owed. Others get the backend before the client gets its answer: they wait for it to work, not to read. */
-  settle(): void {
-    this.#settleBackend();
-    this.toClient.flush();
-  }
-
-  /** The same, later: the client may have said more meanwhile. */
-  checkInAgain(): void {
-    this.settle();
-    this.#frontendMessages.goOn();
-  }
-
-  /** Finds out what the session holds, gives the backend back, or keeps it. */
-  #settleBackend(): void {
-    if (this.link.lease === undefined || this.sessionEnd.isOver || !this.#isIdle) return;
-    if (!this.#checkin.isDone()) return;
-    this.pins.restores = false;
-    this.pins.unsettled = false;
-    this.inFlight.end();
-    this.replies.restored();
-    if (this.sessionEnd.rested(this.#frontendMessages.hasMore) || this.link.isPinned() || !this.#mayWaitForReader()) return;
-    this.link.end();
-    this.#frontendMessages.listen();
-  }
-
-  /** Whether there is room for what the client has not taken: a backend that is kept says no more, so that it is never much. */
-  #mayWaitForReader(): boolean {
-    this.#awaitsReader = false;
-    if (this.unsent + this.toClient.bytes <= SMALL_BYTES) return true;
-    this.toClient.flush();
-    const { held } = this.services;
-    this.#awaitsReader = this.unsent > SMALL_BYTES && !held.mayGrow(this.unsent);
-    if (!this.#awaitsReader) held.toClient(this.unsent);
-    return !this.#awaitsReader;
-  }
-
-  /** Nothing is owed, no transaction is open, and nothing has begun. */
-  get #isIdle(): boolean {
-    return this.sessionEnd.isAtRest && this.#frontendMessages.betweenMessages;
+    const { client, toClient, gate } = this.session;
+    return client.writableLength > 0 || toClient.bytes > 0 || gate.isClosed(Reason.portion);
   }
 
   drain(): void {
-    this.#frontendMessages.drained();
+    const { session } = this;
+    if (session.isOver) return;
+    if (session.gate.isClosed(Reason.room)) continueInput(session);
+    else if (session.gate.isClear) session.client.resume();
   }
 
   closed(): void {
-    while (this.replies.isInterrupted && this.link.lease !== undefined) this.data(NOTHING);
-    this.link.lost();
-    this.sessionEnd.backendLost();
+    const { session } = this;
+    while (session.gate.isClosed(Reason.portion) && session.link.lease !== undefined) handleReplies(session, NOTHING);
+    session.link.lost();
+    endWithoutBackend(session);
   }
 
-  /**
-   * Checks everything in.
-   * @param cancelFailed what the backend runs does not end when it is canceled
-   */
-  async giveBack(cancelFailed: boolean): Promise<void> {
-    this.#frontendMessages.giveUp();
-    // What still comes of a shared backend's answer is nobody's.
-    this.replies.hiding = true;
-    this.#statements.end();
-    this.services.held.end();
-    if (this.link.lease === undefined) this.link.cancelReservation();
-    else await this.link.close(this.#isIdle, cancelFailed);
+  /* The replies that are owed. */
+
+  simulate(request: RequestKind): void {
+    simulateReply(this.session, request);
   }
+
+  done(request: RequestKind, subject: unknown): void {
+    requestDone(this.session, request, subject);
+  }
+
+  dropped(request: RequestKind, subject: unknown, failed: boolean): void {
+    requestDropped(this.session, request, subject, failed);
+  }
+
+  /* What a step has waited for. */
+
+  granted(): void {
+    resumeInput(this.session);
+  }
+
+  /** What comes next is answered with that, unless it ends the session. */
+  refused(reason: ServiceError): void {
+    const { session } = this;
+    if (isFinal(reason)) {
+      endByError(session, reason);
+      return;
+    }
+    session.refusal = reason;
+    resumeInput(session);
+  }
+
+  continueInput(): void {
+    continueInput(this.session);
+  }
+
+  resumeInput(): void {
+    resumeInput(this.session);
+  }
+
+  checkInAgain(): void {
+    settle(this.session);
+    continueInput(this.session);
+  }
+
+  runElsewhere(isCanceled: boolean): void {
+    const { session } = this;
+    if (session.isOver) return;
+    session.replies.abandon();
+    // What was answered for the server, and waited for its answers.
+    session.toClient.clear();
+    session.services.shared('requeued');
+    runAgain(session);
+    if (isCanceled) void this.cancel();
+    continueInput(session);
+  }
+
+  gotBack(): void {
+    answered(this.session);
+    continueInput(this.session);
+  }
+
+  /* The service: the watchdog, revoked keys, shutdown, cancel requests. */
+
+  get activity(): Activity {
+    return this.session.activity;
+  }
+
+  get since(): number {
+    return this.session.since;
+  }
+
+  get lastTakenAt(): number {
+    return this.session.lastTakenAt;
+  }
+
+  get halfClosed(): boolean {
+    return this.session.halfClosed;
+  }
+
+  /** Bytes that the client has not read yet. */
+  get unsent(): number {
+    return this.session.client.writableLength;
+  }
+
+  /** The backend at hand, e.g. to be canceled. */
+  get lease(): Lease | undefined {
+    const { link } = this.session;
+    return link.isQueued ? undefined : link.lease;
+  }
+
+  /** As the function {@link cancel}. */
+  cancel(): Promise<void> {
+    return cancel(this.session);
+  }
+
+  /** As {@link cancel}, of our own accord: what the client sends meanwhile is not what has taken too long, and waits. */
+  stop(): void {
+    void this.session.link.holdBackUntil(this.cancel()).then(() => continueInput(this.session));
+  }
+
+  /** As {@link endByError}. */
+  end(error: ServiceError): void {
+    endByError(this.session, error);
+  }
+
+  /** As {@link endByForce}. */
+  terminate(error: ServiceError): void {
+    endByForce(this.session, error);
+  }
+
+  endAtRest(error: ServiceError): void {
+    endAtRest(this.session, error);
+  }
+
+  abandon(): void {
+    abandon(this.session);
+  }
+}
+
+/** Errors that end the session rather than the request that met them. */
+function isFinal({ kind }: ServiceError): boolean {
+  return kind === 'shutting_down' || kind === 'key_revoked' || kind === 'organization_suspended';
 }

@@ -12,7 +12,7 @@ export interface WatchdogLimits {
 /** What the watchdog needs to know of a session, and may do to it. */
 export type WatchedSession = Pick<
   Relay,
-  'index' | 'unsent' | 'lastTakenAt' | 'halfClosed' | 'since' | 'busy' | 'status' | 'abandon' | 'stop' | 'end' | 'terminate'
+  'index' | 'unsent' | 'lastTakenAt' | 'halfClosed' | 'since' | 'activity' | 'abandon' | 'stop' | 'end' | 'terminate'
 >;
 
 const TICK_MS = 250;
@@ -61,10 +61,14 @@ export class Watchdog {
     const { statementTimeoutMs, idleInTransactionTimeoutMs } = this.#limits;
     if (session.unsent > 0 && now - session.lastTakenAt > SEND_TIMEOUT_MS) session.abandon();
     else if (session.halfClosed && now - Math.max(session.since, session.lastTakenAt) > HALF_CLOSED_GRACE_MS) session.abandon();
-    else if (session.busy) this.#checkStatement(session, now, statementTimeoutMs);
+    else if (session.activity === 'active' || session.activity === 'waiting') this.#checkStatement(session, now, statementTimeoutMs);
     else {
       this.#canceledAt.delete(session);
-      if (idleInTransactionTimeoutMs > 0 && session.status !== 'I' && now - session.since > idleInTransactionTimeoutMs) {
+      if (
+        idleInTransactionTimeoutMs > 0 &&
+        session.activity === 'idle in transaction' &&
+        now - session.since > idleInTransactionTimeoutMs
+      ) {
         session.end(new ServiceError('idle_in_transaction_timeout', 'terminating connection due to idle-in-transaction timeout'));
       }
     }

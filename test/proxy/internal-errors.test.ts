@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
-import { BackendMessages } from '../../proxy/relay/backend-messages.ts';
-import { Forwarding } from '../../proxy/relay/forwarding.ts';
+import { DdlAudit } from '../../proxy/inspection/ddl-audit.ts';
+import { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 /** Faults of our own, which no client can bring about: they are made. */
@@ -16,8 +16,8 @@ afterEach(() => vi.restoreAllMocks());
 const FAULT = new TypeError('a secret is not a function');
 
 it.each([
-  { where: 'on the way to the server', code: 'XX000', make: () => vi.spyOn(Forwarding.prototype, 'forward') },
-  { where: 'on the way back', code: '08006', make: () => vi.spyOn(BackendMessages.prototype, 'take') },
+  { where: 'on the way to the server', code: 'XX000', make: () => vi.spyOn(DdlAudit.prototype, 'statement') },
+  { where: 'on the way back', code: '08006', make: () => vi.spyOn(ReplyQueue.prototype, 'receive') },
 ])('a fault $where ends the session, is in the log, and is not told the client', async ({ code, make }) => {
   const client = await service.connect(organization);
   client.on('error', () => {});

@@ -174,7 +174,7 @@ describe('one whose read has changed a setting', () => {
   it('finds out what there is before it goes on, when the others have been heard', () => {
     const { backend, clients } = changedBefore();
     clients[0]?.asks('SELECT 2');
-    expect(clients[0]?.relay.busy).toBe(true);
+    expect(clients[0]?.relay.activity).toBe('waiting');
     backend.says(answer('unheard'));
     expect(backend.heard).toMatch(/pg_settings.*SELECT 2/s);
     expect(clients[0]?.heard).toBe(Buffer.concat([CHANGED, answer('first')]).toString('latin1'));

@@ -20,8 +20,7 @@ function watched(state: Partial<WatchedSession>): readonly string[] {
     lastTakenAt: now,
     halfClosed: false,
     since: now,
-    busy: false,
-    status: 'I',
+    activity: 'idle',
     abandon: () => did.push('abandon'),
     stop: () => did.push('stop'),
     end: ({ kind }) => did.push(`end ${kind}`),
@@ -37,16 +36,15 @@ function watched(state: Partial<WatchedSession>): readonly string[] {
 describe('a session that', () => {
   it.each([
     ['is idle in no transaction', {}, 3_600_000, undefined],
-    ['is idle in a transaction', { status: 'T' }, 19_000, undefined],
-    ['has been idle in a transaction for too long', { status: 'T' }, 21_000, 'end idle_in_transaction_timeout'],
-    ['has been idle in a failed one for too long', { status: 'E' }, 21_000, 'end idle_in_transaction_timeout'],
-    ['runs a statement', { busy: true }, 9_000, undefined],
-    ['runs one for too long', { busy: true }, 11_000, 'stop'],
-    ['takes nothing of a long answer', { busy: true, unsent: 1_000 }, 9_000, undefined],
+    ['is idle in a transaction', { activity: 'idle in transaction' }, 19_000, undefined],
+    ['has been idle in a transaction for too long', { activity: 'idle in transaction' }, 21_000, 'end idle_in_transaction_timeout'],
+    ['runs a statement', { activity: 'active' }, 9_000, undefined],
+    ['runs one for too long', { activity: 'active' }, 11_000, 'stop'],
+    ['takes nothing of a long answer', { activity: 'active', unsent: 1_000 }, 9_000, undefined],
     ['takes nothing for a minute', { unsent: 1_000 }, 61_000, 'abandon'],
     ['listens, and has taken all that there was', { unsent: 0 }, 61_000, undefined],
-    ['has closed its side', { busy: true, halfClosed: true }, 900, undefined],
-    ['has closed its side, and gets nothing any more', { busy: true, halfClosed: true }, 1_500, 'abandon'],
+    ['has closed its side', { activity: 'active', halfClosed: true }, 900, undefined],
+    ['has closed its side, and gets nothing any more', { activity: 'active', halfClosed: true }, 1_500, 'abandon'],
   ] as const)('%s', async (_what, state, ms, outcome) => {
     const did = watched(state);
     await vi.advanceTimersByTimeAsync(ms);
@@ -54,7 +52,7 @@ describe('a session that', () => {
   });
 
   it('obeys no cancel request loses its backend', async () => {
-    const did = watched({ busy: true, status: 'T' });
+    const did = watched({ activity: 'active' });
     await vi.advanceTimersByTimeAsync(14_000);
     expect(did).toEqual(['stop']);
     await vi.advanceTimersByTimeAsync(2_000);

@@ -1,0 +1,232 @@
+import { performance } from 'node:perf_hooks';
+import type { Duplex } from 'node:stream';
+import type { BackendConnection, BackendReceiver } from '../../src/backend/connection.ts';
+import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
+import { type ReplyListener, ReplyQueue } from '../../src/backend/reply-queue.ts';
+import type { ServiceError } from '../../src/errors.ts';
+import type { TransactionStatus } from '../../src/protocol/backend.ts';
+import { backendFrames, FrameScanner, frontendFrames } from '../../src/protocol/frame.ts';
+import { MAX_KEPT_DEFINITION_BYTES, MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
+import { BackendLink, type LinkEvents } from '../checkout/backend-link.ts';
+import { Checkout, type CheckoutListener } from '../checkout/checkout.ts';
+import { ReportedParameters } from '../checkout/reported-parameters.ts';
+import { DdlAudit } from '../inspection/ddl-audit.ts';
+import type { LargeText, StreamedTraits } from '../inspection/streamed-traits.ts';
+import { InFlight } from '../multiplex/in-flight.ts';
+import type { Pins } from '../pinning/pins.ts';
+import { ClientStatements } from '../prepared/client-statements.ts';
+import { PendingNames } from '../prepared/pending-names.ts';
+import type { ShapeReader } from '../prepared/shape-reader.ts';
+import type { RelayEnd, SessionServices } from '../sessions/session-services.ts';
+import { Gate, Reason } from './gate.ts';
+import { WriteBuffer } from './write-buffer.ts';
+
+/** What the steps of a request's life tell the relay, which goes on from there. */
+export interface RelayEvents extends BackendReceiver, ReplyListener, CheckoutListener, LinkEvents {
+  /** What a checkin had to wait for is known: it is tried again. */
+  checkInAgain(): void;
+  /** Input that has waited goes on, if nothing is in its way any more. */
+  continueInput(): void;
+  /** Input that has waited goes on. */
+  resumeInput(): void;
+}
+
+/** How much of each message has to be at hand: all of the answers to our own requests, which are short, and of what is rewritten. */
+const BACKEND = backendFrames({ Z: 1, E: 65_536, C: 64, S: 65_536, A: 65_536, N: 65_536, D: 4_096, t: 262_144, T: 262_144 });
+/** Longest names that are looked at: Postgres takes 63 bytes of an SQL name, but protocol names have no limit. */
+const MAX_NAMES_BYTES = 65_536;
+const OID_BYTES = 4;
+const HEADS = { B: MAX_NAMES_BYTES, D: MAX_NAMES_BYTES, C: MAX_NAMES_BYTES, E: MAX_NAMES_BYTES, F: OID_BYTES };
+const FRONTEND = frontendFrames({ ...HEADS, Q: 65_536, P: MAX_KEPT_DEFINITION_BYTES });
+/** Where texts are rewritten, they have to be held whole. */
+const FRONTEND_REWRITTEN = frontendFrames({ ...HEADS, Q: MAX_REWRITTEN_BYTES, P: MAX_REWRITTEN_BYTES });
+
+const NEVER = -1;
+
+/**
+ * What a session is doing, in the words of pg_stat_activity, and of PgBouncer for one that waits for a backend.
+ * @see https://www.postgresql.org/docs/current/monitoring-stats.html#MONITORING-PG-STAT-ACTIVITY-VIEW
+ */
+export type Activity = 'idle' | 'idle in transaction' | 'active' | 'waiting' | 'ended';
+
+/**
+ * All that is known of one client's session while it lives. The steps of a request's life are functions that take this record;
+ * `relay.ts` names them in their order.
+ */
+export class WireSession {
+  readonly client: Duplex;
+  readonly services: SessionServices;
+  readonly events: RelayEvents;
+  /** The state that outlives transactions. */
+  readonly pins: Pins;
+
+  /* Messages on their way. */
+  clientScanner: FrameScanner;
+  readonly backendScanner = new FrameScanner(BACKEND);
+  readonly toClient: WriteBuffer;
+  /** The replies that the backend owes. */
+  readonly replies: ReplyQueue;
+  readonly gate = new Gate();
+  readonly link: BackendLink;
+  readonly checkout: Checkout;
+  readonly inFlight: InFlight;
+
+  /* What the client has prepared, and what is recorded of its statements. */
+  readonly statements: ClientStatements;
+  readonly names: PendingNames;
+  readonly audit: DdlAudit;
+  /** The parameters that the client has been told. */
+  readonly reported: ReportedParameters;
+
+  /** As of the last ReadyForQuery. */
+  status: TransactionStatus = 'I';
+  /** When the oldest unanswered request was sent, or when the session last became idle; on performance.now()'s clock. */
+  since = performance.now();
+  /** When the client last read something of its replies. */
+  lastTakenAt = performance.now();
+
+  bytesIn = 0;
+  bytesOut = 0;
+  /** Statements that the client has had executed. */
+  statementCount = 0;
+  /** Requests that end with a ReadyForQuery. */
+  requestCount = 0;
+
+  /* The input that is being forwarded. */
+  /** The batch in which extended-protocol messages have been sent that no Sync has followed yet. */
+  unsyncedBatch = NEVER;
+  /** A statement was used that Postern has prepared of its own accord. */
+  usesRepeated = false;
+  /** The unnamed statement was used as one that has no name on the server either. */
+  usesUnnamed = false;
+  /** None of its statements has traits or is audited. */
+  isPlain = true;
+  /** The statement bound last, if backends know it by a name. */
+  bound: ServerStatement | undefined;
+  /** A text that is inspected as it passes. */
+  streamed: StreamedTraits | undefined;
+  /** What is known of the next text, which has been rewritten already. */
+  rewritten: LargeText | undefined;
+  /** Bytes of the message that is being rewritten. */
+  rewrittenBytes = 0;
+  /** Why there was no backend for the request that comes next. */
+  refusal: ServiceError | undefined;
+  /** Messages up to the next Sync are thrown away: no backend has seen what they belong to. */
+  discardsUntilSync = false;
+
+  /* Prepared statements and portals on the backend at hand. */
+  /** The client's names under which its statements have been prepared, and in which batch. */
+  clientNames: { readonly names: Set<string>; readonly batch: number } | undefined;
+  /** What the backend has been asked that the next message depends on. */
+  question: ShapeReader | undefined;
+  /** The statement whose shape has turned out to differ from what clients know. */
+  changed: object | undefined;
+  /** The server statement of a name whose use waits for the answer to {@link question}. */
+  asked: { readonly name: string; readonly server: ServerStatement } | undefined;
+  /** A Bind has made the unnamed portal since the last Query or Sync. */
+  bindsUnnamedPortal = false;
+  /** The portal whose execution takes all prepared statements away. */
+  deallocatingPortal: string | undefined;
+  /** The portal bound last, if its rows are values of search_path. */
+  searchPathPortal: string | undefined;
+
+  /* The replies that are being received. */
+  /** The client gets nothing of them, up to ReadyForQuery: its request will be run again. */
+  isHidden = false;
+  /** The request has been run a second time because of an error that its client has not been told. */
+  hasRunAgain = false;
+  /** The rest of the message that is passing is not the client's. */
+  skipsRest = false;
+  /** The backend has sent its final error, and the client has it. */
+  hasFatal = false;
+  /** Something has been completed since the last ReadyForQuery. */
+  hasCompleted = false;
+  /** Part of the request may have been committed by itself. */
+  mayHaveCommitted = false;
+  /** SQLSTATE of the first error that the client has been told of. */
+  failure: string | undefined;
+  schemaChanged = false;
+  /** All named statements have been deallocated, and nothing since has been answered with a new one. */
+  allDeallocated = false;
+  /** Requests gone through to note them again, since the last chunk began. */
+  notedAgain = 0;
+
+  /* The end. */
+  isOver = false;
+  /** The client has closed its sending side and may still be reading. */
+  halfClosed = false;
+  /** It ends with this as soon as it is idle outside a transaction. */
+  endsAtRest: ServiceError | undefined;
+  /** It ends with this when all that was asked has been answered. */
+  endsAfterReplies: RelayEnd | undefined;
+  /** What the backend runs does not end when it is canceled. */
+  cancelFailed = false;
+
+  constructor(client: Duplex, services: SessionServices, pins: Pins, parameters: ReadonlyMap<string, string>, events: RelayEvents) {
+    this.client = client;
+    this.services = services;
+    this.pins = pins;
+    this.events = events;
+    this.clientScanner = newClientScanner(services);
+    this.toClient = new WriteBuffer(client);
+    this.replies = new ReplyQueue(events);
+    this.statements = new ClientStatements(services.kept);
+    this.names = new PendingNames(this.statements, this.replies);
+    this.audit = new DdlAudit(services);
+    this.reported = new ReportedParameters(parameters);
+    this.link = new BackendLink(this);
+    this.inFlight = new InFlight(this);
+    this.checkout = new Checkout(this);
+  }
+
+  /** The one that is at work for this client. */
+  get backend(): BackendConnection | undefined {
+    return this.link.lease?.backend;
+  }
+
+  get toBackend(): WriteBuffer {
+    return this.link.out;
+  }
+
+  /** Extended-protocol messages have been sent that no Sync has followed yet, or none that counted. */
+  get isUnsynced(): boolean {
+    return this.hasUnsynced || this.replies.awaitsSync;
+  }
+
+  /** A Query ends them, too, once it has been answered. */
+  get hasUnsynced(): boolean {
+    return this.unsyncedBatch >= this.replies.oldestBatch;
+  }
+
+  /** All that the client has asked has been answered, and what comes next belongs to none of it. */
+  get startsPipeline(): boolean {
+    return !this.isUnsynced && this.replies.onlyOurs;
+  }
+
+  /** Nothing is owed, and no transaction is open. */
+  get isAtRest(): boolean {
+    return this.replies.length === 0 && this.status === 'I' && !this.isUnsynced;
+  }
+
+  get activity(): Activity {
+    if (this.isOver) return 'ended';
+    if (this.gate.isWaiting || this.link.isQueued) return 'waiting';
+    if (this.replies.length > 0 || this.gate.isClosed(Reason.settings)) return 'active';
+    return this.status === 'I' ? 'idle' : 'idle in transaction';
+  }
+
+  /** Replies are owed to the client, or it waits for a backend. */
+  get isBusy(): boolean {
+    return this.replies.length > 0 || this.gate.isWaiting || this.gate.isClosed(Reason.settings) || this.link.isQueued;
+  }
+
+  /** What the client sends now is ignored. */
+  get ignoresInput(): boolean {
+    return this.isOver || this.endsAfterReplies !== undefined;
+  }
+}
+
+/** Finds a client's messages, each with as much of it as has to be looked at, if there is room for that. */
+export function newClientScanner({ view, held }: SessionServices): FrameScanner {
+  return new FrameScanner(view === undefined ? FRONTEND : FRONTEND_REWRITTEN, held);
+}

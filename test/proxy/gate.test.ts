@@ -1,0 +1,40 @@
+import { expect, it } from 'vitest';
+import { Gate, Reason } from '../../proxy/relay/gate.ts';
+
+const [first, second, third] = ['first', 'second', 'third'].map((text) => Buffer.from(text)) as [Buffer, Buffer, Buffer];
+
+it('what has to be passed on first comes before what waits already', () => {
+  const gate = new Gate();
+  gate.holdNext();
+  gate.hold(second);
+  expect(gate.isWaiting).toBe(false);
+  gate.holdFirst(first, Reason.backend);
+  gate.hold(third);
+  expect(gate.isWaiting).toBe(true);
+  expect(gate.inputBytes).toBe(first.length + second.length + third.length);
+  expect(gate.release()).toEqual([first, second, third]);
+});
+
+it('is clear until something waits, or is to wait, and again when all has been released', () => {
+  const gate = new Gate();
+  expect(gate.isClear).toBe(true);
+  gate.holdNext();
+  expect(gate.isClear).toBe(false);
+  expect(gate.onlyInput).toBeUndefined();
+  gate.holdFirst(first, Reason.rewriting);
+  expect(gate.onlyInput).toBe(first);
+  gate.hold(second);
+  expect(gate.onlyInput).toBeUndefined();
+  gate.release();
+  expect(gate).toMatchObject({ isClear: true, isWaiting: false, inputBytes: 0 });
+});
+
+it('is closed for each reason until that one is gone', () => {
+  const gate = new Gate();
+  gate.close(Reason.signals);
+  gate.close(Reason.settings);
+  expect(gate.isClosed(Reason.room)).toBe(false);
+  expect(gate.isClosed(Reason.room | Reason.signals)).toBe(true);
+  gate.open(Reason.signals);
+  expect([gate.isClosed(Reason.signals), gate.isClosed(Reason.settings)]).toEqual([false, true]);
+});
