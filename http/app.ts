@@ -31,18 +31,18 @@ import { queryEndpoints } from './routes/query.ts';
 import { transactionEndpoints } from './routes/transaction.ts';
 
 export interface HttpAppOptions extends RouteContext {
-  /** With it the door speaks TLS. */
+  /** If set, the door uses TLS. */
   readonly tls?: TlsFiles;
   readonly deadlines?: ServerDeadlines;
-  /** How many connections there may be; the setting, unless fewer files can be opened. */
+  /** The maximum number of connections: the setting, or less if the process may open fewer files. */
   readonly connectionsMax?: number;
-  /** Takes what comes over WebSockets at `/v2` into the wire door; without it there are none. */
+  /** Passes WebSockets at `/v2` to the wire door; undefined: they are not served. */
   readonly openWire?: OpenWire;
 }
 
 /**
- * The JSON door. Whoever calls this listens and closes: `close()` lets requests under way finish and drops the
- * connections that have none.
+ * The HTTP door. The caller makes it listen, and closes it: `close()` waits for requests in progress and closes idle
+ * connections.
  */
 export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const { observe, router, queries, refusals, deadlines = deadlinesOf(options.config), tls, openWire } = options;
@@ -72,7 +72,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const endpoints = endpointsOf(options);
   const routes = { paths: new Set<string>(), withKey: actionsWithKey(endpoints) };
   const app = Fastify({
-    // Called for each address that the name of the host has.
+    // Called for each address of the host name.
     serverFactory: (handler) => {
       const door = createServer(handler, deadlines, tls, sockets?.takeOver);
       const { config } = options;
@@ -148,12 +148,12 @@ function deadlinesOf(config: Config): ServerDeadlines {
 
 type Served = Pick<HttpServer, 'size' | 'announceEnd' | 'drain' | 'closeAll'>;
 
-/** What clients have sent before they could know of the end is on its way to us for about as long as a reply is to them. */
+/** Requests that were sent before the client knew of the shutdown take about as long to arrive as a reply takes to the client. */
 const LINGER_MS = 100;
 
 /**
- * Once closing: for a moment every reply says that its connection ends with it. Then no new requests, and every connection
- * ends with the reply it is waiting for, or after a while without.
+ * Shutdown: for a moment every reply has `Connection: close`. Then no new requests are accepted, and every connection
+ * ends with its last pending reply, or after a timeout without it.
  */
 function closeGracefully(app: FastifyInstance, timeoutMs: number, served: readonly Served[]): void {
   let ending = false;
@@ -171,7 +171,7 @@ function closeGracefully(app: FastifyInstance, timeoutMs: number, served: readon
   });
   app.addHook('onClose', async () => clearTimeout(deadline));
   app.addHook('onRequest', (_request, reply, done) => {
-    // Behind one that may have said that it is the last on its connection: whether this one's reply was sent would depend on luck.
+    // An earlier reply may already have `Connection: close`, after which this request's reply might not be sent.
     const isBehind = ending && reply.raw.socket === null;
     done(closing || isBehind ? new ServiceError('shutting_down', 'the service is shutting down') : undefined);
   });

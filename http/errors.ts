@@ -5,17 +5,17 @@ import { type FailurePlace, StatementFailure } from '../src/sql/execution/statem
 import { lineAndColumn } from '../src/syntax/position.ts';
 import type { Problem } from './responses/replies.ts';
 
-/** How one kind of error looks from outside. */
+/** How one kind of error is shown to clients. */
 export interface ErrorShape {
   readonly status: number;
   readonly title: string;
-  /** The same request may be sent again as it is and may then succeed; nothing of it has happened. */
+  /** Nothing of the request has been carried out, and the same request may succeed when sent again. */
   readonly retryable?: true;
-  /** For `Retry-After`, where the error itself does not know better. */
+  /** For `Retry-After`, if the error itself has no value. */
   readonly retryAfterS?: number;
 }
 
-/** Every kind of error that Postern itself makes, as the JSON door shows it. */
+/** All kinds of errors of Postern itself. */
 const SERVICE_ERRORS: Readonly<Record<ErrorKind, ErrorShape>> = {
   invalid_request: { status: 400, title: 'Invalid request' },
   unsupported_statement: { status: 400, title: 'Statement not supported here' },
@@ -42,18 +42,18 @@ const SERVICE_ERRORS: Readonly<Record<ErrorKind, ErrorShape>> = {
   too_many_connections: { status: 503, title: 'Too many connections', retryable: true, retryAfterS: 2 },
   pool_timeout: { status: 503, title: 'No database session free in time', retryable: true, retryAfterS: 2 },
   statement_timeout: { status: 504, title: 'Statement timeout' },
-  // 499 is nginx's status for a client that has gone: seen in logs and in the audit, hardly ever by the caller.
+  // 499 is nginx's status for a client that has disconnected. It is recorded in logs and the audit log.
   query_canceled: { status: 499, title: 'Canceled' },
   idle_in_transaction_timeout: { status: 504, title: 'Idle in transaction' },
   key_revoked: { status: 401, title: 'API key revoked' },
   shutting_down: { status: 503, title: 'Shutting down', retryable: true, retryAfterS: 5 },
   not_ready: { status: 503, title: 'Database not ready', retryable: true, retryAfterS: 5 },
-  // Whether the statement had been committed when the connection broke is not known: not for a blind second try.
+  // It is not known whether the statement was committed before the connection broke, so it is not retryable.
   backend_lost: { status: 503, title: 'Database connection lost', retryAfterS: 2 },
   internal: { status: 500, title: 'Internal error' },
 };
 
-/** Names of errors that Postgres raised; all that is not listed in {@link postgresErrorCode} is a `sql_error`. */
+/** Codes for errors of Postgres. Any that is not listed in {@link postgresErrorCode} is a `sql_error`. */
 export type PostgresErrorCode =
   | 'sql_error'
   | 'serialization_failure'
@@ -75,7 +75,7 @@ const POSTGRES_ERRORS: Readonly<Record<PostgresErrorCode, ErrorShape>> = {
   database_unavailable: { status: 503, title: 'Database unavailable', retryAfterS: 5 },
 };
 
-/** What is refused before there is a request to speak of. */
+/** Refusals of bytes that are no valid request. */
 export type ConnectionErrorCode = 'malformed_request' | 'request_timeout' | 'headers_too_large';
 
 const CONNECTION_ERRORS: Readonly<Record<ConnectionErrorCode, ErrorShape>> = {
@@ -88,38 +88,38 @@ export type ErrorCode = ErrorKind | PostgresErrorCode | ConnectionErrorCode;
 
 export const ERRORS: Readonly<Record<ErrorCode, ErrorShape>> = { ...SERVICE_ERRORS, ...POSTGRES_ERRORS, ...CONNECTION_ERRORS };
 
-/** What a problem document says of the call besides the error itself. */
+/** What a problem document contains besides the error itself. */
 export interface FailedCall {
   readonly requestId: string;
-  /** Path of the request, without its query string. */
+  /** The request's path, without its query string. */
   readonly path: string;
-  /** Whether the call came with credentials of any kind. */
+  /** Whether the call had credentials of any kind. */
   readonly withCredentials: boolean;
-  /** The statement an error position refers to, where the call had exactly one. */
+  /** The statement that an error position refers to, if the call had exactly one. */
   readonly sql?: string | undefined;
   /** Whether all of the call ran in one transaction. */
   readonly atomic?: boolean | undefined;
-  /** It came with an Idempotency-Key: however often it is sent, it is carried out once. */
+  /** It has an Idempotency-Key, so it is carried out at most once. */
   readonly isRepeatable?: boolean | undefined;
-  /** How large its body may be. */
+  /** The limit of its body. */
   readonly maxBodyBytes?: number | undefined;
 }
 
 export interface RenderedError {
   readonly problem: Problem;
   readonly headers: Readonly<Record<string, string>>;
-  /** It is our fault or unexpected: to be told in full to the operator. */
+  /** The error is internal or unexpected, and must be logged in full. */
   readonly internal: boolean;
 }
 
-/** An error as problem document (RFC 9457) and the headers that go with it. Nothing of an unknown error is shown. */
+/** An error as a problem document (RFC 9457), with its headers. The text of an unknown error is not shown. */
 export function renderError(error: unknown, call: FailedCall): RenderedError {
   if (error instanceof StatementFailure) return renderFailure(error, call);
   if (error instanceof PostgresError) return renderPostgresError(error, placeIn(call.sql, error.fields.position), call);
   return renderServiceError(serviceError(error, call.maxBodyBytes), call);
 }
 
-/** What is wrong with bytes that never became a request. */
+/** The problem document for bytes that are no valid request. */
 export function renderConnectionError(code: ConnectionErrorCode, message: string, requestId: string): Problem {
   return problemOf(code, CONNECTION_ERRORS[code], message, { requestId, path: '', withCredentials: false });
 }
@@ -127,12 +127,12 @@ export function renderConnectionError(code: ConnectionErrorCode, message: string
 function renderFailure({ error, place }: StatementFailure, call: FailedCall): RenderedError {
   const rendered = error instanceof PostgresError ? renderPostgresError(error, place, call) : renderServiceError(error, call);
   const { statementIndex, phase, line, column, statementsApplied } = place;
-  // A connection that breaks during COMMIT leaves it open whether that had been carried out.
+  // If the connection breaks during COMMIT, it is not known whether the transaction was committed.
   const rolledBack = call.atomic === true && !(phase === 'commit' && rendered.problem.status === 503);
   const where = {
     ...(statementIndex === undefined ? {} : { statementIndex }),
     phase,
-    // Of Postgres' own errors they stand beside its position.
+    // For errors of Postgres they are in `postgres`, beside the position.
     ...(line === undefined || error instanceof PostgresError ? {} : { line, column }),
     ...(statementsApplied === undefined ? {} : { statementsApplied }),
     ...(rolledBack ? { transactionStatus: 'rolled_back' as const } : {}),
@@ -156,13 +156,13 @@ function renderServiceError(error: ServiceError, call: FailedCall): RenderedErro
 function renderPostgresError({ fields }: PostgresError, place: Pick<FailurePlace, 'line' | 'column'>, call: FailedCall): RenderedError {
   const code = postgresErrorCode(fields);
   const shape = POSTGRES_ERRORS[code];
-  const said = problemOf(code, shape, fields.message, call);
-  const retryable = said.retryable && leavesNothing(call);
-  const problem = { ...said, retryable, sqlstate: fields.code, postgres: postgresPart(fields, place) };
+  const base = problemOf(code, shape, fields.message, call);
+  const retryable = base.retryable && leavesNothing(call);
+  const problem = { ...base, retryable, sqlstate: fields.code, postgres: postgresPart(fields, place) };
   return { problem, headers: headersOf(shape, undefined, call), internal: false };
 }
 
-/** Whether nothing remains of what Postgres refuses at last. */
+/** Whether a failed call has changed nothing. */
 function leavesNothing({ atomic, sql }: FailedCall): boolean {
   return atomic ?? !(sql !== undefined && mayCommitInPart(sql));
 }
@@ -176,7 +176,7 @@ function postgresErrorCode({ code, message }: ErrorFields): PostgresErrorCode {
       return 'deadlock_detected';
     case '55P03':
       return 'lock_not_available';
-    // One SQLSTATE for timeouts and cancel requests; only the text tells them apart.
+    // Timeouts and cancel requests have the same SQLSTATE; only the message distinguishes them.
     case '57014':
       return /statement timeout/.test(message) ? 'statement_timeout' : 'statement_canceled';
     case '53100':
@@ -188,7 +188,7 @@ function postgresErrorCode({ code, message }: ErrorFields): PostgresErrorCode {
     case '57P02':
     case '57P05':
       return 'database_unavailable';
-    // A statement's own doing: where we did not keep to the protocol, we would not be told like this.
+    // The statement itself raised this error; a protocol violation of Postern would not be reported this way.
     case '08P01':
       return 'sql_error';
     default:
@@ -207,12 +207,12 @@ function problemOf(code: ErrorCode, shape: ErrorShape, message: string, call: Fa
     error: shape.title,
     message,
     requestId: call.requestId,
-    // What is not known to have happened may be asked for again where it cannot happen twice, nor in part.
+    // A call with an unknown outcome may be repeated if it cannot be carried out twice, nor in part.
     retryable: shape.retryable === true || (shape.status === 503 && call.isRepeatable === true && call.atomic !== false),
   };
 }
 
-/** `column` is a place in the SQL text; the table column that an error names is `columnName`. */
+/** `column` is a position in the SQL text; the table column that an error names is `columnName`. */
 function postgresPart(fields: ErrorFields, { line, column }: Pick<FailurePlace, 'line' | 'column'>): NonNullable<Problem['postgres']> {
   const { code: _code, message: _message, file: _file, line: _line, routine: _routine, column: columnName, ...shown } = fields;
   const place = { ...(line === undefined ? {} : { line }), ...(column === undefined ? {} : { column }) };
@@ -233,7 +233,7 @@ function headersOf(shape: ErrorShape, retryAfterS: number | undefined, call: Fai
   };
 }
 
-/** What Fastify and Node refuse before a route sees it, in our terms; anything else is `internal`. */
+/** Maps errors of Fastify and Node to Postern's kinds; any other is `internal`. */
 export function serviceError(error: unknown, maxBodyBytes?: number): ServiceError {
   if (error instanceof ServiceError) return error;
   switch (codeOf(error)) {

@@ -10,9 +10,9 @@ import { requestIdOf } from './request-context.ts';
 import { healthRoutes } from './routes/health.ts';
 
 export interface OpsAppOptions {
-  /** Whether the backing Postgres answers. */
+  /** Whether PostgreSQL answers. */
   readonly ready: () => Promise<boolean>;
-  /** The metrics in the text format that Prometheus reads. */
+  /** The metrics in Prometheus' text format. */
   readonly metrics: () => Promise<{ readonly contentType: string; readonly body: string }>;
   readonly observe?: Observe;
   readonly isServedHost?: IsServedHost;
@@ -20,7 +20,7 @@ export interface OpsAppOptions {
 
 const CONNECTIONS_MAX = 64;
 
-/** The operator's port: health and metrics, nothing of any organization. Closing it waits for nobody. */
+/** The operator's port: health and metrics, no data of organizations. Closing it does not wait for clients. */
 export function createOpsApp({ ready, metrics, observe = () => {}, isServedHost = () => true }: OpsAppOptions): FastifyInstance {
   let door: HttpServer | undefined;
   const fullMessage = `the ops port has ${CONNECTIONS_MAX} connections, as many as it may have: the oldest are closed`;

@@ -6,42 +6,42 @@ import { timeOrderedUuid } from '../src/runtime/random.ts';
 import type { StatementOutcome } from '../src/sql/result/result-format.ts';
 import { renderError } from './errors.ts';
 
-/** What is known of a call while it runs: who, what, and how it ends. */
+/** What is known of a call while it runs: the caller, the request and its outcome. */
 export interface RequestContext {
-  /** Authentication may learn more of it. */
+  /** Authentication may complete it. */
   origin: Origin;
   readonly startedAt: number;
-  /** Happens when the client goes before its reply is whole. */
+  /** Triggered when the client disconnects before it has the whole reply. */
   readonly disconnect: DisconnectSignal;
-  /** The whole reply has been handed to the network. */
+  /** The whole reply has been written to the socket. */
   whole: boolean;
   /** Set by authentication. */
   tenant: Tenant | undefined;
-  /** Gives back the place that admission has given. */
+  /** Ends what admission has granted. */
   leave: (() => void) | undefined;
   /** Where its body counts; set by admission, for a large one. */
   body: MemoryReservation | undefined;
-  /** Where its results count that are kept whole; set by admission. */
+  /** The reservation for its results in memory; set by admission. */
   results: MemoryReservation | undefined;
   /** Set by routes that run SQL. */
   statement: ObservedStatement | undefined;
-  /** SHA-256 of everything that it asks for, where it has an Idempotency-Key. */
+  /** SHA-256 of the whole request, if it has an Idempotency-Key. */
   fingerprint: string | undefined;
-  /** It is carried out once, however often it is sent. */
+  /** It has an Idempotency-Key, so it is carried out at most once. */
   isRepeatable: boolean;
-  /** All of it runs in one transaction. */
+  /** The whole call runs in one transaction. */
   atomic: boolean | undefined;
-  /** The operation at work. */
+  /** The running operation. */
   work: Promise<unknown> | undefined;
-  /** How the statement has ended, once its reply is there as a whole. */
+  /** The statement's outcome, when the whole reply is in memory. */
   outcome: StatementOutcome | undefined;
-  /** How the statement ends where the reply is streamed, which is after its first bytes. */
+  /** The statement's outcome for a streamed reply, which is known after the first bytes are sent. */
   ended: Promise<StatementOutcome> | undefined;
-  /** SQLSTATE of the error that was answered. */
+  /** The SQLSTATE of the error in the reply. */
   sqlstate: string | undefined;
 }
 
-/** With all that it may ever have from the beginning: the engine deals slowly with objects that grow. */
+/** All properties are set from the beginning, because V8 is slow with objects that get more later. */
 export function openContext(origin: Origin): RequestContext {
   return {
     origin,
@@ -69,46 +69,46 @@ export function originOf(sourceIp: string, requestId: string, userAgent: string 
   return { surface: 'http', sourceIp, requestId, userAgent: userAgent?.slice(0, MAX_USER_AGENT) };
 }
 
-/** @param given an X-Request-Id, which is kept when it can do no harm in logs and headers */
+/** @param given an X-Request-Id, which is used if it is safe in logs and headers */
 export function requestIdOf(given: unknown): string {
   return typeof given === 'string' && /^[A-Za-z0-9._-]{1,128}$/.test(given) ? given : timeOrderedUuid();
 }
 
-/** For a client that went before its reply began: nginx's status. */
+/** The status for a client that disconnected before its reply began, as in nginx. */
 const CLIENT_GONE = 499;
 
-/** Tells what became of the calls that reached an operation. */
+/** Reports the outcomes of calls that reached an operation. */
 export class CallEnds {
   readonly #observe: Observe;
-  readonly #untold = new Set<Promise<void>>();
+  readonly #unreported = new Set<Promise<void>>();
 
   constructor(observe: Observe) {
     this.#observe = observe;
   }
 
   /**
-   * The reply to a call is whole, or will never be.
-   * @param httpStatus undefined where no reply had begun
+   * Called when the reply to a call is complete, or never will be.
+   * @param httpStatus undefined if no reply had begun
    */
   add(action: string, call: RequestContext, httpStatus: number = CLIENT_GONE): void {
     if (call.outcome !== undefined) {
-      this.#tell(action, call, httpStatus, call.outcome);
+      this.#report(action, call, httpStatus, call.outcome);
       return;
     }
-    const telling = this.#tellLater(action, call, httpStatus).finally(() => this.#untold.delete(telling));
-    this.#untold.add(telling);
+    const reporting = this.#reportLater(action, call, httpStatus).finally(() => this.#unreported.delete(reporting));
+    this.#unreported.add(reporting);
   }
 
-  /** A statement may end after its reply; resolves when all that have been added are told. */
-  async told(): Promise<void> {
-    await Promise.all(this.#untold);
+  /** Resolves when all calls have been reported; a statement may end after its reply. */
+  async allReported(): Promise<void> {
+    await Promise.all(this.#unreported);
   }
 
-  async #tellLater(action: string, call: RequestContext, httpStatus: number): Promise<void> {
-    this.#tell(action, call, httpStatus, await endOf(call));
+  async #reportLater(action: string, call: RequestContext, httpStatus: number): Promise<void> {
+    this.#report(action, call, httpStatus, await endOf(call));
   }
 
-  #tell(action: string, call: RequestContext, httpStatus: number, ended: StatementOutcome | undefined): void {
+  #report(action: string, call: RequestContext, httpStatus: number, ended: StatementOutcome | undefined): void {
     const { tenant, statement, origin } = call;
     try {
       this.#observe({
@@ -120,12 +120,12 @@ export class CallEnds {
         outcome: outcomeOf(call, httpStatus, ended),
       });
     } catch (cause) {
-      this.#observe({ name: 'service.failure', message: `the end of ${action} could not be told`, cause });
+      this.#observe({ name: 'service.failure', message: `the outcome of ${action} could not be reported`, cause });
     }
   }
 }
 
-/** The statement's outcome; a failure that was too late for the reply leaves its SQLSTATE in the call. */
+/** The statement's outcome. If it fails after the reply has begun, its SQLSTATE is noted in the call. */
 async function endOf(call: RequestContext): Promise<StatementOutcome | undefined> {
   try {
     await call.work;

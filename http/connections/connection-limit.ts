@@ -8,7 +8,7 @@ export interface ConnectionLimitOptions {
   readonly max: number;
   readonly deadlines: ServerDeadlines;
   readonly observe: Observe;
-  /** What an operator hears when there are as many as there may be. */
+  /** The warning for operators when the limit is reached. */
   readonly fullMessage: string;
 }
 
@@ -16,9 +16,9 @@ interface Connection {
   readonly socket: Socket;
   readonly server: Server;
   isOpen: boolean;
-  /** Undefined as long as it is unauthenticated. */
+  /** Undefined while it is unauthenticated. */
   organizationId: string | undefined;
-  /** To the last request on it that a server has taken and that may not have come as a whole; and since when. */
+  /** The last request on it, which may not have arrived completely, and when it began. */
   reply: ServerResponse | undefined;
   since: number;
   /** Its neighbours among those that are unauthenticated. */
@@ -29,15 +29,15 @@ interface Connection {
 const WARN_EVERY_MS = 60_000;
 
 /**
- * All connections to a port, those that were taken over for another protocol too. At the maximum, the oldest one goes on which
- * no valid key has been seen. An organization has no more of those that stay than are left for others: what it has beyond that
- * counts as unauthenticated, from its last request on.
+ * All connections to a port, including those taken over by another protocol. At the maximum, the oldest connection on which
+ * no valid key has been seen is closed. An organization may have at most as many authenticated connections as are left for others;
+ * further ones count as unauthenticated since their last request.
  */
 export class ConnectionLimit {
   readonly #options: ConnectionLimitOptions;
   readonly #authenticated: MemoryBudget;
   readonly #bySocket = new WeakMap<Socket, Connection>();
-  /** Of connections whose TLS handshake is not over, by the address and port at the other end. */
+  /** Connections whose TLS handshake has not ended, by remote address and port. */
   readonly #handshakes = new Map<string, Connection>();
   #size = 0;
   #oldest: Connection | undefined;
@@ -54,7 +54,7 @@ export class ConnectionLimit {
     return this.#size;
   }
 
-  /** To be called when all others listen to the server that take connections from it. */
+  /** Must be called after all other listeners for the server's connections have been added. */
   watch({ server, opened }: Pick<HttpServer, 'server' | 'opened'>): void {
     const isTls = opened === 'secureConnection';
     server.on('connection', (socket: Socket) => this.#came(server, socket, isTls));
@@ -67,7 +67,7 @@ export class ConnectionLimit {
     server.on('close', () => clearInterval(checking));
   }
 
-  /** A request on it has shown a valid key of that organization. */
+  /** Called when a request on the connection has a valid key of that organization. */
   authenticated(socket: Socket, organizationId: string): void {
     const connection = this.#bySocket.get(socket);
     if (connection === undefined || connection.organizationId !== undefined || !connection.isOpen) return;
@@ -82,7 +82,7 @@ export class ConnectionLimit {
   }
 
   #came(server: Server, socket: Socket, isTls: boolean): void {
-    // It comes again from a request for another protocol that nobody here speaks.
+    // The event is repeated for a request to upgrade to an unknown protocol.
     if (this.#bySocket.has(socket)) return;
     if (this.#size >= this.#options.max) this.#makeRoom();
     const connection = newConnection(server, socket);
@@ -96,7 +96,7 @@ export class ConnectionLimit {
       this.#leave(connection);
     });
     this.#options.observe({ name: 'http.connected' });
-    // All others have shown valid keys.
+    // All others are authenticated.
     if (this.#size > this.#options.max) this.#sendAway(connection);
   }
 
@@ -110,7 +110,7 @@ export class ConnectionLimit {
     connection.socket.destroy();
   }
 
-  /** From now on requests come from another socket, which reads from that one. */
+  /** Called when requests arrive on another socket from now on, which reads from that one. */
   #isEncrypted(socket: Socket): void {
     const connection = this.#handshakes.get(peerOf(socket));
     if (connection !== undefined) this.#bySocket.set(socket, connection);
@@ -149,7 +149,7 @@ export class ConnectionLimit {
     connection.since = performance.now();
   }
 
-  /** As long as no valid key has been seen, all of a request has to come in the time that its headers may take. */
+  /** While no valid key has been seen, a whole request must arrive within the timeout for headers. */
   #checkDeadlines(server: Server): void {
     const since = performance.now() - this.#options.deadlines.headersTimeoutMs;
     for (let at = this.#oldest; at !== undefined; at = at.newer) {
@@ -166,7 +166,7 @@ export class ConnectionLimit {
   }
 }
 
-/** With all that it may ever have from the beginning: the engine deals slowly with objects that grow. */
+/** All properties are set from the beginning, because V8 is slow with objects that get more later. */
 function newConnection(server: Server, socket: Socket): Connection {
   return {
     socket,
@@ -180,7 +180,7 @@ function newConnection(server: Server, socket: Socket): Connection {
   };
 }
 
-/** As Node ends one whose request takes too long; after its answer without another word. */
+/** Ends a connection as Node does when a request takes too long; after a reply has begun, without another one. */
 function endLate(server: Server, { req, writableEnded }: ServerResponse): void {
   if (writableEnded) req.socket.destroy();
   else server.emit('clientError', Object.assign(new Error('Request timeout'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), req.socket);

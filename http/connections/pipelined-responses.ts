@@ -2,28 +2,28 @@ import type { RequestListener, Server, ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 
-/** On one connection; what has come with the last of them in one piece waits as well. */
+/** How many requests may wait on one connection before it is not read any more. All requests of the last chunk may exceed it. */
 const WAITING_MAX = 100;
 const NONE: readonly ServerResponse[] = [];
 
 /**
- * The replies due on each open connection: mostly one, for which a set would be made anew with each request. Requests are
- * carried out one after the other, as many as come at once: one may need what the one before has done.
+ * The pending replies of each open connection. There is mostly one, so no Set is made for it. Pipelined requests are
+ * carried out one after another, because one may depend on the one before.
  * @see https://www.rfc-editor.org/rfc/rfc9112#section-9.3.2
  */
 export class PipelinedResponses {
   readonly #handler: RequestListener;
-  /** Of each connection the first one's request is being carried out; the others wait. */
+  /** On each connection the first request is being carried out; the others wait. */
   readonly #due = new Map<Duplex, ServerResponse[]>();
   readonly #held = new WeakSet<Duplex>();
   readonly #ending = new WeakSet<Duplex>();
   #isEnding = false;
 
-  /** @param opened the event by which the server learns of a connection */
+  /** @param opened the server's event for a new connection */
   constructor(server: Server, opened: string, handler: RequestListener) {
     this.#handler = handler;
     server.on(opened, (socket: Duplex) => {
-      // It may come back from a request for another protocol.
+      // The event is repeated after a request to upgrade to another protocol.
       if (this.#due.has(socket)) return;
       this.#due.set(socket, []);
       socket.on('close', () => this.forget(socket));
@@ -44,9 +44,9 @@ export class PipelinedResponses {
   }
 
   /**
-   * The connection ends with the last reply to what has come as a whole, since what came behind that cannot be understood: a
-   * request that is longer than its Content-Length says is told what is wrong with the part that counts.
-   * @returns false where no such reply is due
+   * Closes the connection after the last reply to a complete request, because the bytes after that are malformed: a body that is
+   * longer than its Content-Length gets the reply to the part within it.
+   * @returns false if no such reply is pending
    */
   closeAfterLast(socket: Duplex): boolean {
     if (this.#ending.has(socket)) return true;
@@ -55,7 +55,7 @@ export class PipelinedResponses {
     this.#ending.add(socket);
     last.shouldKeepAlive = false;
     last.once('close', () => (socket instanceof Socket ? socket.destroySoon() : socket.destroy()));
-    // Node takes the end for more of what it could not understand.
+    // Node would report the end of the stream as another parse error.
     socket.once('end', () => socket.destroy());
     return true;
   }
@@ -76,7 +76,7 @@ export class PipelinedResponses {
   closeAll(): void {
     for (const [socket, due] of this.#due) {
       this.forget(socket);
-      // Node tells of it when nobody listens any more.
+      // Node emits the event after the listeners have been removed.
       due[0]?.emit('close');
       socket.destroy();
     }
@@ -107,21 +107,21 @@ export class PipelinedResponses {
       if (this.#isEnding) socket.destroySoon();
       return;
     }
-    // Others come between, however many wait here.
+    // Other connections are served in between, however many requests wait here.
     setImmediate(() => {
       if (socket.writable && this.#due.has(socket)) this.#begin(socket, due, next);
     });
     if (due.length === WAITING_MAX / 2 && this.#held.delete(socket)) socket.resume();
   }
 
-  /** No more is read of what its client sends until some are answered. Node reads on after each request that it takes apart. */
+  /** Stops reading from the client until some requests are answered. Node resumes reading after each request that it parses. */
   #hold(socket: Socket): void {
     this.#held.add(socket);
     process.nextTick(() => socket.pause());
   }
 }
 
-/** Whether a reply has begun, or is going to be made since all of its request has come. */
+/** Whether a reply has begun, or will be made because its request has arrived completely. */
 export function isAnswered(reply: ServerResponse): boolean {
   return reply.headersSent ? !reply.writableFinished : reply.req.complete;
 }

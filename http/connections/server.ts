@@ -27,16 +27,16 @@ export interface ServerDeadlines {
   readonly requestTimeoutMs: number;
   /** How long a connection without a request is kept. */
   readonly keepAliveTimeoutMs: number;
-  /** How long a client may take nothing of a reply that is waiting for it; then it is taken for gone. */
+  /** How long a client may read nothing of a reply before the connection is closed. */
   readonly sendTimeoutMs: number;
 }
 
-/** How often to look for connections past their deadline; Node's default of 30 s would make deadlines vague. */
+/** How often Node checks deadlines. Its default of 30 s would make them imprecise. */
 export function checkEveryMs({ headersTimeoutMs }: ServerDeadlines): number {
   return Math.min(1_000, Math.ceil(headersTimeoutMs / 4));
 }
 
-/** For servers whose deadlines nobody has set. */
+/** Deadlines of servers that set none. */
 export const DEADLINES: ServerDeadlines = {
   headersTimeoutMs: 15_000,
   requestTimeoutMs: 120_000,
@@ -44,56 +44,56 @@ export const DEADLINES: ServerDeadlines = {
   sendTimeoutMs: 60_000,
 };
 
-/** A Node server with deadlines, and with its connections in sight so that closing need not wait for idle ones. */
+/** A Node server with deadlines. It knows its connections, so that closing need not wait for idle ones. */
 export interface HttpServer {
   readonly server: Server;
-  /** The event by which the server learns of a connection. */
+  /** The server's event for a new connection. */
   readonly opened: 'connection' | 'secureConnection';
-  /** Open connections that were not taken over. */
+  /** The open connections, except those taken over. */
   readonly size: number;
-  /** No more connections; on those that are open, replies say from now on that it ends with them. Others wait for one. */
+  /** Accepts no more connections. Replies have `Connection: close` from now on; idle connections stay open. */
   announceEnd(): void;
   /**
-   * From now on every connection ends with the last reply that is due on it, and those on which none is due end at once.
-   * Connections that were taken over are no longer this server's.
+   * Closes idle connections at once and the others after their last pending reply. Connections that were taken over
+   * do not belong to this server any more.
    */
   drain(): void;
-  /** Closes all connections of its own, whatever they wait for. */
+  /** Closes all its connections at once. */
   closeAll(): void;
 }
 
-/** For Fastify, which would answer what is no HTTP in its own words: {@link createServer} sees to that. */
+/** Keeps Fastify from answering malformed requests; {@link createServer} does. */
 export function clientErrorHandler(): void {}
 
-/** @param takeOver gets the requests that ask for another protocol; without it all are served as if they had not asked */
+/** @param takeOver called with upgrade requests; without it they are served as ordinary requests */
 export function createServer(handler: RequestListener, deadlines: ServerDeadlines, tls?: TlsFiles, takeOver?: TakeOver): HttpServer {
   const options: ServerOptions = {
-    // Node takes no longer time for a part than for the whole.
+    // Node refuses a headers timeout that is longer than the request timeout.
     headersTimeout: Math.min(deadlines.headersTimeoutMs, deadlines.requestTimeoutMs),
     requestTimeout: deadlines.requestTimeoutMs,
     keepAliveTimeout: deadlines.keepAliveTimeoutMs,
     connectionsCheckingInterval: checkEveryMs(deadlines),
-    // Whoever handles requests refuses them as all others.
+    // The request handler refuses requests without a Host header, as it does other invalid ones.
     requireHostHeader: false,
   };
   const server =
     tls === undefined ? createPlainServer(options) : createTlsServer({ ...options, ...tls, handshakeTimeout: deadlines.headersTimeoutMs });
   const opened = tls === undefined ? 'connection' : 'secureConnection';
   const replies = new PipelinedResponses(server, opened, handler);
-  // Node starts this clock for a connection and for each request on it; between requests it goes by `keepAliveTimeout`.
+  // Node starts this timeout for a connection and for each request on it; between requests `keepAliveTimeout` counts.
   server.setTimeout(deadlines.sendTimeoutMs, (socket) => {
-    // Silence alone is no fault of the client's: the reply may not have been made yet.
+    // Without unread bytes the client is not at fault: the reply may not be ready yet.
     if (socket.writableLength > 0 || replies.on(socket).length === 0) socket.destroy();
   });
   if (takeOver !== undefined) {
     acceptUpgrades(server, opened, (request, socket, head) => {
       if (replies.on(socket).length === 0) return takeOver(request, withoutTimeout(socket), head) && replies.forget(socket);
-      // Earlier requests are not answered yet. No client asks so soon, and two protocols at a time cannot be kept apart.
+      // Earlier requests are not answered yet. No real client does this, and two protocols at the same time cannot be distinguished.
       socket.destroy();
       return true;
     });
   }
-  // Nobody has to refuse what they do not know to be expected (RFC 9110 section 10.1.1), and Node would do so without a word.
+  // A server may ignore unknown expectations (RFC 9110 section 10.1.1). Node would refuse them with an empty 417.
   server.on('checkExpectation', (request, reply) => server.emit('request', request, reply));
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     if (!isNonsense(error) || !replies.closeAfterLast(socket)) refuseConnection(error, socket, replies.on(socket));
@@ -105,7 +105,7 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
       return replies.size;
     },
     announceEnd: () => {
-      // HTTP's own way to close would not let the others wait.
+      // The http module's own close would end idle connections at once.
       if (server.listening) NetServer.prototype.close.call(server);
       replies.announceEnd();
     },
@@ -114,31 +114,31 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
   };
 }
 
-/** Another protocol has clocks of its own. */
+/** Removes HTTP's timeouts; another protocol has its own. */
 function withoutTimeout(socket: Duplex): Duplex {
   if (socket instanceof Socket) socket.setTimeout(0);
   return socket;
 }
 
-/** Bytes that are no HTTP; not those that are missing at the end. */
+/** Parse errors, except those for a request that ends early. */
 function isNonsense({ code }: NodeJS.ErrnoException): boolean {
   return code?.startsWith('HPE_') === true && code !== 'HPE_INVALID_EOF_STATE';
 }
 
-/** Bytes that are no HTTP, or come too slowly. An answer is written only where it cannot be taken for another one, or for a part of it. */
+/** Handles malformed or too slow requests. An error reply is written only if it cannot be mistaken for another reply or a part of one. */
 function refuseConnection(error: NodeJS.ErrnoException, socket: Duplex, due: readonly ServerResponse[]): void {
   const isOtherDue = due.some(isAnswered);
   if (socket.writable && !isOtherDue && error.code !== 'ECONNRESET') socket.write(refusal(error));
   socket.destroy();
 }
 
-/** Closes a connection on which nothing, or not all of a request, has come in time. */
+/** Closes a connection whose request has not arrived completely in time. */
 export function refuseLate(socket: Socket): void {
   if (socket.writable) socket.write(tooLate());
   socket.destroy();
 }
 
-/** Closes a connection on which the end has come before all of a request. */
+/** Closes a connection that the client has ended within a request. */
 export function refuseHalf(socket: Socket): void {
   if (socket.writable) socket.write(malformed());
   socket.destroy();

@@ -2,7 +2,7 @@ import { LINES_TYPE } from '../plugins/accept.ts';
 import type { ReferenceText } from './documents.ts';
 import type { JsonSchema, MediaType, OpenApiDocument, OperationObject, Parameter, ResponseObject } from './openapi.ts';
 
-/** Text that is HTML already; everything else is escaped on its way into the page. */
+/** Text that is already HTML; all other text is escaped. */
 class Html {
   readonly text: string;
 
@@ -33,7 +33,7 @@ a { color: var(--accent) } nav ul { list-style: none; padding: 0; columns: 2 } .
 summary { cursor: pointer; margin: .5rem 0 }
 `;
 
-/** The API for people: one page, made from the OpenAPI document, that needs nothing from the network. It links to the reference texts. */
+/** The API for people: one page, made from the OpenAPI document, without external resources. It links to the reference texts. */
 export function docsPage(document: OpenApiDocument, texts: readonly Pick<ReferenceText, 'path' | 'title'>[]): string {
   const { info, tags, paths } = document;
   const operations = Object.entries(paths).flatMap(([path, methods]) =>
@@ -130,7 +130,7 @@ function fieldsTable(schema: JsonSchema): Html {
   return html`<table><tr><th>Field</th><th>Type</th><th></th></tr>${rows.map(([name, type, text]) => html`<tr><td><code>${name}</code></td><td>${type}</td><td>${text}</td></tr>`)}</table>`;
 }
 
-/** Name, type and meaning of every field, those of nested objects under dotted names. */
+/** Name, type and meaning of every field; those of nested objects have dotted names. */
 function fieldsOf({ properties = {}, required = [] }: JsonSchema, prefix: string): (readonly [string, string, string])[] {
   return Object.entries(properties).flatMap(([key, field]) => {
     if (typeof field === 'boolean') return [];

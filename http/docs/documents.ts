@@ -8,7 +8,7 @@ export interface ReferenceText {
   readonly markdown: string;
 }
 
-/** Where each is served, and the file that it is. */
+/** The path of each text, and its file. */
 const FILES: ReadonlyMap<string, string> = new Map([
   ['/docs/start', 'README.md'],
   ['/docs/http', 'http/README.md'],
@@ -19,7 +19,7 @@ const FILES: ReadonlyMap<string, string> = new Map([
 ]);
 const PATHS: ReadonlyMap<string, string> = new Map([...FILES].map(([path, file]) => [file, path]));
 
-/** The reference texts of this version. A package that leaves them out has none. */
+/** The reference texts of this version; none in a package without them. */
 export function referenceTexts(): ReferenceText[] {
   const root = packageRoot();
   return [...FILES].flatMap(([path, file]) => {
@@ -30,13 +30,13 @@ export function referenceTexts(): ReferenceText[] {
   });
 }
 
-/** This file is compiled into `dist`; the texts are not. */
+/** This file is compiled into `dist`, while the texts stay where they are. */
 function packageRoot(): URL {
   const [source, built] = [new URL('../../', import.meta.url), new URL('../../../', import.meta.url)];
   return existsSync(new URL('package.json', source)) ? source : built;
 }
 
-/** Links between the texts lead to where they are served; those to other files stay as they are. */
+/** Links between the texts are replaced by their paths here; links to other files stay as they are. */
 function withServedLinks(markdown: string, file: string): string {
   return markdown.replace(/\]\(([\w./]+)/g, (link, target: string) => {
     const path = PATHS.get(posix.join(posix.dirname(file), target));

@@ -54,14 +54,14 @@ export interface OpenApiDocument {
     readonly securitySchemes: Readonly<Record<string, { readonly type: 'http'; readonly scheme: 'bearer'; readonly description: string }>>;
     readonly schemas: Readonly<Record<string, JsonSchema>>;
   };
-  /** Every error there is, by its code. */
+  /** All errors, by code. */
   readonly 'x-errors': Readonly<Record<string, { readonly status: number; readonly title: string; readonly retryable: boolean }>>;
 }
 
 const DESCRIPTION =
   'SQL over HTTP for one organization, with the API key that also opens the PostgreSQL wire door. Send the key as "Authorization: Bearer <API key>". Every error is a problem document (RFC 9457); its code is stable, and retryable says whether the same request may be sent again as it is.';
 
-/** Errors that belong to no operation. */
+/** Errors that are not listed by operations. */
 const ANYWHERE: readonly ErrorCode[] = [
   'misdirected_request',
   'not_found',
@@ -71,7 +71,7 @@ const ANYWHERE: readonly ErrorCode[] = [
   'headers_too_large',
 ];
 
-/** The whole API from the operations that serve it. */
+/** The whole API, made from its operations. */
 export function openApiDocument(operations: readonly Operation[]): OpenApiDocument {
   const paths: Record<string, Record<string, OperationObject>> = {};
   for (const operation of operations) {
@@ -122,7 +122,7 @@ function replyObject({ description, schema, example, headers, lines }: ReplyDesc
   };
 }
 
-/** The schema is that of a line. */
+/** A reply with one document a line; the schema is that of a line. */
 function linesOf({ schema, example }: NonNullable<ReplyDescription['lines']>): MediaType {
   const value = example.map((line) => `${JSON.stringify(line)}\n`).join('');
   return { schema: schemaOf(schema, 'output'), examples: { example: { value } } };
@@ -196,7 +196,7 @@ function schemaOf(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
   return rest;
 }
 
-/** Bounds that every integer has, and patterns that say no more than the format beside them, only hide the rest. */
+/** Leaves out bounds that every integer has, and patterns that repeat the format beside them. */
 function tidy({ jsonSchema }: { readonly jsonSchema: JsonSchema }): void {
   if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
   if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;

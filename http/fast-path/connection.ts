@@ -14,36 +14,36 @@ import { type RefusableRequest, readRefusable } from './refusable-request.ts';
 import { type Refusal, RefusedExchange, refusalOf, refusalOfQuery } from './refusals.ts';
 import { readSimple, SIMPLE_MAX_BYTES, type SimpleRequest } from './simple-request.ts';
 
-/** Where a connection is served as long as its requests are plain. */
+/** The owner of connections whose requests are all simple. */
 export interface FastPathHost {
   readonly context: ExchangeContext;
   readonly deadlines: ServerDeadlines;
-  /** Replies say that their connection ends with them. */
+  /** Replies have `Connection: close`. */
   readonly isEnding: boolean;
-  /** No more requests are taken here; elsewhere they are refused. */
+  /** No more requests are accepted here; the server refuses them. */
   readonly isDraining: boolean;
   /** For requests that have not come as a whole. */
   readonly parts: MemoryBudget;
-  /** The connection is served elsewhere from now on, with what has come of a request. */
+  /** Passes the connection to the server, with the bytes received of a request. */
   leave(connection: FastPathConnection, bytes: Buffer): void;
   closed(connection: FastPathConnection): void;
 }
 
-/** A client's connection while nothing has come on it but plain requests for `/api/query`. */
+/** A client's connection while it has sent only simple requests for `/api/query`. */
 export class FastPathConnection implements Indexed, InputSource {
   index = -1;
   readonly socket: Socket;
   readonly #host: FastPathHost;
   #exchange: QueryExchange | RefusedExchange | undefined;
-  /** A request without all of its body, or what has come while another one is being answered. */
+  /** An incomplete request, or bytes received while another request is being answered. */
   #come: Buffer | undefined;
   /** For all of a request whose body has come in part. */
   #reserved: MemoryReservation | undefined;
-  /** Deals out turns to the organization whose requests come; set with the first of them. */
+  /** Schedules the input of the organization; set with its first request. */
   #input: OrganizationInput | undefined;
-  /** Whose they are, by the digest of its key. */
+  /** The digest of the organization's key. */
   #inputKey: string | undefined;
-  /** What has come is handled in a later turn. */
+  /** Input is handled in a later turn. */
   #isDeferred = false;
   #lastHead: Buffer | undefined;
   #lastRequest: SimpleRequest | RefusableRequest | undefined;
@@ -62,23 +62,23 @@ export class FastPathConnection implements Indexed, InputSource {
     socket.setTimeout(host.deadlines.sendTimeoutMs);
   }
 
-  /** Ends with the reply that is due, or with the next. */
+  /** Ends the connection with the pending reply, or with the next. */
   announceEnd(): void {
     if (this.#exchange !== undefined) this.#exchange.keepAliveS = undefined;
   }
 
-  /** Ends with the reply that is due, or at once where none is. */
+  /** Ends the connection with the pending reply, or at once if there is none. */
   drain(): void {
     if (this.#exchange === undefined && !this.#isDeferred) this.socket.destroy();
   }
 
-  /** Ends whatever is under way, which is told of before it is known that the socket is closed. */
+  /** Ends the running request and reports it, before the socket's close event. */
   cutOff(): void {
     this.#exchange?.gone();
     this.socket.destroy();
   }
 
-  /** Closes the connection when nothing has come on it for too long. */
+  /** Closes the connection when it has been idle for too long. */
   checkDeadline(now: number): void {
     if (this.#exchange !== undefined || this.#isDeferred) return;
     const { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs } = this.#host.deadlines;
@@ -116,7 +116,7 @@ export class FastPathConnection implements Indexed, InputSource {
     if (socket.readableEnded) this.#ended();
   }
 
-  /** Until the reply is sent. */
+  /** Serves a request; pending until its reply is sent. */
   #keep(bytes: Buffer): void {
     this.#come = bytes;
     if (bytes.length > SIMPLE_MAX_BYTES) this.socket.pause();
@@ -159,7 +159,7 @@ export class FastPathConnection implements Indexed, InputSource {
     return request;
   }
 
-  /** For the rest of a body, if it comes with a key that is known; of others the server, which asks first, reads none. */
+  /** Waits for the rest of a body, if the key is known. Otherwise the server handles the request; it authenticates before it reads the body. */
   #wait(bytes: Buffer, { end }: SimpleRequest, tenant: Tenant | undefined): void {
     if (this.#reserved === undefined) {
       const reserved = tenant && new MemoryReservation(this.#host.parts, tenant.organization.id, 0);
@@ -204,7 +204,7 @@ export class FastPathConnection implements Indexed, InputSource {
     return this.#host.isEnding ? undefined : Math.floor(this.#host.deadlines.keepAliveTimeoutMs / 1_000);
   }
 
-  /** The next request is taken for one of the same organization. */
+  /** The next request is assumed to be of the same organization. */
   #scheduleAs(keyDigest: string, tenant: Tenant | undefined): void {
     if (keyDigest === this.#inputKey || tenant === undefined) return;
     this.#input?.leave();
@@ -217,7 +217,7 @@ export class FastPathConnection implements Indexed, InputSource {
     this.#exchange = undefined;
     this.#hasServed = true;
     this.#waitsSince = performance.now();
-    // What has come behind a reply that has not told that it is the last one is told so itself.
+    // If the reply did not have `Connection: close`, a request received after it gets a reply that has.
     if (isLast || (this.#host.isDraining && this.#come === undefined)) {
       this.socket.destroySoon();
       return;
@@ -241,14 +241,14 @@ export class FastPathConnection implements Indexed, InputSource {
     this.#host.leave(this, bytes);
   }
 
-  /** The client sends no more: as for Node's own server, it wants no reply either but what has been made of one. */
+  /** The client has closed its sending side. As in Node's own server, a reply that has not begun is not sent. */
   readonly #ended = (): void => {
     if (this.#isDeferred) return;
     if (this.#exchange === undefined && this.#come !== undefined) refuseHalf(this.socket);
     else this.socket.end();
   };
 
-  /** Silence alone is no fault of the client's: the reply may not have been made yet. */
+  /** Without unread bytes the client is not at fault: the reply may not be ready yet. */
   readonly #timedOut = (): void => {
     if (this.socket.writableLength > 0) this.socket.destroy();
   };
@@ -261,10 +261,10 @@ export class FastPathConnection implements Indexed, InputSource {
   };
 }
 
-/** What goes wrong with a socket closes it. */
+/** A socket error closes the socket. */
 function ignore(): void {}
 
-/** @returns undefined for a body that is unusual, or none at all */
+/** @returns undefined for a body of another form, or an invalid one */
 function readBody(bytes: Buffer): QueryBody | undefined {
   try {
     return usualQuery(parseJson(bytes));

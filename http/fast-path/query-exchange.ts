@@ -21,7 +21,7 @@ import type { RefusalContext } from './refusals.ts';
 import { type ReplyHead, writeHead } from './reply-head.ts';
 import type { SimpleRequest } from './simple-request.ts';
 
-/** What requests on the fast path are answered with: the same as all others. */
+/** The parts of the door that requests on the fast path use. */
 export interface ExchangeContext extends RefusalContext {
   readonly router: Pick<Router, 'authenticate' | 'inputs' | 'recognize' | 'isInvalid' | 'results'>;
   readonly queries: QueryScheduler;
@@ -40,11 +40,11 @@ export class QueryExchange {
   readonly #socket: Socket;
   readonly #call: RequestContext;
   readonly #requestId: string;
-  /** Told when the reply is whole; not called for one that will never be. */
+  /** Called when the reply has been sent completely. */
   readonly #done: () => void;
-  /** Seconds for which the connection is kept afterwards; undefined: it ends with the reply. */
+  /** How many seconds the connection is kept open after the reply; undefined: it ends with the reply. */
   keepAliveS: number | undefined;
-  /** The reply has said that the connection ends with it. */
+  /** The reply has `Connection: close`. */
   isLast = false;
   #status: number | undefined;
   #isOver = false;
@@ -60,12 +60,12 @@ export class QueryExchange {
     this.#done = done;
   }
 
-  /** @param tenant undefined: it has to be asked whose key it is */
+  /** @param tenant undefined: the key must be looked up */
   start(request: SimpleRequest, body: QueryBody, tenant: Tenant | undefined): void {
     this.#call.work = this.#perform(request, body, tenant);
   }
 
-  /** The client has gone. */
+  /** The client has disconnected. */
   gone(): void {
     if (this.#isOver) return;
     this.#call.disconnect.happen();
@@ -112,7 +112,7 @@ export class QueryExchange {
 
   #sendResult(body: Buffer | Readable): void {
     if (Buffer.isBuffer(body)) this.#sendWhole(200, JSON_TYPE, body);
-    // It broke off in the turn in which it began: nothing has been sent, and the error can take its place.
+    // The stream failed in the turn in which it began: nothing has been sent, so an error reply can be.
     else if (body.errored) throw body.errored;
     else this.#sendStream(body);
   }
@@ -132,7 +132,7 @@ export class QueryExchange {
       this.#socket.uncork();
       return;
     }
-    // One piece spares Node's list of pending writes.
+    // A single write is cheaper than Node's list of pending writes.
     const length = head.length + body.length;
     const memory = takeMemory(length);
     memory.write(head, 0, 'latin1');
@@ -173,7 +173,7 @@ export class QueryExchange {
     socket.write(chunk, written);
     socket.write('\r\n', 'latin1');
     socket.uncork();
-    // Before, all of it seems to wait.
+    // Before that, all bytes count as unsent.
     return !socket.writableNeedDrain || socket.writableLength === 0;
   }
 
@@ -184,7 +184,7 @@ export class QueryExchange {
     return writeHead({ status, requestId: this.#requestId, contentType, length, headers, keepAliveS: this.keepAliveS });
   }
 
-  /** What could not be sent counts as sent, too, once the connection is destroyed, and is told of when that is closed. */
+  /** When a connection is destroyed, unsent bytes count as sent; the close event reports the request. */
   #sent(error: Error | null | undefined): void {
     if (this.#isOver || error != null || this.#socket.destroyed) return;
     this.#call.whole = true;

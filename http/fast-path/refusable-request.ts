@@ -1,11 +1,11 @@
 import { END_OF_HEAD, END_OF_LINE, HEAD_MAX_BYTES, type Header, readHeaders } from './simple-request.ts';
 
-/** Any request of which enough can be read for refusing it. */
+/** A request of which enough can be parsed to refuse it. */
 export interface RefusableRequest {
   readonly kind: 'refusable';
   readonly host: string;
   readonly method: string;
-  /** Without what is asked there. */
+  /** Without the query string. */
   readonly path: string;
   readonly authorization: string | undefined;
   readonly requestId: string | undefined;
@@ -15,13 +15,13 @@ export interface RefusableRequest {
   readonly end: number;
 }
 
-/** A path of characters that stand for themselves, which no two readers could take for two paths. */
+/** A path of characters without escapes, which has only one interpretation. */
 const HEAD = /^(GET|POST|PUT|PATCH|DELETE) (\/[A-Za-z0-9/._~-]*)(?:\?[!-~]*)? HTTP\/1\.1\r\n(?:[A-Za-z][A-Za-z0-9-]*:[ -~]*\r\n)+$/;
 
-/** They change what the request is, or where it ends. */
+/** These change what the request means or where it ends. */
 const LEFT: ReadonlySet<string> = new Set(['transfer-encoding', 'upgrade', 'expect']);
 
-/** @returns undefined where somebody else has to look at it */
+/** @returns undefined if the server must parse it */
 export function readRefusable(bytes: Buffer): RefusableRequest | undefined {
   const headEnd = bytes.indexOf(END_OF_HEAD, 0, 'latin1') + END_OF_LINE.length;
   if (headEnd < END_OF_HEAD.length || headEnd > HEAD_MAX_BYTES) return undefined;

@@ -16,13 +16,13 @@ import type { SimpleRequest } from './simple-request.ts';
 
 /** Which requests need a key. */
 export interface RouteTable {
-  /** All that there are, whatever the method. */
+  /** All paths, of any method. */
   readonly paths: ReadonlySet<string>;
-  /** The actions that need a key, by method and path with a space between. */
+  /** The actions that need a key, by method, space and path. */
   readonly withKey: ReadonlyMap<string, string>;
 }
 
-/** What refusals are made with. */
+/** The parts of the door that refusals use. */
 export interface RefusalContext {
   readonly router: Pick<Router, 'isInvalid'>;
   readonly observe: Observe;
@@ -36,11 +36,11 @@ export interface Refusal {
   readonly reason: Reason;
   readonly path: string;
   readonly withCredentials: boolean;
-  /** Undefined where it has reached none. */
+  /** Undefined if it has not reached an operation. */
   readonly action: string | undefined;
 }
 
-/** An error and its replies, with marks in the place of what differs from one request to the next. */
+/** An error and its replies, with placeholders for the parts that differ between requests. */
 interface Reason {
   readonly error: ServiceError;
   readonly withCredentials: RenderedRefusal;
@@ -53,7 +53,7 @@ interface RenderedRefusal {
   readonly body: string;
 }
 
-/** Neither can be in a request's id, nor in a path that is read here. */
+/** Placeholders; neither can occur in a request id or in a path that is parsed here. */
 const ID = '<id>';
 const PATH = '<path>';
 
@@ -73,7 +73,7 @@ function render(error: ServiceError, withCredentials: boolean): RenderedRefusal 
   return { status: problem.status, headers, body: JSON.stringify(problem) };
 }
 
-/** @returns undefined where it may be served, or more has to be known for telling */
+/** @returns undefined if the request may be served, or this cannot be decided here */
 export function refusalOf({ router, routes }: RefusalContext, request: RefusableRequest): Refusal | undefined {
   const { method, path, authorization } = request;
   const withCredentials = authorization !== undefined;
@@ -104,9 +104,9 @@ export class RefusedExchange {
   readonly #origin: Origin;
   readonly #requestId: string;
   readonly #startedAt = performance.now();
-  /** Told when the reply is whole. */
+  /** Called when the reply has been sent completely. */
   readonly #done: () => void;
-  /** As of an exchange. */
+  /** As in {@link QueryExchange}. */
   keepAliveS: number | undefined;
   isLast = false;
   #held: NodeJS.Timeout | undefined;
@@ -145,7 +145,7 @@ export class RefusedExchange {
     }, HOLD_MS);
   }
 
-  /** The client has gone. */
+  /** The client has disconnected. */
   gone(): void {
     clearTimeout(this.#held);
     this.#isOver = true;
@@ -163,16 +163,16 @@ export class RefusedExchange {
       headers,
       keepAliveS: this.keepAliveS,
     });
-    // Of ASCII alone, as is all that a refusal can name.
+    // ASCII only, as is everything that a refusal contains.
     this.#socket.write(head + text, 'latin1', (failed) => {
       if (this.#isOver || failed != null || this.#socket.destroyed) return;
       this.#isOver = true;
-      if (action !== undefined) this.#tell(action, status, sqlstate);
+      if (action !== undefined) this.#report(action, status, sqlstate);
       this.#done();
     });
   }
 
-  #tell(action: string, httpStatus: number, sqlstate: string): void {
+  #report(action: string, httpStatus: number, sqlstate: string): void {
     const durationMs = Math.round((performance.now() - this.#startedAt) * 1_000) / 1_000;
     const outcome = { status: 'error', httpStatus, durationMs, sqlstate, rowCount: undefined } as const;
     this.#context.observe({ name: 'http.request', action, origin: this.#origin, actor: undefined, statement: undefined, outcome });

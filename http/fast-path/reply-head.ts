@@ -5,11 +5,11 @@ export interface ReplyHead {
   readonly status: number;
   readonly requestId: string;
   readonly contentType: string;
-  /** Bytes of the body; undefined where it comes in chunks. */
+  /** The length of the body; undefined: it is sent in chunks. */
   readonly length: number | undefined;
-  /** Besides those that every reply has. */
+  /** Headers in addition to those of every reply. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** Undefined where the connection ends with the reply. */
+  /** Undefined: the connection ends with the reply. */
   readonly keepAliveS: number | undefined;
 }
 

@@ -1,33 +1,33 @@
 import { digestText } from '../../src/auth/api-key.ts';
 import { bearerTokenOf } from '../plugins/bearer.ts';
 
-/** A request for `/api/query` of the plainest kind. */
+/** A request for `/api/query` of the simplest form. */
 export interface SimpleRequest {
   readonly kind: 'plain';
   readonly host: string;
   readonly apiKey: string;
-  /** By which the router recognizes it. */
+  /** The digest of its key, for the router. */
   readonly keyDigest: string;
   /** As the client has sent them. */
   readonly requestId: string | undefined;
   readonly userAgent: string | undefined;
   readonly forwardedFor: string | undefined;
-  /** Where its body begins, and where it ends and another request might begin. */
+  /** The offsets of the beginning and the end of its body. */
   readonly bodyStart: number;
   readonly end: number;
 }
 
-/** A request that takes more is no plain one: so much is read before it is asked whose key it came with. */
+/** A larger head is not simple. This much is read before the key is checked. */
 export const SIMPLE_MAX_BYTES = 65_536;
 export const HEAD_MAX_BYTES = 8_192;
 
 export const END_OF_HEAD = '\r\n\r\n';
 export const END_OF_LINE = '\r\n';
 
-/** Visible characters and spaces, and lines that end and begin where they must: nothing that two readers could read in two ways. */
+/** Visible characters and spaces in well-formed lines: a head that has only one interpretation. */
 const HEAD = /^POST \/api\/query HTTP\/1\.1\r\n(?:[A-Za-z][A-Za-z0-9-]*:[ -~]*\r\n)+$/;
 
-/** What a header may say in a plain request. */
+/** The headers of a simple request, and the values they may have. */
 const MEANINGFUL: Readonly<Record<string, RegExp>> = {
   host: /./,
   authorization: /./,
@@ -47,7 +47,7 @@ const MEANINGLESS =
   );
 
 export interface Header {
-  /** In lower case. */
+  /** The lower-case name. */
   readonly name: string;
   readonly pattern: RegExp | undefined;
 }
@@ -57,7 +57,7 @@ const HEADERS: readonly Header[] = [
   ...MEANINGLESS.map((name) => ({ name, pattern: undefined })),
 ];
 
-/** By their names as nearly everybody writes them: `content-type` or `Content-Type`. */
+/** By the two usual spellings of their names: `content-type` and `Content-Type`. */
 const KNOWN = new Map(HEADERS.flatMap((header) => [header.name, inTitleCase(header.name)].map((name) => [name, header] as const)));
 
 function inTitleCase(name: string): string {
@@ -65,9 +65,9 @@ function inTitleCase(name: string): string {
 }
 
 /**
- * Reads a request if it is of the plainest kind: known headers, each once, a length, no other way of telling it. Whatever
- * is not is somebody else's to read, so that this needs to understand nothing but what cannot be misunderstood.
- * @returns undefined where it is not, where its body is larger than it may be, or where its head is not there as a whole
+ * Parses a request of the simplest form: known headers, each once, and a Content-Length. The server parses all others, so
+ * this parser accepts only requests that have a single interpretation.
+ * @returns undefined if the request is another, its body exceeds the limit, or its head has not arrived completely
  */
 export function readSimple(bytes: Buffer, maxBodyBytes: number): SimpleRequest | undefined {
   const headEnd = bytes.indexOf(END_OF_HEAD, 0, 'latin1') + END_OF_LINE.length;
@@ -96,9 +96,9 @@ export function readSimple(bytes: Buffer, maxBodyBytes: number): SimpleRequest |
 }
 
 /**
- * Reads the headers of a head that has been found well-formed.
- * @param known finds what may come under a name as it is written
- * @returns undefined where one is not known, comes twice, or has a value that its pattern does not match
+ * Reads the headers of a well-formed head.
+ * @param known finds the rule for a header's name, as spelled
+ * @returns undefined if a header is unknown, occurs twice, or has a value that its pattern does not match
  */
 export function readHeaders(head: string, known: (written: string) => Header | undefined): ReadonlyMap<string, string> | undefined {
   const headers = new Map<string, string>();

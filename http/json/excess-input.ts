@@ -1,17 +1,17 @@
 import { z } from 'zod';
 import { ServiceError } from '../../src/errors.ts';
 
-/** No schema names so many. */
+/** No schema has so many fields. */
 const FIELDS_MAX = 100;
 const NAMED_MAX = 5;
 const NAME_MAX_CHARACTERS = 100;
-/** Of all other texts; a value of a parameter is none of a field. */
+/** Limit of all other texts; values of parameters have none. */
 const TEXT_MAX_CHARACTERS = 16_384;
 const SQL_FIELDS: ReadonlySet<string> = new Set(['sql', 'rollbackSql', 'query']);
 
 /**
- * Refuses what a schema would take long to look at: an object that has far more fields than it names, and a text that is far
- * longer than any it wants.
+ * Refuses input that a schema would take long to validate: an object with far more fields than the schema has, and a text that is
+ * far longer than it allows.
  * @throws ServiceError `invalid_request`
  */
 export function refuseExcess(schema: unknown, value: unknown, place = ''): void {
@@ -48,7 +48,7 @@ function firstUnknown(names: readonly string[], shape: object): readonly string[
   return unknown;
 }
 
-/** @param place of the object that has them, '' for the whole */
+/** @param place path of the object with these fields; '' for the whole body */
 export function describeUnknown(names: readonly string[], place: string): string {
   const listed = names.slice(0, NAMED_MAX).map((name) => `"${(place === '' ? name : `${place}.${name}`).slice(0, NAME_MAX_CHARACTERS)}"`);
   return `unknown ${names.length === 1 ? 'field' : 'fields'} ${listed.join(', ')}`;

@@ -10,19 +10,19 @@ import type { RequestContext } from '../request-context.ts';
 import { changesAsDouble, isDigit, isNumberByte } from './json-number.ts';
 import { checkDepth, JsonReader, malformed, reasonOf, refuseHalfPairs } from './json-reader.ts';
 
-/** What of a body is read at once; so much keeps others waiting for some milliseconds at most. */
+/** Bodies up to this size are parsed at once, which takes a few milliseconds at most. */
 const AT_ONCE_MAX_BYTES = 256 * 1_024;
-/** Between two looks at the clock. */
+/** How much is parsed between two looks at the clock. */
 const TOKENS_AT_ONCE = 1_024;
 
-/** Takes `application/json` and nothing else; everything else is a 415 of Fastify's. */
+/** Accepts only `application/json`; for other types Fastify answers 415. */
 export function acceptJsonBodies(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body: Buffer, done) => {
     try {
       takeFingerprint(request, body);
       refuseEncodings(request.headers['content-type'], request.headers['content-encoding']);
-      // Where none is wanted, none is sent, whatever a client says of all it sends; elsewhere its absence is told as such.
+      // Some clients send this type with every request. Where a body is needed, validation reports that it is missing.
       if (body.length === 0) done(null, undefined);
       else readJson(body, request.call, done);
     } catch (error) {
@@ -41,7 +41,7 @@ export function refuseEncodings(contentType = '', contentEncoding = 'identity'):
 }
 
 /**
- * The value of a JSON body, as {@link parseJson} tells it: of a large one bit by bit, so that others need not wait.
+ * The value of a JSON body, as of {@link parseJson}; a large one is parsed in time slices.
  * @throws ServiceError `invalid_request`
  */
 export function readJson(body: Buffer, call: RequestContext, done: (error: Error | null, value?: unknown) => void): void {
@@ -67,7 +67,7 @@ export async function readBitByBit(body: Buffer, disconnect?: DisconnectSignal):
 }
 
 /**
- * The value of a JSON text. Numbers that a double cannot hold as written come as LosslessNumber, so that their digits
+ * The value of a JSON text. Numbers that a double cannot represent exactly are LosslessNumbers, so that their digits
  * reach Postgres unchanged; all others are plain numbers.
  * @throws ServiceError `invalid_request`
  */
@@ -83,14 +83,14 @@ export function parseJson(body: Buffer): unknown {
 
 interface Scan {
   readonly depth: number;
-  /** Where the numbers stand that a double would change: start and end of one after the other. There may be millions. */
+  /** The offsets of numbers that a double would change: start and end of each, in order. There may be millions. */
   readonly lossy: readonly number[];
 }
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
-/** One pass over the bytes. Text that is no JSON may come out as anything: the parser that follows refuses it. */
+/** Scans the bytes once. For text that is no JSON the result is arbitrary; the parser then refuses it. */
 function scan(body: Buffer): Scan {
   const lossy: number[] = [];
   let depth = 0;
@@ -128,7 +128,7 @@ function endOfNumber(body: Buffer, start: number): number {
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 
 /**
- * Where the text begins in a body.
+ * The offset at which the text begins in a body.
  * @throws ServiceError `invalid_request`
  */
 function startOfText(body: Buffer): number {
@@ -136,7 +136,7 @@ function startOfText(body: Buffer): number {
   return hasMark(body) ? BYTE_ORDER_MARK.length : 0;
 }
 
-/** It is no part of the text (RFC 8259 section 8.1 lets it be ignored). */
+/** A byte order mark is ignored, as RFC 8259 section 8.1 allows. */
 function hasMark(body: Buffer): boolean {
   return body[0] === BYTE_ORDER_MARK[0] && body[1] === BYTE_ORDER_MARK[1] && body[2] === BYTE_ORDER_MARK[2];
 }
@@ -149,7 +149,7 @@ function parse(text: string): unknown {
   }
 }
 
-/** Makes each number that would change a string that begins as nobody can guess, parses that, and looks for those. */
+/** Replaces each number that would change by a string with a random prefix, parses the text, and finds these strings again. */
 function parseWithDigits(body: Buffer, lossy: Scan['lossy']): unknown {
   const tag = randomBytes(12).toString('base64');
   const marked = Buffer.allocUnsafe(body.length + (lossy.length / 2) * (tag.length + 2));

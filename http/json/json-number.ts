@@ -4,12 +4,12 @@ export const isDigit = (byte: number) => byte >= 0x30 && byte <= 0x39;
 export const isNumberByte = (byte: number) =>
   isDigit(byte) || byte === 0x2e || byte === 0x65 || byte === 0x45 || byte === 0x2b || byte === 0x2d;
 
-/** More digits than the exponents of doubles reach, before the point and behind it. */
+/** More digits than doubles can have, before and after the point. */
 const LONG_CHARACTERS = 700;
 
-/** A double keeps 15 significant digits of any number in its range, and all that a program has written of one itself. */
+/** A double keeps 15 significant digits of any number in its range, and all digits that a program has printed of a double. */
 export function changesAsDouble(literal: string): boolean {
-  // No double is written like that, and a long number is long in being read.
+  // No program prints a double like that, and parsing a long number takes long.
   if (literal.length > LONG_CHARACTERS) return true;
   const value = Number(literal);
   if (String(value) === literal) return false;

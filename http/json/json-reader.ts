@@ -2,17 +2,17 @@ import { LosslessNumber } from 'lossless-json';
 import { ServiceError } from '../../src/errors.ts';
 import { changesAsDouble, isNumberByte } from './json-number.ts';
 
-/** Deeper nesting than any honest request has; what walks a value recursively stays far from the end of the stack. */
+/** Deeper than any real request. Recursive functions on the value stay far from a stack overflow. */
 const MAX_DEPTH = 100;
-/** Each takes more memory than the bytes that say it. */
+/** Limited, because each needs more memory than its bytes. */
 export const MAX_VALUES = 1_000_000;
-/** Objects with more are slow to make and to go through; no request has fields that go by any name. */
+/** Objects with more members are slow, and no request has so many. */
 const MEMBERS_MAX = 100_000;
-/** The outermost one is a request, of which each field has its name. */
+/** The limit for the outermost object, which is a request with known fields. */
 const FIELDS_MAX = 1_000;
-/** So much is read in a millisecond. */
+/** About this much is parsed in a millisecond. */
 const AT_ONCE_BYTES = 65_536;
-/** No number of Postgres' has as many digits. */
+/** No number of Postgres has so many digits. */
 const NUMBER_MAX_BYTES = 150_000;
 
 const [QUOTE, BACKSLASH, COMMA, COLON] = [0x22, 0x5c, 0x2c, 0x3a];
@@ -30,18 +30,18 @@ const SAFE_DIGITS = 15;
 
 type Awaited = 'value' | 'first value' | 'name' | 'first name' | 'more' | 'nothing' | 'rest of a string';
 
-/** An array or object that is not read to its end. */
+/** An array or object that has not been read completely. */
 interface Container {
   readonly items: unknown[] | undefined;
   readonly members: Record<string, unknown>;
-  /** Of the member that is being read. */
+  /** The name of the member being read. */
   name: string;
   count: number;
 }
 
 /**
- * Reads a JSON text a bit at a time, where reading all of it at once would keep others waiting. Numbers that a double cannot
- * hold as written come as LosslessNumber.
+ * Reads a JSON text in parts, so that a large one does not block the event loop. Numbers that a double cannot
+ * represent exactly are LosslessNumbers.
  */
 export class JsonReader {
   value: unknown;
@@ -49,9 +49,9 @@ export class JsonReader {
   #at: number;
   #awaits: Awaited = 'value';
   readonly #containers: Container[] = [];
-  /** What has been read of a long string. */
+  /** The part of a long string read so far. */
   #parts: string[] = [];
-  /** It is the name of a member. */
+  /** That string is the name of a member. */
   #isName = false;
   #values = 0;
 
@@ -62,8 +62,8 @@ export class JsonReader {
   }
 
   /**
-   * Reads so many tokens more, or fewer long ones.
-   * @returns whether all is read
+   * Reads up to so many further tokens, fewer if they are long.
+   * @returns whether everything has been read
    * @throws ServiceError `invalid_request`
    */
   run(tokens: number): boolean {
@@ -126,7 +126,7 @@ export class JsonReader {
     this.#readString();
   }
 
-  /** On to its end, or as far as is read at once. */
+  /** Reads on to the string's end, or as much as is read at once. */
   #readString(): void {
     const bytes = this.#bytes;
     const start = this.#at;
@@ -185,7 +185,7 @@ export class JsonReader {
     this.#add(container?.items ?? container?.members);
   }
 
-  /** A value is read to its end. */
+  /** Called when a value is complete. */
   #add(value: unknown): void {
     const container = this.#containers.at(-1);
     if (container === undefined) {
@@ -198,7 +198,7 @@ export class JsonReader {
     this.#awaits = 'more';
   }
 
-  /** @returns the next byte that is no white space */
+  /** @returns the next byte that is not white space */
   #next(): number | undefined {
     const bytes = this.#bytes;
     let byte = bytes[this.#at];
@@ -243,7 +243,7 @@ export class JsonReader {
   }
 }
 
-/** @returns where the first quote, backslash or control character stands, or where so much is at its end */
+/** @returns the offset of the first quote, backslash or control character, or the end of the part to read */
 function endOfPlain(bytes: Buffer, start: number): number {
   const end = Math.min(bytes.length, start + AT_ONCE_BYTES);
   let at = start;
@@ -265,8 +265,8 @@ function isHighHalf(first: number, second: number): boolean {
 const UNICODE_ESCAPE_BYTES = 6;
 
 /**
- * @returns where the quote stands that closes a string, or what is behind the limit and neither within a character nor the second
- * half of a pair; what is wrong up to there is found when it is read
+ * @returns the offset of the closing quote, or an offset after the limit that is neither within a character nor between the
+ * halves of a surrogate pair. Errors before it are found when that part is parsed
  */
 function endOfPart(bytes: Buffer, start: number, limit: number): number {
   let isHalf = false;
@@ -288,12 +288,12 @@ function setMember(container: Container, value: unknown, most: number): void {
   const { members, name } = container;
   container.count += 1;
   if (container.count > most) throw new ServiceError('invalid_request', `an object of the JSON body has more than ${most} members`);
-  // By assignment it would become the prototype.
+  // An assignment to `__proto__` would set the prototype.
   if (name === '__proto__') Object.defineProperty(members, name, { value, enumerable: true, configurable: true, writable: true });
   else members[name] = value;
 }
 
-/** @param text a string with its quotes */
+/** @param text a JSON string, with its quotes */
 function unescaped(text: string): string {
   let value: string;
   try {
@@ -311,7 +311,7 @@ export function checkDepth(levels: number): void {
 }
 
 /**
- * Half of a surrogate pair is no character: written as UTF-8 it would silently become U+FFFD.
+ * Refuses an unpaired surrogate, which would silently become U+FFFD in UTF-8.
  * @throws ServiceError `invalid_request`
  */
 export function refuseHalfPairs(text: string): void {

@@ -7,7 +7,7 @@ import { authenticateBearer, type KeyRing } from '../plugins/bearer.ts';
 import { type ConnectionString, parseConnectionString } from './connection-string.ts';
 
 /**
- * Who calls: by `Authorization: Bearer <API key>`, or else by the user and password of the connection string in
+ * Authenticates a call by `Authorization: Bearer <API key>`, or by the user and password of the connection string in
  * `Neon-Connection-String`. Runs before the body is read.
  */
 export function authenticateNeon(router: KeyRing): (request: FastifyRequest) => Promise<void> {
@@ -21,7 +21,7 @@ export function authenticateNeon(router: KeyRing): (request: FastifyRequest) => 
   };
 }
 
-/** As on the wire: the user and the database are the organization. */
+/** As at the wire door, user and database are the organization's id. */
 async function byPassword(router: Pick<Router, 'authenticate'>, connection: ConnectionString | undefined, origin: Origin): Promise<Tenant> {
   if (connection?.password === undefined) {
     throw new ServiceError('unauthorized', 'an API key is needed, as password in the Neon-Connection-String header or as bearer token');

@@ -1,6 +1,6 @@
 import { ServiceError } from '../../src/errors.ts';
 
-/** What counts of a connection string. Its host does not: the key alone decides whose data this is. */
+/** The used parts of a connection string. Its host is ignored, because the key determines the organization. */
 export interface ConnectionString {
   readonly user: string;
   readonly database: string;
@@ -50,7 +50,7 @@ function decode(part: string): string {
   }
 }
 
-/** Without quoting any of it: there is a key in it. */
+/** The message quotes nothing of the string, because it contains a key. */
 function invalid(what: string): ServiceError {
   return new ServiceError('invalid_request', `the connection string ${what}`);
 }

@@ -4,7 +4,7 @@ import { StatementFailure } from '../../src/sql/execution/statement-failure.ts';
 import { RESULTS_MAX_BYTES } from '../../src/sql/result/result-budget.ts';
 import { serviceError } from '../errors.ts';
 
-/** What Neon's client copies into its NeonDbError. */
+/** The fields that Neon's client copies into its NeonDbError. */
 const FIELDS = [
   'severity',
   'code',
@@ -28,13 +28,13 @@ export interface NeonError {
   readonly status: number;
   readonly body: Readonly<Record<string, string | null>>;
   readonly sqlstate: string;
-  /** It is our fault or unexpected: to be told in full to the operator. */
+  /** The error is internal or unexpected, and must be logged in full. */
   readonly internal: boolean;
 }
 
 /**
- * Any error as the flat document that Neon's client reads. It reads one only with status 400, so that is what nearly all have.
- * @param maxBodyBytes how large a request may be
+ * Any error as the flat document that Neon's client expects. The client reads it only with status 400, so nearly all have that status.
+ * @param maxBodyBytes the limit of a request's body
  */
 export function renderNeonError(error: unknown, maxBodyBytes: number): NeonError {
   const cause = error instanceof StatementFailure ? error.error : error;
@@ -47,7 +47,7 @@ export function renderNeonError(error: unknown, maxBodyBytes: number): NeonError
   return { status, body: flat({ severity: 'ERROR', code, message, ...notes }), sqlstate: code, internal };
 }
 
-/** The statuses that Neon's proxy has for these. */
+/** The statuses that Neon's proxy uses for these errors. */
 function shapeOf({ kind, message }: ServiceError, maxBodyBytes: number): [status: number, message: string] {
   switch (kind) {
     case 'payload_too_large':
@@ -61,7 +61,7 @@ function shapeOf({ kind, message }: ServiceError, maxBodyBytes: number): [status
   }
 }
 
-/** All values are text, as they are on the wire. */
+/** All values are strings, as in the wire protocol's text format. */
 function flat(fields: ErrorFields): Record<string, string | null> {
   const values = FIELDS.map((name) => [name, fields[name] === undefined ? null : String(fields[name])] as const);
   return { message: fields.message, ...Object.fromEntries(values) };

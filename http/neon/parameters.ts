@@ -6,9 +6,8 @@ import { atOnce, inSlices, JsonText, type Writing, writeJson } from '../../src/s
 import { areMany, needsType, type ParameterText, quoteElement } from '../../src/sql/parameters/parameters.ts';
 
 /**
- * Parameters as Neon's proxy writes them, without a look at the parameter's type: strings as they are, arrays as array
- * literals, anything else as JSON. Neon's client itself sends strings and nulls only. Others have their turn where there is
- * much to write.
+ * Encodes parameters as Neon's proxy does, independent of the parameter's type: strings unchanged, arrays as array
+ * literals, other values as JSON. Neon's client itself sends only strings and nulls. Large values are written in time slices.
  * @throws ServiceError `invalid_request` naming the parameter
  */
 export async function parameterTexts(values: readonly JsonValue[]): Promise<readonly ParameterText[]> {
@@ -31,7 +30,7 @@ function* structure(value: JsonValue): Writing {
   return text.toString();
 }
 
-/** Only what comes from a string or an object needs quotes; an array in an array is a further dimension. */
+/** Only strings and objects need quotes; a nested array is a further dimension. */
 function* writeArray(values: readonly JsonValue[], text: JsonText): Generator<void, void> {
   text.add('{');
   for (const [at, value] of values.entries()) {

@@ -7,10 +7,10 @@ import type { IsolationLevel, TransactionModes } from '../../src/sql/execution/t
 import type { JsonValue } from '../../src/sql/parameters/json-value.ts';
 import { validate } from '../routes/operation.ts';
 import { MAX_PARAMETERS, MAX_STATEMENTS } from '../routes/schemas.ts';
-import { neonLayout } from './layout.ts';
 import { parameterTexts } from './parameters.ts';
+import { neonFormat } from './result-format.ts';
 
-/** As the client sends them. Unlike at the rest of the door, unknown fields are left alone: newer clients may have more. */
+/** Requests as the client sends them. Unlike in other requests, unknown fields are ignored, because newer clients may send more. */
 const query = z.object({
   query: z.string(),
   params: z
@@ -63,7 +63,7 @@ function isBatch(body: unknown): boolean {
 async function statement(headers: IncomingHttpHeaders, { query: sql, params, arrayMode }: z.output<typeof query>): Promise<TextStatement> {
   const raw = headers['neon-raw-text-output'] === 'true';
   const rowAsArray = arrayMode ?? headers['neon-array-mode'] === 'true';
-  return { sql, values: await parameterTexts(params), layout: neonLayout({ raw, rowAsArray }) };
+  return { sql, values: await parameterTexts(params), layout: neonFormat({ raw, rowAsArray }) };
 }
 
 function transactionModes(headers: IncomingHttpHeaders): TransactionModes {

@@ -6,34 +6,33 @@ import { type MemoryBudget, MemoryReservation } from '../../src/runtime/memory-b
 import type { ConnectionLimit } from '../connections/connection-limit.ts';
 import { holdBody } from '../plugins/admission.ts';
 
-/** RFC 6455 section 7.4.1 and the registry that it founds: https://www.iana.org/assignments/websocket */
+/** Close codes: RFC 6455 section 7.4.1, and https://www.iana.org/assignments/websocket */
 const [NORMAL, UNSUPPORTED_DATA, TRY_AGAIN_LATER] = [1000, 1003, 1013];
 
-/** So much each client may send before it is known who it is: more than a login takes. */
+/** How much each client may send before it is authenticated; more than a login needs. */
 export const LOGIN_BYTES = 16_384;
-/** All clients of whom it is not known yet who they are count as one organization. */
+/** All unauthenticated clients count as one organization. */
 const UNAUTHENTICATED = '';
 
 /**
- * Where what clients send counts. Nobody can tell what is in a frame before all of it is there, and honest clients send their
- * first statement, whatever its size, in one frame with their login: so there is room for large ones of clients that are not
- * known yet, which all of them share.
+ * The memory budgets for frames. A client may send its first statement, of any size, in one frame with its login, and a frame can be
+ * read only when it is complete. So unauthenticated clients may send large frames, within one budget that they share.
  */
 export interface FrameBudgets {
-  /** With the bodies of the organization's requests. */
+  /** Shared with the bodies of the organization's requests. */
   readonly bodies: MemoryBudget;
   readonly unauthenticated: MemoryBudget;
   readonly connections: Pick<ConnectionLimit, 'authenticated'>;
 }
 
-/** As much as comes from a socket at a time: more of a frame is not handed out before it is asked for. */
+/** As much as one read of a socket returns. No larger part of a frame is passed on at once. */
 const PIECE_BYTES = 65_536;
-/** Of a control frame from a client, which is masked. */
+/** The header of a control frame from a client, which is masked. */
 const CONTROL_HEAD_BYTES = 6;
 
 /**
- * The bytes that go over a WebSocket in binary frames; frames mean nothing. Whoever does not read stops the client, and a
- * client that does not read is seen by `writableLength`, as with a socket.
+ * The bytes of a WebSocket's binary frames, as a stream; frame boundaries have no meaning. Backpressure works in both directions: an
+ * unread stream stops the client, and `writableLength` counts the bytes that the client has not read, as with a socket.
  */
 export class WebSocketStream extends Duplex {
   readonly #webSocket: WebSocket;
@@ -41,16 +40,16 @@ export class WebSocketStream extends Duplex {
   readonly #rooms: FrameBudgets;
   #held: MemoryReservation;
   #isAuthenticated = false;
-  /** Bytes of a frame that has not come whole. */
+  /** The length of the incomplete frame. */
   #come = 0;
-  /** Frames that have come whole, how much they are together, and what has been handed out of the first one. */
+  /** Complete frames, their length together, and how much of the first has been passed on. */
   readonly #frames: Buffer[] = [];
   #waiting = 0;
   #handedOut = 0;
   #isFull = false;
   #hasEnded = false;
 
-  /** @param socket below the WebSocket */
+  /** @param socket the WebSocket's socket */
   constructor(webSocket: WebSocket, socket: Socket, rooms: FrameBudgets) {
     super({ allowHalfOpen: false });
     this.#webSocket = webSocket;
@@ -64,11 +63,11 @@ export class WebSocketStream extends Duplex {
       this.#hasEnded = true;
       this.#handOut();
     });
-    // The WebSocket closes by itself, with the code that says what was wrong.
+    // The WebSocket closes by itself, with the code of the error.
     webSocket.on('error', () => {});
   }
 
-  /** To be called when it is known whose client it is: what it sends takes room as the bodies of their requests do. */
+  /** Called when the client is authenticated. Its frames then count in the budget of its organization. */
   known(organizationId: string): void {
     this.#held.end();
     this.#rooms.connections.authenticated(this.#socket, organizationId);
@@ -77,7 +76,7 @@ export class WebSocketStream extends Duplex {
     this.#count();
   }
 
-  /** Calls back when nothing has moved for so long. */
+  /** Calls back when nothing has been sent or received for so long. */
   setTimeout(timeoutMs: number, callback: () => void): void {
     this.#socket.setTimeout(timeoutMs, callback);
   }
@@ -104,7 +103,7 @@ export class WebSocketStream extends Duplex {
     else if (this.#isFull) this.#webSocket.pause();
   }
 
-  /** A copy: who keeps a piece is not to keep all of a large frame with it. */
+  /** A copy, so that a reader that keeps a piece does not keep a whole large frame in memory. */
   #nextPiece(): Buffer {
     const [frame = NOTHING] = this.#frames;
     const start = this.#handedOut;
@@ -118,14 +117,14 @@ export class WebSocketStream extends Duplex {
     return frame.length <= PIECE_BYTES ? frame : Buffer.from(frame.subarray(start, end));
   }
 
-  /** What is held of all that the client has sent. */
+  /** Counts the bytes held of the client's frames. */
   #count(): void {
     if (this.destroyed) return;
     try {
       holdBody(this.#held, this.#come + this.#waiting);
     } catch (error) {
       if (this.#isAuthenticated) this.#webSocket.close(TRY_AGAIN_LATER, error instanceof ServiceError ? error.message : '');
-      // An answer to that would come behind the rest of the frame.
+      // A close frame would be read only after the rest of the frame.
       this.destroy();
     }
   }
@@ -147,7 +146,7 @@ export class WebSocketStream extends Duplex {
       return;
     }
     webSocket.once('close', () => callback());
-    // The client's answer has to be heard.
+    // The client's close frame must be read.
     webSocket.resume();
     webSocket.close(NORMAL);
   }

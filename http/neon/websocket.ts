@@ -6,32 +6,32 @@ import type { ConnectionLimit } from '../connections/connection-limit.ts';
 import type { TakeOver } from '../connections/upgrade.ts';
 import { type FrameBudgets, LOGIN_BYTES, WebSocketStream } from './websocket-stream.ts';
 
-/** Begins a conversation in PostgreSQL's protocol, which asks for the key in the clear: these clients send it without waiting. */
+/** Begins a session of PostgreSQL's protocol with cleartext authentication, because these clients send the key without waiting. */
 export type OpenWire = (stream: WebSocketStream, client: { readonly remoteAddress: string }) => void;
 
 export interface WireSocketsOptions {
   readonly openWire: OpenWire;
   readonly clientAddress: (socketAddress: string, forwardedFor: string | undefined) => string;
   readonly maxFrameBytes: number;
-  /** Whether a request for a WebSocket is answered as one that asks for none is. */
+  /** Whether a WebSocket request gets the same answer as an ordinary request. */
   readonly isRefused: (request: IncomingMessage) => boolean;
   readonly connections: Pick<ConnectionLimit, 'authenticated'>;
-  /** For what organizations send. */
+  /** The memory budget for the organizations' frames. */
   readonly bodies: MemoryBudget;
-  /** How often clients are asked for a sign of life; one that has been asked twice and gave none by the next time is gone. */
+  /** How often clients are pinged. A client that has sent nothing after two pings is disconnected at the next. */
   readonly keepAliveMs?: number;
 }
 
 interface Client {
   readonly socket: Socket;
-  /** How much had come from it when it was last looked at. */
+  /** How many bytes had been received at the last check. */
   bytesRead: number;
-  /** Pings since it gave a sign of life. */
+  /** The number of pings since the last received byte. */
   unanswered: number;
 }
 
 const PATH = '/v2';
-/** So many frames of the largest size may come at once from clients that have not logged in, each with a login. */
+/** How many frames of the largest size unauthenticated clients may be sending at once. */
 const UNAUTHENTICATED_FRAMES = 4;
 const KEEPALIVE_MS = 30_000;
 const UNANSWERED_MAX = 2;
@@ -62,7 +62,7 @@ export class WireSockets {
     return true;
   };
 
-  /** Takes no more clients, and drops those that the other end of their stream has not said good-bye to by then. */
+  /** Accepts no more clients, and drops those that the wire door has not closed by then. */
   close(deadlineMs: number): void {
     this.#closing = true;
     if (this.#clients.size === 0) return;
@@ -81,11 +81,11 @@ export class WireSockets {
     openWire(new WebSocketStream(webSocket, socket, this.#rooms), { remoteAddress });
   }
 
-  /** Any byte is a sign of life: a pong has to wait behind the frame that the client is sending. */
+  /** Any received byte shows that the client is alive, because a pong waits behind the frame that the client is sending. */
   #ping(): void {
     for (const [webSocket, client] of this.#clients) {
       const { bytesRead, writableLength } = client.socket;
-      // From a client that is not being read nothing can be heard; one that is behind has not come to the ping yet.
+      // A client that Postern does not read from is not checked, nor one that has unread bytes before the ping.
       if (webSocket.isPaused || writableLength > 0 || bytesRead > client.bytesRead) client.unanswered = 0;
       client.bytesRead = bytesRead;
       if (client.unanswered === UNANSWERED_MAX) webSocket.terminate();

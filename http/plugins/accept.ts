@@ -2,11 +2,11 @@ export const LINES_TYPE = 'application/x-ndjson';
 const JSON_TYPE = 'application/json';
 
 /**
- * Whether a caller asks for a document a line, and does not rather have one document. Wildcards ask for nothing in particular.
+ * Whether a caller prefers one JSON document a line to a single document. Wildcards express no preference.
  * @see https://www.rfc-editor.org/rfc/rfc9110#field.accept
  */
 export function prefersLines(accept = ''): boolean {
-  // Hardly anybody has heard of them.
+  // Few clients accept NDJSON, so nothing else is parsed for most.
   if (!/ndjson/i.test(accept)) return false;
   const weights = new Map(accept.split(',').map(weighted));
   return (weights.get(LINES_TYPE) ?? 0) > (weights.get(JSON_TYPE) ?? 0);

@@ -5,8 +5,8 @@ import { type MemoryBounds, type MemoryBudget, MemoryReservation } from '../../s
 import type { ConnectionLimit } from '../connections/connection-limit.ts';
 
 /**
- * How many requests of one organization may be under way. Those that are let in wait their turn for a database session in
- * the pool, where the organization with the fewest sessions goes first.
+ * Limits the requests of one organization in progress. Admitted requests wait for a database session in the pool, which
+ * serves the organization with the fewest sessions first.
  */
 export class Admission {
   readonly #maxPerTenant: number;
@@ -17,7 +17,7 @@ export class Admission {
   }
 
   /**
-   * @returns gives the place back
+   * @returns a function that ends the admission
    * @throws ServiceError `too_many_requests`
    */
   enter(organizationId: string): () => void {
@@ -34,7 +34,7 @@ export class Admission {
 
 type BodySettings = Pick<Config, 'POSTERN_HTTP_BODY_MAX_BYTES' | 'POSTERN_HTTP_BODIES_PER_TENANT_BYTES' | 'POSTERN_HTTP_BODIES_BYTES'>;
 
-/** As set, or a multiple of the largest body. Where there is nobody else there is room for that, and for as much again that is left. */
+/** The settings, or multiples of the largest body. One body of the largest size is always allowed, while as much is left for others. */
 export function bodyBoundsOf({
   POSTERN_HTTP_BODY_MAX_BYTES: largest,
   POSTERN_HTTP_BODIES_PER_TENANT_BYTES: perTenantBytes,
@@ -47,17 +47,17 @@ export function bodyBoundsOf({
 }
 
 /**
- * So many bytes are held of what a client has sent. Small ones are not counted: of those there are no more than requests, and
- * WebSockets, may be under way.
+ * Sets how many bytes of a client's input are held. Small amounts are not counted, because the number of requests and
+ * WebSockets is limited.
  * @throws ServiceError `too_many_requests`
  */
 export function holdBody(held: MemoryReservation, bytes: number): void {
   const full = held.tryResize(bytes);
-  if (full === 'its own') throw tooLarge("the organization's requests under way are as large as they may be together");
-  if (full === 'all') throw tooLarge('the requests under way are as large as there is room for');
+  if (full === 'its own') throw tooLarge("the organization's in-flight requests exceed the memory limit");
+  if (full === 'all') throw tooLarge('in-flight requests exceed the memory limit');
 }
 
-/** What requests count in. */
+/** The limits for requests. */
 export interface RequestLimits {
   readonly admission: Admission;
   readonly connections: Pick<ConnectionLimit, 'authenticated'>;
@@ -65,14 +65,14 @@ export interface RequestLimits {
   readonly results: MemoryBudget;
 }
 
-/** Decided before the body is read, so that many requests do not fill the memory with their bodies. */
+/** Runs before the body is read, so that the bodies of many requests cannot fill the memory. */
 export function limitRequests(app: FastifyInstance, { admission, connections, bodies, results }: RequestLimits): void {
-  // The first hook behind authentication, and the last before the body.
+  // The first hook after authentication, and the last before the body.
   app.addHook('preParsing', (request, _reply, body, done) => {
     const { call } = request;
     const id = call.tenant?.organization.id;
     try {
-      // What is taken is given back when the client goes: it must not have gone before.
+      // The admission ends when the client disconnects, so a client that has already disconnected is not admitted.
       if (call.disconnect.hasHappened) throw new ServiceError('query_canceled', 'the caller has gone away');
       if (id !== undefined) {
         connections.authenticated(request.raw.socket, id);
@@ -87,7 +87,7 @@ export function limitRequests(app: FastifyInstance, { admission, connections, bo
   });
 }
 
-/** What has been told of a body's length counts at once, what has not as it comes. */
+/** Counts a body by its Content-Length at once, or without one as it is received. */
 function countBody({ call, headers, routeOptions }: FastifyRequest, body: RequestPayload, id: string, bodies: MemoryBudget): void {
   const held = new MemoryReservation(bodies, id);
   call.body = held;
@@ -96,7 +96,7 @@ function countBody({ call, headers, routeOptions }: FastifyRequest, body: Reques
   if (headers['transfer-encoding'] === undefined) return;
   const come = ({ length }: Buffer) => {
     try {
-      // Without anybody who reads it, it is thrown away.
+      // Without a reader the body is discarded.
       if (body.listenerCount('error') > 0) holdBody(held, held.bytes + length);
     } catch (error) {
       body.off('data', come);

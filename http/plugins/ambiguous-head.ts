@@ -17,7 +17,7 @@ export function refuseAmbiguousHeads(app: FastifyInstance): void {
       done();
       return;
     }
-    // The sender may also disagree about where the request ends.
+    // The sender may also have another view of where the request ends.
     reply.raw.shouldKeepAlive = false;
     done(new ServiceError('invalid_request', ambiguity));
   });
@@ -31,7 +31,7 @@ export function ambiguityOf({ headers, rawHeaders, httpVersion }: IncomingMessag
   return repeated && `the request has more than one ${repeated} header`;
 }
 
-/** @param rawHeaders names and values in turn */
+/** @param rawHeaders alternating names and values */
 function repeatedOf(rawHeaders: readonly string[]): string | undefined {
   const seen = new Set<string>();
   for (let at = 0; at < rawHeaders.length; at += 2) {

@@ -4,10 +4,10 @@ import { ServiceError } from '../../src/errors.ts';
 import type { Router } from '../../src/router/router.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 
-/** What it takes to tell whose key it is. */
+/** What is needed to authenticate a key. */
 export type KeyRing = Pick<Router, 'authenticate' | 'recognize'>;
 
-/** Who calls, by their key. Runs before the body is read, so that nobody unknown makes us take one in. */
+/** Authenticates a call by its key. Runs before the body is read, so that no body of an unauthenticated client is read. */
 export function requireBearer(router: KeyRing): onRequestHookHandler {
   return (request, _reply, done) => {
     let known: Tenant | undefined;
@@ -24,7 +24,7 @@ export function requireBearer(router: KeyRing): onRequestHookHandler {
 }
 
 /**
- * By `Authorization: Bearer <API key>`.
+ * Authenticates by `Authorization: Bearer <API key>`.
  * @see https://www.rfc-editor.org/rfc/rfc6750#section-2.1
  */
 export async function authenticateBearer(router: KeyRing, { headers, call }: FastifyRequest): Promise<void> {
@@ -38,13 +38,13 @@ function bearerToken(authorization: string | undefined): string {
   return token;
 }
 
-/** Made once: with its stack, an error takes longer than all else that a refusal does. */
+/** Made once, because making an error with its stack takes longer than the rest of a refusal. */
 export const MISSING = new ServiceError('unauthorized', 'an API key is needed, sent as "Authorization: Bearer <API key>"');
 export const MALFORMED = new ServiceError('unauthorized', 'the Authorization header must read "Bearer <API key>"');
-/** As the router says it. */
+/** The router's message. */
 export const INVALID = new ServiceError('unauthorized', 'the API key is not valid');
 
-/** @returns undefined where the header is another, or not well formed */
+/** @returns undefined if the header has another scheme or is malformed */
 export function bearerTokenOf(authorization: string): string | undefined {
   return /^Bearer +([A-Za-z0-9._~+/-]+=*) *$/i.exec(authorization)?.[1];
 }

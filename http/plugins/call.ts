@@ -8,12 +8,12 @@ declare module 'fastify' {
     call: RequestContext;
   }
   interface FastifyContextConfig {
-    /** Name of the operation in observations and in the audit log. */
+    /** The operation's name in observations and in the audit log. */
     action?: string;
   }
 }
 
-/** Opens a {@link RequestContext} for each request and tells what became of those that reached an operation. */
+/** Opens a {@link RequestContext} for each request, and reports the outcome of those that reached an operation. */
 export function followCalls(app: FastifyInstance, ends: CallEnds, clientAddress: ClientAddress): void {
   app.decorateRequest('call');
   app.addHook('onRequest', (request, reply, done) => {
@@ -21,11 +21,11 @@ export function followCalls(app: FastifyInstance, ends: CallEnds, clientAddress:
     const { action } = request.routeOptions.config;
     request.call = call;
     const { socket } = request.raw;
-    // A reply also counts as finished when its connection was destroyed with the rest of it unsent.
+    // A reply also counts as finished when its connection was destroyed before all of it was sent.
     reply.raw.on('finish', () => {
       call.whole = !socket.destroyed;
     });
-    // Fastify's own onResponse is silent about replies that broke off.
+    // Fastify's own onResponse is not called for interrupted replies.
     reply.raw.once('close', () => {
       if (!call.whole) call.disconnect.happen();
       call.leave?.();
@@ -37,11 +37,11 @@ export function followCalls(app: FastifyInstance, ends: CallEnds, clientAddress:
     });
     done();
   });
-  // What reads observations is closed after the door.
-  app.addHook('onClose', () => ends.told());
+  // The observers are closed after the door.
+  app.addHook('onClose', () => ends.allReported());
 }
 
-/** What a request asked for may be needed for longer than anybody waits for the answer. */
+/** The reservations of a call are kept until its statement has ended, which may be after the client has disconnected. */
 async function whenDone(work: Promise<unknown> | undefined): Promise<void> {
   await Promise.allSettled([work]);
 }

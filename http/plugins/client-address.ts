@@ -3,12 +3,12 @@ import ipaddr from 'ipaddr.js';
 
 type Address = ReturnType<typeof ipaddr.process>;
 
-/** Where a request comes from, by its connection and what it says itself. */
+/** The client's address, by the connection and the X-Forwarded-For header. */
 export type ClientAddress = (socketAddress: string, forwardedFor: string | undefined) => string;
 
 /**
- * Where a request comes from. X-Forwarded-For is believed only as far as the hops that wrote it are trusted: from the
- * socket backwards, the first address that is not in the list is the client. Entries that are no addresses end the walk.
+ * The client's address. X-Forwarded-For is believed only as far as trusted proxies have written it: from the socket's address
+ * backwards, the first address that is not in the list is the client. An entry that is no address ends the search.
  * @param trusted CIDR ranges or single addresses
  */
 export function clientAddresses(trusted: readonly string[]): ClientAddress {
@@ -32,7 +32,7 @@ function trustIn(trusted: readonly string[]): (address: Address) => boolean {
   return (address) => ranges.some(([network, bits]) => network.kind() === address.kind() && address.match(network, bits));
 }
 
-/** An address, also with a port behind it as some proxies write; IPv4 inside IPv6 becomes IPv4. */
+/** Parses an address, also with a port after it, as some proxies write. IPv4-mapped IPv6 becomes IPv4. */
 function parse(text: string): Address | undefined {
   const bare = /^\[(.+)\](?::\d+)?$/.exec(text)?.[1] ?? /^([\d.]+):\d+$/.exec(text)?.[1] ?? text;
   return isIP(bare) === 0 ? undefined : ipaddr.process(bare);

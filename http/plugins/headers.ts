@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
-/** Puts the headers on every reply that a route, or the lack of one, gives. */
+/** Adds the headers to every reply, also to those without a route. */
 export function setHeadersAlways(app: FastifyInstance): void {
   app.addHook('onRequest', (request, reply, done) => {
     setHeaders(request, reply);
@@ -16,7 +16,7 @@ export const ALWAYS = {
 };
 
 /**
- * Nothing is to be kept by caches: replies carry keys or data of an organization.
+ * Caches must not store replies, because these contain keys or data of an organization.
  * @see https://www.rfc-editor.org/rfc/rfc9111#section-5.2.2.5
  */
 export function setHeaders(request: Pick<FastifyRequest, 'id'>, reply: FastifyReply): void {

@@ -20,15 +20,15 @@ export const IDEMPOTENCY_HEADERS = {
 
 export const REPLAYED_HEADER = { 'Idempotency-Replayed': 'true when nothing was done now, because it has been before' };
 
-/** Notes what a request with a key asks for, while its body is still as it was sent. */
+/** Computes the digest of a request with a key, before its body is parsed. */
 export function takeFingerprint({ headers, method, url, call }: FastifyRequest, body: Buffer): void {
   if (headers['idempotency-key'] === undefined) return;
   call.fingerprint = createHash('sha256').update(`${method} ${url}\n`).update(body).digest('hex');
 }
 
 /**
- * The request, where it came with an `Idempotency-Key`.
- * @param contentType of the reply
+ * The idempotent request, if it has an `Idempotency-Key`.
+ * @param contentType the media type of the reply
  * @throws ServiceError `invalid_request`
  * @see https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/
  */
@@ -43,9 +43,9 @@ export function repeatableRequest({ headers, call }: FastifyRequest, contentType
 }
 
 /**
- * What is kept belongs to the organization, which may change it as it likes: what frames the reply is one of ours all the same.
- * What is asked for again may be refused for want of room: nothing is done, and it can be asked for once more.
- * A status of 101 would hand the connection over, in the eyes of a proxy that others use, too.
+ * Sends the reply, or a stored one. A stored reply is in a table of the organization, which may have changed it, so only known values
+ * of status and media type are sent: with a status of 101, a proxy that other clients share would treat the connection as upgraded.
+ * If a replay would exceed the memory limit, it is refused and may be requested again.
  */
 export function sendOnce(reply: FastifyReply, { status, contentType, body, isReplay }: OnceReply): FastifyReply {
   if (isReplay) {

@@ -8,7 +8,7 @@ import { errorBody } from '../responses/unread-replies.ts';
 
 const UNCOUNTED: Refusals = { count: () => undefined };
 
-/** Answers every error as `application/problem+json`; what nobody expected is also told to the operator, whole. */
+/** Answers every error with `application/problem+json`. Unexpected errors are also logged in full. */
 export function answerProblems(app: FastifyInstance, observe: Observe, refusals: Refusals = UNCOUNTED): void {
   app.setErrorHandler((error, request, reply) => {
     const held = holdRefusal(error, request.call, refusals);
@@ -28,7 +28,7 @@ export function sendProblem(error: unknown, request: FastifyRequest, reply: Fast
   return reply.code(problem.status).headers(headers).type('application/problem+json').send(errorBody(request.call, problem));
 }
 
-/** The error as the caller is told it; the operator is told of it, too, where he has to be. */
+/** The problem document of an error. Internal and unexpected errors are logged. */
 export function problemOf(error: unknown, request: FastifyRequest, observe: Observe): RenderedError {
   return problemFor(error, observe, {
     requestId: request.id,
@@ -41,7 +41,7 @@ export function problemOf(error: unknown, request: FastifyRequest, observe: Obse
   });
 }
 
-/** What {@link problemFor} has to know of a request that has failed. */
+/** What {@link problemFor} needs to know of a failed request. */
 export interface FailedRequest {
   readonly requestId: string;
   readonly method: string;
@@ -49,7 +49,7 @@ export interface FailedRequest {
   readonly withCredentials: boolean;
   readonly call: RequestContext | undefined;
   readonly maxBodyBytes: number;
-  /** It broke off: there is nobody left to answer. */
+  /** The client has disconnected. */
   readonly isGone: boolean;
 }
 
@@ -59,15 +59,15 @@ export function problemFor(error: unknown, observe: Observe, request: FailedRequ
   const { statement, atomic, isRepeatable } = call ?? {};
   const rendered = renderError(error, { requestId, path, withCredentials, sql: statement?.sql, atomic, isRepeatable, maxBodyBytes });
   const { problem, internal } = rendered;
-  // Where nobody is left to answer it is nobody's fault here.
+  // If the client has disconnected, the error is a consequence and is not logged.
   if (internal && !isGone) observe({ name: 'service.failure', message: `${method} ${problem.instance} failed`, cause: error, requestId });
   if (call !== undefined && problem.sqlstate !== undefined) call.sqlstate = problem.sqlstate;
   return rendered;
 }
 
 /**
- * 405 where the path exists (RFC 9110 section 15.5.6), OPTIONS answered there, 404 everywhere else. Before the body is read,
- * so that unauthenticated callers do not fill the memory with theirs.
+ * Answers 405 for other methods of an existing path (RFC 9110 section 15.5.6), answers OPTIONS, and 404 for other paths. It runs
+ * before the body is read, so that unauthenticated callers cannot fill the memory with bodies.
  */
 function refuseRoutes(app: FastifyInstance): void {
   const methods = new Map<string, Set<string>>();
@@ -97,7 +97,7 @@ export function noRoute(path: string): ServiceError {
   return new ServiceError('not_found', `there is nothing at ${path}`, { hint: 'GET /docs lists every operation.' });
 }
 
-/** Clients may send the whole URI, as they would to a proxy (RFC 9112 section 3.2.2). */
+/** Clients may send the absolute URI, as to a proxy (RFC 9112 section 3.2.2). */
 function pathOf(request: FastifyRequest): string {
   return request.url.replace(/^https?:\/\/[^/?#]*/i, '').split('?', 1)[0] ?? '';
 }

@@ -3,13 +3,13 @@ import type { FastifyInstance } from 'fastify';
 import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 
-/** Whether requests for a host are answered, by their Host header. */
+/** Whether requests with this Host header are answered. */
 export type IsServedHost = (host: string | undefined) => boolean;
 
 /**
- * A Postern on a loopback address answers requests for names of that address alone: a page in a browser on the same machine
- * could otherwise have its own name resolve to 127.0.0.1, and then call Postern and read the replies (DNS rebinding). Browsers
- * always say which host they mean.
+ * On a loopback address Postern answers only requests for names of that address. Otherwise a web page in a browser on the same machine
+ * could make its own name resolve to 127.0.0.1, call Postern and read the replies (DNS rebinding). Browsers always send the Host
+ * header.
  */
 export function servedHosts({ POSTERN_HOST, POSTERN_PUBLIC_HOST }: Pick<Config, 'POSTERN_HOST' | 'POSTERN_PUBLIC_HOST'>): IsServedHost {
   const own = POSTERN_HOST.toLowerCase();
@@ -21,7 +21,7 @@ export function servedHosts({ POSTERN_HOST, POSTERN_PUBLIC_HOST }: Pick<Config, 
   };
 }
 
-/** Answers 421 where another host is meant. */
+/** Answers 421 to requests for another host. */
 export function refuseOtherHosts(app: FastifyInstance, isServedHost: IsServedHost): void {
   app.addHook('onRequest', ({ headers: { host } }, _reply, done) => {
     done(isServedHost(host) ? undefined : misdirected(host));
@@ -35,7 +35,7 @@ function misdirected(host = ''): ServiceError {
   });
 }
 
-/** Without the port, and the dot or the brackets that it may be written with. */
+/** The host without port, trailing dot or brackets. */
 function nameOf(host: string): string {
   const name = host.toLowerCase().replace(/:\d*$/, '');
   return name.startsWith('[') ? name.slice(1, -1) : name.replace(/\.$/, '');

@@ -4,12 +4,12 @@ import { HOLD_MS, type RefusalLimit } from '../../src/router/limits/refusal-limi
 import { ERRORS, serviceError } from '../errors.ts';
 import type { RequestContext } from '../request-context.ts';
 
-/** Counts refusals by the address that they go to. */
+/** Counts refusals by the client's address. */
 export type Refusals = Pick<RefusalLimit, 'count'>;
 
 /**
- * Counts the refusal of a call that has shown no valid key.
- * @returns what it is told instead, and then its connection closed, when it has waited for it; undefined where it is told at once
+ * Counts the refusal of a call without a valid key.
+ * @returns resolves after a delay with the error to send instead, after which the connection is closed; undefined: no delay
  */
 export function holdRefusal(error: unknown, call: RequestContext | undefined, refusals: Refusals): Promise<ServiceError> | undefined {
   if (call === undefined || call.tenant !== undefined || ERRORS[serviceError(error).kind].status >= 500) return undefined;

@@ -71,7 +71,7 @@ export const queryReply = z.object({
   warnings: z.array(warning).optional().describe('Notices of Postgres, and columns that hide one another'),
 });
 
-/** Of a reply that is a document a line. The error is one of the problem documents. */
+/** A line of a reply with one document a line. The error is a problem document. */
 export const queryLine = z.union([
   queryReply.pick({ fields: true, rowAsArray: true }),
   z.object({ row: z.union([z.record(z.string(), z.unknown()), z.array(z.unknown())]) }),

@@ -7,13 +7,13 @@ import { ALWAYS } from '../plugins/headers.ts';
 import { JSON_TYPE } from '../routes/context.ts';
 import { countReply } from './unread-replies.ts';
 
-/** Beyond this, copying a reply costs more than a second piece to write. */
+/** Beyond this size, copying a reply costs more than a second write. */
 const ONE_PIECE_MAX_BYTES = 8_192;
 
 const ALWAYS_FLAT = Object.entries(ALWAYS).flat();
 
 /**
- * Sends a document that may be large: it counts with the results that are held for its organization until it has been taken.
+ * Sends a document that may be large. Until the client has received it, it counts with the organization's results in memory.
  * @throws ServiceError `too_many_requests`
  */
 export function sendDocument({ call }: FastifyRequest, reply: FastifyReply, document: object): FastifyReply {
@@ -24,13 +24,13 @@ export function sendDocument({ call }: FastifyRequest, reply: FastifyReply, docu
 }
 
 /**
- * Sends the result of a query, past all that Fastify does for replies of any kind; its memory is used again for others.
- * @param body as a whole, or as a stream that has begun
- * @throws what the stream failed with
+ * Sends the result of a query without Fastify's handling of replies. Its memory is then used again.
+ * @param body the whole reply, or a stream that has begun
+ * @throws the stream's error
  */
 export function sendResult(reply: FastifyReply, contentType: string, body: Buffer | Readable): void {
   if (Buffer.isBuffer(body)) countReply(reply.request.call, body.length);
-  // It broke off in the turn in which it began: nothing has been sent, and the error can take its place.
+  // The stream failed in the turn in which it began: nothing has been sent, so an error reply can be.
   if (!Buffer.isBuffer(body) && body.errored) throw body.errored;
   const { request, raw } = reply.hijack();
   const head = ['x-request-id', request.id, ...ALWAYS_FLAT, 'content-type', contentType];
@@ -39,8 +39,8 @@ export function sendResult(reply: FastifyReply, contentType: string, body: Buffe
 }
 
 /**
- * Node writes a head and a Buffer as two pieces, but a head and a string as one: in Latin-1 there is a character for every
- * byte. And it keeps that one back for what `end` may add, unless it is told to let it go.
+ * Node writes a head and a Buffer in two writes, but a head and a string in one; Latin-1 has a character for every
+ * byte. Node delays that write until `end`, unless the socket is uncorked.
  */
 function sendWhole(raw: ServerResponse, head: string[], body: Buffer): void {
   head.push('content-length', String(body.length));
@@ -66,9 +66,9 @@ function sendStream(raw: ServerResponse, head: string[], body: Readable): void {
 }
 
 /**
- * Sends a stream piece by piece, at the pace of who takes it. One that breaks off takes the connection with it, so that nobody
- * takes what has come for the whole; and the other way round.
- * @param write tells when a piece has been written, and whether there is room for more
+ * Sends a stream in pieces, with backpressure. If the stream fails, the connection is destroyed, so that the client notices that the
+ * reply is incomplete; if the connection is closed, the stream is destroyed.
+ * @param write reports when a piece has been written, and whether more may be written
  */
 export function pour(body: Readable, into: Writable, write: (piece: Buffer, written: () => void) => boolean, end: () => void): void {
   const resume = () => body.resume();

@@ -4,12 +4,12 @@ import { keepResults } from '../../src/sql/result/result-budget.ts';
 import type { RequestContext } from '../request-context.ts';
 
 /*
- * Every reply that is sent as a whole waits in memory for who reads it, and counts so long with the results that are held for
- * its organization; what is streamed counts itself. What has no room is refused while it can be: a result before its
- * transaction is committed, a document before it is sent. An error is cut short.
+ * Every reply that is sent as a whole stays in memory until the client has read it, and counts with the organization's results
+ * until then; streams count themselves. What exceeds the limit is refused if that is still possible: a result before its
+ * transaction is committed, a document before it is sent. An error is shortened.
  */
 
-/** Counts whatever Fastify sends, by whichever way it has come to be: results, documents, replays, errors. */
+/** Counts everything that Fastify sends: results, documents, replays, errors. */
 export function countReplies(app: FastifyInstance): void {
   app.addHook('onSend', (request, _reply, payload, done) => {
     countReply(request.call, lengthOf(payload));
@@ -17,7 +17,7 @@ export function countReplies(app: FastifyInstance): void {
   });
 }
 
-/** Counts a reply until it is over, whether there is room or not: it is there. Results that have become part of it count once. */
+/** Counts a reply until it is sent, even beyond the limit, because it is already in memory. Results in it count once. */
 export function countReply(call: RequestContext | undefined, bytes: number): void {
   const results = call?.results;
   if (results !== undefined && bytes > Math.max(results.bytes, SMALL_BYTES)) results.resize(bytes);
@@ -30,7 +30,7 @@ function lengthOf(payload: unknown): number {
 
 const SHORT_CHARACTERS = 256;
 
-/** An error as it is sent: in full where there is room. @param call none where there is no request to speak of */
+/** The error to send, in full if the limit allows. @param call undefined for a malformed request */
 export function errorBody(call: RequestContext | undefined, document: object): Buffer {
   const body = Buffer.from(JSON.stringify(document));
   if (body.length <= SMALL_BYTES || keepResults(call?.results, body.length) === undefined) return body;

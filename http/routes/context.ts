@@ -7,14 +7,14 @@ import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts'
 import type { ErrorCode } from '../errors.ts';
 import type { Refusals } from '../responses/refusals.ts';
 
-/** Where clients are told to connect with a wire client. */
+/** The address of the wire door in replies. */
 export interface WireAddress {
   readonly host: string;
   readonly port: number;
   readonly sslmode: 'disable' | 'prefer' | 'require';
 }
 
-/** What the routes work with. */
+/** What the routes use. */
 export interface RouteContext {
   readonly router: Pick<Router, 'authenticate' | 'recognize' | 'isInvalid' | 'inputs' | 'lease' | 'results' | 'rotateKey'> & {
     readonly catalog: { readonly audit: Pick<Router['catalog']['audit'], 'list' | 'verify'> };
@@ -24,13 +24,13 @@ export interface RouteContext {
   readonly refusals: Refusals;
   readonly config: Config;
   readonly observe: Observe;
-  /** The wire door as clients reach it; asked at each call, since its port may be known only after listening. */
+  /** The wire door's address for clients. It is a function because the port may be known only after listening. */
   readonly connection: () => WireAddress;
-  /** Whether the backing Postgres answers. */
+  /** Whether PostgreSQL answers. */
   readonly ready: () => Promise<boolean>;
 }
 
-/** What can go wrong on the way to a database session. */
+/** Errors before there is a database session. */
 export const LEASE_ERRORS: readonly ErrorCode[] = [
   'pool_timeout',
   'too_many_connections',
@@ -39,7 +39,7 @@ export const LEASE_ERRORS: readonly ErrorCode[] = [
   'database_unavailable',
 ];
 
-/** What can go wrong while SQL runs. */
+/** Errors while SQL runs. */
 export const SQL_ERRORS: readonly ErrorCode[] = [
   'sql_error',
   'unsupported_statement',
@@ -51,10 +51,10 @@ export const SQL_ERRORS: readonly ErrorCode[] = [
   'response_too_large',
 ];
 
-/** What can go wrong with an Idempotency-Key. */
+/** Errors of an Idempotency-Key. */
 export const IDEMPOTENCY_ERRORS: readonly ErrorCode[] = ['idempotency_in_progress', 'idempotency_key_reused'];
 
-/** @throws ServiceError `invalid_request` for more than the service allows */
+/** @throws ServiceError `invalid_request` for a longer timeout than the service allows */
 export function timeoutOf(wantedMs: number | undefined, config: Config): number {
   const { POSTERN_STATEMENT_TIMEOUT_MS: usualMs, POSTERN_STATEMENT_TIMEOUT_MAX_MS: maxMs } = config;
   if (wantedMs === undefined) return usualMs === 0 ? maxMs : Math.min(usualMs, maxMs);

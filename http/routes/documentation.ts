@@ -5,11 +5,11 @@ import { referenceTexts } from '../docs/documents.ts';
 import type { OpenApiDocument } from '../docs/openapi.ts';
 
 /**
- * The API described: `/api/openapi.json` for programs, `/docs` for people; and the reference texts, below `/docs`. All are made
- * once, at the start.
+ * The description of the API: `/api/openapi.json` for programs, `/docs` for people; and the reference texts below `/docs`. They are
+ * made once, at the start.
  */
 export function documentationRoutes(app: FastifyInstance, document: OpenApiDocument): void {
-  // As bytes, however many wait for them there is one of each.
+  // Buffers, so that all replies share the same memory.
   const json = Buffer.from(JSON.stringify(document));
   const texts = referenceTexts();
   const page = Buffer.from(docsPage(document, texts));

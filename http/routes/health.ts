@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../src/errors.ts';
 
-/** `/healthz`: the process is alive. `/readyz`: the backing Postgres answers, so calls can be served. */
+/** `/healthz`: the process is running. `/readyz`: PostgreSQL answers, so calls can be served. */
 export function healthRoutes(app: FastifyInstance, ready: () => Promise<boolean>): void {
   app.get('/healthz', async () => ({ status: 'ok' }));
   app.get('/readyz', async () => {

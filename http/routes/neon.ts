@@ -11,7 +11,7 @@ import { holdRefusal } from '../responses/refusals.ts';
 import { errorBody } from '../responses/unread-replies.ts';
 import { JSON_TYPE, type RouteContext, timeoutOf } from './context.ts';
 
-/** What a page of any origin may send: nothing here goes by cookies, so there is nothing to be tricked out of a browser. */
+/** Pages of any origin may call this: it uses no cookies, so another site gains nothing by making a browser call it. */
 const PREFLIGHT = {
   allow: 'OPTIONS, POST',
   'access-control-allow-methods': 'OPTIONS, POST',
@@ -30,8 +30,8 @@ const PREFLIGHT = {
 };
 
 /**
- * `POST /sql` as `@neondatabase/serverless` calls it: its headers, its bodies, its errors. What is different from Neon's
- * proxy: statements that would be lost on a session which ends with the call (BEGIN, LISTEN, …) are refused.
+ * `POST /sql` for `@neondatabase/serverless`, with its headers, bodies and errors. Unlike Neon's proxy, it refuses statements that
+ * would have no effect because the session ends with the call (BEGIN, LISTEN, …).
  * @see https://github.com/neondatabase/serverless
  */
 export function neonRoutes(app: FastifyInstance, context: RouteContext): void {
@@ -39,7 +39,7 @@ export function neonRoutes(app: FastifyInstance, context: RouteContext): void {
     scope.addHook('onRequest', async (request, reply) => {
       reply.headers({ 'access-control-allow-origin': '*', 'neon-request-id': request.id });
     });
-    // The client names its JSON text/plain, which spares browsers the preflight.
+    // The client sends its JSON as text/plain, so that browsers need no preflight request.
     scope.removeAllContentTypeParsers();
     scope.addContentTypeParser('*', { parseAs: 'buffer' }, ({ call, headers }, body: Buffer, done) => {
       try {

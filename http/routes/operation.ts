@@ -9,32 +9,32 @@ export interface ReplyDescription {
   readonly description: string;
   readonly schema: z.ZodType;
   readonly example: unknown;
-  /** Headers that this reply carries besides the usual ones: name → what it says. */
+  /** Headers of this reply in addition to the usual ones: name → description. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** For those who ask for a document a line: what a line may be, and lines that make up a reply. */
+  /** The form with one document a line: the schema of a line, and example lines. */
   readonly lines?: { readonly schema: z.ZodType; readonly example: readonly unknown[] };
 }
 
-/** One call of the API: what the validator, the OpenAPI document and the audit log know of it. */
+/** One operation of the API, as the validator, the OpenAPI document and the audit log use it. */
 export interface Operation<Body = unknown, Query = unknown> {
   readonly method: 'GET' | 'POST';
   readonly path: string;
-  /** Name in observations, in the audit log and as operationId, e.g. `auth.signup`. */
+  /** Its name in observations and the audit log, and its operationId, e.g. `auth.signup`. */
   readonly action: string;
   readonly tag: string;
   readonly summary: string;
   readonly description?: string;
   readonly needsKey: boolean;
   readonly query: z.ZodType<Query>;
-  /** Headers that mean something to it, besides the usual ones. */
+  /** Request headers in addition to the usual ones. */
   readonly headers?: Readonly<Record<string, z.ZodType>>;
-  /** `noBody` where none is read. */
+  /** `noBody` if none is read. */
   readonly body: z.ZodType<Body>;
-  /** Reads bodies of the most usual form, and leaves all others to `body`, which would read the same from these; far quicker. */
+  /** Validates bodies of the most frequent form, much faster than `body`, which gives the same result; other bodies are left to `body`. */
   readonly usualBody?: (body: unknown) => Body | undefined;
   readonly bodyExample?: unknown;
   readonly replies: Readonly<Record<number, ReplyDescription>>;
-  /** Besides those that follow from having a body or needing a key. */
+  /** Errors in addition to those that follow from having a body or needing a key. */
   readonly errors: readonly ErrorCode[];
 }
 
@@ -51,7 +51,7 @@ export interface Endpoint {
   readonly handle: (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>;
 }
 
-/** Ties an operation to the function that performs it. */
+/** Registers an operation with the function that performs it. */
 export function endpoint<Body, Query>(
   operation: Operation<Body, Query>,
   perform: (call: ValidCall<Body, Query>) => Promise<unknown>,
@@ -68,13 +68,13 @@ export function endpoint<Body, Query>(
   };
 }
 
-/** Most calls have no query string, and nothing to be said in one. */
+/** Most operations have no query string. */
 function readQuery<Query>(schema: z.ZodType<Query>, { query, raw }: FastifyRequest): Query {
   if (schema === (noQuery as z.ZodType) && !raw.url?.includes('?')) return query as Query;
   return validate(schema, query, 'the query string');
 }
 
-/** For the bodies of those who need no key: nobody knows who they are. */
+/** The body limit of operations that need no key, whose callers are unknown. */
 const STRANGERS_BODY_MAX_BYTES = 16_384;
 
 export function serve(app: FastifyInstance, { operation, handle }: Endpoint, authenticate: onRequestHookHandler): void {
@@ -93,7 +93,7 @@ export function serve(app: FastifyInstance, { operation, handle }: Endpoint, aut
 
 const MAX_ISSUES = 5;
 
-/** @throws ServiceError `invalid_request` that names what is wrong, field by field */
+/** @throws ServiceError `invalid_request` that names each invalid field */
 export function validate<T>(schema: z.ZodType<T>, value: unknown, whole: string): T {
   refuseExcess(schema, value);
   refuseEndlessLists(value);
@@ -103,7 +103,7 @@ export function validate<T>(schema: z.ZodType<T>, value: unknown, whole: string)
   throw new ServiceError('invalid_request', issues.join('; '));
 }
 
-/** The longest list of a request has so many; in longer ones each item would be looked at before its length is. */
+/** The longest list that a schema allows. In a longer one, every item would be validated before the length is checked. */
 function refuseEndlessLists(value: unknown): void {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
   for (const [name, list] of Object.entries(value)) {

@@ -68,7 +68,7 @@ export function queryEndpoints({ router, queries, config, observe }: RouteContex
       const repeatable = repeatableRequest(request, type);
       const { sql, params, rowMode, readOnly } = body;
       call.statement = { sql, paramCount: params?.length ?? 0 };
-      // Not made by spreading: such an object has a shape of its own each time, and whatever reads it is slow.
+      // Without spread syntax: objects made with it have varying shapes, which makes the code that reads them slow.
       const wanted: QueryRequest = {
         sql,
         params,

@@ -10,7 +10,7 @@ export const MAX_PARAMETERS = 65_535;
 export const MAX_STATEMENTS = 1_000;
 const MAX_TIMEOUT_MS = 300_000;
 
-/** A text that is blank for long is not looked at to its end: it is refused, too, where it is to be run. */
+/** Only the beginning of a text is checked for being blank; running a blank text is refused later. */
 const BLANK_MAX_CHARACTERS = 65_536;
 const isBlank = (text: string) => text.length <= BLANK_MAX_CHARACTERS && text.trim() === '';
 
@@ -25,7 +25,7 @@ const oneStatement = sql.meta({
   examples: ['select id, total from orders where customer = $1'],
 });
 
-/** Any JSON value. Nothing is checked or copied here: its type is known only when Postgres has described the parameter. */
+/** Any JSON value. It is neither checked nor copied here, because its type is known only after Postgres has described the parameter. */
 const jsonValue = z.custom<JsonValue>(() => true);
 
 const params = z.array(jsonValue).max(MAX_PARAMETERS).exactOptional().meta({
@@ -57,7 +57,7 @@ const isolationLevel = z
   .meta({ enum: ISOLATION_LEVELS, description: 'As in SET TRANSACTION ISOLATION LEVEL' });
 
 const printable = (text: string) => !/[\p{Cc}\p{Surrogate}]/u.test(text);
-/** Characters that are not seen and change how others are, except the one that joins emoji. */
+/** Invisible characters that change how others are shown, except the joiner of emoji. */
 const formatting = (text: string) => /(?!\u200d)[\p{Cf}\p{Zl}\p{Zp}]/u.test(text);
 /** The blank Braille pattern counts as a symbol. */
 const visible = (text: string) => /[^\p{Z}\p{C}\p{M}\p{Default_Ignorable_Code_Point}\u2800]/u.test(text);
@@ -85,7 +85,7 @@ export const queryRequest = z.strictObject({ sql: oneStatement, params, rowMode,
 
 export type QueryBody = z.output<typeof queryRequest>;
 
-/** What {@link queryRequest} makes of a body that has nothing but `sql` and perhaps `params`. */
+/** The result of {@link queryRequest} for a body that has only `sql` and perhaps `params`. */
 export function usualQuery(body: unknown): QueryBody | undefined {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return undefined;
   for (const key in body) if (key !== 'sql' && key !== 'params') return undefined;
@@ -134,7 +134,7 @@ const auditFilters = z.strictObject({
   requestId: z.string().min(1).max(128).exactOptional(),
 });
 
-/** A missing body is no filter at all. */
+/** A missing body means no filters. */
 export const auditSearch = auditFilters.prefault({});
 
 /** The same filters in a query string, where the limit arrives as text. */

@@ -113,7 +113,7 @@ describe('bodies of requests under way', () => {
     const [answer] = await once(late, 'data');
     expect(String(answer)).toMatch(/^HTTP\/1\.1 429 /);
     expect(String(answer)).toMatch(/\r\nretry-after: 1\r\n/i);
-    expect(String(answer)).toContain("the organization's requests under way are as large as they may be together");
+    expect(String(answer)).toContain("the organization's in-flight requests exceed the memory limit");
     late.destroy();
     expect((await query(acme, { sql: 'select 1' })).status).toBe(200);
     expect((await query(acme, large('select 1', 60_000))).status).toBe(200);

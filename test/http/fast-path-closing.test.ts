@@ -155,7 +155,7 @@ describe('once the service closes', () => {
       const shutdownMs = 500;
       await start(shutdownMs);
       const slow = await open(port);
-      const [add, told] = [vi.spyOn(CallEnds.prototype, 'add'), vi.spyOn(CallEnds.prototype, 'told')];
+      const [add, told] = [vi.spyOn(CallEnds.prototype, 'add'), vi.spyOn(CallEnds.prototype, 'allReported')];
       slow.send(request('select pg_sleep(60)'));
       await eventually('it is at work', () => service.observations.some(({ name }) => name === 'lease.granted'));
       const since = performance.now();

@@ -225,7 +225,7 @@ describe('results that are kept until their caller has them', () => {
     const refused = await service.call('POST', '/api/transaction', { key: acme.apiKey, body });
     expect(refused).toMatchObject({ status: 429, body: { code: 'too_many_requests', sqlstate: '53300', statementIndex: 1 } });
     expect((await query(acme, { sql: 'select from t' })).body.sqlstate).toBe('42P01');
-    expect(refused.body.message).toBe("the organization's results under way are as large as there is room for");
+    expect(refused.body.message).toBe("the organization's unread results exceed the memory limit");
     const headers = { 'neon-connection-string': `postgresql://${acme.id}:${acme.apiKey}@x/${acme.id}` };
     const neon = await fetch(`${service.httpUrl}/sql`, { method: 'POST', headers, body: sqlOf(LARGE) });
     expect([neon.status, await neon.json()]).toMatchObject([400, { code: '53300' }]);

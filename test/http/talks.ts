@@ -100,7 +100,7 @@ export class Talks {
     const { replies, whole } = await client.replies();
     // What was still at work when the connection ended is told later.
     await eventually('the door knows that it has ended', () => end.closed);
-    for (const ends of new Set(this.#ends.mock.contexts as CallEnds[])) await ends.told();
+    for (const ends of new Set(this.#ends.mock.contexts as CallEnds[])) await ends.allReported();
     return { whole, replies: replies.map((reply) => said(reply, mark)), carriedOut: this.#carriedOut(mark) };
   }
 

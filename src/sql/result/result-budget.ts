@@ -8,9 +8,9 @@ export const RESULTS_MAX_BYTES = 32 * 1_048_576;
 export const RESULT_BOUNDS: MemoryBounds = { perOrganizationBytes: 4 * RESULTS_MAX_BYTES, allBytes: 16 * RESULTS_MAX_BYTES };
 
 /**
- * Counts so many bytes more of results that one call keeps, with those of its organization's others.
+ * Counts further bytes of results in memory for a call, together with those of the organization's other calls.
  * @param results undefined: they are not counted
- * @returns why there is no room for them, if there is none
+ * @returns the error if they would exceed a limit
  */
 export function keepResults(results: MemoryReservation | undefined, bytes: number): ServiceError | undefined {
   const full = results?.tryResize(results.bytes + bytes);
@@ -18,8 +18,8 @@ export function keepResults(results: MemoryReservation | undefined, bytes: numbe
 }
 
 export function noRoomForResults(full: Exhaustion): ServiceError {
-  const whose = full === 'its own' ? "the organization's results under way" : 'the results under way';
-  return new ServiceError('too_many_requests', `${whose} are as large as there is room for`, {
+  const whose = full === 'its own' ? "the organization's unread results" : 'all unread results together';
+  return new ServiceError('too_many_requests', `${whose} exceed the memory limit`, {
     hint: 'Wait for some of them to be received, or ask for less at once.',
     retryAfterS: 1,
   });

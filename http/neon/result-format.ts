@@ -4,13 +4,13 @@ import { encodeBoolean, encodeFloat, encodeText, encodeVerbatim } from '../../sr
 import type { ResultFormat } from '../../src/sql/result/result-format.ts';
 
 export interface OutputMode {
-  /** Values as Postgres writes them, all of them strings: the client knows what to make of them. */
+  /** All values are strings in Postgres' text format; the client converts them. */
   readonly raw: boolean;
   readonly rowAsArray: boolean;
 }
 
 /** A result as Neon's proxy writes it: `{fields, rowAsArray, rows, command, rowCount}`. */
-export function neonLayout({ raw, rowAsArray }: OutputMode): ResultFormat {
+export function neonFormat({ raw, rowAsArray }: OutputMode): ResultFormat {
   const encoders = raw ? asText : asJson;
   return {
     losesRepeatedNames: false,
@@ -32,7 +32,7 @@ const COMMA = Buffer.from(',');
 
 const asText = () => encodeText;
 
-/** Fewer types than elsewhere at this door become anything but strings. */
+/** More types are strings than in other replies of the HTTP door. */
 const asJson = encodersBy(
   new Map([
     [16, encodeBoolean],
