@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isOutOfFiles } from '../src/descriptors.ts';
 import { type ErrorKind, ServiceError } from '../src/errors.ts';
-import type { SharingLimits } from '../src/multiplex/shareable-sql.ts';
+import type { Multiplexers } from '../src/multiplex/multiplexer.ts';
 import type { Observe, Origin } from '../src/observation.ts';
 import { PostgresError } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
@@ -35,7 +35,7 @@ export interface WireServerOptions extends WatchdogLimits {
   readonly clientsMax: number;
   readonly clientsPerTenant: number;
   /** How an organization's clients share backends. */
-  readonly sharing: SharingLimits;
+  readonly multiplexers: Multiplexers;
 }
 
 /** What depends on the way a client came. */
@@ -90,7 +90,8 @@ export class WireServer {
       pinned: (reason, pinned) => observe({ name: pinned ? 'wire.pinned' : 'wire.unpinned', reason }),
       watchdog: new Watchdog(options),
       open: this.#open,
-      tenants: new OrganizationDirectory(options.sharing),
+      tenants: new OrganizationDirectory(),
+      multiplexers: options.multiplexers,
       messageRoom: new MemoryBudget(BUFFER_BOUNDS),
       clientsPerTenant: options.clientsPerTenant,
     };

@@ -1,6 +1,7 @@
 import type { BackendConnection } from '../src/backend/connection.ts';
 import { ServiceError } from '../src/errors.ts';
-import { registryOf, type StatementRegistry } from '../src/multiplex/statement-registry.ts';
+import type { Multiplexer, Multiplexers } from '../src/multiplex/multiplexer.ts';
+import type { StatementRegistry } from '../src/multiplex/statement-registry.ts';
 import type { Actor, Observe, Origin } from '../src/observation.ts';
 import { encodeBackendMessage } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
@@ -32,6 +33,7 @@ export interface SessionContext {
   readonly watchdog: Watchdog;
   readonly open: EndableSessions;
   readonly tenants: OrganizationDirectory;
+  readonly multiplexers: Multiplexers;
   /** For what has come of messages that cannot be sent on yet. */
   readonly messageRoom: MemoryBudget;
   /** Client connections of an organization at once. */
@@ -105,6 +107,7 @@ interface SessionParts {
 class Session implements SessionServices, ReachableSession {
   readonly processIds: ProcessIds;
   readonly view: SchemaRewriter | undefined;
+  readonly multiplexer: Multiplexer;
   readonly registry: StatementRegistry;
   readonly recent: OrganizationSessions['recent'];
   readonly kept: OrganizationSessions['kept'];
@@ -121,7 +124,8 @@ class Session implements SessionServices, ReachableSession {
 
   constructor(client: ClientConnection, { tenant, origin, view, start, secretKey, shared, context }: SessionParts) {
     this.view = view;
-    this.registry = registryOf(tenant.organization);
+    this.multiplexer = context.multiplexers.of(tenant.organization);
+    this.registry = this.multiplexer.registry;
     this.recent = shared.recent;
     this.kept = shared.kept;
     this.held = new BufferBudget(context.messageRoom, tenant.organization.id);
@@ -198,10 +202,6 @@ class Session implements SessionServices, ReachableSession {
         observe({ name: 'service.failure', message: 'a wire session got no backend', cause: result });
       settle(result);
     });
-  }
-
-  get multiplexer(): SessionServices['multiplexer'] {
-    return this.#shared.sharing;
   }
 
   mayKeepBusy(mayGrow: boolean): boolean {

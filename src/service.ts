@@ -14,7 +14,7 @@ import type { Config } from './config.ts';
 import { ConfigError } from './config.ts';
 import { connectionLimits, openFilesLimit, watchDescriptors } from './descriptors.ts';
 import { startEmbedded } from './embedded.ts';
-import type { SharingLimits } from './multiplex/shareable-sql.ts';
+import { Multiplexers, type SharingLimits } from './multiplex/multiplexer.ts';
 import { fanOut, type Observe } from './observation.ts';
 import { auditObserver } from './observers/audit.ts';
 import { createMetrics } from './observers/metrics.ts';
@@ -106,14 +106,15 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     await undoInterruptedSignUps(signUps, observe, opened);
 
     const refusals = new RefusalLimit({ perMinute: config.POSTERN_REFUSALS_PER_MINUTE, observe });
-    const wire = createWireServer(config, { clientsMax: limits.wire, refusals }, router, observe, tls);
+    const multiplexers = new Multiplexers(sharingLimits(config));
+    const wire = createWireServer(config, { clientsMax: limits.wire, refusals, multiplexers }, router, observe, tls);
     const wirePort = await listenWire(wire, config);
     const ready = () => answers(router);
     const http = createHttpApp({
       router,
       signUps,
       refusals,
-      queries: new QueryScheduler(router, sharingLimits(config), observe),
+      queries: new QueryScheduler(router, multiplexers, observe),
       config,
       observe,
       ready,
@@ -247,7 +248,7 @@ function sharingLimits({ POSTERN_PIPELINE_DEPTH: depth, POSTERN_PIPELINE_SPREAD:
 
 function createWireServer(
   config: Config,
-  limits: Pick<WireServerOptions, 'clientsMax' | 'refusals'>,
+  limits: Pick<WireServerOptions, 'clientsMax' | 'refusals' | 'multiplexers'>,
   router: Router,
   observe: Observe,
   tls: TlsFiles | undefined,
@@ -259,7 +260,6 @@ function createWireServer(
     loginTimeoutMs: config.POSTERN_LOGIN_TIMEOUT_MS,
     ...limits,
     clientsPerTenant: config.POSTERN_CLIENTS_PER_TENANT,
-    sharing: sharingLimits(config),
     statementTimeoutMs: config.POSTERN_WIRE_STATEMENT_TIMEOUT_MS,
     idleInTransactionTimeoutMs: config.POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS,
   });

@@ -1,14 +1,12 @@
 import type { BackendConnection, BackendReceiver } from '../../src/backend/connection.ts';
 import { Disposition, Request } from '../../src/backend/pending-replies.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
-import { areEqual, type Settings } from '../../src/backend/session-state.ts';
+import { mayTake, type ShareableRequest, type SharedBackend, type ShareMode } from '../../src/multiplex/multiplexer.ts';
+import { SharedPipeline } from '../../src/multiplex/shared-pipeline.ts';
+import type { Slot } from '../../src/multiplex/slot.ts';
 import { queryMessage } from '../../src/protocol/frontend-encoder.ts';
 import type { Lease } from '../../src/router/lease.ts';
-import { OBEY_TIMEOUT_MS } from '../multiplex/abandoned-slot.ts';
 import type { InFlight } from '../multiplex/in-flight.ts';
-import type { SharedBackend, ShareMode } from '../multiplex/multiplexer.ts';
-import type { ShareableRequest } from '../multiplex/shareable-request.ts';
-import { SharedPipeline, type Slot } from '../multiplex/shared-pipeline.ts';
 import type { Pins } from '../pinning/pins.ts';
 import { type Gate, Reason } from '../relay/gate.ts';
 import { type Sink, WriteBuffer } from '../relay/write-buffer.ts';
@@ -16,9 +14,6 @@ import type { SessionServices } from '../sessions/session-services.ts';
 import { CancelQueue } from './cancel-queue.ts';
 import type { OwnRequest } from './own-requests.ts';
 import { settingsChange } from './settings-sync.ts';
-
-/** Where more waits to be taken by the server, nobody gets on. */
-const MAX_PENDING_BYTES = 65_536;
 
 /** What a link tells the session. */
 export interface LinkEvents {
@@ -53,7 +48,6 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   #shared: SharedPipeline | undefined;
   /** Resolves the wait for the end of a turn that nobody wants any more. */
   #onSlotOver: (() => void) | undefined;
-  #obeyTimer: NodeJS.Timeout | undefined;
   #lastBackend: BackendConnection | undefined;
   /** What is to be sent to the backend at hand later. */
   readonly #held: Buffer[] = [];
@@ -113,7 +107,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     return this.#session.events;
   }
 
-  get canRequeue(): boolean {
+  get canRunAgain(): boolean {
     return !this.cancels.isAsked && this.#session.inFlight.isUntold;
   }
 
@@ -125,6 +119,10 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     return this.#shared?.length ?? 1;
   }
 
+  get entered(): number {
+    return this.#shared?.entered ?? 1;
+  }
+
   requeue(): boolean {
     if (!this.#session.inFlight.isUntold) return false;
     const isCanceled = this.cancels.isAsked;
@@ -133,25 +131,23 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     return true;
   }
 
-  hasRoom(now: number): boolean {
-    return this.#shared === undefined || this.#shared.isOpen(now);
-  }
-
-  share({ server, latency }: ShareableRequest, settings: Settings, now: number, mode: ShareMode): SharedPipeline | undefined {
-    const { services } = this.#session;
+  pipelineFor(request: ShareableRequest, now: number, mode: ShareMode): SharedPipeline | undefined {
     const lease = this.#lease;
-    if (lease === undefined || lease.backend.pendingBytes > MAX_PENDING_BYTES) return undefined;
-    const { session } = lease.backend;
-    if (session.retired || !areEqual(session.settings, settings) || session.staleNames.size > 0) return undefined;
-    if (server !== undefined && !session.prepared.use(server)) return undefined;
-    if (mode === 'quick' && !latency.mayFollow(this.load)) return undefined;
-    // Who has got on before has been looked at then.
-    const since = this.isFollowed ? undefined : this.#shareableSince(mode);
-    if (this.cancels.underWay !== undefined || (since === undefined && !this.isFollowed)) return undefined;
-    const shared = this.#shared ?? new SharedPipeline(lease, this, since ?? now, services.multiplexer);
+    if (lease === undefined || this.cancels.underWay !== undefined || !mayTake(lease.backend, request)) return undefined;
+    // Where others are behind the first request already, that has been looked at.
+    const since = this.isFollowed ? now : this.#shareableSince(mode);
+    if (since === undefined) return undefined;
+    const shared = this.#shared ?? this.#newPipeline(lease, since);
     if (!shared.isOpen(now) || (mode === 'quick' && !shared.isQuick)) return undefined;
     shared.isQuick = mode === 'quick';
     this.#shared = shared;
+    return shared;
+  }
+
+  /** A pipeline in which the request that is running is the first. */
+  #newPipeline(lease: Lease, since: number): SharedPipeline {
+    const shared = new SharedPipeline(lease, this.#session.services.multiplexer);
+    shared.begin(this, since);
     return shared;
   }
 
@@ -182,6 +178,9 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     if (this.#onSlotOver === undefined) this.cancels.sendIfDue();
     else this.#hurry();
   }
+
+  /** The watchdog knows what to do about it. */
+  stalled(): void {}
 
   /** Takes a backend if one is free, the last one before others. */
   tryBegin(): BackendConnection | undefined {
@@ -345,13 +344,11 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     });
     if (shared.isActive(this)) this.#hurry();
     await over;
-    clearTimeout(this.#obeyTimer);
   }
 
-  /** What the backend runs is nobody's: it is not to take longer than it has to, nor as long as its client takes to read. */
+  /** Nobody waits for what the backend runs: it must take no longer than it has to, nor as long as its client takes to read. */
   #hurry(): void {
-    this.#obeyTimer = setTimeout(() => this.lost(true), OBEY_TIMEOUT_MS);
     this.backend?.resume();
-    void this.#shared?.cancel(this);
+    this.#shared?.stop(this);
   }
 }

@@ -1,6 +1,7 @@
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
+import type { SharedPipeline } from '../../src/multiplex/shared-pipeline.ts';
+import type { Slot } from '../../src/multiplex/slot.ts';
 import type { Lease } from '../../src/router/lease.ts';
-import type { SharedPipeline, Slot } from '../multiplex/shared-pipeline.ts';
 
 /** Where a session's requests run at the moment. */
 interface Place extends Slot {

@@ -1,12 +1,11 @@
 import { performance } from 'node:perf_hooks';
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { ServiceError } from '../../src/errors.ts';
+import { type ShareableRequest, type SharedBackend, type ShareMode, suits, type WaitingClient } from '../../src/multiplex/multiplexer.ts';
+import type { SharedPipeline } from '../../src/multiplex/shared-pipeline.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import { NO_WAIT } from '../../src/router/router.ts';
-import { suits } from '../multiplex/in-flight.ts';
-import type { SharedBackend, ShareMode, WaitingClient } from '../multiplex/multiplexer.ts';
-import { type ShareableRequest, shareableRequest } from '../multiplex/shareable-request.ts';
-import type { SharedPipeline } from '../multiplex/shared-pipeline.ts';
+import { shareableRequest } from '../multiplex/shareable-request.ts';
 import type { Pins } from '../pinning/pins.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { PendingNames } from '../prepared/pending-names.ts';
@@ -65,14 +64,14 @@ export class Checkout implements WaitingClient {
 
   /** Others are at work: a request may go behind something of its kind that another client has asked for. */
   #tryShare(request: Buffer, mode: ShareMode): BackendConnection | undefined {
-    const { services, pins } = this.#session;
+    const { services } = this.#session;
     const { multiplexer } = services;
     const now = performance.now();
     multiplexer.contended(now);
     if (this.isExclusive || multiplexer.depth <= 1 || !services.mayKeepBusy(mode === 'quick')) return undefined;
     const shareable = this.#shareable(request);
     if (shareable === undefined || !suits(shareable.latency, mode)) return undefined;
-    const shared = multiplexer.find(shareable, pins.settings, now, mode);
+    const shared = multiplexer.find(shareable, now, mode, false);
     if (shared === undefined) return undefined;
     this.#enterPipeline(shared);
     return shared.lease.backend;
@@ -115,11 +114,11 @@ export class Checkout implements WaitingClient {
   }
 
   join(backend: SharedBackend, now: number): boolean {
-    const { pins, gate, events, isOver } = this.#session;
+    const { gate, events, isOver } = this.#session;
     const request = gate.onlyInput;
     if (isOver || request === undefined) return false;
     const shareable = this.#shareable(request);
-    const shared = shareable && backend.share(shareable, pins.settings, now, 'short');
+    const shared = shareable && backend.pipelineFor(shareable, now, 'short');
     if (shared === undefined || !this.#wait.leave()) return false;
     this.#wait = NO_WAIT;
     this.#enterPipeline(shared);
@@ -130,10 +129,10 @@ export class Checkout implements WaitingClient {
   /** The request that a chunk from the client is, if it is a short one that leaves nothing in the session. */
   #shareable(chunk: Buffer): ShareableRequest | undefined {
     const { services, statements, names, pins } = this.#session;
-    const { recent, registry, multiplexer } = services;
-    const { context: settings } = pins;
-    if (!pins.isShareable || settings === undefined || names.mayAllBeGone) return undefined;
-    return shareableRequest(chunk, { statements, recent, registry, settings, latencies: multiplexer.latencies });
+    const { recent, registry } = services;
+    const { context, settings } = pins;
+    if (!pins.isShareable || context === undefined || names.mayAllBeGone) return undefined;
+    return shareableRequest(chunk, { statements, recent, registry, settings, context });
   }
 
   #enterPipeline(shared: SharedPipeline): void {

@@ -1,10 +1,10 @@
 import type { StatementLatency } from '../../src/backend/latency.ts';
 import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
+import { type ShareMode, suits } from '../../src/multiplex/multiplexer.ts';
 import type { WriteBuffer } from '../relay/write-buffer.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
-import type { ShareMode } from './multiplexer.ts';
-import { queryText } from './shareable-request.ts';
+import { isPlainText, queryText } from './shareable-request.ts';
 
 /** What timing a request needs of its session. */
 interface TimedSession {
@@ -81,7 +81,7 @@ export class InFlight {
       return;
     }
     const durationMs = since - this.#since;
-    latency?.ran(durationMs, bytesOut - this.#bytesOut, services.multiplexer.latencies.baseline);
+    latency?.ran(durationMs, bytesOut - this.#bytesOut, services.registry.baseline);
     if (!this.#wasBehind) latency?.ranAlone(durationMs);
   }
 
@@ -93,13 +93,8 @@ export class InFlight {
 
   #findLatency(): StatementLatency | undefined {
     const { services, bound, isPlain, usesUnnamed } = this.#session;
-    const { latencies } = services.multiplexer;
+    const { registry } = services;
     if (this.#bytes === undefined || !isPlain || usesUnnamed) return undefined;
-    return bound === undefined ? latencies.ofText(queryText(this.#bytes)) : latencies.ofStatement(bound);
+    return bound === undefined ? registry.latencyOfQuery(queryText(this.#bytes), isPlainText) : registry.latencyOf(bound);
   }
-}
-
-/** Whether what takes so long may be among others of a kind. */
-export function suits(latency: StatementLatency | undefined, mode: ShareMode): boolean {
-  return (mode === 'quick' ? latency?.isQuick : latency?.isShort) === true;
 }

@@ -1,29 +1,42 @@
+import type { BackendConnection } from '../../src/backend/connection.ts';
 import type { StatementLatency } from '../../src/backend/latency.ts';
 import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
+import { areEqual, type Settings } from '../../src/backend/session-state.ts';
+import type { ShareableRequest } from '../../src/multiplex/multiplexer.ts';
+import type { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import { latin1Name, stringEnd } from '../../src/protocol/body.ts';
 import { HEADER_BYTES } from '../../src/protocol/frame.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
-import { NO_TRAITS } from '../inspection/sql-traits.ts';
+import { NO_TRAITS, traitsOf } from '../inspection/sql-traits.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { ParseCache } from '../prepared/parse-cache.ts';
-import type { LatencyTable } from './latency-table.ts';
 
 /** One whole request that only runs something, and leaves nothing behind in the session that runs it. */
-export interface ShareableRequest {
-  /** How long what it runs takes. */
+class WireRequest implements ShareableRequest {
   readonly latency: StatementLatency;
-  /** What it runs, unless that is in a Query. */
-  readonly server: ServerStatement | undefined;
+  /** Undefined for a Query. */
+  readonly #server: ServerStatement | undefined;
+  readonly #settings: Settings;
+
+  constructor(latency: StatementLatency, settings: Settings, server?: ServerStatement) {
+    this.latency = latency;
+    this.#settings = settings;
+    this.#server = server;
+  }
+
+  fits({ session }: BackendConnection): boolean {
+    return areEqual(session.settings, this.#settings) && (this.#server === undefined || session.prepared.use(this.#server) !== undefined);
+  }
 }
 
 /** What is known where a request comes from. */
 export interface ShareableContext {
   readonly statements: ClientStatements;
   readonly recent: ParseCache;
-  readonly registry: { readonly generation: number };
-  readonly latencies: LatencyTable;
-  /** Settings that texts depend on. */
-  readonly settings: string | undefined;
+  readonly registry: StatementRegistry;
+  readonly settings: Settings;
+  /** The settings that texts depend on. */
+  readonly context: string;
 }
 
 const SHAREABLE_MAX_BYTES = 8_192;
@@ -31,14 +44,19 @@ const SHAREABLE_MAX_BYTES = 8_192;
 /** @returns the request that a chunk from a client is, if it is one shareable request and is known to be short */
 export function shareableRequest(chunk: Buffer, context: ShareableContext): ShareableRequest | undefined {
   if (chunk.length > SHAREABLE_MAX_BYTES) return undefined;
-  const shareable = chunk[0] === FrontendType.Query ? shareableQuery(chunk, context.latencies) : shareableExtendedQuery(chunk, context);
-  return shareable?.latency.isShort === true ? shareable : undefined;
+  const shareable = chunk[0] === FrontendType.Query ? shareableQuery(chunk, context) : shareableExtendedQuery(chunk, context);
+  return shareable?.latency?.isShort === true ? shareable : undefined;
 }
 
-function shareableQuery(chunk: Buffer, latencies: LatencyTable): ShareableRequest | undefined {
+function shareableQuery(chunk: Buffer, { registry, settings }: ShareableContext): ShareableRequest | undefined {
   if (messageEnd(chunk, 0) !== chunk.length) return undefined;
-  const latency = latencies.ofText(queryText(chunk));
-  return latency === undefined ? undefined : { latency, server: undefined };
+  const latency = registry.latencyOfQuery(queryText(chunk), isPlainText);
+  return latency === undefined ? undefined : new WireRequest(latency, settings);
+}
+
+/** Whether a text has no effect beyond its transaction that the session would have to know of. */
+export function isPlainText(text: string): boolean {
+  return traitsOf(text) === NO_TRAITS;
 }
 
 /** The text of a whole Query message. */
@@ -49,38 +67,33 @@ export function queryText(message: Buffer): string {
 /** `[Parse] Bind [Describe] Execute Sync`, with the unnamed portal. */
 function shareableExtendedQuery(
   chunk: Buffer,
-  { statements, recent, registry, latencies, settings }: ShareableContext,
+  { statements, recent, registry, settings, context }: ShareableContext,
 ): ShareableRequest | undefined {
   let at = 0;
   let server: ServerStatement | undefined;
   if (chunk[at] === FrontendType.Parse) {
     const end = messageEnd(chunk, at);
-    server = recent.find({ buffer: chunk, start: at, end }, settings, registry.generation)?.server;
+    server = recent.find({ buffer: chunk, start: at, end }, context, registry.generation)?.server;
     if (server === undefined || chunk[end + HEADER_BYTES + 1] !== 0) return undefined;
     at = end;
   }
   if (chunk[at] !== FrontendType.Bind || chunk[at + HEADER_BYTES] !== 0) return undefined;
-  server ??= boundStatement(chunk, at + HEADER_BYTES + 1, statements, settings);
+  server ??= boundStatement(chunk, at + HEADER_BYTES + 1, statements, context);
   at = messageEnd(chunk, at);
   if (chunk[at] === FrontendType.Describe && chunk[at + HEADER_BYTES] === PORTAL) at = messageEnd(chunk, at);
   if (server === undefined || !isExecuteAll(chunk, at)) return undefined;
   at = messageEnd(chunk, at);
   if (chunk[at] !== FrontendType.Sync || messageEnd(chunk, at) !== chunk.length) return undefined;
-  const latency = latencies.ofStatement(server);
-  return latency === undefined ? undefined : { latency, server };
+  const latency = registry.latencyOf(server);
+  return latency === undefined ? undefined : new WireRequest(latency, settings, server);
 }
 
 /** Where one stands in for another, it has to be the one for these settings. */
-function boundStatement(
-  chunk: Buffer,
-  start: number,
-  statements: ClientStatements,
-  settings: string | undefined,
-): ServerStatement | undefined {
+function boundStatement(chunk: Buffer, start: number, statements: ClientStatements, context: string): ServerStatement | undefined {
   const end = stringEnd(chunk, start, chunk.length);
   const statement = end <= start ? undefined : statements.get(latin1Name(chunk, start, end));
   if (statement === undefined || statement.traits !== NO_TRAITS) return undefined;
-  return statement.first === undefined || statement.server.context === settings ? statement.server : undefined;
+  return statement.first === undefined || statement.server.context === context ? statement.server : undefined;
 }
 
 /** An Execute of the unnamed portal for all rows. */

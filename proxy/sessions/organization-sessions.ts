@@ -1,8 +1,6 @@
 import type { Settings } from '../../src/backend/session-state.ts';
-import type { SharingLimits } from '../../src/multiplex/shareable-sql.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
-import { Multiplexer } from '../multiplex/multiplexer.ts';
 import type { ProcessIds } from '../pinning/process-ids.ts';
 import { SequenceUse } from '../pinning/sequence-values.ts';
 import { ParseCache } from '../prepared/parse-cache.ts';
@@ -36,7 +34,6 @@ export class OrganizationSessions {
   count = 0;
   recent = new ParseCache();
   readonly kept: StatementMemory;
-  readonly sharing: Multiplexer;
   readonly sequences = new SequenceUse();
   /** What sessions start with, by their settings. */
   readonly starts = new BoundedMap<string, SessionStart>({ maxEntries: MAX_REMEMBERED_LOGINS });
@@ -48,8 +45,7 @@ export class OrganizationSessions {
   readonly #users = new BoundedMap<number, number>({ maxEntries: MAX_REMEMBERED_BACKENDS });
 
   /** @param statements where its clients' statements count */
-  constructor(limits: SharingLimits, statements: MemoryReservation) {
-    this.sharing = new Multiplexer(limits);
+  constructor(statements: MemoryReservation) {
     this.kept = new StatementMemory(statements);
   }
 
@@ -123,12 +119,7 @@ class OwnProcessId implements ProcessIds {
 export class OrganizationDirectory {
   readonly #present = new Map<string, OrganizationSessions>();
   readonly #former = new BoundedMap<string, OrganizationSessions>({ maxEntries: MAX_REMEMBERED_TENANTS });
-  readonly #sharingLimits: SharingLimits;
   readonly #statements = new MemoryBudget(STATEMENT_BOUNDS);
-
-  constructor(sharingLimits: SharingLimits) {
-    this.#sharingLimits = sharingLimits;
-  }
 
   /** One session more. */
   enter(organizationId: string): OrganizationSessions {
@@ -151,6 +142,6 @@ export class OrganizationDirectory {
   }
 
   #newTenant(organizationId: string): OrganizationSessions {
-    return new OrganizationSessions(this.#sharingLimits, new MemoryReservation(this.#statements, organizationId, 0));
+    return new OrganizationSessions(new MemoryReservation(this.#statements, organizationId, 0));
   }
 }

@@ -1,11 +1,11 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import type { ServiceError } from '../../src/errors.ts';
+import type { Multiplexer } from '../../src/multiplex/multiplexer.ts';
 import type { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import type { Wait } from '../../src/router/router.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
 import type { WatchListener } from '../inspection/ddl-audit.ts';
-import type { Multiplexer } from '../multiplex/multiplexer.ts';
 import type { ProcessIds } from '../pinning/process-ids.ts';
 import type { ParseCache } from '../prepared/parse-cache.ts';
 import type { StatementMemory } from '../prepared/statement-memory.ts';

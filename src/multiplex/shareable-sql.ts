@@ -1,17 +1,3 @@
-/* What both doors go by where requests of several clients share a backend's pipeline. */
-
-export interface SharingLimits {
-  /** How many requests may be in one backend's pipeline; with 1 none is shared. */
-  readonly depth: number;
-  /** So many backends at work are enough for what is quick. */
-  readonly spread: number;
-}
-
-/** Nobody gets on behind a request that has been running for longer. */
-export const YOUNG_MS = 1;
-/** An answer that nobody waits for any more and that comes sooner is not worth a cancel request. */
-export const DISCARD_CANCEL_AFTER_MS = 20;
-
 const READ = /^\s*select\b/i;
 const QUOTED = /'[^']*'|"[^"]*"/g;
 /** What could begin another statement or lock rows, and what we could be mistaken in. */

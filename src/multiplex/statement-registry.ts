@@ -22,6 +22,17 @@ interface Entry {
   schemaVersion: number;
 }
 
+interface RecentQuery {
+  readonly text: string;
+  readonly latency: StatementLatency | undefined;
+}
+
+const RECENT_QUERIES = 128;
+/** Longer texts of Query messages share no pipeline. */
+const MAX_QUERY_CHARACTERS = 2_048;
+/** Texts that differ in their literals differ at the end more often than at the beginning. */
+const COMPARED_CHARACTERS = 8;
+
 /** Command tags of statements that change tables or types, or may hide one behind another of the same name. */
 export const SCHEMA_CHANGE = /^(?:ALTER|DROP|CREATE) /;
 
@@ -49,6 +60,8 @@ export class StatementRegistry {
   /** Increases when tables have changed. */
   #schemaVersion = 0;
   readonly baseline = new LatencyBaseline();
+  /** The latencies of texts that were looked up last; undefined for those that may not share a pipeline. */
+  readonly #recentQueries: (RecentQuery | undefined)[] = new Array(RECENT_QUERIES).fill(undefined);
   readonly #entries = new BoundedMap<string, Entry>({
     maxEntries: MAX_ENTRIES,
     maxWeight: MAX_BYTES,
@@ -65,17 +78,16 @@ export class StatementRegistry {
   }
 
   find(definition: Buffer, context: string): ServerStatement | undefined {
-    return this.#found(keyOf(definition, context));
-  }
-
-  /** As {@link find}, for a text without parameter types. */
-  findText(sql: string, context: string): ServerStatement | undefined {
-    return this.#found(keyOfText(sql, context));
-  }
-
-  #found(key: string): ServerStatement | undefined {
-    const entry = this.#entries.use(key);
+    const entry = this.#entries.use(keyOf(definition, context));
     return entry?.schemaVersion === this.#schemaVersion ? entry.statement : undefined;
+  }
+
+  /**
+   * The statement of a text without parameter types, also one from before tables have changed: its caller describes it again
+   * when the server says so (0A000), or when another backend prepares it.
+   */
+  findText(sql: string, context: string): ServerStatement | undefined {
+    return this.#entries.use(keyOfText(sql, context))?.statement;
   }
 
   /** @param definition may be in a buffer that is reused; a copy is kept */
@@ -119,6 +131,21 @@ export class StatementRegistry {
     return statement.latency ?? undefined;
   }
 
+  /**
+   * As {@link latencyOf}, for the text of a Query.
+   * @param isPlain whether a text has no effect that the caller would have to know of; asked only where it is not known yet
+   */
+  latencyOfQuery(text: string, isPlain: (text: string) => boolean): StatementLatency | undefined {
+    if (text.length > MAX_QUERY_CHARACTERS) return undefined;
+    // One request is looked up several times on its way.
+    const slot = recentSlotOf(text);
+    const recent = this.#recentQueries[slot];
+    if (recent?.text === text) return recent.latency;
+    const latency = isPlain(text) ? (this.#latencyOf(text) ?? undefined) : undefined;
+    this.#recentQueries[slot] = { text, latency };
+    return latency;
+  }
+
   /** Texts that differ only in their literals have one latency. */
   #latencyOf(text: string): StatementLatency | null {
     if (text.includes('\\')) return null;
@@ -135,6 +162,13 @@ export class StatementRegistry {
     }
     return entry;
   }
+}
+
+function recentSlotOf(text: string): number {
+  let slot = text.length;
+  for (let i = Math.max(0, text.length - COMPARED_CHARACTERS); i < text.length; i += 1)
+    slot = (31 * slot + text.charCodeAt(i)) % RECENT_QUERIES;
+  return slot;
 }
 
 /** A literal, or a quoted name: no literal begins in a name. */

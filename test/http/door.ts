@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import { createHttpApp, type HttpAppOptions } from '../../http/app.ts';
 import { readConfig } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
+import { Multiplexers } from '../../src/multiplex/multiplexer.ts';
 import type { Observation, Observe } from '../../src/observation.ts';
 import { InputScheduler } from '../../src/runtime/input-scheduler.ts';
 import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
@@ -36,7 +37,7 @@ export function standIn(observe: Observe = () => {}): HttpAppOptions {
     },
     signUps: { create: nobody },
     refusals: { count: () => undefined },
-    queries: new QueryScheduler({ lease: nobody, mayKeepBusy: () => false }, { depth: 1, spread: 1 }, observe),
+    queries: new QueryScheduler({ lease: nobody, mayKeepBusy: () => false }, new Multiplexers({ depth: 1, spread: 1 }), observe),
     config: readConfig({}),
     observe,
     connection: () => ({ host: '127.0.0.1', port: 6432, sslmode: 'disable' }),

@@ -1,12 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { Multiplexer } from '../../proxy/multiplex/multiplexer.ts';
 import { STATEMENT_BOUNDS } from '../../proxy/prepared/statement-memory.ts';
 import { OrganizationSessions } from '../../proxy/sessions/organization-sessions.ts';
 import type { Settings } from '../../src/backend/session-state.ts';
 import { LARGE_SQL_BYTES } from '../../src/router/schema-rewriting/rewrite.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
-import { answer, FakeBackend, FakeClient, pipelineOf } from '../support/fake-relays.ts';
+import { answer, FakeBackend, FakeClient, newMultiplexer, pipelineOf } from '../support/fake-relays.ts';
 
 const BEGUN = Buffer.from('C\0\0\0\x0aBEGIN\0Z\0\0\0\x05T', 'latin1');
 const CANCELED = Buffer.from('E\0\0\0\x17SERROR\0C57014\0Mno\0\0Z\0\0\0\x05E', 'latin1');
@@ -15,7 +14,7 @@ const ELSEWHERE: Settings = new Map([['timezone', 'Asia/Tokyo']]);
 
 function clientOf(startup?: Settings) {
   const backend = new FakeBackend();
-  const client = new FakeClient(new Multiplexer({ depth: 1, spread: 1 }), () => backend.lease, startup);
+  const client = new FakeClient(newMultiplexer({ depth: 1, spread: 1 }), () => backend.lease, startup);
   return { backend, client };
 }
 
@@ -126,7 +125,7 @@ it('one for what has taken too long does not hit what the client asks when that 
 
 it('a session that cancels another in SQL is not answered before that has arrived, nor asks anything meanwhile', async () => {
   const [canceling, canceled] = [clientOf(), clientOf()];
-  const tenant = new OrganizationSessions({ depth: 1, spread: 1 }, new MemoryReservation(new MemoryBudget(STATEMENT_BOUNDS), 'org'));
+  const tenant = new OrganizationSessions(new MemoryReservation(new MemoryBudget(STATEMENT_BOUNDS), 'org'));
   for (const [own, { client }] of [
     [FIRST_ID, canceling],
     [FIRST_ID + 1, canceled],

@@ -1,9 +1,18 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { Multiplexer } from '../../proxy/multiplex/multiplexer.ts';
 import { LatencyBaseline } from '../../src/backend/latency.ts';
 import { ServiceError } from '../../src/errors.ts';
-import { answer, contendedMultiplexer, FakeBackend, FakeClient, pipelineOf, READY } from '../support/fake-relays.ts';
+import type { Multiplexer } from '../../src/multiplex/multiplexer.ts';
+import {
+  answer,
+  contendedMultiplexer,
+  FakeBackend,
+  FakeClient,
+  latencyOf,
+  newMultiplexer,
+  pipelineOf,
+  READY,
+} from '../support/fake-relays.ts';
 
 /** However much time passes in this test: what takes it is not long, and nobody has waited for too long. */
 function nothingIsLong(): void {
@@ -81,7 +90,7 @@ it('a cancel request is sent although one for the request before, on another bac
 
 it("a session's start is restored only when a cancel request that was meant for the RESET has arrived", async () => {
   const backend = new FakeBackend();
-  const client = new FakeClient(new Multiplexer({ depth: 1, spread: 1 }), () => backend.lease, new Map([['timezone', 'Asia/Tokyo']]));
+  const client = new FakeClient(newMultiplexer({ depth: 1, spread: 1 }), () => backend.lease, new Map([['timezone', 'Asia/Tokyo']]));
   const restored = () => backend.heard.split('set_config').length - 1;
   client.asks('RESET ALL');
   backend.says(answer('set'));
@@ -141,7 +150,7 @@ it('one that vanishes does not make its request a long one', async () => {
   clients[0]?.relay.clientClosed();
   await delay(0);
   backend.says(answer('first'));
-  expect(multiplexer.latencies.ofText('SELECT 1')?.isShort).toBe(true);
+  expect(latencyOf(multiplexer)?.isShort).toBe(true);
 });
 
 it.each([
@@ -271,7 +280,7 @@ describe('where enough backends are at work', () => {
   function spread(latencyOf: (multiplexer: Multiplexer) => void) {
     const backends = [new FakeBackend(), new FakeBackend(), new FakeBackend()];
     const free = backends.map(({ lease }) => lease);
-    const multiplexer = new Multiplexer({ depth: 8, spread: 2 });
+    const multiplexer = newMultiplexer({ depth: 8, spread: 2 });
     latencyOf(multiplexer);
     const clients = Array.from({ length: 6 }, () => new FakeClient(multiplexer, () => free.shift()));
     const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
@@ -280,8 +289,8 @@ describe('where enough backends are at work', () => {
     return { clients, loads: backends.map(({ heard }) => heard.split('SELECT 1').length - 1) };
   }
   const run = (multiplexer: Multiplexer, aloneMs: number) => {
-    const latency = multiplexer.latencies.ofText('SELECT 1');
-    for (let i = 0; i < 100; i += 1) latency?.ran(1, 10, multiplexer.latencies.baseline);
+    const latency = latencyOf(multiplexer);
+    for (let i = 0; i < 100; i += 1) latency?.ran(1, 10, multiplexer.baseline);
     latency?.ranAlone(aloneMs);
   };
 
@@ -296,7 +305,7 @@ describe('where enough backends are at work', () => {
   it('one that is slow for once is left to it, and those behind it go elsewhere', async () => {
     const backends = [new FakeBackend(), new FakeBackend()];
     const free = [backends[0]?.lease];
-    const multiplexer = new Multiplexer({ depth: 8, spread: 1 });
+    const multiplexer = newMultiplexer({ depth: 8, spread: 1 });
     run(multiplexer, 0.1);
     const clients = Array.from({ length: 2 }, () => new FakeClient(multiplexer, () => free.shift()));
     const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
@@ -313,7 +322,7 @@ describe('where enough backends are at work', () => {
   it('nobody gets on with one that is not to be lent again', () => {
     const backends = [new FakeBackend(), new FakeBackend()];
     const free = backends.map(({ lease }) => lease);
-    const multiplexer = new Multiplexer({ depth: 8, spread: 1 });
+    const multiplexer = newMultiplexer({ depth: 8, spread: 1 });
     run(multiplexer, 0.1);
     const clients = Array.from({ length: 3 }, () => new FakeClient(multiplexer, () => free.shift()));
     const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
@@ -328,7 +337,7 @@ describe('where enough backends are at work', () => {
   it('those of clients that are in a transaction and ask nothing are not at work', () => {
     const backends = Array.from({ length: 4 }, () => new FakeBackend());
     const free = backends.map(({ lease }) => lease);
-    const multiplexer = new Multiplexer({ depth: 8, spread: 2 });
+    const multiplexer = newMultiplexer({ depth: 8, spread: 2 });
     run(multiplexer, 0.1);
     const clients = backends.map(() => new FakeClient(multiplexer, () => free.shift()));
     for (const [i, client] of clients.slice(0, 2).entries()) {

@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { NO_TRAITS } from '../../proxy/inspection/sql-traits.ts';
-import { LatencyTable } from '../../proxy/multiplex/latency-table.ts';
-import { shareableRequest } from '../../proxy/multiplex/shareable-request.ts';
+import { isPlainText, shareableRequest } from '../../proxy/multiplex/shareable-request.ts';
 import { ClientStatements } from '../../proxy/prepared/client-statements.ts';
 import { ParseCache } from '../../proxy/prepared/parse-cache.ts';
 import { STATEMENT_BOUNDS, StatementMemory } from '../../proxy/prepared/statement-memory.ts';
 import { newServerStatement } from '../../src/backend/prepared-statements.ts';
+import { NO_SETTINGS } from '../../src/backend/session-state.ts';
+import { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 
@@ -39,23 +40,27 @@ const NOT_READS = [
   'SELECT nextval($1)',
 ];
 
+const latencyOf = (registry: StatementRegistry, sql: string) => registry.latencyOfQuery(sql, isPlainText);
+
 describe('a text', () => {
-  it.each(READS)('may share: %s', (sql) => expect(new LatencyTable().ofText(sql)).toBeDefined());
-  it.each(NOT_READS)('may not: %s', (sql) => expect(new LatencyTable().ofText(sql)).toBeUndefined());
+  it.each(READS)('may share: %s', (sql) => expect(latencyOf(new StatementRegistry(), sql)).toBeDefined());
+  it.each(NOT_READS)('may not: %s', (sql) => expect(latencyOf(new StatementRegistry(), sql)).toBeUndefined());
 
   it('is the same as one that differs in its literals', () => {
-    const paces = new LatencyTable();
-    expect(paces.ofText("SELECT 1 FROM t WHERE a = 5 AND b = 'x'")).toBe(paces.ofText("SELECT 2 FROM t WHERE a = 77 AND b = 'y z'"));
-    expect(paces.ofText('SELECT 1 FROM t')).not.toBe(paces.ofText('SELECT 1 FROM u'));
+    const registry = new StatementRegistry();
+    expect(latencyOf(registry, "SELECT 1 FROM t WHERE a = 5 AND b = 'x'")).toBe(
+      latencyOf(registry, "SELECT 2 FROM t WHERE a = 77 AND b = 'y z'"),
+    );
+    expect(latencyOf(registry, 'SELECT 1 FROM t')).not.toBe(latencyOf(registry, 'SELECT 1 FROM u'));
   });
 
   it.each([
     ["SELECT E'a''b'", "SELECT E'\\'', nextval(s) --'"],
     ['SELECT 1 AS "0"', `SELECT 1 AS "'"; BEGIN; SELECT 1 AS "'"`],
   ])('is not the same where only what looks like a literal differs: %s', (harmless, other) => {
-    const paces = new LatencyTable();
-    expect(paces.ofText(harmless)).toBeDefined();
-    expect(paces.ofText(other)).toBeUndefined();
+    const registry = new StatementRegistry();
+    expect(latencyOf(registry, harmless)).toBeDefined();
+    expect(latencyOf(registry, other)).toBeUndefined();
   });
 });
 
@@ -63,11 +68,11 @@ describe('a request', () => {
   const server = newServerStatement(Buffer.from('SELECT n FROM t WHERE id = $1\0\0\0'));
   const statements = new ClientStatements(new StatementMemory(new MemoryReservation(new MemoryBudget(STATEMENT_BOUNDS), 'org')));
   statements.set('s', { server, traits: NO_TRAITS, signals: [] });
-  const paces = new LatencyTable();
-  const context = { statements, recent: new ParseCache(), registry: { generation: 0 }, latencies: paces, settings: '' };
+  const registry = new StatementRegistry();
+  const context = { statements, recent: new ParseCache(), registry, settings: NO_SETTINGS, context: '' };
   for (let i = 0; i < 100; i += 1) {
-    paces.ofStatement(server)?.ran(1, 10, paces.baseline);
-    paces.ofText('SELECT 1')?.ran(1, 10, paces.baseline);
+    registry.latencyOf(server)?.ran(1, 10, registry.baseline);
+    latencyOf(registry, 'SELECT 1')?.ran(1, 10, registry.baseline);
   }
   const errand = (...messages: readonly string[]) => shareableRequest(Buffer.concat(messages.map(encodeFrontend)), context);
 

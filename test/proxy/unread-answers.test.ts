@@ -1,9 +1,8 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { Multiplexer } from '../../proxy/multiplex/multiplexer.ts';
 import { NO_SETTINGS } from '../../src/backend/session-state.ts';
 import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
-import { answer, FakeBackend, FakeClient } from '../support/fake-relays.ts';
+import { answer, FakeBackend, FakeClient, newMultiplexer } from '../support/fake-relays.ts';
 
 const ROW_BYTES = 200_000;
 const ROW = Buffer.alloc(ROW_BYTES, 'x');
@@ -17,7 +16,7 @@ function deafClients() {
   const room = new MemoryBudget({ perOrganizationBytes: 300_000, allBytes: 10_000_000 });
   const clients = backends.map((backend) => {
     const leases = [backend.lease];
-    const client = new FakeClient(new Multiplexer({ depth: 1, spread: 1 }), () => leases.pop(), NO_SETTINGS, room);
+    const client = new FakeClient(newMultiplexer({ depth: 1, spread: 1 }), () => leases.pop(), NO_SETTINGS, room);
     client.isDeaf = true;
     client.asks('SELECT 1');
     backend.says(ANSWER);

@@ -1,6 +1,5 @@
 import { Duplex } from 'node:stream';
 import { vi } from 'vitest';
-import { Multiplexer } from '../../proxy/multiplex/multiplexer.ts';
 import { Pins } from '../../proxy/pinning/pins.ts';
 import { ParseCache } from '../../proxy/prepared/parse-cache.ts';
 import { STATEMENT_BOUNDS, StatementMemory } from '../../proxy/prepared/statement-memory.ts';
@@ -10,6 +9,7 @@ import type { RelayEnd, SessionServices } from '../../proxy/sessions/session-ser
 import type { BackendReceiver } from '../../src/backend/connection.ts';
 import { NO_SETTINGS, SessionState, type Settings } from '../../src/backend/session-state.ts';
 import { ServiceError } from '../../src/errors.ts';
+import { Multiplexer, type SharingLimits } from '../../src/multiplex/multiplexer.ts';
 import { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import { NO_WAIT } from '../../src/router/router.ts';
@@ -99,7 +99,7 @@ export class FakeClient {
       mayKeepBusy: () => true,
       shared() {},
       multiplexer,
-      registry: new StatementRegistry(),
+      registry: multiplexer.registry,
       recent: new ParseCache(),
       kept: new StatementMemory(new MemoryReservation(new MemoryBudget(STATEMENT_BOUNDS), 'org')),
       held: new BufferBudget(room, 'org'),
@@ -124,9 +124,18 @@ export class FakeClient {
   }
 }
 
+export function newMultiplexer(limits: SharingLimits): Multiplexer {
+  return new Multiplexer(limits, new StatementRegistry());
+}
+
+/** Of the statement that clients here ask for. */
+export function latencyOf({ registry }: Multiplexer) {
+  return registry.latencyOfQuery('SELECT 1', () => true);
+}
+
 export function contendedMultiplexer(): Multiplexer {
-  const multiplexer = new Multiplexer({ depth: 8, spread: 100 });
-  for (let i = 0; i < 100; i += 1) multiplexer.latencies.ofText('SELECT 1')?.ran(1, 10, multiplexer.latencies.baseline);
+  const multiplexer = newMultiplexer({ depth: 8, spread: 100 });
+  for (let i = 0; i < 100; i += 1) latencyOf(multiplexer)?.ran(1, 10, multiplexer.baseline);
   return multiplexer;
 }
 

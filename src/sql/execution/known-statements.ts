@@ -3,6 +3,7 @@ import type { LatencyBaseline, StatementLatency } from '../../backend/latency.ts
 import type { ServerStatement } from '../../backend/prepared-statements.ts';
 import { registryOf, type StatementRegistry } from '../../multiplex/statement-registry.ts';
 import { isSameShape } from '../../protocol/statement-shape.ts';
+import type { Lease } from '../../router/lease.ts';
 import type { Tenant } from '../../router/tenant.ts';
 import type { Field } from '../json/row.ts';
 import type { PostgresType } from '../result/builtin-types.ts';
@@ -84,10 +85,10 @@ function serverStatement(registry: StatementRegistry, sql: string, tenant: Tenan
   return server;
 }
 
-/** From now on it is described anew, under another name; the session has it no more. */
-export function forgetStatement(session: Session, { server }: KnownStatement): void {
-  session.unprepare(server);
-  registryOf(session.lease.tenant.organization).forget(server);
+/** From now on it is described anew, under another name; the backend has it no more. */
+export function forgetStatement({ backend, tenant }: Pick<Lease, 'backend' | 'tenant'>, { server }: KnownStatement): void {
+  backend.session.unprepare(server);
+  registryOf(tenant.organization).forget(server);
 }
 
 /**

@@ -41,7 +41,7 @@ export function runQuery(lease: Lease, request: QueryRequest): Promise<QueryRepl
       replied: resolve,
       failed: fail,
       stale: () => {
-        forgetStatement(session, known);
+        forgetStatement(lease, known);
         runAny(session, request, resolve, fail);
       },
     }).start();

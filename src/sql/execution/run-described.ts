@@ -30,7 +30,7 @@ export async function runStatement(session: Session, request: QueryRequest, body
       return await run.atOnce(known.described, known.server.name, startedAt);
     } catch (error) {
       if (!mayBeStale(error) || run.hasRows || session.status !== 'I') throw error;
-      forgetStatement(session, known);
+      forgetStatement(session.lease, known);
     }
   }
   return run.described(startedAt);

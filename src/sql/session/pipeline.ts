@@ -45,6 +45,14 @@ export interface Completion {
   readonly warnings: readonly Warning[];
 }
 
+/** Whose requests a pipeline sends. */
+export interface PipelineOwner {
+  /** What runs is of no use any more, for this reason. */
+  abort(reason: ServiceError): void;
+  /** Postgres has reported a setting that is not what it was. */
+  settingsChanged?(): void;
+}
+
 /** What a request waits for: its description (RowDescription or NoData), or everything up to ReadyForQuery. */
 export type Until = 'described' | 'ready';
 
@@ -62,7 +70,6 @@ interface Expectation {
 }
 
 const COPY_REFUSED = Buffer.concat([serialize.copyFail('COPY needs a PostgreSQL connection'), SYNC]);
-const NOBODYS = { replies: {}, settle: () => {} };
 const NO_WARNINGS: readonly Warning[] = [];
 
 /** Who has used a session, for those who ask whether it was somebody else. */
@@ -83,8 +90,7 @@ const ERROR_FIELD_MAX_BYTES = 16_384;
 export class Pipeline implements BackendReceiver {
   readonly #backend: BackendConnection;
   readonly #inflow: ReceiveBudget;
-  readonly #interrupt: (reason: ServiceError) => void;
-  readonly #settingsChanged: (() => void) | undefined;
+  readonly #owner: PipelineOwner;
   readonly #scanner: FrameScanner;
   readonly #queue: Expectation[] = [];
   #notices: Notices | undefined;
@@ -93,6 +99,8 @@ export class Pipeline implements BackendReceiver {
   #isUnsynced = false;
   /** A large row is being written: what has come behind it waits. */
   #isWriting = false;
+  /** The backend is another's: what is left of the last chunk has been taken. */
+  #isLeft = false;
   /** The error or notice that is coming. */
   #fields = new ErrorFieldsReader(ERROR_FIELD_MAX_BYTES);
   #isUntouched = true;
@@ -102,19 +110,18 @@ export class Pipeline implements BackendReceiver {
   #blame: ServiceError | undefined;
   #onDrained: (() => void) | undefined;
 
-  /**
-   * @param results in whose room large messages come
-   * @param interrupt called when what runs is of no use and should be cancelled, with the reason
-   * @param settingsChanged where several have requests, which are written together: the one whose answer is due has changed a setting
-   */
-  constructor(backend: BackendConnection, results: ResultMemory, interrupt: (reason: ServiceError) => void, settingsChanged?: () => void) {
+  /** @param results counts large messages */
+  constructor(backend: BackendConnection, results: ResultMemory, owner: PipelineOwner) {
     this.#backend = backend;
     this.#inflow = new ReceiveBudget(backend, results);
     this.#scanner = new FrameScanner(FRAMES, this.#inflow);
-    this.#interrupt = interrupt;
-    this.#settingsChanged = settingsChanged;
-    backend.attach(this);
-    if (backend.closed) this.fail(connectionLost());
+    this.#owner = owner;
+  }
+
+  /** From now on it receives what the backend sends. */
+  attach(): void {
+    this.#backend.attach(this);
+    if (this.#backend.closed) this.fail(connectionLost());
   }
 
   /** Whatever else has to wait for the rest of it is copied. */
@@ -179,14 +186,23 @@ export class Pipeline implements BackendReceiver {
     if (this.#isWriting) this.#queue[0]?.replies.interrupt?.();
   }
 
-  /** Nobody waits for the answers to requests behind the one whose answer is due. */
-  disregardOthers(): void {
-    for (const expectation of this.#queue.slice(1)) Object.assign(expectation, NOBODYS);
+  /**
+   * As {@link send}, where requests of others are ahead of it or may follow: it is written by itself.
+   * @param isFirst the backend is idle; else others of this turn may be written with it
+   */
+  sendAmongOthers(messages: readonly Uint8Array[], replies: Replies, isFirst: boolean, settle: Settle): void {
+    this.#queue.push({ replies, settle, until: 'ready', error: undefined, tag: undefined, isCut: false });
+    if (this.#isUntouched) this.#takeOver();
+    this.#outbox.push(...messages);
+    const bytes = this.#takeOutbox();
+    if (isFirst) this.#backend.write(bytes);
+    else this.#backend.writeSoon(bytes);
   }
 
-  /** How many answers nobody waits for. */
-  get discarded(): number {
-    return this.#queue.filter(({ settle }) => settle === NOBODYS.settle).length;
+  /** The backend is another's now. @returns what has come from it for that one */
+  takeRest(): Buffer {
+    this.#isLeft = true;
+    return this.#scanner.takeRest();
   }
 
   /** All requests are answered, or will never be. */
@@ -213,7 +229,7 @@ export class Pipeline implements BackendReceiver {
   #scan(): void {
     turnStartedAt();
     try {
-      while (this.#dead === undefined && !this.#isWriting && this.#scanner.next()) this.#receive();
+      while (this.#dead === undefined && !this.#isWriting && !this.#isLeft && this.#scanner.next()) this.#receive();
     } catch (error) {
       this.fail(error instanceof Error ? error : new ServiceError('internal', 'internal error', { cause: error }));
     }
@@ -251,13 +267,15 @@ export class Pipeline implements BackendReceiver {
   }
 
   #flush(): void {
+    const bytes = this.#takeOutbox();
+    if (this.#dead === undefined) this.#backend.write(bytes);
+  }
+
+  #takeOutbox(): Uint8Array {
     const [first] = this.#outbox;
     const bytes = this.#outbox.length === 1 && first !== undefined ? first : Buffer.concat(this.#outbox);
     this.#outbox = [];
-    if (this.#dead !== undefined) return;
-    // A server that is at rest has nothing to wait for; others of this turn may have something to say to one that is at work.
-    if (this.#settingsChanged === undefined || this.#queue.length === 1) this.#backend.write(bytes);
-    else this.#backend.writeSoon(bytes);
+    return bytes;
   }
 
   /** @see https://www.postgresql.org/docs/current/protocol-message-formats.html */
@@ -299,7 +317,7 @@ export class Pipeline implements BackendReceiver {
         return;
       case BackendType.ParameterStatus:
         this.#hasChangedSettings = true;
-        this.#settingsChanged?.();
+        this.#owner.settingsChanged?.();
         this.#watchEncoding(decodeParameterStatus(this.#body()));
         return;
       case BackendType.CopyInResponse:
@@ -392,7 +410,7 @@ export class Pipeline implements BackendReceiver {
     const head = this.#queue[0];
     if (head) head.isCut = true;
     this.#failHead(reason);
-    this.#interrupt(reason);
+    this.#owner.abort(reason);
   }
 
   /** The first error counts. After one, Postgres reads on from the next Sync, so one has to be on its way. */

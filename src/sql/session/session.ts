@@ -8,13 +8,12 @@ import { type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../protoc
 import type { DisconnectSignal } from '../../router/client-disconnect.ts';
 import type { Lease } from '../../router/lease.ts';
 import type { Edit } from '../../router/schema-rewriting/edits/edits.ts';
+import { Deadline } from '../../runtime/deadline.ts';
 import type { IndexedSet } from '../../runtime/indexed-set.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import type { ParameterText } from '../parameters/parameters.ts';
-import { Deadline } from './deadline.ts';
-import { drained } from './drain.ts';
 import { closeStatement, parseAndDescribe, readRow, runAtOnce } from './messages.ts';
-import { type Completion, Pipeline, type Replies, type Settle, type Until } from './pipeline.ts';
+import { type Completion, Pipeline, type PipelineOwner, type Replies, type Settle, type Until } from './pipeline.ts';
 import { type Revocable, toldWhenAborted } from './revocation-listeners.ts';
 import { RewrittenSql } from './rewritten-sql.ts';
 import type { SideEffects } from './side-effects.ts';
@@ -29,6 +28,9 @@ export interface SessionOptions {
   /** How long a backend may take to obey a cancel request, or to roll back, before its connection is dropped. Default 5 s. */
   readonly obeyTimeoutMs?: number;
 }
+
+/** What a session works on: a lease, or the first place in a pipeline that others share. */
+export type SessionLease = Pick<Lease, 'backend' | 'tenant' | 'share' | 'cancel' | 'release' | 'destroy' | 'terminate' | 'retireSessions'>;
 
 /** What Postgres makes of a statement: the types of its parameters and the columns of its result. */
 export interface Description {
@@ -47,10 +49,10 @@ const OWN_ROW_BYTES = 200;
  * A lease at work for one call: requests under one deadline that can be aborted. Who opens a session must `end` it, which
  * gives the lease back in whatever state things are.
  */
-export class Session implements Revocable {
+export class Session implements Revocable, PipelineOwner {
   /** Among those who are told when the key is revoked. */
   index = -1;
-  readonly lease: Lease;
+  readonly lease: SessionLease;
   readonly results: MemoryReservation | undefined;
   readonly #pipeline: Pipeline;
   /** It has its backend to itself. */
@@ -69,13 +71,18 @@ export class Session implements Revocable {
   #changesDefaults = false;
 
   /** @param pipeline to the lease's backend, where a request is under way already */
-  constructor(lease: Lease, { timeoutMs, disconnect, results, obeyTimeoutMs = OBEY_TIMEOUT_MS }: SessionOptions, pipeline?: Pipeline) {
+  constructor(
+    lease: SessionLease,
+    { timeoutMs, disconnect, results, obeyTimeoutMs = OBEY_TIMEOUT_MS }: SessionOptions,
+    pipeline?: Pipeline,
+  ) {
     const { revoked } = lease.tenant;
     this.lease = lease;
     this.results = results;
     this.#placed = new RewrittenSql(lease.tenant);
     this.#obeyTimeoutMs = obeyTimeoutMs;
-    this.#pipeline = pipeline ?? new Pipeline(lease.backend, lease, (reason) => this.abort(reason));
+    this.#pipeline = pipeline ?? new Pipeline(lease.backend, lease, this);
+    if (pipeline === undefined) this.#pipeline.attach();
     this.#deadline = new Deadline(timeoutMs, () => this.abort(timedOut(timeoutMs)));
     this.#disconnect = disconnect;
     if (disconnect !== undefined) disconnect.listener = () => this.#abandon();
@@ -300,7 +307,7 @@ export class Session implements Revocable {
     this.#expectObedience();
     try {
       if (pipeline.isUnsynced) await this.#sent([SYNC], {}, 'ready');
-      await drained(pipeline, this.lease);
+      await pipeline.drained();
       if (pipeline.status !== 'I') await this.#sent([serialize.query('ROLLBACK')], {}, 'ready');
       await this.#canceling;
     } catch {
@@ -317,8 +324,8 @@ export class Session implements Revocable {
       this.#pipeline.blame(
         new ServiceError(kind, message, { detail: 'The database has not confirmed it, so the statement may still take effect.' }),
       );
-      this.#pipeline.fail(new ServiceError(kind, message));
       this.lease.terminate();
+      this.#pipeline.fail(new ServiceError(kind, message));
     }, this.#obeyTimeoutMs);
   }
 

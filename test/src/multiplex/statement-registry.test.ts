@@ -47,14 +47,15 @@ describe('a text', () => {
   });
 });
 
-test('when the tables have changed no statement is found, and latencies are what they were', () => {
+test('when tables have changed a text is prepared as another statement, and has the latency that it had', () => {
   const registry = new StatementRegistry();
   const before = registry.intern(definition('SELECT 1'), '');
   const latency = registry.latencyOf(before);
   const { generation } = registry;
   registry.invalidate();
   expect(registry.generation).not.toBe(generation);
-  expect(registry.findText('SELECT 1', '')).toBeUndefined();
+  expect(registry.find(definition('SELECT 1'), '')).toBeUndefined();
+  expect(registry.findText('SELECT 1', '')).toBe(before);
   expect(registry.repeated(definition('SELECT 1'), '')).toBeUndefined();
   const after = registry.intern(definition('SELECT 1'), '');
   expect(after).not.toBe(before);

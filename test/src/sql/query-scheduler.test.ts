@@ -7,15 +7,16 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi 
 import type { BackendConnection } from '../../../src/backend/connection.ts';
 import { StatementLatency } from '../../../src/backend/latency.ts';
 import { ServiceError } from '../../../src/errors.ts';
+import { Multiplexers } from '../../../src/multiplex/multiplexer.ts';
 import { registryOf } from '../../../src/multiplex/statement-registry.ts';
 import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
 import { Lease } from '../../../src/router/lease.ts';
 import type { Tenant } from '../../../src/router/tenant.ts';
+import { Deadline } from '../../../src/runtime/deadline.ts';
 import { runQuery } from '../../../src/sql/execution/query.ts';
 import type { QueryReply, QueryRequest } from '../../../src/sql/execution/query-request.ts';
 import { QueryScheduler } from '../../../src/sql/execution/query-scheduler.ts';
 import { jsonFormat } from '../../../src/sql/result/result-format.ts';
-import { Deadline } from '../../../src/sql/session/deadline.ts';
 import { toldWhenAborted } from '../../../src/sql/session/revocation-listeners.ts';
 import { eventually } from '../../support/eventually.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
@@ -58,7 +59,7 @@ class Desk {
     this.tenant = { ...tenant, organization: { ...organization, placement }, revoked: this.revoked.signal };
     const lease = () => this.lease();
     const mayKeepBusy = (_: Tenant, mayGrow: boolean) => !this.revoked.signal.aborted && database.pool.mayKeepBusy(database.name, mayGrow);
-    this.queries = new QueryScheduler({ lease, mayKeepBusy }, { depth, spread: 1 }, this.#observe);
+    this.queries = new QueryScheduler({ lease, mayKeepBusy }, new Multiplexers({ depth, spread: 1 }), this.#observe);
   }
 
   async lease(): Promise<Lease> {

@@ -1,8 +1,9 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { LatencyBaseline, StatementLatency } from '../../../src/backend/latency.ts';
+import { Multiplexers } from '../../../src/multiplex/multiplexer.ts';
+import { SharedPipeline } from '../../../src/multiplex/shared-pipeline.ts';
 import { runQuery } from '../../../src/sql/execution/query.ts';
 import { QueryScheduler } from '../../../src/sql/execution/query-scheduler.ts';
-import { SharedPipeline } from '../../../src/sql/execution/shared-pipeline.ts';
 import { eventually } from '../../support/eventually.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
@@ -20,6 +21,7 @@ afterEach(() => vi.restoreAllMocks());
 
 test('however many backends an organization has at work, few are looked at', async () => {
   vi.spyOn(StatementLatency.prototype, 'isQuick', 'get').mockReturnValue(true);
+  vi.spyOn(StatementLatency.prototype, 'mayFollow').mockReturnValue(true);
   vi.spyOn(LatencyBaseline.prototype, 'stallTimeoutMs', 'get').mockReturnValue(60_000);
   const isOpen = vi.spyOn(SharedPipeline.prototype, 'isOpen').mockReturnValue(false);
   const leases = await Promise.all(Array.from({ length: BACKENDS }, () => database.lease()));
@@ -27,7 +29,11 @@ test('however many backends an organization has at work, few are looked at', asy
   if (tenant === undefined) throw new Error('no lease');
   const request = () => ({ sql: GUARDED, rowMode: 'array' as const, timeoutMs: 20_000 });
   for (const lease of leases) await (await runQuery(lease, request())).done;
-  const queries = new QueryScheduler({ lease: () => database.lease(), mayKeepBusy: () => true }, { depth: 8, spread: 1 }, () => {});
+  const queries = new QueryScheduler(
+    { lease: () => database.lease(), mayKeepBusy: () => true },
+    new Multiplexers({ depth: 8, spread: 1 }),
+    () => {},
+  );
   await database.admin.query('BEGIN; LOCK TABLE guarded IN ACCESS EXCLUSIVE MODE');
   const answers = [];
   for (let n = 1; n <= BACKENDS; n += 1) {

@@ -1,4 +1,4 @@
-import { type Indexed, IndexedSet } from '../../runtime/indexed-set.ts';
+import { type Indexed, IndexedSet } from './indexed-set.ts';
 
 /**
  * A clock that can be stopped and started, and that calls once when its time is up. Nearly every deadline is cleared long

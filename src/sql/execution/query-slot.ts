@@ -1,0 +1,168 @@
+import type { BackendConnection } from '../../backend/connection.ts';
+import type { ServiceError } from '../../errors.ts';
+import { type Multiplexer, mayTake, type ShareableRequest, type SharedBackend, type ShareMode } from '../../multiplex/multiplexer.ts';
+import type { SharedPipeline } from '../../multiplex/shared-pipeline.ts';
+import type { Slot } from '../../multiplex/slot.ts';
+import type { TransactionStatus } from '../../protocol/backend.ts';
+import type { Edit } from '../../router/schema-rewriting/edits/edits.ts';
+import type { Tenant } from '../../router/tenant.ts';
+import type { MemoryReservation } from '../../runtime/memory-budget.ts';
+import { Pipeline, type Replies, type Settle } from '../session/pipeline.ts';
+import { RewrittenSql } from '../session/rewritten-sql.ts';
+import { Session, type SessionLease, type SessionOptions } from '../session/session.ts';
+import type { RunHost } from './run-prepared.ts';
+
+/**
+ * One quick statement in a shared pipeline. Nothing watches over it, as it takes no time. When it does take its time, or its
+ * reader does, it gets a session, which can be stopped and to which the slot is what a lease is to others.
+ */
+export class QuerySlot implements Slot, SharedBackend, RunHost, SessionLease {
+  readonly isAlone = false;
+  readonly canRunAgain = false;
+  readonly isAtWork = true;
+  /** Whose statement it is. */
+  readonly tenant: Tenant;
+  readonly receiver: Pipeline;
+  slotStartedAt: number | undefined;
+  readonly #shared: SharedPipeline;
+  readonly #multiplexer: Multiplexer;
+  readonly #options: SessionOptions;
+  readonly #requeued: () => void;
+  #session: Session | undefined;
+  #hasEntered = false;
+  #isOver = false;
+
+  /** @param requeued has the statement run elsewhere; nothing that happens to the slot matters then */
+  constructor(tenant: Tenant, shared: SharedPipeline, multiplexer: Multiplexer, options: SessionOptions, requeued: () => void) {
+    this.tenant = tenant;
+    this.#shared = shared;
+    this.#multiplexer = multiplexer;
+    this.#options = options;
+    this.#requeued = requeued;
+    this.receiver = new Pipeline(shared.lease.backend, shared.lease, this);
+  }
+
+  get backend(): BackendConnection {
+    return this.#shared.lease.backend;
+  }
+
+  get status(): TransactionStatus {
+    return this.receiver.status;
+  }
+
+  get abortReason(): ServiceError | undefined {
+    return this.#session?.abortReason;
+  }
+
+  get load(): number {
+    return this.#shared.length;
+  }
+
+  get entered(): number {
+    return this.#shared.entered;
+  }
+
+  /** Quick statements leave nothing behind. */
+  expect(): void {}
+
+  send(messages: readonly Uint8Array[], replies: Replies, edits: readonly Edit[], settle: Settle): void {
+    const rewritten = new RewrittenSql(this.tenant);
+    const isFirst = this.#shared.length === 0;
+    this.receiver.sendAmongOthers(messages, replies, isFirst, (ended) => settle(rewritten.ended(ended, edits)));
+    this.#hasEntered = true;
+    this.#shared.enter(this);
+  }
+
+  slotStarted(now: number): void {
+    // The first one to enter has been running since it was sent.
+    if (this.#shared.entered > 1) this.slotStartedAt = now;
+    this.#multiplexer.add(this);
+  }
+
+  pipelineFor(request: ShareableRequest, now: number, mode: ShareMode): SharedPipeline | undefined {
+    return mode === 'quick' && this.#shared.isOpen(now) && mayTake(this.backend, request) ? this.#shared : undefined;
+  }
+
+  /** The requests behind it have been run with settings that are not theirs. */
+  settingsChanged(): void {
+    this.#shared.evictQueued();
+  }
+
+  stalled(): void {
+    this.#watchOver();
+  }
+
+  requeue(): boolean {
+    this.#isOver = true;
+    this.#requeued();
+    return true;
+  }
+
+  takeOver(): void {}
+
+  share(): MemoryReservation {
+    return this.#shared.lease.share();
+  }
+
+  pause(): void {
+    this.#watchOver().pause();
+  }
+
+  resume(): void {
+    this.#session?.resume();
+  }
+
+  abort(reason: ServiceError): void {
+    this.#watchOver().abort(reason);
+  }
+
+  /** From now on it can be stopped, and nobody waits behind it. */
+  #watchOver(): Session {
+    if (this.#session === undefined) {
+      this.#shared.evictQueued();
+      this.#session = new Session(this, this.#options, this.receiver);
+    }
+    return this.#session;
+  }
+
+  /** The statement has been answered, or could not be sent. */
+  end(): Promise<void> {
+    void this.#session?.end();
+    this.#leave();
+    return DONE;
+  }
+
+  async cancel(): Promise<void> {
+    if (!this.#isOver) await this.#shared.cancel(this);
+  }
+
+  release(): Promise<void> {
+    this.#leave();
+    return DONE;
+  }
+
+  destroy(): void {
+    this.#leave();
+  }
+
+  terminate(): void {
+    if (!this.#isOver) this.#shared.lost(true);
+  }
+
+  retireSessions(): void {
+    this.#shared.lease.retireSessions();
+  }
+
+  /** Once: the backend is another slot's then. */
+  #leave(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#multiplexer.delete(this);
+    if (!this.#hasEntered) return;
+    const { isDead, hasChangedSettings } = this.receiver;
+    if (isDead) this.#shared.lost(false);
+    else this.#shared.next(!hasChangedSettings, this.receiver.takeRest());
+  }
+}
+
+const DONE = Promise.resolve();
