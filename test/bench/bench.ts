@@ -20,11 +20,13 @@ export interface Bench {
   /** Peers that take no part, and why. */
   readonly missing: Map<string, string>;
   readonly postern: Postern;
+  /** Without one of its mechanisms, beside it: `--without`. */
+  readonly ablated?: Postern;
   /** pgbench's tables are in its database; through Postern all peers' work is done in it, by others as a role that may do what it may. */
   readonly organization: TestOrganization;
 }
 
-export async function openBench(base: Omit<Bench, 'postern' | 'organization'>): Promise<Bench> {
+export async function openBench(base: Omit<Bench, 'postern' | 'ablated' | 'organization'>): Promise<Bench> {
   const postern = await startPostern({ ...base, pool: base.options.pool });
   base.closing.defer(() => postern.child.end());
   const organization = await postern.signUp();

@@ -30,6 +30,7 @@ async function post(scenario: string, body: string, seconds: number, bench: Benc
   const plain = await startRoutes(bench, PLAIN_ROUTES);
   const tuned = scenario === 'http-point' ? await startRoutes(bench, TUNED_ROUTES) : [];
   const postern = isAskedFor(bench, 'Postern') ? [posternPeer(bench, bench.postern)] : [];
+  if (bench.ablated !== undefined) postern.push({ ...posternPeer(bench, bench.ablated), name: 'Ablated' });
   try {
     for (const peer of [...plain, ...tuned, ...postern]) await ask(peer, body, TUNED_CONNECTIONS, warmUpSeconds(options), bench);
     const series: Series[] = [];

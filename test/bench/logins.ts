@@ -4,7 +4,7 @@ import { run } from './child.ts';
 import { cpuSeconds } from './proc.ts';
 import type { Scenario } from './scenario.ts';
 import { interleave } from './series.ts';
-import { warmUpSeconds } from './wire.ts';
+import { CPU, warmUpSeconds } from './wire.ts';
 import type { WirePeer } from './wire-peers.ts';
 
 const LOAD = fileURLToPath(new URL('login-load.js', import.meta.url));
@@ -32,5 +32,5 @@ async function logIn({ login, child }: WirePeer, seconds: number, { signal }: Be
   const rate = done.reduce((sum, { logins, seconds }) => sum + logins / seconds, 0);
   if (child === undefined) return { 'logins/s': rate };
   const logins = done.reduce((sum, { logins }) => sum + logins, 0);
-  return { 'logins/s': rate, 'µs CPU': ((await cpuSeconds(child.pid)) - before) * (1e6 / logins) };
+  return { 'logins/s': rate, [CPU]: ((await cpuSeconds(child.pid)) - before) * (1e6 / logins) };
 }

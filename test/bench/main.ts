@@ -1,6 +1,7 @@
 /** Postern and what people use in its place, measured in turn: `npm run bench`. */
 import { writeFile } from 'node:fs/promises';
 import { makeScratch } from '../support/scratch.ts';
+import { ablationTable, measureWithout } from './ablation.ts';
 import { type Bench, openBench } from './bench.ts';
 import { Closing } from './closing.ts';
 import { startCluster } from './cluster.ts';
@@ -44,6 +45,11 @@ async function bench(options: Options, signal: AbortSignal): Promise<void> {
   const cluster = await startCluster(scratch.path, closing);
   const opened = await openBench({ options, cluster, closing, folder: scratch.path, signal, profiles, missing });
 
+  if (options.without.length > 0) {
+    const measured = await measureWithout(opened, (without) => measureAll(scenarios, without));
+    process.stdout.write(`\n${ablationTable(measured)}\n`);
+    return;
+  }
   const wire = new WirePeers(opened);
   const series: Series[] = [];
   for (const scenario of scenarios) {
@@ -55,6 +61,13 @@ async function bench(options: Options, signal: AbortSignal): Promise<void> {
   process.stdout.write(`\n${text.slice(0, text.indexOf('\n## ', text.indexOf('## Reach')))}\n`);
   if (options.out !== undefined) await writeFile(options.out, text);
   if (profiles !== undefined) process.stdout.write(`profiles: ${profiles}\n`);
+}
+
+async function measureAll(scenarios: readonly Scenario[], opened: Bench): Promise<Series[]> {
+  const wire = new WirePeers(opened);
+  const series: Series[] = [];
+  for (const scenario of scenarios) series.push(...(await measure(scenario, opened, wire)));
+  return series;
 }
 
 /** One that fails is left out, and said; the others are worth having all the same. */

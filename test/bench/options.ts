@@ -1,4 +1,5 @@
 import { parseArgs } from 'node:util';
+import { type Mechanism, mechanismsNamed } from './mechanisms.ts';
 
 export interface Options {
   /** Whose names begin with one of these are run; all where there is none. */
@@ -14,15 +15,18 @@ export interface Options {
   readonly pool: number;
   /** Whose names begin with one of these take part; all where there is none. */
   readonly peers: readonly string[];
+  /** Mechanisms that a second Postern does without, one after the other. */
+  readonly without: readonly Mechanism[];
   readonly profile: boolean;
   /** The Markdown file. */
   readonly out: string | undefined;
 }
 
-export const USAGE = `npm run bench [-- <scenario>… --quick --rounds n --seconds n --clients n,n --threads n --pool n --peers name,name --cpu-prof --out file]
+export const USAGE = `npm run bench [-- <scenario>… --quick --rounds n --seconds n --clients n,n --threads n --pool n --peers name,name --without name,name --cpu-prof --out file]
   <scenario>   the beginning of its name is enough: wire, http-point
   --threads    of pgbench in wire-…, 1 as a rule: all of its clients then move from processor to processor together
   --peers      the beginnings of their names: postern,pgbouncer
+  --without    measures Postern beside one that does without a mechanism, one after the other; all: each of them
   --cpu-prof   leaves profiles of the Postern processes in a folder that is named at the end
   --out        the Markdown file; test/bench/results.md when everything is run in full, else none
 `;
@@ -40,12 +44,14 @@ export function readOptions(args: readonly string[]): Options {
       threads: { type: 'string', default: '1' },
       pool: { type: 'string', default: '16' },
       peers: { type: 'string' },
+      without: { type: 'string' },
       'cpu-prof': { type: 'boolean', default: false },
       out: { type: 'string' },
     },
   });
   const { quick } = values;
-  const complete = !quick && positionals.length === 0 && values.peers === undefined;
+  const without = mechanismsNamed(values.without?.split(',') ?? []);
+  const complete = !quick && positionals.length === 0 && values.peers === undefined && without.length === 0;
   return {
     scenarios: positionals,
     quick,
@@ -54,7 +60,8 @@ export function readOptions(args: readonly string[]): Options {
     clients: (values.clients ?? (quick ? '32' : '1,8,32,64')).split(',').map((count) => whole('--clients', count)),
     threads: whole('--threads', values.threads),
     pool: whole('--pool', values.pool),
-    peers: values.peers?.toLowerCase().split(',') ?? [],
+    peers: without.length > 0 ? ['postern'] : (values.peers?.toLowerCase().split(',') ?? []),
+    without,
     profile: values['cpu-prof'],
     out: values.out ?? (complete ? 'test/bench/results.md' : undefined),
   };

@@ -6,8 +6,10 @@ import { fileURLToPath } from 'node:url';
 import { doorsAt, type TestOrganization } from '../support/doors.ts';
 import { type Child, launch, waitFor } from './child.ts';
 import type { BenchCluster } from './cluster.ts';
+import type { Mechanism } from './mechanisms.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.js', import.meta.url));
+const REGISTER = fileURLToPath(new URL('register-replacement.js', import.meta.url));
 const PACKAGE = new URL('../../../package.json', import.meta.url);
 
 /** Postern as its users run it: a process of its own with everything on. */
@@ -24,14 +26,21 @@ export interface PosternOptions {
   readonly pool: number;
   /** Where to leave a profile of the processor's time. */
   readonly profiles?: string | undefined;
+  /** What it is to do without. */
+  readonly without?: Mechanism;
 }
 
 /** Everything is as it is by default but the limits that other poolers are not given either; POSTERN_ variables of ours are passed on. */
-export async function startPostern({ cluster, folder, pool, profiles }: PosternOptions): Promise<Postern> {
+export async function startPostern({ cluster, folder, pool, profiles, without }: PosternOptions): Promise<Postern> {
   const own = await mkdtemp(join(folder, 'postern-'));
+  const flags = [
+    ...startFlags().filter((flag) => flag !== without?.flag),
+    ...(profiles === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profiles}`]),
+    ...(without?.replacement === undefined ? [] : ['--import', REGISTER]),
+  ];
   const child = launch({
     command: process.execPath,
-    args: [...startFlags(), ...(profiles === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profiles}`]), MAIN],
+    args: [...flags, MAIN],
     log: join(own, 'log'),
     env: {
       PATH: process.env.PATH,
@@ -44,6 +53,8 @@ export async function startPostern({ cluster, folder, pool, profiles }: PosternO
       POSTERN_BACKENDS_PER_TENANT: String(pool),
       POSTERN_CLIENTS_PER_TENANT: '5000',
       ...ownVariables(),
+      ...without?.env,
+      ...(without?.replacement === undefined ? {} : { BENCH_REPLACEMENT: JSON.stringify(without.replacement) }),
     },
   });
   try {

@@ -8,6 +8,7 @@ import { judge, POSTERN, reachTable } from './reach.ts';
 import type { Series } from './series.ts';
 import { ratioOf, spreadOf } from './statistics.ts';
 import { figure, spread, table } from './table.ts';
+import { CPU } from './wire.ts';
 import { hasWrk } from './wrk.ts';
 
 /** All that was found, as Markdown that reads well in a terminal too. */
@@ -16,7 +17,21 @@ export async function report(bench: Bench, series: readonly Series[], abouts: Re
     const own = series.filter((one) => one.scenario === scenario);
     return own.length === 0 ? [] : [`## ${scenario}\n\n${about}\n\n${figuresTable(own)}`];
   });
-  return `${['# Postern beside others', await conditions(bench), `## Reach\n\n${reachTable(judge(series))}`, ...sections].join('\n\n')}\n`;
+  return `${['# Postern beside others', await conditions(bench), `## Processor time\n\n${cpuTable(series)}`, `## Reach\n\n${reachTable(judge(series))}`, ...sections].join('\n\n')}\n`;
+}
+
+/** To which Postern's processor time is compared. */
+const CPU_PEERS = ['PgBouncer', 'Floor', 'Fastify + pg'];
+
+/** Postern's processor time for a transaction, a login or a call, and its ratio to that of others. */
+function cpuTable(series: readonly Series[]): string {
+  const rows = series.flatMap(({ scenario, case: label, unit, figures }) => {
+    const own = figures.get(POSTERN);
+    if (unit !== CPU || own === undefined) return [];
+    const ratios = CPU_PEERS.map((peer) => ratioOf(own, figures.get(peer) ?? []));
+    return [[`${scenario}, ${label}`, spread(spreadOf(own)), ...ratios.map((ratio) => (ratio === undefined ? '' : spread(ratio)))]];
+  });
+  return table([CPU, POSTERN, ...CPU_PEERS.map((peer) => `to ${peer}`)], rows);
 }
 
 /** What happened once, or is a ratio itself. */

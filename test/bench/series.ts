@@ -17,6 +17,8 @@ export interface Rounds {
   readonly scenario: string;
   readonly case: string;
   readonly rounds: number;
+  /** With `--without` both are measured at the same time: what the machine does meanwhile hits both alike. */
+  readonly without?: readonly unknown[];
   readonly signal: AbortSignal;
 }
 
@@ -26,15 +28,16 @@ export interface Rounds {
  * @returns a series for each unit
  */
 export async function interleave<Peer extends Named>(
-  { rounds, signal, ...labels }: Rounds,
+  { rounds, signal, without = [], ...labels }: Rounds,
   peers: readonly Peer[],
   one: (peer: Peer) => Promise<Readonly<Record<string, number>>>,
 ): Promise<Series[]> {
   const units = new Map<string, Map<string, number[]>>();
   for (let round = 0; round < rounds; round++) {
-    for (const peer of peers) {
+    const atOnce = without.length > 0 ? peers.map(one) : [];
+    for (const [index, peer] of peers.entries()) {
       signal.throwIfAborted();
-      for (const [unit, figure] of Object.entries(await one(peer))) {
+      for (const [unit, figure] of Object.entries(await (atOnce[index] ?? one(peer)))) {
         figuresOf(units, unit, peer.name).push(figure);
       }
     }

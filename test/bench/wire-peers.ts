@@ -9,7 +9,7 @@ import { type Postern, startPostern } from './postern.ts';
 
 const FLOOR_SERVER = fileURLToPath(new URL('floor-server.js', import.meta.url));
 
-export type WirePeerName = 'Postgres' | 'PgBouncer' | 'PgBouncer again' | 'PgBouncer 64k' | 'Pgpool-II' | 'Floor' | 'Postern';
+export type WirePeerName = 'Postgres' | 'PgBouncer' | 'PgBouncer again' | 'PgBouncer 64k' | 'Pgpool-II' | 'Floor' | 'Postern' | 'Ablated';
 
 /** Somewhere to log in to. */
 export interface WirePeer {
@@ -33,12 +33,14 @@ export class WirePeers {
   /** Those of these that are to be had and are asked for, in this order; the same ones for all scenarios. */
   async take(...names: readonly WirePeerName[]): Promise<WirePeer[]> {
     const peers: WirePeer[] = [];
+    const { postern, ablated } = this.#bench;
     for (const name of names.filter((name) => isAskedFor(this.#bench, name))) {
-      const started = this.#started.get(name) ?? (name === 'Postern' ? posternPeer(this.#bench, this.#bench.postern) : this.start(name));
+      const started = this.#started.get(name) ?? (name === 'Postern' ? posternPeer(this.#bench, postern) : this.start(name));
       this.#started.set(name, started);
       const peer = await started;
       if (peer !== undefined) peers.push(peer);
     }
+    if (ablated !== undefined) peers.push({ ...posternPeer(this.#bench, ablated), name: 'Ablated' });
     return peers;
   }
 
@@ -68,6 +70,7 @@ async function startPeer(bench: Bench, name: WirePeerName): Promise<WirePeer | s
       return pgpool(bench, name);
     case 'Floor':
       return floor(bench);
+    case 'Ablated':
     case 'Postern':
       return posternPeer(bench, await startPostern({ ...bench, pool: bench.options.pool }));
   }

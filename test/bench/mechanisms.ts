@@ -1,0 +1,138 @@
+/** Text in one of Postern's compiled modules, and what takes its place. */
+export interface Replacement {
+  /** The end of the module's address. */
+  readonly module: string;
+  /** Stands there exactly once; the start fails otherwise. */
+  readonly text: string;
+  readonly by: string;
+}
+
+/** Something that makes Postern faster and that it could do without. */
+export interface Mechanism {
+  readonly name: string;
+  readonly about: string;
+  /** How it is switched off: by a setting, by leaving out a flag of Node's, or in the code. */
+  readonly env?: Readonly<Record<string, string>>;
+  readonly flag?: string;
+  readonly replacement?: Replacement;
+}
+
+/** The mechanisms on the hot paths, for `npm run bench -- --without <name>`. */
+export const MECHANISMS: readonly Mechanism[] = [
+  { name: 'nothing', about: 'the same a second time: the noise' },
+  { name: 'busy-polling', about: 'staying awake for the next reply of a lone client', env: { POSTERN_BUSY_POLL_US: '0' } },
+  { name: 'sharing', about: 'several requests in one backend’s pipeline, at both doors', env: { POSTERN_PIPELINE_DEPTH: '1' } },
+  {
+    name: 'short-sharing',
+    about: 'sharing where all backends are busy, for statements of up to 20 ms',
+    replacement: {
+      module: 'proxy/checkout/checkout.js',
+      text: "(request !== undefined ? this.#tryShare(request, 'short') : undefined)",
+      by: 'undefined',
+    },
+  },
+  {
+    name: 'quick-sharing',
+    about: 'sharing as soon as enough backends are at work, for the quickest statements',
+    env: { POSTERN_PIPELINE_SPREAD: '1000' },
+  },
+  {
+    name: 'automatic-preparation',
+    about: 'preparing unnamed statements that come again and again',
+    replacement: { module: 'src/multiplex/statement-registry.js', text: 'const SIGHTINGS = 3;', by: 'const SIGHTINGS = Infinity;' },
+  },
+  {
+    name: 'parse-cache',
+    about: 'recognizing a Parse message by its bytes',
+    replacement: {
+      module: 'proxy/prepared/parse-cache.js',
+      text: 'find({ buffer, start, end }, context, generation) {',
+      by: 'find({ buffer, start, end }, context, generation) { return undefined;',
+    },
+  },
+  {
+    name: 'newest-entry',
+    about: 'remembering the entry of a bounded map that was used last',
+    replacement: {
+      module: 'src/runtime/bounded-map.js',
+      text: 'if (key === this.#lastKey)\n            return this.#last;',
+      by: '',
+    },
+  },
+  {
+    name: 'reply-gathering',
+    about: 'writing large results in pieces of 64 kB',
+    replacement: {
+      module: 'proxy/relay/write-buffer.js',
+      text: 'if (goesOn && this.#streamed >= STREAM_BYTES && this.bytes < GATHERED_BYTES) {',
+      by: 'if (false) {',
+    },
+  },
+  {
+    name: 'row-widening',
+    about: 'passing rows of a chunk on as one piece',
+    replacement: { module: 'proxy/relay/backend-messages.js', text: 'scanner.widen();', by: '' },
+  },
+  {
+    name: 'late-writes',
+    about: 'one write to a backend for what comes in one turn of the event loop',
+    replacement: {
+      module: 'src/backend/connection.js',
+      text: 'if (bytes.length > SOON_MAX_BYTES) {',
+      by: 'if (true) {',
+    },
+  },
+  {
+    name: 'same-backend',
+    about: 'preferring the backend that the session had last',
+    replacement: {
+      module: 'proxy/checkout/backend-link.js',
+      text: 'this.#session.services.tryLease(this.#preferred)',
+      by: 'this.#session.services.tryLease(undefined)',
+    },
+  },
+  {
+    name: 'local-parse',
+    about: 'answering a named Parse without a backend',
+    replacement: {
+      module: 'proxy/prepared/parse-message.js',
+      text: 'export function parseWithoutBackend(session, { type, buffer, start, end, length, last }) {',
+      by: 'export function parseWithoutBackend(session, { type, buffer, start, end, length, last }) { return false;',
+    },
+  },
+  {
+    name: 'shared-read-buffer',
+    about: 'accepted sockets reading into one buffer',
+    replacement: {
+      module: 'src/runtime/shared-read-buffer.js',
+      text: 'handle.useUserBuffer(memory);',
+      by: 'return;',
+    },
+  },
+  {
+    name: 'socket-shapes',
+    about: 'making V8 see many shapes of socket options',
+    replacement: { module: 'src/runtime/v8-socket-shapes.js', text: 'time < TIMES', by: 'time < 0' },
+  },
+  { name: 'semi-space', about: 'a young generation of 8 MB', flag: '--max-semi-space-size=8' },
+  { name: 'no-pretenuring', about: 'V8 not allocating in the old space by experience', flag: '--no-allocation-site-pretenuring' },
+  {
+    name: 'http-fast-path',
+    about: 'plain queries over HTTP without Node’s parser and Fastify',
+    replacement: {
+      module: 'http/fast-path/connection.js',
+      text: '#take(bytes) {',
+      by: '#take(bytes) { this.#leave(bytes); return;',
+    },
+  },
+];
+
+/** @throws TypeError for a name that is none */
+export function mechanismsNamed(names: readonly string[]): readonly Mechanism[] {
+  if (names.includes('all')) return MECHANISMS;
+  return names.map((name) => {
+    const found = MECHANISMS.find((mechanism) => mechanism.name === name);
+    if (found !== undefined) return found;
+    throw new TypeError(`--without: there is no ${name}; there are all, ${MECHANISMS.map((known) => known.name).join(', ')}`);
+  });
+}
