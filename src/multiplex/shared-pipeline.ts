@@ -8,10 +8,10 @@ import type { Slot } from './slot.ts';
 /** No request enters behind one that has been running for longer. */
 const ENTER_WITHIN_MS = 1;
 /** How long a backend may take to obey a cancel request before its pipeline is given up. */
-export const OBEY_TIMEOUT_MS = 5_000;
+const OBEY_TIMEOUT_MS = 5_000;
 
 /** How many requests a pipeline may hold, and what tells how long one may hold up others. */
-export interface PipelineLimits {
+interface PipelineLimits {
   readonly depth: number;
   readonly baseline: LatencyBaseline;
 }

@@ -74,13 +74,13 @@ describe('a request', () => {
     registry.latencyOf(server)?.ran(1, 10, registry.baseline);
     latencyOf(registry, 'SELECT 1')?.ran(1, 10, registry.baseline);
   }
-  const errand = (...messages: readonly string[]) => shareableRequest(Buffer.concat(messages.map(encodeFrontend)), context);
+  const shareable = (...messages: readonly string[]) => shareableRequest(Buffer.concat(messages.map(encodeFrontend)), context);
 
   it.each([
     [['Query SELECT 2']],
     [['Bind "" s [1]', 'Execute "" 0', 'Sync']],
     [['Bind "" s [1]', 'Describe P ""', 'Execute "" 0', 'Sync']],
-  ])('is an errand: %j', (messages) => expect(errand(...messages)).toBeDefined());
+  ])('is shareable: %j', (messages) => expect(shareable(...messages)).toBeDefined());
 
   it.each([
     [['Query SELECT 2', 'Query SELECT 3']],
@@ -97,11 +97,11 @@ describe('a request', () => {
     [['Bind "" s [1]', 'Raw 44 00000000', 'Execute "" 0', 'Sync']],
     [['Sync']],
     [['Terminate']],
-  ])('is none: %j', (messages) => expect(errand(...messages)).toBeUndefined());
+  ])('is not shareable: %j', (messages) => expect(shareable(...messages)).toBeUndefined());
 
-  it('is none as long as it is not known to be short', () => expect(errand('Query SELECT 2 AS other')).toBeUndefined());
+  it('is not shareable as long as it is not known to be short', () => expect(shareable('Query SELECT 2 AS other')).toBeUndefined());
 
-  it('is none where it is cut off, wherever', () => {
+  it('is not shareable where it is cut off, wherever', () => {
     const whole = Buffer.concat(['Bind "" s [1]', 'Describe P ""', 'Execute "" 0', 'Sync'].map(encodeFrontend));
     for (let end = 0; end < whole.length; end += 1) expect(shareableRequest(whole.subarray(0, end), context)).toBeUndefined();
   });
