@@ -110,6 +110,40 @@ export const MECHANISMS: readonly Mechanism[] = [
     },
   },
   {
+    name: 'checkin-first',
+    about: 'giving a backend to the next request before the answer is written to the client',
+    replacement: {
+      module: 'proxy/relay/relay.js',
+      text: 'settleBackend(session);',
+      by: 'session.toClient.flush(); settleBackend(session);',
+    },
+  },
+  {
+    name: 'backend-read-buffer',
+    about: 'each backend’s socket reading into one buffer',
+    replacement: { module: 'src/backend/connection.js', text: 'login.ssl ? undefined : new Reader()', by: 'undefined' },
+  },
+  {
+    name: 'input-turns',
+    about: 'organizations taking turns in the event loop: for fairness',
+    replacement: { module: 'src/runtime/input-scheduler.js', text: 'this.isContended = true;', by: '' },
+  },
+  {
+    name: 'audit-batches',
+    about: 'making audit records of 64 events at a time',
+    replacement: { module: 'src/catalog/audit/log.js', text: 'EVENTS_MAX = 64', by: 'EVENTS_MAX = 1' },
+  },
+  {
+    name: 'audited-texts',
+    about: 'keeping the redacted texts of statements for the audit log',
+    replacement: { module: 'src/catalog/audit/entries/recorded-statements.js', text: 'if (known !== undefined &&', by: 'if (false &&' },
+  },
+  {
+    name: 'recent-name',
+    about: 'making no new string of the name that the message before had',
+    replacement: { module: 'src/protocol/body.js', text: 'if (!isRecent(buffer, start, end))', by: 'if (true)' },
+  },
+  {
     name: 'socket-shapes',
     about: 'making V8 see many shapes of socket options',
     replacement: { module: 'src/runtime/v8-socket-shapes.js', text: 'time < TIMES', by: 'time < 0' },

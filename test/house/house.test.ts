@@ -1,6 +1,6 @@
 import { basename, dirname } from 'node:path';
 import { expect, it } from 'vitest';
-import { byteLimitsByHand, cycles, entriesPerFolder, evictionsByHand, modules, sizeOf, textOf } from './modules.ts';
+import { arrowsUp, byteLimitsByHand, cycles, entriesPerFolder, evictionsByHand, modules, sizeOf, textOf } from './modules.ts';
 
 const graph = modules();
 const ENTRIES_MAX = 12;
@@ -23,6 +23,16 @@ it('cycles are found', () => {
     ['e', ['a']],
   ]);
   expect(cycles(files).map((group) => [...group].sort())).toEqual([['b', 'c', 'd']]);
+});
+
+it('no file imports from a higher layer, or from the other door', () => {
+  expect(arrowsUp(graph)).toEqual([]);
+  const wrong = new Map([
+    ['src/runtime/a.ts', ['src/sql/b.ts']],
+    ['proxy/a.ts', ['http/b.ts', 'src/sql/b.ts']],
+    ['src/main.ts', ['http/b.ts']],
+  ]);
+  expect(arrowsUp(wrong)).toEqual(['src/runtime/a.ts → src/sql/b.ts', 'proxy/a.ts → http/b.ts']);
 });
 
 it(`no folder has more than ${ENTRIES_MAX} entries`, () => {

@@ -81,6 +81,32 @@ export function cycles(graph: ReadonlyMap<string, readonly string[]>): readonly 
   return found;
 }
 
+/** As in CONTRIBUTING.md, lowest first. What is in none of them puts the others together. */
+const LAYERS: readonly RegExp[] = [
+  /^src\/runtime\//,
+  /^src\/(?:errors|observation|config|descriptors)\.ts$/,
+  /^src\/protocol\//,
+  /^src\/syntax\//,
+  /^src\/(?:auth|catalog|backend)\//,
+  /^src\/router\//,
+  /^src\/multiplex\//,
+  /^src\/(?:sql|observers)\//,
+  /^(?:proxy|http)\//,
+];
+
+/** Imports of a file in a higher layer, and of the other door. */
+export function arrowsUp(graph: ReadonlyMap<string, readonly string[]>): readonly string[] {
+  const rank = (file: string) => (LAYERS.findIndex((layer) => layer.test(file)) + LAYERS.length + 1) % (LAYERS.length + 1);
+  return [...graph].flatMap(([file, imports]) =>
+    imports.filter((one) => rank(one) > rank(file) || isOtherDoor(file, one)).map((one) => `${file} → ${one}`),
+  );
+}
+
+function isOtherDoor(file: string, other: string): boolean {
+  const doors = ['proxy/', 'http/'] as const;
+  return doors.some((door) => file.startsWith(door)) && doors.some((door) => other.startsWith(door)) && file[0] !== other[0];
+}
+
 export function textOf(path: string): string {
   return readFileSync(join(ROOT, path), 'utf8');
 }
