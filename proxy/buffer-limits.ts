@@ -1,6 +1,6 @@
-/** Bytes waiting for a peer at which its sender is no longer read. */
+/** When more bytes wait for one side, the other side is no longer read. */
 export const HIGH_WATER_BYTES = 262_144;
-/** Largest definition of a prepared statement that is kept, and longest text that is looked at whole. */
+/** The largest definition of a prepared statement that is kept, and the longest text that is inspected as a whole. */
 export const MAX_KEPT_DEFINITION_BYTES = 1_048_576;
-/** Longest statement whose text can be rewritten for the `schema` placement; it has to be held whole. */
+/** The longest statement that can be rewritten for the `schema` placement, because it is held in memory as a whole. */
 export const MAX_REWRITTEN_BYTES = 32 * 1024 * 1024;

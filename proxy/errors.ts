@@ -3,20 +3,21 @@ import { type ErrorNotes, ServiceError } from '../src/errors.ts';
 import { type ErrorFields, encodeBackendMessage, PostgresError } from '../src/protocol/backend.ts';
 
 /**
- * Errors, ours and those that Postgres raised while we prepared its session, as Postgres would send them. FATAL ends the connection, ERROR only the request.
+ * An ErrorResponse for an error of Postern, or for one that Postgres raised while a session was prepared. FATAL ends the connection,
+ * ERROR only the request.
  * @see https://www.postgresql.org/docs/current/protocol-error-fields.html
  */
 export function errorResponse(error: unknown, severity: 'ERROR' | 'FATAL'): Buffer {
   if (error instanceof PostgresError) return encodeBackendMessage({ name: 'ErrorResponse', fields: { ...error.fields, severity } });
-  const told = error instanceof ServiceError ? error : new ServiceError('internal', 'internal error');
+  const shown = error instanceof ServiceError ? error : new ServiceError('internal', 'internal error');
   return encodeBackendMessage({
     name: 'ErrorResponse',
     fields: {
       severity,
-      code: told.sqlstate,
-      message: told.message,
-      ...(told.detail === undefined ? {} : { detail: told.detail }),
-      ...(told.hint === undefined ? {} : { hint: told.hint }),
+      code: shown.sqlstate,
+      message: shown.message,
+      ...(shown.detail === undefined ? {} : { detail: shown.detail }),
+      ...(shown.hint === undefined ? {} : { hint: shown.hint }),
     },
   });
 }
@@ -25,7 +26,7 @@ export function protocolViolation(message: string, notes?: ErrorNotes): ServiceE
   return new ServiceError('protocol_violation', message, notes);
 }
 
-/** What PostgreSQL says where a statement's columns are not those that its client was told; drivers go by the routine. */
+/** PostgreSQL's error when a statement's columns are not those that the client has been sent. Drivers recognize it by the routine. */
 export const STALE_PLAN: ErrorFields = {
   severity: 'ERROR',
   code: '0A000',
@@ -34,22 +35,22 @@ export const STALE_PLAN: ErrorFields = {
   routine: 'RevalidateCachedQuery',
 };
 
-/** A statement's result has another shape than when it was prepared. */
+/** Whether the error says that a statement's result type has changed since it was prepared. */
 export function isStalePlan({ code, message }: ErrorFields): boolean {
   return code === '0A000' && message.startsWith('cached plan');
 }
 
-/** There is no statement of that name. */
+/** Whether the error says that a prepared statement does not exist. */
 export function isMissing({ code }: ErrorFields): boolean {
   return code === '26000';
 }
 
-/** A statement that was prepared for clients is gone: `DEALLOCATE ALL` in a function or a DO block has taken it away unseen. */
+/** Whether a server statement no longer exists: `DEALLOCATE ALL` in a function or a DO block may have removed it unnoticed. */
 export function isTakenAway(fields: ErrorFields): boolean {
   return isMissing(fields) && mentionsServerStatement(fields.message);
 }
 
-/** Somebody has asked for it; not a timeout of the server's. */
+/** Whether the error is that of a cancel request, and not of a timeout of the server. */
 export function isCanceled({ code, message }: ErrorFields): boolean {
   return code === '57014' && !message.includes('timeout');
 }

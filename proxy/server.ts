@@ -29,29 +29,29 @@ export interface WireServerOptions extends WatchdogLimits {
   readonly observe: Observe;
   readonly tls: TlsPolicy;
   readonly loginTimeoutMs: number;
-  /** Counts failed logins by the address that they come from. */
+  /** Counts failed logins by the client's address. */
   readonly refusals: Pick<RefusalLimit, 'count'>;
-  /** Clients at once: all, who may be joined by as many that have not logged in yet, and each organization's. */
+  /** Maximum authenticated clients, of all organizations and of each. As many unauthenticated connections are accepted. */
   readonly clientsMax: number;
   readonly clientsPerTenant: number;
   /** How an organization's clients share backends. */
   readonly multiplexers: Multiplexers;
 }
 
-/** What depends on the way a client came. */
+/** The settings that depend on how a client connects. */
 interface Entrance {
   readonly method: LoginMethod['method'];
   readonly tls: TlsPolicy;
 }
 
-/** A client that did not come by the TCP port. */
+/** A client that did not connect to the TCP port. */
 export interface PeerInfo {
   readonly remoteAddress: string;
-  /** `cleartext`: the connection is encrypted by something else. */
+  /** `cleartext`: something else encrypts the connection. */
   readonly method: LoginMethod['method'];
 }
 
-/** What goes wrong with a login through no fault of the client's. */
+/** Errors of a login that are not the client's fault. */
 const NO_FAULT: Partial<Record<ErrorKind, true>> = {
   too_many_connections: true,
   pool_timeout: true,
@@ -61,10 +61,10 @@ const NO_FAULT: Partial<Record<ErrorKind, true>> = {
   internal: true,
 };
 const NO_TLS: TlsPolicy = { mode: 'off', identity: () => undefined };
-/** Clients that stay longer are watched for having vanished; others are gone before that would tell. */
+/** TCP keepalive is enabled for clients that stay connected longer; it would notice nothing earlier. */
 const STAY_MS = 5_000;
 const MAX_NAME_BYTES = 63;
-/** For clients that do not take even a farewell. */
+/** How long a client may take to read its final error. */
 const LAST_WORDS_MS = 1_000;
 
 /** The wire door: PostgreSQL's protocol on a TCP port. */
@@ -72,13 +72,13 @@ export class WireServer {
   readonly #options: WireServerOptions;
   readonly #server: Server;
   readonly #clients = new IndexedSet<ClientConnection>();
-  /** Who have come and not logged in yet. */
+  /** The connections that are not authenticated yet. */
   readonly #unauthenticated = new IndexedSet<ClientConnection>();
   readonly #open = new EndableSessions();
   readonly #context: SessionContext;
   readonly #gone = (client: ClientConnection): void => this.#forget(client);
   #stayTimer: NodeJS.Timeout | undefined;
-  /** Hears when the last client has gone. */
+  /** Called when the last client has disconnected. */
   #onEmpty: (() => void) | undefined;
 
   constructor(options: WireServerOptions) {
@@ -102,13 +102,13 @@ export class WireServer {
     });
   }
 
-  /** @returns the port, which is another than asked for where 0 was */
+  /** @returns the port, which the system chooses if 0 was given */
   async listen(host: string, port: number): Promise<number> {
     this.#server.listen(port, host);
     await once(this.#server, 'listening');
     const { observe } = this.#options;
     this.#server.on('error', (cause) => {
-      // Of these there may be thousands a second, and they are told of elsewhere.
+      // There may be thousands of these a second, and src/descriptors.ts reports them.
       if (!isOutOfFiles(cause)) observe({ name: 'service.failure', message: 'connections could not be taken', cause });
     });
     this.#stayTimer = setInterval(() => this.#keepAlive(), STAY_MS);
@@ -116,14 +116,14 @@ export class WireServer {
     return typeof address === 'object' && address !== null ? address.port : port;
   }
 
-  /** Takes in a client that did not come by the TCP port. Whether what it came by is encrypted is not this door's to say. */
+  /** Accepts a client that did not connect to the TCP port. The caller is responsible for encryption. */
   accept(stream: ClientStream, { remoteAddress, method }: PeerInfo): void {
     void this.#serve(new ClientConnection(stream, remoteAddress, this.#gone), { method, tls: NO_TLS });
   }
 
   /**
-   * Stops listening and ends all sessions with 57P01: at once those at rest, the others when their transaction ends or
-   * `deadlineMs` have passed. Who has not logged in soon is not waited for. Resolves when the last has gone.
+   * Stops listening and ends all sessions with 57P01: idle ones at once, the others when their transaction ends or
+   * after `deadlineMs`. Unauthenticated connections are closed after a short time. Resolves when the last client has disconnected.
    */
   async close(deadlineMs: number): Promise<void> {
     const closed = once(this.#server, 'close');
@@ -137,27 +137,27 @@ export class WireServer {
     const timers = [
       setTimeout(() => destroyAll(this.#unauthenticated.all()), LAST_WORDS_MS),
       setTimeout(() => this.#open.endNow(reason), deadlineMs),
-      setTimeout(() => destroyAll(this.#everybody), deadlineMs + LAST_WORDS_MS),
+      setTimeout(() => destroyAll(this.#all), deadlineMs + LAST_WORDS_MS),
     ];
     await closed;
     if (this.#size > 0) await empty;
     for (const timer of timers) clearTimeout(timer);
   }
 
-  /** Not when they come: it takes four calls of the system, and many clients leave at once. */
+  /** Enabled later and not on connecting: it needs four system calls, and many clients disconnect at once. */
   #keepAlive(): void {
-    for (const client of this.#everybody) client.keepAlive();
+    for (const client of this.#all) client.keepAlive();
   }
 
   get #size(): number {
     return this.#unauthenticated.size + this.#clients.size;
   }
 
-  get #everybody(): readonly ClientConnection[] {
+  get #all(): readonly ClientConnection[] {
     return [...this.#unauthenticated.all(), ...this.#clients.all()];
   }
 
-  /** Of too many unauthenticated connections a random one is refused: a client that logs in has mostly done so before. */
+  /** Of too many unauthenticated connections a random one is closed. Real clients have mostly logged in before they can be hit. */
   #receive(client: ClientConnection): void {
     const { size } = this.#unauthenticated;
     if (size >= this.#options.clientsMax) this.#refuse(this.#unauthenticated.at(randomInt(size)));
@@ -165,7 +165,7 @@ export class WireServer {
     this.#options.observe({ name: 'wire.connected' });
   }
 
-  /** It may hear why, but nobody waits for it to listen. */
+  /** Sends the reason and closes the connection without waiting for the client to read it. */
   #refuse(client: ClientConnection | undefined): void {
     client?.write(errorResponse(tooManyClients(), 'FATAL'));
     client?.destroy();
@@ -186,7 +186,7 @@ export class WireServer {
     if (this.#size === 0) this.#onEmpty?.();
   }
 
-  /** Sees a connection through to its session, which then goes on by itself. */
+  /** Handles a connection until its session has started, which then runs by itself. */
   async #serve(client: ClientConnection, entrance: Entrance): Promise<void> {
     this.#receive(client);
     const deadline = setTimeout(() => client.destroy(), this.#options.loginTimeoutMs);
@@ -204,7 +204,7 @@ export class WireServer {
     } catch (error) {
       clearTimeout(deadline);
       if (this.#isRefusal(client, error) && this.#options.refusals.count(client.remoteAddress) !== undefined) await sleep(HOLD_MS);
-      this.#tell(client, error);
+      this.#report(client, error);
     }
   }
 
@@ -222,12 +222,12 @@ export class WireServer {
     return { tenant, startup, origin };
   }
 
-  /** Of one that has not logged in. */
+  /** Handles an error before the session has started. */
   #isRefusal(client: ClientConnection, error: unknown): boolean {
     return error instanceof ServiceError && this.#unauthenticated.at(client.index) === client && NO_FAULT[error.kind] !== true;
   }
 
-  #tell(client: ClientConnection, error: unknown): void {
+  #report(client: ClientConnection, error: unknown): void {
     if (error instanceof ClientGone) {
       if (!client.ended) client.destroy();
       return;
@@ -246,7 +246,7 @@ function tooManyClients(): ServiceError {
   return new ServiceError('too_many_connections', 'sorry, too many clients already');
 }
 
-/** As in Postgres, what is longer than a name can be is cut. */
+/** As in Postgres, longer names are truncated. */
 function requiredUser({ parameters }: StartupMessage): string {
   const given = parameters.get('user') ?? '';
   const user = Buffer.byteLength(given) <= MAX_NAME_BYTES ? given : Buffer.from(given).subarray(0, MAX_NAME_BYTES).toString();
@@ -254,7 +254,7 @@ function requiredUser({ parameters }: StartupMessage): string {
   return user;
 }
 
-/** @returns whether the client wants to be a replica */
+/** @returns whether the client requests a replication connection */
 function wantsReplication({ parameters }: StartupMessage): boolean {
   const value = parameters.get('replication') ?? 'false';
   if (/^(?:f|fa|fal|fals|false|n|no|of|off|0)$/i.test(value)) return false;

@@ -25,7 +25,7 @@ import type { OrganizationDirectory, OrganizationSessions, ReachableSession, Ses
 import type { RelayEnd, SessionServices } from './sessions/session-services.ts';
 import type { Watchdog } from './sessions/watchdog.ts';
 
-/** What the sessions of all organizations share. */
+/** The parts of the service that the sessions of all organizations share. */
 export interface SessionContext {
   readonly router: Router;
   readonly observe: Observe;
@@ -34,13 +34,13 @@ export interface SessionContext {
   readonly open: EndableSessions;
   readonly tenants: OrganizationDirectory;
   readonly multiplexers: Multiplexers;
-  /** For what has come of messages that cannot be sent on yet. */
+  /** The memory budget for incomplete messages that cannot be forwarded yet. */
   readonly messageRoom: MemoryBudget;
   /** Client connections of an organization at once. */
   readonly clientsPerTenant: number;
 }
 
-/** Who has logged in. */
+/** An authenticated client. */
 export interface AuthenticatedClient {
   readonly tenant: Tenant;
   readonly startup: StartupMessage;
@@ -52,9 +52,9 @@ const SECRET_BYTES = 4;
 const SECRET_BYTES_3_2 = 32;
 
 /**
- * Gives an authenticated client what Postgres gives after login, and a session, which from then on lives by itself: many
- * sessions rest, and none of them needs a function that waits for its end.
- * @throws ServiceError or PostgresError to be told as FATAL, while nothing but the login has been answered
+ * Sends an authenticated client the messages that Postgres sends after a login, and starts its session. The session then runs by
+ * itself, without a pending promise, because many sessions are idle.
+ * @throws ServiceError or PostgresError to be sent as FATAL; no other reply has been sent then
  */
 export async function openSession(
   client: ClientConnection,
@@ -81,7 +81,7 @@ export async function openSession(
   }
 }
 
-/** A client that goes away while it waits for a backend gives up its place in the queue. */
+/** A client that disconnects while it waits for a backend leaves the queue. */
 async function leaseFor(client: ClientConnection, tenant: Tenant, router: Router): Promise<Lease> {
   const disconnect = new DisconnectSignal();
   const onClose = () => disconnect.happen();
@@ -103,7 +103,7 @@ interface SessionParts {
   readonly context: SessionContext;
 }
 
-/** One client's session: what its relay needs of the service, and what the service and its organization's other sessions know of it. */
+/** One client's session: it provides what its relay needs of the service, and is known to the service and the organization's other sessions. */
 class Session implements SessionServices, ReachableSession {
   readonly processIds: ProcessIds;
   readonly view: SchemaRewriter | undefined;
@@ -144,7 +144,7 @@ class Session implements SessionServices, ReachableSession {
     observe({ name: 'wire.session.opened', origin: this.#origin, actor: actorOf(this.#tenant) });
     watchdog.watch(this.#relay);
     this.#client.attach(this.#relay, router.inputs.join(this.#tenant.organization.id));
-    // Even one that ends in here says so later.
+    // Even a session that ends during this call reports its end later.
     this.#open = open.add(this.#relay, this.#tenant.revoked);
   }
 
@@ -167,7 +167,7 @@ class Session implements SessionServices, ReachableSession {
     this.#forget();
   }
 
-  /** From now on nobody can reach it. */
+  /** Removes the session from the service. */
   #forget(): void {
     const { router, open, watchdog, tenants } = this.#context;
     const { own } = this.processIds;
@@ -240,7 +240,7 @@ class Session implements SessionServices, ReachableSession {
   }
 }
 
-/** The organization and key that a client has logged in with. */
+/** The organization and key of an authenticated client. */
 export function actorOf({ organization, key }: Tenant): Actor {
   return { organizationId: organization.id, keyId: key.id, keyPrefix: key.prefix };
 }

@@ -9,10 +9,10 @@ import { freshBytes } from '../../src/runtime/random.ts';
 import { protocolViolation } from '../errors.ts';
 import type { ClientConnection } from './client-connection.ts';
 
-/** How a client may prove who it is. `cleartext` only where something else encrypts the connection. */
+/** The authentication method. `cleartext` is used only where something else encrypts the connection. */
 export interface LoginMethod {
   readonly method: 'scram' | 'cleartext';
-  /** tls-server-end-point data of this connection (RFC 5929); present where SCRAM-SHA-256-PLUS can be offered. */
+  /** tls-server-end-point data of this connection (RFC 5929); present if SCRAM-SHA-256-PLUS is offered. */
   readonly channelBinding?: Uint8Array | undefined;
 }
 
@@ -20,7 +20,7 @@ const PASSWORD_MESSAGE = 0x70;
 const NONCE_BYTES = 18;
 const NO_DATA = Buffer.alloc(0);
 
-/** What is offered is the same for everybody who comes the same way. */
+/** All clients with the same kind of connection get the same offer. */
 const [PLAIN, BOUND] = [offer('SCRAM-SHA-256'), offer('SCRAM-SHA-256-PLUS', 'SCRAM-SHA-256')];
 
 function offer(...mechanisms: readonly ScramMechanism[]) {
@@ -28,9 +28,9 @@ function offer(...mechanisms: readonly ScramMechanism[]) {
 }
 
 /**
- * Asks the client for its key and has the router check it. Sends nothing after success: that is the caller's to do, and
- * what ends the exchange goes with it.
- * @throws ServiceError to be told as FATAL, ClientGone
+ * Asks the client for its key and has the router check it. After success the caller sends the next messages, together with the
+ * final message of the exchange.
+ * @throws ServiceError to be sent as FATAL, ClientGone
  */
 export function authenticate(client: ClientConnection, user: string, router: Router, login: LoginMethod, origin: Origin): Promise<Tenant> {
   if (login.method === 'cleartext') return authenticateByPassword(client, user, router, origin);
@@ -47,7 +47,7 @@ async function authenticateByPassword(client: ClientConnection, user: string, ro
 }
 
 /**
- * @returns whether the client proved to know the key; or else the stored key of the former one that it knows
+ * @returns whether the client proved to know the key, or the stored key of the former one that it proved to know
  * @see https://www.postgresql.org/docs/current/sasl-authentication.html
  */
 async function scramExchange(
@@ -65,7 +65,7 @@ async function scramExchange(
   let state: ScramState = beginScram({ ...keys, mechanism, nonce, ...(channelBinding === undefined ? {} : { channelBinding }) });
   let input = initial.data;
   if (input === undefined) {
-    // A client may leave out its first message; an empty challenge then asks for it.
+    // If the client has left out its first message, an empty challenge asks for it.
     client.write(encodeBackendMessage({ name: 'AuthenticationSASLContinue', data: NO_DATA }));
     input = await readResponse(client, user, 'SASL');
   }
@@ -82,7 +82,7 @@ async function scramExchange(
   }
 }
 
-/** As Postgres bounds them (PG_MAX_SASL_MESSAGE_LENGTH, PG_MAX_AUTH_TOKEN_LENGTH): one that is longer proves nothing. */
+/** Postgres' limits (PG_MAX_SASL_MESSAGE_LENGTH, PG_MAX_AUTH_TOKEN_LENGTH). */
 const MAX_RESPONSE_BYTES = { SASL: 1_024, password: 65_535 };
 
 function readResponse(client: ClientConnection, user: string, expected: 'password' | 'SASL'): Promise<Buffer> {

@@ -5,60 +5,60 @@ import { ServiceError } from '../../src/errors.ts';
 import type { InputSource, OrganizationInput } from '../../src/runtime/input-scheduler.ts';
 import type { TlsIdentity } from './tls.ts';
 
-/** The client has closed its side, or the connection broke, while we were waiting for it to say something. */
+/** The client has closed its side, or the connection was lost, while a message was expected. */
 export class ClientGone extends Error {
   override readonly name = 'ClientGone';
 }
 
-/** What carries a conversation: a socket, or what behaves like one. */
+/** A socket, or a stream that behaves like one. */
 export interface ClientStream extends Duplex {
-  /** Calls back when nothing has moved for so long. */
+  /** Calls back when nothing has been sent or received for so long. */
   setTimeout(timeoutMs: number, callback: () => void): unknown;
-  /** Has the system ask a silent peer whether it is still there; absent where something else does. */
+  /** Enables TCP keepalive; undefined if something else checks the peer. */
   setKeepAlive?(enable: boolean, initialDelayMs: number): unknown;
-  /** Is told when it is known whose client it is; absent where that makes no difference. */
+  /** Called when the client is authenticated; undefined if the stream does not depend on it. */
   known?(organizationId: string): void;
 }
 
-/** Hears what a client does once it is logged in. */
+/** Receives a client's input after the login. */
 export interface ClientReceiver {
   clientData(chunk: Buffer): void;
   clientDrained(): void;
-  /** It has closed its sending side. */
+  /** The client has closed its sending side. */
   clientEnded(): void;
   clientClosed(): void;
 }
 
-/** Who waits for something to be at hand whole. */
+/** A wait for a complete message. */
 interface Reader {
-  /** Looks for it in what has come. @returns whether the wait is over. @throws what it is refused with */
+  /** Looks for the message in the received bytes. @returns whether the wait is over. @throws the error that refuses the message */
   readonly look: () => boolean;
   readonly reject: (error: unknown) => void;
 }
 
 /**
- * A client's socket. The login reads it message by message, on demand; after it a receiver hears of everything, and uses
- * the stream to write and to stop the client. Listeners are set up once for both.
+ * A client's socket. The login reads it message by message, on demand. After that a receiver gets all input, and uses
+ * the stream to write and to pause the client. The listeners are set up once for both.
  */
 export class ClientConnection implements InputSource {
   readonly remoteAddress: string;
-  /** Among the door's clients. */
+  /** Its index among the door's clients. */
   index = -1;
   #socket: ClientStream;
   #tls: TlsIdentity | undefined;
-  /** What has come and has not been asked for yet. */
+  /** Received bytes that have not been read yet. */
   #unread: Buffer = NOTHING;
   #reader: Reader | undefined;
-  /** Goes out with what is written next. */
+  /** Bytes that are sent with the next write. */
   #held: readonly Uint8Array[] = NONE;
   #receiver: ClientReceiver | undefined;
-  /** Whose input it is, once that is known. */
+  /** The input of the client's organization, once it is authenticated. */
   #input: OrganizationInput | undefined;
-  /** What has come and is handled in a later turn; what follows waits behind it. */
+  /** Chunks to be handled in a later turn, in order; further chunks are added at the end. */
   #deferred: Buffer[] | undefined;
   #gone: (client: ClientConnection) => void;
 
-  /** @param gone hears when it has been closed */
+  /** @param gone called when the connection has been closed */
   constructor(socket: ClientStream, remoteAddress: string, gone: (client: ClientConnection) => void) {
     this.#socket = socket;
     this.remoteAddress = plainAddress(remoteAddress);
@@ -70,24 +70,24 @@ export class ClientConnection implements InputSource {
     return this.#tls !== undefined;
   }
 
-  /** What a login on this connection can be bound to. */
+  /** The connection's tls-server-end-point data, to which a login can be bound. */
   get channelBinding(): Buffer | undefined {
     return this.#tls?.channelBinding;
   }
 
-  /** Whether the client has sent more than has been asked for. */
+  /** Whether there are received bytes that have not been read. */
   get hasUnread(): boolean {
     return this.#unread.length > 0;
   }
 
-  /** For who writes to it, stops it, or wants to know of its end. */
+  /** The stream, for writing, pausing and its end. */
   get stream(): ClientStream {
     return this.#socket;
   }
 
   /**
-   * From now on nothing is read on demand: the receiver hears of what comes, and of what has not been read yet.
-   * @param input deals out turns to what comes; left when the connection is closed
+   * Ends reading on demand. The receiver gets all input from now on, including the bytes that have not been read yet.
+   * @param input schedules the handling of input; `leave` is called when the connection is closed
    */
   attach(receiver: ClientReceiver, input: OrganizationInput): void {
     const socket = this.#socket;
@@ -103,7 +103,7 @@ export class ClientConnection implements InputSource {
     else if (socket.readableEnded) receiver.clientEnded();
   }
 
-  /** To be told more than once costs nothing. */
+  /** May be called more than once. */
   keepAlive(): void {
     this.#socket.setKeepAlive?.(true, KEEPALIVE_MS);
   }
@@ -112,30 +112,30 @@ export class ClientConnection implements InputSource {
     this.#socket.write(this.#withHeld(bytes));
   }
 
-  /** Writes bytes that nobody waits for yet: they go with the next ones. */
+  /** Queues bytes that the client does not wait for yet. They are sent with the next write. */
   hold(...pieces: readonly Uint8Array[]): void {
     this.#held = this.#held.length === 0 ? pieces : [...this.#held, ...pieces];
   }
 
-  /** Whether last words have been sent. */
+  /** Whether a final message has been sent. */
   get ended(): boolean {
     return this.#socket.writableEnded;
   }
 
-  /** Sends last words and closes; what the client still sends is thrown away, so that it can read them. */
+  /** Sends a final message and closes. Further input is discarded, so that the client can still read the message. */
   end(bytes: Uint8Array = NOTHING): void {
     const socket = this.#socket;
     const last = this.#withHeld(bytes);
     if (last.length === 0) socket.end();
     else socket.end(last);
-    this.#receiver = NOBODY;
+    this.#receiver = NO_RECEIVER;
     socket.resume();
     socket.setTimeout(LINGER_MS, () => socket.destroy());
   }
 
-  /** Closes a connection on which the client has said goodbye. */
+  /** Closes a connection after the client's Terminate. */
   leave(): void {
-    // TLS and WebSockets say goodbye themselves; a bare socket has nothing to wait for but bytes that are on their way.
+    // TLS and WebSockets have a closing handshake. A plain socket can be destroyed as soon as nothing is left to write.
     const socket = this.#socket;
     if (socket instanceof Socket && !this.encrypted && socket.writableLength === 0) socket.destroy();
     else this.end();
@@ -145,14 +145,14 @@ export class ClientConnection implements InputSource {
     this.#socket.destroy();
   }
 
-  /** The first byte that comes; it stays to be read. @throws ClientGone */
+  /** The first received byte. It can still be read. @throws ClientGone */
   firstByte(): Promise<number> {
     return this.#read(() => this.#unread[0]);
   }
 
   /**
-   * @returns what comes behind its own length, which counts itself
-   * @throws ClientGone, also when that is less than `minBytes` or more than `maxBytes`
+   * @returns the packet after its length word, which counts itself
+   * @throws ClientGone, also when the length is less than `minBytes` or more than `maxBytes`
    */
   readPacket(minBytes: number, maxBytes: number): Promise<Buffer> {
     return this.#read(() => {
@@ -165,9 +165,9 @@ export class ClientConnection implements InputSource {
   }
 
   /**
-   * @param type the only one there may be; another is refused before anything else of it is read
-   * @param expected what it is, for the error
-   * @param tooLong what to throw for one longer than `maxBytes`, which is not read
+   * @param type the expected type; a message of another type is refused before the rest of it is read
+   * @param expected the message's name, for the error
+   * @param tooLong the error for a message longer than `maxBytes`, which is not read
    * @returns the body
    * @throws ClientGone, ServiceError `protocol_violation`
    */
@@ -186,17 +186,17 @@ export class ClientConnection implements InputSource {
   }
 
   /**
-   * Turns the connection into TLS, as the server. What has come in already is taken as the beginning of the handshake.
-   * @throws ClientGone when the handshake fails; ALPN that does not include `postgresql` makes it fail
+   * Starts TLS, as the server. Bytes already received are the beginning of the handshake.
+   * @throws ClientGone when the handshake fails; it fails if ALPN does not include `postgresql`
    */
   async upgrade(identity: TlsIdentity): Promise<TLSSocket> {
     const plain = this.#socket.removeAllListeners('data').pause();
     if (this.hasUnread) plain.unshift(this.#unread);
     this.#unread = NOTHING;
     const secure = new TLSSocket(plain, { isServer: true, secureContext: identity.context, ALPNProtocols: ['postgresql'] });
-    // Outside of a tls.Server, what breaks TLS after the handshake is told by this event alone, and closes nothing.
+    // Outside of a tls.Server, TLS errors after the handshake are reported only by this event, and the socket stays open.
     secure.on('_tlsError', () => secure.destroy());
-    // libpq's asynchronous calls stall when a record does not fit their buffer; Postgres' own are no larger.
+    // libpq's asynchronous calls stall when a TLS record exceeds their buffer. Postgres' own records are no larger.
     secure.setMaxSendFragment(MAX_TLS_RECORD_BYTES);
     this.#socket = secure;
     this.#listen(secure);
@@ -272,19 +272,19 @@ export class ClientConnection implements InputSource {
   #forget(): void {
     this.#receiver?.clientClosed();
     this.#input?.leave();
-    // Node keeps what belongs to a socket for a while, and whoever has listened here is not to be kept with it.
-    this.#receiver = NOBODY;
+    // Node keeps a closed socket in memory for a while; its listeners should not be kept with it.
+    this.#receiver = NO_RECEIVER;
     this.#gone(this);
     this.#gone = ignore;
   }
 
-  /** What is waited for will not come. */
+  /** The expected message will not arrive. */
   #disappoint(): void {
     this.#reader?.reject(new ClientGone());
     this.#reader = undefined;
   }
 
-  /** @param take finds it in what has come; undefined as long as more has to come. @throws ClientGone, what `take` throws */
+  /** @param take takes the message from the received bytes; undefined: more are needed. @throws ClientGone, what `take` throws */
   #read<T>(take: () => T | undefined): Promise<T> {
     return new Promise((resolve, reject) => {
       const look = () => {
@@ -306,7 +306,7 @@ export class ClientConnection implements InputSource {
       this.#unread = NOTHING;
       return all;
     }
-    // Who says more than it was asked for is not listened to until it is asked again.
+    // A client that sends more than expected is paused until more is read.
     this.#socket.pause();
     this.#unread = all.subarray(length);
     return all.subarray(0, length);
@@ -331,7 +331,7 @@ const MAX_TLS_RECORD_BYTES = 8_192;
 
 function ignore(): void {}
 
-const NOBODY: ClientReceiver = { clientData: ignore, clientDrained: ignore, clientEnded: ignore, clientClosed: ignore };
+const NO_RECEIVER: ClientReceiver = { clientData: ignore, clientDrained: ignore, clientEnded: ignore, clientClosed: ignore };
 
 function established(secure: TLSSocket): Promise<boolean> {
   return new Promise((resolve) => {
@@ -340,7 +340,7 @@ function established(secure: TLSSocket): Promise<boolean> {
   });
 }
 
-/** An IPv4 address that came in on an IPv6 socket, as IPv4. */
+/** An IPv4-mapped address of an IPv6 socket, as IPv4. */
 function plainAddress(address: string): string {
   return address.startsWith('::ffff:') ? address.slice(7) : address;
 }

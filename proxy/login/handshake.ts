@@ -11,26 +11,26 @@ import { protocolViolation } from '../errors.ts';
 import { type ClientConnection, ClientGone } from './client-connection.ts';
 import type { TlsIdentity } from './tls.ts';
 
-/** Whether and how the wire door speaks TLS. */
+/** Whether and how the wire door uses TLS. */
 export interface TlsPolicy {
   readonly mode: 'off' | 'prefer' | 'require';
-  /** Absent: no certificate, so no TLS. Asked for at each handshake, so that a new certificate counts from then on. */
+  /** Undefined: no certificate, so no TLS. Called for each handshake, so that a new certificate is used at once. */
   readonly identity: () => TlsIdentity | undefined;
 }
 
 export type Opening = StartupMessage | Extract<StartupPacket, { readonly name: 'CancelRequest' }>;
 
-/** ContentType handshake(22) of a TLS record (RFC 8446 section 5.1): a client that begins TLS without asking. */
+/** ContentType handshake(22) of a TLS record (RFC 8446 section 5.1): the client starts TLS without an SSLRequest. */
 const TLS_HANDSHAKE = 0x16;
 const CANCEL_REQUEST_CODE = 80_877_102;
-/** With a key of 4 bytes, or of up to 256 since protocol 3.2; others are closed without a word. */
+/** CancelRequests with a key of 4 bytes, or of up to 256 since protocol 3.2; others are closed without a reply. */
 const CANCEL_REQUEST_BYTES = Array.from({ length: 253 }, (_, i) => i + 12);
 const MIN_STARTUP_BYTES = 8;
 const MAX_STARTUP_BYTES = 10_000;
 
 /**
- * Reads what a connection opens with, after whatever encryption was asked for, and answers what must be answered.
- * @throws ServiceError to be told as FATAL; ClientGone when there is nobody to tell
+ * Reads the startup packet of a connection. It answers requests for encryption before that, and starts TLS.
+ * @throws ServiceError to be sent as FATAL; ClientGone when nothing can be sent
  * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-START-UP
  */
 export async function handshake(client: ClientConnection, tls: TlsPolicy): Promise<Opening> {
@@ -45,12 +45,12 @@ export async function handshake(client: ClientConnection, tls: TlsPolicy): Promi
   return packet;
 }
 
-/** A client may begin with TLS at once (PostgreSQL 17's `sslnegotiation=direct`). */
+/** A client may start TLS at once (PostgreSQL 17's `sslnegotiation=direct`). */
 async function acceptDirectTls(client: ClientConnection, tls: TlsPolicy): Promise<void> {
   const identity = identityFor(tls);
   if (identity === undefined) throw new ClientGone();
   const secure = await client.upgrade(identity);
-  // Without ALPN this may be a request that was meant for a server of another protocol (the ALPACA attack).
+  // Without ALPN this may be a connection that was meant for a server of another protocol (the ALPACA attack).
   if (secure.alpnProtocol === false) throw new ClientGone();
 }
 
@@ -60,7 +60,7 @@ function isEncryptionRequest(packet: StartupPacket): packet is EncryptionRequest
   return packet.name === 'SSLRequest' || packet.name === 'GSSENCRequest';
 }
 
-/** Answers each kind of request at most once, and none on what is encrypted after one. @returns the packet after them */
+/** Answers each kind of encryption request at most once, and none on an encrypted connection. @returns the next packet */
 async function negotiateEncryption(client: ClientConnection, tls: TlsPolicy, first: EncryptionRequest): Promise<Opening> {
   const answered = new Set<string>();
   for (let packet: StartupPacket = first; ; packet = decodePacket(client, await readPacket(client))) {
@@ -83,7 +83,7 @@ function identityFor({ mode, identity }: TlsPolicy): TlsIdentity | undefined {
   return mode === 'off' ? undefined : identity();
 }
 
-/** Nobody sends on before the answer, but somebody in between might (CVE-2021-23214). After `S` the TLS handshake would fail of it. */
+/** Clients send nothing before the answer, but an attacker might inject bytes (CVE-2021-23214). After `S` they make the TLS handshake fail. */
 function refuseUnasked(client: ClientConnection, request: 'SSLRequest' | 'GSSENCRequest'): void {
   if (!client.hasUnread) return;
   throw protocolViolation(`received unencrypted data after ${request === 'SSLRequest' ? 'SSL' : 'GSSAPI encryption'} request`, {
@@ -91,7 +91,7 @@ function refuseUnasked(client: ClientConnection, request: 'SSLRequest' | 'GSSENC
   });
 }
 
-/** As Postgres: who does not speak the protocol gets no answer in it. */
+/** As in Postgres, a client that does not use the protocol gets no reply. */
 function readPacket(client: ClientConnection): Promise<Buffer> {
   return client.readPacket(MIN_STARTUP_BYTES, MAX_STARTUP_BYTES);
 }
@@ -102,7 +102,7 @@ function decodePacket(client: ClientConnection, packet: Buffer): StartupPacket {
   return decodeStartupPacket(packet);
 }
 
-/** Clients that speak version 2 or 1 understand errors only in the form of those days. */
+/** Clients of protocol version 1 or 2 understand only the old form of errors. */
 function refuseOldProtocol(client: ClientConnection, packet: Buffer): never {
   const { message } = unsupportedProtocol(packet.readUInt16BE(0), packet.readUInt16BE(2));
   client.end(Buffer.from(`EFATAL:  ${message}\n\0`));

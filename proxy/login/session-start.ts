@@ -10,8 +10,8 @@ import type { OrganizationSessions, SessionStart } from '../sessions/organizatio
 import { applySettings, type Setting, startupSettings } from './startup-settings.ts';
 
 /**
- * Works out what a session starts with. Settings that have been seen before need no backend: a login then succeeds also
- * while all of them are busy. Others are tried on one, so that a bad value fails this login and nobody else's.
+ * Determines the settings and parameters that a session starts with. Known settings need no backend, so a login succeeds even
+ * while all backends are busy. Others are tried on a backend, so that an invalid value makes this login fail.
  * @throws PostgresError for a setting that Postgres refuses, ServiceError
  */
 export function startSession(
@@ -33,7 +33,7 @@ async function newStart(
   const parameters = await parametersOf(settings, tenant, lease);
   const seen = new Map([...parameters].map(([parameter, value]) => [parameter, view?.clientSetting(parameter, value) ?? value]));
   const start = { settings: byName(settings), parameters: seen, welcome: welcome(seen), whole };
-  // The same for all clients that start alike, so that their settings can be told to be the same at a glance.
+  // Clients with the same settings share one object, so that equal settings are recognized by identity.
   tenant.starts.set(keyOf(settings), start);
   return start;
 }
@@ -42,7 +42,7 @@ function keyOf(settings: readonly Setting[]): string {
   return JSON.stringify(settings);
 }
 
-/** Programs that name themselves differently start alike otherwise. */
+/** The settings without application_name, which differs between programs with otherwise equal settings. */
 async function parametersOf(
   settings: readonly Setting[],
   tenant: OrganizationSessions,
@@ -70,7 +70,7 @@ interface Wanted {
 
 function wanted(startup: StartupMessage, view: SchemaRewriter | undefined): Wanted {
   const { settings, own } = startupSettings(startup);
-  // To SQL they are settings like any other.
+  // In SQL these are settings like any other.
   settings.push(...own);
   for (const [name, value] of own) {
     if (name !== 'postern.pool')
@@ -108,7 +108,7 @@ async function makePlain(backend: BackendConnection): Promise<void> {
   throw new ServiceError('backend_lost', 'the connection to the database server was lost');
 }
 
-/** Later ones win, as in Postgres. */
+/** The last value of a setting counts, as in Postgres. */
 function byName(settings: readonly Setting[]): Settings {
   return new Map(settings.map(([name, value]) => [name.toLowerCase(), value]));
 }
@@ -117,7 +117,7 @@ function isApplicationName(setting: string): boolean {
   return setting.toLowerCase() === 'application_name';
 }
 
-/** The name that Postgres would report unchanged; undefined for one that it would alter. */
+/** The application_name if Postgres would report it unchanged; otherwise undefined. */
 function plainApplicationName(settings: readonly Setting[]): string | undefined {
   const name = settings.findLast(([setting]) => isApplicationName(setting))?.[1] ?? '';
   return /^[\x20-\x7e]{0,63}$/.test(name) ? name : undefined;

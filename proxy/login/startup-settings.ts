@@ -10,9 +10,9 @@ export type Setting = readonly [name: string, value: string];
 const SET_CONFIG = 'SELECT pg_catalog.set_config($1, $2, false)';
 
 /**
- * The settings that a client asked for in its startup packet, in the order in which Postgres applies them: those in
- * `options` first, then the packet's own; and apart from them those that are ours (`postern.…`).
- * @throws ServiceError for what is not a setting
+ * The settings in a client's startup packet, in the order in which Postgres applies them: those in
+ * `options` first, then the packet's own; and separately Postern's own settings (`postern.…`).
+ * @throws ServiceError for anything that is not a setting
  * @see https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNECT-OPTIONS
  */
 export function startupSettings({ parameters }: StartupMessage): { settings: Setting[]; own: Setting[] } {
@@ -33,7 +33,7 @@ function isOurs(name: string): boolean {
 /**
  * Applies settings to a session in one round trip.
  * @returns the ParameterStatus values that changed
- * @throws PostgresError when the server refuses one, ServiceError `backend_lost`
+ * @throws PostgresError when the server rejects a setting, ServiceError `backend_lost`
  */
 export async function applySettings(backend: BackendConnection, settings: readonly Setting[]): Promise<Map<string, string>> {
   const changed = new Map<string, string>();

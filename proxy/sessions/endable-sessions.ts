@@ -2,29 +2,29 @@ import { abortReason, type ServiceError } from '../../src/errors.ts';
 import { type Indexed, IndexedSet } from '../../src/runtime/indexed-set.ts';
 import type { Relay } from '../relay/relay.ts';
 
-/** What may be done to a session that has done nothing itself. */
+/** The operations that end a session from outside. */
 export type EndableSession = Pick<Relay, 'end' | 'endAtRest'>;
 
-/** What {@link EndableSessions} knows of one. */
+/** A session in {@link EndableSessions}. */
 export interface OpenSession extends Indexed {
   readonly session: EndableSession;
-  /** Of the key that it was opened with. */
+  /** The signal of the key that it was opened with. */
   readonly revoked: AbortSignal;
 }
 
 /**
- * The sessions that are open at the wire door, for when they have to end. A signal goes through all its listeners whenever
- * one is added or removed: so a key's signal has one for all of its sessions, and keeps it.
+ * The open sessions of the wire door, so that they can be ended. Adding or removing a listener of a signal takes time proportional to
+ * their number, so a key's signal has one permanent listener for all its sessions.
  */
 export class EndableSessions {
   readonly #sessions = new IndexedSet<OpenSession>();
   readonly #heard = new WeakSet<AbortSignal>();
-  /** Why there are to be no sessions any more. */
+  /** The reason for ending all sessions, once the door is closing. */
   #closing: ServiceError | undefined;
 
   /**
-   * @param revoked of the key that the session was opened with. It may be too late for it
-   * @returns what {@link delete} takes
+   * @param revoked the signal of the key that the session was opened with; it may already be aborted
+   * @returns the argument for {@link delete}
    */
   add(session: EndableSession, revoked: AbortSignal): OpenSession {
     const open = { session, revoked, index: -1 };
@@ -39,7 +39,7 @@ export class EndableSessions {
     this.#sessions.delete(open);
   }
 
-  /** Ends them as each comes to rest, also those that are still to come. */
+  /** Ends each session when it is idle, also new ones. */
   endAtRest(reason: ServiceError): void {
     this.#closing = reason;
     for (const { session } of this.#sessions.all()) session.endAtRest(reason);

@@ -10,9 +10,9 @@ const MAX_REMEMBERED_LOGINS = 100;
 const MAX_REMEMBERED_TENANTS = 1_000;
 const MAX_REMEMBERED_BACKENDS = 10_000;
 
-/** A session as others of its organization can reach it. */
+/** A session, as the organization's other sessions use it. */
 export interface ReachableSession {
-  /** 0: at rest. */
+  /** 0: idle. */
   readonly backendProcessId: number;
   cancel(): Promise<void>;
   terminate(): void;
@@ -23,7 +23,7 @@ export interface SessionStart {
   readonly settings: Settings;
   /** ParameterStatus values as Postgres reports them after login. */
   readonly parameters: ReadonlyMap<string, string>;
-  /** Them as messages, behind AuthenticationOk. */
+  /** AuthenticationOk and these values, as messages. */
   readonly welcome: Buffer;
   /** The client asked to keep one backend for the whole session. */
   readonly whole: boolean;
@@ -35,13 +35,13 @@ export class OrganizationSessions {
   recent = new ParseCache();
   readonly kept: StatementMemory;
   readonly sequences = new SequenceUse();
-  /** What sessions start with, by their settings. */
+  /** The starts of sessions, by their settings. */
   readonly starts = new BoundedMap<string, SessionStart>({ maxEntries: MAX_REMEMBERED_LOGINS });
-  /** ParameterStatus values that a login with certain settings gives, by those settings. */
+  /** The ParameterStatus values after a login, by the settings of the login. */
   readonly parameters = new BoundedMap<string, ReadonlyMap<string, string>>({ maxEntries: MAX_REMEMBERED_LOGINS });
 
   readonly #sessions = new Map<number, OwnProcessId>();
-  /** Which session has worked on a backend last, by process ids. */
+  /** The session that used a backend last, by the backend's process id. */
   readonly #users = new BoundedMap<number, number>({ maxEntries: MAX_REMEMBERED_BACKENDS });
 
   /** @param statements where its clients' statements count */
@@ -49,7 +49,7 @@ export class OrganizationSessions {
     this.kept = new StatementMemory(statements);
   }
 
-  /** Makes a session known by its process id. @returns how it and others speak of process ids */
+  /** Registers a session by its process id. @returns the translation between process ids of sessions and backends */
   join(processId: number, session: ReachableSession): ProcessIds {
     const processIds = new OwnProcessId(processId, session, this.#sessions, this.#users);
     this.#sessions.set(processId, processIds);
@@ -68,10 +68,10 @@ export class OrganizationSessions {
   }
 }
 
-/** How one session speaks of process ids. */
+/** Translates process ids for one session. */
 class OwnProcessId implements ProcessIds {
   readonly own: number;
-  /** None once it is over: tables that the map has outgrown keep what was in them until memory is cleared up in full. */
+  /** Undefined when the session has ended: old tables of a Map that has grown refer to their entries until a full garbage collection. */
   session: ReachableSession | undefined;
   #signals: Promise<void> | undefined;
   readonly #sessions: ReadonlyMap<number, OwnProcessId>;
@@ -115,13 +115,13 @@ class OwnProcessId implements ProcessIds {
   }
 }
 
-/** The organizations with wire sessions, and some that had them a while ago. */
+/** The organizations with wire sessions, and some that had sessions recently. */
 export class OrganizationDirectory {
   readonly #present = new Map<string, OrganizationSessions>();
   readonly #former = new BoundedMap<string, OrganizationSessions>({ maxEntries: MAX_REMEMBERED_TENANTS });
   readonly #statements = new MemoryBudget(STATEMENT_BOUNDS);
 
-  /** One session more. */
+  /** Adds a session. */
   enter(organizationId: string): OrganizationSessions {
     const tenant = this.#present.get(organizationId) ?? this.#former.get(organizationId) ?? this.#newTenant(organizationId);
     if (tenant.count === 0) {

@@ -11,39 +11,39 @@ import type { ParseCache } from '../prepared/parse-cache.ts';
 import type { StatementMemory } from '../prepared/statement-memory.ts';
 import type { BufferBudget } from '../relay/buffer-budget.ts';
 
-/** How a session ended, and what the client should be told if it can still be told anything. */
+/** How a session ended, and the final error for the client, if it can still be sent. */
 export interface RelayEnd {
   readonly reason: 'terminated' | 'client_gone' | 'backend_lost' | 'protocol_violation' | 'ended';
   readonly finalError?: Buffer;
 }
 
-/** What a session needs of the service. */
+/** The services that a session uses. */
 export interface SessionServices extends WatchListener {
-  /** A backend at once, if one is free. */
+  /** Leases an idle backend, if there is one. */
   tryLease(preferred: BackendConnection | undefined): Lease | undefined;
-  /** A backend as soon as there is one. */
+  /** Leases a backend as soon as one is available. */
   enqueue(settle: (result: Lease | ServiceError) => void): Wait;
-  /** Whether a backend may be kept busy with more requests: nobody else is waiting for one, and (unless `mayGrow`) there can be no more. */
+  /** Whether a backend may be kept for further requests: no one is waiting for one, and (unless `mayGrow`) no other can be opened. */
   mayKeepBusy(mayGrow: boolean): boolean;
-  /** Hears of each request that goes into a busy backend's pipeline, and of each that has to be run again because of that. */
+  /** Called for each request that is sent into a busy backend's pipeline, and for each that is requeued because of that. */
   shared(outcome: 'shared' | 'requeued'): void;
-  /** What this session shares backends by with others of its organization. */
+  /** Shares backends with other sessions of the organization. */
   readonly multiplexer: Multiplexer;
   readonly registry: StatementRegistry;
   readonly recent: ParseCache;
   readonly kept: StatementMemory;
   readonly held: BufferBudget;
   readonly processIds: ProcessIds;
-  /** Where the organization's `public` is another schema. */
+  /** Set if the organization's `public` is another schema. */
   readonly view: SchemaRewriter | undefined;
-  /** Hears of each request of the client's that has been answered up to its ReadyForQuery. @param sqlstate of its first error */
+  /** Called for each client request that has been answered up to its ReadyForQuery. @param sqlstate of its first error */
   answered(sqlstate: string | undefined): void;
-  /** Hears that either side has ended the session, or the service, once everything has been checked in, or could not be. */
+  /** Called when the session has ended, after its backend has been checked in or discarded. */
   ended(end: RelayEnd, failure?: unknown): void;
-  /** Hears of what should not have happened, of which the client is told as an internal error at most. */
+  /** Called for unexpected errors; the client gets an internal error at most. */
   failed(cause: unknown): void;
   /** Whether a backend process holds session advisory locks. */
   holdsAdvisoryLocks(processId: number): Promise<boolean>;
-  /** What new sessions start with has changed: the sessions that there are become old. */
+  /** Called when the defaults for new sessions have changed: existing backends are not leased again. */
   defaultsChanged(): void;
 }

@@ -3,34 +3,34 @@ import { IndexedSet } from '../../src/runtime/indexed-set.ts';
 import type { Relay } from '../relay/relay.ts';
 
 export interface WatchdogLimits {
-  /** Longest time one request may run; 0: no limit. */
+  /** How long one request may run; 0: no limit. */
   readonly statementTimeoutMs: number;
-  /** Longest time a session may sit in an open transaction; 0: no limit. */
+  /** How long a session may be idle in a transaction; 0: no limit. */
   readonly idleInTransactionTimeoutMs: number;
 }
 
-/** What the watchdog needs to know of a session, and may do to it. */
+/** A session, as the watchdog uses it. */
 export type WatchedSession = Pick<
   Relay,
   'index' | 'unsent' | 'lastTakenAt' | 'halfClosed' | 'since' | 'activity' | 'abandon' | 'stop' | 'end' | 'terminate'
 >;
 
 const TICK_MS = 250;
-/** A request that has not ended this long after it was canceled loses its backend. */
+/** If a request has not ended this long after it was canceled, its backend is terminated. */
 const CANCEL_GRACE_MS = 5_000;
-/** A client that has closed its side may take the rest of its reply as long as it keeps taking it. */
+/** A client that has closed its side may read the rest of its reply, as long as it keeps reading. */
 const HALF_CLOSED_GRACE_MS = 1_000;
-/** A client that takes nothing for this long is gone. */
+/** A client that reads nothing for this long is disconnected. */
 const SEND_TIMEOUT_MS = 60_000;
 
 /**
- * Keeps time for all wire sessions by our own clock, because a session can change the server's timeouts. One timer for
- * all: at any moment hardly any session is near a limit.
+ * Enforces the time limits of all wire sessions by Postern's own clock, because a session can change the server's timeouts. All share
+ * one timer, because few sessions are near a limit at any time.
  */
 export class Watchdog {
   readonly #limits: WatchdogLimits;
   readonly #watched = new IndexedSet<WatchedSession>();
-  /** When sessions were told to cancel what they run, where it has not ended yet. */
+  /** When the running requests of sessions were canceled, for those that have not ended yet. */
   readonly #canceledAt = new Map<WatchedSession, number>();
   #timer: NodeJS.Timeout | undefined;
 

@@ -2,20 +2,20 @@ import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { PostgresError } from '../../protocol/backend.ts';
 
-/** Where and as whom to log in for setting things up. */
+/** The address and credentials for setting up a server. */
 export interface AdminConnection {
   readonly host: string;
   readonly port: number;
   readonly user: string;
   readonly password: string;
-  /** `postgres` unless said otherwise. */
+  /** Default: `postgres`. */
   readonly database?: string;
   readonly ssl?: pg.ClientConfig['ssl'];
 }
 
 /**
- * For every session of ours: no schema is searched, so no name that a tenant made can be meant by mistake; and what a tenant
- * holds locked (its own role, by altering it in an open transaction) holds us up no longer than this.
+ * Settings of Postern's own sessions. With an empty search path no object of a tenant can be used by mistake. The lock timeout limits
+ * how long a tenant can delay Postern with a lock (for example on its own role, by altering it in an open transaction).
  */
 const SETTINGS = [
   'search_path=',
@@ -25,7 +25,7 @@ const SETTINGS = [
   'client_min_messages=warning',
 ];
 
-/** What passes by itself: the server is starting or going down, or stands behind a name or network that is. */
+/** Temporary errors: the server is starting or shutting down, or its name or network is not available yet. */
 const NOT_UP_YET = [
   '57P01',
   '57P02',
@@ -41,18 +41,18 @@ const NOT_UP_YET = [
   'ENETUNREACH',
   'ETIMEDOUT',
 ];
-/** How the driver says it, without a code: at the statement that was running, and at those that come later. */
+/** The driver's messages for a lost connection, which have no code: for the running statement, and for later ones. */
 const LOST = /timeout|terminated unexpectedly|not queryable/i;
 const BACKOFF_MS = { first: 100, longest: 2_000 };
 const CONNECT_TIMEOUT_MS = 10_000;
 
-/** @throws Error when the URL makes no sense */
+/** @throws Error when the URL is invalid */
 export function parseUrl(url: string): AdminConnection {
   const { host, port, user = '', password = '', database = user, ssl } = new pg.Client(url);
   return { host, port, user, password, database, ssl };
 }
 
-/** What `pg` needs for a session of our own. */
+/** The options of `pg` for one of Postern's own sessions. */
 export function sessionConfig(login: AdminConnection): pg.ClientConfig {
   return {
     database: 'postgres',
@@ -64,7 +64,7 @@ export function sessionConfig(login: AdminConnection): pg.ClientConfig {
   };
 }
 
-/** Runs something on a session of our own. */
+/** Runs `work` on one of Postern's own sessions. */
 export async function withSession<Result>(login: AdminConnection, use: (session: pg.Client) => Promise<Result>): Promise<Result> {
   const session = new pg.Client(sessionConfig(login));
   // A connection lost between two statements fails the next one.
@@ -78,9 +78,9 @@ export async function withSession<Result>(login: AdminConnection, use: (session:
 }
 
 /**
- * Waits until the server takes logins.
- * @param waiting told once, with the reason, when it does not at first
- * @throws the last reason when it does not in time, or refuses us
+ * Waits until the server accepts logins.
+ * @param waiting called once, with the reason, if it does not at first
+ * @throws the last error if it does not in time, or refuses the login
  */
 export async function waitForServer(login: AdminConnection, waitMs: number, waiting: (error: unknown) => void = () => {}): Promise<void> {
   const deadline = Date.now() + waitMs;
@@ -96,7 +96,7 @@ export async function waitForServer(login: AdminConnection, waitMs: number, wait
   }
 }
 
-/** Whether a login failed because the server is not up, and not because of who logged in. */
+/** Whether a login failed because the server is not available, and not because of the credentials. */
 export function isNotUpYet(error: unknown): boolean {
   return NOT_UP_YET.includes(codeOf(error)) || LOST.test(textOf(error));
 }

@@ -7,7 +7,7 @@ import { ensureStatisticsReader } from './own-database/own-activity.ts';
 import { createDatabase, ensureTemplate, TEMPLATE, UNFINISHED } from './own-database/template.ts';
 import { ensureShared, SHARED, type SharedFacts, sharedFacts } from './shared-database/shared.ts';
 
-/** The backing Postgres cannot be used; the message is one line for the person who started Postern. */
+/** The PostgreSQL server cannot be used; the message is one line for the person who started Postern. */
 export class ClusterError extends Error {
   override readonly name = 'ClusterError';
 }
@@ -18,34 +18,34 @@ export interface RoleLogin {
 }
 
 export interface ClusterOptions {
-  /** A postgres:// URL, or its parts. Its database is only used for setting things up. */
+  /** A postgres:// URL, or its parts. Its database is used only for the set-up. */
   readonly admin: string | AdminConnection;
-  /** Derives the passwords of the roles that Postern makes. */
+  /** The secret from which the passwords of Postern's roles are derived. */
   readonly secret: string;
   readonly controlDatabase: string;
   readonly observe: Observe;
-  /** Whether organizations may evaluate XPath expressions, which nothing can stop. No unless said otherwise. */
+  /** Whether organizations may evaluate XPath expressions, which neither cancel nor terminate stops. Default: no. */
   readonly allowXpath?: boolean;
-  /** How long to wait for a server that is not up yet; 60 s unless said otherwise. */
+  /** How long to wait for a server that is not available yet. Default: 60 s. */
   readonly waitMs?: number;
 }
 
-/** A backing Postgres made ready: the platform role, the control database, the template and the shared database are there. */
+/** A PostgreSQL server that has been set up: it has the platform role, the control database, the template and the shared database. */
 export interface Cluster extends SharedFacts {
   readonly name: 'default';
   readonly host: string;
   readonly port: number;
   readonly ssl: pg.ClientConfig['ssl'];
-  /** What everything but tenants' own SQL runs as: a role with CREATEDB and CREATEROLE, never a superuser. */
+  /** The role for everything except tenants' own SQL. It has CREATEDB and CREATEROLE and is never a superuser. */
   readonly platform: RoleLogin;
   readonly controlDatabase: string;
   /** Holds the schemas of organizations that have one each; neither the control database nor `postgres`. */
   readonly sharedDatabase: string;
-  /** As `server_version_num`: 180004. */
+  /** `server_version_num`, e.g. 180004. */
   readonly serverVersion: number;
-  /** Sessions that roles without special rights can have together. */
+  /** How many sessions roles without special rights can have together. */
   readonly maxConnections: number;
-  /** What is set on every organization's role: as much of it as the platform role may. */
+  /** The settings of every organization's role, as far as the platform role may set them. */
   readonly roleSettings: Readonly<Record<string, string>>;
   readonly secret: string;
   /** How to log in to a database of this cluster. */
@@ -67,15 +67,15 @@ const RESERVING_ROLE = 'pg_use_reserved_connections';
 const OLDEST_VERSION = 150_000;
 const WAIT_MS = 60_000;
 const CONNECT_TIMEOUT_MS = 10_000;
-/** Any number will do, as long as every Postern takes the same. */
+/** An arbitrary number, the same in every Postern. */
 const SETUP_LOCK = 5_734_620_117;
 
-/** A sort that fills the disk stops; and what tenants do and say is not written to the server's log. Tenants cannot change these. */
+/** Limits the disk space of a sort, and keeps tenants' statements and data out of the server's log. Tenants cannot change these. */
 const ROLE_SETTINGS: Readonly<Record<string, string>> = { temp_file_limit: '1GB', log_min_messages: 'fatal' };
 
 /**
- * Waits for the backing Postgres and makes it ready: quick when it already is, safe when two processes do it at once. What
- * the role at hand may not do is told once, as a warning.
+ * Waits for the PostgreSQL server and sets it up. This is quick if it has been done before, and safe if two processes do it at the
+ * same time. What the given role may not do is reported once, as a warning.
  * @throws ClusterError
  */
 export function prepareCluster(options: ClusterOptions): Promise<Cluster> {
@@ -83,7 +83,7 @@ export function prepareCluster(options: ClusterOptions): Promise<Cluster> {
 }
 
 /**
- * The backing Postgres as a running Postern has made it ready. Changes nothing: the secret at hand may be a wrong one.
+ * Finds the server that a running Postern has set up. It changes nothing, because the given secret may be wrong.
  * @throws ClusterError
  */
 export function findCluster(options: ClusterOptions): Promise<Cluster> {
@@ -108,15 +108,15 @@ async function withAdmin(
   }
 }
 
-/** Sessions are safe only with the settings that they begin with, and a pooler may be told to leave them out. */
+/** Sessions are safe only with their startup options, and a pooler may be configured to ignore these. */
 async function checkSettings(session: pg.Client): Promise<void> {
   const { rows } = await session.query("SELECT pg_catalog.current_setting('search_path') AS path");
-  if (rows[0]?.path !== '') throw new Error('something on the way, a pooler perhaps, leaves out what a session is to begin with (options)');
+  if (rows[0]?.path !== '') throw new Error('the startup parameter "options" does not reach the server: a pooler may be ignoring it');
 }
 
 function tellWait(observe: Observe, admin: AdminConnection, waitMs: number, error: unknown): void {
   const reason = `PostgreSQL at ${addressOf(admin)} does not answer yet: ${textOf(error)}`;
-  observe({ name: 'service.warning', message: `${reason}; it is waited for, up to ${Math.ceil(waitMs / 1_000)} s` });
+  observe({ name: 'service.warning', message: `${reason}; waiting up to ${Math.ceil(waitMs / 1_000)} s` });
 }
 
 function adminOf({ admin }: ClusterOptions): AdminConnection {
@@ -130,7 +130,7 @@ function adminOf({ admin }: ClusterOptions): AdminConnection {
 async function prepare(session: pg.Client, admin: AdminConnection, options: ClusterOptions): Promise<Cluster> {
   const facts = await readFacts(session);
   checkFacts(facts, admin);
-  // Whoever comes second waits for as long as the first one needs.
+  // The second process waits as long as the first one needs.
   await session.query(`SET lock_timeout = 0; SELECT pg_catalog.pg_advisory_lock(${SETUP_LOCK}); RESET lock_timeout`);
   const platform = facts.superuser ? await ensurePlatformRole(session, options.secret) : { user: admin.user, password: admin.password };
   await ensureControlDatabase(session, options.controlDatabase, platform.user);
@@ -188,7 +188,7 @@ async function readFacts(session: pg.Client): Promise<Facts> {
       pg_is_in_recovery() AS replica, rolsuper AS superuser, rolcreatedb AS createdb, rolcreaterole AS createrole
     FROM pg_catalog.pg_roles WHERE rolname = current_user`);
   const [facts] = rows;
-  if (facts === undefined) throw new ClusterError('the role at hand is not known to the server');
+  if (facts === undefined) throw new ClusterError('the server does not know the role of the login');
   return facts;
 }
 
@@ -200,7 +200,7 @@ function checkFacts(facts: Facts, admin: AdminConnection): void {
   throw refuse(`the role ${admin.user} needs CREATEDB and CREATEROLE (ALTER ROLE ${pg.escapeIdentifier(admin.user)} CREATEDB CREATEROLE)`);
 }
 
-/** A superuser only sets things up; what runs from then on is this role. */
+/** A superuser is used only for the set-up; everything else runs with this role. */
 async function ensurePlatformRole(session: pg.Client, secret: string): Promise<RoleLogin> {
   const verifier = await roleVerifier(secret, PLATFORM_ROLE);
   const { rows } = await session.query<{ good: boolean }>(
@@ -220,7 +220,7 @@ async function ensurePlatformRole(session: pg.Client, secret: string): Promise<R
   return platformLogin(secret);
 }
 
-/** Where the server keeps sessions for such roles (reserved_connections), operators are let in whatever organizations hold. */
+/** If the server has reserved_connections, the platform role can log in however many sessions organizations have. */
 async function reserveSessions(session: pg.Client): Promise<void> {
   const { rows } = await session.query(
     `SELECT FROM pg_catalog.pg_roles WHERE rolname = '${RESERVING_ROLE}' AND NOT pg_catalog.pg_has_role('${PLATFORM_ROLE}', oid, 'MEMBER')`,
@@ -248,7 +248,7 @@ async function ensureControlDatabase(session: pg.Client, name: string, owner: st
   }
 }
 
-/** @returns those that could not be closed */
+/** @returns the databases that could not be closed */
 async function closeDefaultDatabases(session: pg.Client): Promise<string[]> {
   const names = ['postgres', 'template1'];
   const open = await openToEverybody(session, names);
@@ -256,7 +256,7 @@ async function closeDefaultDatabases(session: pg.Client): Promise<string[]> {
   return open.flatMap(({ name, ours }) => (ours ? [] : [name]));
 }
 
-/** `ours`: whether we may close it. */
+/** `ours`: whether the role may close it. */
 async function openToEverybody(
   session: pg.Client,
   databases: readonly string[],
@@ -301,5 +301,5 @@ function warn(observe: Observe, hardened: boolean, open: readonly string[], role
     ...(open.length === 0 ? [] : [`every role may connect to the database ${open.join(' and ')}`]),
     ...(missing.length === 0 ? [] : [`${missing.join(' and ')} cannot be set for organizations`]),
   ];
-  if (gaps.length > 0) observe({ name: 'service.warning', message: `left as it is for want of a superuser: ${gaps.join('; ')}` });
+  if (gaps.length > 0) observe({ name: 'service.warning', message: `without a superuser these remain: ${gaps.join('; ')}` });
 }

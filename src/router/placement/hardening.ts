@@ -7,9 +7,9 @@ export interface Names {
 }
 
 /**
- * What is taken away from PUBLIC in the system catalogs, beyond what Postgres itself does: other organizations' sessions and
- * locks, and what is counted for the whole server, by which one can tell how busy the others are. ACLs of system objects are copied with the template. More would break psql's \d, pg_dump and
- * pg_restore, which work with exactly this on 15 and 18. Needs a superuser.
+ * The objects in the system catalogs whose privileges are revoked from PUBLIC: those that show other organizations' sessions and
+ * locks, and server-wide statistics, which show how busy others are. The ACLs of system objects are copied with the template.
+ * Revoking more would break psql's \d, pg_dump and pg_restore, which were tested with these on 15 and 18. Needs a superuser.
  */
 export const WHOLE_SERVER: Names = {
   relations: [
@@ -41,7 +41,7 @@ export const WHOLE_SERVER: Names = {
     'pg_stat_get_replication_slot',
     'pg_stat_get_subscription(_stats)?',
     'pg_stat_get_(archiver|io|recovery_prefetch|slru|wal|wal_receiver)',
-    // Before 17 the checkpointer's counters were among those of the background writer.
+    // Before 17 the background writer's statistics included those of the checkpointer.
     'pg_stat_get_(bgwriter|buf|checkpoint|checkpointer)_[a-z_]+',
     'pg_current_wal_[a-z_]+',
     'pg_control_[a-z]+',
@@ -65,9 +65,8 @@ export const WHOLE_SERVER: Names = {
 };
 
 /**
- * Where organizations share a database, also what is counted for each table and function, and whose large objects there are;
- * and the planner's samples: those views go by the rights on a table alone, which `GRANT … TO PUBLIC` gives everybody, and not
- * by those on its schema.
+ * In a shared database also: statistics of tables and functions, the owners of large objects, and the planner's samples. The views of
+ * these samples check the privileges on a table but not on its schema, so `GRANT … TO PUBLIC` on a table shows them to all.
  */
 export const ONE_DATABASE: Names = {
   relations: ['pg_stat(io)?_(all|sys|user|xact)_[a-z_]+', 'pg_stats(_ext|_ext_exprs)?', 'pg_largeobject_metadata'],
@@ -75,8 +74,8 @@ export const ONE_DATABASE: Names = {
 };
 
 /**
- * Functions in which libxml evaluates an expression of the caller's. It looks for no interrupt meanwhile, so that a statement
- * obeys neither cancel nor terminate. (XMLTABLE does the same, and is no function that a right could be taken away from.)
+ * Functions in which libxml evaluates an expression of the caller. It does not check for interrupts, so neither cancel nor
+ * terminate stops the statement. (XMLTABLE does the same, but is no function whose privileges could be revoked.)
  */
 const XPATH: Names = { relations: [], functions: ['xpath', 'xpath_exists', 'xmlexists'] };
 
@@ -87,7 +86,7 @@ export interface Hardening {
   readonly alsoDo?: (session: pg.Client) => Promise<void>;
 }
 
-/** Takes all that from PUBLIC in the database at hand and does what else there is to do, all of it or nothing. */
+/** Revokes all these privileges from PUBLIC in the session's database, in one transaction with further work. */
 export async function harden(session: pg.Client, { taken, allowXpath, alsoDo }: Hardening): Promise<void> {
   await session.query('BEGIN; SET LOCAL allow_system_table_mods = on');
   for (const names of taken) await changeRights(session, 'REVOKE ALL ON %s FROM PUBLIC', names);
@@ -97,7 +96,7 @@ export async function harden(session: pg.Client, { taken, allowXpath, alsoDo }: 
   await session.query('COMMIT');
 }
 
-/** @param template of a statement, for each of them */
+/** @param template the statement to run for each object */
 export async function changeRights(session: pg.Client, template: string, { relations, functions }: Names): Promise<void> {
   const { rows } = await session.query<{ object: string }>(`
     SELECT pg_catalog.format('TABLE pg_catalog.%I', c.relname) AS object
@@ -111,8 +110,8 @@ export async function changeRights(session: pg.Client, template: string, { relat
 }
 
 /**
- * Declares the ACLs as they are now to be the initial ones. Otherwise each tenant's pg_dump would hold a hundred REVOKEs on
- * system objects, which no restore may run.
+ * Records the present ACLs as the initial ones. Otherwise each tenant's pg_dump would contain a hundred REVOKEs on
+ * system objects, which a restore may not run.
  * @see https://www.postgresql.org/docs/current/catalog-pg-init-privs.html
  */
 const REFRESH_INITIAL_PRIVILEGES = ['pg_class.relacl', 'pg_proc.proacl'].flatMap((column) => {

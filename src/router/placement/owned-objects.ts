@@ -2,19 +2,19 @@ import type pg from 'pg';
 import { runCommand } from '../../backend/command.ts';
 import type { BackendConnection } from '../../backend/connection.ts';
 
-/** An object that a role owns, by what pg_identify_object says of it. */
+/** An object that a role owns, as identified by pg_identify_object. */
 interface Owned {
   readonly id: string;
   readonly type: string;
-  /** Its name in full, quoted where needed. */
+  /** Its qualified name, quoted where needed. */
   readonly identity: string;
 }
 
-/** Each object takes a place in the server's lock table until its transaction ends. */
+/** Limited, because each object needs an entry in the server's lock table until the transaction ends. */
 const BATCH = 200;
 const LAST_OID = 2 ** 32 - 1;
 
-/** A role's objects in the database at hand, the newest first; without those that belong to another, as an identity's sequence does. */
+/** A role's objects in the session's database, the newest first; without those that depend on another, such as an identity's sequence. */
 const OWNED = `
   SELECT d.objid::text AS id, o.type, o.identity
   FROM pg_catalog.pg_shdepend d, pg_catalog.pg_identify_object(d.classid, d.objid, 0) AS o
@@ -25,7 +25,7 @@ const OWNED = `
     AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend i WHERE i.classid = d.classid AND i.objid = d.objid AND i.deptype = 'i')
   ORDER BY d.objid DESC LIMIT ${BATCH}`;
 
-/** How to drop what there can be many of. */
+/** Statements that drop the kinds of objects of which there can be many. */
 const STATEMENTS: Readonly<Record<string, (owned: Owned) => string>> = {
   ...Object.fromEntries(
     [
@@ -51,8 +51,8 @@ const STATEMENTS: Readonly<Record<string, (owned: Owned) => string>> = {
 };
 
 /**
- * Drops a role's objects as the role itself, some at a time: all in one transaction they may be more than the server can lock,
- * and DROP OWNED or DROP SCHEMA would fail for ever ("out of shared memory"). Few or none are left for those then.
+ * Drops a role's objects with the role itself, some at a time. In one transaction they may need more locks than the server has,
+ * so that DROP OWNED or DROP SCHEMA would always fail ("out of shared memory"). After this, few or none are left for these.
  * @param platform a session that may read pg_shdepend, in the same database
  * @see https://www.postgresql.org/docs/current/runtime-config-locks.html#GUC-MAX-LOCKS-PER-TRANSACTION
  */

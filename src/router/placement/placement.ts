@@ -4,14 +4,14 @@ import type { Observe } from '../../observation.ts';
 import type { Platform } from './platform.ts';
 import type { SessionLimits } from './session-settings.ts';
 
-/** A process of an organization's that does not end when it is told to. */
+/** A process of an organization that does not end when it is terminated. */
 export interface RunningProcess {
   readonly processId: number;
-  /** When what it runs began. */
+  /** When its running statement began. */
   readonly since: Date;
 }
 
-/** Processes have not ended that keep an organization's place from going; the message says which. May be tried again. */
+/** An organization's database or schema cannot be dropped because of processes that have not ended; the message names them. May be tried again. */
 export class StillRunningError extends Error {
   override readonly name = 'StillRunningError';
 }
@@ -20,25 +20,25 @@ export function describeProcesses(processes: readonly RunningProcess[]): string 
   return processes.map(({ processId, since }) => `process ${processId} since ${since.toISOString()}`).join(', ');
 }
 
-/** Makes places for organizations and opens sessions in them. */
+/** Creates the databases or schemas of organizations and opens sessions in them. */
 export interface Provisioner {
-  /** Where a new organization of this identifier goes. Creates nothing. */
+  /** The placement of a new organization with this id. Creates nothing. */
   placementFor(organizationId: string): Placement;
-  /** Makes the place ready; may be repeated, and finishes what a crash left half done. */
+  /** Creates the database or schema and the role. May be repeated, and completes what a crash has interrupted. */
   provision(placement: Placement): Promise<void>;
   /**
-   * Ends all sessions there and removes the place with everything in it, and its role; may be repeated.
+   * Ends all sessions there and drops the database or schema with everything in it, and the role. May be repeated.
    * @throws StillRunningError
    */
   deprovision(placement: Placement): Promise<void>;
   /**
-   * Ends what runs there, where it does not end by itself soon.
-   * @returns what goes on
+   * Terminates sessions there that do not end by themselves soon.
+   * @returns the processes that have not ended
    */
   endSessions(placement: Placement): Promise<readonly RunningProcess[]>;
   /**
-   * Logs a session in as the organization's own role. A login that the tenant has broken (its password, its rights, its
-   * `public` schema) is healed on the way.
+   * Opens a session with the organization's own role. If the tenant has broken the login (its password, its privileges, its
+   * `public` schema), it is repaired.
    * @throws ServiceError `not_ready`, `too_many_connections`, or pg.DatabaseError
    */
   open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection>;
@@ -46,7 +46,7 @@ export interface Provisioner {
 
 export interface ProvisionerOptions {
   readonly platform: Platform;
-  /** CONNECTION LIMIT of each role, times the processes of the service: a net below the pools' own limits. */
+  /** CONNECTION LIMIT of each role, times the number of processes of the service: a safeguard in addition to the pools' limits. */
   readonly connectionLimit: number;
   readonly limits: SessionLimits;
   readonly observe: Observe;

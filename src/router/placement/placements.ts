@@ -4,7 +4,7 @@ import { DatabaseProvisioner } from './own-database/database.ts';
 import type { Provisioner, ProvisionerOptions, RunningProcess } from './placement.ts';
 import { SchemaProvisioner } from './shared-database/schema.ts';
 
-/** The kinds of placement side by side: an organization stays where it is, new ones go where they are now put. */
+/** Both kinds of placement. An organization keeps its placement; new ones get the configured kind. */
 export class Placements implements Provisioner {
   readonly #provisioners: Readonly<Record<Placement['kind'], Provisioner>>;
   readonly #forNew: Placement['kind'];

@@ -3,19 +3,19 @@ import { ServiceError } from '../../errors.ts';
 import { codeOf, isNotUpYet, sessionConfig } from './admin.ts';
 import type { Cluster } from './cluster.ts';
 
-/** Sessions of the platform role at the same time, in each database; one is only needed for as long as a statement takes. */
+/** The platform role's sessions in each database. A session is used only for the duration of a statement. */
 const CONTROL_SESSIONS_MAX = 6;
 const SHARED_SESSIONS_MAX = 4;
 const IDLE_TIMEOUT_MS = 30_000;
 
-/** A replica that is still to be promoted. */
+/** read_only_sql_transaction: a standby that has not been promoted yet. */
 const READ_ONLY = '25006';
 
 const PING = { text: '', query_timeout: 2_000 };
 
 /**
- * The platform role at work on organizations' places. Its sessions are in the control database and the shared one, never in
- * an organization's own.
+ * The platform role's sessions for work on organizations' databases, schemas and roles. They are in the control database and the
+ * shared one, never in an organization's own.
  */
 export class Platform {
   readonly cluster: Cluster;
@@ -28,14 +28,14 @@ export class Platform {
     this.#shared = openPool(cluster, cluster.sharedDatabase, SHARED_SESSIONS_MAX);
   }
 
-  /** Runs something in the control database. One session is kept for that, once it has been opened. */
+  /** Runs `work` in the control database. One session is kept open for that. */
   run<Result>(work: (session: pg.PoolClient) => Promise<Result>): Promise<Result> {
     return lend(this.#control, work);
   }
 
   /**
-   * Runs something in the control database while no other process works on the same organization. The lock is there, where no
-   * tenant can take it.
+   * Runs `work` in the control database while no other process works on the same organization. The advisory lock is in that database,
+   * where no tenant can take it.
    * @throws ServiceError `not_ready`, `too_many_connections`, or pg.DatabaseError
    */
   alone<Result>(role: string, work: (session: pg.PoolClient) => Promise<Result>): Promise<Result> {
@@ -47,7 +47,7 @@ export class Platform {
     });
   }
 
-  /** The same with a session in the shared database too, where the platform role sees no other sessions. */
+  /** The same, with a session in the shared database too. */
   aloneInShared<Result>(role: string, work: (shared: pg.PoolClient, control: pg.PoolClient) => Promise<Result>): Promise<Result> {
     return this.alone(role, (control) => lend(this.#shared, (shared) => work(shared, control)));
   }
@@ -64,8 +64,8 @@ function openPool({ host, port, ssl, platform }: Cluster, database: string, max:
     min: 1,
     idleTimeoutMillis: IDLE_TIMEOUT_MS,
   });
-  // An idle session that was lost is replaced when the next is needed. The pool does not listen to those that it has lent: what
-  // one was asked fails by itself, but its event, with nobody to hear it, would end the process.
+  // A lost idle session is replaced when the next one is needed. The pool has no error listener on sessions in use; their statements
+  // fail anyway, but an error event without a listener would end the process.
   pool.on('error', () => {}).on('connect', (session) => session.on('error', () => {}));
   return pool;
 }
@@ -79,13 +79,13 @@ async function lend<Result>(pool: pg.Pool, work: (session: pg.PoolClient) => Pro
     session.release();
     return result;
   } catch (error) {
-    // The session is given up, with its locks and whatever it has open.
+    // The session is dropped, with its locks and its transaction.
     session.release(true);
     throw asServiceError(error);
   }
 }
 
-/** A session whose connection was lost without a word does not answer: whoever waited for it would wait for many minutes. */
+/** Limits the wait for a session whose connection was lost silently, which would otherwise take many minutes. */
 async function acquire(pool: pg.Pool): Promise<pg.PoolClient> {
   for (let left = pool.options.max; ; left--) {
     const session = await pool.connect();
@@ -99,12 +99,12 @@ async function acquire(pool: pg.Pool): Promise<pg.PoolClient> {
   }
 }
 
-/** What speaks of the server rather than of what was asked of it. */
+/** Maps errors that concern the server and not the statement. */
 export function asServiceError(error: unknown): unknown {
   if (error instanceof ServiceError) return error;
   const sqlstate = codeOf(error);
   if (sqlstate === '53100' || sqlstate === '53200') {
-    return new ServiceError('not_ready', 'the database server has run out of room', { cause: error, sqlstate, retryAfterS: 1 });
+    return new ServiceError('not_ready', 'the database server is out of memory or disk space', { cause: error, sqlstate, retryAfterS: 1 });
   }
   if (sqlstate === '53300') {
     return new ServiceError('too_many_connections', 'too many connections', { cause: error, retryAfterS: 1 });

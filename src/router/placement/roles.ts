@@ -7,27 +7,27 @@ import type { Cluster } from './cluster.ts';
 import type { RunningProcess } from './placement.ts';
 
 const TERMINATION_TIMEOUT_MS = 5_000;
-/** For those who have been told by other means. */
+/** How long sessions may take to end that have been asked to by other means. */
 const GRACE_MS = 3_000;
 const POLL_MS = 50;
 
-/** Beyond the sessions that the pool opens: one that ends others, and one that has not quite gone. */
+/** In addition to the pool's sessions: one that terminates others, and one that has not quite ended. */
 const SPARE_SESSIONS = 2;
 
-/** The processes of the service that share the control database at hand; see `ADVISORY_LOCKS.process`. */
+/** The number of processes of the service that share the control database; see `ADVISORY_LOCKS.process`. */
 const PROCESSES = `
   SELECT greatest(1, pg_catalog.count(DISTINCT objid))::int AS count FROM pg_catalog.pg_locks
   WHERE locktype = 'advisory' AND classid = ${ADVISORY_LOCKS.process} AND objsubid = 2
     AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())`;
 
-/** @param backendsPerTenant sessions that one process opens for an organization */
+/** @param backendsPerTenant how many sessions one process opens for an organization */
 export function connectionLimitFor(backendsPerTenant: number): number {
   return backendsPerTenant + SPARE_SESSIONS;
 }
 
 /**
- * Limits the roles that an earlier version has made, or one with other settings.
- * @returns why one could not be limited: its organization may hold it locked
+ * Sets the connection limit of roles that an earlier version, or one with other settings, has created.
+ * @returns the error if one could not be set: the organization may hold a lock on its role
  */
 export async function limitConnections(session: pg.PoolClient, roles: readonly string[], limit: number): Promise<unknown> {
   const { rows } = await session.query<{ name: string }>(
@@ -44,25 +44,25 @@ export async function limitConnections(session: pg.PoolClient, roles: readonly s
   return failure;
 }
 
-/** What the platform role does to the roles of organizations, in whichever database its session is. */
+/** The platform role's operations on the roles of organizations. Roles are not specific to a database. */
 export class Roles {
   readonly #cluster: Cluster;
   readonly #connectionLimit: number;
 
-  /** @param connectionLimit of each role: a net below the pools' own limits, for all processes together */
+  /** @param connectionLimit of each role, for all processes together: a safeguard in addition to the pools' limits */
   constructor(cluster: Cluster, connectionLimit: number) {
     this.#cluster = cluster;
     this.#connectionLimit = connectionLimit;
   }
 
-  /** Statements that make a role, or make it what it should be. */
+  /** Statements that create a role, or restore its attributes. */
   async statementsFor(session: pg.PoolClient, role: string): Promise<string[]> {
     return (await roleExists(session, role)) ? this.#alter(role) : this.#create(role);
   }
 
   /**
-   * Undoes what a tenant has done to its own login.
-   * @returns false when there is no such role (any more)
+   * Repairs a login that the tenant has changed.
+   * @returns false when there is no such role
    */
   async repair(session: pg.PoolClient, role: string): Promise<boolean> {
     if (!(await roleExists(session, role)) || (await isTakenOver(session, role))) return false;
@@ -71,8 +71,8 @@ export class Roles {
   }
 
   /**
-   * Each process of the service may have as many sessions, as soon as one of them is refused more.
-   * @returns whether there are more now
+   * Raises the limit to that of all processes of the service together, when one of them has been refused a session.
+   * @returns whether it was raised
    */
   async raiseLimit(session: pg.PoolClient, role: string): Promise<boolean> {
     const { rows } = await session.query<{ raised: number }>(
@@ -86,8 +86,8 @@ export class Roles {
   }
 
   /**
-   * Keeps everybody out for good: no other process logs in with the password that it knows, and those who are in are sent away.
-   * @returns the secret for a login of our own, and what goes on
+   * Closes the role for good: changes its password, so that no other process can log in, and terminates its sessions.
+   * @returns the secret for Postern's own login, and the processes that have not ended
    */
   async takeOver(session: pg.PoolClient, role: string): Promise<{ readonly secret: string; readonly running: readonly RunningProcess[] }> {
     const secret = randomBytes(32).toString('base64url');
@@ -97,8 +97,8 @@ export class Roles {
   }
 
   /**
-   * For a role that is going, and the membership with it.
-   * @returns what goes on
+   * Terminates the sessions of a role that is being dropped.
+   * @returns the processes that have not ended
    */
   async endSessions(session: pg.PoolClient, role: string): Promise<readonly RunningProcess[]> {
     await session.query(this.#join(role));
@@ -107,8 +107,8 @@ export class Roles {
   }
 
   /**
-   * For a role that stays: those of its sessions that are at work, and are so after a while.
-   * @returns what goes on
+   * Terminates those sessions of a role that are still active after a while.
+   * @returns the processes that have not ended
    */
   async endWork(session: pg.PoolClient, role: string): Promise<readonly RunningProcess[]> {
     const look = () => this.#asMember(session, role, () => processesOf(session, role, true));
@@ -126,7 +126,7 @@ export class Roles {
     return result;
   }
 
-  /** Only a member may see a role's sessions and end them; before 16 rights were inherited without saying so. */
+  /** Only a member of a role may see and terminate its sessions. Before 16 membership always inherited privileges. */
   #join(role: string): string {
     return `GRANT ${pg.escapeIdentifier(role)} TO CURRENT_USER${this.#cluster.serverVersion >= 160_000 ? ' WITH INHERIT TRUE' : ''}`;
   }
@@ -157,7 +157,7 @@ export async function roleExists(session: pg.PoolClient, role: string): Promise<
   return rows.length > 0;
 }
 
-/** One that was cut short is to be completed: nobody is let in again. */
+/** Whether a drop of this role was interrupted. It has to be completed; the role must not be used again. */
 async function isTakenOver(session: pg.PoolClient, role: string): Promise<boolean> {
   const { rows } = await session.query('SELECT FROM pg_catalog.pg_roles WHERE rolname = $1 AND rolconnlimit = -1', [role]);
   return rows.length > 0;
@@ -175,7 +175,7 @@ async function processesOf(session: pg.PoolClient, role: string, atWork: boolean
   return rows;
 }
 
-/** Looks again and again until there is nothing, or for so long. */
+/** Polls until there are none, or the time is over. */
 async function until(timeoutMs: number, look: () => Promise<readonly RunningProcess[]>): Promise<readonly RunningProcess[]> {
   const deadline = performance.now() + timeoutMs;
   for (;;) {

@@ -8,14 +8,14 @@ export interface SessionLimits {
 }
 
 /**
- * The startup packet's `options` for a session of this organization. They outrank `ALTER ROLE … SET` and are what `RESET ALL`
- * and `DISCARD ALL` return to, so no setting a tenant leaves on its role can keep it from logging in or out of its place.
+ * The startup packet's `options` for a session of this organization. They take precedence over `ALTER ROLE … SET`, and `RESET ALL`
+ * and `DISCARD ALL` return to them. So no setting on the tenant's role can prevent a login or change its search path.
  * @param serverVersion as `server_version_num`
  * @see https://www.postgresql.org/docs/current/protocol-message-formats.html#PROTOCOL-MESSAGE-FORMATS-STARTUPMESSAGE
  */
 export function sessionOptions(placement: Placement, limits: SessionLimits, serverVersion: number): string {
   const settings: Readonly<Record<string, string>> = {
-    // An organization's schema stands where `public` does, so that it reads back as the same.
+    // The organization's schema is in the position of `public`, so that the value can be rewritten back.
     search_path: `"$user", ${placement.schema}`,
     role: 'none',
     statement_timeout: String(limits.statementTimeoutMs),
@@ -33,7 +33,7 @@ export function sessionOptions(placement: Placement, limits: SessionLimits, serv
     .join(' ');
 }
 
-/** The server splits at white space and takes what follows a backslash as it is (pg_split_opts). */
+/** The server splits at white space that no backslash precedes (pg_split_opts). */
 function escapeOption(text: string): string {
   return text.replace(/[\\\s]/g, '\\$&');
 }

@@ -9,21 +9,21 @@ import type { Cluster } from './cluster.ts';
 import { asServiceError } from './platform.ts';
 import { type SessionLimits, sessionOptions } from './session-settings.ts';
 
-/** @returns whether anything was put right */
+/** @returns whether anything was repaired */
 export type Remedy = (placement: Placement) => Promise<boolean>;
 
 export interface TenantLoginsOptions {
   readonly cluster: Cluster;
   readonly limits: SessionLimits;
   readonly observe: Observe;
-  /** For what an organization can do to keep itself out, by the SQLSTATE that says so. */
+  /** Repairs for logins that an organization has broken itself, by SQLSTATE. */
   readonly remedies: Readonly<Record<string, Remedy>>;
 }
 
-/** Logs organizations in as their own roles; a login that its tenant has broken is healed on the way. */
+/** Opens sessions with organizations' own roles. A login that the tenant has broken is repaired. */
 export class TenantLogins {
   readonly #options: TenantLoginsOptions;
-  /** One at a time for each organization: whatever it does to its role, it takes up one platform session. */
+  /** Repairs run one at a time for each organization, so that no organization can occupy several platform sessions. */
   readonly #healing = new Map<string, Promise<boolean>>();
 
   constructor(options: TenantLoginsOptions) {
@@ -31,7 +31,7 @@ export class TenantLogins {
   }
 
   /**
-   * @param furnish puts the session's place right where need be, by commands in it
+   * @param furnish repairs the session's schema if need be, by commands in the session
    * @throws ServiceError `not_ready`, `too_many_connections`, or pg.DatabaseError
    */
   async open(
@@ -52,8 +52,8 @@ export class TenantLogins {
   }
 
   /**
-   * Puts right what an error tells of, where that is an organization's own doing.
-   * @returns whether another try makes sense
+   * Repairs the cause of an error, if the organization has caused it.
+   * @returns whether to try again
    */
   async heal(placement: Placement, error: unknown): Promise<boolean> {
     const remedy = this.#options.remedies[codeOf(error)];

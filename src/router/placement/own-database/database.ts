@@ -11,8 +11,8 @@ import { isUsable, TenantLogins } from '../tenant-login.ts';
 import { TEMPLATE } from './template.ts';
 
 /**
- * `public` as initdb makes it: anything else would show in a dump. Run by the tenant itself, when it first logs in and
- * whenever it has dropped or renamed its own, or has taken its rights on it from itself.
+ * `public` as initdb creates it; any difference would show in a dump. The tenant's role runs this at its first login, and
+ * whenever it has dropped or renamed the schema, or has revoked its own privileges on it.
  */
 const MAKE_PUBLIC = `CREATE SCHEMA IF NOT EXISTS public; GRANT ALL ON SCHEMA public TO CURRENT_USER; GRANT USAGE ON SCHEMA public TO PUBLIC;
   COMMENT ON SCHEMA public IS 'standard public schema'`;
@@ -83,7 +83,7 @@ export class DatabaseProvisioner implements Provisioner {
     try {
       await runCommand(backend, MAKE_PUBLIC);
     } catch (error) {
-      // Another session of the same organization was faster.
+      // Another session of the same organization has created it meanwhile.
       if (await isUsable(backend, placement.schema)) return;
       if (!(await this.#logins.heal(placement, error))) throw error;
       await runCommand(backend, MAKE_PUBLIC);
@@ -94,7 +94,7 @@ export class DatabaseProvisioner implements Provisioner {
     return this.#platform.alone(role, (session) => this.#roles.repair(session, role));
   }
 
-  /** They may all be gone, but not the database: an organization that is being dropped gets nothing back. */
+  /** Restores privileges on the database, except for an organization that is being dropped. */
   #repairRights(placement: Placement): Promise<boolean> {
     return this.#platform.alone(placement.role, async (session) => {
       if (!(await roleExists(session, placement.role))) return false;
@@ -112,7 +112,7 @@ async function ensureDatabase(session: pg.PoolClient, placement: Placement): Pro
   await session.query(`CREATE DATABASE ${database} TEMPLATE ${TEMPLATE} STRATEGY wal_log`);
 }
 
-/** The server waits until all its processes, whosever they are, have let go of the files: one that takes no signals does not. */
+/** DROP DATABASE waits until all processes of the server have closed their files; one that ignores signals does not. */
 async function dropDatabase(session: pg.PoolClient, name: string): Promise<void> {
   const deadline = performance.now() + DROP_TIMEOUT_MS;
   await session.query(`SET statement_timeout = ${DROP_TIMEOUT_MS}`);
@@ -121,9 +121,9 @@ async function dropDatabase(session: pg.PoolClient, name: string): Promise<void>
       await session.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
       break;
     } catch (error) {
-      if (codeOf(error) === QUERY_CANCELED) throw new StillRunningError('a process, of whichever organization, that takes no signals');
+      if (codeOf(error) === QUERY_CANCELED) throw new StillRunningError('a process, of any organization, that ignores signals');
       if (codeOf(error) !== INSUFFICIENT_PRIVILEGE) throw error;
-      // Autovacuum and a start of the service that hardens the catalogs work there as a superuser, whom the platform cannot end.
+      // Autovacuum, and a start of the service that hardens the catalogs, run there as a superuser, whose sessions the platform role cannot end.
       if (performance.now() > deadline) throw new StillRunningError('a session of a superuser');
       await delay(DROP_AGAIN_MS);
     }
@@ -139,7 +139,7 @@ async function grant(session: pg.PoolClient, placement: Placement): Promise<void
   );
 }
 
-/** A database whose DROP was interrupted is there but invalid, and can only be dropped again. */
+/** A database whose DROP was interrupted exists but is invalid, and can only be dropped again. */
 async function findDatabase(session: pg.PoolClient, database: string): Promise<{ readonly valid: boolean } | undefined> {
   const { rows } = await session.query<{ valid: boolean }>(
     'SELECT datconnlimit <> -2 AS valid FROM pg_catalog.pg_database WHERE datname = $1',

@@ -1,19 +1,19 @@
 import type pg from 'pg';
 import { changeRights, type Names } from '../hardening.ts';
 
-/** May read all statistics, and owns nothing but the functions that show an organization its part of them. Nobody logs in as it. */
+/** A role without LOGIN that may read all statistics. It owns only the functions that show an organization its part of them. */
 const READER = 'postern_statistics';
 
-/** Views of the server's, and which of their rows are the organization's own. */
+/** Views of the server, with the condition for an organization's own rows. */
 const VIEWS = {
   pg_stat_activity: 'shown.usename = session_user',
   pg_stat_database: 'shown.datname = pg_catalog.current_database()',
 };
 
-/** What is called under those views. */
+/** The functions that these views call. */
 const READ: Names = { relations: [], functions: ['pg_stat_get_activity', 'pg_stat_get_db_[a-z_]+'] };
 
-/** @param session a superuser's, in any database */
+/** @param session of a superuser, in any database */
 export async function ensureStatisticsReader(session: pg.Client): Promise<void> {
   const { rows } = await session.query('SELECT FROM pg_catalog.pg_roles WHERE rolname = $1', [READER]);
   if (rows.length > 0) return;
@@ -21,12 +21,12 @@ export async function ensureStatisticsReader(session: pg.Client): Promise<void> 
 }
 
 /**
- * Puts views in the place of the server's that show the organization its own sessions and its own database, and nothing of
- * others. The rows of all come together in a function that runs with the reader's rights and gives out none but those: its
- * body is parsed when it is made, what it names is fixed, and no condition of the caller's gets into it.
+ * Replaces the server's views by views that show an organization only its own sessions and its own database. A function with the
+ * reader's privileges reads all rows and returns only these. Its body is parsed when it is created, so its names are
+ * fixed and no condition of the caller is evaluated in it.
  *
- * pg_locks has none: to read it stops the whole server's lock manager for as long as all locks are copied, which tells how
- * many there are and would let anybody hold up everybody.
+ * There is no such view for pg_locks: reading it stops the lock manager until all locks are copied, which would show how
+ * many locks others hold and let any organization delay all others.
  */
 export async function showOwnActivity(session: pg.Client): Promise<void> {
   await changeRights(session, `GRANT EXECUTE ON %s TO ${READER}`, READ);

@@ -4,22 +4,22 @@ import { type AdminConnection, withSession } from '../admin.ts';
 import { harden, WHOLE_SERVER } from '../hardening.ts';
 import { showOwnActivity } from './own-activity.ts';
 
-/** What organizations' databases are copied from. */
+/** The database that organizations' databases are copied from. */
 export const TEMPLATE = 'postern_template';
-/** It bears this name until it is complete. */
+/** The template's name until it is complete. */
 export const UNFINISHED = `${TEMPLATE}_unfinished`;
 
-/** Raised whenever what the template holds changes, so that the next start builds it anew and hardens what was made from the last. */
+/** Raised when the template's content changes, so that the next start rebuilds it and hardens the databases made from the old one. */
 const EDITION = 5;
 const HARDENED = ', hardened';
 
-/** Databases that are hardened at the same time. */
+/** How many databases are hardened at the same time. */
 const HARDENED_AT_ONCE = 4;
 
 export interface TemplateOptions {
-  /** Owns it, and the organizations' databases. */
+  /** The owner of it and of the organizations' databases. */
   readonly owner: string;
-  /** Whether the role at hand may harden the catalogs. */
+  /** Whether the given role may harden the catalogs. */
   readonly superuser: boolean;
   readonly allowXpath: boolean;
   readonly observe: Observe;
@@ -31,8 +31,8 @@ interface Found {
 }
 
 /**
- * Makes the template database, unless a good one is there. It is built under another name: what bears the right name is complete.
- * It has its comment when the organizations' databases that were there before have been hardened likewise.
+ * Creates the template database, unless there is a current one. It is built under another name, so that one with the right name is
+ * complete. It gets its comment after the existing organizations' databases have been hardened too.
  * @param admin a session outside the template, holding the set-up lock
  * @returns whether the catalogs are hardened
  */
@@ -40,7 +40,7 @@ export async function ensureTemplate(admin: pg.Client, login: AdminConnection, o
   const { owner, superuser, allowXpath } = options;
   const comment = `Postern, edition ${EDITION}${superuser && allowXpath ? ' with xpath' : ''}${superuser ? HARDENED : ''}`;
   const found = await findTemplate(admin);
-  // A hardened one does for a role that could not have hardened it.
+  // A hardened template may also be used by a role that could not have hardened it.
   if (found?.ready && found.comment?.startsWith(comment)) return found.comment.endsWith(HARDENED);
 
   await drop(admin, UNFINISHED);
@@ -55,7 +55,7 @@ export async function ensureTemplate(admin: pg.Client, login: AdminConnection, o
   return superuser;
 }
 
-/** An empty database in UTF-8. The cluster's own locale stays where it allows that. */
+/** An empty database in UTF-8. It has the cluster's locale if that allows UTF-8. */
 export async function createDatabase(admin: pg.Client, name: string, owner: string): Promise<void> {
   const { rows } = await admin.query<{ utf8: boolean }>(
     "SELECT encoding = pg_catalog.pg_char_to_encoding('UTF8') AS utf8 FROM pg_catalog.pg_database WHERE datname = 'template0'",
@@ -75,15 +75,15 @@ async function findTemplate(admin: pg.Client): Promise<Found | undefined> {
   return rows[0];
 }
 
-/** `public` goes: each organization makes its own, as itself, so that we never act inside a tenant's database. */
+/** Drops `public`: each organization creates its own, with its own role, so that the platform role never acts in a tenant's database. */
 async function furnish(session: pg.Client, { superuser, allowXpath }: TemplateOptions): Promise<void> {
   await session.query('DROP SCHEMA public');
   if (superuser) await harden(session, { taken: [WHOLE_SERVER], allowXpath, alsoDo: showOwnActivity });
 }
 
 /**
- * Nothing but rights on the catalog's own objects is touched there: a tenant can make nothing that would run then.
- * @returns whether it has been done in all; otherwise the next start does it again
+ * Hardens existing databases. It changes only privileges on system objects, so no object of a tenant can be executed by it.
+ * @returns whether it has succeeded in all; otherwise the next start does it again
  */
 async function hardenExisting(admin: pg.Client, login: AdminConnection, options: TemplateOptions): Promise<boolean> {
   const { owner, allowXpath, observe } = options;
@@ -104,7 +104,7 @@ async function hardenExisting(admin: pg.Client, login: AdminConnection, options:
   return false;
 }
 
-/** Those that take sessions, and not those that are being dropped. */
+/** The databases that allow connections, without those being dropped. */
 async function organizationDatabases(admin: pg.Client, owner: string): Promise<string[]> {
   const { rows } = await admin.query<{ name: string }>(
     `SELECT datname AS name FROM pg_catalog.pg_database

@@ -13,14 +13,14 @@ const NAMES = {
   ],
 };
 
-/** A lock is known by one large number or two small ones. */
+/** The key of an advisory lock is one bigint or two integers. */
 const SIGNATURES = ['bigint', 'integer, integer'];
 
 /**
- * Gives each organization in a shared database advisory locks of its own: Postgres has one set of them for the whole
- * database, and tools all lock the same number before they migrate. The server's functions step aside under another name,
- * which only `owner` may call, and functions of that owner's take their place. They lock the hash of the number and the role
- * that has logged in. (Replacing the server's functions would do nothing: the executor knows them by their oids.)
+ * Gives each organization in a shared database advisory locks of its own. Postgres has one set for the whole
+ * database, and migration tools all lock the same numbers. The server's functions are renamed,
+ * only `owner` may call them, and functions of that owner replace them. They lock a hash of the number and the role
+ * that has logged in. (Replacing the server's functions with OR REPLACE has no effect: the executor knows them by their oids.)
  * @see https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-ADVISORY-LOCKS
  */
 export async function separateAdvisoryLocks(session: pg.Client, owner: string): Promise<void> {
@@ -33,7 +33,7 @@ export async function separateAdvisoryLocks(session: pg.Client, owner: string): 
   }
 }
 
-/** The body is parsed when it is made, and what it names is fixed: nothing that a tenant makes can get into it. */
+/** The body is parsed when the function is created, so its names are fixed and cannot refer to an object of a tenant. */
 function takePlace(name: string, signature: string, result: string, owner: string): string {
   const number = signature === 'bigint' ? '$1' : "$1 || ',' || $2";
   const digest = `pg_catalog.sha256(pg_catalog.convert_to(session_user || ':' || ${number}, 'UTF8'))`;

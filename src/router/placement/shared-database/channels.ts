@@ -2,20 +2,20 @@ import pg from 'pg';
 import { channelSecret, formerChannelsOf } from '../../../auth/channel-prefix.ts';
 import { stepAside } from './replaced-functions.ts';
 
-/** `pg_notify(text, text)`, whatever its name is now. */
+/** The oid of `pg_notify(text, text)`, which may have been renamed. */
 const PG_NOTIFY_OID = 3036;
 
 export interface ChannelOptions {
-  /** Owns what is made. */
+  /** The owner of the functions. */
   readonly owner: string;
-  /** What all secrets are derived from. */
+  /** The secret that all others are derived from. */
   readonly secret: string;
 }
 
 /**
- * Makes the functions by which organizations in a shared database speak on channels of their own: a name gets a prefix before
- * it that is made of a secret and the role that has logged in. Nobody but the platform role can read the secret, and it
- * stands in none of the texts that an organization stores, which all others can read.
+ * Creates the functions that give organizations in a shared database notification channels of their own. A channel's name gets a
+ * prefix derived from a secret and the role that has logged in. Only the platform role can read the secret, and it
+ * is in no text that an organization stores, which all others can read.
  * @see ChannelEdits, which puts calls of these into the SQL of clients
  */
 export async function furnishChannels(session: pg.Client, { owner, secret }: ChannelOptions): Promise<void> {
@@ -30,7 +30,7 @@ export async function furnishChannels(session: pg.Client, { owner, secret }: Cha
   await session.query('COMMIT');
 }
 
-/** The server's pg_notify steps aside for SQL that is put together at run time. */
+/** The server's pg_notify is replaced, for SQL that is assembled at run time. */
 export async function separateChannels(session: pg.Client, owner: string): Promise<void> {
   await stepAside(session, 'pg_notify', 'text, text');
   const platform = pg.escapeIdentifier(owner);
@@ -39,13 +39,13 @@ export async function separateChannels(session: pg.Client, owner: string): Promi
     ALTER FUNCTION pg_catalog.pg_notify(text, text) OWNER TO ${platform}`);
 }
 
-/** What to call in place of pg_notify; undefined where that has been replaced. */
+/** The function to call instead of pg_notify; undefined if pg_notify has been replaced. */
 export async function notifyCalled(session: pg.Client): Promise<string | undefined> {
   const { rows } = await session.query("SELECT WHERE pg_catalog.to_regprocedure('pg_catalog.postern_pg_notify(text, text)') IS NULL");
   return rows.length === 0 ? undefined : 'postern.pg_notify';
 }
 
-/** The secret that is there is that of this service. */
+/** Whether the stored secret is that of this service. */
 export async function keepChannelSecret(session: pg.Client, secret: string): Promise<void> {
   const wanted = channelSecret(secret);
   const { rows } = await session.query<{ secret: Buffer }>('SELECT secret FROM postern_private.channel_secret');
@@ -55,7 +55,7 @@ export async function keepChannelSecret(session: pg.Client, secret: string): Pro
   await session.query('COMMIT');
 }
 
-/** Of the organizations that were there before: what they have stored bears them. */
+/** Former prefixes of existing organizations, which are in functions that they have stored. */
 async function rememberFormerPrefixes(session: pg.Client, secret: string): Promise<void> {
   const { rows } = await session.query<{ role: string }>(
     "SELECT nspname AS role FROM pg_catalog.pg_namespace WHERE nspname ~ '^org_[a-z0-9]{12}$'",
@@ -68,7 +68,7 @@ async function rememberFormerPrefixes(session: pg.Client, secret: string): Promi
   );
 }
 
-/** Clients that list tables leave out those of schemas that they may not use. */
+/** The tables are in a schema without USAGE for organizations, so that their clients do not list them. */
 const TABLES = (owner: string) => `
   CREATE SCHEMA IF NOT EXISTS postern;
   ALTER SCHEMA postern OWNER TO ${owner};
@@ -83,8 +83,8 @@ const TABLES = (owner: string) => `
 const ROUTINES = ['server_channel(text)', 'pg_notify(text, text)', 'notify(text, text)', 'listen(text)', 'unlisten(text)'];
 
 /**
- * The name that a channel has on the server: as serverChannel() has it. What is empty or too long is left as it is, for the
- * server to refuse. The body is parsed when it is made, and what it names is fixed.
+ * The server's name of a channel, as serverChannel() makes it. A name that is empty or too long is left as it is, for the
+ * server to refuse. The body is parsed when the function is created, so its names are fixed.
  */
 const SERVER_CHANNEL = `
   CREATE OR REPLACE FUNCTION postern.server_channel(channel text) RETURNS text LANGUAGE sql STABLE SECURITY DEFINER BEGIN ATOMIC
@@ -104,8 +104,8 @@ const SERVER_CHANNEL = `
   REVOKE ALL ON FUNCTION postern.server_channel(text) FROM PUBLIC`;
 
 /**
- * The body is text, which is read when it is run, so that a dump of the database can be loaded where the server's function
- * has its own name.
+ * The body is a string, which is parsed when it runs, so that a dump of the database can be loaded where the server's function
+ * has its original name.
  */
 function notifyFunction(schema: string, serverFunction: string): string {
   return `CREATE OR REPLACE FUNCTION ${schema}.pg_notify(text, text) RETURNS void
@@ -115,7 +115,7 @@ function notifyFunction(schema: string, serverFunction: string): string {
     END $$`;
 }
 
-/** Procedures, because CALL can stand wherever a NOTIFY or LISTEN can, and changes as little (FOUND) as these do. */
+/** Procedures, because CALL is allowed wherever NOTIFY or LISTEN is, and like these it does not change FOUND. */
 const PROCEDURES = `
   CREATE OR REPLACE PROCEDURE postern.notify(channel text, payload text DEFAULT '')
       LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$

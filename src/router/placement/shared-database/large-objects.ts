@@ -2,8 +2,8 @@ import type pg from 'pg';
 import { stepAside } from './replaced-functions.ts';
 
 /**
- * Ids of large objects are one sequence for all organizations in a shared database. Who could choose them could take those
- * that another is about to restore, open them to everybody, and be written to.
+ * All organizations in a shared database share the ids of large objects. An organization that could choose ids could create those
+ * that another is about to restore, grant access to all, and receive the other's data.
  */
 export async function refuseChosenLargeObjects(session: pg.Client): Promise<void> {
   await stepAside(session, 'lo_create', 'oid');
@@ -11,7 +11,7 @@ export async function refuseChosenLargeObjects(session: pg.Client): Promise<void
   await session.query(CREATE + FROM_BYTEA);
 }
 
-/** Of the caller's own rights, who becomes the owner. */
+/** SECURITY INVOKER, so that the caller becomes the owner. */
 const REFUSE = `IF $1 OPERATOR(pg_catalog.<>) 0::pg_catalog.oid THEN
     RAISE insufficient_privilege USING MESSAGE = 'the id of a large object cannot be chosen in a shared database',
       HINT = 'Use 0: the server chooses one.';

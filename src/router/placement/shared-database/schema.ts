@@ -42,7 +42,7 @@ export class SchemaProvisioner implements Provisioner {
     });
   }
 
-  /** The organization's objects go as itself, what is the platform's own as the platform. */
+  /** The organization's objects are dropped with its own role, the platform's with the platform role. */
   async deprovision(placement: Placement): Promise<void> {
     const [role, schema] = [pg.escapeIdentifier(placement.role), pg.escapeIdentifier(placement.schema)];
     await this.#platform.aloneInShared(placement.role, async (shared, control) => {
@@ -51,7 +51,7 @@ export class SchemaProvisioner implements Provisioner {
         const { secret, running } = await this.#roles.takeOver(control, placement.role);
         if (running.length > 0) throw new StillRunningError(describeProcesses(running));
         await this.#empty(shared, placement, secret);
-        // One that had shown the old password just before it changed may have come in since.
+        // A session that authenticated with the old password just before the change may have started meanwhile.
         await this.#roles.endSessions(control, placement.role);
         statements.push(`DROP OWNED BY ${role} CASCADE`, `DROP ROLE ${role}`);
       }
@@ -93,7 +93,7 @@ export class SchemaProvisioner implements Provisioner {
     ];
   }
 
-  /** All or nothing; with Citus one after the other, as was tried out there. Each of them may be repeated. */
+  /** In one transaction; with Citus one statement after another, as tested there. Each statement may be repeated. */
   async #run(session: pg.PoolClient, statements: readonly string[]): Promise<void> {
     const scripts = this.#platform.cluster.citus ? statements : [statements.join('; ')];
     for (const script of scripts) await session.query(script);

@@ -6,21 +6,21 @@ import { separateAdvisoryLocks } from './advisory-locks.ts';
 import { furnishChannels, keepChannelSecret, notifyCalled, separateChannels } from './channels.ts';
 import { refuseChosenLargeObjects } from './large-objects.ts';
 
-/** Where the organizations live that have a schema each. */
+/** The database of the organizations that have a schema each. */
 export const SHARED = 'postern_shared';
 
-/** Raised whenever what is taken away there changes, so that the next start does it. */
+/** Raised when the revoked privileges change, so that the next start applies the change. */
 const EDITION = 7;
 const HARDENED = ', hardened';
 
 export interface SharedOptions {
   readonly owner: string;
-  /** Whether the role at hand may harden the catalogs. */
+  /** Whether the given role may harden the catalogs. */
   readonly superuser: boolean;
-  /** As `server_version_num`. */
+  /** The value of `server_version_num`. */
   readonly version: number;
   readonly allowXpath: boolean;
-  /** What all secrets are derived from. */
+  /** The secret that all others are derived from. */
   readonly secret: string;
 }
 
@@ -30,15 +30,15 @@ interface Found {
 }
 
 /**
- * Makes the shared database and hardens it, unless that is done. It comes from the template and so has no schema `public`:
- * there is none that all could use.
+ * Creates the shared database and hardens it, unless that has been done. It is copied from the template and so has no schema `public`
+ * that all organizations could use.
  * @param admin a session outside of it, holding the set-up lock
  * @returns whether its catalogs are hardened
- * @throws Error when it belongs to somebody else
+ * @throws Error when it belongs to another role
  */
 export async function ensureShared(admin: pg.Client, login: AdminConnection, options: SharedOptions): Promise<boolean> {
   const { owner, superuser, version, allowXpath, secret } = options;
-  // What was hardened under one version is not any more once it has been moved to another by pg_upgrade.
+  // pg_upgrade does not keep the changes to the catalogs, so they are made again for each version.
   const xpath = superuser && allowXpath ? ' with xpath' : '';
   const comment = `Postern, edition ${EDITION} on PostgreSQL ${Math.floor(version / 10_000)}${xpath}${superuser ? HARDENED : ''}`;
   const found = await findShared(admin);
@@ -53,8 +53,8 @@ export async function ensureShared(admin: pg.Client, login: AdminConnection, opt
     if (await isCoordinator(session)) await furnishCoordinator(session, owner, superuser);
   });
   if (ready) return found?.comment?.endsWith(HARDENED) ?? false;
-  // To all: a grant to each organization would grow the one row that every login reads, and no two could be written at once.
-  // Who has no schema there finds nothing to do in it.
+  // Granted to PUBLIC: grants to each organization would enlarge the one row that every login reads, and could not be made concurrently.
+  // A role without a schema there can do nothing in the database.
   await admin.query(`GRANT CONNECT, TEMPORARY ON DATABASE ${SHARED} TO PUBLIC`);
   await admin.query(`COMMENT ON DATABASE ${SHARED} IS ${pg.escapeLiteral(comment)}`);
   return superuser;
@@ -69,7 +69,7 @@ async function findShared(admin: pg.Client): Promise<Found | undefined> {
   return rows[0];
 }
 
-/** The platform role goes on to read whose objects there are: it takes them down with their organization. */
+/** The platform role keeps the right to read the owners of objects, because it drops these with their organization. */
 async function hardenShared(session: pg.Client, owner: string, allowXpath: boolean): Promise<void> {
   const platform = pg.escapeIdentifier(owner);
   const alsoDo = async () => {
@@ -81,15 +81,15 @@ async function hardenShared(session: pg.Client, owner: string, allowXpath: boole
   await harden(session, { taken: [WHOLE_SERVER, ONE_DATABASE], allowXpath, alsoDo });
 }
 
-/** What Citus tells everybody about the schemas and tables of others, wherever its version puts it. */
+/** Views and functions of Citus that show the schemas and tables of others, in whichever schema its version has them. */
 const CITUS_VIEWS = `
   SELECT c.oid::pg_catalog.regclass AS view
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   WHERE c.relname IN ('citus_schemas', 'citus_tables', 'citus_shards') AND n.nspname IN ('pg_catalog', 'public', 'citus')`;
 
 /**
- * A coordinator makes schemas on its workers too, where the platform role needs the right. A grant is passed on to them; it is
- * given again at every start for those that have come since.
+ * A Citus coordinator creates schemas on its workers too, where the platform role needs the privilege. The grant is propagated to them;
+ * it is repeated at every start for new workers.
  */
 async function furnishCoordinator(session: pg.Client, owner: string, superuser: boolean): Promise<void> {
   await session.query(`GRANT CREATE ON DATABASE ${SHARED} TO ${pg.escapeIdentifier(owner)}`);
@@ -98,9 +98,9 @@ async function furnishCoordinator(session: pg.Client, owner: string, superuser: 
 }
 
 export interface SharedFacts {
-  /** It is on a coordinator of Citus, which spreads schemas over machines. */
+  /** Whether it is on a coordinator of Citus, which distributes schemas. */
   readonly citus: boolean;
-  /** What to call in place of pg_notify; undefined where that has been replaced. */
+  /** The function to call instead of pg_notify; undefined if pg_notify has been replaced. */
   readonly pgNotify: string | undefined;
 }
 

@@ -132,7 +132,7 @@ describe.each(servers)('on PostgreSQL $version', ({ version, start }) => {
       {
         name: 'service.warning',
         message:
-          'left as it is for want of a superuser: organizations can see statistics and locks of the whole server (pg_stat_activity, pg_locks ' +
+          'without a superuser these remain: organizations can see statistics and locks of the whole server (pg_stat_activity, pg_locks ' +
           'and the like); those in the schema placement share advisory locks; all can evaluate XPath expressions, which nothing can stop; every role may connect to the database postgres and template1; temp_file_limit and log_min_messages cannot be set ' +
           'for organizations',
       },
@@ -167,7 +167,7 @@ describe.each(servers)('on PostgreSQL $version', ({ version, start }) => {
     await once(pooler.listen(join(scratch.path, '.s.PGSQL.5432')), 'listening');
     const refused = prepareCluster(optionsFor({ ...admin, host: scratch.path, port: 5432 }));
     await expect(refused).rejects.toThrow(ClusterError);
-    await expect(refused).rejects.toThrow('leaves out what a session is to begin with');
+    await expect(refused).rejects.toThrow('the startup parameter "options" does not reach the server');
     pooler.close();
     await scratch.remove();
   });
@@ -189,7 +189,7 @@ test('a server that does not come up in time is given up with the reason', async
   // A timer may come a little early.
   expect(performance.now() - startedAt).toBeGreaterThan(290);
   const reason = 'PostgreSQL at /nowhere/.s.PGSQL.5432 does not answer yet: connect ENOENT /nowhere/.s.PGSQL.5432';
-  expect(seen).toEqual([{ name: 'service.warning', message: `${reason}; it is waited for, up to 1 s` }]);
+  expect(seen).toEqual([{ name: 'service.warning', message: `${reason}; waiting up to 1 s` }]);
 });
 
 test('a server that comes up later is waited for', async () => {
