@@ -69,7 +69,7 @@ async function refusal(options: Partial<EmbeddedOptions> = {}): Promise<string> 
 }
 
 describe('a data directory', () => {
-  test('no language is offered whose interpreter nothing can stop', async () => {
+  test('no language is available whose interpreter cannot be interrupted', async () => {
     const cluster = await start();
     const offered = await query<{ name: string }>(
       cluster,
@@ -90,7 +90,7 @@ describe('a data directory', () => {
     expect(await query(second, 'SELECT id FROM kept')).toEqual([{ id: 1 }]);
   });
 
-  test('shows its secret, its log and its socket to nobody else', async () => {
+  test('shows its secret, its log and its socket to no other user', async () => {
     const cluster = await start();
     const mode = async (path: string) => ((await stat(path)).mode & 0o777).toString(8);
     const data = join(scratch.path, 'data');
@@ -118,7 +118,7 @@ describe('a data directory', () => {
     await expect(query({ ...second, superuser: first.superuser }, 'SELECT')).rejects.toMatchObject({ code: '28P01' });
   });
 
-  test('with a long path has its socket in a short one that nobody else can enter', async () => {
+  test('with a long path has its socket in a short one that no other user can enter', async () => {
     const cluster = await start({ dataDir: join(scratch.path, 'long'.repeat(30)) });
     expect(cluster.host.startsWith(join(tmpdir(), 'postern-'))).toBe(true);
     expect((await stat(cluster.host)).mode & 0o777).toBe(0o700);
@@ -164,7 +164,7 @@ describe('a start is refused in one line', () => {
     );
   });
 
-  test('when the server does not start, with what it said', async () => {
+  test('when the server does not start, with its error', async () => {
     expect(await refusal({ settings: { ...SURVIVES_A_PROCESS, max_connections: '0' } })).toBe(
       'PostgreSQL does not start on …/data/postgres: 0 is outside the valid range for parameter "max_connections" (1 .. 262143)',
     );

@@ -67,7 +67,7 @@ describe('verifiers', () => {
     );
   });
 
-  test('of users who do not exist are always the same, and the same to nobody else', () => {
+  test('of users who do not exist are always the same, and differ between users', () => {
     const secret = Buffer.from('only this service knows it');
     const mock = mockVerifier('org_a', secret);
     expect(mockVerifier('org_a', secret)).toEqual(mock);
@@ -89,7 +89,7 @@ describe('SCRAM-SHA-256', () => {
     ]);
   });
 
-  test('attributes that nobody knows are allowed and signed', () => {
+  test('unknown attributes are allowed and signed', () => {
     const first = `n,,n=,r=${CLIENT_NONCE},x=1`;
     const final = `c=biws,r=${NONCE},p=OSyJuhoSyGWDZfE0JUuQf+AEi8/3yT5mEMzdEq2LFVE=`;
     expect(converse(OFFER, first, final)[0]).toBe('authenticated');
@@ -106,7 +106,7 @@ describe('SCRAM-SHA-256', () => {
     ]);
   });
 
-  test('but where it was offered, somebody has taken the offer away', () => {
+  test('the same client is refused where binding was offered, because the offer was removed', () => {
     expect(refusal({ ...OFFER, channelBinding: BINDING }, `y,,n=,r=${CLIENT_NONCE}`)).toEqual([
       '28000',
       'SCRAM channel binding negotiation error',
@@ -122,7 +122,7 @@ describe('SCRAM-SHA-256', () => {
     expect(converse({ ...OFFER, verifier: mockVerifier('org_a', SALT) }, first, `c=biws,r=${NONCE},p=${proof}`)[0]).toBe('rejected');
   });
 
-  test('the proof of a former password is rejected without a reply, and told apart', () => {
+  test('the proof of a former password is rejected without a reply, and recognized', () => {
     const [first, proof] = [`n,,n=,r=${CLIENT_NONCE}`, 'OSyJuhoSyGWDZfE0JUuQf+AEi8/3yT5mEMzdEq2LFVE='];
     const messages = [`${first},x=1`, `c=biws,r=${NONCE},p=${proof}`];
     const { storedKey, ...same } = VERIFIER;

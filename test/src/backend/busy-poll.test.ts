@@ -56,7 +56,7 @@ describe('a client by itself', () => {
     expect(isAwake()).toBe(true);
   });
 
-  it('whose answer took too long is slept over the next time, and no longer', () => {
+  it('whose answer took too long is not polled for the next time, and only then', () => {
     roundTrips(CALM_REQUESTS);
     poll.asked();
     vi.advanceTimersByTime(MAX_MS * 3);

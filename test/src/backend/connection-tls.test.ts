@@ -41,7 +41,7 @@ function open(ssl: object): Promise<BackendConnection> {
 }
 
 describe('a backend to be reached by TLS (T19)', () => {
-  it('is told who comes when its certificate is the right one', async () => {
+  it('gets the login when its certificate is the right one', async () => {
     const backend = await open({ ca: CERTIFICATE });
     expect(heard).toContain('user\0u\0');
     heard = '';

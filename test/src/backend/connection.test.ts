@@ -60,14 +60,14 @@ describe('a cancel request', () => {
     expect(backend.session.retired).toBe(false);
   });
 
-  it('that the server does not take is waited for no longer than it may, but what it may yet hit is nobody else’s (X10)', async () => {
+  it('that the server does not accept is waited for up to the limit, and its session is retired (X10)', async () => {
     await backend.cancel(50);
     expect(backend.session.retired).toBe(true);
   });
 });
 
 describe('a connection that is dropped', () => {
-  it('says nothing more, not even in the middle of a message, and is gone when the server ends the session', async () => {
+  it('sends nothing more, not even the rest of a message, and is gone when the server ends the session', async () => {
     backend.destroy();
     backend.writeSoon(Buffer.from('late'));
     backend.write(Buffer.from('later'));
@@ -120,7 +120,7 @@ describe('what is read', () => {
     expect(memories(slow)).toBeLessThan(20);
   });
 
-  it('stays as it is while the connection is already somebody else’s', async () => {
+  it('stays as it is while the connection has another receiver', async () => {
     const [first, second, third] = [keeper(), keeper(), keeper()];
     backend.attach(first);
     await said(first, Buffer.alloc(1_000, 'a'));
@@ -135,7 +135,7 @@ describe('what is read', () => {
     expect(isIntact(first)).toBe(true);
   });
 
-  it('is read into the same memory once nobody needs it', async () => {
+  it('is read into the same memory once it is not needed', async () => {
     const quick = keeper();
     backend.attach(quick);
     await said(quick, Buffer.alloc(1_000, 'a'));
@@ -155,7 +155,7 @@ describe('what a session is asked, and what it answers', () => {
     backend.busyPoll = busyPoll;
   });
 
-  it('is told of once', async () => {
+  it('is reported once', async () => {
     let bytes = 0;
     backend.attach({
       data(chunk) {
@@ -194,7 +194,7 @@ describe('what a session is asked, and what it answers', () => {
     expect(told).toEqual(['asked', 'answered']);
   });
 
-  it('is not told of a loss that nobody has waited for, nor of what is asked after it', async () => {
+  it('is not notified of a loss that was not waited for, nor of later requests', async () => {
     backend.destroy();
     await failure();
     backend.write(Buffer.from('1'));

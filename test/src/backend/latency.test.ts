@@ -22,7 +22,7 @@ describe('Pace', () => {
     expect(paceAfter(...times(8, 1), 200, ...times(16, 1)).isShort).toBe(true);
   });
 
-  it('asks for no more where it was not trusted', () => {
+  it('requires no more short runs if it was not short before', () => {
     expect(paceAfter(...times(9, 200), ...times(8, 1)).isShort).toBe(true);
   });
 

@@ -40,7 +40,7 @@ describe('the pool', () => {
     expect(pool.tryAcquire('a')).toBeUndefined();
   });
 
-  it('lends the session asked for, if it is idle', async () => {
+  it('leases the preferred session, if it is idle', async () => {
     const [first, second] = [await acquire(pool, 'a', open), await acquire(pool, 'a', open)];
     await pool.release('a', first, true);
     await pool.release('a', second, true);
@@ -54,7 +54,7 @@ describe('the pool', () => {
     expect(await acquire(pool, 'b', open)).not.toBe(backend);
   });
 
-  it('serves those who wait in the order they came', async () => {
+  it('serves waiters in order', async () => {
     poolOf({ maxPerTenant: 1 });
     const backend = await acquire(pool, 'a', open);
     const served: number[] = [];
@@ -70,7 +70,7 @@ describe('the pool', () => {
     expect(served).toEqual([1, 2, 3]);
   });
 
-  it('lets nobody wait longer than the limit', async () => {
+  it('lets no caller wait longer than the limit', async () => {
     // Long enough for a login on a busy machine.
     poolOf({ maxPerTenant: 1, queueTimeoutMs: 1_000 });
     await acquire(pool, 'a', open);
@@ -78,7 +78,7 @@ describe('the pool', () => {
     expect(pool.snapshot().waiters).toBe(0);
   });
 
-  it('forgets who has gone away', async () => {
+  it('forgets waiters that have withdrawn', async () => {
     poolOf({ maxPerTenant: 1 });
     await acquire(pool, 'a', open);
     const gone = new AbortController();
@@ -125,7 +125,7 @@ describe('the pool', () => {
     expect(backend.session.pristine).toBe(true);
   });
 
-  it('lends nobody a session that cannot be cleaned, not even who waits for one (L25)', async () => {
+  it('never leases a session that cannot be reset, not even to a waiter (L25)', async () => {
     poolOf({ maxPerTenant: 1 });
     const backend = await acquire(pool, 'a', open);
     const waiting = acquire(pool, 'a', open);
@@ -139,7 +139,7 @@ describe('the pool', () => {
     await eventually('the other is closed', () => backend.closed);
   });
 
-  it('lends nobody a session that would be in a hurry', async () => {
+  it('never leases a session with a short timeout', async () => {
     poolOf({ maxPerTenant: 1 });
     const limits = { statement_timeout: ['1ms', '50', '99ms', '99000us'], lock_timeout: ['5'], transaction_timeout: ['20ms'] };
     const isKept = ['0', '100', '100ms', '1s', '30min', '0ms'];
@@ -198,7 +198,7 @@ describe('the pool', () => {
     expect(pool.snapshot().idle).toBe(1);
   });
 
-  it('lets a backend be kept busy only as long as nobody waits for one', async () => {
+  it('allows keeping a backend only while no one waits for one', async () => {
     poolOf({ max: 3, maxPerTenant: 2 });
     const mayKeepBusy = () => [true, false].map((mayGrow) => pool.mayKeepBusy('a', mayGrow));
     const first = await acquire(pool, 'a', open);
@@ -222,7 +222,7 @@ describe('the pool', () => {
     expect(pool.mayKeepBusy('a', true)).toBe(true);
   });
 
-  it('hands the error of a failed login to the one who waits, and tries again for the next', async () => {
+  it('gives the error of a failed login to the waiter, and tries again for the next', async () => {
     let attempts = 0;
     const flaky: OpenBackend = (signal) => {
       attempts += 1;
@@ -232,7 +232,7 @@ describe('the pool', () => {
     expect(await acquire(pool, 'a', flaky)).toBeInstanceOf(BackendConnection);
   });
 
-  describe('whose server has room for no more', () => {
+  describe('whose server refuses further sessions', () => {
     let attempts: number;
     const refused: OpenBackend = () => {
       attempts += 1;
@@ -242,7 +242,7 @@ describe('the pool', () => {
       attempts = 0;
     });
 
-    it('has those wait who can be served by a session that comes back, and asks no more than it is asked (L22)', async () => {
+    it('keeps waiters that a released session can serve, and tries only once at a time (L22)', async () => {
       const backend = await acquire(pool, 'a', open);
       const other = await acquire(pool, 'b', open);
       const waiting = [acquire(pool, 'a', refused), acquire(pool, 'a', refused), acquire(pool, 'b', refused)];
@@ -267,7 +267,7 @@ describe('the pool', () => {
       expect(attempts).toBe(1);
     });
 
-    it('refuses who has nothing to wait for', async () => {
+    it('refuses a caller that no session can serve', async () => {
       await expect(acquire(pool, 'a', refused)).rejects.toMatchObject({ sqlstate: '53300' });
       const backend = await acquire(pool, 'a', open);
       const waiting = acquire(pool, 'a', refused);
@@ -279,7 +279,7 @@ describe('the pool', () => {
   });
 
   describe('counts a session that it has given up', () => {
-    it('until its process has ended, which it is told to', async () => {
+    it('until its process has ended, after it is terminated', async () => {
       poolOf({ maxPerTenant: 1, queueTimeoutMs: 1_000 });
       const backend = await acquire(pool, 'a', open);
       process.kill(backend.processId, 'SIGSTOP');
@@ -307,7 +307,7 @@ describe('the pool', () => {
     });
   });
 
-  it('fails those who wait when it closes, and closes what comes back', async () => {
+  it('fails waiters when it closes, and closes released sessions', async () => {
     poolOf({ maxPerTenant: 1 });
     const backend = await acquire(pool, 'a', open);
     const waiting = acquire(pool, 'a', open);

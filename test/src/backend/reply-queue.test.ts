@@ -70,7 +70,7 @@ describe('a reply queue', () => {
     expect(log).toEqual(['E', 'dropped c', 'dropped b', 'failed a', 'Z', 'done s']);
   });
 
-  it('goes on dropping until the Sync has been sent, a Query too', () => {
+  it('drops requests until the Sync has been sent, a Query too', () => {
     const { queue, log, answer } = queueWithLog();
     queue.push(Request.bind);
     answer('E');
@@ -234,7 +234,7 @@ describe('a ReadyForQuery more than is known of, because a COPY has failed befor
     return { queue, log, answer };
   };
 
-  it('is told from the answer to the next request of ours, which it stands before', () => {
+  it("is distinguished from the answer to Postern's next request, which follows it", () => {
     const { queue, log, answer } = fail();
     expect([queue.length, queue.copyAmbiguous]).toEqual([0, true]);
     queue.push(Request.query, Disposition.skip);
@@ -245,7 +245,7 @@ describe('a ReadyForQuery more than is known of, because a COPY has failed befor
     expect(log).toEqual(['2', 'G', 'E', 'Z', 'Z', '(T)', '(D)', '(C)', '(Z)']);
   });
 
-  it('is told from the answer to a Query that the client has sent behind it', () => {
+  it('is distinguished from the answer to a later Query of the client', () => {
     const { queue, log, answer } = queueWithLog();
     for (const kind of [Request.bind, Request.execute, Request.sync, Request.copyEnd, Request.sync, Request.query]) queue.push(kind);
     answer('2GEZZ');
@@ -255,7 +255,7 @@ describe('a ReadyForQuery more than is known of, because a COPY has failed befor
     expect(log).toEqual(['2', 'G', 'E', 'Z', 'Z', 'T', 'D', 'C', 'Z']);
   });
 
-  it('is told from that which ends the COPY itself, where a Query had asked for it', () => {
+  it('is distinguished from the one that ends the COPY itself, if that was a Query', () => {
     const { queue, log, answer } = queueWithLog();
     queue.push(Request.query);
     answer('G');
@@ -316,7 +316,7 @@ describe('a Sync amid the data of a COPY that fails', () => {
 });
 
 describe('what is still to be answered', () => {
-  it('is told, if a Query is among it, and whether a client asked for it', () => {
+  it("is known, with whether it has a Query, and whether it is a client's", () => {
     const { queue, answer } = queueWithLog();
     expect([queue.onlyOurs, queue.owesQuery]).toEqual([true, false]);
     queue.push(Request.query, Disposition.skip);
@@ -327,7 +327,7 @@ describe('what is still to be answered', () => {
     expect([queue.onlyOurs, queue.owesQuery]).toEqual([false, false]);
   });
 
-  it('is told alike when some of it is thrown away, and some ignored', () => {
+  it('is known, too, when some requests are discarded and some ignored', () => {
     const { queue, answer } = queueWithLog();
     for (const kind of [Request.bind, Request.execute, Request.query]) queue.push(kind);
     queue.push(Request.sync, Disposition.skip);

@@ -35,7 +35,7 @@ it('a session that has answered twice is clean', async () => {
   expect(await discard(DISCARDED, EMPTY)).toBe(true);
 });
 
-it('a time limit that passes as the cleaning ends hits what is run behind it for nothing, and nobody else', async () => {
+it('a timeout that expires as the reset ends fails only the empty statement after it', async () => {
   expect(await discard(DISCARDED, TOO_LATE)).toBe(false);
 });
 

@@ -67,7 +67,7 @@ describe('the control database', () => {
     expect(await notes()).toEqual(['kept']);
   });
 
-  test('does not go on with a transaction whose connection is lost, at work or idle', async () => {
+  test('does not continue a transaction whose connection is lost, busy or idle', async () => {
     const working = control.transaction(async (sql) => {
       await sql`insert into public.notes values ('half')`;
       await Promise.all([sql`select pg_sleep(60)`, database.terminate('postern control')]);
@@ -84,7 +84,7 @@ describe('the control database', () => {
     expect(await control.run((sql) => sql`select 1 as one`)).toEqual([{ one: 1 }]);
   });
 
-  test('gives a call up that takes too long, and what waits for a session goes on', async () => {
+  test('gives up a call that takes too long, and serves those waiting for a session', async () => {
     const slow = Array.from({ length: 4 }, () => control.run((sql) => sql`select pg_sleep(60)`, 200));
     const waiting = control.run((sql) => sql`select 1 as one`);
     for (const call of slow) await expect(call).rejects.toMatchObject({ kind: 'not_ready', message: expect.stringContaining('in time') });

@@ -169,7 +169,7 @@ describe('what is not trusted', () => {
     expect(loads.answers).toHaveLength(1);
   });
 
-  test('ends when the control database has come back without its last changes, with whatever it says now', async () => {
+  test('ends when the control database was restored without its last changes, and its present state counts', async () => {
     const first = find();
     await loads.answer(0, found(3, 'key_3'));
     await first;
@@ -266,7 +266,7 @@ describe('the index', () => {
     return { credential, key: { ...key }, controller, digestName: `#${name}`, revision: 1 };
   }
 
-  test('lets go of what nobody holds and nobody looked up of late', async () => {
+  test('releases entries that nothing refers to and that were not looked up recently', async () => {
     setFlagsFromString('--expose-gc');
     const collect: () => void = runInNewContext('gc');
     const index = new CredentialIndex(4);

@@ -106,7 +106,7 @@ describe('rotation', () => {
     expect(await there.catalog.findByOrganization(organization.id)).toBe(loaded);
   });
 
-  test('leaves the last few former keys, which open nothing; those of the live key’s salt can be told in a login', async () => {
+  test('keeps the last few former keys, which open nothing; those with the live key’s salt are recognized in a login', async () => {
     const { organization, key: first } = await newOrganization(here.catalog);
     const { salt } = first.verifier;
     const keys = [first];
@@ -145,7 +145,7 @@ describe('rotation', () => {
     ]);
   });
 
-  test('that may have happened is not said not to have when the service stops meanwhile', async () => {
+  test('that may have happened is not reported as failed when the service stops meanwhile', async () => {
     const proxy = await makePostgresProxy(inject('clusterUrl'));
     const { connection } = database;
     const far = await openCatalog(database, { connection: { ...connection, host: decodeURIComponent(new URL(proxy.url).hostname) } });
@@ -174,7 +174,7 @@ describe('rotation', () => {
 });
 
 describe('suspension', () => {
-  test('ends what is open in every process, says why to who comes anew, and can be taken back', async () => {
+  test('ends open sessions in every process, gives new logins the reason, and can be undone', async () => {
     const { organization, key } = await newOrganization(here.catalog);
     const before = [await known(here.catalog.findByDigest(key.digest)), await known(there.catalog.findByDigest(key.digest))];
     await here.catalog.setStatus(organization.id, 'suspended', ORIGIN);
@@ -226,7 +226,7 @@ describe('without notifications', () => {
     expect(await there.catalog.findByDigest(key.digest)).toEqual(formerKey(organization, key));
   });
 
-  test('a rotation that nobody looked at meanwhile is noticed when they are back', async () => {
+  test('a rotation during the outage is noticed when notifications are back', async () => {
     const { organization, key } = await newOrganization(here.catalog);
     const old = await known(there.catalog.findByDigest(key.digest));
     await database.allowLogins(false);
@@ -265,7 +265,7 @@ describe('without notifications', () => {
 });
 
 describe('a control database that is away', () => {
-  test('is said to be not ready, until it is back', async () => {
+  test('is reported as not ready until it is back', async () => {
     const { key } = await newOrganization(here.catalog);
     await database.allowLogins(false);
     await database.terminate('postern notifications');

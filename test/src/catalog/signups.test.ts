@@ -145,7 +145,7 @@ describe('a sign-up', () => {
     expect(await opened.catalog.organization(request.id)).toBeUndefined();
   });
 
-  test('is not let in any more once somebody has begun to undo it, as its process had been cut off for a moment', async () => {
+  test('cannot become active once another process has begun to undo it, because its own had lost its connection', async () => {
     const other = await openCatalog(database);
     const request = newSignUp();
     await other.catalog.signUp(request, ORIGIN);
@@ -202,7 +202,7 @@ describe('the limit of sign-ups', () => {
     expect(await signUpTimes(1, '::ffff:198.51.100.6')).toEqual([3]);
   });
 
-  test('of zero lets nobody in', async () => {
+  test('of zero allows no sign-up', async () => {
     const attempt = opened.catalog.signUp(newSignUp({ signupsPerHour: 0 }), from('198.51.100.7'));
     await expect(attempt).rejects.toMatchObject({ kind: 'rate_limited', retryAfterS: 3_600 });
   });

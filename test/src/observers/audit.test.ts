@@ -72,7 +72,7 @@ describe('an organization does not find', () => {
     expect(recorded({ name: 'login.succeeded', origin: http, actor })).toBeUndefined();
   });
 
-  test('what nobody did as an organization, or what is only counted', () => {
+  test('observations without an organization, or that are only counted', () => {
     expect(recorded({ name: 'http.request', action: 'docs', origin: http, outcome: { status: 'ok' } })).toBeUndefined();
     expect(recorded({ name: 'login.failed', origin: http, kind: 'unauthorized', sqlstate: '28P01' })).toBeUndefined();
     expect(recorded({ name: 'wire.query' })).toBeUndefined();

@@ -22,7 +22,7 @@ const request: Observation = {
 };
 
 describe('the log', () => {
-  it('tells of starts and stops at info, and of calls only when asked for more', () => {
+  it('logs starts and stops at info, and calls only at lower levels', () => {
     const started: Observation = { name: 'service.started', httpPort: 1, wirePort: 2, opsPort: 3, startupMs: 4 };
     expect(logged('info', started, request)).toEqual([
       {

@@ -163,7 +163,7 @@ describe('FrameScanner', () => {
     expect(shown.map((bytes) => bytes.toString('latin1'))).toEqual(['Q\0\0\0\x06a\0', 'Q\0\0\0\x06b\0']);
   });
 
-  test('shows a head cut short where there is no room for more of it', () => {
+  test('shows an incomplete head when the budget refuses more of it', () => {
     const asked: number[] = [];
     const scanner = new FrameScanner(frontendFrames({ Q: 1_000_000 }), { mayGrow: (bytes) => asked.push(bytes) < 3 });
     const seen: string[] = [];
@@ -211,7 +211,7 @@ describe('a fragment that is widened', () => {
     expect(fragments([stream]).ends).toEqual(['D30', 'Z36', 'D66']);
   });
 
-  test('takes the beginning of the one that is cut along, whose rest follows', () => {
+  test('includes the beginning of an incomplete message, whose rest follows', () => {
     const scanner = new FrameScanner(backendFrames({ D: 100 }));
     const shown = () => [scanner.start, scanner.end, scanner.length, scanner.first, scanner.last];
     scanner.push(stream.subarray(0, 28));
@@ -270,7 +270,7 @@ describe('what a stream must not contain', () => {
     expect(refusal(frontendFrames(), header(type, 0x3fffffff))).toEqual(['protocol_violation', 'invalid message length']);
   });
 
-  test('more than we were told to take', () => {
+  test('more than the limit', () => {
     expect(refusal(frontendFrames({}, 99), header('Q', 104))).toEqual(['payload_too_large', 'message exceeds the limit of 99 bytes']);
     expect(refusal(backendFrames({}, 99), header('D', 104))).toEqual(['response_too_large', 'message exceeds the limit of 99 bytes']);
   });
@@ -331,7 +331,7 @@ describe('MessageReader', () => {
     }
   });
 
-  test('keeps no more than it was told to', () => {
+  test('keeps no more than its limit', () => {
     const reader = new MessageReader(backendFrames(), 1_000);
     expect(read(reader, [header('D', 1_004), Buffer.alloc(999)])).toEqual([]);
     expect(read(reader, [Buffer.alloc(1)])).toHaveLength(1);

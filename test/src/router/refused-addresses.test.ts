@@ -29,7 +29,7 @@ it('an address that is refused stays so for ten seconds, with the time that is l
   expect(isRefused('192.0.2.1')).toBe(false);
 });
 
-it('never for longer than was said', () => {
+it('never for longer than the reported time', () => {
   const { refused, isRefused, wait } = addresses();
   refused.remember('192.0.2.1', limited(2));
   wait(1_999);

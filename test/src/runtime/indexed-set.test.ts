@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { IndexedSet } from '../../../src/runtime/indexed-set.ts';
 
-test('whoever comes is in until it goes, in whatever order', () => {
+test('a member is in the set until it is deleted, in any order', () => {
   const crowd = new IndexedSet<Named>();
   const [a, b, c, d] = ['a', 'b', 'c', 'd'].map((name) => ({ index: -1, name })) as [Named, Named, Named, Named];
   for (const one of [a, b, c, a]) crowd.add(one);

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { freshBytes, timeOrderedUuid } from '../../../src/runtime/random.ts';
 
-it('gives as many bytes as asked for, however many were given before', () => {
+it('gives the requested number of bytes, whatever was given before', () => {
   for (const size of [0, 1, 18, 4_095, 4_096, 4_097, 10_000, 5]) expect(freshBytes(size)).toHaveLength(size);
 });
 

@@ -41,7 +41,7 @@ const PARTICULAR = [
   '😀',
 ];
 
-test.each(PARTICULAR)('%j is written as JSON.stringify does, wherever it stands in a text', (particular) => {
+test.each(PARTICULAR)('%j is written as JSON.stringify does, anywhere in a text', (particular) => {
   for (let length = 1; length <= 40; length++) {
     for (let at = 0; at < length; at++) {
       const text = `${'x'.repeat(at)}${particular}${'y'.repeat(length - at - 1)}`;

@@ -89,7 +89,7 @@ describe('a statement of a transaction', () => {
   });
 });
 
-test('what begins with white space for long is refused, and so is what says nothing at all', () => {
+test('a text with too much white space at its beginning is refused, and so is an empty one', () => {
   const blank = ' \n;'.repeat(100_000);
   for (const sql of [blank, `${blank}select 1`, `/*${blank}*/ begin`]) {
     expect(() => checkStatement(sql, 'single')).toThrow('sql begins with more than 261120 characters that say nothing');

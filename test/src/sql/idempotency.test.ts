@@ -69,7 +69,7 @@ describe('a statement with a key', () => {
     });
   });
 
-  test('that asks for something else is refused', async () => {
+  test('for another request is refused', async () => {
     await run('k', 'INSERT INTO t VALUES (1)');
     await expect(run('k', 'INSERT INTO t VALUES (2)', {}, 'other')).rejects.toMatchObject({ kind: 'idempotency_key_reused' });
     expect(await count()).toBe(1);
@@ -124,7 +124,7 @@ describe('a statement with a key', () => {
     expect(lease.backend.session.lastUser).toBeDefined();
   });
 
-  test('that times out lets go of its key', async () => {
+  test('that times out releases its key', async () => {
     await expect(run('k', 'INSERT INTO t SELECT 1 FROM pg_sleep(10)', { timeoutMs: 300 })).rejects.toMatchObject({
       kind: 'statement_timeout',
     });
@@ -133,7 +133,7 @@ describe('a statement with a key', () => {
 });
 
 describe('of many at the same moment', () => {
-  test('one runs, and the others are told so or get its reply', async () => {
+  test('one runs, and the others are refused or get its reply', async () => {
     for (const key of ['first of all', 'second']) {
       const attempts = await Promise.allSettled(
         Array.from({ length: 6 }, () => run(key, 'INSERT INTO t SELECT 1 FROM pg_sleep(0.05) RETURNING a')),

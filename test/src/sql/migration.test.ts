@@ -108,7 +108,7 @@ describe('a migration', () => {
   });
 });
 
-describe('a failure leaves no trace and says where it was', () => {
+describe('a failure changes nothing and reports its position', () => {
   test.each<[string, string, object]>([
     [
       'with a position',
@@ -194,7 +194,7 @@ describe('a ledger that keeps no entry', () => {
     });
   });
 
-  test("is told of in Postgres' own terms, whatever the search path", async () => {
+  test("is reported in Postgres' own terms, whatever the search path", async () => {
     const sql = `CREATE FUNCTION public.to_char(timestamp, text) RETURNS text LANGUAGE sql AS $$ SELECT 'x' $$; SET search_path = public, pg_catalog`;
     expect((await apply(sql)).migration.appliedAt).toMatch(/^\d{4}-/);
   });
@@ -231,7 +231,7 @@ describe('a dry run', () => {
     await expectNoTrace();
   });
 
-  test('of what has been applied says so', async () => {
+  test('of an applied migration says so', async () => {
     await apply(TWO);
     expect(await apply(TWO, { dryRun: true })).toMatchObject({ alreadyApplied: true });
     await expect(apply('SELECT 1', { dryRun: true })).rejects.toMatchObject({ kind: 'migration_checksum_mismatch' });
@@ -300,7 +300,7 @@ describe('destructive statements are warned about, with their place, and run', (
   });
 });
 
-test('of very many warnings the first hundred are told', async () => {
+test('of very many warnings the first hundred are reported', async () => {
   const sql = 'CREATE TABLE IF NOT EXISTS a (); DELETE FROM a;\n'.repeat(150);
   const { warnings } = await apply(sql, { dryRun: true });
   expect(warnings.filter(({ code }) => code === 'destructive_statement')).toHaveLength(100);

@@ -170,12 +170,12 @@ describe('parameters take the type that Postgres describes', () => {
 });
 
 describe('what goes wrong', () => {
-  test('is what Postgres says, with the position', async () => {
+  test('is that of Postgres, with the position', async () => {
     await expect(run('SELECT nope')).rejects.toMatchObject({ fields: { code: '42703', position: 8, severity: 'ERROR' } });
     await expectHealthy();
   });
 
-  test('two statements are told how to be sent', async () => {
+  test('two statements get a hint how to send them', async () => {
     await expect(run('SELECT 1; SELECT 2')).rejects.toMatchObject({
       fields: { code: '42601', hint: expect.stringContaining('/api/transaction') },
     });
@@ -206,7 +206,7 @@ describe('what goes wrong', () => {
     expect(await run("SELECT 'é' AS e")).toMatchObject({ rows: [{ e: 'é' }] });
   });
 
-  test('a backend that is terminated is told as Postgres tells it', async () => {
+  test("a terminated backend is reported with Postgres' error", async () => {
     await expect(run('SELECT pg_terminate_backend(pg_backend_pid())')).rejects.toMatchObject({ fields: { code: '57P01' } });
     await expectHealthy();
   });

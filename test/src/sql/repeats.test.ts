@@ -156,7 +156,7 @@ describe('when tables change,', () => {
     expect((await run(sql, [], { readOnly: true })).rows).toEqual([[1]]);
   });
 
-  test('a table that is gone is said to be gone', async () => {
+  test('a missing table is reported', async () => {
     const sql = 'SELECT * FROM things';
     await repeat(sql);
     await database.asOwner('DROP TABLE things');

@@ -61,7 +61,7 @@ test('what takes too long is cancelled', async () => {
   await expectHealthy();
 });
 
-test('what nobody waits for any more is cancelled', async () => {
+test('a statement is canceled when its client has disconnected', async () => {
   await prepareSlowInsert();
   const disconnect = new DisconnectSignal();
   const running = run(SLOW_INSERT, [60], { disconnect });
@@ -143,7 +143,7 @@ test('notices belong to the statement that they came with', async () => {
   expect((await run('SELECT count(*) FROM t', [])).document).not.toHaveProperty('warnings');
 });
 
-test('a backend that dies is told as Postgres tells it, or as lost', async () => {
+test("a backend that ends is reported with Postgres' error, or as lost", async () => {
   const sql = 'SELECT CASE WHEN $1 THEN pg_terminate_backend(pg_backend_pid()) END';
   await prepare(sql, [false]);
   await expect(run(sql, [true])).rejects.toMatchObject({ fields: { code: '57P01' } });

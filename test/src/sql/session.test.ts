@@ -98,7 +98,7 @@ test('a message that is too large is refused without being kept', async () => {
   await session.end();
 });
 
-test('a lease whose backend is gone already', async () => {
+test('a lease whose backend is already closed', async () => {
   const lease = await database.lease();
   const closed = new Promise<void>((resolve) => lease.backend.attach({ data() {}, drain() {}, closed: () => resolve() }));
   lease.backend.destroy();

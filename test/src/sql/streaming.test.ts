@@ -74,7 +74,7 @@ describe('large rows', () => {
   const ALL_OF_ITS_ROOM = 128 * MIB;
   const fullness = () => database.results.exhaustedBy(database.name, ALL_OF_ITS_ROOM);
 
-  test('that nobody reads are held up to a bound, and no longer than their readers are there', async () => {
+  test('that are not read are held up to a limit, and only while their readers are connected', async () => {
     const outcomes = await Promise.allSettled(Array.from({ length: 8 }, () => start(MUCH)));
     const streams = outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value.body] : []));
     const refused = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : []));
@@ -146,7 +146,7 @@ test('so does a backend that is lost', async () => {
   expect(database.pool.snapshot()).toMatchObject({ leased: 0 });
 });
 
-test('a rejection that nobody listens to does no harm', async () => {
+test('a rejection without a listener does no harm', async () => {
   const { body } = await start(ENDLESS);
   body.destroy();
   await database.until(NOTHING_RUNS);

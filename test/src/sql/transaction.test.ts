@@ -134,7 +134,7 @@ describe('a transaction', () => {
   });
 });
 
-describe('a failure leaves nothing and says where it was', () => {
+describe('a failure changes nothing and reports its position', () => {
   test.each<[string, Statements, object]>([
     [
       'in Postgres',
@@ -230,7 +230,7 @@ describe('a failure leaves nothing and says where it was', () => {
     await expectNothing();
   });
 
-  test('nobody knows, when the backend is lost during COMMIT', async () => {
+  test('the outcome is unknown when the backend is lost during COMMIT', async () => {
     await database.asOwner(`
       CREATE OR REPLACE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN null; END $$;
       CREATE CONSTRAINT TRIGGER linger AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION linger()`);

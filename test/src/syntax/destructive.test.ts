@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { findDestruction } from '../../../src/syntax/destructive.ts';
 
-describe('is told', () => {
+describe('is reported', () => {
   test.each<[string, RegExp, number]>([
     ['drop table a', /^DROP TABLE/, 0],
     ['DROP SCHEMA a', /^DROP SCHEMA/, 0],
@@ -30,7 +30,7 @@ describe('is told', () => {
   });
 });
 
-describe('is not told', () => {
+describe('is not reported', () => {
   test.each([
     'create table a (b int not null)',
     'drop function f()',

@@ -236,7 +236,7 @@ describe('an entry', () => {
     expect(await verify(id)).toMatchObject({ ok: true, count: 301 });
   });
 
-  test('that Postgres refuses is dropped, told of, and holds up no other', async () => {
+  test('that Postgres rejects is dropped and reported, and delays no other', async () => {
     const { catalog, observed } = await openCatalog(database);
     const { organization } = await newOrganization(catalog);
     await database.query(`alter table postern.audit_blocks add constraint poison check (entries not like '%poison%')`);
@@ -248,7 +248,7 @@ describe('an entry', () => {
     await catalog.close();
   });
 
-  test('of which no entry can be made is dropped, told of, and holds up no other', async () => {
+  test('of which no entry can be made is dropped and reported, and delays no other', async () => {
     const { catalog, observed } = await openCatalog(database);
     const { organization } = await newOrganization(catalog);
     const spoiled = { ...eventOf(organization.id), origin: undefined } as unknown as AuditEvent;
@@ -320,7 +320,7 @@ describe('an entry', () => {
 });
 
 describe('a chain', () => {
-  test('is whole when nobody touched it', async () => {
+  test('is whole when it was not changed', async () => {
     const id = await organizationWith(3);
     const [head] = await list(id);
     expect(await verify(id)).toEqual({ ok: true, count: 4, headSeq: 4, headHash: head?.hash });
@@ -379,7 +379,7 @@ describe('a chain', () => {
     expect(await verify(id)).toMatchObject({ ok: false, count: 2, firstBad: { seq: 3, reason: 'changed' } });
   });
 
-  test('tells that an entry says to be at another place', async () => {
+  test('reports an entry with the position of another', async () => {
     const [later, earlier] = [await organizationWith(4), await organizationWith(4)];
     await tamper(later, 3, edit(SEQ, 4));
     expect(await verify(later)).toMatchObject({ ok: false, count: 2, firstBad: { seq: 3, reason: 'missing' } });
@@ -558,7 +558,7 @@ describe('a list', () => {
     expect(await found('request 599')).toEqual([601]);
   });
 
-  test('is told in parts where it takes long, without repeating or missing any', async () => {
+  test('is listed in parts if it takes long, without repeating or missing any', async () => {
     const id = await organizationWith(0);
     for (let batch = 0; batch < 12; batch++) {
       for (let n = 0; n < 30; n++) opened.catalog.audit.append(eventOf(id, { action: n % 7 === batch % 7 ? 'rare' : 'query' }));

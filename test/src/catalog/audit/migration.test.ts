@@ -82,7 +82,7 @@ async function insertHead(): Promise<void> {
   );
 }
 
-test('entries of earlier versions are in the log as they were, and the chain goes on behind them', async () => {
+test('entries of earlier versions stay as they were, and the chain continues after them', async () => {
   await migrate(control, CATALOG_MIGRATIONS.slice(0, 4));
   await insertOrganization();
   const entries = [];
@@ -119,7 +119,7 @@ test('entries of earlier versions are in the log as they were, and the chain goe
   await catalog.close();
 });
 
-test('what another process is about to commit is waited for', async () => {
+test('waits for what another process is about to commit', async () => {
   await migrate(control, CATALOG_MIGRATIONS.slice(0, 5));
   await insertOrganization();
   await database.query('begin');

@@ -76,7 +76,7 @@ test('an entry without an outcome is not found by one', async () => {
   expect(await listed(id, { outcome: 'ok' })).toEqual({ ...WHOLE, seqs: [9, 8, 7, 6, 1], unreadable: [{ fromSeq: 2, toSeq: 5 }] });
 });
 
-test('lines that are gone are told of, too', async () => {
+test('missing lines are reported, too', async () => {
   const id = await newLog();
   await database.query(`update postern.audit_blocks set entries = split_part(entries, E'\\n', 1) where organization_id = $1 and seq = 5`, [
     id,
@@ -84,7 +84,7 @@ test('lines that are gone are told of, too', async () => {
   expect(await listed(id)).toEqual({ ...WHOLE, seqs: [9, 8, 7, 6, 2, 1], unreadable: [{ fromSeq: 3, toSeq: 5 }] });
 });
 
-test('what cannot be read is told of on one page alone', async () => {
+test('unreadable entries are reported on one page only', async () => {
   const id = await newLog();
   await change(id, 2, () => 'nothing');
   const first = await listed(id, { limit: 4 });

@@ -30,7 +30,7 @@ function makeQueue() {
 }
 
 describe('verifications of audit logs', () => {
-  test('one waits for each organization, and who asks meanwhile shares its answer', async () => {
+  test('one waits for each organization, and later callers share its answer', async () => {
     const { queue, begun, end } = makeQueue();
     const first = queue.request('a');
     const later = Array.from({ length: 200 }, () => queue.request('a'));
@@ -53,7 +53,7 @@ describe('verifications of audit logs', () => {
     expect(begun).toEqual(['a', 'a', 'b', 'c', 'a']);
   });
 
-  test('a failure is told to those who share it, and the next one runs', async () => {
+  test('all who share a verification get its error, and the next one runs', async () => {
     const { queue, end } = makeQueue();
     const [first, second] = [queue.request('a'), queue.request('b')];
     const told = expect(first).rejects.toThrow('lost');
@@ -63,7 +63,7 @@ describe('verifications of audit logs', () => {
     expect(await second).toEqual(answer(1));
   });
 
-  test('it is given up when all who share it have gone, before it begins or later', async () => {
+  test('it is canceled when all who share it have disconnected, before it begins or later', async () => {
     const { queue, begun, signals, end } = makeQueue();
     const callers = [0, 1, 2, 3].map(() => new AbortController());
     const canceled = { kind: 'query_canceled' };
@@ -85,7 +85,7 @@ describe('verifications of audit logs', () => {
     expect(begun).toEqual(['a', 'b', 'c']);
   });
 
-  test('it goes on while one of them is there', async () => {
+  test('it continues while one of them is connected', async () => {
     const { queue, end } = makeQueue();
     const [goes, stays] = [new AbortController(), new AbortController()];
     const before = queue.request('b');

@@ -237,7 +237,7 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
     });
   }
 
-  test('what an organization had stored before goes on to speak on its channels, and with the former prefix nobody else can', async () => {
+  test('functions that an organization stored before still notify its channels, and no other organization can use the former prefix', async () => {
     const placement = await provisioned();
     const { role, schema } = placement;
     const former = formerChannelsOf(cluster.secret, role);
