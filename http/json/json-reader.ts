@@ -145,9 +145,10 @@ export class JsonReader {
   }
 
   #whole(last: string): string {
-    const text = this.#parts.join('') + last;
+    const parts = this.#parts;
     this.#parts = [];
-    return text;
+    parts.push(last);
+    return parts.join('');
   }
 
   #endString(text: string): void {
