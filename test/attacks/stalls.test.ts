@@ -6,8 +6,6 @@ import { longestOf, type Stall, StallScene } from './stalls/stalls.ts';
 
 /** What one request may add to the longest turn of an idle service, in processor time. */
 const TURN_MAX_MS = 50;
-/** Where this takes longer: a turn may use new memory of so many times the largest body's size, as text, as UTF-8 and in messages. */
-const COPIES_MAX = 8;
 /** What others may wait by the clock beyond twice what they wait beside nobody: for whatever else than the event loop. */
 const WAIT_MAX_MS = 3_000;
 const IDLE_MS = 1_000;
@@ -37,7 +35,7 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
 });
 
 function isSmall(stall: Stall, idle: Stall): boolean {
-  return stall.turn <= idle.turn + Math.max(TURN_MAX_MS, COPIES_MAX * idle.copy) && longestOf(stall) <= 2 * longestOf(idle) + WAIT_MAX_MS;
+  return stall.turn <= idle.turn + TURN_MAX_MS && longestOf(stall) <= 2 * longestOf(idle) + WAIT_MAX_MS;
 }
 
 function describeStall(stall: Stall, idle: Stall): string {
@@ -45,5 +43,5 @@ function describeStall(stall: Stall, idle: Stall): string {
     `turn ${Math.round(turn)} ms, waits ${Object.entries(waits)
       .map(([what, ms]) => `${what} ${Math.round(ms)}`)
       .join(', ')}`;
-  return `${figures(stall)} (alone: ${figures(idle)}; a copy: ${Math.round(idle.copy)} ms)`;
+  return `${figures(stall)} (alone: ${figures(idle)})`;
 }

@@ -17,8 +17,6 @@ const BUILT = fileURLToPath(new URL('../../../dist/test/attacks/stalls/', import
 export interface Stall {
   /** Processor time of the event loop's longest turn: whatever else the machine does, it is as it is. */
   readonly turn: number;
-  /** Processor time of one copy of 15 MB to memory that the process has not used yet: as it is on this machine. */
-  readonly copy: number;
   /** What another organization waited at most, by the clock. */
   readonly waits: Waits;
 }
@@ -68,16 +66,15 @@ export class StallScene {
   }
 
   async #read(): Promise<Stall> {
-    const [{ turn, copy }, waits] = await Promise.all([this.#longestTurn(), this.#longestWaits()]);
-    return { turn, copy, waits };
+    const [turn, waits] = await Promise.all([this.#longestTurn(), this.#longestWaits()]);
+    return { turn, waits };
   }
 
-  async #longestTurn(): Promise<Pick<Stall, 'turn' | 'copy'>> {
+  async #longestTurn(): Promise<number> {
     const socket = connect(this.#socket).setEncoding('latin1');
     const [text] = await once(socket, 'data');
     socket.destroy();
-    const [turn = Number.NaN, copy = Number.NaN] = String(text).split(' ').map(Number);
-    return { turn, copy };
+    return Number(text);
   }
 
   async #longestWaits(): Promise<Waits> {
