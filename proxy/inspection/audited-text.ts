@@ -1,5 +1,6 @@
 import { PassingRecord, type RecordedText, recordText } from '../../src/catalog/audit/entries/statement-record.ts';
-import { tokens } from '../../src/syntax/scanner.ts';
+import { Code } from '../../src/syntax/characters.ts';
+import { Lexer, Token } from '../../src/syntax/lexer.ts';
 import { isFollowed } from './sql-traits.ts';
 
 /**
@@ -92,17 +93,16 @@ function changesIn(text: string): Pick<AuditedText, 'isWatched' | 'makesFromQuer
   // With `standard_conforming_strings` off, a string may end elsewhere.
   if (text.includes("\\'")) return UNKNOWN;
   const statement = new StatementWords();
-  let count = 0;
-  for (const { kind, start, end } of tokens(text)) {
-    count += 1;
-    if (count > TOKENS_MAX) return UNKNOWN;
-    if (kind === 'word') statement.word(text.slice(start, end).toLowerCase());
-    else statement.other(kind === 'symbol' ? text.charCodeAt(start) : 0);
+  const lexer = new Lexer(text);
+  for (let count = 0; lexer.next() !== Token.End; count += 1) {
+    if (count === TOKENS_MAX) return UNKNOWN;
+    const { kind, start, end } = lexer;
+    if (kind === Token.Word) statement.word(text.slice(start, end).toLowerCase());
+    else statement.other(kind === Token.Punctuation ? text.charCodeAt(start) : 0);
   }
   return statement;
 }
 
-const [SEMICOLON, OPEN, CLOSE] = [0x3b, 0x28, 0x29];
 /** What the first word of a statement has to be followed by. */
 const SECOND_WORDS: Readonly<Record<string, string>> = { comment: 'on', security: 'label', import: 'foreign' };
 
@@ -127,12 +127,12 @@ class StatementWords implements Pick<AuditedText, 'isWatched' | 'makesFromQuery'
     else if (word === 'create') this.#makes();
   }
 
-  /** @param symbol its character; 0 for what is no symbol */
-  other(symbol: number): void {
-    if (symbol === SEMICOLON) this.#next();
-    else if (symbol === OPEN) this.#selects.push(false);
-    else if (symbol === CLOSE && this.#selects.length > 1) this.#selects.pop();
-    else if (symbol !== CLOSE) this.#count += 1;
+  /** @param mark its character; 0 for what is no punctuation */
+  other(mark: number): void {
+    if (mark === Code.Semicolon) this.#next();
+    else if (mark === Code.Open) this.#selects.push(false);
+    else if (mark === Code.Close && this.#selects.length > 1) this.#selects.pop();
+    else if (mark !== Code.Close) this.#count += 1;
   }
 
   #begin(word: string): void {

@@ -1,4 +1,4 @@
-import { type Token, tokens } from '../../src/syntax/scanner.ts';
+import { isQuoted, Lexer, Token, type TokenKind } from '../../src/syntax/lexer.ts';
 
 /** What is behind so many stays as it is: others wait meanwhile. */
 const TOKENS_MAX = 20_000;
@@ -9,11 +9,7 @@ const TOKENS_MAX = 20_000;
  * @param change sees a NUL, a number and a NUL in their places
  * @param isCode strings and quoted names that count as code all the same
  */
-export function changeCode(
-  text: string,
-  change: (code: string) => string,
-  isCode: (token: string, kind: Token['kind']) => boolean,
-): string {
+export function changeCode(text: string, change: (code: string) => string, isCode: (token: string, kind: TokenKind) => boolean): string {
   // The server refuses it, and pieces could not be told from what stands for them.
   if (text.includes('\0')) return text;
   const kept: string[] = [];
@@ -34,15 +30,17 @@ export function changeCode(
   const pass = (start: number) => {
     if (start > at && /\S/.test(text.slice(at, start))) turn(at, false);
   };
+  const lexer = new Lexer(text);
   let read = 0;
-  for (const { kind, start, end } of tokens(text)) {
+  while (lexer.next() !== Token.End) {
+    const { kind, start, end } = lexer;
     pass(start);
     read += 1;
     if (read > TOKENS_MAX) {
       turn(start, false);
       break;
     }
-    turn(start, (kind !== 'string' && kind !== 'quotedIdentifier') || isCode(text.slice(start, end), kind));
+    turn(start, !isQuoted(kind) || isCode(text.slice(start, end), kind));
     at = end;
   }
   if (read <= TOKENS_MAX) pass(text.length);

@@ -1,3 +1,4 @@
+import { isQuotedIdentifier } from '../../src/syntax/lexer.ts';
 import { changeCode } from './outside-literals.ts';
 
 /** A session with more of the client's own settings than that stays on its backend. */
@@ -213,6 +214,6 @@ export function deallocatedNames(text: string): string[] {
     for (const [, quoted, plain] of code.matchAll(DEALLOCATED)) names.push(quoted?.replaceAll('""', '"') ?? plain?.toLowerCase() ?? '');
     return code;
   };
-  changeCode(text, collect, (_, kind) => kind === 'quotedIdentifier');
+  changeCode(text, collect, (_, kind) => isQuotedIdentifier(kind));
   return names;
 }

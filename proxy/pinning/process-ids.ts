@@ -1,6 +1,6 @@
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
 import { decodeFrontendMessage } from '../../src/protocol/frontend.ts';
-import { leadingWords } from '../../src/syntax/scanner.ts';
+import { leadingWords } from '../../src/syntax/leading-words.ts';
 import { changeCode } from '../inspection/outside-literals.ts';
 
 /**

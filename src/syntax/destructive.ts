@@ -1,4 +1,5 @@
-import { type LexerOptions, leadingWords, tokens } from './scanner.ts';
+import { leadingWords } from './leading-words.ts';
+import { Lexer, type LexerOptions, Token } from './lexer.ts';
 
 /** Something in a statement that destroys data, or fails where there is data. */
 export interface Destruction {
@@ -50,10 +51,12 @@ export function findDestruction(statement: string, options: LexerOptions = {}): 
 function outerParts(statement: string, options: LexerOptions): readonly Part[] {
   const parts: Part[] = [];
   let depth = 0;
-  for (const { kind, start, end } of tokens(statement, options)) {
+  const lexer = new Lexer(statement, options);
+  while (lexer.next() !== Token.End) {
+    const { kind, start, end } = lexer;
     const text = statement.slice(start, end);
     if (text === ')') depth -= 1;
-    if (depth === 0) parts.push({ text: kind === 'word' ? text.toUpperCase() : text, start });
+    if (depth === 0) parts.push({ text: kind === Token.Word ? text.toUpperCase() : text, start });
     if (text === '(') depth += 1;
   }
   return parts;

@@ -1,4 +1,7 @@
-const [SPACE, TAB, NEWLINE, RETURN, STAR, MINUS, SLASH] = [0x20, 0x09, 0x0a, 0x0d, 0x2a, 0x2d, 0x2f];
+import { Code } from './characters.ts';
+
+/** Read for each of millions of characters. */
+const { Space, Tab, Newline, Return, Star, Minus, Slash } = Code;
 
 /**
  * Finds where SQL text begins behind white space and comments, which nest, in pieces cut anywhere. A text may hide
@@ -16,7 +19,7 @@ export class LeadingBlank {
   endIn(piece: string): number {
     for (let at = 0; at < piece.length && !this.#hasEnded; at += 1) {
       const code = piece.charCodeAt(at);
-      if (this.#isInLine) this.#isInLine = code !== NEWLINE && code !== RETURN;
+      if (this.#isInLine) this.#isInLine = code !== Newline && code !== Return;
       else if (this.#depth > 0) this.#inBlock(code);
       else if (this.#begins(code)) return Math.max(0, this.#before === 0 ? at : at - 1);
     }
@@ -24,7 +27,7 @@ export class LeadingBlank {
   }
 
   #inBlock(code: number): void {
-    const [opens, closes] = [this.#before === SLASH && code === STAR, this.#before === STAR && code === SLASH];
+    const [opens, closes] = [this.#before === Slash && code === Star, this.#before === Star && code === Slash];
     if (opens) this.#depth += 1;
     if (closes) this.#depth -= 1;
     // Neither character of a pair is half of the next one.
@@ -34,13 +37,13 @@ export class LeadingBlank {
 
   /** Outside of comments. @returns whether the code has begun, with this character or the one before it */
   #begins(code: number): boolean {
-    if (this.#before === SLASH && code === STAR) this.#depth = 1;
-    else if (this.#before === MINUS && code === MINUS) this.#isInLine = true;
+    if (this.#before === Slash && code === Star) this.#depth = 1;
+    else if (this.#before === Minus && code === Minus) this.#isInLine = true;
     else if (this.#before !== 0) this.#hasEnded = true;
-    else if (code === SLASH || code === MINUS) {
+    else if (code === Slash || code === Minus) {
       this.#before = code;
       return false;
-    } else this.#hasEnded = code !== SPACE && (code < TAB || code > RETURN);
+    } else this.#hasEnded = code !== Space && (code < Tab || code > Return);
     if (!this.#hasEnded) this.#before = 0;
     return this.#hasEnded;
   }

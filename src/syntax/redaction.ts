@@ -1,3 +1,6 @@
+import { isIdentifier, isQuotedIdentifier, isString, Lexer, Token, type TokenKind } from './lexer.ts';
+import { commentEnd } from './token-ends.ts';
+
 const REDACTED = "'***'";
 
 const API_KEY = /pst_[0-9A-Za-z]{8,}/g;
@@ -39,28 +42,44 @@ export function mayHoldPassword(sql: string): boolean {
 
 function redactLiterals(sql: string, depth: number): string {
   const out: string[] = [];
+  const lexer = new Lexer(sql);
   let previous = '';
   let first = '';
-  for (let at = 0; at < sql.length; ) {
-    const { name, end } = nextToken(sql, at);
-    const text = sql.slice(at, end);
-    at = end;
-    if (name === 'comment') out.push(' ');
-    else if (name === 'literal' || isMistaken(text, previous)) out.push(REDACTED);
-    else if (name === 'dollar') out.push(depth < NESTED_MAX && isCode(first, previous) ? redactBody(text, depth + 1) : REDACTED);
-    else out.push(text);
+  for (let behind = 0; ; behind = lexer.end) {
+    const kind = lexer.next();
+    out.push(withoutComments(sql, behind, lexer.start));
+    if (kind === Token.End) break;
+    const text = sql.slice(lexer.start, lexer.end);
+    if (kind === Token.DollarString) out.push(depth < NESTED_MAX && isCode(first, previous) ? redactBody(text, depth + 1) : REDACTED);
+    else out.push(isString(kind) || kind === Token.BitString || isMistaken(kind, previous) ? REDACTED : text);
     // Where `standard_conforming_strings` is off, a literal with a backslash may end elsewhere: nothing behind it is safe.
-    if (name === 'literal' && text.startsWith("'") && text.includes('\\')) break;
-    if (name === 'word') first ||= text;
-    if (name !== 'space' && name !== 'comment') previous = text;
+    if (kind === Token.String && text.includes('\\')) break;
+    if (isIdentifier(kind)) first ||= text;
+    previous = text;
     if (text === ';') first = '';
   }
   return out.join('');
 }
 
+/** What stands between two tokens, with a space for each comment. */
+function withoutComments(sql: string, from: number, to: number): string {
+  let spaces = '';
+  let at = from;
+  for (let next = from; next < to; ) {
+    const end = commentEnd(sql, next);
+    if (end === next) {
+      next += 1;
+      continue;
+    }
+    spaces += `${sql.slice(at, next)} `;
+    at = next = end;
+  }
+  return spaces + sql.slice(at, to);
+}
+
 /** `PASSWORD "x"` is no SQL, but what people write whose last database took it; it is recorded with the error. */
-function isMistaken(text: string, previous: string): boolean {
-  return text.startsWith('"') && /^password$/i.test(previous);
+function isMistaken(kind: TokenKind, previous: string): boolean {
+  return isQuotedIdentifier(kind) && /^password$/i.test(previous);
 }
 
 /** Whether a dollar-quoted string is the body of a function or of DO, rather than a value. */
@@ -72,75 +91,4 @@ function redactBody(text: string, depth: number): string {
   const quote = text.slice(0, text.indexOf('$', 1) + 1);
   const end = text.length >= 2 * quote.length && text.endsWith(quote) ? text.length - quote.length : text.length;
   return quote + redactLiterals(text.slice(quote.length, end), depth) + text.slice(end);
-}
-
-interface Token {
-  readonly name: 'space' | 'comment' | 'literal' | 'dollar' | 'word' | 'other';
-  readonly end: number;
-}
-
-const SPACE = /\s+/y;
-const LITERAL_START = /(?:[eEbBxXnN]|[uU]&)?'/y;
-const DOLLAR_QUOTE = /\$(?:[A-Za-z_\x80-\uffff][\w\x80-\uffff]*)?\$/y;
-const WORD = /[A-Za-z_\x80-\uffff][\w$\x80-\uffff]*/y;
-
-/**
- * Just enough of Postgres' lexer to know where literals begin and end; one that is not closed reaches to the end.
- * @see https://www.postgresql.org/docs/current/sql-syntax-lexical.html
- */
-function nextToken(sql: string, at: number): Token {
-  if (sql.startsWith('--', at)) return { name: 'comment', end: endOf(sql, '\n', at) };
-  if (sql.startsWith('/*', at)) return { name: 'comment', end: endOfBlockComment(sql, at) };
-  if (sql[at] === '"') return { name: 'word', end: endOfQuoted(sql, at, false) };
-  const literal = match(LITERAL_START, sql, at);
-  if (literal > 0) return { name: 'literal', end: endOfQuoted(sql, at + literal - 1, /e/i.test(sql[at] ?? '')) };
-  const dollar = match(DOLLAR_QUOTE, sql, at);
-  if (dollar > 0) return { name: 'dollar', end: endOf(sql, sql.slice(at, at + dollar), at + dollar) };
-  const space = match(SPACE, sql, at);
-  if (space > 0) return { name: 'space', end: at + space };
-  const word = match(WORD, sql, at);
-  return word > 0 ? { name: 'word', end: at + word } : { name: 'other', end: at + 1 };
-}
-
-/** @returns how many characters of `sql` from `at` the pattern takes */
-function match(pattern: RegExp, sql: string, at: number): number {
-  pattern.lastIndex = at;
-  return pattern.test(sql) ? pattern.lastIndex - at : 0;
-}
-
-/** @returns where `mark`, searched for from `from`, is over */
-function endOf(sql: string, mark: string, from: number): number {
-  const at = sql.indexOf(mark, from);
-  return at < 0 ? sql.length : at + mark.length;
-}
-
-/** @param open index of the opening quote; a doubled quote does not end, nor does one behind a backslash where that escapes */
-function endOfQuoted(sql: string, open: number, backslashEscapes: boolean): number {
-  const quote = sql[open] ?? '';
-  let at = open + 1;
-  for (;;) {
-    const end = sql.indexOf(quote, at);
-    if (end < 0) return sql.length;
-    const escaped = backslashEscapes && backslashesBefore(sql, end) % 2 === 1;
-    if (!escaped && sql[end + 1] !== quote) return end + 1;
-    at = end + (escaped ? 1 : 2);
-  }
-}
-
-function backslashesBefore(sql: string, at: number): number {
-  let count = 0;
-  while (sql[at - 1 - count] === '\\') count += 1;
-  return count;
-}
-
-/** Block comments nest in Postgres. */
-function endOfBlockComment(sql: string, at: number): number {
-  const edge = /\/\*|\*\//g;
-  edge.lastIndex = at;
-  let depth = 0;
-  for (let found = edge.exec(sql); found !== null; found = edge.exec(sql)) {
-    depth += found[0] === '/*' ? 1 : -1;
-    if (depth === 0) return edge.lastIndex;
-  }
-  return sql.length;
 }

@@ -1,4 +1,6 @@
-import { type LexerOptions, tokens } from './scanner.ts';
+import { Code } from './characters.ts';
+import { Lexer, type LexerOptions, Token } from './lexer.ts';
+import { Blank } from './token-ends.ts';
 
 export interface SqlStatement {
   /** Without the semicolon that ends it and without comments before its first token. */
@@ -9,6 +11,7 @@ export interface SqlStatement {
 
 /** What is read until then takes some tenths of a millisecond. */
 const TOKENS_AT_ONCE = 1_024;
+const BLANK_CHARACTERS_AT_ONCE = 65_536;
 
 /**
  * Splits SQL text into statements where psql would: at semicolons outside quotes, comments, parentheses and the
@@ -21,26 +24,41 @@ export function* eachStatement(sql: string, options: LexerOptions = {}): Generat
   let start = -1;
   let end = 0;
   let nesting = new Nesting();
-  for (const token of tokens(sql, { ...options, blanks: true })) {
-    if (token.kind === 'blank') {
+  for (const lexer of eachToken(sql, options)) {
+    if (lexer === undefined) {
       yield undefined;
       continue;
     }
-    const symbol = token.kind === 'symbol' ? sql[token.start] : undefined;
+    const { kind } = lexer;
+    const mark = kind === Token.Punctuation ? sql.charCodeAt(lexer.start) : 0;
     read += 1;
     if (read % TOKENS_AT_ONCE === 0) yield undefined;
-    if (symbol === ';' && nesting.isOutside) {
+    if (mark === Code.Semicolon && nesting.isOutside) {
       if (start >= 0) yield { text: sql.slice(start, end), start };
       start = -1;
       nesting = new Nesting();
       continue;
     }
-    if (start < 0) start = token.start;
-    end = token.end;
-    if (token.kind === 'word' && nesting.caresForWords) nesting.word(sql.slice(token.start, token.end).toUpperCase());
-    else nesting.other(symbol);
+    if (start < 0) start = lexer.start;
+    end = lexer.end;
+    if (kind === Token.Word && nesting.caresForWords) nesting.word(sql.slice(lexer.start, end).toUpperCase());
+    else nesting.other(mark);
   }
   if (start >= 0) yield { text: sql.slice(start, end), start };
+}
+
+/** A lexer that stands at one token after the other; undefined in between, for each part of much white space and comments. */
+function* eachToken(sql: string, options: LexerOptions): Generator<Lexer | undefined, void> {
+  const lexer = new Lexer(sql, options);
+  const blank = new Blank();
+  for (;;) {
+    const { end } = lexer;
+    lexer.moveTo(blank.skip(sql, end, Math.min(end + BLANK_CHARACTERS_AT_ONCE, sql.length)));
+    if (blank.isInComment && lexer.end >= sql.length) return;
+    if (blank.isInComment || lexer.end - end >= BLANK_CHARACTERS_AT_ONCE) yield undefined;
+    else if (lexer.next() === Token.End) return;
+    else yield lexer;
+  }
 }
 
 const ROUTINE = /^CREATE (OR REPLACE )?(FUNCTION|PROCEDURE) /;
@@ -70,10 +88,10 @@ class Nesting {
     this.#previous = word;
   }
 
-  /** Anything but a word. */
-  other(symbol: string | undefined): void {
-    if (symbol === '(') this.#parentheses += 1;
-    else if (symbol === ')' && this.#parentheses > 0) this.#parentheses -= 1;
+  /** Anything but a word. @param mark its character; 0 for what is no punctuation */
+  other(mark: number): void {
+    if (mark === Code.Open) this.#parentheses += 1;
+    else if (mark === Code.Close && this.#parentheses > 0) this.#parentheses -= 1;
     this.#previous = '';
   }
 

@@ -30,6 +30,12 @@ export class Blank {
     return at;
   }
 
+  /** Offset behind the block comment that begins at `start`. */
+  skipComment(text: string, start: number): number {
+    this.#depth = 1;
+    return this.#comment(text, start + 2, text.length);
+  }
+
   /** Comments nest, unlike in C. */
   #comment(text: string, offset: number, until: number): number {
     let depth = this.#depth;
@@ -51,6 +57,12 @@ export class Blank {
 
 function opensComment(text: string, at: number): boolean {
   return text.charCodeAt(at) === Code.Slash && text.charCodeAt(at + 1) === Code.Star;
+}
+
+/** Offset behind the comment that begins at `at`; `at` where none does. */
+export function commentEnd(text: string, at: number): number {
+  if (opensComment(text, at)) return new Blank().skipComment(text, at);
+  return text.charCodeAt(at) === Code.Minus && text.charCodeAt(at + 1) === Code.Minus ? lineEnd(text, at + 2) : at;
 }
 
 /** White space, and comments that a line ends. */
@@ -94,13 +106,22 @@ export function digitsEnd(text: string, offset: number): number {
   return at;
 }
 
-/** Digits with fraction, exponent, `_` and radix prefix; `1..10` is two numbers around `..`. */
+/** Digits with fraction, exponent, `_` and radix prefix; `1..10` is two numbers around `..`, and `1$$x$$` has a string behind it. */
 export function numberEnd(text: string, start: number): number {
-  let at = wordEnd(text, start);
-  if (text.charCodeAt(at) === Code.Dot && text.charCodeAt(at + 1) !== Code.Dot) at = wordEnd(text, at + 1);
+  let at = digitsAndLettersEnd(text, start);
+  if (text.charCodeAt(at) === Code.Dot && text.charCodeAt(at + 1) !== Code.Dot) at = digitsAndLettersEnd(text, at + 1);
   const sign = text.charCodeAt(at);
   const exponent = (text.charCodeAt(at - 1) | 0x20) === 0x65 && (sign === Code.Plus || sign === Code.Minus);
   return exponent && digitsEnd(text, at + 1) > at + 1 ? digitsEnd(text, at + 1) : at;
+}
+
+function digitsAndLettersEnd(text: string, offset: number): number {
+  let at = offset;
+  for (; at < text.length; at++) {
+    const kind = classOf(text.charCodeAt(at));
+    if (kind !== CLASS.Digit && kind !== CLASS.Letter) break;
+  }
+  return at;
 }
 
 /** An operator ends where a comment begins. */

@@ -1,4 +1,5 @@
 import { Code } from '../../syntax/characters.ts';
+import { isIdentifier, isString, type LexerOptions, Token, type TokenKind } from '../../syntax/lexer.ts';
 import { ChannelEdits } from './edits/channel-edits.ts';
 import type { Edit } from './edits/edits.ts';
 import { ScopedEdits } from './edits/scoped-edits.ts';
@@ -10,7 +11,6 @@ import type { SchemaTarget } from './schema-target.ts';
 import { schemasNamed } from './settings.ts';
 import { existingSchemaEnd, introducesSchemas, settingEnd } from './statements.ts';
 import { type Content, contentOf, identifierText } from './tokens/content.ts';
-import { isIdentifier, isString, type LexerOptions, Token, type TokenKind } from './tokens/lexer.ts';
 import { roleOfLiteral } from './tokens/literals.ts';
 import { lastMention } from './tokens/mention.ts';
 import { keywordAt } from './tokens/words.ts';

@@ -1,7 +1,7 @@
 import { Code } from '../../syntax/characters.ts';
+import { isIdentifier, type Lexer, Token } from '../../syntax/lexer.ts';
 import type { Scope } from './names/scope.ts';
 import { identifierText } from './tokens/content.ts';
-import { isIdentifier, type Lexer, Token } from './tokens/lexer.ts';
 
 /** Words behind which a statement can begin: in functions, and in rules (`DO ALSO NOTIFY changed`). */
 const BEFORE_STATEMENTS = ['begin', 'atomic', 'then', 'else', 'loop', 'do', 'also', 'instead'];

@@ -1,5 +1,6 @@
 import { ServiceError } from '../../errors.ts';
-import { BEGINNING_MAX_CHARACTERS, beginningOf, leadingWords, startOfStatement, tokens } from '../../syntax/scanner.ts';
+import { BEGINNING_MAX_CHARACTERS, beginningOf, leadingWords, startOfStatement } from '../../syntax/leading-words.ts';
+import { isString, Lexer, Token } from '../../syntax/lexer.ts';
 
 /** What a statement is part of: a call of its own, or a transaction that Postern opens and ends. */
 export type StatementContext = 'single' | 'transaction';
@@ -58,10 +59,9 @@ function controlsTransaction(sql: string, words: readonly string[], context: Sta
 
 /** `PREPARE TRANSACTION 'id'`, not a statement that was named `transaction`. */
 function isFollowedByString(sql: string): boolean {
-  for (const { kind, start } of tokens(beginningOf(sql))) {
-    if (kind !== 'word' && sql[start] !== ';') return kind === 'string';
-  }
-  return false;
+  const lexer = new Lexer(beginningOf(sql), { offset: startOfStatement(sql) });
+  while (lexer.next() === Token.Word);
+  return isString(lexer.kind);
 }
 
 /** Behind so much nothing is looked for; what copies to the client all the same is refused when it does. */
@@ -71,8 +71,9 @@ const COPY_MAX_CHARACTERS = 65_536;
 function copiesToClient(sql: string): boolean {
   let depth = 0;
   let previous = '';
-  for (const { start, end } of tokens(sql.slice(0, COPY_MAX_CHARACTERS))) {
-    const text = sql.slice(start, end).toUpperCase();
+  const lexer = new Lexer(sql.slice(0, COPY_MAX_CHARACTERS));
+  while (lexer.next() !== Token.End) {
+    const text = sql.slice(lexer.start, lexer.end).toUpperCase();
     if (text === '(') depth += 1;
     else if (text === ')') depth -= 1;
     else if (depth === 0 && (previous === 'FROM' || previous === 'TO') && (text === 'STDIN' || text === 'STDOUT')) return true;

@@ -99,7 +99,7 @@ async function planOf(
   if (dryRun === true && transaction === false) {
     throw new ServiceError('invalid_request', 'dryRun needs a transaction to roll back, so "transaction" cannot be false');
   }
-  const options = { standardStrings: backend.parameters.get('standard_conforming_strings') !== 'off' };
+  const options = { standardConformingStrings: backend.parameters.get('standard_conforming_strings') !== 'off' };
   const slices = new TimeSlices();
   const forward = await Script.read(sql, 'statement', options);
   await slices.pause();

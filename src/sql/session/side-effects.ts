@@ -1,4 +1,4 @@
-import { type Token, tokens } from '../../syntax/scanner.ts';
+import { isIdentifier, isQuotedIdentifier, Lexer, Token, type TokenKind } from '../../syntax/lexer.ts';
 
 /** What a statement may do to its session beyond its transaction. */
 export interface SideEffects {
@@ -21,8 +21,6 @@ const TEMPORARY = /^(?:TEMP|TEMPORARY|PG_TEMP.*)$/;
 const QUOTED_TEMPORARY = /^(?:U&|"pg_temp)/i;
 const DEFAULTS_OF = new Set(['ROLE', 'USER', 'DATABASE']);
 const SEQUENCE_READ = /currval|lastval/i;
-/** What a `DO` runs is a string, and a name may be in quotes. */
-const MAY_BE_CODE: ReadonlySet<Token['kind']> = new Set(['word', 'quotedIdentifier']);
 
 /** Words that may stand before a parenthesis without calling a function. */
 const NO_CALLS = `all and any array as between by case check conflict cube distinct else except exists explain filter from group grouping having
@@ -83,8 +81,9 @@ export function sideEffectsOf(sql: string): SideEffects {
     isPlain,
     isClean: isKnown && !parts.some((part) => isTemporary(sql, part)) && parts.every((_, at) => isHarmless(parts, at)),
     changesDefaults: command === 'ALTER' && DEFAULTS_OF.has(parts[1]?.text ?? ''),
+    // What a `DO` runs is a string, and a name may be in quotes.
     readsSequences: parts.some(
-      ({ kind, start, end }) => (MAY_BE_CODE.has(kind) || command === 'DO') && SEQUENCE_READ.test(sql.slice(start, end)),
+      ({ kind, start, end }) => (isIdentifier(kind) || command === 'DO') && SEQUENCE_READ.test(sql.slice(start, end)),
     ),
   };
 }
@@ -106,48 +105,48 @@ export class SideEffectsMemory {
   }
 }
 
-interface Part extends Token {
-  /** Of words in upper case, of symbols as they are; of everything else nothing. */
+interface Part {
+  readonly kind: TokenKind;
+  readonly start: number;
+  readonly end: number;
+  /** Of words in upper case, of operators and punctuation as they are; of everything else nothing. */
   readonly text: string;
 }
 
 /** @returns undefined for more than are looked at */
 function partsOf(sql: string): readonly Part[] | undefined {
   const parts: Part[] = [];
-  for (const token of tokens(sql)) {
+  const lexer = new Lexer(sql);
+  while (lexer.next() !== Token.End) {
     if (parts.length === TOKENS_MAX) return undefined;
-    const { kind, start, end } = token;
-    parts.push({ kind, start, end, text: textOf(sql, token) });
+    const { kind, start, end } = lexer;
+    parts.push({ kind, start, end, text: textOf(sql, lexer) });
   }
   return parts;
 }
 
-function textOf(sql: string, { kind, start, end }: Token): string {
-  if (kind === 'word') return sql.slice(start, end).toUpperCase();
-  return kind === 'symbol' ? sql.slice(start, end) : '';
+function textOf(sql: string, { kind, start, end }: Lexer): string {
+  if (kind === Token.Word) return sql.slice(start, end).toUpperCase();
+  return kind === Token.Operator || kind === Token.Punctuation ? sql.slice(start, end) : '';
 }
 
 /** Whether it says that something is temporary, or names the schema in which it then is. */
 function isTemporary(sql: string, { kind, text, start, end }: Part): boolean {
-  return kind === 'quotedIdentifier' ? QUOTED_TEMPORARY.test(sql.slice(start, end)) : TEMPORARY.test(text);
+  return isQuotedIdentifier(kind) ? QUOTED_TEMPORARY.test(sql.slice(start, end)) : TEMPORARY.test(text);
 }
 
 /** Whether a parenthesis that opens here calls nothing, or what is known to be harmless. */
 function isHarmless(parts: readonly Part[], at: number): boolean {
   const name = parts[at - 1];
-  if (parts[at]?.text !== '(' || name === undefined || !isName(name)) return true;
+  if (parts[at]?.text !== '(' || name === undefined || !isIdentifier(name.kind)) return true;
   const start = startOfName(parts, at - 1);
   const before = parts[start - 1]?.text;
   // A table with its columns: INSERT INTO t (…), … AS t (…), WITH t (…) AS …
   if (before !== undefined && BEFORE_TABLE.has(before)) return true;
-  if (name.kind !== 'word') return false;
+  if (name.kind !== Token.Word) return false;
   if (name.text === 'SET_CONFIG') return isLocal(parts, at);
   const isOurs = start === at - 1 || (start === at - 3 && parts[start]?.text === 'PG_CATALOG');
   return isOurs && HARMLESS_BEFORE_PARENTHESIS.has(name.text);
-}
-
-function isName({ kind }: Part): boolean {
-  return kind === 'word' || kind === 'quotedIdentifier';
 }
 
 /** Where a name begins that may be qualified. */

@@ -1,10 +1,10 @@
 import { Code } from '../../../syntax/characters.ts';
+import { isString, type Lexer, Token } from '../../../syntax/lexer.ts';
 import { channelPrefix, serverChannel, truncateChannel } from '../channels.ts';
 import type { Scope } from '../names/scope.ts';
 import type { SchemaTarget } from '../schema-target.ts';
 import { channelNamed } from '../statements.ts';
 import { type Content, contentOf, identifierText } from '../tokens/content.ts';
-import { isString, type Lexer, Token } from '../tokens/lexer.ts';
 import type { ScopedEdits } from './scoped-edits.ts';
 
 /**

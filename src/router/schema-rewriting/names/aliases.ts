@@ -1,7 +1,7 @@
 import { Code } from '../../../syntax/characters.ts';
+import { isIdentifier, Lexer, Token } from '../../../syntax/lexer.ts';
 import { skipBlank } from '../../../syntax/token-ends.ts';
 import { identifierText } from '../tokens/content.ts';
-import { isIdentifier, Lexer, Token } from '../tokens/lexer.ts';
 
 /** What the names of a clause are: relations (`FROM`), those that a WITH list makes, arguments of a function, anything else. */
 type Clause = 'relations' | 'with' | 'arguments' | 'other';

@@ -1,8 +1,8 @@
 import { Code } from '../../../syntax/characters.ts';
+import { Token } from '../../../syntax/lexer.ts';
 import { skipBlank } from '../../../syntax/token-ends.ts';
 import type { ScopedEdits } from '../edits/scoped-edits.ts';
 import type { SchemaTarget } from '../schema-target.ts';
-import { Token } from '../tokens/lexer.ts';
 import { isCast } from '../tokens/literals.ts';
 import { relationQualifiers } from './aliases.ts';
 import type { Scope } from './scope.ts';

@@ -1,5 +1,5 @@
+import { type Lexer, Token, type TokenKind } from '../../../syntax/lexer.ts';
 import { continuation, dollarTagEnd } from '../../../syntax/token-ends.ts';
-import { type Lexer, Token, type TokenKind } from './lexer.ts';
 
 /** Characters of a content from `index` on that are written at `offset` on, one for one; or, with `width`, one escape. */
 interface Run {

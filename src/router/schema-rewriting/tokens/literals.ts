@@ -1,8 +1,8 @@
 import { Code } from '../../../syntax/characters.ts';
+import { type Lexer, Token } from '../../../syntax/lexer.ts';
 import { namesDatabase, namesSchema } from '../names/catalog-columns.ts';
 import { CAST, CONFIGURED, FORMAT, isTextType, type Role, roleOfType, SCHEMAS } from '../names/roles.ts';
 import type { Scope, Span } from '../names/scope.ts';
-import { type Lexer, Token } from './lexer.ts';
 
 /** What the string at which the scope stands means for a place; undefined for data, which is most strings. */
 export function roleOfLiteral(scope: Scope): Role | undefined {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { contentOf } from '../../../../src/router/schema-rewriting/tokens/content.ts';
-import { isIdentifier, isString, Lexer, type LexerOptions, Token } from '../../../../src/router/schema-rewriting/tokens/lexer.ts';
+import { contentOf } from '../../../src/router/schema-rewriting/tokens/content.ts';
+import { isIdentifier, isString, Lexer, type LexerOptions, Token } from '../../../src/syntax/lexer.ts';
 
 const NAMES = new Map<number, string>(Object.entries(Token).map(([name, kind]) => [kind, name]));
 
@@ -74,6 +74,63 @@ describe('Lexer', () => {
 
   it('reads bytes that are no UTF-8 as letters', () => {
     expect(tokens(Buffer.from([0x61, 0xff, 0xc3, 0x20, 0xe9]).toString('latin1'))).toEqual(['Word a\xff\xc3', 'Word \xe9']);
+  });
+});
+
+function texts(sql: string, standardConformingStrings = true): string[] {
+  const lexer = new Lexer(sql, { standardConformingStrings });
+  const read: string[] = [];
+  while (lexer.next() !== Token.End) read.push(sql.slice(lexer.start, lexer.end));
+  return read;
+}
+
+describe('the texts of tokens', () => {
+  it.each<[string, string[]]>([
+    ['select a,b from t', ['select', 'a', ',', 'b', 'from', 't']],
+    ["'it''s'", ["'it''s'"]],
+    ["'a\\' b", ["'a\\'", 'b']],
+    ["E'a\\' b'", ["E'a\\' b'"]],
+    ["e'\\\\' b", ["e'\\\\'", 'b']],
+    ["E'a'\n  'b\\'c' d", ["E'a'\n  'b\\'c'", 'd']],
+    ["'a' 'b'", ["'a'", "'b'"]],
+    ["B'01' x'ff' N'n' U&'\\0041'", ["B'01'", "x'ff'", 'N', "'n'", "U&'\\0041'"]],
+    ['"a""b;" U&"c"', ['"a""b;"', 'U&"c"']],
+    ['$$a;b$$ c', ['$$a;b$$', 'c']],
+    ['$x$ $y$ $$ $x$ c', ['$x$ $y$ $$ $x$', 'c']],
+    ['a$b$c', ['a$b$c']],
+    ['$1 $23', ['$1', '$23']],
+    ['1.5e10 0x1F 1_000', ['1.5e10', '0x1F', '1_000']],
+    ['a -- b\nc', ['a', 'c']],
+    ['a --b\rc', ['a', 'c']],
+    ['a /* b /* c */ d */ e', ['a', 'e']],
+    ['a/*/ b */c', ['a', 'c']],
+    ['a-->b', ['a']],
+    ['a->>b', ['a', '->>', 'b']],
+    ['1$$a$$ 1$2', ['1', '$$a$$', '1', '$2']],
+    ['größe ünï', ['größe', 'ünï']],
+    ['a\f\v\tb', ['a', 'b']],
+  ])('%s', (sql, expected) => {
+    expect(texts(sql)).toEqual(expected);
+  });
+
+  it('a backslash escapes in plain strings where standard_conforming_strings is off', () => {
+    expect(texts("'a\\' b' c", false)).toEqual(["'a\\' b'", 'c']);
+  });
+
+  it.each(["'never closed", '"never', '$a$ never $b$', "E'\\"])('what is never closed reaches to the end: %s', (sql) => {
+    expect(texts(sql)).toEqual([sql]);
+  });
+
+  it('a comment that is never closed hides the rest', () => {
+    expect(texts('a /* b /* c */')).toEqual(['a']);
+  });
+
+  it('reads two million characters of string in no time', () => {
+    const sql = `select '${'x'.repeat(2_000_000)}', E'${'\\n'.repeat(1_000_000)}'`;
+    const before = process.cpuUsage();
+    expect(texts(sql)).toHaveLength(4);
+    const { user, system } = process.cpuUsage(before);
+    expect((user + system) / sql.length).toBeLessThan(0.25);
   });
 });
 

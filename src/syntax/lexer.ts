@@ -1,4 +1,4 @@
-import { CLASS, Code, classOf } from '../../../syntax/characters.ts';
+import { CLASS, Code, classOf } from './characters.ts';
 import {
   digitsEnd,
   dollarTagEnd,
@@ -9,7 +9,7 @@ import {
   skipBlank,
   stringEnd,
   wordEnd,
-} from '../../../syntax/token-ends.ts';
+} from './token-ends.ts';
 
 /**
  * PostgreSQL's lexical structure by offsets: what a client's SQL is made of, without copying any of it.
@@ -181,5 +181,14 @@ export function isString(kind: TokenKind): boolean {
 }
 
 export function isIdentifier(kind: TokenKind): boolean {
-  return kind === Token.Word || kind === Token.QuotedIdentifier || kind === Token.UnicodeIdentifier;
+  return kind === Token.Word || isQuotedIdentifier(kind);
+}
+
+export function isQuotedIdentifier(kind: TokenKind): boolean {
+  return kind === Token.QuotedIdentifier || kind === Token.UnicodeIdentifier;
+}
+
+/** Strings, bit strings and identifiers: in quotes of any kind. */
+export function isQuoted(kind: TokenKind): boolean {
+  return isString(kind) || kind === Token.BitString || isQuotedIdentifier(kind);
 }
