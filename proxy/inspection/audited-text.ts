@@ -1,6 +1,6 @@
 import { PassingRecord, type RecordedText, recordText } from '../../src/catalog/audit/entries/statement-record.ts';
 import { Code } from '../../src/syntax/characters.ts';
-import { Lexer, Token } from '../../src/syntax/lexer.ts';
+import { Lexer, Token } from '../../src/syntax/scanner.ts';
 import { isFollowed } from './sql-traits.ts';
 
 /**

@@ -1,4 +1,4 @@
-import { isQuotedIdentifier } from '../../src/syntax/lexer.ts';
+import { isQuotedIdentifier } from '../../src/syntax/scanner.ts';
 import { changeCode } from './outside-literals.ts';
 
 /** A session with more of the client's own settings than that stays on its backend. */

@@ -1,5 +1,5 @@
 import { leadingWords } from './leading-words.ts';
-import { Lexer, type LexerOptions, Token } from './lexer.ts';
+import { Lexer, type LexerOptions, Token } from './scanner.ts';
 
 /** Something in a statement that destroys data, or fails where there is data. */
 export interface Destruction {

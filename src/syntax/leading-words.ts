@@ -1,5 +1,5 @@
 import { Code } from './characters.ts';
-import { Lexer, Token } from './lexer.ts';
+import { Lexer, Token } from './scanner.ts';
 import { skipBlank } from './token-ends.ts';
 
 /** So much of a text is looked at for its first words. */

@@ -1,4 +1,4 @@
-import { isIdentifier, isQuotedIdentifier, isString, Lexer, Token, type TokenKind } from './lexer.ts';
+import { isIdentifier, isQuotedIdentifier, isString, Lexer, Token, type TokenKind } from './scanner.ts';
 import { commentEnd } from './token-ends.ts';
 
 const REDACTED = "'***'";

@@ -1,5 +1,5 @@
 import { Code } from './characters.ts';
-import { Lexer, type LexerOptions, Token } from './lexer.ts';
+import { Lexer, type LexerOptions, Token } from './scanner.ts';
 import { Blank } from './token-ends.ts';
 
 export interface SqlStatement {

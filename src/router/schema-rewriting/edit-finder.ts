@@ -1,5 +1,5 @@
 import { Code } from '../../syntax/characters.ts';
-import { isIdentifier, isString, type LexerOptions, Token, type TokenKind } from '../../syntax/lexer.ts';
+import { isIdentifier, isString, type LexerOptions, Token, type TokenKind } from '../../syntax/scanner.ts';
 import { ChannelEdits } from './edits/channel-edits.ts';
 import type { Edit } from './edits/edits.ts';
 import { ScopedEdits } from './edits/scoped-edits.ts';

@@ -1,5 +1,5 @@
 import { Code } from '../../syntax/characters.ts';
-import { isIdentifier, type Lexer, Token } from '../../syntax/lexer.ts';
+import { isIdentifier, type Lexer, Token } from '../../syntax/scanner.ts';
 import type { Scope } from './names/scope.ts';
 import { identifierText } from './tokens/content.ts';
 

@@ -1,4 +1,4 @@
-import { isIdentifier, isQuotedIdentifier, Lexer, Token, type TokenKind } from '../../syntax/lexer.ts';
+import { isIdentifier, isQuotedIdentifier, Lexer, Token, type TokenKind } from '../../syntax/scanner.ts';
 
 /** What a statement may do to its session beyond its transaction. */
 export interface SideEffects {

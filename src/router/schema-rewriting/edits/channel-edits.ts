@@ -1,5 +1,5 @@
 import { Code } from '../../../syntax/characters.ts';
-import { isString, type Lexer, Token } from '../../../syntax/lexer.ts';
+import { isString, type Lexer, Token } from '../../../syntax/scanner.ts';
 import { channelPrefix, serverChannel, truncateChannel } from '../channels.ts';
 import type { Scope } from '../names/scope.ts';
 import type { SchemaTarget } from '../schema-target.ts';

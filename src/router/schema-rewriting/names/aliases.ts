@@ -1,5 +1,5 @@
 import { Code } from '../../../syntax/characters.ts';
-import { isIdentifier, Lexer, Token } from '../../../syntax/lexer.ts';
+import { isIdentifier, Lexer, Token } from '../../../syntax/scanner.ts';
 import { skipBlank } from '../../../syntax/token-ends.ts';
 import { identifierText } from '../tokens/content.ts';
 

@@ -1,5 +1,5 @@
 import { Code } from '../../../syntax/characters.ts';
-import { Token } from '../../../syntax/lexer.ts';
+import { Token } from '../../../syntax/scanner.ts';
 import { type Arguments, SCHEMA_ARRAY, SCHEMAS } from './roles.ts';
 import type { Scope } from './scope.ts';
 

@@ -1,5 +1,5 @@
 import { Code } from '../../../syntax/characters.ts';
-import { Token } from '../../../syntax/lexer.ts';
+import { Token } from '../../../syntax/scanner.ts';
 import { skipBlank } from '../../../syntax/token-ends.ts';
 import type { ScopedEdits } from '../edits/scoped-edits.ts';
 import type { SchemaTarget } from '../schema-target.ts';

@@ -1,5 +1,5 @@
 import { Code } from '../../../syntax/characters.ts';
-import { isString, Lexer, type LexerOptions, Token, type TokenKind } from '../../../syntax/lexer.ts';
+import { isString, Lexer, type LexerOptions, Token, type TokenKind } from '../../../syntax/scanner.ts';
 import { skipBlank } from '../../../syntax/token-ends.ts';
 import type { Edit } from '../edits/edits.ts';
 import { type Content, contentOf, lowerCase } from '../tokens/content.ts';

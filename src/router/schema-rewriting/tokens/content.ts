@@ -1,4 +1,4 @@
-import { type Lexer, Token, type TokenKind } from '../../../syntax/lexer.ts';
+import { type Lexer, Token, type TokenKind } from '../../../syntax/scanner.ts';
 import { continuation, dollarTagEnd } from '../../../syntax/token-ends.ts';
 
 /** Characters of a content from `index` on that are written at `offset` on, one for one; or, with `width`, one escape. */

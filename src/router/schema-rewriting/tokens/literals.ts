@@ -1,5 +1,5 @@
 import { Code } from '../../../syntax/characters.ts';
-import { type Lexer, Token } from '../../../syntax/lexer.ts';
+import { type Lexer, Token } from '../../../syntax/scanner.ts';
 import { namesDatabase, namesSchema } from '../names/catalog-columns.ts';
 import { CAST, CONFIGURED, FORMAT, isTextType, type Role, roleOfType, SCHEMAS } from '../names/roles.ts';
 import type { Scope, Span } from '../names/scope.ts';

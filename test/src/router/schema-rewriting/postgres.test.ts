@@ -9,7 +9,7 @@ import { originalPosition } from '../../../../src/router/schema-rewriting/edits/
 import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite.ts';
 import { clientSearchPath, serverSearchPath } from '../../../../src/router/schema-rewriting/settings.ts';
 import { contentOf } from '../../../../src/router/schema-rewriting/tokens/content.ts';
-import { isString, Lexer } from '../../../../src/syntax/lexer.ts';
+import { isString, Lexer } from '../../../../src/syntax/scanner.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';
 import { hasPostgres15, startPostgres15 } from '../../../support/postgres15.ts';
 import { SeededRandom } from '../../../support/random.ts';

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { Edit } from '../../../../src/router/schema-rewriting/edits/edits.ts';
 import { rewriteLargeSql, rewriteSql } from '../../../../src/router/schema-rewriting/rewrite.ts';
 import { lastMention } from '../../../../src/router/schema-rewriting/tokens/mention.ts';
-import { Lexer, Token } from '../../../../src/syntax/lexer.ts';
+import { Lexer, Token } from '../../../../src/syntax/scanner.ts';
 import { SeededRandom } from '../../../support/random.ts';
 import { PLACE, SCHEMA } from './marked.ts';
 
