@@ -1,8 +1,8 @@
 import { type ErrorKind, ServiceError } from '../src/errors.ts';
 import { type ErrorFields, PostgresError } from '../src/protocol/backend.ts';
-import { mayCommitInPart } from '../src/sql/execution/http-restrictions.ts';
 import { type FailurePlace, StatementFailure } from '../src/sql/execution/statement-failure.ts';
 import { lineAndColumn } from '../src/syntax/position.ts';
+import { mayCommitInPart } from '../src/syntax/restrictions.ts';
 import type { Problem } from './responses/replies.ts';
 
 /** How one kind of error is shown to clients. */

@@ -1,5 +1,6 @@
 import { listCommands, type RecordedText, recordTogether } from '../../src/catalog/audit/entries/statement-record.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
+import { objectChanges } from '../../src/syntax/traits/object-changes.ts';
 import { type AuditedText, auditedText, PassingAuditedText } from './audited-text.ts';
 
 /** Statements sent together up to a Query or Sync that changed, or tried to change, objects or roles. */
@@ -98,8 +99,10 @@ export class DdlAudit {
    */
   statement(text: string, isWhole: boolean): AuditedText | undefined {
     this.#passing = isWhole ? undefined : new PassingAuditedText(text);
-    const audited = this.#passing ?? auditedText(text);
-    if (audited !== undefined) this.again(audited);
+    const changes = this.#passing ?? objectChanges(text);
+    if (changes === undefined) return undefined;
+    const audited = this.#passing ?? auditedText(text, changes);
+    this.again(audited);
     return audited;
   }
 

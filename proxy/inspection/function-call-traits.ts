@@ -1,5 +1,5 @@
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
-import { NO_TRAITS, type SqlTraits, traitsOf } from './sql-traits.ts';
+import { NO_TRAITS, type SqlTraits, traitsOf } from '../../src/syntax/traits/sql-traits.ts';
 
 /** Functions of Postgres' own that leave something in a session, or look for it there, and their OIDs, which are for ever. */
 export const STATEFUL_FUNCTIONS: Readonly<Record<string, readonly number[]>> = {

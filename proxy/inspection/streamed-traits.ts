@@ -2,8 +2,8 @@ import { stringEnd } from '../../src/protocol/body.ts';
 import { HEADER_BYTES } from '../../src/protocol/frame.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';
+import { NO_TRAITS, type SqlTraits, traitsOf } from '../../src/syntax/traits/sql-traits.ts';
 import { type AuditedText, PassingAuditedText } from './audited-text.ts';
-import { NO_TRAITS, type SqlTraits, traitsOf } from './sql-traits.ts';
 
 /** What has to be seen together: the longest word that tells something, with what may stand around it. */
 const OVERLAP = 128;

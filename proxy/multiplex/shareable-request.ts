@@ -7,7 +7,7 @@ import type { StatementRegistry } from '../../src/multiplex/statement-registry.t
 import { latin1Name, stringEnd } from '../../src/protocol/body.ts';
 import { HEADER_BYTES } from '../../src/protocol/frame.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
-import { NO_TRAITS, traitsOf } from '../inspection/sql-traits.ts';
+import { NO_TRAITS, traitsOf } from '../../src/syntax/traits/sql-traits.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { ParseCache } from '../prepared/parse-cache.ts';
 

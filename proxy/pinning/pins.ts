@@ -1,5 +1,6 @@
 import { NO_SETTINGS, type Settings } from '../../src/backend/session-state.ts';
-import { MAX_CUSTOM_SETTINGS, type SqlTraits } from '../inspection/sql-traits.ts';
+import { MAX_CUSTOM_SETTINGS } from '../../src/syntax/traits/session-state.ts';
+import type { SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
 import { SequenceUse, SequenceValues } from './sequence-values.ts';
 import type { HeldState, SessionFacts } from './state-probe.ts';
 
@@ -111,10 +112,11 @@ export class Pins {
 
   statementSeen(traits: SqlTraits): void {
     if (traits.changesSettings) this.unsettled = true;
-    if (traits.touchesState) this.suspected = true;
-    if (traits.touchesState && traits.resets && this.#startup.size > 0) this.restores = true;
+    const leavesState = traits.leavesState === 'yes';
+    if (leavesState) this.suspected = true;
+    if (leavesState && traits.resets && this.#startup.size > 0) this.restores = true;
     this.#addCustom(traits.customSettings);
-    if (traits.touchesAdvisoryLocks && traits.touchesState) this.#mayLockUnseen = true;
+    if (traits.touchesAdvisoryLocks && leavesState) this.#mayLockUnseen = true;
     if (traits.setsUnnamed || this.#custom.size > MAX_CUSTOM_SETTINGS) this.keep('setting');
     if (traits.touchesAdvisoryLocks || (traits.deallocates && this.#mayLockUnseen)) {
       this.keep('advisory_lock');

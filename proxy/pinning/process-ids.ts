@@ -1,7 +1,7 @@
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
 import { decodeFrontendMessage } from '../../src/protocol/frontend.ts';
 import { leadingWords } from '../../src/syntax/leading-words.ts';
-import { changeCode } from '../inspection/outside-literals.ts';
+import { changeCode } from '../../src/syntax/traits/outside-literals.ts';
 
 /**
  * A session keeps one process id for its whole life, while its backends change: the id is ours. SQL that speaks of process

@@ -1,10 +1,10 @@
 import { ServiceError } from '../../src/errors.ts';
 import type { FrameScanner } from '../../src/protocol/frame.ts';
 import type { Edit } from '../../src/router/schema-rewriting/edits/edits.ts';
+import { NO_TRAITS, type SqlTraits, traitsOf, traitsOfBeginning } from '../../src/syntax/traits/sql-traits.ts';
 import { MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
 import type { AuditedText } from '../inspection/audited-text.ts';
 import type { Batch } from '../inspection/ddl-audit.ts';
-import { NO_TRAITS, type SqlTraits, traitsOf, traitsOfBeginning } from '../inspection/sql-traits.ts';
 import { piecesOf, StreamedTraits } from '../inspection/streamed-traits.ts';
 import type { UnnamedStatement } from '../prepared/client-statements.ts';
 import type { WireSession } from '../relay/wire-session.ts';

@@ -1,4 +1,4 @@
-import { NO_TRAITS, type SqlTraits } from '../inspection/sql-traits.ts';
+import { NO_TRAITS, type SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
 import { discardSequences, prepareUnderClientNames } from '../prepared/server-statements.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 

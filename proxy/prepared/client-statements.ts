@@ -2,8 +2,8 @@ import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import type { StatementShape } from '../../src/protocol/statement-shape.ts';
 import type { Edit } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
+import type { SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
 import type { AuditedText } from '../inspection/audited-text.ts';
-import type { SqlTraits } from '../inspection/sql-traits.ts';
 import type { ParameterSignal } from '../pinning/process-ids.ts';
 import type { StatementMemory } from './statement-memory.ts';
 

@@ -6,9 +6,11 @@ import { latin1String, stringEnd } from '../../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
 import { parseMessage } from '../../src/protocol/frontend-encoder.ts';
+import { mayChangeObjects } from '../../src/syntax/traits/object-changes.ts';
+import { isPreparable, staysTheSame } from '../../src/syntax/traits/preparable.ts';
+import { NO_TRAITS, type SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from '../buffer-limits.ts';
-import { type AuditedText, mayChangeObjects } from '../inspection/audited-text.ts';
-import { isPreparable, NO_TRAITS, type SqlTraits, staysTheSame } from '../inspection/sql-traits.ts';
+import type { AuditedText } from '../inspection/audited-text.ts';
 import {
   demandWhole,
   inspectBeginning,

@@ -3,7 +3,7 @@ import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import { latin1String, stringEnd } from '../../src/protocol/body.ts';
 import type { FrameScanner } from '../../src/protocol/frame.ts';
 import { FrontendType, statementNameStart } from '../../src/protocol/frontend.ts';
-import { type SqlTraits, traitsOf } from '../inspection/sql-traits.ts';
+import { type SqlTraits, traitsOf } from '../../src/syntax/traits/sql-traits.ts';
 import { queryText } from '../multiplex/shareable-request.ts';
 import type { ClientStatements } from './client-statements.ts';
 

@@ -2,7 +2,7 @@ import { Disposition, Request } from '../../src/backend/pending-replies.ts';
 import { latin1String } from '../../src/protocol/body.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
 import { CLOSE_UNNAMED_PORTAL } from '../../src/protocol/frontend-encoder.ts';
-import type { SqlTraits } from '../inspection/sql-traits.ts';
+import type { SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 
 /* What has to be known of the portals that a client binds, when it executes them. */

@@ -14,7 +14,7 @@ import {
 } from '../../src/protocol/frontend-encoder.ts';
 import { isSameShape, type StatementShape } from '../../src/protocol/statement-shape.ts';
 import type { Edit } from '../../src/router/schema-rewriting/edits/edits.ts';
-import { deallocatedNames, type SqlTraits } from '../inspection/sql-traits.ts';
+import { deallocatedNames, type SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import type { UnnamedStatement } from './client-statements.ts';
 import type { Effect } from './effects.ts';

@@ -6,9 +6,9 @@ import { latin1Name, latin1String, stringEnd } from '../../src/protocol/body.ts'
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
 import { FrontendType, statementNameStart } from '../../src/protocol/frontend.ts';
 import { queryMessage, withStatementName } from '../../src/protocol/frontend-encoder.ts';
+import type { SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from '../buffer-limits.ts';
 import { traitsOfCall } from '../inspection/function-call-traits.ts';
-import type { SqlTraits } from '../inspection/sql-traits.ts';
 import { sendSignals, translateProcessIds } from '../pinning/process-ids.ts';
 import {
   demandWhole,

@@ -65,3 +65,11 @@ export const INSIDE_WORD = CLASSES.map((kind, code) => (kind === CLASS.Letter ||
 
 /** Anything above ASCII counts as a letter, as it does for the server. */
 export const classOf = (code: number): number => (code < 128 ? (CLASSES[code] ?? CLASS.Unknown) : CLASS.Letter);
+
+/** As the server folds identifiers: only `A` to `Z`, whatever the locale. */
+export function lowerCase(text: string): string {
+  for (let at = 0; at < text.length; at++) {
+    if (text.charCodeAt(at) >= 0x80) return text.replace(/[A-Z]+/g, (capitals) => capitals.toLowerCase());
+  }
+  return text.toLowerCase();
+}

@@ -86,3 +86,8 @@ it('sums of bytes with a limit, and evictions, are found', () => {
   expect(evictionsByHand(evicting.replace('this.#known.delete', 'print'))).toBe(0);
   expect(evictionsByHand('if (this.#young.size >= this.#max) this.#young = new Set();')).toBe(1);
 });
+
+it('one file finds the tokens of SQL text: no other asks where a string or a quoted name ends', () => {
+  const asks = /import \{[^}]*\b(?:quotedEnd|stringEnd)\b[^}]*\} from '[^']*token-ends\.ts'/;
+  expect([...graph.keys()].filter((file) => asks.test(textOf(file)))).toEqual(['src/syntax/scanner.ts']);
+});

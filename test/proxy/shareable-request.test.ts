@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { NO_TRAITS } from '../../proxy/inspection/sql-traits.ts';
 import { isPlainText, shareableRequest } from '../../proxy/multiplex/shareable-request.ts';
 import { ClientStatements } from '../../proxy/prepared/client-statements.ts';
 import { ParseCache } from '../../proxy/prepared/parse-cache.ts';
@@ -8,6 +7,7 @@ import { newServerStatement } from '../../src/backend/prepared-statements.ts';
 import { NO_SETTINGS } from '../../src/backend/session-state.ts';
 import { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
+import { NO_TRAITS } from '../../src/syntax/traits/sql-traits.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 
 const READS = [

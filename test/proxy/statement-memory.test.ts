@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { auditedText } from '../../proxy/inspection/audited-text.ts';
-import { NO_TRAITS } from '../../proxy/inspection/sql-traits.ts';
 import { ClientStatements } from '../../proxy/prepared/client-statements.ts';
 import { STATEMENT_BOUNDS, StatementMemory } from '../../proxy/prepared/statement-memory.ts';
 import { newServerStatement } from '../../src/backend/prepared-statements.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
+import { NO_TRAITS } from '../../src/syntax/traits/sql-traits.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 const MIB = 1_048_576;
@@ -87,7 +87,7 @@ it('what is kept for the audit is counted with each name', () => {
   const kept = newHeld();
   const statements = new ClientStatements(new StatementMemory(kept));
   const shared = statement(10_000);
-  const watched = auditedText(`create table ${'x'.repeat(4_000)}()`);
+  const watched = auditedText(`create table ${'x'.repeat(4_000)}()`, { isWatched: true, makesFromQuery: true });
   for (let n = 0; n < 20; n += 1) statements.set(`s${n}`, { ...shared, watched });
   expect(kept.bytes).toBeGreaterThan(90_000);
   statements.clear();

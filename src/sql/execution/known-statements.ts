@@ -5,12 +5,12 @@ import { registryOf, type StatementRegistry } from '../../multiplex/statement-re
 import { isSameShape } from '../../protocol/statement-shape.ts';
 import type { Lease } from '../../router/lease.ts';
 import type { Tenant } from '../../router/tenant.ts';
+import type { SideEffects } from '../../syntax/traits/side-effects.ts';
 import type { Field } from '../json/row.ts';
 import type { PostgresType } from '../result/builtin-types.ts';
 import { ResultShape } from '../result/result.ts';
 import type { ResultFormat } from '../result/result-format.ts';
 import type { Description, Session } from '../session/session.ts';
-import type { SideEffects } from '../session/side-effects.ts';
 
 /** What Postgres makes of a statement, in our terms. */
 export class DescribedStatement {
@@ -67,7 +67,7 @@ export function rememberStatement({ lease }: Session, sql: string, sideEffects: 
   if (sql.length > TEXT_MAX_CHARACTERS || !sideEffects.isPlain) return;
   const registry = registryOf(lease.tenant.organization);
   const server = serverStatement(registry, sql, lease.tenant, described.description);
-  const latency = sideEffects.isClean && !sideEffects.readsSequences ? registry.latencyOf(server) : undefined;
+  const latency = sideEffects.leavesState === 'no' && !sideEffects.readsSequences ? registry.latencyOf(server) : undefined;
   known.set(server, { sideEffects, described, server, latency, baseline: registry.baseline });
   registry.weigh(server, DESCRIPTION_BYTES + COLUMN_BYTES * described.description.fields.length);
 }

@@ -1,6 +1,8 @@
 import { ServiceError } from '../../errors.ts';
 import type { Lease } from '../../router/lease.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
+import { checkStatement, type StatementContext } from '../../syntax/restrictions.ts';
+import { SideEffectsMemory } from '../../syntax/traits/side-effects.ts';
 import { checkParameterLimit, type ParameterText } from '../parameters/parameters.ts';
 import { BufferedResult, ReplySizeLimit } from '../result/buffered-result.ts';
 import { outcomeOf } from '../result/result.ts';
@@ -10,8 +12,6 @@ import { TypeCatalog } from '../result/type-catalog.ts';
 import { pinSettings } from '../session/output-settings.ts';
 import type { Completion } from '../session/pipeline.ts';
 import { Session, type SessionOptions } from '../session/session.ts';
-import { SideEffectsMemory } from '../session/side-effects.ts';
-import { checkStatement, type StatementContext } from './http-restrictions.ts';
 import { carriedOut } from './statement-failure.ts';
 import type { BatchResult } from './transactions/batch.ts';
 import { checkInTransaction, inTransaction } from './transactions/in-transaction.ts';

@@ -1,13 +1,13 @@
 import { ServiceError } from '../../errors.ts';
 import { PostgresError } from '../../protocol/backend.ts';
 import type { Lease } from '../../router/lease.ts';
+import { checkStatement } from '../../syntax/restrictions.ts';
+import { sideEffectsOf } from '../../syntax/traits/side-effects.ts';
 import { checkParameterLimit } from '../parameters/parameters.ts';
 import { ReplyBody } from '../result/reply-body.ts';
 import { jsonFormat, type StatementOutcome } from '../result/result-format.ts';
 import { pinSettings } from '../session/output-settings.ts';
 import { Session } from '../session/session.ts';
-import { sideEffectsOf } from '../session/side-effects.ts';
-import { checkStatement } from './http-restrictions.ts';
 import { findStatement, forgetStatement } from './known-statements.ts';
 import type { QueryReply, QueryRequest } from './query-request.ts';
 import { runStatement } from './run-described.ts';

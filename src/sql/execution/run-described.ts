@@ -1,5 +1,7 @@
 import { PostgresError } from '../../protocol/backend.ts';
 import { bindAndExecute } from '../../protocol/frontend-encoder.ts';
+import { checkStatement } from '../../syntax/restrictions.ts';
+import { type SideEffects, sideEffectsOf } from '../../syntax/traits/side-effects.ts';
 import { checkParameterLimit, encodeAnyOf, type ParameterText } from '../parameters/parameters.ts';
 import type { ReplyBody } from '../result/reply-body.ts';
 import { outcomeOf, ResultWriter, typedFields } from '../result/result.ts';
@@ -7,8 +9,6 @@ import { jsonFormat, type ResultFormat, type StatementOutcome } from '../result/
 import { TypeCatalog } from '../result/type-catalog.ts';
 import { pinSettings } from '../session/output-settings.ts';
 import type { Description, Session } from '../session/session.ts';
-import { type SideEffects, sideEffectsOf } from '../session/side-effects.ts';
-import { checkStatement } from './http-restrictions.ts';
 import { DescribedStatement, findStatement, forgetStatement, type KnownStatement, rememberStatement } from './known-statements.ts';
 import type { QueryRequest } from './query-request.ts';
 import { carriedOut } from './statement-failure.ts';

@@ -11,12 +11,12 @@ import type { Edit } from '../../router/schema-rewriting/edits/edits.ts';
 import { Deadline } from '../../runtime/deadline.ts';
 import type { IndexedSet } from '../../runtime/indexed-set.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
+import type { SideEffects } from '../../syntax/traits/side-effects.ts';
 import type { ParameterText } from '../parameters/parameters.ts';
 import { closeStatement, parseAndDescribe, readRow, runAtOnce } from './messages.ts';
 import { type Completion, Pipeline, type PipelineOwner, type Replies, type Settle, type Until } from './pipeline.ts';
 import { type Revocable, toldWhenAborted } from './revocation-listeners.ts';
 import { RewrittenSql } from './rewritten-sql.ts';
-import type { SideEffects } from './side-effects.ts';
 
 export interface SessionOptions {
   /** For all that happens in the session, by our own clock. 0: no limit. */
@@ -181,7 +181,7 @@ export class Session implements Revocable, PipelineOwner {
    * reset afterwards, and what is prepared in it stays. Need not be waited for.
    */
   expect(...sideEffects: readonly SideEffects[]): Promise<unknown> {
-    this.#isClean = sideEffects.every(({ isClean }) => isClean);
+    this.#isClean = sideEffects.every(({ leavesState }) => leavesState === 'no');
     this.#changesDefaults = sideEffects.some(({ changesDefaults }) => changesDefaults);
     // What another's statements got from a sequence is none of this one's business.
     return sideEffects.some(({ readsSequences }) => readsSequences) ? this.query('DISCARD SEQUENCES') : DONE;

@@ -1,8 +1,8 @@
-import { Code } from '../../../syntax/characters.ts';
+import { Code, lowerCase } from '../../../syntax/characters.ts';
 import { isString, Lexer, type LexerOptions, Token, type TokenKind } from '../../../syntax/scanner.ts';
 import { skipBlank } from '../../../syntax/token-ends.ts';
 import type { Edit } from '../edits/edits.ts';
-import { type Content, contentOf, lowerCase } from '../tokens/content.ts';
+import { type Content, contentOf } from '../tokens/content.ts';
 import { isWordAt, type Keyword } from '../tokens/words.ts';
 import type { Call } from './roles.ts';
 

@@ -1,3 +1,4 @@
+import { lowerCase } from '../../../syntax/characters.ts';
 import { type Lexer, Token, type TokenKind } from '../../../syntax/scanner.ts';
 import { continuation, dollarTagEnd } from '../../../syntax/token-ends.ts';
 
@@ -75,14 +76,6 @@ export function contentOf(lexer: Lexer): Content | undefined {
 /** The name that the lexer's current token says, an identifier of any kind. */
 export function identifierText(lexer: Lexer): string {
   return lexer.kind === Token.Word ? lowerCase(lexer.text.slice(lexer.start, lexer.end)) : (contentOf(lexer)?.text ?? '');
-}
-
-/** As the server folds identifiers: only `A` to `Z`, whatever the locale. */
-export function lowerCase(text: string): string {
-  for (let at = 0; at < text.length; at++) {
-    if (text.charCodeAt(at) >= 0x80) return text.replace(/[A-Z]+/g, (capitals) => capitals.toLowerCase());
-  }
-  return text.toLowerCase();
 }
 
 function verbatim(text: string, open: number, end: number, quoted: boolean): Content {

@@ -2,6 +2,7 @@ import { PostgresError } from '../../../protocol/backend.ts';
 import { bindAndExecute } from '../../../protocol/frontend-encoder.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
 import { lineAndColumn, type TextPlace } from '../../../syntax/position.ts';
+import { SideEffectsMemory } from '../../../syntax/traits/side-effects.ts';
 import type { JsonValue } from '../../parameters/json-value.ts';
 import { areMany, checkParameterCount, encodeAnyOf, encodeBitByBit, encodeParameters, needsType } from '../../parameters/parameters.ts';
 import { BufferedResult, ReplySizeLimit } from '../../result/buffered-result.ts';
@@ -12,7 +13,6 @@ import type { ResultFormat, StatementOutcome } from '../../result/result-format.
 import { TypeCatalog } from '../../result/type-catalog.ts';
 import type { Completion } from '../../session/pipeline.ts';
 import type { Session } from '../../session/session.ts';
-import { SideEffectsMemory } from '../../session/side-effects.ts';
 import { checkInTransaction, failureAt } from './in-transaction.ts';
 
 export interface BatchStatement {
@@ -72,7 +72,7 @@ export async function runBatch(
     if (mustAsk || areMany(statement.params ?? [])) await Promise.allSettled([run]);
     if (failure !== undefined) break;
     // What is described cannot change behind our back, since it is locked until the transaction ends; but we can change it.
-    if (asked.size > 0 && !sideEffects.of(statement.sql).isClean) asked.clear();
+    if (asked.size > 0 && sideEffects.of(statement.sql).leavesState !== 'no') asked.clear();
   }
   await Promise.allSettled(running);
   if (failure !== undefined) throw failure;

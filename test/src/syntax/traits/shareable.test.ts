@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { mayShare } from '../../../src/multiplex/shareable-sql.ts';
+import { mayShare } from '../../../../src/syntax/traits/shareable.ts';
 
 test.each([
   'SELECT 1',
@@ -19,6 +19,11 @@ test.each([
   'SELECT own(1)',
   'SELECT public.lower(1)',
   'SELECT "lower"(1)',
+  'SELECT public . lower(1)',
+  'SELECT ran\u212a() OVER ()',
+  'SELECT explain(1)',
+  'SELECT 1;;',
+  'SELECT v FROM t FOR /**/ UPDATE',
   'SELECT lower$1(1)',
   'SELECT älower(1)',
   'SELECT łlower(1)',

@@ -1,6 +1,6 @@
-import { ServiceError } from '../../errors.ts';
-import { BEGINNING_MAX_CHARACTERS, beginningOf, leadingWords, startOfStatement } from '../../syntax/leading-words.ts';
-import { isString, Lexer, Token } from '../../syntax/scanner.ts';
+import { ServiceError } from '../errors.ts';
+import { BEGINNING_MAX_CHARACTERS, beginningOf, leadingWords, startOfStatement } from './leading-words.ts';
+import { isString, Lexer, Token } from './scanner.ts';
 
 /** What a statement is part of: a call of its own, or a transaction that Postern opens and ends. */
 export type StatementContext = 'single' | 'transaction';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { ServiceError } from '../../../src/errors.ts';
-import { checkStatement, type StatementContext } from '../../../src/sql/execution/http-restrictions.ts';
+import { checkStatement, type StatementContext } from '../../../src/syntax/restrictions.ts';
 
 function refusal(sql: string, context: StatementContext): string | undefined {
   try {

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { deallocatedNames, isPreparable, traitsOf } from '../../proxy/inspection/sql-traits.ts';
-import { mayShare } from '../../src/multiplex/shareable-sql.ts';
+import { isPreparable } from '../../../../src/syntax/traits/preparable.ts';
+import { mayShare } from '../../../../src/syntax/traits/shareable.ts';
+import { sideEffectsOf } from '../../../../src/syntax/traits/side-effects.ts';
+import { deallocatedNames, traitsOf } from '../../../../src/syntax/traits/sql-traits.ts';
 
 /** Where each place were read from each other one, this would take minutes. */
 const CHARACTERS = 262_144;
@@ -21,11 +23,21 @@ describe('a look at a text', () => {
     ['a setting of many parts', 'set a', '.a'],
     ['settings of which no more than the beginning is there', '', ';set a.'],
     ['updates', '', 'update '],
+    ['calls in calls', 'select ', 'set_config('],
+    ['calls behind quotes', 'select ', "set_config('"],
+    ['calls between quotes', "select '", "set_config('' "],
+    ['calls behind quotes of both kinds', 'select ', `set_config('"`],
+    ['calls with a string', 'select ', "set_config('a', "],
+    ['local calls', 'select ', "set_config('a.b', '', true),"],
+    ['a long call', 'select set_config(', '1+'],
+    ['calls that may end', 'select ', 'set_config((),true,'],
+    ['names with escapes', 'select u&"', '\\0041'],
   ])('takes time in proportion to it: %s', (_, beginning, repeated) => {
     const text = beginning + repeated.repeat(CHARACTERS / repeated.length);
     const since = performance.now();
     isPreparable(text, traitsOf(text));
     deallocatedNames(text);
+    sideEffectsOf(text);
     mayShare(text);
     mayShare(`select ${text}`);
     expect(performance.now() - since).toBeLessThan(BOUND_MS);
@@ -44,8 +56,22 @@ describe('a look at a text', () => {
     ['begin; set local a = 1', false],
     ['update t\n set a = 1', false],
     ['select 1 as "set"', false],
-  ])('tells where a statement begins that changes the session: %j', (text, touchesState) => {
-    expect(traitsOf(text).touchesState).toBe(touchesState);
+    ["select set_config('a.b', '1', true)", false],
+    ["select set_config('a.b', lower($1), true), set_config($2, 'x', true)", false],
+    ["select set_config('a.b', ', true)', false)", true],
+    ["select set_config('a.b', '1', /* , true) */ false)", true],
+    ["select 'set_config(', set_config('a.b', '1', false), ', true)'", true],
+    ["select set_config('a.b', '\\', true) --', false)", true],
+    ['set local a.b = 1', false],
+    ['set local.b = 1', true],
+    ['set transaction .b = 1', true],
+    ['set constraints /**/ .b = 1', true],
+    ['update /**/ pg_settings set setting = 1', true],
+    ["select U&\"set\\005fconfig\"('a.b', '1', false)", true],
+    ["select U&\"set!005fconfig\" uescape '!' ('a.b', '1', false)", true],
+    ['select 1 from U&"d\\0061t\\+000061"', false],
+  ])('tells where a statement begins that changes the session: %j', (text, leavesState) => {
+    expect(traitsOf(text).leavesState).toBe(leavesState ? 'yes' : 'unknown');
   });
 
   it.each([

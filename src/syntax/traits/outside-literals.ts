@@ -1,4 +1,4 @@
-import { isQuoted, Lexer, Token, type TokenKind } from '../../src/syntax/scanner.ts';
+import { isQuoted, Lexer, Token, type TokenKind } from '../scanner.ts';
 
 /** What is behind so many stays as it is: others wait meanwhile. */
 const TOKENS_MAX = 20_000;

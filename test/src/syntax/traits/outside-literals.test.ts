@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { changeCode } from '../../proxy/inspection/outside-literals.ts';
-import { deallocatedNames } from '../../proxy/inspection/sql-traits.ts';
+import { changeCode } from '../../../../src/syntax/traits/outside-literals.ts';
+import { deallocatedNames } from '../../../../src/syntax/traits/sql-traits.ts';
 
 describe('a change to the code in an SQL text', () => {
   const shout = (text: string) =>
