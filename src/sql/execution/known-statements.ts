@@ -49,6 +49,7 @@ export interface KnownStatement {
   readonly baseline: LatencyBaseline;
 }
 
+/** Longer texts are not remembered. */
 const TEXT_MAX_CHARACTERS = 16_384;
 /** What a description takes, and what each column of it does. */
 const DESCRIPTION_BYTES = 1_024;
@@ -58,6 +59,7 @@ const COLUMN_BYTES = 512;
 const known = new WeakMap<ServerStatement, KnownStatement>();
 
 export function findStatement(tenant: Tenant, sql: string): KnownStatement | undefined {
+  if (sql.length > TEXT_MAX_CHARACTERS) return undefined;
   const server = registryOf(tenant.organization).findText(sql, contextOf(tenant));
   return server === undefined ? undefined : known.get(server);
 }
