@@ -19,3 +19,30 @@ export function joined(pieces: readonly Uint8Array[], bytes: number): Buffer {
   }
   return whole;
 }
+
+/** Longer pieces are not worth a copy. */
+const JOINED_MAX_BYTES = 65_536;
+
+/** Joins neighbours into one write each, except for long ones. */
+export function joinShort(pieces: readonly Uint8Array[]): readonly Uint8Array[] {
+  if (pieces.length === 1) return pieces;
+  const writes: Uint8Array[] = [];
+  let short: Uint8Array[] = [];
+  let bytes = 0;
+  const join = () => {
+    if (short.length > 0) writes.push(joined(short, bytes));
+    short = [];
+    bytes = 0;
+  };
+  for (const piece of pieces) {
+    if (piece.length > JOINED_MAX_BYTES) {
+      join();
+      writes.push(piece);
+    } else {
+      short.push(piece);
+      bytes += piece.length;
+    }
+  }
+  join();
+  return writes;
+}

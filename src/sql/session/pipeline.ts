@@ -17,6 +17,7 @@ import {
 } from '../../protocol/backend.ts';
 import { ANY_SIZE, backendFrames, FrameScanner, HEADER_BYTES } from '../../protocol/frame.ts';
 import { SYNC } from '../../protocol/frontend-encoder.ts';
+import { joinShort } from '../../runtime/bytes.ts';
 import { turnStartedAt } from '../../runtime/event-loop.ts';
 import { carriedOut } from '../execution/statement-failure.ts';
 import { LARGE_ROW_BYTES } from '../json/row.ts';
@@ -194,9 +195,10 @@ export class Pipeline implements BackendReceiver {
     this.#queue.push({ replies, settle, until: 'ready', error: undefined, tag: undefined, isCut: false });
     if (this.#isUntouched) this.#takeOver();
     this.#outbox.push(...messages);
-    const bytes = this.#takeOutbox();
-    if (isFirst) this.#backend.write(bytes);
-    else this.#backend.writeSoon(bytes);
+    for (const bytes of this.#takeOutbox()) {
+      if (isFirst) this.#backend.write(bytes);
+      else this.#backend.writeSoon(bytes);
+    }
   }
 
   /** The backend is another's now. @returns what has come from it for that one */
@@ -267,15 +269,14 @@ export class Pipeline implements BackendReceiver {
   }
 
   #flush(): void {
-    const bytes = this.#takeOutbox();
-    if (this.#dead === undefined) this.#backend.write(bytes);
+    const writes = this.#takeOutbox();
+    if (this.#dead === undefined) for (const bytes of writes) this.#backend.write(bytes);
   }
 
-  #takeOutbox(): Uint8Array {
-    const [first] = this.#outbox;
-    const bytes = this.#outbox.length === 1 && first !== undefined ? first : Buffer.concat(this.#outbox);
+  #takeOutbox(): readonly Uint8Array[] {
+    const messages = this.#outbox;
     this.#outbox = [];
-    return bytes;
+    return joinShort(messages);
   }
 
   /** @see https://www.postgresql.org/docs/current/protocol-message-formats.html */
