@@ -1,5 +1,6 @@
 import { isLosslessNumber } from 'lossless-json';
 import { ServiceError } from '../../errors.ts';
+import { TimeSlices } from '../../runtime/event-loop.ts';
 import { JSON_OIDS, type PostgresType } from '../result/builtin-types.ts';
 import type { JsonValue } from './json-value.ts';
 import { atOnce, inSlices, JsonText, type Writing, writeJson } from './json-writer.ts';
@@ -17,7 +18,7 @@ export function needsType(value: JsonValue): boolean {
 
 /** Writing this many values, in arrays and objects, takes some milliseconds. */
 const MANY = 10_000;
-/** This many characters of a long string count as one value. */
+/** This many characters of a long string, or digits of a long number, count as one value. */
 const VALUE_CHARACTERS = 64;
 
 /** Whether the values are so large that writing them at once would delay other clients. */
@@ -33,6 +34,7 @@ export function areMany(values: readonly JsonValue[]): boolean {
 /** Counts the values in a value. @returns how many of `limit` remain; negative: there are more */
 function remainingAfter(value: JsonValue, limit: number): number {
   if (typeof value === 'string') return limit - 1 - Math.floor(value.length / VALUE_CHARACTERS);
+  if (isLosslessNumber(value)) return limit - 1 - Math.floor(value.value.length / VALUE_CHARACTERS);
   if (!needsType(value)) return limit - 1;
   if (Array.isArray(value)) return remainingAfterAll(value.length, (at) => value[at], limit - 1);
   const members = value as { readonly [name: string]: JsonValue };
@@ -63,8 +65,13 @@ export function encodeParameters(values: readonly JsonValue[], types: readonly P
 /** As {@link encodeParameters}, in time slices, for {@link areMany many} values. */
 export async function encodeBitByBit(values: readonly JsonValue[], types: readonly PostgresType[]): Promise<readonly ParameterText[]> {
   const texts: ParameterText[] = [];
+  const slices = new TimeSlices();
   for (const [index, value] of values.entries()) {
-    texts.push(checked(needsType(value) ? await inSlices(structureText(value, types[index], index)) : encodeScalar(value), index));
+    const text = needsType(value) ? await inSlices(structureText(value, types[index], index)) : encodeScalar(value);
+    // The text is joined when it is looked at.
+    await slices.pause();
+    texts.push(checked(text, index));
+    await slices.pause();
   }
   return texts;
 }
