@@ -1,6 +1,6 @@
 import { ServiceError } from '../../src/errors.ts';
 import type { FrameScanner } from '../../src/protocol/frame.ts';
-import type { Edit } from '../../src/router/schema-rewriting/edits/edits.ts';
+import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { NO_TRAITS, type SqlTraits, traitsOf, traitsOfBeginning } from '../../src/syntax/traits/sql-traits.ts';
 import { MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
 import type { AuditedText } from '../inspection/audited-text.ts';
@@ -22,7 +22,7 @@ export interface RequestEnd {
   /** Names of the client's statements that a Query takes away, in order; those that are gone are not here any more. */
   readonly deallocations: string[];
   /** What was replaced in the text of a Query. */
-  readonly edits: readonly Edit[];
+  readonly edits: Edits;
   /** The rows are values of search_path, which the client knows in other words. */
   readonly showsSearchPath: boolean;
 }
@@ -101,7 +101,7 @@ export function demandWhole({ services, rewritten }: WireSession, { length, last
 }
 
 /** The text as it has to be where the organization's `public` is a schema of another name. */
-export function rewriteText({ services, rewritten }: WireSession, text: string): { readonly sql: string; readonly edits: readonly Edit[] } {
+export function rewriteText({ services, rewritten }: WireSession, text: string): { readonly sql: string; readonly edits: Edits } {
   const { view } = services;
   if (view === undefined || rewritten !== undefined) return { sql: text, edits: NO_EDITS };
   const { sql, edits } = view.rewrite(Buffer.from(text, 'latin1'));
@@ -128,7 +128,7 @@ export function preparedOf(session: WireSession, text: string, definition: Buffe
 export function endRequest(
   session: WireSession,
   deallocations: string[] = [],
-  edits: readonly Edit[] = NO_EDITS,
+  edits: Edits = NO_EDITS,
   showsSearchPath = false,
 ): RequestEnd | undefined {
   session.requestCount += 1;
@@ -137,4 +137,4 @@ export function endRequest(
   return isPlain ? undefined : { batch, deallocations, edits, showsSearchPath };
 }
 
-const NO_EDITS: readonly Edit[] = [];
+const NO_EDITS: Edits = [];

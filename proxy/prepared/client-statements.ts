@@ -1,6 +1,6 @@
 import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import type { StatementShape } from '../../src/protocol/statement-shape.ts';
-import type { Edit } from '../../src/router/schema-rewriting/edits/edits.ts';
+import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import type { SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
 import type { AuditedText } from '../inspection/audited-text.ts';
@@ -30,7 +30,7 @@ export interface UnnamedStatement {
   readonly isOversized?: boolean;
   /** It is not what the client sent, to the letter. */
   readonly changed: boolean;
-  readonly edits: readonly Edit[];
+  readonly edits: Edits;
   readonly traits: SqlTraits;
   readonly signals: readonly ParameterSignal[];
   /** As of a {@link NamedStatement}. */

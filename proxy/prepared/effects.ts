@@ -1,6 +1,6 @@
 import type { PreparedStatements, ServerStatement } from '../../src/backend/prepared-statements.ts';
 import type { SessionState } from '../../src/backend/session-state.ts';
-import type { Edit } from '../../src/router/schema-rewriting/edits/edits.ts';
+import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import type { ClientStatements, NamedStatement, UnnamedStatement } from './client-statements.ts';
 
 /** What goes with a Parse, Bind or Close through the reply queue. */
@@ -14,7 +14,7 @@ export interface Effect {
   /** What a Parse that went well has shown to be a good statement. */
   readonly statement?: ServerStatement;
   /** What was replaced in the text, for the positions in errors. */
-  readonly edits?: readonly Edit[] | undefined;
+  readonly edits?: Edits | undefined;
 }
 
 /** A Parse whose name is the client's alone. */
@@ -36,7 +36,7 @@ export class UnnamedChange implements ParseEffect {
     this.#session = session;
   }
 
-  get edits(): readonly Edit[] | undefined {
+  get edits(): Edits | undefined {
     return this.#unnamed?.edits;
   }
 
@@ -57,13 +57,13 @@ export class UnnamedChange implements ParseEffect {
 
 /** A statement under a name of the client's. */
 export class NamedParse implements ParseEffect {
-  readonly edits: readonly Edit[];
+  readonly edits: Edits;
   readonly #statements: ClientStatements;
   readonly #name: string;
   readonly #statement: NamedStatement;
   #forget: () => void = () => {};
 
-  constructor(statements: ClientStatements, name: string, statement: NamedStatement, edits: readonly Edit[]) {
+  constructor(statements: ClientStatements, name: string, statement: NamedStatement, edits: Edits) {
     this.#statements = statements;
     this.#name = name;
     this.#statement = statement;
@@ -96,7 +96,7 @@ export class SentParse implements Effect {
     this.#prepared = prepared;
   }
 
-  get edits(): readonly Edit[] | undefined {
+  get edits(): Edits | undefined {
     return this.#parse.edits;
   }
 

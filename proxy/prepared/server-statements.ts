@@ -13,7 +13,7 @@ import {
   SYNC,
 } from '../../src/protocol/frontend-encoder.ts';
 import { isSameShape, type StatementShape } from '../../src/protocol/statement-shape.ts';
-import type { Edit } from '../../src/router/schema-rewriting/edits/edits.ts';
+import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { deallocatedNames, type SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import type { UnnamedStatement } from './client-statements.ts';
@@ -174,7 +174,7 @@ export function prepareStatement(
   statement: ServerStatement,
   backend: BackendConnection,
   asks = false,
-  edits?: readonly Edit[],
+  edits?: Edits,
 ): void {
   closeIfStale(session, statement.name, backend);
   const { prepared } = backend.session;

@@ -12,7 +12,7 @@ import {
   type TransactionStatus,
 } from '../../src/protocol/backend.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
-import type { Edit } from '../../src/router/schema-rewriting/edits/edits.ts';
+import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { isOwn } from '../checkout/own-requests.ts';
 import { isCanceled, isMissing, isStalePlan, isTakenAway, STALE_PLAN } from '../errors.ts';
 import { applySchemaChange, areEffectsMuchWork, commandCompleted } from '../pinning/command-effects.ts';
@@ -196,7 +196,7 @@ function canRunAgain({ inFlight, hasRunAgain, usesRepeated, toClient, link }: Wi
 }
 
 /** What was replaced in the statement that an error is about. */
-function editsInError({ replies }: WireSession): readonly Edit[] {
+function editsInError({ replies }: WireSession): Edits {
   const { subject } = replies;
   return isOwn(subject) ? [] : ((subject as Effect | RequestEnd | undefined)?.edits ?? []);
 }

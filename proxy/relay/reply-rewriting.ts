@@ -1,7 +1,7 @@
 import { SERVER_STATEMENT } from '../../src/backend/prepared-statements.ts';
 import { decodeErrorFields, decodeNotification, type ErrorFields, encodeBackendMessage } from '../../src/protocol/backend.ts';
 import { HEADER_BYTES } from '../../src/protocol/frame.ts';
-import type { Edit } from '../../src/router/schema-rewriting/edits/edits.ts';
+import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
@@ -32,11 +32,7 @@ export function notificationForClient(
 export function errorForClient(
   message: Buffer,
   fields: ErrorFields,
-  {
-    view,
-    statements,
-    edits,
-  }: { readonly view: SchemaRewriter | undefined; readonly statements: ClientStatements; readonly edits: readonly Edit[] },
+  { view, statements, edits }: { readonly view: SchemaRewriter | undefined; readonly statements: ClientStatements; readonly edits: Edits },
 ): Buffer {
   const name = (text: string) => text.replace(SERVER_STATEMENT, (server) => statements.nameOf(server));
   if (view === undefined) return rewriteBody(message, name);

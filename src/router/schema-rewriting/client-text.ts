@@ -8,7 +8,7 @@ import { applyEdits, EditList, rewrittenPosition } from './edits/edits.ts';
  * `schema org_x`; a sentence that ends in the name keeps it too.
  */
 export function clientText(text: string, schema: string): string {
-  return text.includes(schema) ? applyEdits(text, schemaEdits(text, schema).edits) : text;
+  return text.includes(schema) ? applyEdits(text, schemaEdits(text, schema)) : text;
 }
 
 /**
@@ -16,7 +16,7 @@ export function clientText(text: string, schema: string): string {
  * counts characters from 1.
  */
 export function clientQuery(query: string, position: number, schema: string): { query: string; position: number } {
-  const { edits } = schemaEdits(query, schema);
+  const edits = schemaEdits(query, schema);
   return { query: applyEdits(query, edits), position: rewrittenPosition(edits, position) };
 }
 

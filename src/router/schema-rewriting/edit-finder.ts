@@ -1,7 +1,7 @@
 import { Code } from '../../syntax/characters.ts';
 import { isIdentifier, isString, type LexerOptions, Token, type TokenKind } from '../../syntax/scanner.ts';
 import { ChannelEdits } from './edits/channel-edits.ts';
-import type { Edit } from './edits/edits.ts';
+import type { Edits } from './edits/edits.ts';
 import { ScopedEdits } from './edits/scoped-edits.ts';
 import { listOfSchemas, namesSchema, publicIn, schemaParameter } from './names/catalog-columns.ts';
 import { Qualifiers } from './names/qualifiers.ts';
@@ -53,7 +53,7 @@ export class EditFinder {
   }
 
   /** In the order of the text, not overlapping. */
-  get edits(): readonly Edit[] {
+  get edits(): Edits {
     return this.#edits.edits;
   }
 

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { EditFinder } from './edit-finder.ts';
-import { applyEdits, applyEditsToBytes, type Edit } from './edits/edits.ts';
+import { applyEdits, applyEditsToBytes, type Edits } from './edits/edits.ts';
 import type { SchemaTarget } from './schema-target.ts';
 import { lastMention, MENTION_LENGTH } from './tokens/mention.ts';
 
@@ -8,7 +8,7 @@ export interface Rewriting<Sql extends string | Buffer> {
   /** The very value that was given where nothing needed rewriting. */
   readonly sql: Sql;
   /** What was replaced, in the order of the text. Everything outside of it is as in the original. */
-  readonly edits: readonly Edit[];
+  readonly edits: Edits;
   /** Server's name → client's, for channels whose names did not fit: for `clientChannel`, as long as the session lives. */
   readonly longChannels: ReadonlyMap<string, string>;
 }
@@ -26,7 +26,7 @@ const SLICE_SEARCHED_BYTES = 1024 * 1024;
 const SLICE_READ_BYTES = 32 * 1024;
 const SLICE_EDITS = 2048;
 
-const NO_EDITS: readonly Edit[] = [];
+const NO_EDITS: Edits = [];
 const NO_CHANNELS: ReadonlyMap<string, string> = new Map();
 
 const untouched = <Sql extends string | Buffer>(sql: Sql): Rewriting<Sql> => ({ sql, edits: NO_EDITS, longChannels: NO_CHANNELS });
@@ -83,7 +83,7 @@ async function searchInSlices(sql: Buffer): Promise<number> {
   return -1;
 }
 
-async function editInSlices(sql: Buffer, edits: readonly Edit[]): Promise<Buffer> {
+async function editInSlices(sql: Buffer, edits: Edits): Promise<Buffer> {
   const editing = applyEditsToBytes(sql, edits);
   for (let count = 1; ; count++) {
     const { done, value } = editing.next();

@@ -3,7 +3,7 @@ import { BoundedMap } from '../../runtime/bounded-map.ts';
 import type { Tenant } from '../tenant.ts';
 import { clientChannel } from './channels.ts';
 import { clientQuery, clientText } from './client-text.ts';
-import { type Edit, originalPosition } from './edits/edits.ts';
+import { type Edits, originalPosition } from './edits/edits.ts';
 import { type Rewriting, rewriteLargeSql, rewriteSql } from './rewrite.ts';
 import type { SchemaTarget } from './schema-target.ts';
 import { clientSearchPath, serverSearchPath } from './settings.ts';
@@ -42,7 +42,7 @@ export class SchemaRewriter {
   }
 
   /** @param edits of the statement that the error is about */
-  error(fields: ErrorFields, edits: readonly Edit[] = []): ErrorFields {
+  error(fields: ErrorFields, edits: Edits = []): ErrorFields {
     const { schema } = this.#place;
     const text = (value: string | undefined) => (value === undefined ? undefined : clientText(value, schema));
     const internal =

@@ -4,7 +4,7 @@ import { type Multiplexer, mayTake, type ShareableRequest, type SharedBackend, t
 import type { SharedPipeline } from '../../multiplex/shared-pipeline.ts';
 import type { Slot } from '../../multiplex/slot.ts';
 import type { TransactionStatus } from '../../protocol/backend.ts';
-import type { Edit } from '../../router/schema-rewriting/edits/edits.ts';
+import type { Edits } from '../../router/schema-rewriting/edits/edits.ts';
 import type { Tenant } from '../../router/tenant.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import { Pipeline, type Replies, type Settle } from '../session/pipeline.ts';
@@ -65,7 +65,7 @@ export class QuerySlot implements Slot, SharedBackend, RunHost, SessionLease {
   /** Quick statements leave nothing behind. */
   expect(): void {}
 
-  send(messages: readonly Uint8Array[], replies: Replies, edits: readonly Edit[], settle: Settle): void {
+  send(messages: readonly Uint8Array[], replies: Replies, edits: Edits, settle: Settle): void {
     const rewritten = new RewrittenSql(this.tenant);
     const isFirst = this.#shared.length === 0;
     this.receiver.sendAmongOthers(messages, replies, isFirst, (ended) => settle(rewritten.ended(ended, edits)));

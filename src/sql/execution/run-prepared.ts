@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import type { BackendConnection } from '../../backend/connection.ts';
 import type { TransactionStatus } from '../../protocol/backend.ts';
 import { bindAndExecute } from '../../protocol/frontend-encoder.ts';
-import type { Edit } from '../../router/schema-rewriting/edits/edits.ts';
+import type { Edits } from '../../router/schema-rewriting/edits/edits.ts';
 import { turnStartedAt } from '../../runtime/event-loop.ts';
 import type { SideEffects } from '../../syntax/traits/side-effects.ts';
 import { areMany, checkParameterLimit, encodeParametersOf } from '../parameters/parameters.ts';
@@ -33,7 +33,7 @@ export interface RunHost extends RowSource {
   /** There is nobody else. */
   readonly isAlone: boolean;
   expect(sideEffects: SideEffects): unknown;
-  send(messages: readonly Uint8Array[], replies: Replies, edits: readonly Edit[], settle: Settle): void;
+  send(messages: readonly Uint8Array[], replies: Replies, edits: Edits, settle: Settle): void;
   end(): Promise<void>;
 }
 

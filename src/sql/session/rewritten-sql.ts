@@ -1,5 +1,5 @@
 import { PostgresError } from '../../protocol/backend.ts';
-import type { Edit } from '../../router/schema-rewriting/edits/edits.ts';
+import type { Edits } from '../../router/schema-rewriting/edits/edits.ts';
 import { LARGE_SQL_BYTES } from '../../router/schema-rewriting/rewrite.ts';
 import { schemaRewriterOf } from '../../router/schema-rewriting/schema-rewriter.ts';
 import type { Tenant } from '../../router/tenant.ts';
@@ -10,14 +10,14 @@ import type { Completion } from './pipeline.ts';
 export interface Rewritten {
   readonly sql: string;
   /** The replacements, for the positions in errors. */
-  readonly edits: readonly Edit[];
+  readonly edits: Edits;
 }
 
 interface LargeText extends Rewritten {
   readonly original: string;
 }
 
-const NO_EDITS: readonly Edit[] = [];
+const NO_EDITS: Edits = [];
 
 /**
  * Rewrites a client's SQL for the `schema` placement, where the organization's `public` is a schema of another name, and rewrites
@@ -68,13 +68,13 @@ export class RewrittenSql {
   }
 
   /** The outcome of a request, for the client. @param edits the edits of its statement */
-  ended(ended: Completion | Error, edits: readonly Edit[]): Completion | Error {
+  ended(ended: Completion | Error, edits: Edits): Completion | Error {
     if (this.#view === undefined) return ended;
     if (ended instanceof Error) return this.error(ended, edits);
     return { ...ended, warnings: this.warnings(ended.warnings) };
   }
 
-  error<T>(error: T, edits: readonly Edit[] = NO_EDITS): T | PostgresError {
+  error<T>(error: T, edits: Edits = NO_EDITS): T | PostgresError {
     if (this.#view === undefined || !(error instanceof PostgresError)) return error;
     return new PostgresError(this.#view.error(error.fields, edits));
   }

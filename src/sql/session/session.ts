@@ -7,7 +7,7 @@ import { FLUSH, SYNC } from '../../protocol/frontend-encoder.ts';
 import { type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../protocol/statement-shape.ts';
 import type { DisconnectSignal } from '../../router/client-disconnect.ts';
 import type { Lease } from '../../router/lease.ts';
-import type { Edit } from '../../router/schema-rewriting/edits/edits.ts';
+import type { Edits } from '../../router/schema-rewriting/edits/edits.ts';
 import { Deadline } from '../../runtime/deadline.ts';
 import type { IndexedSet } from '../../runtime/indexed-set.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
@@ -101,7 +101,7 @@ export class Session implements Revocable, PipelineOwner {
    * Sends messages that end with Sync and waits for all replies. Requests of one turn of the event loop go out in one write.
    * @throws PostgresError, or ServiceError: why the session was aborted, `unsupported_statement`, `response_too_large`, `backend_lost`
    */
-  request(messages: readonly Uint8Array[], replies: Replies = {}, edits: readonly Edit[] = []): Promise<Completion> {
+  request(messages: readonly Uint8Array[], replies: Replies = {}, edits: Edits = []): Promise<Completion> {
     return new Promise((resolve, reject) => {
       this.send(messages, replies, edits, (ended) => {
         if (ended instanceof Error) reject(ended);
@@ -111,7 +111,7 @@ export class Session implements Revocable, PipelineOwner {
   }
 
   /** As {@link request}, for who cannot wait for a promise to be kept. */
-  send(messages: readonly Uint8Array[], replies: Replies, edits: readonly Edit[], settle: Settle): void {
+  send(messages: readonly Uint8Array[], replies: Replies, edits: Edits, settle: Settle): void {
     if (this.#abortReason !== undefined) settle(this.#abortReason);
     else this.#pipeline.send(messages, replies, 'ready', (ended) => settle(this.#placed.ended(ended, edits)));
   }
@@ -192,7 +192,7 @@ export class Session implements Revocable, PipelineOwner {
     this.#mustBeReset = true;
   }
 
-  async #describe(messages: readonly Uint8Array[], edits: readonly Edit[]): Promise<Description> {
+  async #describe(messages: readonly Uint8Array[], edits: Edits): Promise<Description> {
     this.throwIfAborted();
     let parameters: readonly number[] = [];
     let parametersBody = Buffer.alloc(0);

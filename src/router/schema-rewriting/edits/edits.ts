@@ -6,13 +6,20 @@ export interface Edit {
   readonly text: string;
   /** Where the edit stands as Postgres counts: in characters, from 1, in the original text. */
   readonly position: number;
+  /** By how many characters the edits before it make the text longer. */
+  readonly growth: number;
   /** Characters taken out, and put in. */
   readonly removed: number;
   readonly inserted: number;
 }
 
-/** @param edits in the order of the text, not overlapping */
-export function applyEdits(text: string, edits: readonly Edit[]): string {
+/** Edits in the order of the text, not overlapping. */
+export interface Edits extends Iterable<Edit> {
+  readonly length: number;
+  at(index: number): Edit | undefined;
+}
+
+export function applyEdits(text: string, edits: Edits): string {
   let edited = '';
   let at = 0;
   for (const edit of edits) {
@@ -22,9 +29,14 @@ export function applyEdits(text: string, edits: readonly Edit[]): string {
   return edited + text.slice(at);
 }
 
-/** As {@link applyEdits}, on bytes. Yields after each edit, to be continued; returns the edited copy. */
-export function* applyEditsToBytes(bytes: Buffer, edits: readonly Edit[]): Generator<void, Buffer, void> {
-  const edited = Buffer.allocUnsafe(edits.reduce((length, { start, end, text }) => length + text.length - (end - start), bytes.length));
+/** As {@link applyEdits}, on bytes. Yields at each edit, to be continued; returns the edited copy. */
+export function* applyEditsToBytes(bytes: Buffer, edits: Edits): Generator<void, Buffer, void> {
+  let length = bytes.length;
+  for (const { start, end, text } of edits) {
+    length += text.length - (end - start);
+    yield;
+  }
+  const edited = Buffer.allocUnsafe(length);
   let from = 0;
   let to = 0;
   for (const edit of edits) {
@@ -41,34 +53,52 @@ export function* applyEditsToBytes(bytes: Buffer, edits: readonly Edit[]): Gener
  * Where in the original text something is that Postgres reports at `position` of the rewritten text. Both count
  * characters from 1, as the P field of an error does; inside a replaced token, the result is inside the original one.
  */
-export function originalPosition(edits: readonly Edit[], position: number): number {
-  let growth = 0;
-  for (const edit of edits) {
-    const into = position - (edit.position + growth);
-    if (into < 0) break;
-    if (into < edit.inserted) return edit.position + Math.min(into, Math.max(edit.removed - 1, 0));
-    growth += edit.inserted - edit.removed;
-  }
-  return position - growth;
+export function originalPosition(edits: Edits, position: number): number {
+  const edit = lastBefore(edits, (each) => each.position + each.growth <= position);
+  if (edit === undefined) return position;
+  const into = position - (edit.position + edit.growth);
+  if (into < edit.inserted) return edit.position + Math.min(into, Math.max(edit.removed - 1, 0));
+  return position - (edit.growth + edit.inserted - edit.removed);
 }
 
 /** Where something at `position` of the original text is in the rewritten one: {@link originalPosition} the other way. */
-export function rewrittenPosition(edits: readonly Edit[], position: number): number {
-  let growth = 0;
-  for (const edit of edits) {
-    const into = position - edit.position;
-    if (into < 0) break;
-    if (into < edit.removed) return edit.position + growth + Math.min(into, Math.max(edit.inserted - 1, 0));
-    growth += edit.inserted - edit.removed;
-  }
-  return position + growth;
+export function rewrittenPosition(edits: Edits, position: number): number {
+  const edit = lastBefore(edits, (each) => each.position <= position);
+  if (edit === undefined) return position;
+  const into = position - edit.position;
+  if (into < edit.removed) return edit.position + edit.growth + Math.min(into, Math.max(edit.inserted - 1, 0));
+  return position + edit.growth + edit.inserted - edit.removed;
 }
 
-/** Collects edits from left to right and counts characters on the way. */
-export class EditList {
-  readonly edits: Edit[] = [];
+/** @param isBefore holds for the first edits and for none behind them */
+function lastBefore(edits: Edits, isBefore: (edit: Edit) => boolean): Edit | undefined {
+  let from = 0;
+  let to = edits.length;
+  while (from < to) {
+    const middle = (from + to) >>> 1;
+    if (isBefore(edits.at(middle) as Edit)) from = middle + 1;
+    else to = middle;
+  }
+  return from === 0 ? undefined : edits.at(from - 1);
+}
+
+/** The sizes of the blocks, in edits, are 1, 2, 4 and so on up to this one. */
+const BLOCK_BITS = 10;
+const BLOCK_MAX = 2 ** BLOCK_BITS;
+/** What a block holds of an edit: `start`, `end`, `position`, `growth`, `removed`, `inserted`, and the index of its text. */
+const NUMBERS = 7;
+
+/**
+ * Collects edits from left to right and counts characters on the way. They are kept as numbers, because a text of 15 MB may need
+ * more than a million of them.
+ */
+export class EditList implements Edits {
+  length = 0;
   readonly #text: string;
   readonly #bytes: boolean;
+  readonly #blocks: Int32Array[] = [];
+  /** The texts put in; edits that follow one another mostly share one. */
+  readonly #texts: string[] = [];
   #offset = 0;
   #position = 1;
 
@@ -78,26 +108,56 @@ export class EditList {
     this.#bytes = bytes;
   }
 
-  /** Not before the end of the last one added. */
-  add(start: number, end: number, text: string): Edit {
+  /** Not before the end of the last one added. @returns its index */
+  add(start: number, end: number, text: string): number {
     this.#position += this.#characters(this.#text, this.#offset, start);
     this.#offset = start;
     const removed = this.#characters(this.#text, start, end);
-    const edit = { start, end, text, position: this.#position, removed, inserted: this.#characters(text, 0, text.length) };
-    this.edits.push(edit);
-    return edit;
+    const inserted = this.#characters(text, 0, text.length);
+    this.#push({ start, end, text, position: this.#position, removed, inserted });
+    return this.length - 1;
   }
 
-  /** Takes some of the latest edits back. */
-  remove(edits: ReadonlySet<Edit>): void {
+  #push({ start, end, text, position, removed, inserted }: Omit<Edit, 'growth'>): void {
+    const before = this.at(this.length - 1);
+    const growth = before === undefined ? 0 : before.growth + before.inserted - before.removed;
+    if (this.#texts.at(-1) !== text) this.#texts.push(text);
+    const { block, offset } = placeOf(this.length);
+    this.#blocks[block] ??= new Int32Array(NUMBERS * Math.min(BLOCK_MAX, this.length + 1));
+    this.#blocks[block].set([start, end, position, growth, removed, inserted, this.#texts.length - 1], offset);
+    this.length += 1;
+  }
+
+  at(index: number): Edit | undefined {
+    if (index < 0 || index >= this.length) return undefined;
+    const { block, offset } = placeOf(index);
+    const numbers = this.#blocks[block] as Int32Array;
+    const number = (which: number) => numbers[offset + which] as number;
+    return {
+      start: number(0),
+      end: number(1),
+      position: number(2),
+      growth: number(3),
+      removed: number(4),
+      inserted: number(5),
+      text: this.#texts[number(6)] as string,
+    };
+  }
+
+  *[Symbol.iterator](): Generator<Edit, void, void> {
+    for (let i = 0; i < this.length; i += 1) yield this.at(i) as Edit;
+  }
+
+  /** Takes some of the latest edits back. @param indexes as {@link add} has returned them */
+  remove(indexes: ReadonlySet<number>): void {
     const kept: Edit[] = [];
-    for (let left = edits.size; left > 0; ) {
-      const edit = this.edits.pop();
-      if (edit === undefined) break;
-      if (edits.has(edit)) left--;
-      else kept.push(edit);
+    for (let left = indexes.size; left > 0 && this.length > 0; ) {
+      const last = this.at(this.length - 1) as Edit;
+      this.length -= 1;
+      if (indexes.has(this.length)) left -= 1;
+      else kept.push(last);
     }
-    for (const edit of kept.reverse()) this.edits.push(edit);
+    for (const edit of kept.reverse()) this.#push(edit);
   }
 
   /** Bytes that continue a UTF-8 character, and the second halves of surrogate pairs, are no characters of their own. */
@@ -111,4 +171,11 @@ export class EditList {
     }
     return count;
   }
+}
+
+/** Where an edit's numbers begin. */
+function placeOf(index: number): { readonly block: number; readonly offset: number } {
+  const block = index + 1 < BLOCK_MAX ? 31 - Math.clz32(index + 1) : BLOCK_BITS + ((index + 1 - BLOCK_MAX) >> BLOCK_BITS);
+  const first = index + 1 < BLOCK_MAX ? (1 << block) - 1 : BLOCK_MAX * (block - BLOCK_BITS + 1) - 1;
+  return { block, offset: NUMBERS * (index - first) };
 }

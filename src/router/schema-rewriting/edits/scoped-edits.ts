@@ -1,6 +1,6 @@
 import type { Scope } from '../names/scope.ts';
 import type { Content } from '../tokens/content.ts';
-import { type Edit, EditList } from './edits.ts';
+import { EditList, type Edits } from './edits.ts';
 
 /** Edits of a text, given in the offsets of any scope in it: a literal in a function's body, say. */
 export class ScopedEdits {
@@ -12,12 +12,15 @@ export class ScopedEdits {
   }
 
   /** In the order of the text, not overlapping. */
-  get edits(): readonly Edit[] {
-    return this.#list.edits;
+  get edits(): Edits {
+    return this.#list;
   }
 
-  /** @param text without backslashes; quotes are doubled as often as the scope's quotes require */
-  add(scope: Scope, start: number, end: number, text: string): Edit {
+  /**
+   * @param text without backslashes; quotes are doubled as often as the scope's quotes require
+   * @returns the edit's index
+   */
+  add(scope: Scope, start: number, end: number, text: string): number {
     const { outer, content } = scope;
     return outer === undefined || content === undefined
       ? this.#list.add(start, end, text)
@@ -25,12 +28,12 @@ export class ScopedEdits {
   }
 
   /** As {@link add}, in what a literal or quoted identifier of the scope says. */
-  addWithin(scope: Scope, content: Content, start: number, end: number, text: string): Edit {
+  addWithin(scope: Scope, content: Content, start: number, end: number, text: string): number {
     const from = content.start(start);
     return this.add(scope, from, start === end ? from : content.end(end), content.written(text));
   }
 
-  remove(edits: ReadonlySet<Edit>): void {
-    this.#list.remove(edits);
+  remove(indexes: ReadonlySet<number>): void {
+    this.#list.remove(indexes);
   }
 }

@@ -1,7 +1,6 @@
 import { Code, lowerCase } from '../../../syntax/characters.ts';
 import { isString, Lexer, type LexerOptions, Token, type TokenKind } from '../../../syntax/scanner.ts';
 import { skipBlank } from '../../../syntax/token-ends.ts';
-import type { Edit } from '../edits/edits.ts';
 import { type Content, contentOf } from '../tokens/content.ts';
 import { isWordAt, type Keyword } from '../tokens/words.ts';
 import type { Call } from './roles.ts';
@@ -15,7 +14,7 @@ export interface Span {
 
 /** A qualifier that might be the name of a relation: `public.id` after `FROM users AS public`. */
 export interface Candidate {
-  readonly edit: Edit;
+  readonly edit: number;
   /** Offset behind the qualifier, in the scope's text. */
   readonly end: number;
 }
