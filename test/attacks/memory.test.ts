@@ -159,7 +159,7 @@ describe.each(PLACEMENTS)('with a %s for each organization, replies that nobody 
     return begun;
   }
 
-  it.each(ATTACKS)('take no more memory than they may: $what', { timeout: 120_000 }, async ({ sockets: count, open }) => {
+  it.each(ATTACKS)('take no more memory than they may: $what', async ({ sockets: count, open }) => {
     const idle = residentBytes(scene.postern.pid);
     let peak = idle;
     const watching = setInterval(() => {

@@ -22,7 +22,7 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
 
   const attacks = [...INPUT_ATTACKS, ...RESULT_ATTACKS].filter(({ placement = kind }) => placement === kind);
 
-  it.each(attacks)('others are served beside $what', { timeout: 120_000 }, async ({ run, answer }) => {
+  it.each(attacks)('others are served beside $what', async ({ run, answer }) => {
     const seen: string[] = [];
     for (let tries = 0; tries < TRIES_MAX; tries += 1) {
       const idle = await scene.idle(tries === 0 ? IDLE_MS / 4 : IDLE_MS);

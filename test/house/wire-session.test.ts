@@ -51,7 +51,7 @@ function mutableFields(name: string): number {
   return [...body.matchAll(/^ {2}(?!readonly |static |get |set |async |\*|constructor)#?\w+(?:: [^(=]+| = .*|: .* = .*);$/gm)].length;
 }
 
-it('a wire session is made of few objects of few classes, with few fields that change', { timeout: 120_000 }, async () => {
+it('a wire session is made of few objects of few classes, with few fields that change', async () => {
   const warm = await openSession(service, organization);
   await ask(warm);
   const before = await instances();

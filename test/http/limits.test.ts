@@ -215,9 +215,7 @@ describe('results that are kept until their caller has them', () => {
     return socket;
   }
 
-  it('are limited for each organization, and leave room when they are taken or nobody wants them any more', {
-    timeout: 120_000,
-  }, async () => {
+  it('are limited for each organization, and leave room when they are taken or nobody wants them any more', async () => {
     await start({});
     const sockets: Socket[] = [];
     while (sockets.length < 4) sockets.push(await unread(acme));

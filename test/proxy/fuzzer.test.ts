@@ -153,7 +153,7 @@ describe.each([
   it.each([
     ['plain', 1_000_000],
     ['tls', 2_000_000],
-  ] as const)('damaged messages harm nobody (%s, from seed %i)', { timeout: 60_000 }, async (kind, firstSeed) => {
+  ] as const)('damaged messages harm nobody (%s, from seed %i)', async (kind, firstSeed) => {
     const postern = posterns[kind];
     await storm(attack, kind, firstSeed);
     await eventually('nobody holds anything any more', () => nothingIsLeft(postern));

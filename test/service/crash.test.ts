@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
 import { LANDMARK, landmarkPassed } from '../support/landmark.ts';
@@ -12,9 +12,6 @@ import {
   type StartingProcess,
 } from '../support/process.ts';
 import { testVariables } from '../support/service.ts';
-
-/** Each test starts Postern twice, which takes up to a minute each by its own limit: where fsync is slow, a shutdown takes 10 s. */
-vi.setConfig({ testTimeout: 120_000 });
 
 const SLEEP = 'SELECT pg_sleep(60)';
 const insert = (body: string) => `INSERT INTO notes VALUES ('${body}')`;
