@@ -24,6 +24,8 @@ interface Attack {
   readonly what: string;
   readonly sockets: number;
   readonly open: (scene: Scene, index: number) => Promise<Socket>;
+  /** With a schema for each organization its replies are rewritten, so that they are tried there too. */
+  readonly isRewritten?: true;
 }
 
 interface Scene {
@@ -77,7 +79,7 @@ function frame(bytes: Buffer): Buffer {
 }
 
 const ATTACKS: readonly Attack[] = [
-  { what: 'errors of /api/query', sockets: 12, open: api('/api/query', () => ({ sql: RAISE })) },
+  { what: 'errors of /api/query', sockets: 12, open: api('/api/query', () => ({ sql: RAISE })), isRewritten: true },
   {
     what: 'errors as lines',
     sockets: 12,
@@ -100,7 +102,7 @@ const ATTACKS: readonly Attack[] = [
   { what: 'errors of a migration', sockets: 6, open: api('/api/migrations', (n) => ({ name: `m${n}`, sql: RAISE })) },
   { what: 'errors of /sql', sockets: 12, open: neon({ query: RAISE, params: [] }) },
   { what: 'errors of a batch of /sql', sockets: 12, open: neon({ queries: [{ query: RAISE, params: [] }] }) },
-  { what: 'warnings', sockets: 60, open: api('/api/query', () => ({ sql: NOTICES })) },
+  { what: 'warnings', sockets: 60, open: api('/api/query', () => ({ sql: NOTICES })), isRewritten: true },
   { what: 'warnings of a migration', sockets: 6, open: api('/api/migrations', (n) => ({ name: `m${n}`, sql: NOTICES })) },
   {
     what: 'replays',
@@ -118,9 +120,9 @@ const ATTACKS: readonly Attack[] = [
     open: api('/api/transaction', () => ({ statements: [{ sql: `select repeat('x', 30000000)` }] })),
   },
   { what: 'results of /sql', sockets: 12, open: neon({ query: `select repeat('x', 30000000)`, params: [] }) },
-  { what: 'errors at the wire door', sockets: 12, open: wire(RAISE) },
-  { what: 'notices at the wire door', sockets: 12, open: wire(NOTICES) },
-  { what: 'errors over a WebSocket', sockets: 12, open: webSocket(RAISE) },
+  { what: 'errors at the wire door', sockets: 12, open: wire(RAISE), isRewritten: true },
+  { what: 'notices at the wire door', sockets: 12, open: wire(NOTICES), isRewritten: true },
+  { what: 'errors over a WebSocket', sockets: 12, open: webSocket(RAISE), isRewritten: true },
 ];
 
 describe.each(PLACEMENTS)('with a %s for each organization, replies that nobody reads', (kind) => {
@@ -159,7 +161,9 @@ describe.each(PLACEMENTS)('with a %s for each organization, replies that nobody 
     return begun;
   }
 
-  it.each(ATTACKS)('take no more memory than they may: $what', async ({ sockets: count, open }) => {
+  const attacks = ATTACKS.filter(({ isRewritten }) => kind === 'database' || isRewritten);
+
+  it.each(attacks)('take no more memory than they may: $what', async ({ sockets: count, open }) => {
     const idle = residentBytes(scene.postern.pid);
     let peak = idle;
     const watching = setInterval(() => {
