@@ -9,7 +9,7 @@ import type { WatchListener } from '../inspection/ddl-audit.ts';
 import type { ProcessIds } from '../pinning/process-ids.ts';
 import type { ParseCache } from '../prepared/parse-cache.ts';
 import type { StatementMemory } from '../prepared/statement-memory.ts';
-import type { BufferBudget } from '../relay/buffer-budget.ts';
+import type { BufferBudget } from './buffer-budget.ts';
 
 /** How a session ended, and the final error for the client, if it can still be sent. */
 export interface RelayEnd {
