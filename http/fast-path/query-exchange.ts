@@ -106,7 +106,7 @@ export class QueryExchange {
       maxBodyBytes: this.#context.config.POSTERN_HTTP_BODY_MAX_BYTES,
       isGone: this.#isOver,
     });
-    this.#share();
+    this.#reserveMemory();
     this.#sendWhole(problem.status, 'application/problem+json', errorBody(this.#call, problem), headers);
   }
 
@@ -121,7 +121,7 @@ export class QueryExchange {
     if (this.#isOver) return;
     const head = this.#head({ status, contentType, length: body.length, headers });
     if (body.length > CHUNK_BYTES) {
-      this.#share();
+      this.#reserveMemory();
       countReply(this.#call, body.length);
       this.#socket.cork();
       this.#socket.write(head, 'latin1');
@@ -144,8 +144,8 @@ export class QueryExchange {
     });
   }
 
-  /** Where a reply counts that is not small. */
-  #share(): void {
+  /** Makes the reservation in the memory budget that a reply which is not small counts in. */
+  #reserveMemory(): void {
     const { tenant } = this.#call;
     if (tenant !== undefined) this.#call.results ??= new MemoryReservation(this.#context.router.results, tenant.organization.id);
   }

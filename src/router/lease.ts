@@ -33,7 +33,7 @@ export class Lease {
   }
 
   /** A new reservation in the memory budget for results. */
-  share(): MemoryReservation {
+  reservation(): MemoryReservation {
     return new MemoryReservation(this.#results, this.tenant.organization.id);
   }
 

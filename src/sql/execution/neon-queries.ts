@@ -99,7 +99,7 @@ interface Ran {
 async function run(session: Session, statements: readonly TextStatement[]): Promise<readonly Ran[]> {
   const budget = new ReplySizeLimit(session, RESULTS_MAX_BYTES);
   const startedAt = performance.now();
-  await session.ready(...statements.map(({ sql }) => sql));
+  await session.rewriteAhead(...statements.map(({ sql }) => sql));
   const running: Promise<Ran>[] = [];
   const slices = new TimeSlices();
   const start = async ({ sql, values, layout }: TextStatement): Promise<Ran> => {

@@ -68,7 +68,7 @@ export class QuerySlot implements Slot, SharedBackend, RunHost, SessionLease {
   send(messages: readonly Uint8Array[], replies: Replies, edits: Edits, settle: Settle): void {
     const rewritten = new RewrittenSql(this.tenant);
     const isFirst = this.#shared.length === 0;
-    this.receiver.sendAmongOthers(messages, replies, isFirst, (ended) => settle(rewritten.ended(ended, edits)));
+    this.receiver.sendAmongOthers(messages, replies, isFirst, (ended) => settle(rewritten.outcome(ended, edits)));
     this.#hasEntered = true;
     this.#shared.enter(this);
   }
@@ -100,8 +100,8 @@ export class QuerySlot implements Slot, SharedBackend, RunHost, SessionLease {
 
   takeOver(): void {}
 
-  share(): MemoryReservation {
-    return this.#shared.lease.share();
+  reservation(): MemoryReservation {
+    return this.#shared.lease.reservation();
   }
 
   pause(): void {

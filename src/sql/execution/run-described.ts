@@ -23,7 +23,7 @@ export async function runStatement(session: Session, request: QueryRequest, body
   const known = findStatement(session.lease.tenant, sql);
   if (known === undefined) checkStatement(sql, 'single');
   checkParameterLimit(params);
-  await session.ready(sql);
+  await session.rewriteAhead(sql);
   const run = new Run(session, request, body, known?.sideEffects ?? sideEffectsOf(sql));
   if (known !== undefined && session.lease.backend.session.prepared.use(known.server)) {
     try {

@@ -95,7 +95,7 @@ export class Script {
     for (const [index, { text, start }] of this.statements.entries()) {
       let parameters = 0;
       try {
-        await session.ready(text);
+        await session.rewriteAhead(text);
         const completion = await session.run(text, [], {
           parameters: (types) => {
             parameters = types.length;

@@ -87,7 +87,7 @@ export class ReplyBody {
   }
 
   #hasRoom(bytes: number): boolean {
-    const full = this.#source.share().exhaustedBy(bytes);
+    const full = this.#source.reservation().exhaustedBy(bytes);
     if (full !== undefined) this.#source.abort(noRoomForResults(full));
     return full === undefined;
   }

@@ -127,7 +127,7 @@ export class ReplyStream {
 
   /** Counts all unread bytes, waiting ones and those in the stream. */
   #count(): void {
-    this.#reservation ??= this.#source.share();
+    this.#reservation ??= this.#source.reservation();
     this.#reservation.resize(this.#waitingBytes + this.readable.readableLength);
   }
 

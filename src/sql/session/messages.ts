@@ -2,22 +2,25 @@ import { serialize } from 'pg-protocol';
 import { bindAndExecute } from '../../protocol/frontend-encoder.ts';
 import type { ParameterText } from '../parameters/parameters.ts';
 
-/** Parse and Describe of a statement; without a name, of the unnamed one. */
+/** Makes Parse and Describe for a statement; without a name, for the unnamed one. */
 export function parseAndDescribe(sql: string, name = ''): readonly Uint8Array[] {
   return [serialize.parse({ text: sql, name }), serialize.describe({ type: 'S', name })];
 }
 
-/** Closing a statement that does not exist is no error. */
+/**
+ * Makes Close for a statement. Closing one that does not exist is no error.
+ * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-EXT-QUERY
+ */
 export function closeStatement(name: string): Uint8Array {
   return serialize.close({ type: 'S', name });
 }
 
-/** All messages at once, for a statement whose parameters need no description. */
-export function runAtOnce(sql: string, values: readonly ParameterText[] = []): readonly Uint8Array[] {
+/** Makes all messages of an extended query, Sync included, for a statement whose parameters need no description. */
+export function extendedQuery(sql: string, values: readonly ParameterText[] = []): readonly Uint8Array[] {
   return [...parseAndDescribe(sql), bindAndExecute(values)];
 }
 
-/** The columns of a DataRow in text format, for Postern's own statements. */
+/** Reads the columns of a DataRow in text format, for Postern's own statements. */
 export function readRow(source: Buffer, start: number): readonly ParameterText[] {
   const columns: ParameterText[] = [];
   let at = start + 2;

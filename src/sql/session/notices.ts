@@ -2,7 +2,7 @@ import type { ErrorFields } from '../../protocol/backend.ts';
 
 /** A notice or warning of Postgres, or of Postern, about a statement that succeeded. */
 export interface Warning {
-  /** WARNING, NOTICE, INFO, … as Postgres names them, not localized. */
+  /** WARNING, NOTICE, INFO …: the field `V` of NoticeResponse, which is not localized. */
   readonly severity: string;
   /** SQLSTATE. */
   readonly code: string;
@@ -14,7 +14,7 @@ export interface Warning {
 
 const WARNINGS_MAX = 100;
 const TEXT_MAX_CHARACTERS = 4_000;
-/** Limit of all texts together. */
+/** The limit for all texts together. */
 const TEXTS_MAX_CHARACTERS = 65_536;
 
 /** Collects the first hundred notices, or fewer long ones, so that a loop with RAISE NOTICE cannot fill the memory. */
@@ -55,7 +55,7 @@ function warning({ severity, code, message, detail, hint, where }: ErrorFields):
   };
 }
 
-/** The length of all its texts. */
+/** Adds up the lengths of a warning's texts. */
 export function charactersOf({ message, detail = '', hint = '', where = '' }: Warning): number {
   return message.length + detail.length + hint.length + where.length;
 }

@@ -1,5 +1,5 @@
 import type { BackendConnection } from '../../backend/connection.ts';
-import { runAtOnce } from './messages.ts';
+import { extendedQuery } from './messages.ts';
 import type { Session } from './session.ts';
 
 /**
@@ -7,17 +7,17 @@ import type { Session } from './session.ts';
  * is right on the wire; the JSON encoders, however, expect these values. `DateStyle` keeps its order of
  * day and month, which input depends on. Every returned row names a setting that had another value and has been set.
  */
-const PIN = `SELECT pg_catalog.set_config(name, wanted, false)
+const PIN_SETTINGS = `SELECT pg_catalog.set_config(name, wanted, false)
 FROM (VALUES ('DateStyle', 'ISO', '^ISO'), ('IntervalStyle', 'postgres', '^postgres$'), ('bytea_output', 'hex', '^hex$'), ('extra_float_digits', '1', '^[123]$'), ('array_nulls', 'on', '^on$'))
   AS pinned(name, wanted, accepted)
 WHERE pg_catalog.current_setting(name) !~ accepted`;
 
 /** Backends whose defaults are known to be right. A backend's defaults never change. */
-const AS_EXPECTED = new WeakSet<BackendConnection>();
+const HAVE_EXPECTED_SETTINGS = new WeakSet<BackendConnection>();
 
-/** Whether {@link pinSettings} need not be called. */
+/** @returns whether {@link pinSettings} is known to have nothing to do */
 export function hasExpectedSettings(backend: BackendConnection): boolean {
-  return AS_EXPECTED.has(backend);
+  return HAVE_EXPECTED_SETTINGS.has(backend);
 }
 
 /**
@@ -26,13 +26,13 @@ export function hasExpectedSettings(backend: BackendConnection): boolean {
  */
 export async function pinSettings(session: Session): Promise<void> {
   const { backend } = session.lease;
-  if (AS_EXPECTED.has(backend)) return;
+  if (HAVE_EXPECTED_SETTINGS.has(backend)) return;
   let changed = 0;
-  await session.request(runAtOnce(PIN), {
+  await session.request(extendedQuery(PIN_SETTINGS), {
     row: () => {
       changed += 1;
     },
   });
-  if (changed === 0) AS_EXPECTED.add(backend);
+  if (changed === 0) HAVE_EXPECTED_SETTINGS.add(backend);
   else session.mustBeReset();
 }

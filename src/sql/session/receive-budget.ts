@@ -4,28 +4,29 @@ import type { HeadBudget } from '../../protocol/frame.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import { noRoomForResults } from '../result/result-budget.ts';
 
-/** Rows, and whatever else Postgres may send as one message. */
+/** The limit for a row, and for any other message of Postgres. */
 const MESSAGE_MAX_BYTES = 32 * 1_048_576;
-/** How long a message waits for room: results go as fast as their readers take them. */
+/** How long a message waits for memory, which readers of other results free. */
 const WAIT_MAX_MS = 10_000;
 
-/** Gives a new part of the room for results. */
+/** Makes reservations in the memory budget for results. */
 export interface ResultMemory {
-  share(): MemoryReservation;
+  reservation(): MemoryReservation;
 }
 
 /**
- * What comes from a backend: nothing, while a reader is behind, or while there is no room for a large message. Of one that
- * has come in part there is room for all, or it waits: of many that grow together none would come to its end.
+ * Controls what is received from a backend. It is paused while the reader is too slow, and while the memory budget does not allow for
+ * a large message. The memory for a large message is reserved as a whole: if many messages took memory piece by piece, none might
+ * ever be complete.
  */
 export class ReceiveBudget implements HeadBudget {
   readonly #backend: BackendConnection;
   readonly #results: ResultMemory;
   #isPaused = false;
-  /** What the message that comes in part has of the room. */
-  #share: MemoryReservation | undefined;
+  /** The reservation for the large message that is being received. */
+  #reservation: MemoryReservation | undefined;
   #stopWaiting: (() => void) | undefined;
-  /** What has come is being written. */
+  /** The received message is being written. */
   #isHeld = false;
   #isRefused = false;
   #isUseless = false;
@@ -35,7 +36,7 @@ export class ReceiveBudget implements HeadBudget {
     this.#results = results;
   }
 
-  /** Lets nothing more come: its reader is behind. */
+  /** Pauses receiving, because the reader is too slow. */
   pause(): void {
     this.#isPaused = true;
     this.#backend.pause();
@@ -43,67 +44,67 @@ export class ReceiveBudget implements HeadBudget {
 
   resume(): void {
     this.#isPaused = false;
-    this.#goOn();
+    this.#resumeIfReady();
   }
 
-  /** Lets nothing more come: the last message is being written, and keeps its room. */
+  /** Pauses receiving while the last message is being written; it keeps its reservation. */
   hold(): void {
     this.#isHeld = true;
     this.#backend.pause();
   }
 
-  /** It is written. */
+  /** Ends {@link hold}: the message has been written. */
   letGo(): void {
     this.#isHeld = false;
     this.release();
-    this.#goOn();
+    this.#resumeIfReady();
   }
 
-  #goOn(): void {
+  #resumeIfReady(): void {
     if (!this.#isPaused && !this.#isHeld && this.#stopWaiting === undefined) this.#backend.resume();
   }
 
-  /** Asked of a message that has come in part. @returns false when it is not to be held; {@link refusal} tells why */
+  /** Is asked about a message that has arrived in part. @returns false when it must not be held; {@link refusal} has the reason */
   mayGrow(_bytes: number, messageBytes: number): boolean {
-    if (this.#share !== undefined) return true;
+    if (this.#reservation !== undefined) return true;
     if (messageBytes > MESSAGE_MAX_BYTES || this.#isRefused || this.#isUseless) return false;
-    if (this.#stopWaiting === undefined) this.#reserve(messageBytes, this.#results.share());
-    // What had been read by then.
+    if (this.#stopWaiting === undefined) this.#reserve(messageBytes, this.#results.reservation());
+    // These bytes had been read before the backend was paused.
     else this.#backend.pause();
     return true;
   }
 
-  /** Why a message of so many bytes is not held. */
+  /** @returns the error for a message of so many bytes that is not held */
   refusal(messageBytes: number): ServiceError {
-    if (messageBytes <= MESSAGE_MAX_BYTES) return noRoomForResults(this.#results.share().exhaustedBy(messageBytes) ?? 'its own');
+    if (messageBytes <= MESSAGE_MAX_BYTES) return noRoomForResults(this.#results.reservation().exhaustedBy(messageBytes) ?? 'its own');
     return new ServiceError('response_too_large', `message exceeds the limit of ${MESSAGE_MAX_BYTES} bytes`);
   }
 
-  /** What comes from now on is of no use: nothing of it waits or is kept. */
+  /** Declares further results useless. They neither wait for memory nor are kept. */
   giveUp(): void {
     this.#isUseless = true;
     if (this.#stopWaiting !== undefined) this.#endWait(true);
   }
 
-  /** The message is whole, or there will be no more of it. */
+  /** Frees the reservation: the message is complete, or no more of it will arrive. */
   release(): void {
     if (this.#stopWaiting !== undefined) this.#endWait(false);
     this.#isRefused = false;
-    if (this.#share === undefined) return;
-    this.#share.resize(0);
-    this.#share = undefined;
+    if (this.#reservation === undefined) return;
+    this.#reservation.resize(0);
+    this.#reservation = undefined;
   }
 
-  #reserve(bytes: number, share: MemoryReservation): void {
-    if (share.tryResize(bytes) === undefined) {
-      this.#share = share;
+  #reserve(bytes: number, reservation: MemoryReservation): void {
+    if (reservation.tryResize(bytes) === undefined) {
+      this.#reservation = reservation;
       return;
     }
     this.#backend.pause();
     const timer = setTimeout(() => this.#endWait(true), WAIT_MAX_MS);
-    const giveUp = share.wait(bytes, () => {
-      share.resize(bytes);
-      this.#share = share;
+    const giveUp = reservation.wait(bytes, () => {
+      reservation.resize(bytes);
+      this.#reservation = reservation;
       this.#endWait(false);
     });
     this.#stopWaiting = () => {
@@ -116,6 +117,6 @@ export class ReceiveBudget implements HeadBudget {
     this.#stopWaiting?.();
     this.#stopWaiting = undefined;
     this.#isRefused = isRefused;
-    this.#goOn();
+    this.#resumeIfReady();
   }
 }

@@ -2,24 +2,24 @@ import { type Indexed, IndexedSet } from '../../runtime/indexed-set.ts';
 
 /** A session that must be notified when its key is revoked. */
 export interface Revocable extends Indexed {
-  /** The reason is that of the aborted signal. */
+  /** @param revoked the aborted signal, which has the reason */
   revoke(revoked: AbortSignal): void;
 }
 
-const OPEN = new WeakMap<AbortSignal, IndexedSet<Revocable>>();
+const LISTENERS = new WeakMap<AbortSignal, IndexedSet<Revocable>>();
 
 /**
  * The sessions that are notified when a signal is aborted. The signal has a single listener, which notifies them all:
  * adding and removing a listener takes longer the more there are.
  */
-export function toldWhenAborted(signal: AbortSignal): IndexedSet<Revocable> {
-  const known = OPEN.get(signal);
+export function revocationListeners(signal: AbortSignal): IndexedSet<Revocable> {
+  const known = LISTENERS.get(signal);
   if (known !== undefined) return known;
-  const open = new IndexedSet<Revocable>();
-  OPEN.set(signal, open);
+  const listeners = new IndexedSet<Revocable>();
+  LISTENERS.set(signal, listeners);
   const revokeAll = () => {
-    for (const one of open.all()) one.revoke(signal);
+    for (const listener of listeners.all()) listener.revoke(signal);
   };
   signal.addEventListener('abort', revokeAll, { once: true });
-  return open;
+  return listeners;
 }

@@ -9,7 +9,7 @@ import type { Completion } from './pipeline.ts';
 
 export interface Rewritten {
   readonly sql: string;
-  /** The replacements, for the positions in errors. */
+  /** The replacements, from which positions in errors are computed. */
   readonly edits: Edits;
 }
 
@@ -24,41 +24,41 @@ const NO_EDITS: Edits = [];
  * Postgres' errors back. In the `database` placement both stay as they are.
  */
 export class RewrittenSql {
-  readonly #view: ReturnType<typeof schemaRewriterOf>;
+  readonly #rewriter: ReturnType<typeof schemaRewriterOf>;
   /** Long texts that have been rewritten in time slices, in the order in which they will be used. */
   #large: LargeText[] = [];
 
   constructor(tenant: Tenant) {
-    this.#view = schemaRewriterOf(tenant);
+    this.#rewriter = schemaRewriterOf(tenant);
   }
 
   sql(text: string): Rewritten {
-    if (this.#view === undefined) return { sql: text, edits: NO_EDITS };
-    return this.#found(text) ?? this.#view.rewrite(text);
+    if (this.#rewriter === undefined) return { sql: text, edits: NO_EDITS };
+    return this.#findLarge(text) ?? this.#rewriter.rewrite(text);
   }
 
-  /** An array and not a Map, because V8 hashes long strings by their length. Mostly the first one is the same string. */
-  #found(text: string): Rewritten | undefined {
+  /** Searches an array, because in a Map V8 would hash long strings by their length. Mostly the first entry is the same string. */
+  #findLarge(text: string): Rewritten | undefined {
     if (text.length < LARGE_SQL_BYTES) return undefined;
     const at = this.#large.findIndex(({ original }) => original === text);
     if (at < 0) return undefined;
-    const placed = this.#large[at];
-    // A text that is used again is the next one to be used.
+    const found = this.#large[at];
+    // The entry comes first from now on, because its text is likely to be used again next.
     if (at > 0) this.#large = [...this.#large.slice(at), ...this.#large.slice(0, at)];
-    return placed;
+    return found;
   }
 
   /** @returns a promise to await before long texts among these are used; undefined when there are none */
-  prepare(texts: readonly string[]): Promise<void> | undefined {
-    const view = this.#view;
-    if (view === undefined) return undefined;
+  rewriteAhead(texts: readonly string[]): Promise<void> | undefined {
+    const rewriter = this.#rewriter;
+    if (rewriter === undefined) return undefined;
     const large = texts.filter((text) => text.length >= LARGE_SQL_BYTES);
     if (large.length === 0) return undefined;
     return (async () => {
       const rewritten: LargeText[] = [];
       const slices = new TimeSlices();
       for (const original of large) {
-        const { sql, edits } = await view.rewriteLarge(Buffer.from(original));
+        const { sql, edits } = await rewriter.rewriteLarge(Buffer.from(original));
         await slices.pause();
         rewritten.push({ original, sql: edits.length === 0 ? original : sql.toString(), edits });
         await slices.pause();
@@ -67,23 +67,23 @@ export class RewrittenSql {
     })();
   }
 
-  /** The outcome of a request, for the client. @param edits the edits of its statement */
-  ended(ended: Completion | Error, edits: Edits): Completion | Error {
-    if (this.#view === undefined) return ended;
-    if (ended instanceof Error) return this.error(ended, edits);
-    return { ...ended, warnings: this.warnings(ended.warnings) };
+  /** @returns the outcome of a request, in the words of the client. @param edits the edits of its statement */
+  outcome(outcome: Completion | Error, edits: Edits): Completion | Error {
+    if (this.#rewriter === undefined) return outcome;
+    if (outcome instanceof Error) return this.error(outcome, edits);
+    return { ...outcome, warnings: this.warnings(outcome.warnings) };
   }
 
   error<T>(error: T, edits: Edits = NO_EDITS): T | PostgresError {
-    if (this.#view === undefined || !(error instanceof PostgresError)) return error;
-    return new PostgresError(this.#view.error(error.fields, edits));
+    if (this.#rewriter === undefined || !(error instanceof PostgresError)) return error;
+    return new PostgresError(this.#rewriter.error(error.fields, edits));
   }
 
   warnings(warnings: readonly Warning[]): readonly Warning[] {
-    const view = this.#view;
-    if (view === undefined) return warnings;
+    const rewriter = this.#rewriter;
+    if (rewriter === undefined) return warnings;
     return warnings.map((warning) => {
-      const { message, detail, hint, where } = view.error(warning);
+      const { message, detail, hint, where } = rewriter.error(warning);
       const notes = Object.fromEntries(Object.entries({ detail, hint, where }).filter(([, value]) => value !== undefined));
       return { severity: warning.severity, code: warning.code, message, ...notes };
     });

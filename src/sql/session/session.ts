@@ -13,26 +13,29 @@ import type { IndexedSet } from '../../runtime/indexed-set.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import type { SideEffects } from '../../syntax/traits/side-effects.ts';
 import type { ParameterText } from '../parameters/parameters.ts';
-import { closeStatement, parseAndDescribe, readRow, runAtOnce } from './messages.ts';
+import { closeStatement, extendedQuery, parseAndDescribe, readRow } from './messages.ts';
 import { type Completion, Pipeline, type PipelineOwner, type Replies, type Settle, type Until } from './pipeline.ts';
-import { type Revocable, toldWhenAborted } from './revocation-listeners.ts';
+import { type Revocable, revocationListeners } from './revocation-listeners.ts';
 import { RewrittenSql } from './rewritten-sql.ts';
 
 export interface SessionOptions {
-  /** For all that happens in the session, by our own clock. 0: no limit. */
+  /** For everything that runs in the session, by Postern's own clock. 0: no limit. */
   readonly timeoutMs: number;
-  /** The caller goes away. */
+  /** Signals that the client has disconnected. */
   readonly disconnect?: DisconnectSignal;
-  /** Where results count that are kept whole. Default: nowhere. */
+  /** The reservation for results that are kept in memory as a whole. Default: none. */
   readonly results?: MemoryReservation | undefined;
-  /** How long a backend may take to obey a cancel request, or to roll back, before its connection is dropped. Default 5 s. */
+  /** How long a backend may take to obey a cancel request or to roll back, before its connection is dropped. Default 5 s. */
   readonly obeyTimeoutMs?: number;
 }
 
-/** What a session works on: a lease, or the first place in a pipeline that others share. */
-export type SessionLease = Pick<Lease, 'backend' | 'tenant' | 'share' | 'cancel' | 'release' | 'destroy' | 'terminate' | 'retireSessions'>;
+/** What a session runs on: a lease, or the first slot of a shared pipeline. */
+export type SessionLease = Pick<
+  Lease,
+  'backend' | 'tenant' | 'reservation' | 'cancel' | 'release' | 'destroy' | 'terminate' | 'retireSessions'
+>;
 
-/** What Postgres makes of a statement: the types of its parameters and the columns of its result. */
+/** Postgres' description of a statement: the types of its parameters and the columns of its result. */
 export interface Description {
   readonly parameters: readonly number[];
   readonly fields: readonly FieldDescription[];
@@ -40,26 +43,26 @@ export interface Description {
 }
 
 const OBEY_TIMEOUT_MS = 5_000;
-/** For one statement of our own; twice what a kept reply takes as hexadecimal digits. */
+/** The limit for the rows of one of Postern's own statements: twice the size of a kept reply in hexadecimal digits. */
 const OWN_ROWS_MAX_BYTES = 4 * 1_048_576;
-/** What a row takes besides its values. */
+/** The memory that a row takes in addition to its values. */
 const OWN_ROW_BYTES = 200;
 
 /**
- * A lease at work for one call: requests under one deadline that can be aborted. Who opens a session must `end` it, which
- * gives the lease back in whatever state things are.
+ * One call's requests on a lease. They have a common deadline and can be aborted. Whoever opens a session must `end` it, which
+ * gives the lease back in whatever state the backend is.
  */
 export class Session implements Revocable, PipelineOwner {
-  /** Among those who are told when the key is revoked. */
+  /** The session's index among the listeners for the revocation of its key. */
   index = -1;
   readonly lease: SessionLease;
   readonly results: MemoryReservation | undefined;
   readonly #pipeline: Pipeline;
-  /** It has its backend to itself. */
+  /** The session does not share its backend, so it never waits for a slot. */
   readonly slotStartedAt = undefined;
   readonly isAlone = true;
   readonly #deadline: Deadline;
-  readonly #placed: RewrittenSql;
+  readonly #rewritten: RewrittenSql;
   readonly #disconnect: DisconnectSignal | undefined;
   readonly #revocable: IndexedSet<Revocable>;
   readonly #obeyTimeoutMs: number;
@@ -70,7 +73,7 @@ export class Session implements Revocable, PipelineOwner {
   #mustBeReset = false;
   #changesDefaults = false;
 
-  /** @param pipeline to the lease's backend, where a request is under way already */
+  /** @param pipeline of the lease's backend, if a request is already running */
   constructor(
     lease: SessionLease,
     { timeoutMs, disconnect, results, obeyTimeoutMs = OBEY_TIMEOUT_MS }: SessionOptions,
@@ -79,20 +82,20 @@ export class Session implements Revocable, PipelineOwner {
     const { revoked } = lease.tenant;
     this.lease = lease;
     this.results = results;
-    this.#placed = new RewrittenSql(lease.tenant);
+    this.#rewritten = new RewrittenSql(lease.tenant);
     this.#obeyTimeoutMs = obeyTimeoutMs;
     this.#pipeline = pipeline ?? new Pipeline(lease.backend, lease, this);
     if (pipeline === undefined) this.#pipeline.attach();
     this.#deadline = new Deadline(timeoutMs, () => this.abort(timedOut(timeoutMs)));
     this.#disconnect = disconnect;
-    if (disconnect !== undefined) disconnect.listener = () => this.#abandon();
-    if (disconnect?.hasHappened) this.#abandon();
-    this.#revocable = toldWhenAborted(revoked);
+    if (disconnect !== undefined) disconnect.listener = () => this.#clientDisconnected();
+    if (disconnect?.hasHappened) this.#clientDisconnected();
+    this.#revocable = revocationListeners(revoked);
     this.#revocable.add(this);
     if (revoked.aborted) this.revoke(revoked);
   }
 
-  /** As of the last request that was answered. */
+  /** The transaction status in the last ReadyForQuery. */
   get status(): TransactionStatus {
     return this.#pipeline.status;
   }
@@ -110,31 +113,31 @@ export class Session implements Revocable, PipelineOwner {
     });
   }
 
-  /** As {@link request}, for who cannot wait for a promise to be kept. */
+  /** Does the same as {@link request}, with a callback in place of a promise. */
   send(messages: readonly Uint8Array[], replies: Replies, edits: Edits, settle: Settle): void {
     if (this.#abortReason !== undefined) settle(this.#abortReason);
-    else this.#pipeline.send(messages, replies, 'ready', (ended) => settle(this.#placed.ended(ended, edits)));
+    else this.#pipeline.send(messages, replies, 'ready', (ended) => settle(this.#rewritten.outcome(ended, edits)));
   }
 
-  /** A statement whose parameters need no description, in one write. */
+  /** Runs a statement whose parameters need no description, in one write. */
   run(text: string, values: readonly ParameterText[] = [], replies: Replies = {}): Promise<Completion> {
-    const { sql, edits } = this.#placed.sql(text);
-    return this.request(runAtOnce(sql, values), replies, edits);
+    const { sql, edits } = this.#rewritten.sql(text);
+    return this.request(extendedQuery(sql, values), replies, edits);
   }
 
-  /** @returns what to wait for before these statements are sent, so that long ones hold up nobody; mostly nothing */
-  ready(...texts: readonly string[]): Promise<void> | undefined {
-    return this.#placed.prepare(texts);
+  /** @returns a promise to await before these statements are sent, if long ones are rewritten in time slices; mostly undefined */
+  rewriteAhead(...texts: readonly string[]): Promise<void> | undefined {
+    return this.#rewritten.rewriteAhead(texts);
   }
 
-  /** SQL of our own that needs no parameters. */
+  /** Runs SQL of Postern's own that has no parameters. */
   query(sql: string, replies: Replies = {}): Promise<Completion> {
     return this.request([serialize.query(sql)], replies);
   }
 
   /**
-   * A statement of our own with parameters, and its few rows. They are the organization's: where a table of ours should be
-   * there may be a view of endless rows, which must not fill the memory.
+   * Runs a statement of Postern's own with parameters, and returns its few rows. Their size is limited, because the organization may
+   * have put a view with endless rows in the place of Postern's table.
    */
   async rows(sql: string, values: readonly ParameterText[] = []): Promise<readonly (readonly ParameterText[])[]> {
     const rows: (readonly ParameterText[])[] = [];
@@ -144,25 +147,25 @@ export class Session implements Revocable, PipelineOwner {
       if (bytes <= OWN_ROWS_MAX_BYTES) rows.push(readRow(source, start));
       else this.abort(new ServiceError('response_too_large', `the results exceed ${OWN_ROWS_MAX_BYTES} bytes`));
     };
-    await this.request(runAtOnce(sql, values), { row });
+    await this.request(extendedQuery(sql, values), { row });
     return rows;
   }
 
-  /** Parses a statement (as the unnamed one) and has it described; its transaction stays open until the next request. */
+  /** Parses a statement (as the unnamed one) and describes it. Its implicit transaction stays open until the next request. */
   describe(text: string): Promise<Description> {
-    const { sql, edits } = this.#placed.sql(text);
+    const { sql, edits } = this.#rewritten.sql(text);
     return this.#describe(parseAndDescribe(sql), edits);
   }
 
-  /** As {@link describe}, and for good: the statement stays prepared in the session under its own name. */
+  /** As {@link describe}; the statement stays prepared in the session under its own name. */
   async prepare(text: string, statement: ServerStatement): Promise<Description> {
-    const { sql, edits } = this.#placed.sql(text);
+    const { sql, edits } = this.#rewritten.sql(text);
     const { prepared } = this.lease.backend.session;
     const evicted = prepared.set(statement, statement);
     statement.isSent = true;
-    const room = evicted.map(({ name }) => closeStatement(name.toString('latin1')));
+    const closes = evicted.map(({ name }) => closeStatement(name.toString('latin1')));
     try {
-      const description = await this.#describe([...room, ...parseAndDescribe(sql, statement.name.toString('latin1'))], edits);
+      const description = await this.#describe([...closes, ...parseAndDescribe(sql, statement.name.toString('latin1'))], edits);
       statement.proven = true;
       return description;
     } catch (error) {
@@ -177,17 +180,17 @@ export class Session implements Revocable, PipelineOwner {
   }
 
   /**
-   * Tells what is going to run, ahead of it. Where all of it is known to leave nothing behind, the session need not be
-   * reset afterwards, and what is prepared in it stays. Need not be waited for.
+   * Announces the statements that are going to run. If all of them are known to leave no state, the session is not reset
+   * afterwards, and keeps its prepared statements. The caller need not await the result.
    */
   expect(...sideEffects: readonly SideEffects[]): Promise<unknown> {
     this.#isClean = sideEffects.every(({ leavesState }) => leavesState === 'no');
     this.#changesDefaults = sideEffects.some(({ changesDefaults }) => changesDefaults);
-    // What another's statements got from a sequence is none of this one's business.
+    // currval() and lastval() must not return what another client's statements got from a sequence.
     return sideEffects.some(({ readsSequences }) => readsSequences) ? this.query('DISCARD SEQUENCES') : DONE;
   }
 
-  /** Something has been changed that only a reset takes back. */
+  /** Notes that something has changed that only a reset undoes. */
   mustBeReset(): void {
     this.#mustBeReset = true;
   }
@@ -211,7 +214,7 @@ export class Session implements Revocable, PipelineOwner {
     try {
       await this.#sent([...messages, FLUSH], replies, 'described');
     } catch (error) {
-      throw this.#placed.error(error, edits);
+      throw this.#rewritten.error(error, edits);
     }
     return { parameters, fields, shape };
   }
@@ -225,11 +228,11 @@ export class Session implements Revocable, PipelineOwner {
     });
   }
 
-  share(): MemoryReservation {
-    return this.lease.share();
+  reservation(): MemoryReservation {
+    return this.lease.reservation();
   }
 
-  /** Lets nothing more arrive. The clock stands still meanwhile: Postgres is not to blame for a slow reader. */
+  /** Pauses receiving. The deadline is suspended meanwhile, because Postgres is not responsible for a slow reader. */
   pause(): void {
     this.#deadline.pause();
     this.#pipeline.pause();
@@ -240,7 +243,7 @@ export class Session implements Revocable, PipelineOwner {
     this.#pipeline.resume();
   }
 
-  /** Has Postgres cancel what it is doing. What fails from now on fails for this reason; the first one counts. */
+  /** Has Postgres cancel the running statement. Requests that fail from now on get this reason; the first reason counts. */
   abort(reason: ServiceError): void {
     if (this.#abortReason !== undefined) return;
     this.#abortReason = reason;
@@ -249,50 +252,50 @@ export class Session implements Revocable, PipelineOwner {
     if (!this.#pipeline.isWaiting) return;
     this.resume();
     this.#canceling = this.lease.cancel();
-    this.#expectObedience();
+    this.#startObeyTimer();
   }
 
-  /** The connection is gone, or has been given up: nobody will hear how its last request ended. */
+  /** The connection is lost or has been given up: the outcome of its last request will not be known. */
   get isLost(): boolean {
     return this.#pipeline.isDead;
   }
 
-  /** Why what still arrives is of no use. */
+  /** Why further results are not needed; undefined while they are. */
   get abortReason(): ServiceError | undefined {
     return this.#abortReason;
   }
 
-  /** @throws ServiceError why the session was aborted: what succeeded in spite of that is not to be built upon */
+  /** @throws ServiceError why the session was aborted. A request may have succeeded nevertheless; no other must follow it. */
   throwIfAborted(): void {
     if (this.#abortReason !== undefined) throw this.#abortReason;
   }
 
-  /** Waits for outstanding replies, rolls back what is open and releases the lease; where that takes too long, destroys it. */
+  /** Waits for pending replies, rolls back an open transaction and releases the lease. If that takes too long, it destroys the lease. */
   end(): Promise<void> {
     this.#deadline.clear();
     if (this.#disconnect !== undefined) this.#disconnect.listener = undefined;
     this.#revocable.delete(this);
     this.lease.backend.resume();
-    return this.#pipeline.isAtRest && this.#canceling === undefined ? this.#giveBack() : this.#endLater();
+    return this.#pipeline.isAtRest && this.#canceling === undefined ? this.#release() : this.#endLater();
   }
 
   async #endLater(): Promise<void> {
-    if (await this.#comesToRest()) await this.#giveBack();
+    if (await this.#becomesIdle()) await this.#release();
     else {
-      this.#noteSchemaChange();
+      this.#invalidateStatements();
       this.#pipeline.fail(new ServiceError('backend_lost', 'the connection to the database was given up'));
       this.lease.destroy();
     }
   }
 
-  #giveBack(): Promise<void> {
-    this.#noteSchemaChange();
+  #release(): Promise<void> {
+    this.#invalidateStatements();
     if (this.#changesDefaults) this.lease.retireSessions();
     return this.lease.release(this.#isLeftClean);
   }
 
-  /** Statements prepared before may not be what their texts mean now. */
-  #noteSchemaChange(): void {
+  /** After a change of the schema, statements that were prepared earlier may mean something else. */
+  #invalidateStatements(): void {
     if (this.#pipeline.hasChangedSchema) registryOf(this.lease.tenant.organization).invalidate();
   }
 
@@ -301,10 +304,10 @@ export class Session implements Revocable, PipelineOwner {
     return isUntouched || (this.#isClean && !this.#mustBeReset && !hasChangedSettings);
   }
 
-  /** @returns whether the backend is idle, outside a transaction, with no cancel request on its way */
-  async #comesToRest(): Promise<boolean> {
+  /** @returns whether the backend is idle, outside a transaction, without a pending cancel request */
+  async #becomesIdle(): Promise<boolean> {
     const pipeline = this.#pipeline;
-    this.#expectObedience();
+    this.#startObeyTimer();
     try {
       if (pipeline.isUnsynced) await this.#sent([SYNC], {}, 'ready');
       await pipeline.drained();
@@ -318,7 +321,7 @@ export class Session implements Revocable, PipelineOwner {
     return !pipeline.isDead && pipeline.status === 'I';
   }
 
-  #expectObedience(): void {
+  #startObeyTimer(): void {
     this.#obeyTimer ??= setTimeout(() => {
       const { kind, message } = this.#abortReason ?? new ServiceError('backend_lost', 'the database did not answer in time');
       this.#pipeline.blame(
@@ -329,12 +332,12 @@ export class Session implements Revocable, PipelineOwner {
     }, this.#obeyTimeoutMs);
   }
 
-  /** The key it came with is good no more, or its organization was suspended. */
+  /** Aborts the session, because its key was revoked or its organization suspended. */
   revoke({ reason }: AbortSignal): void {
     this.abort(reason instanceof ServiceError ? reason : new ServiceError('key_revoked', 'the API key is not valid any more'));
   }
 
-  #abandon(): void {
+  #clientDisconnected(): void {
     this.abort(new ServiceError('query_canceled', 'the caller has gone away'));
   }
 }

@@ -17,7 +17,7 @@ import { runQuery } from '../../../src/sql/execution/query.ts';
 import type { QueryReply, QueryRequest } from '../../../src/sql/execution/query-request.ts';
 import { QueryScheduler } from '../../../src/sql/execution/query-scheduler.ts';
 import { jsonFormat } from '../../../src/sql/result/result-format.ts';
-import { toldWhenAborted } from '../../../src/sql/session/revocation-listeners.ts';
+import { revocationListeners } from '../../../src/sql/session/revocation-listeners.ts';
 import { eventually } from '../../support/eventually.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
@@ -159,7 +159,7 @@ afterEach(async () => {
   await eventually('all leases are given back', isAtRest, 3_000);
   for (const { leases, revoked, told } of desks) {
     expect(told.get('lease.released') ?? 0).toBe(leases);
-    expect(toldWhenAborted(revoked.signal).size).toBe(0);
+    expect(revocationListeners(revoked.signal).size).toBe(0);
   }
   expect([...deadlines].filter(({ index: place }) => place >= 0)).toEqual([]);
 });

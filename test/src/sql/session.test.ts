@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { ServiceError } from '../../../src/errors.ts';
-import { readRow, runAtOnce } from '../../../src/sql/session/messages.ts';
+import { extendedQuery, readRow } from '../../../src/sql/session/messages.ts';
 import { Session } from '../../../src/sql/session/session.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
@@ -27,7 +27,7 @@ test('requests sent together are answered in order, errors included', async () =
   const session = new Session(await database.lease(), { timeoutMs: 0 });
   const [one, two, three] = await Promise.allSettled([
     session.query('SELECT 1'),
-    session.request(runAtOnce('SELECT 1 / 0')),
+    session.request(extendedQuery('SELECT 1 / 0')),
     session.query('BEGIN'),
   ]);
   expect(one).toMatchObject({ value: { tag: { command: 'SELECT' }, status: 'I' } });
@@ -62,7 +62,7 @@ test.each(['COPY t FROM STDIN', "COPY (SELECT 'x' FROM generate_series(1, 100000
   'a COPY that got through is stopped: %s',
   async (sql) => {
     const session = new Session(await database.lease(), { timeoutMs: 0 });
-    await expect(session.request(runAtOnce(sql))).rejects.toMatchObject({ kind: 'unsupported_statement' });
+    await expect(session.request(extendedQuery(sql))).rejects.toMatchObject({ kind: 'unsupported_statement' });
     await session.end();
     expect(database.pool.snapshot()).toMatchObject({ leased: 0, idle: 1 });
   },
@@ -70,7 +70,7 @@ test.each(['COPY t FROM STDIN', "COPY (SELECT 'x' FROM generate_series(1, 100000
 
 test('what was sent behind such a COPY is not run', async () => {
   const session = new Session(await database.lease(), { timeoutMs: 0 });
-  const requests = ['COPY t FROM STDIN', 'INSERT INTO t VALUES (1)'].map((sql) => session.request(runAtOnce(sql)));
+  const requests = ['COPY t FROM STDIN', 'INSERT INTO t VALUES (1)'].map((sql) => session.request(extendedQuery(sql)));
   expect(await Promise.allSettled(requests)).toMatchObject([{ reason: { kind: 'unsupported_statement' } }, { status: 'rejected' }]);
   await session.end();
   expect(database.pool.snapshot()).toMatchObject({ leased: 0 });

@@ -51,7 +51,7 @@ export async function runBatch(
   const sideEffects = new SideEffectsMemory();
   let startedAt = performance.now();
   let failure: unknown;
-  await session.ready(...statements.map(({ sql }) => sql));
+  await session.rewriteAhead(...statements.map(({ sql }) => sql));
   const slices = new TimeSlices();
   for (const [statementIndex, statement] of statements.entries()) {
     const result = new BufferedResult(session, layout, budget);
