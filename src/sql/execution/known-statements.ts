@@ -12,7 +12,7 @@ import { ResultShape } from '../result/result.ts';
 import type { ResultFormat } from '../result/result-format.ts';
 import type { Description, Session } from '../session/session.ts';
 
-/** What Postgres makes of a statement, in our terms. */
+/** Postgres' description of a statement, with its types looked up. */
 export class DescribedStatement {
   readonly description: Description;
   readonly parameters: readonly PostgresType[];
@@ -25,56 +25,56 @@ export class DescribedStatement {
     this.#fields = fields;
   }
 
-  /** How its result is written; made once for each layout. */
+  /** @returns how the result is written in a format; made once for each format */
   shape(layout: ResultFormat): ResultShape {
     const shape = this.#shapes.get(layout) ?? new ResultShape(layout, this.#fields);
     this.#shapes.set(layout, shape);
     return shape;
   }
 
-  /** Whether another description says the same of it. */
-  isAs(other: Description): boolean {
+  /** @returns whether another description says the same */
+  matches(other: Description): boolean {
     return isDeepStrictEqual(this.description, other);
   }
 }
 
-/** A statement that has been run before by a caller that wants values. */
+/** What is known of a statement that the HTTP door has run before. */
 export interface KnownStatement {
   readonly sideEffects: SideEffects;
   readonly described: DescribedStatement;
-  /** Under this name backends prepare it: what bears the name is of this kind. */
+  /** The prepared statement on backends. Whatever has its name there fits {@link described}. */
   readonly server: ServerStatement;
-  /** How long it takes, where it may share a backend with others. */
+  /** How long the statement takes; undefined if it must not share a backend with others. */
   readonly latency: StatementLatency | undefined;
   readonly baseline: LatencyBaseline;
 }
 
-/** Longer texts are not remembered. */
+/** Statements with longer texts are not remembered. */
 const TEXT_MAX_CHARACTERS = 16_384;
-/** What a description takes, and what each column of it does. */
+/** The memory that a description takes, and that each of its columns takes in addition. */
 const DESCRIPTION_BYTES = 1_024;
 const COLUMN_BYTES = 512;
 
-/** What has been made of server statements, for as long as the registry knows them. */
-const known = new WeakMap<ServerStatement, KnownStatement>();
+/** What is known of server statements. It is kept for as long as the registry keeps these. */
+const knownStatements = new WeakMap<ServerStatement, KnownStatement>();
 
 export function findStatement(tenant: Tenant, sql: string): KnownStatement | undefined {
   if (sql.length > TEXT_MAX_CHARACTERS) return undefined;
   const server = registryOf(tenant.organization).findText(sql, contextOf(tenant));
-  return server === undefined ? undefined : known.get(server);
+  return server === undefined ? undefined : knownStatements.get(server);
 }
 
-/** What a session has just been told of a statement is remembered, if the statement can be run again. */
+/** Remembers the description that a session has just received, if the statement can be run again. */
 export function rememberStatement({ lease }: Session, sql: string, sideEffects: SideEffects, described: DescribedStatement): void {
   if (sql.length > TEXT_MAX_CHARACTERS || !sideEffects.isPlain) return;
   const registry = registryOf(lease.tenant.organization);
   const server = serverStatement(registry, sql, lease.tenant, described.description);
   const latency = sideEffects.leavesState === 'no' && !sideEffects.readsSequences ? registry.latencyOf(server) : undefined;
-  known.set(server, { sideEffects, described, server, latency, baseline: registry.baseline });
+  knownStatements.set(server, { sideEffects, described, server, latency, baseline: registry.baseline });
   registry.weigh(server, DESCRIPTION_BYTES + COLUMN_BYTES * described.description.fields.length);
 }
 
-/** Another than before, where it has come to be described otherwise. */
+/** @returns the server statement of a text; a new one if the known one was described differently */
 function serverStatement(registry: StatementRegistry, sql: string, tenant: Tenant, { shape }: Description): ServerStatement {
   const definition = Buffer.from(`${sql}\0\0\0`);
   const context = contextOf(tenant);
@@ -87,15 +87,16 @@ function serverStatement(registry: StatementRegistry, sql: string, tenant: Tenan
   return server;
 }
 
-/** From now on it is described anew, under another name; the backend has it no more. */
+/** Makes the next run describe the statement again, and prepare it under another name. */
 export function forgetStatement({ backend, tenant }: Pick<Lease, 'backend' | 'tenant'>, { server }: KnownStatement): void {
   backend.session.unprepare(server);
   registryOf(tenant.organization).forget(server);
 }
 
 /**
- * Sessions have the settings of their login, so that a text means what it does to wire sessions that have set nothing. Where
- * texts are rewritten it is looked up as it was written, which could be what another is rewritten to.
+ * The settings in which a text is looked up. Sessions of the HTTP door have the settings of their login, so a text means the
+ * same as in wire sessions that have changed none. In the `schema` placement the HTTP door looks up texts before they are
+ * rewritten and the wire door afterwards. Their contexts differ, because one text as written may equal another as rewritten.
  */
 function contextOf({ organization }: Tenant): string {
   return organization.placement.kind === 'schema' ? AS_WRITTEN : '';

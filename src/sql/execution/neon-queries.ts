@@ -15,9 +15,9 @@ import { Session, type SessionOptions } from '../session/session.ts';
 import { carriedOut } from './statement-failure.ts';
 import type { BatchResult } from './transactions/batch.ts';
 import { checkInTransaction, inTransaction } from './transactions/in-transaction.ts';
-import { beginOf, type TransactionModes } from './transactions/transaction-request.ts';
+import { beginStatement, type TransactionModes } from './transactions/transaction-request.ts';
 
-/** A statement whose values are Postgres text already: nothing has to be asked before it can run. */
+/** A statement whose values are in Postgres' text format already, so that it runs without being described first. */
 export interface TextStatement {
   readonly sql: string;
   readonly values: readonly ParameterText[];
@@ -26,7 +26,7 @@ export interface TextStatement {
 }
 
 /**
- * Runs one statement in one round trip, keeps its result whole, and takes over the lease.
+ * Runs one statement in one round trip, keeps its result in memory as a whole, and takes over the lease.
  * @throws PostgresError
  * @throws ServiceError `invalid_request`, `unsupported_statement`, `statement_timeout`, `query_canceled`, `response_too_large`, `backend_lost`
  */
@@ -48,7 +48,7 @@ export function runTextStatement(lease: Lease, statement: TextStatement, options
 
 /**
  * Runs statements as one transaction, all of them in one write, and takes over the lease.
- * @throws as {@link runTextStatement}: the first error there was, and nothing remains; a StatementFailure when it was COMMIT's
+ * @throws as {@link runTextStatement}: the first error, and the transaction had no effect; a StatementFailure when COMMIT fails
  */
 export function runTextTransaction(
   lease: Lease,
@@ -65,7 +65,7 @@ export function runTextTransaction(
       return settle(session, ran);
     };
     await prepare(session, statements);
-    return inTransaction(session, beginOf(modes), work);
+    return inTransaction(session, beginStatement(modes), work);
   });
 }
 
@@ -83,26 +83,29 @@ function check({ sql, values }: TextStatement, context: StatementContext): void 
   checkParameterLimit(values);
 }
 
-/** Mostly there is nothing to be done. */
+/** Mostly there is nothing to do. */
 async function prepare(session: Session, statements: readonly TextStatement[]): Promise<void> {
   const sideEffects = new SideEffectsMemory();
   await Promise.all([pinSettings(session), session.expect(...statements.map(({ sql }) => sideEffects.of(sql)))]);
 }
 
-interface Ran {
+interface ExecutedStatement {
   readonly result: BufferedResult;
   readonly completion: Completion;
   readonly startedAt: number;
 }
 
-/** After a failure Postgres refuses what is behind it; the first failure is the one told. */
-async function run(session: Session, statements: readonly TextStatement[]): Promise<readonly Ran[]> {
+/**
+ * Runs statements without waiting in between. After a failure Postgres refuses the rest; the first failure is reported.
+ * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-PIPELINING
+ */
+async function run(session: Session, statements: readonly TextStatement[]): Promise<readonly ExecutedStatement[]> {
   const budget = new ReplySizeLimit(session, RESULTS_MAX_BYTES);
   const startedAt = performance.now();
   await session.rewriteAhead(...statements.map(({ sql }) => sql));
-  const running: Promise<Ran>[] = [];
+  const running: Promise<ExecutedStatement>[] = [];
   const slices = new TimeSlices();
-  const start = async ({ sql, values, layout }: TextStatement): Promise<Ran> => {
+  const start = async ({ sql, values, layout }: TextStatement): Promise<ExecutedStatement> => {
     const result = new BufferedResult(session, layout, budget);
     return { result, completion: await session.run(sql, values, result), startedAt };
   };
@@ -117,7 +120,7 @@ async function run(session: Session, statements: readonly TextStatement[]): Prom
   return Promise.all(running);
 }
 
-async function settle(session: Session, ran: readonly Ran[]): Promise<readonly BatchResult[]> {
+async function settle(session: Session, ran: readonly ExecutedStatement[]): Promise<readonly BatchResult[]> {
   const oids = ran.flatMap(({ result }) => result.oids);
   await TypeCatalog.of(session.lease.backend).learn(session, oids);
   const results: BatchResult[] = [];

@@ -4,33 +4,33 @@ import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import type { JsonValue } from '../parameters/json-value.ts';
 import type { ResultFormat, RowMode, StatementOutcome } from '../result/result-format.ts';
 
-/** One statement with its parameters, and how its result is wanted. */
+/** One statement with its parameters, and the form of its result. */
 export interface QueryRequest {
   readonly sql: string;
   readonly params?: readonly JsonValue[] | undefined;
   readonly rowMode: RowMode;
-  /** How the result is written; as the reply of `/api/query` if absent. */
+  /** How the result is written. Default: as the reply of `/api/query`. */
   readonly format?: ResultFormat | undefined;
-  /** What a stream that breaks off ends with, for layouts that have a way to say so. */
+  /** Makes the last bytes of a stream that fails, for formats that can express an error. */
   readonly finalBytes?: ((error: Error) => Uint8Array) | undefined;
-  /** How long Postgres may take, by our own clock; the time a slow reader takes does not count. 0: no limit. */
+  /** How long Postgres may take, by Postern's own clock. The time that a slow reader takes does not count. 0: no limit. */
   readonly timeoutMs: number;
   readonly readOnly?: boolean;
-  /** The caller goes away: what runs is cancelled. */
+  /** Signals that the client has disconnected, which cancels the statement. */
   readonly disconnect?: DisconnectSignal;
-  /** Where a result counts that is part of a kept reply. */
+  /** The reservation for a result that is part of a kept reply. */
   readonly results?: MemoryReservation | undefined;
 }
 
 export interface QueryReply {
   /**
-   * The reply as its layout has it, in UTF-8: one Buffer while it is small, else a stream that carries the backend's pace.
-   * Reading it slowly slows Postgres down, destroying it cancels the statement, and a failure destroys it with the error (or
-   * ends it with the last words), so that it never looks whole when it is not.
+   * The reply in its format, in UTF-8: a Buffer if it is small, else a stream with backpressure up to the backend. Reading the
+   * stream slowly slows Postgres down, and destroying it cancels the statement. A failure destroys the stream with the error, or
+   * ends it with {@link QueryRequest.finalBytes}, so that a partial reply never looks complete.
    */
   readonly body: Buffer | Readable;
-  /** How it ended, where the body is there as a whole. */
+  /** How the statement ended, if the body is a Buffer. */
   readonly outcome?: StatementOutcome;
-  /** How it ended. Once it has settled the lease is given back. A rejection nobody listens to does no harm. */
+  /** How the statement ended. The lease has been given back once this settles. A rejection may go unhandled. */
   readonly done: Promise<StatementOutcome>;
 }

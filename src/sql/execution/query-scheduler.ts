@@ -13,10 +13,10 @@ import { PreparedRun } from './run-prepared.ts';
 const SHARED = { name: 'request.shared' } as const;
 const REQUEUED = { name: 'request.requeued' } as const;
 
-/** With less time than this a statement waits for nobody. */
+/** A statement with a shorter timeout does not wait behind others. */
 const TIMEOUT_MIN_MS = 1_000;
 
-/** Runs statements for organizations, each on a backend of its own, or a quick one in a pipeline that others share. */
+/** Runs organizations' statements: a quick one in a shared pipeline, any other on a backend of its own. */
 export class QueryScheduler {
   readonly #router: Pick<Router, 'lease' | 'mayKeepBusy'>;
   readonly #multiplexers: Multiplexers;
@@ -30,7 +30,7 @@ export class QueryScheduler {
 
   /** @throws as {@link Router.lease} and {@link runQuery} */
   run(tenant: Tenant, request: QueryRequest): Promise<QueryReply> {
-    const known = this.#quick(tenant, request);
+    const known = this.#findQuick(tenant, request);
     if (known === undefined) return this.#runExclusively(tenant, request);
     const shared = this.#findPipeline(tenant, request, known);
     if (shared === undefined) return this.#startPipeline(tenant, request, known);
@@ -39,14 +39,14 @@ export class QueryScheduler {
   }
 
   /** @returns the statement, if it may share a backend with others */
-  #quick(tenant: Tenant, { sql, readOnly, timeoutMs }: QueryRequest): KnownStatement | undefined {
+  #findQuick(tenant: Tenant, { sql, readOnly, timeoutMs }: QueryRequest): KnownStatement | undefined {
     if (readOnly || !this.#multiplexers.mayShare || (timeoutMs > 0 && timeoutMs < TIMEOUT_MIN_MS)) return undefined;
     const known = findStatement(tenant, sql);
     return known?.latency?.isQuick ? known : undefined;
   }
 
   #findPipeline(tenant: Tenant, request: QueryRequest, known: KnownStatement): SharedPipeline | undefined {
-    if (isCalledOff(tenant, request)) return undefined;
+    if (isAbandoned(tenant, request)) return undefined;
     const multiplexer = this.#multiplexers.of(tenant.organization);
     const isAwaited = !this.#router.mayKeepBusy(tenant, true);
     if (!isAwaited && !multiplexer.isSpread) return undefined;
@@ -60,7 +60,7 @@ export class QueryScheduler {
   /** Runs a quick statement on a backend whose pipeline others may enter. */
   async #startPipeline(tenant: Tenant, request: QueryRequest, known: KnownStatement): Promise<QueryReply> {
     const lease = await this.#router.lease(tenant, { door: 'http', ...disconnectOf(request) });
-    if (isCalledOff(tenant, request) || !PreparedRun.isPossible(lease.backend, request, known)) return runQuery(lease, request);
+    if (isAbandoned(tenant, request) || !PreparedRun.isPossible(lease.backend, request, known)) return runQuery(lease, request);
     const shared = new SharedPipeline(lease, this.#multiplexers.of(tenant.organization));
     const reply = this.#enter(tenant, shared, request, known);
     shared.endIfUnused();
@@ -69,10 +69,10 @@ export class QueryScheduler {
 
   #enter(tenant: Tenant, shared: SharedPipeline, request: QueryRequest, known: KnownStatement): Promise<QueryReply> {
     return new Promise((resolve, reject) => {
-      const alone = () => this.#runExclusively(tenant, request).then(resolve, reject);
+      const runExclusively = () => this.#runExclusively(tenant, request).then(resolve, reject);
       const slot = new QuerySlot(tenant, shared, this.#multiplexers.of(tenant.organization), request, () => {
         this.#observe(REQUEUED);
-        void alone();
+        void runExclusively();
       });
       new PreparedRun(slot, request, known, {
         replied: resolve,
@@ -80,7 +80,7 @@ export class QueryScheduler {
         stale: () => {
           forgetStatement(slot, known);
           void slot.end();
-          void alone();
+          void runExclusively();
         },
       }).start();
     });
@@ -106,8 +106,8 @@ class ShareableQuery implements ShareableRequest {
   }
 }
 
-/** A session of its own tells why it is not run. */
-function isCalledOff({ revoked }: Tenant, { disconnect }: QueryRequest): boolean {
+/** A statement that nobody waits for enters no pipeline; a session of its own then reports the reason. */
+function isAbandoned({ revoked }: Tenant, { disconnect }: QueryRequest): boolean {
   return revoked.aborted || disconnect?.hasHappened === true;
 }
 

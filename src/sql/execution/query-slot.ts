@@ -13,14 +13,14 @@ import { Session, type SessionLease, type SessionOptions } from '../session/sess
 import type { RunHost } from './run-prepared.ts';
 
 /**
- * One quick statement in a shared pipeline. Nothing watches over it, as it takes no time. When it does take its time, or its
- * reader does, it gets a session, which can be stopped and to which the slot is what a lease is to others.
+ * One quick statement in a shared pipeline. It has no deadline and cannot be aborted, because it takes next to no time. If the statement
+ * or its reader turns out to be slow, a session is opened, which has both; the slot is that session's lease.
  */
 export class QuerySlot implements Slot, SharedBackend, RunHost, SessionLease {
   readonly isAlone = false;
   readonly canRunAgain = false;
   readonly isAtWork = true;
-  /** Whose statement it is. */
+  /** The organization that sent the statement. */
   readonly tenant: Tenant;
   readonly receiver: Pipeline;
   slotStartedAt: number | undefined;
@@ -32,7 +32,7 @@ export class QuerySlot implements Slot, SharedBackend, RunHost, SessionLease {
   #hasEntered = false;
   #isOver = false;
 
-  /** @param requeued has the statement run elsewhere; nothing that happens to the slot matters then */
+  /** @param requeued runs the statement elsewhere; the slot ignores what happens afterwards */
   constructor(tenant: Tenant, shared: SharedPipeline, multiplexer: Multiplexer, options: SessionOptions, requeued: () => void) {
     this.tenant = tenant;
     this.#shared = shared;
@@ -62,7 +62,7 @@ export class QuerySlot implements Slot, SharedBackend, RunHost, SessionLease {
     return this.#shared.entered;
   }
 
-  /** Quick statements leave nothing behind. */
+  /** Does nothing, because quick statements leave no state. */
   expect(): void {}
 
   send(messages: readonly Uint8Array[], replies: Replies, edits: Edits, settle: Settle): void {
@@ -74,7 +74,7 @@ export class QuerySlot implements Slot, SharedBackend, RunHost, SessionLease {
   }
 
   slotStarted(now: number): void {
-    // The first one to enter has been running since it was sent.
+    // The first slot has none ahead of it, so its statement has been running since it was sent.
     if (this.#shared.entered > 1) this.slotStartedAt = now;
     this.#multiplexer.add(this);
   }
@@ -83,13 +83,13 @@ export class QuerySlot implements Slot, SharedBackend, RunHost, SessionLease {
     return mode === 'quick' && this.#shared.isOpen(now) && mayTake(this.backend, request) ? this.#shared : undefined;
   }
 
-  /** The requests behind it have been run with settings that are not theirs. */
+  /** Requeues the requests behind this one, because they run with settings that are not theirs. */
   settingsChanged(): void {
     this.#shared.evictQueued();
   }
 
   stalled(): void {
-    this.#watchOver();
+    this.#ensureSession();
   }
 
   requeue(): boolean {
@@ -105,7 +105,7 @@ export class QuerySlot implements Slot, SharedBackend, RunHost, SessionLease {
   }
 
   pause(): void {
-    this.#watchOver().pause();
+    this.#ensureSession().pause();
   }
 
   resume(): void {
@@ -113,11 +113,11 @@ export class QuerySlot implements Slot, SharedBackend, RunHost, SessionLease {
   }
 
   abort(reason: ServiceError): void {
-    this.#watchOver().abort(reason);
+    this.#ensureSession().abort(reason);
   }
 
-  /** From now on it can be stopped, and nobody waits behind it. */
-  #watchOver(): Session {
+  /** Makes it possible to abort the statement, and requeues those behind it, so that they do not wait. */
+  #ensureSession(): Session {
     if (this.#session === undefined) {
       this.#shared.evictQueued();
       this.#session = new Session(this, this.#options, this.receiver);
@@ -125,7 +125,7 @@ export class QuerySlot implements Slot, SharedBackend, RunHost, SessionLease {
     return this.#session;
   }
 
-  /** The statement has been answered, or could not be sent. */
+  /** Frees the slot: the statement has been answered, or could not be sent. */
   end(): Promise<void> {
     void this.#session?.end();
     this.#leave();
@@ -153,7 +153,7 @@ export class QuerySlot implements Slot, SharedBackend, RunHost, SessionLease {
     this.#shared.lease.retireSessions();
   }
 
-  /** Once: the backend is another slot's then. */
+  /** Has an effect only once, because the backend belongs to another slot afterwards. */
   #leave(): void {
     if (this.#isOver) return;
     this.#isOver = true;

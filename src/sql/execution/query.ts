@@ -14,18 +14,18 @@ import { runStatement } from './run-described.ts';
 import { PreparedRun } from './run-prepared.ts';
 import { StatementFailure } from './statement-failure.ts';
 import { runBatch } from './transactions/batch.ts';
-import { type Keep, keptBudget, type OnceReply, once, type RepeatableRequest } from './transactions/idempotency.ts';
+import { type KeepReply, keptReplyLimit, type OnceReply, once, type RepeatableRequest } from './transactions/idempotency.ts';
 import { inTransaction } from './transactions/in-transaction.ts';
 
 export interface QueryOnceReply extends OnceReply {
-  /** Absent from a replay. */
+  /** Undefined in a replay. */
   readonly outcome?: StatementOutcome;
 }
 
 /**
- * Runs one statement and takes over the lease: it is released or destroyed on every path. One that the backend has prepared
- * runs at once; any other is described first.
- * @throws PostgresError when Postgres refuses it before a stream has begun (`lineAndColumn` in position.ts tells where)
+ * Runs one statement and takes over the lease, which is released or destroyed on every path. A statement that the backend has
+ * prepared runs at once; any other is described first.
+ * @throws PostgresError when Postgres refuses the statement before a stream has begun (`lineAndColumn` in position.ts finds the position)
  * @throws ServiceError `invalid_request`, `unsupported_statement`, `statement_timeout`, `query_canceled`, `response_too_large`, `backend_lost`
  */
 export function runQuery(lease: Lease, request: QueryRequest): Promise<QueryReply> {
@@ -34,7 +34,7 @@ export function runQuery(lease: Lease, request: QueryRequest): Promise<QueryRepl
     const session = new Session(lease, request);
     const known = findStatement(lease.tenant, request.sql);
     if (known === undefined || !PreparedRun.isPossible(lease.backend, request, known)) {
-      runAny(session, request, resolve, fail);
+      runInSession(session, request, resolve, fail);
       return;
     }
     new PreparedRun(session, request, known, {
@@ -42,19 +42,24 @@ export function runQuery(lease: Lease, request: QueryRequest): Promise<QueryRepl
       failed: fail,
       stale: () => {
         forgetStatement(lease, known);
-        runAny(session, request, resolve, fail);
+        runInSession(session, request, resolve, fail);
       },
     }).start();
   });
 }
 
-function runAny(session: Session, request: QueryRequest, replied: (reply: QueryReply) => void, failed: (error: unknown) => void): void {
+function runInSession(
+  session: Session,
+  request: QueryRequest,
+  replied: (reply: QueryReply) => void,
+  failed: (error: unknown) => void,
+): void {
   const body = new ReplyBody(session, (stream) => replied({ body: stream, done }), request.finalBytes);
   const outcome = runStatement(session, request, body);
   const done = outcome.finally(() => session.end());
   done.catch(() => {});
   outcome.then(
-    (ended) => replied({ body: body.finish(), outcome: ended, done }),
+    (completed) => replied({ body: body.finish(), outcome: completed, done }),
     (error: Error) => {
       body.fail(error);
       done.catch(() => failed(error));
@@ -63,17 +68,17 @@ function runAny(session: Session, request: QueryRequest, replied: (reply: QueryR
 }
 
 /**
- * As {@link runQuery}, once for a key: in a transaction that also keeps the reply.
- * @throws as {@link runQuery} and {@link once}; StatementFailure when it was COMMIT's
+ * Runs a statement like {@link runQuery}, but once for each Idempotency-Key: in a transaction that also keeps the reply.
+ * @throws as {@link runQuery} and {@link once}; StatementFailure when COMMIT fails
  */
 export function runQueryOnce(lease: Lease, request: QueryRequest, repeatable: RepeatableRequest): Promise<QueryOnceReply> {
   let outcome: StatementOutcome | undefined;
   const { sql, params = [], rowMode, format = jsonFormat(rowMode) } = request;
-  const perform = async (session: Session, keep: Keep) => {
+  const perform = async (session: Session, keep: KeepReply) => {
     checkStatement(sql, 'single');
     checkParameterLimit(params);
     const work = async () => {
-      const [result] = await runBatch(session, [{ sql, params }], format, keptBudget(session));
+      const [result] = await runBatch(session, [{ sql, params }], format, keptReplyLimit(session));
       if (result === undefined) throw new ServiceError('internal', 'a statement has no result');
       await keep(200, result.body);
       outcome = result.outcome;
@@ -85,17 +90,17 @@ export function runQueryOnce(lease: Lease, request: QueryRequest, repeatable: Re
   return once(lease, request, repeatable, perform).then(
     (reply) => ({ ...reply, ...(outcome === undefined ? {} : { outcome }) }),
     (error: unknown) => {
-      throw withHint(ofOneStatement(error));
+      throw withHint(withoutIndex(error));
     },
   );
 }
 
-/** Which statement it was needs no telling where there is only one. */
-function ofOneStatement(error: unknown): unknown {
+/** Takes out which statement failed, because there is only one. */
+function withoutIndex(error: unknown): unknown {
   return error instanceof StatementFailure && error.place.phase === 'statement' ? error.error : error;
 }
 
-/** What Postgres says is true, but not what to do about it. */
+/** Adds a hint to errors of Postgres that do not say what the client can do about them. */
 export function withHint(error: unknown): unknown {
   if (!(error instanceof PostgresError)) return error;
   const { code, routine } = error.fields;

@@ -14,8 +14,8 @@ import type { QueryRequest } from './query-request.ts';
 import { carriedOut } from './statement-failure.ts';
 
 /**
- * A statement that this backend has prepared runs at once. Any other is described first: no row can come before the types
- * of its columns are known.
+ * Runs a statement in a session. One that this backend has prepared runs at once. Any other is described first, because rows cannot
+ * be encoded before the types of their columns are known.
  */
 export async function runStatement(session: Session, request: QueryRequest, body: ReplyBody): Promise<StatementOutcome> {
   const { sql, params = [] } = request;
@@ -24,10 +24,10 @@ export async function runStatement(session: Session, request: QueryRequest, body
   if (known === undefined) checkStatement(sql, 'single');
   checkParameterLimit(params);
   await session.rewriteAhead(sql);
-  const run = new Run(session, request, body, known?.sideEffects ?? sideEffectsOf(sql));
+  const run = new QueryRun(session, request, body, known?.sideEffects ?? sideEffectsOf(sql));
   if (known !== undefined && session.lease.backend.session.prepared.use(known.server)) {
     try {
-      return await run.atOnce(known.described, known.server.name, startedAt);
+      return await run.prepared(known.described, known.server.name, startedAt);
     } catch (error) {
       if (!mayBeStale(error) || run.hasRows || session.status !== 'I') throw error;
       forgetStatement(session.lease, known);
@@ -36,10 +36,13 @@ export async function runStatement(session: Session, request: QueryRequest, body
   return run.described(startedAt);
 }
 
-/** Once a snapshot is taken, which the SELECT does, nothing can make the transaction READ WRITE again. */
+/**
+ * The SELECT takes a snapshot, after which nothing can make the transaction READ WRITE again.
+ * @see https://www.postgresql.org/docs/current/sql-set-transaction.html
+ */
 const BEGIN_READ_ONLY = 'BEGIN READ ONLY; SELECT';
 
-class Run {
+class QueryRun {
   hasRows = false;
   readonly #session: Session;
   readonly #request: QueryRequest;
@@ -55,34 +58,35 @@ class Run {
     this.#sideEffects = sideEffects;
   }
 
-  async atOnce(statement: DescribedStatement, name: Uint8Array, startedAt: number): Promise<StatementOutcome> {
+  /** Runs a statement that the backend has prepared. */
+  async prepared(statement: DescribedStatement, name: Uint8Array, startedAt: number): Promise<StatementOutcome> {
     const values = await encodeAnyOf(statement, this.#request.params);
     await this.#begin();
     return this.#finish(statement, values, name, startedAt);
   }
 
-  /** What has been run before is likely to be run again: it is prepared. */
+  /** Describes a statement and runs it. One that has been run before is prepared, because it is likely to be run again. */
   async described(startedAt: number): Promise<StatementOutcome> {
     const session = this.#session;
     const { sql } = this.#request;
     const known = findStatement(session.lease.tenant, sql);
     await this.#begin();
     const description = await (known === undefined ? session.describe(sql) : session.prepare(sql, known.server));
-    const statement = await this.#understood(known, description);
+    const statement = await this.#describedStatement(known, description);
     return this.#finish(statement, await encodeAnyOf(statement, this.#request.params), known?.server.name, startedAt);
   }
 
-  async #understood(known: KnownStatement | undefined, description: Description): Promise<DescribedStatement> {
-    if (known?.described.isAs(description)) return known.described;
+  async #describedStatement(known: KnownStatement | undefined, description: Description): Promise<DescribedStatement> {
+    if (known?.described.matches(description)) return known.described;
     const session = this.#session;
-    // Whatever becomes of this call: what bears the name here is not what others take it for.
+    // Under this name the backend now has a statement with another description, which other calls must not use.
     if (known !== undefined) session.unprepare(known.server);
-    const statement = await understand(session, description);
+    const statement = await withTypes(session, description);
     rememberStatement(session, this.#request.sql, this.#sideEffects, statement);
     return statement;
   }
 
-  /** To be waited for: what a cancel request stops here must not be missing from what follows. Mostly there is nothing to be done. */
+  /** Must be awaited: the statement must not run if a cancel request stopped one of these. Mostly there is nothing to do. */
   async #begin(): Promise<void> {
     const session = this.#session;
     const { readOnly = false } = this.#request;
@@ -114,10 +118,10 @@ class Run {
       isCut = !(await body.flowInParts(result.rowInParts(source, start)));
     };
     const running = session.request([bindAndExecute(values, name)], { row, largeRow, interrupt: () => body.interrupt() });
-    const ended = this.#request.readOnly ? session.query('COMMIT') : undefined;
-    await Promise.allSettled([running, ended]);
-    const [{ tag, warnings }] = await Promise.all([running, ended]);
-    // The statement may have got to its end in spite of all, but not its rows.
+    const committed = this.#request.readOnly ? session.query('COMMIT') : undefined;
+    await Promise.allSettled([running, committed]);
+    const [{ tag, warnings }] = await Promise.all([running, committed]);
+    // The statement may have completed before it could be canceled, but not all of its rows were taken.
     if (isCut && session.abortReason !== undefined) throw carriedOut(session.abortReason);
     const outcome = outcomeOf(tag, startedAt);
     result.close(outcome, warnings);
@@ -125,8 +129,8 @@ class Run {
   }
 }
 
-/** Also learns the types of the result's columns, so that it is one look-up if any. */
-async function understand(session: Session, description: Description): Promise<DescribedStatement> {
+/** Looks up the types of the parameters and of the columns together, so that it takes one query at most. */
+async function withTypes(session: Session, description: Description): Promise<DescribedStatement> {
   const { parameters, fields } = description;
   const types = TypeCatalog.of(session.lease.backend);
   await types.learn(session, [...parameters, ...fields.map(({ dataTypeOid }) => dataTypeOid)]);
@@ -138,8 +142,10 @@ async function understand(session: Session, description: Description): Promise<D
 }
 
 /**
- * Whether what went wrong may be due to the statement's having been prepared before something changed: its result has
- * another shape (0A000), it is not there any more (26000), or what it names is not what it was. Nothing of it has happened.
+ * @returns whether a statement may have failed because something changed after it was prepared: the columns of its result (0A000,
+ * feature_not_supported), its presence on the backend (26000, invalid_sql_statement_name), or the objects that it names (class 42).
+ * Such a statement has had no effect.
+ * @see https://www.postgresql.org/docs/current/errcodes-appendix.html
  */
 export function mayBeStale(error: unknown): boolean {
   return error instanceof PostgresError && /^(?:0A000|26000|42...)$/.test(error.fields.code);

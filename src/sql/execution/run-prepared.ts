@@ -17,35 +17,35 @@ import type { QueryReply, QueryRequest } from './query-request.ts';
 import { mayBeStale } from './run-described.ts';
 import { carriedOut } from './statement-failure.ts';
 
-/** Told how a run ends; one of these is called, once. */
+/** Is notified how a run ends. One of these methods is called, once. */
 export interface RunListener {
   replied(reply: QueryReply): void;
   failed(error: unknown): void;
-  /** The statement has to be prepared anew; the session has come to no harm, and is the listener's. */
+  /** The statement has to be prepared again. The session can still be used, and the listener has to end it. */
   stale(): void;
 }
 
-/** Where a statement runs: in a session of its own, or for as long as it takes its place among others. */
+/** Where a statement runs: in a session of its own, or in a slot of a shared pipeline. */
 export interface RunHost extends RowSource {
   readonly status: TransactionStatus;
-  /** When those ahead of it had been answered, by `performance.now()`; undefined where there were none. */
+  /** When the statements ahead of this one had been answered, by `performance.now()`; undefined if there were none. */
   readonly slotStartedAt: number | undefined;
-  /** There is nobody else. */
+  /** The backend is not shared with other requests. */
   readonly isAlone: boolean;
   expect(sideEffects: SideEffects): unknown;
   send(messages: readonly Uint8Array[], replies: Replies, edits: Edits, settle: Settle): void;
   end(): Promise<void>;
 }
 
-/** The end of a statement whose reply has been told before. */
-interface Ending {
+/** Settles `done` of a reply that was handed out as a stream. */
+interface DoneSettler {
   resolve(outcome: StatementOutcome): void;
   reject(error: Error): void;
 }
 
 /**
- * A statement that its backend has prepared, run in one write. This is what nearly all queries are, so it makes do without
- * promises: in the turn in which the reply is complete the backend goes to whoever waits for it, and then the reply out.
+ * Runs a statement that its backend has prepared, in one write. Nearly all queries are of this kind, so their replies need no promises:
+ * in the turn in which a reply is complete, first the backend goes to whoever waits for it, and then the reply is sent.
  */
 export class PreparedRun implements Replies {
   readonly #host: RunHost;
@@ -56,7 +56,7 @@ export class PreparedRun implements Replies {
   readonly #shape: ResultShape;
   readonly #body: ReplyBody;
   readonly #result: ResultWriter;
-  #ending: Ending | undefined;
+  #done: DoneSettler | undefined;
   #hasRows = false;
   #isCut = false;
 
@@ -66,11 +66,11 @@ export class PreparedRun implements Replies {
     this.#known = known;
     this.#listener = listener;
     this.#shape = known.described.shape(request.format ?? jsonFormat(request.rowMode));
-    this.#body = new ReplyBody(host, (stream) => this.#streams(stream), request.finalBytes, this.#shape.lastBytes);
+    this.#body = new ReplyBody(host, (stream) => this.#startStream(stream), request.finalBytes, this.#shape.lastBytes);
     this.#result = new ResultWriter(this.#shape, this.#body.out);
   }
 
-  /** Whether nothing but the statement itself has to be sent, and that at once. */
+  /** @returns whether the statement can be sent at once, with no other request before it */
   static isPossible(
     backend: BackendConnection,
     { readOnly = false, params = [] }: QueryRequest,
@@ -125,7 +125,7 @@ export class PreparedRun implements Replies {
 
   #succeed({ tag, warnings }: Completion): void {
     const { abortReason } = this.#host;
-    // The statement may have got to its end in spite of all, but not its rows.
+    // The statement may have completed before it could be canceled, but not all of its rows were taken.
     if (this.#isCut && abortReason !== undefined) {
       this.#fail(carriedOut(abortReason));
       return;
@@ -134,31 +134,31 @@ export class PreparedRun implements Replies {
     this.#result.close(outcome, warnings);
     this.#measure();
     const done = this.#host.end().then(() => outcome);
-    if (this.#ending === undefined) this.#shape.lastBytes = this.#body.out.length;
+    if (this.#done === undefined) this.#shape.lastBytes = this.#body.out.length;
     const body = this.#body.finish();
-    if (this.#ending === undefined) this.#listener.replied({ body, outcome, done });
-    else done.then(this.#ending.resolve, this.#ending.reject);
+    if (this.#done === undefined) this.#listener.replied({ body, outcome, done });
+    else done.then(this.#done.resolve, this.#done.reject);
   }
 
-  /** How long it has taken, to Postgres rather than to us, tells whether the next one like it may share a backend. */
+  /** Records how long Postgres took. This decides whether the same statement may share a backend next time. */
   #measure(): void {
     const { latency, baseline } = this.#known;
     if (latency === undefined) return;
     const { slotStartedAt, isAlone } = this.#host;
     const durationMs = Math.max(0, turnStartedAt() - (slotStartedAt ?? this.#startedAt));
-    latency.ran(durationMs, this.#ending === undefined ? this.#body.out.length : Number.POSITIVE_INFINITY, baseline);
+    latency.ran(durationMs, this.#done === undefined ? this.#body.out.length : Number.POSITIVE_INFINITY, baseline);
     if (isAlone) latency.ranAlone(durationMs);
   }
 
   #fail(error: Error): void {
     this.#body.fail(error);
-    const tell = () => (this.#ending === undefined ? this.#listener.failed(error) : this.#ending.reject(error));
-    this.#host.end().then(tell, tell);
+    const settle = () => (this.#done === undefined ? this.#listener.failed(error) : this.#done.reject(error));
+    this.#host.end().then(settle, settle);
   }
 
-  #streams(stream: Readable): void {
+  #startStream(stream: Readable): void {
     const done = new Promise<StatementOutcome>((resolve, reject) => {
-      this.#ending = { resolve, reject };
+      this.#done = { resolve, reject };
     });
     done.catch(() => {});
     this.#listener.replied({ body: stream, done });

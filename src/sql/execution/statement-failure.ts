@@ -1,24 +1,24 @@
 import { ServiceError } from '../../errors.ts';
 import type { PostgresError } from '../../protocol/backend.ts';
 
-/** Where in a request of several statements it failed. */
+/** Where a request of several statements failed. */
 export interface FailurePlace {
   /**
-   * `commit`: every statement went through, and COMMIT itself failed (a deferred constraint, a serialization failure). Of a
-   * migration's trial, `rollback`: a statement of its `rollbackSql`; `repeat`: one that fails once that has been run.
+   * `commit`: every statement succeeded, and COMMIT itself failed (a deferred constraint, a serialization failure). In the trial of a
+   * migration, `rollback`: a statement of its `rollbackSql` failed; `repeat`: a statement failed when run again after `rollbackSql`.
    */
   readonly phase: 'statement' | 'commit' | 'rollback' | 'repeat';
-  /** Position in the request's list, from 0; absent in phase `commit`. */
+  /** The index in the request's list, from 0; undefined in phase `commit`. */
   readonly statementIndex?: number;
-  /** From 1, in the SQL that the caller sent (a migration's whole text); present when the error has a position. */
+  /** The line from 1, in the SQL that the client sent (a migration's whole text); defined when the error has a position. */
   readonly line?: number;
-  /** In characters, from 1. */
+  /** The column from 1, in characters. */
   readonly column?: number;
-  /** Only of a migration without a transaction: so many statements went through, and stay. */
+  /** How many statements of a migration without a transaction succeeded; their effects remain. */
   readonly statementsApplied?: number;
 }
 
-/** The failure of a transaction or migration: the error itself, and where it happened. Unless the place says otherwise, nothing remains. */
+/** The failure of a transaction or migration: the error, and where it happened. It had no effect, unless the place says otherwise. */
 export class StatementFailure extends Error {
   override readonly name = 'StatementFailure';
   readonly error: PostgresError | ServiceError;
@@ -31,7 +31,7 @@ export class StatementFailure extends Error {
   }
 }
 
-/** Why a session was aborted, told of a statement that has got to its end in spite of that: nobody is to take it for undone. */
+/** @returns the reason why a session was aborted, with the detail that its statement has completed nevertheless */
 export function carriedOut({ kind, message, hint }: ServiceError): ServiceError {
   return new ServiceError(kind, message, {
     detail: 'The statement was carried out all the same.',

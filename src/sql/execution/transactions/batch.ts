@@ -21,23 +21,23 @@ export interface BatchStatement {
 }
 
 export interface BatchResult {
-  /** As the layout writes it. */
+  /** The result as its format writes it. */
   readonly body: Buffer;
   readonly outcome: StatementOutcome;
 }
 
-interface Ran {
+interface ExecutedStatement {
   readonly result: BufferedResult;
   readonly completion: Completion;
   readonly outcome: StatementOutcome;
 }
 
-/** What the parameters of statements are, by the statements' text. */
+/** The parameters' types of statements that have been described, by the statements' texts. */
 type ParameterTypes = Map<string, readonly PostgresType[]>;
 
 /**
- * Runs statements inside a transaction block. They go out one behind the other without waiting, except before one with a
- * parameter whose type must be asked for. After a failure Postgres refuses the rest; the first failure is the one told.
+ * Runs statements inside a transaction block. They are pipelined, except that a statement with a parameter whose type is unknown is
+ * described and run before the next one is sent. After a failure Postgres refuses the rest; the first failure is reported.
  * @throws StatementFailure
  */
 export async function runBatch(
@@ -46,8 +46,8 @@ export async function runBatch(
   layout: ResultFormat,
   budget = new ReplySizeLimit(session, RESULTS_MAX_BYTES),
 ): Promise<readonly BatchResult[]> {
-  const running: Promise<Ran>[] = [];
-  const asked: ParameterTypes = new Map();
+  const running: Promise<ExecutedStatement>[] = [];
+  const described: ParameterTypes = new Map();
   const sideEffects = new SideEffectsMemory();
   let startedAt = performance.now();
   let failure: unknown;
@@ -55,8 +55,8 @@ export async function runBatch(
   const slices = new TimeSlices();
   for (const [statementIndex, statement] of statements.entries()) {
     const result = new BufferedResult(session, layout, budget);
-    const mustAsk = needsTypes(statement) && !asked.has(statement.sql);
-    const run = runStatement(session, statement, result, asked).then((completion) => {
+    const mustDescribe = needsTypes(statement) && !described.has(statement.sql);
+    const run = runStatement(session, statement, result, described).then((completion) => {
       if (completion.warnings.length > 0) budget.spend(JSON.stringify(completion.warnings).length);
       const outcome = outcomeOf(completion.tag, startedAt);
       startedAt = performance.now();
@@ -68,11 +68,11 @@ export async function runBatch(
     });
     const pause = slices.pause();
     if (pause !== undefined) await pause;
-    // Those that come behind must not overtake it.
-    if (mustAsk || areMany(statement.params ?? [])) await Promise.allSettled([run]);
+    // The statements behind this one must not overtake it.
+    if (mustDescribe || areMany(statement.params ?? [])) await Promise.allSettled([run]);
     if (failure !== undefined) break;
-    // What is described cannot change behind our back, since it is locked until the transaction ends; but we can change it.
-    if (asked.size > 0 && sideEffects.of(statement.sql).leavesState !== 'no') asked.clear();
+    // Others cannot change the described objects, which are locked until the transaction ends. The transaction's own statements can.
+    if (described.size > 0 && sideEffects.of(statement.sql).leavesState !== 'no') described.clear();
   }
   await Promise.allSettled(running);
   if (failure !== undefined) throw failure;
@@ -87,12 +87,12 @@ async function runStatement(
   session: Session,
   statement: BatchStatement,
   result: BufferedResult,
-  asked: ParameterTypes,
+  described: ParameterTypes,
 ): Promise<Completion> {
-  const types = needsTypes(statement) ? asked.get(statement.sql) : [];
+  const types = needsTypes(statement) ? described.get(statement.sql) : [];
   const completion = await (types === undefined
-    ? runDescribed(session, statement, result, asked)
-    : runBlind(session, statement, result, types));
+    ? runDescribed(session, statement, result, described)
+    : runUndescribed(session, statement, result, types));
   checkInTransaction(completion);
   session.throwIfAborted();
   return completion;
@@ -102,14 +102,14 @@ async function runDescribed(
   session: Session,
   { sql, params = [] }: BatchStatement,
   result: BufferedResult,
-  asked: ParameterTypes,
+  described: ParameterTypes,
 ): Promise<Completion> {
   const { parameters, fields } = await session.describe(sql);
   checkParameterCount(params.length, parameters.length);
   const types = TypeCatalog.of(session.lease.backend);
   await types.learn(session, parameters);
   const parameterTypes = parameters.map((oid) => types.get(oid));
-  asked.set(sql, parameterTypes);
+  described.set(sql, parameterTypes);
   result.fields(fields);
   return session.request([bindAndExecute(await encodeAnyOf({ parameters: parameterTypes }, params))], {
     row: (...row) => result.row(...row),
@@ -117,8 +117,8 @@ async function runDescribed(
   });
 }
 
-/** Without waiting for the description, which comes all the same. */
-async function runBlind(
+/** Runs a statement without waiting for its description, which arrives with the result. */
+async function runUndescribed(
   session: Session,
   { sql, params = [] }: BatchStatement,
   result: BufferedResult,
@@ -126,7 +126,7 @@ async function runBlind(
 ): Promise<Completion> {
   let wanted = params.length;
   try {
-    // Not to be waited for where that is not needed: the next statement goes out in the same turn.
+    // Few values are encoded without an await, so that the next statement is sent in the same turn.
     const values = areMany(params) ? await encodeBitByBit(params, parameterTypes) : encodeParameters(params, parameterTypes);
     return await session.run(sql, values, {
       parameters: (types) => {
@@ -142,7 +142,7 @@ async function runBlind(
   }
 }
 
-async function settle(session: Session, ran: readonly Ran[]): Promise<readonly BatchResult[]> {
+async function settle(session: Session, ran: readonly ExecutedStatement[]): Promise<readonly BatchResult[]> {
   await TypeCatalog.of(session.lease.backend).learn(
     session,
     ran.flatMap(({ result }) => result.oids),

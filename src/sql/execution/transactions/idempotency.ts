@@ -7,42 +7,42 @@ import type { StatementOutcome } from '../../result/result-format.ts';
 import { Session, type SessionOptions } from '../../session/session.ts';
 import { inTransaction } from './in-transaction.ts';
 
-/** A request that is to be carried out once, however often it is sent. */
+/** A request that is carried out once, however often it is sent. */
 export interface RepeatableRequest {
-  /** The caller's name for it. */
+  /** The Idempotency-Key that the client has chosen. */
   readonly key: string;
-  /** Of everything in it: another request must not come under the same key. */
+  /** A hash of the whole request, since another request must not use the same key. */
   readonly fingerprint: string;
-  /** Media type of the reply. */
+  /** The media type of the reply. */
   readonly contentType: string;
 }
 
 export interface KeptReply {
-  /** HTTP's. */
+  /** The status code of HTTP. */
   readonly status: number;
   readonly contentType: string;
   readonly body: Buffer;
 }
 
-/** What has been done, and the reply that was kept of it. */
+/** The reply to a request that has just been carried out. */
 export interface DoneReply extends Omit<KeptReply, 'contentType'> {
-  /** Of its statements. */
+  /** The outcomes of the request's statements. */
   readonly outcomes?: readonly StatementOutcome[];
 }
 
 export interface OnceReply extends KeptReply, DoneReply {
-  /** Nothing was done now: it is what was answered when it was. */
+  /** The request had been carried out before, and this is the reply that was kept. */
   readonly isReplay: boolean;
 }
 
 /** Keeps the reply, in the transaction that it is the reply to. */
-export type Keep = (status: number, body: Buffer) => Promise<void>;
+export type KeepReply = (status: number, body: Buffer) => Promise<void>;
 
-/** Every kept reply stays for a day in the organization's own database. */
+/** The limit is low, because every kept reply stays in the organization's own database for a day. */
 const REPLY_MAX_BYTES = 1_048_576;
 
-/** For results that are to be part of a kept reply. */
-export function keptBudget(session: Session): ReplySizeLimit {
+/** @returns the size limit for results that become part of a kept reply */
+export function keptReplyLimit(session: Session): ReplySizeLimit {
   return new ReplySizeLimit(
     session,
     REPLY_MAX_BYTES,
@@ -51,9 +51,9 @@ export function keptBudget(session: Session): ReplySizeLimit {
 }
 
 /**
- * Carries a request out unless it has been already, and takes over the lease. What it does and the reply to it are
- * committed together: whoever does not get the reply sends the request again, and gets it then. What fails leaves no trace,
- * and may be tried again under the same key.
+ * Carries a request out unless that has been done already, and takes over the lease. The request's effects and its reply are committed
+ * together, so a client that did not receive the reply gets it by sending the request again. A request that fails has no
+ * effect, and may be tried again with the same key.
  * @param perform does everything in one transaction, the last part of which is to keep the reply
  * @throws ServiceError `idempotency_key_reused`, `idempotency_in_progress`; and what `perform` throws
  */
@@ -61,17 +61,17 @@ export async function once(
   lease: Lease,
   options: SessionOptions,
   request: RepeatableRequest,
-  perform: (session: Session, keep: Keep) => Promise<DoneReply>,
+  perform: (session: Session, keep: KeepReply) => Promise<DoneReply>,
 ): Promise<OnceReply> {
   const session = new Session(lease, options);
   try {
     const replies = new KeptReplies(session, request);
     const kept = await replies.claim();
     const reply = kept ?? { ...(await perform(session, (status, body) => replies.keep(status, body))), contentType: request.contentType };
-    replies.leave();
+    replies.release();
     return { ...reply, isReplay: kept !== undefined };
   } catch (error) {
-    // The lock may still be held.
+    // The session may still hold the advisory lock.
     session.mustBeReset();
     throw error;
   } finally {
@@ -88,16 +88,17 @@ const COLUMNS = `
   created_at timestamptz NOT NULL DEFAULT clock_timestamp()`;
 
 const KEPT_FOR = `interval '24 hours'`;
-/** A request that adds one reply takes out up to so many old ones, so that they cannot pile up. */
+/** A request that adds one reply deletes up to so many expired ones, so that they cannot accumulate. */
 const EXPIRED_MAX = 20;
 
 /** SQLSTATEs undefined_table and invalid_schema_name. */
 const NO_TABLE = new Set(['42P01', '3F000']);
 
 /**
- * The replies that are kept for one organization, as seen by one request. The lock tells requests at work from those that
- * are done, without waiting. It is the session's, so that what was committed under it is seen whatever the isolation level
- * of the transaction that begins afterwards. That nothing happens twice does not depend on it: keys are unique.
+ * The replies that are kept for one organization, as one request sees them. An advisory lock distinguishes requests that are running
+ * from those that are done, without waiting. It is a session-level lock, so that a transaction which begins afterwards sees what was
+ * committed under it, at any isolation level. Correctness does not depend on the lock: keys are unique.
+ * @see https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS
  */
 class KeptReplies {
   readonly #session: Session;
@@ -113,19 +114,19 @@ class KeptReplies {
     this.#lockName = `postern.idempotency_keys ${placement.role} ${request.key}`;
   }
 
-  /** @returns the reply, if the request has been carried out; if not, it is ours to do now */
+  /** @returns the kept reply, if the request has been carried out; undefined if the caller has to do that now */
   async claim(): Promise<KeptReply | undefined> {
     await this.#session.expect();
-    const [isOurs, kept] = await Promise.all([this.#lock(), this.#find()]);
+    const [hasLock, kept] = await Promise.all([this.#lock(), this.#find()]);
     if (kept !== undefined && kept !== 'no table') return kept;
-    if (!isOurs) throw inProgress();
+    if (!hasLock) throw inProgress();
     if (kept === 'no table') await this.#create();
     return undefined;
   }
 
   /** @throws ServiceError `response_too_large`, `idempotency_in_progress` */
   async keep(status: number, body: Buffer): Promise<void> {
-    if (body.length > REPLY_MAX_BYTES) keptBudget(this.#session).spend(body.length);
+    if (body.length > REPLY_MAX_BYTES) keptReplyLimit(this.#session).spend(body.length);
     this.#session.throwIfAborted();
     const { key, fingerprint, contentType } = this.#request;
     const { name } = this.#table;
@@ -139,16 +140,16 @@ class KeptReplies {
     if (rows.length === 0) throw inProgress();
   }
 
-  /** Lets go of the lock and takes out what has been kept for long enough. Nobody has to wait for that, or for its success. */
-  leave(): void {
+  /** Releases the lock and deletes expired replies. The caller neither waits for this nor depends on its success. */
+  release(): void {
     const { name } = this.#table;
     const unlocked = this.#session.rows('SELECT pg_catalog.pg_advisory_unlock(pg_catalog.hashtextextended($1, 0))', [this.#lockName]);
-    const cleared = this.#session.query(
+    const deleted = this.#session.query(
       `DELETE FROM ${name} WHERE key IN (SELECT key FROM ${name} WHERE created_at <= clock_timestamp() - ${KEPT_FOR}
        ORDER BY created_at LIMIT ${EXPIRED_MAX} FOR UPDATE SKIP LOCKED)`,
     );
     unlocked.catch(() => this.#session.mustBeReset());
-    cleared.catch(() => {});
+    deleted.catch(() => {});
   }
 
   async #lock(): Promise<boolean> {
@@ -165,8 +166,8 @@ class KeptReplies {
         [key],
       );
       if (row === undefined) return undefined;
-      const [of, status, contentType, reply] = row;
-      if (of !== fingerprint) throw reused();
+      const [keptFingerprint, status, contentType, reply] = row;
+      if (keptFingerprint !== fingerprint) throw reused();
       return { status: Number(status), contentType: contentType ?? '', body: Buffer.from(reply ?? '', 'hex') };
     } catch (error) {
       if (error instanceof PostgresError && NO_TABLE.has(error.fields.code)) return 'no table';

@@ -4,9 +4,9 @@ import type { Session } from '../../session/session.ts';
 import { type FailurePlace, StatementFailure } from '../statement-failure.ts';
 
 /**
- * Does work between BEGIN and COMMIT. When anything fails, the transaction is left open: the end of the session rolls it back.
- * @param begin is answered before the work begins: where a cancel request meets it, what follows would be committed piece by piece
- * @param end ROLLBACK: the work is a trial
+ * Does work between BEGIN and COMMIT. When anything fails, the transaction stays open, and the end of the session rolls it back.
+ * @param begin the BEGIN, which is awaited: if a cancel request stopped it, the statements of the work would be committed one by one
+ * @param end ROLLBACK for a trial
  * @throws StatementFailure with phase `commit` when COMMIT fails; whatever the work throws
  */
 export async function inTransaction<T>(
@@ -26,12 +26,12 @@ export async function inTransaction<T>(
   return result;
 }
 
-/** Nothing of the work may have ended the transaction: what followed would have been committed by itself. */
+/** @throws ServiceError when a statement has ended the transaction, since those after it would be committed by themselves */
 export function checkInTransaction({ status }: { readonly status: TransactionStatus }): void {
   if (status !== 'T') throw new ServiceError('unsupported_statement', 'the transaction was ended by one of its statements');
 }
 
-/** Errors of Postgres and ours, with the place where they happened; anything else is thrown as it is. */
+/** @returns an error of Postgres or Postern with the place where it happened; anything else unchanged */
 export function failureAt(error: unknown, place: FailurePlace): unknown {
   return error instanceof PostgresError || error instanceof ServiceError ? new StatementFailure(error, place) : error;
 }

@@ -11,7 +11,7 @@ import { jsonFormat, type RowMode, type StatementOutcome } from '../../result/re
 import { pinSettings } from '../../session/output-settings.ts';
 import { Session } from '../../session/session.ts';
 import { type BatchResult, type BatchStatement, runBatch } from './batch.ts';
-import { keptBudget, type OnceReply, once, type RepeatableRequest } from './idempotency.ts';
+import { keptReplyLimit, type OnceReply, once, type RepeatableRequest } from './idempotency.ts';
 import { failureAt, inTransaction } from './in-transaction.ts';
 
 export type IsolationLevel = 'read uncommitted' | 'read committed' | 'repeatable read' | 'serializable';
@@ -23,10 +23,10 @@ export interface TransactionModes {
 }
 
 export interface TransactionRequest extends TransactionModes {
-  /** 1 to 1,000. */
+  /** There must be 1 to 1,000. */
   readonly statements: readonly BatchStatement[];
   readonly rowMode: RowMode;
-  /** For the whole transaction, by our own clock. 0: no limit. */
+  /** For the whole transaction, by Postern's own clock. 0: no limit. */
   readonly timeoutMs: number;
   readonly disconnect?: DisconnectSignal;
   readonly results?: MemoryReservation | undefined;
@@ -44,7 +44,7 @@ const STATEMENTS_MAX = 1_000;
 /**
  * Runs statements as one transaction and takes over the lease.
  * @throws StatementFailure (a PostgresError or ServiceError with its place); nothing was committed
- * @throws ServiceError `invalid_request`, `backend_lost` and the like, when no single statement is to blame
+ * @throws ServiceError `invalid_request`, `backend_lost` and the like, when the error belongs to no single statement
  */
 export async function runTransaction(lease: Lease, request: TransactionRequest): Promise<TransactionReply> {
   const session = new Session(lease, request);
@@ -57,14 +57,15 @@ export async function runTransaction(lease: Lease, request: TransactionRequest):
 }
 
 /**
- * As {@link runTransaction}, once for a key. The time that COMMIT takes is not in the reply, which is committed with the rest.
+ * Runs statements like {@link runTransaction}, but once for each Idempotency-Key. The reply is committed with the statements,
+ * so its duration lacks the time that COMMIT takes.
  * @throws as {@link runTransaction} and {@link once}
  */
 export function runTransactionOnce(lease: Lease, request: TransactionRequest, repeatable: RepeatableRequest): Promise<OnceReply> {
   return once(lease, request, repeatable, async (session, keep) => {
     const startedAt = performance.now();
     const { body, results: outcomes } = await perform(session, request, async () => {
-      const results = await runBatch(session, request.statements, jsonFormat(request.rowMode), keptBudget(session));
+      const results = await runBatch(session, request.statements, jsonFormat(request.rowMode), keptReplyLimit(session));
       const reply = replyOf(results, startedAt);
       await keep(200, reply.body);
       return reply;
@@ -77,7 +78,7 @@ async function perform<T>(session: Session, request: TransactionRequest, work: (
   await checkStatements(request.statements);
   const sideEffects = new SideEffectsMemory();
   await Promise.all([pinSettings(session), session.expect(...request.statements.map(({ sql }) => sideEffects.of(sql)))]);
-  return inTransaction(session, beginOf(request), work);
+  return inTransaction(session, beginStatement(request), work);
 }
 
 function replyOf(results: readonly BatchResult[], startedAt: number): TransactionReply {
@@ -107,8 +108,11 @@ async function checkStatements(statements: readonly BatchStatement[]): Promise<v
   }
 }
 
-/** A SELECT takes a snapshot, and then nothing can make a READ ONLY transaction READ WRITE again. */
-export function beginOf({ isolationLevel, readOnly, deferrable }: TransactionModes): string {
+/**
+ * Makes the BEGIN of a transaction. In a READ ONLY one a SELECT takes a snapshot, after which nothing can make it READ WRITE again.
+ * @see https://www.postgresql.org/docs/current/sql-set-transaction.html
+ */
+export function beginStatement({ isolationLevel, readOnly, deferrable }: TransactionModes): string {
   const modes = [
     isolationLevel && `ISOLATION LEVEL ${isolationLevel.toUpperCase()}`,
     readOnly !== undefined && (readOnly ? 'READ ONLY' : 'READ WRITE'),
