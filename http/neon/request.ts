@@ -63,7 +63,7 @@ function isBatch(body: unknown): boolean {
 async function statement(headers: IncomingHttpHeaders, { query: sql, params, arrayMode }: z.output<typeof query>): Promise<TextStatement> {
   const raw = headers['neon-raw-text-output'] === 'true';
   const rowAsArray = arrayMode ?? headers['neon-array-mode'] === 'true';
-  return { sql, values: await parameterTexts(params), layout: neonFormat({ raw, rowAsArray }) };
+  return { sql, values: await parameterTexts(params), format: neonFormat({ raw, rowAsArray }) };
 }
 
 function transactionModes(headers: IncomingHttpHeaders): TransactionModes {

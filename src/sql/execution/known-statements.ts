@@ -26,9 +26,9 @@ export class DescribedStatement {
   }
 
   /** @returns how the result is written in a format; made once for each format */
-  shape(layout: ResultFormat): ResultShape {
-    const shape = this.#shapes.get(layout) ?? new ResultShape(layout, this.#fields);
-    this.#shapes.set(layout, shape);
+  shape(format: ResultFormat): ResultShape {
+    const shape = this.#shapes.get(format) ?? new ResultShape(format, this.#fields);
+    this.#shapes.set(format, shape);
     return shape;
   }
 

@@ -22,7 +22,7 @@ export interface TextStatement {
   readonly sql: string;
   readonly values: readonly ParameterText[];
   /** How its result is written. */
-  readonly layout: ResultFormat;
+  readonly format: ResultFormat;
 }
 
 /**
@@ -100,13 +100,13 @@ interface ExecutedStatement {
  * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-PIPELINING
  */
 async function run(session: Session, statements: readonly TextStatement[]): Promise<readonly ExecutedStatement[]> {
-  const budget = new ReplySizeLimit(session, RESULTS_MAX_BYTES);
+  const sizeLimit = new ReplySizeLimit(session, RESULTS_MAX_BYTES);
   const startedAt = performance.now();
   await session.rewriteAhead(...statements.map(({ sql }) => sql));
   const running: Promise<ExecutedStatement>[] = [];
   const slices = new TimeSlices();
-  const start = async ({ sql, values, layout }: TextStatement): Promise<ExecutedStatement> => {
-    const result = new BufferedResult(session, layout, budget);
+  const start = async ({ sql, values, format }: TextStatement): Promise<ExecutedStatement> => {
+    const result = new BufferedResult(session, format, sizeLimit);
     return { result, completion: await session.run(sql, values, result), startedAt };
   };
   for (const statement of statements) {

@@ -46,14 +46,14 @@ class QueryRun {
   hasRows = false;
   readonly #session: Session;
   readonly #request: QueryRequest;
-  readonly #layout: ResultFormat;
+  readonly #format: ResultFormat;
   readonly #body: ReplyBody;
   readonly #sideEffects: SideEffects;
 
   constructor(session: Session, request: QueryRequest, body: ReplyBody, sideEffects: SideEffects) {
     this.#session = session;
     this.#request = request;
-    this.#layout = request.format ?? jsonFormat(request.rowMode);
+    this.#format = request.format ?? jsonFormat(request.rowMode);
     this.#body = body;
     this.#sideEffects = sideEffects;
   }
@@ -102,7 +102,7 @@ class QueryRun {
     const session = this.#session;
     const body = this.#body;
     body.out.length = 0;
-    const result = new ResultWriter(statement.shape(this.#layout), body.out);
+    const result = new ResultWriter(statement.shape(this.#format), body.out);
     let isCut = false;
     const row = (source: Buffer, start: number, end: number) => {
       isCut ||= session.abortReason !== undefined || !body.hasRoomFor(end - start);

@@ -43,8 +43,8 @@ type ParameterTypes = Map<string, readonly PostgresType[]>;
 export async function runBatch(
   session: Session,
   statements: readonly BatchStatement[],
-  layout: ResultFormat,
-  budget = new ReplySizeLimit(session, RESULTS_MAX_BYTES),
+  format: ResultFormat,
+  sizeLimit = new ReplySizeLimit(session, RESULTS_MAX_BYTES),
 ): Promise<readonly BatchResult[]> {
   const running: Promise<ExecutedStatement>[] = [];
   const described: ParameterTypes = new Map();
@@ -54,10 +54,10 @@ export async function runBatch(
   await session.rewriteAhead(...statements.map(({ sql }) => sql));
   const slices = new TimeSlices();
   for (const [statementIndex, statement] of statements.entries()) {
-    const result = new BufferedResult(session, layout, budget);
+    const result = new BufferedResult(session, format, sizeLimit);
     const mustDescribe = needsTypes(statement) && !described.has(statement.sql);
     const run = runStatement(session, statement, result, described).then((completion) => {
-      if (completion.warnings.length > 0) budget.spend(JSON.stringify(completion.warnings).length);
+      if (completion.warnings.length > 0) sizeLimit.spend(JSON.stringify(completion.warnings).length);
       const outcome = outcomeOf(completion.tag, startedAt);
       startedAt = performance.now();
       return { result, completion, outcome };
