@@ -20,7 +20,7 @@ const OVERLAP = 16;
 /** A text too long to be looked at whole before it is sent. Its words are found as it goes by, and taken for what they may mean. */
 export class PassingAuditedText implements AuditedText {
   isWatched = false;
-  makesFromQuery = false;
+  createsFromQuery = false;
   #record = new PassingRecord();
   #end = '';
   /** Set when all of it has passed. */
@@ -43,8 +43,8 @@ export class PassingAuditedText implements AuditedText {
     this.#record.add(text);
     const seen = this.#end + text;
     this.#end = seen.slice(-OVERLAP);
-    const { makesFromQuery, isWatched } = objectChangesInPiece(seen);
-    this.makesFromQuery ||= makesFromQuery;
+    const { createsFromQuery, isWatched } = objectChangesInPiece(seen);
+    this.createsFromQuery ||= createsFromQuery;
     this.isWatched ||= isWatched;
     if (nul >= 0) this.#finish();
   }

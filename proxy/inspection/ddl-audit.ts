@@ -39,7 +39,7 @@ export class Batch {
   completed(tag: string): void {
     const name = tag.replace(COUNTS, '');
     this.#tags.add(name);
-    this.#isTold ||= WATCHED_TAG.test(name) || (QUERY_TAG.test(name) && this.#makesFromQuery);
+    this.#isTold ||= WATCHED_TAG.test(name) || (QUERY_TAG.test(name) && this.#createsFromQuery);
   }
 
   /** @returns undefined for text that only looked like it, and ran well, or was not seen whole, and failed */
@@ -55,8 +55,8 @@ export class Batch {
     };
   }
 
-  get #makesFromQuery(): boolean {
-    for (const { makesFromQuery } of this.#texts) if (makesFromQuery) return true;
+  get #createsFromQuery(): boolean {
+    for (const { createsFromQuery } of this.#texts) if (createsFromQuery) return true;
     return false;
   }
 

@@ -117,7 +117,7 @@ export class Pins {
     if (leavesState && traits.resets && this.#startup.size > 0) this.restores = true;
     this.#addCustom(traits.customSettings);
     if (traits.touchesAdvisoryLocks && leavesState) this.#mayLockUnseen = true;
-    if (traits.setsUnnamed || this.#custom.size > MAX_CUSTOM_SETTINGS) this.keep('setting');
+    if (traits.setsUnknownSettings || this.#custom.size > MAX_CUSTOM_SETTINGS) this.keep('setting');
     if (traits.touchesAdvisoryLocks || (traits.deallocates && this.#mayLockUnseen)) {
       this.keep('advisory_lock');
       this.lockCheckDue = true;

@@ -1,7 +1,7 @@
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
 import { decodeFrontendMessage } from '../../src/protocol/frontend.ts';
-import { leadingWords } from '../../src/syntax/leading-words.ts';
-import { changeCode } from '../../src/syntax/traits/outside-literals.ts';
+import { leadingKeywords } from '../../src/syntax/leading-keywords.ts';
+import { replaceOutsideLiterals } from '../../src/syntax/traits/outside-literals.ts';
 
 /**
  * A session keeps one process id for its whole life, while its backends change: the id is ours. SQL that speaks of process
@@ -51,14 +51,14 @@ const COMPARED = /\b(pid\s*=\s*)'?(\d{8,10})'?/gi;
  */
 export function translateProcessIds(text: string, ids: ProcessIds): Translated {
   const signals: ParameterSignal[] = [];
-  if (DEFINITIONS.has(leadingWords(text, 1)[0] ?? '')) return { text, signals };
+  if (DEFINITIONS.has(leadingKeywords(text, 1)[0] ?? '')) return { text, signals };
   const besideOthers = LISTED.test(text);
   const change = (code: string) =>
     code
       .split(SIGNAL_OF_OWN)
       .map((part) => translatePart(part, ids, signals, besideOthers))
       .join('');
-  return { text: changeCode(text, change, (token) => PROCESS_ID.test(token)), signals };
+  return { text: replaceOutsideLiterals(text, change, (token) => PROCESS_ID.test(token)), signals };
 }
 
 const DEFINITIONS = new Set(['CREATE', 'ALTER']);

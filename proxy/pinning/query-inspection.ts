@@ -70,8 +70,8 @@ export function inspectWhole(session: WireSession, text: string): SqlTraits {
 }
 
 /** For a text of which only the beginning is inspected before it is sent; the rest of it {@link textPasses passes}. */
-export function inspectBeginning(session: WireSession, text: string, staysPrepared = false): SqlTraits {
-  const traits = { ...traitsOfBeginning(text), staysPrepared };
+export function inspectBeginning(session: WireSession, text: string, cannotBePreparedAgain = false): SqlTraits {
+  const traits = { ...traitsOfBeginning(text), cannotBePreparedAgain };
   inspectTraits(session, traits);
   if (session.rewritten === undefined) session.streamed = new StreamedTraits(text);
   else for (const noticed of session.rewritten.traits) noticeTraits(session, noticed);

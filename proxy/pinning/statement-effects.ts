@@ -17,16 +17,16 @@ export function statementSent(session: WireSession, traits: SqlTraits): void {
 }
 
 /** What sequences gave to other sessions is not this one's to see, nor what it is told together with its own. */
-function mustDiscardSequences({ pins }: WireSession, { readsSequenceState, movesSequences, goesOn }: SqlTraits): boolean {
-  return readsSequenceState || goesOn || (movesSequences && pins.sequences.use.mayBeAskedFor);
+function mustDiscardSequences({ pins }: WireSession, { readsSequenceState, advancesSequences, isTruncated }: SqlTraits): boolean {
+  return readsSequenceState || isTruncated || (advancesSequences && pins.sequences.use.mayBeAskedFor);
 }
 
 /** A statement that is on its way has turned out to have these traits. */
 export function noticeTraits({ pins }: WireSession, traits: SqlTraits): void {
   pins.statementSeen(traits);
   if (traits.changesDefaults) pins.defaultsChanged = true;
-  if (traits.movesSequences) pins.sequences.moved(traits.insertsUnseen);
-  if (traits.callsSequenceRead) pins.sequences.called();
+  if (traits.advancesSequences) pins.sequences.moved(traits.insertsWithoutReturning);
+  if (traits.callsSequenceFunction) pins.sequences.called();
   if (traits.seedsRandom) pins.keep('seed');
-  if (traits.staysPrepared) pins.keep('oversized');
+  if (traits.cannotBePreparedAgain) pins.keep('oversized');
 }

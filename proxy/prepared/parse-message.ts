@@ -7,7 +7,7 @@ import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
 import { parseMessage } from '../../src/protocol/frontend-encoder.ts';
 import { mayChangeObjects } from '../../src/syntax/traits/object-changes.ts';
-import { isPreparable, staysTheSame } from '../../src/syntax/traits/preparable.ts';
+import { canBePreparedAgain, isPreparable } from '../../src/syntax/traits/preparable.ts';
 import { NO_TRAITS, type SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from '../buffer-limits.ts';
 import type { AuditedText } from '../inspection/audited-text.ts';
@@ -60,7 +60,7 @@ export function parseWithoutBackend(session: WireSession, { type, buffer, start,
   if (statements.get(name) !== undefined || !statements.hasRoomFor(name, length)) return false;
   const text = latin1String(buffer, nameEnd + 1, end);
   const { context } = pins;
-  if (context === undefined || !staysTheSame(text) || mayChangeObjects(text)) return false;
+  if (context === undefined || !canBePreparedAgain(text) || mayChangeObjects(text)) return false;
   const { definition, traits, signals } = preparedOf(session, text, buffer.subarray(nameEnd + 1, end));
   const server = services.registry.find(definition, context);
   if (server === undefined || !server.proven) return false;
@@ -97,7 +97,7 @@ export function forwardParse(session: WireSession, scanner: FrameScanner, backen
   }
   inspectTraits(session, prepared.traits);
   if (name !== '') {
-    const server = serverStatementOf(session, prepared.definition, staysTheSame(text) && !prepared.traits.namesPrepared);
+    const server = serverStatementOf(session, prepared.definition, canBePreparedAgain(text) && !prepared.traits.namesPrepared);
     return parseNamed(session, scanner, backend, name, prepared, server);
   }
   const repeated = mayRepeat && isPreparable(text, prepared.traits) ? repeatedOf(session, prepared) : undefined;
@@ -141,9 +141,9 @@ function repeatedOf({ pins, services }: WireSession, prepared: UnnamedStatement)
  * Shared with whoever prepares the same text in the same settings, unless it would not be the same there, or it is not known
  * yet whether the server has it.
  */
-function serverStatementOf({ pins, services, names }: WireSession, definition: Buffer, staysTheSame: boolean): ServerStatement {
+function serverStatementOf({ pins, services, names }: WireSession, definition: Buffer, canBePreparedAgain: boolean): ServerStatement {
   const { namesAreOwn, context } = pins;
-  if (namesAreOwn || context === undefined || !staysTheSame) return newServerStatement(Buffer.from(definition));
+  if (namesAreOwn || context === undefined || !canBePreparedAgain) return newServerStatement(Buffer.from(definition));
   const shared = services.registry.intern(definition, context);
   return names.isUnsettled(shared) ? newServerStatement(shared.definition) : shared;
 }
@@ -255,7 +255,7 @@ function parseOversized(
   traits: SqlTraits,
   watched: AuditedText | undefined,
 ): void {
-  if (traits.staysPrepared) session.replies.push(Request.parse);
+  if (traits.cannotBePreparedAgain) session.replies.push(Request.parse);
   else noteUnnamed(session, { definition: NO_NAME, isOversized: true, changed: false, edits: [], traits, signals: [], watched }, backend);
   session.toBackend.add(buffer, start, end);
 }
@@ -270,7 +270,7 @@ function parseUnkept(
 ): void {
   const { edits, traits, watched } = prepared;
   if (name !== '' && watched !== undefined) recordOversized(session, name, watched);
-  inspectTraits(session, name === '' ? traits : { ...traits, staysPrepared: true });
+  inspectTraits(session, name === '' ? traits : { ...traits, cannotBePreparedAgain: true });
   if (name === '') noteUnnamed(session, { ...prepared, definition: NO_NAME, isOversized: true }, backend);
   else session.replies.push(Request.parse, Disposition.forward, { undo: () => {}, edits });
   sendParse(session, scanner, name, prepared);

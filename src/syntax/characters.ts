@@ -23,7 +23,7 @@ export const Code = {
   CloseBracket: 0x5d,
 } as const;
 
-/** What a character can begin. */
+/** The kind of token that a character can begin. */
 export const CLASS = {
   Unknown: 0,
   Space: 1,
@@ -38,7 +38,7 @@ export const CLASS = {
   Dot: 10,
 };
 
-/** Class of each character below 128; all others are letters. */
+/** The class of each ASCII character. All other characters are letters. */
 const CLASSES = classes({
   [CLASS.Space]: ' \t\n\r\f\v',
   [CLASS.Letter]: 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_',
@@ -60,13 +60,13 @@ function classes(members: Record<number, string>): Uint8Array {
   return table;
 }
 
-/** 1 where a character below 128 may stand inside an unquoted identifier. */
-export const INSIDE_WORD = CLASSES.map((kind, code) => (kind === CLASS.Letter || kind === CLASS.Digit || code === Code.Dollar ? 1 : 0));
+/** 1 for each ASCII character that may continue an unquoted identifier (`ident_cont` in the server's scan.l). */
+export const IDENTIFIER_PART = CLASSES.map((kind, code) => (kind === CLASS.Letter || kind === CLASS.Digit || code === Code.Dollar ? 1 : 0));
 
-/** Anything above ASCII counts as a letter, as it does for the server. */
+/** The server takes every character above ASCII for a letter, and so does this. */
 export const classOf = (code: number): number => (code < 128 ? (CLASSES[code] ?? CLASS.Unknown) : CLASS.Letter);
 
-/** As the server folds identifiers: only `A` to `Z`, whatever the locale. */
+/** Folds an identifier as the server does: only `A` to `Z` change, in every locale. */
 export function lowerCase(text: string): string {
   for (let at = 0; at < text.length; at++) {
     if (text.charCodeAt(at) >= 0x80) return text.replace(/[A-Z]+/g, (capitals) => capitals.toLowerCase());

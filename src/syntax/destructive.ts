@@ -1,69 +1,69 @@
-import { leadingWords } from './leading-words.ts';
+import { leadingKeywords } from './leading-keywords.ts';
 import { Lexer, type LexerOptions, Token } from './scanner.ts';
 
 /** Something in a statement that destroys data, or fails where there is data. */
 export interface Destruction {
   readonly message: string;
-  /** Where it stands in the statement, in UTF-16 units. */
+  /** The offset in the statement, in UTF-16 units. */
   readonly offset: number;
 }
 
-interface Part {
-  /** In upper case, unless quoted. */
+interface SqlToken {
+  /** Keywords and unquoted identifiers are in upper case. */
   readonly text: string;
   readonly start: number;
 }
 
 const MAY_HAVE_CONDITION = new Set(['DELETE', 'UPDATE']);
-/** Of longer statements only the beginning is looked at. */
+/** Only this much of a longer statement is read. */
 const TEXT_MAX_CHARACTERS = 65_536;
 const SUSPECTS = new Set(['DROP', 'TRUNCATE', 'DELETE', 'UPDATE', 'ALTER']);
 
 /**
- * Tells what a person should look at twice before it is run. It goes by the words of the statement alone: what a DO block or
- * a function does remains unseen.
+ * Finds what a person should check before the statement runs. Only the statement's own keywords are read. The body of a DO
+ * block or of a function is not.
  */
 export function findDestruction(statement: string, options: LexerOptions = {}): readonly Destruction[] {
-  const [command = ''] = leadingWords(statement, 1);
+  const [command = ''] = leadingKeywords(statement, 1);
   if (!SUSPECTS.has(command)) return [];
   const isLong = statement.length > TEXT_MAX_CHARACTERS;
-  // The condition may stand behind what is looked at.
+  // The WHERE clause may follow the part that is read.
   if (isLong && MAY_HAVE_CONDITION.has(command)) return [];
-  const parts = outerParts(isLong ? statement.slice(0, TEXT_MAX_CHARACTERS) : statement, options);
-  const first = parts[0];
+  const tokens = tokensOutsideParentheses(isLong ? statement.slice(0, TEXT_MAX_CHARACTERS) : statement, options);
+  const first = tokens[0];
   switch (first?.text) {
     case 'DROP':
-      return drop(parts);
+      return drop(tokens);
     case 'TRUNCATE':
       return [{ message: 'TRUNCATE deletes all rows', offset: first.start }];
     case 'DELETE':
-      return has(parts, 'WHERE') ? [] : [{ message: 'DELETE without WHERE deletes all rows', offset: first.start }];
+      return has(tokens, 'WHERE') ? [] : [{ message: 'DELETE without WHERE deletes all rows', offset: first.start }];
     case 'UPDATE':
-      return has(parts, 'WHERE') ? [] : [{ message: 'UPDATE without WHERE changes all rows', offset: first.start }];
+      return has(tokens, 'WHERE') ? [] : [{ message: 'UPDATE without WHERE changes all rows', offset: first.start }];
     case 'ALTER':
-      return alterActions(parts).flatMap(alteration);
+      return alterActions(tokens).flatMap(alteration);
     default:
       return [];
   }
 }
 
-/** What stands outside parentheses. */
-function outerParts(statement: string, options: LexerOptions): readonly Part[] {
-  const parts: Part[] = [];
+/** The tokens outside parentheses. */
+function tokensOutsideParentheses(statement: string, options: LexerOptions): readonly SqlToken[] {
+  const tokens: SqlToken[] = [];
   let depth = 0;
   const lexer = new Lexer(statement, options);
   while (lexer.next() !== Token.End) {
     const { kind, start, end } = lexer;
     const text = statement.slice(start, end);
     if (text === ')') depth -= 1;
-    if (depth === 0) parts.push({ text: kind === Token.Word ? text.toUpperCase() : text, start });
+    if (depth === 0) tokens.push({ text: kind === Token.Word ? text.toUpperCase() : text, start });
     if (text === '(') depth += 1;
   }
-  return parts;
+  return tokens;
 }
 
-function has(parts: readonly Part[], ...words: readonly string[]): boolean {
-  return parts.some(({ text }) => words.includes(text));
+function has(tokens: readonly SqlToken[], ...keywords: readonly string[]): boolean {
+  return tokens.some(({ text }) => keywords.includes(text));
 }
 
 const DROPPED: ReadonlyMap<string, string> = new Map([
@@ -75,47 +75,47 @@ const DROPPED: ReadonlyMap<string, string> = new Map([
   ['OWNED', 'DROP OWNED deletes everything that the role owns'],
 ]);
 
-function drop(parts: readonly Part[]): readonly Destruction[] {
-  const offset = parts[0]?.start ?? 0;
-  const message = DROPPED.get(parts[1]?.text ?? '');
-  const cascade = parts.find(({ text }) => text === 'CASCADE');
+function drop(tokens: readonly SqlToken[]): readonly Destruction[] {
+  const offset = tokens[0]?.start ?? 0;
+  const message = DROPPED.get(tokens[1]?.text ?? '');
+  const cascade = tokens.find(({ text }) => text === 'CASCADE');
   return [
     ...(message === undefined ? [] : [{ message, offset }]),
     ...(cascade === undefined ? [] : [{ message: 'CASCADE also drops whatever depends on it', offset: cascade.start }]),
   ];
 }
 
-/** The actions of ALTER TABLE and ALTER TYPE, which commas separate. */
-function alterActions(parts: readonly Part[]): readonly (readonly Part[])[] {
-  const kind = parts[1]?.text;
+/** The comma-separated actions of ALTER TABLE and ALTER TYPE. */
+function alterActions(tokens: readonly SqlToken[]): readonly (readonly SqlToken[])[] {
+  const kind = tokens[1]?.text;
   if (kind !== 'TABLE' && kind !== 'TYPE') return [];
-  const actions: Part[][] = [[]];
-  for (const part of parts.slice(endOfName(parts, 2))) {
-    if (part.text === ',') actions.push([]);
-    else actions.at(-1)?.push(part);
+  const actions: SqlToken[][] = [[]];
+  for (const token of tokens.slice(endOfName(tokens, 2))) {
+    if (token.text === ',') actions.push([]);
+    else actions.at(-1)?.push(token);
   }
   return actions;
 }
 
-/** Behind `IF EXISTS`, `ONLY`, a name that may be qualified, and `*`. */
-function endOfName(parts: readonly Part[], from: number): number {
+/** The index after `IF EXISTS`, `ONLY`, the name with its qualifiers, and `*`. */
+function endOfName(tokens: readonly SqlToken[], from: number): number {
   let at = from;
-  while (['IF', 'EXISTS', 'ONLY'].includes(parts[at]?.text ?? '')) at += 1;
+  while (['IF', 'EXISTS', 'ONLY'].includes(tokens[at]?.text ?? '')) at += 1;
   at += 1;
-  while (parts[at]?.text === '.') at += 2;
-  return parts[at]?.text === '*' ? at + 1 : at;
+  while (tokens[at]?.text === '.') at += 2;
+  return tokens[at]?.text === '*' ? at + 1 : at;
 }
 
-const NO_COLUMNS = ['CONSTRAINT', 'CHECK', 'PRIMARY', 'UNIQUE', 'FOREIGN', 'EXCLUDE', 'TABLE', 'VALUE', 'ATTRIBUTE'];
+const NOT_COLUMNS = ['CONSTRAINT', 'CHECK', 'PRIMARY', 'UNIQUE', 'FOREIGN', 'EXCLUDE', 'TABLE', 'VALUE', 'ATTRIBUTE'];
 const VALUE_SOURCES = ['DEFAULT', 'GENERATED', 'SERIAL', 'BIGSERIAL', 'SMALLSERIAL', 'SERIAL4', 'SERIAL8', 'SERIAL2'];
 
-function alteration(action: readonly Part[]): readonly Destruction[] {
+function alteration(action: readonly SqlToken[]): readonly Destruction[] {
   const [verb, object] = action;
   if (verb === undefined) return [];
   const warn = (message: string) => [{ message, offset: verb.start }];
   if (verb.text === 'DROP' && object?.text === 'ATTRIBUTE') return warn('DROP ATTRIBUTE deletes what is stored in it');
   if (verb.text === 'DROP' && object?.text !== 'CONSTRAINT') return warn('DROP COLUMN deletes the column with all its values');
-  if (verb.text === 'ADD' && !NO_COLUMNS.includes(object?.text ?? '') && isNotNull(action) && !has(action, ...VALUE_SOURCES)) {
+  if (verb.text === 'ADD' && !NOT_COLUMNS.includes(object?.text ?? '') && isNotNull(action) && !has(action, ...VALUE_SOURCES)) {
     return warn('a column that is NOT NULL and has no default cannot be added to a table that has rows');
   }
   if (verb.text !== 'ALTER' || object?.text === 'CONSTRAINT') return [];
@@ -126,6 +126,6 @@ function alteration(action: readonly Part[]): readonly Destruction[] {
   return [];
 }
 
-function isNotNull(parts: readonly Part[]): boolean {
-  return parts.some(({ text }, index) => text === 'NOT' && parts[index + 1]?.text === 'NULL');
+function isNotNull(tokens: readonly SqlToken[]): boolean {
+  return tokens.some(({ text }, index) => text === 'NOT' && tokens[index + 1]?.text === 'NULL');
 }

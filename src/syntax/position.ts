@@ -1,27 +1,27 @@
 import { PostgresError } from '../protocol/backend.ts';
 
-export interface TextPlace {
-  /** From 1. */
+export interface LineAndColumn {
+  /** Counts from 1. */
   readonly line: number;
-  /** In characters, from 1. */
+  /** Counts characters, from 1. */
   readonly column: number;
 }
 
 /**
- * The line and column of a position in SQL text, as ErrorResponse counts it: in characters (code points), from 1.
+ * The line and column of a position in SQL text. ErrorResponse counts positions in characters (code points), from 1.
  * @see https://www.postgresql.org/docs/current/protocol-error-fields.html
  */
-export function lineAndColumn(sql: string, position: number): TextPlace {
-  return new Places(sql).skip(position - 1);
+export function lineAndColumn(sql: string, position: number): LineAndColumn {
+  return new LineCounter(sql).skip(position - 1);
 }
 
 /** The line and column of an offset in UTF-16 units. */
-export function placeAt(sql: string, offset: number): TextPlace {
-  return new Places(sql).at(offset);
+export function lineAndColumnAt(sql: string, offset: number): LineAndColumn {
+  return new LineCounter(sql).at(offset);
 }
 
-/** The lines and columns of several offsets, from the first one on: a text is gone through once for all of them. */
-export class Places {
+/** Gives the lines and columns of several ascending offsets, and reads the text only once for all of them. */
+export class LineCounter {
   readonly #sql: string;
   #line = 1;
   #at = 0;
@@ -31,18 +31,18 @@ export class Places {
     this.#sql = sql;
   }
 
-  /** @param offset not before the last one that was asked for */
-  at(offset: number): TextPlace {
+  /** @param offset in UTF-16 units, not less than that of the previous call */
+  at(offset: number): LineAndColumn {
     return this.#read(offset, Number.POSITIVE_INFINITY);
   }
 
-  /** So many characters on. */
-  skip(characters: number): TextPlace {
+  /** Moves on by that many characters. */
+  skip(characters: number): LineAndColumn {
     return this.#read(this.#sql.length, characters);
   }
 
-  /** Goes on to the offset, or by so many characters if that is less. */
-  #read(offset: number, characters: number): TextPlace {
+  /** Moves on to the offset, or by that many characters, whichever comes first. */
+  #read(offset: number, characters: number): LineAndColumn {
     const sql = this.#sql;
     const end = Math.min(offset, sql.length);
     let left = characters;
@@ -51,7 +51,7 @@ export class Places {
     let column = this.#column;
     for (; at < end; at += 1) {
       const code = sql.charCodeAt(at);
-      if (code >= 0xdc00 && isSecondHalf(sql, at, code)) continue;
+      if (code >= 0xdc00 && isLowSurrogate(sql, at, code)) continue;
       if (left <= 0) break;
       left -= 1;
       column += 1;
@@ -68,18 +68,19 @@ export class Places {
 
 const NEWLINE = 0x0a;
 
-/** Of a surrogate pair, which is one character. */
-function isSecondHalf(sql: string, at: number, code: number): boolean {
+/** Whether this unit ends a surrogate pair, which is one character. */
+function isLowSurrogate(sql: string, at: number, code: number): boolean {
   return code >= 0xdc00 && code <= 0xdfff && (sql.charCodeAt(at - 1) & 0xfc00) === 0xd800;
 }
 
 /**
- * Where in the whole text one of its statements went wrong: at the position that the error names, else where it begins.
- * @param start where the statement begins, in UTF-16 units
+ * The line and column, in the whole text, of an error in one of its statements. Without a position in the error, it is where the
+ * statement begins.
+ * @param start offset of the statement, in UTF-16 units
  */
-export function placeOfError(sql: string, start: number, error: unknown): TextPlace {
+export function lineAndColumnOfError(sql: string, start: number, error: unknown): LineAndColumn {
   const position = error instanceof PostgresError ? error.fields.position : undefined;
-  const places = new Places(sql);
-  const begins = places.at(start);
-  return position === undefined ? begins : places.skip(position - 1);
+  const counter = new LineCounter(sql);
+  const statementStart = counter.at(start);
+  return position === undefined ? statementStart : counter.skip(position - 1);
 }

@@ -4,19 +4,19 @@ import { commentEnd } from './token-ends.ts';
 const REDACTED = "'***'";
 
 const API_KEY = /pst_[0-9A-Za-z]{8,}/g;
-/** The user and the password of a URL, as libpq reads one: no `@` and no `/` stands in them. */
+/** The user and the password of a URL, as libpq reads one: neither contains `@` or `/`. */
 const URL_PASSWORD = /(:\/\/[^\s:@/]*):[^\s@/]*@/g;
 
 /**
- * SQL without passwords in URLs, and API keys, wherever they stand, and without what may be passwords.
- * @param holdsPassword it does, as {@link mayHoldPassword} tells of all of a text of which this is the beginning
+ * Masks API keys, passwords in URLs, and literals that may be passwords.
+ * @param holdsPassword the result of {@link mayHoldPassword} for the whole text, where `sql` is only its beginning
  */
 export function redactSecrets(sql: string, holdsPassword = mayHoldPassword(sql)): string {
   const redacted = holdsPassword ? redactLiterals(sql, 0) : sql;
   return redacted.replace(API_KEY, 'pst_***').replace(URL_PASSWORD, '$1:***@');
 }
 
-/** Any of them, in one search: texts may be long. */
+/** One pattern for all secrets, because a text may be long. */
 const SECRET = /passw|pst_[0-9A-Za-z]{8}|:\/\/[^\s:@/]*:[^\s@/]*@/i;
 
 export function mayHoldSecret(sql: string): boolean {
@@ -24,16 +24,16 @@ export function mayHoldSecret(sql: string): boolean {
 }
 
 /**
- * SQL without literals that may be passwords. Which of them is one, nobody can tell: `PASSWORD 'x'` is, but so are the
- * x of `format('… PASSWORD %L', 'x')`, `set password_hash = crypt('x', …)`, `insert into users (name, password) values
- * ('n', 'x')` and `p := 'x'; execute '… PASSWORD ' || p`. So where "passw" occurs at all, every literal becomes `'***'`
- * and comments go; the code stays, also that between dollar quotes.
+ * Masks literals that may be passwords. The text does not show which literal is one: `PASSWORD 'x'` has one, but so have
+ * `format('… PASSWORD %L', 'x')`, `set password_hash = crypt('x', …)`, `insert into users (name, password) values
+ * ('n', 'x')` and `p := 'x'; execute '… PASSWORD ' || p`. So if "passw" occurs anywhere, every literal becomes `'***'`
+ * and comments are removed. Code remains, in dollar-quoted function bodies too.
  */
 export function redactPasswords(sql: string): string {
   return mayHoldPassword(sql) ? redactLiterals(sql, 0) : sql;
 }
 
-/** Code stands in code that stands in code; deeper than anybody writes it, it is taken for a value, and the stack has no end. */
+/** Function bodies nest in function bodies. A body nested more deeply is masked as a whole, which limits the recursion. */
 const NESTED_MAX = 20;
 
 export function mayHoldPassword(sql: string): boolean {
@@ -45,14 +45,15 @@ function redactLiterals(sql: string, depth: number): string {
   const lexer = new Lexer(sql);
   let previous = '';
   let first = '';
-  for (let behind = 0; ; behind = lexer.end) {
+  for (let tokenEnd = 0; ; tokenEnd = lexer.end) {
     const kind = lexer.next();
-    out.push(withoutComments(sql, behind, lexer.start));
+    out.push(withoutComments(sql, tokenEnd, lexer.start));
     if (kind === Token.End) break;
     const text = sql.slice(lexer.start, lexer.end);
-    if (kind === Token.DollarString) out.push(depth < NESTED_MAX && isCode(first, previous) ? redactBody(text, depth + 1) : REDACTED);
-    else out.push(isString(kind) || kind === Token.BitString || isMistaken(kind, previous) ? REDACTED : text);
-    // Where `standard_conforming_strings` is off, a literal with a backslash may end elsewhere: nothing behind it is safe.
+    if (kind === Token.DollarString)
+      out.push(depth < NESTED_MAX && isFunctionBody(first, previous) ? redactBody(text, depth + 1) : REDACTED);
+    else out.push(isString(kind) || kind === Token.BitString || isMisquotedPassword(kind, previous) ? REDACTED : text);
+    // With `standard_conforming_strings` off, a literal with a backslash may end elsewhere. So nothing after it is recorded.
     if (kind === Token.String && text.includes('\\')) break;
     if (isIdentifier(kind)) first ||= text;
     previous = text;
@@ -61,7 +62,7 @@ function redactLiterals(sql: string, depth: number): string {
   return out.join('');
 }
 
-/** What stands between two tokens, with a space for each comment. */
+/** The text between two tokens, with a space in place of each comment. */
 function withoutComments(sql: string, from: number, to: number): string {
   let spaces = '';
   let at = from;
@@ -77,13 +78,13 @@ function withoutComments(sql: string, from: number, to: number): string {
   return spaces + sql.slice(at, to);
 }
 
-/** `PASSWORD "x"` is no SQL, but what people write whose last database took it; it is recorded with the error. */
-function isMistaken(kind: TokenKind, previous: string): boolean {
+/** `PASSWORD "x"` is a syntax error in PostgreSQL, but other databases accept it. The failed statement is recorded too. */
+function isMisquotedPassword(kind: TokenKind, previous: string): boolean {
   return isQuotedIdentifier(kind) && /^password$/i.test(previous);
 }
 
-/** Whether a dollar-quoted string is the body of a function or of DO, rather than a value. */
-function isCode(firstWord: string, previous: string): boolean {
+/** Whether a dollar-quoted string is the body of a function or of DO, and not a value. */
+function isFunctionBody(firstWord: string, previous: string): boolean {
   return /^do$/i.test(firstWord) || (/^create$/i.test(firstWord) && /^as$/i.test(previous));
 }
 

@@ -3,32 +3,32 @@ import {
   digitsEnd,
   dollarTagEnd,
   escapeClauseEnd,
+  identifierEnd,
   numberEnd,
   operatorEnd,
   quotedEnd,
-  skipBlank,
+  skipWhitespace,
   stringEnd,
-  wordEnd,
 } from './token-ends.ts';
 
 /**
- * PostgreSQL's lexical structure by offsets: what a client's SQL is made of, without copying any of it.
+ * PostgreSQL's lexical structure. Tokens are offsets in the text, so that nothing is copied.
  * @see https://www.postgresql.org/docs/current/sql-syntax-lexical.html
  * @see https://github.com/postgres/postgres/blob/master/src/backend/parser/scan.l
  */
 
-/** Kinds of token. Comments and white space are no tokens. */
+/** The kinds of token. White space and comments are not tokens. */
 export const Token = {
   End: 0,
-  /** Unquoted identifier or keyword. */
+  /** A keyword or an unquoted identifier: the two have the same lexical structure. */
   Word: 1,
   QuotedIdentifier: 2,
-  /** `U&"…"`, with its UESCAPE clause. */
+  /** `U&"…"` with its UESCAPE clause. */
   UnicodeIdentifier: 3,
   String: 4,
-  /** `E'…'`; also `'…'` where standard_conforming_strings is off. */
+  /** `E'…'`; also `'…'` if standard_conforming_strings is off. */
   EscapeString: 5,
-  /** `U&'…'`, with its UESCAPE clause. */
+  /** `U&'…'` with its UESCAPE clause. */
   UnicodeString: 6,
   /** `B'…'` and `X'…'`. */
   BitString: 7,
@@ -36,38 +36,39 @@ export const Token = {
   Number: 9,
   /** `$1` */
   Parameter: 10,
-  /** A run of operator characters, also `::`, `:=`, `:` and `..`. */
+  /** A sequence of operator characters; also `::`, `:=`, `:` and `..`. */
   Operator: 11,
   /** One of `( ) [ ] , ; .` */
   Punctuation: 12,
-  /** A character that begins no token. */
+  /** A character with which no token begins. */
   Unknown: 13,
 } as const;
 
 export type TokenKind = (typeof Token)[keyof typeof Token];
 
 export interface LexerOptions {
-  /** The server's standard_conforming_strings; off: a backslash escapes in `'…'` too. Default on. */
+  /** The session's standard_conforming_strings. If it is off, a backslash escapes in `'…'` too. Default: on. */
   readonly standardConformingStrings?: boolean;
-  /** Where to begin; must not be inside a token or comment. Default 0. */
+  /** The offset to begin at, which must not be inside a token or comment. Default: 0. */
   readonly offset?: number;
 }
 
 /**
- * Reads one token after the other: `next()` moves on, `kind`, `start` and `end` say what was read. Linear in the length
- * of the text, allocates nothing, and accepts anything: what is not terminated reaches to the end of the text.
- * The text may also be bytes decoded as latin1; bytes above 127 count as letters, as they do for the server.
+ * Reads one token after the other. `next()` moves to the next token; `kind`, `start` and `end` describe it. The time is linear in
+ * the length of the text, and nothing is allocated. Any text is accepted: a string, quoted identifier or comment that is not
+ * terminated reaches to the end of the text. The text may also be bytes decoded as Latin-1. Bytes above 127 are letters, as they
+ * are for the server.
  */
 export class Lexer {
   readonly text: string;
   kind: TokenKind = Token.End;
   /** Offset of the current token's first character. */
   start: number;
-  /** Offset behind the current token. */
+  /** Offset after the current token. */
   end: number;
-  /** Of a string or quoted identifier: offset behind its closing quote; `end` is farther where a UESCAPE clause follows. */
+  /** For a string or quoted identifier, the offset after its closing quote. If a UESCAPE clause follows, `end` is greater. */
   close = 0;
-  /** False when the text ended inside the current token, a string or a quoted identifier. */
+  /** False if the text ends inside the current token, which is a string or a quoted identifier. */
   terminated = true;
   readonly #plainString: TokenKind;
 
@@ -77,16 +78,16 @@ export class Lexer {
     this.#plainString = options.standardConformingStrings === false ? Token.EscapeString : Token.String;
   }
 
-  /** Moves to the next token and says of which kind it is; `Token.End` behind the last. */
+  /** Moves to the next token and returns its kind; `Token.End` after the last one. */
   next(): TokenKind {
-    const start = skipBlank(this.text, this.end);
+    const start = skipWhitespace(this.text, this.end);
     this.start = start;
     this.terminated = true;
     this.kind = start < this.text.length ? this.#read(start, this.text.charCodeAt(start)) : this.#ending(Token.End, start);
     return this.kind;
   }
 
-  /** Goes on reading at `offset`, which must not be inside a token or comment. */
+  /** Continues at `offset`, which must not be inside a token or comment. */
   moveTo(offset: number): void {
     this.end = offset;
   }
@@ -119,7 +120,7 @@ export class Lexer {
     return kind;
   }
 
-  /** `end` is -1 when the closing quote is missing. */
+  /** @param end -1 if the closing quote is missing */
   #closed(kind: TokenKind, end: number): TokenKind {
     this.terminated = end >= 0;
     this.close = end < 0 ? this.text.length : end;
@@ -138,7 +139,7 @@ export class Lexer {
       if (quote === Code.DoubleQuote)
         return this.#withEscape(this.#closed(Token.UnicodeIdentifier, quotedEnd(text, start + 2, Code.DoubleQuote)));
     }
-    return this.#ending(Token.Word, wordEnd(text, start + 1));
+    return this.#ending(Token.Word, identifierEnd(text, start + 1));
   }
 
   #string(kind: TokenKind, open: number): TokenKind {
@@ -175,7 +176,7 @@ export class Lexer {
   }
 }
 
-/** Bit strings are none. */
+/** Whether the token is a string constant. Bit strings are not. */
 export function isString(kind: TokenKind): boolean {
   return kind === Token.String || kind === Token.EscapeString || kind === Token.UnicodeString || kind === Token.DollarString;
 }
@@ -188,7 +189,7 @@ export function isQuotedIdentifier(kind: TokenKind): boolean {
   return kind === Token.QuotedIdentifier || kind === Token.UnicodeIdentifier;
 }
 
-/** Strings, bit strings and identifiers: in quotes of any kind. */
+/** Whether the token is a string, a bit string or a quoted identifier. */
 export function isQuoted(kind: TokenKind): boolean {
   return isString(kind) || kind === Token.BitString || isQuotedIdentifier(kind);
 }

@@ -1,13 +1,13 @@
-import { CLASS, Code, classOf, INSIDE_WORD } from './characters.ts';
+import { CLASS, Code, classOf, IDENTIFIER_PART } from './characters.ts';
 
 /** Offset of the next character at or after `offset` that is neither white space nor comment. */
-export function skipBlank(text: string, offset: number): number {
+export function skipWhitespace(text: string, offset: number): number {
   const at = skipSpace(text, offset, text.length);
-  return opensComment(text, at) ? new Blank().skip(text, at, text.length) : at;
+  return opensComment(text, at) ? new Whitespace().skip(text, at, text.length) : at;
 }
 
-/** White space and comments that are read in parts: a comment may go on in the next one. */
-export class Blank {
+/** Skips white space and comments in parts. A comment may continue in the next part. */
+export class Whitespace {
   #depth = 0;
 
   get isInComment(): boolean {
@@ -15,9 +15,9 @@ export class Blank {
   }
 
   /**
-   * @param offset where the part before has ended
-   * @param until goes on no farther than that, or the end of the line comment there
-   * @returns as {@link skipBlank}
+   * @param offset the end of the previous part
+   * @param until the end of this part; a line comment is read to its end all the same
+   * @returns as {@link skipWhitespace}
    */
   skip(text: string, offset: number, until: number): number {
     let at = this.#comment(text, offset, until);
@@ -30,13 +30,13 @@ export class Blank {
     return at;
   }
 
-  /** Offset behind the block comment that begins at `start`. */
+  /** Offset after the block comment that begins at `start`. */
   skipComment(text: string, start: number): number {
     this.#depth = 1;
     return this.#comment(text, start + 2, text.length);
   }
 
-  /** Comments nest, unlike in C. */
+  /** Block comments nest, unlike in C. */
   #comment(text: string, offset: number, until: number): number {
     let depth = this.#depth;
     let at = offset;
@@ -59,13 +59,13 @@ function opensComment(text: string, at: number): boolean {
   return text.charCodeAt(at) === Code.Slash && text.charCodeAt(at + 1) === Code.Star;
 }
 
-/** Offset behind the comment that begins at `at`; `at` where none does. */
+/** Offset after the comment that begins at `at`; `at` itself if none begins there. */
 export function commentEnd(text: string, at: number): number {
-  if (opensComment(text, at)) return new Blank().skipComment(text, at);
+  if (opensComment(text, at)) return new Whitespace().skipComment(text, at);
   return text.charCodeAt(at) === Code.Minus && text.charCodeAt(at + 1) === Code.Minus ? lineEnd(text, at + 2) : at;
 }
 
-/** White space, and comments that a line ends. */
+/** Skips white space and line comments. */
 function skipSpace(text: string, offset: number, until: number): number {
   let at = offset;
   for (; at < until; ) {
@@ -77,7 +77,7 @@ function skipSpace(text: string, offset: number, until: number): number {
   return at;
 }
 
-/** Without a look into the table, as there may be millions. */
+/** Does without the table of classes, because there may be millions of these characters. */
 function isSpace(code: number): boolean {
   return code === Code.Space || (code >= Code.Tab && code <= Code.Return);
 }
@@ -91,11 +91,11 @@ function lineEnd(text: string, offset: number): number {
   return at;
 }
 
-export function wordEnd(text: string, offset: number): number {
+export function identifierEnd(text: string, offset: number): number {
   let at = offset;
   for (; at < text.length; at++) {
     const code = text.charCodeAt(at);
-    if (code < 128 && INSIDE_WORD[code] === 0) break;
+    if (code < 128 && IDENTIFIER_PART[code] === 0) break;
   }
   return at;
 }
@@ -106,7 +106,7 @@ export function digitsEnd(text: string, offset: number): number {
   return at;
 }
 
-/** Digits with fraction, exponent, `_` and radix prefix; `1..10` is two numbers around `..`, and `1$$x$$` has a string behind it. */
+/** Reads digits with fraction, exponent, `_` and radix prefix. `1..10` is two numbers and `..`; in `1$$x$$` a string follows the number. */
 export function numberEnd(text: string, start: number): number {
   let at = digitsAndLettersEnd(text, start);
   if (text.charCodeAt(at) === Code.Dot && text.charCodeAt(at + 1) !== Code.Dot) at = digitsAndLettersEnd(text, at + 1);
@@ -137,8 +137,8 @@ export function operatorEnd(text: string, start: number): number {
 }
 
 /**
- * Offset behind the closing quote of what opens at `open`, -1 without one; a doubled quote does not close. Each character
- * is looked at: of quotes there may be millions, each of which would be another search.
+ * Offset after the closing quote that matches the quote at `open`; -1 if there is none. A doubled quote does not close. The loop
+ * reads each character, because a text may have millions of quotes, and one `indexOf` for each would be slower.
  */
 export function quotedEnd(text: string, open: number, quote: number): number {
   for (let at = open + 1; at < text.length; at++) {
@@ -149,7 +149,7 @@ export function quotedEnd(text: string, open: number, quote: number): number {
   return -1;
 }
 
-/** As {@link quotedEnd}, for strings: with backslash escapes where they count, and with what continues on a later line. */
+/** As {@link quotedEnd}, for strings: with backslash escapes if `backslashes`, and with continuations on later lines. */
 export function stringEnd(text: string, open: number, backslashes: boolean): number {
   for (let piece = open; ; ) {
     const end = backslashes ? escapedEnd(text, piece) : quotedEnd(text, piece, Code.Quote);
@@ -159,7 +159,7 @@ export function stringEnd(text: string, open: number, backslashes: boolean): num
   }
 }
 
-/** As {@link quotedEnd}, where what follows a backslash does not count. */
+/** As {@link quotedEnd}, with backslash escapes. */
 function escapedEnd(text: string, open: number): number {
   for (let at = open + 1; at < text.length; at++) {
     const code = text.charCodeAt(at);
@@ -173,8 +173,9 @@ function escapedEnd(text: string, open: number): number {
 }
 
 /**
- * Strings that only white space with a line break parts are one string: offset of the quote that goes on at or after
- * `offset`, else -1. Of comments only `--` may stand between.
+ * Strings that are separated only by white space with at least one newline are one string. Returns the offset of the quote that
+ * continues the string, or -1. Line comments may stand between, block comments may not.
+ * @see https://www.postgresql.org/docs/current/sql-syntax-lexical.html#SQL-SYNTAX-STRINGS
  */
 export function continuation(text: string, offset: number): number {
   let broken = false;
@@ -189,7 +190,7 @@ export function continuation(text: string, offset: number): number {
   return -1;
 }
 
-/** Offset behind `$tag$`, -1 when none begins at `start`. A tag is an identifier without `$`. */
+/** Offset after `$tag$`; -1 if none begins at `start`. A tag is an identifier without `$`. */
 export function dollarTagEnd(text: string, start: number): number {
   for (let at = start + 1; at < text.length; at++) {
     const code = text.charCodeAt(at);
@@ -202,10 +203,10 @@ export function dollarTagEnd(text: string, start: number): number {
 
 const ESCAPE_CLAUSE = /uescape/iy;
 
-/** Offset behind `UESCAPE 'c'`, -1 when it does not follow. */
+/** Offset after `UESCAPE 'c'`; -1 if it does not follow. */
 export function escapeClauseEnd(text: string, offset: number): number {
-  ESCAPE_CLAUSE.lastIndex = skipBlank(text, offset);
+  ESCAPE_CLAUSE.lastIndex = skipWhitespace(text, offset);
   if (!ESCAPE_CLAUSE.test(text)) return -1;
-  const quote = skipBlank(text, ESCAPE_CLAUSE.lastIndex);
+  const quote = skipWhitespace(text, ESCAPE_CLAUSE.lastIndex);
   return text.charCodeAt(quote) === Code.Quote && text.charCodeAt(quote + 2) === Code.Quote ? quote + 3 : -1;
 }

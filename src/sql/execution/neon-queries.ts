@@ -2,7 +2,7 @@ import { ServiceError } from '../../errors.ts';
 import type { Lease } from '../../router/lease.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { checkStatement, type StatementContext } from '../../syntax/restrictions.ts';
-import { SideEffectsMemory } from '../../syntax/traits/side-effects.ts';
+import { SideEffectsCache } from '../../syntax/traits/side-effects.ts';
 import { checkParameterLimit, type ParameterText } from '../parameters/parameters.ts';
 import { BufferedResult, ReplySizeLimit } from '../result/buffered-result.ts';
 import { outcomeOf } from '../result/result.ts';
@@ -85,7 +85,7 @@ function check({ sql, values }: TextStatement, context: StatementContext): void 
 
 /** Mostly there is nothing to do. */
 async function prepare(session: Session, statements: readonly TextStatement[]): Promise<void> {
-  const sideEffects = new SideEffectsMemory();
+  const sideEffects = new SideEffectsCache();
   await Promise.all([pinSettings(session), session.expect(...statements.map(({ sql }) => sideEffects.of(sql)))]);
 }
 

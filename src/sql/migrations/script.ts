@@ -2,7 +2,7 @@ import { ServiceError } from '../../errors.ts';
 import { PostgresError } from '../../protocol/backend.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { findDestruction } from '../../syntax/destructive.ts';
-import { Places, placeAt, placeOfError } from '../../syntax/position.ts';
+import { LineCounter, lineAndColumnAt, lineAndColumnOfError } from '../../syntax/position.ts';
 import { checkStatement, checkText } from '../../syntax/restrictions.ts';
 import type { LexerOptions } from '../../syntax/scanner.ts';
 import { eachStatement, type SqlStatement } from '../../syntax/split.ts';
@@ -66,13 +66,13 @@ export class Script {
   /** Warnings of statements that destroy data; the first hundred. */
   async destructions(): Promise<readonly ScriptWarning[]> {
     const warnings: ScriptWarning[] = [];
-    const places = new Places(this.sql);
+    const counter = new LineCounter(this.sql);
     const slices = new TimeSlices();
     for (const [statementIndex, { text, start }] of this.statements.entries()) {
       await slices.pause();
       for (const { message, offset } of findDestruction(text, this.#options)) {
         if (warnings.length === WARNINGS_MAX) return warnings;
-        const place = places.at(start + offset);
+        const place = counter.at(start + offset);
         warnings.push({ severity: 'WARNING', code: 'destructive_statement', message, statementIndex, ...place });
       }
     }
@@ -109,7 +109,7 @@ export class Script {
           characters += charactersOf(warning);
         }
       } catch (error) {
-        throw failureAt(explained(error, parameters), { phase, statementIndex: index, ...placeOfError(this.sql, start, error) });
+        throw failureAt(explained(error, parameters), { phase, statementIndex: index, ...lineAndColumnOfError(this.sql, start, error) });
       }
     }
     return warnings;
@@ -120,7 +120,7 @@ function check(sql: string, { text, start }: SqlStatement, place: FailurePlace):
   try {
     checkStatement(text, 'transaction');
   } catch (error) {
-    throw failureAt(error, { ...place, ...placeAt(sql, start) });
+    throw failureAt(error, { ...place, ...lineAndColumnAt(sql, start) });
   }
 }
 

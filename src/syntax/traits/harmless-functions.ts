@@ -1,19 +1,19 @@
-/** Words before a parenthesis in a query, without a call. */
-const QUERY_WORDS = `all and any array as between by case distinct else except exists filter from having in intersect is join lateral limit not offset on or
+/** Keywords and type names that may precede a parenthesis in a query without calling a function. */
+const QUERY_KEYWORDS = `all and any array as between by case distinct else except exists filter from having in intersect is join lateral limit not offset on or
 over row select some then union using values when where within bit char decimal interval numeric time timestamp timestamptz varchar`;
 
-/** In other statements and in places where functions of these names can be called too. */
-const OTHER_WORDS = `check conflict cube explain group grouping like materialized order partition returning rollup set sets similar with character date dec
+/** The same in other statements, and names that an organization's own function may have. */
+const OTHER_KEYWORDS = `check conflict cube explain group grouping like materialized order partition returning rollup set sets similar with character date dec
 float varbit`;
 
-/** Functions of PostgreSQL's own that do nothing but compute. */
-const COMPUTE = `abs age array_agg array_length avg bool_and bool_or btrim cardinality cast ceil ceiling char_length coalesce concat concat_ws count
+/** Built-in functions that only compute. */
+const COMPUTING_FUNCTIONS = `abs age array_agg array_length avg bool_and bool_or btrim cardinality cast ceil ceiling char_length coalesce concat concat_ws count
 date_part date_trunc dense_rank every extract first_value floor greatest json_agg json_build_object jsonb_agg jsonb_array_elements
 jsonb_build_array jsonb_build_object lag last_value lead least left length lower ltrim max min mod now nullif position power rank replace
 right round row_number rtrim sqrt string_agg substr substring sum to_char trim trunc unnest upper`;
 
-/** Functions of PostgreSQL's own that keep nothing in the session. Others only cost a reset. */
-const KEEP_NOTHING = `acos any_value array_append array_cat array_dims array_lower array_ndims array_position array_positions array_prepend array_remove
+/** Built-in functions that leave nothing in the session. After a call of any other, the session is reset. */
+const STATELESS_FUNCTIONS = `acos any_value array_append array_cat array_dims array_lower array_ndims array_position array_positions array_prepend array_remove
 array_replace array_to_json array_to_string array_upper ascii asin atan atan2 bit_and bit_length bit_or character_length chr
 clock_timestamp col_description convert_from convert_to corr cos cume_dist current_database current_schema current_schemas current_setting
 currval date_bin decode degrees div encode exp factorial format format_type gcd generate_series generate_subscripts gen_random_uuid
@@ -36,9 +36,9 @@ to_regclass to_timestamp to_tsquery to_tsvector transaction_timestamp translate 
 tstzrange daterange int4range int8range tsvector_to_array txid_current unistr uuid_generate_v4 uuid_generate_v7 uuidv4 uuidv7 var_pop
 var_samp variance version websearch_to_tsquery width_bucket xmlagg`;
 
-const setOf = (words: string): ReadonlySet<string> => new Set(words.split(/\s+/));
+const setOf = (names: string): ReadonlySet<string> => new Set(names.split(/\s+/));
 
-/** What may stand before a parenthesis in a query that only reads, in lower case. */
-export const ONLY_READS = setOf(`${QUERY_WORDS} ${COMPUTE}`);
-/** What may stand before a parenthesis in a statement that leaves nothing in its session. */
-export const LEAVES_NOTHING = setOf(`${QUERY_WORDS} ${OTHER_WORDS} ${COMPUTE} ${KEEP_NOTHING}`);
+/** Names, in lower case, that may precede a parenthesis in a query that only reads. */
+export const READ_ONLY_NAMES = setOf(`${QUERY_KEYWORDS} ${COMPUTING_FUNCTIONS}`);
+/** Names, in lower case, that may precede a parenthesis in a statement that leaves nothing in its session. */
+export const STATELESS_NAMES = setOf(`${QUERY_KEYWORDS} ${OTHER_KEYWORDS} ${COMPUTING_FUNCTIONS} ${STATELESS_FUNCTIONS}`);

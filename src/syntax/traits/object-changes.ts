@@ -2,55 +2,55 @@ import { Code } from '../characters.ts';
 import { Lexer, Token } from '../scanner.ts';
 import { isFollowed } from './session-state.ts';
 
-/** What a text may change that the audit log tells of: objects and roles. */
+/** The changes of a text that the audit log records: those of objects and roles. */
 export interface ObjectChanges {
-  /** It speaks of objects or roles. */
+  /** The text may change objects or roles. */
   readonly isWatched: boolean;
-  /** A table or view may be made from a query in it, which is told of as the query. */
-  readonly makesFromQuery: boolean;
+  /** The text may create a table or view from a query. The command tag is then that of the query. */
+  readonly createsFromQuery: boolean;
 }
 
-/** Words one of which stands in every text that may. */
-const ANY_WORD = /\b(?:create|alter|drop|grant|revoke|reassign|truncate|comment|security|import|do|into)\b/i;
-/** Those that are hardly ever anything else. */
-const PLAIN_WORD = /\b(?:create|alter|drop|grant|revoke|reassign|truncate)\b/i;
-/** Of others the tokens tell. */
-const DOUBTFUL_WORD = /\b(?:comment|security|import)\b|\bdo\b(?!\s+(?:nothing|update)\b)/i;
+/** Every text that changes objects or roles contains one of these keywords. */
+const ANY_KEYWORD = /\b(?:create|alter|drop|grant|revoke|reassign|truncate|comment|security|import|do|into)\b/i;
+/** Keywords that hardly ever have another meaning. */
+const CERTAIN_KEYWORD = /\b(?:create|alter|drop|grant|revoke|reassign|truncate)\b/i;
+/** Keywords that often have another meaning: the tokens decide. */
+const AMBIGUOUS_KEYWORD = /\b(?:comment|security|import)\b|\bdo\b(?!\s+(?:nothing|update)\b)/i;
 const SELECT = /\bselect\b/i;
 const INTO = /\binto\b/i;
 
 /** @returns undefined for a text that changes nothing */
 export function objectChanges(text: string): ObjectChanges | undefined {
-  if (!ANY_WORD.test(text)) return undefined;
-  const isPlain = PLAIN_WORD.test(text);
-  if (!isPlain && !DOUBTFUL_WORD.test(text) && !isFollowed(text, SELECT, INTO)) return undefined;
-  const { isWatched, makesFromQuery } = changesIn(text);
-  return isPlain || isWatched ? { isWatched: true, makesFromQuery } : undefined;
+  if (!ANY_KEYWORD.test(text)) return undefined;
+  const isCertain = CERTAIN_KEYWORD.test(text);
+  if (!isCertain && !AMBIGUOUS_KEYWORD.test(text) && !isFollowed(text, SELECT, INTO)) return undefined;
+  const { isWatched, createsFromQuery } = changesIn(text);
+  return isCertain || isWatched ? { isWatched: true, createsFromQuery } : undefined;
 }
 
-/** As {@link objectChanges}, where no more is to be known than whether there are any. */
+/** Whether {@link objectChanges} finds anything. */
 export function mayChangeObjects(text: string): boolean {
-  if (!ANY_WORD.test(text)) return false;
-  return PLAIN_WORD.test(text) || ((DOUBTFUL_WORD.test(text) || isFollowed(text, SELECT, INTO)) && changesIn(text).isWatched);
+  if (!ANY_KEYWORD.test(text)) return false;
+  return CERTAIN_KEYWORD.test(text) || ((AMBIGUOUS_KEYWORD.test(text) || isFollowed(text, SELECT, INTO)) && changesIn(text).isWatched);
 }
 
-const WATCHED_PASSING = /\b(?:create|alter|drop|grant|revoke|reassign|truncate)\b|\bdo\b(?=\s*(?:\$|'|language\b))/i;
+const PIECE_KEYWORD = /\b(?:create|alter|drop|grant|revoke|reassign|truncate)\b|\bdo\b(?=\s*(?:\$|'|language\b))/i;
 
-/** What a piece of a text may change that is not seen whole: its words are taken for what they may mean. */
+/** Looks at one piece of a text that is not seen whole. Any keyword that may mean a change counts as one. */
 export function objectChangesInPiece(piece: string): ObjectChanges {
-  const makesFromQuery = ANY_WORD.test(piece);
-  return { makesFromQuery, isWatched: makesFromQuery && WATCHED_PASSING.test(piece) };
+  const createsFromQuery = ANY_KEYWORD.test(piece);
+  return { createsFromQuery, isWatched: createsFromQuery && PIECE_KEYWORD.test(piece) };
 }
 
-/** So many are a few milliseconds' work. */
+/** Reading this many takes a few milliseconds. */
 const TOKENS_MAX = 10_000;
-const UNKNOWN = { isWatched: true, makesFromQuery: true };
+const UNKNOWN = { isWatched: true, createsFromQuery: true };
 
-/** What the tokens of a text tell of its statements. */
+/** Reads the tokens of all statements in the text. */
 function changesIn(text: string): ObjectChanges {
   // With `standard_conforming_strings` off, a string may end elsewhere.
   if (text.includes("\\'")) return UNKNOWN;
-  const statement = new StatementWords();
+  const statement = new StatementReader();
   const lexer = new Lexer(text);
   for (let count = 0; lexer.next() !== Token.End; count += 1) {
     if (count === TOKENS_MAX) return UNKNOWN;
@@ -61,31 +61,31 @@ function changesIn(text: string): ObjectChanges {
   return statement;
 }
 
-/** What the first word of a statement has to be followed by. */
-const SECOND_WORDS: Readonly<Record<string, string>> = { comment: 'on', security: 'label', import: 'foreign' };
+/** The second keyword of statements for which the first one is not enough. */
+const SECOND_KEYWORDS: Readonly<Record<string, string>> = { comment: 'on', security: 'label', import: 'foreign' };
 
-/** Follows the words of one statement after the other. */
-class StatementWords implements ObjectChanges {
+/** Reads the keywords of one statement after the other. */
+class StatementReader implements ObjectChanges {
   isWatched = false;
-  makesFromQuery = false;
+  createsFromQuery = false;
   #first = '';
   #count = 0;
   #analyzes = false;
-  /** Whether SELECT has come, for each level of parentheses: INTO behind it names a table, before it it is INSERT's or MERGE's. */
+  /** Whether SELECT was read, for each level of parentheses. INTO after SELECT creates a table; otherwise it belongs to INSERT or MERGE. */
   #selects = [false];
 
   word(word: string): void {
     this.#count += 1;
     if (this.#count === 1) this.#begin(word);
-    else if (this.#count === 2 && SECOND_WORDS[this.#first] === word) this.isWatched = true;
+    else if (this.#count === 2 && SECOND_KEYWORDS[this.#first] === word) this.isWatched = true;
     if (word === 'select') this.#selects[this.#selects.length - 1] = true;
-    else if (word === 'into' && this.#selects.at(-1) === true) this.#makes();
+    else if (word === 'into' && this.#selects.at(-1) === true) this.#creates();
     else if (this.#first !== 'explain') return;
     else if (word === 'analyze' || word === 'analyse') this.#analyzes = true;
-    else if (word === 'create') this.#makes();
+    else if (word === 'create') this.#creates();
   }
 
-  /** @param mark its character; 0 for what is no punctuation */
+  /** Reads a token that is not a keyword or identifier. @param mark the character of a punctuation token, else 0 */
   other(mark: number): void {
     if (mark === Code.Semicolon) this.#next();
     else if (mark === Code.Open) this.#selects.push(false);
@@ -96,14 +96,14 @@ class StatementWords implements ObjectChanges {
   #begin(word: string): void {
     this.#first = word;
     if (word === 'do') this.isWatched = true;
-    if (word === 'create') this.#makes();
+    if (word === 'create') this.#creates();
   }
 
-  /** EXPLAIN makes nothing unless it runs what it explains. */
-  #makes(): void {
+  /** EXPLAIN creates nothing, except with ANALYZE, which runs the statement. */
+  #creates(): void {
     if (this.#first === 'explain' && !this.#analyzes) return;
     this.isWatched = true;
-    this.makesFromQuery = true;
+    this.createsFromQuery = true;
   }
 
   #next(): void {

@@ -1,16 +1,19 @@
 import type { SqlTraits } from './sql-traits.ts';
 
-/** `'now'::timestamptz` and the like are made into values when a statement is prepared. */
-const TIME_OF_PREPARING = /'\s*(?:now|today|tomorrow|yesterday)\b/i;
+/**
+ * `'now'::timestamptz` and the like become constants when a statement is prepared.
+ * @see https://www.postgresql.org/docs/current/datatype-datetime.html#DATATYPE-DATETIME-SPECIAL-VALUES
+ */
+const TIME_CONSTANT = /'\s*(?:now|today|tomorrow|yesterday)\b/i;
 const QUERY = /^\s*(?:select|insert|update|delete|merge|values|with|table)\b/i;
 
-/** Whether the same text, prepared again in the same settings, is the same statement. */
-export function staysTheSame(text: string): boolean {
-  return !TIME_OF_PREPARING.test(text);
+/** Whether the text means the same when it is prepared again with the same settings. */
+export function canBePreparedAgain(text: string): boolean {
+  return !TIME_CONSTANT.test(text);
 }
 
-/** Whether a text may be prepared behind the client's back. */
+/** Whether Postern may prepare a text that the client has not asked it to prepare. */
 export function isPreparable(text: string, traits: SqlTraits): boolean {
   const { leavesState, namesPrepared, listsPrepared, mentionsPids } = traits;
-  return leavesState !== 'yes' && !namesPrepared && !listsPrepared && !mentionsPids && QUERY.test(text) && staysTheSame(text);
+  return leavesState !== 'yes' && !namesPrepared && !listsPrepared && !mentionsPids && QUERY.test(text) && canBePreparedAgain(text);
 }

@@ -1,103 +1,104 @@
 import { lowerCase } from '../characters.ts';
 import { isIdentifier, isQuotedIdentifier, Lexer, Token, type TokenKind } from '../scanner.ts';
-import { LEAVES_NOTHING } from './harmless-functions.ts';
+import { STATELESS_NAMES } from './harmless-functions.ts';
 import { changesDefaults, endsWithTransaction, type LeavesState, setsLocally, updatesSettings } from './session-state.ts';
 
-/** What a statement may do to its session beyond its transaction. */
+/** What a statement may change in its session beyond its transaction. */
 export interface SideEffects {
-  /** `no`: nothing that the next borrower of the session could notice. */
+  /** `no`: the next user of the session can notice nothing. */
   readonly leavesState: LeavesState;
-  /** It asks what a sequence last gave to this session. */
+  /** The statement reads the last value that a sequence gave to this session (`currval`, `lastval`). */
   readonly readsSequences: boolean;
-  /** It changes what new sessions start with. */
+  /** The statement changes the settings with which new sessions start. */
   readonly changesDefaults: boolean;
-  /** It reads or writes rows, and may be run again if it fails: nothing of it has happened then. */
+  /** The statement reads or writes rows. If it fails, it has had no effect, and may run again. */
   readonly isPlain: boolean;
 }
 
 const PLAIN = new Set(['select', 'insert', 'update', 'delete', 'merge', 'with', 'values', 'table']);
 const HARMLESS = new Set(['explain', 'show', 'lock', 'savepoint', 'release', 'rollback', 'notify']);
 const TEMPORARY = /^(?:temp|temporary|pg_temp.*)$/;
-/** With escapes (`U&"pg\005ftemp"`) a name may be any. */
+/** A name with Unicode escapes (`U&"pg\005ftemp"`) may be any name. */
 const QUOTED_TEMPORARY = /^(?:U&|"pg_temp)/i;
 const SEQUENCE_READ = /currval|lastval|^U&/i;
 const SEQUENCE_READ_ANYWHERE = /currval|lastval/i;
 
+/** Keywords after which a name before a parenthesis is a table, not a function. */
 const BEFORE_TABLE = new Set(['into', 'as', 'with', 'recursive']);
 
-/** In longer texts, and in those with more tokens, nothing is looked for. */
+/** Longer texts, and those with more tokens, are not read: their side effects are unknown. */
 const TEXT_MAX_CHARACTERS = 65_536;
 const TOKENS_MAX = 8_192;
 
 const UNKNOWN: SideEffects = { leavesState: 'unknown', readsSequences: true, changesDefaults: false, isPlain: false };
 
 /**
- * Tells by a statement's text whether its session has to be reset before somebody else gets it. When in doubt, yes: a
- * command or function that is not known to be harmless is a doubt. What triggers, views and operators call is not seen.
+ * Decides by a statement's text whether its session must be reset before another caller gets it. A command or function that is
+ * not known to be harmless requires a reset. Functions that triggers, views and operators call are not seen.
  */
 export function sideEffectsOf(sql: string): SideEffects {
   if (sql.length > TEXT_MAX_CHARACTERS) return UNKNOWN;
-  const parts = partsOf(sql);
-  if (parts === undefined) return UNKNOWN;
-  const isPlain = PLAIN.has(parts[0]?.text ?? '');
-  const leavesState = leavesNothing(sql, parts) ? 'no' : 'unknown';
+  const tokens = tokensOf(sql);
+  if (tokens === undefined) return UNKNOWN;
+  const isPlain = PLAIN.has(tokens[0]?.text ?? '');
+  const leavesState = leavesNothing(sql, tokens) ? 'no' : 'unknown';
   return {
     isPlain,
     leavesState,
     changesDefaults: !isPlain && changesDefaults(sql),
-    readsSequences: parts.some((part) => isSequenceRead(sql, part)) || (leavesState !== 'no' && SEQUENCE_READ_ANYWHERE.test(sql)),
+    readsSequences: tokens.some((token) => isSequenceRead(sql, token)) || (leavesState !== 'no' && SEQUENCE_READ_ANYWHERE.test(sql)),
   };
 }
 
-function leavesNothing(sql: string, parts: readonly Part[]): boolean {
-  const [first, second] = parts;
+function leavesNothing(sql: string, tokens: readonly SqlToken[]): boolean {
+  const [first, second] = tokens;
   const command = first?.text ?? '';
   const isKnown =
     PLAIN.has(command) || HARMLESS.has(command) || (command === 'set' && second !== undefined && setsLocally(sql, first?.end ?? 0));
   // With `standard_conforming_strings` off, a string may end elsewhere.
   if (!isKnown || updatesSettings(sql) || sql.includes("\\'")) return false;
-  return parts.every((part, at) => !isTemporary(sql, part) && isHarmless(sql, parts, at));
+  return tokens.every((token, at) => !isTemporary(sql, token) && isHarmless(sql, tokens, at));
 }
 
-function isSequenceRead(sql: string, { kind, start, end }: Part): boolean {
+function isSequenceRead(sql: string, { kind, start, end }: SqlToken): boolean {
   return isIdentifier(kind) && SEQUENCE_READ.test(sql.slice(start, end));
 }
 
-/** The side effects of statements that belong together; of all of them no more is read than of a single one. */
-export class SideEffectsMemory {
+/** The side effects of the statements of one request. All of them together may have as many characters as a single statement. */
+export class SideEffectsCache {
   readonly #known = new Map<string, SideEffects>();
-  #room = TEXT_MAX_CHARACTERS;
+  #charactersLeft = TEXT_MAX_CHARACTERS;
 
   of(sql: string): SideEffects {
     const known = this.#known.get(sql);
     if (known !== undefined) return known;
-    this.#room -= sql.length;
-    // Nor is it remembered: V8 tells long texts of one length apart by comparing them, each with all others.
-    if (this.#room < 0) return UNKNOWN;
+    this.#charactersLeft -= sql.length;
+    // The text is not stored either: with many long keys of equal length, V8 has to compare each with all others.
+    if (this.#charactersLeft < 0) return UNKNOWN;
     const sideEffects = sideEffectsOf(sql);
     this.#known.set(sql, sideEffects);
     return sideEffects;
   }
 }
 
-interface Part {
+interface SqlToken {
   readonly kind: TokenKind;
   readonly start: number;
   readonly end: number;
-  /** Of words in lower case, of operators and punctuation as they are; of everything else nothing. */
+  /** Keywords and unquoted identifiers in lower case; operators and punctuation as written; empty for all other tokens. */
   readonly text: string;
 }
 
-/** @returns undefined for more than are looked at */
-function partsOf(sql: string): readonly Part[] | undefined {
-  const parts: Part[] = [];
+/** @returns undefined if there are more than {@link TOKENS_MAX} */
+function tokensOf(sql: string): readonly SqlToken[] | undefined {
+  const tokens: SqlToken[] = [];
   const lexer = new Lexer(sql);
   while (lexer.next() !== Token.End) {
-    if (parts.length === TOKENS_MAX) return undefined;
+    if (tokens.length === TOKENS_MAX) return undefined;
     const { kind, start, end } = lexer;
-    parts.push({ kind, start, end, text: textOf(sql, lexer) });
+    tokens.push({ kind, start, end, text: textOf(sql, lexer) });
   }
-  return parts;
+  return tokens;
 }
 
 function textOf(sql: string, { kind, start, end }: Lexer): string {
@@ -105,28 +106,28 @@ function textOf(sql: string, { kind, start, end }: Lexer): string {
   return kind === Token.Operator || kind === Token.Punctuation ? sql.slice(start, end) : '';
 }
 
-/** Whether it says that something is temporary, or names the schema in which it then is. */
-function isTemporary(sql: string, { kind, text, start, end }: Part): boolean {
+/** Whether the token is TEMPORARY or TEMP, or names the schema of temporary objects (`pg_temp`). */
+function isTemporary(sql: string, { kind, text, start, end }: SqlToken): boolean {
   return isQuotedIdentifier(kind) ? QUOTED_TEMPORARY.test(sql.slice(start, end)) : TEMPORARY.test(text);
 }
 
-/** Whether a parenthesis that opens here calls nothing, or what is known to be harmless. */
-function isHarmless(sql: string, parts: readonly Part[], at: number): boolean {
-  const name = parts[at - 1];
-  if (parts[at]?.text !== '(' || name === undefined || !isIdentifier(name.kind)) return true;
-  const start = startOfName(parts, at - 1);
-  const before = parts[start - 1]?.text;
-  // A table with its columns: INSERT INTO t (…), … AS t (…), WITH t (…) AS …
+/** Whether the token opens no parenthesis of a call, or that of a call which is known to be harmless. */
+function isHarmless(sql: string, tokens: readonly SqlToken[], at: number): boolean {
+  const name = tokens[at - 1];
+  if (tokens[at]?.text !== '(' || name === undefined || !isIdentifier(name.kind)) return true;
+  const start = startOfName(tokens, at - 1);
+  const before = tokens[start - 1]?.text;
+  // A table and its columns: INSERT INTO t (…), … AS t (…), WITH t (…) AS …
   if (before !== undefined && BEFORE_TABLE.has(before)) return true;
   if (name.kind !== Token.Word) return false;
   if (name.text === 'set_config') return endsWithTransaction(sql, name.start);
-  const isOurs = start === at - 1 || (start === at - 3 && parts[start]?.text === 'pg_catalog');
-  return isOurs && LEAVES_NOTHING.has(name.text);
+  const isBuiltIn = start === at - 1 || (start === at - 3 && tokens[start]?.text === 'pg_catalog');
+  return isBuiltIn && STATELESS_NAMES.has(name.text);
 }
 
-/** Where a name begins that may be qualified. */
-function startOfName(parts: readonly Part[], end: number): number {
+/** The index at which a name begins, with its qualifiers. */
+function startOfName(tokens: readonly SqlToken[], end: number): number {
   let start = end;
-  while (parts[start - 1]?.text === '.') start -= 2;
+  while (tokens[start - 1]?.text === '.') start -= 2;
   return Math.max(0, start);
 }

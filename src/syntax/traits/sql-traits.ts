@@ -1,93 +1,94 @@
 import { isQuotedIdentifier } from '../scanner.ts';
-import { changeCode } from './outside-literals.ts';
+import { replaceOutsideLiterals } from './outside-literals.ts';
 import {
-  beginning,
+  atStatementStart,
   changesDefaults,
   customSettings,
   isFollowed,
   type LeavesState,
   mayChangeSession,
-  setsUnnamed,
+  setsUnknownSettings,
   withoutLocalSettings,
 } from './session-state.ts';
 
 /**
- * A cheap look at a statement's text, on the safe side: a trait found where there is none costs a question to the server,
- * one overlooked would let a session's state be seen by another. It decides nothing about rights.
+ * What a cheap look at a statement's text finds. It errs on the safe side: a trait that is found wrongly costs a state probe, but
+ * one that is missed would let another session see this session's state. Access control does not depend on it.
  */
 export interface SqlTraits {
-  /** `no` is for a closer look: see side-effects.ts. */
+  /** Never `no`: only the closer look in side-effects.ts can tell that. */
   readonly leavesState: LeavesState;
-  /** It may change settings, if only up to the end of the transaction. */
+  /** The text may change settings, even if only until the end of the transaction. */
   readonly changesSettings: boolean;
-  /** Settings of the client's own that it may set, e.g. `my.own`, in lower case: the server does not list them. */
+  /** Customized options that the text may set (`my.own`), in lower case. They are named here because the server does not list them. */
   readonly customSettings: readonly string[];
-  /** It may set settings whose names are not in the text, or more than are worth following. */
-  readonly setsUnnamed: boolean;
-  /** It may take or release session advisory locks. */
+  /** The text may change settings whose names it does not show, or too many of them. */
+  readonly setsUnknownSettings: boolean;
+  /** The text may take or release session-level advisory locks. */
   readonly touchesAdvisoryLocks: boolean;
-  /** It has the name of a function that tells what a sequence last gave to this session. */
+  /** The text mentions currval or lastval, which return the last value that a sequence gave to this session. */
   readonly readsSequenceState: boolean;
-  /** It calls one. */
-  readonly callsSequenceRead: boolean;
-  /** It may make sequences move. */
-  readonly movesSequences: boolean;
-  /** It inserts rows of which it shows nothing. */
-  readonly insertsUnseen: boolean;
-  /** It sets where random numbers begin. */
+  /** The text may call one of them. */
+  readonly callsSequenceFunction: boolean;
+  /** The text may advance a sequence. */
+  readonly advancesSequences: boolean;
+  /** The text inserts rows and returns none of them. */
+  readonly insertsWithoutReturning: boolean;
+  /** The text sets the seed of random(). */
   readonly seedsRandom: boolean;
-  /** It speaks of prepared statements by name, or lists them. */
+  /** The text names prepared statements, or lists them. */
   readonly namesPrepared: boolean;
+  /** The text reads the view pg_prepared_statements. */
   readonly listsPrepared: boolean;
-  /** It takes settings back to what the session started with. */
+  /** The text may reset settings to the values with which the session started. */
   readonly resets: boolean;
-  /** It is prepared under a name and cannot be prepared again elsewhere. */
-  readonly staysPrepared: boolean;
-  /** It takes prepared statements away by name. */
+  /** The statement is prepared under a name and cannot be prepared again on another backend. */
+  readonly cannotBePreparedAgain: boolean;
+  /** The text deallocates prepared statements by name. */
   readonly deallocates: boolean;
-  /** It may take all of them away. */
+  /** The text may deallocate all prepared statements. */
   readonly deallocatesAll: boolean;
-  /** It mentions backend process ids. */
+  /** The text mentions process IDs of backends. */
   readonly mentionsPids: boolean;
-  /** It changes what new sessions of a role or database start with. */
+  /** The text changes the settings with which new sessions of a role or database start. */
   readonly changesDefaults: boolean;
-  /** Its one row is the search path. */
+  /** The statement is SHOW search_path. */
   readonly showsSearchPath: boolean;
-  /** More of it is to come, which may have other traits. */
-  readonly goesOn: boolean;
+  /** The text is only the beginning of a statement; the rest may have other traits. */
+  readonly isTruncated: boolean;
 }
 
-/** The same object for every text without a trait. */
+/** All texts without a trait share this object. */
 export const NO_TRAITS: SqlTraits = {
   leavesState: 'unknown',
   changesSettings: false,
   customSettings: [],
-  setsUnnamed: false,
+  setsUnknownSettings: false,
   touchesAdvisoryLocks: false,
   readsSequenceState: false,
-  callsSequenceRead: false,
-  movesSequences: false,
-  insertsUnseen: false,
+  callsSequenceFunction: false,
+  advancesSequences: false,
+  insertsWithoutReturning: false,
   seedsRandom: false,
   namesPrepared: false,
   listsPrepared: false,
   resets: false,
-  staysPrepared: false,
+  cannotBePreparedAgain: false,
   deallocates: false,
   deallocatesAll: false,
   mentionsPids: false,
   changesDefaults: false,
   showsSearchPath: false,
-  goesOn: false,
+  isTruncated: false,
 };
 
-/** Words one of which stands in every text that has a trait; most texts have none. */
+/** Every text with a trait matches this pattern. Most texts do not, and need no other test. */
 const ANY_TRAIT =
   /\b(?:set_config|setseed|reset|discard|deallocate|prepare|execute|declare|listen|unlisten|close|load|temp|temporary|pg_temp\w*|hold|pg_(?:try_)?advisory\w*|currval|lastval|nextval|setval|insert|copy|merge|pg_backend_pid|pg_(?:cancel|terminate)_backend|pg_stat_activity|pg_prepared_statements?|pg_settings|set_limit|default|role|user|database)\b|\bu&"|\b(?:set|do|call|drop|show)\b(?<=(?:^|;|\*\/|[\n\r]|begin)\s*\w+)/i;
 
 const ADVISORY = /\bpg_(?:try_)?advisory_(?!xact_)/i;
 const SEQUENCE_READ = /\b(?:currval|lastval)\b/i;
-/** Also in a string, which may be run. */
+/** A call in a string counts too, because EXECUTE may run it. */
 const SEQUENCE_READ_CALL = /\b(?:currval|lastval)"?\s*(?:\(|\/\*|--)/i;
 const SEQUENCE_MOVE = /\b(?:insert|copy|merge|nextval|setval|do|call)\b/i;
 const UPDATE = /\bupdate\b/i;
@@ -95,12 +96,12 @@ const DEFAULT = /\bdefault\b/i;
 const INSERT = /\binsert\b/i;
 const RETURNING = /\breturning\b/i;
 const SEED = new RegExp(
-  String.raw`\bsetseed\b|\bset_config\s*\(\s*'seed'|${beginning('set', String.raw`\s+(?:session\s+|local\s+)?"?seed"?\s*(?:=|to\b)`)}`,
+  String.raw`\bsetseed\b|\bset_config\s*\(\s*'seed'|${atStatementStart('set', String.raw`\s+(?:session\s+|local\s+)?"?seed"?\s*(?:=|to\b)`)}`,
   'i',
 );
 const PREPARED_LIST = /\bpg_prepared_statements?\b/i;
-const PREPARED = new RegExp(String.raw`${beginning('execute')}|\bas\s+execute\b|\bpg_prepared_statements?\b`, 'i');
-const EXPLAIN = new RegExp(beginning('explain'), 'i');
+const PREPARED = new RegExp(String.raw`${atStatementStart('execute')}|\bas\s+execute\b|\bpg_prepared_statements?\b`, 'i');
+const EXPLAIN = new RegExp(atStatementStart('explain'), 'i');
 const EXECUTE = /\bexecute\b/i;
 const RESETS = /\b(?:reset|discard|default)\b/i;
 const DEALLOCATES = /\bdeallocate\b/i;
@@ -109,7 +110,7 @@ const ALL = /\ball\b/i;
 const PIDS = /\bpg_(?:backend_pid|cancel_backend|terminate_backend|stat_activity)\b/i;
 const SHOWS_SEARCH_PATH = /^\s*show\s+(?:search_path|"search_path")\s*(?:;\s*)?$/i;
 
-/** @param original text in any encoding that has ASCII in its place, e.g. UTF-8 bytes read as Latin-1 */
+/** @param original text in any encoding that contains ASCII, for example UTF-8 bytes decoded as Latin-1 */
 export function traitsOf(original: string): SqlTraits {
   if (!ANY_TRAIT.test(original)) return NO_TRAITS;
   const text = ESCAPED_NAME.test(original) ? withNamesUnescaped(original) : original;
@@ -119,31 +120,31 @@ export function traitsOf(original: string): SqlTraits {
     leavesState: mayChangeSession(lasting) ? 'yes' : 'unknown',
     changesSettings: mayChangeSession(text),
     customSettings: custom ?? [],
-    setsUnnamed: custom === undefined || setsUnnamed(lasting),
+    setsUnknownSettings: custom === undefined || setsUnknownSettings(lasting),
     touchesAdvisoryLocks: ADVISORY.test(text),
     readsSequenceState: SEQUENCE_READ.test(text),
-    callsSequenceRead: SEQUENCE_READ_CALL.test(text),
-    movesSequences: SEQUENCE_MOVE.test(text) || isFollowed(text, UPDATE, DEFAULT),
-    insertsUnseen: INSERT.test(text) && !RETURNING.test(original),
+    callsSequenceFunction: SEQUENCE_READ_CALL.test(text),
+    advancesSequences: SEQUENCE_MOVE.test(text) || isFollowed(text, UPDATE, DEFAULT),
+    insertsWithoutReturning: INSERT.test(text) && !RETURNING.test(original),
     seedsRandom: SEED.test(text),
     namesPrepared: PREPARED.test(text) || isFollowed(text, EXPLAIN, EXECUTE),
     listsPrepared: PREPARED_LIST.test(text),
     resets: RESETS.test(text),
-    staysPrepared: false,
+    cannotBePreparedAgain: false,
     deallocates: DEALLOCATES.test(text),
     deallocatesAll: isFollowed(original, DEALLOCATE_OR_DISCARD, ALL),
     mentionsPids: PIDS.test(text),
     changesDefaults: changesDefaults(text),
     showsSearchPath: SHOWS_SEARCH_PATH.test(original),
-    goesOn: false,
+    isTruncated: false,
   };
 }
 
 const ESCAPED_NAME = /\bu&"/i;
-/** Behind whichever character UESCAPE makes the one for it. */
+/** A Unicode escape, with any escape character that a UESCAPE clause may choose. */
 const ESCAPE = /[^\s0-9a-f+'"](?:\+([0-9a-f]{6})|([0-9a-f]{4}))/gi;
 
-/** The text, and behind it the same with what may be escapes in names (`U&"set\005fconfig"`) read. */
+/** Appends a copy of the text in which the Unicode escapes of identifiers (`U&"set\005fconfig"`) are decoded. */
 function withNamesUnescaped(text: string): string {
   const read = text.replace(ESCAPE, (written, long?: string, short?: string) => {
     const code = Number.parseInt(long ?? short ?? '', 16);
@@ -152,7 +153,7 @@ function withNamesUnescaped(text: string): string {
   return `${text};${read}`;
 }
 
-/** For a text of which only the beginning is at hand: what can be asked of the server afterwards is taken for granted. */
+/** The traits of a text of which only the beginning is known. It is assumed to have the traits about which the server can be asked later. */
 export function traitsOfBeginning(text: string): SqlTraits {
   const traits = traitsOf(text);
   return {
@@ -160,22 +161,22 @@ export function traitsOfBeginning(text: string): SqlTraits {
     leavesState: 'yes',
     changesSettings: true,
     resets: traits.leavesState === 'yes' && traits.resets,
-    movesSequences: true,
+    advancesSequences: true,
     mentionsPids: false,
     showsSearchPath: false,
-    goesOn: true,
+    isTruncated: true,
   };
 }
 
 const DEALLOCATED = /\bdeallocate\s+(?:prepare\s+)?(?:"((?:[^"]|"")+)"|(?!all\b|prepare\b)([a-z_\x80-\xff][\w$\x80-\xff]*))/gi;
 
-/** The names in a text's `DEALLOCATE name`, in order and as Postgres would fold them. */
+/** The names in the `DEALLOCATE name` statements of a text, in order, and folded as PostgreSQL folds them. */
 export function deallocatedNames(text: string): string[] {
   const names: string[] = [];
   const collect = (code: string) => {
     for (const [, quoted, plain] of code.matchAll(DEALLOCATED)) names.push(quoted?.replaceAll('""', '"') ?? plain?.toLowerCase() ?? '');
     return code;
   };
-  changeCode(text, collect, (_, kind) => isQuotedIdentifier(kind));
+  replaceOutsideLiterals(text, collect, (_, kind) => isQuotedIdentifier(kind));
   return names;
 }

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { ObservedStatement } from '../../../observation.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
-import { LeadingBlank } from '../../../syntax/leading-blank.ts';
+import { LeadingWhitespace } from '../../../syntax/leading-whitespace.ts';
 import { mayHoldPassword, mayHoldSecret, redactSecrets } from '../../../syntax/redaction.ts';
 import type { RecordedStatement } from './entry.ts';
 
@@ -29,7 +29,7 @@ export function recordStatement({ sql, sqlHash, command, paramCount }: ObservedS
  * hashed: short passwords could be found by trying, if the hash covered unmasked text.
  */
 export function recordText(sql: string): RecordedText {
-  const start = Math.max(0, new LeadingBlank().endIn(sql));
+  const start = Math.max(0, new LeadingWhitespace().codeStart(sql));
   if (!mayHoldSecret(sql)) return { sql: sql.slice(start, start + SQL_CHARACTERS_MAX), sqlHash: sha256(sql) };
   return recordBeginning(sql.slice(start, start + REDACTED_CHARACTERS_MAX), mayHoldPassword(sql));
 }
@@ -89,7 +89,7 @@ const OVERLAP = 256;
 /** Records a text that arrives in pieces and is too long to be held: all of it is hashed, its beginning is kept. */
 export class PassingRecord {
   readonly #hash = createHash('sha256');
-  readonly #blank = new LeadingBlank();
+  readonly #whitespace = new LeadingWhitespace();
   #kept = '';
   #end = '';
   #holdsPassword = false;
@@ -105,7 +105,7 @@ export class PassingRecord {
     }
     this.#end = seen.slice(-OVERLAP);
     if (this.#kept.length >= REDACTED_CHARACTERS_MAX) return;
-    const code = this.#blank.endIn(text);
+    const code = this.#whitespace.codeStart(text);
     // A copy, so that the whole piece is not kept in memory.
     if (code >= 0)
       this.#kept += Buffer.from(text.slice(code, code + REDACTED_CHARACTERS_MAX - this.#kept.length), 'latin1').toString('latin1');

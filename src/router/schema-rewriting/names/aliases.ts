@@ -1,6 +1,6 @@
 import { Code } from '../../../syntax/characters.ts';
 import { isIdentifier, Lexer, Token } from '../../../syntax/scanner.ts';
-import { skipBlank } from '../../../syntax/token-ends.ts';
+import { skipWhitespace } from '../../../syntax/token-ends.ts';
 import { identifierText } from '../tokens/content.ts';
 
 /** What the names of a clause are: relations (`FROM`), those that a WITH list makes, arguments of a function, anything else. */
@@ -57,7 +57,7 @@ function clauseAfter(word: string, before: string, current: Clause): Clause {
 
 /** Whether `public`, which ends at the offset, is there as the name of a relation. */
 function declares(current: Clause, text: string, end: number): boolean {
-  const next = text.charCodeAt(skipBlank(text, end));
+  const next = text.charCodeAt(skipWhitespace(text, end));
   if (current === 'with') return next !== Code.Comma && next !== Code.Dot;
   return current === 'relations' && next !== Code.Dot;
 }
@@ -67,7 +67,7 @@ function isColumn(text: string, end: number): boolean {
   const lexer = new Lexer(text, { offset: end });
   lexer.next();
   if (text.charCodeAt(lexer.start) !== Code.Dot || !isIdentifier(lexer.next())) return false;
-  const next = text.charCodeAt(skipBlank(text, lexer.end));
+  const next = text.charCodeAt(skipWhitespace(text, lexer.end));
   return next !== Code.Dot && next !== Code.Open;
 }
 

@@ -1,6 +1,6 @@
 import { Code } from '../../../syntax/characters.ts';
 import { Token } from '../../../syntax/scanner.ts';
-import { skipBlank } from '../../../syntax/token-ends.ts';
+import { skipWhitespace } from '../../../syntax/token-ends.ts';
 import type { ScopedEdits } from '../edits/scoped-edits.ts';
 import type { SchemaTarget } from '../schema-target.ts';
 import { isCast } from '../tokens/literals.ts';
@@ -27,7 +27,7 @@ export class Qualifiers {
   read(scope: Scope, start: number, end: number): void {
     const { lexer, last } = scope;
     const dotted = scope.isMark(last, Code.Dot);
-    const dot = skipBlank(lexer.text, lexer.end);
+    const dot = skipWhitespace(lexer.text, lexer.end);
     if (lexer.text.charCodeAt(dot) !== Code.Dot || lexer.text.charCodeAt(dot + 1) === Code.Dot) {
       if (!dotted) scope.bare = true;
       return;

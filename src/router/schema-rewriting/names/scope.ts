@@ -1,6 +1,6 @@
 import { Code, lowerCase } from '../../../syntax/characters.ts';
 import { isString, Lexer, type LexerOptions, Token, type TokenKind } from '../../../syntax/scanner.ts';
-import { skipBlank } from '../../../syntax/token-ends.ts';
+import { skipWhitespace } from '../../../syntax/token-ends.ts';
 import { type Content, contentOf } from '../tokens/content.ts';
 import { isWordAt, type Keyword } from '../tokens/words.ts';
 import type { Call } from './roles.ts';
@@ -191,7 +191,7 @@ export class Scope {
   /** Code of the first character behind the current token that is neither white space nor comment; NaN at the end. */
   nextCode(): number {
     const { text, end } = this.lexer;
-    return text.charCodeAt(skipBlank(text, end));
+    return text.charCodeAt(skipWhitespace(text, end));
   }
 
   /** A lexer of its own for what follows the current token. */

@@ -1,8 +1,8 @@
 import { PostgresError } from '../../../protocol/backend.ts';
 import { bindAndExecute } from '../../../protocol/frontend-encoder.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
-import { lineAndColumn, type TextPlace } from '../../../syntax/position.ts';
-import { SideEffectsMemory } from '../../../syntax/traits/side-effects.ts';
+import { type LineAndColumn, lineAndColumn } from '../../../syntax/position.ts';
+import { SideEffectsCache } from '../../../syntax/traits/side-effects.ts';
 import type { JsonValue } from '../../parameters/json-value.ts';
 import { areMany, checkParameterCount, encodeAnyOf, encodeBitByBit, encodeParameters, needsType } from '../../parameters/parameters.ts';
 import { BufferedResult, ReplySizeLimit } from '../../result/buffered-result.ts';
@@ -48,7 +48,7 @@ export async function runBatch(
 ): Promise<readonly BatchResult[]> {
   const running: Promise<ExecutedStatement>[] = [];
   const described: ParameterTypes = new Map();
-  const sideEffects = new SideEffectsMemory();
+  const sideEffects = new SideEffectsCache();
   let startedAt = performance.now();
   let failure: unknown;
   await session.rewriteAhead(...statements.map(({ sql }) => sql));
@@ -152,7 +152,7 @@ async function settle(session: Session, ran: readonly ExecutedStatement[]): Prom
   return results;
 }
 
-function placeIn(sql: string, error: unknown): TextPlace | undefined {
+function placeIn(sql: string, error: unknown): LineAndColumn | undefined {
   const position = error instanceof PostgresError ? error.fields.position : undefined;
   return position === undefined ? undefined : lineAndColumn(sql, position);
 }

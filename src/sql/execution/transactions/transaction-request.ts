@@ -4,7 +4,7 @@ import type { Lease } from '../../../router/lease.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
 import type { MemoryReservation } from '../../../runtime/memory-budget.ts';
 import { checkStatement } from '../../../syntax/restrictions.ts';
-import { SideEffectsMemory } from '../../../syntax/traits/side-effects.ts';
+import { SideEffectsCache } from '../../../syntax/traits/side-effects.ts';
 import { checkParameterLimit } from '../../parameters/parameters.ts';
 import { outcomeOf } from '../../result/result.ts';
 import { jsonFormat, type RowMode, type StatementOutcome } from '../../result/result-format.ts';
@@ -76,7 +76,7 @@ export function runTransactionOnce(lease: Lease, request: TransactionRequest, re
 
 async function perform<T>(session: Session, request: TransactionRequest, work: () => Promise<T>): Promise<T> {
   await checkStatements(request.statements);
-  const sideEffects = new SideEffectsMemory();
+  const sideEffects = new SideEffectsCache();
   await Promise.all([pinSettings(session), session.expect(...request.statements.map(({ sql }) => sideEffects.of(sql)))]);
   return inTransaction(session, beginStatement(request), work);
 }

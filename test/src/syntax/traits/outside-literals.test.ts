@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { changeCode } from '../../../../src/syntax/traits/outside-literals.ts';
+import { replaceOutsideLiterals } from '../../../../src/syntax/traits/outside-literals.ts';
 import { deallocatedNames } from '../../../../src/syntax/traits/sql-traits.ts';
 
 describe('a change to the code in an SQL text', () => {
   const shout = (text: string) =>
-    changeCode(
+    replaceOutsideLiterals(
       text,
       (code) => code.toUpperCase(),
       () => false,
@@ -36,7 +36,7 @@ describe('DEALLOCATE', () => {
 it('leaves alone what is behind more tokens than it looks at', () => {
   const many = "a 'b' ".repeat(20_000);
   expect(
-    changeCode(
+    replaceOutsideLiterals(
       `pid ${many} pid`,
       (code) => code.replaceAll('pid', 'id'),
       () => false,

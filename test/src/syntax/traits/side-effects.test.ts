@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { SideEffectsMemory, sideEffectsOf } from '../../../../src/syntax/traits/side-effects.ts';
+import { SideEffectsCache, sideEffectsOf } from '../../../../src/syntax/traits/side-effects.ts';
 
 describe('leaves nothing behind:', () => {
   test.each([
@@ -115,7 +115,7 @@ test.each([
 });
 
 test('of statements that belong together no more is read than of one, and of each text once', () => {
-  const footprints = new SideEffectsMemory();
+  const footprints = new SideEffectsCache();
   const sql = `select '${'x'.repeat(40_000)}'`;
   expect([sql, sql, sql].map((one) => footprints.of(one).leavesState)).toEqual(['no', 'no', 'no']);
   expect(footprints.of('select 1').leavesState).toBe('no');

@@ -106,8 +106,8 @@ describe('a look at a text', () => {
     ["select set_config('a.' || b, '1', false) from c", [], true],
     ["select set_config('a.gr\u00c3\u00b6\u00c3\u009fe', '1', false)", [], true],
     ['select set_config($1, $2, false)', [], true],
-  ])('tells which settings of the client it sets: %j', (text, customSettings, setsUnnamed) => {
-    expect(traitsOf(text)).toMatchObject({ customSettings, setsUnnamed });
+  ])('tells which settings of the client it sets: %j', (text, customSettings, setsUnknownSettings) => {
+    expect(traitsOf(text)).toMatchObject({ customSettings, setsUnknownSettings });
   });
 
   it.each([
@@ -115,8 +115,8 @@ describe('a look at a text', () => {
     ['insert into t values (1)', true],
     ['update t set id = 1', false],
     ['set a to default', false],
-  ])('tells who may make sequences move: %j', (text, movesSequences) => {
-    expect(traitsOf(text).movesSequences).toBe(movesSequences);
+  ])('tells who may make sequences move: %j', (text, advancesSequences) => {
+    expect(traitsOf(text).advancesSequences).toBe(advancesSequences);
   });
 
   it.each([
@@ -127,8 +127,8 @@ describe('a look at a text', () => {
     ['select 1 as lastval', false],
     ["select 'lastval'", false],
     ["select nextval('q')", false],
-  ])('tells who calls for the last value of a sequence: %j', (text, callsSequenceRead) => {
-    expect(traitsOf(text).callsSequenceRead).toBe(callsSequenceRead);
+  ])('tells who calls for the last value of a sequence: %j', (text, callsSequenceFunction) => {
+    expect(traitsOf(text).callsSequenceFunction).toBe(callsSequenceFunction);
   });
 
   it.each([
@@ -143,9 +143,9 @@ describe('a look at a text', () => {
 
   it('follows settings of the client only where there are few', () => {
     const few = traitsOf("set a.b = 1; set a.b = 2; select set_config('c.d', '1', false)");
-    expect(few).toMatchObject({ customSettings: ['a.b', 'c.d'], setsUnnamed: false });
+    expect(few).toMatchObject({ customSettings: ['a.b', 'c.d'], setsUnknownSettings: false });
     const many = traitsOf(Array.from({ length: 1_000 }, (_, i) => `set a.b${i} = 1`).join(';'));
-    expect(many).toMatchObject({ customSettings: [], setsUnnamed: true });
-    expect(traitsOf('set a.b = 1;'.repeat(1_001))).toMatchObject({ customSettings: [], setsUnnamed: true });
+    expect(many).toMatchObject({ customSettings: [], setsUnknownSettings: true });
+    expect(traitsOf('set a.b = 1;'.repeat(1_001))).toMatchObject({ customSettings: [], setsUnknownSettings: true });
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { LeadingBlank } from '../../../src/syntax/leading-blank.ts';
+import { LeadingWhitespace } from '../../../src/syntax/leading-whitespace.ts';
 
 const TEXTS: readonly (readonly [blank: string, code: string])[] = [
   ['', 'select 1'],
@@ -21,14 +21,14 @@ describe('code behind white space and comments', () => {
     const text = blank + code;
     // `-` and `/` at the very end may still become a comment.
     const isOpen = code.length === 1 && '-/'.includes(code);
-    expect(new LeadingBlank().endIn(text)).toBe(isOpen ? -1 : blank.length);
+    expect(new LeadingWhitespace().codeStart(text)).toBe(isOpen ? -1 : blank.length);
   });
 
   test.each(TEXTS)('split anywhere: %j %j', (blank, code) => {
     const text = `${blank}${code} end`;
     for (let cut = 0; cut <= text.length; cut += 1) {
-      const found = new LeadingBlank();
-      const [first, second] = [found.endIn(text.slice(0, cut)), found.endIn(text.slice(cut))];
+      const found = new LeadingWhitespace();
+      const [first, second] = [found.codeStart(text.slice(0, cut)), found.codeStart(text.slice(cut))];
       const at = first >= 0 ? first : cut + second;
       // Where a character of its own is cut off that might have begun a comment, the code is told to begin behind it.
       const expected = cut === blank.length + 1 && first < 0 ? cut : blank.length;
@@ -38,13 +38,13 @@ describe('code behind white space and comments', () => {
   });
 
   test('of comments that are never closed there is none', () => {
-    for (const text of ['', '  ', '--', '-- x', '/*', '/* /* */', '/*/']) expect(new LeadingBlank().endIn(text)).toBe(-1);
+    for (const text of ['', '  ', '--', '-- x', '/*', '/* /* */', '/*/']) expect(new LeadingWhitespace().codeStart(text)).toBe(-1);
   });
 
   test('is found behind many megabytes at once', () => {
     for (const blank of [' '.repeat(8_000_000), '/**/'.repeat(2_000_000), `${'/*'.repeat(2_000_000)}${'*/'.repeat(2_000_000)}`]) {
       const startedAt = performance.now();
-      expect(new LeadingBlank().endIn(`${blank}x`)).toBe(blank.length);
+      expect(new LeadingWhitespace().codeStart(`${blank}x`)).toBe(blank.length);
       expect(performance.now() - startedAt).toBeLessThan(1_000);
     }
   });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { leadingWords } from '../../../src/syntax/leading-words.ts';
+import { leadingKeywords } from '../../../src/syntax/leading-keywords.ts';
 
-describe('leadingWords', () => {
+describe('leadingKeywords', () => {
   test.each<[string, string[]]>([
     ['select 1', ['SELECT']],
     ['  ;; /* x */ -- y\n commit and chain', ['COMMIT', 'AND', 'CHAIN']],
@@ -11,6 +11,6 @@ describe('leadingWords', () => {
     ['"begin"', []],
     ['', []],
   ])('%s', (sql, expected) => {
-    expect(leadingWords(sql, 3)).toEqual(expected);
+    expect(leadingKeywords(sql, 3)).toEqual(expected);
   });
 });
