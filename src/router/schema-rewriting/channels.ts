@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto';
 
-/** NAMEDATALEN - 1: what LISTEN cuts names to, in bytes. */
+/** NAMEDATALEN - 1: LISTEN truncates longer names to this many bytes. */
 const CHANNEL_MAX_BYTES = 63;
 
-/** What stands before the names of an organization's channels. `:` is in no other name that Postern makes. */
+/** The prefix of an organization's channels. No other name that Postern makes contains `:`. */
 export const channelPrefix = (channels: string): string => `${channels}:`;
 
 /**
- * Name that a client's channel has on the server: the organization, a colon, the name. One that would not fit is
- * represented by its digest; {@link clientChannel} then has to be told the client's name for it.
+ * The name that a client's channel has on the server: the prefix and the client's name. If that is too long, the digest of the
+ * client's name replaces it; {@link clientChannel} then needs `longNames`.
  */
 export function serverChannel(name: string, channels: string): string {
   const prefix = channelPrefix(channels);
@@ -16,7 +16,7 @@ export function serverChannel(name: string, channels: string): string {
   return fits ? prefix + name : `${prefix}~${createHash('sha256').update(name).digest('base64url')}`;
 }
 
-/** A name cut as the server cuts identifiers: to 63 bytes, between characters. */
+/** Truncates a name as the server truncates identifiers: to 63 bytes, between characters. */
 export function truncateChannel(name: string): string {
   const bytes = Buffer.from(name);
   if (bytes.length <= CHANNEL_MAX_BYTES) return name;
@@ -26,8 +26,8 @@ export function truncateChannel(name: string): string {
 }
 
 /**
- * The client's name for a channel of a notification, or undefined when the channel is not this organization's: that
- * notification must never reach the client, whatever SQL produced it.
+ * The client's name for the channel of a notification; undefined if the channel is not this organization's. Such a notification
+ * must never reach the client.
  * @param longNames server's name → client's, for the session's channels whose names did not fit ({@link serverChannel})
  */
 export function clientChannel(name: string, channels: string, longNames?: Pick<ReadonlyMap<string, string>, 'get'>): string | undefined {

@@ -4,51 +4,61 @@ import { ChannelEdits } from './edits/channel-edits.ts';
 import type { Edits } from './edits/edits.ts';
 import { ScopedEdits } from './edits/scoped-edits.ts';
 import { listOfSchemas, namesSchema, publicIn, schemaParameter } from './names/catalog-columns.ts';
+import {
+  argumentsOf,
+  type Call,
+  type LiteralMeaning,
+  SCHEMA_ARRAY,
+  SCHEMAS,
+  SET_CONFIG,
+  SET_SEARCH_PATH,
+} from './names/literal-meanings.ts';
 import { Qualifiers } from './names/qualifiers.ts';
-import { argumentsOf, type Call, type Role, SCHEMA_ARRAY, SCHEMAS, SET_CONFIG, SET_SEARCH_PATH } from './names/roles.ts';
 import { Scope } from './names/scope.ts';
 import type { SchemaTarget } from './schema-target.ts';
 import { schemasNamed } from './settings.ts';
 import { existingSchemaEnd, introducesSchemas, settingEnd } from './statements.ts';
 import { type Content, contentOf, identifierText } from './tokens/content.ts';
-import { roleOfLiteral } from './tokens/literals.ts';
+import { keywordAt } from './tokens/keywords.ts';
+import { meaningOfLiteral } from './tokens/literals.ts';
 import { lastMention } from './tokens/mention.ts';
-import { keywordAt } from './tokens/words.ts';
 
 export interface EditFinderOptions extends LexerOptions {
-  /** The text is bytes, decoded as latin1. */
+  /** The text is bytes, decoded as Latin-1. */
   readonly bytes: boolean;
-  /** Behind the last mention of what can need an edit. */
+  /** Offset after the last mention of anything that can need an edit. */
   readonly until: number;
 }
 
-/** Bodies inside bodies, and texts inside those: beyond that nothing is rewritten. */
+/** Function bodies and other SQL in literals are nested. More deeply nested SQL is not rewritten. */
 const DEPTH_MAX = 8;
 
-/** More parentheses inside parentheses than the server's parser takes: nothing of such a text is ever run. */
+/** The server's parser refuses parentheses that are nested more deeply, so such a text is never run. */
 const NESTED_MAX = 10_000;
 
-/** Words that are no function's name before a parenthesis. */
-const BEFORE_GROUPS = new Set('select distinct where and or not on when then else case by having default check execute return'.split(' '));
+/** Keywords that are not a function's name before a parenthesis. */
+const BEFORE_GROUPING = new Set(
+  'select distinct where and or not on when then else case by having default check execute return'.split(' '),
+);
 
-/** What `CREATE SCHEMA IF NOT EXISTS public` does: say that it is there. */
+/** Does what `CREATE SCHEMA IF NOT EXISTS public` does in a database that has the schema: it raises the same notice. */
 const SCHEMA_EXISTS = `DO 'BEGIN RAISE NOTICE USING ERRCODE = ''duplicate_schema'', MESSAGE = ''schema "public" already exists, skipping''; END'`;
 
-/** Reads one text token by token and collects the edits that put it into its place. */
+/** Reads a text token by token and collects the edits that make it refer to the organization's schema. */
 export class EditFinder {
-  readonly #place: SchemaTarget;
+  readonly #target: SchemaTarget;
   readonly #options: EditFinderOptions;
   readonly #edits: ScopedEdits;
   readonly #qualifiers: Qualifiers;
   readonly #channels: ChannelEdits;
   #scope: Scope | undefined;
 
-  constructor(text: string, place: SchemaTarget, options: EditFinderOptions) {
-    this.#place = place;
+  constructor(text: string, target: SchemaTarget, options: EditFinderOptions) {
+    this.#target = target;
     this.#options = options;
     this.#edits = new ScopedEdits(text, options.bytes);
-    this.#qualifiers = new Qualifiers(this.#edits, place);
-    this.#channels = new ChannelEdits(this.#edits, place, options.bytes);
+    this.#qualifiers = new Qualifiers(this.#edits, target);
+    this.#channels = new ChannelEdits(this.#edits, target, options.bytes);
     this.#scope = new Scope(text, options.until, options);
   }
 
@@ -57,12 +67,12 @@ export class EditFinder {
     return this.#edits.edits;
   }
 
-  /** Server's name → client's, for channels whose names did not fit behind the prefix. */
+  /** The client's name by the server's name, for channels whose names were too long for the prefix. */
   get longChannels(): ReadonlyMap<string, string> {
     return this.#channels.longNames;
   }
 
-  /** Reads about `budget` characters more. @returns whether all is read */
+  /** Reads about `budget` more characters. @returns whether the whole text has been read */
   run(budget = Number.POSITIVE_INFINITY): boolean {
     for (let left = budget; left > 0 && this.#scope !== undefined; ) {
       const scope = this.#scope;
@@ -81,7 +91,7 @@ export class EditFinder {
       this.#scope = scope.outer;
       return;
     }
-    if (scope.list === undefined || !this.#listed(scope, kind)) this.#read(scope, kind);
+    if (scope.list === undefined || !this.#listItem(scope, kind)) this.#read(scope, kind);
     scope.advance();
   }
 
@@ -101,7 +111,7 @@ export class EditFinder {
         this.#literal(scope);
         break;
       case Token.Punctuation:
-        this.#mark(scope);
+        this.#punctuation(scope);
         break;
       case Token.Parameter:
         this.#parameter(scope);
@@ -109,13 +119,13 @@ export class EditFinder {
     }
   }
 
-  /** Only where the client's own parameters stand. */
+  /** Only the statement itself has parameters of the client; in a literal, `$1` is a function's argument. */
   #parameter(scope: Scope): void {
     const { lexer, outer, calls } = scope;
     if (outer !== undefined) return;
-    const isArray = calls.at(-1)?.roles === SCHEMA_ARRAY;
-    if (!isArray && calls.at(-1)?.roles !== SCHEMAS && !namesSchema(scope)) return;
-    this.#edits.add(scope, lexer.start, lexer.end, schemaParameter(scope, isArray, this.#place.schema));
+    const isArray = calls.at(-1)?.meanings === SCHEMA_ARRAY;
+    if (!isArray && calls.at(-1)?.meanings !== SCHEMAS && !namesSchema(scope)) return;
+    this.#edits.add(scope, lexer.start, lexer.end, schemaParameter(scope, isArray, this.#target.schema));
   }
 
   #word(scope: Scope): void {
@@ -180,37 +190,37 @@ export class EditFinder {
     scope.expect('path');
   }
 
-  /** A token where a list of schemas may go on. @returns false when the list ended before it */
-  #listed(scope: Scope, kind: TokenKind): boolean {
+  /** Reads a token at which a list of schemas may continue. @returns false if the list ended before it */
+  #listItem(scope: Scope, kind: TokenKind): boolean {
     const { lexer } = scope;
-    if (scope.isMark(lexer, Code.Comma)) {
-      scope.listed = false;
+    if (scope.isPunctuation(lexer, Code.Comma)) {
+      scope.hasItem = false;
       return true;
     }
-    if (scope.listed || !(isIdentifier(kind) || isString(kind))) {
+    if (scope.hasItem || !(isIdentifier(kind) || isString(kind))) {
       scope.list = undefined;
       return false;
     }
     if (scope.list === 'schema' && scope.isOneOf(lexer, ['if', 'not', 'exists', 'concurrently'])) return true;
-    scope.listed = true;
+    scope.hasItem = true;
     if (kind !== Token.Word) this.#apply(scope, 'name', contentOf(lexer));
-    else if (identifierText(lexer) === 'public') this.#edits.add(scope, lexer.start, lexer.end, this.#place.schema);
+    else if (identifierText(lexer) === 'public') this.#edits.add(scope, lexer.start, lexer.end, this.#target.schema);
     return true;
   }
 
   #literal(scope: Scope): void {
-    const role = roleOfLiteral(scope);
-    if (role !== undefined) this.#apply(scope, role, contentOf(scope.lexer));
+    const meaning = meaningOfLiteral(scope);
+    if (meaning !== undefined) this.#apply(scope, meaning, contentOf(scope.lexer));
     const call = scope.calls.at(-1);
-    const setting = call?.roles === SET_CONFIG && call.argument === 0 ? contentOf(scope.lexer)?.text : undefined;
-    if (call !== undefined && setting?.toLowerCase() === 'search_path') call.roles = SET_SEARCH_PATH;
+    const setting = call?.meanings === SET_CONFIG && call.argument === 0 ? contentOf(scope.lexer)?.text : undefined;
+    if (call !== undefined && setting?.toLowerCase() === 'search_path') call.meanings = SET_SEARCH_PATH;
   }
 
-  #apply(scope: Scope, role: Role, content: Content | undefined): void {
+  #apply(scope: Scope, meaning: LiteralMeaning, content: Content | undefined): void {
     if (content === undefined) return;
     const { text } = content;
-    const { schema, database } = this.#place;
-    switch (role) {
+    const { schema, database } = this.#target;
+    switch (meaning) {
       case 'sql':
         this.#enter(scope, content);
         break;
@@ -227,14 +237,14 @@ export class EditFinder {
     }
   }
 
-  /** SQL inside of a literal is read next, then what follows the literal. */
+  /** Reads the SQL in a literal next, and after it what follows the literal. */
   #enter(scope: Scope, content: Content): void {
     const until = lastMention(content.text);
     if (until < 0 || scope.depth === DEPTH_MAX) return;
     this.#scope = new Scope(content.text, until, this.#options, scope, content);
   }
 
-  #mark(scope: Scope): void {
+  #punctuation(scope: Scope): void {
     if (scope.calls.length > NESTED_MAX) {
       scope.giveUp();
       return;
@@ -244,7 +254,7 @@ export class EditFinder {
         this.#open(scope);
         break;
       case Code.OpenBracket:
-        scope.calls.push({ roles: undefined, grouping: false, argument: 0 });
+        scope.calls.push({ meanings: undefined, grouping: false, argument: 0 });
         return;
       case Code.Close:
       case Code.CloseBracket:
@@ -263,8 +273,8 @@ export class EditFinder {
     const { last } = scope;
     const name = scope.nameOf(last);
     const call: Call = {
-      roles: name === '' ? undefined : (listOfSchemas(scope) ?? argumentsOf(name)),
-      grouping: name === '' || (last.kind === Token.Word && BEFORE_GROUPS.has(name)),
+      meanings: name === '' ? undefined : (listOfSchemas(scope) ?? argumentsOf(name)),
+      grouping: name === '' || (last.kind === Token.Word && BEFORE_GROUPING.has(name)),
       argument: 0,
     };
     scope.calls.push(call);

@@ -5,23 +5,23 @@ import type { SchemaTarget } from './schema-target.ts';
 import { lastMention, MENTION_LENGTH } from './tokens/mention.ts';
 
 export interface Rewriting<Sql extends string | Buffer> {
-  /** The very value that was given where nothing needed rewriting. */
+  /** The same object that was passed in, if nothing needed rewriting. */
   readonly sql: Sql;
-  /** What was replaced, in the order of the text. Everything outside of it is as in the original. */
+  /** The replacements, in the order of the text. Everything outside them is as in the original. */
   readonly edits: Edits;
-  /** Server's name → client's, for channels whose names did not fit: for `clientChannel`, as long as the session lives. */
+  /** The client's name by the server's name, for channels with long names. `clientChannel` needs them while the session lives. */
   readonly longChannels: ReadonlyMap<string, string>;
 }
 
 export interface RewriteOptions {
-  /** The session's standard_conforming_strings. Default on. */
+  /** The session's standard_conforming_strings. Default: on. */
   readonly standardConformingStrings?: boolean;
 }
 
-/** From this size on {@link rewriteLargeSql} keeps other sessions from waiting: below, rewriting takes a millisecond or so. */
+/** A text of this size or more needs {@link rewriteLargeSql}, which does not block other sessions. A smaller one takes about a millisecond. */
 export const LARGE_SQL_BYTES = 16 * 1024;
 
-/** What is done without a pause, a millisecond or so: searched, read, edited. */
+/** How much is searched, read or edited in one time slice of about a millisecond. */
 const SLICE_SEARCHED_BYTES = 1024 * 1024;
 const SLICE_READ_BYTES = 32 * 1024;
 const SLICE_EDITS = 2048;
@@ -32,43 +32,42 @@ const NO_CHANNELS: ReadonlyMap<string, string> = new Map();
 const untouched = <Sql extends string | Buffer>(sql: Sql): Rewriting<Sql> => ({ sql, edits: NO_EDITS, longChannels: NO_CHANNELS });
 
 /**
- * Puts the SQL of a client into the place of its organization: `public`, wherever it names a schema, becomes the place's
- * schema, and names of channels get the organization before them. Works on any text, valid SQL or not, in time linear in
- * its length. A Buffer is taken as UTF-8, or any other encoding that has ASCII bytes for ASCII characters only; those
- * that have not (SJIS, BIG5, GBK, GB18030, JOHAB, UHC) are rewritten as long as no character of theirs ends in a
- * backslash inside `E'…'`.
+ * Rewrites a client's SQL for its organization: wherever `public` names a schema, it becomes the organization's schema, and
+ * channels get the organization's prefix. Any text is accepted, valid SQL or not. The time is linear in its length. A Buffer may
+ * have any encoding in which ASCII bytes stand only for ASCII characters, such as UTF-8. In other encodings (SJIS, BIG5, GBK,
+ * GB18030, JOHAB, UHC) no character inside `E'…'` may end in a backslash.
  *
- * Where `public` could be a relation's name as well as a schema's (`public.id`), it is the relation's if the statement
- * has a relation of that name (`FROM users AS public`); `public.*` is always the row of a relation.
+ * `public` may be the name of a relation or of a schema (`public.id`). It is the relation if the statement has one of that name
+ * (`FROM users AS public`). `public.*` is always the row of a relation.
  *
- * What is left alone because it cannot be told from data: literals in predicates (except `nspname = 'public'` on the catalogs), values of
- * parameters, SQL put together in a variable before EXECUTE gets it, arguments of format(). A place whose schema is
- * `public` needs nothing.
+ * Some SQL is not rewritten, because it cannot be told from data: literals in predicates (except `nspname = 'public'` on the
+ * catalogs), values of parameters, SQL that a function builds in a variable before EXECUTE, and arguments of format(). A target
+ * whose schema is `public` needs no rewriting.
  */
-export function rewriteSql(sql: string, place: SchemaTarget, options?: RewriteOptions): Rewriting<string>;
-export function rewriteSql(sql: Buffer, place: SchemaTarget, options?: RewriteOptions): Rewriting<Buffer>;
-export function rewriteSql(sql: string | Buffer, place: SchemaTarget, options?: RewriteOptions): Rewriting<string | Buffer> {
+export function rewriteSql(sql: string, target: SchemaTarget, options?: RewriteOptions): Rewriting<string>;
+export function rewriteSql(sql: Buffer, target: SchemaTarget, options?: RewriteOptions): Rewriting<Buffer>;
+export function rewriteSql(sql: string | Buffer, target: SchemaTarget, options?: RewriteOptions): Rewriting<string | Buffer> {
   const until = lastMention(sql);
-  if (until < 0 || place.schema === 'public') return untouched(sql);
+  if (until < 0 || target.schema === 'public') return untouched(sql);
   const bytes = typeof sql !== 'string';
   const text = bytes ? sql.toString('latin1') : sql;
-  const rewriter = new EditFinder(text, place, { ...options, bytes, until });
-  rewriter.run();
-  const { edits, longChannels } = rewriter;
+  const finder = new EditFinder(text, target, { ...options, bytes, until });
+  finder.run();
+  const { edits, longChannels } = finder;
   if (edits.length === 0) return untouched(sql);
   const edited = applyEdits(text, edits);
   return { sql: bytes ? Buffer.from(edited, 'latin1') : edited, edits, longChannels };
 }
 
-/** As {@link rewriteSql}, giving way to whatever else waits to run after every millisecond or so. */
-export async function rewriteLargeSql(sql: Buffer, place: SchemaTarget, options?: RewriteOptions): Promise<Rewriting<Buffer>> {
+/** As {@link rewriteSql}, in time slices of about a millisecond, between which the event loop handles other events. */
+export async function rewriteLargeSql(sql: Buffer, target: SchemaTarget, options?: RewriteOptions): Promise<Rewriting<Buffer>> {
   const until = await searchInSlices(sql);
-  if (until < 0 || place.schema === 'public') return untouched(sql);
-  const rewriter = new EditFinder(sql.toString('latin1'), place, { ...options, bytes: true, until });
+  if (until < 0 || target.schema === 'public') return untouched(sql);
+  const finder = new EditFinder(sql.toString('latin1'), target, { ...options, bytes: true, until });
   do await nextTurn();
-  while (!rewriter.run(SLICE_READ_BYTES));
+  while (!finder.run(SLICE_READ_BYTES));
   await nextTurn();
-  const { edits, longChannels } = rewriter;
+  const { edits, longChannels } = finder;
   return edits.length === 0 ? untouched(sql) : { sql: await editInSlices(sql, edits), edits, longChannels };
 }
 

@@ -8,46 +8,46 @@ import { type Rewriting, rewriteLargeSql, rewriteSql } from './rewrite.ts';
 import type { SchemaTarget } from './schema-target.ts';
 import { clientSearchPath, serverSearchPath } from './settings.ts';
 
-/** What stands for the server's pg_notify has no part in an error of that. */
+/** The platform's replacement for pg_notify adds this to the context of an error; the client must not see it. */
 const IN_PG_NOTIFY =
   /^SQL statement "SELECT pg_catalog\.\w+\(postern\.server_channel\(\$1\), \$2\)"\nPL\/pgSQL function \S*pg_notify\(text,text\) line 3 at PERFORM\n?/gm;
 
-/** A session may name channels without an end. Of one that has been forgotten it is told the server's name, without the prefix. */
+/** A session may name any number of channels. For one that is no longer stored, the client reads the server's name without the prefix. */
 const LONG_CHANNELS_MAX = 1_000;
 
-/** Lines in which Citus names the machine that a part of the statement ran on. */
+/** Lines of an error's context in which Citus names the worker on which a part of the statement ran. */
 const WORKER_ADDRESS = /^.*\bwhile executing command on \S+:\d+.*\n?/gm;
 
 /**
- * How one session in the `schema` placement sees its place: SQL goes out with the organization's schema where the client
- * wrote `public`, and what the server says comes back the other way.
+ * Rewrites SQL and replies for one session in the `schema` placement. In SQL, `public` becomes the organization's schema; in what
+ * the server sends, the organization's schema becomes `public`.
  */
 export class SchemaRewriter {
-  readonly #place: SchemaTarget;
+  readonly #target: SchemaTarget;
   readonly #longChannels = new BoundedMap<string, string>({ maxEntries: LONG_CHANNELS_MAX });
 
-  constructor(place: SchemaTarget) {
-    this.#place = place;
+  constructor(target: SchemaTarget) {
+    this.#target = target;
   }
 
   rewrite(sql: Buffer): Rewriting<Buffer>;
   rewrite(sql: string): Rewriting<string>;
   rewrite(sql: string | Buffer): Rewriting<string | Buffer> {
-    return typeof sql === 'string' ? this.#remember(rewriteSql(sql, this.#place)) : this.#remember(rewriteSql(sql, this.#place));
+    return typeof sql === 'string' ? this.#remember(rewriteSql(sql, this.#target)) : this.#remember(rewriteSql(sql, this.#target));
   }
 
-  /** For texts of LARGE_SQL_BYTES and more: lets others run in between. */
+  /** For texts of LARGE_SQL_BYTES or more: works in time slices. */
   async rewriteLarge(sql: Buffer): Promise<Rewriting<Buffer>> {
-    return this.#remember(await rewriteLargeSql(sql, this.#place));
+    return this.#remember(await rewriteLargeSql(sql, this.#target));
   }
 
-  /** @param edits of the statement that the error is about */
+  /** @param edits the edits of the statement that failed */
   error(fields: ErrorFields, edits: Edits = []): ErrorFields {
-    const { schema } = this.#place;
+    const { schema } = this.#target;
     const text = (value: string | undefined) => (value === undefined ? undefined : clientText(value, schema));
     const internal =
       fields.internalQuery === undefined ? undefined : clientQuery(fields.internalQuery, fields.internalPosition ?? 1, schema);
-    return without({
+    return withoutUndefined({
       ...fields,
       message: clientText(fields.message, schema),
       detail: text(fields.detail),
@@ -60,19 +60,19 @@ export class SchemaRewriter {
     });
   }
 
-  /** The client's name for a channel; undefined for one that is not this organization's. */
+  /** The client's name for a channel; undefined if the channel is not this organization's. */
   channel(name: string): string | undefined {
-    return clientChannel(name, this.#place.channels ?? this.#place.schema, this.#longChannels);
+    return clientChannel(name, this.#target.channels ?? this.#target.schema, this.#longChannels);
   }
 
-  /** A setting's value as the server has to be told it. */
+  /** The value to send to the server for a setting's value that the client sent. */
   serverSetting(name: string, value: string): string {
-    return name.toLowerCase() === 'search_path' ? serverSearchPath(value, this.#place.schema) : value;
+    return name.toLowerCase() === 'search_path' ? serverSearchPath(value, this.#target.schema) : value;
   }
 
-  /** A setting's value as the client is to read it. */
+  /** The value to show to the client for a setting's value on the server. */
   clientSetting(name: string, value: string): string {
-    return name.toLowerCase() === 'search_path' ? clientSearchPath(value, this.#place.schema) : value;
+    return name.toLowerCase() === 'search_path' ? clientSearchPath(value, this.#target.schema) : value;
   }
 
   #remember<Sql extends string | Buffer>(rewriting: Rewriting<Sql>): Rewriting<Sql> {
@@ -81,7 +81,7 @@ export class SchemaRewriter {
   }
 }
 
-/** @returns undefined for a placement in which nothing needs rewriting */
+/** @returns undefined for a placement that needs no rewriting */
 export function schemaRewriterOf({
   organization,
   channels,
@@ -91,8 +91,8 @@ export function schemaRewriterOf({
   return kind === 'schema' ? new SchemaRewriter({ schema, channels, pgNotify, database }) : undefined;
 }
 
-/** Optional fields are absent rather than undefined. */
-function without(fields: { [Name in keyof ErrorFields]: ErrorFields[Name] | undefined }): ErrorFields {
+/** Omits fields that are undefined. */
+function withoutUndefined(fields: { [Name in keyof ErrorFields]: ErrorFields[Name] | undefined }): ErrorFields {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as ErrorFields &
     Record<string, string | number>;
 }

@@ -1,11 +1,11 @@
-/** Where an organization's `public` really is. */
+/** The schema for which an organization's `public` stands. */
 export interface SchemaTarget {
-  /** Name of the schema: `org_` and 12 of `[a-z0-9]`, which needs no quotes. */
+  /** Name of the schema: `org_` and 12 characters of `[a-z0-9]`. It needs no quotes. */
   readonly schema: string;
-  /** Stands before the names of its channels: `[a-z0-9_]`, as short as the schema's name. Default: the schema's name, which others can guess. */
+  /** Prefix of the organization's channels: `[a-z0-9_]`, no longer than the schema's name. Default: that name, which others can guess. */
   readonly channels?: string;
-  /** What is called in place of pg_notify. Default: that itself, which puts the prefix before the name of a channel. */
+  /** Function to call in place of pg_notify. Default: pg_notify itself, if the platform's own one adds the prefix. */
   readonly pgNotify?: string | undefined;
-  /** Name of the database it is in. Clients call it by the organization's name: `org_….public.users`. */
+  /** Name of the schema's database. Clients use the organization's name for it: `org_….public.users`. */
   readonly database?: string;
 }

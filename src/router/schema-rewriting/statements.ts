@@ -3,22 +3,22 @@ import { isIdentifier, type Lexer, Token } from '../../syntax/scanner.ts';
 import type { Scope } from './names/scope.ts';
 import { identifierText } from './tokens/content.ts';
 
-/** Words behind which a statement can begin: in functions, and in rules (`DO ALSO NOTIFY changed`). */
+/** Keywords after which a statement can begin, in function bodies and in rules (`DO ALSO NOTIFY changed`). */
 const BEFORE_STATEMENTS = ['begin', 'atomic', 'then', 'else', 'loop', 'do', 'also', 'instead'];
 
-/** Words that cannot name a channel: `CASE WHEN a THEN notify END`. */
+/** Keywords that cannot name a channel: in `CASE WHEN a THEN notify END`, notify is a column. */
 const RESERVED = ['end', 'else', 'when', 'then', 'as', 'is', 'in', 'and', 'or', 'from', 'not', 'asc', 'desc'];
 
 function beginsStatement(scope: Scope): boolean {
   const { last, second, declaring } = scope;
   if (declaring) return false;
-  if (last.kind === Token.End || scope.isMark(last, Code.Semicolon) || scope.isOneOf(last, BEFORE_STATEMENTS)) return true;
-  return scope.isMark(last, Code.Open) && scope.isOneOf(second, ['do', 'also', 'instead']);
+  if (last.kind === Token.End || scope.isPunctuation(last, Code.Semicolon) || scope.isOneOf(last, BEFORE_STATEMENTS)) return true;
+  return scope.isPunctuation(last, Code.Open) && scope.isOneOf(second, ['do', 'also', 'instead']);
 }
 
 /**
- * At LISTEN, UNLISTEN or NOTIFY: a lexer that stands at the channel's name, or undefined when this is no such statement
- * but a name (`SELECT notify FROM users`), or is about all channels (`UNLISTEN *`).
+ * At LISTEN, UNLISTEN or NOTIFY: a lexer at the channel's name. Undefined if the token is an identifier
+ * (`SELECT notify FROM users`), and for `UNLISTEN *`.
  */
 export function channelNamed(scope: Scope): Lexer | undefined {
   if (!beginsStatement(scope)) return undefined;
@@ -26,25 +26,25 @@ export function channelNamed(scope: Scope): Lexer | undefined {
   if (!isIdentifier(channel.next()) || scope.isOneOf(channel, RESERVED)) return undefined;
   const behind = scope.ahead();
   behind.moveTo(channel.end);
-  const ends = behind.next() === Token.End || [Code.Semicolon, Code.Comma, Code.Close].some((mark) => scope.isMark(behind, mark));
+  const ends = behind.next() === Token.End || [Code.Semicolon, Code.Comma, Code.Close].some((mark) => scope.isPunctuation(behind, mark));
   return ends ? channel : undefined;
 }
 
-/** Words before SCHEMA behind which a schema's name follows. `FOREIGN` is none: it names a schema elsewhere. */
+/** Keywords before SCHEMA that mean that a schema's name follows. `FOREIGN` is not one: that schema is on another server. */
 const BEFORE_SCHEMA = ['create', 'drop', 'alter', 'on', 'in', 'set', 'add', 'with', 'reindex'];
 
-/** Whether SCHEMA, at which the scope stands, introduces names of schemas. */
+/** Whether names of schemas follow the current token, which is SCHEMA. */
 export function introducesSchemas(scope: Scope): boolean {
   const { last, second } = scope;
-  if (scope.isOneOf(last, BEFORE_SCHEMA) || scope.isMark(last, Code.Close)) return true;
+  if (scope.isOneOf(last, BEFORE_SCHEMA) || scope.isPunctuation(last, Code.Close)) return true;
   if (scope.isOneOf(last, ['session', 'local'])) return scope.isWord(second, 'set');
   return scope.isOneOf(second, ['extension', 'exists', 'version']);
 }
 
 /**
- * At the SCHEMA of `CREATE SCHEMA IF NOT EXISTS public [AUTHORIZATION role]`: offset behind the statement; else -1.
- * The statement has to be one that changes nothing: to create a schema, even one that exists, takes a right on the
- * database that no organization has in this placement.
+ * At the SCHEMA of `CREATE SCHEMA IF NOT EXISTS public [AUTHORIZATION role]`: the offset after the statement; else -1.
+ * The statement must be replaced, because it needs the CREATE privilege on the database even if the schema exists, and no
+ * organization has that in this placement.
  */
 export function existingSchemaEnd(scope: Scope): number {
   if (!scope.isWord(scope.last, 'create')) return -1;
@@ -61,13 +61,13 @@ export function existingSchemaEnd(scope: Scope): number {
     end = ahead.end;
     ahead.next();
   }
-  return ahead.kind === Token.End || scope.isMark(ahead, Code.Semicolon) ? end : -1;
+  return ahead.kind === Token.End || scope.isPunctuation(ahead, Code.Semicolon) ? end : -1;
 }
 
-/** At `search_path` behind SET: offset behind the `=` or TO that follows; -1 where this is no such setting. */
+/** At `search_path` after SET: the offset after the `=` or TO that follows; -1 if this sets no setting. */
 export function settingEnd(scope: Scope): number {
   const set = scope.isOneOf(scope.last, ['session', 'local']) ? scope.second : scope.last;
-  if (set.start !== scope.setting || !scope.isWord(set, 'set')) return -1;
+  if (set.start !== scope.setStart || !scope.isWord(set, 'set')) return -1;
   const ahead = scope.ahead();
   ahead.next();
   const assigns = scope.isWord(ahead, 'to') || (ahead.kind === Token.Operator && ahead.text.slice(ahead.start, ahead.end) === '=');

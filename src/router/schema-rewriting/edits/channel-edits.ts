@@ -8,13 +8,13 @@ import { type Content, contentOf, identifierText } from '../tokens/content.ts';
 import type { ScopedEdits } from './scoped-edits.ts';
 
 /**
- * Puts the organization before the names of channels; before those that say it already it is not put again. What is stored
- * (functions, rules) can be read by others, and the prefix is a secret: there a statement becomes a call of one of the
- * platform's functions, which knows the prefix of whoever has logged in.
+ * Adds the organization's prefix to the names of channels that do not have it. The prefix is a secret, but other organizations can
+ * read function bodies and rules in the catalogs. So there a statement becomes a call of one of the platform's functions, which
+ * knows the prefix of the role that has logged in.
  * @see furnishChannels
  */
 export class ChannelEdits {
-  /** Server's name → client's, for channels whose names did not fit behind the prefix. */
+  /** The client's name by the server's name, for channels whose names were too long for the prefix. */
   readonly longNames = new Map<string, string>();
   readonly #edits: ScopedEdits;
   readonly #channels: string;
@@ -22,11 +22,11 @@ export class ChannelEdits {
   readonly #pgNotify: string | undefined;
   readonly #bytes: boolean;
 
-  constructor(edits: ScopedEdits, place: SchemaTarget, bytes: boolean) {
+  constructor(edits: ScopedEdits, target: SchemaTarget, bytes: boolean) {
     this.#edits = edits;
-    this.#channels = place.channels ?? place.schema;
+    this.#channels = target.channels ?? target.schema;
     this.#prefix = channelPrefix(this.#channels);
-    this.#pgNotify = place.pgNotify;
+    this.#pgNotify = target.pgNotify;
     this.#bytes = bytes;
   }
 
@@ -34,33 +34,33 @@ export class ChannelEdits {
   statement(scope: Scope, verb: 'listen' | 'unlisten' | 'notify'): void {
     const name = channelNamed(scope);
     if (name === undefined) return;
-    if (scope.rule || scope.outer !== undefined) this.#stored(scope, verb, name);
+    if (scope.inRule || scope.outer !== undefined) this.#stored(scope, verb, name);
     else if (name.kind === Token.Word) this.#word(scope, name);
     else this.#quoted(scope, contentOf(name));
   }
 
-  /** At pg_notify: where it is the server's, `pg_notify(` and `pg_catalog.pg_notify(` become `postern.pg_notify(`. */
+  /** At pg_notify: `pg_notify(` and `pg_catalog.pg_notify(` become `postern.pg_notify(`. */
   call(scope: Scope): void {
     const { lexer, last, second } = scope;
     if (this.#pgNotify === undefined || scope.nextCode() !== Code.Open || scope.isOneOf(last, ['function', 'routine'])) return;
-    const qualified = scope.isMark(last, Code.Dot);
+    const qualified = scope.isPunctuation(last, Code.Dot);
     if (qualified && scope.nameOf(second) !== 'pg_catalog') return;
     this.#edits.add(scope, qualified ? second.start : lexer.start, lexer.end, this.#pgNotify);
   }
 
-  /** `NOTIFY a, 'x'` becomes `CALL postern.notify('a', 'x')`; in a rule, where CALL cannot stand, a SELECT without rows. */
+  /** `NOTIFY a, 'x'` becomes `CALL postern.notify('a', 'x')`. A rule cannot contain CALL, so there it becomes a SELECT that returns no rows. */
   #stored(scope: Scope, verb: 'listen' | 'unlisten' | 'notify', name: Lexer): void {
     const written = this.#literal(identifierText(name));
     if (written === undefined) return;
-    const payload = verb === 'notify' ? payloadBehind(scope, name) : undefined;
-    const call = scope.rule ? `SELECT FROM ${this.#pgNotify ?? 'pg_notify'}(${written}` : `CALL postern.${verb}(${written}`;
-    const end = scope.rule ? ') OFFSET 1' : ')';
-    const empty = scope.rule ? ", ''" : '';
+    const payload = verb === 'notify' ? payloadAfter(scope, name) : undefined;
+    const call = scope.inRule ? `SELECT FROM ${this.#pgNotify ?? 'pg_notify'}(${written}` : `CALL postern.${verb}(${written}`;
+    const end = scope.inRule ? ') OFFSET 1' : ')';
+    const empty = scope.inRule ? ", ''" : '';
     this.#edits.add(scope, scope.lexer.start, name.end, payload === undefined ? call + empty + end : call);
     if (payload !== undefined) this.#edits.add(scope, payload.end, payload.end, end);
   }
 
-  /** A channel's name as a string; undefined for one that cannot be written without escapes, which nobody hears then. */
+  /** A channel's name as a string constant; undefined if it would need escapes. Such a channel gets no prefix, so nobody can listen to it. */
   #literal(name: string): string | undefined {
     if (name.includes('\\')) return undefined;
     const cut = truncateChannel(this.#decoded(name));
@@ -70,18 +70,18 @@ export class ChannelEdits {
 
   #word(scope: Scope, name: Lexer): void {
     const folded = identifierText(name);
-    this.#edits.add(scope, name.start, name.end, `"${this.#digested(folded) ?? this.#prefix + folded}"`);
+    this.#edits.add(scope, name.start, name.end, `"${this.#digestName(folded) ?? this.#prefix + folded}"`);
   }
 
   #quoted(scope: Scope, content: Content | undefined): void {
     if (content === undefined || content.text.startsWith(this.#prefix)) return;
-    const digested = this.#digested(content.text);
+    const digested = this.#digestName(content.text);
     if (digested === undefined) this.#edits.addWithin(scope, content, 0, 0, this.#prefix);
     else this.#edits.addWithin(scope, content, 0, content.text.length, digested);
   }
 
-  /** The server's name for a channel whose name does not fit behind the prefix; undefined for one that does. */
-  #digested(written: string): string | undefined {
+  /** The server's name for a channel whose name is too long for the prefix; undefined for other channels. */
+  #digestName(written: string): string | undefined {
     const name = truncateChannel(this.#decoded(written));
     const server = serverChannel(name, this.#channels);
     if (server === this.#prefix + name) return undefined;
@@ -94,10 +94,10 @@ export class ChannelEdits {
   }
 }
 
-/** A lexer that stands at the string behind `NOTIFY channel,`. */
-function payloadBehind(scope: Scope, name: Lexer): Lexer | undefined {
+/** A lexer at the string after `NOTIFY channel,`; undefined if there is none. */
+function payloadAfter(scope: Scope, name: Lexer): Lexer | undefined {
   const ahead = scope.ahead();
   ahead.moveTo(name.end);
   ahead.next();
-  return scope.isMark(ahead, Code.Comma) && isString(ahead.next()) ? ahead : undefined;
+  return scope.isPunctuation(ahead, Code.Comma) && isString(ahead.next()) ? ahead : undefined;
 }

@@ -1,14 +1,14 @@
-/** One token, or part of one, replaced. Offsets count what the text is made of: UTF-16 units of a string, bytes of a Buffer. */
+/** The replacement of a token, or of a part of one. Offsets count UTF-16 units of a string, or bytes of a Buffer. */
 export interface Edit {
   readonly start: number;
   readonly end: number;
-  /** For a Buffer: bytes, as latin1. */
+  /** For a Buffer, its bytes decoded as Latin-1. */
   readonly text: string;
-  /** Where the edit stands as Postgres counts: in characters, from 1, in the original text. */
+  /** The position in the original text as PostgreSQL counts it: in characters, from 1. */
   readonly position: number;
-  /** By how many characters the edits before it make the text longer. */
+  /** The number of characters by which the previous edits make the text longer. */
   readonly growth: number;
-  /** Characters taken out, and put in. */
+  /** The numbers of characters that the edit removes and inserts. */
   readonly removed: number;
   readonly inserted: number;
 }
@@ -29,7 +29,7 @@ export function applyEdits(text: string, edits: Edits): string {
   return edited + text.slice(at);
 }
 
-/** As {@link applyEdits}, on bytes. Yields at each edit, to be continued; returns the edited copy. */
+/** As {@link applyEdits}, on bytes. Yields at each edit, so that the caller can pause; returns the edited copy. */
 export function* applyEditsToBytes(bytes: Buffer, edits: Edits): Generator<void, Buffer, void> {
   let length = bytes.length;
   for (const { start, end, text } of edits) {
@@ -50,8 +50,8 @@ export function* applyEditsToBytes(bytes: Buffer, edits: Edits): Generator<void,
 }
 
 /**
- * Where in the original text something is that Postgres reports at `position` of the rewritten text. Both count
- * characters from 1, as the P field of an error does; inside a replaced token, the result is inside the original one.
+ * The position in the original text for a `position` in the rewritten text, as an error reports it. Both count characters from 1,
+ * as the P field does. For a position inside a replacement, the result is inside the replaced token.
  */
 export function originalPosition(edits: Edits, position: number): number {
   const edit = lastBefore(edits, (each) => each.position + each.growth <= position);
@@ -61,7 +61,7 @@ export function originalPosition(edits: Edits, position: number): number {
   return position - (edit.growth + edit.inserted - edit.removed);
 }
 
-/** Where something at `position` of the original text is in the rewritten one: {@link originalPosition} the other way. */
+/** The position in the rewritten text for a `position` in the original one: the reverse of {@link originalPosition}. */
 export function rewrittenPosition(edits: Edits, position: number): number {
   const edit = lastBefore(edits, (each) => each.position <= position);
   if (edit === undefined) return position;
@@ -70,7 +70,7 @@ export function rewrittenPosition(edits: Edits, position: number): number {
   return position + edit.growth + edit.inserted - edit.removed;
 }
 
-/** @param isBefore holds for the first edits and for none behind them */
+/** @param isBefore is true for the first edits, and false for all that follow them */
 function lastBefore(edits: Edits, isBefore: (edit: Edit) => boolean): Edit | undefined {
   let from = 0;
   let to = edits.length;
@@ -85,7 +85,7 @@ function lastBefore(edits: Edits, isBefore: (edit: Edit) => boolean): Edit | und
 /** The sizes of the blocks, in edits, are 1, 2, 4 and so on up to this one. */
 const BLOCK_BITS = 10;
 const BLOCK_MAX = 2 ** BLOCK_BITS;
-/** What a block holds of an edit: `start`, `end`, `position`, `growth`, `removed`, `inserted`, and the index of its text. */
+/** A block stores for each edit `start`, `end`, `position`, `growth`, `removed`, `inserted`, and the index of its text. */
 const NUMBERS = 7;
 
 /**
@@ -97,18 +97,18 @@ export class EditList implements Edits {
   readonly #text: string;
   readonly #bytes: boolean;
   readonly #blocks: Int32Array[] = [];
-  /** The texts put in; edits that follow one another mostly share one. */
+  /** The inserted texts. Consecutive edits mostly share one. */
   readonly #texts: string[] = [];
   #offset = 0;
   #position = 1;
 
-  /** @param bytes the text is bytes, decoded as latin1 */
+  /** @param bytes whether the text is bytes, decoded as Latin-1 */
   constructor(text: string, bytes: boolean) {
     this.#text = text;
     this.#bytes = bytes;
   }
 
-  /** Not before the end of the last one added. @returns its index */
+  /** Adds an edit, which must not begin before the end of the previous one. @returns its index */
   add(start: number, end: number, text: string): number {
     this.#position += this.#characters(this.#text, this.#offset, start);
     this.#offset = start;
@@ -148,7 +148,7 @@ export class EditList implements Edits {
     for (let i = 0; i < this.length; i += 1) yield this.at(i) as Edit;
   }
 
-  /** Takes some of the latest edits back. @param indexes as {@link add} has returned them */
+  /** Removes some of the latest edits. @param indexes as returned by {@link add} */
   remove(indexes: ReadonlySet<number>): void {
     const kept: Edit[] = [];
     for (let left = indexes.size; left > 0 && this.length > 0; ) {
@@ -160,7 +160,7 @@ export class EditList implements Edits {
     for (const edit of kept.reverse()) this.#push(edit);
   }
 
-  /** Bytes that continue a UTF-8 character, and the second halves of surrogate pairs, are no characters of their own. */
+  /** Counts characters: the continuation bytes of UTF-8 and the low surrogates of UTF-16 do not count. */
   #characters(text: string, start: number, end: number): number {
     const low = this.#bytes ? 0x80 : 0xdc00;
     const high = this.#bytes ? 0xbf : 0xdfff;
@@ -173,7 +173,7 @@ export class EditList implements Edits {
   }
 }
 
-/** Where an edit's numbers begin. */
+/** The block of an edit, and the offset of its numbers there. */
 function placeOf(index: number): { readonly block: number; readonly offset: number } {
   const block = index + 1 < BLOCK_MAX ? 31 - Math.clz32(index + 1) : BLOCK_BITS + ((index + 1 - BLOCK_MAX) >> BLOCK_BITS);
   const first = index + 1 < BLOCK_MAX ? (1 << block) - 1 : BLOCK_MAX * (block - BLOCK_BITS + 1) - 1;

@@ -2,11 +2,11 @@ import type { Scope } from '../names/scope.ts';
 import type { Content } from '../tokens/content.ts';
 import { EditList, type Edits } from './edits.ts';
 
-/** Edits of a text, given in the offsets of any scope in it: a literal in a function's body, say. */
+/** Collects the edits of a text. Offsets are those of any scope in it, for example of a literal in a function body. */
 export class ScopedEdits {
   readonly #list: EditList;
 
-  /** @param bytes the text is bytes, decoded as latin1 */
+  /** @param bytes whether the text is bytes, decoded as Latin-1 */
   constructor(text: string, bytes: boolean) {
     this.#list = new EditList(text, bytes);
   }
@@ -17,7 +17,7 @@ export class ScopedEdits {
   }
 
   /**
-   * @param text without backslashes; quotes are doubled as often as the scope's quotes require
+   * @param text must not contain backslashes; quotes in it are doubled once for each string that encloses the scope
    * @returns the edit's index
    */
   add(scope: Scope, start: number, end: number, text: string): number {
@@ -27,7 +27,7 @@ export class ScopedEdits {
       : this.addWithin(outer, content, start, end, text);
   }
 
-  /** As {@link add}, in what a literal or quoted identifier of the scope says. */
+  /** As {@link add}, with offsets in the content of a literal or quoted identifier of the scope. */
   addWithin(scope: Scope, content: Content, start: number, end: number, text: string): number {
     const from = content.start(start);
     return this.add(scope, from, start === end ? from : content.end(end), content.written(text));

@@ -3,7 +3,7 @@ import { isIdentifier, Lexer, Token } from '../../../syntax/scanner.ts';
 import { skipWhitespace } from '../../../syntax/token-ends.ts';
 import { identifierText } from '../tokens/content.ts';
 
-/** What the names of a clause are: relations (`FROM`), those that a WITH list makes, arguments of a function, anything else. */
+/** What the names in a clause are: relations (`FROM`), queries that WITH defines, arguments of a function, or anything else. */
 type Clause = 'relations' | 'with' | 'arguments' | 'other';
 
 const CLAUSES = new Map<string, Clause>([
@@ -23,10 +23,9 @@ function clause(kind: Clause, words: string): [string, Clause][] {
 const WITHOUT_RELATIONS = new Set(['grant', 'revoke', 'alter', 'drop', 'comment', 'set', 'reset', 'listen', 'notify', 'unlisten']);
 
 /**
- * The qualifiers `public` that stand for a relation of that name and not for the schema, between the offsets of one
- * statement: those of columns (`public.id`), if the statement calls a relation `public`, as an alias, in a WITH list, or
- * because a table has that name.
- * @returns offsets behind them
+ * Finds the qualifiers `public` in one statement that name a relation and not the schema. Those are the qualifiers of columns
+ * (`public.id`), if the statement has a relation called `public`: an alias, a WITH query, or a table.
+ * @returns the offsets after these qualifiers
  */
 export function relationQualifiers(text: string, from: number, to: number): ReadonlySet<number> {
   const lexer = new Lexer(text, { offset: from });
@@ -49,20 +48,20 @@ export function relationQualifiers(text: string, from: number, to: number): Read
   return declared ? columns : new Set();
 }
 
-/** FROM is also a word between arguments, `extract(epoch FROM t)`, and part of an operator. */
+/** FROM may also separate arguments (`extract(epoch FROM t)`) or belong to IS DISTINCT FROM. */
 function clauseAfter(word: string, before: string, current: Clause): Clause {
   if (word === 'from' && (before === 'distinct' || current === 'arguments')) return current;
   return CLAUSES.get(word) ?? current;
 }
 
-/** Whether `public`, which ends at the offset, is there as the name of a relation. */
+/** Whether the `public` that ends at the offset is the name of a relation. */
 function declares(current: Clause, text: string, end: number): boolean {
   const next = text.charCodeAt(skipWhitespace(text, end));
   if (current === 'with') return next !== Code.Comma && next !== Code.Dot;
   return current === 'relations' && next !== Code.Dot;
 }
 
-/** Whether `public`, which ends at the offset, is followed by one name, without a third part and without arguments. */
+/** Whether the `public` that ends at the offset qualifies one name, without a third part and without arguments. */
 function isColumn(text: string, end: number): boolean {
   const lexer = new Lexer(text, { offset: end });
   lexer.next();
@@ -71,7 +70,7 @@ function isColumn(text: string, end: number): boolean {
   return next !== Code.Dot && next !== Code.Open;
 }
 
-/** Words and marks between which and a parenthesis in FROM there is no name: it holds relations, not arguments or columns. */
+/** After these tokens in FROM, a parenthesis encloses relations, not arguments or columns. */
 const BEFORE_RELATIONS = ['from', 'join', 'lateral', ',', '('];
 
 function nest(clauses: Clause[], code: number, before: string): void {

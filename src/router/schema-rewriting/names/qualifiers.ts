@@ -7,58 +7,58 @@ import { isCast } from '../tokens/literals.ts';
 import { relationQualifiers } from './aliases.ts';
 import type { Scope } from './scope.ts';
 
-/** In statements larger than this `public` is always the schema. */
+/** In a larger statement, `public` is always the schema. */
 const RESOLVED_MAX_CHARACTERS = 256 * 1024;
 
-/** Words behind which `public.name` is no column, whatever else the statement says. */
+/** Keywords after which `public.name` is never a column. */
 const BEFORE_OBJECTS = ['from', 'join', 'into', 'update', 'table', 'only', 'view', 'exists', 'to', 'as', 'collate', 'copy', 'references'];
 
-/** Puts the place's schema where `public` qualifies a name. */
+/** Replaces `public` by the target's schema where it qualifies a name. */
 export class Qualifiers {
   readonly #edits: ScopedEdits;
-  readonly #place: SchemaTarget;
+  readonly #target: SchemaTarget;
 
-  constructor(edits: ScopedEdits, place: SchemaTarget) {
+  constructor(edits: ScopedEdits, target: SchemaTarget) {
     this.#edits = edits;
-    this.#place = place;
+    this.#target = target;
   }
 
-  /** At `public`, an identifier that says so from `start` to `end`. */
+  /** Reads the identifier `public`, which is written from `start` to `end`. */
   read(scope: Scope, start: number, end: number): void {
     const { lexer, last } = scope;
-    const dotted = scope.isMark(last, Code.Dot);
+    const dotted = scope.isPunctuation(last, Code.Dot);
     const dot = skipWhitespace(lexer.text, lexer.end);
     if (lexer.text.charCodeAt(dot) !== Code.Dot || lexer.text.charCodeAt(dot + 1) === Code.Dot) {
-      if (!dotted) scope.bare = true;
+      if (!dotted) scope.hasBarePublic = true;
       return;
     }
-    if (dotted ? !this.#inDatabase(scope) : isRow(scope, dot + 1)) return;
-    const edit = this.#edits.add(scope, start, end, this.#place.schema);
+    if (dotted ? !this.#replaceDatabase(scope) : isRow(scope, dot + 1)) return;
+    const edit = this.#edits.add(scope, start, end, this.#target.schema);
     const isObject = dotted || isCast(lexer.text, last) || scope.isOneOf(last, BEFORE_OBJECTS);
-    if (!isObject && start - scope.statement < RESOLVED_MAX_CHARACTERS) scope.candidates.push({ edit, end: lexer.end });
+    if (!isObject && start - scope.statementStart < RESOLVED_MAX_CHARACTERS) scope.candidates.push({ edit, end: lexer.end });
   }
 
-  /** Behind `name.`: whether that is the name of the database, which is put right. */
-  #inDatabase(scope: Scope): boolean {
-    const { database, schema } = this.#place;
+  /** Whether `name.` before the current token is the name of the database; if so, replaces it by the real name. */
+  #replaceDatabase(scope: Scope): boolean {
+    const { database, schema } = this.#target;
     const { second, third } = scope;
     const name = scope.nameOf(second);
-    if (database === undefined || scope.isMark(third, Code.Dot) || (name !== schema && name !== database)) return false;
+    if (database === undefined || scope.isPunctuation(third, Code.Dot) || (name !== schema && name !== database)) return false;
     const quoted = second.kind === Token.QuotedIdentifier ? 1 : 0;
     if (name !== database) this.#edits.add(scope, second.start + quoted, second.end - quoted, database);
     return true;
   }
 
-  /** At a statement's end: takes those edits back that turned out to be of a relation's name. */
+  /** Ends a statement, and removes those edits that turned out to be of a relation's name. */
   endStatement(scope: Scope): void {
-    const { candidates, lexer, bare, statement } = scope;
-    if (!bare || candidates.length === 0 || lexer.start - statement > RESOLVED_MAX_CHARACTERS) return;
-    const relations = relationQualifiers(lexer.text, statement, lexer.start);
+    const { candidates, lexer, hasBarePublic, statementStart } = scope;
+    if (!hasBarePublic || candidates.length === 0 || lexer.start - statementStart > RESOLVED_MAX_CHARACTERS) return;
+    const relations = relationQualifiers(lexer.text, statementStart, lexer.start);
     if (relations.size > 0) this.#edits.remove(new Set(candidates.filter(({ end }) => relations.has(end)).map(({ edit }) => edit)));
   }
 }
 
-/** `public.*` is the row of a relation, but `OPERATOR(public.*)` an operator. */
+/** `public.*` is the row of a relation, but `OPERATOR(public.*)` is an operator. */
 function isRow(scope: Scope, offset: number): boolean {
   const { lexer, last, second } = scope;
   const ahead = scope.ahead();

@@ -2,10 +2,10 @@ import { Code, lowerCase } from '../../../syntax/characters.ts';
 import { isString, Lexer, type LexerOptions, Token, type TokenKind } from '../../../syntax/scanner.ts';
 import { skipWhitespace } from '../../../syntax/token-ends.ts';
 import { type Content, contentOf } from '../tokens/content.ts';
-import { isWordAt, type Keyword } from '../tokens/words.ts';
-import type { Call } from './roles.ts';
+import { isWordAt, type Keyword } from '../tokens/keywords.ts';
+import type { Call } from './literal-meanings.ts';
 
-/** A token that was read. */
+/** A token. */
 export interface Span {
   kind: TokenKind;
   start: number;
@@ -15,55 +15,55 @@ export interface Span {
 /** A qualifier that might be the name of a relation: `public.id` after `FROM users AS public`. */
 export interface Candidate {
   readonly edit: number;
-  /** Offset behind the qualifier, in the scope's text. */
+  /** Offset after the qualifier, in the scope's text. */
   readonly end: number;
 }
 
-/** Of a name that is longer than any that means something, the beginning is enough. */
+/** All names that have a meaning here are shorter, so only the beginning of a longer one is compared. */
 const NAME_MAX = 256;
 
-/** As tokens: so far behind the name of a column stands what it is compared with. */
-const BEHIND_MENTION = 8;
+/** In tokens: the literal with which a column is compared is at most this far after the column's name. */
+const TOKENS_AFTER_MENTION = 8;
 
-const nothing = (): Span => ({ kind: Token.End, start: 0, end: 0 });
+const noToken = (): Span => ({ kind: Token.End, start: 0, end: 0 });
 
-/** SQL being read, and what has to be remembered of it: the whole text, or what a literal in it says. */
+/** SQL that is being read, with the state of reading it: the whole text, or the content of a literal in it. */
 export class Scope {
   readonly lexer: Lexer;
   readonly outer: Scope | undefined;
-  /** Where the text of this scope is written in the outer one. */
+  /** Maps offsets of this scope's text to the outer one. */
   readonly content: Content | undefined;
   readonly depth: number;
-  /** Nothing from here on can need an edit. */
+  /** Nothing from this offset on can need an edit. */
   until: number;
-  /** So many tokens are read from there on. */
-  #left = BEHIND_MENTION;
+  /** The number of tokens that are still read after `until`. */
+  #left = TOKENS_AFTER_MENTION;
   readonly calls: Call[] = [];
-  /** The tokens before the current one, the nearest first; of kind End before the first of the text. */
-  last = nothing();
-  second = nothing();
-  third = nothing();
+  /** The three tokens before the current one, the nearest first. Their kind is End if there is no such token. */
+  last = noToken();
+  second = noToken();
+  third = noToken();
 
   /** Offset of the current statement. */
-  statement = 0;
-  /** A list of schemas is being read. */
+  statementStart = 0;
+  /** The kind of list of schemas that is being read. */
   list: 'schema' | 'path' | undefined;
-  /** An item of the list was read: without a comma the list is at its end. */
-  listed = false;
-  /** Offset of the last SET that belongs to no UPDATE. */
-  setting = -1;
-  /** Number of open parentheses when EXECUTE was read, whose string is SQL; -1 elsewhere. */
-  dynamic = -1;
-  /** Between DECLARE and BEGIN of a function. */
+  /** The last token was an item of the list, so without a comma the list ends. */
+  hasItem = false;
+  /** Offset of the last SET that does not belong to an UPDATE. */
+  setStart = -1;
+  /** Number of open parentheses at EXECUTE, after which strings are SQL; -1 elsewhere. */
+  executeDepth = -1;
+  /** The current token is between DECLARE and BEGIN of a function. */
   declaring = false;
-  /** A rule is being made. */
-  rule = false;
-  /** `public` stood somewhere without qualifying anything: it may be the name of a relation. */
-  bare = false;
+  /** The statement is CREATE RULE. */
+  inRule = false;
+  /** The statement contains a `public` that qualifies nothing, so it may be the name of a relation. */
+  hasBarePublic = false;
   candidates: Candidate[] = [];
   readonly #options: LexerOptions;
   #language: string | undefined;
-  /** UPDATE was read and its SET not yet. */
+  /** UPDATE was read, but not yet its SET. */
   #updating = false;
 
   constructor(text: string, until: number, options: LexerOptions, outer?: Scope, content?: Content) {
@@ -75,7 +75,7 @@ export class Scope {
     this.#options = options;
   }
 
-  /** Whether nothing from the current token on is to be read. */
+  /** Whether the rest, from the current token on, need not be read. */
   passesEnd(): boolean {
     const { kind, start } = this.lexer;
     if (kind === Token.End) return true;
@@ -84,7 +84,7 @@ export class Scope {
     return this.#left < 0 || this.until === 0;
   }
 
-  /** The current token becomes the last one. */
+  /** Makes the current token the last one. */
   advance(): void {
     const { lexer, third } = this;
     this.third = this.second;
@@ -95,47 +95,47 @@ export class Scope {
     third.end = lexer.end;
   }
 
-  /** At a semicolon. */
+  /** Begins a new statement after a semicolon. */
   beginStatement(): void {
-    this.statement = this.lexer.end;
+    this.statementStart = this.lexer.end;
     // `DO ALSO (NOTIFY a; NOTIFY b)` is one statement.
-    this.rule &&= this.calls.length > 0;
-    this.calls.length = this.rule ? 1 : 0;
-    this.dynamic = -1;
-    this.bare = false;
+    this.inRule &&= this.calls.length > 0;
+    this.calls.length = this.inRule ? 1 : 0;
+    this.executeDepth = -1;
+    this.hasBarePublic = false;
     if (this.candidates.length > 0) this.candidates = [];
     this.#language = undefined;
     this.#updating = false;
   }
 
-  /** The rest stays as it is. */
+  /** Leaves the rest of the text as it is. */
   giveUp(): void {
     this.until = 0;
   }
 
-  /** The next token begins a list of schemas. */
+  /** Begins a list of schemas with the next token. */
   expect(list: 'schema' | 'path'): void {
     this.list = list;
-    this.listed = false;
+    this.hasItem = false;
   }
 
-  /** Remembers what a keyword changes about what follows. */
+  /** Remembers a keyword that changes the meaning of what follows. */
   note(keyword: Keyword): void {
     switch (keyword) {
       case 'update':
-        this.#updating = this.nextCode() !== Code.Open && !this.isMark(this.last, Code.Dot);
+        this.#updating = this.nextCode() !== Code.Open && !this.isPunctuation(this.last, Code.Dot);
         break;
       case 'set':
-        this.setting = this.#updating ? -1 : this.lexer.start;
+        this.setStart = this.#updating ? -1 : this.lexer.start;
         this.#updating = false;
         break;
       case 'execute':
-        this.dynamic = this.calls.length;
+        this.executeDepth = this.calls.length;
         break;
       case 'into':
       case 'using':
       case 'loop':
-        if (this.calls.length <= this.dynamic) this.dynamic = -1;
+        if (this.calls.length <= this.executeDepth) this.executeDepth = -1;
         break;
       case 'language':
         this.#language = languageAt(this.ahead());
@@ -147,12 +147,12 @@ export class Scope {
         this.declaring = false;
         break;
       case 'rule':
-        this.rule ||= this.isOneOf(this.last, ['create', 'replace']);
+        this.inRule ||= this.isOneOf(this.last, ['create', 'replace']);
         break;
     }
   }
 
-  /** The statement's LANGUAGE, whether it stands before the current token or behind it; '' where it has none. */
+  /** The statement's LANGUAGE, before or after the current token; '' if it has none. */
   language(): string {
     this.#language ??= this.#languageAhead();
     return this.#language;
@@ -160,7 +160,7 @@ export class Scope {
 
   #languageAhead(): string {
     const ahead = this.ahead();
-    for (let tokens = 0; tokens < 32 && ahead.next() !== Token.End && !this.isMark(ahead, Code.Semicolon); tokens++) {
+    for (let tokens = 0; tokens < 32 && ahead.next() !== Token.End && !this.isPunctuation(ahead, Code.Semicolon); tokens++) {
       if (this.isWord(ahead, 'language')) return languageAt(ahead);
     }
     return '';
@@ -175,12 +175,12 @@ export class Scope {
     return span.kind === Token.Word && words.some((word) => isWordAt(this.lexer.text, span.start, span.end, word));
   }
 
-  /** Whether the token is that punctuation mark. */
-  isMark(span: Span, code: number): boolean {
+  /** Whether the token is this punctuation character. */
+  isPunctuation(span: Span, code: number): boolean {
     return span.kind === Token.Punctuation && this.lexer.text.charCodeAt(span.start) === code;
   }
 
-  /** The name that a token says, as the server knows it; '' for what is no plainly written identifier. */
+  /** The name of an identifier, folded as the server folds it; '' for other tokens and for `U&"…"`. */
   nameOf(span: Span): string {
     const { text } = this.lexer;
     const end = Math.min(span.end, span.start + NAME_MAX);
@@ -188,13 +188,13 @@ export class Scope {
     return span.kind === Token.QuotedIdentifier ? text.slice(span.start + 1, end - 1) : '';
   }
 
-  /** Code of the first character behind the current token that is neither white space nor comment; NaN at the end. */
+  /** Code of the first character after the current token that is neither white space nor comment; NaN at the end. */
   nextCode(): number {
     const { text, end } = this.lexer;
     return text.charCodeAt(skipWhitespace(text, end));
   }
 
-  /** A lexer of its own for what follows the current token. */
+  /** A new lexer that begins after the current token. */
   ahead(): Lexer {
     const lexer = new Lexer(this.lexer.text, this.#options);
     lexer.moveTo(this.lexer.end);
@@ -202,7 +202,7 @@ export class Scope {
   }
 }
 
-/** The name behind LANGUAGE, also in the old spelling as a string. */
+/** The name after LANGUAGE, which may also be a string. */
 function languageAt(ahead: Lexer): string {
   return ahead.next() === Token.Word ? lowerCase(ahead.text.slice(ahead.start, ahead.end)) : quotedName(ahead);
 }

@@ -1,32 +1,32 @@
 /**
- * The only words that can make a statement need rewriting: every name of the place says `public`, every channel is named
- * by LISTEN, UNLISTEN, NOTIFY or pg_notify, and the columns with which a parameter or the database's name is compared have the others. A name that is itself spelled with escapes (`U&"\0070ublic"`) goes unnoticed
- * where nothing else in the text says one of them.
+ * A statement without any of these strings needs no rewriting. `public` is in every name of the schema; LISTEN, UNLISTEN, NOTIFY
+ * and pg_notify name channels; the others are in the names of columns with which a parameter or the database's name is compared.
+ * A name that is written with escapes (`U&"\0070ublic"`) is missed if the text contains none of the strings elsewhere.
  */
-const WORDS = ['public', 'listen', 'notify', 'schema', 'nspnam', 'datnam'].map((word) => Buffer.from(word));
-/** All of them have it. */
+const SEARCHED = ['public', 'listen', 'notify', 'schema', 'nspnam', 'datnam'].map((word) => Buffer.from(word));
+/** The length of each of these strings. */
 export const MENTION_LENGTH = 6;
 
-/** Set in a skip where a word can begin; the other bits are the distance. */
+/** This bit is set in a skip if one of the strings can begin with the character; the other bits are the distance. */
 const BEGINS = 8;
 
-/** Horspool's skips, walking left: for the character at a place, the distance to the next one where a word could begin. */
+/** The shift table of Horspool's algorithm, from right to left: by character, the distance to the next offset where a string may begin. */
 const SKIPS = new Uint8Array(256).fill(MENTION_LENGTH);
-/** The words that begin with a letter, by the letter's lower-case code. */
+/** The searched strings by the code of their first letter, in lower case. */
 const BY_LETTER: Buffer[][] = Array.from({ length: 256 }, () => []);
 
 for (let at = MENTION_LENGTH - 1; at > 0; at--) {
-  for (const word of WORDS) SKIPS[word[at] as number] = SKIPS[(word[at] as number) & ~0x20] = at;
+  for (const word of SEARCHED) SKIPS[word[at] as number] = SKIPS[(word[at] as number) & ~0x20] = at;
 }
-for (const word of WORDS) {
+for (const word of SEARCHED) {
   const letter = word[0] as number;
   SKIPS[letter] = SKIPS[letter & ~0x20] = (SKIPS[letter] as number) | BEGINS;
   BY_LETTER[letter]?.push(word);
 }
 
 /**
- * Offset behind the last of those words, whatever its case, that lies between `from` and `to`; -1 when there is none.
- * Looks at about one character in four.
+ * The offset after the last of these strings, in upper or lower case, between `from` and `to`; -1 if there is none.
+ * Reads about one character in four.
  */
 export function lastMention(text: string | Buffer, from = 0, to = text.length): number {
   return typeof text === 'string' ? inString(text, from, to) : inBytes(text, from, to);

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite.ts';
 
-const PLACE = { schema: 'org_k3v9x0q2m7t1', database: 'shared' };
+const TARGET = { schema: 'org_k3v9x0q2m7t1', database: 'shared' };
 const NAMESPACES = 'SELECT 1 FROM pg_namespace WHERE';
 const name = (parameter: string, type = 'pg_catalog.name') =>
   `(CASE WHEN ${parameter}::${type} OPERATOR(pg_catalog.=) 'public' THEN 'org_k3v9x0q2m7t1' ELSE ${parameter}::${type} END)`;
@@ -24,7 +24,7 @@ describe('a parameter that is compared with the name of a schema', () => {
       `SELECT 1 FROM information_schema.tables WHERE table_schema=${name('$1')} AND table_name=$2`,
     ],
   ])('%s', (text, rewritten) => {
-    expect(rewriteSql(text, PLACE).sql).toBe(rewritten);
+    expect(rewriteSql(text, TARGET).sql).toBe(rewritten);
   });
 
   it.each([
@@ -32,14 +32,14 @@ describe('a parameter that is compared with the name of a schema', () => {
     'SELECT 1 FROM pg_class WHERE relname = $1',
     'CREATE FUNCTION f(name) RETURNS bool LANGUAGE sql AS $$ SELECT true FROM pg_namespace WHERE nspname = $1 $$',
   ])('is left alone elsewhere: %s', (text) => {
-    expect(rewriteSql(text, PLACE).sql).toBe(text);
+    expect(rewriteSql(text, TARGET).sql).toBe(text);
   });
 });
 
 it("puts the database's name where the organization's is looked up", () => {
-  expect(rewriteSql(`select 1 from pg_database where datname = 'org_k3v9x0q2m7t1'`, PLACE).sql).toBe(
+  expect(rewriteSql(`select 1 from pg_database where datname = 'org_k3v9x0q2m7t1'`, TARGET).sql).toBe(
     `select 1 from pg_database where datname = 'shared'`,
   );
   const another = `select 1 from pg_database where datname = 'org_another'`;
-  expect(rewriteSql(another, PLACE).sql).toBe(another);
+  expect(rewriteSql(another, TARGET).sql).toBe(another);
 });

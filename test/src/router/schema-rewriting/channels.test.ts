@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { clientChannel, serverChannel } from '../../../../src/router/schema-rewriting/channels.ts';
 import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite.ts';
-import { SCHEMA, PLACE as SEPARATED } from './marked.ts';
+import { SCHEMA, TARGET as SEPARATED } from './marked.ts';
 
 /** Where pg_notify is the server's. */
-const PLACE = { ...SEPARATED, pgNotify: 'postern.pg_notify' };
+const TARGET = { ...SEPARATED, pgNotify: 'postern.pg_notify' };
 
 /** `~` and the SHA-256 of 50 times `x`, as base64url. */
 const LONG = 'x'.repeat(50);
@@ -32,8 +32,8 @@ describe('rewrites channels', () => {
     [`SELECT pg_notify($1, $2)`, `SELECT postern.pg_notify($1, $2)`],
     [`SELECT pg_notify('a' || pg_notify($1, ''), '')`, `SELECT postern.pg_notify('a' || postern.pg_notify($1, ''), '')`],
   ])('%s', (sent, wanted) => {
-    expect(rewriteSql(sent, PLACE).sql).toBe(wanted);
-    expect(rewriteSql(Buffer.from(sent), PLACE).sql.toString()).toBe(wanted);
+    expect(rewriteSql(sent, TARGET).sql).toBe(wanted);
+    expect(rewriteSql(Buffer.from(sent), TARGET).sql.toString()).toBe(wanted);
   });
 });
 
@@ -61,9 +61,9 @@ describe('what is stored has no prefix in it, which others could read there', ()
       `CREATE FUNCTION f() RETURNS void AS 'SELECT postern.pg_notify(''c'', ''x'')' LANGUAGE sql`,
     ],
   ])('%s', (sent, wanted) => {
-    expect(rewriteSql(sent, PLACE).sql).toBe(wanted);
-    expect(rewriteSql(Buffer.from(sent), PLACE).sql.toString()).toBe(wanted);
-    expect(rewriteSql(wanted, PLACE)).toMatchObject({ sql: wanted, edits: [] });
+    expect(rewriteSql(sent, TARGET).sql).toBe(wanted);
+    expect(rewriteSql(Buffer.from(sent), TARGET).sql.toString()).toBe(wanted);
+    expect(rewriteSql(wanted, TARGET)).toMatchObject({ sql: wanted, edits: [] });
   });
 });
 
@@ -90,7 +90,7 @@ describe('does not touch what is no channel', () => {
     `-- LISTEN a\nSELECT 'LISTEN a'`,
     `LISTEN "${SCHEMA}:a"; SELECT postern.pg_notify('${SCHEMA}:a', 'x')`,
     `NOTIFY; LISTEN; LISTEN 'a'; LISTEN a b`,
-  ])('%s', (text) => expect(rewriteSql(text, PLACE)).toMatchObject({ sql: text, edits: [] }));
+  ])('%s', (text) => expect(rewriteSql(text, TARGET)).toMatchObject({ sql: text, edits: [] }));
 });
 
 describe('the name of a channel', () => {
@@ -101,14 +101,14 @@ describe('the name of a channel', () => {
   });
 
   it('that does not fit into 63 bytes comes back to the session that used it', () => {
-    const { longChannels } = rewriteSql(Buffer.from(`LISTEN ${LONG}`), PLACE);
+    const { longChannels } = rewriteSql(Buffer.from(`LISTEN ${LONG}`), TARGET);
     expect([...longChannels]).toEqual([[LONG_SERVER, LONG]]);
     expect(clientChannel(LONG_SERVER, SCHEMA, longChannels)).toBe(LONG);
     expect(Buffer.byteLength(LONG_SERVER)).toBeLessThanOrEqual(63);
   });
 
   it('is cut to 63 bytes between characters, as the server would', () => {
-    const [channel] = rewriteSql(Buffer.from(`LISTEN ${'ä'.repeat(40)}`), PLACE).longChannels;
+    const [channel] = rewriteSql(Buffer.from(`LISTEN ${'ä'.repeat(40)}`), TARGET).longChannels;
     expect(channel).toEqual([serverChannel('ä'.repeat(31), SCHEMA), 'ä'.repeat(31)]);
   });
 

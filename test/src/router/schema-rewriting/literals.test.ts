@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite.ts';
-import { marked, PLACE } from './marked.ts';
+import { marked, TARGET } from './marked.ts';
 
 const changes = {
   'literals that are cast to names': [
@@ -96,24 +96,24 @@ const stays = [
 describe.each(Object.entries(changes))('rewrites %s', (_, cases) => {
   it.each(cases)('%s', (text) => {
     const { sent, wanted } = marked(text);
-    expect(rewriteSql(sent, PLACE).sql).toBe(wanted);
-    expect(rewriteSql(Buffer.from(sent), PLACE).sql.toString()).toBe(wanted);
+    expect(rewriteSql(sent, TARGET).sql).toBe(wanted);
+    expect(rewriteSql(Buffer.from(sent), TARGET).sql.toString()).toBe(wanted);
   });
 });
 
 describe('does not touch literals that are data', () => {
-  it.each(stays)('%s', (text) => expect(rewriteSql(text, PLACE)).toMatchObject({ sql: text, edits: [] }));
+  it.each(stays)('%s', (text) => expect(rewriteSql(text, TARGET)).toMatchObject({ sql: text, edits: [] }));
 });
 
 describe('standard_conforming_strings', () => {
   const text = marked(`SELECT 'it\\'s public.x', '«public».users'::regclass`);
 
   it('off lets a backslash escape in any string', () => {
-    expect(rewriteSql(text.sent, PLACE, { standardConformingStrings: false }).sql).toBe(text.wanted);
+    expect(rewriteSql(text.sent, TARGET, { standardConformingStrings: false }).sql).toBe(text.wanted);
   });
 
   it('on does not', () => {
-    expect(rewriteSql(text.sent, PLACE, { standardConformingStrings: true }).sql).not.toBe(text.wanted);
+    expect(rewriteSql(text.sent, TARGET, { standardConformingStrings: true }).sql).not.toBe(text.wanted);
   });
 });
 
@@ -122,11 +122,11 @@ describe('bodies in bodies', () => {
 
   it('are rewritten eight deep', () => {
     const { sent, wanted } = marked(nested(8, 'TABLE «public».t'));
-    expect(rewriteSql(sent, PLACE).sql).toBe(wanted);
+    expect(rewriteSql(sent, TARGET).sql).toBe(wanted);
   });
 
   it('are left alone deeper', () => {
     const { sent } = marked(nested(9, 'TABLE «public».t'));
-    expect(rewriteSql(sent, PLACE).sql).toBe(sent);
+    expect(rewriteSql(sent, TARGET).sql).toBe(sent);
   });
 });

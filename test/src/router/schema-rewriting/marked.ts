@@ -1,6 +1,6 @@
 /** The organization's schema in these tests. */
 export const SCHEMA = 'org_k3v9x0q2m7t1';
-export const PLACE = { schema: SCHEMA };
+export const TARGET = { schema: SCHEMA };
 
 /**
  * What a client sends, and what the server has to get for it, written as one: `SELECT * FROM «public».users`. What stands

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { clientQuery, clientText } from '../../../../src/router/schema-rewriting/client-text.ts';
 import { originalPosition, rewrittenPosition } from '../../../../src/router/schema-rewriting/edits/edits.ts';
 import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite.ts';
-import { PLACE, SCHEMA } from './marked.ts';
+import { SCHEMA, TARGET } from './marked.ts';
 
 /** Position of `^` in a text, in characters from 1, and the text without it. */
 function pointed(text: string): { text: string; position: number } {
@@ -26,7 +26,7 @@ describe('positions of errors', () => {
   ])('%s', (sent, rewritten) => {
     const client = pointed(sent);
     const server = pointed(rewritten);
-    for (const rewriting of [rewriteSql(client.text, PLACE), rewriteSql(Buffer.from(client.text), PLACE)]) {
+    for (const rewriting of [rewriteSql(client.text, TARGET), rewriteSql(Buffer.from(client.text), TARGET)]) {
       expect(rewriting.sql.toString()).toBe(server.text);
       expect(originalPosition(rewriting.edits, server.position)).toBe(client.position);
       expect(rewrittenPosition(rewriting.edits, client.position)).toBe(server.position);
@@ -34,7 +34,7 @@ describe('positions of errors', () => {
   });
 
   it('inside of what was put in are at what was taken out', () => {
-    const { edits } = rewriteSql('TABLE public.x', PLACE);
+    const { edits } = rewriteSql('TABLE public.x', TARGET);
     expect([7, 8, 12, 13, 22, 23, 24].map((position) => originalPosition(edits, position))).toEqual([7, 8, 12, 12, 12, 13, 14]);
   });
 

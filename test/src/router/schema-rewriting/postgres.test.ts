@@ -19,7 +19,7 @@ import { RECORDED } from './recorded-statements.ts';
 
 const SECRET = 'a secret of the tests';
 const CHANNELS = channelsOf(channelSecret(SECRET), SCHEMA);
-const PLACE = { schema: SCHEMA, channels: CHANNELS, pgNotify: 'postern.pg_notify' };
+const TARGET = { schema: SCHEMA, channels: CHANNELS, pgNotify: 'postern.pg_notify' };
 
 const DATABASES = { own: 'search_path_own', shared: 'search_path_shared' };
 
@@ -38,7 +38,7 @@ interface Answer {
 
 /**
  * Two sessions of one role: `own` in a database of its own, where `public` is its own; `shared` in a database where `public`
- * is closed and a schema with the role's name is its place. What a client sends to both has to have the same answers.
+ * is closed and a schema with the role's name takes its place. What a client sends to both has to have the same answers.
  */
 describe.each(servers)('on $name', ({ start }) => {
   let server: Server;
@@ -94,7 +94,7 @@ describe.each(servers)('on $name', ({ start }) => {
 
   /** As through the router: the statement rewritten, the error put back into the client's words. */
   async function askShared(sql: string, values: readonly unknown[]): Promise<Answer> {
-    const rewriting = rewriteSql(sql, PLACE);
+    const rewriting = rewriteSql(sql, TARGET);
     const { rows, error } = await ask(shared, rewriting.sql, values);
     if (error === undefined) return { rows: rows ?? [] };
     const texts = Object.entries(error).map(([field, text]) => [field, typeof text === 'string' ? clientText(text, SCHEMA) : text]);
@@ -121,7 +121,7 @@ describe.each(servers)('on $name', ({ start }) => {
       // Made by pg_dump 15 --inserts, without psql's commands, of the database that dump/source.sql makes.
       const dump = await readFile(new URL('dump/pg_dump-15.sql', import.meta.url), 'utf8');
       await own.query(dump);
-      await shared.query(rewriteSql(dump, PLACE).sql);
+      await shared.query(rewriteSql(dump, TARGET).sql);
       for (const client of [own, shared]) await client.query('RESET ALL');
     });
 
@@ -211,7 +211,7 @@ describe.each(servers)('on $name', ({ start }) => {
   it('channels are those of the organization', async () => {
     const heard: string[] = [];
     const long = 'x'.repeat(60);
-    const listening = rewriteSql(`LISTEN changes; LISTEN "${long}"; LISTEN public`, PLACE);
+    const listening = rewriteSql(`LISTEN changes; LISTEN "${long}"; LISTEN public`, TARGET);
     const listener = await connect(DATABASES.shared);
     await listener.query(listening.sql);
     await listener.query('LISTEN changes');
@@ -219,10 +219,10 @@ describe.each(servers)('on $name', ({ start }) => {
       heard.push(clientChannel(channel, CHANNELS, listening.longChannels) ?? `not ours: ${channel}`),
     );
     await shared.query(
-      rewriteSql(`NOTIFY changes; NOTIFY public; NOTIFY ${long}; SELECT pg_notify('changes', 'b'), pg_notify('${long}', 'y')`, PLACE).sql,
+      rewriteSql(`NOTIFY changes; NOTIFY public; NOTIFY ${long}; SELECT pg_notify('changes', 'b'), pg_notify('${long}', 'y')`, TARGET).sql,
     );
-    await shared.query(rewriteSql('SELECT pg_notify($1, $2)', PLACE).sql, ['changes', 'c']);
-    await shared.query(rewriteSql(`DO $$ BEGIN PERFORM pg_notify('chan' || 'ges', 'd'); NOTIFY changes, 'e'; END $$`, PLACE).sql);
+    await shared.query(rewriteSql('SELECT pg_notify($1, $2)', TARGET).sql, ['changes', 'c']);
+    await shared.query(rewriteSql(`DO $$ BEGIN PERFORM pg_notify('chan' || 'ges', 'd'); NOTIFY changes, 'e'; END $$`, TARGET).sql);
     await shared.query('NOTIFY changes');
     await listener.query('SELECT 1');
     expect(heard).toEqual(['changes', 'public', long, 'changes', long, 'changes', 'changes', 'changes', 'not ours: changes']);

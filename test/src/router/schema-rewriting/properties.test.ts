@@ -4,7 +4,7 @@ import { rewriteLargeSql, rewriteSql } from '../../../../src/router/schema-rewri
 import { lastMention } from '../../../../src/router/schema-rewriting/tokens/mention.ts';
 import { Lexer, Token } from '../../../../src/syntax/scanner.ts';
 import { SeededRandom } from '../../../support/random.ts';
-import { PLACE, SCHEMA } from './marked.ts';
+import { SCHEMA, TARGET } from './marked.ts';
 
 /** Every rule's words, every quote open and closed, and things that are none of anybody's business. */
 const PIECES = [
@@ -69,24 +69,24 @@ describe('for any text', () => {
   it('what is not edited is as it was', () => {
     for (const text of soups(1, 10_000)) {
       const bytes = Buffer.from(text);
-      const { sql, edits } = rewriteSql(bytes, PLACE);
+      const { sql, edits } = rewriteSql(bytes, TARGET);
       if (!sql.equals(reassembled(bytes, edits)) || (edits.length === 0 && sql !== bytes)) expect.fail(text);
     }
   });
 
   it('strings and bytes are rewritten alike', () => {
-    for (const text of soups(2, 5_000)) expect(rewriteSql(Buffer.from(text), PLACE).sql.toString()).toBe(rewriteSql(text, PLACE).sql);
+    for (const text of soups(2, 5_000)) expect(rewriteSql(Buffer.from(text), TARGET).sql.toString()).toBe(rewriteSql(text, TARGET).sql);
   });
 
   it('slices make no difference', async () => {
     const texts = soups(3, 30).map((text) => `${text} `.repeat(2000));
     for (const text of texts) {
       const bytes = Buffer.from(text);
-      expect((await rewriteLargeSql(bytes, PLACE)).sql.equals(rewriteSql(bytes, PLACE).sql)).toBe(true);
+      expect((await rewriteLargeSql(bytes, TARGET)).sql.equals(rewriteSql(bytes, TARGET).sql)).toBe(true);
     }
   });
 
-  it('a place whose schema is public changes nothing', () => {
+  it('a target whose schema is public changes nothing', () => {
     for (const text of soups(4, 5_000)) expect(rewriteSql(text, { schema: 'public' })).toMatchObject({ sql: text, edits: [] });
   });
 
@@ -102,15 +102,15 @@ describe('for any text', () => {
   it('comments between tokens make no difference', () => {
     for (const text of soups(6, 5_000)) {
       const commented = withComments(text);
-      const plain = [...rewriteSql(text, PLACE).edits].map((edit) => edit.text);
-      expect([...rewriteSql(commented, PLACE).edits].map((edit) => edit.text)).toEqual(plain);
+      const plain = [...rewriteSql(text, TARGET).edits].map((edit) => edit.text);
+      expect([...rewriteSql(commented, TARGET).edits].map((edit) => edit.text)).toEqual(plain);
     }
   });
 
   it('what was rewritten needs no rewriting', () => {
     for (const text of soups(7, 5_000)) {
-      const { sql } = rewriteSql(text, PLACE);
-      expect(rewriteSql(sql, PLACE).sql).toBe(sql);
+      const { sql } = rewriteSql(text, TARGET);
+      expect(rewriteSql(sql, TARGET).sql).toBe(sql);
     }
   });
 });
@@ -179,7 +179,7 @@ describe('large texts', () => {
     const text = Buffer.from(`INSERT INTO public.t VALUES\n${row.repeat(20_000)} (public.f())`);
     let turns = 0;
     const counting = setInterval(() => turns++, 0);
-    const { sql, edits } = await rewriteLargeSql(text, PLACE);
+    const { sql, edits } = await rewriteLargeSql(text, TARGET);
     clearInterval(counting);
     expect(edits).toHaveLength(2);
     expect(sql.equals(Buffer.from(`INSERT INTO ${SCHEMA}.t VALUES\n${row.repeat(20_000)} (${SCHEMA}.f())`))).toBe(true);
@@ -188,9 +188,9 @@ describe('large texts', () => {
 
   it('without anything to rewrite are returned as they are', async () => {
     const text = Buffer.from('SELECT 1; '.repeat(200_000));
-    expect((await rewriteLargeSql(text, PLACE)).sql).toBe(text);
+    expect((await rewriteLargeSql(text, TARGET)).sql).toBe(text);
     const data = Buffer.from(`SELECT 'public.x'; ${'SELECT 1; '.repeat(200_000)}`);
-    expect((await rewriteLargeSql(data, PLACE)).sql).toBe(data);
+    expect((await rewriteLargeSql(data, TARGET)).sql).toBe(data);
   });
 
   it.each([
@@ -206,7 +206,7 @@ describe('large texts', () => {
     ['names of channels', 'LISTEN LISTEN '.repeat(50_000)],
   ])('made to be slow take no longer than others: %s', (_, text) => {
     const before = process.cpuUsage();
-    rewriteSql(text, PLACE);
+    rewriteSql(text, TARGET);
     const { user, system } = process.cpuUsage(before);
     expect((user + system) / text.length).toBeLessThan(2);
   });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite.ts';
-import { marked, PLACE, SCHEMA } from './marked.ts';
+import { marked, SCHEMA, TARGET } from './marked.ts';
 
 const changes = {
   'a qualifier in a query': [
@@ -168,16 +168,16 @@ const stays = {
 describe.each(Object.entries(changes))('rewrites %s', (_, cases) => {
   it.each(cases)('%s', (text) => {
     const { sent, wanted } = marked(text);
-    expect(rewriteSql(sent, PLACE).sql).toBe(wanted);
-    expect(rewriteSql(Buffer.from(sent), PLACE).sql.toString()).toBe(wanted);
+    expect(rewriteSql(sent, TARGET).sql).toBe(wanted);
+    expect(rewriteSql(Buffer.from(sent), TARGET).sql.toString()).toBe(wanted);
   });
 });
 
 describe.each(Object.entries(stays))('does not touch %s', (_, cases) => {
   it.each(cases)('%s', (text) => {
     const bytes = Buffer.from(text);
-    expect(rewriteSql(text, PLACE)).toMatchObject({ sql: text, edits: [] });
-    expect(rewriteSql(bytes, PLACE).sql).toBe(bytes);
+    expect(rewriteSql(text, TARGET)).toMatchObject({ sql: text, edits: [] });
+    expect(rewriteSql(bytes, TARGET).sql).toBe(bytes);
   });
 });
 
@@ -197,19 +197,19 @@ describe('a relation called public', () => {
     `SELECT 1 FROM (SELECT x AS public FROM y) t, «public».c`,
   ])('and the schema in one statement: %s', (text) => {
     const { sent, wanted } = marked(text);
-    expect(rewriteSql(sent, PLACE).sql).toBe(wanted);
+    expect(rewriteSql(sent, TARGET).sql).toBe(wanted);
   });
 });
 
 describe('the name of the database', () => {
-  const place = { ...PLACE, database: 'shared' };
+  const target = { ...TARGET, database: 'shared' };
 
   it.each([
     [`SELECT * FROM ${SCHEMA}.public.users`, `SELECT * FROM shared.${SCHEMA}.users`],
     [`SELECT * FROM "${SCHEMA}"."public"."users"`, `SELECT * FROM "shared"."${SCHEMA}"."users"`],
     [`SELECT * FROM shared.public.users`, `SELECT * FROM shared.${SCHEMA}.users`],
     [`SELECT a.public.users, x.${SCHEMA}.public.y FROM a`, `SELECT a.public.users, x.${SCHEMA}.public.y FROM a`],
-  ])('%s', (sent, wanted) => expect(rewriteSql(sent, place).sql).toBe(wanted));
+  ])('%s', (sent, wanted) => expect(rewriteSql(sent, target).sql).toBe(wanted));
 });
 
 describe('CREATE SCHEMA IF NOT EXISTS public', () => {
@@ -221,11 +221,11 @@ describe('CREATE SCHEMA IF NOT EXISTS public', () => {
     [`create schema if not exists PUBLIC authorization CURRENT_USER;`, `${notice};`],
     [`DO $$ BEGIN CREATE SCHEMA IF NOT EXISTS public; END $$`, `DO $$ BEGIN ${notice}; END $$`],
     [`DO 'BEGIN CREATE SCHEMA IF NOT EXISTS public; END'`, `DO 'BEGIN ${notice.replaceAll("'", "''")}; END'`],
-  ])('says that it is there: %s', (sent, wanted) => expect(rewriteSql(sent, PLACE).sql).toBe(wanted));
+  ])('says that it is there: %s', (sent, wanted) => expect(rewriteSql(sent, TARGET).sql).toBe(wanted));
 
   it('with tables in it stays what it is', () => {
     const { sent, wanted } = marked('CREATE SCHEMA IF NOT EXISTS «public» CREATE TABLE t ()');
-    expect(rewriteSql(sent, PLACE).sql).toBe(wanted);
+    expect(rewriteSql(sent, TARGET).sql).toBe(wanted);
   });
 });
 
@@ -234,11 +234,11 @@ describe('parentheses', () => {
     [1_000, true],
     [1_000_000, false],
   ])('%i of them, one in the other: %s', (depth, isRewritten) => {
-    const { edits } = rewriteSql(`${'('.repeat(depth)}SELECT * FROM public.a`, PLACE);
+    const { edits } = rewriteSql(`${'('.repeat(depth)}SELECT * FROM public.a`, TARGET);
     expect(edits.length > 0).toBe(isRewritten);
   });
 
   it('keep nothing of what is behind them from being rewritten, once they are closed', () => {
-    expect(rewriteSql(`${'(1)+'.repeat(100_000)}public.f()`, PLACE).edits).toHaveLength(1);
+    expect(rewriteSql(`${'(1)+'.repeat(100_000)}public.f()`, TARGET).edits).toHaveLength(1);
   });
 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite.ts';
 import { clientSearchPath, serverSearchPath } from '../../../../src/router/schema-rewriting/settings.ts';
-import { marked, PLACE, SCHEMA } from './marked.ts';
+import { marked, SCHEMA, TARGET } from './marked.ts';
 
 describe('rewrites settings', () => {
   it.each([
@@ -33,8 +33,8 @@ describe('rewrites settings', () => {
     `CREATE TRIGGER t BEFORE UPDATE ON x EXECUTE FUNCTION f(); SET search_path = «public»`,
   ])('%s', (text) => {
     const { sent, wanted } = marked(text);
-    expect(rewriteSql(sent, PLACE).sql).toBe(wanted);
-    expect(rewriteSql(Buffer.from(sent), PLACE).sql.toString()).toBe(wanted);
+    expect(rewriteSql(sent, TARGET).sql).toBe(wanted);
+    expect(rewriteSql(Buffer.from(sent), TARGET).sql.toString()).toBe(wanted);
   });
 });
 
@@ -48,7 +48,7 @@ describe('does not touch other settings', () => {
     `SELECT set_config($1, 'public', false), set_config('search_path', $1, false)`,
     `SET ROLE public; SET SESSION AUTHORIZATION 'public'; SET "public.x" = 'public'`,
     `ALTER TABLE t SET (search_path = public)`,
-  ])('%s', (text) => expect(rewriteSql(text, PLACE)).toMatchObject({ sql: text, edits: [] }));
+  ])('%s', (text) => expect(rewriteSql(text, TARGET)).toMatchObject({ sql: text, edits: [] }));
 });
 
 describe('the value of search_path', () => {

@@ -1,4 +1,4 @@
-/** Words that change what is being read; all others are looked at only where they stand beside something that matters. */
+/** Keywords and names at which the reader acts. All others matter only next to these, and of literals. */
 const KEYWORDS = [
   'public',
   'schema',
@@ -23,21 +23,21 @@ export type Keyword = (typeof KEYWORDS)[number];
 
 const BY_TEXT = new Map<string, Keyword>(KEYWORDS.map((word) => [word, word]));
 
-/** Bit n of entry `letter`: some keyword of n characters begins with that letter. Spares most words the look at the map. */
+/** Bit n of an entry means that a keyword of n characters begins with that letter. Most identifiers then need no lookup in the map. */
 const LENGTHS = new Uint16Array(128);
 for (const word of KEYWORDS) {
   const letter = word.charCodeAt(0);
   LENGTHS[letter] = LENGTHS[letter & ~0x20] = (LENGTHS[letter] ?? 0) | (1 << word.length);
 }
 
-/** The keyword that stands, in whatever case, from `start` to `end`. */
+/** The keyword from `start` to `end`, in upper or lower case; undefined for other identifiers. */
 export function keywordAt(text: string, start: number, end: number): Keyword | undefined {
   const length = end - start;
   if (length > 15 || (((LENGTHS[text.charCodeAt(start) & 0x7f] ?? 0) >> length) & 1) === 0) return undefined;
   return BY_TEXT.get(text.slice(start, end).toLowerCase());
 }
 
-/** Whether the unquoted identifier from `start` to `end` is that word, which is in lower case. */
+/** Whether the token from `start` to `end` is that keyword. @param word in lower case */
 export function isWordAt(text: string, start: number, end: number, word: string): boolean {
   if (end - start !== word.length) return false;
   for (let at = 0; at < word.length; at++) {

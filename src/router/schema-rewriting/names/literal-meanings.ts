@@ -1,33 +1,36 @@
 /**
- * What a string literal can mean for a place, besides data: `sql`: SQL, or names as SQL writes them (`'public.users'`
- * for regclass, a function's body); `schema`: one schema, as SQL writes it; `name`: one schema, to the letter;
- * `path`: a list of schemas, as the setting search_path holds it; `database`: the name of the database, to the letter.
+ * What a string literal contains, if it is not data.
+ * - `sql`: SQL, or a name in SQL's syntax (a function's body, `'public.users'` for regclass)
+ * - `schema`: the name of one schema, in SQL's syntax
+ * - `name`: the name of one schema, without quotes
+ * - `path`: a list of schemas, as in the setting search_path
+ * - `database`: the name of the database, without quotes
  */
-export type Role = 'sql' | 'schema' | 'name' | 'path' | 'database';
+export type LiteralMeaning = 'sql' | 'schema' | 'name' | 'path' | 'database';
 
-/** Roles of a function's arguments, by position. */
-export type Arguments = readonly (Role | undefined)[];
+/** The meanings of literals among a function's arguments, by position. */
+export type Arguments = readonly (LiteralMeaning | undefined)[];
 
-/** An open parenthesis or bracket. */
+/** A parenthesis or bracket that is open at the current token. */
 export interface Call {
-  /** What literals in it mean; undefined for functions without names among their arguments. */
-  roles: Arguments | undefined;
-  /** A parenthesis that only groups. */
+  /** The meanings of literals in it; undefined for functions whose arguments are data. */
+  meanings: Arguments | undefined;
+  /** Whether the parenthesis only groups an expression. */
   readonly grouping: boolean;
-  /** Index of the argument being read. */
+  /** Index of the current argument. */
   argument: number;
 }
 
-/** `CAST('…' AS regclass)`: what stands behind decides. */
+/** `CAST('…' AS regclass)`: the type decides. */
 export const CAST: Arguments = [];
 /** `set_config('search_path', …)`: the first argument decides about the second. */
 export const SET_CONFIG: Arguments = [];
 export const SET_SEARCH_PATH: Arguments = [undefined, 'path'];
-/** `format('…')`: what EXECUTE runs, data elsewhere. */
+/** `format('…')`: SQL inside EXECUTE, data elsewhere. */
 export const FORMAT: Arguments = [];
-/** `nspname IN ('public', …)`: all of them are names. */
+/** `nspname IN ('public', …)`: all literals are names of schemas. */
 export const SCHEMAS: Arguments = [];
-/** `nspname = ANY ($1)`: an array of names. */
+/** `nspname = ANY ($1)`: the parameter is an array of names. */
 export const SCHEMA_ARRAY: Arguments = [];
 /** `to_tsvector('public.english', …)`: the first argument is a name if there is a second. */
 export const CONFIGURED: Arguments = [];
@@ -35,7 +38,7 @@ export const CONFIGURED: Arguments = [];
 const RELATION: Arguments = ['sql'];
 const PRIVILEGE: Arguments = ['sql', 'sql'];
 
-/** Functions of pg_catalog whose literals are names: those that take reg* types, and those that take names as text. */
+/** Functions of pg_catalog that take names as literals: as reg* types or as text. */
 const FUNCTIONS = new Map<string, Arguments>([
   ['cast', CAST],
   ['set_config', SET_CONFIG],
@@ -57,12 +60,12 @@ const FUNCTIONS = new Map<string, Arguments>([
   ...named(['name'], 'schema_to_xml schema_to_xmlschema schema_to_xml_and_xmlschema'),
 ]);
 
-function named(roles: Arguments, names: string): [string, Arguments][] {
-  return names.split(' ').map((name) => [name, roles]);
+function named(meanings: Arguments, names: string): [string, Arguments][] {
+  return names.split(' ').map((name) => [name, meanings]);
 }
 
-/** Types that a literal becomes a name by: `'public.users'::regclass`. */
-const TYPES = new Map<string, Role>([
+/** Types to which a literal with a name is cast: `'public.users'::regclass`. */
+const TYPES = new Map<string, LiteralMeaning>([
   ['regclass', 'sql'],
   ['regtype', 'sql'],
   ['regproc', 'sql'],
@@ -78,7 +81,7 @@ const TYPES = new Map<string, Role>([
 /** @param name folded to lower case */
 export const argumentsOf = (name: string): Arguments | undefined => FUNCTIONS.get(name);
 /** @param name folded to lower case */
-export const roleOfType = (name: string): Role | undefined => TYPES.get(name);
+export const meaningOfType = (name: string): LiteralMeaning | undefined => TYPES.get(name);
 
-/** Types that a literal may pass through on its way to another: `('public.s'::text)::regclass`. */
+/** Types to which a literal may be cast first: `('public.s'::text)::regclass`. */
 export const isTextType = (name: string): boolean => name === 'text' || name === 'varchar' || name === 'name';
