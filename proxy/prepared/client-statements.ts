@@ -10,59 +10,59 @@ import type { StatementMemory } from './statement-memory.ts';
 /** A prepared statement that the client has named. */
 export interface NamedStatement {
   readonly server: ServerStatement;
-  /** What it stands for in the settings in which the client has prepared it, where another stands in for that. */
+  /** The statement for the settings in which the client prepared it, where a stand-in has replaced that one. */
   readonly first?: ServerStatement;
   readonly traits: SqlTraits;
   readonly signals: readonly ParameterSignal[];
-  /** Its text for the audit, where it may change objects or roles. */
+  /** Its text for the audit log, if it may change objects or roles. */
   readonly watched?: AuditedText | undefined;
-  /** The client has bound it, or had it described: it goes by the columns that it has, and must not get others. */
+  /** The client has bound or described it: it relies on the columns that it was told, so these must not change. */
   isUsed?: boolean;
 }
 
-/** The one without a name. Its identity tells whether a backend's unnamed statement is this one. */
+/** The unnamed prepared statement. Object identity tells whether a backend's unnamed statement is this one. */
 export interface UnnamedStatement {
   /** Text, NUL and parameter types, as in the Parse message. */
   readonly definition: Buffer;
-  /** The statement that it has become because its text comes again and again. */
+  /** The server statement that replaces it, because clients send its text repeatedly. */
   readonly server?: ServerStatement;
-  /** Its definition was too large to be kept, or there was no room for it. */
+  /** Its definition is not kept, because it is too large or because the memory limit has been reached. */
   readonly isOversized?: boolean;
-  /** It is not what the client sent, to the letter. */
+  /** Postern has rewritten the text that the client sent. */
   readonly changed: boolean;
   readonly edits: Edits;
   readonly traits: SqlTraits;
   readonly signals: readonly ParameterSignal[];
-  /** As of a {@link NamedStatement}. */
+  /** As in {@link NamedStatement}. */
   readonly watched?: AuditedText | undefined;
-  /** What the client has been told of it. */
+  /** The columns and parameters that the client has been told. */
   shape?: StatementShape;
 }
 
-/** A statement without a name of up to this length always has room. */
+/** An unnamed statement up to this length is kept whatever the memory limit says. */
 const MAX_UNCOUNTED_BYTES = 16_384;
 const MAX_FORMER = 100;
-/** Longer names are not told in errors once they have been given up. */
+/** Longer names are not kept for errors after they have been deallocated. */
 const MAX_FORMER_BYTES = 1_000;
 
-/** The prepared statements of a client, those with a name by name (as Latin-1: names are compared byte by byte). Most have none. */
+/** The prepared statements of a client. Names are Latin-1 strings, because PostgreSQL compares them byte by byte. Most clients have no named statements. */
 export class ClientStatements {
   readonly #kept: StatementMemory;
   #isOver = false;
   #named: Map<string, NamedStatement> | undefined;
-  /** Names given up of late, by the server's name: an error that comes now may still speak of the statement. */
+  /** Names that were deallocated recently, by the server's name: an error that arrives later may still mention the statement. */
   #former: BoundedMap<string, string> | undefined;
   #unnamed: UnnamedStatement | undefined;
-  /** What it is as far as has been answered. */
+  /** The unnamed statement according to the replies that have arrived. */
   #settled: UnnamedStatement | undefined;
   #unnamedBytes = 0;
 
-  /** @param kept what those of all clients of the organization take */
+  /** @param kept counts the statements of all clients of the organization */
   constructor(kept: StatementMemory) {
     this.#kept = kept;
   }
 
-  /** What the client's unnamed statement was made from, if all goes well that has been asked; a Query or a Close takes it away. */
+  /** The client's unnamed statement, provided that all pending requests succeed. A Query or a Close destroys it. */
   get unnamed(): UnnamedStatement | undefined {
     return this.#unnamed;
   }
@@ -77,11 +77,11 @@ export class ClientStatements {
     const settled = this.#settled === unnamed ? 0 : countedBytes(this.#settled);
     const bytes = this.#isOver ? 0 : countedBytes(unnamed) + settled;
     if (bytes === this.#unnamedBytes) return;
-    this.#kept.grew(bytes - this.#unnamedBytes);
+    this.#kept.resizeBy(bytes - this.#unnamedBytes);
     this.#unnamedBytes = bytes;
   }
 
-  /** Whether a Parse of so many bytes may be kept under a name, or none. One whose name is in use needs no room: it is refused. */
+  /** Whether a Parse of this size may be kept, with or without a name. One whose name is in use needs no memory, because it fails. */
   hasRoomFor(name: string, bytes: number): boolean {
     if (name === '' ? bytes <= MAX_UNCOUNTED_BYTES : this.get(name) !== undefined) return true;
     return this.#kept.hasRoomFor(bytes);
@@ -91,7 +91,7 @@ export class ClientStatements {
     return this.#named?.get(name);
   }
 
-  /** @returns what undoes it, should the request turn out to have been thrown away */
+  /** @returns a function that undoes it, in case the backend fails or ignores the request */
   set(name: string, statement: NamedStatement): () => void {
     this.#named ??= new Map();
     return this.#change(this.#named, name, statement);
@@ -102,15 +102,15 @@ export class ClientStatements {
     return this.#named === undefined ? () => {} : this.#change(this.#named, name, undefined);
   }
 
-  /** The server has made the unnamed statement that one, or done away with it. */
+  /** The server has answered: its unnamed statement is now this one, or none. */
   unnamedSettled(statement: UnnamedStatement | undefined): void {
-    // Where the change has been undone by mistake for another that came to the same.
+    // Another request with the same outcome may have been undone, and this change with it by mistake.
     if (this.unnamed === this.#settled) this.unnamed = statement;
     this.#settled = statement;
     this.#countUnnamed();
   }
 
-  /** @param failed Postgres does away with the old one before it looks at the new; else it has not come to that */
+  /** @param failed PostgreSQL destroys the old statement before it parses the new one; a request that was ignored leaves the old one */
   unnamedUndone(statement: UnnamedStatement | undefined, failed: boolean): void {
     const { unnamed } = this;
     const isCurrent = unnamed === statement || unnamed === this.#settled;
@@ -119,7 +119,7 @@ export class ClientStatements {
     this.#countUnnamed();
   }
 
-  /** @returns the client's name for what the server knows under another; empty for what it has given none */
+  /** @returns the client's name for a server statement; empty if the client has no name for it */
   nameOf(serverName: string): string {
     for (const [name, { server }] of this.entries()) if (server.name.toString('latin1') === serverName) return name;
     return this.#former?.get(serverName) ?? '';
@@ -129,24 +129,24 @@ export class ClientStatements {
     return this.#named ?? [];
   }
 
-  /** The client has come to go by what it was told of a statement. */
+  /** The client now relies on what it was told of a statement. */
   used(name: string): void {
     const statement = this.#named?.get(name);
     if (statement !== undefined) statement.isUsed = true;
   }
 
-  /** Has all names of one statement stand for another. */
+  /** Makes all names of one server statement refer to another. */
   replace(server: ServerStatement, by: ServerStatement): void {
     for (const [name, statement] of [...this.entries()]) if (statement.server === server) this.set(name, { ...statement, server: by });
   }
 
-  /** Takes away all that have a name. */
+  /** Deallocates all named statements. */
   clear(): void {
-    for (const [name, statement] of this.entries()) this.#givenUp(name, statement);
+    for (const [name, statement] of this.entries()) this.#rememberFormer(name, statement);
     this.#forgetAll();
   }
 
-  /** The client is gone. What is undone now comes too late. */
+  /** The client has disconnected. Undoing a request has no effect from now on. */
   end(): void {
     this.#isOver = true;
     this.#forgetAll();
@@ -158,7 +158,7 @@ export class ClientStatements {
     this.#named?.clear();
   }
 
-  #givenUp(name: string, statement: NamedStatement | undefined): void {
+  #rememberFormer(name: string, statement: NamedStatement | undefined): void {
     if (statement === undefined || name.length > MAX_FORMER_BYTES) return;
     this.#former ??= new BoundedMap({ maxEntries: MAX_FORMER });
     this.#former.set(statement.server.name.toString('latin1'), name);
@@ -167,9 +167,9 @@ export class ClientStatements {
   #change(named: Map<string, NamedStatement>, name: string, statement: NamedStatement | undefined): () => void {
     const before = named.get(name);
     this.#put(named, name, statement);
-    this.#givenUp(name, before);
+    this.#rememberFormer(name, before);
     return () => {
-      this.#givenUp(name, named.get(name));
+      this.#rememberFormer(name, named.get(name));
       this.#put(named, name, before);
     };
   }
@@ -187,14 +187,14 @@ export class ClientStatements {
 }
 
 const BYTES_PER_CHARACTER = 2;
-/** Of an audited text besides its beginning. */
+/** The memory that an audited text needs in addition to its recorded beginning. */
 const AUDITED_BYTES = 256;
 
 function ownBytes(name: string, { watched }: NamedStatement): number {
   return name.length + (watched === undefined ? 0 : AUDITED_BYTES + BYTES_PER_CHARACTER * watched.recorded.sql.length);
 }
 
-/** What a statement without a name takes that is no other's, if that is much. */
+/** The memory of an unnamed statement that it shares with no other, if it is large enough to be counted. */
 function countedBytes(statement: UnnamedStatement | undefined): number {
   if (statement === undefined || statement.server !== undefined) return 0;
   const { length } = statement.definition;

@@ -3,33 +3,33 @@ import type { SessionState } from '../../src/backend/session-state.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import type { ClientStatements, NamedStatement, UnnamedStatement } from './client-statements.ts';
 
-/** What goes with a Parse, Bind or Close through the reply queue. */
+/** Stands beside a Parse, Bind or Close in the reply queue: what has to change when its reply arrives. */
 export interface Effect {
-  /** Takes back what was noted when it was sent: it failed, or was thrown away because another had. */
+  /** Takes back what was noted when the request was sent: it failed, or the server ignored it after another error. */
   undo(failed: boolean): void;
-  /** Notes it again, because all statements have been taken away by a request ahead of it. */
+  /** Notes it again, because an earlier request has deallocated all statements. */
   redo?(): void;
-  /** It has gone well. */
+  /** The request has succeeded. */
   done?(): void;
-  /** What a Parse that went well has shown to be a good statement. */
+  /** The server statement that a successful Parse has proven to be valid. */
   readonly statement?: ServerStatement;
-  /** What was replaced in the text, for the positions in errors. */
+  /** The replacements made in the text, to correct the positions in errors. */
   readonly edits?: Edits | undefined;
 }
 
-/** A Parse whose name is the client's alone. */
+/** A Parse as far as the client's own names are concerned. */
 export interface ParseEffect extends Effect {
-  /** To be called as it is sent. */
+  /** Is called when the Parse is sent. */
   note(): void;
 }
 
-/** The client's unnamed statement becomes another one, or none. */
+/** Replaces or destroys the client's unnamed statement. */
 export class UnnamedChange implements ParseEffect {
   readonly #statements: ClientStatements;
   readonly #unnamed: UnnamedStatement | undefined;
   readonly #session: SessionState | undefined;
 
-  /** @param session whose own unnamed statement it is, too; absent where the server knows it by a name */
+  /** @param session the backend session that gets it as its unnamed statement; absent if the server knows it by a name */
   constructor(statements: ClientStatements, unnamed: UnnamedStatement | undefined, session?: SessionState) {
     this.#statements = statements;
     this.#unnamed = unnamed;
@@ -55,7 +55,7 @@ export class UnnamedChange implements ParseEffect {
   }
 }
 
-/** A statement under a name of the client's. */
+/** Gives a statement one of the client's names. */
 export class NamedParse implements ParseEffect {
   readonly edits: Edits;
   readonly #statements: ClientStatements;
@@ -83,7 +83,7 @@ export class NamedParse implements ParseEffect {
   }
 }
 
-/** A Parse that the server gets. */
+/** A Parse that is sent to the server. */
 export class SentParse implements Effect {
   readonly statement: ServerStatement;
   readonly #parse: ParseEffect;

@@ -3,7 +3,7 @@ import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import type { FrameScanner } from '../../src/protocol/frame.ts';
 import type { UnnamedStatement } from './client-statements.ts';
 
-/** A statement without a name in the client's eyes, and with one on the server. */
+/** A statement that is unnamed for the client and has a name on the server. */
 export interface RepeatedStatement extends UnnamedStatement {
   readonly server: ServerStatement;
 }
@@ -12,19 +12,19 @@ interface RecentParse {
   /** The whole message. */
   readonly message: Buffer;
   readonly context: string;
-  /** The registry's, when the statement was found there. */
+  /** The registry's generation when the statement was found there. */
   readonly generation: number;
   readonly statement: RepeatedStatement;
 }
 
-/** Where a message lies. */
+/** The position of a message in a buffer. */
 type Fragment = Pick<FrameScanner, 'buffer' | 'start' | 'end'>;
 
 const SLOTS = 64;
 
 /**
- * What the Parse messages of an organization's clients have lately turned out to be: the same bytes again, in the same
- * context, are the same statement, and need not be looked at.
+ * The statements that an organization's clients parsed recently, by the bytes of the Parse message. The same bytes in the
+ * same context are the same statement, so they are not inspected again.
  */
 export class ParseCache {
   readonly #slots: (RecentParse | undefined)[] = new Array(SLOTS).fill(undefined);
@@ -41,7 +41,7 @@ export class ParseCache {
   }
 }
 
-/** Statements of one program differ in length, and often enough in the middle. */
+/** The statements of one program usually differ in their length or in their middle byte. */
 function slotOf(buffer: Buffer, start: number, end: number): number {
   return (end - start + 7 * (buffer[(start + end) >> 1] ?? 0)) % SLOTS;
 }

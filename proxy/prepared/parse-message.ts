@@ -25,30 +25,30 @@ import type { NamedStatement, UnnamedStatement } from './client-statements.ts';
 import { NamedParse, type ParseEffect, SentParse, UnnamedChange } from './effects.ts';
 import type { RepeatedStatement } from './parse-cache.ts';
 import {
-  asksFirst,
   closeEvicted,
   closeIfStale,
   closeStatement,
   describeStatement,
+  mustDescribeFirst,
   preparePlaceholder,
   prepareStatement,
 } from './server-statements.ts';
 
 /*
- * A client's Parse messages: what finds the server statement that each refers to, which others may have prepared before, and
- * sends what the backend at hand has to see.
+ * These functions find the server statement for each Parse of a client, which another client may have prepared before, and
+ * send the messages that the backend needs.
  */
 
 /**
- * What has become of a Parse: it has been sent, or answered; it refers to a statement that Postern has prepared of its own
- * accord; or it waits until the backend has described such a statement.
+ * The outcome of a Parse. `sent`: it was sent or answered. `repeated`: it refers to a statement that Postern prepared itself.
+ * `asked`: it waits until the backend has described such a statement.
  */
 export type ParseOutcome = 'sent' | 'repeated' | 'asked';
 
 /**
- * Answers a named Parse without a backend: its statement is known to be good, and will be prepared where it is first
- * executed. A client that prepares before it needs a backend thus does not have to wait for one.
- * @returns false when a backend has to see it
+ * Answers a named Parse without a backend if its statement is proven to be valid. The statement is prepared on the backend
+ * that first executes it. So a client that only prepares does not wait for a backend.
+ * @returns false when the Parse has to go to a backend
  */
 export function parseWithoutBackend(session: WireSession, { type, buffer, start, end, length, last }: FrameScanner): boolean {
   const { pins, statements, services } = session;
@@ -92,7 +92,7 @@ export function forwardParse(session: WireSession, scanner: FrameScanner, backen
   const prepared = preparedOf(session, text, buffer.subarray(nameEnd + 1, end), watched);
   const name = buffer.toString('latin1', nameStart, nameEnd);
   if (!session.statements.hasRoomFor(name, length)) {
-    parseUnkept(session, scanner, backend, name, prepared);
+    parseOverBudget(session, scanner, backend, name, prepared);
     return 'sent';
   }
   inspectTraits(session, prepared.traits);
@@ -110,14 +110,14 @@ export function forwardParse(session: WireSession, scanner: FrameScanner, backen
 }
 
 /**
- * Whether a text without a name that starts a pipeline may refer to a statement that others have prepared: where it can
- * be run again, should a table have changed by a way unknown here.
+ * Whether an unnamed statement that starts a pipeline may refer to a shared server statement. It must be possible to run it
+ * again, because a table may have changed without Postern's knowledge.
  */
 function mayBeRepeated({ status, names, pins }: WireSession): boolean {
   return status === 'I' && !names.mayAllBeGone && !pins.namesAreOwn;
 }
 
-/** What the very same message has been before. */
+/** Finds the statement that the same bytes referred to recently. */
 function recall({ pins, services }: WireSession, scanner: FrameScanner): RepeatedStatement | undefined {
   const { registry, recent } = services;
   return recent.find(scanner, pins.context, registry.generation);
@@ -129,7 +129,7 @@ function remember({ pins, services }: WireSession, scanner: FrameScanner, repeat
   if (context !== undefined) recent.keep(scanner, context, registry.generation, repeated);
 }
 
-/** The statement of a text that comes again and again without a name. */
+/** The server statement of a text that clients send repeatedly without a name. */
 function repeatedOf({ pins, services }: WireSession, prepared: UnnamedStatement): RepeatedStatement | undefined {
   const { context } = pins;
   if (context === undefined || prepared.definition.length > MAX_LOOKED_UP_BYTES) return undefined;
@@ -138,8 +138,8 @@ function repeatedOf({ pins, services }: WireSession, prepared: UnnamedStatement)
 }
 
 /**
- * Shared with whoever prepares the same text in the same settings, unless it would not be the same there, or it is not known
- * yet whether the server has it.
+ * All clients that prepare the same text with the same settings share a server statement. A new one is made if the text may
+ * mean something else in another session, or if it is not known yet whether the server has the shared one.
  */
 function serverStatementOf({ pins, services, names }: WireSession, definition: Buffer, canBePreparedAgain: boolean): ServerStatement {
   const { namesAreOwn, context } = pins;
@@ -176,7 +176,7 @@ function standIn({ statements }: WireSession, name: string, statement: NamedStat
   return server;
 }
 
-/** Has a name, of whose statement the client has been told nothing, refer to what its text means now. */
+/** Makes a name refer to what its text means now. The client must not have been told the statement's columns. */
 export function renewStatement(session: WireSession, name: string, statement: NamedStatement): ServerStatement {
   const { first = statement.server, server: _, ...rest } = statement;
   const server = serverStatementOf(session, first.definition, first.context !== undefined);
@@ -185,8 +185,8 @@ export function renewStatement(session: WireSession, name: string, statement: Na
 }
 
 /**
- * To the client it has no name; on the server it has one, so that it is not planned anew each time. Where that is missing it
- * is prepared for the next time, and need not be then what it is now.
+ * An unnamed statement for the client that has a name on the server, so that it is not planned each time. If the backend does
+ * not have it yet, it is prepared for the next time, and this request uses the unnamed statement.
  */
 function parseRepeated(session: WireSession, scanner: FrameScanner, repeated: RepeatedStatement, backend: BackendConnection): ParseOutcome {
   const { server } = repeated;
@@ -202,7 +202,7 @@ function parseRepeated(session: WireSession, scanner: FrameScanner, repeated: Re
   return 'repeated';
 }
 
-/** A Parse that is sent only where the statement is missing; elsewhere its reply is Postern's to make. */
+/** Sends a Parse only if the backend does not have the statement; otherwise Postern makes the reply. */
 function parseOnce(session: WireSession, server: ServerStatement, backend: BackendConnection, parse: ParseEffect): void {
   const { names, replies, toBackend } = session;
   parse.note();
@@ -224,7 +224,7 @@ function parseOnce(session: WireSession, server: ServerStatement, backend: Backe
   describeStatement(session, server, backend);
 }
 
-/** In a transaction that has failed the server parses nothing but what ends it. */
+/** In a failed transaction the server accepts only statements that end it. */
 function isRefusedInFailedTransaction({ status, replies }: WireSession, { definition }: ServerStatement): boolean {
   return status === 'E' && replies.length === 0 && !TRANSACTION_END.test(definition.toString('latin1'));
 }
@@ -236,7 +236,7 @@ function parseUnnamed(session: WireSession, scanner: FrameScanner, backend: Back
   else session.toBackend.add(scanner.buffer, scanner.start, scanner.end);
 }
 
-/** What is sent on becomes the unnamed statement, on both sides. */
+/** The Parse that is sent replaces the unnamed statement of the client and of the backend. */
 function noteUnnamed({ statements, names, replies }: WireSession, unnamed: UnnamedStatement, backend: BackendConnection): void {
   const change = new UnnamedChange(statements, unnamed, backend.session);
   names.changes('');
@@ -245,8 +245,8 @@ function noteUnnamed({ statements, names, replies }: WireSession, unnamed: Unnam
 }
 
 /**
- * Too large to keep. With a name it stays where it was prepared, under the client's own name, and so does the session;
- * without one it is valid for what follows up to the Sync.
+ * Forwards a Parse that is too large to keep. A named statement exists only on this backend, under the client's own name, so
+ * the session is pinned. An unnamed one is valid up to the Sync.
  */
 function parseOversized(
   session: WireSession,
@@ -260,8 +260,8 @@ function parseOversized(
   session.toBackend.add(buffer, start, end);
 }
 
-/** The organization's clients have as many as may be kept: as one that is too large. */
-function parseUnkept(
+/** The organization has reached its memory limit for statements. The Parse is treated like one that is too large. */
+function parseOverBudget(
   session: WireSession,
   scanner: FrameScanner,
   backend: BackendConnection,
@@ -290,7 +290,7 @@ function parseNamed(
     parseTakenName(session, scanner, backend, name, prepared);
     return 'sent';
   }
-  if (!names.mayAllBeGone && asksFirst(session, server, backend)) return 'asked';
+  if (!names.mayAllBeGone && mustDescribeFirst(session, server, backend)) return 'asked';
   names.changes(name);
   names.gives(name);
   parseOnce(session, server, backend, new NamedParse(statements, name, { server, traits, signals, watched }, edits));
@@ -298,8 +298,8 @@ function parseNamed(
 }
 
 /**
- * A name that the client has in use. The error should be Postgres' own, and only if Postgres finds no other first: so
- * the name is really taken on the server, by an empty statement, which is closed before the next request.
+ * The client uses the name already. The error should come from PostgreSQL, which may find another error first. So an empty
+ * statement takes the name on the server; it is closed before the next request.
  */
 function parseTakenName(
   session: WireSession,
@@ -313,7 +313,7 @@ function parseTakenName(
   sendParse(session, scanner, name, prepared);
 }
 
-/** Under the client's own name. */
+/** Sends the Parse under the client's own name. */
 function sendParse(
   { toBackend }: WireSession,
   { buffer, start, end }: FrameScanner,
@@ -325,6 +325,6 @@ function sendParse(
 }
 
 const NO_NAME = Buffer.alloc(0);
-/** Longer texts are not looked up for a statement of their own, nor looked at twice. */
+/** Longer texts are not looked up in the registry. */
 const MAX_LOOKED_UP_BYTES = 16_384;
 const TRANSACTION_END = /^\s*(?:rollback|commit|end|abort|prepare\s+transaction)\b/i;

@@ -7,31 +7,31 @@ import { type SqlTraits, traitsOf } from '../../src/syntax/traits/sql-traits.ts'
 import { queryText } from '../multiplex/shareable-request.ts';
 import type { ClientStatements } from './client-statements.ts';
 
-/** Before all. */
+/** Lies before all batches. */
 const NEVER = -1;
 
 /**
- * Names of statements that requests give or take away that have not been answered yet. Those up to the next Sync stand and fall together; what
- * comes behind it cannot know what a name stands for until they have been answered: one of them may have failed, and the
- * others been thrown away. Nor whether the server has been given what it stands for.
+ * Statement names that unanswered requests define or close. The requests up to a Sync are one batch: if one fails, the server
+ * ignores the rest. So a later batch cannot know what a name refers to until the earlier one has been answered, nor whether
+ * the server has the statement.
  */
 export class PendingNames {
   readonly #statements: ClientStatements;
   readonly #queue: ReplyQueue;
-  /** In which batch each was changed last. Most sessions never have any. */
+  /** The batch in which each name was changed last. Most sessions never need this map. */
   #named: Map<string, number> | undefined;
-  /** In which batch any of them was, and in which before that. */
+  /** The last batch that changed any name, and the last one before it. */
   #anyNamed = NEVER;
   #anyNamedBefore = NEVER;
   #unnamed = NEVER;
-  /** In which batch all may have been taken away, and in which before that. */
+  /** The last batch that may have deallocated all names, and the last one before it. */
   #all = NEVER;
   #allBefore = NEVER;
-  /** Up to the end of which batch the client has to wait. */
+  /** The batch for whose end the client has to wait. */
   #awaited = NEVER;
-  /** In which batch an Execute may take all away, once what is ahead in it has been done; {@link NEVER}: it has been answered. */
+  /** The batch with an unanswered Execute that may deallocate all names; {@link NEVER} if there is none. */
   #deallocatedIn = NEVER;
-  /** Names given again since, as Latin-1. */
+  /** Names defined since that Execute, as Latin-1. */
   #givenSince: Set<string> | undefined;
 
   constructor(statements: ClientStatements, queue: ReplyQueue) {
@@ -39,7 +39,7 @@ export class PendingNames {
     this.#queue = queue;
   }
 
-  /** What is sent next gives a name (as Latin-1) to another statement, or to none; empty: the statement without a name. */
+  /** The next message defines or closes a name (as Latin-1; empty: the unnamed statement). */
   changes(name: string): void {
     const { batch, oldestBatch } = this.#queue;
     if (name === '') {
@@ -52,12 +52,12 @@ export class PendingNames {
     this.#anyNamed = batch;
   }
 
-  /** What is sent next gives the server a statement that it has not had before. */
+  /** The next message prepares a server statement. */
   prepares({ name }: ServerStatement): void {
     this.changes(name.toString('latin1'));
   }
 
-  /** Whether it is not known yet that the server has what it was given before the last Sync. */
+  /** Whether an unanswered earlier batch prepares or closes this server statement. */
   isUnsettled({ name }: ServerStatement): boolean {
     const { batch, oldestBatch } = this.#queue;
     if (oldestBatch === batch) return false;
@@ -65,43 +65,43 @@ export class PendingNames {
     return changed >= oldestBatch && changed < batch;
   }
 
-  /** What is sent next may take all names away. */
+  /** The next message may deallocate all names. */
   changesAll(): void {
     const { batch } = this.#queue;
     if (batch > this.#all) this.#allBefore = this.#all;
     this.#all = batch;
   }
 
-  /** An Execute may take all names away: until it has been answered, nobody knows whether they are there. */
+  /** Whether an unanswered Execute may deallocate all names. */
   get mayAllBeGone(): boolean {
     return this.#deallocatedIn !== NEVER;
   }
 
-  /** What takes all names away is executed next. */
+  /** The next message is an Execute that deallocates all names. */
   executesDeallocateAll(): void {
     this.#deallocatedIn = this.#queue.batch;
     this.#givenSince = undefined;
   }
 
-  /** A statement is given a name. */
+  /** The next message defines a name. */
   gives(name: string): void {
     if (!this.mayAllBeGone) return;
     this.#givenSince ??= new Set();
     this.#givenSince.add(name);
   }
 
-  /** Whether what comes next in the batch does not find that name: either all have been taken away, or it is thrown away itself. */
+  /** Whether the next message in the batch cannot find the name: all names were deallocated, or the server ignores the message. */
   hasTaken(name: string): boolean {
     return this.mayAllBeGone && this.#deallocatedIn === this.#queue.batch && this.#givenSince?.has(name) !== true;
   }
 
-  /** All that was asked has been answered. */
+  /** All requests have been answered. */
   settled(): void {
     this.#deallocatedIn = NEVER;
     this.#givenSince = undefined;
   }
 
-  /** Whether the message that the scanner stands at speaks of a name of which nobody knows yet what it stands for. */
+  /** Whether the scanner's message refers to a name whose meaning depends on replies that have not arrived. */
   mustWait({ type, buffer, start, end, last }: FrameScanner): boolean {
     if (type === FrontendType.Query)
       return this.#awaits(this.#anyChanged) && last && speaksOfNames(traitsOf(queryText(buffer.subarray(start, end))));
@@ -118,14 +118,14 @@ export class PendingNames {
     return this.#awaits(isUnnamed ? this.#unnamed : Math.max(this.#changedIn(name), this.#servedIn(name), this.#allChanged));
   }
 
-  /** In which batch before the one that is being sent any of them was. */
+  /** The last batch before the current one that changed any name. */
   get #anyChanged(): number {
     const { batch } = this.#queue;
     const named = this.#anyNamed < batch ? this.#anyNamed : this.#anyNamedBefore;
     return Math.max(named, this.#allChanged);
   }
 
-  /** In which batch before the one that is being sent all may have been taken away. */
+  /** The last batch before the current one that may have deallocated all names. */
   get #allChanged(): number {
     return this.#all < this.#queue.batch ? this.#all : this.#allBefore;
   }
@@ -134,18 +134,18 @@ export class PendingNames {
     return this.#named?.get(name) ?? NEVER;
   }
 
-  /** In which batch the server was given what the name stands for. */
+  /** The batch in which the name's statement was prepared on the server. */
   #servedIn(name: string): number {
     const server = this.#statements.get(name)?.server;
     return server === undefined ? NEVER : this.#changedIn(server.name.toString('latin1'));
   }
 
-  /** Has what is sent next wait for all that has been asked before. */
+  /** Makes the next message wait for all earlier batches. */
   waitForAll(): boolean {
     return this.#awaits(this.#queue.batch - 1);
   }
 
-  /** What had to wait has to wait on. */
+  /** The message that had to wait still has to. */
   get isWaiting(): boolean {
     return this.#isOwed(this.#awaited);
   }
@@ -156,13 +156,13 @@ export class PendingNames {
     return true;
   }
 
-  /** A COPY goes on with what comes. */
+  /** During COPY FROM STDIN nothing waits, because the server needs the data to go on. */
   #isOwed(batch: number): boolean {
     return batch >= this.#queue.oldestBatch && !this.#queue.copyIn;
   }
 }
 
-/** What takes all away, whatever there is, speaks of none. */
+/** DEALLOCATE ALL depends on no particular name. */
 function speaksOfNames({ namesPrepared, deallocates, deallocatesAll }: SqlTraits): boolean {
   return namesPrepared || (deallocates && !deallocatesAll);
 }

@@ -5,21 +5,21 @@ import { CLOSE_UNNAMED_PORTAL } from '../../src/protocol/frontend-encoder.ts';
 import type { SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 
-/* What has to be known of the portals that a client binds, when it executes them. */
+/* Some portals need special treatment when they are executed. They are recognized when they are bound. */
 
-/** A Bind is forwarded, whatever it is of. */
-export function bindSeen(session: WireSession, { buffer, start }: FrameScanner): void {
+/** Notes a Bind that is forwarded, of any statement. */
+export function noteBind(session: WireSession, { buffer, start }: FrameScanner): void {
   session.bindsUnnamedPortal ||= buffer[start + HEADER_BYTES] === 0;
 }
 
-/** @param traits of the statement that the Bind is of, where it is known */
+/** @param traits those of the bound statement, if Postern knows it */
 export function portalBound(session: WireSession, bind: FrameScanner, traits: SqlTraits | undefined): void {
   if (traits?.deallocatesAll === true) session.deallocatingPortal = portalName(bind);
   else if (deallocatesAll(session, bind)) session.deallocatingPortal = undefined;
   session.searchPathPortal = traits?.showsSearchPath === true ? portalName(bind) : undefined;
 }
 
-/** Whether an Execute takes all prepared statements away. */
+/** Whether an Execute deallocates all prepared statements. */
 export function deallocatesAll({ deallocatingPortal }: WireSession, execute: FrameScanner): boolean {
   return deallocatingPortal !== undefined && portalName(execute) === deallocatingPortal;
 }
@@ -30,9 +30,9 @@ export function showsSearchPath({ searchPathPortal }: WireSession, execute: Fram
 }
 
 /**
- * A Query that fails inside a transaction leaves an unnamed portal behind whose plan has been freed: to execute that
- * crashes the server (seen with PostgreSQL 15.20 and 18.4), and every organization's sessions with it. Where that may be
- * what a client is about to do, the portal is closed first.
+ * A Query that fails inside a transaction leaves an unnamed portal whose plan has been freed. Executing that portal
+ * crashes the server (seen with PostgreSQL 15.20 and 18.4), and with it the sessions of all organizations. Postern closes
+ * the portal before an Execute that may refer to it.
  */
 export function closeDanglingPortal({ replies, toBackend, bindsUnnamedPortal }: WireSession): void {
   if (bindsUnnamedPortal || replies.copyIn || !(replies.danglingPortal || replies.owesQuery)) return;
@@ -40,7 +40,7 @@ export function closeDanglingPortal({ replies, toBackend, bindsUnnamedPortal }: 
   toBackend.insert(CLOSE_UNNAMED_PORTAL);
 }
 
-/** Of a Bind or an Execute, as Latin-1. */
+/** The portal name in a Bind or an Execute, as Latin-1. */
 function portalName({ buffer, start, end }: FrameScanner): string {
   return latin1String(buffer, start + HEADER_BYTES, end);
 }

@@ -21,22 +21,22 @@ import type { Effect } from './effects.ts';
 import { ShapeReader } from './shape-reader.ts';
 
 const NO_NAME = Buffer.alloc(0);
-/** No statement has this name: what binds it fails, and so does all that comes behind it, up to the Sync. */
+/** No statement has this name. A Bind of it fails, and the server ignores what follows up to the Sync. */
 const MISSING_NAME = Buffer.from(`changed ${randomUUID()}`);
-/** Goes with a request that fails because its statement has changed, in place of the client's. */
+/** Stands in the reply queue beside the request that fails because its statement has changed. */
 export const SHAPE_CHANGED: Effect = { undo: () => {} };
 
-/** Whether a request can be sent: at once, when it is known what the backend makes of its statement, or not at all. */
+/** Whether a request can be sent: now, after the backend has described its statement, or not at all. */
 export type Readiness = 'ready' | 'asked' | 'changed';
 
 /*
- * What makes sure that the backend at hand has prepared what a client's next request names, and has nothing in the way of it.
- * What is sent for that is Postern's own, and its replies are skipped.
+ * These functions ensure that the backend has prepared the statements that a client's next request names, and that no other
+ * statement has their names. Postern sends the messages for that itself and skips their replies.
  */
 
 /**
- * The server knows what the client wants to deallocate by another name, and may not have it at all: an empty statement
- * takes its place, which nothing can keep from being prepared.
+ * The server knows the statement that the client deallocates by another name, and may not have it at all. So Postern
+ * prepares an empty statement under the client's name, which always succeeds, and the DEALLOCATE removes that.
  * @returns the names, as the client knows them
  */
 export function preparePlaceholders(session: WireSession, text: string, traits: SqlTraits, backend: BackendConnection): string[] {
@@ -45,7 +45,7 @@ export function preparePlaceholders(session: WireSession, text: string, traits: 
   return names;
 }
 
-/** Prepares an empty statement under a name of the client's. */
+/** Prepares an empty statement under one of the client's names. */
 export function preparePlaceholder(session: WireSession, name: string, backend: BackendConnection): void {
   session.clientNames?.names.delete(name);
   prepareUnderClientName(session, name, EMPTY_DEFINITION, backend);
@@ -53,8 +53,9 @@ export function preparePlaceholder(session: WireSession, name: string, backend: 
 
 /**
  * Prepares the client's statements under its own names, for SQL that refers to them (EXECUTE, pg_prepared_statements);
- * they are closed before the next request. Each fails by itself, e.g. when its table is gone, where that can be had.
- * @param isAlone no other prepared statement may be seen
+ * they are closed before the next request. Outside a pipeline each gets its own Sync, so that one that fails, for example
+ * because its table was dropped, does not affect the others.
+ * @param isAlone the SQL must not see any other prepared statement
  */
 export function prepareUnderClientNames(session: WireSession, backend: BackendConnection, isAlone: boolean): void {
   const { statements, replies, clientNames } = session;
@@ -76,7 +77,7 @@ export function prepareUnderClientNames(session: WireSession, backend: BackendCo
   session.clientNames = { names, batch: replies.batch };
 }
 
-/** The next request does not find it under this name any more. */
+/** The name is closed again before the next request. */
 function prepareUnderClientName({ replies, toBackend }: WireSession, name: string, definition: Buffer, backend: BackendConnection): void {
   const own = Buffer.from(name, 'latin1');
   replies.push(Request.close, Disposition.skip);
@@ -92,8 +93,8 @@ function skipSync({ replies, toBackend }: WireSession): void {
 }
 
 /**
- * Discards the values that sequences gave to other sessions, amid whatever the client has under way: its unnamed statement
- * and its portals stay.
+ * Discards the sequence values of other sessions, even in the middle of a client's pipeline. The client's unnamed statement
+ * and portals remain.
  */
 export function discardSequences(session: WireSession, backend: BackendConnection): void {
   const { replies, toBackend } = session;
@@ -107,12 +108,12 @@ export function discardSequences(session: WireSession, backend: BackendConnectio
   if (!session.isUnsynced) skipSync(session);
 }
 
-/** The next message waits for an answer. */
-export function isAsking({ question }: WireSession): boolean {
+/** Whether the next message waits until the backend has described a statement. */
+export function awaitsShape({ question }: WireSession): boolean {
   return question !== undefined && !question.isOver;
 }
 
-/** Whatever another client left as the unnamed statement must not be taken for this one's. */
+/** Ensures that the backend's unnamed statement is this client's, and not one that another client left. */
 export function ensureUnnamed(session: WireSession, backend: BackendConnection): Readiness {
   const { unnamed: wanted } = session.statements;
   if (wanted !== undefined && takeChanged(session, wanted)) return 'changed';
@@ -143,9 +144,9 @@ function prepareUnnamed(session: WireSession, unnamed: UnnamedStatement, backend
 }
 
 /**
- * Has a backend prepare a statement if it has not. One that other clients may know is described first: while it was not
- * there, what it was made from may have changed, of which PostgreSQL, to which it is new, says nothing.
- * @param isCompared its shape is to be known in any case
+ * Prepares a statement on a backend that does not have it. If other clients may know the statement, it is described first:
+ * its tables may have changed since they were told its columns, and PostgreSQL does not report that for a new statement.
+ * @param isCompared the caller compares its shape, so it is described in any case
  */
 export function ensurePrepared(
   session: WireSession,
@@ -160,15 +161,15 @@ export function ensurePrepared(
   return asks ? 'asked' : 'ready';
 }
 
-/** As {@link ensurePrepared}, for a Parse of it. @returns whether that has to wait until its shape here is known */
-export function asksFirst(session: WireSession, statement: ServerStatement, backend: BackendConnection): boolean {
+/** As {@link ensurePrepared}, for a Parse of the statement. @returns whether the Parse has to wait until the shape on this backend is known */
+export function mustDescribeFirst(session: WireSession, statement: ServerStatement, backend: BackendConnection): boolean {
   session.changed = undefined;
   if (!statement.isSent || !canAsk(session) || backend.session.prepared.use(statement)) return false;
   prepareStatement(session, statement, backend, true);
   return true;
 }
 
-/** @param asks the next message waits for its shape */
+/** @param asks the next message waits for the statement's shape */
 export function prepareStatement(
   session: WireSession,
   statement: ServerStatement,
@@ -187,7 +188,7 @@ export function prepareStatement(
   describeStatement(session, statement, backend, asks);
 }
 
-/** Has a statement described that the backend has just been given. @param asks as in {@link prepareStatement} */
+/** Describes a statement that has just been prepared. @param asks as in {@link prepareStatement} */
 export function describeStatement(session: WireSession, statement: ServerStatement, backend: BackendConnection, asks = false): void {
   statement.isSent = true;
   const told = (shape: StatementShape) => described(session, statement, shape, backend, asks);
@@ -195,7 +196,7 @@ export function describeStatement(session: WireSession, statement: ServerStateme
   else describe(session, statement.name, told, false);
 }
 
-/** Behind an error the backend answers nothing, and amid the data of a COPY nothing else. */
+/** After an error the backend ignores messages up to the Sync, and during COPY FROM STDIN it accepts only copy data. */
 function canAsk({ replies }: WireSession): boolean {
   return !replies.discarding && !replies.copyIn;
 }
@@ -237,21 +238,21 @@ function shapeDiffers(
     session.changed = statement;
     return;
   }
-  // Two have been the first to prepare it, each on a backend of its own, with a change between them.
+  // Two sessions were both the first to prepare it, on different backends, and its tables changed in between.
   const own = newServerStatement(statement.definition);
   own.isSent = true;
   own.shape = shape;
   session.statements.replace(statement, own);
 }
 
-/** Whether a statement's shape has turned out to differ from what clients know. */
+/** Whether the backend has described the statement differently from what clients were told. Clears the mark. */
 function takeChanged(session: WireSession, statement: object): boolean {
   if (session.changed !== statement) return false;
   session.changed = undefined;
   return true;
 }
 
-/** In place of a request whose statement has changed since its client was told of it: the backend refuses it, and what follows. */
+/** Sends a failing Bind in place of a request whose statement has changed since its client was told of it. The backend refuses it and ignores what follows. */
 export function refuseChanged({ replies, toBackend }: WireSession, kind: typeof Request.bind | typeof Request.describe): void {
   replies.push(kind, Disposition.forward, SHAPE_CHANGED);
   toBackend.insert(bindMessage(MISSING_NAME));
@@ -265,14 +266,14 @@ export function closeStatement(session: WireSession, statement: ServerStatement,
   closeName(session, statement.name.toString('latin1'), backend, () => backend.session.prepared.delete(statement));
 }
 
-/** Should the Close be thrown away, the name is still in the way. */
+/** If the server ignores the Close, the name remains stale. */
 function closeName(session: WireSession, name: string, backend: BackendConnection, redo?: () => void): void {
   session.names.changes(name);
   session.replies.push(Request.close, Disposition.skip, { undo: () => backend.session.staleNames.add(name), redo });
   session.toBackend.insert(closeStatementMessage(Buffer.from(name, 'latin1')));
 }
 
-/** A stale statement under a name must not be taken for what the client means. */
+/** Closes a stale statement that has the name which the client is about to use. */
 export function closeIfStale(session: WireSession, name: Buffer, backend: BackendConnection): void {
   const { staleNames } = backend.session;
   if (staleNames.size === 0) return;
@@ -280,7 +281,7 @@ export function closeIfStale(session: WireSession, name: Buffer, backend: Backen
   if (staleNames.delete(stale)) closeName(session, stale, backend);
 }
 
-/** Closes all stale statements, ahead of a request of the client's. */
+/** Closes all stale statements before a request of the client. */
 export function closeStaleNames(session: WireSession, backend: BackendConnection): void {
   for (const name of backend.session.takeStaleNames()) closeName(session, name, backend);
 }

@@ -3,28 +3,28 @@ import { BackendType } from '../../src/protocol/backend.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
 import { type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../src/protocol/statement-shape.ts';
 
-/** Goes with a Describe of a statement through the reply queue, and reads its answer. */
+/** Stands beside a Describe of a statement in the reply queue, and reads its reply. */
 export class ShapeReader {
   readonly own = 'shape';
-  /** The client's next request waits for it. */
+  /** The client's next request waits for the reply. */
   readonly isAwaited: boolean;
   readonly #told: (shape: StatementShape) => void;
   #parameters = Buffer.alloc(0);
   #shape: StatementShape | undefined;
   #isOver = false;
 
-  /** @param told called with what the statement is; not where the Describe fails, or is thrown away */
+  /** @param told is called with the statement's shape, unless the Describe fails or is ignored */
   constructor(told: (shape: StatementShape) => void, isAwaited = false) {
     this.#told = told;
     this.isAwaited = isAwaited;
   }
 
-  /** There is nothing more to wait for. */
+  /** The reply has arrived, or never will. */
   get isOver(): boolean {
     return this.#isOver;
   }
 
-  /** ParameterDescription, then RowDescription or NoData; one that is too long has not come whole. */
+  /** Reads a ParameterDescription, then a RowDescription or NoData. A message that is too long is incomplete. */
   read({ type, buffer, start, end, last }: FrameScanner): void {
     if (!last) this.#shape = UNKNOWN_SHAPE;
     const body = buffer.subarray(start + HEADER_BYTES, end);

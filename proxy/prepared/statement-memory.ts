@@ -1,37 +1,37 @@
 import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import type { MemoryBounds, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 
-/** A thousand clients with two hundred statements of their own, of fifty bytes each, take about as much. */
+/** A thousand clients, each with two hundred statements of fifty bytes that no other client has, need about this much. */
 export const STATEMENT_BOUNDS: MemoryBounds = { perOrganizationBytes: 64 * 1024 * 1024, allBytes: Number.POSITIVE_INFINITY };
-/** What a name takes besides its bytes. */
+/** The memory that a name needs in addition to its bytes. */
 const NAME_BYTES = 256;
 
-/** What the statements of an organization's clients take here. A definition counts once, however many have given it a name. */
+/** Counts the memory that the prepared statements of an organization's clients need. A definition counts once, however many names it has. */
 export class StatementMemory {
   readonly #held: MemoryReservation;
-  /** How many names each has. */
+  /** The number of names that each statement has. */
   readonly #names = new Map<ServerStatement, number>();
 
-  /** @param held the organization's */
+  /** @param held the organization's reservation */
   constructor(held: MemoryReservation) {
     this.#held = held;
   }
 
-  /** Whether a Parse of so many bytes may be kept. */
+  /** Whether the memory limit allows a Parse of this size to be kept. */
   hasRoomFor(bytes: number): boolean {
     return this.#held.exhaustedBy(NAME_BYTES + bytes) === undefined;
   }
 
-  /** Statements have come to take so many bytes more. */
-  grew(bytes: number): void {
+  /** The statements need this many bytes more; fewer, if negative. */
+  resizeBy(bytes: number): void {
     this.#held.resize(this.#held.bytes + bytes);
   }
 
-  /** @param ownBytes what one name takes by itself: its own, and what is kept with it */
+  /** @param ownBytes the memory that belongs to this name alone: its own bytes and what is kept with it */
   add(ownBytes: number, statement: ServerStatement): void {
     const names = this.#names.get(statement) ?? 0;
     this.#names.set(statement, names + 1);
-    this.grew(NAME_BYTES + ownBytes + (names === 0 ? statement.definition.length : 0));
+    this.resizeBy(NAME_BYTES + ownBytes + (names === 0 ? statement.definition.length : 0));
   }
 
   /** @param ownBytes as in {@link add} */
@@ -39,6 +39,6 @@ export class StatementMemory {
     const names = this.#names.get(statement) ?? 0;
     if (names > 1) this.#names.set(statement, names - 1);
     else this.#names.delete(statement);
-    this.grew(-NAME_BYTES - ownBytes - (names > 1 ? 0 : statement.definition.length));
+    this.resizeBy(-NAME_BYTES - ownBytes - (names > 1 ? 0 : statement.definition.length));
   }
 }

@@ -7,9 +7,9 @@ import { renewStatement, serverStatementFor } from './parse-message.ts';
 import { ensurePrepared } from './server-statements.ts';
 
 /**
- * What a client's name refers to when it is used. A client decodes rows by the columns that it was told once: where the
- * statement has others by now, it is refused, as PostgreSQL refuses it whose tables have changed.
- * @returns what the backend knows it by, once it has it; `asked`, `changed`: as {@link ensurePrepared}
+ * Finds the server statement for a client's name. A client decodes rows by the columns that it was told once. If the
+ * statement has other columns by now, it is refused, as PostgreSQL refuses a cached plan whose result type has changed.
+ * @returns the server statement, once the backend has it; `asked`, `changed`: as {@link ensurePrepared}
  * @see https://github.com/postgres/postgres/blob/master/src/backend/utils/cache/plancache.c RevalidateCachedQuery
  */
 export function useStatement(
@@ -26,7 +26,7 @@ export function useStatement(
   if (readiness === 'ready') return server;
   if (readiness === 'asked') session.asked = { name, server };
   if (readiness === 'asked' || isUsed) return readiness;
-  // The client has been told nothing of it: to the client, the statement is made now.
+  // The client has not been told its columns, so the client cannot tell whether the statement is prepared now or was before.
   const renewed = renewStatement(session, name, statement);
   readiness = ensurePrepared(session, renewed, backend);
   return readiness === 'ready' ? renewed : readiness;

@@ -25,12 +25,12 @@ import {
 import type { NamedStatement, UnnamedStatement } from '../prepared/client-statements.ts';
 import { type Effect, UnnamedChange } from '../prepared/effects.ts';
 import { forwardParse } from '../prepared/parse-message.ts';
-import { bindSeen, closeDanglingPortal, deallocatesAll, portalBound, showsSearchPath } from '../prepared/portals.ts';
+import { closeDanglingPortal, deallocatesAll, noteBind, portalBound, showsSearchPath } from '../prepared/portals.ts';
 import {
+  awaitsShape,
   closeIfStale,
   closeStaleNames,
   ensureUnnamed,
-  isAsking,
   preparePlaceholders,
   refuseChanged,
 } from '../prepared/server-statements.ts';
@@ -57,7 +57,7 @@ function followsReset({ pins, hasUnsynced, names }: WireSession, { type }: Frame
 
 /** Whether what had to wait for replies, as {@link mustWaitForReplies} or {@link forward} told last, has to wait on. */
 export function awaitsReplies(session: WireSession): boolean {
-  return session.names.isWaiting || isAsking(session);
+  return session.names.isWaiting || awaitsShape(session);
 }
 
 /**
@@ -82,7 +82,7 @@ export function forward(session: WireSession, scanner: FrameScanner, backend: Ba
       return outcome !== 'asked';
     }
     case FrontendType.Bind:
-      bindSeen(session, scanner);
+      noteBind(session, scanner);
       return forwardNamed(session, scanner, backend, Request.bind);
     case FrontendType.Describe:
       return forwardNamed(session, scanner, backend, Request.describe);
