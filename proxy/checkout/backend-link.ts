@@ -15,43 +15,43 @@ import { CancelQueue } from './cancel-queue.ts';
 import type { OwnRequest } from './own-requests.ts';
 import { settingsChange } from './settings-sync.ts';
 
-/** What a link tells the session. */
+/** Events that a link reports to its session. */
 export interface LinkEvents {
-  /** The request that was sent ahead, of which nothing has been answered, has to be sent again, elsewhere. */
+  /** The request in the shared pipeline has not been answered at all and has to be requeued. */
   runElsewhere(isCanceled: boolean): void;
-  /** The request has been answered, and so have others' behind it: the backend is at hand again, for this session alone. */
+  /** The session's request and those behind it have been answered: the session has the backend for itself again. */
   gotBack(): void;
 }
 
-/** The session that has backends one after another, and is who it is by identity. */
+/** The session that uses the link. It is compared by identity. */
 interface LinkedSession {
   readonly services: SessionServices;
   readonly pins: Pins;
   readonly replies: ReplyQueue;
   readonly gate: Gate;
   readonly inFlight: InFlight;
-  /** Receives what the backend at hand sends. */
+  /** Receives what the current backend sends. */
   readonly events: BackendReceiver & LinkEvents;
 }
 
 /**
- * A session's link to a backend: checked out with the first request of a transaction, given this session's settings, and given
- * back when nothing that belongs to the session is left on it.
+ * A session's link to its backend. The backend is checked out with the first request of a transaction, gets the session's
+ * settings, and is checked in when nothing of the session is left on it.
  */
 export class BackendLink implements SharedBackend, Slot, Sink {
-  /** What goes to the backend at hand. */
+  /** The bytes for the current backend. */
   readonly out = new WriteBuffer(this);
   readonly cancels: CancelQueue;
   readonly #session: LinkedSession;
   #lease: Lease | undefined;
-  /** Where others' requests are in the backend's pipeline too. */
+  /** The shared pipeline, if other clients have requests on the backend. */
   #shared: SharedPipeline | undefined;
-  /** Resolves the wait for the end of a turn that nobody wants any more. */
+  /** Resolves when the slot of an ended session is over. */
   #onSlotOver: (() => void) | undefined;
   #lastBackend: BackendConnection | undefined;
-  /** What is to be sent to the backend at hand later. */
+  /** Bytes that will be sent to the backend later. */
   readonly #held: Buffer[] = [];
-  /** How many events it waits for. */
+  /** The number of events that these bytes wait for. */
   #heldFor = 0;
 
   constructor(session: LinkedSession) {
@@ -64,7 +64,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     else this.#held.push(bytes);
   }
 
-  /** What goes to the backend from now on waits for this, and goes out before it resolves. */
+  /** Holds the bytes for the backend until the event has happened, and sends them before the returned promise resolves. */
   async holdBackUntil(event: Promise<void>): Promise<void> {
     const { gate } = this.#session;
     this.#heldFor += 1;
@@ -88,17 +88,17 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     return this.#shared;
   }
 
-  /** Others' requests are behind this one's in the backend's pipeline. */
+  /** Other clients' requests are behind this session's in the shared pipeline. */
   get isFollowed(): boolean {
     return this.#shared?.isAwaited === true;
   }
 
-  /** The backend is at work for another first. */
+  /** The backend answers another client's request first. */
   get isQueued(): boolean {
     return this.#shared?.isActive(this) === false;
   }
 
-  /** A cancel request may meet this session's request that was meant for another. */
+  /** A cancel request for another client may hit this session's request. */
   get mayMeetForeignCancel(): boolean {
     return this.#shared?.cancelInFlight === true && !this.cancels.isAsked;
   }
@@ -134,7 +134,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   pipelineFor(request: ShareableRequest, now: number, mode: ShareMode): SharedPipeline | undefined {
     const lease = this.#lease;
     if (lease === undefined || this.cancels.underWay !== undefined || !mayTake(lease.backend, request)) return undefined;
-    // Where others are behind the first request already, that has been looked at.
+    // If others are behind the request already, it is known to be shareable.
     const since = this.isFollowed ? now : this.#shareableSince(mode);
     if (since === undefined) return undefined;
     const shared = this.#shared ?? this.#newPipeline(lease, since);
@@ -144,27 +144,27 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     return shared;
   }
 
-  /** A pipeline in which the request that is running is the first. */
+  /** Makes a shared pipeline whose first request is the one that is running. */
   #newPipeline(lease: Lease, since: number): SharedPipeline {
     const shared = new SharedPipeline(lease, this.#session.services.multiplexer);
     shared.begin(this, since);
     return shared;
   }
 
-  /** Has those come along that wait for a backend, too. */
+  /** Lets sessions that wait for a backend put their requests behind this one. */
   admitWaiting(): void {
     const since = this.#shareableSince('short');
-    // They go in the same turn, however long that has been.
+    // Their requests are sent in the same turn of the event loop.
     if (since !== undefined) this.#session.services.multiplexer.admitWaiting(this, since);
   }
 
-  /** Since when the session's request has been running, if others may have theirs run behind it in this mode. */
+  /** When the session's request began, if others may put theirs behind it in this mode. */
   #shareableSince(mode: ShareMode): number | undefined {
     const { pins, inFlight } = this.#session;
     return pins.isShareable ? inFlight.shareableSince(mode) : undefined;
   }
 
-  /** Sends a request ahead into a pipeline where it is another's turn. */
+  /** Takes a slot in a shared pipeline, where another client's request is active. */
   enterPipeline(shared: SharedPipeline): void {
     this.#lease = shared.lease;
     this.#shared = shared;
@@ -173,29 +173,29 @@ export class BackendLink implements SharedBackend, Slot, Sink {
 
   slotStarted(now: number): void {
     this.#session.services.multiplexer.add(this);
-    if (this.backend !== undefined) this.#moved(this.backend);
+    if (this.backend !== undefined) this.#backendChanged(this.backend);
     this.#session.inFlight.slotStarted(now);
     if (this.#onSlotOver === undefined) this.cancels.sendIfDue();
-    else this.#hurry();
+    else this.#stopRequest();
   }
 
-  /** The watchdog knows what to do about it. */
+  /** The watchdog ends a wire session that stalls. */
   stalled(): void {}
 
-  /** Takes a backend if one is free, the last one before others. */
+  /** Takes a free backend, if there is one; the session's last backend is preferred. */
   tryBegin(): BackendConnection | undefined {
     const lease = this.#session.services.tryLease(this.#preferred);
     if (lease !== undefined) this.begin(lease);
     return lease?.backend;
   }
 
-  /** The last one, unless it is reserved for another. */
+  /** The session's last backend, unless it is reserved for another session. */
   get #preferred(): BackendConnection | undefined {
     const reservation = this.#lastBackend?.session.reservation;
     return reservation === undefined || reservation === this.#session.pins.sequences ? this.#lastBackend : undefined;
   }
 
-  /** The session is over: who waits for a backend that is reserved for it gets that. */
+  /** The session is over: a backend that is reserved for it goes to the next waiting client. */
   cancelReservation(): void {
     const { pins, services } = this.#session;
     if (this.#lastBackend?.session.reservation === pins.sequences) void services.tryLease(this.#lastBackend)?.release(true);
@@ -213,30 +213,30 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     const change = settingsChange(session.settings, pins.settings);
     session.settings = pins.settings;
     if (change !== undefined) this.ask(queryMessage(change), { own: 'settings' });
-    this.#moved(backend);
+    this.#backendChanged(backend);
   }
 
-  #moved(backend: BackendConnection): void {
+  #backendChanged(backend: BackendConnection): void {
     const { session, processId } = backend;
     const wasHere = this.#lastBackend === backend && session.lastUser === this.#session;
     this.#lastBackend = backend;
     if (wasHere) return;
     this.#session.pins.sequences.lost();
-    // Also the session's own, from before it was elsewhere.
+    // Its own values from before it used another backend count as others', too.
     if (session.lastUser !== undefined) session.hasOthersSequenceValues = true;
     if (session.lastUser === this.#session) return;
     this.#session.services.processIds.moved(processId);
     session.lastUser = this.#session;
   }
 
-  /** Whether the backend stays with the session although that is at rest. */
+  /** Whether the session keeps the backend although it is idle. */
   isPinned(): boolean {
     const { pins } = this.#session;
     if (pins.pinned && this.backend !== undefined) this.backend.session.pinnedFor = pins.reasons;
     return pins.pinned;
   }
 
-  /** Sends a request of ours, of which the client hears nothing. It does away with the unnamed statement. */
+  /** Sends one of Postern's own requests, whose reply the client does not see. A Query destroys the unnamed statement. */
   ask(message: Buffer, request: OwnRequest): void {
     const session = this.backend?.session;
     if (session !== undefined) session.unnamed = undefined;
@@ -244,7 +244,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     this.out.insert(message);
   }
 
-  /** Gives an idle backend back on which nothing of the session is left. */
+  /** Releases an idle backend on which nothing of the session is left. */
   end(): void {
     if (this.#shared !== undefined) {
       this.finishSlot();
@@ -256,25 +256,25 @@ export class BackendLink implements SharedBackend, Slot, Sink {
       pins.defaultsChanged = false;
       services.defaultsChanged();
     }
-    // A cancel request may still be on its way to this backend: nobody else gets it before it has arrived.
+    // A cancel request may still be on its way to this backend. No other session gets the backend before it has arrived.
     const canceled = this.cancels.letGo();
     const reservation = pins.sequences.rest();
     if (canceled === undefined) void lease?.release(true, reservation);
     else void canceled.then(() => lease?.release(true, reservation));
   }
 
-  /** The turn is over, with whatever the answer was: the backend is the next one's in the pipeline. */
+  /** The slot is over, whatever the reply was: the next request in the shared pipeline becomes active. */
   finishSlot(): void {
     const shared = this.#forget();
     shared?.next(!this.#session.pins.holdsState);
   }
 
-  /** The backend is gone, for everybody in its pipeline. */
+  /** The backend is lost for all clients in its pipeline. */
   lost(cancelFailed = false): void {
     this.#forget()?.lost(cancelFailed);
   }
 
-  /** As {@link finishSlot}, for one whose read has changed the session: it is to find there what it has left. */
+  /** As {@link finishSlot}, for a request that has left state on the backend: the session takes the backend over afterwards. */
   finishKeepingState(): void {
     this.#session.services.multiplexer.delete(this);
     this.#shared?.nextKeepingStateOf(this);
@@ -290,7 +290,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
       this.#session.services.multiplexer.add(this);
       backend.attach(this.receiver);
       backend.resume();
-      this.#moved(backend);
+      this.#backendChanged(backend);
       this.#session.events.gotBack();
     }
   }
@@ -315,9 +315,9 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   }
 
   /**
-   * The session is over. An idle backend goes back, cleaned of what the session left; one that is busy, or in a
-   * transaction, is told to stop and ended.
-   * @param cancelFailed what it runs does not end when it is canceled
+   * The session is over. An idle backend is released, and reset if the session left state on it. A backend that is busy or in
+   * a transaction is canceled and closed.
+   * @param cancelFailed the running statement does not end when it is canceled
    */
   async close(idle: boolean, cancelFailed: boolean): Promise<void> {
     if (this.#shared !== undefined) {
@@ -331,23 +331,23 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     this.cancels.forget();
     const { pins } = this.#session;
     if (this.cancels.underWay !== undefined) await this.cancels.underWay;
-    if (idle && pins.indelible) return lease.destroy();
+    if (idle && pins.cannotBeReset) return lease.destroy();
     if (idle) return lease.release(!pins.holdsState);
     if (cancelFailed) return lease.terminate();
     await lease.abandon();
   }
 
-  /** Others are not to suffer for it: what is left to come of the answer is read, by nobody, up to its end. */
+  /** Discards the rest of the reply, so that the other clients in the pipeline keep their backend. */
   async #leave(shared: SharedPipeline): Promise<void> {
     const over = new Promise<void>((resolve) => {
       this.#onSlotOver = resolve;
     });
-    if (shared.isActive(this)) this.#hurry();
+    if (shared.isActive(this)) this.#stopRequest();
     await over;
   }
 
-  /** Nobody waits for what the backend runs: it must take no longer than it has to, nor as long as its client takes to read. */
-  #hurry(): void {
+  /** Cancels the request of a client that is gone, and reads its reply at full speed. */
+  #stopRequest(): void {
     this.backend?.resume();
     this.#shared?.stop(this);
   }

@@ -3,63 +3,64 @@ import type { SharedPipeline } from '../../src/multiplex/shared-pipeline.ts';
 import type { Slot } from '../../src/multiplex/slot.ts';
 import type { Lease } from '../../src/router/lease.ts';
 
-/** Where a session's requests run at the moment. */
-interface Place extends Slot {
+/** Where the session's requests run at the moment. */
+interface CancelTarget extends Slot {
   readonly lease: Lease | undefined;
-  /** Where others' requests are in the backend's pipeline too. */
+  /** The shared pipeline, if other clients have requests on the backend. */
   readonly shared: SharedPipeline | undefined;
 }
 
-/** Waits until it can be sent; all that come meanwhile are one. */
+/** A cancel request that waits until it can be sent. Further ones that arrive meanwhile are merged into it. */
 interface DueCancel {
   /** The batch of requests that it is meant for. */
   readonly batch: number;
-  /** Resolves when it has arrived, or what it was for is over. */
+  /** Resolves when the server has the cancel request, or when the requests that it was meant for have ended. */
   readonly settled: Promise<void>;
   readonly settle: () => void;
 }
 
 /**
- * A session's cancel requests: each is sent when it meets what it is meant for, and one at a time. Its sender goes on as soon
- * as it is told that it has arrived: so it is not told before, unless nothing is left to cancel; else what it asks next would
- * be hit.
+ * A session's cancel requests. Each is sent when the server runs the request that it is meant for, and one at a time. A client
+ * may send its next request as soon as its cancel connection is closed. So that is not closed before the server has the cancel
+ * request, which would otherwise hit the next request.
+ * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-CANCELING-REQUESTS
  */
 export class CancelQueue {
-  readonly #place: Place;
+  readonly #target: CancelTarget;
   readonly #replies: ReplyQueue;
   #underWay: Promise<void> | undefined;
   #due: DueCancel | undefined;
   #isAsked = false;
 
-  constructor(place: Place, replies: ReplyQueue) {
-    this.#place = place;
+  constructor(target: CancelTarget, replies: ReplyQueue) {
+    this.#target = target;
     this.#replies = replies;
   }
 
-  /** Resolves when the one that is on its way to the backend at hand has arrived. */
+  /** Resolves when the cancel request that has been sent for this backend has arrived. */
   get underWay(): Promise<void> | undefined {
     return this.#underWay;
   }
 
-  /** The client itself wants what runs in a shared pipeline to be canceled. */
+  /** The client itself has asked to cancel its request in a shared pipeline. */
   get isAsked(): boolean {
     return this.#isAsked;
   }
 
-  /** Cancels what the backend runs for the client. Resolves when the server has taken the request, or nothing is left to cancel. */
+  /** Cancels what the backend runs for the client. Resolves when the server has the cancel request, or nothing is left to cancel. */
   async send(): Promise<void> {
-    const { lease, shared } = this.#place;
+    const { lease, shared } = this.#target;
     if (lease === undefined || this.#replies.onlyOurs) return;
     if (shared !== undefined) this.#isAsked = true;
     if (this.#mustWait) await this.#whenDue();
-    else if (shared !== undefined) await shared.cancel(this.#place);
+    else if (shared !== undefined) await shared.cancel(this.#target);
     else await this.#sendTo(lease);
   }
 
-  /** Others' requests, or one of ours, are ahead of the client's own, or the one before it may yet arrive and be enough. */
+  /** Another request is ahead of the client's, or an earlier cancel request is on its way and may be enough. */
   get #mustWait(): boolean {
-    const { shared } = this.#place;
-    if (shared !== undefined) return !shared.isActive(this.#place);
+    const { shared } = this.#target;
+    if (shared !== undefined) return !shared.isActive(this.#target);
     return this.#underWay !== undefined || this.#replies.answeringOurs;
   }
 
@@ -78,12 +79,12 @@ export class CancelQueue {
     const underWay = lease.cancel();
     this.#underWay = underWay;
     await underWay;
-    // By now it may be another backend that is being canceled.
+    // The session may have another backend by now, with another cancel request on its way.
     if (this.#underWay === underWay) this.#underWay = undefined;
     this.sendIfDue();
   }
 
-  /** Sends the one that waits, once nothing is in its way any more and what it was for is not over. */
+  /** Sends the cancel request that waits, if it has to wait no longer. Drops it if its requests have ended. */
   sendIfDue(): void {
     const due = this.#due;
     if (due === undefined) return;
@@ -94,27 +95,27 @@ export class CancelQueue {
     else void this.send().then(due.settle);
   }
 
-  /** A COPY ignores the Sync that ends its batch in our count, and goes on. */
+  /** COPY FROM STDIN ignores a Sync, which the reply queue counts as the end of the batch. */
   #isOver({ batch }: DueCancel): boolean {
     const replies = this.#replies;
     return replies.onlyOurs || (replies.oldestBatch !== batch && !replies.copyIn);
   }
 
-  /** The backend goes to somebody else. @returns what it has to wait for */
+  /** The session gives the backend back. @returns resolves when nothing more can arrive for it */
   letGo(): Promise<void> | undefined {
     const underWay = this.#underWay;
     this.#underWay = undefined;
     return underWay;
   }
 
-  /** The request that they were for is over. */
+  /** The requests that the cancel requests were meant for have ended. */
   forget(): void {
     this.#due?.settle();
     this.#due = undefined;
     this.#isAsked = false;
   }
 
-  /** The backend is the client's alone again. */
+  /** The backend runs only this client's requests again. */
   isAlone(): void {
     this.#isAsked = false;
   }

@@ -4,8 +4,8 @@ import type { WireSession } from '../relay/wire-session.ts';
 import { settingsChange } from './settings-sync.ts';
 
 /**
- * Finds out what is left of a session on its idle backend, and restores the session's settings there.
- * @returns whether all is known and as it should be; if not, the answer to a request of Postern's is awaited
+ * Asks what the session has left on its idle backend, and restores the session's settings there.
+ * @returns true when nothing remains to be done; false when a reply to one of Postern's own requests has to arrive first
  */
 export function isCheckinDone(session: WireSession): boolean {
   const { link, pins, replies } = session;
@@ -20,7 +20,7 @@ export function isCheckinDone(session: WireSession): boolean {
     const change = settingsToRestore(session);
     if (change === undefined) return true;
     const { cancels, backend } = link;
-    // It was meant for the client's request, and would hit Postern's.
+    // The cancel request was meant for the client's request and could hit Postern's own.
     if (cancels.underWay !== undefined) {
       checkInAgainAfter(session, cancels.underWay);
       return false;
@@ -32,7 +32,7 @@ export function isCheckinDone(session: WireSession): boolean {
   return false;
 }
 
-/** RESET and DISCARD go back to what the session started with, which is more than the server knows. */
+/** RESET and DISCARD go back to the server's defaults, and not to the settings with which the client started. */
 function settingsToRestore({ pins, backend }: WireSession): string | undefined {
   return backend === undefined ? undefined : settingsChange(backend.session.settings, pins.settings);
 }

@@ -13,7 +13,7 @@ import type { Gate } from '../relay/gate.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
 import type { BackendLink } from './backend-link.ts';
 
-/** What a checkout needs of the session. */
+/** The parts of the session that a checkout needs. */
 interface CheckoutSession {
   readonly services: SessionServices;
   readonly pins: Pins;
@@ -25,20 +25,20 @@ interface CheckoutSession {
   readonly isOver: boolean;
 }
 
-/** Who hears how a wait for a backend has ended. */
+/** Is told how a wait for a backend has ended. */
 export interface CheckoutListener {
-  /** There is one. */
+  /** The session has a backend. */
   granted(): void;
-  /** There is none. */
+  /** The session gets no backend. */
   refused(reason: ServiceError): void;
 }
 
 /**
- * Gets a session its backends: one that is free, a place behind others' requests where none is, or, when it has waited for
- * that, whichever comes first.
+ * Gets backends for a session: a free one, or else a slot in a shared pipeline. If there is neither, the session waits for
+ * whichever comes first.
  */
 export class Checkout implements WaitingClient {
-  /** The request is not to share a backend with others: it has held them up, or has been hit by what was meant for one. */
+  /** The request must not share a backend: it has delayed others, or a cancel request for another has hit it. */
   isExclusive = false;
   readonly #session: CheckoutSession;
   #wait = NO_WAIT;
@@ -48,8 +48,8 @@ export class Checkout implements WaitingClient {
   }
 
   /**
-   * A backend at once, if there is one.
-   * @param request what it is for, if that has come whole and may be short
+   * Takes a backend without waiting, if there is one.
+   * @param request the client's request, if it has arrived whole and may be short
    */
   tryCheckout(request: Buffer | undefined): BackendConnection | undefined {
     const { services, link, pins } = this.#session;
@@ -62,7 +62,7 @@ export class Checkout implements WaitingClient {
     );
   }
 
-  /** Others are at work: a request may go behind something of its kind that another client has asked for. */
+  /** Puts the request behind a similar request of another client, if that is possible. */
   #tryShare(request: Buffer, mode: ShareMode): BackendConnection | undefined {
     const { services } = this.#session;
     const { multiplexer } = services;
@@ -79,7 +79,7 @@ export class Checkout implements WaitingClient {
 
   /**
    * Waits for a backend on behalf of the input that the gate holds.
-   * @param mayShare that may be a short request
+   * @param mayShare the input may be a short request
    */
   wait(mayShare: boolean): void {
     const { services } = this.#session;
@@ -88,13 +88,13 @@ export class Checkout implements WaitingClient {
       isSettled = true;
       this.#settled(result);
     });
-    // The answer may be there at once, and even another wait have begun.
+    // The callback may have run already, and may even have started another wait.
     if (isSettled) return;
     this.#wait = wait;
     if (mayShare && !this.isExclusive && !this.#session.isOver) services.multiplexer.wait(this);
   }
 
-  /** Nobody needs a backend any more: one that waits is refused. */
+  /** Ends the wait, because the session needs no backend any more. */
   giveUp(): void {
     this.#wait.giveUp();
   }
@@ -126,7 +126,7 @@ export class Checkout implements WaitingClient {
     return true;
   }
 
-  /** The request that a chunk from the client is, if it is a short one that leaves nothing in the session. */
+  /** The shareable request that a chunk from the client contains, if it is one. */
   #shareable(chunk: Buffer): ShareableRequest | undefined {
     const { services, statements, names, pins } = this.#session;
     const { recent, registry } = services;

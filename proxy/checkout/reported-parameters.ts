@@ -1,13 +1,16 @@
 const NONE: ReadonlyMap<string, string> = new Map();
 
-/** What a client has been told of its session's parameters (ParameterStatus). */
+/**
+ * The parameter values that a client has been told by ParameterStatus.
+ * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-ASYNC
+ */
 export class ReportedParameters {
-  /** The same for all that started alike until something changes. */
+  /** Sessions with the same startup values share this map until one of them changes. */
   #told: ReadonlyMap<string, string>;
-  /** Those that have changed and may change back before the client is told. */
+  /** Changed values that may change back before the client is told. */
   #putOff = NONE;
 
-  /** @param told as the client knows them */
+  /** @param told the values that the client knows */
   constructor(told: ReadonlyMap<string, string>) {
     this.#told = told;
   }
@@ -16,7 +19,7 @@ export class ReportedParameters {
     return this.#told.get(parameter) === value;
   }
 
-  /** The client knows it from now on, and nothing older is to be told. */
+  /** The client knows this value from now on. An older value that was put off is dropped. */
   tell(parameter: string, value: string): void {
     this.#told = new Map([...this.#told, [parameter, value]]);
     if (this.#putOff.has(parameter)) this.#putOff = new Map([...this.#putOff].filter(([name]) => name !== parameter));
@@ -26,7 +29,7 @@ export class ReportedParameters {
     this.#putOff = new Map([...this.#putOff, [parameter, value]]);
   }
 
-  /** @returns those that have really changed of what was put off: they count as told */
+  /** @returns the values put off that really differ from what the client knows; they count as told */
   settle(): [parameter: string, value: string][] {
     const changed = [...this.#putOff].filter(([parameter, value]) => !this.isTold(parameter, value));
     for (const [parameter, value] of changed) this.tell(parameter, value);

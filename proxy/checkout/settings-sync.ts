@@ -1,8 +1,8 @@
 import type { Settings } from '../../src/backend/session-state.ts';
 
 /**
- * What has to be run to take a session from one set of settings to another.
- * @returns undefined when nothing has to be
+ * The SQL that changes a session from one set of settings to another.
+ * @returns undefined when they are the same
  */
 export function settingsChange(from: Settings, to: Settings): string | undefined {
   if (from === to) return undefined;
@@ -23,7 +23,7 @@ function quotedName(name: string): string {
     .join('.');
 }
 
-/** A string as SQL; right whatever `standard_conforming_strings` is. */
+/** A string literal that is right with every value of `standard_conforming_strings`. */
 export function literal(text: string): string {
   const quoted = `'${text.replaceAll("'", "''")}'`;
   return text.includes('\\') ? ` E${quoted.replaceAll('\\', '\\\\')}` : quoted;

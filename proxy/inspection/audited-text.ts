@@ -2,8 +2,8 @@ import { PassingRecord, type RecordedText, recordText } from '../../src/catalog/
 import { type ObjectChanges, objectChangesInPiece } from '../../src/syntax/traits/object-changes.ts';
 
 /**
- * A text that may change objects or roles, as the audit log will have it. That it may is found only to know what to keep:
- * the command tags tell what really ran.
+ * A text that may change objects or roles, as the audit log records it. Inspection only decides which texts to keep: the
+ * command tags tell what really ran.
  */
 export interface AuditedText extends ObjectChanges {
   readonly recorded: RecordedText;
@@ -14,16 +14,16 @@ export function auditedText(text: string, changes: ObjectChanges): AuditedText {
   return { ...changes, recorded: recordText(Buffer.from(text, 'latin1').toString('utf8')) };
 }
 
-/** What has to be seen together for a word to be found. */
+/** Pieces overlap by this many characters, so that no keyword is missed between two. */
 const OVERLAP = 16;
 
-/** A text too long to be looked at whole before it is sent. Its words are found as it goes by, and taken for what they may mean. */
+/** A text that is too long to be inspected before it is sent. Its keywords are found piece by piece while it is forwarded. */
 export class PassingAuditedText implements AuditedText {
   isWatched = false;
   createsFromQuery = false;
   #record = new PassingRecord();
   #end = '';
-  /** Set when all of it has passed. */
+  /** The record, once the whole text has been forwarded. */
   #whole: RecordedText | undefined;
 
   /** @param text its beginning, as Latin-1 */
@@ -49,7 +49,7 @@ export class PassingAuditedText implements AuditedText {
     if (nul >= 0) this.#finish();
   }
 
-  /** It may be kept for as long as its session: without what has been looked at beyond the beginning. */
+  /** Frees what only the inspection needed, because the text may be kept as long as its session. */
   #finish(): void {
     this.#whole = this.#record.recorded;
     this.#record = new PassingRecord();

@@ -13,12 +13,12 @@ export interface WatchedBatch extends RecordedText {
 }
 
 const MAX_TEXTS = 100;
-/** Each of them takes more than a megabyte of the server's memory. */
+/** Each of these statements takes more than a megabyte of the server's memory. */
 const MAX_OVERSIZED = 1_000;
-/** Of a statement's name the server looks at no more bytes. @see https://www.postgresql.org/docs/current/limits.html NAMEDATALEN */
+/** The server truncates longer names. @see https://www.postgresql.org/docs/current/limits.html NAMEDATALEN */
 const NAME_BYTES_MAX = 63;
 
-/** A batch on its way, of which the text is worth keeping. */
+/** An unanswered batch whose texts may belong in the audit log. */
 export class Batch {
   readonly #texts: ReadonlySet<AuditedText>;
   readonly #startedAt = performance.now();
@@ -30,7 +30,7 @@ export class Batch {
     this.#texts = texts;
   }
 
-  /** Some text in it speaks of objects or roles; of a long one that may be known only once it has passed. */
+  /** Whether a text mentions objects or roles. For a long text this may be known only after it has been forwarded. */
   get isWatched(): boolean {
     for (const { isWatched } of this.#texts) if (isWatched) return true;
     return false;
@@ -42,7 +42,7 @@ export class Batch {
     this.#isTold ||= WATCHED_TAG.test(name) || (QUERY_TAG.test(name) && this.#createsFromQuery);
   }
 
-  /** @returns undefined for text that only looked like it, and ran well, or was not seen whole, and failed */
+  /** @returns undefined if nothing was changed, and no failed text is known to have tried it */
   end(): WatchedBatch | undefined {
     const { sqlstate } = this;
     if (!this.#isTold && (sqlstate === undefined || !this.isWatched)) return undefined;
@@ -68,24 +68,24 @@ export class Batch {
   }
 }
 
-/** Tags of statements about objects and roles, and of blocks, which may run any. */
+/** Command tags of statements that change objects or roles, and of DO blocks, which may run any statement. */
 const WATCHED_TAG = /^(?:CREATE|ALTER|DROP|GRANT|REVOKE|REASSIGN|TRUNCATE|COMMENT|SECURITY LABEL|IMPORT|DO)\b/;
-/** Of what may make a table or view from a query. */
+/** Command tags of statements that may create a table or view from a query. */
 const QUERY_TAG = /^(?:SELECT|EXPLAIN)$/;
 const COUNTS = /( \d+)+$/;
 
-/** Hears of each finished batch that is worth an audit entry. */
+/** Is told of each finished batch that needs an audit entry. */
 export interface WatchListener {
   watched(batch: WatchedBatch): void;
 }
 
-/** Follows a wire session's statements and tells of those that belong in the audit: DDL and role statements. */
+/** Finds those of a wire session's statements that belong in the audit log: DDL and role statements. */
 export class DdlAudit {
   readonly #listener: WatchListener;
-  /** Most batches have none. */
+  /** Undefined for most batches. */
   #texts: Set<AuditedText> | undefined;
   #passing: PassingAuditedText | undefined;
-  /** Texts too long to be kept, by the names under which the server has them. */
+  /** Records of statements that are too long to keep, by their names on the server. */
   #oversized: BoundedMap<string, AuditedText> | undefined;
 
   constructor(listener: WatchListener) {
@@ -94,7 +94,7 @@ export class DdlAudit {
 
   /**
    * @param text as Latin-1
-   * @param isWhole there is no more of it; else the rest goes {@link by}
+   * @param isWhole the text is complete; otherwise the rest is passed to {@link by}
    * @returns the text, if it may change objects or roles, for {@link again}
    */
   statement(text: string, isWhole: boolean): AuditedText | undefined {
@@ -106,19 +106,19 @@ export class DdlAudit {
     return audited;
   }
 
-  /** A statement that was seen before is to be run. */
+  /** A statement that was recorded before runs again. */
   again(text: AuditedText): void {
     this.#texts ??= new Set();
     if (this.#texts.size < MAX_TEXTS) this.#texts.add(text);
   }
 
-  /** The server has a text that is too long to be kept under this name. @param name as Latin-1 */
+  /** A statement that is too long to keep was prepared on the server. @param name as Latin-1 */
   oversized(name: string, text: AuditedText): void {
     this.#oversized ??= new BoundedMap({ maxEntries: MAX_OVERSIZED });
     this.#oversized.set(name.slice(0, NAME_BYTES_MAX), text);
   }
 
-  /** What the server has under a name is to be run. @param name as Latin-1 @returns whether it may change objects or roles */
+  /** The statement with this name on the server runs. @param name as Latin-1 @returns whether it may change objects or roles */
   oversizedAgain(name: string): boolean {
     const text = this.#oversized?.get(name.slice(0, NAME_BYTES_MAX));
     if (text !== undefined) this.again(text);
@@ -129,18 +129,18 @@ export class DdlAudit {
     return this.#passing !== undefined;
   }
 
-  /** More of a text that has not come whole. @param piece as Latin-1 @returns whether by now it may change objects or roles */
+  /** Inspects the next piece of an incomplete text. @param piece as Latin-1 @returns whether the text so far may change objects or roles */
   by(piece: string): boolean {
     this.#passing?.add(piece);
     return this.#passing?.isWatched === true;
   }
 
-  /** There is no more of it. */
+  /** The text is complete. */
   passed(): void {
     this.#passing = undefined;
   }
 
-  /** The texts up to here go together. @returns undefined when there is nothing to follow */
+  /** Ends the batch. @returns undefined when none of its texts belong in the audit log */
   take(): Batch | undefined {
     if (this.#texts === undefined) return undefined;
     const batch = new Batch(this.#texts);

@@ -1,7 +1,7 @@
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
 import { NO_TRAITS, type SqlTraits, traitsOf } from '../../src/syntax/traits/sql-traits.ts';
 
-/** Functions of Postgres' own that leave something in a session, or look for it there, and their OIDs, which are for ever. */
+/** Built-in functions that leave or read state in a session, with their OIDs, which never change. */
 export const STATEFUL_FUNCTIONS: Readonly<Record<string, readonly number[]>> = {
   set_config: [2078],
   pg_advisory_lock: [2880, 2886],
@@ -22,7 +22,7 @@ const TRAITS: ReadonlyMap<number, SqlTraits> = new Map(
   Object.entries(STATEFUL_FUNCTIONS).flatMap(([name, oids]) => oids.map((oid) => [oid, traitsOf(`SELECT ${name}(values)`)])),
 );
 
-/** Of a FunctionCall, as of a text that calls the function by name. */
+/** The traits of a FunctionCall: those of a text that calls the function by name. */
 export function traitsOfCall({ buffer, start, end }: FrameScanner): SqlTraits {
   const at = start + HEADER_BYTES;
   return at + OID_BYTES > end ? NO_TRAITS : (TRAITS.get(buffer.readUInt32BE(at)) ?? NO_TRAITS);

@@ -5,20 +5,20 @@ import { TimeSlices } from '../../src/runtime/event-loop.ts';
 import { NO_TRAITS, type SqlTraits, traitsOf } from '../../src/syntax/traits/sql-traits.ts';
 import { type AuditedText, PassingAuditedText } from './audited-text.ts';
 
-/** What has to be seen together: the longest word that tells something, with what may stand around it. */
+/** Pieces overlap by this many characters, so that no keyword with its surroundings is missed between two. */
 const OVERLAP = 128;
 const PIECE_BYTES = 65_536;
 
-/** A text too long to be looked at as a whole before it is sent: what else it says is found as it goes by. */
+/** Finds the traits of a text that is too long to be inspected before it is sent, piece by piece while it is forwarded. */
 export class StreamedTraits {
   #end: string;
 
-  /** @param beginning what has been looked at */
+  /** @param beginning the part that has been inspected already */
   constructor(beginning = '') {
     this.#end = beginning.slice(-OVERLAP);
   }
 
-  /** What the text's next bytes say, piece by piece. */
+  /** The traits found in the text's next bytes. */
   *say(buffer: Buffer, start: number, end: number): Iterable<SqlTraits> {
     for (const piece of piecesOf(buffer, start, end)) {
       const text = this.#end + piece;
@@ -29,19 +29,19 @@ export class StreamedTraits {
   }
 }
 
-/** As Latin-1. */
+/** The pieces of a text, as Latin-1. */
 export function* piecesOf(buffer: Buffer, start: number, end: number): Iterable<string> {
   for (let at = start; at < end; at += PIECE_BYTES) yield buffer.toString('latin1', at, Math.min(end, at + PIECE_BYTES));
 }
 
-/** What is known of a text that is rewritten before it is sent. */
+/** The result of inspecting a large text that is rewritten before it is sent. */
 export interface LargeText {
   readonly traits: readonly SqlTraits[];
   readonly audited: AuditedText;
 }
 
-/** Looks at the text in a whole Query or Parse, a bit at a time. */
-export async function lookInSlices(message: Buffer): Promise<LargeText> {
+/** Inspects the text of a complete Query or Parse in time slices. */
+export async function inspectInSlices(message: Buffer): Promise<LargeText> {
   const traits: SqlTraits[] = [];
   const slices = new TimeSlices();
   const passing = new StreamedTraits();

@@ -4,32 +4,32 @@ import type { Effect } from '../prepared/effects.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import type { RequestEnd } from './query-inspection.ts';
 
-/* What a client's statements leave in its session once they have run. Command tags tell what text cannot: that they really have. */
+/* Applies what a client's statements have changed in its session. Command tags tell, unlike the text, that a statement has run. */
 
-/** So many are a few milliseconds' work. */
-const NOTED_AGAIN_MAX = 20_000;
+/** This many take a few milliseconds. */
+const MAX_REAPPLIED_EFFECTS = 20_000;
 
-/** Requests that give and take names of statements. */
+/** Requests that define or close statement names. */
 const NAMING: ReadonlySet<RequestKind> = new Set([Request.parse, Request.close]);
 
-/** The effects of one chunk have been much work: other events are handled before the rest of it. */
-export function areEffectsMuchWork({ notedAgain }: WireSession): boolean {
-  return notedAgain > NOTED_AGAIN_MAX;
+/** Whether the effects of one chunk have taken long: other events are then handled before the rest of it. */
+export function haveEffectsTakenLong({ reappliedEffects }: WireSession): boolean {
+  return reappliedEffects > MAX_REAPPLIED_EFFECTS;
 }
 
-/** @param request that the command belongs to, where something has to be known of that */
+/** @param request the request of the command, if anything was noted for it */
 export function commandCompleted(session: WireSession, tag: string, request: RequestEnd | undefined): void {
   const batch = request?.batch;
   batch?.completed(tag);
   const deallocated = tag === 'DEALLOCATE' ? request?.deallocations.shift() : undefined;
   if (deallocated !== undefined) nameDeallocated(session, deallocated);
-  // CREATE TABLE AS is told of as the SELECT in it.
+  // CREATE TABLE AS reports the command tag SELECT.
   if (SCHEMA_CHANGE.test(tag) || batch?.isWatched === true) session.schemaChanged = true;
   if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') allDeallocated(session);
   if (tag === 'DISCARD ALL') session.pins.discarded();
 }
 
-/** The transaction may have ended: statements whose tables it has changed are prepared anew. */
+/** After a transaction that has changed tables, statements are prepared again. */
 export function applySchemaChange(session: WireSession): void {
   if (session.replies.length === 0) session.allDeallocated = false;
   if (!session.schemaChanged) return;
@@ -37,24 +37,24 @@ export function applySchemaChange(session: WireSession): void {
   session.services.registry.invalidate();
 }
 
-/** Many of these may come, one behind the other, with much behind them. */
+/** A client may send many of these in a pipeline, so a repeated one must cost nothing. */
 function allDeallocated(session: WireSession): void {
   if (session.allDeallocated) return;
   session.statements.clear();
   session.backend?.session.prepared.clear();
-  noteAgain(session);
+  reapplyEffects(session);
   session.allDeallocated = session.replies.length > 0;
 }
 
-/** The name may now be given to another statement, in SQL, which is not Postern's to close. */
+/** From now on SQL may define the name again. Postern must not close such a statement, so the name is not stale any more. */
 function nameDeallocated(session: WireSession, name: string): void {
   session.statements.delete(name);
-  noteAgain(session);
+  reapplyEffects(session);
   session.backend?.session.staleNames.delete(name);
 }
 
-/** What the client has asked behind what is being answered was noted when it was sent, and stands. */
-function noteAgain(session: WireSession): void {
-  session.notedAgain += session.replies.length;
+/** Later requests were noted when they were sent, and remain valid: their effects are noted again. */
+function reapplyEffects(session: WireSession): void {
+  session.reappliedEffects += session.replies.length;
   for (const subject of session.replies.subjectsOf(NAMING)) (subject as Effect | undefined)?.redo?.();
 }

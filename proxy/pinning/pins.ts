@@ -9,39 +9,39 @@ export type PinReason = HeldState | 'session' | 'advisory_lock' | 'sequence' | '
 
 const NONE: ReadonlySet<string> = new Set();
 const NO_REASONS: ReadonlySet<PinReason> = new Set();
-/** What a probe tells, one way or the other. */
+/** The kinds of state that a state probe finds or rules out. */
 const PROBED: readonly HeldState[] = ['listen', 'prepared', 'cursor', 'temp'];
 
-/** Hears that a session has come to be pinned for a reason, or is so no longer. */
+/** Is told when a session becomes pinned for a reason, and when the reason ends. */
 export type PinListener = (reason: PinReason, pinned: boolean) => void;
 
 /**
- * What one client's session holds beyond its transactions: the settings that travel with it from backend to backend, and
- * the state that keeps it on one. Text only raises suspicion; what is really there, the server is asked.
+ * The state of a client's session that outlives its transactions: the settings that each backend is given, and the reasons
+ * that pin the session to one backend. SQL text only raises suspicion; the server is asked what is really there.
  */
 export class Pins {
   /** What the session started with: `RESET` goes back to it. */
   readonly #startup: Settings;
   readonly #tell: PinListener;
   readonly sequences: SequenceValues;
-  /** Most sessions never have any. */
+  /** Undefined for most sessions. */
   #reasons: Set<PinReason> | undefined;
-  /** A statement of SQL (PREPARE) may have taken advisory locks when it was executed. */
+  /** A statement prepared in SQL (PREPARE) may take advisory locks whenever it is executed. */
   #mayLockUnseen = false;
-  /** Settings of the client's own, which the server has to be asked for by name. */
+  /** Custom settings of the client, which the server does not list: they have to be asked for by name. */
   #custom: ReadonlySet<string> = NONE;
   /** The settings that the session should have. */
   settings: Settings;
-  /** The settings that its backend really has, as last heard. */
+  /** The settings that its backend has, according to the last probe. */
   inForce: Settings;
   /** The server has to be asked what the session holds. */
   suspected = false;
-  /** The platform has to be asked whether the session holds advisory locks. */
+  /** The service has to find out whether the session holds advisory locks. */
   lockCheckDue = false;
   defaultsChanged = false;
-  /** Settings or tables may have changed since the session was last at rest, for itself alone. */
+  /** The session may have changed settings or tables since it was last idle, and others may not see that yet. */
   unsettled = false;
-  /** Settings have gone back to what the server knows as the session's start, and are on their way to what it really was. */
+  /** A RESET has gone back to the server's defaults, and Postern has yet to restore the client's startup settings. */
   restores = false;
 
   /**
@@ -63,12 +63,12 @@ export class Pins {
     return this.#reasons !== undefined && this.#reasons.size > 0;
   }
 
-  /** What is left on the backend cannot be taken away. */
-  get indelible(): boolean {
+  /** The backend has state that no reset removes. */
+  get cannotBeReset(): boolean {
     return this.#has('seed');
   }
 
-  /** Names may mean something else in this session than in others: it has, or may have, temporary tables. */
+  /** The session has, or may have, temporary tables, so that names may mean something else than in other sessions. */
   get namesAreOwn(): boolean {
     return this.#has('temp') || this.#has('unknown');
   }
@@ -81,25 +81,25 @@ export class Pins {
     return this.#reasons ?? NO_REASONS;
   }
 
-  /** Something is left on the backend that another must not find, or might be. */
+  /** The backend has, or may have, state that another session must not find. */
   get holdsState(): boolean {
     return this.pinned || this.suspected || this.lockCheckDue;
   }
 
-  /** The backend may run others' requests behind this session's, and this session's behind others'. */
+  /** The session may share a backend's pipeline with others. */
   get isShareable(): boolean {
     return !this.holdsState && !this.sequences.isKept;
   }
 
   /**
-   * What the meaning of a text depends on beside the text: the same in sessions with the same settings.
-   * @returns undefined when that is not known
+   * The settings on which the meaning of a text depends. Sessions with the same settings have the same context.
+   * @returns undefined when the settings are not known
    */
   get context(): string | undefined {
     return this.unsettled || this.suspected ? undefined : contextOf(this.settings);
   }
 
-  /** With such a search path, what is created is temporary without a word of it. */
+  /** With `pg_temp` in the search path, CREATE TABLE can create a temporary table without the keyword. */
   get #makesTemporary(): boolean {
     return PG_TEMP.test(this.settings.get('search_path') ?? '');
   }
@@ -128,7 +128,7 @@ export class Pins {
     return this.#reasons?.has(reason) ?? false;
   }
 
-  /** The session has to stay where it is until `DISCARD ALL`. */
+  /** Pins the session to its backend. */
   keep(reason: PinReason): void {
     if (this.#has(reason)) return;
     this.#reasons ??= new Set();
@@ -146,7 +146,7 @@ export class Pins {
     this.sequences.lost();
   }
 
-  /** A setting that the server reports has changed, by whatever way: there may be others. */
+  /** The server has reported a changed setting. Others, which it does not report, may have changed, too. */
   parameterChanged(parameter: string, value: string): void {
     if (this.settings.get(parameter.toLowerCase()) === value) return;
     this.suspected = true;
@@ -164,7 +164,7 @@ export class Pins {
     }
   }
 
-  /** What could not be asked may be there. */
+  /** The probe has failed, so the session may hold any state. */
   probeFailed(): void {
     this.keep('unknown');
     this.suspected = true;
@@ -186,14 +186,14 @@ export class Pins {
 }
 
 const PG_TEMP = /\bpg_temp\b/i;
-/** Settings that change what a text does to nobody. */
-const MEANINGLESS: ReadonlySet<string> = new Set(['application_name']);
+/** Settings that never affect what a text does. */
+const WITHOUT_EFFECT: ReadonlySet<string> = new Set(['application_name']);
 const contexts = new WeakMap<Settings, string>();
 
 function contextOf(settings: Settings): string {
   let context = contexts.get(settings);
   if (context === undefined) {
-    const entries = [...settings].filter(([name]) => !MEANINGLESS.has(name)).sort();
+    const entries = [...settings].filter(([name]) => !WITHOUT_EFFECT.has(name)).sort();
     context = entries.length === 0 ? '' : JSON.stringify(entries);
     contexts.set(settings, context);
   }

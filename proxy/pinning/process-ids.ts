@@ -4,8 +4,8 @@ import { leadingKeywords } from '../../src/syntax/leading-keywords.ts';
 import { replaceOutsideLiterals } from '../../src/syntax/traits/outside-literals.ts';
 
 /**
- * A session keeps one process id for its whole life, while its backends change: the id is ours. SQL that speaks of process
- * ids is translated on its way, where it does so in the ways that clients do.
+ * A session keeps one process id, which Postern has made, while its backends change. SQL that uses process ids in the ways
+ * that clients do is translated before it is sent.
  */
 export interface ProcessIds {
   /** The id that this session's client knows. */
@@ -14,15 +14,15 @@ export interface ProcessIds {
   backendOf(processId: number): number | undefined;
   /** Cancels or ends a session of the same organization. */
   signal(processId: number, signal: 'cancel' | 'terminate'): void;
-  /** Resolves when those have arrived that were sent to other sessions since this was last asked; undefined: there were none. */
+  /** Resolves when the signals sent since the last call have arrived; undefined if there were none. */
   takeSignals(): Promise<void> | undefined;
   /** The session with this id now works on this backend. */
   moved(backend: number): void;
-  /** Whose a notification is that this backend sent. */
+  /** The id of the session whose notification this backend sent. */
   userOf(backend: number): number | undefined;
 }
 
-/** A signal whose target comes as a parameter: `pg_cancel_backend($1)`. */
+/** A signal whose target is a parameter: `pg_cancel_backend($1)`. */
 export interface ParameterSignal {
   /** From 1. */
   readonly parameter: number;
@@ -45,9 +45,9 @@ const SIGNAL_OF_PARAMETER = new RegExp(String.raw`${CALL}\$(\d{1,5})\s*(?:::\s*\
 const COMPARED = /\b(pid\s*=\s*)'?(\d{8,10})'?/gi;
 
 /**
- * The text with the server's process ids in the place of ours, and the other way round. A signal to a session is sent by
- * us, and its place taken by what the function would have returned. What signals itself is left to the server. What stays
- * behind when the session is gone is left as it is: definitions, and what stands in strings, function bodies and comments.
+ * Translates process ids between those of Postern and those of the server. Postern sends a signal to a session itself, and
+ * puts the function's result in the place of the call. A session's signal to itself is left to the server. Definitions,
+ * strings, function bodies and comments are not translated, because they may outlive the session.
  */
 export function translateProcessIds(text: string, ids: ProcessIds): Translated {
   const signals: ParameterSignal[] = [];
@@ -62,7 +62,7 @@ export function translateProcessIds(text: string, ids: ProcessIds): Translated {
 }
 
 const DEFINITIONS = new Set(['CREATE', 'ALTER']);
-/** Shows the server's process ids, with which `pid <> pg_backend_pid()` compares. */
+/** This view shows the server's process ids, so `pid <> pg_backend_pid()` must compare with the server's. */
 const LISTED = /\bpg_stat_activity\b/i;
 const PROCESS_ID = /^'\d{8,10}'$/;
 
@@ -98,7 +98,7 @@ function processIdOf(value: Buffer | null | undefined, format: number): number |
   return value.length === 8 ? Number(value.readBigInt64BE(0)) : undefined;
 }
 
-/** A Bind of `pg_cancel_backend($1)` is a signal to a session. */
+/** Sends the signals of a Bind whose statement calls `pg_cancel_backend($1)`. */
 export function sendSignals(signals: readonly ParameterSignal[], { type, buffer, start, end, last }: FrameScanner, ids: ProcessIds): void {
   if (signals.length === 0 || !last) return;
   const bind = decodeFrontendMessage(type, buffer.subarray(start + HEADER_BYTES, end));

@@ -12,22 +12,22 @@ import { translateProcessIds } from './process-ids.ts';
 import { noticeTraits, statementSent } from './statement-effects.ts';
 
 /*
- * The texts in a client's Query and Parse messages: their traits are noted, they are recorded for the audit log, and they are
- * rewritten for the placement where they run.
+ * These functions take the texts of a client's Query and Parse messages, note their traits, record them for the audit log, and
+ * rewrite them for the placement.
  */
 
-/** What goes with a Sync, Query or FunctionCall through the reply queue. */
+/** Stands beside a Sync, Query or FunctionCall in the reply queue. */
 export interface RequestEnd {
   readonly batch: Batch | undefined;
-  /** Names of the client's statements that a Query takes away, in order; those that are gone are not here any more. */
+  /** Names that a Query deallocates and that have not been answered yet, in order. */
   readonly deallocations: string[];
-  /** What was replaced in the text of a Query. */
+  /** The replacements made in the text of a Query. */
   readonly edits: Edits;
-  /** The rows are values of search_path, which the client knows in other words. */
+  /** The rows are values of search_path, in which the placement's schema has to be renamed for the client. */
   readonly showsSearchPath: boolean;
 }
 
-/** @returns for the audit, a text behind which, in the same transaction, other tables may be seen than by other sessions */
+/** @returns the text for the audit log, if it may change objects or roles */
 export function inspectText(session: WireSession, text: string, isWhole: boolean): AuditedText | undefined {
   const { rewritten, audit } = session;
   if (rewritten !== undefined) audit.again(rewritten.audited);
@@ -36,18 +36,18 @@ export function inspectText(session: WireSession, text: string, isWhole: boolean
   return audited;
 }
 
-/** A text that was inspected before is run again. */
+/** A text that was inspected before runs again. */
 export function inspectAgain(session: WireSession, watched: AuditedText): void {
   session.audit.again(watched);
   unsettle(session);
 }
 
-/** A text that is too long to be kept has been sent to the server under this name. @param name as Latin-1 */
+/** A statement that is too long to keep has been prepared on the server. @param name as Latin-1 */
 export function recordOversized({ audit }: WireSession, name: string, watched: AuditedText): void {
   audit.oversized(name, watched);
 }
 
-/** What the server has under a name is run. @param name as Latin-1 */
+/** The statement with this name on the server runs. @param name as Latin-1 */
 export function inspectOversized(session: WireSession, name: string): void {
   if (session.audit.oversizedAgain(name)) unsettle(session);
 }
@@ -69,7 +69,7 @@ export function inspectWhole(session: WireSession, text: string): SqlTraits {
   return traits;
 }
 
-/** For a text of which only the beginning is inspected before it is sent; the rest of it {@link textPasses passes}. */
+/** Inspects the beginning of a long text; {@link textPasses} inspects the rest. */
 export function inspectBeginning(session: WireSession, text: string, cannotBePreparedAgain = false): SqlTraits {
   const traits = { ...traitsOfBeginning(text), cannotBePreparedAgain };
   inspectTraits(session, traits);
@@ -78,7 +78,7 @@ export function inspectBeginning(session: WireSession, text: string, cannotBePre
   return traits;
 }
 
-/** More of a text that has not come whole is forwarded. */
+/** Inspects a further part of a long text that is forwarded. */
 export function textPasses(session: WireSession, { buffer, end, last }: FrameScanner, start: number): void {
   const { audit, streamed } = session;
   if (audit.isPassing) {
@@ -90,7 +90,7 @@ export function textPasses(session: WireSession, { buffer, end, last }: FrameSca
   if (last) session.streamed = undefined;
 }
 
-/** @throws ServiceError `payload_too_large`, `too_many_requests` for a text that is to be rewritten and has not come whole */
+/** @throws ServiceError `payload_too_large`, `too_many_requests` for an incomplete text that has to be rewritten */
 export function demandWhole({ services, rewritten }: WireSession, { length, last }: FrameScanner): void {
   if (last || services.view === undefined || rewritten !== undefined) return;
   if (length > MAX_REWRITTEN_BYTES)
@@ -100,7 +100,7 @@ export function demandWhole({ services, rewritten }: WireSession, { length, last
   });
 }
 
-/** The text as it has to be where the organization's `public` is a schema of another name. */
+/** Rewrites a text for the `schema` placement, where the organization's `public` has another name. */
 export function rewriteText({ services, rewritten }: WireSession, text: string): { readonly sql: string; readonly edits: Edits } {
   const { view } = services;
   if (view === undefined || rewritten !== undefined) return { sql: text, edits: NO_EDITS };
@@ -108,7 +108,7 @@ export function rewriteText({ services, rewritten }: WireSession, text: string):
   return { sql: edits.length === 0 ? text : sql.toString('latin1'), edits };
 }
 
-/** @param definition a view that begins with the text; what is kept of it is a copy */
+/** @param definition shares the message's memory and begins with the text; whoever keeps it copies it */
 export function preparedOf(session: WireSession, text: string, definition: Buffer, watched?: AuditedText): UnnamedStatement {
   const traits = traitsOf(text);
   const { sql, edits } = rewriteText(session, text);
@@ -124,7 +124,7 @@ export function preparedOf(session: WireSession, text: string, definition: Buffe
   };
 }
 
-/** The client's request ends here. @returns what has to be known of its texts when they are answered, if anything */
+/** The client's request ends here. @returns what has to be known when its reply arrives, if anything */
 export function endRequest(
   session: WireSession,
   deallocations: string[] = [],

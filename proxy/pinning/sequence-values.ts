@@ -1,11 +1,11 @@
 import { performance } from 'node:perf_hooks';
 import type { Reservation } from '../../src/backend/session-state.ts';
 
-/** So long others wait for a backend on which there are values that its client has not asked for yet. */
+/** For this long, other sessions wait for a backend with values that its client has not asked for yet. */
 const HOLD_MS = 1_000;
-/** So many values an organization's sessions are given before it is taken for one that never asks for them. */
+/** After this many values without a `currval` or `lastval`, the organization is assumed never to call these. */
 const MAX_UNASKED = 1_000;
-/** So many backends are held for nothing before none is. */
+/** After this many backends were held in vain, none is held any more. */
 const MAX_HELD_IN_VAIN = 16;
 
 /** Whether the sessions of an organization call `currval` and `lastval`. */
@@ -18,7 +18,7 @@ export class SequenceUse {
     if (this.#unasked < MAX_UNASKED) this.#unasked += 1;
   }
 
-  /** A session has asked for values that it was given before. */
+  /** A session has asked for a value that it was given in an earlier transaction. */
   asked(): void {
     this.#heldInVain = 0;
   }
@@ -31,21 +31,21 @@ export class SequenceUse {
     if (this.#heldInVain < MAX_HELD_IN_VAIN) this.#heldInVain += 1;
   }
 
-  /** Some session may ask for a value: the first one that does should find its own, too. */
+  /** Some session may ask for a value. Even the first one that does should find its own. */
   get mayBeAskedFor(): boolean {
     return this.#isAskedFor || this.#unasked < MAX_UNASKED;
   }
 
-  /** They are asked for as soon as they have been given. */
+  /** Clients ask for values soon after these were given. */
   get isAskedAtOnce(): boolean {
     return this.#heldInVain < MAX_HELD_IN_VAIN;
   }
 }
 
 /**
- * The values that sequences gave to a session, for `currval` and `lastval`. PostgreSQL keeps them in the backend, and there is
- * no way to put them into another: `setval` would move the sequence for all. So others get such a backend, while the session
- * rests, only where they would have to wait, and that of a session that has asked for such values last. Then they are gone.
+ * The values that sequences gave to a session, for `currval` and `lastval`. PostgreSQL keeps them in the backend, and they
+ * cannot be moved to another one, because `setval` would change the sequence for all. So other sessions get such a backend only
+ * when no other is free, and that of a session that has asked for such values last of all. The values are then lost.
  */
 export class SequenceValues implements Reservation {
   heldUntil = 0;
@@ -53,28 +53,28 @@ export class SequenceValues implements Reservation {
   readonly #pinned: (pinned: boolean) => void;
   /** The client calls `currval` or `lastval`. */
   #asks = false;
-  /** There are values on the backend. */
+  /** The backend has values of this session. */
   #hasValues = false;
   #isPinned = false;
-  /** A value may be asked for soon, and has not been. */
+  /** The client is expected to ask for a value soon. */
   #isAwaited = false;
-  /** Since when the backend has rested with such a value; on performance.now()'s clock. */
+  /** When the backend became idle with such a value; on performance.now()'s clock. */
   #restsSince: number | undefined;
-  /** The client has let the time pass in which its last one was held. */
+  /** The client did not ask for its last value while the backend was held. */
   #isLate = false;
 
-  /** @param pinned hears whether the session needs its backend: its client is known to ask for what is there */
+  /** @param pinned is told whether the session needs its backend because its client asks for values */
   constructor(use: SequenceUse, pinned: (pinned: boolean) => void) {
     this.use = use;
     this.#pinned = pinned;
   }
 
-  /** The session is to have its backend for itself, also for what others could run there. */
+  /** The session must not share its backend with others. */
   get isKept(): boolean {
     return this.#isPinned || this.#isAwaited;
   }
 
-  /** The session is to have the same backend again, if that can be had. */
+  /** The session should get the same backend again, if possible. */
   get isReserved(): boolean {
     return this.isKept || (this.#hasValues && this.use.mayBeAskedFor);
   }
@@ -103,7 +103,7 @@ export class SequenceValues implements Reservation {
     if ((this.#asks || isHidden) && !this.#isLate && this.use.isAskedAtOnce) this.#isAwaited = true;
   }
 
-  /** The backend comes to rest. @returns what it is to be reserved for, if it is */
+  /** The backend becomes idle. @returns its reservation, if it is reserved */
   rest(): Reservation | undefined {
     if (!this.isReserved) return undefined;
     this.heldUntil = 0;
@@ -111,11 +111,11 @@ export class SequenceValues implements Reservation {
     const now = performance.now();
     this.#restsSince ??= now;
     this.heldUntil = this.#restsSince + HOLD_MS;
-    if (now >= this.heldUntil) this.#notAskedFor();
+    if (now >= this.heldUntil) this.#holdExpired();
     return this;
   }
 
-  #notAskedFor(): void {
+  #holdExpired(): void {
     this.#isAwaited = false;
     this.#restsSince = undefined;
     this.#isLate = true;
@@ -123,7 +123,7 @@ export class SequenceValues implements Reservation {
   }
 
   lost(): void {
-    if (this.#isAwaited) this.#notAskedFor();
+    if (this.#isAwaited) this.#holdExpired();
     this.#hasValues = false;
     this.#pin(false);
   }

@@ -2,17 +2,17 @@ import type { Settings } from '../../src/backend/session-state.ts';
 import { queryMessage } from '../../src/protocol/frontend-encoder.ts';
 import { literal } from '../checkout/settings-sync.ts';
 
-/** What a session holds that outlives its transaction, as the server tells it. */
+/** The session state that outlives its transaction, as the server reports it. */
 export interface SessionFacts {
-  /** Settings that it has set, with their values as the server shows them. */
+  /** The settings that the session has set, with the values that the server shows. */
   readonly settings: Settings;
-  /** Kinds of state for which a session has to stay on its backend. */
+  /** The kinds of state that pin the session to its backend. */
   readonly held: ReadonlySet<HeldState>;
 }
 
 export type HeldState = 'listen' | 'prepared' | 'cursor' | 'temp';
 
-/** Everything is named in full: the session's search path is its own. The role is not among the settings that are listed. */
+/** All names are qualified, because the client chooses the search path. pg_settings does not list the role. */
 const PROBE = `SELECT 'setting', name, setting FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session'
 UNION ALL (SELECT 'setting', 'role', r FROM pg_catalog.current_setting('role') r WHERE r OPERATOR(pg_catalog.<>) 'none')
 UNION ALL (SELECT 'listen', NULL, NULL FROM pg_catalog.pg_listening_channels() LIMIT 1)
@@ -23,10 +23,10 @@ UNION ALL (SELECT 'temp', NULL, NULL WHERE pg_catalog.pg_my_temp_schema() OPERAT
   OR EXISTS (SELECT 1 FROM pg_catalog.pg_proc WHERE pronamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())
   OR EXISTS (SELECT 1 FROM pg_catalog.pg_type WHERE typnamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())))`;
 
-/** Settings of the current transaction are none of the session's. */
+/** These settings belong to the current transaction and not to the session. */
 const TRANSACTIONAL = /^transaction_/;
 
-/** A question to the server about its session's state, and the collecting of its answer. */
+/** Asks the server for the state of its session and collects the reply. */
 export class StateProbe {
   readonly message: Buffer;
   readonly #settings = new Map<string, string>();
@@ -44,7 +44,7 @@ export class StateProbe {
   row(body: Buffer): void {
     const [kind, name, value] = textColumns(body);
     if (kind === 'setting' && name != null && value != null) {
-      // A setting of the client's own that has been reset is not gone but empty.
+      // A custom setting that has been reset still exists, with an empty value.
       if (!TRANSACTIONAL.test(name) && !(name.includes('.') && value === '')) this.#settings.set(name.toLowerCase(), value);
     } else if (kind === 'listen' || kind === 'prepared' || kind === 'cursor' || kind === 'temp') this.#held.add(kind);
   }

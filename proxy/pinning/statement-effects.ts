@@ -2,9 +2,9 @@ import { NO_TRAITS, type SqlTraits } from '../../src/syntax/traits/sql-traits.ts
 import { discardSequences, prepareUnderClientNames } from '../prepared/server-statements.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 
-/* What a client's statements, as they are sent, leave in its session, and what they need to find there. */
+/* Notes what a client's statements leave in its session when they are sent, and prepares what they need there. */
 
-/** A statement with traits is sent next, or executed again. */
+/** The next message sends or executes a statement with these traits. */
 export function statementSent(session: WireSession, traits: SqlTraits): void {
   const { backend, replies, status } = session;
   if (backend?.session.hasOthersSequenceValues && mustDiscardSequences(session, traits)) discardSequences(session, backend);
@@ -12,16 +12,16 @@ export function statementSent(session: WireSession, traits: SqlTraits): void {
   const isFailed = status === 'E' && replies.length === 0;
   if (!traits.namesPrepared || backend === undefined || isFailed) return;
   prepareUnderClientNames(session, backend, traits.listsPrepared);
-  // Any of them may be the one that is executed.
+  // EXECUTE may run any of the client's statements.
   for (const [, named] of session.statements.entries()) if (named.traits !== NO_TRAITS) noticeTraits(session, named.traits);
 }
 
-/** What sequences gave to other sessions is not this one's to see, nor what it is told together with its own. */
+/** A session must not see the sequence values of others. */
 function mustDiscardSequences({ pins }: WireSession, { readsSequenceState, advancesSequences, isTruncated }: SqlTraits): boolean {
   return readsSequenceState || isTruncated || (advancesSequences && pins.sequences.use.mayBeAskedFor);
 }
 
-/** A statement that is on its way has turned out to have these traits. */
+/** A statement that is being sent has these traits. */
 export function noticeTraits({ pins }: WireSession, traits: SqlTraits): void {
   pins.statementSeen(traits);
   if (traits.changesDefaults) pins.defaultsChanged = true;

@@ -15,7 +15,7 @@ import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { isOwn } from '../checkout/own-requests.ts';
 import { isCanceled, isMissing, isStalePlan, isTakenAway, STALE_PLAN } from '../errors.ts';
-import { applySchemaChange, areEffectsMuchWork, commandCompleted } from '../pinning/command-effects.ts';
+import { applySchemaChange, commandCompleted, haveEffectsTakenLong } from '../pinning/command-effects.ts';
 import type { RequestEnd } from '../pinning/query-inspection.ts';
 import type { StateProbe } from '../pinning/state-probe.ts';
 import type { Effect } from '../prepared/effects.ts';
@@ -44,7 +44,7 @@ const STAYS_OPEN = /^(?:SELECT|INSERT|UPDATE|DELETE|MERGE|COPY|FETCH|SHOW|SET|EX
 export function receiveReplies(session: WireSession, chunk: Buffer, isFollowed: boolean): Buffer | undefined {
   const { backendScanner: scanner, replies, services, gate } = session;
   scanner.push(chunk);
-  session.notedAgain = 0;
+  session.reappliedEffects = 0;
   gate.open(Reason.portion);
   while (scanner.next()) {
     if (!scanner.first) passOn(session, scanner, !session.skipsRest);
@@ -54,7 +54,7 @@ export function receiveReplies(session: WireSession, chunk: Buffer, isFollowed: 
     } else receiveMessage(session, scanner);
     if (isFollowed && replies.length === 0) return scanner.takeRest();
     if (replies.isUnclear) break;
-    if (!areEffectsMuchWork(session) || replies.length === 0 || isFollowed) continue;
+    if (!haveEffectsTakenLong(session) || replies.length === 0 || isFollowed) continue;
     gate.close(Reason.portion);
     break;
   }

@@ -5,7 +5,7 @@ import { FrontendType } from '../../src/protocol/frontend.ts';
 import { LARGE_SQL_BYTES } from '../../src/router/schema-rewriting/rewrite.ts';
 import { HIGH_WATER_BYTES } from '../buffer-limits.ts';
 import { errorResponse } from '../errors.ts';
-import { lookInSlices } from '../inspection/streamed-traits.ts';
+import { inspectInSlices } from '../inspection/streamed-traits.ts';
 import type { RelayEnd } from '../sessions/session-services.ts';
 import { Reason } from './gate.ts';
 import { rewrittenMessage } from './messages.ts';
@@ -122,7 +122,7 @@ export function rewriteLarge(session: WireSession, scanner: FrameScanner): void 
   session.rewrittenBytes = message.length;
   client.pause();
   const rewriting = rewrittenMessage(message, (sql) => services.view?.rewriteLarge(sql));
-  Promise.all([rewriting, lookInSlices(message)]).then(
+  Promise.all([rewriting, inspectInSlices(message)]).then(
     ([rewritten, inspected]) => {
       if (session.isOver) return;
       session.rewrittenBytes = 0;

@@ -149,7 +149,7 @@ export class WireSession {
   /** All named statements have been deallocated, and nothing since has been answered with a new one. */
   allDeallocated = false;
   /** Requests gone through to note them again, since the last chunk began. */
-  notedAgain = 0;
+  reappliedEffects = 0;
 
   /* The end. */
   isOver = false;
