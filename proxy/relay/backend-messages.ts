@@ -28,18 +28,18 @@ import { endByError } from './session-end.ts';
 import type { WireSession } from './wire-session.ts';
 
 /*
- * What a session's backends answer, on its way to the client: it passes as it comes, except for the replies to Postern's own
- * requests, and for the few messages that name things as the server does.
+ * Replies are forwarded to the client unchanged, except those to Postern's own requests and the few messages that contain
+ * the server's names.
  */
 
-/** Tags of statements that commit nothing by themselves, as COMMIT, CALL and VACUUM do: a request that fails behind them left nothing. */
+/** Command tags of statements that cannot commit, unlike COMMIT, CALL and VACUUM. A request that fails after these has left nothing. */
 const STAYS_OPEN = /^(?:SELECT|INSERT|UPDATE|DELETE|MERGE|COPY|FETCH|SHOW|SET|EXPLAIN)\b/;
 
 /**
- * @param chunk from the backend, cut anywhere; its memory is needed for as long as the gate is closed for a portion
- * @param isFollowed what comes behind the answers to this client's requests is another's
- * @returns that, if there is any
- * @throws ServiceError `backend_lost` for what is no protocol
+ * @param chunk from the backend, cut anywhere; its memory is in use while the gate is closed for a portion
+ * @param isFollowed the replies behind those to this client's requests are another client's
+ * @returns these other replies, if the chunk has any
+ * @throws ServiceError `backend_lost` for bytes that violate the protocol
  */
 export function receiveReplies(session: WireSession, chunk: Buffer, isFollowed: boolean): Buffer | undefined {
   const { backendScanner: scanner, replies, services, gate } = session;
@@ -61,7 +61,7 @@ export function receiveReplies(session: WireSession, chunk: Buffer, isFollowed: 
   return undefined;
 }
 
-/** The session's own settings are in force again: tells what has really changed, and that it is ready. */
+/** The session's settings are restored: sends the values that have really changed, and the ReadyForQuery that was held. */
 export function settingsRestored(session: WireSession): void {
   const { gate, toClient, reported } = session;
   for (const [parameter, value] of reported.settle()) insertParameter(session, parameter, value);
@@ -138,15 +138,15 @@ function receiveNotification(session: WireSession, scanner: FrameScanner): void 
 function receiveReady(session: WireSession, scanner: FrameScanner): void {
   const { replies, pins, services, gate } = session;
   const status = statusOf(scanner.buffer[scanner.start + HEADER_BYTES]);
-  // PostgreSQL 18 takes such a transaction, which a Query amid extended messages has left open, for ended, and the next
-  // request fails: that is to be one of Postern's.
+  // A Query amid extended-protocol messages can leave a transaction open that PostgreSQL 18 reports as ended. The next
+  // request then fails. A state probe takes that failure instead of a request of the client.
   if (session.status === 'T' && status === 'I' && !session.hasCompleted) pins.suspected = true;
   session.hasCompleted = false;
   session.mayHaveCommitted = false;
   session.status = status;
   session.since = performance.now();
   const isForwarded = replies.forwards(scanner.type);
-  // After a RESET the session's own start is restored first, as if the server had gone back to it.
+  // After a RESET the startup settings are restored before the client is told that the session is ready.
   if (isForwarded && pins.restores && status === 'I' && replies.length === 1) gate.close(Reason.settings);
   else passOn(session, scanner, isForwarded);
   replies.receive(scanner.type);
@@ -180,22 +180,22 @@ function receiveError(session: WireSession, scanner: FrameScanner): void {
   if (!isReworded) passOn(session, scanner, isTold && !isRefused);
   replies.receive(type);
   if (isRefused && isTold) toClient.insert(encodeBackendMessage({ name: 'ErrorResponse', fields }));
-  // Only now: what the error has undone may be that the client gave up its name for the statement.
+  // This comes last, because the error may have undone that the client closed its name for the statement.
   if (isReworded) toClient.insert(errorForClient(buffer.subarray(start, end), fields, { view: services.view, statements, edits }));
 }
 
 /**
- * The client knows nothing of what was prepared for it, and must not learn that it does not fit any more; nor of others that
- * its backend was busy with, and of a cancel request that was meant for one of them.
+ * Whether the request can run again instead of reporting the error. The client must not see that a statement which Postern
+ * prepared has become invalid, nor that a cancel request for another client has hit its request.
  */
 function canRunAgain({ inFlight, hasRunAgain, usesRepeated, toClient, link }: WireSession, error: ErrorFields): boolean {
   if (!inFlight.isUntold) return false;
-  // Once: a function can say the same.
+  // Only once, because a client's function can raise the same error.
   if (isTakenAway(error)) return !hasRunAgain && (usesRepeated || toClient.bytes === 0);
   return (usesRepeated && isStalePlan(error)) || (link.mayMeetForeignCancel && isCanceled(error));
 }
 
-/** What was replaced in the statement that an error is about. */
+/** The replacements made in the statement that an error is about. */
 function editsInError({ replies }: WireSession): Edits {
   const { subject } = replies;
   return isOwn(subject) ? [] : ((subject as Effect | RequestEnd | undefined)?.edits ?? []);
@@ -205,7 +205,7 @@ function noteFailure(session: WireSession, fields: ErrorFields): void {
   const subject = session.replies.batchSubject;
   if (isOwn(subject)) {
     session.pins.probeFailed();
-    // What ends the backend speaks for itself.
+    // A fatal error is sent to the client as it is.
     if (subject.own === 'settings' && !session.hasFatal)
       endByError(session, new ServiceError('internal', "the session's settings could not be restored", { detail: fields.message }));
     return;
@@ -225,7 +225,7 @@ function receiveCompletion(session: WireSession, buffer: Buffer, start: number, 
   commandCompleted(session, tag, isOwn(subject) ? undefined : (subject as RequestEnd | undefined));
 }
 
-/** What Postern's own requests change and change back the client need not know; what stays different it must. */
+/** The client is not told of a value that Postern's own requests change and change back, but of one that remains different. */
 function receiveParameter(session: WireSession, scanner: FrameScanner, isOwnRequest: boolean): void {
   const { pins, services, reported } = session;
   const { parameter, value: serverValue } = decodeParameterStatus(scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end));
@@ -295,17 +295,17 @@ function probed({ pins, backend }: WireSession, probe: StateProbe): void {
   if (backend !== undefined) backend.session.settings = pins.inForce;
 }
 
-/** Ends the fields of an error of which only the beginning is at hand: within a field, or right behind one. */
+/** The bytes that terminate the fields of an incomplete error: it ends within a field, or right after one. */
 function endOfFields(beginning: Buffer): Buffer {
   return Buffer.alloc(beginning.at(-1) === 0 ? 1 : 2);
 }
 
-/** The most usual tag, of which nothing follows. */
+/** SELECT is the most frequent command tag, and has no effects. */
 function isSelect(buffer: Buffer, start: number): boolean {
   return buffer[start] === 0x53 && buffer[start + 1] === 0x45 && buffer[start + 2] === 0x4c;
 }
 
-/** Messages that come in numbers and say nothing to us. */
+/** Messages that are frequent and are not inspected. */
 function isData(type: number): boolean {
   return type === BackendType.DataRow || type === BackendType.CopyData;
 }

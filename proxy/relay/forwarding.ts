@@ -39,30 +39,30 @@ import { useStatement } from '../prepared/statement-use.ts';
 import type { WireSession } from './wire-session.ts';
 
 /*
- * How a client's messages go to whatever backend it has at the moment: it is noted which replies are due, prepared statements
- * get the names that they have on the server, and are prepared where they are missing. Everything else passes as it came.
+ * These functions forward a client's messages to its backend. They note the replies that are due, give prepared statements the
+ * names that these have on the server, and prepare missing statements. All other messages are forwarded unchanged.
  */
 
-/** Whether the message that the scanner stands at cannot be sent until something else has been answered. */
+/** Whether the scanner's message has to wait until earlier requests have been answered. */
 export function mustWaitForReplies(session: WireSession, scanner: FrameScanner): boolean {
   const { replies, names } = session;
   if (!scanner.first || replies.oldestBatch === replies.batch) return false;
   return followsReset(session, scanner) || names.mustWait(scanner);
 }
 
-/** RESET and DISCARD go back to what the server knows as the session's start: what it really was has to be restored first. */
+/** RESET and DISCARD go back to the server's defaults. The client's startup settings are restored before its next request. */
 function followsReset({ pins, hasUnsynced, names }: WireSession, { type }: FrameScanner): boolean {
-  return pins.restores && !hasUnsynced && BEGINNINGS.has(type) && names.waitForAll();
+  return pins.restores && !hasUnsynced && REQUEST_STARTS.has(type) && names.waitForAll();
 }
 
-/** Whether what had to wait for replies, as {@link mustWaitForReplies} or {@link forward} told last, has to wait on. */
+/** Whether the message that {@link mustWaitForReplies} or {@link forward} made wait still has to. */
 export function awaitsReplies(session: WireSession): boolean {
   return session.names.isWaiting || awaitsShape(session);
 }
 
 /**
- * Sends on the fragment that the scanner stands at; Terminate is the caller's.
- * @returns false where the message cannot be sent before the backend has described its statement
+ * Forwards the scanner's current fragment. The caller handles Terminate.
+ * @returns false if the message has to wait until the backend has described its statement
  */
 export function forward(session: WireSession, scanner: FrameScanner, backend: BackendConnection): boolean {
   if (!scanner.first) {
@@ -116,13 +116,13 @@ function pass({ toBackend }: WireSession, { buffer, start, end }: FrameScanner):
   toBackend.add(buffer, start, end);
 }
 
-/** An extended-protocol message is due to be answered. */
+/** Notes that an extended-protocol message will be answered. */
 function expectReply(session: WireSession, kind: RequestKind, subject?: unknown): void {
   session.unsyncedBatch = session.replies.batch;
   session.replies.push(kind, Disposition.forward, subject);
 }
 
-/** A Query also does away with the unnamed statement, on both sides. */
+/** A Query also destroys the unnamed statement, of the client and of the backend. */
 function forwardQuery(session: WireSession, scanner: FrameScanner, backend: BackendConnection): void {
   const { names, replies, statements, toBackend } = session;
   demandWhole(session, scanner);
@@ -184,20 +184,20 @@ function forwardNamed(
     portalBound(session, scanner, statement?.traits);
     expectReply(session, kind, deallocationOf(session, server?.definition ?? unnamed?.definition, statement?.traits, backend));
   } else expectReply(session, kind, isNamed || unnamed === undefined || server !== undefined ? undefined : shapeOf(unnamed));
-  // A name that the client has not prepared is the server's to refuse.
+  // The server refuses a name that the client has not prepared.
   if (server === undefined) pass(session, scanner);
   else session.toBackend.insert(withStatementName(buffer, start, end, server.name));
   return true;
 }
 
-/** @returns what the server knows it by; undefined where that is the client's own name for it */
+/** @returns the server statement; undefined if the server knows the statement by the client's own name */
 function useNamed(
   session: WireSession,
   name: string,
   named: NamedStatement | undefined,
   backend: BackendConnection,
 ): ServerStatement | 'asked' | 'changed' | undefined {
-  // What lists the statements is not to be among them under a name of Postern's.
+  // A statement that lists prepared statements must not appear among them under a name of Postern's.
   if (named?.traits.listsPrepared === true && backend.session.staleNames.has(name)) return undefined;
   if (named === undefined) {
     closeIfStale(session, Buffer.from(name, 'latin1'), backend);
@@ -213,7 +213,7 @@ function useNamed(
 /** @returns as {@link useNamed} */
 function useUnnamed(session: WireSession, backend: BackendConnection): ServerStatement | 'asked' | 'changed' | undefined {
   const server = session.statements.unnamed?.server;
-  // Prepared by an earlier request, it is used as what the client sees in it: its table may have changed since.
+  // One of an earlier request is used as an unnamed statement, because its tables may have changed since then.
   if (server !== undefined && session.usesRepeated && !session.names.mayAllBeGone && backend.session.prepared.use(server)) {
     session.bound = server;
     return server;
@@ -227,7 +227,7 @@ function statementNamed({ names, statements }: WireSession, name: string): Named
   return names.hasTaken(name) ? undefined : statements.get(name);
 }
 
-/** A DEALLOCATE that is bound is as good as executed. */
+/** A DEALLOCATE takes effect here when it is bound. */
 function deallocationOf(
   session: WireSession,
   text: Buffer | undefined,
@@ -260,7 +260,7 @@ function forwardClose(session: WireSession, scanner: FrameScanner, backend: Back
   session.unsyncedBatch = replies.batch;
   if (isKnown || name === '') names.changes(name);
   if (isKnown) {
-    // Others may use it: it stays on the server.
+    // Other clients may use the statement, so it remains on the server.
     replies.push(Request.close, Disposition.simulate, { undo: statements.delete(name), redo: () => statements.delete(name) });
     return;
   }
@@ -272,7 +272,7 @@ function forwardClose(session: WireSession, scanner: FrameScanner, backend: Back
   pass(session, scanner);
 }
 
-/** Remembers what the client is told of its statement without a name, which may come to be prepared elsewhere. */
+/** Records the shape that the client is told of its unnamed statement, which may be prepared on another backend later. */
 function shapeOf(unnamed: UnnamedStatement): ShapeReader {
   return new ShapeReader((shape) => {
     unnamed.shape ??= shape;
@@ -280,10 +280,10 @@ function shapeOf(unnamed: UnnamedStatement): ShapeReader {
 }
 
 const NONE = -1;
-/** What goes with an Execute whose rows are values of search_path. */
+/** Stands in the reply queue beside an Execute whose rows are values of search_path. */
 const SEARCH_PATH = { showsSearchPath: true };
-/** What a client's requests begin with. */
-const BEGINNINGS: ReadonlySet<number> = new Set([
+/** The messages with which a request can begin. */
+const REQUEST_STARTS: ReadonlySet<number> = new Set([
   FrontendType.Query,
   FrontendType.Parse,
   FrontendType.Bind,

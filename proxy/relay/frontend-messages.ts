@@ -12,9 +12,9 @@ import { rewrittenMessage } from './messages.ts';
 import { endAfterReplies, endByError, endNow } from './session-end.ts';
 import { newClientScanner, type WireSession } from './wire-session.ts';
 
-/* What a client sends, and what becomes of it where it is not simply forwarded. */
+/* Handles the client's input that is not simply forwarded. */
 
-/** More input is handled: nothing of it has been seen yet. */
+/** Resets what is noted about a piece of input. */
 export function beginInput(session: WireSession): void {
   session.usesRepeated = false;
   session.usesUnnamed = false;
@@ -22,20 +22,20 @@ export function beginInput(session: WireSession): void {
   session.bound = undefined;
 }
 
-/** Counts what is held of what the client has sent. */
+/** Counts the bytes of the client's input that are held. */
 export function countInput({ services, clientScanner, gate, rewrittenBytes }: WireSession): void {
   services.held.fromClient(clientScanner.heldBytes + gate.inputBytes + rewrittenBytes);
 }
 
 /**
- * Whether new input has to wait: the backend is shared, or has not been sent what came before, or is being asked something on
- * the client's behalf before that hears that it is ready. Not before a message that has begun, late data of a COPY, is at its end.
+ * Whether new input has to wait: the backend is shared, earlier input has not been sent yet, or ReadyForQuery is held while
+ * settings are restored. A message that has begun (late data of a COPY) is read to its end first.
  */
 export function mustHoldInput({ link, gate, clientScanner }: WireSession): boolean {
   return link.shared !== undefined || gate.isClosed(Reason.signals) || (gate.isClosed(Reason.settings) && clientScanner.last);
 }
 
-/** Whether held input has to wait on: nothing is sent behind what a shared backend is asked, or behind signals. */
+/** Whether held input still has to wait: nothing is sent behind a request in a shared pipeline, or before signals have arrived. */
 export function mustHoldOn({ link, replies, gate }: WireSession): boolean {
   return (link.shared !== undefined && replies.length > 0) || gate.isClosed(Reason.signals);
 }
@@ -44,21 +44,21 @@ export function isBackendFull({ backend }: WireSession): boolean {
   return backend !== undefined && backend.pendingBytes > HIGH_WATER_BYTES;
 }
 
-/** Reads on from the client, if nothing is in the way. */
+/** Reads from the client again, unless input has to wait. */
 export function resumeClient(session: WireSession): void {
   const { client, gate, isOver } = session;
   if (client.isPaused() && gate.isClear && !isOver && !isBackendFull(session)) client.resume();
 }
 
-/** What has sent signals to other sessions is not answered before they have arrived: Postgres' functions send them themselves. */
+/** Delays a request that signals other sessions until the signals have arrived, because PostgreSQL's functions send theirs before they return. */
 export function awaitSignals({ services, link, replies, events }: WireSession): void {
   const signals = services.processIds.takeSignals();
   if (signals !== undefined && replies.length > 0) void link.holdBackUntil(signals).then(() => events.continueInput());
 }
 
 /**
- * A few bytes of the client's can make the backend be sent thousands of statements, or large ones: what is behind them waits.
- * @returns false when there is nothing behind
+ * Few bytes from the client can cause many or large statements to be prepared on the backend. The rest of the input waits then.
+ * @returns false when there is no rest
  */
 export function leaveRest(session: WireSession, rest: Buffer): boolean {
   const { gate, events } = session;
@@ -74,19 +74,19 @@ export function leaveRest(session: WireSession, rest: Buffer): boolean {
 /** The client has sent Terminate. */
 export function terminated(session: WireSession, { buffer, start, end }: FrameScanner): void {
   const { replies, toBackend } = session;
-  // In the middle of COPY data Postgres takes it for an error, and says so.
+  // During COPY FROM STDIN PostgreSQL answers it with an error.
   if (replies.copyIn) toBackend.add(buffer, start, end);
   toBackend.flush();
   endAfterReplies(session, { reason: 'terminated' });
 }
 
-/** The client has sent something that is no protocol, or cannot be handled. */
+/** The client has violated the protocol, or its input could not be handled. */
 export function violated(session: WireSession, error: unknown): void {
   const { replies, toBackend } = session;
   toBackend.flush();
   const told = error instanceof ServiceError ? error : internalError(session, error);
   const end: RelayEnd = { reason: 'protocol_violation', finalError: errorResponse(told, 'FATAL') };
-  // The reply to a COPY would wait for data that cannot be told apart any more.
+  // A COPY would wait for data whose messages cannot be recognized any more.
   if (replies.copyIn) endNow(session, end);
   else endAfterReplies(session, end);
 }
@@ -97,8 +97,8 @@ function internalError({ services }: WireSession, cause: unknown): ServiceError 
 }
 
 /**
- * A request that has come alone and whole can be run again, as long as nothing of its answer has gone out.
- * @param requestsBefore how many requests had ended before; negative where something was unanswered
+ * Keeps a request that has arrived alone and whole. It can be run again until a part of its reply has been sent.
+ * @param requestsBefore how many requests had ended before; negative if one was unanswered
  */
 export function keepInFlight(session: WireSession, chunk: Buffer, requestsBefore: number): void {
   const { requestCount, isUnsynced, clientScanner, gate, replies, inFlight } = session;
@@ -107,13 +107,13 @@ export function keepInFlight(session: WireSession, chunk: Buffer, requestsBefore
   else inFlight.end();
 }
 
-/** Whether the scanner stands at a text so long that others would notice its rewriting. */
+/** Whether the scanner's message has a text so long that rewriting it at once would delay other sessions. */
 export function isLargeText({ services, rewritten }: WireSession, { first, type, length, last }: FrameScanner): boolean {
   if (services.view === undefined || !first || length < LARGE_SQL_BYTES || rewritten !== undefined) return false;
   return last && (type === FrontendType.Query || type === FrontendType.Parse);
 }
 
-/** Takes the message out, rewrites it in slices, and goes on with it and what is behind it. */
+/** Rewrites the message in time slices. It and the input behind it wait meanwhile. */
 export function rewriteLarge(session: WireSession, scanner: FrameScanner): void {
   const { client, services, gate, events } = session;
   const message = Buffer.from(scanner.buffer.subarray(scanner.start, scanner.end));
@@ -134,7 +134,7 @@ export function rewriteLarge(session: WireSession, scanner: FrameScanner): void 
   );
 }
 
-/** @returns the message that has begun, and all behind it, for later */
+/** @returns the current message and all input behind it, to be handled later */
 export function takeOut(session: WireSession, scanner: FrameScanner): Buffer {
   const { services } = session;
   if (!scanner.last) session.clientScanner = newClientScanner(services);

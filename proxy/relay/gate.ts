@@ -1,4 +1,4 @@
-/** Why a session does not go on for the moment: with its client's input, or with its backend's replies. */
+/** Why a session does not handle more of its client's input or of its backend's replies for now. */
 export const Reason = {
   /** No backend has been checked out yet. */
   backend: 1,
@@ -6,23 +6,23 @@ export const Reason = {
   rewriting: 2,
   /** ReadyForQuery is held until the session's settings are restored on its backend. */
   settings: 4,
-  /** Signals to other sessions, or a cancel request, have not arrived yet. */
+  /** Signals to other sessions, or a cancel request, have not reached the server yet. */
   signals: 8,
-  /** The backend has to be sent much for what the client has sent: the rest waits for the next turn. */
+  /** The client's input has filled the buffer for the backend: the rest waits for the next turn. */
   room: 16,
-  /** The backend's messages are much work: the rest waits for the next turn. */
+  /** The backend's messages take long to handle: the rest waits for the next turn. */
   portion: 32,
-  /** The client has not read its reply, and only a backend that is kept sends no more. */
+  /** The client has not read its reply. The session keeps its backend, so that no further replies pile up. */
   reader: 64,
 } as const;
 
 /** Reasons that do not end with a reply from the backend. */
 const NO_REPLY = Reason.backend | Reason.rewriting;
 
-/** What a session waits for, and the input that waits meanwhile, in the order in which it came. */
+/** The reasons for which a session waits, and the input that waits meanwhile, in the order of its arrival. */
 export class Gate {
   #reasons = 0;
-  /** Undefined: input is passed on as it comes. */
+  /** Undefined while input is forwarded as it arrives. */
   #input: Buffer[] | undefined;
 
   close(reason: number): void {
@@ -33,12 +33,12 @@ export class Gate {
     this.#reasons &= ~reason;
   }
 
-  /** Whether one of these is a reason to wait. */
+  /** Whether the session waits for one of these reasons. */
   isClosed(reasons: number): boolean {
     return (this.#reasons & reasons) !== 0;
   }
 
-  /** No input waits, and what comes does not have to wait. */
+  /** No input waits, and new input does not have to. */
   get isClear(): boolean {
     return this.#input === undefined;
   }
@@ -52,12 +52,12 @@ export class Gate {
     return this.#input?.reduce((sum, { length }) => sum + length, 0) ?? 0;
   }
 
-  /** The input that waits, if that is one chunk. */
+  /** The input that waits, if it is a single chunk. */
   get onlyInput(): Buffer | undefined {
     return this.#input?.length === 1 ? this.#input[0] : undefined;
   }
 
-  /** All input waits from now on, and this comes before what has waited already. */
+  /** All input waits from now on, and these bytes are first. */
   holdFirst(bytes: Buffer, reason: typeof Reason.backend | typeof Reason.rewriting): void {
     this.close(reason);
     if (this.#input === undefined) this.#input = [bytes];
@@ -69,13 +69,13 @@ export class Gate {
     this.#input ??= [];
   }
 
-  /** This waits, behind what waits already. */
+  /** Adds bytes behind the input that waits already. */
   hold(bytes: Buffer): void {
     if (this.#input === undefined) this.#input = [bytes];
     else this.#input.push(bytes);
   }
 
-  /** @returns the input that has waited, which is the caller's to pass on now */
+  /** @returns the input that has waited; the caller forwards it */
   release(): readonly Buffer[] {
     const input = this.#input ?? [];
     this.#input = undefined;

@@ -6,11 +6,11 @@ import { PARSE_COMPLETE, READY_IDLE } from './messages.ts';
 import type { WireSession } from './wire-session.ts';
 
 /**
- * Answers messages of a client that has no backend: those that need none, and those for which there was none.
+ * Answers messages of a client that has no backend: those that need none, and those that no backend was available for.
  * @returns false when the message has to go to a backend
  */
 export function answerLocally(session: WireSession, scanner: FrameScanner): boolean {
-  // The rest of a message whose beginning went nowhere.
+  // The beginning of the message was answered here, so the rest is ignored.
   if (!scanner.first) return true;
   switch (scanner.type) {
     case FrontendType.Sync:
@@ -19,7 +19,7 @@ export function answerLocally(session: WireSession, scanner: FrameScanner): bool
       session.discardsUntilSync = false;
       session.refusal = undefined;
       return true;
-    // After a COPY that has failed, as Postgres does.
+    // PostgreSQL ignores copy data after a COPY has failed, too.
     case FrontendType.CopyData:
     case FrontendType.CopyDone:
     case FrontendType.CopyFail:

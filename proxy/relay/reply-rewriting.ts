@@ -7,13 +7,13 @@ import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
 import { rewriteBody } from './messages.ts';
 
-/* Whole messages from the server that speak of things by its own names for them, as the client knows those. */
+/* These functions replace the server's names in complete backend messages by the names that the client knows. */
 
 export function noticeForClient(message: Buffer, view: SchemaRewriter): Buffer {
   return encodeBackendMessage({ name: 'NoticeResponse', fields: view.error(decodeErrorFields(message.subarray(HEADER_BYTES))) });
 }
 
-/** Says who has notified by the id that the notifier knows. @returns undefined for what is another organization's */
+/** Puts the notifying session's process id in the place of the backend's. @returns undefined for another organization's channel */
 export function notificationForClient(
   message: Buffer,
   { view, processIds }: Pick<SessionServices, 'view' | 'processIds'>,
@@ -26,8 +26,8 @@ export function notificationForClient(
 }
 
 /**
- * An error that speaks of a statement, or of the place of its tables.
- * @param edits what was replaced in the statement that it is about
+ * Rewrites an error that mentions a server statement or the placement's schema.
+ * @param edits the replacements made in the statement that the error is about
  */
 export function errorForClient(
   message: Buffer,
@@ -39,7 +39,7 @@ export function errorForClient(
   return encodeBackendMessage({ name: 'ErrorResponse', fields: view.error({ ...fields, message: name(fields.message) }, edits) });
 }
 
-/** Header, number of columns, length of the first. */
+/** Follows the header, the number of columns and the length of the first column. */
 const SHOW_VALUE_OFFSET = HEADER_BYTES + 2 + 4;
 
 /** The row of SHOW search_path, which has one column. */

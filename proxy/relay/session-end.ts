@@ -3,7 +3,7 @@ import { errorResponse } from '../errors.ts';
 import type { RelayEnd } from '../sessions/session-services.ts';
 import type { WireSession } from './wire-session.ts';
 
-/* How a session ends: at once, as soon as it is at rest, or when what its client has asked has been answered. */
+/* A session ends at once, when it is idle outside a transaction, or when all of its client's requests have been answered. */
 
 const CLIENT_GONE: RelayEnd = { reason: 'client_gone' };
 
@@ -14,18 +14,18 @@ export function endNow(session: WireSession, end: RelayEnd): void {
   void leave(session, end);
 }
 
-/** From our side; the error is told only where it does not fall into the middle of a message. */
+/** Ends the session with an error, which the client is told unless a message to it is incomplete. */
 export function endByError(session: WireSession, error: ServiceError): void {
   endTelling(session, error, 'ended', session.backendScanner.last);
 }
 
-/** As {@link endByError}, and ends the statement that obeys no cancel request. */
+/** As {@link endByError}, for a statement that does not end when it is canceled: its backend is terminated. */
 export function endByForce(session: WireSession, error: ServiceError): void {
   session.cancelFailed = true;
   endByError(session, error);
 }
 
-/** What the client has sent amid the data of a COPY leaves it open what is answered: in Postgres' own words for the like. */
+/** Messages that the client has sent during a COPY make it unknown which reply comes next. PostgreSQL uses this message in such a case. */
 export function endOutOfStep(session: WireSession): void {
   endByError(session, new ServiceError('protocol_violation', 'terminating connection because protocol synchronization was lost'));
 }
@@ -43,20 +43,20 @@ export function clientGone(session: WireSession): void {
   endNow(session, CLIENT_GONE);
 }
 
-/** Without a word: the client does not read what it is sent. */
+/** Ends the session without an error, because the client does not read. */
 export function abandon(session: WireSession): void {
   endNow(session, session.endsAfterReplies ?? CLIENT_GONE);
 }
 
-/** As soon as the session is in no transaction and owed nothing. */
+/** Ends the session when it is idle outside a transaction. */
 export function endAtRest(session: WireSession, error: ServiceError): void {
   session.endsAtRest = error;
   endIfAtRest(session);
 }
 
 /**
- * The client has sent Terminate, or something that is no protocol: what came before that is still answered. Like one whose
- * client has closed its side, it ends in good time.
+ * The client has sent Terminate, or has violated the protocol. Earlier requests are still answered. The watchdog limits the
+ * time for that, as for a client that has closed its sending side.
  */
 export function endAfterReplies(session: WireSession, end: RelayEnd): void {
   session.endsAfterReplies = end;
@@ -64,14 +64,14 @@ export function endAfterReplies(session: WireSession, end: RelayEnd): void {
   if (session.replies.length === 0) endNow(session, end);
 }
 
-/** All that was asked has been answered: ends a session that was to end then. @returns whether it was one */
+/** All requests have been answered: ends the session if it was to end then. @returns whether it has ended */
 export function endedWithReplies(session: WireSession): boolean {
   if (session.endsAfterReplies === undefined) return false;
   endNow(session, session.endsAfterReplies);
   return true;
 }
 
-/** The session may be at rest: ends one that was to end then, or whose client sends no more. @returns whether it was one */
+/** Ends the session if it is idle and was to end then, or if its client sends no more. @returns whether it has ended */
 export function endedAtRest(session: WireSession): boolean {
   if (endIfAtRest(session)) return true;
   if (!session.halfClosed || !session.gate.isClear) return false;
@@ -85,9 +85,9 @@ function endIfAtRest(session: WireSession): boolean {
   return true;
 }
 
-/** Checks in what is checked out, and reports it. */
+/** Gives back all that the session holds, and reports its end. */
 async function leave(session: WireSession, end: RelayEnd): Promise<void> {
-  // The caller may still be at work on what is checked out.
+  // The caller may still be using the backend.
   await undefined;
   let failure: unknown;
   try {
@@ -101,7 +101,7 @@ async function leave(session: WireSession, end: RelayEnd): Promise<void> {
 async function giveBack(session: WireSession): Promise<void> {
   const { checkout, statements, services, link } = session;
   checkout.giveUp();
-  // What still comes of a shared backend's answer is nobody's.
+  // The rest of a reply from a shared backend is discarded.
   session.isHidden = true;
   statements.end();
   services.held.end();

@@ -21,37 +21,37 @@ import type { RelayEnd, SessionServices } from '../sessions/session-services.ts'
 import { Gate, Reason } from './gate.ts';
 import { WriteBuffer } from './write-buffer.ts';
 
-/** What the steps of a request's life tell the relay, which goes on from there. */
+/** Events that the steps of a request report to the relay, which continues from there. */
 export interface RelayEvents extends BackendReceiver, ReplyListener, CheckoutListener, LinkEvents {
-  /** What a checkin had to wait for is known: it is tried again. */
+  /** Tries a checkin again, after the event that it waited for. */
   checkInAgain(): void;
-  /** Input that has waited goes on, if nothing is in its way any more. */
+  /** Handles the input that waits, if it does not have to wait any more. */
   continueInput(): void;
-  /** Input that has waited goes on. */
+  /** Handles the input that waits. */
   resumeInput(): void;
 }
 
-/** How much of each message has to be at hand: all of the answers to our own requests, which are short, and of what is rewritten. */
+/** How many bytes of each message are needed at once: all of the replies to Postern's own requests, which are short, and of messages that are rewritten. */
 const BACKEND = backendFrames({ Z: 1, E: 65_536, C: 64, S: 65_536, A: 65_536, N: 65_536, D: 4_096, t: 262_144, T: 262_144 });
-/** Longest names that are looked at: Postgres takes 63 bytes of an SQL name, but protocol names have no limit. */
+/** The longest names that are inspected: PostgreSQL truncates SQL names to 63 bytes, but protocol names have no limit. */
 const MAX_NAMES_BYTES = 65_536;
 const OID_BYTES = 4;
 const HEADS = { B: MAX_NAMES_BYTES, D: MAX_NAMES_BYTES, C: MAX_NAMES_BYTES, E: MAX_NAMES_BYTES, F: OID_BYTES };
 const FRONTEND = frontendFrames({ ...HEADS, Q: 65_536, P: MAX_KEPT_DEFINITION_BYTES });
-/** Where texts are rewritten, they have to be held whole. */
+/** Texts that are rewritten have to be held whole. */
 const FRONTEND_REWRITTEN = frontendFrames({ ...HEADS, Q: MAX_REWRITTEN_BYTES, P: MAX_REWRITTEN_BYTES });
 
 const NEVER = -1;
 
 /**
- * What a session is doing, in the words of pg_stat_activity, and of PgBouncer for one that waits for a backend.
+ * The state of a session, in the words of pg_stat_activity, and of PgBouncer for a session that waits for a backend.
  * @see https://www.postgresql.org/docs/current/monitoring-stats.html#MONITORING-PG-STAT-ACTIVITY-VIEW
  */
 export type Activity = 'idle' | 'idle in transaction' | 'active' | 'waiting' | 'ended';
 
 /**
- * All that is known of one client's session while it lives. The steps of a request's life are functions that take this record;
- * `relay.ts` names them in their order.
+ * The record of one client's session. The steps of a request are functions that take this record; `relay.ts` calls them in
+ * their order.
  */
 export class WireSession {
   readonly client: Duplex;
@@ -82,7 +82,7 @@ export class WireSession {
   status: TransactionStatus = 'I';
   /** When the oldest unanswered request was sent, or when the session last became idle; on performance.now()'s clock. */
   since = performance.now();
-  /** When the client last read something of its replies. */
+  /** When the client last read some of its replies. */
   lastTakenAt = performance.now();
 
   bytesIn = 0;
@@ -95,71 +95,71 @@ export class WireSession {
   /* The input that is being forwarded. */
   /** The batch in which extended-protocol messages have been sent that no Sync has followed yet. */
   unsyncedBatch = NEVER;
-  /** A statement was used that Postern has prepared of its own accord. */
+  /** A statement was used that Postern has prepared itself. */
   usesRepeated = false;
-  /** The unnamed statement was used as one that has no name on the server either. */
+  /** The unnamed statement was used, and is unnamed on the server, too. */
   usesUnnamed = false;
   /** None of its statements has traits or is audited. */
   isPlain = true;
   /** The statement bound last, if backends know it by a name. */
   bound: ServerStatement | undefined;
-  /** A text that is inspected as it passes. */
+  /** Inspects a text while it is forwarded. */
   streamed: StreamedTraits | undefined;
-  /** What is known of the next text, which has been rewritten already. */
+  /** The inspection of the next text, which has been rewritten already. */
   rewritten: LargeText | undefined;
   /** Bytes of the message that is being rewritten. */
   rewrittenBytes = 0;
   /** Why there was no backend for the request that comes next. */
   refusal: ServiceError | undefined;
-  /** Messages up to the next Sync are thrown away: no backend has seen what they belong to. */
+  /** Messages up to the next Sync are ignored, because their pipeline was refused without a backend. */
   discardsUntilSync = false;
 
   /* Prepared statements and portals on the backend at hand. */
   /** The client's names under which its statements have been prepared, and in which batch. */
   clientNames: { readonly names: Set<string>; readonly batch: number } | undefined;
-  /** What the backend has been asked that the next message depends on. */
+  /** The Describe whose reply the next message waits for. */
   question: ShapeReader | undefined;
-  /** The statement whose shape has turned out to differ from what clients know. */
+  /** The statement that the backend has described differently from what clients were told. */
   changed: object | undefined;
   /** The server statement of a name whose use waits for the answer to {@link question}. */
   asked: { readonly name: string; readonly server: ServerStatement } | undefined;
   /** A Bind has made the unnamed portal since the last Query or Sync. */
   bindsUnnamedPortal = false;
-  /** The portal whose execution takes all prepared statements away. */
+  /** The portal whose execution deallocates all prepared statements. */
   deallocatingPortal: string | undefined;
   /** The portal bound last, if its rows are values of search_path. */
   searchPathPortal: string | undefined;
 
   /* The replies that are being received. */
-  /** The client gets nothing of them, up to ReadyForQuery: its request will be run again. */
+  /** Replies up to ReadyForQuery are dropped, because the request will be run again. */
   isHidden = false;
   /** The request has been run a second time because of an error that its client has not been told. */
   hasRunAgain = false;
-  /** The rest of the message that is passing is not the client's. */
+  /** The rest of the current message is not forwarded. */
   skipsRest = false;
   /** The backend has sent its final error, and the client has it. */
   hasFatal = false;
-  /** Something has been completed since the last ReadyForQuery. */
+  /** A command has completed since the last ReadyForQuery. */
   hasCompleted = false;
-  /** Part of the request may have been committed by itself. */
+  /** A part of the request may have been committed already. */
   mayHaveCommitted = false;
   /** SQLSTATE of the first error that the client has been told of. */
   failure: string | undefined;
   schemaChanged = false;
-  /** All named statements have been deallocated, and nothing since has been answered with a new one. */
+  /** All named statements have been deallocated, and no reply since then has defined one. */
   allDeallocated = false;
-  /** Requests gone through to note them again, since the last chunk began. */
+  /** Effects that have been noted again since the last chunk began. */
   reappliedEffects = 0;
 
   /* The end. */
   isOver = false;
   /** The client has closed its sending side and may still be reading. */
   halfClosed = false;
-  /** It ends with this as soon as it is idle outside a transaction. */
+  /** The session ends with this error as soon as it is idle outside a transaction. */
   endsAtRest: ServiceError | undefined;
-  /** It ends with this when all that was asked has been answered. */
+  /** The session ends like this when all requests have been answered. */
   endsAfterReplies: RelayEnd | undefined;
-  /** What the backend runs does not end when it is canceled. */
+  /** The running statement does not end when it is canceled. */
   cancelFailed = false;
 
   constructor(client: Duplex, services: SessionServices, pins: Pins, parameters: ReadonlyMap<string, string>, events: RelayEvents) {
@@ -179,7 +179,7 @@ export class WireSession {
     this.checkout = new Checkout(this);
   }
 
-  /** The one that is at work for this client. */
+  /** The backend that the session has at the moment. */
   get backend(): BackendConnection | undefined {
     return this.link.lease?.backend;
   }
@@ -188,22 +188,22 @@ export class WireSession {
     return this.link.out;
   }
 
-  /** Extended-protocol messages have been sent that no Sync has followed yet, or none that counted. */
+  /** Extended-protocol messages have been sent without a Sync, or with one that the server ignored. */
   get isUnsynced(): boolean {
     return this.hasUnsynced || this.replies.awaitsSync;
   }
 
-  /** A Query ends them, too, once it has been answered. */
+  /** Extended-protocol messages have been sent without a Sync. A Query that has been answered ends them, too. */
   get hasUnsynced(): boolean {
     return this.unsyncedBatch >= this.replies.oldestBatch;
   }
 
-  /** All that the client has asked has been answered, and what comes next belongs to none of it. */
+  /** All of the client's requests have been answered, and the next message begins a new pipeline. */
   get startsPipeline(): boolean {
     return !this.isUnsynced && this.replies.onlyOurs;
   }
 
-  /** Nothing is owed, and no transaction is open. */
+  /** All requests have been answered, and no transaction is open. */
   get isAtRest(): boolean {
     return this.replies.length === 0 && this.status === 'I' && !this.isUnsynced;
   }
@@ -215,18 +215,18 @@ export class WireSession {
     return this.status === 'I' ? 'idle' : 'idle in transaction';
   }
 
-  /** Replies are owed to the client, or it waits for a backend. */
+  /** The client waits for replies or for a backend. */
   get isBusy(): boolean {
     return this.replies.length > 0 || this.gate.isWaiting || this.gate.isClosed(Reason.settings) || this.link.isQueued;
   }
 
-  /** What the client sends now is ignored. */
+  /** The client's input is ignored from now on. */
   get ignoresInput(): boolean {
     return this.isOver || this.endsAfterReplies !== undefined;
   }
 }
 
-/** Finds a client's messages, each with as much of it as has to be looked at, if there is room for that. */
+/** Makes the scanner of a client's messages. It holds as much of each message as has to be inspected, within the memory limit. */
 export function newClientScanner({ view, held }: SessionServices): FrameScanner {
   return new FrameScanner(view === undefined ? FRONTEND : FRONTEND_REWRITTEN, held);
 }

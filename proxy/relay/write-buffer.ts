@@ -1,33 +1,33 @@
 import { Buffer } from 'node:buffer';
 import { joined } from '../../src/runtime/bytes.ts';
 
-/** Where a run goes. */
+/** Where the buffered bytes are written to. */
 export interface Sink {
   write(bytes: Buffer): void;
-  /** What is written between these goes out as one. */
+  /** Writes between these calls go out together. */
   cork?(): void;
   uncork?(): void;
 }
 
 /**
- * What goes to one peer in one turn, as one write. What lies side by side in memory is one piece, so that a chunk full of
- * messages costs what one costs.
+ * Collects the bytes for one peer during a turn of the event loop and writes them at once. Messages that are adjacent in
+ * memory become one piece, so that a chunk full of messages costs as much as one message.
  */
 export class WriteBuffer {
-  /** How often something has been written. */
+  /** The number of writes. */
   writes = 0;
   readonly #sink: Sink;
-  /** The pieces before the last one, and what they take. */
+  /** The pieces before the last one, and their length in bytes. */
   #pieces: Buffer[] = [];
   #bytes = 0;
-  /** What the last piece lies in, or begins in; undefined where there is none. */
+  /** The buffer in which the last piece begins; undefined if there is none. */
   #buffer: Buffer | undefined;
   #start = 0;
-  /** Beyond the buffer, where what lies behind it in memory belongs to the piece. */
+  /** Lies beyond the buffer's end if the piece continues in the memory behind it. */
   #end = 0;
-  /** What has gone out of an answer that is not over. */
+  /** Bytes written of a reply that is not complete. */
   #streamed = 0;
-  /** Whether what there is waits for more. */
+  /** The buffered bytes wait for more. */
   #gathering = false;
   #timer: NodeJS.Timeout | undefined;
 
@@ -35,7 +35,7 @@ export class WriteBuffer {
     this.#sink = sink;
   }
 
-  /** What has not been written. */
+  /** Bytes that have not been written. */
   get bytes(): number {
     return this.#bytes + (this.#buffer === undefined ? 0 : this.#end - this.#start);
   }
@@ -58,12 +58,12 @@ export class WriteBuffer {
     this.#end = end;
   }
 
-  /** Adds a message that is not part of what is passed through. */
+  /** Adds a message that Postern has made. */
   insert(bytes: Buffer): void {
     this.add(bytes, 0, bytes.length);
   }
 
-  /** Forgets what has not been written. */
+  /** Drops the bytes that have not been written. */
   clear(): void {
     this.#buffer = undefined;
     this.#pieces = [];
@@ -76,7 +76,7 @@ export class WriteBuffer {
     this.#write();
   }
 
-  /** Writes what there is of an answer that is not over. @param goesOn it ends in the middle of a message: more is at hand */
+  /** Writes a part of a reply. @param goesOn the part ends in the middle of a message, so more follows soon */
   flushPart(goesOn: boolean): void {
     if (goesOn && this.#streamed >= STREAM_BYTES && this.bytes < GATHERED_BYTES) {
       this.#gather();
@@ -86,7 +86,7 @@ export class WriteBuffer {
     this.#write();
   }
 
-  /** A peer that takes a lot is woken for much at a time, unless no more comes for a moment. */
+  /** Collects bytes of a large reply for a moment, so that the peer wakes up less often. */
   #gather(): void {
     this.#gathering = true;
     this.#timer ??= setTimeout(() => {
@@ -113,7 +113,7 @@ export class WriteBuffer {
     else this.#writeEach(pieces);
   }
 
-  /** What is large is not copied. */
+  /** Writes large pieces without copying them. */
   #writeEach(pieces: readonly Buffer[]): void {
     this.#sink.cork?.();
     for (const piece of pieces) this.#sink.write(piece);
@@ -144,9 +144,9 @@ function piece(buffer: Buffer, start: number, end: number): Buffer {
   return end <= buffer.length ? buffer.subarray(start, end) : Buffer.from(buffer.buffer, buffer.byteOffset + start, end - start);
 }
 
-/** Less is cheaper to join than to hand over one by one. */
+/** Up to this size, joining pieces is cheaper than writing each. */
 const MAX_JOINED_BYTES = 8_192;
-/** From here on an answer is read for its bulk, and not waited for. */
+/** After this many bytes of a reply, throughput matters more than latency. */
 const STREAM_BYTES = 262_144;
 /** PostgreSQL sends 8 kB at once; loopback carries 64 kB in one segment. */
 const GATHERED_BYTES = 65_536;

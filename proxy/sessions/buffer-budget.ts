@@ -3,12 +3,12 @@ import { type MemoryBounds, type MemoryBudget, MemoryReservation } from '../../s
 import { MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
 
 /**
- * What messages may take that have not come whole, wait for a backend or to be rewritten, or have not been taken by their
- * client: four of the largest, and sixteen in all.
+ * The memory limit for messages that are incomplete, that wait for a backend or for being rewritten, or that the client has
+ * not read: four of the largest messages for an organization, and sixteen in all.
  */
 export const BUFFER_BOUNDS: MemoryBounds = { perOrganizationBytes: 4 * MAX_REWRITTEN_BYTES, allBytes: 16 * MAX_REWRITTEN_BYTES };
 
-/** What is held of one client's messages, and of those for it, counted with what is held for its organization's others. */
+/** Counts the bytes held of messages from and to one client, against its organization's limit. */
 export class BufferBudget implements HeadBudget {
   readonly #fromClient: MemoryReservation;
   readonly #toClient: MemoryReservation;
@@ -23,17 +23,17 @@ export class BufferBudget implements HeadBudget {
     return this.#fromClient.exhaustedBy(bytes) === undefined;
   }
 
-  /** So many bytes are held of what it has said. */
+  /** This many bytes of the client's input are held. */
   fromClient(bytes: number): void {
     if (!this.#isOver) this.#fromClient.resize(bytes);
   }
 
-  /** So many bytes wait for it to take them. */
+  /** This many bytes of replies wait until the client reads them. */
   toClient(bytes: number): void {
     if (!this.#isOver) this.#toClient.resize(bytes);
   }
 
-  /** The client is gone, and nothing is kept of what it has said. */
+  /** The client has disconnected, and nothing is held for it any more. */
   end(): void {
     this.#isOver = true;
     this.#fromClient.resize(0);
