@@ -8,12 +8,21 @@ import { queryMessage } from '../../src/protocol/frontend-encoder.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import type { InFlight } from '../multiplex/in-flight.ts';
 import type { Pins } from '../pinning/pins.ts';
+import type { StateProbe } from '../pinning/state-probe.ts';
+import type { ShapeReader } from '../prepared/shape-reader.ts';
 import { type Gate, Reason } from '../relay/gate.ts';
 import { type Sink, WriteBuffer } from '../relay/write-buffer.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
 import { CancelQueue } from './cancel-queue.ts';
-import type { OwnRequest } from './own-requests.ts';
 import { settingsChange } from './settings-sync.ts';
+
+/** A request that Postern sends between the client's requests. */
+type OwnRequest = { readonly own: 'settings' } | { readonly own: 'probe'; readonly probe: StateProbe } | ShapeReader;
+
+/** Whether the subject of an entry in the reply queue marks the request as Postern's own. */
+export function isOwn(subject: unknown): subject is OwnRequest {
+  return typeof subject === 'object' && subject !== null && 'own' in subject;
+}
 
 /** Events that a link reports to its session. */
 export interface LinkEvents {

@@ -13,7 +13,7 @@ import {
 } from '../../src/protocol/backend.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
-import { isOwn } from '../checkout/own-requests.ts';
+import { isOwn } from '../checkout/backend-link.ts';
 import { isCanceled, isMissing, isStalePlan, isTakenAway, STALE_PLAN } from '../errors.ts';
 import { applySchemaChange, commandCompleted, haveEffectsTakenLong } from '../pinning/command-effects.ts';
 import type { RequestEnd } from '../pinning/query-inspection.ts';
