@@ -11,7 +11,8 @@ const SECRETS: readonly (readonly [RegExp, string])[] = [
 
 /** A logger that writes one JSON object a line, with secrets masked. */
 export function createLogger(level: string, destination?: { write(line: string): void }): Logger {
-  const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime, hooks: { streamWrite: redact } };
+  const formatters = { level: (name: string) => ({ level: name }) };
+  const options = { level, base: null, formatters, timestamp: pino.stdTimeFunctions.isoTime, hooks: { streamWrite: redact } };
   return destination === undefined ? pino(options) : pino(options, destination);
 }
 
