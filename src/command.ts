@@ -1,0 +1,52 @@
+import { readFile } from 'node:fs/promises';
+
+const USAGE = `usage: postern [command]
+
+  start               starts the service; so does no command
+  admin <command>     what an operator does to organizations; alone it lists its commands
+  --help, --version
+
+Settings are environment variables, described in docker/README.md and under /docs of a running service. Those that are changed most:
+
+  DATABASE_URL        a PostgreSQL of your own, with POSTERN_SECRET; else an embedded one is started
+  POSTERN_DATA_DIR    where the embedded one keeps its data (./data)
+  POSTERN_HTTP_PORT, POSTERN_PG_PORT, POSTERN_OPS_PORT    8080, 6432, 9464; 0: any free one
+`;
+
+const [command, ...rest] = process.argv.slice(2);
+switch (command) {
+  case undefined:
+  case 'start':
+    if (rest.length > 0) refuse(`start takes no arguments: ${rest[0]}`);
+    else await import('./main.ts');
+    break;
+  case 'admin':
+    process.argv.splice(2, 1);
+    await import('./admin.ts');
+    break;
+  case 'help':
+  case '--help':
+  case '-h':
+    process.stdout.write(USAGE);
+    break;
+  case '--version':
+  case '-V':
+    process.stdout.write(`${await version()}\n`);
+    break;
+  default:
+    refuse(`there is no command ${command}`);
+}
+
+/** The package's, which is in the folder above the sources, or above what they are compiled to. */
+async function version(): Promise<string> {
+  for (const folder of ['..', '../..']) {
+    const text = await readFile(new URL(`${folder}/package.json`, import.meta.url), 'utf8').catch(() => undefined);
+    if (text !== undefined) return (JSON.parse(text) as { readonly version: string }).version;
+  }
+  return 'unknown';
+}
+
+function refuse(reason: string): void {
+  process.stderr.write(`postern: ${reason}\n\n${USAGE}`);
+  process.exitCode = 2;
+}

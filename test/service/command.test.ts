@@ -1,0 +1,88 @@
+import { execFile } from 'node:child_process';
+import { copyFile, mkdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { banner } from '../../src/banner.ts';
+import { readConfig } from '../../src/config.ts';
+import { makeScratch, type Scratch } from '../support/scratch.ts';
+
+const run = promisify(execFile);
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const BIN = join(ROOT, 'src/bin.cjs');
+
+interface Ended {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Anywhere but in the repository's folder. */
+async function node(...words: readonly string[]): Promise<Ended> {
+  return run(process.execPath, words, { cwd: '/' }).then(
+    (ended) => ({ code: 0, ...ended }),
+    (failed: Ended) => failed,
+  );
+}
+
+describe('the command line', () => {
+  let scratch: Scratch;
+  beforeAll(async () => {
+    scratch = await makeScratch();
+  });
+  afterAll(() => scratch.remove());
+
+  it.each(['--help', '-h', 'help'])('describes itself for %s, and starts nothing', async (word) => {
+    const { code, stdout, stderr } = await node(BIN, word);
+    expect([code, stderr]).toEqual([0, '']);
+    expect(stdout).toMatch(/^usage: postern \[command\]\n/);
+  });
+
+  it.each(['--version', '-V'])('says its version for %s', async (word) => {
+    const { version } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'));
+    expect(await node(BIN, word)).toMatchObject({ code: 0, stdout: `${version}\n`, stderr: '' });
+  });
+
+  it.each([
+    [['frobnicate'], 'there is no command frobnicate'],
+    [['start', '--now'], 'start takes no arguments: --now'],
+  ] as const)('starts nothing for %j', async (words, reason) => {
+    const { code, stdout, stderr } = await node(BIN, ...words);
+    expect([code, stdout]).toEqual([2, '']);
+    expect(stderr).toMatch(new RegExp(`^postern: ${reason}\n\nusage: postern`));
+  });
+
+  it('has the commands of operators', async () => {
+    const { code, stderr } = await node(BIN, 'admin');
+    expect(code).toBe(2);
+    expect(stderr).toContain('org suspend <id>');
+  });
+
+  it('says in one line that Node is too old', async () => {
+    const old = "Object.defineProperty(process.versions, 'node', { value: '16.20.2' })";
+    expect(await node('-e', `${old}; require(${JSON.stringify(BIN)})`)).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: 'postern: it needs Node 20 or later; this is 16.20.2\n',
+    });
+  });
+
+  it('says in one line that it is not compiled, where nothing can compile it', async () => {
+    const folder = join(scratch.path, 'src');
+    await mkdir(folder);
+    for (const name of ['bin.cjs', 'launch.cjs', 'build.cjs']) await copyFile(join(ROOT, 'src', name), join(folder, name));
+    const hidden = "Object.defineProperty(process.features, 'typescript', { value: false })";
+    const { code, stderr } = await node('-e', `${hidden}; require(${JSON.stringify(join(folder, 'bin.cjs'))})`);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/^postern: it is not compiled[^\n]+\n$/);
+  });
+});
+
+it('the greeting has lines that a shell understands', async () => {
+  const text = banner(readConfig({}), { httpPort: 8080, wirePort: 6432 });
+  const lines = text.split('\n').filter((line) => /^ {2}(?:curl|export|PGPASSWORD)/.test(line));
+  expect(lines).toHaveLength(3);
+  expect(await run('bash', ['-n', '-c', lines.join('\n')])).toEqual({ stdout: '', stderr: '' });
+  expect(lines.join('')).not.toMatch(/[<>]/);
+});
