@@ -16,7 +16,7 @@ import { runClient } from './debian.ts';
 import { authors, books, places, shelf } from './drizzle/schema.ts';
 
 const FOLDER = fileURLToPath(new URL('drizzle', import.meta.url));
-const KIT = fileURLToPath(new URL('../../node_modules/drizzle-kit/bin.cjs', import.meta.url));
+const KIT = fileURLToPath(new URL('node_modules/drizzle-kit/bin.cjs', import.meta.url));
 
 let service: TestService;
 let organization: TestOrganization;

@@ -11,7 +11,7 @@ import { runClient } from './debian.ts';
 import { withSchemaEngine } from './prisma/schema-engine.ts';
 
 const FOLDER = fileURLToPath(new URL('prisma', import.meta.url));
-const MODULES = fileURLToPath(new URL('../../node_modules', import.meta.url));
+const MODULES = fileURLToPath(new URL('node_modules', import.meta.url));
 const COMMAND = join(MODULES, 'prisma/build/index.js');
 const LATER = 'CREATE TABLE later (n int); INSERT INTO later VALUES (1);';
 /** Without it, it prepares nothing: a name for each text. */

@@ -65,7 +65,7 @@ it('connects from Java as the README says', async () => {
 });
 
 it('connects from Prisma as the README says', async () => {
-  const modules = join(REPOSITORY, 'node_modules');
+  const modules = join(REPOSITORY, 'test/clients/node_modules');
   await symlink(modules, join(scratch.path, 'node_modules'));
   await writeFile(join(scratch.path, 'schema.prisma'), SCHEMA);
   await writeFile(join(scratch.path, 'orders.ts'), here('Prisma', 'ts'));
