@@ -3,7 +3,7 @@ import { defineConfig } from 'vitest/config';
 /** What a client sees at the doors, which is the same wherever its organization lives. */
 const AT_THE_DOORS = [
   'http/{audit,examples,idempotency,lines,migrations,neon,query,websocket,wire-sockets}.test.ts',
-  'proxy/{backend-loss,cancel,dangling-portal,drivers,large-values,many-clients,oversized-statements,portions,sequences}.test.ts',
+  'proxy/{backend-loss,cancel,dangling-portal,drivers,oversized-statements,portions,sequences}.test.ts',
   'service/{all-or-nothing,both-doors,errors,exactly-once,rotation,shared-backend}.test.ts',
 ];
 
@@ -25,8 +25,19 @@ export default defineConfig({
       {
         extends: true,
         test: {
+          name: 'units',
+          include: ['src/**/*.test.ts'],
+          globalSetup: ['support/cluster.setup.ts'],
+          maxWorkers: 2,
+          // The files of a worker share its modules: to load them for each of eighty files takes longer than most of the tests.
+          isolate: false,
+        },
+      },
+      {
+        extends: true,
+        test: {
           name: 'fast',
-          include: ['{src,proxy,http,service,attacks,bench,house}/**/*.test.ts'],
+          include: ['{proxy,http,service,attacks,bench,house}/**/*.test.ts'],
           globalSetup: ['support/cluster.setup.ts'],
           maxWorkers: 2,
         },

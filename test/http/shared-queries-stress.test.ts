@@ -12,7 +12,7 @@ import { testVariables } from '../support/service.ts';
  * Clients over HTTP whose quick reads share a few backends, beside others that are slow, fail, vanish, lock and change tables.
  * No value comes twice, and every reply is compared with what it has to be.
  */
-const REQUESTS = Number(process.env.STRESS_REQUESTS ?? 30_000);
+const REQUESTS = Number(process.env.STRESS_REQUESTS ?? 15_000);
 const READERS = 40;
 const BACKENDS = 8;
 const SEED = 1_729;

@@ -14,7 +14,7 @@ import { testVariables } from '../support/service.ts';
  * Clients that share a few backends' pipelines, beside others that are slow, fail, cancel, vanish, lock and change tables.
  * No value comes twice, and every reply is compared byte by byte with what it has to be.
  */
-const REQUESTS = Number(process.env.STRESS_REQUESTS ?? 100_000);
+const REQUESTS = Number(process.env.STRESS_REQUESTS ?? 40_000);
 const READERS = 40;
 const BACKENDS = 8;
 const SEED = 1_729;

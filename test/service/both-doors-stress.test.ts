@@ -13,7 +13,7 @@ import { startTestService, type TestOrganization, type TestService } from '../su
  * Clients of both doors whose quick reads share a few backends, beside locks and cancel requests. No value comes twice, and every
  * reply is compared with what it has to be.
  */
-const REQUESTS = Number(process.env.STRESS_REQUESTS ?? 10_000);
+const REQUESTS = Number(process.env.STRESS_REQUESTS ?? 5_000);
 const CLIENTS = 8;
 const SEED = 5_087;
 const READ = 'SELECT $1::text AS v';
