@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandle
 import type { z } from 'zod';
 import { ServiceError } from '../../src/errors.ts';
 import type { ErrorCode } from '../errors.ts';
-import { describeUnknown, refuseExcess } from '../json/excess-input.ts';
+import { describeUnknown, refuseExcess } from '../json/field-limits.ts';
 import { MAX_PARAMETERS, noQuery } from './schemas.ts';
 
 export interface ReplyDescription {

@@ -2,8 +2,8 @@ import type { BackendConnection, BackendReceiver } from '../../src/backend/conne
 import { Disposition, Request } from '../../src/backend/pending-replies.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import { mayTake, type ShareableRequest, type SharedBackend, type ShareMode } from '../../src/multiplex/multiplexer.ts';
+import type { Slot } from '../../src/multiplex/pipeline-slot.ts';
 import { SharedPipeline } from '../../src/multiplex/shared-pipeline.ts';
-import type { Slot } from '../../src/multiplex/slot.ts';
 import { queryMessage } from '../../src/protocol/frontend-encoder.ts';
 import type { Lease } from '../../src/router/lease.ts';
 import type { InFlight } from '../multiplex/in-flight.ts';

@@ -1,7 +1,7 @@
 import type { BackendReceiver } from '../backend/connection.ts';
 import { BackendType } from '../protocol/backend.ts';
 import { backendFrames, FrameScanner } from '../protocol/frame.ts';
-import type { Slot } from './slot.ts';
+import type { Slot } from './pipeline-slot.ts';
 
 const FRAMES = backendFrames({ Z: 1 });
 

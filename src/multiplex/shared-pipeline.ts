@@ -3,7 +3,7 @@ import type { LatencyBaseline } from '../backend/statement-latency.ts';
 import type { Lease } from '../router/lease.ts';
 import { Deadline } from '../runtime/deadline.ts';
 import { AbandonedSlot } from './abandoned-slot.ts';
-import type { Slot } from './slot.ts';
+import type { Slot } from './pipeline-slot.ts';
 
 /** No request enters behind one that has been running for longer. */
 const ENTER_WITHIN_MS = 1;

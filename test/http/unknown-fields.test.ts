@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { refuseExcess } from '../../http/json/excess-input.ts';
+import { refuseExcess } from '../../http/json/field-limits.ts';
 import { auditSearch, migrationRequest, transactionRequest } from '../../http/routes/schemas.ts';
 
 const fields = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, n) => [`field${n}`, n]));

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { channelSecret, formerChannelsOf } from '../../../auth/channel-prefix.ts';
-import { stepAside } from './replaced-functions.ts';
+import { renameServerFunction } from './replaced-functions.ts';
 
 /** The oid of `pg_notify(text, text)`, which may have been renamed. */
 const PG_NOTIFY_OID = 3036;
@@ -32,7 +32,7 @@ export async function furnishChannels(session: pg.Client, { owner, secret }: Cha
 
 /** The server's pg_notify is replaced, for SQL that is assembled at run time. */
 export async function separateChannels(session: pg.Client, owner: string): Promise<void> {
-  await stepAside(session, 'pg_notify', 'text, text');
+  await renameServerFunction(session, 'pg_notify', 'text, text');
   const platform = pg.escapeIdentifier(owner);
   await session.query(`GRANT EXECUTE ON FUNCTION pg_catalog.postern_pg_notify(text, text) TO ${platform};
     ${notifyFunction('pg_catalog', 'postern_pg_notify')};

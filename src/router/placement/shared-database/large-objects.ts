@@ -1,13 +1,13 @@
 import type pg from 'pg';
-import { stepAside } from './replaced-functions.ts';
+import { renameServerFunction } from './replaced-functions.ts';
 
 /**
  * All organizations in a shared database share the ids of large objects. An organization that could choose ids could create those
  * that another is about to restore, grant access to all, and receive the other's data.
  */
 export async function refuseChosenLargeObjects(session: pg.Client): Promise<void> {
-  await stepAside(session, 'lo_create', 'oid');
-  await stepAside(session, 'lo_from_bytea', 'oid, bytea');
+  await renameServerFunction(session, 'lo_create', 'oid');
+  await renameServerFunction(session, 'lo_from_bytea', 'oid, bytea');
   await session.query(CREATE + FROM_BYTEA);
 }
 

@@ -2,7 +2,7 @@ import pg from 'pg';
 import { type AdminConnection, withSession } from '../admin.ts';
 import { harden, ONE_DATABASE, WHOLE_SERVER } from '../hardening.ts';
 import { TEMPLATE } from '../own-database/template.ts';
-import { separateAdvisoryLocks } from './advisory-locks.ts';
+import { separateAdvisoryLocks } from './advisory-lock-functions.ts';
 import { furnishChannels, keepChannelSecret, notifyCalled, separateChannels } from './channels.ts';
 import { refuseChosenLargeObjects } from './large-objects.ts';
 

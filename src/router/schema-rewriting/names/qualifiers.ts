@@ -4,7 +4,7 @@ import { skipWhitespace } from '../../../syntax/token-ends.ts';
 import type { ScopedEdits } from '../edits/scoped-edits.ts';
 import type { SchemaTarget } from '../schema-target.ts';
 import { isCast } from '../tokens/literals.ts';
-import { relationQualifiers } from './aliases.ts';
+import { relationQualifiers } from './relations-named-public.ts';
 import type { Scope } from './scope.ts';
 
 /** In a larger statement, `public` is always the schema. */

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { stepAside } from './replaced-functions.ts';
+import { renameServerFunction } from './replaced-functions.ts';
 
 const NAMES = {
   void: ['pg_advisory_lock', 'pg_advisory_lock_shared', 'pg_advisory_xact_lock', 'pg_advisory_xact_lock_shared'],
@@ -26,15 +26,15 @@ const SIGNATURES = ['bigint', 'integer, integer'];
 export async function separateAdvisoryLocks(session: pg.Client, owner: string): Promise<void> {
   for (const [result, names] of Object.entries(NAMES)) {
     for (const name of names) {
-      for (const signature of SIGNATURES) await stepAside(session, name, signature);
+      for (const signature of SIGNATURES) await renameServerFunction(session, name, signature);
       await session.query(`GRANT EXECUTE ON FUNCTION pg_catalog.postern_${name}(bigint) TO ${owner}`);
-      for (const signature of SIGNATURES) await session.query(takePlace(name, signature, result, owner));
+      for (const signature of SIGNATURES) await session.query(replacementFunctionSql(name, signature, result, owner));
     }
   }
 }
 
 /** The body is parsed when the function is created, so its names are fixed and cannot refer to an object of a tenant. */
-function takePlace(name: string, signature: string, result: string, owner: string): string {
+function replacementFunctionSql(name: string, signature: string, result: string, owner: string): string {
   const number = signature === 'bigint' ? '$1' : "$1 || ',' || $2";
   const digest = `pg_catalog.sha256(pg_catalog.convert_to(session_user || ':' || ${number}, 'UTF8'))`;
   const own = `('x' || pg_catalog.encode(pg_catalog.substr(${digest}, 1, 8), 'hex'))::bit(64)::bigint`;

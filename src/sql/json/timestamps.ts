@@ -1,5 +1,5 @@
 import { copyBytes, type JsonBuffer } from './buffer.ts';
-import { type CivilDay, civilFromDays, daysFromCivil } from './calendar.ts';
+import { type CivilDay, civilFromDays, daysFromCivil } from './day-numbers.ts';
 import { encodeText, type ValueEncoder } from './scalars.ts';
 
 /*
@@ -11,7 +11,7 @@ import { encodeText, type ValueEncoder } from './scalars.ts';
 
 /** RFC 3339 in UTC with microseconds: `"2024-01-02T03:04:05.123456Z"`. Beyond RFC 3339: longer years, and ` BC` at the end. */
 export const encodeTimestamptz: ValueEncoder = (out, source, start, end) => {
-  if (isUtc(source, end) && writeUsual(out, source, start, end - UTC.length, Z)) return;
+  if (isUtc(source, end) && copyCommonTimestamp(out, source, start, end - UTC.length, Z)) return;
   const time = readTimestamp(source, start, end);
   if (time?.offsetS === undefined) encodeText(out, source, start, end);
   else out.text(format(shiftToUtc(time, time.offsetS), 'Z'));
@@ -19,7 +19,7 @@ export const encodeTimestamptz: ValueEncoder = (out, source, start, end) => {
 
 /** As timestamptz, without a zone: `"2024-01-02T03:04:05.123456"`. */
 export const encodeTimestamp: ValueEncoder = (out, source, start, end) => {
-  if (writeUsual(out, source, start, end, undefined)) return;
+  if (copyCommonTimestamp(out, source, start, end, undefined)) return;
   const time = readTimestamp(source, start, end);
   if (time === undefined || time.offsetS !== undefined) encodeText(out, source, start, end);
   else out.text(format(time, ''));
@@ -35,7 +35,7 @@ function isUtc(source: Uint8Array, end: number): boolean {
 }
 
 /** The common case: a year of four digits, AD, no offset. Copied byte by byte, and padded to six digits of a second. */
-function writeUsual(out: JsonBuffer, source: Uint8Array, start: number, end: number, zone: number | undefined): boolean {
+function copyCommonTimestamp(out: JsonBuffer, source: Uint8Array, start: number, end: number, zone: number | undefined): boolean {
   const length = end - start;
   if (length < SECONDS_BYTES || length > MICROSECONDS_BYTES || (length > SECONDS_BYTES && source[start + SECONDS_BYTES] !== DOT))
     return false;
