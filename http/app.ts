@@ -12,22 +12,22 @@ import { type OpenWire, WireSockets } from './neon/websocket.ts';
 import { Admission, bodyBoundsOf, limitRequests } from './plugins/admission.ts';
 import { ambiguityOf, refuseAmbiguousHeads } from './plugins/ambiguous-head.ts';
 import { requireBearer } from './plugins/bearer.ts';
-import { followCalls } from './plugins/call.ts';
 import { clientAddresses } from './plugins/client-address.ts';
-import { setHeaders, setHeadersAlways } from './plugins/headers.ts';
 import { answerProblems, sendProblem } from './plugins/problems.ts';
+import { setHeaders, setHeadersAlways } from './plugins/reply-headers.ts';
+import { followCalls } from './plugins/request-tracking.ts';
 import { refuseOtherHosts, servedHosts } from './plugins/served-hosts.ts';
 import { CallEnds, requestIdOf } from './request-context.ts';
-import { countReplies } from './responses/unread-replies.ts';
+import { countReplies } from './responses/reply-memory.ts';
 import { auditEndpoints } from './routes/audit.ts';
 import { authEndpoints } from './routes/auth.ts';
-import type { RouteContext } from './routes/context.ts';
 import { documentationRoutes } from './routes/documentation.ts';
 import { healthRoutes } from './routes/health.ts';
 import { migrationEndpoints } from './routes/migrations.ts';
 import { neonRoutes } from './routes/neon.ts';
 import { type Endpoint, serve } from './routes/operation.ts';
 import { queryEndpoints } from './routes/query.ts';
+import type { RouteContext } from './routes/route-context.ts';
 import { transactionEndpoints } from './routes/transaction.ts';
 
 export interface HttpAppOptions extends RouteContext {

@@ -1,9 +1,9 @@
 import { type ErrorKind, ServiceError } from '../src/errors.ts';
 import { type ErrorFields, PostgresError } from '../src/protocol/backend.ts';
 import { type FailurePlace, StatementFailure } from '../src/sql/execution/statement-failure.ts';
-import { lineAndColumn } from '../src/syntax/position.ts';
-import { mayCommitInPart } from '../src/syntax/restrictions.ts';
-import type { Problem } from './responses/replies.ts';
+import { mayCommitInPart } from '../src/syntax/http-restrictions.ts';
+import { lineAndColumn } from '../src/syntax/line-and-column.ts';
+import type { Problem } from './responses/reply-schemas.ts';
 
 /** How one kind of error is shown to clients. */
 export interface ErrorShape {

@@ -2,8 +2,8 @@ import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isOutOfFiles } from '../src/descriptors.ts';
 import { type ErrorKind, ServiceError } from '../src/errors.ts';
+import { isOutOfFiles } from '../src/file-descriptors.ts';
 import type { Multiplexers } from '../src/multiplex/multiplexer.ts';
 import type { Observe, Origin } from '../src/observation.ts';
 import { PostgresError } from '../src/protocol/backend.ts';
@@ -20,7 +20,7 @@ import { ClientConnection, ClientGone, type ClientStream } from './login/client-
 import { handshake, type TlsPolicy } from './login/handshake.ts';
 import { type AuthenticatedClient, actorOf, openSession, type SessionContext } from './session.ts';
 import { BUFFER_BOUNDS } from './sessions/buffer-budget.ts';
-import { EndableSessions } from './sessions/endable-sessions.ts';
+import { EndableSessions } from './sessions/open-sessions.ts';
 import { OrganizationDirectory } from './sessions/organization-sessions.ts';
 import { Watchdog, type WatchdogLimits } from './sessions/watchdog.ts';
 
@@ -108,7 +108,7 @@ export class WireServer {
     await once(this.#server, 'listening');
     const { observe } = this.#options;
     this.#server.on('error', (cause) => {
-      // There may be thousands of these a second, and src/descriptors.ts reports them.
+      // There may be thousands of these a second, and src/file-descriptors.ts reports them.
       if (!isOutOfFiles(cause)) observe({ name: 'service.failure', message: 'connections could not be taken', cause });
     });
     this.#stayTimer = setInterval(() => this.#keepAlive(), STAY_MS);

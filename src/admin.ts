@@ -1,5 +1,5 @@
 import { parseCommand, UsageError } from './admin/command.ts';
-import { openOperator } from './admin/session.ts';
+import { openOperator } from './admin/open-operator.ts';
 import { ConfigError, readConfig } from './config.ts';
 import { EmbeddedError } from './embedded/error.ts';
 import { ServiceError } from './errors.ts';

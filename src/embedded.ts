@@ -1,13 +1,13 @@
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { rolePassword, roleVerifier } from './auth/role-password.ts';
-import { type Account, canEnter, serverAccount } from './embedded/account.ts';
 import { type Binaries, findBinaries } from './embedded/binaries.ts';
-import { type DataDirectory, makeSocketFolder, openDataDirectory, ownerOf, readSecret, replaceFile } from './embedded/directory.ts';
+import { type DataDirectory, makeSocketFolder, openDataDirectory, ownerOf, readSecret, replaceFile } from './embedded/data-directory.ts';
 import { EmbeddedError, hasCode, reasonOf } from './embedded/error.ts';
 import { linkExtensions } from './embedded/extensions.ts';
-import { initialise, SUPERUSER, setSuperuserPassword } from './embedded/initialise.ts';
+import { initialise, SUPERUSER, setSuperuserPassword } from './embedded/initdb.ts';
 import { PORT, Postmaster } from './embedded/postmaster.ts';
+import { type Account, canEnter, serverAccount } from './embedded/server-account.ts';
 import { stopOrphan, whileSessionsLinger } from './embedded/shutdown.ts';
 import type { Observe } from './observation.ts';
 

@@ -1,10 +1,10 @@
 import { STATUS_CODES } from 'node:http';
 import { z } from 'zod';
 import { ERRORS, type ErrorCode, type ErrorShape } from '../errors.ts';
-import { LINES_TYPE } from '../plugins/accept.ts';
-import { type Problem, problem } from '../responses/replies.ts';
+import { LINES_TYPE } from '../plugins/accept-header.ts';
+import { type Problem, problem } from '../responses/reply-schemas.ts';
 import type { Operation, ReplyDescription } from '../routes/operation.ts';
-import { noBody } from '../routes/schemas.ts';
+import { noBody } from '../routes/request-schemas.ts';
 
 export type JsonSchema = z.core.JSONSchema.BaseSchema;
 

@@ -8,7 +8,7 @@ import { type MemoryBudget, MemoryReservation } from '../../src/runtime/memory-b
 import { readIntoSharedBuffer, readThroughStream } from '../../src/runtime/shared-read-buffer.ts';
 import { refuseHalf, refuseLate, type ServerDeadlines } from '../connections/server.ts';
 import { parseJson } from '../json/json-body.ts';
-import { type QueryBody, usualQuery } from '../routes/schemas.ts';
+import { type QueryBody, usualQuery } from '../routes/request-schemas.ts';
 import { type ExchangeContext, QueryExchange } from './query-exchange.ts';
 import { type RefusableRequest, readRefusable } from './refusable-request.ts';
 import { type Refusal, RefusedExchange, refusalOf, refusalOfQuery } from './refusals.ts';

@@ -9,7 +9,7 @@ import { bearerTokenOf, INVALID, MALFORMED, MISSING } from '../plugins/bearer.ts
 import type { ClientAddress } from '../plugins/client-address.ts';
 import { noRoute } from '../plugins/problems.ts';
 import { originOf, requestIdOf } from '../request-context.ts';
-import type { Refusals } from '../responses/refusals.ts';
+import type { Refusals } from '../responses/refusal-delay.ts';
 import type { RefusableRequest } from './refusable-request.ts';
 import { writeHead } from './reply-head.ts';
 import type { SimpleRequest } from './simple-request.ts';

@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http';
-import { ALWAYS } from '../plugins/headers.ts';
+import { ALWAYS } from '../plugins/reply-headers.ts';
 
 export interface ReplyHead {
   readonly status: number;

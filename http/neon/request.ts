@@ -3,10 +3,10 @@ import { z } from 'zod';
 import { ServiceError } from '../../src/errors.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';
 import type { TextStatement } from '../../src/sql/execution/neon-queries.ts';
-import type { IsolationLevel, TransactionModes } from '../../src/sql/execution/transactions/transaction-request.ts';
+import type { IsolationLevel, TransactionModes } from '../../src/sql/execution/transactions/run-transaction.ts';
 import type { JsonValue } from '../../src/sql/parameters/json-value.ts';
 import { validate } from '../routes/operation.ts';
-import { MAX_PARAMETERS, MAX_STATEMENTS } from '../routes/schemas.ts';
+import { MAX_PARAMETERS, MAX_STATEMENTS } from '../routes/request-schemas.ts';
 import { parameterTexts } from './parameters.ts';
 import { neonFormat } from './result-format.ts';
 

@@ -4,8 +4,8 @@ import { z } from 'zod';
 import { ServiceError } from '../../src/errors.ts';
 import type { OnceReply, RepeatableRequest } from '../../src/sql/execution/transactions/idempotency.ts';
 import { keepResults } from '../../src/sql/result/result-budget.ts';
-import { JSON_TYPE } from '../routes/context.ts';
-import { LINES_TYPE } from './accept.ts';
+import { JSON_TYPE } from '../routes/route-context.ts';
+import { LINES_TYPE } from './accept-header.ts';
 
 export const IDEMPOTENCY_HEADERS = {
   'Idempotency-Key': z

@@ -3,8 +3,8 @@ import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
 import { type RenderedError, renderError } from '../errors.ts';
 import type { RequestContext } from '../request-context.ts';
-import { holdRefusal, type Refusals } from '../responses/refusals.ts';
-import { errorBody } from '../responses/unread-replies.ts';
+import { holdRefusal, type Refusals } from '../responses/refusal-delay.ts';
+import { errorBody } from '../responses/reply-memory.ts';
 
 const UNCOUNTED: Refusals = { count: () => undefined };
 

@@ -1,11 +1,11 @@
 import type { ServerResponse } from 'node:http';
 import type { Readable, Writable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { giveBack } from '../../src/sql/json/memory.ts';
+import { giveBack } from '../../src/sql/json/chunk-pool.ts';
 import { keepResults } from '../../src/sql/result/result-budget.ts';
-import { ALWAYS } from '../plugins/headers.ts';
-import { JSON_TYPE } from '../routes/context.ts';
-import { countReply } from './unread-replies.ts';
+import { ALWAYS } from '../plugins/reply-headers.ts';
+import { JSON_TYPE } from '../routes/route-context.ts';
+import { countReply } from './reply-memory.ts';
 
 /** Beyond this size, copying a reply costs more than a second write. */
 const ONE_PIECE_MAX_BYTES = 8_192;

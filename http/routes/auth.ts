@@ -2,10 +2,10 @@ import { ServiceError } from '../../src/errors.ts';
 import { MAX_VALUES } from '../json/json-reader.ts';
 import { bodyBoundsOf } from '../plugins/admission.ts';
 import { tenantOf } from '../plugins/bearer.ts';
-import { meReply, rotateKeyReply, signupReply } from '../responses/replies.ts';
-import { type RouteContext, timeoutOf } from './context.ts';
+import { meReply, rotateKeyReply, signupReply } from '../responses/reply-schemas.ts';
 import { type Endpoint, endpoint, type Operation } from './operation.ts';
-import { MAX_PARAMETERS, MAX_STATEMENTS, noBody, noQuery, rotateKeyRequest, signupRequest } from './schemas.ts';
+import { MAX_PARAMETERS, MAX_STATEMENTS, noBody, noQuery, rotateKeyRequest, signupRequest } from './request-schemas.ts';
+import { type RouteContext, timeoutOf } from './route-context.ts';
 
 const TAG = 'Organization and key';
 const EXAMPLE_KEY = 'pst_XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX';

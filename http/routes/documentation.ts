@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import { docsPage, STYLE } from '../docs/docs-page.ts';
-import { referenceTexts } from '../docs/documents.ts';
 import type { OpenApiDocument } from '../docs/openapi.ts';
+import { referenceTexts } from '../docs/reference-texts.ts';
 
 /**
  * The description of the API: `/api/openapi.json` for programs, `/docs` for people; and the reference texts below `/docs`. They are

@@ -1,15 +1,15 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { runTextStatement, runTextTransaction, type TextStatement } from '../../src/sql/execution/neon-queries.ts';
-import type { TransactionModes } from '../../src/sql/execution/transactions/transaction-request.ts';
+import type { TransactionModes } from '../../src/sql/execution/transactions/run-transaction.ts';
 import type { SessionOptions } from '../../src/sql/session/session.ts';
 import { readJson, refuseEncodings } from '../json/json-body.ts';
 import { authenticateNeon } from '../neon/authentication.ts';
 import { renderNeonError } from '../neon/errors.ts';
 import { echoedHeaders, readNeonRequest } from '../neon/request.ts';
 import { tenantOf } from '../plugins/bearer.ts';
-import { holdRefusal } from '../responses/refusals.ts';
-import { errorBody } from '../responses/unread-replies.ts';
-import { JSON_TYPE, type RouteContext, timeoutOf } from './context.ts';
+import { holdRefusal } from '../responses/refusal-delay.ts';
+import { errorBody } from '../responses/reply-memory.ts';
+import { JSON_TYPE, type RouteContext, timeoutOf } from './route-context.ts';
 
 /** Pages of any origin may call this: it uses no cookies, so another site gains nothing by making a browser call it. */
 const PREFLIGHT = {

@@ -3,7 +3,7 @@ import type { z } from 'zod';
 import { ServiceError } from '../../src/errors.ts';
 import type { ErrorCode } from '../errors.ts';
 import { describeUnknown, refuseExcess } from '../json/field-limits.ts';
-import { MAX_PARAMETERS, noQuery } from './schemas.ts';
+import { MAX_PARAMETERS, noQuery } from './request-schemas.ts';
 
 export interface ReplyDescription {
   readonly description: string;

@@ -9,7 +9,7 @@ import { shareableRequest } from '../multiplex/shareable-request.ts';
 import type { Pins } from '../pinning/pins.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { PendingNames } from '../prepared/pending-names.ts';
-import type { Gate } from '../relay/gate.ts';
+import type { Gate } from '../relay/input-gate.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
 import type { BackendLink } from './backend-link.ts';
 

@@ -1,4 +1,4 @@
-import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
+import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { NO_TRAITS, type SqlTraits, traitsOf } from '../../src/syntax/traits/sql-traits.ts';
 
 /** Built-in functions that leave or read state in a session, with their OIDs, which never change. */

@@ -1,6 +1,6 @@
 import { stringEnd } from '../../src/protocol/body.ts';
-import { HEADER_BYTES } from '../../src/protocol/frame.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
+import { HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';
 import { NO_TRAITS, type SqlTraits, traitsOf } from '../../src/syntax/traits/sql-traits.ts';
 import { type AuditedText, PassingAuditedText } from './audited-text.ts';

@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { ServiceError } from '../../src/errors.ts';
 import type { InputSource, OrganizationInput } from '../../src/runtime/input-scheduler.ts';
-import type { TlsIdentity } from './tls.ts';
+import type { TlsIdentity } from './tls-certificate.ts';
 
 /** The client has closed its side, or the connection was lost, while a message was expected. */
 export class ClientGone extends Error {

@@ -9,7 +9,7 @@ import {
 } from '../../src/protocol/startup.ts';
 import { protocolViolation } from '../errors.ts';
 import { type ClientConnection, ClientGone } from './client-connection.ts';
-import type { TlsIdentity } from './tls.ts';
+import type { TlsIdentity } from './tls-certificate.ts';
 
 /** Whether and how the wire door uses TLS. */
 export interface TlsPolicy {

@@ -1,6 +1,6 @@
 import { serialize } from 'pg-protocol';
 import type { BackendConnection } from '../../src/backend/connection.ts';
-import { readReply } from '../../src/backend/read-reply.ts';
+import { readReply } from '../../src/backend/own-request.ts';
 import { BackendType, decodeParameterStatus } from '../../src/protocol/backend.ts';
 import type { StartupMessage } from '../../src/protocol/startup.ts';
 import { parseOptions } from '../../src/protocol/startup-options.ts';

@@ -1,5 +1,5 @@
 import { ServiceError } from '../../src/errors.ts';
-import type { FrameScanner } from '../../src/protocol/frame.ts';
+import type { FrameScanner } from '../../src/protocol/message-framing.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { NO_TRAITS, type SqlTraits, traitsOf, traitsOfBeginning } from '../../src/syntax/traits/sql-traits.ts';
 import { MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
@@ -9,7 +9,7 @@ import { piecesOf, StreamedTraits } from '../inspection/streamed-traits.ts';
 import type { UnnamedStatement } from '../prepared/client-statements.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import { translateProcessIds } from './process-ids.ts';
-import { noticeTraits, statementSent } from './statement-effects.ts';
+import { noticeTraits, statementSent } from './sent-statements.ts';
 
 /*
  * These functions take the texts of a client's Query and Parse messages, note their traits, record them for the audit log, and

@@ -1,8 +1,8 @@
 import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import { latin1String, stringEnd } from '../../src/protocol/body.ts';
-import type { FrameScanner } from '../../src/protocol/frame.ts';
 import { FrontendType, statementNameStart } from '../../src/protocol/frontend.ts';
+import type { FrameScanner } from '../../src/protocol/message-framing.ts';
 import { type SqlTraits, traitsOf } from '../../src/syntax/traits/sql-traits.ts';
 import { queryText } from '../multiplex/shareable-request.ts';
 import type { ClientStatements } from './client-statements.ts';

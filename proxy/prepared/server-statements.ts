@@ -17,8 +17,8 @@ import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { deallocatedNames, type SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import type { UnnamedStatement } from './client-statements.ts';
-import type { Effect } from './effects.ts';
-import { ShapeReader } from './shape-reader.ts';
+import { ShapeReader } from './describe-reply.ts';
+import type { Effect } from './pending-changes.ts';
 
 const NO_NAME = Buffer.alloc(0);
 /** No statement has this name. A Bind of it fails, and the server ignores what follows up to the Sync. */

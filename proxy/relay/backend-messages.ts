@@ -11,18 +11,18 @@ import {
   encodeBackendMessage,
   type TransactionStatus,
 } from '../../src/protocol/backend.ts';
-import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
+import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { isOwn } from '../checkout/backend-link.ts';
 import { isCanceled, isMissing, isStalePlan, isTakenAway, STALE_PLAN } from '../errors.ts';
-import { applySchemaChange, commandCompleted, haveEffectsTakenLong } from '../pinning/command-effects.ts';
+import { applySchemaChange, commandCompleted, haveEffectsTakenLong } from '../pinning/completed-commands.ts';
 import type { RequestEnd } from '../pinning/query-inspection.ts';
 import type { StateProbe } from '../pinning/state-probe.ts';
-import type { Effect } from '../prepared/effects.ts';
+import { ShapeReader } from '../prepared/describe-reply.ts';
+import type { Effect } from '../prepared/pending-changes.ts';
 import { SHAPE_CHANGED } from '../prepared/server-statements.ts';
-import { ShapeReader } from '../prepared/shape-reader.ts';
-import { Reason } from './gate.ts';
-import { CLOSE_COMPLETE, PARSE_COMPLETE, READY_IDLE } from './messages.ts';
+import { Reason } from './input-gate.ts';
+import { CLOSE_COMPLETE, PARSE_COMPLETE, READY_IDLE } from './message-builders.ts';
 import { errorForClient, noticeForClient, notificationForClient, searchPathRowForClient } from './reply-rewriting.ts';
 import { endByError } from './session-end.ts';
 import type { WireSession } from './wire-session.ts';

@@ -3,9 +3,9 @@ import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Disposition, Request, type RequestKind } from '../../src/backend/pending-replies.ts';
 import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import { latin1Name, latin1String, stringEnd } from '../../src/protocol/body.ts';
-import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/frame.ts';
 import { FrontendType, statementNameStart } from '../../src/protocol/frontend.ts';
 import { queryMessage, withStatementName } from '../../src/protocol/frontend-encoder.ts';
+import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import type { SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from '../buffer-limits.ts';
 import { traitsOfCall } from '../inspection/function-call-traits.ts';
@@ -23,9 +23,9 @@ import {
   textPasses,
 } from '../pinning/query-inspection.ts';
 import type { NamedStatement, UnnamedStatement } from '../prepared/client-statements.ts';
-import { type Effect, UnnamedChange } from '../prepared/effects.ts';
-import { forwardParse } from '../prepared/parse-message.ts';
-import { closeDanglingPortal, deallocatesAll, noteBind, portalBound, showsSearchPath } from '../prepared/portals.ts';
+import { ShapeReader } from '../prepared/describe-reply.ts';
+import { forwardParse } from '../prepared/parse-forwarding.ts';
+import { type Effect, UnnamedChange } from '../prepared/pending-changes.ts';
 import {
   awaitsShape,
   closeIfStale,
@@ -34,8 +34,8 @@ import {
   preparePlaceholders,
   refuseChanged,
 } from '../prepared/server-statements.ts';
-import { ShapeReader } from '../prepared/shape-reader.ts';
-import { useStatement } from '../prepared/statement-use.ts';
+import { closeDanglingPortal, deallocatesAll, noteBind, portalBound, showsSearchPath } from '../prepared/special-portals.ts';
+import { useStatement } from '../prepared/statement-resolution.ts';
 import type { WireSession } from './wire-session.ts';
 
 /*

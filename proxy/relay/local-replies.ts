@@ -1,8 +1,8 @@
-import type { FrameScanner } from '../../src/protocol/frame.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
+import type { FrameScanner } from '../../src/protocol/message-framing.ts';
 import { errorResponse } from '../errors.ts';
-import { parseWithoutBackend } from '../prepared/parse-message.ts';
-import { PARSE_COMPLETE, READY_IDLE } from './messages.ts';
+import { parseWithoutBackend } from '../prepared/parse-forwarding.ts';
+import { PARSE_COMPLETE, READY_IDLE } from './message-builders.ts';
 import type { WireSession } from './wire-session.ts';
 
 /**

@@ -8,9 +8,19 @@ import type { ClientReceiver } from '../login/client-connection.ts';
 import type { Pins } from '../pinning/pins.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
 import { requestDone, requestDropped, simulateReply } from './backend-messages.ts';
-import { countInput, mustHoldInput } from './frontend-messages.ts';
-import { Reason } from './gate.ts';
-import { answered, cancel, continueInput, handleInput, handleReplies, NOTHING, resumeInput, runAgain, settle } from './request.ts';
+import { countInput, mustHoldInput } from './client-input.ts';
+import { Reason } from './input-gate.ts';
+import {
+  answered,
+  cancel,
+  continueInput,
+  handleInput,
+  handleReplies,
+  NOTHING,
+  resumeInput,
+  runAgain,
+  settle,
+} from './request-lifecycle.ts';
 import { abandon, clientGone, endAtRest, endByError, endByForce, endWithoutBackend } from './session-end.ts';
 import { type Activity, type RelayEvents, WireSession } from './wire-session.ts';
 

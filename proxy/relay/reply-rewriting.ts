@@ -1,11 +1,11 @@
 import { SERVER_STATEMENT } from '../../src/backend/prepared-statements.ts';
 import { decodeErrorFields, decodeNotification, type ErrorFields, encodeBackendMessage } from '../../src/protocol/backend.ts';
-import { HEADER_BYTES } from '../../src/protocol/frame.ts';
+import { HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
-import { rewriteBody } from './messages.ts';
+import { rewriteBody } from './message-builders.ts';
 
 /* These functions replace the server's names in complete backend messages by the names that the client knows. */
 

@@ -5,20 +5,20 @@ import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import { type ReplyListener, ReplyQueue } from '../../src/backend/reply-queue.ts';
 import type { ServiceError } from '../../src/errors.ts';
 import type { TransactionStatus } from '../../src/protocol/backend.ts';
-import { backendFrames, FrameScanner, frontendFrames } from '../../src/protocol/frame.ts';
+import { backendFrames, FrameScanner, frontendFrames } from '../../src/protocol/message-framing.ts';
 import { MAX_KEPT_DEFINITION_BYTES, MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
 import { BackendLink, type LinkEvents } from '../checkout/backend-link.ts';
 import { Checkout, type CheckoutListener } from '../checkout/checkout.ts';
 import { ReportedParameters } from '../checkout/reported-parameters.ts';
 import { DdlAudit } from '../inspection/ddl-audit.ts';
 import type { LargeText, StreamedTraits } from '../inspection/streamed-traits.ts';
-import { InFlight } from '../multiplex/in-flight.ts';
+import { InFlight } from '../multiplex/request-in-flight.ts';
 import type { Pins } from '../pinning/pins.ts';
 import { ClientStatements } from '../prepared/client-statements.ts';
+import type { ShapeReader } from '../prepared/describe-reply.ts';
 import { PendingNames } from '../prepared/pending-names.ts';
-import type { ShapeReader } from '../prepared/shape-reader.ts';
 import type { RelayEnd, SessionServices } from '../sessions/session-services.ts';
-import { Gate, Reason } from './gate.ts';
+import { Gate, Reason } from './input-gate.ts';
 import { WriteBuffer } from './write-buffer.ts';
 
 /** Events that the steps of a request report to the relay, which continues from there. */

@@ -1,4 +1,4 @@
-import type { HeadBudget } from '../../src/protocol/frame.ts';
+import type { HeadBudget } from '../../src/protocol/message-framing.ts';
 import { type MemoryBounds, type MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import { MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
 

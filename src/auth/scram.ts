@@ -1,8 +1,8 @@
 import { pbkdf2, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
 import { ServiceError } from '../errors.ts';
-import { hmacSha256, sha256 } from './digest.ts';
 import { saslprep } from './saslprep.ts';
+import { hmacSha256, sha256 } from './sha256.ts';
 
 /**
  * What a server stores to verify a password without knowing it (RFC 5802 section 3).

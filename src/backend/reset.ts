@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { runCommand } from './command.ts';
 import type { BackendConnection } from './connection.ts';
+import { runCommand } from './run-command.ts';
 
 const RESET_TIMEOUT_MS = 5_000;
 

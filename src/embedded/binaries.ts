@@ -3,9 +3,9 @@ import { chmod, copyFile, mkdir, mkdtemp, readdir, readFile, readlink, rename, r
 import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import { promisify } from 'node:util';
-import { type Account, runAs } from './account.ts';
-import { makeSharedFolder } from './directory.ts';
+import { makeSharedFolder } from './data-directory.ts';
 import { EmbeddedError, hasCode, reasonOf } from './error.ts';
+import { type Account, runAs } from './server-account.ts';
 
 const run = promisify(execFile);
 

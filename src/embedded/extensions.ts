@@ -1,7 +1,7 @@
 import { readdir, rm, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Binaries } from './binaries.ts';
-import { type DataDirectory, makeSharedFolder } from './directory.ts';
+import { type DataDirectory, makeSharedFolder } from './data-directory.ts';
 
 /** Languages whose interpreters do not check for interrupts: neither cancel nor terminate stops their functions. */
 const UNINTERRUPTIBLE = /pl(perl|tcl|python)/;

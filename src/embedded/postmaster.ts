@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { constants, type FileHandle, open, readFile, rename, stat } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { type Account, runAs } from './account.ts';
 import { EmbeddedError, reasonOf } from './error.ts';
-import { lastFatal } from './initialise.ts';
-import { isReady, staleOwner } from './postmaster-file.ts';
+import { lastFatal } from './initdb.ts';
+import { isReady, staleOwner } from './postmaster-pid.ts';
+import { type Account, runAs } from './server-account.ts';
 import { shutDown, whileSessionsLinger } from './shutdown.ts';
 
 export const PORT = 5432;

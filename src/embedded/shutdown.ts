@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { EmbeddedError } from './error.ts';
-import { isServing, readPostmasterFile } from './postmaster-file.ts';
+import { isServing, readPostmasterFile } from './postmaster-pid.ts';
 
 const POLL_MS = 25;
 const FAST_TIMEOUT_MS = 10_000;

@@ -1,6 +1,6 @@
 import type { BackendReceiver } from '../backend/connection.ts';
 import { BackendType } from '../protocol/backend.ts';
-import { backendFrames, FrameScanner } from '../protocol/frame.ts';
+import { backendFrames, FrameScanner } from '../protocol/message-framing.ts';
 import type { Slot } from './pipeline-slot.ts';
 
 const FRAMES = backendFrames({ Z: 1 });

@@ -1,7 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { Observation, Observe } from '../observation.ts';
-import { DoorGauge, PairCounter, QueryCounter, QuickHistogram, TrafficCounter } from './door-metrics.ts';
 import { measureEventLoopDelay } from './event-loop-delay.ts';
+import { DoorGauge, PairCounter, QueryCounter, QuickHistogram, TrafficCounter } from './metric-instruments.ts';
 
 /** How many backends the pool has by state, and how many callers wait for one. */
 export interface PoolSnapshot {

@@ -1,7 +1,7 @@
 import { copyBytes } from '../runtime/bytes.ts';
 import { stringEnd, violation } from './body.ts';
-import { HEADER_BYTES } from './frame.ts';
 import { FrontendType, statementNameStart } from './frontend.ts';
+import { HEADER_BYTES } from './message-framing.ts';
 
 const STATEMENT = Buffer.from('S');
 const PORTAL = Buffer.from('P');

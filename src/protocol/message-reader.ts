@@ -1,4 +1,4 @@
-import { ANY_SIZE, type FrameRules, FrameScanner, HEADER_BYTES } from './frame.ts';
+import { ANY_SIZE, type FrameRules, FrameScanner, HEADER_BYTES } from './message-framing.ts';
 
 /** A whole message. */
 export interface Message {

@@ -1,11 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { runCommand } from '../backend/command.ts';
 import type { BackendConnection } from '../backend/connection.ts';
 import type { Pool } from '../backend/pool/pool.ts';
+import { runCommand } from '../backend/run-command.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { ServiceError } from '../errors.ts';
 import type { Observation, Observe } from '../observation.ts';
-import { codeOf } from './placement/admin.ts';
+import { codeOf } from './placement/admin-connection.ts';
 
 const OUT_OF_MEMORY = '53200';
 /** For finding the sessions with too many locks and for their end. */

@@ -1,7 +1,7 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Organization } from '../catalog/organizations/organization.ts';
 import type { Observe, Origin } from '../observation.ts';
-import { describeProcesses, type Provisioner, StillRunningError } from './placement/placement.ts';
+import { describeProcesses, type Provisioner, StillRunningError } from './placement/provisioner.ts';
 import { mintKey } from './sign-ups/mint-key.ts';
 
 /** The result of a change to an organization. */

@@ -1,5 +1,5 @@
 import { digestApiKey, isWellFormedApiKey } from '../auth/api-key.ts';
-import { channelSecret, channelsOf } from '../auth/channel-prefix.ts';
+import { channelSecret, channelsOf } from '../auth/notify-channel-prefix.ts';
 import { mockVerifier, type ScramVerifier } from '../auth/scram.ts';
 import type { BackendConnection } from '../backend/connection.ts';
 import type { Pool } from '../backend/pool/pool.ts';
@@ -10,13 +10,13 @@ import { abortReason, ServiceError } from '../errors.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
 import type { InputScheduler } from '../runtime/input-scheduler.ts';
 import type { MemoryBudget } from '../runtime/memory-budget.ts';
-import { CancelKeys } from './cancel.ts';
+import { CancelKeys } from './cancel-keys.ts';
 import type { DisconnectSignal } from './client-disconnect.ts';
 import { type Door, Lease } from './lease.ts';
 import { FormerKeyError } from './limits/former-key-error.ts';
 import { LoginThrottle } from './limits/login-throttle.ts';
 import type { LockExhaustion } from './lock-exhaustion.ts';
-import type { Provisioner } from './placement/placement.ts';
+import type { Provisioner } from './placement/provisioner.ts';
 import { mintKey } from './sign-ups/mint-key.ts';
 import type { Tenant } from './tenant.ts';
 

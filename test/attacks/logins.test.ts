@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createWebSocketStream, WebSocket } from 'ws';
-import { type OperatorSession, openOperator } from '../../src/admin/session.ts';
+import { type OperatorSession, openOperator } from '../../src/admin/open-operator.ts';
 import { readConfig } from '../../src/config.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 import { WireClient } from '../conversations/wire-client.ts';

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { auditReply, auditVerifyReply } from '../../http/responses/replies.ts';
+import { auditReply, auditVerifyReply } from '../../http/responses/reply-schemas.ts';
 import { eventually } from '../support/eventually.ts';
 import { newControlDatabase, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 

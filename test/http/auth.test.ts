@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { meReply, rotateKeyReply, signupReply } from '../../http/responses/replies.ts';
+import { meReply, rotateKeyReply, signupReply } from '../../http/responses/reply-schemas.ts';
 import { startTestService, type TestService } from '../support/service.ts';
 
 const newEmail = () => `${randomBytes(6).toString('hex')}@acme.test`;

@@ -2,8 +2,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { endpointsOf } from '../../http/app.ts';
 import type { OpenApiDocument } from '../../http/docs/openapi.ts';
 import { ERRORS } from '../../http/errors.ts';
-import { problem } from '../../http/responses/replies.ts';
-import { noBody } from '../../http/routes/schemas.ts';
+import { problem } from '../../http/responses/reply-schemas.ts';
+import { noBody } from '../../http/routes/request-schemas.ts';
 import { type Door, openDoor, standIn } from './door.ts';
 
 let door: Door;

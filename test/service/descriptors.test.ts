@@ -3,7 +3,7 @@ import { readdir } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { readConfig } from '../../src/config.ts';
-import { connectionLimits, openFilesLimit } from '../../src/descriptors.ts';
+import { connectionLimits, openFilesLimit } from '../../src/file-descriptors.ts';
 import { RawClient } from '../http/raw-client.ts';
 import { eventually } from '../support/eventually.ts';
 import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';

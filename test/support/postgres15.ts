@@ -4,8 +4,8 @@ import { existsSync } from 'node:fs';
 import { chown, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { runAs, serverAccount } from '../../src/embedded/account.ts';
-import { waitForServer } from '../../src/router/placement/admin.ts';
+import { runAs, serverAccount } from '../../src/embedded/server-account.ts';
+import { waitForServer } from '../../src/router/placement/admin-connection.ts';
 import type { TestCluster } from './cluster.setup.ts';
 import { makeScratch } from './scratch.ts';
 

@@ -2,7 +2,7 @@ import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { isServing, readPostmasterFile } from '../../src/embedded/postmaster-file.ts';
+import { isServing, readPostmasterFile } from '../../src/embedded/postmaster-pid.ts';
 import { stopOrphan } from '../../src/embedded/shutdown.ts';
 import { type Doors, doorsAt } from './doors.ts';
 import { makeScratch } from './scratch.ts';

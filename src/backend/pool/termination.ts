@@ -1,7 +1,7 @@
 import type { Observe } from '../../observation.ts';
 import { PostgresError } from '../../protocol/backend.ts';
-import { runCommand } from '../command.ts';
 import type { BackendConnection } from '../connection.ts';
+import { runCommand } from '../run-command.ts';
 import type { Leaving, OrganizationPool } from './organization-pool.ts';
 
 /** How long a session may take to end after a cancel request or the end of its connection. */

@@ -3,8 +3,8 @@ import type { Sql } from '../database/control-connection.ts';
 import { entriesOf } from './blocks/blocks.ts';
 import { probesOf } from './blocks/bloom-filter.ts';
 import { type BlockRow, blockColumns } from './blocks/rows.ts';
-import { decodeCursor, encodeCursor } from './cursor.ts';
 import type { AuditEntry } from './entries/entry.ts';
+import { decodeCursor, encodeCursor } from './page-cursor.ts';
 
 const LIMIT_DEFAULT = 50;
 const PAGE_BLOCKS = 4;

@@ -2,10 +2,10 @@ import pg from 'pg';
 import { rolePassword, roleVerifier } from '../../auth/role-password.ts';
 import type { BackendLogin } from '../../backend/connection.ts';
 import type { Observe } from '../../observation.ts';
-import { type AdminConnection, addressOf, parseUrl, textOf, waitForServer, withSession } from './admin.ts';
-import { ensureStatisticsReader } from './own-database/own-activity.ts';
+import { type AdminConnection, addressOf, parseUrl, textOf, waitForServer, withSession } from './admin-connection.ts';
+import { ensureStatisticsReader } from './own-database/statistics-views.ts';
 import { createDatabase, ensureTemplate, TEMPLATE, UNFINISHED } from './own-database/template.ts';
-import { ensureShared, SHARED, type SharedFacts, sharedFacts } from './shared-database/shared.ts';
+import { ensureShared, SHARED, type SharedFacts, sharedFacts } from './shared-database/shared-database.ts';
 
 /** The PostgreSQL server cannot be used; the message is one line for the person who started Postern. */
 export class ClusterError extends Error {

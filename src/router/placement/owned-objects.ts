@@ -1,6 +1,6 @@
 import type pg from 'pg';
-import { runCommand } from '../../backend/command.ts';
 import type { BackendConnection } from '../../backend/connection.ts';
+import { runCommand } from '../../backend/run-command.ts';
 
 /** An object that a role owns, as identified by pg_identify_object. */
 interface Owned {

@@ -4,7 +4,7 @@ import pg from 'pg';
 import { roleVerifier } from '../../auth/role-password.ts';
 import { ADVISORY_LOCKS } from '../../catalog/database/advisory-locks.ts';
 import type { Cluster } from './cluster.ts';
-import type { RunningProcess } from './placement.ts';
+import type { RunningProcess } from './provisioner.ts';
 
 const TERMINATION_TIMEOUT_MS = 5_000;
 /** How long sessions may take to end that have been asked to by other means. */

@@ -1,12 +1,12 @@
 import pg from 'pg';
 import { rolePassword } from '../../auth/role-password.ts';
-import { runCommand } from '../../backend/command.ts';
 import { BackendConnection } from '../../backend/connection.ts';
+import { runCommand } from '../../backend/run-command.ts';
 import type { Placement } from '../../catalog/organizations/organization.ts';
 import type { Observe } from '../../observation.ts';
-import { codeOf } from './admin.ts';
+import { codeOf } from './admin-connection.ts';
 import type { Cluster } from './cluster.ts';
-import { asServiceError } from './platform.ts';
+import { asServiceError } from './platform-sessions.ts';
 import { type SessionLimits, sessionOptions } from './session-settings.ts';
 
 /** @returns whether anything was repaired */

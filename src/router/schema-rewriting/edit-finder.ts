@@ -2,8 +2,8 @@ import { Code } from '../../syntax/characters.ts';
 import { isIdentifier, isString, type LexerOptions, Token, type TokenKind } from '../../syntax/scanner.ts';
 import { ChannelEdits } from './edits/channel-edits.ts';
 import type { Edits } from './edits/edits.ts';
-import { ScopedEdits } from './edits/scoped-edits.ts';
-import { listOfSchemas, namesSchema, publicIn, schemaParameter } from './names/catalog-columns.ts';
+import { ScopedEdits } from './edits/nested-edits.ts';
+import { listOfSchemas, namesSchema, publicIn, schemaParameter } from './names/catalog-comparisons.ts';
 import {
   argumentsOf,
   type Call,
@@ -13,15 +13,15 @@ import {
   SET_CONFIG,
   SET_SEARCH_PATH,
 } from './names/literal-meanings.ts';
+import { Scope } from './names/parse-state.ts';
 import { Qualifiers } from './names/qualifiers.ts';
-import { Scope } from './names/scope.ts';
 import type { SchemaTarget } from './schema-target.ts';
-import { schemasNamed } from './settings.ts';
-import { existingSchemaEnd, introducesSchemas, settingEnd } from './statements.ts';
-import { type Content, contentOf, identifierText } from './tokens/content.ts';
+import { schemasNamed } from './search-path.ts';
+import { existingSchemaEnd, introducesSchemas, settingEnd } from './statement-patterns.ts';
 import { keywordAt } from './tokens/keywords.ts';
-import { meaningOfLiteral } from './tokens/literals.ts';
-import { lastMention } from './tokens/mention.ts';
+import { meaningOfLiteral } from './tokens/literal-context.ts';
+import { lastMention } from './tokens/prefilter.ts';
+import { type Content, contentOf, identifierText } from './tokens/quoted-content.ts';
 
 export interface EditFinderOptions extends LexerOptions {
   /** The text is bytes, decoded as Latin-1. */

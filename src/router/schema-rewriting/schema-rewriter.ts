@@ -1,12 +1,12 @@
 import type { ErrorFields } from '../../protocol/backend.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
 import type { Tenant } from '../tenant.ts';
-import { clientChannel } from './channels.ts';
-import { clientQuery, clientText } from './client-text.ts';
+import { clientChannel } from './channel-names.ts';
 import { type Edits, originalPosition } from './edits/edits.ts';
-import { type Rewriting, rewriteLargeSql, rewriteSql } from './rewrite.ts';
+import { clientQuery, clientText } from './error-text.ts';
+import { type Rewriting, rewriteLargeSql, rewriteSql } from './rewrite-sql.ts';
 import type { SchemaTarget } from './schema-target.ts';
-import { clientSearchPath, serverSearchPath } from './settings.ts';
+import { clientSearchPath, serverSearchPath } from './search-path.ts';
 
 /** The platform's replacement for pg_notify adds this to the context of an error; the client must not see it. */
 const IN_PG_NOTIFY =

@@ -1,11 +1,11 @@
 import type { Catalog, SignUp, SignupQuota } from '../../catalog/catalog.ts';
 import type { Organization } from '../../catalog/organizations/organization.ts';
 import type { Observe, Origin } from '../../observation.ts';
-import { RefusedAddresses } from '../limits/refused-addresses.ts';
+import { RefusedAddresses } from '../limits/sign-up-refusals.ts';
 import type { LockExhaustion } from '../lock-exhaustion.ts';
-import type { Provisioner } from '../placement/placement.ts';
-import { newOrganizationId } from './identifiers.ts';
+import type { Provisioner } from '../placement/provisioner.ts';
 import { mintKey } from './mint-key.ts';
+import { newOrganizationId } from './random-ids.ts';
 
 export interface SignedUp {
   readonly organization: Organization;

@@ -8,8 +8,8 @@ import type { Tenant } from '../../router/tenant.ts';
 import type { SideEffects } from '../../syntax/traits/side-effects.ts';
 import type { Field } from '../json/row.ts';
 import type { PostgresType } from '../result/builtin-types.ts';
-import { ResultShape } from '../result/result.ts';
 import type { ResultFormat } from '../result/result-format.ts';
+import { ResultShape } from '../result/result-writer.ts';
 import type { Description, Session } from '../session/session.ts';
 
 /** Postgres' description of a statement, with its types looked up. */

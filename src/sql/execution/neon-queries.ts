@@ -1,13 +1,13 @@
 import { ServiceError } from '../../errors.ts';
 import type { Lease } from '../../router/lease.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
-import { checkStatement, type StatementContext } from '../../syntax/restrictions.ts';
+import { checkStatement, type StatementContext } from '../../syntax/http-restrictions.ts';
 import { SideEffectsCache } from '../../syntax/traits/side-effects.ts';
 import { checkParameterLimit, type ParameterText } from '../parameters/parameters.ts';
 import { BufferedResult, ReplySizeLimit } from '../result/buffered-result.ts';
-import { outcomeOf } from '../result/result.ts';
 import { RESULTS_MAX_BYTES } from '../result/result-budget.ts';
 import type { ResultFormat } from '../result/result-format.ts';
+import { outcomeOf } from '../result/result-writer.ts';
 import { TypeCatalog } from '../result/type-catalog.ts';
 import { pinSettings } from '../session/output-settings.ts';
 import type { Completion } from '../session/pipeline.ts';
@@ -15,7 +15,7 @@ import { Session, type SessionOptions } from '../session/session.ts';
 import { carriedOut } from './statement-failure.ts';
 import type { BatchResult } from './transactions/batch.ts';
 import { checkInTransaction, inTransaction } from './transactions/in-transaction.ts';
-import { beginStatement, type TransactionModes } from './transactions/transaction-request.ts';
+import { beginStatement, type TransactionModes } from './transactions/run-transaction.ts';
 
 /** A statement whose values are in Postgres' text format already, so that it runs without being described first. */
 export interface TextStatement {

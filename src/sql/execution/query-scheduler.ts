@@ -5,10 +5,10 @@ import type { Observe } from '../../observation.ts';
 import type { Router } from '../../router/router.ts';
 import type { Tenant } from '../../router/tenant.ts';
 import { findStatement, forgetStatement, type KnownStatement } from './known-statements.ts';
-import { runQuery, withHint } from './query.ts';
 import type { QueryReply, QueryRequest } from './query-request.ts';
 import { QuerySlot } from './query-slot.ts';
 import { PreparedRun } from './run-prepared.ts';
+import { runQuery, withHint } from './run-query.ts';
 
 const SHARED = { name: 'request.shared' } as const;
 const REQUEUED = { name: 'request.requeued' } as const;

@@ -8,8 +8,8 @@ import type { Edits } from '../../router/schema-rewriting/edits/edits.ts';
 import type { Tenant } from '../../router/tenant.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import { Pipeline, type Replies, type Settle } from '../session/pipeline.ts';
-import { RewrittenSql } from '../session/rewritten-sql.ts';
 import { Session, type SessionLease, type SessionOptions } from '../session/session.ts';
+import { RewrittenSql } from '../session/session-rewriter.ts';
 import type { RunHost } from './run-prepared.ts';
 
 /**

@@ -1,11 +1,11 @@
 import { PostgresError } from '../../protocol/backend.ts';
 import { bindAndExecute } from '../../protocol/frontend-encoder.ts';
-import { checkStatement } from '../../syntax/restrictions.ts';
+import { checkStatement } from '../../syntax/http-restrictions.ts';
 import { type SideEffects, sideEffectsOf } from '../../syntax/traits/side-effects.ts';
 import { checkParameterLimit, encodeAnyOf, type ParameterText } from '../parameters/parameters.ts';
 import type { ReplyBody } from '../result/reply-body.ts';
-import { outcomeOf, ResultWriter, typedFields } from '../result/result.ts';
 import { jsonFormat, type ResultFormat, type StatementOutcome } from '../result/result-format.ts';
+import { outcomeOf, ResultWriter, typedFields } from '../result/result-writer.ts';
 import { TypeCatalog } from '../result/type-catalog.ts';
 import { pinSettings } from '../session/output-settings.ts';
 import type { Description, Session } from '../session/session.ts';

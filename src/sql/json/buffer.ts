@@ -1,4 +1,4 @@
-import { takeChunk, takeMemory } from './memory.ts';
+import { takeChunk, takeMemory } from './chunk-pool.ts';
 
 const INITIAL_BYTES = 1_024;
 const DOUBLING_UNTIL_BYTES = 1_048_576;

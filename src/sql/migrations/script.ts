@@ -1,11 +1,11 @@
 import { ServiceError } from '../../errors.ts';
 import { PostgresError } from '../../protocol/backend.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
-import { findDestruction } from '../../syntax/destructive.ts';
-import { LineCounter, lineAndColumnAt, lineAndColumnOfError } from '../../syntax/position.ts';
-import { checkStatement, checkText } from '../../syntax/restrictions.ts';
+import { findDestruction } from '../../syntax/destructive-statements.ts';
+import { checkStatement, checkText } from '../../syntax/http-restrictions.ts';
+import { LineCounter, lineAndColumnAt, lineAndColumnOfError } from '../../syntax/line-and-column.ts';
 import type { LexerOptions } from '../../syntax/scanner.ts';
-import { eachStatement, type SqlStatement } from '../../syntax/split.ts';
+import { eachStatement, type SqlStatement } from '../../syntax/split-statements.ts';
 import type { FailurePlace } from '../execution/statement-failure.ts';
 import { failureAt } from '../execution/transactions/in-transaction.ts';
 import { charactersOf, type Warning } from '../session/notices.ts';

@@ -4,9 +4,9 @@ import { TimeSlices } from '../../runtime/event-loop.ts';
 import type { Warning } from '../session/notices.ts';
 import type { Replies } from '../session/pipeline.ts';
 import type { Session } from '../session/session.ts';
-import { ResultShape, ResultWriter, typedFields } from './result.ts';
 import { keepResults } from './result-budget.ts';
 import type { ResultFormat, StatementOutcome } from './result-format.ts';
+import { ResultShape, ResultWriter, typedFields } from './result-writer.ts';
 import { TypeCatalog } from './type-catalog.ts';
 
 /** Limits the results of one reply together, because they are kept in memory until the transaction is committed. */

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { ServiceError } from '../../errors.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
-import { CHUNK_BYTES, takeChunk } from '../json/memory.ts';
+import { CHUNK_BYTES, takeChunk } from '../json/chunk-pool.ts';
 import type { ResultMemory } from '../session/receive-budget.ts';
 
 /** How many unread bytes the stream may hold before the backend is paused. */

@@ -15,8 +15,8 @@ import {
   PostgresError,
   type TransactionStatus,
 } from '../../protocol/backend.ts';
-import { ANY_SIZE, backendFrames, FrameScanner, HEADER_BYTES } from '../../protocol/frame.ts';
 import { SYNC } from '../../protocol/frontend-encoder.ts';
+import { ANY_SIZE, backendFrames, FrameScanner, HEADER_BYTES } from '../../protocol/message-framing.ts';
 import { joinShort } from '../../runtime/bytes.ts';
 import { turnStartedAt } from '../../runtime/event-loop.ts';
 import { carriedOut } from '../execution/statement-failure.ts';

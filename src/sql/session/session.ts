@@ -16,7 +16,7 @@ import type { ParameterText } from '../parameters/parameters.ts';
 import { closeStatement, extendedQuery, parseAndDescribe, readRow } from './messages.ts';
 import { type Completion, Pipeline, type PipelineOwner, type Replies, type Settle, type Until } from './pipeline.ts';
 import { type Revocable, revocationListeners } from './revocation-listeners.ts';
-import { RewrittenSql } from './rewritten-sql.ts';
+import { RewrittenSql } from './session-rewriter.ts';
 
 export interface SessionOptions {
   /** For everything that runs in the session, by Postern's own clock. 0: no limit. */

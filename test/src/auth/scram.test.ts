@@ -11,7 +11,7 @@ import {
   stepScram,
 } from '../../../src/auth/scram.ts';
 import { BackendType, decodeErrorFields } from '../../../src/protocol/backend.ts';
-import { backendFrames } from '../../../src/protocol/frame.ts';
+import { backendFrames } from '../../../src/protocol/message-framing.ts';
 import { type Message, MessageReader } from '../../../src/protocol/message-reader.ts';
 import { SeededRandom } from '../../support/random.ts';
 

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
-import { runCommand } from '../../../src/backend/command.ts';
 import { BackendConnection } from '../../../src/backend/connection.ts';
 import type { OpenBackend } from '../../../src/backend/pool/organization-pool.ts';
 import { Pool, type PoolLimits } from '../../../src/backend/pool/pool.ts';
+import { runCommand } from '../../../src/backend/run-command.ts';
 import { ServiceError } from '../../../src/errors.ts';
 import { acquire } from '../../support/acquire.ts';
 import { eventually } from '../../support/eventually.ts';

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { runQuery, runQueryOnce } from '../../../src/sql/execution/query.ts';
 import type { QueryRequest } from '../../../src/sql/execution/query-request.ts';
-import { runTransactionOnce } from '../../../src/sql/execution/transactions/transaction-request.ts';
-import { applyMigrationOnce, listMigrations } from '../../../src/sql/migrations/migration.ts';
+import { runQuery, runQueryOnce } from '../../../src/sql/execution/run-query.ts';
+import { runTransactionOnce } from '../../../src/sql/execution/transactions/run-transaction.ts';
+import { applyMigrationOnce, listMigrations } from '../../../src/sql/migrations/migration-requests.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { runQuery } from '../../../src/sql/execution/query.ts';
+import { runQuery } from '../../../src/sql/execution/run-query.ts';
 import { linesFormat, type RowMode } from '../../../src/sql/result/result-format.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 

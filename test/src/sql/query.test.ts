@@ -1,8 +1,8 @@
 import { parse } from 'lossless-json';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
-import { runQuery } from '../../../src/sql/execution/query.ts';
 import type { QueryRequest } from '../../../src/sql/execution/query-request.ts';
+import { runQuery } from '../../../src/sql/execution/run-query.ts';
 import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Lease } from '../../../src/router/lease.ts';
-import { runQuery } from '../../../src/sql/execution/query.ts';
 import type { QueryRequest } from '../../../src/sql/execution/query-request.ts';
-import { runTransaction } from '../../../src/sql/execution/transactions/transaction-request.ts';
+import { runQuery } from '../../../src/sql/execution/run-query.ts';
+import { runTransaction } from '../../../src/sql/execution/transactions/run-transaction.ts';
 import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 

@@ -4,8 +4,8 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { ServiceError } from '../../../src/errors.ts';
 import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
 import { Lease } from '../../../src/router/lease.ts';
-import { runQuery } from '../../../src/sql/execution/query.ts';
 import type { QueryRequest } from '../../../src/sql/execution/query-request.ts';
+import { runQuery } from '../../../src/sql/execution/run-query.ts';
 import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 

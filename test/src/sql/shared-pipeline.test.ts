@@ -2,8 +2,8 @@ import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { LatencyBaseline, StatementLatency } from '../../../src/backend/statement-latency.ts';
 import { Multiplexers } from '../../../src/multiplex/multiplexer.ts';
 import { SharedPipeline } from '../../../src/multiplex/shared-pipeline.ts';
-import { runQuery } from '../../../src/sql/execution/query.ts';
 import { QueryScheduler } from '../../../src/sql/execution/query-scheduler.ts';
+import { runQuery } from '../../../src/sql/execution/run-query.ts';
 import { eventually } from '../../support/eventually.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { runQuery } from '../../../src/sql/execution/query.ts';
 import type { QueryReply } from '../../../src/sql/execution/query-request.ts';
+import { runQuery } from '../../../src/sql/execution/run-query.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 const MIB = 1_048_576;

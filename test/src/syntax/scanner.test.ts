@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { contentOf } from '../../../src/router/schema-rewriting/tokens/content.ts';
+import { contentOf } from '../../../src/router/schema-rewriting/tokens/quoted-content.ts';
 import { isIdentifier, isString, Lexer, type LexerOptions, Token } from '../../../src/syntax/scanner.ts';
 
 const NAMES = new Map<number, string>(Object.entries(Token).map(([name, kind]) => [kind, name]));

@@ -4,8 +4,8 @@ import { randomDigits } from '../../../runtime/random.ts';
 import { mayHoldSecret } from '../../../syntax/redaction.ts';
 import type { AuditRecord, PartyJson } from '../chain.ts';
 import type { RecordedOutcome, RecordedSession } from './entry.ts';
-import { RecordedStatements } from './recorded-statements.ts';
 import { isLongText, recordInParts, recordStatement } from './statement-record.ts';
+import { RecordedStatements } from './statement-text-cache.ts';
 
 /** An event to be recorded in the audit log. */
 export interface AuditEvent {

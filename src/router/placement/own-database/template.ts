@@ -1,8 +1,8 @@
 import pg from 'pg';
 import type { Observe } from '../../../observation.ts';
-import { type AdminConnection, withSession } from '../admin.ts';
+import { type AdminConnection, withSession } from '../admin-connection.ts';
 import { harden, WHOLE_SERVER } from '../hardening.ts';
-import { showOwnActivity } from './own-activity.ts';
+import { showOwnActivity } from './statistics-views.ts';
 
 /** The database that organizations' databases are copied from. */
 export const TEMPLATE = 'postern_template';

@@ -1,11 +1,11 @@
 import { Code } from '../../../syntax/characters.ts';
 import { isString, type Lexer, Token } from '../../../syntax/scanner.ts';
-import { channelPrefix, serverChannel, truncateChannel } from '../channels.ts';
-import type { Scope } from '../names/scope.ts';
+import { channelPrefix, serverChannel, truncateChannel } from '../channel-names.ts';
+import type { Scope } from '../names/parse-state.ts';
 import type { SchemaTarget } from '../schema-target.ts';
-import { channelNamed } from '../statements.ts';
-import { type Content, contentOf, identifierText } from '../tokens/content.ts';
-import type { ScopedEdits } from './scoped-edits.ts';
+import { channelNamed } from '../statement-patterns.ts';
+import { type Content, contentOf, identifierText } from '../tokens/quoted-content.ts';
+import type { ScopedEdits } from './nested-edits.ts';
 
 /**
  * Adds the organization's prefix to the names of channels that do not have it. The prefix is a secret, but other organizations can

@@ -1,11 +1,11 @@
 import { Code } from '../../../syntax/characters.ts';
 import { Token } from '../../../syntax/scanner.ts';
 import { skipWhitespace } from '../../../syntax/token-ends.ts';
-import type { ScopedEdits } from '../edits/scoped-edits.ts';
+import type { ScopedEdits } from '../edits/nested-edits.ts';
 import type { SchemaTarget } from '../schema-target.ts';
-import { isCast } from '../tokens/literals.ts';
+import { isCast } from '../tokens/literal-context.ts';
+import type { Scope } from './parse-state.ts';
 import { relationQualifiers } from './relations-named-public.ts';
-import type { Scope } from './scope.ts';
 
 /** In a larger statement, `public` is always the schema. */
 const RESOLVED_MAX_CHARACTERS = 256 * 1024;

@@ -1,15 +1,15 @@
 import { PostgresError } from '../../../protocol/backend.ts';
 import { bindAndExecute } from '../../../protocol/frontend-encoder.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
-import { type LineAndColumn, lineAndColumn } from '../../../syntax/position.ts';
+import { type LineAndColumn, lineAndColumn } from '../../../syntax/line-and-column.ts';
 import { SideEffectsCache } from '../../../syntax/traits/side-effects.ts';
 import type { JsonValue } from '../../parameters/json-value.ts';
 import { areMany, checkParameterCount, encodeAnyOf, encodeBitByBit, encodeParameters, needsType } from '../../parameters/parameters.ts';
 import { BufferedResult, ReplySizeLimit } from '../../result/buffered-result.ts';
 import type { PostgresType } from '../../result/builtin-types.ts';
-import { outcomeOf } from '../../result/result.ts';
 import { RESULTS_MAX_BYTES } from '../../result/result-budget.ts';
 import type { ResultFormat, StatementOutcome } from '../../result/result-format.ts';
+import { outcomeOf } from '../../result/result-writer.ts';
 import { TypeCatalog } from '../../result/type-catalog.ts';
 import type { Completion } from '../../session/pipeline.ts';
 import type { Session } from '../../session/session.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { RecordedStatements } from '../../../../src/catalog/audit/entries/recorded-statements.ts';
+import { RecordedStatements } from '../../../../src/catalog/audit/entries/statement-text-cache.ts';
 import type { ObservedStatement } from '../../../../src/observation.ts';
 
 function counting(): { memory: RecordedStatements; made: string[] } {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { mayShare } from '../../../../src/syntax/traits/backend-sharing.ts';
 import { isPreparable } from '../../../../src/syntax/traits/preparable.ts';
-import { mayShare } from '../../../../src/syntax/traits/shareable.ts';
 import { sideEffectsOf } from '../../../../src/syntax/traits/side-effects.ts';
 import { deallocatedNames, traitsOf } from '../../../../src/syntax/traits/sql-traits.ts';
 

@@ -1,0 +1,65 @@
+import type { Config } from '../../src/config.ts';
+import { ServiceError } from '../../src/errors.ts';
+import type { Observe } from '../../src/observation.ts';
+import type { Router } from '../../src/router/router.ts';
+import type { SignUps } from '../../src/router/sign-ups/sign-ups.ts';
+import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
+import type { ErrorCode } from '../errors.ts';
+import type { Refusals } from '../responses/refusal-delay.ts';
+
+/** The address of the wire door in replies. */
+export interface WireAddress {
+  readonly host: string;
+  readonly port: number;
+  readonly sslmode: 'disable' | 'prefer' | 'require';
+}
+
+/** What the routes use. */
+export interface RouteContext {
+  readonly router: Pick<Router, 'authenticate' | 'recognize' | 'isInvalid' | 'inputs' | 'lease' | 'results' | 'rotateKey'> & {
+    readonly catalog: { readonly audit: Pick<Router['catalog']['audit'], 'list' | 'verify'> };
+  };
+  readonly signUps: Pick<SignUps, 'create'>;
+  readonly queries: QueryScheduler;
+  readonly refusals: Refusals;
+  readonly config: Config;
+  readonly observe: Observe;
+  /** The wire door's address for clients. It is a function because the port may be known only after listening. */
+  readonly connection: () => WireAddress;
+  /** Whether PostgreSQL answers. */
+  readonly ready: () => Promise<boolean>;
+}
+
+/** Errors before there is a database session. */
+export const LEASE_ERRORS: readonly ErrorCode[] = [
+  'pool_timeout',
+  'too_many_connections',
+  'backend_lost',
+  'database_busy',
+  'database_unavailable',
+];
+
+/** Errors while SQL runs. */
+export const SQL_ERRORS: readonly ErrorCode[] = [
+  'sql_error',
+  'unsupported_statement',
+  'statement_canceled',
+  'lock_not_available',
+  'serialization_failure',
+  'deadlock_detected',
+  'statement_timeout',
+  'response_too_large',
+];
+
+/** Errors of an Idempotency-Key. */
+export const IDEMPOTENCY_ERRORS: readonly ErrorCode[] = ['idempotency_in_progress', 'idempotency_key_reused'];
+
+/** @throws ServiceError `invalid_request` for a longer timeout than the service allows */
+export function timeoutOf(wantedMs: number | undefined, config: Config): number {
+  const { POSTERN_STATEMENT_TIMEOUT_MS: usualMs, POSTERN_STATEMENT_TIMEOUT_MAX_MS: maxMs } = config;
+  if (wantedMs === undefined) return usualMs === 0 ? maxMs : Math.min(usualMs, maxMs);
+  if (wantedMs > maxMs) throw new ServiceError('invalid_request', `timeoutMs: Too big: expected number to be <=${maxMs}`);
+  return wantedMs;
+}
+
+export const JSON_TYPE = 'application/json; charset=utf-8';

@@ -1,0 +1,60 @@
+import { Request, type RequestKind } from '../../src/backend/pending-replies.ts';
+import { SCHEMA_CHANGE } from '../../src/multiplex/statement-registry.ts';
+import type { Effect } from '../prepared/pending-changes.ts';
+import type { WireSession } from '../relay/wire-session.ts';
+import type { RequestEnd } from './query-inspection.ts';
+
+/* Applies what a client's statements have changed in its session. Command tags tell, unlike the text, that a statement has run. */
+
+/** This many take a few milliseconds. */
+const MAX_REAPPLIED_EFFECTS = 20_000;
+
+/** Requests that define or close statement names. */
+const NAMING: ReadonlySet<RequestKind> = new Set([Request.parse, Request.close]);
+
+/** Whether the effects of one chunk have taken long: other events are then handled before the rest of it. */
+export function haveEffectsTakenLong({ reappliedEffects }: WireSession): boolean {
+  return reappliedEffects > MAX_REAPPLIED_EFFECTS;
+}
+
+/** @param request the request of the command, if anything was noted for it */
+export function commandCompleted(session: WireSession, tag: string, request: RequestEnd | undefined): void {
+  const batch = request?.batch;
+  batch?.completed(tag);
+  const deallocated = tag === 'DEALLOCATE' ? request?.deallocations.shift() : undefined;
+  if (deallocated !== undefined) nameDeallocated(session, deallocated);
+  // CREATE TABLE AS reports the command tag SELECT.
+  if (SCHEMA_CHANGE.test(tag) || batch?.isWatched === true) session.schemaChanged = true;
+  if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') allDeallocated(session);
+  if (tag === 'DISCARD ALL') session.pins.discarded();
+}
+
+/** After a transaction that has changed tables, statements are prepared again. */
+export function applySchemaChange(session: WireSession): void {
+  if (session.replies.length === 0) session.allDeallocated = false;
+  if (!session.schemaChanged) return;
+  session.schemaChanged = session.status !== 'I';
+  session.services.registry.invalidate();
+}
+
+/** A client may send many of these in a pipeline, so a repeated one must cost nothing. */
+function allDeallocated(session: WireSession): void {
+  if (session.allDeallocated) return;
+  session.statements.clear();
+  session.backend?.session.prepared.clear();
+  reapplyEffects(session);
+  session.allDeallocated = session.replies.length > 0;
+}
+
+/** From now on SQL may define the name again. Postern must not close such a statement, so the name is not stale any more. */
+function nameDeallocated(session: WireSession, name: string): void {
+  session.statements.delete(name);
+  reapplyEffects(session);
+  session.backend?.session.staleNames.delete(name);
+}
+
+/** Later requests were noted when they were sent, and remain valid: their effects are noted again. */
+function reapplyEffects(session: WireSession): void {
+  session.reappliedEffects += session.replies.length;
+  for (const subject of session.replies.subjectsOf(NAMING)) (subject as Effect | undefined)?.redo?.();
+}

@@ -1,0 +1,43 @@
+import { Buffer } from 'node:buffer';
+import { BackendType } from '../../src/protocol/backend.ts';
+import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
+import { type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../src/protocol/statement-shape.ts';
+
+/** Stands beside a Describe of a statement in the reply queue, and reads its reply. */
+export class ShapeReader {
+  readonly own = 'shape';
+  /** The client's next request waits for the reply. */
+  readonly isAwaited: boolean;
+  readonly #told: (shape: StatementShape) => void;
+  #parameters = Buffer.alloc(0);
+  #shape: StatementShape | undefined;
+  #isOver = false;
+
+  /** @param told is called with the statement's shape, unless the Describe fails or is ignored */
+  constructor(told: (shape: StatementShape) => void, isAwaited = false) {
+    this.#told = told;
+    this.isAwaited = isAwaited;
+  }
+
+  /** The reply has arrived, or never will. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** Reads a ParameterDescription, then a RowDescription or NoData. A message that is too long is incomplete. */
+  read({ type, buffer, start, end, last }: FrameScanner): void {
+    if (!last) this.#shape = UNKNOWN_SHAPE;
+    const body = buffer.subarray(start + HEADER_BYTES, end);
+    if (type === BackendType.ParameterDescription) this.#parameters = Buffer.from(body);
+    else this.#shape ??= statementShape(this.#parameters, type === BackendType.NoData ? undefined : body);
+  }
+
+  done(): void {
+    this.#isOver = true;
+    this.#told(this.#shape ?? UNKNOWN_SHAPE);
+  }
+
+  dropped(): void {
+    this.#isOver = true;
+  }
+}

@@ -1,0 +1,330 @@
+import type { BackendConnection } from '../../src/backend/connection.ts';
+import { Disposition, Request } from '../../src/backend/pending-replies.ts';
+import { definitionAgain, newServerStatement, type ServerStatement } from '../../src/backend/prepared-statements.ts';
+import { ServiceError } from '../../src/errors.ts';
+import { latin1String, stringEnd } from '../../src/protocol/body.ts';
+import { FrontendType } from '../../src/protocol/frontend.ts';
+import { parseMessage } from '../../src/protocol/frontend-encoder.ts';
+import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
+import { mayChangeObjects } from '../../src/syntax/traits/object-changes.ts';
+import { canBePreparedAgain, isPreparable } from '../../src/syntax/traits/preparable.ts';
+import { NO_TRAITS, type SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
+import { MAX_KEPT_DEFINITION_BYTES } from '../buffer-limits.ts';
+import type { AuditedText } from '../inspection/audited-text.ts';
+import {
+  demandWhole,
+  inspectBeginning,
+  inspectText,
+  inspectTraits,
+  preparedOf,
+  recordOversized,
+  textPasses,
+} from '../pinning/query-inspection.ts';
+import type { WireSession } from '../relay/wire-session.ts';
+import type { NamedStatement, UnnamedStatement } from './client-statements.ts';
+import type { RepeatedStatement } from './parse-cache.ts';
+import { NamedParse, type ParseEffect, SentParse, UnnamedChange } from './pending-changes.ts';
+import {
+  closeEvicted,
+  closeIfStale,
+  closeStatement,
+  describeStatement,
+  mustDescribeFirst,
+  preparePlaceholder,
+  prepareStatement,
+} from './server-statements.ts';
+
+/*
+ * These functions find the server statement for each Parse of a client, which another client may have prepared before, and
+ * send the messages that the backend needs.
+ */
+
+/**
+ * The outcome of a Parse. `sent`: it was sent or answered. `repeated`: it refers to a statement that Postern prepared itself.
+ * `asked`: it waits until the backend has described such a statement.
+ */
+export type ParseOutcome = 'sent' | 'repeated' | 'asked';
+
+/**
+ * Answers a named Parse without a backend if its statement is proven to be valid. The statement is prepared on the backend
+ * that first executes it. So a client that only prepares does not wait for a backend.
+ * @returns false when the Parse has to go to a backend
+ */
+export function parseWithoutBackend(session: WireSession, { type, buffer, start, end, length, last }: FrameScanner): boolean {
+  const { pins, statements, services } = session;
+  const nameStart = start + HEADER_BYTES;
+  if (type !== FrontendType.Parse || !last || length > MAX_LOOKED_UP_BYTES || buffer[nameStart] === 0) return false;
+  const nameEnd = stringEnd(buffer, nameStart, end);
+  if (nameEnd < 0) return false;
+  const name = buffer.toString('latin1', nameStart, nameEnd);
+  if (statements.get(name) !== undefined || !statements.hasRoomFor(name, length)) return false;
+  const text = latin1String(buffer, nameEnd + 1, end);
+  const { context } = pins;
+  if (context === undefined || !canBePreparedAgain(text) || mayChangeObjects(text)) return false;
+  const { definition, traits, signals } = preparedOf(session, text, buffer.subarray(nameEnd + 1, end));
+  const server = services.registry.find(definition, context);
+  if (server === undefined || !server.proven) return false;
+  statements.set(name, { server, traits, signals });
+  return true;
+}
+
+export function forwardParse(session: WireSession, scanner: FrameScanner, backend: BackendConnection): ParseOutcome {
+  demandWhole(session, scanner);
+  const { buffer, start, length } = scanner;
+  const isKept = scanner.last && length <= MAX_KEPT_DEFINITION_BYTES;
+  const end = isKept ? scanner.end : Math.min(scanner.end, start + MAX_KEPT_DEFINITION_BYTES);
+  const nameStart = start + HEADER_BYTES;
+  const mayRepeat = buffer[nameStart] === 0 && isKept && session.startsPipeline && mayBeRepeated(session);
+  const known = mayRepeat ? recall(session, scanner) : undefined;
+  if (known !== undefined) return parseRepeated(session, scanner, known, backend);
+  const nameEnd = stringEnd(buffer, nameStart, end);
+  if (nameEnd < 0 && !isKept)
+    throw new ServiceError('payload_too_large', `a statement's name may have at most ${MAX_KEPT_DEFINITION_BYTES} bytes`);
+  const text = nameEnd < 0 ? '' : latin1String(buffer, nameEnd + 1, end);
+  const watched = inspectText(session, text, isKept || nameEnd + 1 + text.length < end);
+  if (!isKept || nameEnd < 0) {
+    const traits = inspectBeginning(session, text, nameEnd !== nameStart);
+    textPasses(session, scanner, end);
+    if (nameEnd > nameStart && watched !== undefined) recordOversized(session, buffer.toString('latin1', nameStart, nameEnd), watched);
+    parseOversized(session, scanner, backend, traits, watched);
+    return 'sent';
+  }
+  const prepared = preparedOf(session, text, buffer.subarray(nameEnd + 1, end), watched);
+  const name = buffer.toString('latin1', nameStart, nameEnd);
+  if (!session.statements.hasRoomFor(name, length)) {
+    parseOverBudget(session, scanner, backend, name, prepared);
+    return 'sent';
+  }
+  inspectTraits(session, prepared.traits);
+  if (name !== '') {
+    const server = serverStatementOf(session, prepared.definition, canBePreparedAgain(text) && !prepared.traits.namesPrepared);
+    return parseNamed(session, scanner, backend, name, prepared, server);
+  }
+  const repeated = mayRepeat && isPreparable(text, prepared.traits) ? repeatedOf(session, prepared) : undefined;
+  if (repeated === undefined) {
+    parseUnnamed(session, scanner, backend, prepared);
+    return 'sent';
+  }
+  if (watched === undefined && prepared.traits === NO_TRAITS) remember(session, scanner, repeated);
+  return parseRepeated(session, scanner, repeated, backend);
+}
+
+/**
+ * Whether an unnamed statement that starts a pipeline may refer to a shared server statement. It must be possible to run it
+ * again, because a table may have changed without Postern's knowledge.
+ */
+function mayBeRepeated({ status, names, pins }: WireSession): boolean {
+  return status === 'I' && !names.mayAllBeGone && !pins.namesAreOwn;
+}
+
+/** Finds the statement that the same bytes referred to recently. */
+function recall({ pins, services }: WireSession, scanner: FrameScanner): RepeatedStatement | undefined {
+  const { registry, recent } = services;
+  return recent.find(scanner, pins.context, registry.generation);
+}
+
+function remember({ pins, services }: WireSession, scanner: FrameScanner, repeated: RepeatedStatement): void {
+  const { registry, recent } = services;
+  const { context } = pins;
+  if (context !== undefined) recent.keep(scanner, context, registry.generation, repeated);
+}
+
+/** The server statement of a text that clients send repeatedly without a name. */
+function repeatedOf({ pins, services }: WireSession, prepared: UnnamedStatement): RepeatedStatement | undefined {
+  const { context } = pins;
+  if (context === undefined || prepared.definition.length > MAX_LOOKED_UP_BYTES) return undefined;
+  const server = services.registry.repeated(prepared.definition, context);
+  return server === undefined ? undefined : { ...prepared, definition: server.definition, server };
+}
+
+/**
+ * All clients that prepare the same text with the same settings share a server statement. A new one is made if the text may
+ * mean something else in another session, or if it is not known yet whether the server has the shared one.
+ */
+function serverStatementOf({ pins, services, names }: WireSession, definition: Buffer, canBePreparedAgain: boolean): ServerStatement {
+  const { namesAreOwn, context } = pins;
+  if (namesAreOwn || context === undefined || !canBePreparedAgain) return newServerStatement(Buffer.from(definition));
+  const shared = services.registry.intern(definition, context);
+  return names.isUnsettled(shared) ? newServerStatement(shared.definition) : shared;
+}
+
+/**
+ * What a named statement of the client's is on the backend at hand, as a rule what it was when it was prepared.
+ *
+ * Constants are read when a statement is prepared (`'2025-01-01'::timestamptz`, say, in the TimeZone of that moment). Where it
+ * is missing, and the session's settings are not those in which it was prepared, another stands in: it must not become others'.
+ */
+export function serverStatementFor(
+  session: WireSession,
+  name: string,
+  statement: NamedStatement,
+  backend: BackendConnection,
+): ServerStatement {
+  const { server, first = server } = statement;
+  const { pins, status } = session;
+  const isAsPrepared = first.context === undefined || first.context === pins.context || backend.session.prepared.use(first) !== undefined;
+  if (isAsPrepared) return standIn(session, name, statement, first);
+  // One that is this client's alone was made in the midst of a transaction, for that.
+  const isStandIn = server !== first && (server.context === undefined ? status !== 'I' : server.context === pins.context);
+  if (isStandIn) return server;
+  return standIn(session, name, statement, serverStatementOf(session, first.definition, true));
+}
+
+function standIn({ statements }: WireSession, name: string, statement: NamedStatement, server: ServerStatement): ServerStatement {
+  const { first = statement.server } = statement;
+  if (server !== statement.server) statements.set(name, { ...statement, server, first });
+  return server;
+}
+
+/** Makes a name refer to what its text means now. The client must not have been told the statement's columns. */
+export function renewStatement(session: WireSession, name: string, statement: NamedStatement): ServerStatement {
+  const { first = statement.server, server: _, ...rest } = statement;
+  const server = serverStatementOf(session, first.definition, first.context !== undefined);
+  session.statements.set(name, { ...rest, server });
+  return server;
+}
+
+/**
+ * An unnamed statement for the client that has a name on the server, so that it is not planned each time. If the backend does
+ * not have it yet, it is prepared for the next time, and this request uses the unnamed statement.
+ */
+function parseRepeated(session: WireSession, scanner: FrameScanner, repeated: RepeatedStatement, backend: BackendConnection): ParseOutcome {
+  const { server } = repeated;
+  if (!backend.session.prepared.use(server)) {
+    const { server: _, ...unnamed } = repeated;
+    prepareStatement(session, server, backend, false, unnamed.edits);
+    parseUnnamed(session, scanner, backend, unnamed);
+    return 'sent';
+  }
+  session.names.changes('');
+  parseOnce(session, server, backend, new UnnamedChange(session.statements, repeated));
+  session.usesRepeated = true;
+  return 'repeated';
+}
+
+/** Sends a Parse only if the backend does not have the statement; otherwise Postern makes the reply. */
+function parseOnce(session: WireSession, server: ServerStatement, backend: BackendConnection, parse: ParseEffect): void {
+  const { names, replies, toBackend } = session;
+  parse.note();
+  const { prepared } = backend.session;
+  const isThere = prepared.use(server) !== undefined;
+  if (isThere && !names.mayAllBeGone) {
+    const isRefused = isRefusedInFailedTransaction(session, server);
+    replies.push(Request.parse, isRefused ? Disposition.forward : Disposition.simulate, parse);
+    if (isRefused) toBackend.insert(parseMessage(server.name, server.definition));
+    return;
+  }
+  if (isThere) closeStatement(session, server, backend);
+  else closeIfStale(session, server.name, backend);
+  const evicted = prepared.set(server, server);
+  names.prepares(server);
+  replies.push(Request.parse, Disposition.forward, new SentParse(parse, server, prepared));
+  toBackend.insert(parseMessage(server.name, definitionAgain(server.definition, server.shape)));
+  closeEvicted(session, evicted, backend);
+  describeStatement(session, server, backend);
+}
+
+/** In a failed transaction the server accepts only statements that end it. */
+function isRefusedInFailedTransaction({ status, replies }: WireSession, { definition }: ServerStatement): boolean {
+  return status === 'E' && replies.length === 0 && !TRANSACTION_END.test(definition.toString('latin1'));
+}
+
+function parseUnnamed(session: WireSession, scanner: FrameScanner, backend: BackendConnection, prepared: UnnamedStatement): void {
+  const kept = { ...prepared, definition: Buffer.from(prepared.definition) };
+  noteUnnamed(session, kept, backend);
+  if (prepared.changed) session.toBackend.insert(parseMessage(NO_NAME, kept.definition));
+  else session.toBackend.add(scanner.buffer, scanner.start, scanner.end);
+}
+
+/** The Parse that is sent replaces the unnamed statement of the client and of the backend. */
+function noteUnnamed({ statements, names, replies }: WireSession, unnamed: UnnamedStatement, backend: BackendConnection): void {
+  const change = new UnnamedChange(statements, unnamed, backend.session);
+  names.changes('');
+  change.note();
+  replies.push(Request.parse, Disposition.forward, change);
+}
+
+/**
+ * Forwards a Parse that is too large to keep. A named statement exists only on this backend, under the client's own name, so
+ * the session is pinned. An unnamed one is valid up to the Sync.
+ */
+function parseOversized(
+  session: WireSession,
+  { buffer, start, end }: FrameScanner,
+  backend: BackendConnection,
+  traits: SqlTraits,
+  watched: AuditedText | undefined,
+): void {
+  if (traits.cannotBePreparedAgain) session.replies.push(Request.parse);
+  else noteUnnamed(session, { definition: NO_NAME, isOversized: true, changed: false, edits: [], traits, signals: [], watched }, backend);
+  session.toBackend.add(buffer, start, end);
+}
+
+/** The organization has reached its memory limit for statements. The Parse is treated like one that is too large. */
+function parseOverBudget(
+  session: WireSession,
+  scanner: FrameScanner,
+  backend: BackendConnection,
+  name: string,
+  prepared: UnnamedStatement,
+): void {
+  const { edits, traits, watched } = prepared;
+  if (name !== '' && watched !== undefined) recordOversized(session, name, watched);
+  inspectTraits(session, name === '' ? traits : { ...traits, cannotBePreparedAgain: true });
+  if (name === '') noteUnnamed(session, { ...prepared, definition: NO_NAME, isOversized: true }, backend);
+  else session.replies.push(Request.parse, Disposition.forward, { undo: () => {}, edits });
+  sendParse(session, scanner, name, prepared);
+}
+
+function parseNamed(
+  session: WireSession,
+  scanner: FrameScanner,
+  backend: BackendConnection,
+  name: string,
+  prepared: UnnamedStatement,
+  server: ServerStatement,
+): ParseOutcome {
+  const { statements, names } = session;
+  const { traits, signals, edits, watched } = prepared;
+  if (statements.get(name) !== undefined && !names.hasTaken(name)) {
+    parseTakenName(session, scanner, backend, name, prepared);
+    return 'sent';
+  }
+  if (!names.mayAllBeGone && mustDescribeFirst(session, server, backend)) return 'asked';
+  names.changes(name);
+  names.gives(name);
+  parseOnce(session, server, backend, new NamedParse(statements, name, { server, traits, signals, watched }, edits));
+  return 'sent';
+}
+
+/**
+ * The client uses the name already. The error should come from PostgreSQL, which may find another error first. So an empty
+ * statement takes the name on the server; it is closed before the next request.
+ */
+function parseTakenName(
+  session: WireSession,
+  scanner: FrameScanner,
+  backend: BackendConnection,
+  name: string,
+  prepared: UnnamedStatement,
+): void {
+  preparePlaceholder(session, name, backend);
+  session.replies.push(Request.parse, Disposition.forward, { undo: () => {}, edits: prepared.edits });
+  sendParse(session, scanner, name, prepared);
+}
+
+/** Sends the Parse under the client's own name. */
+function sendParse(
+  { toBackend }: WireSession,
+  { buffer, start, end }: FrameScanner,
+  name: string,
+  { changed, definition }: UnnamedStatement,
+): void {
+  if (changed) toBackend.insert(parseMessage(Buffer.from(name, 'latin1'), definition));
+  else toBackend.add(buffer, start, end);
+}
+
+const NO_NAME = Buffer.alloc(0);
+/** Longer texts are not looked up in the registry. */
+const MAX_LOOKED_UP_BYTES = 16_384;
+const TRANSACTION_END = /^\s*(?:rollback|commit|end|abort|prepare\s+transaction)\b/i;

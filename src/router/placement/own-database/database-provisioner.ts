@@ -1,0 +1,149 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+import type { BackendConnection } from '../../../backend/connection.ts';
+import { runCommand } from '../../../backend/run-command.ts';
+import type { Placement } from '../../../catalog/organizations/organization.ts';
+import { codeOf } from '../admin-connection.ts';
+import type { Platform } from '../platform-sessions.ts';
+import { describeProcesses, type Provisioner, type ProvisionerOptions, type RunningProcess, StillRunningError } from '../provisioner.ts';
+import { Roles, roleExists } from '../roles.ts';
+import { isUsable, TenantLogins } from '../tenant-login.ts';
+import { TEMPLATE } from './template.ts';
+
+/**
+ * `public` as initdb creates it; any difference would show in a dump. The tenant's role runs this at its first login, and
+ * whenever it has dropped or renamed the schema, or has revoked its own privileges on it.
+ */
+const MAKE_PUBLIC = `CREATE SCHEMA IF NOT EXISTS public; GRANT ALL ON SCHEMA public TO CURRENT_USER; GRANT USAGE ON SCHEMA public TO PUBLIC;
+  COMMENT ON SCHEMA public IS 'standard public schema'`;
+
+const DROP_TIMEOUT_MS = 10_000;
+const DROP_AGAIN_MS = 100;
+const QUERY_CANCELED = '57014';
+const INSUFFICIENT_PRIVILEGE = '42501';
+
+/** A database for each organization, owned by the platform role; the organization's role may connect and create in it. */
+export class DatabaseProvisioner implements Provisioner {
+  readonly #platform: Platform;
+  readonly #roles: Roles;
+  readonly #logins: TenantLogins;
+
+  constructor({ platform, connectionLimit, limits, observe }: ProvisionerOptions) {
+    const { cluster } = platform;
+    this.#platform = platform;
+    this.#roles = new Roles(cluster, connectionLimit);
+    const role = (placement: Placement) => this.#repairRole(placement);
+    const rights = (placement: Placement) => this.#repairRights(placement);
+    const limit = ({ role }: Placement) => this.#platform.alone(role, (session) => this.#roles.raiseLimit(session, role));
+    this.#logins = new TenantLogins({
+      cluster,
+      limits,
+      observe,
+      remedies: { '28P01': role, '28000': role, '42501': rights, '53300': limit },
+    });
+  }
+
+  placementFor(organizationId: string): Placement {
+    const { name } = this.#platform.cluster;
+    return { kind: 'database', cluster: name, database: organizationId, schema: 'public', role: organizationId };
+  }
+
+  async provision(placement: Placement): Promise<void> {
+    await this.#platform.alone(placement.role, async (session) => {
+      await session.query((await this.#roles.statementsFor(session, placement.role)).join('; '));
+      await ensureDatabase(session, placement);
+      await grant(session, placement);
+    });
+    const backend = await this.open(placement);
+    backend.end();
+  }
+
+  async deprovision({ role, database }: Placement): Promise<void> {
+    const name = pg.escapeIdentifier(database);
+    await this.#platform.alone(role, async (session) => {
+      const found = await findDatabase(session, database);
+      if (found?.valid) await session.query(`ALTER DATABASE ${name} WITH ALLOW_CONNECTIONS false`);
+      const running = (await roleExists(session, role)) ? await this.#roles.endSessions(session, role) : [];
+      if (running.length > 0) throw new StillRunningError(describeProcesses(running));
+      if (found !== undefined) await dropDatabase(session, name);
+      await session.query(`DROP ROLE IF EXISTS ${pg.escapeIdentifier(role)}`);
+    });
+  }
+
+  endSessions({ role }: Placement): Promise<readonly RunningProcess[]> {
+    return this.#platform.alone(role, (session) => this.#roles.endWork(session, role));
+  }
+
+  open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection> {
+    return this.#logins.open(placement, (backend) => this.#ensurePublic(backend, placement), signal);
+  }
+
+  async #ensurePublic(backend: BackendConnection, placement: Placement): Promise<void> {
+    if (await isUsable(backend, placement.schema)) return;
+    try {
+      await runCommand(backend, MAKE_PUBLIC);
+    } catch (error) {
+      // Another session of the same organization has created it meanwhile.
+      if (await isUsable(backend, placement.schema)) return;
+      if (!(await this.#logins.heal(placement, error))) throw error;
+      await runCommand(backend, MAKE_PUBLIC);
+    }
+  }
+
+  #repairRole({ role }: Placement): Promise<boolean> {
+    return this.#platform.alone(role, (session) => this.#roles.repair(session, role));
+  }
+
+  /** Restores privileges on the database, except for an organization that is being dropped. */
+  #repairRights(placement: Placement): Promise<boolean> {
+    return this.#platform.alone(placement.role, async (session) => {
+      if (!(await roleExists(session, placement.role))) return false;
+      await grant(session, placement);
+      return true;
+    });
+  }
+}
+
+async function ensureDatabase(session: pg.PoolClient, placement: Placement): Promise<void> {
+  const database = pg.escapeIdentifier(placement.database);
+  const found = await findDatabase(session, placement.database);
+  if (found?.valid) return;
+  if (found !== undefined) await session.query(`DROP DATABASE ${database}`);
+  await session.query(`CREATE DATABASE ${database} TEMPLATE ${TEMPLATE} STRATEGY wal_log`);
+}
+
+/** DROP DATABASE waits until all processes of the server have closed their files; one that ignores signals does not. */
+async function dropDatabase(session: pg.PoolClient, name: string): Promise<void> {
+  const deadline = performance.now() + DROP_TIMEOUT_MS;
+  await session.query(`SET statement_timeout = ${DROP_TIMEOUT_MS}`);
+  for (;;) {
+    try {
+      await session.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
+      break;
+    } catch (error) {
+      if (codeOf(error) === QUERY_CANCELED) throw new StillRunningError('a process, of any organization, that ignores signals');
+      if (codeOf(error) !== INSUFFICIENT_PRIVILEGE) throw error;
+      // Autovacuum, and a start of the service that hardens the catalogs, run there as a superuser, whose sessions the platform role cannot end.
+      if (performance.now() > deadline) throw new StillRunningError('a session of a superuser');
+      await delay(DROP_AGAIN_MS);
+    }
+  }
+  await session.query('RESET statement_timeout');
+}
+
+/** The template's own ACL is not copied. */
+async function grant(session: pg.PoolClient, placement: Placement): Promise<void> {
+  const [role, database] = [pg.escapeIdentifier(placement.role), pg.escapeIdentifier(placement.database)];
+  await session.query(
+    `REVOKE ALL ON DATABASE ${database} FROM PUBLIC; GRANT CONNECT, CREATE, TEMPORARY ON DATABASE ${database} TO ${role}`,
+  );
+}
+
+/** A database whose DROP was interrupted exists but is invalid, and can only be dropped again. */
+async function findDatabase(session: pg.PoolClient, database: string): Promise<{ readonly valid: boolean } | undefined> {
+  const { rows } = await session.query<{ valid: boolean }>(
+    'SELECT datconnlimit <> -2 AS valid FROM pg_catalog.pg_database WHERE datname = $1',
+    [database],
+  );
+  return rows[0];
+}

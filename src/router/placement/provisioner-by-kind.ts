@@ -1,0 +1,36 @@
+import type { BackendConnection } from '../../backend/connection.ts';
+import type { Placement } from '../../catalog/organizations/organization.ts';
+import { DatabaseProvisioner } from './own-database/database-provisioner.ts';
+import type { Provisioner, ProvisionerOptions, RunningProcess } from './provisioner.ts';
+import { SchemaProvisioner } from './shared-database/schema-provisioner.ts';
+
+/** Both kinds of placement. An organization keeps its placement; new ones get the configured kind. */
+export class Placements implements Provisioner {
+  readonly #provisioners: Readonly<Record<Placement['kind'], Provisioner>>;
+  readonly #forNew: Placement['kind'];
+
+  constructor(options: ProvisionerOptions, forNew: Placement['kind']) {
+    this.#provisioners = { database: new DatabaseProvisioner(options), schema: new SchemaProvisioner(options) };
+    this.#forNew = forNew;
+  }
+
+  placementFor(organizationId: string): Placement {
+    return this.#provisioners[this.#forNew].placementFor(organizationId);
+  }
+
+  provision(placement: Placement): Promise<void> {
+    return this.#provisioners[placement.kind].provision(placement);
+  }
+
+  deprovision(placement: Placement): Promise<void> {
+    return this.#provisioners[placement.kind].deprovision(placement);
+  }
+
+  endSessions(placement: Placement): Promise<readonly RunningProcess[]> {
+    return this.#provisioners[placement.kind].endSessions(placement);
+  }
+
+  open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection> {
+    return this.#provisioners[placement.kind].open(placement, signal);
+  }
+}

@@ -1,0 +1,53 @@
+import type { BackendConnection } from '../../backend/connection.ts';
+import type { Placement } from '../../catalog/organizations/organization.ts';
+import type { Observe } from '../../observation.ts';
+import type { Platform } from './platform-sessions.ts';
+import type { SessionLimits } from './session-settings.ts';
+
+/** A process of an organization that does not end when it is terminated. */
+export interface RunningProcess {
+  readonly processId: number;
+  /** When its running statement began. */
+  readonly since: Date;
+}
+
+/** An organization's database or schema cannot be dropped because of processes that have not ended; the message names them. May be tried again. */
+export class StillRunningError extends Error {
+  override readonly name = 'StillRunningError';
+}
+
+export function describeProcesses(processes: readonly RunningProcess[]): string {
+  return processes.map(({ processId, since }) => `process ${processId} since ${since.toISOString()}`).join(', ');
+}
+
+/** Creates the databases or schemas of organizations and opens sessions in them. */
+export interface Provisioner {
+  /** The placement of a new organization with this id. Creates nothing. */
+  placementFor(organizationId: string): Placement;
+  /** Creates the database or schema and the role. May be repeated, and completes what a crash has interrupted. */
+  provision(placement: Placement): Promise<void>;
+  /**
+   * Ends all sessions there and drops the database or schema with everything in it, and the role. May be repeated.
+   * @throws StillRunningError
+   */
+  deprovision(placement: Placement): Promise<void>;
+  /**
+   * Terminates sessions there that do not end by themselves soon.
+   * @returns the processes that have not ended
+   */
+  endSessions(placement: Placement): Promise<readonly RunningProcess[]>;
+  /**
+   * Opens a session with the organization's own role. If the tenant has broken the login (its password, its privileges, its
+   * `public` schema), it is repaired.
+   * @throws ServiceError `not_ready`, `too_many_connections`, or pg.DatabaseError
+   */
+  open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection>;
+}
+
+export interface ProvisionerOptions {
+  readonly platform: Platform;
+  /** CONNECTION LIMIT of each role, times the number of processes of the service: a safeguard in addition to the pools' limits. */
+  readonly connectionLimit: number;
+  readonly limits: SessionLimits;
+  readonly observe: Observe;
+}

@@ -1,0 +1,113 @@
+import pg from 'pg';
+import { rolePassword } from '../../../auth/role-password.ts';
+import { BackendConnection } from '../../../backend/connection.ts';
+import type { Placement } from '../../../catalog/organizations/organization.ts';
+import { dropOwned } from '../owned-objects.ts';
+import type { Platform } from '../platform-sessions.ts';
+import { describeProcesses, type Provisioner, type ProvisionerOptions, type RunningProcess, StillRunningError } from '../provisioner.ts';
+import { Roles, roleExists } from '../roles.ts';
+import { sessionOptions } from '../session-settings.ts';
+import { isUsable, TenantLogins } from '../tenant-login.ts';
+
+/**
+ * A schema for each organization in one shared database. The platform role owns the schema, so that the organization can
+ * neither drop it nor open it to others; its role may use it and create in it, and owns what it creates.
+ */
+export class SchemaProvisioner implements Provisioner {
+  readonly #options: ProvisionerOptions;
+  readonly #platform: Platform;
+  readonly #roles: Roles;
+  readonly #logins: TenantLogins;
+
+  constructor(options: ProvisionerOptions) {
+    const { platform, connectionLimit, limits, observe } = options;
+    const { cluster } = platform;
+    this.#options = options;
+    this.#platform = platform;
+    this.#roles = new Roles(cluster, connectionLimit);
+    const role = (placement: Placement) => this.#repairRole(placement);
+    const limit = ({ role }: Placement) => this.#platform.alone(role, (session) => this.#roles.raiseLimit(session, role));
+    this.#logins = new TenantLogins({ cluster, limits, observe, remedies: { '28P01': role, '28000': role, '53300': limit } });
+  }
+
+  placementFor(organizationId: string): Placement {
+    const { name, sharedDatabase } = this.#platform.cluster;
+    return { kind: 'schema', cluster: name, database: sharedDatabase, schema: organizationId, role: organizationId };
+  }
+
+  async provision(placement: Placement): Promise<void> {
+    await this.#platform.aloneInShared(placement.role, async (shared) => {
+      const role = await this.#roles.statementsFor(shared, placement.role);
+      await this.#run(shared, [...role, ...this.#schemaStatements(placement)]);
+    });
+  }
+
+  /** The organization's objects are dropped with its own role, the platform's with the platform role. */
+  async deprovision(placement: Placement): Promise<void> {
+    const [role, schema] = [pg.escapeIdentifier(placement.role), pg.escapeIdentifier(placement.schema)];
+    await this.#platform.aloneInShared(placement.role, async (shared, control) => {
+      const statements = [`DROP SCHEMA IF EXISTS ${schema} CASCADE`];
+      if (await roleExists(control, placement.role)) {
+        const { secret, running } = await this.#roles.takeOver(control, placement.role);
+        if (running.length > 0) throw new StillRunningError(describeProcesses(running));
+        await this.#empty(shared, placement, secret);
+        // A session that authenticated with the old password just before the change may have started meanwhile.
+        await this.#roles.endSessions(control, placement.role);
+        statements.push(`DROP OWNED BY ${role} CASCADE`, `DROP ROLE ${role}`);
+      }
+      await this.#run(shared, statements);
+    });
+  }
+
+  endSessions({ role }: Placement): Promise<readonly RunningProcess[]> {
+    return this.#platform.alone(role, (session) => this.#roles.endWork(session, role));
+  }
+
+  open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection> {
+    return this.#logins.open(placement, (backend) => this.#ensureSchema(backend, placement), signal);
+  }
+
+  async #ensureSchema(backend: BackendConnection, placement: Placement): Promise<void> {
+    if (await isUsable(backend, placement.schema)) return;
+    await this.#logins.apply(placement, () => this.#repairSchema(placement));
+  }
+
+  #repairRole({ role }: Placement): Promise<boolean> {
+    return this.#platform.alone(role, (session) => this.#roles.repair(session, role));
+  }
+
+  #repairSchema(placement: Placement): Promise<boolean> {
+    return this.#platform.aloneInShared(placement.role, async (shared) => {
+      if (!(await roleExists(shared, placement.role))) return false;
+      await this.#run(shared, this.#schemaStatements(placement));
+      return true;
+    });
+  }
+
+  #schemaStatements({ schema, role }: Placement): string[] {
+    const [name, user] = [pg.escapeIdentifier(schema), pg.escapeIdentifier(role)];
+    return [
+      ...(this.#platform.cluster.citus ? ['SET citus.enable_schema_based_sharding = on'] : []),
+      `CREATE SCHEMA IF NOT EXISTS ${name}`,
+      `GRANT USAGE, CREATE ON SCHEMA ${name} TO ${user}`,
+    ];
+  }
+
+  /** In one transaction; with Citus one statement after another, as tested there. Each statement may be repeated. */
+  async #run(session: pg.PoolClient, statements: readonly string[]): Promise<void> {
+    const scripts = this.#platform.cluster.citus ? statements : [statements.join('; ')];
+    for (const script of scripts) await session.query(script);
+  }
+
+  async #empty(shared: pg.PoolClient, placement: Placement, secret: string): Promise<void> {
+    const { cluster } = this.#platform;
+    const { role, database } = placement;
+    const options = sessionOptions(placement, this.#options.limits, cluster.serverVersion);
+    const tenant = await BackendConnection.open(cluster.login({ user: role, password: rolePassword(secret, role), database, options }));
+    try {
+      await dropOwned(shared, tenant, role);
+    } finally {
+      tenant.end();
+    }
+  }
+}

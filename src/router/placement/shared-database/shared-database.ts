@@ -1,0 +1,117 @@
+import pg from 'pg';
+import { type AdminConnection, withSession } from '../admin-connection.ts';
+import { harden, ONE_DATABASE, WHOLE_SERVER } from '../hardening.ts';
+import { TEMPLATE } from '../own-database/template.ts';
+import { separateAdvisoryLocks } from './advisory-lock-functions.ts';
+import { furnishChannels, keepChannelSecret, notifyCalled, separateChannels } from './channel-functions.ts';
+import { refuseChosenLargeObjects } from './large-object-functions.ts';
+
+/** The database of the organizations that have a schema each. */
+export const SHARED = 'postern_shared';
+
+/** Raised when the revoked privileges change, so that the next start applies the change. */
+const EDITION = 7;
+const HARDENED = ', hardened';
+
+export interface SharedOptions {
+  readonly owner: string;
+  /** Whether the given role may harden the catalogs. */
+  readonly superuser: boolean;
+  /** The value of `server_version_num`. */
+  readonly version: number;
+  readonly allowXpath: boolean;
+  /** The secret that all others are derived from. */
+  readonly secret: string;
+}
+
+interface Found {
+  readonly owner: string;
+  readonly comment: string | null;
+}
+
+/**
+ * Creates the shared database and hardens it, unless that has been done. It is copied from the template and so has no schema `public`
+ * that all organizations could use.
+ * @param admin a session outside of it, holding the set-up lock
+ * @returns whether its catalogs are hardened
+ * @throws Error when it belongs to another role
+ */
+export async function ensureShared(admin: pg.Client, login: AdminConnection, options: SharedOptions): Promise<boolean> {
+  const { owner, superuser, version, allowXpath, secret } = options;
+  // pg_upgrade does not keep the changes to the catalogs, so they are made again for each version.
+  const xpath = superuser && allowXpath ? ' with xpath' : '';
+  const comment = `Postern, edition ${EDITION} on PostgreSQL ${Math.floor(version / 10_000)}${xpath}${superuser ? HARDENED : ''}`;
+  const found = await findShared(admin);
+  if (found === undefined) await admin.query(`CREATE DATABASE ${SHARED} TEMPLATE ${TEMPLATE} OWNER ${pg.escapeIdentifier(owner)}`);
+  else if (found.owner !== owner) throw new Error(`the database ${SHARED} belongs to the role ${found.owner}, not to ${owner}`);
+
+  const ready = found?.comment?.startsWith(comment) ?? false;
+  await withSession({ ...login, database: SHARED }, async (session) => {
+    if (!ready && superuser) await hardenShared(session, owner, allowXpath);
+    if (!ready) await furnishChannels(session, { owner, secret });
+    await keepChannelSecret(session, secret);
+    if (await isCoordinator(session)) await furnishCoordinator(session, owner, superuser);
+  });
+  if (ready) return found?.comment?.endsWith(HARDENED) ?? false;
+  // Granted to PUBLIC: grants to each organization would enlarge the one row that every login reads, and could not be made concurrently.
+  // A role without a schema there can do nothing in the database.
+  await admin.query(`GRANT CONNECT, TEMPORARY ON DATABASE ${SHARED} TO PUBLIC`);
+  await admin.query(`COMMENT ON DATABASE ${SHARED} IS ${pg.escapeLiteral(comment)}`);
+  return superuser;
+}
+
+async function findShared(admin: pg.Client): Promise<Found | undefined> {
+  const { rows } = await admin.query<Found>(
+    `SELECT pg_catalog.pg_get_userbyid(datdba) AS owner, pg_catalog.shobj_description(oid, 'pg_database') AS comment
+     FROM pg_catalog.pg_database WHERE datname = $1`,
+    [SHARED],
+  );
+  return rows[0];
+}
+
+/** The platform role keeps the right to read the owners of objects, because it drops these with their organization. */
+async function hardenShared(session: pg.Client, owner: string, allowXpath: boolean): Promise<void> {
+  const platform = pg.escapeIdentifier(owner);
+  const alsoDo = async () => {
+    await separateAdvisoryLocks(session, platform);
+    await refuseChosenLargeObjects(session);
+    await separateChannels(session, owner);
+    await session.query(`GRANT SELECT ON pg_catalog.pg_shdepend TO ${platform}`);
+  };
+  await harden(session, { taken: [WHOLE_SERVER, ONE_DATABASE], allowXpath, alsoDo });
+}
+
+/** Views and functions of Citus that show the schemas and tables of others, in whichever schema its version has them. */
+const CITUS_VIEWS = `
+  SELECT c.oid::pg_catalog.regclass AS view
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.relname IN ('citus_schemas', 'citus_tables', 'citus_shards') AND n.nspname IN ('pg_catalog', 'public', 'citus')`;
+
+/**
+ * A Citus coordinator creates schemas on its workers too, where the platform role needs the privilege. The grant is propagated to them;
+ * it is repeated at every start for new workers.
+ */
+async function furnishCoordinator(session: pg.Client, owner: string, superuser: boolean): Promise<void> {
+  await session.query(`GRANT CREATE ON DATABASE ${SHARED} TO ${pg.escapeIdentifier(owner)}`);
+  const views = superuser ? (await session.query<{ view: string }>(CITUS_VIEWS)).rows : [];
+  for (const { view } of views) await session.query(`REVOKE ALL ON ${view} FROM PUBLIC`);
+}
+
+export interface SharedFacts {
+  /** Whether it is on a coordinator of Citus, which distributes schemas. */
+  readonly citus: boolean;
+  /** The function to call instead of pg_notify; undefined if pg_notify has been replaced. */
+  readonly pgNotify: string | undefined;
+}
+
+export function sharedFacts(login: AdminConnection): Promise<SharedFacts> {
+  return withSession({ ...login, database: SHARED }, async (session) => ({
+    citus: await isCoordinator(session),
+    pgNotify: await notifyCalled(session),
+  }));
+}
+
+async function isCoordinator(session: pg.Client): Promise<boolean> {
+  const { rows } = await session.query("SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus'");
+  return rows.length > 0;
+}

@@ -1,0 +1,117 @@
+import { ServiceError } from '../../errors.ts';
+import { PostgresError } from '../../protocol/backend.ts';
+import type { Lease } from '../../router/lease.ts';
+import { checkStatement } from '../../syntax/http-restrictions.ts';
+import { sideEffectsOf } from '../../syntax/traits/side-effects.ts';
+import { checkParameterLimit } from '../parameters/parameters.ts';
+import { ReplyBody } from '../result/reply-body.ts';
+import { jsonFormat, type StatementOutcome } from '../result/result-format.ts';
+import { pinSettings } from '../session/output-settings.ts';
+import { Session } from '../session/session.ts';
+import { findStatement, forgetStatement } from './known-statements.ts';
+import type { QueryReply, QueryRequest } from './query-request.ts';
+import { runStatement } from './run-described.ts';
+import { PreparedRun } from './run-prepared.ts';
+import { StatementFailure } from './statement-failure.ts';
+import { runBatch } from './transactions/batch.ts';
+import { type KeepReply, keptReplyLimit, type OnceReply, once, type RepeatableRequest } from './transactions/idempotency.ts';
+import { inTransaction } from './transactions/in-transaction.ts';
+
+export interface QueryOnceReply extends OnceReply {
+  /** Undefined in a replay. */
+  readonly outcome?: StatementOutcome;
+}
+
+/**
+ * Runs one statement and takes over the lease, which is released or destroyed on every path. A statement that the backend has
+ * prepared runs at once; any other is described first.
+ * @throws PostgresError when Postgres refuses the statement before a stream has begun (`lineAndColumn` in position.ts finds the position)
+ * @throws ServiceError `invalid_request`, `unsupported_statement`, `statement_timeout`, `query_canceled`, `response_too_large`, `backend_lost`
+ */
+export function runQuery(lease: Lease, request: QueryRequest): Promise<QueryReply> {
+  return new Promise((resolve, reject) => {
+    const fail = (error: unknown) => reject(withHint(error));
+    const session = new Session(lease, request);
+    const known = findStatement(lease.tenant, request.sql);
+    if (known === undefined || !PreparedRun.isPossible(lease.backend, request, known)) {
+      runInSession(session, request, resolve, fail);
+      return;
+    }
+    new PreparedRun(session, request, known, {
+      replied: resolve,
+      failed: fail,
+      stale: () => {
+        forgetStatement(lease, known);
+        runInSession(session, request, resolve, fail);
+      },
+    }).start();
+  });
+}
+
+function runInSession(
+  session: Session,
+  request: QueryRequest,
+  replied: (reply: QueryReply) => void,
+  failed: (error: unknown) => void,
+): void {
+  const body = new ReplyBody(session, (stream) => replied({ body: stream, done }), request.finalBytes);
+  const outcome = runStatement(session, request, body);
+  const done = outcome.finally(() => session.end());
+  done.catch(() => {});
+  outcome.then(
+    (completed) => replied({ body: body.finish(), outcome: completed, done }),
+    (error: Error) => {
+      body.fail(error);
+      done.catch(() => failed(error));
+    },
+  );
+}
+
+/**
+ * Runs a statement like {@link runQuery}, but once for each Idempotency-Key: in a transaction that also keeps the reply.
+ * @throws as {@link runQuery} and {@link once}; StatementFailure when COMMIT fails
+ */
+export function runQueryOnce(lease: Lease, request: QueryRequest, repeatable: RepeatableRequest): Promise<QueryOnceReply> {
+  let outcome: StatementOutcome | undefined;
+  const { sql, params = [], rowMode, format = jsonFormat(rowMode) } = request;
+  const perform = async (session: Session, keep: KeepReply) => {
+    checkStatement(sql, 'single');
+    checkParameterLimit(params);
+    const work = async () => {
+      const [result] = await runBatch(session, [{ sql, params }], format, keptReplyLimit(session));
+      if (result === undefined) throw new ServiceError('internal', 'a statement has no result');
+      await keep(200, result.body);
+      outcome = result.outcome;
+      return result.body;
+    };
+    await Promise.all([pinSettings(session), session.expect(sideEffectsOf(sql))]);
+    return { status: 200, body: await inTransaction(session, 'BEGIN', work) };
+  };
+  return once(lease, request, repeatable, perform).then(
+    (reply) => ({ ...reply, ...(outcome === undefined ? {} : { outcome }) }),
+    (error: unknown) => {
+      throw withHint(withoutIndex(error));
+    },
+  );
+}
+
+/** Takes out which statement failed, because there is only one. */
+function withoutIndex(error: unknown): unknown {
+  return error instanceof StatementFailure && error.place.phase === 'statement' ? error.error : error;
+}
+
+/** Adds a hint to errors of Postgres that do not say what the client can do about them. */
+export function withHint(error: unknown): unknown {
+  if (!(error instanceof PostgresError)) return error;
+  const { code, routine } = error.fields;
+  if (routine === 'exec_parse_message' && code === '42601') {
+    return new PostgresError({
+      hint: 'Send one statement per call, or several as one transaction: POST /api/transaction.',
+      ...error.fields,
+    });
+  }
+  if (routine === 'PreventInTransactionBlock') {
+    return new PostgresError({ hint: 'With an Idempotency-Key it would run in a transaction: leave out the key.', ...error.fields });
+  }
+  return error;
+}

@@ -1,0 +1,91 @@
+import { PostgresError } from '../../protocol/backend.ts';
+import type { Edits } from '../../router/schema-rewriting/edits/edits.ts';
+import { LARGE_SQL_BYTES } from '../../router/schema-rewriting/rewrite-sql.ts';
+import { schemaRewriterOf } from '../../router/schema-rewriting/schema-rewriter.ts';
+import type { Tenant } from '../../router/tenant.ts';
+import { TimeSlices } from '../../runtime/event-loop.ts';
+import type { Warning } from './notices.ts';
+import type { Completion } from './pipeline.ts';
+
+export interface Rewritten {
+  readonly sql: string;
+  /** The replacements, from which positions in errors are computed. */
+  readonly edits: Edits;
+}
+
+interface LargeText extends Rewritten {
+  readonly original: string;
+}
+
+const NO_EDITS: Edits = [];
+
+/**
+ * Rewrites a client's SQL for the `schema` placement, where the organization's `public` is a schema of another name, and rewrites
+ * Postgres' errors back. In the `database` placement both stay as they are.
+ */
+export class RewrittenSql {
+  readonly #rewriter: ReturnType<typeof schemaRewriterOf>;
+  /** Long texts that have been rewritten in time slices, in the order in which they will be used. */
+  #large: LargeText[] = [];
+
+  constructor(tenant: Tenant) {
+    this.#rewriter = schemaRewriterOf(tenant);
+  }
+
+  sql(text: string): Rewritten {
+    if (this.#rewriter === undefined) return { sql: text, edits: NO_EDITS };
+    return this.#findLarge(text) ?? this.#rewriter.rewrite(text);
+  }
+
+  /** Searches an array, because in a Map V8 would hash long strings by their length. Mostly the first entry is the same string. */
+  #findLarge(text: string): Rewritten | undefined {
+    if (text.length < LARGE_SQL_BYTES) return undefined;
+    const at = this.#large.findIndex(({ original }) => original === text);
+    if (at < 0) return undefined;
+    const found = this.#large[at];
+    // The entry comes first from now on, because its text is likely to be used again next.
+    if (at > 0) this.#large = [...this.#large.slice(at), ...this.#large.slice(0, at)];
+    return found;
+  }
+
+  /** @returns a promise to await before long texts among these are used; undefined when there are none */
+  rewriteAhead(texts: readonly string[]): Promise<void> | undefined {
+    const rewriter = this.#rewriter;
+    if (rewriter === undefined) return undefined;
+    const large = texts.filter((text) => text.length >= LARGE_SQL_BYTES);
+    if (large.length === 0) return undefined;
+    return (async () => {
+      const rewritten: LargeText[] = [];
+      const slices = new TimeSlices();
+      for (const original of large) {
+        const { sql, edits } = await rewriter.rewriteLarge(Buffer.from(original));
+        await slices.pause();
+        rewritten.push({ original, sql: edits.length === 0 ? original : sql.toString(), edits });
+        await slices.pause();
+      }
+      this.#large = [...rewritten, ...this.#large];
+    })();
+  }
+
+  /** @returns the outcome of a request, in the words of the client. @param edits the edits of its statement */
+  outcome(outcome: Completion | Error, edits: Edits): Completion | Error {
+    if (this.#rewriter === undefined) return outcome;
+    if (outcome instanceof Error) return this.error(outcome, edits);
+    return { ...outcome, warnings: this.warnings(outcome.warnings) };
+  }
+
+  error<T>(error: T, edits: Edits = NO_EDITS): T | PostgresError {
+    if (this.#rewriter === undefined || !(error instanceof PostgresError)) return error;
+    return new PostgresError(this.#rewriter.error(error.fields, edits));
+  }
+
+  warnings(warnings: readonly Warning[]): readonly Warning[] {
+    const rewriter = this.#rewriter;
+    if (rewriter === undefined) return warnings;
+    return warnings.map((warning) => {
+      const { message, detail, hint, where } = rewriter.error(warning);
+      const notes = Object.fromEntries(Object.entries({ detail, hint, where }).filter(([, value]) => value !== undefined));
+      return { severity: warning.severity, code: warning.code, message, ...notes };
+    });
+  }
+}
