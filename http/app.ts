@@ -8,14 +8,14 @@ import { clientErrorHandler, createServer, type HttpServer, type ServerDeadlines
 import { openApiDocument } from './docs/openapi.ts';
 import { FastPath } from './fast-path/fast-path.ts';
 import { acceptJsonBodies } from './json/json-body.ts';
-import { type OpenWire, WireSockets } from './neon/websocket.ts';
+import { type OpenWire, WebSocketEndpoint } from './neon/websocket.ts';
 import { Admission, bodyBoundsOf, limitRequests } from './plugins/admission.ts';
 import { ambiguityOf, refuseAmbiguousHeads } from './plugins/ambiguous-head.ts';
 import { requireBearer } from './plugins/bearer.ts';
 import { clientAddresses } from './plugins/client-address.ts';
 import { answerProblems, sendProblem } from './plugins/problems.ts';
 import { setHeaders, setHeadersAlways } from './plugins/reply-headers.ts';
-import { followCalls } from './plugins/request-tracking.ts';
+import { trackRequests } from './plugins/request-tracking.ts';
 import { refuseOtherHosts, servedHosts } from './plugins/served-hosts.ts';
 import { CallEnds, requestIdOf } from './request-context.ts';
 import { countReplies } from './responses/reply-memory.ts';
@@ -58,7 +58,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const bodies = new MemoryBudget(bodyBoundsOf(options.config));
   const sockets =
     openWire &&
-    new WireSockets({
+    new WebSocketEndpoint({
       openWire,
       clientAddress,
       connections,
@@ -109,7 +109,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     routes.paths.add(url);
   });
   setHeadersAlways(app);
-  followCalls(app, ends, clientAddress);
+  trackRequests(app, ends, clientAddress);
   closeGracefully(app, options.config.POSTERN_SHUTDOWN_TIMEOUT_MS, served);
   app.addHook('preClose', async () => sockets?.close(options.config.POSTERN_SHUTDOWN_TIMEOUT_MS));
   refuseAmbiguousHeads(app);

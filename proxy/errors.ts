@@ -46,7 +46,7 @@ export function isMissing({ code }: ErrorFields): boolean {
 }
 
 /** Whether a server statement no longer exists: `DEALLOCATE ALL` in a function or a DO block may have removed it unnoticed. */
-export function isTakenAway(fields: ErrorFields): boolean {
+export function isServerStatementMissing(fields: ErrorFields): boolean {
   return isMissing(fields) && mentionsServerStatement(fields.message);
 }
 

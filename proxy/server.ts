@@ -20,7 +20,7 @@ import { ClientConnection, ClientGone, type ClientStream } from './login/client-
 import { handshake, type TlsPolicy } from './login/handshake.ts';
 import { type AuthenticatedClient, actorOf, openSession, type SessionContext } from './session.ts';
 import { BUFFER_BOUNDS } from './sessions/buffer-budget.ts';
-import { EndableSessions } from './sessions/open-sessions.ts';
+import { OpenSessions } from './sessions/open-sessions.ts';
 import { OrganizationDirectory } from './sessions/organization-sessions.ts';
 import { Watchdog, type WatchdogLimits } from './sessions/watchdog.ts';
 
@@ -74,7 +74,7 @@ export class WireServer {
   readonly #clients = new IndexedSet<ClientConnection>();
   /** The connections that are not authenticated yet. */
   readonly #unauthenticated = new IndexedSet<ClientConnection>();
-  readonly #open = new EndableSessions();
+  readonly #open = new OpenSessions();
   readonly #context: SessionContext;
   readonly #gone = (client: ClientConnection): void => this.#forget(client);
   #stayTimer: NodeJS.Timeout | undefined;

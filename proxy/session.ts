@@ -11,8 +11,8 @@ import type { Router, Wait } from '../src/router/router.ts';
 import { type SchemaRewriter, schemaRewriterOf } from '../src/router/schema-rewriting/schema-rewriter.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import type { MemoryBudget } from '../src/runtime/memory-budget.ts';
-import { freshBytes } from '../src/runtime/random.ts';
-import type { WatchedBatch } from './inspection/ddl-audit.ts';
+import { randomSecretBytes } from '../src/runtime/random.ts';
+import type { AuditedBatch } from './inspection/ddl-audit.ts';
 import type { ClientConnection } from './login/client-connection.ts';
 import { startSession } from './login/session-start.ts';
 import { type PinListener, Pins } from './pinning/pins.ts';
@@ -20,7 +20,7 @@ import type { ProcessIds } from './pinning/process-ids.ts';
 import { READY_IDLE } from './relay/message-builders.ts';
 import { Relay } from './relay/relay.ts';
 import { BufferBudget } from './sessions/buffer-budget.ts';
-import type { EndableSessions, OpenSession } from './sessions/open-sessions.ts';
+import type { OpenSession, OpenSessions } from './sessions/open-sessions.ts';
 import type { OrganizationDirectory, OrganizationSessions, ReachableSession, SessionStart } from './sessions/organization-sessions.ts';
 import type { RelayEnd, SessionServices } from './sessions/session-services.ts';
 import type { Watchdog } from './sessions/watchdog.ts';
@@ -31,7 +31,7 @@ export interface SessionContext {
   readonly observe: Observe;
   readonly pinned: PinListener;
   readonly watchdog: Watchdog;
-  readonly open: EndableSessions;
+  readonly open: OpenSessions;
   readonly tenants: OrganizationDirectory;
   readonly multiplexers: Multiplexers;
   /** The memory budget for incomplete messages that cannot be forwarded yet. */
@@ -69,7 +69,7 @@ export async function openSession(
     }
     const view = schemaRewriterOf(tenant);
     const start = await startSession(startup, shared, view, () => leaseFor(client, tenant, context.router));
-    const secretKey = freshBytes(startup.minorVersion >= 2 ? SECRET_BYTES_3_2 : SECRET_BYTES);
+    const secretKey = randomSecretBytes(startup.minorVersion >= 2 ? SECRET_BYTES_3_2 : SECRET_BYTES);
     const session = new Session(client, { tenant, origin, view, start, secretKey, shared, context });
     const keyData = encodeBackendMessage({ name: 'BackendKeyData', processId: session.processIds.own, secretKey });
     client.hold(start.welcome, keyData);
@@ -220,7 +220,7 @@ class Session implements SessionServices, ReachableSession {
     this.#context.observe({ name: 'service.failure', message: 'a wire session failed', cause });
   }
 
-  watched({ sql, sqlHash, command, sqlstate, durationMs }: WatchedBatch): void {
+  watched({ sql, sqlHash, command, sqlstate, durationMs }: AuditedBatch): void {
     this.#context.observe({
       name: 'wire.statement',
       origin: this.#origin,

@@ -24,7 +24,7 @@ import { Operator } from './router/operator.ts';
 import { codeOf } from './router/placement/admin-connection.ts';
 import { type Cluster, prepareCluster } from './router/placement/cluster.ts';
 import { Platform } from './router/placement/platform-sessions.ts';
-import { Placements } from './router/placement/provisioner-by-kind.ts';
+import { ProvisionerByKind } from './router/placement/provisioner-by-kind.ts';
 import { connectionLimitFor, limitConnections } from './router/placement/roles.ts';
 import { Router } from './router/router.ts';
 import { SignUps } from './router/sign-ups/sign-ups.ts';
@@ -169,10 +169,10 @@ async function backingPostgres(config: Config, observe: Observe, opened: (() => 
 }
 
 /** Existing organizations of both placements are served, whatever the setting for new ones. */
-function createPlacements(config: Config, platform: Platform, observe: Observe): Placements {
+function createPlacements(config: Config, platform: Platform, observe: Observe): ProvisionerByKind {
   const connectionLimit = connectionLimitFor(config.POSTERN_BACKENDS_PER_TENANT);
   const limits = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
-  return new Placements({ platform, connectionLimit, limits, observe }, config.POSTERN_PLACEMENT);
+  return new ProvisionerByKind({ platform, connectionLimit, limits, observe }, config.POSTERN_PLACEMENT);
 }
 
 function createPool(config: Config, max: number, observe: Observe): Pool {

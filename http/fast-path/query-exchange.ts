@@ -12,7 +12,7 @@ import type { Admission } from '../plugins/admission.ts';
 import { problemFor } from '../plugins/problems.ts';
 import type { IsServedHost } from '../plugins/served-hosts.ts';
 import { type CallEnds, openContext, originOf, type RequestContext, requestIdOf } from '../request-context.ts';
-import { holdRefusal } from '../responses/refusal-delay.ts';
+import { delayRefusal } from '../responses/refusal-delay.ts';
 import { countReply, errorBody } from '../responses/reply-memory.ts';
 import { pour } from '../responses/send-result.ts';
 import type { QueryBody } from '../routes/request-schemas.ts';
@@ -90,7 +90,7 @@ export class QueryExchange {
       else call.outcome = answer.outcome;
       this.#sendResult(answer.body);
     } catch (error) {
-      const held = holdRefusal(error, call, this.#context.refusals);
+      const held = delayRefusal(error, call, this.#context.refusals);
       if (held !== undefined) this.keepAliveS = undefined;
       this.#sendProblem(held === undefined ? error : await held);
     }

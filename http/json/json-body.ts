@@ -8,7 +8,7 @@ import { TimeSlices } from '../../src/runtime/event-loop.ts';
 import { takeFingerprint } from '../plugins/idempotency-key.ts';
 import type { RequestContext } from '../request-context.ts';
 import { changesAsDouble, isDigit, isNumberByte } from './json-number.ts';
-import { checkDepth, JsonReader, malformed, reasonOf, refuseHalfPairs } from './json-reader.ts';
+import { checkDepth, JsonReader, malformed, reasonOf, refuseUnpairedSurrogates } from './json-reader.ts';
 
 /** Bodies up to this size are parsed at once, which takes a few milliseconds at most. */
 const AT_ONCE_MAX_BYTES = 256 * 1_024;
@@ -49,13 +49,13 @@ export function readJson(body: Buffer, call: RequestContext, done: (error: Error
     done(null, parseJson(body));
     return;
   }
-  const reading = readBitByBit(body, call.disconnect);
+  const reading = readJsonInSlices(body, call.disconnect);
   call.work = reading;
   reading.then((value) => done(null, value), done);
 }
 
 /** @throws ServiceError `invalid_request`, `query_canceled` */
-export async function readBitByBit(body: Buffer, disconnect?: DisconnectSignal): Promise<unknown> {
+export async function readJsonInSlices(body: Buffer, disconnect?: DisconnectSignal): Promise<unknown> {
   const reader = new JsonReader(body, startOfText(body));
   const slices = new TimeSlices();
   while (!reader.run(TOKENS_AT_ONCE)) {
@@ -179,11 +179,11 @@ function withDigits(value: unknown, tag: string): unknown {
 }
 
 function refuseLoneSurrogates(value: unknown): void {
-  if (typeof value === 'string') refuseHalfPairs(value);
+  if (typeof value === 'string') refuseUnpairedSurrogates(value);
   else if (Array.isArray(value)) value.forEach(refuseLoneSurrogates);
   else if (typeof value === 'object' && value !== null) {
     for (const [key, inner] of Object.entries(value)) {
-      refuseHalfPairs(key);
+      refuseUnpairedSurrogates(key);
       refuseLoneSurrogates(inner);
     }
   }

@@ -302,7 +302,7 @@ function unescaped(text: string): string {
   } catch (error) {
     throw malformed(reasonOf(error));
   }
-  if (/\\u[dD][89a-fA-F]/.test(text)) refuseHalfPairs(value);
+  if (/\\u[dD][89a-fA-F]/.test(text)) refuseUnpairedSurrogates(value);
   return value;
 }
 
@@ -315,7 +315,7 @@ export function checkDepth(levels: number): void {
  * Refuses an unpaired surrogate, which would silently become U+FFFD in UTF-8.
  * @throws ServiceError `invalid_request`
  */
-export function refuseHalfPairs(text: string): void {
+export function refuseUnpairedSurrogates(text: string): void {
   if (/\p{Surrogate}/u.test(text))
     throw new ServiceError('invalid_request', 'the body holds half of a surrogate pair (\\ud800 to \\udfff)');
 }

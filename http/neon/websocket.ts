@@ -37,7 +37,7 @@ const KEEPALIVE_MS = 30_000;
 const UNANSWERED_MAX = 2;
 
 /** WebSockets at `/v2` that carry PostgreSQL's protocol, for the `Client` and `Pool` of `@neondatabase/serverless`. */
-export class WireSockets {
+export class WebSocketEndpoint {
   readonly #options: WireSocketsOptions;
   readonly #server: WebSocketServer;
   readonly #rooms: FrameBudgets;

@@ -5,7 +5,7 @@ const JSON_TYPE = 'application/json';
  * Whether a caller prefers one JSON document a line to a single document. Wildcards express no preference.
  * @see https://www.rfc-editor.org/rfc/rfc9110#field.accept
  */
-export function prefersLines(accept = ''): boolean {
+export function prefersNdjson(accept = ''): boolean {
   // Few clients accept NDJSON, so nothing else is parsed for most.
   if (!/ndjson/i.test(accept)) return false;
   const weights = new Map(accept.split(',').map(weighted));

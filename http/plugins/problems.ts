@@ -3,7 +3,7 @@ import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
 import { type RenderedError, renderError } from '../errors.ts';
 import type { RequestContext } from '../request-context.ts';
-import { holdRefusal, type Refusals } from '../responses/refusal-delay.ts';
+import { delayRefusal, type Refusals } from '../responses/refusal-delay.ts';
 import { errorBody } from '../responses/reply-memory.ts';
 
 const UNCOUNTED: Refusals = { count: () => undefined };
@@ -11,7 +11,7 @@ const UNCOUNTED: Refusals = { count: () => undefined };
 /** Answers every error with `application/problem+json`. Unexpected errors are also logged in full. */
 export function answerProblems(app: FastifyInstance, observe: Observe, refusals: Refusals = UNCOUNTED): void {
   app.setErrorHandler((error, request, reply) => {
-    const held = holdRefusal(error, request.call, refusals);
+    const held = delayRefusal(error, request.call, refusals);
     if (held === undefined) return sendProblem(error, request, reply, observe);
     reply.raw.shouldKeepAlive = false;
     return held.then((instead) => sendProblem(instead, request, reply, observe));

@@ -14,7 +14,7 @@ declare module 'fastify' {
 }
 
 /** Opens a {@link RequestContext} for each request, and reports the outcome of those that reached an operation. */
-export function followCalls(app: FastifyInstance, ends: CallEnds, clientAddress: ClientAddress): void {
+export function trackRequests(app: FastifyInstance, ends: CallEnds, clientAddress: ClientAddress): void {
   app.decorateRequest('call');
   app.addHook('onRequest', (request, reply, done) => {
     const call = openContext(originOfRequest(request, clientAddress));

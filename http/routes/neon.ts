@@ -7,7 +7,7 @@ import { authenticateNeon } from '../neon/authentication.ts';
 import { renderNeonError } from '../neon/errors.ts';
 import { echoedHeaders, readNeonRequest } from '../neon/request.ts';
 import { tenantOf } from '../plugins/bearer.ts';
-import { holdRefusal } from '../responses/refusal-delay.ts';
+import { delayRefusal } from '../responses/refusal-delay.ts';
 import { errorBody } from '../responses/reply-memory.ts';
 import { JSON_TYPE, type RouteContext, timeoutOf } from './route-context.ts';
 
@@ -50,7 +50,7 @@ export function neonRoutes(app: FastifyInstance, context: RouteContext): void {
       }
     });
     scope.setErrorHandler((error, request, reply) => {
-      const held = holdRefusal(error, request.call, context.refusals);
+      const held = delayRefusal(error, request.call, context.refusals);
       if (held === undefined) return sendNeonError(error, request, reply, context);
       reply.raw.shouldKeepAlive = false;
       return held.then((instead) => sendNeonError(instead, request, reply, context));

@@ -3,7 +3,7 @@ import type { Observe } from '../../src/observation.ts';
 import type { QueryRequest } from '../../src/sql/execution/query-request.ts';
 import { runQueryOnce } from '../../src/sql/execution/run-query.ts';
 import { linesFormat } from '../../src/sql/result/result-format.ts';
-import { LINES_TYPE, prefersLines } from '../plugins/accept-header.ts';
+import { LINES_TYPE, prefersNdjson } from '../plugins/accept-header.ts';
 import { tenantOf } from '../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency-key.ts';
 import { problemOf } from '../plugins/problems.ts';
@@ -63,7 +63,7 @@ export function queryEndpoints({ router, queries, config, observe }: RouteContex
   return [
     endpoint(query, async ({ body, request, reply }) => {
       const { call } = request;
-      const asLines = prefersLines(request.headers.accept);
+      const asLines = prefersNdjson(request.headers.accept);
       const type = asLines ? LINES_TYPE : JSON_TYPE;
       const repeatable = repeatableRequest(request, type);
       const { sql, params, rowMode, readOnly } = body;

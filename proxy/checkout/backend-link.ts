@@ -6,10 +6,10 @@ import type { Slot } from '../../src/multiplex/pipeline-slot.ts';
 import { SharedPipeline } from '../../src/multiplex/shared-pipeline.ts';
 import { queryMessage } from '../../src/protocol/frontend-encoder.ts';
 import type { Lease } from '../../src/router/lease.ts';
-import type { InFlight } from '../multiplex/request-in-flight.ts';
+import type { RequestInFlight } from '../multiplex/request-in-flight.ts';
 import type { Pins } from '../pinning/pins.ts';
 import type { StateProbe } from '../pinning/state-probe.ts';
-import type { ShapeReader } from '../prepared/describe-reply.ts';
+import type { DescribeReply } from '../prepared/describe-reply.ts';
 import { type Gate, Reason } from '../relay/input-gate.ts';
 import { type Sink, WriteBuffer } from '../relay/write-buffer.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
@@ -17,7 +17,7 @@ import { CancelQueue } from './cancel-queue.ts';
 import { settingsChange } from './settings-sync.ts';
 
 /** A request that Postern sends between the client's requests. */
-type OwnRequest = { readonly own: 'settings' } | { readonly own: 'probe'; readonly probe: StateProbe } | ShapeReader;
+type OwnRequest = { readonly own: 'settings' } | { readonly own: 'probe'; readonly probe: StateProbe } | DescribeReply;
 
 /** Whether the subject of an entry in the reply queue marks the request as Postern's own. */
 export function isOwn(subject: unknown): subject is OwnRequest {
@@ -38,7 +38,7 @@ interface LinkedSession {
   readonly pins: Pins;
   readonly replies: ReplyQueue;
   readonly gate: Gate;
-  readonly inFlight: InFlight;
+  readonly inFlight: RequestInFlight;
   /** Receives what the current backend sends. */
   readonly events: BackendReceiver & LinkEvents;
 }

@@ -1,4 +1,4 @@
-import { PassingRecord, type RecordedText, recordText } from '../../src/catalog/audit/entries/statement-record.ts';
+import { type RecordedText, recordText, StreamedRecord } from '../../src/catalog/audit/entries/statement-record.ts';
 import { type ObjectChanges, objectChangesInPiece } from '../../src/syntax/traits/object-changes.ts';
 
 /**
@@ -18,10 +18,10 @@ export function auditedText(text: string, changes: ObjectChanges): AuditedText {
 const OVERLAP = 16;
 
 /** A text that is too long to be inspected before it is sent. Its keywords are found piece by piece while it is forwarded. */
-export class PassingAuditedText implements AuditedText {
+export class StreamedAuditedText implements AuditedText {
   isWatched = false;
   createsFromQuery = false;
-  #record = new PassingRecord();
+  #record = new StreamedRecord();
   #end = '';
   /** The record, once the whole text has been forwarded. */
   #whole: RecordedText | undefined;
@@ -52,7 +52,7 @@ export class PassingAuditedText implements AuditedText {
   /** Frees what only the inspection needed, because the text may be kept as long as its session. */
   #finish(): void {
     this.#whole = this.#record.recorded;
-    this.#record = new PassingRecord();
+    this.#record = new StreamedRecord();
     this.#end = '';
   }
 }

@@ -1,10 +1,10 @@
 import { listCommands, type RecordedText, recordTogether } from '../../src/catalog/audit/entries/statement-record.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import { objectChanges } from '../../src/syntax/traits/object-changes.ts';
-import { type AuditedText, auditedText, PassingAuditedText } from './audited-text.ts';
+import { type AuditedText, auditedText, StreamedAuditedText } from './audited-text.ts';
 
 /** Statements sent together up to a Query or Sync that changed, or tried to change, objects or roles. */
-export interface WatchedBatch extends RecordedText {
+export interface AuditedBatch extends RecordedText {
   /** The command tags, without counts; absent when nothing completed. */
   readonly command?: string;
   /** SQLSTATE of the error that ended the batch. */
@@ -43,7 +43,7 @@ export class Batch {
   }
 
   /** @returns undefined if nothing was changed, and no failed text is known to have tried it */
-  end(): WatchedBatch | undefined {
+  end(): AuditedBatch | undefined {
     const { sqlstate } = this;
     if (!this.#isTold && (sqlstate === undefined || !this.isWatched)) return undefined;
     const command = listCommands(this.#tags);
@@ -75,20 +75,20 @@ const QUERY_TAG = /^(?:SELECT|EXPLAIN)$/;
 const COUNTS = /( \d+)+$/;
 
 /** Is told of each finished batch that needs an audit entry. */
-export interface WatchListener {
-  watched(batch: WatchedBatch): void;
+export interface AuditListener {
+  watched(batch: AuditedBatch): void;
 }
 
 /** Finds those of a wire session's statements that belong in the audit log: DDL and role statements. */
 export class DdlAudit {
-  readonly #listener: WatchListener;
+  readonly #listener: AuditListener;
   /** Undefined for most batches. */
   #texts: Set<AuditedText> | undefined;
-  #passing: PassingAuditedText | undefined;
+  #passing: StreamedAuditedText | undefined;
   /** Records of statements that are too long to keep, by their names on the server. */
   #oversized: BoundedMap<string, AuditedText> | undefined;
 
-  constructor(listener: WatchListener) {
+  constructor(listener: AuditListener) {
     this.#listener = listener;
   }
 
@@ -98,7 +98,7 @@ export class DdlAudit {
    * @returns the text, if it may change objects or roles, for {@link again}
    */
   statement(text: string, isWhole: boolean): AuditedText | undefined {
-    this.#passing = isWhole ? undefined : new PassingAuditedText(text);
+    this.#passing = isWhole ? undefined : new StreamedAuditedText(text);
     const changes = this.#passing ?? objectChanges(text);
     if (changes === undefined) return undefined;
     const audited = this.#passing ?? auditedText(text, changes);

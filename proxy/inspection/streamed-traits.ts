@@ -3,7 +3,7 @@ import { FrontendType } from '../../src/protocol/frontend.ts';
 import { HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';
 import { NO_TRAITS, type SqlTraits, traitsOf } from '../../src/syntax/traits/sql-traits.ts';
-import { type AuditedText, PassingAuditedText } from './audited-text.ts';
+import { type AuditedText, StreamedAuditedText } from './audited-text.ts';
 
 /** Pieces overlap by this many characters, so that no keyword with its surroundings is missed between two. */
 const OVERLAP = 128;
@@ -45,7 +45,7 @@ export async function inspectInSlices(message: Buffer): Promise<LargeText> {
   const traits: SqlTraits[] = [];
   const slices = new TimeSlices();
   const passing = new StreamedTraits();
-  const audited = new PassingAuditedText('');
+  const audited = new StreamedAuditedText('');
   const isQuery = message[0] === FrontendType.Query;
   const start = isQuery ? HEADER_BYTES : stringEnd(message, HEADER_BYTES, message.length) + 1;
   for (let at = start; at < message.length; at += PIECE_BYTES) {

@@ -5,7 +5,7 @@ import { encodeBackendMessage } from '../../src/protocol/backend.ts';
 import { decodePasswordMessage, decodeSaslInitialResponse } from '../../src/protocol/frontend.ts';
 import type { Router } from '../../src/router/router.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
-import { freshBytes } from '../../src/runtime/random.ts';
+import { randomSecretBytes } from '../../src/runtime/random.ts';
 import { protocolViolation } from '../errors.ts';
 import type { ClientConnection } from './client-connection.ts';
 
@@ -61,7 +61,7 @@ async function scramExchange(
   const initial = decodeSaslInitialResponse(await readResponse(client, user, 'SASL'));
   const mechanism = mechanisms.find((offered) => offered === initial.mechanism);
   if (mechanism === undefined) throw protocolViolation('client selected an invalid SASL authentication mechanism');
-  const nonce = freshBytes(NONCE_BYTES).toString('base64');
+  const nonce = randomSecretBytes(NONCE_BYTES).toString('base64');
   let state: ScramState = beginScram({ ...keys, mechanism, nonce, ...(channelBinding === undefined ? {} : { channelBinding }) });
   let input = initial.data;
   if (input === undefined) {

@@ -4,7 +4,7 @@ import type { StatementLatency } from '../../src/backend/statement-latency.ts';
 import { type ShareMode, suits } from '../../src/multiplex/multiplexer.ts';
 import type { WriteBuffer } from '../relay/write-buffer.ts';
 import type { SessionServices } from '../sessions/session-services.ts';
-import { isPlainText, queryText } from './shareable-request.ts';
+import { hasNoTraits, queryText } from './shareable-request.ts';
 
 /** What timing a request needs of its session. */
 interface TimedSession {
@@ -19,7 +19,7 @@ interface TimedSession {
 }
 
 /** What a client has asked, as long as that is one whole request that has come alone, and how long it takes. */
-export class InFlight {
+export class RequestInFlight {
   readonly #session: TimedSession;
   #bytes: Buffer | undefined;
   /** How often something had been written to the client before. */
@@ -95,6 +95,6 @@ export class InFlight {
     const { services, bound, isPlain, usesUnnamed } = this.#session;
     const { registry } = services;
     if (this.#bytes === undefined || !isPlain || usesUnnamed) return undefined;
-    return bound === undefined ? registry.latencyOfQuery(queryText(this.#bytes), isPlainText) : registry.latencyOf(bound);
+    return bound === undefined ? registry.latencyOfQuery(queryText(this.#bytes), hasNoTraits) : registry.latencyOf(bound);
   }
 }

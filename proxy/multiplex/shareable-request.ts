@@ -50,12 +50,12 @@ export function shareableRequest(chunk: Buffer, context: ShareableContext): Shar
 
 function shareableQuery(chunk: Buffer, { registry, settings }: ShareableContext): ShareableRequest | undefined {
   if (messageEnd(chunk, 0) !== chunk.length) return undefined;
-  const latency = registry.latencyOfQuery(queryText(chunk), isPlainText);
+  const latency = registry.latencyOfQuery(queryText(chunk), hasNoTraits);
   return latency === undefined ? undefined : new WireRequest(latency, settings);
 }
 
 /** Whether a text has no effect beyond its transaction that the session would have to know of. */
-export function isPlainText(text: string): boolean {
+export function hasNoTraits(text: string): boolean {
   return traitsOf(text) === NO_TRAITS;
 }
 

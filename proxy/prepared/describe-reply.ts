@@ -4,7 +4,7 @@ import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-fram
 import { type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../src/protocol/statement-shape.ts';
 
 /** Stands beside a Describe of a statement in the reply queue, and reads its reply. */
-export class ShapeReader {
+export class DescribeReply {
   readonly own = 'shape';
   /** The client's next request waits for the reply. */
   readonly isAwaited: boolean;

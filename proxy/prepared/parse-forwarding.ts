@@ -1,6 +1,6 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Disposition, Request } from '../../src/backend/pending-replies.ts';
-import { definitionAgain, newServerStatement, type ServerStatement } from '../../src/backend/prepared-statements.ts';
+import { definitionToReprepare, newServerStatement, type ServerStatement } from '../../src/backend/prepared-statements.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { latin1String, stringEnd } from '../../src/protocol/body.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
@@ -50,7 +50,7 @@ export type ParseOutcome = 'sent' | 'repeated' | 'asked';
  * that first executes it. So a client that only prepares does not wait for a backend.
  * @returns false when the Parse has to go to a backend
  */
-export function parseWithoutBackend(session: WireSession, { type, buffer, start, end, length, last }: FrameScanner): boolean {
+export function prepareWithoutBackend(session: WireSession, { type, buffer, start, end, length, last }: FrameScanner): boolean {
   const { pins, statements, services } = session;
   const nameStart = start + HEADER_BYTES;
   if (type !== FrontendType.Parse || !last || length > MAX_LOOKED_UP_BYTES || buffer[nameStart] === 0) return false;
@@ -219,7 +219,7 @@ function parseOnce(session: WireSession, server: ServerStatement, backend: Backe
   const evicted = prepared.set(server, server);
   names.prepares(server);
   replies.push(Request.parse, Disposition.forward, new SentParse(parse, server, prepared));
-  toBackend.insert(parseMessage(server.name, definitionAgain(server.definition, server.shape)));
+  toBackend.insert(parseMessage(server.name, definitionToReprepare(server.definition, server.shape)));
   closeEvicted(session, evicted, backend);
   describeStatement(session, server, backend);
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Disposition, Request } from '../../src/backend/pending-replies.ts';
-import { definitionAgain, newServerStatement, type ServerStatement } from '../../src/backend/prepared-statements.ts';
+import { definitionToReprepare, newServerStatement, type ServerStatement } from '../../src/backend/prepared-statements.ts';
 import {
   bindMessage,
   closeStatementMessage,
@@ -17,7 +17,7 @@ import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { deallocatedNames, type SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import type { UnnamedStatement } from './client-statements.ts';
-import { ShapeReader } from './describe-reply.ts';
+import { DescribeReply } from './describe-reply.ts';
 import type { Effect } from './pending-changes.ts';
 
 const NO_NAME = Buffer.alloc(0);
@@ -134,7 +134,7 @@ function prepareUnnamed(session: WireSession, unnamed: UnnamedStatement, backend
   const told = unnamed.shape ?? unnamed.server?.shape;
   state.unnamed = unnamed;
   session.replies.push(Request.parse, Disposition.skip, { undo });
-  session.toBackend.insert(parseMessage(NO_NAME, definitionAgain(unnamed.definition, told)));
+  session.toBackend.insert(parseMessage(NO_NAME, definitionToReprepare(unnamed.definition, told)));
   if (told === undefined || !canAsk(session)) return 'ready';
   return ask(session, NO_NAME, (shape) => {
     if (isSameShape(shape, told)) return;
@@ -183,7 +183,7 @@ export function prepareStatement(
   session.names.prepares(statement);
   const effect = { undo: () => prepared.delete(statement), redo: () => prepared.restore(statement, statement), statement, edits };
   session.replies.push(Request.parse, Disposition.skip, effect);
-  session.toBackend.insert(parseMessage(statement.name, definitionAgain(statement.definition, statement.shape)));
+  session.toBackend.insert(parseMessage(statement.name, definitionToReprepare(statement.definition, statement.shape)));
   closeEvicted(session, evicted, backend);
   describeStatement(session, statement, backend, asks);
 }
@@ -207,8 +207,8 @@ function ask(session: WireSession, name: Buffer, told: (shape: StatementShape) =
   return 'asked';
 }
 
-function describe(session: WireSession, name: Buffer, told: (shape: StatementShape) => void, isAwaited: boolean): ShapeReader {
-  const reader = new ShapeReader(told, isAwaited);
+function describe(session: WireSession, name: Buffer, told: (shape: StatementShape) => void, isAwaited: boolean): DescribeReply {
+  const reader = new DescribeReply(told, isAwaited);
   session.replies.push(Request.describe, Disposition.skip, reader);
   session.toBackend.insert(describeStatementMessage(name));
   return reader;

@@ -12,7 +12,7 @@ import { ensurePrepared } from './server-statements.ts';
  * @returns the server statement, once the backend has it; `asked`, `changed`: as {@link ensurePrepared}
  * @see https://github.com/postgres/postgres/blob/master/src/backend/utils/cache/plancache.c RevalidateCachedQuery
  */
-export function useStatement(
+export function resolveStatement(
   session: WireSession,
   name: string,
   statement: NamedStatement,

@@ -14,11 +14,11 @@ import {
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { isOwn } from '../checkout/backend-link.ts';
-import { isCanceled, isMissing, isStalePlan, isTakenAway, STALE_PLAN } from '../errors.ts';
+import { isCanceled, isMissing, isServerStatementMissing, isStalePlan, STALE_PLAN } from '../errors.ts';
 import { applySchemaChange, commandCompleted, haveEffectsTakenLong } from '../pinning/completed-commands.ts';
 import type { RequestEnd } from '../pinning/query-inspection.ts';
 import type { StateProbe } from '../pinning/state-probe.ts';
-import { ShapeReader } from '../prepared/describe-reply.ts';
+import { DescribeReply } from '../prepared/describe-reply.ts';
 import type { Effect } from '../prepared/pending-changes.ts';
 import { SHAPE_CHANGED } from '../prepared/server-statements.ts';
 import { Reason } from './input-gate.ts';
@@ -106,7 +106,7 @@ function receiveMessage(session: WireSession, scanner: FrameScanner): void {
     case BackendType.RowDescription:
     case BackendType.NoData: {
       const { subject } = replies;
-      if (subject instanceof ShapeReader) subject.read(scanner);
+      if (subject instanceof DescribeReply) subject.read(scanner);
       break;
     }
     default:
@@ -171,7 +171,7 @@ function receiveError(session: WireSession, scanner: FrameScanner): void {
     session.isHidden = true;
     toClient.clear();
   }
-  if (isTakenAway(fields)) session.backend?.session.unprepareAll();
+  if (isServerStatementMissing(fields)) session.backend?.session.unprepareAll();
   noteFailure(session, fields);
   if (isForwarded && !session.isHidden) session.failure ??= fields.code;
   const isTold = (isForwarded || session.hasFatal) && !session.isHidden;
@@ -191,7 +191,7 @@ function receiveError(session: WireSession, scanner: FrameScanner): void {
 function canRunAgain({ inFlight, hasRunAgain, usesRepeated, toClient, link }: WireSession, error: ErrorFields): boolean {
   if (!inFlight.isUntold) return false;
   // Only once, because a client's function can raise the same error.
-  if (isTakenAway(error)) return !hasRunAgain && (usesRepeated || toClient.bytes === 0);
+  if (isServerStatementMissing(error)) return !hasRunAgain && (usesRepeated || toClient.bytes === 0);
   return (usesRepeated && isStalePlan(error)) || (link.mayMeetForeignCancel && isCanceled(error));
 }
 
@@ -283,7 +283,7 @@ export function requestDone(session: WireSession, request: RequestKind, subject:
 
 /** @see ReplyListener.dropped */
 export function requestDropped(session: WireSession, request: RequestKind, subject: unknown, failed: boolean): void {
-  if (subject instanceof ShapeReader) subject.dropped();
+  if (subject instanceof DescribeReply) subject.dropped();
   else if (subject !== undefined && hasEffect(request)) {
     session.allDeallocated = false;
     (subject as Effect).undo(failed);

@@ -23,7 +23,7 @@ import {
   textPasses,
 } from '../pinning/query-inspection.ts';
 import type { NamedStatement, UnnamedStatement } from '../prepared/client-statements.ts';
-import { ShapeReader } from '../prepared/describe-reply.ts';
+import { DescribeReply } from '../prepared/describe-reply.ts';
 import { forwardParse } from '../prepared/parse-forwarding.ts';
 import { type Effect, UnnamedChange } from '../prepared/pending-changes.ts';
 import {
@@ -35,7 +35,7 @@ import {
   refuseChanged,
 } from '../prepared/server-statements.ts';
 import { closeDanglingPortal, deallocatesAll, noteBind, portalBound, showsSearchPath } from '../prepared/special-portals.ts';
-import { useStatement } from '../prepared/statement-resolution.ts';
+import { resolveStatement } from '../prepared/statement-resolution.ts';
 import type { WireSession } from './wire-session.ts';
 
 /*
@@ -203,7 +203,7 @@ function useNamed(
     closeIfStale(session, Buffer.from(name, 'latin1'), backend);
     return undefined;
   }
-  const server = useStatement(session, name, named, backend);
+  const server = resolveStatement(session, name, named, backend);
   if (server === 'asked' || server === 'changed') return server;
   session.bound = server;
   if (named.isUsed !== true) session.statements.used(name);
@@ -273,8 +273,8 @@ function forwardClose(session: WireSession, scanner: FrameScanner, backend: Back
 }
 
 /** Records the shape that the client is told of its unnamed statement, which may be prepared on another backend later. */
-function shapeOf(unnamed: UnnamedStatement): ShapeReader {
-  return new ShapeReader((shape) => {
+function shapeOf(unnamed: UnnamedStatement): DescribeReply {
+  return new DescribeReply((shape) => {
     unnamed.shape ??= shape;
   });
 }

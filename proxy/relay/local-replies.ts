@@ -1,7 +1,7 @@
 import { FrontendType } from '../../src/protocol/frontend.ts';
 import type { FrameScanner } from '../../src/protocol/message-framing.ts';
 import { errorResponse } from '../errors.ts';
-import { parseWithoutBackend } from '../prepared/parse-forwarding.ts';
+import { prepareWithoutBackend } from '../prepared/parse-forwarding.ts';
 import { PARSE_COMPLETE, READY_IDLE } from './message-builders.ts';
 import type { WireSession } from './wire-session.ts';
 
@@ -41,7 +41,7 @@ function answerRefused(session: WireSession, { type }: FrameScanner): boolean {
 }
 
 function answerParse(session: WireSession, scanner: FrameScanner): boolean {
-  const isKnown = parseWithoutBackend(session, scanner);
+  const isKnown = prepareWithoutBackend(session, scanner);
   if (isKnown) session.toClient.insert(PARSE_COMPLETE);
   return isKnown;
 }

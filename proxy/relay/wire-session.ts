@@ -12,10 +12,10 @@ import { Checkout, type CheckoutListener } from '../checkout/checkout.ts';
 import { ReportedParameters } from '../checkout/reported-parameters.ts';
 import { DdlAudit } from '../inspection/ddl-audit.ts';
 import type { LargeText, StreamedTraits } from '../inspection/streamed-traits.ts';
-import { InFlight } from '../multiplex/request-in-flight.ts';
+import { RequestInFlight } from '../multiplex/request-in-flight.ts';
 import type { Pins } from '../pinning/pins.ts';
 import { ClientStatements } from '../prepared/client-statements.ts';
-import type { ShapeReader } from '../prepared/describe-reply.ts';
+import type { DescribeReply } from '../prepared/describe-reply.ts';
 import { PendingNames } from '../prepared/pending-names.ts';
 import type { RelayEnd, SessionServices } from '../sessions/session-services.ts';
 import { Gate, Reason } from './input-gate.ts';
@@ -69,7 +69,7 @@ export class WireSession {
   readonly gate = new Gate();
   readonly link: BackendLink;
   readonly checkout: Checkout;
-  readonly inFlight: InFlight;
+  readonly inFlight: RequestInFlight;
 
   /* What the client has prepared, and what is recorded of its statements. */
   readonly statements: ClientStatements;
@@ -118,7 +118,7 @@ export class WireSession {
   /** The client's names under which its statements have been prepared, and in which batch. */
   clientNames: { readonly names: Set<string>; readonly batch: number } | undefined;
   /** The Describe whose reply the next message waits for. */
-  question: ShapeReader | undefined;
+  question: DescribeReply | undefined;
   /** The statement that the backend has described differently from what clients were told. */
   changed: object | undefined;
   /** The server statement of a name whose use waits for the answer to {@link question}. */
@@ -175,7 +175,7 @@ export class WireSession {
     this.audit = new DdlAudit(services);
     this.reported = new ReportedParameters(parameters);
     this.link = new BackendLink(this);
-    this.inFlight = new InFlight(this);
+    this.inFlight = new RequestInFlight(this);
     this.checkout = new Checkout(this);
   }
 

@@ -5,7 +5,7 @@ import type { Relay } from '../relay/relay.ts';
 /** The operations that end a session from outside. */
 export type EndableSession = Pick<Relay, 'end' | 'endAtRest'>;
 
-/** A session in {@link EndableSessions}. */
+/** A session in {@link OpenSessions}. */
 export interface OpenSession extends Indexed {
   readonly session: EndableSession;
   /** The signal of the key that it was opened with. */
@@ -16,7 +16,7 @@ export interface OpenSession extends Indexed {
  * The open sessions of the wire door, so that they can be ended. Adding or removing a listener of a signal takes time proportional to
  * their number, so a key's signal has one permanent listener for all its sessions.
  */
-export class EndableSessions {
+export class OpenSessions {
   readonly #sessions = new IndexedSet<OpenSession>();
   readonly #heard = new WeakSet<AbortSignal>();
   /** The reason for ending all sessions, once the door is closing. */

@@ -5,7 +5,7 @@ import type { StatementRegistry } from '../../src/multiplex/statement-registry.t
 import type { Lease } from '../../src/router/lease.ts';
 import type { Wait } from '../../src/router/router.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
-import type { WatchListener } from '../inspection/ddl-audit.ts';
+import type { AuditListener } from '../inspection/ddl-audit.ts';
 import type { ProcessIds } from '../pinning/process-ids.ts';
 import type { ParseCache } from '../prepared/parse-cache.ts';
 import type { StatementMemory } from '../prepared/statement-memory.ts';
@@ -18,7 +18,7 @@ export interface RelayEnd {
 }
 
 /** The services that a session uses. */
-export interface SessionServices extends WatchListener {
+export interface SessionServices extends AuditListener {
   /** Leases an idle backend, if there is one. */
   tryLease(preferred: BackendConnection | undefined): Lease | undefined;
   /** Leases a backend as soon as one is available. */

@@ -1,12 +1,12 @@
 import { userInfo } from 'node:os';
 import { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
-import { findRunning } from '../embedded/running-server.ts';
+import { findRunningServer } from '../embedded/running-server.ts';
 import type { Origin } from '../observation.ts';
 import { Operator } from '../router/operator.ts';
 import { type Cluster, findCluster } from '../router/placement/cluster.ts';
 import { Platform } from '../router/placement/platform-sessions.ts';
-import { Placements } from '../router/placement/provisioner-by-kind.ts';
+import { ProvisionerByKind } from '../router/placement/provisioner-by-kind.ts';
 import { connectionLimitFor } from '../router/placement/roles.ts';
 
 export interface OperatorSession {
@@ -32,7 +32,7 @@ export async function openOperator(config: Config): Promise<OperatorSession> {
   const connectionLimit = connectionLimitFor(config.POSTERN_BACKENDS_PER_TENANT);
   const limits = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
   return {
-    operator: new Operator(catalog, new Placements({ platform, connectionLimit, limits, observe }, config.POSTERN_PLACEMENT)),
+    operator: new Operator(catalog, new ProvisionerByKind({ platform, connectionLimit, limits, observe }, config.POSTERN_PLACEMENT)),
     origin: { surface: 'admin', sourceIp: '127.0.0.1', userAgent: `postern-admin (${userName()})` },
     async close() {
       await Promise.all([platform.close(), catalog.close()]);
@@ -44,7 +44,7 @@ async function runningPostgres(config: Config): Promise<Cluster> {
   const options = { controlDatabase: config.POSTERN_CONTROL_DATABASE, observe: () => {}, waitMs: WAIT_MS };
   const { DATABASE_URL: admin, POSTERN_SECRET: secret } = config;
   if (admin !== undefined && secret !== undefined) return findCluster({ admin, secret, ...options });
-  const running = await findRunning(config.POSTERN_DATA_DIR, secret);
+  const running = await findRunningServer(config.POSTERN_DATA_DIR, secret);
   const { host, port, superuser } = running;
   return findCluster({ admin: { host, port, ...superuser }, secret: running.secret, ...options });
 }

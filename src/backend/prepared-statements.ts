@@ -45,7 +45,7 @@ export function newServerStatement(definition: Buffer, context?: string): Server
  * The definition to prepare a statement from again. Its parameter types are those that its clients have been told, as
  * PostgreSQL keeps them when it plans a statement again.
  */
-export function definitionAgain(definition: Buffer, shape: StatementShape | undefined): Buffer {
+export function definitionToReprepare(definition: Buffer, shape: StatementShape | undefined): Buffer {
   if (shape?.parameters === undefined) return definition;
   return Buffer.concat([definition.subarray(0, definition.indexOf(0) + 1), shape.parameters]);
 }

@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import type { Binaries } from './binaries.ts';
 import type { DataDirectory } from './data-directory.ts';
 import { EmbeddedError, reasonOf } from './error.ts';
-import { staleOwner } from './postmaster-pid.ts';
+import { stalePidEnvironment } from './postmaster-pid.ts';
 import { type Account, runAs } from './server-account.ts';
 
 const run = promisify(execFile);
@@ -55,7 +55,10 @@ export async function setSuperuserPassword(
   verifier: string,
 ): Promise<void> {
   const args = ['--single', '-D', cluster, ...settings, '-c', 'exit_on_error=on', 'postgres'];
-  const child = spawn(binaries.postgres, args, { ...runAs(account, await staleOwner(cluster)), stdio: ['pipe', 'ignore', 'pipe'] });
+  const child = spawn(binaries.postgres, args, {
+    ...runAs(account, await stalePidEnvironment(cluster)),
+    stdio: ['pipe', 'ignore', 'pipe'],
+  });
   child.stdin.on('error', () => {});
   child.stdin.end(`ALTER ROLE ${SUPERUSER} PASSWORD '${verifier}'\n`);
   const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, 'close')]);

@@ -15,7 +15,7 @@ interface PostmasterFile {
 }
 
 /** @see https://github.com/postgres/postgres/blob/master/src/include/utils/pidfile.h for the lines of postmaster.pid */
-export async function readPostmasterFile(cluster: string): Promise<PostmasterFile> {
+export async function readPostmasterPid(cluster: string): Promise<PostmasterFile> {
   const text = await readFile(join(cluster, 'postmaster.pid'), 'utf8').catch(() => '');
   const lines = text.split('\n');
   const pid = Number.parseInt(lines[0] ?? '', 10);
@@ -24,7 +24,7 @@ export async function readPostmasterFile(cluster: string): Promise<PostmasterFil
 
 /** Whether this server accepts logins. */
 export async function isReady(cluster: string, pid: number | undefined): Promise<boolean> {
-  const file = await readPostmasterFile(cluster);
+  const file = await readPostmasterPid(cluster);
   return file.pid === pid && file.status === 'ready';
 }
 
@@ -49,8 +49,8 @@ export async function isServing(pid: number, cluster: string): Promise<boolean> 
  * process id to ignore. The file must stay, because Postgres finds in it the shared memory that old sessions may still use.
  * @see https://github.com/postgres/postgres/blob/master/src/backend/utils/init/miscinit.c CreateLockFile
  */
-export async function staleOwner(cluster: string): Promise<Record<string, string>> {
-  const { pid } = await readPostmasterFile(cluster);
+export async function stalePidEnvironment(cluster: string): Promise<Record<string, string>> {
+  const { pid } = await readPostmasterPid(cluster);
   if (pid === undefined || (await isServing(pid, cluster))) return {};
   return { PG_GRANDPARENT_PID: String(pid) };
 }

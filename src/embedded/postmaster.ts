@@ -3,7 +3,7 @@ import { constants, type FileHandle, open, readFile, rename, stat } from 'node:f
 import { setTimeout as delay } from 'node:timers/promises';
 import { EmbeddedError, reasonOf } from './error.ts';
 import { lastFatal } from './initdb.ts';
-import { isReady, staleOwner } from './postmaster-pid.ts';
+import { isReady, stalePidEnvironment } from './postmaster-pid.ts';
 import { type Account, runAs } from './server-account.ts';
 import { shutDown, whileSessionsLinger } from './shutdown.ts';
 
@@ -94,7 +94,7 @@ export class Postmaster {
   async #spawn(log: number): Promise<Server> {
     const { postgres, account, cluster, settings } = this.#options;
     const child = spawn(postgres, ['-D', cluster, ...settings], {
-      ...runAs(account, await staleOwner(cluster)),
+      ...runAs(account, await stalePidEnvironment(cluster)),
       // In a session of its own, so that Ctrl-C in a terminal reaches Postern only, which then shuts the server down.
       detached: true,
       stdio: ['ignore', log, log],

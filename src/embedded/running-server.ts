@@ -5,7 +5,7 @@ import { knownSecret } from './data-directory.ts';
 import { EmbeddedError } from './error.ts';
 import { SUPERUSER } from './initdb.ts';
 import { PORT } from './postmaster.ts';
-import { isServing, readPostmasterFile } from './postmaster-pid.ts';
+import { isServing, readPostmasterPid } from './postmaster-pid.ts';
 
 /** How to reach the PostgreSQL that another process has started. */
 export interface RunningEmbedded {
@@ -20,10 +20,10 @@ export interface RunningEmbedded {
  * @param given used instead of the secret stored there
  * @throws EmbeddedError when there is none, or it belongs to another user
  */
-export async function findRunning(dataDir: string, given?: string): Promise<RunningEmbedded> {
+export async function findRunningServer(dataDir: string, given?: string): Promise<RunningEmbedded> {
   const path = await realpath(dataDir).catch(() => dataDir);
   const cluster = await realpath(join(path, 'postgres')).catch(() => '');
-  const { pid, socketFolder } = await readPostmasterFile(cluster);
+  const { pid, socketFolder } = await readPostmasterPid(cluster);
   if (pid === undefined || socketFolder === undefined || !(await isServing(pid, cluster))) {
     throw new EmbeddedError(`no Postern that this user can see runs on the data directory ${dataDir}: start it first`);
   }

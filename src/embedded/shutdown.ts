@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { EmbeddedError } from './error.ts';
-import { isServing, readPostmasterFile } from './postmaster-pid.ts';
+import { isServing, readPostmasterPid } from './postmaster-pid.ts';
 
 const POLL_MS = 25;
 const FAST_TIMEOUT_MS = 10_000;
@@ -27,7 +27,7 @@ export async function shutDown(send: (signal: 'SIGINT' | 'SIGQUIT') => void, gon
  * @throws EmbeddedError when it does not end
  */
 export async function stopOrphan(cluster: string): Promise<void> {
-  const { pid } = await readPostmasterFile(cluster);
+  const { pid } = await readPostmasterPid(cluster);
   if (pid === undefined || !(await isServing(pid, cluster))) return;
   await shutDown(
     (signal) => {

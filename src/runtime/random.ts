@@ -6,7 +6,7 @@ const pool = Buffer.allocUnsafeSlow(POOL_BYTES);
 let used = POOL_BYTES;
 
 /** Random bytes for secrets. Each byte of the pool is used once and then overwritten. */
-export function freshBytes(size: number): Buffer {
+export function randomSecretBytes(size: number): Buffer {
   if (size > POOL_BYTES) return randomFillSync(Buffer.allocUnsafeSlow(size));
   if (used + size > POOL_BYTES) {
     randomFillSync(pool);

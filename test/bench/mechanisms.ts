@@ -95,9 +95,9 @@ export const MECHANISMS: readonly Mechanism[] = [
     name: 'local-parse',
     about: 'answering a named Parse without a backend',
     replacement: {
-      module: 'proxy/prepared/parse-message.js',
-      text: 'export function parseWithoutBackend(session, { type, buffer, start, end, length, last }) {',
-      by: 'export function parseWithoutBackend(session, { type, buffer, start, end, length, last }) { return false;',
+      module: 'proxy/prepared/parse-forwarding.js',
+      text: 'export function prepareWithoutBackend(session, { type, buffer, start, end, length, last }) {',
+      by: 'export function prepareWithoutBackend(session, { type, buffer, start, end, length, last }) { return false;',
     },
   },
   {
@@ -113,7 +113,7 @@ export const MECHANISMS: readonly Mechanism[] = [
     name: 'checkin-first',
     about: 'giving a backend to the next request before the answer is written to the client',
     replacement: {
-      module: 'proxy/relay/relay.js',
+      module: 'proxy/relay/request-lifecycle.js',
       text: 'settleBackend(session);',
       by: 'session.toClient.flush(); settleBackend(session);',
     },
@@ -136,7 +136,7 @@ export const MECHANISMS: readonly Mechanism[] = [
   {
     name: 'audited-texts',
     about: 'keeping the redacted texts of statements for the audit log',
-    replacement: { module: 'src/catalog/audit/entries/recorded-statements.js', text: 'if (known !== undefined &&', by: 'if (false &&' },
+    replacement: { module: 'src/catalog/audit/entries/statement-text-cache.js', text: 'if (known !== undefined &&', by: 'if (false &&' },
   },
   {
     name: 'recent-name',

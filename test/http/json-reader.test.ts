@@ -1,10 +1,10 @@
 import { LosslessNumber } from 'lossless-json';
 import { describe, expect, it } from 'vitest';
-import { parseJson, readBitByBit } from '../../http/json/json-body.ts';
+import { parseJson, readJsonInSlices } from '../../http/json/json-body.ts';
 import { DisconnectSignal } from '../../src/router/client-disconnect.ts';
 import { SeededRandom } from '../support/random.ts';
 
-const read = (text: string) => readBitByBit(Buffer.from(text));
+const read = (text: string) => readJsonInSlices(Buffer.from(text));
 
 /** The value, or that there is none. */
 async function outcome(work: () => unknown): Promise<unknown> {
@@ -123,7 +123,7 @@ describe('a large text', () => {
 
   it('is read no further once nobody waits for it', async () => {
     const disconnect = new DisconnectSignal();
-    const reading = readBitByBit(Buffer.from(`[${'1e999,'.repeat(500_000)}0]`), disconnect);
+    const reading = readJsonInSlices(Buffer.from(`[${'1e999,'.repeat(500_000)}0]`), disconnect);
     disconnect.happen();
     await expect(reading).rejects.toMatchObject({ kind: 'query_canceled' });
   });
@@ -148,6 +148,6 @@ describe('a large text', () => {
   });
 
   it('is refused where it is not UTF-8', async () => {
-    await expect(readBitByBit(Buffer.from([0x22, 0xff, 0x22]))).rejects.toThrow('the body is not valid UTF-8');
+    await expect(readJsonInSlices(Buffer.from([0x22, 0xff, 0x22]))).rejects.toThrow('the body is not valid UTF-8');
   });
 });

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { prefersLines } from '../../http/plugins/accept-header.ts';
+import { prefersNdjson } from '../../http/plugins/accept-header.ts';
 import { problem, queryLine } from '../../http/responses/reply-schemas.ts';
 import type { Observation } from '../../src/observation.ts';
 import { eventually } from '../support/eventually.ts';
@@ -136,6 +136,6 @@ describe('lines are sent to those who', () => {
     ['', false],
     [undefined, false],
   ])('accept %j: %s', (accept, lines) => {
-    expect(prefersLines(accept)).toBe(lines);
+    expect(prefersNdjson(accept)).toBe(lines);
   });
 });

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
 import { createServer, type HttpServer, type ServerDeadlines } from '../../http/connections/server.ts';
-import { WireSockets } from '../../http/neon/websocket.ts';
+import { WebSocketEndpoint } from '../../http/neon/websocket.ts';
 import type { WebSocketStream } from '../../http/neon/websocket-stream.ts';
 import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
 import { eventually } from '../support/eventually.ts';
@@ -13,14 +13,14 @@ const KEEPALIVE_MS = 100;
 const PATIENT: ServerDeadlines = { headersTimeoutMs: 10_000, requestTimeoutMs: 10_000, keepAliveTimeoutMs: 10_000, sendTimeoutMs: 10_000 };
 const streams: WebSocketStream[] = [];
 let bodies: MemoryBudget;
-let sockets: WireSockets;
+let sockets: WebSocketEndpoint;
 let door: HttpServer;
 let url: string;
 
 beforeEach(async () => {
   streams.length = 0;
   bodies = new MemoryBudget({ perOrganizationBytes: 25_000_000, allBytes: 60_000_000 });
-  sockets = new WireSockets({
+  sockets = new WebSocketEndpoint({
     openWire: (stream) => streams.push(stream.on('error', () => {})),
     clientAddress: (address) => address,
     maxFrameBytes: 16_000_000,

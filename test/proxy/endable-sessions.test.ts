@@ -1,6 +1,6 @@
 import { getEventListeners } from 'node:events';
 import { expect, it } from 'vitest';
-import { type EndableSession, EndableSessions } from '../../proxy/sessions/open-sessions.ts';
+import { type EndableSession, OpenSessions } from '../../proxy/sessions/open-sessions.ts';
 import { ServiceError } from '../../src/errors.ts';
 
 const REVOKED = new ServiceError('key_revoked', 'terminating connection due to API key rotation');
@@ -13,7 +13,7 @@ function session(): EndableSession & { readonly did: string[] } {
 }
 
 it('a key that is revoked ends the sessions that were opened with it, and no others', () => {
-  const open = new EndableSessions();
+  const open = new OpenSessions();
   const [key, other] = [new AbortController(), new AbortController()];
   const [first, second, gone, stranger] = [session(), session(), session(), session()];
   for (const own of [first, second]) open.add(own, key.signal);
@@ -26,7 +26,7 @@ it('a key that is revoked ends the sessions that were opened with it, and no oth
 });
 
 it('a session that comes too late is ended at once', () => {
-  const open = new EndableSessions();
+  const open = new OpenSessions();
   const key = new AbortController();
   key.abort(REVOKED);
   const late = session();
@@ -35,7 +35,7 @@ it('a session that comes too late is ended at once', () => {
 });
 
 it('when the service stops, all end at rest, those to come too, and then at once', () => {
-  const open = new EndableSessions();
+  const open = new OpenSessions();
   const key = new AbortController();
   const [before, after] = [session(), session()];
   open.add(before, key.signal);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { isPlainText, shareableRequest } from '../../proxy/multiplex/shareable-request.ts';
+import { hasNoTraits, shareableRequest } from '../../proxy/multiplex/shareable-request.ts';
 import { ClientStatements } from '../../proxy/prepared/client-statements.ts';
 import { ParseCache } from '../../proxy/prepared/parse-cache.ts';
 import { STATEMENT_BOUNDS, StatementMemory } from '../../proxy/prepared/statement-memory.ts';
@@ -40,7 +40,7 @@ const NOT_READS = [
   'SELECT nextval($1)',
 ];
 
-const latencyOf = (registry: StatementRegistry, sql: string) => registry.latencyOfQuery(sql, isPlainText);
+const latencyOf = (registry: StatementRegistry, sql: string) => registry.latencyOfQuery(sql, hasNoTraits);
 
 describe('a text', () => {
   it.each(READS)('may share: %s', (sql) => expect(latencyOf(new StatementRegistry(), sql)).toBeDefined());

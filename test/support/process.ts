@@ -2,7 +2,7 @@ import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { isServing, readPostmasterFile } from '../../src/embedded/postmaster-pid.ts';
+import { isServing, readPostmasterPid } from '../../src/embedded/postmaster-pid.ts';
 import { stopOrphan } from '../../src/embedded/shutdown.ts';
 import { type Doors, doorsAt } from './doors.ts';
 import { makeScratch } from './scratch.ts';
@@ -96,7 +96,7 @@ export async function makeInstallation(): Promise<Installation> {
     run: (variables) => launch(variables).ended,
     admin: (words, variables) => launch(variables, [process.execPath, ADMIN, ...words]).ended,
     async postgres() {
-      const { pid } = await readPostmasterFile(cluster);
+      const { pid } = await readPostmasterPid(cluster);
       if (pid === undefined) throw new Error(`no PostgreSQL runs in ${cluster}`);
       return { pid, isRunning: () => isServing(pid, cluster) };
     },

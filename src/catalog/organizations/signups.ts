@@ -35,7 +35,7 @@ export interface SignupQuota {
  * @throws ServiceError `rate_limited`
  */
 export async function countAttempt(sql: Sql, sourceIp: string, limit: number, now: Date): Promise<SignupQuota> {
-  const address = limitedAddress(sourceIp);
+  const address = rateLimitAddress(sourceIp);
   await sql`select pg_advisory_xact_lock(${ADVISORY_LOCKS.signup}, hashtext(${address}))`;
   const [attempts] = await sql<{ count: number; oldest: Date | null }[]>`
     select count(*)::int as count, min(attempted_at) as oldest
@@ -134,7 +134,7 @@ function emailKey(email: string): string {
 }
 
 /** What counts as one address: an IPv4 address, even if written as IPv6; for IPv6 the /64, which usually belongs to one client. */
-export function limitedAddress(sourceIp: string): string {
+export function rateLimitAddress(sourceIp: string): string {
   if (isIPv4(sourceIp) || !ipaddr.isValid(sourceIp)) return sourceIp;
   const address = ipaddr.process(sourceIp);
   if (!(address instanceof ipaddr.IPv6)) return address.toString();

@@ -1,4 +1,4 @@
-import { limitedAddress } from '../../catalog/organizations/signups.ts';
+import { rateLimitAddress } from '../../catalog/organizations/signups.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Observe } from '../../observation.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
@@ -42,7 +42,7 @@ export class RefusalLimit {
   /** Counts a refusal. @returns the error to send instead, after {@link HOLD_MS}, if there are too many */
   count(sourceIp: string): ServiceError | undefined {
     const { perMinute } = this.#options;
-    const bucket = this.#bucketOf(limitedAddress(sourceIp));
+    const bucket = this.#bucketOf(rateLimitAddress(sourceIp));
     const now = this.#now();
     bucket.left = Math.min(perMinute, bucket.left + ((now - bucket.at) * perMinute) / MINUTE_MS);
     bucket.at = now;

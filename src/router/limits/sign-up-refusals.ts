@@ -1,4 +1,4 @@
-import { limitedAddress } from '../../catalog/organizations/signups.ts';
+import { rateLimitAddress } from '../../catalog/organizations/signups.ts';
 import { ServiceError } from '../../errors.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
 
@@ -11,7 +11,7 @@ const MAX_ADDRESSES = 10_000;
  * Addresses that have used up their sign-ups of the hour. Further attempts are refused from memory, without a session of the
  * control database, which has few and needs them for logins.
  */
-export class RefusedAddresses {
+export class SignUpRefusals {
   readonly #now: () => number;
   readonly #refusals = new BoundedMap<string, { readonly error: ServiceError; readonly at: number }>({ maxEntries: MAX_ADDRESSES });
 
@@ -22,7 +22,7 @@ export class RefusedAddresses {
 
   /** @throws ServiceError `rate_limited`, the remembered one, with the remaining time */
   check(sourceIp: string): void {
-    const refusal = this.#refusals.get(limitedAddress(sourceIp));
+    const refusal = this.#refusals.get(rateLimitAddress(sourceIp));
     if (refusal === undefined) return;
     const { error, at } = refusal;
     const passedMs = this.#now() - at;
@@ -33,6 +33,6 @@ export class RefusedAddresses {
   /** @param error the error of a sign-up from there; only `rate_limited` is remembered */
   remember(sourceIp: string, error: unknown): void {
     if (!(error instanceof ServiceError) || error.kind !== 'rate_limited') return;
-    this.#refusals.set(limitedAddress(sourceIp), { error, at: this.#now() });
+    this.#refusals.set(rateLimitAddress(sourceIp), { error, at: this.#now() });
   }
 }

@@ -5,7 +5,7 @@ import type { Observe } from '../../observation.ts';
 import { type AdminConnection, addressOf, parseUrl, textOf, waitForServer, withSession } from './admin-connection.ts';
 import { ensureStatisticsReader } from './own-database/statistics-views.ts';
 import { createDatabase, ensureTemplate, TEMPLATE, UNFINISHED } from './own-database/template.ts';
-import { ensureShared, SHARED, type SharedFacts, sharedFacts } from './shared-database/shared-database.ts';
+import { ensureSharedDatabase, SHARED, type SharedFacts, sharedFacts } from './shared-database/shared-database.ts';
 
 /** The PostgreSQL server cannot be used; the message is one line for the person who started Postern. */
 export class ClusterError extends Error {
@@ -138,7 +138,7 @@ async function prepare(session: pg.Client, admin: AdminConnection, options: Clus
   const made = { ...facts, owner: platform.user, allowXpath, secret, observe };
   if (facts.superuser) await ensureStatisticsReader(session);
   const hardened = await ensureTemplate(session, admin, made);
-  const sharedHardened = await ensureShared(session, admin, made);
+  const sharedHardened = await ensureSharedDatabase(session, admin, made);
   const open = await closeDefaultDatabases(session);
   const cluster = await describe(session, admin, options, facts, platform);
   warn(options.observe, hardened && sharedHardened, open, cluster.roleSettings);

@@ -89,15 +89,15 @@ export interface Hardening {
 /** Revokes all these privileges from PUBLIC in the session's database, in one transaction with further work. */
 export async function harden(session: pg.Client, { taken, allowXpath, alsoDo }: Hardening): Promise<void> {
   await session.query('BEGIN; SET LOCAL allow_system_table_mods = on');
-  for (const names of taken) await changeRights(session, 'REVOKE ALL ON %s FROM PUBLIC', names);
-  await changeRights(session, allowXpath ? 'GRANT EXECUTE ON %s TO PUBLIC' : 'REVOKE ALL ON %s FROM PUBLIC', XPATH);
+  for (const names of taken) await changePrivileges(session, 'REVOKE ALL ON %s FROM PUBLIC', names);
+  await changePrivileges(session, allowXpath ? 'GRANT EXECUTE ON %s TO PUBLIC' : 'REVOKE ALL ON %s FROM PUBLIC', XPATH);
   await alsoDo?.(session);
   for (const statement of REFRESH_INITIAL_PRIVILEGES) await session.query(statement);
   await session.query('COMMIT');
 }
 
 /** @param template the statement to run for each object */
-export async function changeRights(session: pg.Client, template: string, { relations, functions }: Names): Promise<void> {
+export async function changePrivileges(session: pg.Client, template: string, { relations, functions }: Names): Promise<void> {
   const { rows } = await session.query<{ object: string }>(`
     SELECT pg_catalog.format('TABLE pg_catalog.%I', c.relname) AS object
     FROM pg_catalog.pg_class c

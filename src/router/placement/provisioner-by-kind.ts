@@ -5,7 +5,7 @@ import type { Provisioner, ProvisionerOptions, RunningProcess } from './provisio
 import { SchemaProvisioner } from './shared-database/schema-provisioner.ts';
 
 /** Both kinds of placement. An organization keeps its placement; new ones get the configured kind. */
-export class Placements implements Provisioner {
+export class ProvisionerByKind implements Provisioner {
   readonly #provisioners: Readonly<Record<Placement['kind'], Provisioner>>;
   readonly #forNew: Placement['kind'];
 

@@ -2,7 +2,7 @@ import { Code } from '../../syntax/characters.ts';
 import { isIdentifier, isString, type LexerOptions, Token, type TokenKind } from '../../syntax/scanner.ts';
 import { ChannelEdits } from './edits/channel-edits.ts';
 import type { Edits } from './edits/edits.ts';
-import { ScopedEdits } from './edits/nested-edits.ts';
+import { NestedEdits } from './edits/nested-edits.ts';
 import { listOfSchemas, namesSchema, publicIn, schemaParameter } from './names/catalog-comparisons.ts';
 import {
   argumentsOf,
@@ -48,7 +48,7 @@ const SCHEMA_EXISTS = `DO 'BEGIN RAISE NOTICE USING ERRCODE = ''duplicate_schema
 export class EditFinder {
   readonly #target: SchemaTarget;
   readonly #options: EditFinderOptions;
-  readonly #edits: ScopedEdits;
+  readonly #edits: NestedEdits;
   readonly #qualifiers: Qualifiers;
   readonly #channels: ChannelEdits;
   #scope: Scope | undefined;
@@ -56,7 +56,7 @@ export class EditFinder {
   constructor(text: string, target: SchemaTarget, options: EditFinderOptions) {
     this.#target = target;
     this.#options = options;
-    this.#edits = new ScopedEdits(text, options.bytes);
+    this.#edits = new NestedEdits(text, options.bytes);
     this.#qualifiers = new Qualifiers(this.#edits, target);
     this.#channels = new ChannelEdits(this.#edits, target, options.bytes);
     this.#scope = new Scope(text, options.until, options);

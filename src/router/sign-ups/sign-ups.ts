@@ -1,7 +1,7 @@
 import type { Catalog, SignUp, SignupQuota } from '../../catalog/catalog.ts';
 import type { Organization } from '../../catalog/organizations/organization.ts';
 import type { Observe, Origin } from '../../observation.ts';
-import { RefusedAddresses } from '../limits/sign-up-refusals.ts';
+import { SignUpRefusals } from '../limits/sign-up-refusals.ts';
 import type { LockExhaustion } from '../lock-exhaustion.ts';
 import type { Provisioner } from '../placement/provisioner.ts';
 import { mintKey } from './mint-key.ts';
@@ -30,7 +30,7 @@ export class SignUps {
   readonly #locks: LockExhaustion;
   readonly #signupsPerHour: number;
   readonly #observe: Observe;
-  readonly #refused = new RefusedAddresses();
+  readonly #refused = new SignUpRefusals();
   /** Ids of sign-ups that have not been answered yet. */
   readonly #underWay = new Set<string>();
   /** Ids of failed sign-ups, perhaps already active, that the control database still records as this process's. */

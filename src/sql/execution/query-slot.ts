@@ -9,7 +9,7 @@ import type { Tenant } from '../../router/tenant.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import { Pipeline, type Replies, type Settle } from '../session/pipeline.ts';
 import { Session, type SessionLease, type SessionOptions } from '../session/session.ts';
-import { RewrittenSql } from '../session/session-rewriter.ts';
+import { SessionRewriter } from '../session/session-rewriter.ts';
 import type { RunHost } from './run-prepared.ts';
 
 /**
@@ -66,7 +66,7 @@ export class QuerySlot implements Slot, SharedBackend, RunHost, SessionLease {
   expect(): void {}
 
   send(messages: readonly Uint8Array[], replies: Replies, edits: Edits, settle: Settle): void {
-    const rewritten = new RewrittenSql(this.tenant);
+    const rewritten = new SessionRewriter(this.tenant);
     const isFirst = this.#shared.length === 0;
     this.receiver.sendAmongOthers(messages, replies, isFirst, (ended) => settle(rewritten.outcome(ended, edits)));
     this.#hasEntered = true;

@@ -7,7 +7,14 @@ import { type OnceReply, once, type RepeatableRequest } from '../execution/trans
 import { readRow } from '../session/messages.ts';
 import { Session, type SessionOptions } from '../session/session.ts';
 import { MigrationHistory } from './migration-history.ts';
-import { applyAtOnce, applyStepByStep, type Migration, type MigrationPlan, type MigrationResult, tryOut } from './run-migration.ts';
+import {
+  applyInTransaction,
+  applyWithoutTransaction,
+  type Migration,
+  type MigrationPlan,
+  type MigrationResult,
+  tryOut,
+} from './run-migration.ts';
 import { Script, type ScriptWarning } from './script.ts';
 
 export interface MigrationRequest extends SessionOptions {
@@ -129,7 +136,7 @@ function run(
   keep: (result: MigrationResult) => Promise<void>,
 ): Promise<MigrationResult> {
   if (dryRun === true) return tryOut(session, plan);
-  return transaction === false ? applyStepByStep(session, history, plan, keep) : applyAtOnce(session, history, plan, keep);
+  return transaction === false ? applyWithoutTransaction(session, history, plan, keep) : applyInTransaction(session, history, plan, keep);
 }
 
 const LOCK = `SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended('postern.migrations ' || current_user, 0))`;

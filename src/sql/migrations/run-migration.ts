@@ -32,7 +32,7 @@ const LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'";
 type BeforeCommit = (result: MigrationResult) => Promise<void>;
 
 /** Runs all statements and writes the history's entry in one transaction, so that a failure changes nothing. */
-export function applyAtOnce(
+export function applyInTransaction(
   session: Session,
   history: MigrationHistory,
   plan: MigrationPlan,
@@ -49,7 +49,7 @@ export function applyAtOnce(
   });
 }
 
-/** As {@link applyAtOnce}, without the commit. With a rollback script it also undoes the migration and applies it again. Nothing is kept. */
+/** As {@link applyInTransaction}, without the commit. With a rollback script it also undoes the migration and applies it again. Nothing is kept. */
 export function tryOut(session: Session, plan: MigrationPlan): Promise<MigrationResult> {
   const startedAt = performance.now();
   const work = async () => {
@@ -79,7 +79,7 @@ async function checkConstraints(session: Session): Promise<void> {
  * Runs each statement by itself, for those that cannot run in a transaction. The history has the status `failed` and the number of
  * completed statements from the start, so that it is correct even if this process ends before the migration does.
  */
-export async function applyStepByStep(
+export async function applyWithoutTransaction(
   session: Session,
   history: MigrationHistory,
   plan: MigrationPlan,

@@ -63,7 +63,7 @@ export function encodeParameters(values: readonly JsonValue[], types: readonly P
 }
 
 /** As {@link encodeParameters}, in time slices, for {@link areMany many} values. */
-export async function encodeBitByBit(values: readonly JsonValue[], types: readonly PostgresType[]): Promise<readonly ParameterText[]> {
+export async function encodeInSlices(values: readonly JsonValue[], types: readonly PostgresType[]): Promise<readonly ParameterText[]> {
   const texts: ParameterText[] = [];
   const slices = new TimeSlices();
   for (const [index, value] of values.entries()) {
@@ -100,7 +100,7 @@ export function encodeAnyOf(
 ): readonly ParameterText[] | Promise<readonly ParameterText[]> {
   if (!areMany(values)) return encodeParametersOf(statement, values);
   checkParameterCount(values.length, statement.parameters.length);
-  return encodeBitByBit(values, statement.parameters);
+  return encodeInSlices(values, statement.parameters);
 }
 
 /** @throws ServiceError `invalid_request` */

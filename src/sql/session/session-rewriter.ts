@@ -23,7 +23,7 @@ const NO_EDITS: Edits = [];
  * Rewrites a client's SQL for the `schema` placement, where the organization's `public` is a schema of another name, and rewrites
  * Postgres' errors back. In the `database` placement both stay as they are.
  */
-export class RewrittenSql {
+export class SessionRewriter {
   readonly #rewriter: ReturnType<typeof schemaRewriterOf>;
   /** Long texts that have been rewritten in time slices, in the order in which they will be used. */
   #large: LargeText[] = [];

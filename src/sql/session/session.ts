@@ -16,7 +16,7 @@ import type { ParameterText } from '../parameters/parameters.ts';
 import { closeStatement, extendedQuery, parseAndDescribe, readRow } from './messages.ts';
 import { type Completion, Pipeline, type PipelineOwner, type Replies, type Settle, type Until } from './pipeline.ts';
 import { type Revocable, revocationListeners } from './revocation-listeners.ts';
-import { RewrittenSql } from './session-rewriter.ts';
+import { SessionRewriter } from './session-rewriter.ts';
 
 export interface SessionOptions {
   /** For everything that runs in the session, by Postern's own clock. 0: no limit. */
@@ -62,7 +62,7 @@ export class Session implements Revocable, PipelineOwner {
   readonly slotStartedAt = undefined;
   readonly isAlone = true;
   readonly #deadline: Deadline;
-  readonly #rewritten: RewrittenSql;
+  readonly #rewritten: SessionRewriter;
   readonly #disconnect: DisconnectSignal | undefined;
   readonly #revocable: IndexedSet<Revocable>;
   readonly #obeyTimeoutMs: number;
@@ -82,7 +82,7 @@ export class Session implements Revocable, PipelineOwner {
     const { revoked } = lease.tenant;
     this.lease = lease;
     this.results = results;
-    this.#rewritten = new RewrittenSql(lease.tenant);
+    this.#rewritten = new SessionRewriter(lease.tenant);
     this.#obeyTimeoutMs = obeyTimeoutMs;
     this.#pipeline = pipeline ?? new Pipeline(lease.backend, lease, this);
     if (pipeline === undefined) this.#pipeline.attach();

@@ -1,12 +1,12 @@
 import { expect, it } from 'vitest';
 import { ServiceError } from '../../../src/errors.ts';
-import { RefusedAddresses } from '../../../src/router/limits/sign-up-refusals.ts';
+import { SignUpRefusals } from '../../../src/router/limits/sign-up-refusals.ts';
 
 const limited = (retryAfterS: number) => new ServiceError('rate_limited', 'too many', { retryAfterS });
 
 function addresses() {
   let ms = 0;
-  const refused = new RefusedAddresses(() => ms);
+  const refused = new SignUpRefusals(() => ms);
   const isRefused = (address: string) => {
     try {
       refused.check(address);

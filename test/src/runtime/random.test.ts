@@ -1,14 +1,14 @@
 import { expect, it } from 'vitest';
-import { freshBytes, timeOrderedUuid } from '../../../src/runtime/random.ts';
+import { randomSecretBytes, timeOrderedUuid } from '../../../src/runtime/random.ts';
 
 it('gives the requested number of bytes, whatever was given before', () => {
-  for (const size of [0, 1, 18, 4_095, 4_096, 4_097, 10_000, 5]) expect(freshBytes(size)).toHaveLength(size);
+  for (const size of [0, 1, 18, 4_095, 4_096, 4_097, 10_000, 5]) expect(randomSecretBytes(size)).toHaveLength(size);
 });
 
 it('never gives the same bytes twice, nor changes those that it gave', () => {
-  const given = Array.from({ length: 2_000 }, () => freshBytes(12));
+  const given = Array.from({ length: 2_000 }, () => randomSecretBytes(12));
   const first = given.map((bytes) => bytes.toString('hex'));
-  freshBytes(4_096);
+  randomSecretBytes(4_096);
   expect(new Set(first).size).toBe(2_000);
   expect(given.map((bytes) => bytes.toString('hex'))).toEqual(first);
 });

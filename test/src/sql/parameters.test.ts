@@ -1,7 +1,7 @@
 import { parse } from 'lossless-json';
 import { describe, expect, test } from 'vitest';
 import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
-import { areMany, encodeBitByBit, encodeParameters } from '../../../src/sql/parameters/parameters.ts';
+import { areMany, encodeInSlices, encodeParameters } from '../../../src/sql/parameters/parameters.ts';
 import { BUILTIN_TYPES, type PostgresType } from '../../../src/sql/result/builtin-types.ts';
 
 const OIDS = {
@@ -80,7 +80,7 @@ test('a long element of an array has the same text, whatever is where it is cut'
   const type = [BUILTIN_TYPES.get(1009) as PostgresType];
   expect(encodeParameters([['a', long]], type)).toEqual([expected]);
   expect(areMany([['a', long.repeat(5)]])).toBe(true);
-  expect(await encodeBitByBit([['a', long]], type)).toEqual([expected]);
+  expect(await encodeInSlices([['a', long]], type)).toEqual([expected]);
 });
 
 test('many values have the same text, written bit by bit', async () => {
@@ -93,7 +93,7 @@ test('many values have the same text, written bit by bit', async () => {
   expect(areMany(many)).toBe(true);
   let turns = 0;
   const counting = setInterval(() => (turns += 1), 1);
-  const written = await encodeBitByBit(
+  const written = await encodeInSlices(
     [...many, Array.from({ length: 300_000 }, (_, n) => n)],
     [...types, BUILTIN_TYPES.get(1016) as PostgresType],
   );

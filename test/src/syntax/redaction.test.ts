@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { PassingRecord, recordInParts, recordStatement, recordText } from '../../../src/catalog/audit/entries/statement-record.ts';
+import { recordInParts, recordStatement, recordText, StreamedRecord } from '../../../src/catalog/audit/entries/statement-record.ts';
 import { redactPasswords, redactSecrets } from '../../../src/syntax/redaction.ts';
 
 describe('password literals', () => {
@@ -143,7 +143,7 @@ describe('a recorded statement', () => {
   ])('that passes in pieces is recorded as at once: %.20s', (sql) => {
     const text = Buffer.from(sql).toString('latin1');
     for (let cut = 0; cut < text.length; cut += 1) {
-      const record = new PassingRecord();
+      const record = new StreamedRecord();
       for (const piece of [text.slice(0, cut), text.slice(cut, cut + 10), text.slice(cut + 10)]) record.add(piece);
       expect([cut, record.recorded]).toEqual([cut, recordText(sql)]);
     }

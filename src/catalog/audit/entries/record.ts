@@ -5,7 +5,7 @@ import { mayHoldSecret } from '../../../syntax/redaction.ts';
 import type { AuditRecord, PartyJson } from '../chain.ts';
 import type { RecordedOutcome, RecordedSession } from './entry.ts';
 import { isLongText, recordInParts, recordStatement } from './statement-record.ts';
-import { RecordedStatements } from './statement-text-cache.ts';
+import { StatementTextCache } from './statement-text-cache.ts';
 
 /** An event to be recorded in the audit log. */
 export interface AuditEvent {
@@ -106,7 +106,7 @@ function actionJson(action: string): string {
 }
 
 /** A statement that may hold a secret is not kept in memory. */
-const statements = new RecordedStatements(newStatementJson, ({ sql }) => !mayHoldSecret(sql));
+const statements = new StatementTextCache(newStatementJson, ({ sql }) => !mayHoldSecret(sql));
 
 function newStatementJson(statement: ObservedStatement): string {
   const { sql, sqlHash, command, paramCount } = recordStatement(statement);

@@ -46,7 +46,7 @@ export function isLongText(sql: string): boolean {
 
 /** As {@link recordText}, in time slices. */
 export async function recordInParts(sql: string): Promise<RecordedText> {
-  const record = new PassingRecord();
+  const record = new StreamedRecord();
   const slices = new TimeSlices();
   for (let start = 0; start < sql.length; ) {
     const end = endOfPart(sql, start + PART_CHARACTERS);
@@ -87,7 +87,7 @@ export function listCommands(commands: Iterable<string>): string | undefined {
 const OVERLAP = 256;
 
 /** Records a text that arrives in pieces and is too long to be held: all of it is hashed, its beginning is kept. */
-export class PassingRecord {
+export class StreamedRecord {
   readonly #hash = createHash('sha256');
   readonly #whitespace = new LeadingWhitespace();
   #kept = '';

@@ -10,7 +10,7 @@ interface Remembered extends ObservedStatement {
 }
 
 /** Caches the text made of each recent statement, because the same few run thousands of times a second. */
-export class RecordedStatements {
+export class StatementTextCache {
   readonly #make: (statement: ObservedStatement) => string;
   readonly #mayKeep: (statement: ObservedStatement) => boolean;
   readonly #known = new BoundedMap<string, Remembered>({

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { changeRights, type Names } from '../hardening.ts';
+import { changePrivileges, type Names } from '../hardening.ts';
 
 /** A role without LOGIN that may read all statistics. It owns only the functions that show an organization its part of them. */
 const READER = 'postern_statistics';
@@ -28,8 +28,8 @@ export async function ensureStatisticsReader(session: pg.Client): Promise<void> 
  * There is no such view for pg_locks: reading it stops the lock manager until all locks are copied, which would show how
  * many locks others hold and let any organization delay all others.
  */
-export async function showOwnActivity(session: pg.Client): Promise<void> {
-  await changeRights(session, `GRANT EXECUTE ON %s TO ${READER}`, READ);
+export async function replaceStatisticsViews(session: pg.Client): Promise<void> {
+  await changePrivileges(session, `GRANT EXECUTE ON %s TO ${READER}`, READ);
   for (const [view, own] of Object.entries(VIEWS)) {
     const { rows } = await session.query('SELECT WHERE pg_catalog.to_regclass($1) IS NULL', [`pg_catalog.postern_${view}`]);
     if (rows.length > 0) await session.query(`ALTER VIEW pg_catalog.${view} RENAME TO postern_${view}`);

@@ -2,7 +2,7 @@ import pg from 'pg';
 import type { Observe } from '../../../observation.ts';
 import { type AdminConnection, withSession } from '../admin-connection.ts';
 import { harden, WHOLE_SERVER } from '../hardening.ts';
-import { showOwnActivity } from './statistics-views.ts';
+import { replaceStatisticsViews } from './statistics-views.ts';
 
 /** The database that organizations' databases are copied from. */
 export const TEMPLATE = 'postern_template';
@@ -78,7 +78,7 @@ async function findTemplate(admin: pg.Client): Promise<Found | undefined> {
 /** Drops `public`: each organization creates its own, with its own role, so that the platform role never acts in a tenant's database. */
 async function furnish(session: pg.Client, { superuser, allowXpath }: TemplateOptions): Promise<void> {
   await session.query('DROP SCHEMA public');
-  if (superuser) await harden(session, { taken: [WHOLE_SERVER], allowXpath, alsoDo: showOwnActivity });
+  if (superuser) await harden(session, { taken: [WHOLE_SERVER], allowXpath, alsoDo: replaceStatisticsViews });
 }
 
 /**
@@ -91,7 +91,7 @@ async function hardenExisting(admin: pg.Client, login: AdminConnection, options:
   let failure: Error | undefined;
   const hardenNext = async () => {
     for (let database = databases.pop(); database !== undefined; database = databases.pop()) {
-      const hardenOne = (session: pg.Client) => harden(session, { taken: [WHOLE_SERVER], allowXpath, alsoDo: showOwnActivity });
+      const hardenOne = (session: pg.Client) => harden(session, { taken: [WHOLE_SERVER], allowXpath, alsoDo: replaceStatisticsViews });
       await withSession({ ...login, database }, hardenOne).catch((cause: unknown) => {
         failure = new Error(`database ${database}`, { cause });
       });

@@ -18,7 +18,7 @@ export interface ChannelOptions {
  * is in no text that an organization stores, which all others can read.
  * @see ChannelEdits, which puts calls of these into the SQL of clients
  */
-export async function furnishChannels(session: pg.Client, { owner, secret }: ChannelOptions): Promise<void> {
+export async function createChannelFunctions(session: pg.Client, { owner, secret }: ChannelOptions): Promise<void> {
   const { rows } = await session.query<{ name: string }>(`SELECT proname AS name FROM pg_catalog.pg_proc WHERE oid = ${PG_NOTIFY_OID}`);
   const platform = pg.escapeIdentifier(owner);
   const isFirst = (await session.query("SELECT WHERE pg_catalog.to_regnamespace('postern') IS NULL")).rows.length > 0;
@@ -31,7 +31,7 @@ export async function furnishChannels(session: pg.Client, { owner, secret }: Cha
 }
 
 /** The server's pg_notify is replaced, for SQL that is assembled at run time. */
-export async function separateChannels(session: pg.Client, owner: string): Promise<void> {
+export async function replacePgNotify(session: pg.Client, owner: string): Promise<void> {
   await renameServerFunction(session, 'pg_notify', 'text, text');
   const platform = pg.escapeIdentifier(owner);
   await session.query(`GRANT EXECUTE ON FUNCTION pg_catalog.postern_pg_notify(text, text) TO ${platform};

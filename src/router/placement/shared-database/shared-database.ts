@@ -3,7 +3,7 @@ import { type AdminConnection, withSession } from '../admin-connection.ts';
 import { harden, ONE_DATABASE, WHOLE_SERVER } from '../hardening.ts';
 import { TEMPLATE } from '../own-database/template.ts';
 import { separateAdvisoryLocks } from './advisory-lock-functions.ts';
-import { furnishChannels, keepChannelSecret, notifyCalled, separateChannels } from './channel-functions.ts';
+import { createChannelFunctions, keepChannelSecret, notifyCalled, replacePgNotify } from './channel-functions.ts';
 import { refuseChosenLargeObjects } from './large-object-functions.ts';
 
 /** The database of the organizations that have a schema each. */
@@ -36,7 +36,7 @@ interface Found {
  * @returns whether its catalogs are hardened
  * @throws Error when it belongs to another role
  */
-export async function ensureShared(admin: pg.Client, login: AdminConnection, options: SharedOptions): Promise<boolean> {
+export async function ensureSharedDatabase(admin: pg.Client, login: AdminConnection, options: SharedOptions): Promise<boolean> {
   const { owner, superuser, version, allowXpath, secret } = options;
   // pg_upgrade does not keep the changes to the catalogs, so they are made again for each version.
   const xpath = superuser && allowXpath ? ' with xpath' : '';
@@ -48,7 +48,7 @@ export async function ensureShared(admin: pg.Client, login: AdminConnection, opt
   const ready = found?.comment?.startsWith(comment) ?? false;
   await withSession({ ...login, database: SHARED }, async (session) => {
     if (!ready && superuser) await hardenShared(session, owner, allowXpath);
-    if (!ready) await furnishChannels(session, { owner, secret });
+    if (!ready) await createChannelFunctions(session, { owner, secret });
     await keepChannelSecret(session, secret);
     if (await isCoordinator(session)) await furnishCoordinator(session, owner, superuser);
   });
@@ -75,7 +75,7 @@ async function hardenShared(session: pg.Client, owner: string, allowXpath: boole
   const alsoDo = async () => {
     await separateAdvisoryLocks(session, platform);
     await refuseChosenLargeObjects(session);
-    await separateChannels(session, owner);
+    await replacePgNotify(session, owner);
     await session.query(`GRANT SELECT ON pg_catalog.pg_shdepend TO ${platform}`);
   };
   await harden(session, { taken: [WHOLE_SERVER, ONE_DATABASE], allowXpath, alsoDo });

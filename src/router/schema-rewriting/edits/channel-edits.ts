@@ -5,24 +5,24 @@ import type { Scope } from '../names/parse-state.ts';
 import type { SchemaTarget } from '../schema-target.ts';
 import { channelNamed } from '../statement-patterns.ts';
 import { type Content, contentOf, identifierText } from '../tokens/quoted-content.ts';
-import type { ScopedEdits } from './nested-edits.ts';
+import type { NestedEdits } from './nested-edits.ts';
 
 /**
  * Adds the organization's prefix to the names of channels that do not have it. The prefix is a secret, but other organizations can
  * read function bodies and rules in the catalogs. So there a statement becomes a call of one of the platform's functions, which
  * knows the prefix of the role that has logged in.
- * @see furnishChannels
+ * @see createChannelFunctions
  */
 export class ChannelEdits {
   /** The client's name by the server's name, for channels whose names were too long for the prefix. */
   readonly longNames = new Map<string, string>();
-  readonly #edits: ScopedEdits;
+  readonly #edits: NestedEdits;
   readonly #channels: string;
   readonly #prefix: string;
   readonly #pgNotify: string | undefined;
   readonly #bytes: boolean;
 
-  constructor(edits: ScopedEdits, target: SchemaTarget, bytes: boolean) {
+  constructor(edits: NestedEdits, target: SchemaTarget, bytes: boolean) {
     this.#edits = edits;
     this.#channels = target.channels ?? target.schema;
     this.#prefix = channelPrefix(this.#channels);

@@ -3,7 +3,7 @@ import type { Content } from '../tokens/quoted-content.ts';
 import { EditList, type Edits } from './edits.ts';
 
 /** Collects the edits of a text. Offsets are those of any scope in it, for example of a literal in a function body. */
-export class ScopedEdits {
+export class NestedEdits {
   readonly #list: EditList;
 
   /** @param bytes whether the text is bytes, decoded as Latin-1 */

@@ -1,7 +1,7 @@
 import { Code } from '../../../syntax/characters.ts';
 import { Token } from '../../../syntax/scanner.ts';
 import { skipWhitespace } from '../../../syntax/token-ends.ts';
-import type { ScopedEdits } from '../edits/nested-edits.ts';
+import type { NestedEdits } from '../edits/nested-edits.ts';
 import type { SchemaTarget } from '../schema-target.ts';
 import { isCast } from '../tokens/literal-context.ts';
 import type { Scope } from './parse-state.ts';
@@ -15,10 +15,10 @@ const BEFORE_OBJECTS = ['from', 'join', 'into', 'update', 'table', 'only', 'view
 
 /** Replaces `public` by the target's schema where it qualifies a name. */
 export class Qualifiers {
-  readonly #edits: ScopedEdits;
+  readonly #edits: NestedEdits;
   readonly #target: SchemaTarget;
 
-  constructor(edits: ScopedEdits, target: SchemaTarget) {
+  constructor(edits: NestedEdits, target: SchemaTarget) {
     this.#edits = edits;
     this.#target = target;
   }

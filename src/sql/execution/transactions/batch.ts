@@ -4,7 +4,7 @@ import { TimeSlices } from '../../../runtime/event-loop.ts';
 import { type LineAndColumn, lineAndColumn } from '../../../syntax/line-and-column.ts';
 import { SideEffectsCache } from '../../../syntax/traits/side-effects.ts';
 import type { JsonValue } from '../../parameters/json-value.ts';
-import { areMany, checkParameterCount, encodeAnyOf, encodeBitByBit, encodeParameters, needsType } from '../../parameters/parameters.ts';
+import { areMany, checkParameterCount, encodeAnyOf, encodeInSlices, encodeParameters, needsType } from '../../parameters/parameters.ts';
 import { BufferedResult, ReplySizeLimit } from '../../result/buffered-result.ts';
 import type { PostgresType } from '../../result/builtin-types.ts';
 import { RESULTS_MAX_BYTES } from '../../result/result-budget.ts';
@@ -127,7 +127,7 @@ async function runUndescribed(
   let wanted = params.length;
   try {
     // Few values are encoded without an await, so that the next statement is sent in the same turn.
-    const values = areMany(params) ? await encodeBitByBit(params, parameterTypes) : encodeParameters(params, parameterTypes);
+    const values = areMany(params) ? await encodeInSlices(params, parameterTypes) : encodeParameters(params, parameterTypes);
     return await session.run(sql, values, {
       parameters: (types) => {
         wanted = types.length;

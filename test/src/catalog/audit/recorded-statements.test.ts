@@ -1,14 +1,14 @@
 import { expect, test } from 'vitest';
-import { RecordedStatements } from '../../../../src/catalog/audit/entries/statement-text-cache.ts';
+import { StatementTextCache } from '../../../../src/catalog/audit/entries/statement-text-cache.ts';
 import type { ObservedStatement } from '../../../../src/observation.ts';
 
-function counting(): { memory: RecordedStatements; made: string[] } {
+function counting(): { memory: StatementTextCache; made: string[] } {
   const made: string[] = [];
   const make = ({ sql, command }: ObservedStatement) => {
     made.push(sql);
     return `${command}: ${sql}`;
   };
-  return { memory: new RecordedStatements(make), made };
+  return { memory: new StatementTextCache(make), made };
 }
 
 test('what was made of a statement is remembered, as long as nothing in the statement differs', () => {

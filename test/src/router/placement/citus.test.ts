@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { runCommand } from '../../../../src/backend/run-command.ts';
 import { type Cluster, prepareCluster } from '../../../../src/router/placement/cluster.ts';
 import { Platform } from '../../../../src/router/placement/platform-sessions.ts';
-import { Placements } from '../../../../src/router/placement/provisioner-by-kind.ts';
+import { ProvisionerByKind } from '../../../../src/router/placement/provisioner-by-kind.ts';
 import { newOrganizationId } from '../../../../src/router/sign-ups/random-ids.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';
 import { startPostgres18 } from '../../../support/postgres18.ts';
@@ -58,7 +58,7 @@ test('on a coordinator each organization gets a distributed schema, and does not
   const cluster = await prepare();
   const platform = new Platform(cluster);
   const limits = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
-  const provisioner = new Placements({ platform, connectionLimit: 20, limits, observe: () => {} }, 'schema');
+  const provisioner = new ProvisionerByKind({ platform, connectionLimit: 20, limits, observe: () => {} }, 'schema');
   const placement = provisioner.placementFor(newOrganizationId());
   await provisioner.provision(placement);
   const { rows } = await superuser.query('SELECT * FROM citus.made');

@@ -7,7 +7,7 @@ import type { Placement } from '../../../../src/catalog/organizations/organizati
 import type { Observation } from '../../../../src/observation.ts';
 import { type Cluster, prepareCluster } from '../../../../src/router/placement/cluster.ts';
 import { Platform } from '../../../../src/router/placement/platform-sessions.ts';
-import { Placements } from '../../../../src/router/placement/provisioner-by-kind.ts';
+import { ProvisionerByKind } from '../../../../src/router/placement/provisioner-by-kind.ts';
 import { newOrganizationId } from '../../../../src/router/sign-ups/random-ids.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';
 import { eventually } from '../../../support/eventually.ts';
@@ -32,7 +32,7 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
   let prepare: () => Promise<Cluster>;
   let cluster: Cluster;
   let platform: Platform;
-  let provisioner: Placements;
+  let provisioner: ProvisionerByKind;
   let seen: Observation[];
 
   beforeAll(async () => {
@@ -48,7 +48,7 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
     platform = new Platform(cluster);
     const limits = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
     const options = { platform, connectionLimit: 20, limits, observe: (observation: Observation) => seen.push(observation) };
-    provisioner = new Placements(options, 'schema');
+    provisioner = new ProvisionerByKind(options, 'schema');
   });
   afterAll(async () => {
     await platform.close();
@@ -128,7 +128,7 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
 
   test('its role can log in to the shared database only, with no rights beyond its schema', async () => {
     const placement = await provisioned();
-    const neighbour = new Placements(
+    const neighbour = new ProvisionerByKind(
       { platform, connectionLimit: 20, limits: { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 }, observe: () => {} },
       'database',
     );
@@ -389,7 +389,7 @@ test('an organization with more objects than the server can lock at once can be 
   const cluster = await prepareCluster({ admin, secret: 'a secret of the tests', controlDatabase: CONTROL, observe: () => {} });
   const platform = new Platform(cluster);
   const limits = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
-  const provisioner = new Placements({ platform, connectionLimit: 20, limits, observe: () => {} }, 'schema');
+  const provisioner = new ProvisionerByKind({ platform, connectionLimit: 20, limits, observe: () => {} }, 'schema');
   const placement = provisioner.placementFor(newOrganizationId());
   await provisioner.provision(placement);
   const backend = await provisioner.open(placement);

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { channelSecret, channelsOf } from '../../../../src/auth/notify-channel-prefix.ts';
-import { furnishChannels, keepChannelSecret } from '../../../../src/router/placement/shared-database/channel-functions.ts';
+import { createChannelFunctions, keepChannelSecret } from '../../../../src/router/placement/shared-database/channel-functions.ts';
 import { clientChannel } from '../../../../src/router/schema-rewriting/channel-names.ts';
 import { originalPosition } from '../../../../src/router/schema-rewriting/edits/edits.ts';
 import { clientQuery, clientText } from '../../../../src/router/schema-rewriting/error-text.ts';
@@ -64,7 +64,7 @@ describe.each(servers)('on $name', ({ start }) => {
     await platform.connect();
     await platform.query('REVOKE ALL ON SCHEMA public FROM PUBLIC');
     await platform.query(`CREATE SCHEMA ${SCHEMA}; GRANT USAGE, CREATE ON SCHEMA ${SCHEMA} TO ${SCHEMA}`);
-    await furnishChannels(platform, { owner: server.user, secret: SECRET });
+    await createChannelFunctions(platform, { owner: server.user, secret: SECRET });
     await keepChannelSecret(platform, SECRET);
     await platform.end();
     own = await connect(DATABASES.own);
