@@ -24,6 +24,8 @@ export function mayShare(text: string): boolean {
     const token = tokenText(lexer);
     if (previous === ';' || !isHarmless(lexer, token) || (previous === 'for' && LOCKING_KEYWORDS.has(token))) return false;
     if (token === '(' && !mayPrecedeParenthesis(previous, before)) return false;
+    // `(x).f` is `f(x)` where `x` has no column `f`.
+    if (previous === '.' && !isName(before) && isName(token)) return false;
     [before, previous] = [previous, token];
   }
 }
@@ -45,6 +47,10 @@ function isHarmless({ kind }: Lexer, token: string): boolean {
 }
 
 const NAME = /^[\w\u0080-\uffff]/;
+
+function isName(token: string): boolean {
+  return token === IN_QUOTES || NAME.test(token);
+}
 
 function mayPrecedeParenthesis(name: string, before: string): boolean {
   if (!NAME.test(name)) return name !== IN_QUOTES;

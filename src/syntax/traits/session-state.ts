@@ -37,12 +37,13 @@ export function updatesSettings(text: string): boolean {
 
 /** One character, string or quoted identifier in a function's arguments. It matches only where its end is certain. */
 const ARGUMENT_PART = String.raw`(?:[^()'"$\\/-]|'[^'\\]*'|"[^"]*"|\$\d+\b(?!\$)|-(?!-)|\/(?!\*))`;
-const LOCAL_CALL = String.raw`\bset_config(?=\s*\((?:${ARGUMENT_PART}|\(${ARGUMENT_PART}{0,500}\)){0,2000}?,\s*true\s*\))`;
+/** A call whose first argument begins with two quotes is in a string itself, where each quote is doubled: its strings end elsewhere. */
+const LOCAL_CALL = String.raw`\bset_config(?=\s*\((?!\s*'')(?:${ARGUMENT_PART}|\(${ARGUMENT_PART}{0,500}\)){0,2000}?,\s*true\s*\))`;
 const LOCAL_END = /,\s*true\s*\)/i;
 const LOCAL_CALL_HERE = new RegExp(LOCAL_CALL, 'iy');
 const LOCAL_CALLS = new RegExp(LOCAL_CALL, 'gi');
-/** `SET local.x = 1` and `SET transaction.x = 1` set customized options, which outlive the transaction. */
-const LOCAL = String.raw`\s+(?:local|transaction|constraints)\b(?!\s*(?:\.|\/\*|--))`;
+/** `SET local.x = 1` and `SET transaction$x.y = 1` set customized options, which outlive the transaction. */
+const LOCAL = String.raw`\s+(?:local|transaction|constraints)(?![\w$\u0080-\uffff]|\s*(?:\.|\/\*|--))`;
 const LOCAL_HERE = new RegExp(LOCAL, 'iy');
 const LOCAL_SETS = new RegExp(atStatementStart('set', LOCAL), 'gi');
 
@@ -70,9 +71,12 @@ export function withoutLocalSettings(text: string): string {
 const CUSTOM_NAME = String.raw`"?[a-z_][\w$]*"?(?:\s*\.\s*"?[\w$]+"?)+`;
 const CUSTOM_SET = new RegExp(String.raw`\bset\s+(?:session\s+)?(${CUSTOM_NAME})\s*(?:=|to\b)`, 'gi');
 const CUSTOM_SET_CONFIG = /\bset_config\s*\(\s*'([a-z_][\w$]*\.[\w$.]+)'/gi;
-/** A setting's name that is an expression, or that the patterns above do not read: it has other letters, or a comment beside it. */
+/**
+ * A setting's name that is an expression, or that the patterns above do not read: it has other letters, or a comment beside it. So
+ * has a name of `set_config` that is quoted, or followed by a comment.
+ */
 const UNKNOWN_SETTING = new RegExp(
-  String.raw`\bset_config\s*\((?!\s*'[\w$.]+'\s*,)|${atStatementStart('set')}(?:\s+(?:session\s+)?(?!${CUSTOM_NAME}\s*(?:=|to\b))[^\s=;.]+\s*(?:\.|\/\*|--)|(?:\s+session)?\s*(?:\/\*|--))`,
+  String.raw`\bset_config\b(?!\s*\(\s*'[\w$.]+'\s*,)|\bu&"[^"]*\\|${atStatementStart('set')}(?:\s+(?:session\s+)?(?!${CUSTOM_NAME}\s*(?:=|to\b))[^\s=;.]+\s*(?:\.|\/\*|--)|(?:\s+session)?\s*(?:\/\*|--))`,
   'i',
 );
 

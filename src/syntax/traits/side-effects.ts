@@ -114,6 +114,7 @@ function isTemporary(sql: string, { kind, text, start, end }: SqlToken): boolean
 /** Whether the token opens no parenthesis of a call, or that of a call which is known to be harmless. */
 function isHarmless(sql: string, tokens: readonly SqlToken[], at: number): boolean {
   const name = tokens[at - 1];
+  if (tokens[at]?.text === '.') return !isFunctionalNotation(tokens, at);
   if (tokens[at]?.text !== '(' || name === undefined || !isIdentifier(name.kind)) return true;
   const start = startOfName(tokens, at - 1);
   const before = tokens[start - 1]?.text;
@@ -123,6 +124,15 @@ function isHarmless(sql: string, tokens: readonly SqlToken[], at: number): boole
   if (name.text === 'set_config') return endsWithTransaction(sql, name.start);
   const isBuiltIn = start === at - 1 || (start === at - 3 && tokens[start]?.text === 'pg_catalog');
   return isBuiltIn && STATELESS_NAMES.has(name.text);
+}
+
+/**
+ * Whether the dot may call a function: `(x).f` is `f(x)` where `x` has no column `f`.
+ * @see https://www.postgresql.org/docs/current/rowtypes.html#ROWTYPES-USAGE
+ */
+function isFunctionalNotation(tokens: readonly SqlToken[], dot: number): boolean {
+  const [before, after] = [tokens[dot - 1], tokens[dot + 1]];
+  return before !== undefined && !isIdentifier(before.kind) && after !== undefined && isIdentifier(after.kind);
 }
 
 /** The index at which a name begins, with its qualifiers. */

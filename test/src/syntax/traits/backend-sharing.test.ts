@@ -28,6 +28,9 @@ test.each([
   'SELECT älower(1)',
   'SELECT łlower(1)',
   'SELECT $tag$ a $tag$',
+  "SELECT ('s'::regclass).nextval",
+  'SELECT (0.5)  .  "setseed"',
+  'SELECT $1.pg_sleep',
   'SELECT 1 -- more',
   "SELECT E'\\''",
 ])('may not share: %s', (text) => {

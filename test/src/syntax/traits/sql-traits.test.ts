@@ -106,6 +106,11 @@ describe('a look at a text', () => {
     ["select set_config('a.' || b, '1', false) from c", [], true],
     ["select set_config('a.gr\u00c3\u00b6\u00c3\u009fe', '1', false)", [], true],
     ['select set_config($1, $2, false)', [], true],
+    ["set local$a.b = 'x'", ['local$a.b'], false],
+    ["select \"set_config\"('a.b', '1', false)", [], true],
+    ["select set_config/**/('a.b', '1', false)", [], true],
+    ["select U&\"set\\005fconfig\"('a.b', '1', false)", [], true],
+    ["select query_to_xml('select set_config(''a.b'', '', true)'', false)', true, false, '')", [], true],
   ])('tells which settings of the client it sets: %j', (text, customSettings, setsUnknownSettings) => {
     expect(traitsOf(text)).toMatchObject({ customSettings, setsUnknownSettings });
   });
