@@ -3,49 +3,78 @@
 // Compiles the service into dist/, unless that has been done since the last change.
 
 const { spawnSync } = require('node:child_process');
-const { existsSync, readdirSync, statSync, utimesSync, writeFileSync } = require('node:fs');
-const { dirname, join } = require('node:path');
+const { existsSync, readdirSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } = require('node:fs');
+const { join } = require('node:path');
 
 const ROOT = join(__dirname, '..');
-const SOURCES = ['src', 'proxy', 'http', 'test/bench', 'test/attacks/stalls', 'tsconfig.json', 'package-lock.json'];
+const DIST = join(ROOT, 'dist');
+const COMPILER = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
+const SOURCES = ['src', 'proxy', 'http', 'test/bench', 'test/support', 'test/attacks/stalls', 'tsconfig.json', 'package-lock.json'];
 /** Its modification time is when the last build began. */
-const STAMP = join(ROOT, 'dist', '.built');
+const STAMP = '.built';
+const TAKEN = new Set(['EEXIST', 'ENOTEMPTY']);
 
-/** When anything in it was changed last, in milliseconds. A folder changes when a file in it is added or removed. */
+/** When the sources in it were changed last, in milliseconds. A folder changes when a file in it is added or removed. */
 function changedAt(path) {
   const stat = statSync(path);
-  if (!stat.isDirectory()) return stat.mtimeMs;
+  if (!stat.isDirectory()) return /\.(?:ts|json)$/.test(path) ? stat.mtimeMs : 0;
   return Math.max(stat.mtimeMs, ...readdirSync(path).map((name) => changedAt(join(path, name))));
 }
 
 function isCurrent() {
-  if (!existsSync(STAMP)) return false;
-  const builtAt = statSync(STAMP).mtimeMs;
+  if (!existsSync(join(DIST, STAMP))) return false;
+  const builtAt = statSync(join(DIST, STAMP)).mtimeMs;
   // An image is built without the tests.
   return SOURCES.map((source) => join(ROOT, source)).every((path) => !existsSync(path) || changedAt(path) < builtAt);
 }
 
-/** @returns undefined where only production dependencies are installed */
-function compiler() {
-  try {
-    return join(dirname(require.resolve('typescript/package.json')), 'bin', 'tsc');
-  } catch {
-    return undefined;
-  }
-}
+/** Whether there is something to run, current or not. */
+const isBuilt = () => existsSync(join(DIST, 'src', 'command.js'));
 
-/** @returns the compiler's exit status; 0 where nothing had to be done */
+/** Only production dependencies have no compiler. */
+const canBuild = () => existsSync(COMPILER);
+
+/**
+ * Compiles into a folder of its own, which then takes the place of dist/: two that start at the same time compile both, and neither
+ * runs what is half written.
+ * @returns the exit status; 0 where nothing had to be done
+ */
 function build() {
   if (isCurrent()) return 0;
-  const began = new Date();
-  const { status } = spawnSync(process.execPath, [compiler(), '-p', join(ROOT, 'src')], { stdio: 'inherit' });
-  if (status === 0) {
-    writeFileSync(STAMP, '');
-    utimesSync(STAMP, began, began);
+  if (!canBuild()) {
+    process.stderr.write('postern: the compiler is not installed: run `npm ci` without --omit=dev\n');
+    return 1;
   }
-  return status ?? 1;
+  const began = new Date();
+  const folder = `${DIST}.${process.pid}`;
+  try {
+    const { status } = spawnSync(process.execPath, [COMPILER, '-p', join(ROOT, 'src'), '--outDir', folder], { stdio: 'inherit' });
+    if (status !== 0) return status ?? 1;
+    writeFileSync(join(folder, STAMP), '');
+    utimesSync(join(folder, STAMP), began, began);
+    replaceDist(folder);
+    return 0;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 }
 
-module.exports = { build, compiler, isCurrent };
+function replaceDist(folder) {
+  const former = `${folder}.former`;
+  for (;;) {
+    try {
+      if (existsSync(DIST)) renameSync(DIST, former);
+      renameSync(folder, DIST);
+      return;
+    } catch (error) {
+      // Another build has put its own there meanwhile, or taken the former one away.
+      if (!TAKEN.has(error.code) && error.code !== 'ENOENT') throw error;
+    } finally {
+      rmSync(former, { recursive: true, force: true });
+    }
+  }
+}
+
+module.exports = { build, canBuild, isBuilt, isCurrent };
 
 if (require.main === module) process.exit(build());

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { copyFile, mkdir, readFile } from 'node:fs/promises';
+import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -68,14 +68,21 @@ describe('the command line', () => {
     });
   });
 
-  it('says in one line that it is not compiled, where nothing can compile it', async () => {
-    const folder = join(scratch.path, 'src');
-    await mkdir(folder);
+  it('says in one line where nothing can compile it, and runs what is there', async () => {
+    const folder = join(scratch.path, 'a#b', 'src');
+    await mkdir(folder, { recursive: true });
     for (const name of ['bin.cjs', 'launch.cjs', 'build.cjs']) await copyFile(join(ROOT, 'src', name), join(folder, name));
     const hidden = "Object.defineProperty(process.features, 'typescript', { value: false })";
-    const { code, stderr } = await node('-e', `${hidden}; require(${JSON.stringify(join(folder, 'bin.cjs'))})`);
-    expect(code).toBe(1);
-    expect(stderr).toMatch(/^postern: it is not compiled[^\n]+\n$/);
+    const start = () => node('-e', `${hidden}; require(${JSON.stringify(join(folder, 'bin.cjs'))})`);
+    const refused = await start();
+    expect([refused.code, refused.stdout]).toEqual([1, '']);
+    expect(refused.stderr).toMatch(/^postern: it is not compiled[^\n]+\n$/);
+
+    await mkdir(join(folder, '../dist/src'), { recursive: true });
+    await writeFile(join(folder, '../dist/src/command.js'), "console.log('runs');");
+    const { code, stdout, stderr } = await start();
+    expect([code, stdout]).toEqual([0, 'runs\n']);
+    expect(stderr).toMatch(/^postern: what runs is older than its sources[^\n]+\n$/);
   });
 });
 
