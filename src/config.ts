@@ -119,7 +119,8 @@ export function unknownVariables(environment: Readonly<Record<string, string | u
   return Object.keys(environment).filter((name) => name.startsWith('POSTERN_') && isSet(name) && !(name in schema.shape));
 }
 
-function isHost(text: string): boolean {
+/** Whether this is a host name or an IP address, without a port or brackets. */
+export function isHost(text: string): boolean {
   return isIP(text) !== 0 || /^[a-z0-9_]([a-z0-9._-]*[a-z0-9.])?$/i.test(text);
 }
 

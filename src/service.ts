@@ -120,7 +120,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       ready,
       connectionsMax: limits.http,
       openWire: (stream, { remoteAddress }) => wire.accept(stream, { remoteAddress, method: 'cleartext' }),
-      connection: () => ({ host: publicHost(config), port: wirePort, sslmode: sslmode(config, tls) }),
+      connection: (asked) => ({ host: publicHost(config, asked), port: wirePort, sslmode: sslmode(config, tls) }),
       ...(tls === undefined ? {} : { tls: tls.identity }),
     });
     // Both doors close at the same time, so that neither accepts clients while the other waits for its last ones.
@@ -299,10 +299,10 @@ async function answers(router: Router): Promise<boolean> {
   }
 }
 
-/** The host in connection strings. Clients cannot connect to an unspecified address such as 0.0.0.0. */
-function publicHost(config: Config): string {
+/** The host in connection strings. Clients cannot connect to an unspecified address such as 0.0.0.0: they have reached another name. */
+function publicHost(config: Config, asked: string | undefined): string {
   const host = config.POSTERN_PUBLIC_HOST ?? config.POSTERN_HOST;
-  return host === '0.0.0.0' || host === '::' ? 'localhost' : host;
+  return host === '0.0.0.0' || host === '::' ? (asked ?? 'localhost') : host;
 }
 
 function sslmode(config: Config, tls: TlsFiles | undefined): 'disable' | 'prefer' | 'require' {

@@ -36,7 +36,7 @@ function misdirected(host = ''): ServiceError {
 }
 
 /** The host without port, trailing dot or brackets. */
-function nameOf(host: string): string {
+export function nameOf(host: string): string {
   const name = host.toLowerCase().replace(/:\d*$/, '');
   return name.startsWith('[') ? name.slice(1, -1) : name.replace(/\.$/, '');
 }

@@ -13,24 +13,35 @@ const connection = z.object({
   sslmode: z.enum(['disable', 'prefer', 'require']),
 });
 
-const keySummary = z.object({ id: z.string(), prefix: z.string().describe('First characters of the key') });
+const connectionString = (password: string) => z.string().describe(`The same as a URL for psql, drivers and ORMs, ${password}`);
+
+const organizationId = z.string().describe('Also the user and the database of the wire door');
+const keyId = z.string().describe('Names the key in the audit log; no secret');
+const prefix = z.string().describe('First characters of the key');
+const keyTimes = { createdAt: instant('When the key was made'), lastUsedAt: instant('To about a minute').nullable() };
 
 export const signupReply = z.object({
   apiKey: z.string().describe('Shown this once; keep it'),
-  id: z.string(),
+  keyId,
+  id: z.string().describe('Same as organizationId'),
+  organizationId,
   orgName: z.string(),
   email: z.string(),
   createdAt: instant('When the organization signed up'),
   connection,
+  connectionString: connectionString('with the key as its password'),
 });
 
 export const meReply = z.object({
-  id: z.string(),
+  id: z.string().describe('Same as organizationId'),
+  organizationId,
   orgName: z.string(),
   email: z.string(),
   createdAt: instant('When the organization signed up'),
-  apiKey: keySummary.extend({ createdAt: instant('When the key was made'), lastUsedAt: instant('To about a minute').nullable() }),
+  key: z.object({ keyId, prefix, ...keyTimes }).describe('The key that asks'),
+  apiKey: z.object({ id: z.string(), prefix, ...keyTimes }).describe('Same as key, under older names'),
   connection,
+  connectionString: connectionString('without a password: the key is only in the reply to the sign-up'),
   limits: z.object({
     statementTimeoutMs: z.int().describe('Where the request does not say'),
     maxStatementTimeoutMs: z.int(),
@@ -47,9 +58,11 @@ export const meReply = z.object({
 
 export const rotateKeyReply = z.object({
   apiKey: z.string().describe('The new key, shown this once'),
-  id: z.string().describe('Id of the new key'),
+  id: z.string().describe('Same as keyId'),
+  keyId,
+  organizationId,
   rotatedAt: instant('Since when the new key counts'),
-  previousKey: keySummary.extend({ invalidatedAt: instant('Since when the old key is dead') }),
+  previousKey: z.object({ id: z.string(), keyId, prefix, invalidatedAt: instant('Since when the old key is dead') }),
 });
 
 const warning = z.object({

@@ -2,6 +2,7 @@ import { ServiceError } from '../../src/errors.ts';
 import { MAX_VALUES } from '../json/json-reader.ts';
 import { bodyBoundsOf } from '../plugins/admission.ts';
 import { tenantOf } from '../plugins/bearer.ts';
+import { connectionDetails } from '../responses/connection-details.ts';
 import { meReply, rotateKeyReply, signupReply } from '../responses/reply-schemas.ts';
 import { type Endpoint, endpoint, type Operation } from './operation.ts';
 import { MAX_PARAMETERS, MAX_STATEMENTS, noBody, noQuery, rotateKeyRequest, signupRequest } from './request-schemas.ts';
@@ -9,7 +10,14 @@ import { type RouteContext, timeoutOf } from './route-context.ts';
 
 const TAG = 'Organization and key';
 const EXAMPLE_KEY = 'pst_XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX';
-const EXAMPLE_ORGANIZATION = { id: 'org_3k9x2m7q1a5z', orgName: 'Acme', email: 'a@acme.test', createdAt: '2025-01-31T09:30:00.000Z' };
+const EXAMPLE_ORGANIZATION = {
+  id: 'org_3k9x2m7q1a5z',
+  organizationId: 'org_3k9x2m7q1a5z',
+  orgName: 'Acme',
+  email: 'a@acme.test',
+  createdAt: '2025-01-31T09:30:00.000Z',
+};
+const EXAMPLE_KEY_TIMES = { prefix: 'pst_4fT9aB', createdAt: '2025-01-31T09:30:00.000Z', lastUsedAt: '2025-01-31T09:31:00.000Z' };
 const EXAMPLE_CONNECTION = { host: '127.0.0.1', port: 6432, user: 'org_3k9x2m7q1a5z', database: 'org_3k9x2m7q1a5z', sslmode: 'prefer' };
 
 const signup = {
@@ -28,7 +36,13 @@ const signup = {
     201: {
       description: 'The organization is ready.',
       schema: signupReply,
-      example: { apiKey: EXAMPLE_KEY, ...EXAMPLE_ORGANIZATION, connection: EXAMPLE_CONNECTION },
+      example: {
+        apiKey: EXAMPLE_KEY,
+        keyId: 'key_8h2f6d0s4p1w',
+        ...EXAMPLE_ORGANIZATION,
+        connection: EXAMPLE_CONNECTION,
+        connectionString: `postgres://org_3k9x2m7q1a5z:${EXAMPLE_KEY}@127.0.0.1:6432/org_3k9x2m7q1a5z?sslmode=require`,
+      },
       headers: {
         'RateLimit-Policy': 'Sign-ups allowed per hour (q, w)',
         RateLimit: 'Sign-ups left (r) and seconds until there is one more (t)',
@@ -53,13 +67,10 @@ const me = {
       schema: meReply,
       example: {
         ...EXAMPLE_ORGANIZATION,
-        apiKey: {
-          id: 'key_8h2f6d0s4p1w',
-          prefix: 'pst_4fT9aB',
-          createdAt: '2025-01-31T09:30:00.000Z',
-          lastUsedAt: '2025-01-31T09:31:00.000Z',
-        },
+        key: { keyId: 'key_8h2f6d0s4p1w', ...EXAMPLE_KEY_TIMES },
+        apiKey: { id: 'key_8h2f6d0s4p1w', ...EXAMPLE_KEY_TIMES },
         connection: EXAMPLE_CONNECTION,
+        connectionString: 'postgres://org_3k9x2m7q1a5z@127.0.0.1:6432/org_3k9x2m7q1a5z?sslmode=require',
         limits: {
           statementTimeoutMs: 30_000,
           maxStatementTimeoutMs: 300_000,
@@ -95,8 +106,15 @@ const rotateKey = {
       example: {
         apiKey: EXAMPLE_KEY,
         id: 'key_1b5n9v3c7x0z',
+        keyId: 'key_1b5n9v3c7x0z',
+        organizationId: 'org_3k9x2m7q1a5z',
         rotatedAt: '2025-02-01T08:00:00.000Z',
-        previousKey: { id: 'key_8h2f6d0s4p1w', prefix: 'pst_4fT9aB', invalidatedAt: '2025-02-01T08:00:00.000Z' },
+        previousKey: {
+          id: 'key_8h2f6d0s4p1w',
+          keyId: 'key_8h2f6d0s4p1w',
+          prefix: 'pst_4fT9aB',
+          invalidatedAt: '2025-02-01T08:00:00.000Z',
+        },
       },
     },
   },
@@ -104,28 +122,25 @@ const rotateKey = {
 } as const satisfies Operation;
 
 export function authEndpoints({ router, signUps, config, connection }: RouteContext): Endpoint[] {
-  const connectionOf = (id: string) => {
-    const { host, port, sslmode } = connection();
-    return { host, port, user: id, database: id, sslmode };
-  };
-
   return [
     endpoint(signup, async ({ body, request, reply }) => {
       reply.header('ratelimit-policy', `"signup";q=${config.POSTERN_SIGNUPS_PER_HOUR};w=3600`);
-      const { organization, apiKey, quota } = await signUps.create(body, request.call.origin).catch((error: unknown) => {
+      const { organization, apiKey, keyId, quota } = await signUps.create(body, request.call.origin).catch((error: unknown) => {
         if (error instanceof ServiceError && error.kind === 'rate_limited')
           reply.header('ratelimit', rateLimit(0, error.retryAfterS ?? 3_600));
         throw error;
       });
       reply.header('ratelimit', rateLimit(quota.remaining, quota.resetS));
       const { id, name: orgName, email, createdAt } = organization;
-      return reply.code(201).send({ apiKey, id, orgName, email, createdAt, connection: connectionOf(id) });
+      const about = { id, organizationId: id, orgName, email, createdAt, ...connectionDetails(id, apiKey, request, connection) };
+      return reply.code(201).send({ apiKey, keyId, ...about });
     }),
 
     endpoint(me, async ({ request }) => {
       const { organization, key } = tenantOf(request);
       const { id, name: orgName, email, createdAt } = organization;
-      const apiKey = { id: key.id, prefix: key.prefix, createdAt: key.createdAt, lastUsedAt: key.lastUsedAt };
+      const times = { prefix: key.prefix, createdAt: key.createdAt, lastUsedAt: key.lastUsedAt };
+      const keys = { key: { keyId: key.id, ...times }, apiKey: { id: key.id, ...times } };
       const limits = {
         statementTimeoutMs: timeoutOf(undefined, config),
         maxStatementTimeoutMs: config.POSTERN_STATEMENT_TIMEOUT_MAX_MS,
@@ -138,12 +153,15 @@ export function authEndpoints({ router, signUps, config, connection }: RouteCont
         maxBackendSessions: config.POSTERN_BACKENDS_PER_TENANT,
         maxClientConnections: config.POSTERN_CLIENTS_PER_TENANT,
       };
-      return { id, orgName, email, createdAt, apiKey, connection: connectionOf(id), limits };
+      const about = { id, organizationId: id, orgName, email, createdAt };
+      return { ...about, ...keys, ...connectionDetails(id, undefined, request, connection), limits };
     }),
 
     endpoint(rotateKey, async ({ request }) => {
-      const { apiKey, key, previous } = await router.rotateKey(tenantOf(request), request.call.origin);
-      return { apiKey, id: key.id, rotatedAt: key.createdAt, previousKey: previous };
+      const tenant = tenantOf(request);
+      const { apiKey, key, previous } = await router.rotateKey(tenant, request.call.origin);
+      const ids = { id: key.id, keyId: key.id, organizationId: tenant.organization.id };
+      return { apiKey, ...ids, rotatedAt: key.createdAt, previousKey: { ...previous, keyId: previous.id } };
     }),
   ];
 }

@@ -24,8 +24,11 @@ export interface RouteContext {
   readonly refusals: Refusals;
   readonly config: Config;
   readonly observe: Observe;
-  /** The wire door's address for clients. It is a function because the port may be known only after listening. */
-  readonly connection: () => WireAddress;
+  /**
+   * The wire door's address for clients. It is a function because the port may be known only after listening.
+   * @param asked the host that the client has sent its request to, if it is a valid name or address
+   */
+  readonly connection: (asked: string | undefined) => WireAddress;
   /** Whether PostgreSQL answers. */
   readonly ready: () => Promise<boolean>;
 }

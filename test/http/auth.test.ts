@@ -1,7 +1,19 @@
 import { randomBytes } from 'node:crypto';
+import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { meReply, rotateKeyReply, signupReply } from '../../http/responses/reply-schemas.ts';
+import type { WireAddress } from '../../http/routes/route-context.ts';
+import type { SignedUp } from '../../src/router/sign-ups/sign-ups.ts';
 import { startTestService, type TestService } from '../support/service.ts';
+import { openDoor, talk } from './door.ts';
+
+const PLACED = { kind: 'database', cluster: 'default', database: 'org_1', schema: 'public', role: 'org_1' } as const;
+const SIGNED_UP: SignedUp = {
+  organization: { id: 'org_1', name: 'A', email: 'a@acme.test', status: 'active', createdAt: new Date(), placement: PLACED },
+  apiKey: 'pst_1',
+  keyId: 'key_1',
+  quota: { limit: 5, remaining: 4, resetS: 1 },
+};
 
 const newEmail = () => `${randomBytes(6).toString('hex')}@acme.test`;
 
@@ -18,13 +30,36 @@ describe('signing up', () => {
     expect(status).toBe(201);
     expect(signupReply.strict().parse(body)).toEqual({
       apiKey: expect.stringMatching(/^pst_[0-9A-Za-z]{36}$/),
+      keyId: expect.stringMatching(/^key_[a-z0-9]{12}$/),
       id: expect.stringMatching(/^org_[a-z0-9]{12}$/),
+      organizationId: body.id,
       orgName: 'Äcme 😀',
       email,
       createdAt: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
       connection: { host: '127.0.0.1', port: service.wirePort, user: body.id, database: body.id, sslmode: 'disable' },
+      connectionString: `postgres://${body.id}:${body.apiKey}@127.0.0.1:${service.wirePort}/${body.id}?sslmode=disable`,
     });
     expect(headers.get('cache-control')).toBe('no-store');
+    const client = new pg.Client(body.connectionString);
+    await client.connect();
+    expect((await client.query('select current_user')).rows).toEqual([{ current_user: body.id }]);
+    await client.end();
+  });
+
+  it('names the host of the URL: the configured one, else the one that was asked', async () => {
+    const ask = async (wire: WireAddress, host: string) => {
+      const signUps = { create: async () => SIGNED_UP };
+      const door = await openDoor({ signUps, connection: (asked) => ({ ...wire, host: asked ?? wire.host }) });
+      const body = '{"orgName":"A","email":"a@acme.test"}';
+      const head = `POST /api/auth/signup HTTP/1.1\r\nHost: ${host}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n`;
+      const reply = await talk(door.port, head + body).reply;
+      await door.app.close();
+      return /"connectionString":"(.*?)"/.exec(reply)?.[1];
+    };
+    const at = { host: 'db.example', port: 6432 };
+    expect(await ask({ ...at, sslmode: 'prefer' }, 'LocalHost:8080')).toBe('postgres://org_1:pst_1@localhost:6432/org_1?sslmode=require');
+    expect(await ask({ ...at, sslmode: 'disable' }, '[::1]:8080')).toBe('postgres://org_1:pst_1@[::1]:6432/org_1?sslmode=disable');
+    expect(await ask({ ...at, sslmode: 'require' }, '')).toBe('postgres://org_1:pst_1@db.example:6432/org_1?sslmode=require');
   });
 
   it('takes an address once, whatever the case of its letters', async () => {
@@ -47,6 +82,7 @@ describe('signing up', () => {
       POSTERN_CONTROL_DATABASE: `control_${randomBytes(6).toString('hex')}`,
       POSTERN_SIGNUPS_PER_HOUR: '2',
       POSTERN_TRUST_PROXY: '127.0.0.1/32',
+      POSTERN_HOST: '0.0.0.0',
     };
     const from = (there: TestService, address: string) =>
       there.call('POST', '/api/auth/signup', { body: { orgName: 'A', email: newEmail() }, headers: { 'x-forwarded-for': address } });
@@ -55,6 +91,8 @@ describe('signing up', () => {
     const first = await from(before, '203.0.113.7');
     expect([first.status, first.headers.get('ratelimit-policy')]).toEqual([201, '"signup";q=2;w=3600']);
     expect(first.headers.get('ratelimit')).toMatch(/^"signup";r=1;t=\d+$/);
+    // No client can connect to 0.0.0.0: it is told the host that it has asked.
+    expect(new URL(first.body.connectionString).hostname).toBe('127.0.0.1');
     expect((await from(before, '203.0.113.7')).status).toBe(201);
     await before.close();
 
@@ -78,7 +116,10 @@ describe('the key', () => {
       id: organization.id,
       orgName: organization.orgName,
       email: organization.email,
+      organizationId: organization.id,
+      key: { keyId: body.apiKey.id, prefix: organization.apiKey.slice(0, 10) },
       apiKey: { prefix: organization.apiKey.slice(0, 10) },
+      connectionString: `postgres://${organization.id}@127.0.0.1:${service.wirePort}/${organization.id}?sslmode=disable`,
       connection: { port: service.wirePort, user: organization.id, database: organization.id },
       limits: { statementTimeoutMs: 30_000, maxBodyBytes: 16_777_216 },
     });
@@ -106,7 +147,9 @@ describe('the key', () => {
     expect(status).toBe(200);
     expect(rotateKeyReply.strict().parse(body)).toMatchObject({
       apiKey: expect.stringMatching(/^pst_[0-9A-Za-z]{36}$/),
-      previousKey: { prefix: organization.apiKey.slice(0, 10), invalidatedAt: body.rotatedAt },
+      keyId: body.id,
+      organizationId: organization.id,
+      previousKey: { keyId: body.previousKey.id, prefix: organization.apiKey.slice(0, 10), invalidatedAt: body.rotatedAt },
     });
 
     const old = await service.call('GET', '/api/auth/me', { key: organization.apiKey });

@@ -192,10 +192,12 @@ const environment = () => exportedVariables(service, organization);
 const shell = (script: string, env: NodeJS.ProcessEnv = environment(), cwd = scratch.path) => run('sh', ['-ec', script], { env, cwd });
 const reply = (section: string): unknown => lasting(JSON.parse(here(textOf(section, 'json'))));
 
-/** A reply without what differs from call to call: instants keep their precision, durations and request ids only their type. */
+/** A reply without what differs from call to call: instants keep their precision, ids of keys their prefix, durations and request ids only their type. */
 function lasting(body: unknown): unknown {
   const digitless = JSON.stringify(body).replace(/"\d{4}-\d\d-\d\dT[\d:.]+Z"/g, (instant) => instant.replace(/\d/g, '0'));
-  return JSON.parse(digitless, (name, value) => (['durationMs', 'requestId'].includes(name) ? typeof value : value));
+  return JSON.parse(digitless.replace(/"key_[a-z0-9]{12}"/g, '"key_…"'), (name, value) =>
+    ['durationMs', 'requestId'].includes(name) ? typeof value : value,
+  );
 }
 
 /** A real shell reads the line; `curl` itself need not be there. */

@@ -11,6 +11,7 @@ export interface SignedUp {
   readonly organization: Organization;
   /** The key in clear text, which is shown once and stored nowhere. */
   readonly apiKey: string;
+  readonly keyId: string;
   readonly quota: SignupQuota;
 }
 
@@ -73,7 +74,7 @@ export class SignUps {
     try {
       await this.#locks.retryWhenFull(() => this.#provisioner.provision(placement));
       const organization = await this.#catalog.activate(id, origin);
-      return { organization, apiKey, quota };
+      return { organization, apiKey, keyId: record.id, quota };
     } catch (error) {
       // It may be active nevertheless, if only the answer was lost.
       this.#abandoned.add(id);
