@@ -1,4 +1,6 @@
 import { z } from 'zod';
+import { EMAIL_MAX_BYTES, parseEmail } from '../../src/catalog/organizations/email-address.ts';
+import { NAME_RULES } from '../../src/catalog/organizations/organization-name.ts';
 import type { JsonValue } from '../../src/sql/parameters/json-value.ts';
 
 /*
@@ -57,27 +59,28 @@ const isolationLevel = z
   .meta({ enum: ISOLATION_LEVELS, description: 'As in SET TRANSACTION ISOLATION LEVEL' });
 
 const printable = (text: string) => !/[\p{Cc}\p{Surrogate}]/u.test(text);
-/** Invisible characters that change how others are shown, except the joiner of emoji. */
-const formatting = (text: string) => /(?!\u200d)[\p{Cf}\p{Zl}\p{Zp}]/u.test(text);
-/** The blank Braille pattern counts as a symbol. */
-const visible = (text: string) => /[^\p{Z}\p{C}\p{M}\p{Default_Ignorable_Code_Point}\u2800]/u.test(text);
 
-export const signupRequest = z.strictObject({
-  orgName: z
-    .string()
-    .trim()
-    .refine((name) => name !== '' && [...name].length <= 100, 'must have 1 to 100 characters')
-    .refine(printable, 'must not contain control characters')
-    .refine((name) => !formatting(name), 'must not contain invisible formatting characters or line separators')
-    .refine((name) => name === '' || formatting(name) || visible(name), 'must have a visible character')
-    .meta({ minLength: 1, maxLength: 100, description: 'For people to read; never an identifier', examples: ['Acme'] }),
-  email: z
-    .string()
-    .trim()
-    .max(254)
-    .pipe(z.email('must be a valid e-mail address'))
-    .meta({ format: 'email', maxLength: 254, description: 'Unique, whatever the case of its letters', examples: ['a@acme.test'] }),
+const orgName = NAME_RULES.reduce((text, { message, isKept }) => text.refine(isKept, message), z.string().trim()).meta({
+  minLength: 1,
+  maxLength: 100,
+  description: 'For people to read; never an identifier',
+  examples: ['Acme'],
 });
+
+const email = z
+  .string()
+  .trim()
+  .max(EMAIL_MAX_BYTES)
+  .transform(parseEmail)
+  .pipe(z.string('must be a valid e-mail address'))
+  .meta({
+    format: 'idn-email',
+    maxLength: EMAIL_MAX_BYTES,
+    description: 'Unique, whatever the case of its letters; the domain is stored in lower case',
+    examples: ['a@acme.test'],
+  });
+
+export const signupRequest = z.strictObject({ orgName, email });
 
 export const rotateKeyRequest = z.strictObject({}).optional();
 

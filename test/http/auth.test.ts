@@ -71,6 +71,16 @@ describe('signing up', () => {
     expect(second.body).toMatchObject({ status: 409, code: 'email_taken', retryable: false });
   });
 
+  it('takes an internationalized address once, however its domain is written', async () => {
+    const local = `jörg.${randomBytes(6).toString('hex')}`;
+    const signUp = (email: string) => service.call('POST', '/api/auth/signup', { body: { orgName: 'A', email } });
+    expect(await signUp(`${local}@BÜCHER.example`.normalize('NFD'))).toMatchObject({
+      status: 201,
+      body: { email: `${local}@bücher.example` },
+    });
+    expect(await signUp(`${local.toUpperCase()}@xn--bcher-kva.example`)).toMatchObject({ status: 409, body: { code: 'email_taken' } });
+  });
+
   it('takes names of 100 characters, counted as people count them', async () => {
     const orgName = '😀'.repeat(100);
     const { status, body } = await service.call('POST', '/api/auth/signup', { body: { orgName, email: newEmail() } });

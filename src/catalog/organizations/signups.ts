@@ -6,6 +6,7 @@ import { ADVISORY_LOCKS } from '../database/advisory-locks.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { NewApiKey } from '../keys/credential.ts';
 import { insertKey } from '../keys/keys.ts';
+import { emailKey } from './email-address.ts';
 import type { ApiKey, Organization, Placement } from './organization.ts';
 import { type OrganizationRow, toOrganization } from './organizations.ts';
 
@@ -127,10 +128,6 @@ export async function isOwnSignUp(sql: Sql, id: string, ownerProcess: number): P
 
 export async function deleteOldAttempts(sql: Sql, now: Date): Promise<void> {
   await sql`delete from postern.signup_attempts where attempted_at <= ${new Date(now.getTime() - WINDOW_MS)}`;
-}
-
-function emailKey(email: string): string {
-  return email.normalize('NFC').toLowerCase();
 }
 
 /** What counts as one address: an IPv4 address, even if written as IPv6; for IPv6 the /64, which usually belongs to one client. */
