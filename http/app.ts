@@ -8,6 +8,7 @@ import { clientErrorHandler, createServer, type HttpServer, type ServerDeadlines
 import { openApiDocument } from './docs/openapi.ts';
 import { FastPath } from './fast-path/fast-path.ts';
 import { acceptJsonBodies } from './json/json-body.ts';
+import { neonOperation } from './neon/schemas.ts';
 import { type OpenWire, WebSocketEndpoint } from './neon/websocket.ts';
 import { Admission, bodyBoundsOf, limitRequests } from './plugins/admission.ts';
 import { ambiguityOf, refuseAmbiguousHeads } from './plugins/ambiguous-head.ts';
@@ -22,10 +23,10 @@ import { countReplies } from './responses/reply-memory.ts';
 import { auditEndpoints } from './routes/audit.ts';
 import { authEndpoints } from './routes/auth.ts';
 import { documentationRoutes } from './routes/documentation.ts';
-import { healthRoutes } from './routes/health.ts';
+import { HEALTH_OPERATIONS, healthRoutes } from './routes/health.ts';
 import { migrationEndpoints } from './routes/migrations.ts';
 import { neonRoutes } from './routes/neon.ts';
-import { type Endpoint, serve } from './routes/operation.ts';
+import { type Endpoint, type Operation, serve } from './routes/operation.ts';
 import { queryEndpoints } from './routes/query.ts';
 import type { RouteContext } from './routes/route-context.ts';
 import { transactionEndpoints } from './routes/transaction.ts';
@@ -123,13 +124,18 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const authenticate = requireBearer(router);
   for (const endpoint of endpoints) serve(app, endpoint, authenticate);
   neonRoutes(app, options);
-  documentationRoutes(app, openApiDocument(endpoints.map(({ operation }) => operation)));
+  documentationRoutes(app, openApiDocument(documentedOperations(endpoints)));
   return app;
 }
 
 /** Every call of the API, in the order of its documentation. */
 export function endpointsOf(context: RouteContext): Endpoint[] {
   return [authEndpoints, queryEndpoints, transactionEndpoints, migrationEndpoints, auditEndpoints].flatMap((of) => of(context));
+}
+
+/** The endpoints, and what is served beside them. */
+export function documentedOperations(endpoints: readonly Endpoint[]): Operation[] {
+  return [...endpoints.map(({ operation }) => operation), neonOperation, ...HEALTH_OPERATIONS];
 }
 
 function actionsWithKey(endpoints: readonly Endpoint[]): ReadonlyMap<string, string> {

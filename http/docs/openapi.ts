@@ -5,6 +5,7 @@ import { LINES_TYPE } from '../plugins/accept-header.ts';
 import { type Problem, problem } from '../responses/reply-schemas.ts';
 import type { Operation, ReplyDescription } from '../routes/operation.ts';
 import { noBody } from '../routes/request-schemas.ts';
+import { REPLIES, REQUESTS } from './components.ts';
 
 export type JsonSchema = z.core.JSONSchema.BaseSchema;
 
@@ -86,17 +87,30 @@ export function openApiDocument(operations: readonly Operation[]): OpenApiDocume
     paths,
     components: {
       securitySchemes: { apiKey: { type: 'http', scheme: 'bearer', description: 'The API key of the organization (pst_…)' } },
-      schemas: { Problem: schemaOf(problem, 'output') },
+      schemas: { ...schemasOf(REQUESTS, 'input'), ...schemasOf(REPLIES, 'output') },
     },
     'x-errors': Object.fromEntries(codes.map((code) => [code, errorEntry(ERRORS[code])])),
   };
 }
 
+/** The document with every component in the place of the references to it. None has itself in it. */
+export function inlined(document: OpenApiDocument): OpenApiDocument {
+  const { schemas } = document.components;
+  const inPlace = (value: unknown): unknown => {
+    if (typeof value !== 'object' || value === null) return value;
+    if (Array.isArray(value)) return value.map(inPlace);
+    const { $ref, ...others } = value as { readonly $ref?: unknown };
+    const component = typeof $ref === 'string' ? schemas[$ref.slice(reference('').length)] : undefined;
+    return Object.fromEntries(Object.entries({ ...component, ...others }).map(([name, member]) => [name, inPlace(member)]));
+  };
+  return inPlace(document) as OpenApiDocument;
+}
+
 function operationObject(operation: Operation): OperationObject {
-  const { action, tag, summary, description, needsKey, body, bodyExample } = operation;
+  const { operationId, tag, summary, description, needsKey, body, bodyExample } = operation;
   const parameters = parametersOf(operation);
   return {
-    operationId: action,
+    operationId,
     tags: [tag],
     summary,
     ...(description === undefined ? {} : { description }),
@@ -104,13 +118,16 @@ function operationObject(operation: Operation): OperationObject {
     ...(parameters.length === 0 ? {} : { parameters }),
     ...(body === noBody
       ? {}
-      : { requestBody: { required: !body.safeParse(undefined).success, content: json(schemaOf(body, 'input'), bodyExample) } }),
-    responses: { ...replies(operation), ...problems(operation) },
+      : { requestBody: { required: !body.safeParse(undefined).success, content: json(named(body, 'input'), bodyExample) } }),
+    responses: {
+      ...replies(operation.replies),
+      ...(operation.ownErrors === undefined ? problems(operation) : replies(operation.ownErrors)),
+    },
   };
 }
 
-function replies(operation: Operation): Record<string, ResponseObject> {
-  return Object.fromEntries(Object.entries(operation.replies).map(([status, reply]) => [status, replyObject(reply)]));
+function replies(byStatus: Operation['replies']): Record<string, ResponseObject> {
+  return Object.fromEntries(Object.entries(byStatus).map(([status, reply]) => [status, replyObject(reply)]));
 }
 
 function replyObject({ description, schema, example, headers, lines }: ReplyDescription): ResponseObject {
@@ -118,14 +135,14 @@ function replyObject({ description, schema, example, headers, lines }: ReplyDesc
   return {
     description,
     ...(described.length === 0 ? {} : { headers: Object.fromEntries(described) }),
-    content: { ...json(schemaOf(schema, 'output'), example), ...(lines === undefined ? {} : { [LINES_TYPE]: linesOf(lines) }) },
+    content: { ...json(named(schema, 'output'), example), ...(lines === undefined ? {} : { [LINES_TYPE]: linesOf(lines) }) },
   };
 }
 
 /** A reply with one document a line; the schema is that of a line. */
 function linesOf({ schema, example }: NonNullable<ReplyDescription['lines']>): MediaType {
   const value = example.map((line) => `${JSON.stringify(line)}\n`).join('');
-  return { schema: schemaOf(schema, 'output'), examples: { example: { value } } };
+  return { schema: named(schema, 'output'), examples: { example: { value } } };
 }
 
 /** One response for each status, with an example for each error that has it. */
@@ -144,11 +161,12 @@ function problemResponse(status: number, codes: readonly ErrorCode[], operation:
   const examples = Object.fromEntries(codes.map((code) => [code, { value: exampleProblem(code, operation) }]));
   return {
     description: `${STATUS_CODES[status] ?? 'Error'}: ${codes.join(', ')}`,
-    content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' }, examples } },
+    content: { 'application/problem+json': { schema: named(problem, 'output'), examples } },
   };
 }
 
-function errorsOf({ errors, needsKey, body }: Operation): ErrorCode[] {
+function errorsOf({ errors, needsKey, body, ownErrors }: Operation): ErrorCode[] {
+  if (ownErrors !== undefined) return [];
   const key: ErrorCode[] = needsKey ? ['unauthorized', 'key_revoked', 'organization_suspended', 'too_many_requests'] : [];
   const withBody: ErrorCode[] = body === noBody ? [] : ['unsupported_media_type', 'payload_too_large'];
   return ['invalid_request', ...withBody, ...key, ...errors, 'not_ready', 'shutting_down', 'internal'];
@@ -191,8 +209,30 @@ function json(schema: JsonSchema, example: unknown): Record<string, MediaType> {
   return { 'application/json': { schema, examples: example === undefined ? {} : { example: { value: example } } } };
 }
 
+const reference = (id: string) => `#/components/schemas/${id}`;
+
+/** A reference to the component that this schema is. */
+function named(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
+  const { id } = (io === 'input' ? REQUESTS : REPLIES).get(schema) ?? {};
+  return id === undefined ? schemaOf(schema, io) : { $ref: reference(id) };
+}
+
 function schemaOf(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
-  const { $schema: _dialect, '~standard': _standard, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: 'any', override: tidy });
+  return plain(z.toJSONSchema(schema, { io, unrepresentable: 'any', override: tidy }));
+}
+
+/** The schemas of a registry, in which they refer to each other by their ids. */
+function schemasOf(registry: typeof REQUESTS, io: 'input' | 'output'): Record<string, JsonSchema> {
+  const { schemas } = z.toJSONSchema(registry, { io, uri: reference, unrepresentable: 'any', override: tidy });
+  return Object.fromEntries(Object.entries(schemas).map(([id, schema]) => [id, plain(schema)]));
+}
+
+function plain({
+  $schema: _dialect,
+  $id: _id,
+  '~standard': _standard,
+  ...rest
+}: JsonSchema & { readonly '~standard'?: unknown }): JsonSchema {
   return rest;
 }
 

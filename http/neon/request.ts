@@ -1,25 +1,13 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { z } from 'zod';
+import type { z } from 'zod';
 import { ServiceError } from '../../src/errors.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';
 import type { TextStatement } from '../../src/sql/execution/neon-queries.ts';
 import type { IsolationLevel, TransactionModes } from '../../src/sql/execution/transactions/run-transaction.ts';
-import type { JsonValue } from '../../src/sql/parameters/json-value.ts';
 import { validate } from '../routes/operation.ts';
-import { MAX_PARAMETERS, MAX_STATEMENTS } from '../routes/request-schemas.ts';
 import { parameterTexts } from './parameters.ts';
 import { neonFormat } from './result-format.ts';
-
-/** Requests as the client sends them. Unlike in other requests, unknown fields are ignored, because newer clients may send more. */
-const query = z.object({
-  query: z.string(),
-  params: z
-    .array(z.custom<JsonValue>(() => true))
-    .max(MAX_PARAMETERS)
-    .default([]),
-  arrayMode: z.boolean().nullish(),
-});
-const batch = z.object({ queries: z.array(query).max(MAX_STATEMENTS) });
+import { neonBatch, neonQuery } from './schemas.ts';
 
 export type NeonRequest =
   | { readonly kind: 'single'; readonly statement: TextStatement }
@@ -35,8 +23,8 @@ const ISOLATION_LEVELS: ReadonlyMap<string, IsolationLevel> = new Map([
 /** @throws ServiceError `invalid_request` */
 export async function readNeonRequest(headers: IncomingHttpHeaders, body: unknown): Promise<NeonRequest> {
   const modes = transactionModes(headers);
-  if (!isBatch(body)) return { kind: 'single', statement: await statement(headers, validate(query, body, 'the body')) };
-  const { queries } = validate(batch, body, 'the body');
+  if (!isBatch(body)) return { kind: 'single', statement: await statement(headers, validate(neonQuery, body, 'the body')) };
+  const { queries } = validate(neonBatch, body, 'the body');
   const statements: TextStatement[] = [];
   const slices = new TimeSlices();
   for (const one of queries) {
@@ -60,7 +48,10 @@ function isBatch(body: unknown): boolean {
   return typeof body === 'object' && body !== null && 'queries' in body && !('query' in body);
 }
 
-async function statement(headers: IncomingHttpHeaders, { query: sql, params, arrayMode }: z.output<typeof query>): Promise<TextStatement> {
+async function statement(
+  headers: IncomingHttpHeaders,
+  { query: sql, params, arrayMode }: z.output<typeof neonQuery>,
+): Promise<TextStatement> {
   const raw = headers['neon-raw-text-output'] === 'true';
   const rowAsArray = arrayMode ?? headers['neon-array-mode'] === 'true';
   return { sql, values: await parameterTexts(params), format: neonFormat({ raw, rowAsArray }) };

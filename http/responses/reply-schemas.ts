@@ -5,7 +5,7 @@ import { z } from 'zod';
 const instant = (description: string) => z.string().meta({ format: 'date-time', description });
 const optionalText = z.string().nullable();
 
-const connection = z.object({
+export const connection = z.object({
   host: z.string(),
   port: z.int(),
   user: z.string().describe('The organization id'),
@@ -19,6 +19,9 @@ const organizationId = z.string().describe('Also the user and the database of th
 const keyId = z.string().describe('Names the key in the audit log; no secret');
 const prefix = z.string().describe('First characters of the key');
 const keyTimes = { createdAt: instant('When the key was made'), lastUsedAt: instant('To about a minute').nullable() };
+
+/** A key, without the secret. */
+export const key = z.object({ keyId, prefix, ...keyTimes });
 
 export const signupReply = z.object({
   apiKey: z.string().describe('Shown this once; keep it'),
@@ -38,7 +41,7 @@ export const meReply = z.object({
   orgName: z.string(),
   email: z.string(),
   createdAt: instant('When the organization signed up'),
-  key: z.object({ keyId, prefix, ...keyTimes }).describe('The key that asks'),
+  key: key.describe('The key that asks'),
   apiKey: z.object({ id: z.string(), prefix, ...keyTimes }).describe('Same as key, under older names'),
   connection,
   connectionString: connectionString('without a password: the key is only in the reply to the sign-up'),
@@ -65,7 +68,7 @@ export const rotateKeyReply = z.object({
   previousKey: z.object({ id: z.string(), keyId, prefix, invalidatedAt: instant('Since when the old key is dead') }),
 });
 
-const warning = z.object({
+export const warning = z.object({
   severity: z.string(),
   code: z.string(),
   message: z.string(),
@@ -74,11 +77,13 @@ const warning = z.object({
   where: z.string().optional(),
 });
 
+export const field = z.object({ name: z.string(), dataTypeID: z.int().describe('OID of the type'), dataType: z.string() });
+
 export const queryReply = z.object({
   rows: z.array(z.union([z.record(z.string(), z.unknown()), z.array(z.unknown())])),
   rowCount: z.int().nullable().describe('Rows returned or affected; null where the command has no such count'),
   command: z.string().describe('SELECT, INSERT, CREATE TABLE, …'),
-  fields: z.array(z.object({ name: z.string(), dataTypeID: z.int().describe('OID of the type'), dataType: z.string() })),
+  fields: z.array(field),
   rowAsArray: z.boolean(),
   durationMs: z.number(),
   warnings: z.array(warning).optional().describe('Notices of Postgres, and columns that hide one another'),
@@ -98,7 +103,7 @@ export const transactionReply = z.object({
   durationMs: z.number(),
 });
 
-const migration = z.object({
+export const migration = z.object({
   name: z.string(),
   status: z.enum(['applied', 'failed', 'dry_run']),
   appliedAt: instant('When it was applied, or tried'),
@@ -108,15 +113,21 @@ const migration = z.object({
   statementsApplied: z.int(),
 });
 
+export const migrationWarning = warning.extend({
+  statementIndex: z.int().optional(),
+  line: z.int().optional(),
+  column: z.int().optional(),
+});
+
 export const migrationReply = z.object({
   migration,
   alreadyApplied: z.boolean(),
-  warnings: z.array(warning.extend({ statementIndex: z.int().optional(), line: z.int().optional(), column: z.int().optional() })),
+  warnings: z.array(migrationWarning),
 });
 
 export const migrationsReply = z.object({ migrations: z.array(migration) });
 
-const auditEntry = z.object({
+export const auditEntry = z.object({
   id: z.string(),
   seq: z.int().describe('Position in the chain of the organization, from 1'),
   occurredAt: instant('When it happened'),
@@ -162,6 +173,8 @@ export const auditVerifyReply = z.object({
   headHash: z.string(),
   firstBad: z.object({ seq: z.int(), id: z.string().optional(), reason: z.string() }).optional(),
 });
+
+export const healthReply = z.object({ status: z.string() });
 
 // --- errors
 

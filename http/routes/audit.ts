@@ -39,6 +39,7 @@ const list = {
   method: 'GET',
   path: '/api/audit',
   action: 'audit.list',
+  operationId: 'listAudit',
   tag: TAG,
   summary: 'Read the audit log',
   description:
@@ -54,6 +55,7 @@ const search = {
   ...list,
   method: 'POST',
   action: 'audit.search',
+  operationId: 'searchAudit',
   summary: 'Read the audit log, with the filters as a body',
   query: noQuery,
   body: auditSearch,
@@ -64,6 +66,7 @@ const verify = {
   method: 'GET',
   path: '/api/audit/verify',
   action: 'audit.verify',
+  operationId: 'verifyAudit',
   tag: TAG,
   summary: 'Verify the hash chain of the audit log',
   needsKey: true,

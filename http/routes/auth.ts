@@ -24,6 +24,7 @@ const signup = {
   method: 'POST',
   path: '/api/auth/signup',
   action: 'auth.signup',
+  operationId: 'signUp',
   tag: TAG,
   summary: 'Sign up an organization',
   description:
@@ -56,6 +57,7 @@ const me = {
   method: 'GET',
   path: '/api/auth/me',
   action: 'auth.me',
+  operationId: 'whoAmI',
   tag: TAG,
   summary: 'Who the key belongs to, and how to connect',
   needsKey: true,
@@ -93,6 +95,7 @@ const rotateKey = {
   method: 'POST',
   path: '/api/auth/rotate-key',
   action: 'auth.rotate_key',
+  operationId: 'rotateKey',
   tag: TAG,
   summary: 'Replace the API key',
   description: 'The old key is dead at once, at both doors; wire sessions opened with it end (57P01). Needs no body.',

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import { docsPage, STYLE } from '../docs/docs-page.ts';
-import type { OpenApiDocument } from '../docs/openapi.ts';
+import { inlined, type OpenApiDocument } from '../docs/openapi.ts';
 import { referenceTexts } from '../docs/reference-texts.ts';
 
 /**
@@ -12,7 +12,7 @@ export function documentationRoutes(app: FastifyInstance, document: OpenApiDocum
   // Buffers, so that all replies share the same memory.
   const json = Buffer.from(JSON.stringify(document));
   const texts = referenceTexts();
-  const page = Buffer.from(docsPage(document, texts));
+  const page = Buffer.from(docsPage(inlined(document), texts));
   const styleHash = createHash('sha256').update(STYLE).digest('base64');
   app.get('/api/openapi.json', async (_request, reply) => reply.type('application/json; charset=utf-8').send(json));
   app.get('/docs', async (_request, reply) =>

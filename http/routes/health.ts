@@ -1,5 +1,30 @@
 import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../src/errors.ts';
+import { healthReply } from '../responses/reply-schemas.ts';
+import type { Operation } from './operation.ts';
+import { noBody, noQuery } from './request-schemas.ts';
+
+const BOTH = { method: 'GET', tag: 'Health', needsKey: false, query: noQuery, body: noBody, errors: [] } as const;
+
+/** For the OpenAPI document. */
+export const HEALTH_OPERATIONS = [
+  {
+    ...BOTH,
+    path: '/healthz',
+    action: 'health.process',
+    operationId: 'health',
+    summary: 'Whether the process is running',
+    replies: { 200: { description: 'It is.', schema: healthReply, example: { status: 'ok' } } },
+  },
+  {
+    ...BOTH,
+    path: '/readyz',
+    action: 'health.ready',
+    operationId: 'readiness',
+    summary: 'Whether PostgreSQL answers',
+    replies: { 200: { description: 'It does, so calls can be served.', schema: healthReply, example: { status: 'ready' } } },
+  },
+] as const satisfies readonly Operation[];
 
 /** `/healthz`: the process is running. `/readyz`: PostgreSQL answers, so calls can be served. */
 export function healthRoutes(app: FastifyInstance, ready: () => Promise<boolean>): void {

@@ -22,6 +22,7 @@ const apply = {
   method: 'POST',
   path: '/api/migrations',
   action: 'migrations.apply',
+  operationId: 'applyMigration',
   tag: TAG,
   summary: 'Apply a migration',
   description:
@@ -54,6 +55,7 @@ const list = {
   method: 'GET',
   path: '/api/migrations',
   action: 'migrations.list',
+  operationId: 'listMigrations',
   tag: TAG,
   summary: 'List migrations',
   description: 'All of them, in the order applied.',

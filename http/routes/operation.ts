@@ -19,8 +19,10 @@ export interface ReplyDescription {
 export interface Operation<Body = unknown, Query = unknown> {
   readonly method: 'GET' | 'POST';
   readonly path: string;
-  /** Its name in observations and the audit log, and its operationId, e.g. `auth.signup`. */
+  /** Its name in observations and the audit log, e.g. `auth.signup`. */
   readonly action: string;
+  /** Its name in generated clients, e.g. `signUp`. */
+  readonly operationId: string;
   readonly tag: string;
   readonly summary: string;
   readonly description?: string;
@@ -36,6 +38,8 @@ export interface Operation<Body = unknown, Query = unknown> {
   readonly replies: Readonly<Record<number, ReplyDescription>>;
   /** Errors in addition to those that follow from having a body or needing a key. */
   readonly errors: readonly ErrorCode[];
+  /** Its errors, by status, if they are no problem documents. */
+  readonly ownErrors?: Readonly<Record<number, ReplyDescription>>;
 }
 
 /** A request whose parts have been validated. */

@@ -33,6 +33,7 @@ const query = {
   method: 'POST',
   path: '/api/query',
   action: 'query',
+  operationId: 'query',
   tag: 'SQL',
   summary: 'Run one statement',
   description:

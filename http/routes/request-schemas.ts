@@ -4,7 +4,7 @@ import { NAME_RULES } from '../../src/catalog/organizations/organization-name.ts
 import type { JsonValue } from '../../src/sql/parameters/json-value.ts';
 
 /*
- * Every request of the JSON door; its replies are in replies.ts. Requests are validated with these, the OpenAPI document
+ * Every request of the JSON door; its replies are in ../responses/reply-schemas.ts. Requests are validated with these, the OpenAPI document
  * is generated from them, and nothing else describes the API. A field that is not listed is refused by its name.
  */
 

@@ -13,6 +13,7 @@ const transaction = {
   method: 'POST',
   path: '/api/transaction',
   action: 'transaction',
+  operationId: 'transaction',
   tag: 'SQL',
   summary: 'Run statements as one transaction',
   description: 'All statements are committed together or none is. A failure names the statement in statementIndex.',

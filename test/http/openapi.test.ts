@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { endpointsOf } from '../../http/app.ts';
-import type { OpenApiDocument } from '../../http/docs/openapi.ts';
+import { documentedOperations, endpointsOf } from '../../http/app.ts';
+import { inlined, type OpenApiDocument } from '../../http/docs/openapi.ts';
 import { ERRORS } from '../../http/errors.ts';
 import { problem } from '../../http/responses/reply-schemas.ts';
 import { noBody } from '../../http/routes/request-schemas.ts';
@@ -28,22 +28,47 @@ describe('the OpenAPI document', () => {
       ['/api/migrations', ['post', 'get']],
       ['/api/audit', ['get', 'post']],
       ['/api/audit/verify', ['get']],
+      ['/sql', ['post']],
+      ['/healthz', ['get']],
+      ['/readyz', ['get']],
     ]);
   });
 
+  it('names every request and reply, and what is inside of several', () => {
+    const content = operations().flatMap(({ requestBody, responses }) => [
+      ...Object.values(requestBody?.content ?? {}),
+      ...Object.values(responses).flatMap((reply) => Object.values(reply.content)),
+    ]);
+    const { schemas } = document.components;
+    for (const { schema } of content)
+      expect(Object.keys(schemas)).toContain(/^#\/components\/schemas\/(\w+)$/.exec(String(schema.$ref))?.[1]);
+    expect(schemas.QueryResult?.properties?.fields).toEqual({ type: 'array', items: { $ref: '#/components/schemas/Field' } });
+    const inside = ['Migration', 'AuditEntry', 'ApiKey', 'Warning'].filter((name) => JSON.stringify(schemas).includes(`schemas/${name}"`));
+    expect(inside).toEqual(['Migration', 'AuditEntry', 'ApiKey', 'Warning']);
+    expect(JSON.stringify(inlined(document))).not.toContain('$ref');
+  });
+
+  it('names operations so that each is a name of a function', () => {
+    const names = operations().map(({ operationId }) => operationId);
+    expect(names.filter((name) => !/^[a-z][A-Za-z]+$/.test(name))).toEqual([]);
+    expect(new Set(names).size).toBe(names.length);
+  });
+
   it('refuses unknown fields, as the validator does', () => {
-    const bodies = operations().filter(({ requestBody }) => requestBody !== undefined);
+    const all = Object.entries(inlined(document).paths).filter(([path]) => path !== '/sql');
+    const bodies = all.flatMap(([, methods]) => Object.values(methods)).filter(({ requestBody }) => requestBody !== undefined);
     const strictness = bodies.map(({ requestBody }) => requestBody?.content['application/json']?.schema.additionalProperties);
     expect(strictness).toEqual(bodies.map(() => false));
   });
 
-  it('asks for a key everywhere but at sign-up', () => {
+  it('asks for a key everywhere but at sign-up and for health', () => {
     const open = operations().filter(({ security }) => security.length === 0);
-    expect(open.map(({ operationId }) => operationId)).toEqual(['auth.signup']);
+    expect(open.map(({ operationId }) => operationId)).toEqual(['signUp', 'health', 'readiness']);
   });
 
   it('names every error of every call with an example that is a problem document', () => {
-    for (const { responses } of operations()) {
+    for (const { responses, operationId } of operations()) {
+      if (operationId === 'neonSql') continue;
       const problems = Object.entries(responses).flatMap(([status, { content }]) =>
         Object.entries(content['application/problem+json']?.examples ?? {}).map(([code, { value }]) => ({ status, code, value })),
       );
@@ -74,21 +99,21 @@ describe('the OpenAPI document', () => {
       parameters.filter((parameter) => parameter.in === 'header').map(({ name }) => name),
       [...new Set(Object.values(responses).flatMap((reply) => Object.keys(reply.headers ?? {})))],
     ]);
-    expect(headers.filter(([, asked, given]) => asked?.length || given?.length)).toEqual([
-      ['auth.signup', [], ['RateLimit-Policy', 'RateLimit']],
+    expect(headers.filter(([name, asked, given]) => name !== 'neonSql' && (asked?.length || given?.length))).toEqual([
+      ['signUp', [], ['RateLimit-Policy', 'RateLimit']],
       ['query', ['Idempotency-Key'], ['Idempotency-Replayed']],
       ['transaction', ['Idempotency-Key'], ['Idempotency-Replayed']],
-      ['migrations.apply', ['Idempotency-Key'], ['Idempotency-Replayed']],
+      ['applyMigration', ['Idempotency-Key'], ['Idempotency-Replayed']],
     ]);
   });
 });
 
 describe('the examples', () => {
-  it.each(endpointsOf(standIn()).map(({ operation }) => [operation.action, operation] as const))(
+  it.each(documentedOperations(endpointsOf(standIn())).map((operation) => [operation.action, operation] as const))(
     'of %s are true to its schemas',
     (_name, operation) => {
       if (operation.body !== noBody && operation.bodyExample !== undefined) operation.body.parse(operation.bodyExample);
-      for (const { schema, example, lines } of Object.values(operation.replies)) {
+      for (const { schema, example, lines } of [...Object.values(operation.replies), ...Object.values(operation.ownErrors ?? {})]) {
         expect(schema.parse(example)).toEqual(example);
         for (const line of lines?.example ?? []) expect(lines?.schema.parse(line)).toEqual(line);
       }

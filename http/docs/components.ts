@@ -1,0 +1,52 @@
+import { z } from 'zod';
+import * as neon from '../neon/schemas.ts';
+import * as replies from '../responses/reply-schemas.ts';
+import * as requests from '../routes/request-schemas.ts';
+
+/*
+ * The names of schemas in the OpenAPI document, which are the names of types in generated clients. Where one schema has another in
+ * it, the document refers to it by its name.
+ */
+
+export const REQUESTS = registryOf({
+  SignUpRequest: requests.signupRequest,
+  KeyRotationRequest: requests.rotateKeyRequest,
+  QueryRequest: requests.queryRequest,
+  TransactionRequest: requests.transactionRequest,
+  MigrationRequest: requests.migrationRequest,
+  AuditSearch: requests.auditSearch,
+  NeonQuery: neon.neonQuery,
+  NeonBatch: neon.neonBatch,
+  NeonRequest: neon.neonRequest,
+});
+
+export const REPLIES = registryOf({
+  SignedUp: replies.signupReply,
+  Caller: replies.meReply,
+  ApiKey: replies.key,
+  Connection: replies.connection,
+  RotatedKey: replies.rotateKeyReply,
+  QueryResult: replies.queryReply,
+  Field: replies.field,
+  Warning: replies.warning,
+  QueryLine: replies.queryLine,
+  TransactionResult: replies.transactionReply,
+  Migration: replies.migration,
+  MigrationResult: replies.migrationReply,
+  MigrationWarning: replies.migrationWarning,
+  MigrationList: replies.migrationsReply,
+  AuditEntry: replies.auditEntry,
+  AuditPage: replies.auditReply,
+  AuditVerification: replies.auditVerifyReply,
+  Health: replies.healthReply,
+  NeonResult: neon.neonResult,
+  NeonReply: neon.neonReply,
+  NeonError: neon.neonError,
+  Problem: replies.problem,
+});
+
+function registryOf(schemas: Readonly<Record<string, z.ZodType>>): z.core.$ZodRegistry<{ id: string }> {
+  const registry = z.registry<{ id: string }>();
+  for (const [id, schema] of Object.entries(schemas)) registry.add(schema, { id });
+  return registry;
+}
