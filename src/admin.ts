@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { createInterface } from 'node:readline/promises';
 import { parseCommand, UsageError } from './admin/command.ts';
 import { openOperator } from './admin/open-operator.ts';
 import { ConfigError, readConfig } from './config.ts';
@@ -10,7 +12,7 @@ try {
   const command = parseCommand(process.argv.slice(2));
   const session = await openOperator(readConfig(process.env));
   try {
-    process.stdout.write(`${await command(session.operator, session.origin)}\n`);
+    process.stdout.write(`${await command(session, ask)}\n`);
   } finally {
     await session.close();
   }
@@ -19,4 +21,16 @@ try {
   const text = !(error instanceof Error) ? String(error) : isExpected ? error.message : error.stack;
   process.stderr.write(`${error instanceof UsageError ? '' : 'postern: '}${text}\n`);
   process.exitCode = error instanceof UsageError ? 2 : 1;
+}
+
+/** Ctrl-D is an empty answer. */
+async function ask(question: string): Promise<string | undefined> {
+  if (!process.stdin.isTTY || !process.stderr.isTTY) return undefined;
+  const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  const closed = once(terminal, 'close').then(() => '');
+  try {
+    return await Promise.race([terminal.question(question), closed]);
+  } finally {
+    terminal.close();
+  }
 }

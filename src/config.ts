@@ -53,6 +53,7 @@ const schema = z.object({
   POSTERN_TLS_KEY: z.string().optional(),
   POSTERN_TLS: z.enum(['off', 'prefer', 'require']).default('prefer'),
   POSTERN_TRUST_PROXY: cidrList,
+  POSTERN_SIGNUP: z.enum(['open', 'invite', 'closed']).default('open'),
   POSTERN_SIGNUPS_PER_HOUR: whole(5, 0, 1_000_000),
   POSTERN_REFUSALS_PER_MINUTE: whole(600, 1, 1_000_000),
   POSTERN_BACKENDS_MAX: whole(0, 0, 100_000).describe('0: from max_connections'),

@@ -100,7 +100,14 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       results: new MemoryBudget(RESULT_BOUNDS),
       observe,
     });
-    const signUps = new SignUps({ catalog, provisioner, locks, signupsPerHour: config.POSTERN_SIGNUPS_PER_HOUR, observe });
+    const signUps = new SignUps({
+      catalog,
+      provisioner,
+      locks,
+      mode: config.POSTERN_SIGNUP,
+      signupsPerHour: config.POSTERN_SIGNUPS_PER_HOUR,
+      observe,
+    });
     void limitRoles(config, platform, catalog, observe);
     await finishDrops(new Operator(catalog, provisioner), observe, opened);
     await undoInterruptedSignUps(signUps, observe, opened);

@@ -50,7 +50,7 @@ const signup = {
       },
     },
   },
-  errors: ['email_taken', 'rate_limited'],
+  errors: ['email_taken', 'signup_closed', 'invite_required', 'invite_invalid', 'rate_limited'],
 } as const satisfies Operation;
 
 const me = {
@@ -133,7 +133,7 @@ export function authEndpoints({ router, signUps, config, connection }: RouteCont
           reply.header('ratelimit', rateLimit(0, error.retryAfterS ?? 3_600));
         throw error;
       });
-      reply.header('ratelimit', rateLimit(quota.remaining, quota.resetS));
+      if (quota !== undefined) reply.header('ratelimit', rateLimit(quota.remaining, quota.resetS));
       const { id, name: orgName, email, createdAt } = organization;
       const about = { id, organizationId: id, orgName, email, createdAt, ...connectionDetails(id, apiKey, request, connection) };
       return reply.code(201).send({ apiKey, keyId, ...about });

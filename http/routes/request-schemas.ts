@@ -80,7 +80,11 @@ const email = z
     examples: ['a@acme.test'],
   });
 
-export const signupRequest = z.strictObject({ orgName, email });
+export const signupRequest = z.strictObject({
+  orgName,
+  email,
+  invite: z.string().trim().min(1).max(100).exactOptional().describe('An invitation, where sign-up needs one; it can be used once'),
+});
 
 export const rotateKeyRequest = z.strictObject({}).optional();
 

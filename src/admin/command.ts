@@ -1,47 +1,172 @@
+import { parseArgs } from 'node:util';
+import { parseEmail } from '../catalog/organizations/email-address.ts';
 import type { Organization } from '../catalog/organizations/organization.ts';
-import type { Origin } from '../observation.ts';
-import type { Changed, Operator } from '../router/operator.ts';
+import { NAME_RULES } from '../catalog/organizations/organization-name.ts';
+import { ServiceError } from '../errors.ts';
+import type { Changed } from '../router/operator.ts';
+import type { OperatorSession } from './open-operator.ts';
+import { printable, table } from './table.ts';
+
+/** Asks the person at the terminal. @returns the answer; undefined: there is no terminal */
+export type Ask = (question: string) => Promise<string | undefined>;
 
 /** @returns what to print */
-export type Command = (operator: Operator, origin: Origin) => Promise<string>;
+export type Command = (session: OperatorSession, ask: Ask) => Promise<string>;
 
-/** The arguments are no command; the message is the usage. */
+/** The arguments are no command; the message says what is. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
 const USAGE = `usage: npm run --silent admin -- <command>
 
-  org list            all organizations
-  org suspend <id>    ends its sessions and refuses its key until it is resumed
+  org list                     all organizations
+  org create <name> <email>    a new organization with its key, whatever POSTERN_SIGNUP says
+  org suspend <id>             ends its sessions and refuses its key until it is resumed
   org resume <id>
-  org drop <id>       removes its data, role and keys for good; its audit log is kept
-  key issue <id>      a new key for an organization that has lost its own; the old key becomes invalid`;
+  org drop <id> [--yes]        removes its data, role and keys for good; its audit log is kept; asks first, unless --yes is given
+  key issue <id>               a new key for an organization that has lost its own; the old key becomes invalid
+  invite [--email <email>] [--expires <time>]
+                               an invitation to sign up once, for that address only, within 7d, or another time: 30m, 12h, 90d`;
 
-/** @throws UsageError */
-export function parseCommand(words: readonly string[]): Command {
-  const [noun, verb, id, ...rest] = words;
-  const name = `${noun} ${verb}`;
-  if (name === 'org list' && id === undefined) return async (operator) => table(await operator.organizations());
-  const command = id === undefined || rest.length > 0 ? undefined : commandOn(name, id);
-  if (command === undefined) throw new UsageError(USAGE);
-  return command;
+interface Options {
+  readonly yes?: boolean;
+  readonly email?: string;
+  readonly expires?: string;
 }
 
-function commandOn(name: string, id: string): Command | undefined {
-  switch (name) {
-    case 'org suspend':
-      return async (operator, origin) => changed(await operator.suspend(id, origin), 'it has been asked to end');
-    case 'org resume':
-      return async (operator, origin) => statusOf(await operator.resume(id, origin));
-    case 'org drop':
-      return async (operator, origin) =>
-        changed(await operator.drop(id, origin), 'the drop is completed by the running service when it has ended');
-    case 'key issue':
-      return async (operator, origin) => `the new key of ${id}, shown only now: ${await operator.issueKey(id, origin)}`;
-    default:
-      return undefined;
+interface Form {
+  /** How many words follow the command's name. */
+  readonly words: number;
+  readonly options?: readonly (keyof Options)[];
+  /** @throws UsageError */
+  command(words: readonly string[], options: Options): Command;
+}
+
+const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
+  [
+    'org list',
+    {
+      words: 0,
+      command:
+        () =>
+        async ({ operator }) =>
+          table(await operator.organizations()),
+    },
+  ],
+  ['org create', { words: 2, command: ([name = '', email = '']) => createOrganization(nameOf(name), emailOf(email)) }],
+  ['org suspend', { words: 1, command: ([id = '']) => suspend(id) }],
+  [
+    'org resume',
+    {
+      words: 1,
+      command:
+        ([id = '']) =>
+        async ({ operator, origin }) =>
+          statusOf(await operator.resume(id, origin)),
+    },
+  ],
+  ['org drop', { words: 1, options: ['yes'], command: ([id = ''], { yes }) => drop(id, yes === true) }],
+  ['key issue', { words: 1, command: ([id = '']) => issueKey(id) }],
+  [
+    'invite',
+    {
+      words: 0,
+      options: ['email', 'expires'],
+      command: (_words, { email, expires }) => invite(email === undefined ? undefined : emailOf(email), lifetimeMsOf(expires ?? '7d')),
+    },
+  ],
+]);
+
+/** @throws UsageError */
+export function parseCommand(args: readonly string[]): Command {
+  const { values, positionals } = parse(args);
+  const [noun = '', verb = ''] = positionals;
+  const name = FORMS.has(noun) ? noun : `${noun} ${verb}`;
+  const form = FORMS.get(name);
+  const words = positionals.slice(name.split(' ').length);
+  const options = form?.options ?? [];
+  if (form?.words !== words.length || Object.keys(values).some((option) => !options.includes(option as keyof Options))) {
+    throw new UsageError(USAGE);
   }
+  return form.command(words, values);
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      options: { yes: { type: 'boolean' }, email: { type: 'string' }, expires: { type: 'string' } },
+      allowPositionals: true,
+    });
+  } catch (cause) {
+    throw new UsageError(USAGE, { cause });
+  }
+}
+
+function suspend(id: string): Command {
+  return async ({ operator, origin }) => changed(await operator.suspend(id, origin), 'it has been asked to end');
+}
+
+function drop(id: string, isSure: boolean): Command {
+  return async ({ operator, origin }, ask) => {
+    if (!isSure) await confirmDrop(await operator.organization(id), ask);
+    return changed(await operator.drop(id, origin), 'the drop is completed by the running service when it has ended');
+  };
+}
+
+/** @throws ServiceError `invalid_request` unless the person at the terminal writes the organization's id */
+async function confirmDrop({ id, name, email }: Organization, ask: Ask): Promise<void> {
+  const answer = await ask(`This removes ${printable(name)} (${printable(email)}) with all its data, for good. Type its id to go on: `);
+  if (answer === undefined) {
+    throw new ServiceError(
+      'invalid_request',
+      `nothing was dropped: org drop asks first, and here is no terminal; give --yes to drop ${id}`,
+    );
+  }
+  if (answer.trim() !== id) throw new ServiceError('invalid_request', `nothing was dropped: that is not ${id}`);
+}
+
+function createOrganization(orgName: string, email: string): Command {
+  return async ({ signUps, origin }) => {
+    const { organization, apiKey } = await signUps.create({ orgName, email }, origin);
+    return `${statusOf(organization)}; its key, shown only now:\n\nexport ORG=${organization.id} API_KEY=${apiKey}`;
+  };
+}
+
+function issueKey(id: string): Command {
+  return async ({ operator, origin }) => `the new key of ${id}, shown only now: ${await operator.issueKey(id, origin)}`;
+}
+
+function invite(email: string | undefined, lifetimeMs: number): Command {
+  return async ({ operator }) => {
+    const expiresAt = new Date(Date.now() + lifetimeMs);
+    const token = await operator.invite({ email, expiresAt });
+    return `an invitation for ${email ?? 'anybody'} until ${expiresAt.toISOString()}, shown only now: ${token}`;
+  };
+}
+
+function nameOf(text: string): string {
+  const name = text.trim();
+  const broken = NAME_RULES.find(({ isKept }) => !isKept(name));
+  if (broken !== undefined) throw new UsageError(`the name ${broken.message}`);
+  return name;
+}
+
+function emailOf(text: string): string {
+  const email = parseEmail(text.trim());
+  if (email === undefined) throw new UsageError(`${printable(text)} is no valid e-mail address`);
+  return email;
+}
+
+const UNIT_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+const LIFETIME_MAX_DAYS = 365;
+
+function lifetimeMsOf(text: string): number {
+  const [, count, unit = ''] = /^([1-9]\d{0,5})([mhd])$/.exec(text) ?? [];
+  const lifetimeMs = Number(count) * (UNIT_MS[unit] ?? Number.NaN);
+  if (lifetimeMs <= LIFETIME_MAX_DAYS * 86_400_000) return lifetimeMs;
+  throw new UsageError(`--expires is a number of minutes, hours or days, at most ${LIFETIME_MAX_DAYS}d: 30m, 12h, 7d`);
 }
 
 function statusOf({ id, status }: Organization): string {
@@ -52,24 +177,4 @@ function statusOf({ id, status }: Organization): string {
 function changed({ organization, running }: Changed, rest: string): string {
   const status = statusOf(organization);
   return running === undefined ? status : `${status}; still running: ${running}; ${rest}`;
-}
-
-const HEADINGS = ['ID', 'STATUS', 'PLACEMENT', 'CREATED', 'NAME', 'E-MAIL'];
-
-function table(organizations: readonly Organization[]): string {
-  const rows = organizations.map(({ id, status, placement, createdAt, name, email }) =>
-    [id, status, placement.kind, createdAt.toISOString(), name, email].map(printable),
-  );
-  const widths = HEADINGS.map((heading, column) => Math.max(heading.length, ...rows.map((row) => row[column]?.length ?? 0)));
-  const line = (row: readonly string[]) =>
-    row
-      .map((text, column) => text.padEnd(widths[column] ?? 0))
-      .join('  ')
-      .trimEnd();
-  return [HEADINGS, ...rows].map(line).join('\n');
-}
-
-/** Organizations choose their names, so control characters in them must not reach the terminal. */
-function printable(text: string): string {
-  return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '\ufffd');
 }

@@ -8,9 +8,12 @@ import { type Cluster, findCluster } from '../router/placement/cluster.ts';
 import { Platform } from '../router/placement/platform-sessions.ts';
 import { ProvisionerByKind } from '../router/placement/provisioner-by-kind.ts';
 import { connectionLimitFor } from '../router/placement/roles.ts';
+import { SignUps, type SignUpsOptions } from '../router/sign-ups/sign-ups.ts';
 
 export interface OperatorSession {
   readonly operator: Operator;
+  /** Without the limits of those that come from strangers. */
+  readonly signUps: SignUps;
   /** The operator, by the machine's user name. */
   readonly origin: Origin;
   close(): Promise<void>;
@@ -31,8 +34,12 @@ export async function openOperator(config: Config): Promise<OperatorSession> {
   const platform = new Platform(cluster);
   const connectionLimit = connectionLimitFor(config.POSTERN_BACKENDS_PER_TENANT);
   const limits = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
+  const provisioner = new ProvisionerByKind({ platform, connectionLimit, limits, observe }, config.POSTERN_PLACEMENT);
+  // The lock table is freed by the service, which has the sessions that fill it.
+  const locks: SignUpsOptions['locks'] = { retryWhenFull: (work) => work() };
   return {
-    operator: new Operator(catalog, new ProvisionerByKind({ platform, connectionLimit, limits, observe }, config.POSTERN_PLACEMENT)),
+    operator: new Operator(catalog, provisioner),
+    signUps: new SignUps({ catalog, provisioner, locks, mode: 'open', signupsPerHour: undefined, observe }),
     origin: { surface: 'admin', sourceIp: '127.0.0.1', userAgent: `postern-admin (${userName()})` },
     async close() {
       await Promise.all([platform.close(), catalog.close()]);

@@ -1,24 +1,33 @@
 import * as crypto from 'node:crypto';
 
 const PREFIX = 'pst_';
+const INVITATION_PREFIX = 'inv_';
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const SECRET_CHARACTERS = 30;
 const CHECKSUM_CHARACTERS = 6;
 const SHAPE = /^pst_[0-9A-Za-z]{36}$/;
+const INVITATION_SHAPE = /^inv_[0-9A-Za-z]{36}$/;
 
 /**
  * A new key: `pst_`, 30 random base62 characters (178 bits), and the CRC-32 of both as 6 base62 characters. With the checksum
  * a typo is recognized without a look-up, and secret scanners find keys without false positives.
  */
 export function generateApiKey(random: (bytes: number) => Uint8Array = crypto.randomBytes): string {
-  const unchecked = PREFIX + randomCharacters(random);
-  return unchecked + checksum(unchecked);
+  return withChecksum(PREFIX + randomCharacters(random));
+}
+
+/** An invitation to sign up is made like a key, and stored as a digest too. */
+export function generateInvitation(): string {
+  return withChecksum(INVITATION_PREFIX + randomCharacters(crypto.randomBytes));
 }
 
 /** Whether `text` has the form of a key and a correct checksum. The key need not exist. */
 export function isWellFormedApiKey(text: string): boolean {
-  if (!SHAPE.test(text)) return false;
-  return checksum(text.slice(0, -CHECKSUM_CHARACTERS)) === text.slice(-CHECKSUM_CHARACTERS);
+  return SHAPE.test(text) && hasChecksum(text);
+}
+
+export function isWellFormedInvitation(text: string): boolean {
+  return INVITATION_SHAPE.test(text) && hasChecksum(text);
 }
 
 /** SHA-256. A key has 178 random bits, so it needs no slower hash against guessing. */
@@ -36,6 +45,14 @@ export const digestText: (key: string) => string =
 /** `pst_` and the next 6 characters: enough for people to distinguish their keys. */
 export function apiKeyPrefix(key: string): string {
   return key.slice(0, PREFIX.length + 6);
+}
+
+function withChecksum(unchecked: string): string {
+  return unchecked + checksum(unchecked);
+}
+
+function hasChecksum(text: string): boolean {
+  return text === withChecksum(text.slice(0, -CHECKSUM_CHARACTERS));
 }
 
 /** Bytes from 248 up are drawn again, so that every character is equally likely: 248 is the largest multiple of 62 in a byte. */

@@ -15,6 +15,7 @@ import { KeyLastUsed } from './keys/key-last-used.ts';
 import { deleteKeys, findLiveKey, type RotatedKey, replaceKey } from './keys/keys.ts';
 import { CREDENTIALS_CHANNEL, loadByDigest, loadByOrganization, loadStates, notifyChange, parseChange } from './keys/live-key.ts';
 import { PgLocks } from './lock-table/pg-locks.ts';
+import { deleteExpiredInvitations, insertInvitation, type NewInvitation } from './organizations/invitations.ts';
 import type { ApiKey, Organization, OrganizationStatus } from './organizations/organization.ts';
 import { checkChange, findOrganization, listOrganizations, lockOrganization, updateStatus } from './organizations/organizations.ts';
 import {
@@ -22,8 +23,8 @@ import {
   countAttempt,
   deleteOldAttempts,
   deleteOrganization,
-  insertOrganization,
   isOwnSignUp,
+  recordSignUp,
   type SignUp,
   type SignupQuota,
   takeInterrupted,
@@ -32,6 +33,7 @@ import {
 export type { ControlConnection } from './database/control-connection.ts';
 export type { Credential, FormerKey, NewApiKey } from './keys/credential.ts';
 export type { RotatedKey } from './keys/keys.ts';
+export type { NewInvitation } from './organizations/invitations.ts';
 export type { SignUp, SignupQuota } from './organizations/signups.ts';
 
 const MAINTENANCE_EVERY_MS = 3_600_000;
@@ -55,7 +57,8 @@ export interface CatalogOptions {
 export interface SignedUp {
   readonly organization: Organization;
   readonly key: ApiKey;
-  readonly quota: SignupQuota;
+  /** Undefined if attempts are not counted. */
+  readonly quota: SignupQuota | undefined;
 }
 
 /**
@@ -113,16 +116,24 @@ export class Catalog {
   }
 
   /**
-   * Records an organization as `provisioning`, with its first key. The attempt counts for the client's address.
-   * @throws ServiceError `rate_limited`, `email_taken`
+   * Records an organization as `provisioning`, with its first key. The attempt counts for the client's address. If the sign-up
+   * fails, the invitation may be used again.
+   * @throws ServiceError `rate_limited`, `email_taken`, `invite_invalid`
    */
   async signUp(request: SignUp, origin: Origin): Promise<SignedUp> {
+    const { signupsPerHour: limit } = request;
     const { quota, created } = await this.#database.lowPriorityTransaction(async (sql) => ({
-      quota: await countAttempt(sql, origin.sourceIp, request.signupsPerHour, this.#now()),
-      created: await insertOrganization(sql, request, this.#process, this.#now()),
+      quota: limit === undefined ? undefined : await countAttempt(sql, origin.sourceIp, limit, this.#now()),
+      created: await recordSignUp(sql, request, this.#process, this.#now()),
     }));
-    if (created === undefined) throw new ServiceError('email_taken', 'an organization with this e-mail address exists already');
+    if (created === 'email_taken') throw emailTaken();
+    if (created === 'invite_invalid') throw inviteInvalid();
     return { ...created, quota };
+  }
+
+  /** Stores an invitation. @throws ServiceError `invalid_request` when there are too many */
+  async invite(invitation: NewInvitation): Promise<void> {
+    await this.#database.transaction((sql) => insertInvitation(sql, invitation, this.#now()));
   }
 
   /**
@@ -321,8 +332,26 @@ export class Catalog {
 
   async #deleteOld(): Promise<void> {
     await this.#database.run((sql) => deleteOldAttempts(sql, this.#now()));
+    await this.#database.run((sql) => deleteExpiredInvitations(sql, this.#now()));
     await this.audit.deleteOlderThan(this.#options.auditDays);
   }
+}
+
+function emailTaken(): ServiceError {
+  return new ServiceError('email_taken', 'an organization with this e-mail address exists already', {
+    hint: 'Its key still works, and POST /api/auth/rotate-key replaces it. If the key is lost, the operator can issue a new one: postern admin key issue <org>.',
+  });
+}
+
+/** For an invitation that may not be used. Which reason it is would tell strangers whether it exists. */
+export function inviteInvalid(): ServiceError {
+  return new ServiceError(
+    'invite_invalid',
+    'the invitation does not exist, has been used or has expired, or is for another e-mail address',
+    {
+      hint: 'Ask the operator for another one: postern admin invite.',
+    },
+  );
 }
 
 function isNotReady(error: unknown): boolean {

@@ -1,5 +1,7 @@
-import type { Catalog } from '../catalog/catalog.ts';
+import { digestApiKey, generateInvitation } from '../auth/api-key.ts';
+import type { Catalog, NewInvitation } from '../catalog/catalog.ts';
 import type { Organization } from '../catalog/organizations/organization.ts';
+import { noOrganization } from '../catalog/organizations/organizations.ts';
 import type { Observe, Origin } from '../observation.ts';
 import { describeProcesses, type Provisioner, StillRunningError } from './placement/provisioner.ts';
 import { mintKey } from './sign-ups/mint-key.ts';
@@ -29,6 +31,24 @@ export class Operator {
   /** All organizations, also the dropped ones, in the order of their creation. */
   organizations(): Promise<Organization[]> {
     return this.#catalog.organizations();
+  }
+
+  /** @throws ServiceError `not_found` */
+  async organization(id: string): Promise<Organization> {
+    const organization = await this.#catalog.organization(id);
+    if (organization === undefined) throw noOrganization(id);
+    return organization;
+  }
+
+  /**
+   * Invites somebody to sign up once.
+   * @returns the invitation's token, which is shown once and stored nowhere
+   * @throws ServiceError `invalid_request` when there are too many
+   */
+  async invite(invitation: Omit<NewInvitation, 'digest'>): Promise<string> {
+    const token = generateInvitation();
+    await this.#catalog.invite({ ...invitation, digest: digestApiKey(token) });
+    return token;
   }
 
   /**

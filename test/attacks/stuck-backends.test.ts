@@ -57,7 +57,7 @@ describe.each(servers)('backends that obey nobody, on $name in the $placement pl
     await cluster.stop();
   }, LONG_MS);
 
-  const admin = (...words: string[]) => parseCommand(words)(operating.operator, operating.origin);
+  const admin = (...words: string[]) => parseCommand(words)(operating, async () => undefined);
 
   /** Processes of the organization's on the server. */
   async function processesOf({ id }: TestOrganization, statement = ''): Promise<number[]> {
@@ -124,8 +124,8 @@ describe.each(servers)('backends that obey nobody, on $name in the $placement pl
       const [suspended, dropped, kept] = hostile as [TestOrganization, TestOrganization, TestOrganization];
       const running = '; still running: process \\d+ since 20[-0-9T:.]+Z, process \\d+ since 20[-0-9T:.]+Z; ';
       expect(await admin('org', 'suspend', suspended.id)).toMatch(new RegExp(`^${suspended.id} is suspended${running}`));
-      expect(await admin('org', 'drop', dropped.id)).toMatch(new RegExp(`^${dropped.id} is dropping${running}`));
-      expect(await admin('org', 'drop', stranger.id)).toMatch(new RegExp(`^${stranger.id} is dropp`));
+      expect(await admin('org', 'drop', dropped.id, '--yes')).toMatch(new RegExp(`^${dropped.id} is dropping${running}`));
+      expect(await admin('org', 'drop', stranger.id, '--yes')).toMatch(new RegExp(`^${stranger.id} is dropp`));
 
       goOn([...halted]);
       await eventually(

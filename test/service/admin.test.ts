@@ -84,7 +84,7 @@ describe.each(PLACEMENTS)('beside a service that puts organizations into a %s', 
     await session.query('BEGIN; LOCK TABLE notes');
     const end = lastWordsOf(session);
 
-    expect(await admin('org', 'drop', organization.id)).toEqual(said(`${organization.id} is dropped`));
+    expect(await admin('org', 'drop', organization.id, '--yes')).toEqual(said(`${organization.id} is dropped`));
     expect(await end).toMatchObject({ severity: 'FATAL', code: '57P01' });
     await isRefused(service, organization);
     expect(await leftOf(organization)).toEqual([]);
@@ -115,6 +115,38 @@ describe.each(PLACEMENTS)('beside a service that puts organizations into a %s', 
     expect(await auditOf(organization)).toEqual(['organization.dropping', 'organization.dropped']);
   });
 
+  it('org drop asks at a terminal, and refuses where there is none', async () => {
+    const organization = await service.signUp('Evil \u200dCorp');
+    const refused = `postern: nothing was dropped: org drop asks first, and here is no terminal; give --yes to drop ${organization.id}\n`;
+    expect(await admin('org', 'drop', organization.id)).toEqual({ code: 1, signal: null, stdout: '', stderr: refused });
+    const wrong = await installation.adminAtTerminal(['org', 'drop', organization.id], 'yes', variables);
+    expect(wrong.stdout).toContain(
+      `This removes Evil \ufffdCorp (${organization.email}) with all its data, for good. Type its id to go on: `,
+    );
+    expect([wrong.code, wrong.stdout]).toEqual([1, expect.stringContaining(`nothing was dropped: that is not ${organization.id}`)]);
+    await isServed(service, organization);
+
+    const right = await installation.adminAtTerminal(['org', 'drop', organization.id], organization.id, variables);
+    expect([right.code, right.stdout]).toEqual([0, expect.stringContaining(`${organization.id} is dropped`)]);
+    await isRefused(service, organization);
+  });
+
+  it('org create makes an organization and shows its key once', async () => {
+    const email = `jörg.${placement}@bücher.example`;
+    const { code, stdout, stderr } = await admin('org', 'create', 'Äcme', email);
+    expect([code, stderr]).toEqual([0, '']);
+    const [, id = '', apiKey = ''] =
+      /^(org_\w{12}) is active; its key, shown only now:\n\nexport ORG=\1 API_KEY=(pst_\w{36})\n$/.exec(stdout) ?? [];
+    const organization = { id, apiKey, orgName: 'Äcme', email };
+    await isServed(service, organization);
+    expect(await auditOf(organization)).toEqual(['auth.signup']);
+    expect(await admin('org', 'create', 'Again', email)).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: expect.stringContaining('exists already'),
+    });
+  });
+
   it('key issue gives a new key for a lost one, which is dead with its sessions', async () => {
     const organization = await service.signUp();
     const end = lastWordsOf(await service.connect(organization));
@@ -141,7 +173,8 @@ describe('in a service with organizations of both kinds', () => {
       }
       await service.close();
     }
-    for (const { id } of organizations) expect(await installation.admin(['org', 'drop', id], variables)).toEqual(said(`${id} is dropped`));
+    for (const { id } of organizations)
+      expect(await installation.admin(['org', 'drop', id, '--yes'], variables)).toEqual(said(`${id} is dropped`));
     for (const organization of organizations) expect(await leftOf(organization)).toEqual([]);
   });
 });
@@ -154,7 +187,7 @@ describe('beside a Postern with its own PostgreSQL', () => {
     expect((await postern.query(organization, 'SELECT 1')).status).toBe(403);
     expect(await installation.admin(['org', 'resume', organization.id])).toEqual(said(`${organization.id} is active`));
     await isServed(postern, organization);
-    expect(await installation.admin(['org', 'drop', organization.id])).toEqual(said(`${organization.id} is dropped`));
+    expect(await installation.admin(['org', 'drop', organization.id, '--yes'])).toEqual(said(`${organization.id} is dropped`));
     await isRefused(postern, organization);
 
     await postern.end('SIGTERM');
@@ -185,7 +218,7 @@ describe('a command line that', () => {
   it('comes with another secret does not change the passwords that the service uses', async () => {
     const variables = testVariables();
     const service = await startTestService(variables);
-    const nobody = await installation.admin(['org', 'drop', 'org_000000000000'], variables);
+    const nobody = await installation.admin(['org', 'drop', 'org_000000000000', '--yes'], variables);
     expect(nobody).toEqual({ code: 1, signal: null, stdout: '', stderr: 'postern: there is no organization "org_000000000000"\n' });
     const { code, stderr } = await installation.admin(['org', 'list'], { ...variables, POSTERN_SECRET: 'not the secret of the service' });
     expect(code).toBe(1);

@@ -160,16 +160,18 @@ describe('the examples for operators', () => {
     expect(stdout).toMatch(/^psql\|host=\S+ port=6432 user=(\S+) dbname=\1 sslmode=verify-full sslrootcert=ca\.pem\|$/);
   });
 
-  it('list, suspend and drop organizations, and issue a key', async () => {
+  it('list, create, suspend and drop organizations, issue a key and invite', async () => {
     const other = await service.signUp();
     const lines = textOf('Organizations', 'text').trimEnd().split('\n');
     const admin = async (line = '') => (await shell(atService(line, service, other), { ...process.env, ...variables }, REPOSITORY)).stdout;
-    const [list, suspend, drop, issue] = lines;
-    expect(lines).toHaveLength(4);
+    const [list, create, suspend, drop, issue, invite] = lines;
+    expect(lines).toHaveLength(6);
     expect(await admin(list)).toContain(other.id);
+    expect(await admin(create?.replace('a@acme.test', 'created@acme.test'))).toContain('API_KEY=pst_');
     expect(await admin(issue)).toContain('pst_');
+    expect(await admin(invite)).toContain('inv_');
     expect(await admin(suspend)).toBe(`${other.id} is suspended\n`);
-    expect(await admin(drop)).toContain(other.id);
+    expect(await admin(drop?.replace('org drop', 'org drop --yes'))).toContain(other.id);
     expect(await admin(list)).toMatch(new RegExp(`^${other.id} +dropped `, 'm'));
   });
 

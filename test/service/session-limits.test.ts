@@ -73,9 +73,9 @@ it('operators are obeyed where all sessions are taken that others may have', asy
   expect(refusal).toMatchObject({ code: '53300' });
 
   const operating = await openOperator(readConfig(variables));
-  const admin = (...words: string[]) => parseCommand(words)(operating.operator, operating.origin);
+  const admin = (...words: string[]) => parseCommand(words)(operating, async () => undefined);
   expect(await admin('org', 'suspend', organization.id)).toBe(`${organization.id} is suspended`);
-  expect(await admin('org', 'drop', dropped.id)).toBe(`${dropped.id} is dropped`);
+  expect(await admin('org', 'drop', dropped.id, '--yes')).toBe(`${dropped.id} is dropped`);
 
   await operating.close();
   for (const client of [...crowd, owner]) await client.end();

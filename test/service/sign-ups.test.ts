@@ -1,6 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { type JsonReply, newControlDatabase, startTestService, type TestService } from '../support/service.ts';
+import { parseCommand } from '../../src/admin/command.ts';
+import { openOperator } from '../../src/admin/open-operator.ts';
+import { generateInvitation } from '../../src/auth/api-key.ts';
+import { readConfig } from '../../src/config.ts';
+import { type JsonReply, newControlDatabase, startTestService, type TestService, testVariables } from '../support/service.ts';
 
 /** The limit of an hour is tried on addresses that a trusted proxy tells of. */
 let service: TestService;
@@ -65,5 +69,46 @@ describe('a proxy that is not trusted', () => {
       plain.call('POST', '/api/auth/signup', { body: { orgName: 'Acme', email }, headers: { 'x-forwarded-for': address } });
     expect((await from('203.0.113.1', 'a@acme.test')).status).toBe(201);
     expect((await from('203.0.113.2', 'b@acme.test')).status).toBe(429);
+  });
+});
+
+describe('sign-up by invitation', () => {
+  let service: TestService;
+  const variables = { ...testVariables(), POSTERN_SIGNUP: 'invite' };
+  beforeAll(async () => {
+    service = await startTestService(variables);
+  });
+  afterAll(() => service.close());
+
+  const signUp = (body: object, at = service) =>
+    at.call('POST', '/api/auth/signup', { body: { orgName: 'Acme', email: `${randomBytes(6).toString('hex')}@acme.test`, ...body } });
+
+  it('takes an invitation of the operator once', async () => {
+    const operating = await openOperator(readConfig(variables));
+    const printed = await parseCommand(['invite', '--email', 'jane@acme.test', '--expires', '1h'])(operating, async () => undefined);
+    const [, email, invite] = /^an invitation for (\S+) until 20\S+Z, shown only now: (inv_[0-9A-Za-z]{36})$/.exec(printed) ?? [];
+    await operating.close();
+
+    expect(await signUp({ email })).toMatchObject({
+      status: 403,
+      body: { code: 'invite_required', hint: expect.stringContaining('admin invite') },
+    });
+    expect(await signUp({ invite })).toMatchObject({ status: 403, body: { code: 'invite_invalid' } });
+    const replies = await Promise.all([signUp({ email, invite }), signUp({ email, invite })]);
+    expect(replies.map(({ status }) => status).sort()).toEqual([201, 403]);
+    expect(await signUp({ invite: generateInvitation() })).toMatchObject({ status: 403, body: { code: 'invite_invalid' } });
+    expect(JSON.stringify(service.observations)).not.toContain(invite);
+  });
+
+  it('needs none where it is open, and no invitation opens it where it is closed', async () => {
+    for (const [mode, status, code] of [
+      ['open', 201, undefined],
+      ['closed', 403, 'signup_closed'],
+    ] as const) {
+      const other = await startTestService({ ...variables, POSTERN_SIGNUP: mode });
+      const reply = await signUp({ invite: generateInvitation() }, other);
+      expect([reply.status, reply.body.code]).toEqual([status, code]);
+      await other.close();
+    }
   });
 });

@@ -61,6 +61,8 @@ export interface Installation {
   run(variables?: Readonly<Record<string, string>>): Promise<Ended>;
   /** The operator's command line. */
   admin(words: readonly string[], variables?: Readonly<Record<string, string>>): Promise<Ended>;
+  /** The same at a terminal, where somebody writes a line. All that is shown there is in stdout. */
+  adminAtTerminal(words: readonly string[], line: string, variables?: Readonly<Record<string, string>>): Promise<Ended>;
   /** The PostgreSQL server that runs in the data directory now. */
   postgres(): Promise<PostgresProcess>;
   /** Kills what still runs, an orphaned PostgreSQL too, and removes the directory. */
@@ -95,6 +97,10 @@ export async function makeInstallation(): Promise<Installation> {
     launch: (variables) => launch(variables),
     run: (variables) => launch(variables).ended,
     admin: (words, variables) => launch(variables, [process.execPath, ADMIN, ...words]).ended,
+    adminAtTerminal(words, line, variables) {
+      const command = ['script', '-qec', `${process.execPath} ${ADMIN} ${words.join(' ')}`, '/dev/null'];
+      return launch(variables, command).writeWhenAsked(line);
+    },
     async postgres() {
       const { pid } = await readPostmasterPid(cluster);
       if (pid === undefined) throw new Error(`no PostgreSQL runs in ${cluster}`);
@@ -136,6 +142,16 @@ class Child implements StartingProcess {
       signal: (signal) => this.signal(signal),
       end: (signal) => this.end(signal),
     };
+  }
+
+  writeWhenAsked(line: string): Promise<Ended> {
+    const asked = () => {
+      if (!this.#said.stdout.includes('go on: ')) return;
+      this.#process.stdout.off('data', asked);
+      this.#process.stdin.write(`${line}\n`);
+    };
+    this.#process.stdout.on('data', asked);
+    return this.ended;
   }
 
   end(signal: NodeJS.Signals): Promise<Ended> {

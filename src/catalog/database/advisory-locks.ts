@@ -10,6 +10,8 @@ export const ADVISORY_LOCKS = {
   signup: 0x706f7302,
   /** Held by a process as long as it is alive, by its number. */
   process: 0x706f7303,
+  /** Counting invitations before one is added. */
+  invitation: 0x706f7305,
   /** Held only to reserve space in the lock table; see lock-table/reserved-locks.ts. */
   reserved: 0x706f7304,
 } as const;

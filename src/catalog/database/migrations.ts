@@ -156,4 +156,18 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
       drop table postern.audit_entries;
     `,
   },
+  {
+    name: '007 invitations',
+    sql: `
+      create table postern.invitations (
+        digest bytea primary key,
+        -- As organizations.email_key: the only address that may use it; null: any may.
+        email_key text,
+        created_at timestamptz(3) not null,
+        expires_at timestamptz(3) not null,
+        -- Who has used it. A sign-up that is undone gives it back.
+        organization_id text references postern.organizations on delete set null
+      );
+    `,
+  },
 ];

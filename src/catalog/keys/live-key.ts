@@ -1,8 +1,7 @@
 import { SCRAM_FORMER_MAX } from '../../auth/scram.ts';
-import { ServiceError } from '../../errors.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { ApiKey, Organization, OrganizationStatus } from '../organizations/organization.ts';
-import { type OrganizationRow, toOrganization } from '../organizations/organizations.ts';
+import { noOrganization, type OrganizationRow, toOrganization } from '../organizations/organizations.ts';
 import type { FormerKey, ProvableFormerKey } from './credential.ts';
 import { type KeyRow, toApiKey } from './keys.ts';
 
@@ -106,7 +105,7 @@ export async function loadStates(sql: Sql, organizationIds: readonly string[]): 
  */
 export async function notifyChange(sql: Sql, organizationId: string): Promise<KeyState> {
   const [state] = await loadStates(sql, [organizationId]);
-  if (state === undefined) throw new ServiceError('not_found', `there is no organization "${organizationId}"`);
+  if (state === undefined) throw noOrganization(organizationId);
   await sql`select pg_notify(${CREDENTIALS_CHANNEL}, ${JSON.stringify(state)})`;
   return state;
 }

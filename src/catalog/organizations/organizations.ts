@@ -53,8 +53,12 @@ export async function findOrganization(sql: Sql, id: string): Promise<Organizati
 export async function lockOrganization(sql: Sql, id: string): Promise<Organization> {
   const [row] = await sql<OrganizationRow[]>`
     select id, name, email, status, placement, created_at from postern.organizations where id = ${id} for update`;
-  if (row === undefined) throw new ServiceError('not_found', `there is no organization "${id}"`);
+  if (row === undefined) throw noOrganization(id);
   return toOrganization(row);
+}
+
+export function noOrganization(id: string): ServiceError {
+  return new ServiceError('not_found', `there is no organization "${id}"`);
 }
 
 export async function updateStatus(sql: Sql, id: string, status: OrganizationStatus): Promise<void> {

@@ -7,6 +7,7 @@ import type { Sql } from '../database/control-connection.ts';
 import type { NewApiKey } from '../keys/credential.ts';
 import { insertKey } from '../keys/keys.ts';
 import { emailKey } from './email-address.ts';
+import { lockInvitation, useInvitation } from './invitations.ts';
 import type { ApiKey, Organization, Placement } from './organization.ts';
 import { type OrganizationRow, toOrganization } from './organizations.ts';
 
@@ -18,8 +19,10 @@ export interface SignUp {
   readonly email: string;
   readonly placement: Placement;
   readonly key: NewApiKey;
-  /** How many sign-ups one address may make in an hour. */
-  readonly signupsPerHour: number;
+  /** The digest of the invitation that it uses; undefined: it needs none. */
+  readonly invitation?: Buffer | undefined;
+  /** How many sign-ups one address may make in an hour; undefined: any number. */
+  readonly signupsPerHour: number | undefined;
 }
 
 /** How many sign-ups an address may still make. */
@@ -55,13 +58,32 @@ export async function countAttempt(sql: Sql, sourceIp: string, limit: number, no
   return { limit, remaining: limit - count - 1, resetS };
 }
 
+export interface NewOrganization {
+  readonly organization: Organization;
+  readonly key: ApiKey;
+}
+
+/** Inserts an organization, and uses up its invitation unless the sign-up is undone later. @returns why it cannot */
+export async function recordSignUp(
+  sql: Sql,
+  signUp: SignUp,
+  ownerProcess: number,
+  now: Date,
+): Promise<NewOrganization | 'email_taken' | 'invite_invalid'> {
+  const { id, email, invitation } = signUp;
+  if (invitation !== undefined && !(await lockInvitation(sql, invitation, email, now))) return 'invite_invalid';
+  const created = await insertOrganization(sql, signUp, ownerProcess, now);
+  if (created !== undefined && invitation !== undefined) await useInvitation(sql, invitation, id);
+  return created ?? 'email_taken';
+}
+
 /** @returns undefined when the e-mail address is taken; upper and lower case count as the same */
-export async function insertOrganization(
+async function insertOrganization(
   sql: Sql,
   { id, name, email, placement, key }: SignUp,
   ownerProcess: number,
   now: Date,
-): Promise<{ organization: Organization; key: ApiKey } | undefined> {
+): Promise<NewOrganization | undefined> {
   const [row] = await sql<OrganizationRow[]>`
     insert into postern.organizations (id, name, email, email_key, status, provisioner, placement, created_at)
     values (

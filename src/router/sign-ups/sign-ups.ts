@@ -1,5 +1,7 @@
-import type { Catalog, SignUp, SignupQuota } from '../../catalog/catalog.ts';
+import { digestApiKey, isWellFormedInvitation } from '../../auth/api-key.ts';
+import { type Catalog, inviteInvalid, type SignUp, type SignupQuota } from '../../catalog/catalog.ts';
 import type { Organization } from '../../catalog/organizations/organization.ts';
+import { ServiceError } from '../../errors.ts';
 import type { Observe, Origin } from '../../observation.ts';
 import { SignUpRefusals } from '../limits/sign-up-refusals.ts';
 import type { LockExhaustion } from '../lock-exhaustion.ts';
@@ -12,15 +14,25 @@ export interface SignedUp {
   /** The key in clear text, which is shown once and stored nowhere. */
   readonly apiKey: string;
   readonly keyId: string;
-  readonly quota: SignupQuota;
+  /** Undefined if sign-ups are not limited. */
+  readonly quota: SignupQuota | undefined;
+}
+
+export interface SignUpRequest {
+  readonly orgName: string;
+  readonly email: string;
+  /** An invitation's token; it counts only where one is needed. */
+  readonly invite?: string | undefined;
 }
 
 export interface SignUpsOptions {
   readonly catalog: Catalog;
   readonly provisioner: Provisioner;
-  readonly locks: LockExhaustion;
-  /** The limit for one address. */
-  readonly signupsPerHour: number;
+  readonly locks: Pick<LockExhaustion, 'retryWhenFull'>;
+  /** Who may sign up: anybody, who has an invitation, or nobody. */
+  readonly mode: 'open' | 'invite' | 'closed';
+  /** The limit for one address; undefined: none. */
+  readonly signupsPerHour: number | undefined;
   readonly observe: Observe;
 }
 
@@ -28,8 +40,9 @@ export interface SignUpsOptions {
 export class SignUps {
   readonly #catalog: Catalog;
   readonly #provisioner: Provisioner;
-  readonly #locks: LockExhaustion;
-  readonly #signupsPerHour: number;
+  readonly #locks: SignUpsOptions['locks'];
+  readonly #mode: SignUpsOptions['mode'];
+  readonly #signupsPerHour: number | undefined;
   readonly #observe: Observe;
   readonly #refused = new SignUpRefusals();
   /** Ids of sign-ups that have not been answered yet. */
@@ -37,19 +50,20 @@ export class SignUps {
   /** Ids of failed sign-ups, perhaps already active, that the control database still records as this process's. */
   readonly #abandoned = new Set<string>();
 
-  constructor({ catalog, provisioner, locks, signupsPerHour, observe }: SignUpsOptions) {
+  constructor({ catalog, provisioner, locks, mode, signupsPerHour, observe }: SignUpsOptions) {
     this.#catalog = catalog;
     this.#provisioner = provisioner;
     this.#locks = locks;
+    this.#mode = mode;
     this.#signupsPerHour = signupsPerHour;
     this.#observe = observe;
   }
 
   /**
    * Creates an organization with its database or schema and its first key.
-   * @throws ServiceError `rate_limited`, `email_taken`
+   * @throws ServiceError `signup_closed`, `invite_required`, `invite_invalid`, `rate_limited`, `email_taken`
    */
-  async create(request: { readonly orgName: string; readonly email: string }, origin: Origin): Promise<SignedUp> {
+  async create(request: SignUpRequest, origin: Origin): Promise<SignedUp> {
     const id = newOrganizationId();
     this.#underWay.add(id);
     try {
@@ -65,11 +79,12 @@ export class SignUps {
     for (const { id, placement } of await this.#catalog.interruptedSignups(this.#underWay)) await this.#undo(id, placement, undefined);
   }
 
-  async #create(id: string, request: { readonly orgName: string; readonly email: string }, origin: Origin): Promise<SignedUp> {
+  async #create(id: string, { orgName: name, email, invite }: SignUpRequest, origin: Origin): Promise<SignedUp> {
+    const invitation = this.#invitation(invite);
     this.#refused.check(origin.sourceIp);
     const placement = this.#provisioner.placementFor(id);
     const { apiKey, record } = await mintKey();
-    const signUp = { id, name: request.orgName, email: request.email, placement, key: record, signupsPerHour: this.#signupsPerHour };
+    const signUp = { id, name, email, placement, key: record, invitation, signupsPerHour: this.#signupsPerHour };
     const { quota } = await this.#record(signUp, origin);
     try {
       await this.#locks.retryWhenFull(() => this.#provisioner.provision(placement));
@@ -83,7 +98,24 @@ export class SignUps {
     }
   }
 
-  async #record(signUp: SignUp, origin: Origin): Promise<{ readonly quota: SignupQuota }> {
+  /** @returns the digest of the invitation, where one is needed */
+  #invitation(invite: string | undefined): Buffer | undefined {
+    if (this.#mode === 'open') return undefined;
+    if (this.#mode === 'closed') {
+      throw new ServiceError('signup_closed', 'sign-up is closed: only the operator can create an organization', {
+        hint: 'Ask the operator: postern admin org create.',
+      });
+    }
+    if (invite === undefined) {
+      throw new ServiceError('invite_required', 'sign-up needs an invitation, sent as "invite"', {
+        hint: 'Ask the operator for one: postern admin invite.',
+      });
+    }
+    if (!isWellFormedInvitation(invite)) throw inviteInvalid();
+    return digestApiKey(invite);
+  }
+
+  async #record(signUp: SignUp, origin: Origin): Promise<Pick<SignedUp, 'quota'>> {
     try {
       return await this.#locks.retryWhenFull(() => this.#catalog.signUp(signUp, origin));
     } catch (error) {
