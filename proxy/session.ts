@@ -67,10 +67,10 @@ export async function openSession(
     if (shared.count > context.clientsPerTenant) {
       throw new ServiceError('too_many_connections', `too many connections for organization "${id}"`);
     }
-    const view = schemaRewriterOf(tenant);
-    const start = await startSession(startup, shared, view, () => leaseFor(client, tenant, context.router));
+    const rewriter = schemaRewriterOf(tenant);
+    const start = await startSession(startup, shared, rewriter, () => leaseFor(client, tenant, context.router));
     const secretKey = randomSecretBytes(startup.minorVersion >= 2 ? SECRET_BYTES_3_2 : SECRET_BYTES);
-    const session = new Session(client, { tenant, origin, view, start, secretKey, shared, context });
+    const session = new Session(client, { tenant, origin, rewriter, start, secretKey, shared, context });
     const keyData = encodeBackendMessage({ name: 'BackendKeyData', processId: session.processIds.own, secretKey });
     client.hold(start.welcome, keyData);
     client.write(READY_IDLE);
@@ -96,7 +96,7 @@ async function leaseFor(client: ClientConnection, tenant: Tenant, router: Router
 interface SessionParts {
   readonly tenant: Tenant;
   readonly origin: Origin;
-  readonly view: SchemaRewriter | undefined;
+  readonly rewriter: SchemaRewriter | undefined;
   readonly start: SessionStart;
   readonly secretKey: Buffer;
   readonly shared: OrganizationSessions;
@@ -106,12 +106,12 @@ interface SessionParts {
 /** One client's session: it provides what its relay needs of the service, and is known to the service and the organization's other sessions. */
 class Session implements SessionServices, ReachableSession {
   readonly processIds: ProcessIds;
-  readonly view: SchemaRewriter | undefined;
+  readonly rewriter: SchemaRewriter | undefined;
   readonly multiplexer: Multiplexer;
   readonly registry: StatementRegistry;
-  readonly recent: OrganizationSessions['recent'];
-  readonly kept: OrganizationSessions['kept'];
-  readonly held: BufferBudget;
+  readonly parseCache: OrganizationSessions['parseCache'];
+  readonly statementMemory: OrganizationSessions['statementMemory'];
+  readonly bufferBudget: BufferBudget;
   readonly #client: ClientConnection;
   readonly #tenant: Tenant;
   readonly #origin: Origin;
@@ -122,13 +122,13 @@ class Session implements SessionServices, ReachableSession {
   readonly #openedAt = performance.now();
   #open: OpenSession | undefined;
 
-  constructor(client: ClientConnection, { tenant, origin, view, start, secretKey, shared, context }: SessionParts) {
-    this.view = view;
+  constructor(client: ClientConnection, { tenant, origin, rewriter, start, secretKey, shared, context }: SessionParts) {
+    this.rewriter = rewriter;
     this.multiplexer = context.multiplexers.of(tenant.organization);
     this.registry = this.multiplexer.registry;
-    this.recent = shared.recent;
-    this.kept = shared.kept;
-    this.held = new BufferBudget(context.messageRoom, tenant.organization.id);
+    this.parseCache = shared.parseCache;
+    this.statementMemory = shared.statementMemory;
+    this.bufferBudget = new BufferBudget(context.messageRoom, tenant.organization.id);
     this.#client = client;
     this.#tenant = tenant;
     this.#origin = origin;

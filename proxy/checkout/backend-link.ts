@@ -29,7 +29,7 @@ export interface LinkEvents {
   /** The request in the shared pipeline has not been answered at all and has to be requeued. */
   runElsewhere(isCanceled: boolean): void;
   /** The session's request and those behind it have been answered: the session has the backend for itself again. */
-  gotBack(): void;
+  tookOver(): void;
 }
 
 /** The session that uses the link. It is compared by identity. */
@@ -300,7 +300,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
       backend.attach(this.receiver);
       backend.resume();
       this.#backendChanged(backend);
-      this.#session.events.gotBack();
+      this.#session.events.tookOver();
     }
   }
 

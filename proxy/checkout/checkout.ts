@@ -129,10 +129,10 @@ export class Checkout implements WaitingClient {
   /** The shareable request that a chunk from the client contains, if it is one. */
   #shareable(chunk: Buffer): ShareableRequest | undefined {
     const { services, statements, names, pins } = this.#session;
-    const { recent, registry } = services;
+    const { parseCache, registry } = services;
     const { context, settings } = pins;
     if (!pins.isShareable || context === undefined || names.mayAllBeGone) return undefined;
-    return shareableRequest(chunk, { statements, recent, registry, settings, context });
+    return shareableRequest(chunk, { statements, parseCache, registry, settings, context });
   }
 
   #enterPipeline(shared: SharedPipeline): void {

@@ -17,21 +17,21 @@ import { applySettings, type Setting, startupSettings } from './startup-settings
 export function startSession(
   startup: StartupMessage,
   tenant: OrganizationSessions,
-  view: SchemaRewriter | undefined,
+  rewriter: SchemaRewriter | undefined,
   lease: () => Promise<Lease>,
 ): SessionStart | Promise<SessionStart> {
-  const asked = wanted(startup, view);
-  return tenant.starts.get(keyOf(asked.settings)) ?? newStart(asked, tenant, view, lease);
+  const asked = wanted(startup, rewriter);
+  return tenant.starts.get(keyOf(asked.settings)) ?? newStart(asked, tenant, rewriter, lease);
 }
 
 async function newStart(
   { settings, whole }: Wanted,
   tenant: OrganizationSessions,
-  view: SchemaRewriter | undefined,
+  rewriter: SchemaRewriter | undefined,
   lease: () => Promise<Lease>,
 ): Promise<SessionStart> {
   const parameters = await parametersOf(settings, tenant, lease);
-  const seen = new Map([...parameters].map(([parameter, value]) => [parameter, view?.clientSetting(parameter, value) ?? value]));
+  const seen = new Map([...parameters].map(([parameter, value]) => [parameter, rewriter?.clientSetting(parameter, value) ?? value]));
   const start = { settings: byName(settings), parameters: seen, welcome: welcome(seen), whole };
   // Clients with the same settings share one object, so that equal settings are recognized by identity.
   tenant.starts.set(keyOf(settings), start);
@@ -68,7 +68,7 @@ interface Wanted {
   readonly whole: boolean;
 }
 
-function wanted(startup: StartupMessage, view: SchemaRewriter | undefined): Wanted {
+function wanted(startup: StartupMessage, rewriter: SchemaRewriter | undefined): Wanted {
   const { settings, own } = startupSettings(startup);
   // In SQL these are settings like any other.
   settings.push(...own);
@@ -82,7 +82,7 @@ function wanted(startup: StartupMessage, view: SchemaRewriter | undefined): Want
     }
   }
   return {
-    settings: view === undefined ? settings : settings.map(([name, value]) => [name, view.serverSetting(name, value)]),
+    settings: rewriter === undefined ? settings : settings.map(([name, value]) => [name, rewriter.serverSetting(name, value)]),
     whole: own.some(([, value]) => value === 'session'),
   };
 }

@@ -32,7 +32,7 @@ class WireRequest implements ShareableRequest {
 /** What is known where a request comes from. */
 export interface ShareableContext {
   readonly statements: ClientStatements;
-  readonly recent: ParseCache;
+  readonly parseCache: ParseCache;
   readonly registry: StatementRegistry;
   readonly settings: Settings;
   /** The settings that texts depend on. */
@@ -67,13 +67,13 @@ export function queryText(message: Buffer): string {
 /** `[Parse] Bind [Describe] Execute Sync`, with the unnamed portal. */
 function shareableExtendedQuery(
   chunk: Buffer,
-  { statements, recent, registry, settings, context }: ShareableContext,
+  { statements, parseCache, registry, settings, context }: ShareableContext,
 ): ShareableRequest | undefined {
   let at = 0;
   let server: ServerStatement | undefined;
   if (chunk[at] === FrontendType.Parse) {
     const end = messageEnd(chunk, at);
-    server = recent.find({ buffer: chunk, start: at, end }, context, registry.generation)?.server;
+    server = parseCache.find({ buffer: chunk, start: at, end }, context, registry.generation)?.server;
     if (server === undefined || chunk[end + HEADER_BYTES + 1] !== 0) return undefined;
     at = end;
   }

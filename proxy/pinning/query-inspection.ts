@@ -92,7 +92,7 @@ export function textPasses(session: WireSession, { buffer, end, last }: FrameSca
 
 /** @throws ServiceError `payload_too_large`, `too_many_requests` for an incomplete text that has to be rewritten */
 export function demandWhole({ services, rewritten }: WireSession, { length, last }: FrameScanner): void {
-  if (last || services.view === undefined || rewritten !== undefined) return;
+  if (last || services.rewriter === undefined || rewritten !== undefined) return;
   if (length > MAX_REWRITTEN_BYTES)
     throw new ServiceError('payload_too_large', `a statement may have at most ${MAX_REWRITTEN_BYTES} bytes in this placement`);
   throw new ServiceError('too_many_requests', 'statements that are being sent exceed the memory limit', {
@@ -102,9 +102,9 @@ export function demandWhole({ services, rewritten }: WireSession, { length, last
 
 /** Rewrites a text for the `schema` placement, where the organization's `public` has another name. */
 export function rewriteText({ services, rewritten }: WireSession, text: string): { readonly sql: string; readonly edits: Edits } {
-  const { view } = services;
-  if (view === undefined || rewritten !== undefined) return { sql: text, edits: NO_EDITS };
-  const { sql, edits } = view.rewrite(Buffer.from(text, 'latin1'));
+  const { rewriter } = services;
+  if (rewriter === undefined || rewritten !== undefined) return { sql: text, edits: NO_EDITS };
+  const { sql, edits } = rewriter.rewrite(Buffer.from(text, 'latin1'));
   return { sql: edits.length === 0 ? text : sql.toString('latin1'), edits };
 }
 

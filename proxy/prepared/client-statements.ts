@@ -47,7 +47,7 @@ const MAX_FORMER_BYTES = 1_000;
 
 /** The prepared statements of a client. Names are Latin-1 strings, because PostgreSQL compares them byte by byte. Most clients have no named statements. */
 export class ClientStatements {
-  readonly #kept: StatementMemory;
+  readonly #memory: StatementMemory;
   #isOver = false;
   #named: Map<string, NamedStatement> | undefined;
   /** Names that were deallocated recently, by the server's name: an error that arrives later may still mention the statement. */
@@ -58,8 +58,8 @@ export class ClientStatements {
   #unnamedBytes = 0;
 
   /** @param kept counts the statements of all clients of the organization */
-  constructor(kept: StatementMemory) {
-    this.#kept = kept;
+  constructor(memory: StatementMemory) {
+    this.#memory = memory;
   }
 
   /** The client's unnamed statement, provided that all pending requests succeed. A Query or a Close destroys it. */
@@ -77,14 +77,14 @@ export class ClientStatements {
     const settled = this.#settled === unnamed ? 0 : countedBytes(this.#settled);
     const bytes = this.#isOver ? 0 : countedBytes(unnamed) + settled;
     if (bytes === this.#unnamedBytes) return;
-    this.#kept.resizeBy(bytes - this.#unnamedBytes);
+    this.#memory.resizeBy(bytes - this.#unnamedBytes);
     this.#unnamedBytes = bytes;
   }
 
   /** Whether a Parse of this size may be kept, with or without a name. One whose name is in use needs no memory, because it fails. */
   hasRoomFor(name: string, bytes: number): boolean {
     if (name === '' ? bytes <= MAX_UNCOUNTED_BYTES : this.get(name) !== undefined) return true;
-    return this.#kept.hasRoomFor(bytes);
+    return this.#memory.hasRoomFor(bytes);
   }
 
   get(name: string): NamedStatement | undefined {
@@ -154,7 +154,7 @@ export class ClientStatements {
   }
 
   #forgetAll(): void {
-    for (const [name, statement] of this.entries()) this.#kept.delete(ownBytes(name, statement), statement.server);
+    for (const [name, statement] of this.entries()) this.#memory.delete(ownBytes(name, statement), statement.server);
     this.#named?.clear();
   }
 
@@ -177,11 +177,11 @@ export class ClientStatements {
   #put(named: Map<string, NamedStatement>, name: string, statement: NamedStatement | undefined): void {
     if (this.#isOver) return;
     const before = named.get(name);
-    if (before !== undefined) this.#kept.delete(ownBytes(name, before), before.server);
+    if (before !== undefined) this.#memory.delete(ownBytes(name, before), before.server);
     if (statement === undefined) named.delete(name);
     else {
       named.set(name, statement);
-      this.#kept.add(ownBytes(name, statement), statement.server);
+      this.#memory.add(ownBytes(name, statement), statement.server);
     }
   }
 }

@@ -119,14 +119,14 @@ function mayBeRepeated({ status, names, pins }: WireSession): boolean {
 
 /** Finds the statement that the same bytes referred to recently. */
 function recall({ pins, services }: WireSession, scanner: FrameScanner): RepeatedStatement | undefined {
-  const { registry, recent } = services;
-  return recent.find(scanner, pins.context, registry.generation);
+  const { registry, parseCache } = services;
+  return parseCache.find(scanner, pins.context, registry.generation);
 }
 
 function remember({ pins, services }: WireSession, scanner: FrameScanner, repeated: RepeatedStatement): void {
-  const { registry, recent } = services;
+  const { registry, parseCache } = services;
   const { context } = pins;
-  if (context !== undefined) recent.keep(scanner, context, registry.generation, repeated);
+  if (context !== undefined) parseCache.keep(scanner, context, registry.generation, repeated);
 }
 
 /** The server statement of a text that clients send repeatedly without a name. */

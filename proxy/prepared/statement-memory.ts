@@ -8,23 +8,23 @@ const NAME_BYTES = 256;
 
 /** Counts the memory that the prepared statements of an organization's clients need. A definition counts once, however many names it has. */
 export class StatementMemory {
-  readonly #held: MemoryReservation;
+  readonly #reservation: MemoryReservation;
   /** The number of names that each statement has. */
   readonly #names = new Map<ServerStatement, number>();
 
   /** @param held the organization's reservation */
-  constructor(held: MemoryReservation) {
-    this.#held = held;
+  constructor(reservation: MemoryReservation) {
+    this.#reservation = reservation;
   }
 
   /** Whether the memory limit allows a Parse of this size to be kept. */
   hasRoomFor(bytes: number): boolean {
-    return this.#held.exhaustedBy(NAME_BYTES + bytes) === undefined;
+    return this.#reservation.exhaustedBy(NAME_BYTES + bytes) === undefined;
   }
 
   /** The statements need this many bytes more; fewer, if negative. */
   resizeBy(bytes: number): void {
-    this.#held.resize(this.#held.bytes + bytes);
+    this.#reservation.resize(this.#reservation.bytes + bytes);
   }
 
   /** @param ownBytes the memory that belongs to this name alone: its own bytes and what is kept with it */

@@ -45,17 +45,17 @@ export function receiveReplies(session: WireSession, chunk: Buffer, isFollowed: 
   const { backendScanner: scanner, replies, services, gate } = session;
   scanner.push(chunk);
   session.reappliedEffects = 0;
-  gate.open(Reason.portion);
+  gate.open(Reason.replyPart);
   while (scanner.next()) {
     if (!scanner.first) passOn(session, scanner, !session.skipsRest);
-    else if (isData(scanner.type) && !replies.skipping && services.view === undefined) {
+    else if (isData(scanner.type) && !replies.skipping && services.rewriter === undefined) {
       scanner.widen();
       passOn(session, scanner, true);
     } else receiveMessage(session, scanner);
     if (isFollowed && replies.length === 0) return scanner.takeRest();
     if (replies.isUnclear) break;
     if (!haveEffectsTakenLong(session) || replies.length === 0 || isFollowed) continue;
-    gate.close(Reason.portion);
+    gate.close(Reason.replyPart);
     break;
   }
   return undefined;
@@ -116,19 +116,19 @@ function receiveMessage(session: WireSession, scanner: FrameScanner): void {
 }
 
 function receiveNotice(session: WireSession, scanner: FrameScanner, skipping: boolean): void {
-  const { view } = session.services;
-  if (skipping || view === undefined || !scanner.last) {
+  const { rewriter } = session.services;
+  if (skipping || rewriter === undefined || !scanner.last) {
     passOn(session, scanner, !skipping);
     return;
   }
-  session.toClient.insert(noticeForClient(scanner.buffer.subarray(scanner.start, scanner.end), view));
+  session.toClient.insert(noticeForClient(scanner.buffer.subarray(scanner.start, scanner.end), rewriter));
 }
 
 function receiveNotification(session: WireSession, scanner: FrameScanner): void {
   const { buffer, start, end, last } = scanner;
   const { services, toClient } = session;
   if (!last) {
-    passOn(session, scanner, services.view === undefined);
+    passOn(session, scanner, services.rewriter === undefined);
     return;
   }
   const notification = notificationForClient(buffer.subarray(start, end), services);
@@ -175,13 +175,13 @@ function receiveError(session: WireSession, scanner: FrameScanner): void {
   noteFailure(session, fields);
   if (isForwarded && !session.isHidden) session.failure ??= fields.code;
   const isTold = (isForwarded || session.hasFatal) && !session.isHidden;
-  const isReworded = isTold && !isRefused && scanner.last && (services.view !== undefined || mentionsServerStatement(fields.message));
+  const isReworded = isTold && !isRefused && scanner.last && (services.rewriter !== undefined || mentionsServerStatement(fields.message));
   const edits = editsInError(session);
   if (!isReworded) passOn(session, scanner, isTold && !isRefused);
   replies.receive(type);
   if (isRefused && isTold) toClient.insert(encodeBackendMessage({ name: 'ErrorResponse', fields }));
   // This comes last, because the error may have undone that the client closed its name for the statement.
-  if (isReworded) toClient.insert(errorForClient(buffer.subarray(start, end), fields, { view: services.view, statements, edits }));
+  if (isReworded) toClient.insert(errorForClient(buffer.subarray(start, end), fields, { rewriter: services.rewriter, statements, edits }));
 }
 
 /**
@@ -230,7 +230,7 @@ function receiveParameter(session: WireSession, scanner: FrameScanner, isOwnRequ
   const { pins, services, reported } = session;
   const { parameter, value: serverValue } = decodeParameterStatus(scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end));
   if (!isOwnRequest) pins.parameterChanged(parameter, serverValue);
-  const value = services.view?.clientSetting(parameter, serverValue) ?? serverValue;
+  const value = services.rewriter?.clientSetting(parameter, serverValue) ?? serverValue;
   if (pins.restores && session.status === 'I') reported.putOff(parameter, value);
   else if (!isOwnRequest || !reported.isTold(parameter, value)) {
     reported.tell(parameter, value);
@@ -252,7 +252,7 @@ function receiveRow(session: WireSession, scanner: FrameScanner): void {
     else if (subject.own === 'probe') pins.probeFailed();
     passOn(session, scanner, false);
   } else if (last && (subject as RequestEnd | undefined)?.showsSearchPath === true) {
-    toClient.insert(searchPathRowForClient(buffer.subarray(start, end), services.view));
+    toClient.insert(searchPathRowForClient(buffer.subarray(start, end), services.rewriter));
   } else passOn(session, scanner, true);
 }
 

@@ -24,7 +24,7 @@ export function beginInput(session: WireSession): void {
 
 /** Counts the bytes of the client's input that are held. */
 export function countInput({ services, clientScanner, gate, rewrittenBytes }: WireSession): void {
-  services.held.fromClient(clientScanner.heldBytes + gate.inputBytes + rewrittenBytes);
+  services.bufferBudget.fromClient(clientScanner.heldBytes + gate.inputBytes + rewrittenBytes);
 }
 
 /**
@@ -60,13 +60,13 @@ export function awaitSignals({ services, link, replies, events }: WireSession): 
  * Few bytes from the client can cause many or large statements to be prepared on the backend. The rest of the input waits then.
  * @returns false when there is no rest
  */
-export function leaveRest(session: WireSession, rest: Buffer): boolean {
+export function queueRest(session: WireSession, rest: Buffer): boolean {
   const { gate, events } = session;
   if (rest.length === 0) return false;
   gate.hold(rest);
-  gate.close(Reason.room);
+  gate.close(Reason.backendBuffer);
   setImmediate(() => {
-    if (gate.isClosed(Reason.room) && !session.isOver) events.continueInput();
+    if (gate.isClosed(Reason.backendBuffer) && !session.isOver) events.continueInput();
   });
   return true;
 }
@@ -109,7 +109,7 @@ export function keepInFlight(session: WireSession, chunk: Buffer, requestsBefore
 
 /** Whether the scanner's message has a text so long that rewriting it at once would delay other sessions. */
 export function isLargeText({ services, rewritten }: WireSession, { first, type, length, last }: FrameScanner): boolean {
-  if (services.view === undefined || !first || length < LARGE_SQL_BYTES || rewritten !== undefined) return false;
+  if (services.rewriter === undefined || !first || length < LARGE_SQL_BYTES || rewritten !== undefined) return false;
   return last && (type === FrontendType.Query || type === FrontendType.Parse);
 }
 
@@ -121,7 +121,7 @@ export function rewriteLarge(session: WireSession, scanner: FrameScanner): void 
   session.clientScanner = newClientScanner(services);
   session.rewrittenBytes = message.length;
   client.pause();
-  const rewriting = rewrittenMessage(message, (sql) => services.view?.rewriteLarge(sql));
+  const rewriting = rewrittenMessage(message, (sql) => services.rewriter?.rewriteLarge(sql));
   Promise.all([rewriting, inspectInSlices(message)]).then(
     ([rewritten, inspected]) => {
       if (session.isOver) return;
@@ -135,7 +135,7 @@ export function rewriteLarge(session: WireSession, scanner: FrameScanner): void 
 }
 
 /** @returns the current message and all input behind it, to be handled later */
-export function takeOut(session: WireSession, scanner: FrameScanner): Buffer {
+export function takeMessage(session: WireSession, scanner: FrameScanner): Buffer {
   const { services } = session;
   if (!scanner.last) session.clientScanner = newClientScanner(services);
   return Buffer.concat([scanner.buffer.subarray(scanner.start, scanner.end), scanner.takeRest()]);

@@ -9,9 +9,9 @@ export const Reason = {
   /** Signals to other sessions, or a cancel request, have not reached the server yet. */
   signals: 8,
   /** The client's input has filled the buffer for the backend: the rest waits for the next turn. */
-  room: 16,
+  backendBuffer: 16,
   /** The backend's messages take long to handle: the rest waits for the next turn. */
-  portion: 32,
+  replyPart: 32,
   /** The client has not read its reply. The session keeps its backend, so that no further replies pile up. */
   reader: 64,
 } as const;

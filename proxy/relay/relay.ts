@@ -58,7 +58,7 @@ export class Relay implements RelayEvents, ClientReceiver {
   clientDrained(): void {
     const { session } = this;
     session.lastTakenAt = performance.now();
-    session.services.held.toClient(0);
+    session.services.bufferBudget.toClient(0);
     session.backend?.resume();
     if (session.gate.isClosed(Reason.reader) && !session.isBusy) this.checkInAgain();
   }
@@ -81,19 +81,19 @@ export class Relay implements RelayEvents, ClientReceiver {
   /** What a backend sends is written to the client at once, and only what the kernel has not taken is needed longer. */
   get holdsChunk(): boolean {
     const { client, toClient, gate } = this.session;
-    return client.writableLength > 0 || toClient.bytes > 0 || gate.isClosed(Reason.portion);
+    return client.writableLength > 0 || toClient.bytes > 0 || gate.isClosed(Reason.replyPart);
   }
 
   drain(): void {
     const { session } = this;
     if (session.isOver) return;
-    if (session.gate.isClosed(Reason.room)) continueInput(session);
+    if (session.gate.isClosed(Reason.backendBuffer)) continueInput(session);
     else if (session.gate.isClear) session.client.resume();
   }
 
   closed(): void {
     const { session } = this;
-    while (session.gate.isClosed(Reason.portion) && session.link.lease !== undefined) handleReplies(session, NOTHING);
+    while (session.gate.isClosed(Reason.replyPart) && session.link.lease !== undefined) handleReplies(session, NOTHING);
     session.link.lost();
     endWithoutBackend(session);
   }
@@ -154,7 +154,7 @@ export class Relay implements RelayEvents, ClientReceiver {
     continueInput(session);
   }
 
-  gotBack(): void {
+  tookOver(): void {
     answered(this.session);
     continueInput(this.session);
   }

@@ -9,17 +9,17 @@ import { rewriteBody } from './message-builders.ts';
 
 /* These functions replace the server's names in complete backend messages by the names that the client knows. */
 
-export function noticeForClient(message: Buffer, view: SchemaRewriter): Buffer {
-  return encodeBackendMessage({ name: 'NoticeResponse', fields: view.error(decodeErrorFields(message.subarray(HEADER_BYTES))) });
+export function noticeForClient(message: Buffer, rewriter: SchemaRewriter): Buffer {
+  return encodeBackendMessage({ name: 'NoticeResponse', fields: rewriter.error(decodeErrorFields(message.subarray(HEADER_BYTES))) });
 }
 
 /** Puts the notifying session's process id in the place of the backend's. @returns undefined for another organization's channel */
 export function notificationForClient(
   message: Buffer,
-  { view, processIds }: Pick<SessionServices, 'view' | 'processIds'>,
+  { rewriter, processIds }: Pick<SessionServices, 'rewriter' | 'processIds'>,
 ): Buffer | undefined {
   const { processId, channel, payload } = decodeNotification(message.subarray(HEADER_BYTES));
-  const seen = view === undefined ? channel : view.channel(channel);
+  const seen = rewriter === undefined ? channel : rewriter.channel(channel);
   if (seen === undefined) return undefined;
   const sender = processIds.userOf(processId) ?? processId;
   return encodeBackendMessage({ name: 'NotificationResponse', processId: sender, channel: seen, payload });
@@ -32,20 +32,24 @@ export function notificationForClient(
 export function errorForClient(
   message: Buffer,
   fields: ErrorFields,
-  { view, statements, edits }: { readonly view: SchemaRewriter | undefined; readonly statements: ClientStatements; readonly edits: Edits },
+  {
+    rewriter,
+    statements,
+    edits,
+  }: { readonly rewriter: SchemaRewriter | undefined; readonly statements: ClientStatements; readonly edits: Edits },
 ): Buffer {
   const name = (text: string) => text.replace(SERVER_STATEMENT, (server) => statements.nameOf(server));
-  if (view === undefined) return rewriteBody(message, name);
-  return encodeBackendMessage({ name: 'ErrorResponse', fields: view.error({ ...fields, message: name(fields.message) }, edits) });
+  if (rewriter === undefined) return rewriteBody(message, name);
+  return encodeBackendMessage({ name: 'ErrorResponse', fields: rewriter.error({ ...fields, message: name(fields.message) }, edits) });
 }
 
 /** Follows the header, the number of columns and the length of the first column. */
 const SHOW_VALUE_OFFSET = HEADER_BYTES + 2 + 4;
 
 /** The row of SHOW search_path, which has one column. */
-export function searchPathRowForClient(row: Buffer, view: SchemaRewriter | undefined): Buffer {
+export function searchPathRowForClient(row: Buffer, rewriter: SchemaRewriter | undefined): Buffer {
   const value = row.toString('utf8', SHOW_VALUE_OFFSET);
-  const shown = Buffer.from(view?.clientSetting('search_path', value) ?? value);
+  const shown = Buffer.from(rewriter?.clientSetting('search_path', value) ?? value);
   const message = Buffer.concat([row.subarray(0, SHOW_VALUE_OFFSET), shown]);
   message.writeInt32BE(message.length - 1, 1);
   message.writeInt32BE(shown.length, SHOW_VALUE_OFFSET - 4);

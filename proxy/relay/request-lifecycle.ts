@@ -16,18 +16,18 @@ import {
   isBackendFull,
   isLargeText,
   keepInFlight,
-  leaveRest,
   mustHoldOn,
+  queueRest,
   resumeClient,
   rewriteLarge,
-  takeOut,
+  takeMessage,
   terminated,
   violated,
 } from './client-input.ts';
 import { awaitsReplies, forward, mustWaitForReplies } from './forwarding.ts';
 import { Reason } from './input-gate.ts';
 import { answerLocally } from './local-replies.ts';
-import { endedAtRest, endedWithReplies, endOutOfStep } from './session-end.ts';
+import { endAfterProtocolError, endedAtRest, endedWithReplies } from './session-end.ts';
 import type { WireSession } from './wire-session.ts';
 
 /*
@@ -58,14 +58,14 @@ export function handleInput(session: WireSession, chunk: Buffer): void {
         return;
       }
       if (!handleMessage(session, scanner, isFirst ? chunk : undefined)) break;
-      if (toBackend.bytes > HIGH_WATER_BYTES && leaveRest(session, scanner.takeRest())) break;
+      if (toBackend.bytes > HIGH_WATER_BYTES && queueRest(session, scanner.takeRest())) break;
     }
   } catch (error) {
     violated(session, error);
     return;
   }
   if (replies.isUnclear) {
-    endOutOfStep(session);
+    endAfterProtocolError(session);
     return;
   }
   awaitSignals(session);
@@ -98,7 +98,7 @@ function handleMessage(session: WireSession, scanner: FrameScanner, chunk: Buffe
   }
   const isHeld = mustWaitForReplies(session, scanner) || (scanner.first && gate.isClosed(Reason.settings));
   if (isHeld || !forward(session, scanner, backend)) {
-    gate.hold(takeOut(session, scanner));
+    gate.hold(takeMessage(session, scanner));
     return false;
   }
   session.rewritten = undefined;
@@ -111,7 +111,7 @@ function checkOut(session: WireSession, scanner: FrameScanner, chunk: Buffer | u
   const request = scanner.buffer === chunk && scanner.start === 0 ? chunk : undefined;
   const backend = checkout.tryCheckout(request);
   if (backend !== undefined) return backend;
-  gate.holdFirst(takeOut(session, scanner), Reason.backend);
+  gate.holdFirst(takeMessage(session, scanner), Reason.backend);
   session.since = performance.now();
   checkout.wait(request !== undefined);
   return undefined;
@@ -130,10 +130,10 @@ export function handleReplies(session: WireSession, chunk: Buffer): void {
     return;
   }
   if (replies.isUnclear) {
-    endOutOfStep(session);
+    endAfterProtocolError(session);
     return;
   }
-  if (gate.isClosed(Reason.portion)) receiveMoreSoon(session);
+  if (gate.isClosed(Reason.replyPart)) receiveMoreSoon(session);
   link.cancels.sendIfDue();
   if (replies.length === 0) answered(session);
   else if (!session.isOver && !holdsBackReply(session)) toClient.flushPart(!session.backendScanner.last);
@@ -149,7 +149,7 @@ function receiveMoreSoon(session: WireSession): void {
   session.backend?.pause();
   setImmediate(() => {
     const { backend, gate, client } = session;
-    if (backend === undefined || !gate.isClosed(Reason.portion)) return;
+    if (backend === undefined || !gate.isClosed(Reason.replyPart)) return;
     if (client.writableLength <= HIGH_WATER_BYTES) backend.resume();
     handleReplies(session, NOTHING);
   });
@@ -227,22 +227,22 @@ function mayWaitForReader({ client, toClient, services, gate }: WireSession): bo
   if (client.writableLength + toClient.bytes <= SMALL_BYTES) return true;
   toClient.flush();
   const unread = client.writableLength;
-  if (unread > SMALL_BYTES && !services.held.mayGrow(unread)) gate.close(Reason.reader);
-  else services.held.toClient(unread);
+  if (unread > SMALL_BYTES && !services.bufferBudget.mayGrow(unread)) gate.close(Reason.reader);
+  else services.bufferBudget.toClient(unread);
   return !gate.isClosed(Reason.reader);
 }
 
 /** Goes on with input that has waited, if nothing is in its way any more. */
 export function continueInput(session: WireSession): void {
   const { gate } = session;
-  if (gate.isClear || gate.isClosed(STILL_WAITING) || (gate.isClosed(Reason.room) && isBackendFull(session))) return;
+  if (gate.isClear || gate.isClosed(STILL_WAITING) || (gate.isClosed(Reason.backendBuffer) && isBackendFull(session))) return;
   if (!awaitsReplies(session)) resumeInput(session);
 }
 
 /** Goes on with input that has waited. */
 export function resumeInput(session: WireSession): void {
   const { gate } = session;
-  gate.open(Reason.room);
+  gate.open(Reason.backendBuffer);
   for (const bytes of gate.release()) {
     // Waiting may begin again in the middle; the rest then belongs behind it.
     if (!gate.isClear || mustHoldOn(session)) gate.hold(bytes);

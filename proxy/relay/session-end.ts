@@ -26,7 +26,7 @@ export function endByForce(session: WireSession, error: ServiceError): void {
 }
 
 /** Messages that the client has sent during a COPY make it unknown which reply comes next. PostgreSQL uses this message in such a case. */
-export function endOutOfStep(session: WireSession): void {
+export function endAfterProtocolError(session: WireSession): void {
   endByError(session, new ServiceError('protocol_violation', 'terminating connection because protocol synchronization was lost'));
 }
 
@@ -104,7 +104,7 @@ async function giveBack(session: WireSession): Promise<void> {
   // The rest of a reply from a shared backend is discarded.
   session.isHidden = true;
   statements.end();
-  services.held.end();
+  services.bufferBudget.end();
   if (link.lease === undefined) link.cancelReservation();
   else await link.close(session.isAtRest && session.clientScanner.last, session.cancelFailed);
 }

@@ -170,7 +170,7 @@ export class WireSession {
     this.clientScanner = newClientScanner(services);
     this.toClient = new WriteBuffer(client);
     this.replies = new ReplyQueue(events);
-    this.statements = new ClientStatements(services.kept);
+    this.statements = new ClientStatements(services.statementMemory);
     this.names = new PendingNames(this.statements, this.replies);
     this.audit = new DdlAudit(services);
     this.reported = new ReportedParameters(parameters);
@@ -227,6 +227,6 @@ export class WireSession {
 }
 
 /** Makes the scanner of a client's messages. It holds as much of each message as has to be inspected, within the memory limit. */
-export function newClientScanner({ view, held }: SessionServices): FrameScanner {
-  return new FrameScanner(view === undefined ? FRONTEND : FRONTEND_REWRITTEN, held);
+export function newClientScanner({ rewriter, bufferBudget }: SessionServices): FrameScanner {
+  return new FrameScanner(rewriter === undefined ? FRONTEND : FRONTEND_REWRITTEN, bufferBudget);
 }

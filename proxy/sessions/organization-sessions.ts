@@ -32,8 +32,8 @@ export interface SessionStart {
 /** What the wire sessions of one organization share in this process. */
 export class OrganizationSessions {
   count = 0;
-  recent = new ParseCache();
-  readonly kept: StatementMemory;
+  parseCache = new ParseCache();
+  readonly statementMemory: StatementMemory;
   readonly sequences = new SequenceUse();
   /** The starts of sessions, by their settings. */
   readonly starts = new BoundedMap<string, SessionStart>({ maxEntries: MAX_REMEMBERED_LOGINS });
@@ -46,7 +46,7 @@ export class OrganizationSessions {
 
   /** @param statements where its clients' statements count */
   constructor(statements: MemoryReservation) {
-    this.kept = new StatementMemory(statements);
+    this.statementMemory = new StatementMemory(statements);
   }
 
   /** Registers a session by its process id. @returns the translation between process ids of sessions and backends */
@@ -136,7 +136,7 @@ export class OrganizationDirectory {
   leave(organizationId: string, tenant: OrganizationSessions): void {
     tenant.count -= 1;
     if (tenant.count > 0) return;
-    tenant.recent = new ParseCache();
+    tenant.parseCache = new ParseCache();
     this.#present.delete(organizationId);
     this.#former.set(organizationId, tenant);
   }

@@ -30,12 +30,12 @@ export interface SessionServices extends AuditListener {
   /** Shares backends with other sessions of the organization. */
   readonly multiplexer: Multiplexer;
   readonly registry: StatementRegistry;
-  readonly recent: ParseCache;
-  readonly kept: StatementMemory;
-  readonly held: BufferBudget;
+  readonly parseCache: ParseCache;
+  readonly statementMemory: StatementMemory;
+  readonly bufferBudget: BufferBudget;
   readonly processIds: ProcessIds;
   /** Set if the organization's `public` is another schema. */
-  readonly view: SchemaRewriter | undefined;
+  readonly rewriter: SchemaRewriter | undefined;
   /** Called for each client request that has been answered up to its ReadyForQuery. @param sqlstate of its first error */
   answered(sqlstate: string | undefined): void;
   /** Called when the session has ended, after its backend has been checked in or discarded. */

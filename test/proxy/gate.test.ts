@@ -33,8 +33,8 @@ it('is closed for each reason until that one is gone', () => {
   const gate = new Gate();
   gate.close(Reason.signals);
   gate.close(Reason.settings);
-  expect(gate.isClosed(Reason.room)).toBe(false);
-  expect(gate.isClosed(Reason.room | Reason.signals)).toBe(true);
+  expect(gate.isClosed(Reason.backendBuffer)).toBe(false);
+  expect(gate.isClosed(Reason.backendBuffer | Reason.signals)).toBe(true);
   gate.open(Reason.signals);
   expect([gate.isClosed(Reason.signals), gate.isClosed(Reason.settings)]).toEqual([false, true]);
 });

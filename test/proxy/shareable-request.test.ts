@@ -69,7 +69,7 @@ describe('a request', () => {
   const statements = new ClientStatements(new StatementMemory(new MemoryReservation(new MemoryBudget(STATEMENT_BOUNDS), 'org')));
   statements.set('s', { server, traits: NO_TRAITS, signals: [] });
   const registry = new StatementRegistry();
-  const context = { statements, recent: new ParseCache(), registry, settings: NO_SETTINGS, context: '' };
+  const context = { statements, parseCache: new ParseCache(), registry, settings: NO_SETTINGS, context: '' };
   for (let i = 0; i < 100; i += 1) {
     registry.latencyOf(server)?.ran(1, 10, registry.baseline);
     latencyOf(registry, 'SELECT 1')?.ran(1, 10, registry.baseline);

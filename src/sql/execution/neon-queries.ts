@@ -10,9 +10,9 @@ import type { ResultFormat } from '../result/result-format.ts';
 import { outcomeOf } from '../result/result-writer.ts';
 import { TypeCatalog } from '../result/type-catalog.ts';
 import { pinSettings } from '../session/output-settings.ts';
-import type { Completion } from '../session/pipeline.ts';
+import type { Completion } from '../session/pipeline-request.ts';
 import { Session, type SessionOptions } from '../session/session.ts';
-import { carriedOut } from './statement-failure.ts';
+import { withCompletion } from './statement-failure.ts';
 import type { BatchResult } from './transactions/batch.ts';
 import { checkInTransaction, inTransaction } from './transactions/in-transaction.ts';
 import { beginStatement, type TransactionModes } from './transactions/run-transaction.ts';
@@ -41,7 +41,7 @@ export function runTextStatement(lease: Lease, statement: TextStatement, options
       if (result === undefined) throw new Error('a statement has no result');
       return result;
     } catch (error) {
-      throw error instanceof ServiceError ? carriedOut(error) : error;
+      throw error instanceof ServiceError ? withCompletion(error) : error;
     }
   });
 }

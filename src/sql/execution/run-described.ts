@@ -11,7 +11,7 @@ import { pinSettings } from '../session/output-settings.ts';
 import type { Description, Session } from '../session/session.ts';
 import { DescribedStatement, findStatement, forgetStatement, type KnownStatement, rememberStatement } from './known-statements.ts';
 import type { QueryRequest } from './query-request.ts';
-import { carriedOut } from './statement-failure.ts';
+import { withCompletion } from './statement-failure.ts';
 
 /**
  * Runs a statement in a session. One that this backend has prepared runs at once. Any other is described first, because rows cannot
@@ -122,7 +122,7 @@ class QueryRun {
     await Promise.allSettled([running, committed]);
     const [{ tag, warnings }] = await Promise.all([running, committed]);
     // The statement may have completed before it could be canceled, but not all of its rows were taken.
-    if (isCut && session.abortReason !== undefined) throw carriedOut(session.abortReason);
+    if (isCut && session.abortReason !== undefined) throw withCompletion(session.abortReason);
     const outcome = outcomeOf(tag, startedAt);
     result.close(outcome, warnings);
     return outcome;

@@ -11,11 +11,11 @@ import type { RowSource } from '../result/reply-stream.ts';
 import { jsonFormat, type StatementOutcome } from '../result/result-format.ts';
 import { outcomeOf, type ResultShape, ResultWriter } from '../result/result-writer.ts';
 import { hasExpectedSettings } from '../session/output-settings.ts';
-import type { Completion, Replies, Settle } from '../session/pipeline.ts';
+import type { Completion, Replies, Settle } from '../session/pipeline-request.ts';
 import type { KnownStatement } from './known-statements.ts';
 import type { QueryReply, QueryRequest } from './query-request.ts';
 import { mayBeStale } from './run-described.ts';
-import { carriedOut } from './statement-failure.ts';
+import { withCompletion } from './statement-failure.ts';
 
 /** Is notified how a run ends. One of these methods is called, once. */
 export interface RunListener {
@@ -127,7 +127,7 @@ export class PreparedRun implements Replies {
     const { abortReason } = this.#host;
     // The statement may have completed before it could be canceled, but not all of its rows were taken.
     if (this.#isCut && abortReason !== undefined) {
-      this.#fail(carriedOut(abortReason));
+      this.#fail(withCompletion(abortReason));
       return;
     }
     const outcome = outcomeOf(tag, this.#startedAt);

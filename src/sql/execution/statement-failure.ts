@@ -32,7 +32,7 @@ export class StatementFailure extends Error {
 }
 
 /** @returns the reason why a session was aborted, with the detail that its statement has completed nevertheless */
-export function carriedOut({ kind, message, hint }: ServiceError): ServiceError {
+export function withCompletion({ kind, message, hint }: ServiceError): ServiceError {
   return new ServiceError(kind, message, {
     detail: 'The statement was carried out all the same.',
     ...(hint === undefined ? {} : { hint }),

@@ -9,7 +9,7 @@ import { eachStatement, type SqlStatement } from '../../syntax/split-statements.
 import type { FailurePlace } from '../execution/statement-failure.ts';
 import { failureAt } from '../execution/transactions/in-transaction.ts';
 import { charactersOf, type Warning } from '../session/notices.ts';
-import type { Completion } from '../session/pipeline.ts';
+import type { Completion } from '../session/pipeline-request.ts';
 import type { Session } from '../session/session.ts';
 
 /** A notice, or a warning of a statement that destroys data, with its position in the text. */

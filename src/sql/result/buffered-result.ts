@@ -2,7 +2,7 @@ import { ServiceError } from '../../errors.ts';
 import type { FieldDescription } from '../../protocol/backend.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import type { Warning } from '../session/notices.ts';
-import type { Replies } from '../session/pipeline.ts';
+import type { Replies } from '../session/pipeline-request.ts';
 import type { Session } from '../session/session.ts';
 import { keepResults } from './result-budget.ts';
 import type { ResultFormat, StatementOutcome } from './result-format.ts';

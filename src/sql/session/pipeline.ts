@@ -17,34 +17,13 @@ import {
 } from '../../protocol/backend.ts';
 import { SYNC } from '../../protocol/frontend-encoder.ts';
 import { ANY_SIZE, backendFrames, FrameScanner, HEADER_BYTES } from '../../protocol/message-framing.ts';
-import { joinShort } from '../../runtime/bytes.ts';
 import { turnStartedAt } from '../../runtime/event-loop.ts';
-import { carriedOut } from '../execution/statement-failure.ts';
+import { withCompletion } from '../execution/statement-failure.ts';
 import { LARGE_ROW_BYTES } from '../json/row.ts';
-import { closeStatement } from './messages.ts';
 import { Notices, type Warning } from './notices.ts';
+import { PipelineOutput } from './pipeline-output.ts';
+import type { Replies, Settle, Until } from './pipeline-request.ts';
 import { ReceiveBudget, type ResultMemory } from './receive-budget.ts';
-
-/** What a request wants to see of its replies, in the order in which they come. */
-export interface Replies {
-  parameters?(types: readonly number[], body: Buffer): void;
-  /** The columns to come; none for a statement that returns no rows. `body` is the RowDescription's, if there is one. */
-  fields?(fields: readonly FieldDescription[], body: Buffer | undefined): void;
-  /** The body of a DataRow is `source[start..end)`; it is only good during the call. */
-  row?(source: Buffer, start: number, end: number): void;
-  /** As `row`, for one of more than LARGE_ROW_BYTES, which is good until the promise is kept; without it they go to `row`. */
-  largeRow?(source: Buffer, start: number, end: number): Promise<void>;
-  /** What a large row waits for is of no use any more. */
-  interrupt?(): void;
-}
-
-export interface Completion {
-  /** Absent for an empty statement, and where nothing was executed. */
-  readonly tag: CommandTag | undefined;
-  /** Whether the session is in a transaction block now. */
-  readonly status: TransactionStatus;
-  readonly warnings: readonly Warning[];
-}
 
 /** Whose requests a pipeline sends. */
 export interface PipelineOwner {
@@ -53,12 +32,6 @@ export interface PipelineOwner {
   /** Postgres has reported a setting that is not what it was. */
   settingsChanged?(): void;
 }
-
-/** What a request waits for: its description (RowDescription or NoData), or everything up to ReadyForQuery. */
-export type Until = 'described' | 'ready';
-
-/** Told how a request ended, in the turn in which that is known; with an Error when it failed. */
-export type Settle = (ended: Completion | Error) => void;
 
 interface Expectation {
   replies: Replies;
@@ -73,14 +46,11 @@ interface Expectation {
 const COPY_REFUSED = Buffer.concat([serialize.copyFail('COPY needs a PostgreSQL connection'), SYNC]);
 const NO_WARNINGS: readonly Warning[] = [];
 
-/** Who has used a session, for those who ask whether it was somebody else. */
-const SOMEBODY = {};
-
-/** Of errors and notices only the beginning of each field is kept, however long they are: they need not be there as a whole. */
+/** Errors and notices are read piece by piece, and only the beginning of each field is kept. */
 const FRAMES = { ...backendFrames(), heads: new Int32Array(256).fill(ANY_SIZE) };
 FRAMES.heads[BackendType.ErrorResponse] = 0;
 FRAMES.heads[BackendType.NoticeResponse] = 0;
-/** Of each field, in bytes. */
+/** The most that is kept of a field. */
 const ERROR_FIELD_MAX_BYTES = 16_384;
 
 /**
@@ -90,32 +60,32 @@ const ERROR_FIELD_MAX_BYTES = 16_384;
  */
 export class Pipeline implements BackendReceiver {
   readonly #backend: BackendConnection;
-  readonly #inflow: ReceiveBudget;
+  readonly #receiveBudget: ReceiveBudget;
+  readonly #output: PipelineOutput;
   readonly #owner: PipelineOwner;
   readonly #scanner: FrameScanner;
   readonly #queue: Expectation[] = [];
   #notices: Notices | undefined;
-  #outbox: Uint8Array[] = [];
   #status: TransactionStatus = 'I';
   #isUnsynced = false;
   /** A large row is being written: what has come behind it waits. */
-  #isWriting = false;
-  /** The backend is another's: what is left of the last chunk has been taken. */
+  #isWritingRow = false;
+  /** The backend belongs to another user, who has taken the rest of the last chunk. */
   #isLeft = false;
   /** The error or notice that is coming. */
   #fields = new ErrorFieldsReader(ERROR_FIELD_MAX_BYTES);
-  #isUntouched = true;
   #hasChangedSettings = false;
   #hasChangedSchema = false;
   #dead: Error | undefined;
-  #blame: ServiceError | undefined;
+  #abortReason: ServiceError | undefined;
   #onDrained: (() => void) | undefined;
 
   /** @param results counts large messages */
   constructor(backend: BackendConnection, results: ResultMemory, owner: PipelineOwner) {
     this.#backend = backend;
-    this.#inflow = new ReceiveBudget(backend, results);
-    this.#scanner = new FrameScanner(FRAMES, this.#inflow);
+    this.#output = new PipelineOutput(backend);
+    this.#receiveBudget = new ReceiveBudget(backend, results);
+    this.#scanner = new FrameScanner(FRAMES, this.#receiveBudget);
     this.#owner = owner;
   }
 
@@ -125,9 +95,9 @@ export class Pipeline implements BackendReceiver {
     if (this.#backend.closed) this.fail(connectionLost());
   }
 
-  /** Whatever else has to wait for the rest of it is copied. */
+  /** A chunk that has to wait for a large row is used where it is; any other may be overwritten. */
   get holdsChunk(): boolean {
-    return this.#isWriting;
+    return this.#isWritingRow;
   }
 
   /** As of the last ReadyForQuery. */
@@ -146,7 +116,7 @@ export class Pipeline implements BackendReceiver {
 
   /** Nothing has been sent, so the session is as it was. */
   get isUntouched(): boolean {
-    return this.#isUntouched;
+    return this.#output.isUntouched;
   }
 
   /** Postgres has reported a setting that is not what it was. */
@@ -169,7 +139,7 @@ export class Pipeline implements BackendReceiver {
     return this.#queue.length === 0 && this.#status === 'I' && !this.#isUnsynced && this.#dead === undefined;
   }
 
-  /** @param settle is given a PostgresError, or a ServiceError: `unsupported_statement`, `response_too_large`, `backend_lost`, or who is to {@link blame} */
+  /** @param settle is given a PostgresError, or a ServiceError: `unsupported_statement`, `response_too_large`, `backend_lost`, or the reason of {@link failAllWith} */
   send(messages: readonly Uint8Array[], replies: Replies, until: Until, settle: Settle): void {
     if (this.#dead !== undefined) {
       settle(this.#dead);
@@ -177,14 +147,14 @@ export class Pipeline implements BackendReceiver {
     }
     this.#isUnsynced = until === 'described';
     this.#queue.push({ replies, settle, until, error: undefined, tag: undefined, isCut: false });
-    this.#write(messages);
+    this.#output.write(messages);
   }
 
   /** Whatever fails from now on fails for this reason. */
-  blame(reason: ServiceError): void {
-    this.#blame ??= reason;
-    this.#inflow.giveUp();
-    if (this.#isWriting) this.#queue[0]?.replies.interrupt?.();
+  failAllWith(reason: ServiceError): void {
+    this.#abortReason ??= reason;
+    this.#receiveBudget.giveUp();
+    if (this.#isWritingRow) this.#queue[0]?.replies.interrupt?.();
   }
 
   /**
@@ -193,15 +163,10 @@ export class Pipeline implements BackendReceiver {
    */
   sendAmongOthers(messages: readonly Uint8Array[], replies: Replies, isFirst: boolean, settle: Settle): void {
     this.#queue.push({ replies, settle, until: 'ready', error: undefined, tag: undefined, isCut: false });
-    if (this.#isUntouched) this.#takeOver();
-    this.#outbox.push(...messages);
-    for (const bytes of this.#takeOutbox()) {
-      if (isFirst) this.#backend.write(bytes);
-      else this.#backend.writeSoon(bytes);
-    }
+    this.#output.writeNow(messages, isFirst);
   }
 
-  /** The backend is another's now. @returns what has come from it for that one */
+  /** The backend belongs to another user now. @returns what it has sent for that user */
   takeRest(): Buffer {
     this.#isLeft = true;
     return this.#scanner.takeRest();
@@ -217,9 +182,10 @@ export class Pipeline implements BackendReceiver {
 
   /** Gives the connection up: nothing that comes from it is looked at any more. */
   fail(error: Error): void {
-    this.#dead ??= this.#blame ?? error;
-    this.#inflow.release();
-    for (const expectation of this.#queue.splice(0)) expectation.settle(this.#blame ?? expectation.error ?? error);
+    this.#dead ??= this.#abortReason ?? error;
+    this.#output.close();
+    this.#receiveBudget.release();
+    for (const expectation of this.#queue.splice(0)) expectation.settle(this.#abortReason ?? expectation.error ?? error);
     this.#onDrained?.();
   }
 
@@ -231,7 +197,7 @@ export class Pipeline implements BackendReceiver {
   #scan(): void {
     turnStartedAt();
     try {
-      while (this.#dead === undefined && !this.#isWriting && !this.#isLeft && this.#scanner.next()) this.#receive();
+      while (this.#dead === undefined && !this.#isWritingRow && !this.#isLeft && this.#scanner.next()) this.#receive();
     } catch (error) {
       this.fail(error instanceof Error ? error : new ServiceError('internal', 'internal error', { cause: error }));
     }
@@ -241,42 +207,15 @@ export class Pipeline implements BackendReceiver {
 
   /** Lets nothing more arrive. */
   pause(): void {
-    this.#inflow.pause();
+    this.#receiveBudget.pause();
   }
 
   resume(): void {
-    this.#inflow.resume();
+    this.#receiveBudget.resume();
   }
 
   closed(error: Error | undefined): void {
     this.fail(connectionLost(error));
-  }
-
-  #write(messages: readonly Uint8Array[]): void {
-    if (this.#outbox.length === 0) queueMicrotask(() => this.#flush());
-    if (this.#isUntouched) this.#takeOver();
-    this.#outbox.push(...messages);
-  }
-
-  /** Of what the session's last borrower has left, the unnamed statement goes, and whatever only stands in the way. */
-  #takeOver(): void {
-    const { session } = this.#backend;
-    this.#isUntouched = false;
-    session.lastUser = SOMEBODY;
-    session.unnamed = undefined;
-    if (session.staleNames.size === 0) return;
-    for (const name of session.takeStaleNames()) this.#outbox.push(closeStatement(name));
-  }
-
-  #flush(): void {
-    const writes = this.#takeOutbox();
-    if (this.#dead === undefined) for (const bytes of writes) this.#backend.write(bytes);
-  }
-
-  #takeOutbox(): readonly Uint8Array[] {
-    const messages = this.#outbox;
-    this.#outbox = [];
-    return joinShort(messages);
   }
 
   /** @see https://www.postgresql.org/docs/current/protocol-message-formats.html */
@@ -292,7 +231,7 @@ export class Pipeline implements BackendReceiver {
       return;
     }
     // From here on it is kept by whoever wants it.
-    this.#inflow.release();
+    this.#receiveBudget.release();
     if (!first || !last) {
       if (first) this.#refuse(type, length);
       return;
@@ -325,7 +264,7 @@ export class Pipeline implements BackendReceiver {
         this.#refuseCopyIn();
         return;
       case BackendType.CopyOutResponse:
-        this.#cut(copyRefused());
+        this.#dropResult(copyRefused());
         return;
       default:
         // ParseComplete, BindComplete, CloseComplete, EmptyQueryResponse, NotificationResponse, CopyData, CopyDone: nothing to do.
@@ -353,14 +292,14 @@ export class Pipeline implements BackendReceiver {
     this.#failHead(new PostgresError(fields));
   }
 
-  /** Waits for a large row to be written; the room that it has had to come it keeps so long. */
+  /** Waits for a large row to be written. Its memory stays reserved meanwhile. */
   #await(writing: Promise<void>): void {
-    this.#isWriting = true;
-    this.#inflow.hold();
+    this.#isWritingRow = true;
+    this.#receiveBudget.hold();
     const goOn = () => {
-      this.#isWriting = false;
+      this.#isWritingRow = false;
       if (this.#dead !== undefined) return;
-      this.#inflow.letGo();
+      this.#receiveBudget.letGo();
       this.#scan();
     };
     writing.then(goOn, (error: unknown) => {
@@ -393,21 +332,21 @@ export class Pipeline implements BackendReceiver {
     if (this.#queue.length === 0) this.#onDrained?.();
   }
 
-  /** A request that is answered without error is carried out, unless a transaction is open. */
+  /** A request whose result was cut off has been executed, unless a transaction is open. The error says so. */
   #errorOf({ tag, isCut }: Expectation, own: Error): Error {
-    const error = this.#blame ?? own;
-    return isCut && tag !== undefined && this.#status === 'I' && error instanceof ServiceError ? carriedOut(error) : error;
+    const error = this.#abortReason ?? own;
+    return isCut && tag !== undefined && this.#status === 'I' && error instanceof ServiceError ? withCompletion(error) : error;
   }
 
-  /** There is no room for all of a message. A row can be missed; anything else tells what becomes of the connection. */
+  /** There is no memory for a whole message. A row can be dropped; any other message is needed to know the state of the connection. */
   #refuse(type: number, length: number): void {
-    const reason = this.#inflow.refusal(length);
+    const reason = this.#receiveBudget.refusal(length);
     if (type !== BackendType.DataRow) throw reason;
-    this.#cut(reason);
+    this.#dropResult(reason);
   }
 
-  /** What comes is of no use any more. */
-  #cut(reason: ServiceError): void {
+  /** Drops the rest of the result. */
+  #dropResult(reason: ServiceError): void {
     const head = this.#queue[0];
     if (head) head.isCut = true;
     this.#failHead(reason);
@@ -422,13 +361,13 @@ export class Pipeline implements BackendReceiver {
     if (head.until === 'ready') return;
     head.until = 'ready';
     this.#isUnsynced = false;
-    this.#write([SYNC]);
+    this.#output.write([SYNC]);
   }
 
   /** The Sync that followed the statement was lost in copy-in mode, so another one must follow. */
   #refuseCopyIn(): void {
     this.#failHead(copyRefused());
-    this.#write([COPY_REFUSED]);
+    this.#output.write([COPY_REFUSED]);
   }
 
   /** In any other encoding the text would not be JSON's UTF-8. */

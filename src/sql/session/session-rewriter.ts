@@ -5,7 +5,7 @@ import { schemaRewriterOf } from '../../router/schema-rewriting/schema-rewriter.
 import type { Tenant } from '../../router/tenant.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import type { Warning } from './notices.ts';
-import type { Completion } from './pipeline.ts';
+import type { Completion } from './pipeline-request.ts';
 
 export interface Rewritten {
   readonly sql: string;

@@ -14,7 +14,8 @@ import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import type { SideEffects } from '../../syntax/traits/side-effects.ts';
 import type { ParameterText } from '../parameters/parameters.ts';
 import { closeStatement, extendedQuery, parseAndDescribe, readRow } from './messages.ts';
-import { type Completion, Pipeline, type PipelineOwner, type Replies, type Settle, type Until } from './pipeline.ts';
+import { Pipeline, type PipelineOwner } from './pipeline.ts';
+import type { Completion, Replies, Settle, Until } from './pipeline-request.ts';
 import { type Revocable, revocationListeners } from './revocation-listeners.ts';
 import { SessionRewriter } from './session-rewriter.ts';
 
@@ -248,7 +249,7 @@ export class Session implements Revocable, PipelineOwner {
     if (this.#abortReason !== undefined) return;
     this.#abortReason = reason;
     this.#deadline.clear();
-    this.#pipeline.blame(reason);
+    this.#pipeline.failAllWith(reason);
     if (!this.#pipeline.isWaiting) return;
     this.resume();
     this.#canceling = this.lease.cancel();
@@ -324,7 +325,7 @@ export class Session implements Revocable, PipelineOwner {
   #startObeyTimer(): void {
     this.#obeyTimer ??= setTimeout(() => {
       const { kind, message } = this.#abortReason ?? new ServiceError('backend_lost', 'the database did not answer in time');
-      this.#pipeline.blame(
+      this.#pipeline.failAllWith(
         new ServiceError(kind, message, { detail: 'The database has not confirmed it, so the statement may still take effect.' }),
       );
       this.lease.terminate();

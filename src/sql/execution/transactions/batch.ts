@@ -11,7 +11,7 @@ import { RESULTS_MAX_BYTES } from '../../result/result-budget.ts';
 import type { ResultFormat, StatementOutcome } from '../../result/result-format.ts';
 import { outcomeOf } from '../../result/result-writer.ts';
 import { TypeCatalog } from '../../result/type-catalog.ts';
-import type { Completion } from '../../session/pipeline.ts';
+import type { Completion } from '../../session/pipeline-request.ts';
 import type { Session } from '../../session/session.ts';
 import { checkInTransaction, failureAt } from './in-transaction.ts';
 
