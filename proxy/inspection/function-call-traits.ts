@@ -1,5 +1,5 @@
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
-import { NO_TRAITS, type SqlTraits, traitsOf } from '../../src/syntax/traits/sql-traits.ts';
+import { NO_TRAITS, type SessionTraits, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
 
 /** Built-in functions that leave or read state in a session, with their OIDs, which never change. */
 export const STATEFUL_FUNCTIONS: Readonly<Record<string, readonly number[]>> = {
@@ -18,12 +18,12 @@ export const STATEFUL_FUNCTIONS: Readonly<Record<string, readonly number[]>> = {
   setseed: [1599],
 };
 
-const TRAITS: ReadonlyMap<number, SqlTraits> = new Map(
-  Object.entries(STATEFUL_FUNCTIONS).flatMap(([name, oids]) => oids.map((oid) => [oid, traitsOf(`SELECT ${name}(values)`)])),
+const TRAITS: ReadonlyMap<number, SessionTraits> = new Map(
+  Object.entries(STATEFUL_FUNCTIONS).flatMap(([name, oids]) => oids.map((oid) => [oid, sessionTraitsOf(`SELECT ${name}(values)`)])),
 );
 
 /** The traits of a FunctionCall: those of a text that calls the function by name. */
-export function traitsOfCall({ buffer, start, end }: FrameScanner): SqlTraits {
+export function traitsOfCall({ buffer, start, end }: FrameScanner): SessionTraits {
   const at = start + HEADER_BYTES;
   return at + OID_BYTES > end ? NO_TRAITS : (TRAITS.get(buffer.readUInt32BE(at)) ?? NO_TRAITS);
 }

@@ -2,7 +2,7 @@ import { stringEnd } from '../../src/protocol/body.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
 import { HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';
-import { NO_TRAITS, type SqlTraits, traitsOf } from '../../src/syntax/traits/sql-traits.ts';
+import { NO_TRAITS, type SessionTraits, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
 import { type AuditedText, StreamedAuditedText } from './audited-text.ts';
 
 /** Pieces overlap by this many characters, so that no keyword with its surroundings is missed between two. */
@@ -19,11 +19,11 @@ export class StreamedTraits {
   }
 
   /** The traits found in the text's next bytes. */
-  *say(buffer: Buffer, start: number, end: number): Iterable<SqlTraits> {
+  *say(buffer: Buffer, start: number, end: number): Iterable<SessionTraits> {
     for (const piece of piecesOf(buffer, start, end)) {
       const text = this.#end + piece;
       this.#end = text.slice(-OVERLAP);
-      const traits = traitsOf(text);
+      const traits = sessionTraitsOf(text);
       if (traits !== NO_TRAITS) yield traits;
     }
   }
@@ -36,13 +36,13 @@ export function* piecesOf(buffer: Buffer, start: number, end: number): Iterable<
 
 /** The result of inspecting a large text that is rewritten before it is sent. */
 export interface LargeText {
-  readonly traits: readonly SqlTraits[];
+  readonly traits: readonly SessionTraits[];
   readonly audited: AuditedText;
 }
 
 /** Inspects the text of a complete Query or Parse in time slices. */
 export async function inspectInSlices(message: Buffer): Promise<LargeText> {
-  const traits: SqlTraits[] = [];
+  const traits: SessionTraits[] = [];
   const slices = new TimeSlices();
   const passing = new StreamedTraits();
   const audited = new StreamedAuditedText('');

@@ -7,7 +7,7 @@ import type { StatementRegistry } from '../../src/multiplex/statement-registry.t
 import { latin1Name, stringEnd } from '../../src/protocol/body.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
 import { HEADER_BYTES } from '../../src/protocol/message-framing.ts';
-import { NO_TRAITS, traitsOf } from '../../src/syntax/traits/sql-traits.ts';
+import { NO_TRAITS, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
 import type { ClientStatements } from '../prepared/client-statements.ts';
 import type { ParseCache } from '../prepared/parse-cache.ts';
 
@@ -56,7 +56,7 @@ function shareableQuery(chunk: Buffer, { registry, settings }: ShareableContext)
 
 /** Whether a text has no effect beyond its transaction that the session would have to know of. */
 export function hasNoTraits(text: string): boolean {
-  return traitsOf(text) === NO_TRAITS;
+  return sessionTraitsOf(text) === NO_TRAITS;
 }
 
 /** The text of a whole Query message. */

@@ -1,6 +1,6 @@
 import { NO_SETTINGS, type Settings } from '../../src/backend/session-state.ts';
 import { MAX_CUSTOM_SETTINGS } from '../../src/syntax/traits/session-state.ts';
-import type { SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
+import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import { SequenceUse, SequenceValues } from './sequence-values.ts';
 import type { HeldState, SessionFacts } from './state-probe.ts';
 
@@ -110,7 +110,7 @@ export class Pins {
     }
   }
 
-  statementSeen(traits: SqlTraits): void {
+  statementSeen(traits: SessionTraits): void {
     if (traits.changesSettings) this.unsettled = true;
     const leavesState = traits.leavesState === 'yes';
     if (leavesState) this.suspected = true;

@@ -1,7 +1,7 @@
 import { ServiceError } from '../../src/errors.ts';
 import type { FrameScanner } from '../../src/protocol/message-framing.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
-import { NO_TRAITS, type SqlTraits, traitsOf, traitsOfBeginning } from '../../src/syntax/traits/sql-traits.ts';
+import { NO_TRAITS, type SessionTraits, sessionTraitsOf, traitsOfBeginning } from '../../src/syntax/traits/session-traits.ts';
 import { MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
 import type { AuditedText } from '../inspection/audited-text.ts';
 import type { Batch } from '../inspection/ddl-audit.ts';
@@ -57,20 +57,20 @@ function unsettle(session: WireSession): void {
   session.isPlain = false;
 }
 
-export function inspectTraits(session: WireSession, traits: SqlTraits | undefined): void {
+export function inspectTraits(session: WireSession, traits: SessionTraits | undefined): void {
   if (traits === undefined || traits === NO_TRAITS) return;
   session.isPlain = false;
   statementSent(session, traits);
 }
 
-export function inspectWhole(session: WireSession, text: string): SqlTraits {
-  const traits = traitsOf(text);
+export function inspectWhole(session: WireSession, text: string): SessionTraits {
+  const traits = sessionTraitsOf(text);
   inspectTraits(session, traits);
   return traits;
 }
 
 /** Inspects the beginning of a long text; {@link textPasses} inspects the rest. */
-export function inspectBeginning(session: WireSession, text: string, cannotBePreparedAgain = false): SqlTraits {
+export function inspectBeginning(session: WireSession, text: string, cannotBePreparedAgain = false): SessionTraits {
   const traits = { ...traitsOfBeginning(text), cannotBePreparedAgain };
   inspectTraits(session, traits);
   if (session.rewritten === undefined) session.streamed = new StreamedTraits(text);
@@ -110,7 +110,7 @@ export function rewriteText({ services, rewritten }: WireSession, text: string):
 
 /** @param definition shares the message's memory and begins with the text; whoever keeps it copies it */
 export function preparedOf(session: WireSession, text: string, definition: Buffer, watched?: AuditedText): UnnamedStatement {
-  const traits = traitsOf(text);
+  const traits = sessionTraitsOf(text);
   const { sql, edits } = rewriteText(session, text);
   const translated = traits.mentionsPids ? translateProcessIds(sql, session.services.processIds) : { text: sql, signals: [] };
   const changed = translated.text !== text;

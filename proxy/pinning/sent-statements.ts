@@ -1,11 +1,11 @@
-import { NO_TRAITS, type SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
+import { NO_TRAITS, type SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import { discardSequences, prepareUnderClientNames } from '../prepared/server-statements.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 
 /* Notes what a client's statements leave in its session when they are sent, and prepares what they need there. */
 
 /** The next message sends or executes a statement with these traits. */
-export function statementSent(session: WireSession, traits: SqlTraits): void {
+export function statementSent(session: WireSession, traits: SessionTraits): void {
   const { backend, replies, status } = session;
   if (backend?.session.hasOthersSequenceValues && mustDiscardSequences(session, traits)) discardSequences(session, backend);
   noticeTraits(session, traits);
@@ -17,12 +17,12 @@ export function statementSent(session: WireSession, traits: SqlTraits): void {
 }
 
 /** A session must not see the sequence values of others. */
-function mustDiscardSequences({ pins }: WireSession, { readsSequenceState, advancesSequences, isTruncated }: SqlTraits): boolean {
+function mustDiscardSequences({ pins }: WireSession, { readsSequenceState, advancesSequences, isTruncated }: SessionTraits): boolean {
   return readsSequenceState || isTruncated || (advancesSequences && pins.sequences.use.mayBeAskedFor);
 }
 
 /** A statement that is being sent has these traits. */
-export function noticeTraits({ pins }: WireSession, traits: SqlTraits): void {
+export function noticeTraits({ pins }: WireSession, traits: SessionTraits): void {
   pins.statementSeen(traits);
   if (traits.changesDefaults) pins.defaultsChanged = true;
   if (traits.advancesSequences) pins.sequences.moved(traits.insertsWithoutReturning);

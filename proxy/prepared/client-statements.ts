@@ -2,7 +2,7 @@ import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import type { StatementShape } from '../../src/protocol/statement-shape.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
-import type { SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
+import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import type { AuditedText } from '../inspection/audited-text.ts';
 import type { ParameterSignal } from '../pinning/process-ids.ts';
 import type { StatementMemory } from './statement-memory.ts';
@@ -12,7 +12,7 @@ export interface NamedStatement {
   readonly server: ServerStatement;
   /** The statement for the settings in which the client prepared it, where a stand-in has replaced that one. */
   readonly first?: ServerStatement;
-  readonly traits: SqlTraits;
+  readonly traits: SessionTraits;
   readonly signals: readonly ParameterSignal[];
   /** Its text for the audit log, if it may change objects or roles. */
   readonly watched?: AuditedText | undefined;
@@ -31,7 +31,7 @@ export interface UnnamedStatement {
   /** Postern has rewritten the text that the client sent. */
   readonly changed: boolean;
   readonly edits: Edits;
-  readonly traits: SqlTraits;
+  readonly traits: SessionTraits;
   readonly signals: readonly ParameterSignal[];
   /** As in {@link NamedStatement}. */
   readonly watched?: AuditedText | undefined;

@@ -8,7 +8,7 @@ import { parseMessage } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { mayChangeObjects } from '../../src/syntax/traits/object-changes.ts';
 import { canBePreparedAgain, isPreparable } from '../../src/syntax/traits/preparable.ts';
-import { NO_TRAITS, type SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
+import { NO_TRAITS, type SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from '../buffer-limits.ts';
 import type { AuditedText } from '../inspection/audited-text.ts';
 import {
@@ -252,7 +252,7 @@ function parseOversized(
   session: WireSession,
   { buffer, start, end }: FrameScanner,
   backend: BackendConnection,
-  traits: SqlTraits,
+  traits: SessionTraits,
   watched: AuditedText | undefined,
 ): void {
   if (traits.cannotBePreparedAgain) session.replies.push(Request.parse);

@@ -3,7 +3,7 @@ import type { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import { latin1String, stringEnd } from '../../src/protocol/body.ts';
 import { FrontendType, statementNameStart } from '../../src/protocol/frontend.ts';
 import type { FrameScanner } from '../../src/protocol/message-framing.ts';
-import { type SqlTraits, traitsOf } from '../../src/syntax/traits/sql-traits.ts';
+import { type SessionTraits, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
 import { queryText } from '../multiplex/shareable-request.ts';
 import type { ClientStatements } from './client-statements.ts';
 
@@ -104,12 +104,16 @@ export class PendingNames {
   /** Whether the scanner's message refers to a name whose meaning depends on replies that have not arrived. */
   mustWait({ type, buffer, start, end, last }: FrameScanner): boolean {
     if (type === FrontendType.Query)
-      return this.#awaits(this.#anyChanged) && last && speaksOfNames(traitsOf(queryText(buffer.subarray(start, end))));
+      return this.#awaits(this.#anyChanged) && last && speaksOfNames(sessionTraitsOf(queryText(buffer.subarray(start, end))));
     const nameStart = statementNameStart(buffer, start, end);
     const nameEnd = nameStart < 0 ? -1 : stringEnd(buffer, nameStart, end);
     if (nameEnd < 0) return false;
     const isUnnamed = nameEnd === nameStart;
-    if (type === FrontendType.Parse && this.#awaits(this.#anyChanged) && speaksOfNames(traitsOf(latin1String(buffer, nameEnd + 1, end))))
+    if (
+      type === FrontendType.Parse &&
+      this.#awaits(this.#anyChanged) &&
+      speaksOfNames(sessionTraitsOf(latin1String(buffer, nameEnd + 1, end)))
+    )
       return true;
     if (isUnnamed && (type === FrontendType.Parse || type === FrontendType.Close)) return false;
     const name = buffer.toString('latin1', nameStart, nameEnd);
@@ -163,6 +167,6 @@ export class PendingNames {
 }
 
 /** DEALLOCATE ALL depends on no particular name. */
-function speaksOfNames({ namesPrepared, deallocates, deallocatesAll }: SqlTraits): boolean {
+function speaksOfNames({ namesPrepared, deallocates, deallocatesAll }: SessionTraits): boolean {
   return namesPrepared || (deallocates && !deallocatesAll);
 }

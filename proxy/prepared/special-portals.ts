@@ -2,7 +2,7 @@ import { Disposition, Request } from '../../src/backend/pending-replies.ts';
 import { latin1String } from '../../src/protocol/body.ts';
 import { CLOSE_UNNAMED_PORTAL } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
-import type { SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
+import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 
 /* Some portals need special treatment when they are executed. They are recognized when they are bound. */
@@ -13,7 +13,7 @@ export function noteBind(session: WireSession, { buffer, start }: FrameScanner):
 }
 
 /** @param traits those of the bound statement, if Postern knows it */
-export function portalBound(session: WireSession, bind: FrameScanner, traits: SqlTraits | undefined): void {
+export function portalBound(session: WireSession, bind: FrameScanner, traits: SessionTraits | undefined): void {
   if (traits?.deallocatesAll === true) session.deallocatingPortal = portalName(bind);
   else if (deallocatesAll(session, bind)) session.deallocatingPortal = undefined;
   session.searchPathPortal = traits?.showsSearchPath === true ? portalName(bind) : undefined;

@@ -6,7 +6,7 @@ import { latin1Name, latin1String, stringEnd } from '../../src/protocol/body.ts'
 import { FrontendType, statementNameStart } from '../../src/protocol/frontend.ts';
 import { queryMessage, withStatementName } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
-import type { SqlTraits } from '../../src/syntax/traits/sql-traits.ts';
+import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from '../buffer-limits.ts';
 import { traitsOfCall } from '../inspection/function-call-traits.ts';
 import { sendSignals, translateProcessIds } from '../pinning/process-ids.ts';
@@ -231,7 +231,7 @@ function statementNamed({ names, statements }: WireSession, name: string): Named
 function deallocationOf(
   session: WireSession,
   text: Buffer | undefined,
-  traits: SqlTraits | undefined,
+  traits: SessionTraits | undefined,
   backend: BackendConnection,
 ): Effect | undefined {
   if (text === undefined || traits?.deallocates !== true) return undefined;

@@ -10,7 +10,7 @@ import { message, query } from './stalls/attacker.ts';
 const MIB = 1_048_576;
 /** Far above the 128 MiB that unread results of one organization may take: twelve results of 30 MB were measured at up to 460. */
 const ABOVE_IDLE_MAX = 512 * MIB;
-const CONTROLS = 10_000_000;
+const CONTROLS = 6_000_000;
 const ANSWERED_MAX_MS = 60_000;
 
 const RAISE = `do $$ begin raise exception '%', repeat(chr(1), ${CONTROLS}) using detail = repeat(chr(2), ${CONTROLS}); end $$`;

@@ -7,7 +7,7 @@ import { newServerStatement } from '../../src/backend/prepared-statements.ts';
 import { NO_SETTINGS } from '../../src/backend/session-state.ts';
 import { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
-import { NO_TRAITS } from '../../src/syntax/traits/sql-traits.ts';
+import { NO_TRAITS } from '../../src/syntax/traits/session-traits.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 
 const READS = [

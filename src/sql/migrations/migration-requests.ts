@@ -7,6 +7,7 @@ import { type OnceReply, once, type RepeatableRequest } from '../execution/trans
 import { readRow } from '../session/messages.ts';
 import { Session, type SessionOptions } from '../session/session.ts';
 import { MigrationHistory } from './migration-history.ts';
+import { MigrationScript, type MigrationScriptWarning } from './migration-script.ts';
 import {
   applyInTransaction,
   applyWithoutTransaction,
@@ -15,7 +16,6 @@ import {
   type MigrationResult,
   tryOut,
 } from './run-migration.ts';
-import { Script, type ScriptWarning } from './script.ts';
 
 export interface MigrationRequest extends SessionOptions {
   readonly name: string;
@@ -30,7 +30,7 @@ export interface MigrationRequest extends SessionOptions {
 }
 
 export type { Migration } from './run-migration.ts';
-export type MigrationWarning = ScriptWarning;
+export type MigrationWarning = MigrationScriptWarning;
 
 export interface MigrationReply {
   readonly migration: Migration;
@@ -108,11 +108,11 @@ async function planOf(
   }
   const options = { standardConformingStrings: backend.parameters.get('standard_conforming_strings') !== 'off' };
   const slices = new TimeSlices();
-  const forward = await Script.read(sql, 'statement', options);
+  const forward = await MigrationScript.read(sql, 'statement', options);
   await slices.pause();
   const checksum = `sha256:${createHash('sha256').update(sql).digest('hex')}`;
   await slices.pause();
-  const back = rollbackSql === undefined ? undefined : await Script.read(rollbackSql, 'rollback', options);
+  const back = rollbackSql === undefined ? undefined : await MigrationScript.read(rollbackSql, 'rollback', options);
   return { name, checksum, forward, back };
 }
 

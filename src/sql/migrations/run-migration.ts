@@ -2,15 +2,15 @@ import { StatementFailure } from '../execution/statement-failure.ts';
 import { checkInTransaction, failureAt, inTransaction } from '../execution/transactions/in-transaction.ts';
 import type { Session } from '../session/session.ts';
 import type { AppliedMigration, MigrationHistory, NewAppliedMigration } from './migration-history.ts';
-import type { Script, ScriptWarning } from './script.ts';
+import type { MigrationScript, MigrationScriptWarning } from './migration-script.ts';
 
 /** A migration that has been checked and may run. */
 export interface MigrationPlan {
   readonly name: string;
   readonly checksum: string;
-  readonly forward: Script;
+  readonly forward: MigrationScript;
   /** The statements that undo it. */
-  readonly back: Script | undefined;
+  readonly back: MigrationScript | undefined;
 }
 
 /** The status in the history; `dry_run` is never stored. */
@@ -20,7 +20,7 @@ export interface Migration extends Omit<AppliedMigration, 'status'> {
 
 export interface MigrationResult {
   readonly migration: Migration;
-  readonly warnings: readonly ScriptWarning[];
+  readonly warnings: readonly MigrationScriptWarning[];
 }
 
 /** Set explicitly, because the organization may have other defaults: a migration must see what others have committed, and write the history. */

@@ -1,4 +1,4 @@
-import type { SqlTraits } from './sql-traits.ts';
+import type { SessionTraits } from './session-traits.ts';
 
 /**
  * `'now'::timestamptz` and the like become constants when a statement is prepared.
@@ -13,7 +13,7 @@ export function canBePreparedAgain(text: string): boolean {
 }
 
 /** Whether Postern may prepare a text that the client has not asked it to prepare. */
-export function isPreparable(text: string, traits: SqlTraits): boolean {
+export function isPreparable(text: string, traits: SessionTraits): boolean {
   const { leavesState, namesPrepared, listsPrepared, mentionsPids } = traits;
   return leavesState !== 'yes' && !namesPrepared && !listsPrepared && !mentionsPids && QUERY.test(text) && canBePreparedAgain(text);
 }

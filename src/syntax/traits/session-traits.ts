@@ -15,7 +15,7 @@ import {
  * What a cheap look at a statement's text finds. It errs on the safe side: a trait that is found wrongly costs a state probe, but
  * one that is missed would let another session see this session's state. Access control does not depend on it.
  */
-export interface SqlTraits {
+export interface SessionTraits {
   /** Never `no`: only the closer look in side-effects.ts can tell that. */
   readonly leavesState: LeavesState;
   /** The text may change settings, even if only until the end of the transaction. */
@@ -59,7 +59,7 @@ export interface SqlTraits {
 }
 
 /** All texts without a trait share this object. */
-export const NO_TRAITS: SqlTraits = {
+export const NO_TRAITS: SessionTraits = {
   leavesState: 'unknown',
   changesSettings: false,
   customSettings: [],
@@ -111,7 +111,7 @@ const PIDS = /\bpg_(?:backend_pid|cancel_backend|terminate_backend|stat_activity
 const SHOWS_SEARCH_PATH = /^\s*show\s+(?:search_path|"search_path")\s*(?:;\s*)?$/i;
 
 /** @param original text in any encoding that contains ASCII, for example UTF-8 bytes decoded as Latin-1 */
-export function traitsOf(original: string): SqlTraits {
+export function sessionTraitsOf(original: string): SessionTraits {
   if (!ANY_TRAIT.test(original)) return NO_TRAITS;
   const text = ESCAPED_NAME.test(original) ? withNamesUnescaped(original) : original;
   const lasting = withoutLocalSettings(text);
@@ -154,8 +154,8 @@ function withNamesUnescaped(text: string): string {
 }
 
 /** The traits of a text of which only the beginning is known. It is assumed to have the traits about which the server can be asked later. */
-export function traitsOfBeginning(text: string): SqlTraits {
-  const traits = traitsOf(text);
+export function traitsOfBeginning(text: string): SessionTraits {
+  const traits = sessionTraitsOf(text);
   return {
     ...traits,
     leavesState: 'yes',

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { mayShare } from '../../../../src/syntax/traits/backend-sharing.ts';
 import { isPreparable } from '../../../../src/syntax/traits/preparable.ts';
+import { deallocatedNames, sessionTraitsOf } from '../../../../src/syntax/traits/session-traits.ts';
 import { sideEffectsOf } from '../../../../src/syntax/traits/side-effects.ts';
-import { deallocatedNames, traitsOf } from '../../../../src/syntax/traits/sql-traits.ts';
 
 /** Where each place were read from each other one, this would take minutes. */
 const CHARACTERS = 262_144;
@@ -35,7 +35,7 @@ describe('a look at a text', () => {
   ])('takes time in proportion to it: %s', (_, beginning, repeated) => {
     const text = beginning + repeated.repeat(CHARACTERS / repeated.length);
     const since = performance.now();
-    isPreparable(text, traitsOf(text));
+    isPreparable(text, sessionTraitsOf(text));
     deallocatedNames(text);
     sideEffectsOf(text);
     mayShare(text);
@@ -71,7 +71,7 @@ describe('a look at a text', () => {
     ["select U&\"set!005fconfig\" uescape '!' ('a.b', '1', false)", true],
     ['select 1 from U&"d\\0061t\\+000061"', false],
   ])('tells where a statement begins that changes the session: %j', (text, leavesState) => {
-    expect(traitsOf(text).leavesState).toBe(leavesState ? 'yes' : 'unknown');
+    expect(sessionTraitsOf(text).leavesState).toBe(leavesState ? 'yes' : 'unknown');
   });
 
   it.each([
@@ -82,7 +82,7 @@ describe('a look at a text', () => {
     ['select 1; explain select 1', false],
     ['grant execute on function f to r', false],
   ])('tells who speaks of prepared statements: %j', (text, namesPrepared) => {
-    expect(traitsOf(text).namesPrepared).toBe(namesPrepared);
+    expect(sessionTraitsOf(text).namesPrepared).toBe(namesPrepared);
   });
 
   it.each([
@@ -91,7 +91,7 @@ describe('a look at a text', () => {
     ['deallocate a', false],
     ['select all 1; deallocate a', false],
   ])('tells who takes all of them away: %j', (text, deallocatesAll) => {
-    expect(traitsOf(text).deallocatesAll).toBe(deallocatesAll);
+    expect(sessionTraitsOf(text).deallocatesAll).toBe(deallocatesAll);
   });
 
   it.each([
@@ -112,7 +112,7 @@ describe('a look at a text', () => {
     ["select U&\"set\\005fconfig\"('a.b', '1', false)", [], true],
     ["select query_to_xml('select set_config(''a.b'', '', true)'', false)', true, false, '')", [], true],
   ])('tells which settings of the client it sets: %j', (text, customSettings, setsUnknownSettings) => {
-    expect(traitsOf(text)).toMatchObject({ customSettings, setsUnknownSettings });
+    expect(sessionTraitsOf(text)).toMatchObject({ customSettings, setsUnknownSettings });
   });
 
   it.each([
@@ -121,7 +121,7 @@ describe('a look at a text', () => {
     ['update t set id = 1', false],
     ['set a to default', false],
   ])('tells who may make sequences move: %j', (text, advancesSequences) => {
-    expect(traitsOf(text).advancesSequences).toBe(advancesSequences);
+    expect(sessionTraitsOf(text).advancesSequences).toBe(advancesSequences);
   });
 
   it.each([
@@ -133,7 +133,7 @@ describe('a look at a text', () => {
     ["select 'lastval'", false],
     ["select nextval('q')", false],
   ])('tells who calls for the last value of a sequence: %j', (text, callsSequenceFunction) => {
-    expect(traitsOf(text).callsSequenceFunction).toBe(callsSequenceFunction);
+    expect(sessionTraitsOf(text).callsSequenceFunction).toBe(callsSequenceFunction);
   });
 
   it.each([
@@ -143,14 +143,14 @@ describe('a look at a text', () => {
     ['update t set seed = 1', false],
     ['select seed from t', false],
   ])('tells who sets where random numbers begin: %j', (text, seedsRandom) => {
-    expect(traitsOf(text).seedsRandom).toBe(seedsRandom);
+    expect(sessionTraitsOf(text).seedsRandom).toBe(seedsRandom);
   });
 
   it('follows settings of the client only where there are few', () => {
-    const few = traitsOf("set a.b = 1; set a.b = 2; select set_config('c.d', '1', false)");
+    const few = sessionTraitsOf("set a.b = 1; set a.b = 2; select set_config('c.d', '1', false)");
     expect(few).toMatchObject({ customSettings: ['a.b', 'c.d'], setsUnknownSettings: false });
-    const many = traitsOf(Array.from({ length: 1_000 }, (_, i) => `set a.b${i} = 1`).join(';'));
+    const many = sessionTraitsOf(Array.from({ length: 1_000 }, (_, i) => `set a.b${i} = 1`).join(';'));
     expect(many).toMatchObject({ customSettings: [], setsUnknownSettings: true });
-    expect(traitsOf('set a.b = 1;'.repeat(1_001))).toMatchObject({ customSettings: [], setsUnknownSettings: true });
+    expect(sessionTraitsOf('set a.b = 1;'.repeat(1_001))).toMatchObject({ customSettings: [], setsUnknownSettings: true });
   });
 });

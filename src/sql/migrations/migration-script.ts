@@ -13,7 +13,7 @@ import type { Completion } from '../session/pipeline-request.ts';
 import type { Session } from '../session/session.ts';
 
 /** A notice, or a warning of a statement that destroys data, with its position in the text. */
-export interface ScriptWarning extends Warning {
+export interface MigrationScriptWarning extends Warning {
   /** From 0. */
   readonly statementIndex?: number;
   /** From 1. */
@@ -27,7 +27,7 @@ const WARNINGS_MAX_CHARACTERS = 65_536;
 const STATEMENTS_MAX = 250_000;
 
 /** SQL text of several statements, without parameters. Their rows are ignored. */
-export class Script {
+export class MigrationScript {
   readonly sql: string;
   readonly statements: readonly SqlStatement[];
   readonly #options: LexerOptions;
@@ -46,7 +46,7 @@ export class Script {
    * @throws ServiceError `invalid_request` for text without a statement, or with too many
    * @throws StatementFailure for a statement that cannot be part of a script, before anything has run
    */
-  static async read(sql: string, phase: FailurePlace['phase'], options: LexerOptions): Promise<Script> {
+  static async read(sql: string, phase: FailurePlace['phase'], options: LexerOptions): Promise<MigrationScript> {
     checkText(sql);
     const statements: SqlStatement[] = [];
     const slices = new TimeSlices();
@@ -60,12 +60,12 @@ export class Script {
     }
     // After the last token there may be megabytes of white space.
     await slices.pause();
-    return new Script(sql, statements, phase, options);
+    return new MigrationScript(sql, statements, phase, options);
   }
 
   /** Warnings of statements that destroy data; the first hundred. */
-  async destructions(): Promise<readonly ScriptWarning[]> {
-    const warnings: ScriptWarning[] = [];
+  async destructions(): Promise<readonly MigrationScriptWarning[]> {
+    const warnings: MigrationScriptWarning[] = [];
     const counter = new LineCounter(this.sql);
     const slices = new TimeSlices();
     for (const [statementIndex, { text, start }] of this.statements.entries()) {
@@ -89,8 +89,8 @@ export class Script {
     session: Session,
     check: (completion: Completion, statementIndex: number) => void | Promise<void>,
     phase = this.#phase,
-  ): Promise<readonly ScriptWarning[]> {
-    const warnings: ScriptWarning[] = [];
+  ): Promise<readonly MigrationScriptWarning[]> {
+    const warnings: MigrationScriptWarning[] = [];
     let characters = 0;
     for (const [index, { text, start }] of this.statements.entries()) {
       let parameters = 0;
