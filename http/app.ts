@@ -27,6 +27,7 @@ import { HEALTH_OPERATIONS, healthRoutes } from './routes/health.ts';
 import { migrationEndpoints } from './routes/migrations.ts';
 import { neonRoutes } from './routes/neon.ts';
 import { type Endpoint, type Operation, serve } from './routes/operation.ts';
+import { organizationEndpoints } from './routes/organization.ts';
 import { queryEndpoints } from './routes/query.ts';
 import type { RouteContext } from './routes/route-context.ts';
 import { transactionEndpoints } from './routes/transaction.ts';
@@ -130,7 +131,9 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
 
 /** Every call of the API, in the order of its documentation. */
 export function endpointsOf(context: RouteContext): Endpoint[] {
-  return [authEndpoints, queryEndpoints, transactionEndpoints, migrationEndpoints, auditEndpoints].flatMap((of) => of(context));
+  return [authEndpoints, organizationEndpoints, queryEndpoints, transactionEndpoints, migrationEndpoints, auditEndpoints].flatMap((of) =>
+    of(context),
+  );
 }
 
 /** The endpoints, and what is served beside them. */

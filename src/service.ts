@@ -109,7 +109,8 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       observe,
     });
     void limitRoles(config, platform, catalog, observe);
-    await finishDrops(new Operator(catalog, provisioner), observe, opened);
+    const operator = new Operator(catalog, provisioner);
+    await finishDrops(operator, observe, opened);
     await undoInterruptedSignUps(signUps, observe, opened);
 
     const refusals = new RefusalLimit({ perMinute: config.POSTERN_REFUSALS_PER_MINUTE, observe });
@@ -120,6 +121,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     const http = createHttpApp({
       router,
       signUps,
+      operator,
       refusals,
       queries: new QueryScheduler(router, multiplexers, observe),
       config,

@@ -10,6 +10,8 @@ import * as requests from '../routes/request-schemas.ts';
 
 export const REQUESTS = registryOf({
   SignUpRequest: requests.signupRequest,
+  OrganizationChanges: requests.organizationChanges,
+  OrganizationDeletion: requests.organizationDeletion,
   KeyRotationRequest: requests.rotateKeyRequest,
   QueryRequest: requests.queryRequest,
   TransactionRequest: requests.transactionRequest,
@@ -23,6 +25,8 @@ export const REQUESTS = registryOf({
 export const REPLIES = registryOf({
   SignedUp: replies.signupReply,
   Caller: replies.meReply,
+  Organization: replies.organizationReply,
+  DeletedOrganization: replies.organizationDeletionReply,
   ApiKey: replies.key,
   Connection: replies.connection,
   RotatedKey: replies.rotateKeyReply,

@@ -59,6 +59,20 @@ export const meReply = z.object({
   }),
 });
 
+export const organizationReply = z.object({
+  id: z.string().describe('Same as organizationId'),
+  organizationId,
+  name: z.string(),
+  orgName: z.string().describe('Same as name'),
+  email: z.string(),
+  createdAt: instant('When the organization signed up'),
+});
+
+export const organizationDeletionReply = z.object({
+  organizationId,
+  status: z.enum(['dropped', 'dropping']).describe('dropping: what is left is removed as soon as its last sessions have ended'),
+});
+
 export const rotateKeyReply = z.object({
   apiKey: z.string().describe('The new key, shown this once'),
   id: z.string().describe('Same as keyId'),

@@ -8,9 +8,9 @@ import { type Endpoint, endpoint, type Operation } from './operation.ts';
 import { MAX_PARAMETERS, MAX_STATEMENTS, noBody, noQuery, rotateKeyRequest, signupRequest } from './request-schemas.ts';
 import { type RouteContext, timeoutOf } from './route-context.ts';
 
-const TAG = 'Organization and key';
+export const ORGANIZATION_TAG = 'Organization and key';
 const EXAMPLE_KEY = 'pst_XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX';
-const EXAMPLE_ORGANIZATION = {
+export const EXAMPLE_ORGANIZATION = {
   id: 'org_3k9x2m7q1a5z',
   organizationId: 'org_3k9x2m7q1a5z',
   orgName: 'Acme',
@@ -25,7 +25,7 @@ const signup = {
   path: '/api/auth/signup',
   action: 'auth.signup',
   operationId: 'signUp',
-  tag: TAG,
+  tag: ORGANIZATION_TAG,
   summary: 'Sign up an organization',
   description:
     'Makes an organization with a database of its own and returns its API key, which works at both doors a second later. Limited per hour and client address; every well-formed attempt counts, also one that fails.',
@@ -58,7 +58,7 @@ const me = {
   path: '/api/auth/me',
   action: 'auth.me',
   operationId: 'whoAmI',
-  tag: TAG,
+  tag: ORGANIZATION_TAG,
   summary: 'Who the key belongs to, and how to connect',
   needsKey: true,
   query: noQuery,
@@ -96,7 +96,7 @@ const rotateKey = {
   path: '/api/auth/rotate-key',
   action: 'auth.rotate_key',
   operationId: 'rotateKey',
-  tag: TAG,
+  tag: ORGANIZATION_TAG,
   summary: 'Replace the API key',
   description: 'The old key is dead at once, at both doors; wire sessions opened with it end (57P01). Needs no body.',
   needsKey: true,
@@ -141,7 +141,8 @@ export function authEndpoints({ router, signUps, config, connection }: RouteCont
 
     endpoint(me, async ({ request }) => {
       const { organization, key } = tenantOf(request);
-      const { id, name: orgName, email, createdAt } = organization;
+      // Names and addresses are not among what the process is notified of.
+      const { id, name: orgName, email, createdAt } = (await router.catalog.organization(organization.id)) ?? organization;
       const times = { prefix: key.prefix, createdAt: key.createdAt, lastUsedAt: key.lastUsedAt };
       const keys = { key: { keyId: key.id, ...times }, apiKey: { id: key.id, ...times } };
       const limits = {

@@ -86,6 +86,14 @@ export const signupRequest = z.strictObject({
   invite: z.string().trim().min(1).max(100).exactOptional().describe('An invitation, where sign-up needs one; it can be used once'),
 });
 
+export const organizationChanges = z
+  .strictObject({ name: orgName.exactOptional(), email: email.exactOptional() })
+  .refine(({ name, email }) => name !== undefined || email !== undefined, 'must have a name or an email');
+
+export const organizationDeletion = z.strictObject({
+  confirm: z.string().max(100).describe("The organization's id, to show that it is meant"),
+});
+
 export const rotateKeyRequest = z.strictObject({}).optional();
 
 export const queryRequest = z.strictObject({ sql: oneStatement, params, rowMode, timeoutMs, readOnly });

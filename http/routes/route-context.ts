@@ -1,6 +1,7 @@
 import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
+import type { Operator } from '../../src/router/operator.ts';
 import type { Router } from '../../src/router/router.ts';
 import type { SignUps } from '../../src/router/sign-ups/sign-ups.ts';
 import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
@@ -17,9 +18,12 @@ export interface WireAddress {
 /** What the routes use. */
 export interface RouteContext {
   readonly router: Pick<Router, 'authenticate' | 'recognize' | 'isInvalid' | 'inputs' | 'lease' | 'results' | 'rotateKey'> & {
-    readonly catalog: { readonly audit: Pick<Router['catalog']['audit'], 'list' | 'verify'> };
+    readonly catalog: Pick<Router['catalog'], 'organization' | 'updateProfile'> & {
+      readonly audit: Pick<Router['catalog']['audit'], 'list' | 'verify'>;
+    };
   };
   readonly signUps: Pick<SignUps, 'create'>;
+  readonly operator: Pick<Operator, 'dropAsAsked'>;
   readonly queries: QueryScheduler;
   readonly refusals: Refusals;
   readonly config: Config;

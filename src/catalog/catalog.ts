@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../errors.ts';
-import type { Observe, Origin } from '../observation.ts';
+import type { Actor, Observe, Origin } from '../observation.ts';
 import { DONE } from './audit/entries/record.ts';
 import { AuditLog } from './audit/log.ts';
 import { ADVISORY_LOCKS } from './database/advisory-locks.ts';
@@ -17,10 +17,19 @@ import { CREDENTIALS_CHANNEL, loadByDigest, loadByOrganization, loadStates, noti
 import { PgLocks } from './lock-table/pg-locks.ts';
 import { deleteExpiredInvitations, insertInvitation, type NewInvitation } from './organizations/invitations.ts';
 import type { ApiKey, Organization, OrganizationStatus } from './organizations/organization.ts';
-import { checkChange, findOrganization, listOrganizations, lockOrganization, updateStatus } from './organizations/organizations.ts';
+import {
+  checkChange,
+  findOrganization,
+  listOrganizations,
+  lockOrganization,
+  type ProfileChanges,
+  updateProfile,
+  updateStatus,
+} from './organizations/organizations.ts';
 import {
   abandonSignUp,
   countAttempt,
+  countEmailChange,
   deleteOldAttempts,
   deleteOrganization,
   isOwnSignUp,
@@ -59,6 +68,12 @@ export interface SignedUp {
   readonly key: ApiKey;
   /** Undefined if attempts are not counted. */
   readonly quota: SignupQuota | undefined;
+}
+
+/** Who changes something: an organization, by one of its keys. */
+interface Caller {
+  readonly organization: Pick<Organization, 'id'>;
+  readonly key: Pick<ApiKey, 'id' | 'prefix'>;
 }
 
 /**
@@ -184,17 +199,45 @@ export class Catalog {
   }
 
   /**
+   * Changes the name or the e-mail address of the caller's organization.
+   * @throws ServiceError `email_taken`, `rate_limited`
+   */
+  async updateProfile({ organization: { id }, key }: Caller, changes: ProfileChanges, origin: Origin): Promise<Organization> {
+    const changed = await this.#database
+      .transaction(async (sql) => {
+        const before = await lockOrganization(sql, id);
+        if (changes.email !== undefined && changes.email !== before.email) await countEmailChange(sql, id, this.#now());
+        const after = await updateProfile(sql, id, changes);
+        if (after === undefined) return undefined;
+        const actor = { keyId: key.id, keyPrefix: key.prefix };
+        await this.audit.appendWith(sql, { organizationId: id, action: 'organization.updated', origin, actor, outcome: DONE });
+        return after;
+      })
+      .catch((error: unknown) => {
+        // Another organization has taken the address since this one looked.
+        throw isUniqueViolation(error) ? emailTaken() : error;
+      });
+    if (changed === undefined) throw emailTaken();
+    return changed;
+  }
+
+  /**
    * When an organization stops being `active`, its sessions end in every process. When it is `dropped`, its keys are
    * deleted and its e-mail address may be used again; its audit log stays.
    * @throws ServiceError `not_found`; `invalid_request` when the status cannot change this way
    */
-  setStatus(organizationId: string, status: OrganizationStatus, origin: Origin): Promise<Organization> {
+  setStatus(
+    organizationId: string,
+    status: OrganizationStatus,
+    origin: Origin,
+    actor?: Omit<Actor, 'organizationId'>,
+  ): Promise<Organization> {
     return this.#change(organizationId, async (sql, organization) => {
       if (organization.status === status) return organization;
       checkChange(organization, status);
       await updateStatus(sql, organizationId, status);
       if (status === 'dropped') await deleteKeys(sql, organizationId);
-      await this.audit.appendWith(sql, { organizationId, action: `organization.${status}`, origin, outcome: DONE });
+      await this.audit.appendWith(sql, { organizationId, action: `organization.${status}`, origin, actor, outcome: DONE });
       return { ...organization, status };
     });
   }
@@ -352,6 +395,10 @@ export function inviteInvalid(): ServiceError {
       hint: 'Ask the operator for another one: postern admin invite.',
     },
   );
+}
+
+function isUniqueViolation(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === '23505';
 }
 
 function isNotReady(error: unknown): boolean {

@@ -2,9 +2,13 @@ import { digestApiKey, generateInvitation } from '../auth/api-key.ts';
 import type { Catalog, NewInvitation } from '../catalog/catalog.ts';
 import type { Organization } from '../catalog/organizations/organization.ts';
 import { noOrganization } from '../catalog/organizations/organizations.ts';
-import type { Observe, Origin } from '../observation.ts';
+import type { Actor, Observe, Origin } from '../observation.ts';
 import { describeProcesses, type Provisioner, StillRunningError } from './placement/provisioner.ts';
 import { mintKey } from './sign-ups/mint-key.ts';
+import type { Tenant } from './tenant.ts';
+
+/** The key that an organization has asked with. */
+type KeyActor = Omit<Actor, 'organizationId'>;
 
 /** The result of a change to an organization. */
 export interface Changed {
@@ -75,27 +79,42 @@ export class Operator {
     return this.#finishDrop(await this.#catalog.setStatus(organizationId, 'dropping', origin), origin);
   }
 
-  async #finishDrop(organization: Organization, origin: Origin): Promise<Changed> {
+  /**
+   * As {@link drop}, for a caller with a key, who cannot ask again. What cannot be done now is observed, and done by
+   * {@link finishDrops}.
+   */
+  async dropAsAsked({ organization: { id }, key }: Tenant, origin: Origin, observe: Observe): Promise<Organization> {
+    const actor = { keyId: key.id, keyPrefix: key.prefix };
+    return this.#tryToFinish(await this.#catalog.setStatus(id, 'dropping', origin, actor), origin, observe, actor);
+  }
+
+  async #finishDrop(organization: Organization, origin: Origin, actor?: KeyActor): Promise<Changed> {
     try {
       await this.#provisioner.deprovision(organization.placement);
     } catch (error) {
       if (error instanceof StillRunningError) return { organization, running: error.message };
       throw error;
     }
-    return { organization: await this.#catalog.setStatus(organization.id, 'dropped', origin) };
+    return { organization: await this.#catalog.setStatus(organization.id, 'dropped', origin, actor) };
   }
 
   /** Completes interrupted drops. One that cannot be completed now is reported and tried again at the next call. */
   async finishDrops(origin: Origin, observe: Observe): Promise<void> {
     for (const organization of await this.#catalog.organizations({ status: 'dropping' })) {
-      const { id } = organization;
-      try {
-        const { running } = await this.#finishDrop(organization, origin);
-        if (running === undefined) this.#waitedFor.delete(id);
-        else this.#waitFor(id, running, observe);
-      } catch (cause) {
-        observe({ name: 'service.failure', message: `organization ${id} could not be dropped yet`, cause });
-      }
+      await this.#tryToFinish(organization, origin, observe);
+    }
+  }
+
+  async #tryToFinish(dropping: Organization, origin: Origin, observe: Observe, actor?: KeyActor): Promise<Organization> {
+    const { id } = dropping;
+    try {
+      const { organization, running } = await this.#finishDrop(dropping, origin, actor);
+      if (running === undefined) this.#waitedFor.delete(id);
+      else this.#waitFor(id, running, observe);
+      return organization;
+    } catch (cause) {
+      observe({ name: 'service.failure', message: `organization ${id} could not be dropped yet`, cause });
+      return dropping;
     }
   }
 

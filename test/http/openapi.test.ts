@@ -23,6 +23,7 @@ describe('the OpenAPI document', () => {
       ['/api/auth/signup', ['post']],
       ['/api/auth/me', ['get']],
       ['/api/auth/rotate-key', ['post']],
+      ['/api/organization', ['patch', 'delete']],
       ['/api/query', ['post']],
       ['/api/transaction', ['post']],
       ['/api/migrations', ['post', 'get']],
@@ -101,6 +102,7 @@ describe('the OpenAPI document', () => {
     ]);
     expect(headers.filter(([name, asked, given]) => name !== 'neonSql' && (asked?.length || given?.length))).toEqual([
       ['signUp', [], ['RateLimit-Policy', 'RateLimit']],
+      ['updateOrganization', ['Idempotency-Key'], ['Idempotency-Replayed']],
       ['query', ['Idempotency-Key'], ['Idempotency-Replayed']],
       ['transaction', ['Idempotency-Key'], ['Idempotency-Replayed']],
       ['applyMigration', ['Idempotency-Key'], ['Idempotency-Replayed']],

@@ -1,5 +1,6 @@
 import { ServiceError } from '../../errors.ts';
 import type { Sql } from '../database/control-connection.ts';
+import { emailKey } from './email-address.ts';
 import type { Organization, OrganizationStatus, Placement } from './organization.ts';
 
 export interface OrganizationRow {
@@ -55,6 +56,22 @@ export async function lockOrganization(sql: Sql, id: string): Promise<Organizati
     select id, name, email, status, placement, created_at from postern.organizations where id = ${id} for update`;
   if (row === undefined) throw noOrganization(id);
   return toOrganization(row);
+}
+
+export interface ProfileChanges {
+  readonly name?: string;
+  readonly email?: string;
+}
+
+/** @returns undefined when the e-mail address is taken */
+export async function updateProfile(sql: Sql, id: string, { name, email }: ProfileChanges): Promise<Organization | undefined> {
+  const key = email === undefined ? null : emailKey(email);
+  const [row] = await sql<OrganizationRow[]>`
+    update postern.organizations
+    set name = coalesce(${name ?? null}, name), email = coalesce(${email ?? null}, email), email_key = coalesce(${key}, email_key)
+    where id = ${id} and not exists (select from postern.organizations where email_key = ${key} and status <> 'dropped' and id <> ${id})
+    returning id, name, email, status, placement, created_at`;
+  return row && toOrganization(row);
 }
 
 export function noOrganization(id: string): ServiceError {

@@ -12,6 +12,7 @@ import type { ApiKey, Organization, Placement } from './organization.ts';
 import { type OrganizationRow, toOrganization } from './organizations.ts';
 
 const WINDOW_MS = 3_600_000;
+const EMAIL_CHANGES_PER_HOUR = 5;
 
 export interface SignUp {
   readonly id: string;
@@ -39,7 +40,18 @@ export interface SignupQuota {
  * @throws ServiceError `rate_limited`
  */
 export async function countAttempt(sql: Sql, sourceIp: string, limit: number, now: Date): Promise<SignupQuota> {
-  const address = rateLimitAddress(sourceIp);
+  return countOne(sql, rateLimitAddress(sourceIp), limit, now, 'sign-ups an hour are allowed from one address');
+}
+
+/**
+ * Counts a change of an organization's e-mail address. Without a limit, the replies would tell one organization which addresses others have.
+ * @throws ServiceError `rate_limited`
+ */
+export async function countEmailChange(sql: Sql, organizationId: string, now: Date): Promise<void> {
+  await countOne(sql, organizationId, EMAIL_CHANGES_PER_HOUR, now, 'changes of the e-mail address an hour are allowed');
+}
+
+async function countOne(sql: Sql, address: string, limit: number, now: Date, whatIsAllowed: string): Promise<SignupQuota> {
   await sql`select pg_advisory_xact_lock(${ADVISORY_LOCKS.signup}, hashtext(${address}))`;
   const [attempts] = await sql<{ count: number; oldest: Date | null }[]>`
     select count(*)::int as count, min(attempted_at) as oldest
@@ -52,7 +64,7 @@ export async function countAttempt(sql: Sql, sourceIp: string, limit: number, no
   const count = attempts?.count ?? 0;
   const resetS = Math.max(1, Math.ceil(((attempts?.oldest ?? now).getTime() + WINDOW_MS - now.getTime()) / 1_000));
   if (count >= limit) {
-    throw new ServiceError('rate_limited', `at most ${limit} sign-ups an hour are allowed from one address`, { retryAfterS: resetS });
+    throw new ServiceError('rate_limited', `at most ${limit} ${whatIsAllowed}`, { retryAfterS: resetS });
   }
   await sql`insert into postern.signup_attempts (address, attempted_at) values (${address}, ${now})`;
   return { limit, remaining: limit - count - 1, resetS };
