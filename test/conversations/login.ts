@@ -4,7 +4,7 @@ import { encodeFrontend } from './frontend-message.ts';
 import type { Target } from './target.ts';
 import type { WireClient } from './wire-client.ts';
 
-const TIMEOUT_MS = 5_000;
+const TIMEOUT_MS = 30_000;
 
 type Credentials = Pick<Target, 'user' | 'database' | 'password'>;
 

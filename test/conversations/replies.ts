@@ -3,15 +3,18 @@ import { type BackendMessage, describeBackend } from './backend-message.ts';
 import { matches, shorten } from './template.ts';
 import type { WireClient } from './wire-client.ts';
 
-export const TIMEOUT_MS = 5_000;
+export const TIMEOUT_MS = 30_000;
+/** Where a script says that nothing comes. What would come has been on its way for long by then. */
+const SILENCE_MS = 500;
+const SILENCE = '(silence)';
 
 const ANY_PARAMETERS = 'ParameterStatus *';
 
 /** Reads up to the `count`th message of that name, or until nothing more comes. */
-export async function readReplies(client: WireClient, name: string, count: number): Promise<string[]> {
+export async function readReplies(client: WireClient, name: string, count: number, timeoutMs = TIMEOUT_MS): Promise<string[]> {
   const replies: string[] = [];
   for (let seen = 0; seen < count; ) {
-    const message = await client.read(TIMEOUT_MS);
+    const message = await client.read(timeoutMs);
     const reply = describe(message);
     replies.push(reply);
     if (message === 'EOF' || message === undefined) break;
@@ -21,7 +24,7 @@ export async function readReplies(client: WireClient, name: string, count: numbe
 }
 
 function describe(message: BackendMessage | 'EOF' | undefined): string {
-  if (message === undefined) return '(silence)';
+  if (message === undefined) return SILENCE;
   return message === 'EOF' ? 'EOF' : describeBackend(message);
 }
 
@@ -29,7 +32,9 @@ function describe(message: BackendMessage | 'EOF' | undefined): string {
 export async function readAsExpected(client: WireClient, expected: readonly string[]): Promise<string[]> {
   const byte = expected[0]?.startsWith('Byte ') ? [`Byte ${await client.readByte(TIMEOUT_MS)}`] : [];
   const name = nameOf(expected.at(-1));
-  return name === 'Byte' ? byte : [...byte, ...(await readReplies(client, name, expected.filter((line) => nameOf(line) === name).length))];
+  if (name === 'Byte') return byte;
+  const count = expected.filter((line) => nameOf(line) === name).length;
+  return [...byte, ...(await readReplies(client, name, count, name === SILENCE ? SILENCE_MS : TIMEOUT_MS))];
 }
 
 function nameOf(line = ''): string {
