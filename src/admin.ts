@@ -7,7 +7,7 @@ import { EmbeddedError } from './embedded/error.ts';
 import { ServiceError } from './errors.ts';
 import { ClusterError } from './router/placement/cluster.ts';
 
-/** `npm run admin -- …`: commands for operators, run beside the service and with the same environment. */
+/** `postern admin …`: commands for operators, run beside the service and with the same environment. */
 try {
   const command = parseCommand(process.argv.slice(2));
   const session = await openOperator(readConfig(process.env));

@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises';
+import { packageVersion } from './runtime/package-folder.ts';
 
 const USAGE = `usage: postern [command]
 
@@ -31,19 +31,10 @@ switch (command) {
     break;
   case '--version':
   case '-V':
-    process.stdout.write(`${await version()}\n`);
+    process.stdout.write(`${packageVersion()}\n`);
     break;
   default:
     refuse(`there is no command ${command}`);
-}
-
-/** The package's, which is in the folder above the sources, or above what they are compiled to. */
-async function version(): Promise<string> {
-  for (const folder of ['..', '../..']) {
-    const text = await readFile(new URL(`${folder}/package.json`, import.meta.url), 'utf8').catch(() => undefined);
-    if (text !== undefined) return (JSON.parse(text) as { readonly version: string }).version;
-  }
-  return 'unknown';
 }
 
 function refuse(reason: string): void {

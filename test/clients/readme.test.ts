@@ -51,6 +51,14 @@ afterEach(() => {
 const here = (section: string, language: string) => atService(textOf(section, language), service, organization);
 const env = () => exportedVariables(service, organization);
 
+it('connects from an ORM as the README says', async () => {
+  await symlink(join(REPOSITORY, 'test/clients/node_modules'), join(scratch.path, 'node_modules'));
+  await writeFile(join(scratch.path, 'orders.mjs'), here('An ORM', 'js'));
+  const printed = await runClient(process.execPath, [join(scratch.path, 'orders.mjs')], { env: env() });
+  expect(printed.match(/customer: '\w+',\s+total: '[\d.]+'/g)).toHaveLength(3);
+  expect(printed).toMatch(/\{ id: 3, customer: 'ada', total: '20\.00' \}/);
+});
+
 it('connects from Python as the README says', async () => {
   needDebian('python3-psycopg');
   expect(await runClient('/usr/bin/python3', ['-c', here('Python (psycopg 3)', 'python')], { env: env() })).toBe("('grace',)\n");
@@ -65,8 +73,7 @@ it('connects from Java as the README says', async () => {
 });
 
 it('connects from Prisma as the README says', async () => {
-  const modules = join(REPOSITORY, 'test/clients/node_modules');
-  await symlink(modules, join(scratch.path, 'node_modules'));
+  const modules = join(scratch.path, 'node_modules');
   await writeFile(join(scratch.path, 'schema.prisma'), SCHEMA);
   await writeFile(join(scratch.path, 'orders.ts'), here('Prisma', 'ts'));
   // The engine that it would look for is one that it does not need for this.

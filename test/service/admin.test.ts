@@ -201,7 +201,7 @@ describe('a command line that', () => {
   it('makes no command is answered with those that are known', async () => {
     const { code, stdout, stderr } = await installation.admin(['org', 'drop']);
     expect([code, stdout]).toEqual([2, '']);
-    expect(stderr).toMatch(/^usage: npm run --silent admin -- <command>\n/);
+    expect(stderr).toMatch(/^usage: postern admin <command>\n/);
   });
 
   it('names a control database that is not there makes none', async () => {

@@ -71,7 +71,7 @@ describe('the command line', () => {
   it('says in one line where nothing can compile it, and runs what is there', async () => {
     const folder = join(scratch.path, 'a#b', 'src');
     await mkdir(folder, { recursive: true });
-    for (const name of ['bin.cjs', 'launch.cjs', 'build.cjs']) await copyFile(join(ROOT, 'src', name), join(folder, name));
+    for (const name of ['bin.cjs', 'launch.cjs', 'build.cjs', 'command.ts']) await copyFile(join(ROOT, 'src', name), join(folder, name));
     const hidden = "Object.defineProperty(process.features, 'typescript', { value: false })";
     const start = () => node('-e', `${hidden}; require(${JSON.stringify(join(folder, 'bin.cjs'))})`);
     const refused = await start();

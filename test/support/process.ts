@@ -1,5 +1,6 @@
-import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { type ChildProcessWithoutNullStreams, type SpawnOptionsWithoutStdio, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { chown } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { isServing, readPostmasterPid } from '../../src/embedded/postmaster-pid.ts';
@@ -69,14 +70,21 @@ export interface Installation {
   remove(): Promise<void>;
 }
 
-export async function makeInstallation(): Promise<Installation> {
-  if (!existsSync(MAIN)) throw new Error(`${MAIN} is not there: npm run build`);
+/** How it is started, and as whom: unless told otherwise, what is compiled from the sources, as the user of the tests. */
+export interface InstallationOptions {
+  readonly command?: readonly string[];
+  readonly account?: { readonly uid: number; readonly gid: number } | undefined;
+}
+
+export async function makeInstallation({ command: usual, account }: InstallationOptions = {}): Promise<Installation> {
+  if (usual === undefined && !existsSync(MAIN)) throw new Error(`${MAIN} is not there: npm run build`);
   const scratch = await makeScratch();
+  if (account !== undefined) await chown(scratch.path, account.uid, account.gid);
   const dataDir = join(scratch.path, 'data');
   const cluster = join(dataDir, 'postgres');
   const children: Child[] = [];
-  const launch = (variables: Readonly<Record<string, string>> = {}, command: readonly string[] = [process.execPath, MAIN]): Child => {
-    const child = new Child(command, {
+  const launch = (variables: Readonly<Record<string, string>> = {}, command = usual ?? [process.execPath, MAIN]): Child => {
+    const env = {
       PATH: process.env.PATH ?? '',
       POSTERN_DATA_DIR: dataDir,
       POSTERN_HTTP_PORT: '0',
@@ -84,7 +92,8 @@ export async function makeInstallation(): Promise<Installation> {
       POSTERN_OPS_PORT: '0',
       POSTERN_SIGNUPS_PER_HOUR: '1000',
       ...variables,
-    });
+    };
+    const child = new Child(command, { cwd: usual === undefined ? ROOT : scratch.path, env, ...account });
     children.push(child);
     return child;
   };
@@ -119,8 +128,8 @@ class Child implements StartingProcess {
   readonly #process: ChildProcessWithoutNullStreams;
   readonly #said = { stdout: '', stderr: '' };
 
-  constructor([program = '', ...words]: readonly string[], environment: NodeJS.ProcessEnv) {
-    this.#process = spawn(program, words, { cwd: ROOT, env: environment });
+  constructor([program = '', ...words]: readonly string[], options: SpawnOptionsWithoutStdio) {
+    this.#process = spawn(program, words, options);
     for (const stream of ['stdout', 'stderr'] as const) {
       this.#process[stream].setEncoding('utf8').on('data', (text: string) => {
         this.#said[stream] += text;
