@@ -26,7 +26,7 @@ import { documentationRoutes } from './routes/documentation.ts';
 import { HEALTH_OPERATIONS, healthRoutes } from './routes/health.ts';
 import { migrationEndpoints } from './routes/migrations.ts';
 import { neonRoutes } from './routes/neon.ts';
-import { type Endpoint, type Operation, serve } from './routes/operation.ts';
+import { type DocumentedOperation, type Endpoint, serve } from './routes/operation.ts';
 import { organizationEndpoints } from './routes/organization.ts';
 import { queryEndpoints } from './routes/query.ts';
 import type { RouteContext } from './routes/route-context.ts';
@@ -137,7 +137,7 @@ export function endpointsOf(context: RouteContext): Endpoint[] {
 }
 
 /** The endpoints, and what is served beside them. */
-export function documentedOperations(endpoints: readonly Endpoint[]): Operation[] {
+export function documentedOperations(endpoints: readonly Endpoint[]): DocumentedOperation[] {
   return [...endpoints.map(({ operation }) => operation), neonOperation, ...HEALTH_OPERATIONS];
 }
 

@@ -4,6 +4,7 @@ import { type FailurePlace, StatementFailure } from '../src/sql/execution/statem
 import { mayCommitInPart } from '../src/syntax/http-restrictions.ts';
 import { lineAndColumn } from '../src/syntax/line-and-column.ts';
 import type { Problem } from './responses/reply-schemas.ts';
+import { sqlHint } from './responses/sql-hints.ts';
 
 /** How one kind of error is shown to clients. */
 export interface ErrorShape {
@@ -161,7 +162,9 @@ function renderPostgresError({ fields }: PostgresError, place: Pick<FailurePlace
   const shape = POSTGRES_ERRORS[code];
   const base = problemOf(code, shape, fields.message, call);
   const retryable = base.retryable && leavesNothing(call);
-  const problem = { ...base, retryable, sqlstate: fields.code, postgres: postgresPart(fields, place) };
+  const hint = sqlHint(fields, call.sql);
+  const more = { sqlstate: fields.code, ...(hint === undefined ? {} : { hint }), postgres: postgresPart(fields, place) };
+  const problem = { ...base, retryable, ...more };
   return { problem, headers: headersOf(shape, undefined, call), internal: false };
 }
 

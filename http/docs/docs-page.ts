@@ -1,5 +1,6 @@
 import { LINES_TYPE } from '../plugins/accept-header.ts';
-import type { JsonSchema, MediaType, OpenApiDocument, OperationObject, Parameter, ResponseObject } from './openapi.ts';
+import type { JsonSchema } from './json-schema.ts';
+import type { MediaType, OpenApiDocument, OperationObject, Parameter, ResponseObject } from './openapi.ts';
 import type { ReferenceText } from './reference-texts.ts';
 
 /** Text that is already HTML; all other text is escaped. */

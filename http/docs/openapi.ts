@@ -3,11 +3,10 @@ import { z } from 'zod';
 import { ERRORS, type ErrorCode, type ErrorShape } from '../errors.ts';
 import { LINES_TYPE } from '../plugins/accept-header.ts';
 import { type Problem, problem } from '../responses/reply-schemas.ts';
-import type { Operation, ReplyDescription } from '../routes/operation.ts';
+import type { DocumentedOperation as Operation, ReplyDescription } from '../routes/operation.ts';
 import { noBody } from '../routes/request-schemas.ts';
 import { REPLIES, REQUESTS } from './components.ts';
-
-export type JsonSchema = z.core.JSONSchema.BaseSchema;
+import { type JsonSchema, OPTIONS, plain, schemaOf } from './json-schema.ts';
 
 export interface MediaType {
   readonly schema: JsonSchema;
@@ -217,28 +216,8 @@ function named(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
   return id === undefined ? schemaOf(schema, io) : { $ref: reference(id) };
 }
 
-function schemaOf(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
-  return plain(z.toJSONSchema(schema, { io, unrepresentable: 'any', override: tidy }));
-}
-
 /** The schemas of a registry, in which they refer to each other by their ids. */
 function schemasOf(registry: typeof REQUESTS, io: 'input' | 'output'): Record<string, JsonSchema> {
-  const { schemas } = z.toJSONSchema(registry, { io, uri: reference, unrepresentable: 'any', override: tidy });
+  const { schemas } = z.toJSONSchema(registry, { io, uri: reference, ...OPTIONS });
   return Object.fromEntries(Object.entries(schemas).map(([id, schema]) => [id, plain(schema)]));
-}
-
-function plain({
-  $schema: _dialect,
-  $id: _id,
-  '~standard': _standard,
-  ...rest
-}: JsonSchema & { readonly '~standard'?: unknown }): JsonSchema {
-  return rest;
-}
-
-/** Leaves out bounds that every integer has, and patterns that repeat the format beside them. */
-function tidy({ jsonSchema }: { readonly jsonSchema: JsonSchema }): void {
-  if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
-  if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
-  if (jsonSchema.format !== undefined || jsonSchema.type === 'integer') delete jsonSchema.pattern;
 }

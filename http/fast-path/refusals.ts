@@ -10,6 +10,7 @@ import type { ClientAddress } from '../plugins/client-address.ts';
 import { noRoute } from '../plugins/problems.ts';
 import { originOf, requestIdOf } from '../request-context.ts';
 import type { Refusals } from '../responses/refusal-delay.ts';
+import { suggestPath } from '../responses/suggestions.ts';
 import type { RefusableRequest } from './refusable-request.ts';
 import { writeHead } from './reply-head.ts';
 import type { SimpleRequest } from './simple-request.ts';
@@ -57,12 +58,19 @@ interface RenderedRefusal {
 const ID = '<id>';
 const PATH = '<path>';
 
-const [NO_ROUTE, NO_KEY, NO_BEARER, NO_SUCH_KEY] = [noRoute(PATH), MISSING, MALFORMED, INVALID].map(reasonOf) as [
-  Reason,
-  Reason,
-  Reason,
-  Reason,
-];
+const [NO_KEY, NO_BEARER, NO_SUCH_KEY] = [MISSING, MALFORMED, INVALID].map(reasonOf) as [Reason, Reason, Reason];
+
+/** By the path that the client may have meant. */
+const NO_ROUTE = new Map<string | undefined, Reason>();
+
+function noRouteReason(path: string, paths: RouteTable['paths']): Reason {
+  const meant = suggestPath(path, paths);
+  const known = NO_ROUTE.get(meant);
+  if (known !== undefined) return known;
+  const reason = reasonOf(noRoute(PATH, meant));
+  NO_ROUTE.set(meant, reason);
+  return reason;
+}
 
 function reasonOf(error: ServiceError): Reason {
   return { error, withCredentials: render(error, true), without: render(error, false) };
@@ -77,7 +85,7 @@ function render(error: ServiceError, withCredentials: boolean): RenderedRefusal 
 export function refusalOf({ router, routes }: RefusalContext, request: RefusableRequest): Refusal | undefined {
   const { method, path, authorization } = request;
   const withCredentials = authorization !== undefined;
-  if (!routes.paths.has(path)) return { reason: NO_ROUTE, path, withCredentials, action: undefined };
+  if (!routes.paths.has(path)) return { reason: noRouteReason(path, routes.paths), path, withCredentials, action: undefined };
   const action = routes.withKey.get(`${method} ${path}`);
   const reason = action === undefined ? undefined : reasonFor(authorization, router);
   return reason && { reason, path, withCredentials, action };

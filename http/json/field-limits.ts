@@ -27,7 +27,9 @@ export function refuseExcess(schema: unknown, value: unknown, place = ''): void 
 function refuseExcessOf({ shape, def }: z.ZodObject, value: object, place: string): void {
   const names = Object.keys(value);
   if (names.length > FIELDS_MAX && def.catchall instanceof z.ZodNever) {
-    throw new ServiceError('invalid_request', describeUnknown(firstUnknown(names, shape), place));
+    throw new ServiceError('invalid_request', describeUnknown(firstUnknown(names, shape), place), {
+      hint: `There are ${Object.keys(shape).join(', ')}.`,
+    });
   }
   for (const [name, schema] of Object.entries(shape)) {
     const field: unknown = (value as Readonly<Record<string, unknown>>)[name];

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { JsonValue } from '../../src/sql/parameters/json-value.ts';
-import type { Operation } from '../routes/operation.ts';
+import type { DocumentedOperation } from '../routes/operation.ts';
 import { MAX_PARAMETERS, MAX_STATEMENTS, noQuery } from '../routes/request-schemas.ts';
 
 /** Requests as the client sends them. Unlike in other requests, unknown fields are ignored, because newer clients may send more. */
@@ -69,7 +69,6 @@ const flag = (description: string) => z.enum(['true', 'false']).exactOptional().
 export const neonOperation = {
   method: 'POST',
   path: '/sql',
-  action: 'neon.sql',
   operationId: 'neonSql',
   tag: 'Serverless drivers',
   summary: 'What @neondatabase/serverless sends',
@@ -107,4 +106,4 @@ export const neonOperation = {
     500: { description: 'An internal error.', schema: neonError, example: exampleError('internal error', 'XX000') },
     507: { description: 'The result is too large.', schema: neonError, example: exampleError('response is too large', '54000') },
   },
-} as const satisfies Operation;
+} as const satisfies DocumentedOperation;

@@ -5,6 +5,7 @@ import { type RenderedError, renderError } from '../errors.ts';
 import type { RequestContext } from '../request-context.ts';
 import { delayRefusal, type Refusals } from '../responses/refusal-delay.ts';
 import { errorBody } from '../responses/reply-memory.ts';
+import { suggestPath } from '../responses/suggestions.ts';
 
 const UNCOUNTED: Refusals = { count: () => undefined };
 
@@ -84,7 +85,7 @@ function refuseRoutes(app: FastifyInstance): void {
     const path = pathOf(request);
     const allow = [...(methods.get(path) ?? [])].sort().join(', ');
     if (allow === '') {
-      done(noRoute(path));
+      done(noRoute(path, suggestPath(path, methods.keys())));
       return;
     }
     reply.header('allow', allow);
@@ -93,8 +94,10 @@ function refuseRoutes(app: FastifyInstance): void {
   });
 }
 
-export function noRoute(path: string): ServiceError {
-  return new ServiceError('not_found', `there is nothing at ${path}`, { hint: 'GET /docs lists every operation.' });
+/** @param meant the path that the client may have meant */
+export function noRoute(path: string, meant: string | undefined): ServiceError {
+  const question = meant === undefined ? '' : `Did you mean ${meant}? `;
+  return new ServiceError('not_found', `there is nothing at ${path}`, { hint: `${question}GET /docs lists every operation.` });
 }
 
 /** Clients may send the absolute URI, as to a proxy (RFC 9112 section 3.2.2). */

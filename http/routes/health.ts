@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../src/errors.ts';
 import { healthReply } from '../responses/reply-schemas.ts';
-import type { Operation } from './operation.ts';
+import type { DocumentedOperation } from './operation.ts';
 import { noBody, noQuery } from './request-schemas.ts';
 
 const BOTH = { method: 'GET', tag: 'Health', needsKey: false, query: noQuery, body: noBody, errors: [] } as const;
@@ -11,7 +11,6 @@ export const HEALTH_OPERATIONS = [
   {
     ...BOTH,
     path: '/healthz',
-    action: 'health.process',
     operationId: 'health',
     summary: 'Whether the process is running',
     replies: { 200: { description: 'It is.', schema: healthReply, example: { status: 'ok' } } },
@@ -19,12 +18,11 @@ export const HEALTH_OPERATIONS = [
   {
     ...BOTH,
     path: '/readyz',
-    action: 'health.ready',
     operationId: 'readiness',
     summary: 'Whether PostgreSQL answers',
     replies: { 200: { description: 'It does, so calls can be served.', schema: healthReply, example: { status: 'ready' } } },
   },
-] as const satisfies readonly Operation[];
+] as const satisfies readonly DocumentedOperation[];
 
 /** `/healthz`: the process is running. `/readyz`: PostgreSQL answers, so calls can be served. */
 export function healthRoutes(app: FastifyInstance, ready: () => Promise<boolean>): void {

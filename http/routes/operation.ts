@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify';
 import type { z } from 'zod';
-import { ServiceError } from '../../src/errors.ts';
+import type { AuditAction } from '../../src/catalog/audit/entries/actions.ts';
 import type { ErrorCode } from '../errors.ts';
-import { describeUnknown, refuseExcess } from '../json/field-limits.ts';
-import { MAX_PARAMETERS, noQuery } from './request-schemas.ts';
+import { validate } from '../json/validation.ts';
+import { noQuery } from './request-schemas.ts';
 
 export interface ReplyDescription {
   readonly description: string;
@@ -20,7 +20,7 @@ export interface Operation<Body = unknown, Query = unknown> {
   readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
   readonly path: string;
   /** Its name in observations and the audit log, e.g. `auth.signup`. */
-  readonly action: string;
+  readonly action: AuditAction;
   /** Its name in generated clients, e.g. `signUp`. */
   readonly operationId: string;
   readonly tag: string;
@@ -41,6 +41,9 @@ export interface Operation<Body = unknown, Query = unknown> {
   /** Its errors, by status, if they are no problem documents. */
   readonly ownErrors?: Readonly<Record<number, ReplyDescription>>;
 }
+
+/** An operation that is served beside the endpoints, for the OpenAPI document. */
+export type DocumentedOperation = Omit<Operation, 'action'>;
 
 /** A request whose parts have been validated. */
 export interface ValidCall<Body, Query> {
@@ -93,34 +96,4 @@ export function serve(app: FastifyInstance, { operation, handle }: Endpoint, aut
       return request.call.work;
     },
   });
-}
-
-const MAX_ISSUES = 5;
-
-/** @throws ServiceError `invalid_request` that names each invalid field */
-export function validate<T>(schema: z.ZodType<T>, value: unknown, whole: string): T {
-  refuseExcess(schema, value);
-  refuseEndlessLists(value);
-  const parsed = schema.safeParse(value, { error: ({ input }) => (input === undefined ? 'is required' : undefined) });
-  if (parsed.success) return parsed.data;
-  const issues = parsed.error.issues.slice(0, MAX_ISSUES).map((issue) => describeIssue(issue, whole));
-  throw new ServiceError('invalid_request', issues.join('; '));
-}
-
-/** The longest list that a schema allows. In a longer one, every item would be validated before the length is checked. */
-function refuseEndlessLists(value: unknown): void {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
-  for (const [name, list] of Object.entries(value)) {
-    if (!Array.isArray(list) || list.length <= MAX_PARAMETERS) continue;
-    throw new ServiceError('invalid_request', `${name.slice(0, 100)}: Too big: expected array to have <=${MAX_PARAMETERS} items`);
-  }
-}
-
-function describeIssue(issue: z.core.$ZodIssue, whole: string): string {
-  const place = issue.path
-    .map((part) => (typeof part === 'number' ? `[${part}]` : `.${String(part)}`))
-    .join('')
-    .replace(/^\./, '');
-  if (issue.code === 'unrecognized_keys') return describeUnknown(issue.keys, place);
-  return `${place === '' ? whole : place}: ${issue.message.replace(/^Invalid input: /, '').replace('LosslessNumber', 'a number with too many digits')}`;
 }

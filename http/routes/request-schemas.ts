@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { AUDIT_ACTIONS } from '../../src/catalog/audit/entries/actions.ts';
 import { EMAIL_MAX_BYTES, parseEmail } from '../../src/catalog/organizations/email-address.ts';
 import { NAME_RULES } from '../../src/catalog/organizations/organization-name.ts';
 import type { JsonValue } from '../../src/sql/parameters/json-value.ts';
@@ -30,10 +31,15 @@ const oneStatement = sql.meta({
 /** Any JSON value. It is neither checked nor copied here, because its type is known only after Postgres has described the parameter. */
 const jsonValue = z.custom<JsonValue>(() => true);
 
-const params = z.array(jsonValue).max(MAX_PARAMETERS).exactOptional().meta({
-  description:
-    'Values for $1, $2, …: encoded by the type Postgres gives each parameter. Arrays and objects become JSON for json/jsonb and array literals for array types; integers of any size keep their digits.',
-});
+const params = z
+  .array(jsonValue)
+  .max(MAX_PARAMETERS)
+  .exactOptional()
+  .meta({
+    examples: [[1, 'ada']],
+    description:
+      'Values for $1, $2, …: encoded by the type Postgres gives each parameter. Arrays and objects become JSON for json/jsonb and array literals for array types; integers of any size keep their digits.',
+  });
 
 const rowMode = z
   .enum(['object', 'array'])
@@ -45,6 +51,7 @@ const timeoutMs = z
   .min(1)
   .max(MAX_TIMEOUT_MS)
   .exactOptional()
+  .meta({ examples: [5_000] })
   .describe('How long the database may take; the service sets a default of its own (usually 30,000)');
 
 const readOnly = z.boolean().default(false).describe('Run in a READ ONLY transaction: writes are refused by Postgres');
@@ -132,20 +139,36 @@ export const migrationRequest = z.strictObject({
     .max(200)
     .refine(printable, 'must not contain control characters')
     .meta({ description: 'Identifies the migration in the organization', examples: ['2025-01-31-orders'] }),
-  sql: sql.describe('Any number of statements'),
+  sql: sql.meta({ description: 'Any number of statements', examples: ['create table orders (id bigint primary key)'] }),
   dryRun: z.boolean().default(false).describe('Run everything, then roll it back'),
   transaction: z.boolean().default(true).describe('false: statement by statement, for CREATE INDEX CONCURRENTLY and the like'),
   rollbackSql: sql.exactOptional().describe('SQL that undoes it; with dryRun it is proved by running forward, back and forward again'),
   timeoutMs,
 });
 
+const EXAMPLE_INSTANT = '2025-01-31T09:30:00Z';
+
 const auditFilters = z.strictObject({
   limit: z.int().min(1).max(1_000).default(50).describe('Entries a page'),
-  after: z.string().min(1).max(200).exactOptional().describe('nextCursor of the page before'),
-  action: z.string().min(1).max(100).exactOptional().describe('For example query, migrations.apply, login.failed'),
+  after: z
+    .string()
+    .min(1)
+    .max(200)
+    .exactOptional()
+    .meta({ description: 'nextCursor of the page before', examples: ['…'] }),
+  action: z
+    .enum(AUDIT_ACTIONS)
+    .exactOptional()
+    .meta({ description: 'What was done', examples: ['query'] }),
   outcome: z.enum(['ok', 'error']).exactOptional(),
-  since: z.iso.datetime({ offset: true }).exactOptional().describe('From this instant on'),
-  until: z.iso.datetime({ offset: true }).exactOptional().describe('Before this instant'),
+  since: z.iso
+    .datetime({ offset: true })
+    .exactOptional()
+    .meta({ description: 'From this instant on', examples: [EXAMPLE_INSTANT] }),
+  until: z.iso
+    .datetime({ offset: true })
+    .exactOptional()
+    .meta({ description: 'Before this instant', examples: [EXAMPLE_INSTANT] }),
   requestId: z.string().min(1).max(128).exactOptional(),
 });
 

@@ -65,7 +65,7 @@ export const IDEMPOTENCY_ERRORS: readonly ErrorCode[] = ['idempotency_in_progres
 export function timeoutOf(wantedMs: number | undefined, config: Config): number {
   const { POSTERN_STATEMENT_TIMEOUT_MS: usualMs, POSTERN_STATEMENT_TIMEOUT_MAX_MS: maxMs } = config;
   if (wantedMs === undefined) return usualMs === 0 ? maxMs : Math.min(usualMs, maxMs);
-  if (wantedMs > maxMs) throw new ServiceError('invalid_request', `timeoutMs: Too big: expected number to be <=${maxMs}`);
+  if (wantedMs > maxMs) throw new ServiceError('invalid_request', `timeoutMs: must be a whole number from 1 to ${maxMs}`);
   return wantedMs;
 }
 

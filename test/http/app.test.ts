@@ -45,6 +45,22 @@ describe('a problem document', () => {
       retryable: false,
     });
   });
+
+  it.each([
+    ['/api/query/', '/api/query'],
+    ['/query', '/api/query'],
+    ['/API/Migrations', '/api/migrations'],
+    ['/api/transactions', '/api/transaction'],
+    ['/api/auth/sign-up', '/api/auth/signup'],
+    ['/api/audit/verfiy', '/api/audit/verify'],
+    ['/openapi.json', '/api/openapi.json'],
+    ['/wp-login.php', undefined],
+    ['//', undefined],
+    [`/api/query${'y'.repeat(5_000)}`, undefined],
+  ])('about %.30s names the path that may be meant', async (path, meant) => {
+    const { hint } = (await (await fetch(door.url + path, { method: 'POST' })).json()) as { readonly hint: string };
+    expect(hint).toBe(`${meant === undefined ? '' : `Did you mean ${meant}? `}GET /docs lists every operation.`);
+  });
 });
 
 describe('every reply', () => {
@@ -147,13 +163,13 @@ describe('a body', () => {
   it.each([
     ['{"orgName":', 400, 'invalid_request', /^the body is not valid JSON/],
     ['', 400, 'invalid_request', 'the body: is required'],
-    ['[]', 400, 'invalid_request', 'the body: expected object, received array'],
-    ['null', 400, 'invalid_request', 'the body: expected object, received null'],
+    ['[]', 400, 'invalid_request', 'the body: must be a JSON object'],
+    ['null', 400, 'invalid_request', 'the body: must be a JSON object'],
     ['{}', 400, 'invalid_request', 'orgName: is required; email: is required'],
     ['{"orgName":"A","email":"a@acme.test","admin":true}', 400, 'invalid_request', 'unknown field "admin"'],
     ['{"orgName":"A","email":"a@acme.test","__proto__":{}}', 400, 'invalid_request', 'unknown field "__proto__"'],
     ['{"orgName":"A","email":"a@acme.test","a":1,"b":2}', 400, 'invalid_request', 'unknown fields "a", "b"'],
-    ['{"orgName":1,"email":"a@acme.test"}', 400, 'invalid_request', 'orgName: expected string, received number'],
+    ['{"orgName":1,"email":"a@acme.test"}', 400, 'invalid_request', 'orgName: must be a string of 1 to 100 characters'],
     ['{"orgName":"  ","email":"a@acme.test"}', 400, 'invalid_request', 'orgName: must have 1 to 100 characters'],
     [`{"orgName":"${'x'.repeat(101)}","email":"a@acme.test"}`, 400, 'invalid_request', 'orgName: must have 1 to 100 characters'],
     ['{"orgName":"A\\u0000B","email":"a@acme.test"}', 400, 'invalid_request', 'orgName: must not contain control characters'],

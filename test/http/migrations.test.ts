@@ -107,7 +107,7 @@ describe('a migration', () => {
 
   it.each([
     [{ sql: 'select 1' }, 'name: is required'],
-    [{ name: '', sql: 'select 1' }, /^name: Too small/],
+    [{ name: '', sql: 'select 1' }, 'name: must be a string of 1 to 200 characters'],
     [{ name: 'a\nb', sql: 'select 1' }, 'name: must not contain control characters'],
     [{ name: 'x', sql: '' }, 'sql: must not be empty'],
     [{ name: 'x', sql: 'select 1', dryrun: true }, 'unknown field "dryrun"'],

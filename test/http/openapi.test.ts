@@ -111,7 +111,7 @@ describe('the OpenAPI document', () => {
 });
 
 describe('the examples', () => {
-  it.each(documentedOperations(endpointsOf(standIn())).map((operation) => [operation.action, operation] as const))(
+  it.each(documentedOperations(endpointsOf(standIn())).map((operation) => [operation.operationId, operation] as const))(
     'of %s are true to its schemas',
     (_name, operation) => {
       if (operation.body !== noBody && operation.bodyExample !== undefined) operation.body.parse(operation.bodyExample);

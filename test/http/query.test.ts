@@ -100,17 +100,62 @@ describe('a query', () => {
     [{ sql: '' }, 'sql: must not be empty'],
     [{ sql: ' \n ' }, 'sql: must not be empty'],
     [{ sql: 'select 1\0' }, 'sql: must not contain a NUL character'],
-    [{ sql: 1 }, 'sql: expected string, received number'],
-    [{ sql: 'select 1', params: {} }, 'params: expected array, received object'],
+    [{ sql: 1 }, 'sql: must be a string of at least 1 character'],
+    [{ sql: 'select 1', params: {} }, 'params: must be an array of at most 65535 items'],
     [{ sql: 'select 1', parms: [] }, 'unknown field "parms"'],
-    [{ sql: 'select 1', rowMode: 'tuple' }, 'rowMode: Invalid option: expected one of "object"|"array"'],
-    [{ sql: 'select 1', timeoutMs: 0 }, 'timeoutMs: Too small: expected number to be >=1'],
-    [{ sql: 'select 1', timeoutMs: 300_001 }, 'timeoutMs: Too big: expected number to be <=300000'],
-    [{ sql: 'select 1', timeoutMs: 1.5 }, 'timeoutMs: expected int, received number'],
-    [{ sql: 'select 1', params: Array(65_536).fill(1) }, 'params: Too big: expected array to have <=65535 items'],
+    [{ sql: 'select 1', rowMode: 'tuple' }, 'rowMode: must be "object" or "array"'],
+    [{ sql: 'select 1', timeoutMs: 0 }, 'timeoutMs: must be a whole number from 1 to 300000'],
+    [{ sql: 'select 1', timeoutMs: 300_001 }, 'timeoutMs: must be a whole number from 1 to 300000'],
+    [{ sql: 'select 1', timeoutMs: 1.5 }, 'timeoutMs: must be a whole number from 1 to 300000'],
+    [{ sql: 'select 1', params: Array(65_536).fill(1) }, 'params: must be an array of at most 65535 items'],
   ])('that is %.60j is refused before it runs', async (body, message) => {
     const { status, body: problem } = await query(body);
     expect([status, problem.code, problem.message]).toEqual([400, 'invalid_request', message]);
+  });
+
+  it.each([
+    [{}, 'For example "sql": "select id, total from orders where customer = $1"'],
+    [[], 'For example {"sql":"select id, total from orders where customer = $1"}'],
+    [{ sql: 'select 1', timeoutMs: 0 }, 'For example "timeoutMs": 5000'],
+    [{ sql: 'select 1', rowMode: 1, readOnly: 1 }, 'For example "rowMode": "object" For example "readOnly": false'],
+    [{ query: 'select 1' }, 'For example "sql": "select id, total from orders where customer = $1" Did you mean "sql"?'],
+    [{ sql: 'select 1', parameters: [] }, 'Did you mean "params"?'],
+    [
+      { sql: 'select 1', read_only: true, time_out: 1 },
+      'Did you mean "readOnly" in place of "read_only" and "timeoutMs" in place of "time_out"?',
+    ],
+    [{ sql: 'select 1', colour: 1 }, 'There are sql, params, rowMode, timeoutMs, readOnly.'],
+  ])('that is %.60j is answered with what would be right', async (body, hint) => {
+    expect((await query(body)).body.hint).toBe(hint);
+  });
+
+  it.each([
+    ['select * from pg_class where oid = ?', /^Parameters are written \$1/],
+    ['select 1 where 1=? and true', /^Parameters are written \$1/],
+    ['select :id::int', /^Parameters are written \$1/],
+    ['select %s', /^Parameters are written \$1/],
+    ["select '?' frm x", undefined],
+    ['\\dt', /^\\dt is a command of psql, not SQL\. Instead: select table_name/],
+    ['\\d orders', /information_schema\.columns where table_name = 'orders'$/],
+    ['\\timing', /^\\timing is a command of psql, not SQL/],
+    ['create role reader', /keys: POST \/api\/keys makes one/],
+    ['create extension nowhere', /pg_available_extensions$/],
+    ['create extension dblink', /where trusted$/],
+    ['select uuid_generate_v4()', /create extension if not exists "uuid-ossp"\. gen_random_uuid\(\) needs none/],
+    ["select 'a'::citext", /"citext"/],
+    ['select nothing(1)', /^No function matches/],
+  ])('"%s" is refused with a hint', async (sql, hint) => {
+    const { status, body } = await query({ sql });
+    expect(status).toBe(400);
+    if (hint === undefined) expect(body.hint).toBeUndefined();
+    else expect(body.hint).toMatch(hint);
+  });
+
+  it('says that a setting ends with the call', async () => {
+    const ends = [expect.objectContaining({ severity: 'WARNING', message: 'the setting ends with this call' })];
+    for (const _ of ['described', 'prepared']) expect((await query({ sql: "set work_mem = '8MB'" })).body.warnings).toEqual(ends);
+    const local = (await query({ sql: "set local work_mem = '8MB'" })).body.warnings;
+    expect(local).toEqual([expect.objectContaining({ code: '25P01' })]);
   });
 
   it.each([
@@ -235,11 +280,11 @@ describe('a transaction', () => {
   });
 
   it.each([
-    [{ statements: [] }, /^statements: Too small/],
-    [{ statements: Array(1_001).fill({ sql: 'select 1' }) }, /^statements: Too big/],
+    [{ statements: [] }, 'statements: must be an array of 1 to 1000 items'],
+    [{ statements: Array(1_001).fill({ sql: 'select 1' }) }, 'statements: must be an array of 1 to 1000 items'],
     [{ statements: [{ sql: 'select 1', rows: 1 }] }, 'unknown field "statements[0].rows"'],
     [{ statements: [{ sql: 'select 1' }, {}] }, 'statements[1].sql: is required'],
-    [{ statements: [{ sql: 'select 1' }], isolationLevel: 'chaos' }, /^isolationLevel: Invalid option/],
+    [{ statements: [{ sql: 'select 1' }], isolationLevel: 'chaos' }, /^isolationLevel: must be "read uncommitted" or /],
   ])('that is %.60j is refused before it runs', async (body, message) => {
     const { status, body: problem } = await transaction(body);
     expect([status, problem.code]).toEqual([400, 'invalid_request']);

@@ -35,6 +35,7 @@ describe('a request that needs a key, or goes nowhere', () => {
     ['with a key that there is not', request('GET /api/auth/me', bearer(unknown)), 401],
     ['with a body', `${request('POST /api/transaction', 'Content-Length: 2')}{}`, 401],
     ['at no path', request('GET /wp-login.php?x=1', 'User-Agent: scanner/1', 'Accept: */*'), 404],
+    ['at a path with a slash too many', request('POST /api/query/'), 404],
     ['at no path, with a key', request('DELETE /api/nothing', bearer(unknown)), 404],
   ])('is refused in the fast path as elsewhere: %s', async (_, bytes, status) => {
     const elsewhere = await openElsewhere(portOf(service));

@@ -7,6 +7,7 @@ import type { ReplyBody } from '../result/reply-body.ts';
 import { jsonFormat, type ResultFormat, type StatementOutcome } from '../result/result-format.ts';
 import { outcomeOf, ResultWriter, typedFields } from '../result/result-writer.ts';
 import { TypeCatalog } from '../result/type-catalog.ts';
+import { withEndOfSetting } from '../session/notices.ts';
 import { pinSettings } from '../session/output-settings.ts';
 import type { Description, Session } from '../session/session.ts';
 import { DescribedStatement, findStatement, forgetStatement, type KnownStatement, rememberStatement } from './known-statements.ts';
@@ -124,7 +125,7 @@ class QueryRun {
     // The statement may have completed before it could be canceled, but not all of its rows were taken.
     if (isCut && session.abortReason !== undefined) throw withCompletion(session.abortReason);
     const outcome = outcomeOf(tag, startedAt);
-    result.close(outcome, warnings);
+    result.close(outcome, withEndOfSetting(warnings, outcome.command));
     return outcome;
   }
 }

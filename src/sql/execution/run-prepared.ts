@@ -10,6 +10,7 @@ import { ReplyBody } from '../result/reply-body.ts';
 import type { RowSource } from '../result/reply-stream.ts';
 import { jsonFormat, type StatementOutcome } from '../result/result-format.ts';
 import { outcomeOf, type ResultShape, ResultWriter } from '../result/result-writer.ts';
+import { withEndOfSetting } from '../session/notices.ts';
 import { hasExpectedSettings } from '../session/output-settings.ts';
 import type { Completion, Replies, Settle } from '../session/pipeline-request.ts';
 import type { KnownStatement } from './known-statements.ts';
@@ -131,7 +132,7 @@ export class PreparedRun implements Replies {
       return;
     }
     const outcome = outcomeOf(tag, this.#startedAt);
-    this.#result.close(outcome, warnings);
+    this.#result.close(outcome, withEndOfSetting(warnings, outcome.command));
     this.#measure();
     const done = this.#host.end().then(() => outcome);
     if (this.#done === undefined) this.#shape.lastBytes = this.#body.out.length;

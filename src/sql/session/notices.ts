@@ -64,6 +64,17 @@ function cut(text: string): string {
   return text.length <= TEXT_MAX_CHARACTERS ? text : `${text.slice(0, TEXT_MAX_CHARACTERS)}…`;
 }
 
+/** SQLSTATE no_active_sql_transaction: Postgres' own warning that SET LOCAL and SET TRANSACTION have no effect here. */
+const WITHOUT_EFFECT = '25P01';
+
+/** Adds a warning that a setting ends with the call that sets it, as nobody expects who comes from psql. */
+export function withEndOfSetting(warnings: readonly Warning[], command: string): readonly Warning[] {
+  if (command !== 'SET' || warnings.some(({ code }) => code === WITHOUT_EFFECT)) return warnings;
+  const hint =
+    'Send SET and the statements that need it as one transaction: POST /api/transaction. Or connect over the PostgreSQL protocol.';
+  return [...warnings, { severity: 'WARNING', code: '01000', message: 'the setting ends with this call', hint }];
+}
+
 /** SQLSTATE duplicate_column. */
 const DUPLICATE_COLUMN = '42701';
 

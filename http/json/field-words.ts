@@ -1,0 +1,84 @@
+import type { JsonSchema } from '../docs/json-schema.ts';
+import { suggestMember } from '../responses/suggestions.ts';
+
+/** The schema of a field, by its path in a body. */
+export function fieldAt(schema: JsonSchema, path: readonly PropertyKey[]): JsonSchema {
+  let field: JsonSchema = schema;
+  for (const part of path) {
+    const inner = typeof part === 'number' ? field.items : field.properties?.[String(part)];
+    field = typeof inner === 'object' && !Array.isArray(inner) ? (inner as JsonSchema) : {};
+  }
+  return field;
+}
+
+/** What a field must be, with its range: `must be a whole number from 1 to 300000`. */
+export function expectationOf(field: JsonSchema): string | undefined {
+  const { minimum, maximum, minLength, maxLength, minItems, maxItems } = field;
+  if (field.enum !== undefined) return `must be ${field.enum.map((value) => JSON.stringify(value)).join(' or ')}`;
+  switch (Array.isArray(field.type) ? field.type[0] : field.type) {
+    case 'integer':
+      return `must be a whole number${range(' ', minimum, maximum, '')}`;
+    case 'boolean':
+      return 'must be true or false';
+    case 'array':
+      return `must be an array${range(' of ', minItems, maxItems, ' items')}`;
+    case 'object':
+      return 'must be a JSON object';
+    case 'string':
+      if (field.format === 'date-time') return 'must be a date and time with a time zone';
+      if (field.format?.endsWith('email')) return 'must be a valid e-mail address';
+      return `must be a string${range(' of ', minLength, maxLength, ' characters')}`;
+    default:
+      return undefined;
+  }
+}
+
+function range(before: string, least: number | undefined, most: number | undefined, unit: string): string {
+  if (most !== undefined)
+    return before + (least === undefined ? `at most ${most}` : `${before === ' ' ? 'from ' : ''}${least} to ${most}`) + unit;
+  return least === undefined ? '' : `${before}at least ${least}${unit.replace(least === 1 ? /s$/ : /$^/, '')}`;
+}
+
+/** How a field looks when it is right. */
+export function exampleOf(field: JsonSchema, path: readonly PropertyKey[], whole: string): string {
+  const name = path.findLast((part) => typeof part === 'string');
+  const value = exampleValue(field);
+  if (name === undefined) return `For example ${JSON.stringify(value)}`;
+  if (whole === 'the query string') return `For example ${String(name)}=${encodeURIComponent(String(value))}`;
+  return `For example "${String(name)}": ${JSON.stringify(value)}`;
+}
+
+function exampleValue(field: JsonSchema): unknown {
+  const { examples, properties = {}, required = [] } = field;
+  const given = examples?.[0] ?? field.default ?? field.enum?.[0];
+  if (given !== undefined) return given;
+  const inner = (schema: unknown) => exampleValue(typeof schema === 'object' && schema !== null ? (schema as JsonSchema) : {});
+  switch (field.type) {
+    case 'object':
+      return Object.fromEntries(
+        (required.length > 0 ? required : Object.keys(properties).slice(0, 1)).map((name) => [name, inner(properties[name])]),
+      );
+    case 'array':
+      return [inner(field.items)];
+    case 'integer':
+      return field.minimum ?? 1;
+    case 'boolean':
+      return true;
+    default:
+      return '…';
+  }
+}
+
+const NAMES_MAX = 5;
+
+/** What members may have been meant, or else which there are. */
+export function hintOfUnknown(all: readonly string[], { properties = {} }: JsonSchema): string {
+  const names = all.slice(0, NAMES_MAX);
+  const known = Object.keys(properties);
+  const meant = names.map((name) => suggestMember(name, known));
+  const [first] = meant;
+  if (all.length === 1 && first !== undefined) return `Did you mean "${first}"?`;
+  const pairs = names.flatMap((name, i) => (meant[i] === undefined ? [] : [`"${meant[i]}" in place of "${name}"`]));
+  if (pairs.length === all.length) return `Did you mean ${pairs.join(' and ')}?`;
+  return known.length === 0 ? 'There are none here.' : `There are ${known.join(', ')}.`;
+}
