@@ -14,6 +14,7 @@ import { Admission, bodyBoundsOf, limitRequests } from './plugins/admission.ts';
 import { ambiguityOf, refuseAmbiguousHeads } from './plugins/ambiguous-head.ts';
 import { requireBearer } from './plugins/bearer.ts';
 import { clientAddresses } from './plugins/client-address.ts';
+import { corsOf } from './plugins/cors.ts';
 import { answerProblems, sendProblem } from './plugins/problems.ts';
 import { setHeaders, setHeadersAlways } from './plugins/reply-headers.ts';
 import { trackRequests } from './plugins/request-tracking.ts';
@@ -50,6 +51,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const { observe, router, queries, refusals, deadlines = deadlinesOf(options.config), tls, openWire } = options;
   const clientAddress = clientAddresses(options.config.POSTERN_TRUST_PROXY ?? []);
   const isServedHost = servedHosts(options.config);
+  const cors = corsOf(options.config);
   const connections = new ConnectionLimit({
     max: options.connectionsMax ?? options.config.POSTERN_HTTP_CONNECTIONS_MAX,
     deadlines,
@@ -90,6 +92,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
           admission,
           connections,
           isServedHost,
+          hasCors: cors !== undefined,
           clientAddress,
           ends,
         }),
@@ -102,7 +105,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     return503OnClosing: false,
     clientErrorHandler,
     frameworkErrors: (error, request, reply) => {
-      setHeaders(request, reply);
+      setHeaders(request, reply, cors);
       sendProblem(error, request, reply, observe);
     },
   });
@@ -110,7 +113,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   app.addHook('onRoute', ({ url }) => {
     routes.paths.add(url);
   });
-  setHeadersAlways(app);
+  setHeadersAlways(app, cors);
   trackRequests(app, ends, clientAddress);
   closeGracefully(app, options.config.POSTERN_SHUTDOWN_TIMEOUT_MS, served);
   app.addHook('preClose', async () => sockets?.close(options.config.POSTERN_SHUTDOWN_TIMEOUT_MS));

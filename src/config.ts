@@ -27,6 +27,13 @@ const cidrList = z
   .pipe(z.array(z.string().refine(isCidr, 'must be a comma-separated list of CIDR ranges')))
   .optional();
 
+const originList = z
+  .string()
+  .transform((text) => text.split(',').map((part) => part.trim()))
+  .pipe(z.array(z.string().refine(isOrigin, 'must be * or a comma-separated list of origins such as https://app.example')))
+  .refine((list) => list.length === 1 || !list.includes('*'), 'must be * alone, or a list without it')
+  .optional();
+
 const schema = z.object({
   DATABASE_URL: z
     .string()
@@ -53,6 +60,7 @@ const schema = z.object({
   POSTERN_TLS_KEY: z.string().optional(),
   POSTERN_TLS: z.enum(['off', 'prefer', 'require']).default('prefer'),
   POSTERN_TRUST_PROXY: cidrList,
+  POSTERN_CORS_ORIGINS: originList,
   POSTERN_SIGNUP: z.enum(['open', 'invite', 'closed']).default('open'),
   POSTERN_SIGNUPS_PER_HOUR: whole(5, 0, 1_000_000),
   POSTERN_REFUSALS_PER_MINUTE: whole(600, 1, 1_000_000),
@@ -123,6 +131,11 @@ export function unknownVariables(environment: Readonly<Record<string, string | u
 /** Whether this is a host name or an IP address, without a port or brackets. */
 export function isHost(text: string): boolean {
   return isIP(text) !== 0 || /^[a-z0-9_]([a-z0-9._-]*[a-z0-9.])?$/i.test(text);
+}
+
+/** As browsers write it in the header Origin: with no path, and no port where it is the usual one. */
+function isOrigin(text: string): boolean {
+  return text === '*' || (/^https?:\/\//.test(text) && URL.canParse(text) && new URL(text).origin === text);
 }
 
 function isCidr(text: string): boolean {

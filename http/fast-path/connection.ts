@@ -151,9 +151,9 @@ export class FastPathConnection implements Indexed, InputSource {
     const head = this.#lastHead;
     if (head !== undefined && bytes.length >= head.length && bytes.compare(head, 0, head.length, 0, head.length) === 0)
       return this.#lastRequest;
-    const { config, isServedHost } = this.#host.context;
+    const { config, isServedHost, hasCors } = this.#host.context;
     const request = readSimple(bytes, config.POSTERN_HTTP_BODY_MAX_BYTES) ?? readRefusable(bytes);
-    if (request !== undefined && !isServedHost(request.host)) return undefined;
+    if (request !== undefined && (!isServedHost(request.host) || (hasCors && request.origin !== undefined))) return undefined;
     this.#lastRequest = request;
     this.#lastHead = request && Buffer.from(bytes.subarray(0, request.bodyStart));
     return request;

@@ -30,6 +30,8 @@ export interface ExchangeContext extends RefusalContext {
   readonly connections: Pick<ConnectionLimit, 'authenticated'>;
   readonly ends: CallEnds;
   readonly isServedHost: IsServedHost;
+  /** Replies to web pages have headers that are not written here. */
+  readonly hasCors: boolean;
 }
 
 const ACTION = 'query';

@@ -11,6 +11,7 @@ export interface RefusableRequest {
   readonly requestId: string | undefined;
   readonly userAgent: string | undefined;
   readonly forwardedFor: string | undefined;
+  readonly origin: string | undefined;
   readonly bodyStart: number;
   readonly end: number;
 }
@@ -42,6 +43,7 @@ export function readRefusable(bytes: Buffer): RefusableRequest | undefined {
     requestId: headers.get('x-request-id'),
     userAgent: headers.get('user-agent'),
     forwardedFor: headers.get('x-forwarded-for'),
+    origin: headers.get('origin'),
     bodyStart,
     end: bodyStart + Number(length),
   };

@@ -12,6 +12,7 @@ export interface SimpleRequest {
   readonly requestId: string | undefined;
   readonly userAgent: string | undefined;
   readonly forwardedFor: string | undefined;
+  readonly origin: string | undefined;
   /** The offsets of the beginning and the end of its body. */
   readonly bodyStart: number;
   readonly end: number;
@@ -90,6 +91,7 @@ export function readSimple(bytes: Buffer, maxBodyBytes: number): SimpleRequest |
     requestId: headers.get('x-request-id'),
     userAgent: headers.get('user-agent'),
     forwardedFor: headers.get('x-forwarded-for'),
+    origin: headers.get('origin'),
     bodyStart,
     end,
   };

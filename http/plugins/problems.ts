@@ -6,6 +6,7 @@ import type { RequestContext } from '../request-context.ts';
 import { delayRefusal, type Refusals } from '../responses/refusal-delay.ts';
 import { errorBody } from '../responses/reply-memory.ts';
 import { suggestPath } from '../responses/suggestions.ts';
+import { preflightHeaders } from './cors.ts';
 
 const UNCOUNTED: Refusals = { count: () => undefined };
 
@@ -88,9 +89,16 @@ function refuseRoutes(app: FastifyInstance): void {
       done(noRoute(path, suggestPath(path, methods.keys())));
       return;
     }
+    if (request.method === 'OPTIONS') {
+      const isForPage = reply.hasHeader('access-control-allow-origin');
+      reply
+        .code(204)
+        .headers(isForPage ? preflightHeaders(allow) : { allow })
+        .send();
+      return;
+    }
     reply.header('allow', allow);
-    if (request.method === 'OPTIONS') reply.code(204).send();
-    else done(new ServiceError('method_not_allowed', `${request.method} is not possible at ${path}; ${allow} are`));
+    done(new ServiceError('method_not_allowed', `${request.method} is not possible at ${path}; ${allow} are`));
   });
 }
 

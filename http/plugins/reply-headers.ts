@@ -1,9 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Cors } from './cors.ts';
 
 /** Adds the headers to every reply, also to those without a route. */
-export function setHeadersAlways(app: FastifyInstance): void {
+export function setHeadersAlways(app: FastifyInstance, cors?: Cors): void {
   app.addHook('onRequest', (request, reply, done) => {
-    setHeaders(request, reply);
+    setHeaders(request, reply, cors);
     done();
   });
 }
@@ -19,6 +20,8 @@ export const ALWAYS = {
  * Caches must not store replies, because these contain keys or data of an organization.
  * @see https://www.rfc-editor.org/rfc/rfc9111#section-5.2.2.5
  */
-export function setHeaders(request: Pick<FastifyRequest, 'id'>, reply: FastifyReply): void {
-  reply.header('x-request-id', request.id).headers(ALWAYS);
+export function setHeaders({ id, headers }: Pick<FastifyRequest, 'id' | 'headers'>, reply: FastifyReply, cors: Cors | undefined): void {
+  reply.header('x-request-id', id).headers(ALWAYS);
+  const forPages = cors?.(headers.origin);
+  if (forPages !== undefined) reply.headers(forPages);
 }

@@ -3,14 +3,11 @@ import type { Readable, Writable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { giveBack } from '../../src/sql/json/chunk-pool.ts';
 import { keepResults } from '../../src/sql/result/result-budget.ts';
-import { ALWAYS } from '../plugins/reply-headers.ts';
 import { JSON_TYPE } from '../routes/route-context.ts';
 import { countReply } from './reply-memory.ts';
 
 /** Beyond this size, copying a reply costs more than a second write. */
 const ONE_PIECE_MAX_BYTES = 8_192;
-
-const ALWAYS_FLAT = Object.entries(ALWAYS).flat();
 
 /**
  * Sends a document that may be large. Until the client has received it, it counts with the organization's results in memory.
@@ -32,8 +29,8 @@ export function sendResult(reply: FastifyReply, contentType: string, body: Buffe
   if (Buffer.isBuffer(body)) countReply(reply.request.call, body.length);
   // The stream failed in the turn in which it began: nothing has been sent, so an error reply can be.
   if (!Buffer.isBuffer(body) && body.errored) throw body.errored;
-  const { request, raw } = reply.hijack();
-  const head = ['x-request-id', request.id, ...ALWAYS_FLAT, 'content-type', contentType];
+  const head = [...Object.entries(reply.getHeaders()).flat().map(String), 'content-type', contentType];
+  const { raw } = reply.hijack();
   if (Buffer.isBuffer(body)) sendWhole(raw, head, body);
   else sendStream(raw, head, body);
 }

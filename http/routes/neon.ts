@@ -7,27 +7,10 @@ import { authenticateNeon } from '../neon/authentication.ts';
 import { renderNeonError } from '../neon/errors.ts';
 import { echoedHeaders, readNeonRequest } from '../neon/request.ts';
 import { tenantOf } from '../plugins/bearer.ts';
+import { preflightHeaders } from '../plugins/cors.ts';
 import { delayRefusal } from '../responses/refusal-delay.ts';
 import { errorBody } from '../responses/reply-memory.ts';
 import { JSON_TYPE, type RouteContext, timeoutOf } from './route-context.ts';
-
-/** Pages of any origin may call this: it uses no cookies, so another site gains nothing by making a browser call it. */
-const PREFLIGHT = {
-  allow: 'OPTIONS, POST',
-  'access-control-allow-methods': 'OPTIONS, POST',
-  'access-control-allow-headers': [
-    'Authorization',
-    'Content-Type',
-    'Neon-Connection-String',
-    'Neon-Raw-Text-Output',
-    'Neon-Array-Mode',
-    'Neon-Pool-Opt-In',
-    'Neon-Batch-Isolation-Level',
-    'Neon-Batch-Read-Only',
-    'Neon-Batch-Deferrable',
-  ].join(', '),
-  'access-control-max-age': '86400',
-};
 
 /**
  * `POST /sql` for `@neondatabase/serverless`, with its headers, bodies and errors. Unlike Neon's proxy, it refuses statements that
@@ -37,7 +20,10 @@ const PREFLIGHT = {
 export function neonRoutes(app: FastifyInstance, context: RouteContext): void {
   app.register(async (scope) => {
     scope.addHook('onRequest', async (request, reply) => {
-      reply.headers({ 'access-control-allow-origin': '*', 'neon-request-id': request.id });
+      reply.header('neon-request-id', request.id);
+      // Where the setting does not say which pages may call, any may call this, as Neon's: it uses no cookies, so another site gains
+      // nothing by making a browser call it.
+      if (context.config.POSTERN_CORS_ORIGINS === undefined) reply.header('access-control-allow-origin', '*');
     });
     // The client sends its JSON as text/plain, so that browsers need no preflight request.
     scope.removeAllContentTypeParsers();
@@ -55,7 +41,7 @@ export function neonRoutes(app: FastifyInstance, context: RouteContext): void {
       reply.raw.shouldKeepAlive = false;
       return held.then((instead) => sendNeonError(instead, request, reply, context));
     });
-    scope.options('/sql', async (_request, reply) => reply.headers(PREFLIGHT).send());
+    scope.options('/sql', async (_request, reply) => reply.headers(preflightHeaders('OPTIONS, POST')).send());
     scope.route({
       method: 'POST',
       url: '/sql',
