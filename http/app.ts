@@ -8,6 +8,7 @@ import { clientErrorHandler, createServer, type HttpServer, type ServerDeadlines
 import { openApiDocument } from './docs/openapi.ts';
 import { FastPath } from './fast-path/fast-path.ts';
 import { acceptJsonBodies } from './json/json-body.ts';
+import { neonRoutes } from './neon/route.ts';
 import { neonOperation } from './neon/schemas.ts';
 import { type OpenWire, WebSocketEndpoint } from './neon/websocket.ts';
 import { Admission, bodyBoundsOf, limitRequests } from './plugins/admission.ts';
@@ -15,7 +16,7 @@ import { ambiguityOf, refuseAmbiguousHeads } from './plugins/ambiguous-head.ts';
 import { requireBearer } from './plugins/bearer.ts';
 import { clientAddresses } from './plugins/client-address.ts';
 import { corsOf } from './plugins/cors.ts';
-import { answerProblems, sendProblem } from './plugins/problems.ts';
+import { answerProblems, PathPatterns, sendProblem } from './plugins/problems.ts';
 import { setHeaders, setHeadersAlways } from './plugins/reply-headers.ts';
 import { trackRequests } from './plugins/request-tracking.ts';
 import { refuseOtherHosts, servedHosts } from './plugins/served-hosts.ts';
@@ -25,8 +26,8 @@ import { auditEndpoints } from './routes/audit.ts';
 import { authEndpoints } from './routes/auth.ts';
 import { documentationRoutes } from './routes/documentation.ts';
 import { HEALTH_OPERATIONS, healthRoutes } from './routes/health.ts';
+import { keyEndpoints } from './routes/keys.ts';
 import { migrationEndpoints } from './routes/migrations.ts';
-import { neonRoutes } from './routes/neon.ts';
 import { type DocumentedOperation, type Endpoint, serve } from './routes/operation.ts';
 import { organizationEndpoints } from './routes/organization.ts';
 import { queryEndpoints } from './routes/query.ts';
@@ -74,7 +75,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const admission = new Admission(options.config.POSTERN_HTTP_REQUESTS_PER_TENANT);
   const served: Served[] = [];
   const endpoints = endpointsOf(options);
-  const routes = { paths: new Set<string>(), withKey: actionsWithKey(endpoints) };
+  const routes = { paths: new PathPatterns(), withKey: actionsWithKey(endpoints) };
   const app = Fastify({
     // Called for each address of the host name.
     serverFactory: (handler) => {
@@ -134,9 +135,15 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
 
 /** Every call of the API, in the order of its documentation. */
 export function endpointsOf(context: RouteContext): Endpoint[] {
-  return [authEndpoints, organizationEndpoints, queryEndpoints, transactionEndpoints, migrationEndpoints, auditEndpoints].flatMap((of) =>
-    of(context),
-  );
+  return [
+    authEndpoints,
+    keyEndpoints,
+    organizationEndpoints,
+    queryEndpoints,
+    transactionEndpoints,
+    migrationEndpoints,
+    auditEndpoints,
+  ].flatMap((of) => of(context));
 }
 
 /** The endpoints, and what is served beside them. */

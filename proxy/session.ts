@@ -48,6 +48,7 @@ export interface AuthenticatedClient {
 }
 
 const ANSWERED = { name: 'wire.query' } as const;
+const DEPRECATED_FEATURE = '01P01';
 const SECRET_BYTES = 4;
 const SECRET_BYTES_3_2 = 32;
 
@@ -72,13 +73,21 @@ export async function openSession(
     const secretKey = randomSecretBytes(startup.minorVersion >= 2 ? SECRET_BYTES_3_2 : SECRET_BYTES);
     const session = new Session(client, { tenant, origin, rewriter, start, secretKey, shared, context });
     const keyData = encodeBackendMessage({ name: 'BackendKeyData', processId: session.processIds.own, secretKey });
-    client.hold(start.welcome, keyData);
+    client.hold(start.welcome, keyData, ...noticeOf(tenant));
     client.write(READY_IDLE);
     session.start();
   } catch (error) {
     context.tenants.leave(id, shared);
     throw error;
   }
+}
+
+/** Says that another key takes the place of the client's. */
+function noticeOf({ key: { replacedBy, expiresAt } }: Tenant): Buffer[] {
+  if (replacedBy === null) return [];
+  const message = `this API key has been rotated and ends at ${expiresAt?.toISOString() ?? ''}`;
+  const fields = { severity: 'NOTICE', code: DEPRECATED_FEATURE, message, hint: `Use the new key, ${replacedBy}.` };
+  return [encodeBackendMessage({ name: 'NoticeResponse', fields })];
 }
 
 /** A client that disconnects while it waits for a backend leaves the queue. */

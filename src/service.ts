@@ -27,6 +27,7 @@ import { Platform } from './router/placement/platform-sessions.ts';
 import { ProvisionerByKind } from './router/placement/provisioner-by-kind.ts';
 import { connectionLimitFor, limitConnections } from './router/placement/roles.ts';
 import { Router } from './router/router.ts';
+import { ApiKeys } from './router/sign-ups/api-keys.ts';
 import { SignUps } from './router/sign-ups/sign-ups.ts';
 import { MemoryBudget } from './runtime/memory-budget.ts';
 import { shareSocketShapes } from './runtime/v8-socket-shapes.ts';
@@ -100,6 +101,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       results: new MemoryBudget(RESULT_BOUNDS),
       observe,
     });
+    const keys = new ApiKeys(catalog, locks);
     const signUps = new SignUps({
       catalog,
       provisioner,
@@ -122,6 +124,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       router,
       signUps,
       operator,
+      keys,
       refusals,
       queries: new QueryScheduler(router, multiplexers, observe),
       config,

@@ -21,7 +21,7 @@ export interface ResponseObject {
 
 export interface Parameter {
   readonly name: string;
-  readonly in: 'query' | 'header';
+  readonly in: 'path' | 'query' | 'header';
   readonly required: boolean;
   readonly description?: string;
   readonly schema: JsonSchema;
@@ -164,11 +164,15 @@ function problemResponse(status: number, codes: readonly ErrorCode[], operation:
   };
 }
 
-function errorsOf({ errors, needsKey, body, ownErrors }: Operation): ErrorCode[] {
+function errorsOf({ errors, needsKey, scope, path, body, ownErrors }: Operation): ErrorCode[] {
   if (ownErrors !== undefined) return [];
-  const key: ErrorCode[] = needsKey ? ['unauthorized', 'key_revoked', 'organization_suspended', 'too_many_requests'] : [];
+  const key: ErrorCode[] = needsKey ? ['unauthorized', 'key_revoked', 'not_allowed', 'organization_suspended', 'too_many_requests'] : [];
+  const more: ErrorCode[] = [
+    ...(scope === undefined ? [] : (['forbidden'] as const)),
+    ...(path.includes('{') ? (['not_found'] as const) : []),
+  ];
   const withBody: ErrorCode[] = body === noBody ? [] : ['unsupported_media_type', 'payload_too_large'];
-  return ['invalid_request', ...withBody, ...key, ...errors, 'not_ready', 'shutting_down', 'internal'];
+  return ['invalid_request', ...withBody, ...key, ...more, ...errors, 'not_ready', 'shutting_down', 'internal'];
 }
 
 function errorEntry({ status, title, retryable }: ErrorShape) {
@@ -192,8 +196,11 @@ function exampleProblem(code: ErrorCode, { path }: Operation): Problem {
   };
 }
 
-function parametersOf({ query, headers = {} }: Operation): Parameter[] {
-  return [...parametersIn('query', query), ...parametersIn('header', z.strictObject(headers))];
+function parametersOf({ path, query, headers = {} }: Operation): Parameter[] {
+  const named = [...path.matchAll(/\{(\w+)\}/g)].map(
+    ([, name = '']) => ({ name, in: 'path', required: true, schema: { type: 'string' } }) as const,
+  );
+  return [...named, ...parametersIn('query', query), ...parametersIn('header', z.strictObject(headers))];
 }
 
 function parametersIn(place: Parameter['in'], values: z.ZodType): Parameter[] {

@@ -136,7 +136,8 @@ export class FastPathConnection implements Indexed, InputSource {
   }
 
   #takePlain(request: SimpleRequest, bytes: Buffer): void {
-    const tenant = this.#host.context.router.recognize(request.keyDigest);
+    const { router, clientAddress } = this.#host.context;
+    const tenant = router.recognize(request.keyDigest, () => clientAddress(this.socket.remoteAddress ?? '', request.forwardedFor));
     if (request.end > bytes.length) {
       this.#wait(bytes, request, tenant);
       return;

@@ -9,6 +9,7 @@ import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts'
 import { CHUNK_BYTES, giveBack, takeMemory } from '../../src/sql/json/chunk-pool.ts';
 import type { ConnectionLimit } from '../connections/connection-limit.ts';
 import type { Admission } from '../plugins/admission.ts';
+import { replacementHeaders } from '../plugins/bearer.ts';
 import { problemFor } from '../plugins/problems.ts';
 import type { IsServedHost } from '../plugins/served-hosts.ts';
 import { type CallEnds, openContext, originOf, type RequestContext, requestIdOf } from '../request-context.ts';
@@ -180,7 +181,10 @@ export class QueryExchange {
   }
 
   #head(head: Pick<ReplyHead, 'status' | 'contentType' | 'length'> & { headers?: Readonly<Record<string, string>> | undefined }): string {
-    const { status, contentType, length, headers = NONE } = head;
+    const { status, contentType, length } = head;
+    const { tenant } = this.#call;
+    const isReplaced = tenant !== undefined && tenant.key.replacedBy !== null;
+    const headers = isReplaced ? { ...replacementHeaders(tenant), ...head.headers } : (head.headers ?? NONE);
     this.#status = status;
     this.isLast = this.keepAliveS === undefined;
     return writeHead({ status, requestId: this.#requestId, contentType, length, headers, keepAliveS: this.keepAliveS });

@@ -7,7 +7,7 @@ import type { Router } from '../../src/router/router.ts';
 import { renderError } from '../errors.ts';
 import { bearerTokenOf, INVALID, MALFORMED, MISSING } from '../plugins/bearer.ts';
 import type { ClientAddress } from '../plugins/client-address.ts';
-import { noRoute } from '../plugins/problems.ts';
+import { noRoute, type PathPatterns } from '../plugins/problems.ts';
 import { originOf, requestIdOf } from '../request-context.ts';
 import type { Refusals } from '../responses/refusal-delay.ts';
 import { suggestPath } from '../responses/suggestions.ts';
@@ -18,7 +18,7 @@ import type { SimpleRequest } from './simple-request.ts';
 /** Which requests need a key. */
 export interface RouteTable {
   /** All paths, of any method. */
-  readonly paths: ReadonlySet<string>;
+  readonly paths: Pick<PathPatterns, 'has' | 'plain'>;
   /** The actions that need a key, by method, space and path. */
   readonly withKey: ReadonlyMap<string, string>;
 }
@@ -64,7 +64,7 @@ const [NO_KEY, NO_BEARER, NO_SUCH_KEY] = [MISSING, MALFORMED, INVALID].map(reaso
 const NO_ROUTE = new Map<string | undefined, Reason>();
 
 function noRouteReason(path: string, paths: RouteTable['paths']): Reason {
-  const meant = suggestPath(path, paths);
+  const meant = suggestPath(path, paths.plain);
   const known = NO_ROUTE.get(meant);
   if (known !== undefined) return known;
   const reason = reasonOf(noRoute(PATH, meant));

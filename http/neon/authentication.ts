@@ -1,23 +1,26 @@
-import type { FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../src/errors.ts';
 import type { Origin } from '../../src/observation.ts';
 import type { Router } from '../../src/router/router.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
-import { authenticateBearer, type KeyRing } from '../plugins/bearer.ts';
+import { authenticateBearer, type KeyRing, warnOfReplacement } from '../plugins/bearer.ts';
 import { type ConnectionString, parseConnectionString } from './connection-string.ts';
 
 /**
  * Authenticates a call by `Authorization: Bearer <API key>`, or by the user and password of the connection string in
  * `Neon-Connection-String`. Runs before the body is read.
  */
-export function authenticateNeon(router: KeyRing): (request: FastifyRequest) => Promise<void> {
-  return async (request) => {
+export function authenticateNeon(router: KeyRing): (request: FastifyRequest, reply: FastifyReply) => Promise<void> {
+  return async (request, reply) => {
     const { call, headers } = request;
     const text = headers['neon-connection-string'];
     const connection = typeof text === 'string' ? parseConnectionString(text) : undefined;
     if (connection?.applicationName !== undefined) call.origin = { ...call.origin, applicationName: connection.applicationName };
-    if (headers.authorization !== undefined) await authenticateBearer(router, request);
-    else call.tenant = await byPassword(router, connection, call.origin);
+    if (headers.authorization !== undefined) await authenticateBearer(router, request, reply);
+    else {
+      call.tenant = await byPassword(router, connection, call.origin);
+      warnOfReplacement(call.tenant, reply);
+    }
   };
 }
 

@@ -65,7 +65,7 @@ const NOTHING = Object.fromEntries(Object.keys(neonError.shape).map((name) => [n
 const exampleError = (message: string, code: string) => ({ ...NOTHING, message, severity: 'ERROR', code });
 const flag = (description: string) => z.enum(['true', 'false']).exactOptional().describe(description);
 
-/** What `../routes/neon.ts` serves, for the OpenAPI document. */
+/** What `route.ts` serves, for the OpenAPI document. */
 export const neonOperation = {
   method: 'POST',
   path: '/sql',

@@ -1,5 +1,6 @@
-import type { FastifyRequest, onRequestHookHandler } from 'fastify';
+import type { FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify';
 import { digestText } from '../../src/auth/api-key.ts';
+import type { KeyScope } from '../../src/catalog/organizations/organization.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Router } from '../../src/router/router.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
@@ -9,17 +10,19 @@ export type KeyRing = Pick<Router, 'authenticate' | 'recognize'>;
 
 /** Authenticates a call by its key. Runs before the body is read, so that no body of an unauthenticated client is read. */
 export function requireBearer(router: KeyRing): onRequestHookHandler {
-  return (request, _reply, done) => {
+  return (request, reply, done) => {
     let known: Tenant | undefined;
     try {
-      known = router.recognize(digestText(bearerToken(request.headers.authorization)));
+      known = router.recognize(digestText(bearerToken(request.headers.authorization)), () => request.call.origin.sourceIp);
     } catch (error) {
       done(error as Error);
       return;
     }
     request.call.tenant = known;
-    if (known !== undefined) done();
-    else authenticateBearer(router, request).then(() => done(), done);
+    if (known !== undefined) {
+      warnOfReplacement(known, reply);
+      done();
+    } else authenticateBearer(router, request, reply).then(() => done(), done);
   };
 }
 
@@ -27,9 +30,34 @@ export function requireBearer(router: KeyRing): onRequestHookHandler {
  * Authenticates by `Authorization: Bearer <API key>`.
  * @see https://www.rfc-editor.org/rfc/rfc6750#section-2.1
  */
-export async function authenticateBearer(router: KeyRing, { headers, call }: FastifyRequest): Promise<void> {
+export async function authenticateBearer(router: KeyRing, { headers, call }: FastifyRequest, reply: FastifyReply): Promise<void> {
   call.tenant = await router.authenticate({ kind: 'bearer', apiKey: bearerToken(headers.authorization) }, call.origin);
+  warnOfReplacement(call.tenant, reply);
 }
+
+/** Refuses keys that have another scope. Runs after the authentication. */
+export function requireScope(scope: KeyScope): onRequestHookHandler {
+  return (request, _reply, done) => {
+    const { key } = tenantOf(request);
+    done(
+      key.scope === scope
+        ? undefined
+        : new ServiceError('forbidden', `this needs a key with the scope ${scope}; this one has ${key.scope}`),
+    );
+  };
+}
+
+/** Says in the reply that another key takes the place of this one. */
+export function warnOfReplacement(tenant: Tenant, reply: FastifyReply): void {
+  if (tenant.key.replacedBy !== null) reply.headers(replacementHeaders(tenant));
+}
+
+/** Empty for most keys. */
+export function replacementHeaders({ key: { replacedBy, expiresAt } }: Tenant): Readonly<Record<string, string>> {
+  return replacedBy === null ? NONE : { 'api-key-replaced-by': `${replacedBy}; until="${expiresAt?.toISOString() ?? ''}"` };
+}
+
+const NONE: Readonly<Record<string, string>> = {};
 
 function bearerToken(authorization: string | undefined): string {
   if (authorization === undefined) throw MISSING;

@@ -1,7 +1,5 @@
-import { isIP, isIPv4 } from 'node:net';
-import ipaddr from 'ipaddr.js';
-
-type Address = ReturnType<typeof ipaddr.process>;
+import { isIPv4 } from 'node:net';
+import { type IpAddress, inNetworks, parseAddress } from '../../src/auth/networks.ts';
 
 /** The client's address, by the connection and the X-Forwarded-For header. */
 export type ClientAddress = (socketAddress: string, forwardedFor: string | undefined) => string;
@@ -12,11 +10,11 @@ export type ClientAddress = (socketAddress: string, forwardedFor: string | undef
  * @param trusted CIDR ranges or single addresses
  */
 export function clientAddresses(trusted: readonly string[]): ClientAddress {
-  const isTrusted = trustIn(trusted);
+  const isTrusted = inNetworks(trusted);
   return (socketAddress, forwardedFor) => {
     if (forwardedFor === undefined && isIPv4(socketAddress)) return socketAddress;
     const hops = [socketAddress, ...(forwardedFor ?? '').split(',').reverse()];
-    let client: Address | undefined;
+    let client: IpAddress | undefined;
     for (const hop of hops) {
       const address = parse(hop.trim());
       if (address === undefined) break;
@@ -27,13 +25,8 @@ export function clientAddresses(trusted: readonly string[]): ClientAddress {
   };
 }
 
-function trustIn(trusted: readonly string[]): (address: Address) => boolean {
-  const ranges = trusted.map((range) => ipaddr.parseCIDR(range.includes('/') ? range : `${range}/${isIP(range) === 6 ? 128 : 32}`));
-  return (address) => ranges.some(([network, bits]) => network.kind() === address.kind() && address.match(network, bits));
-}
-
 /** Parses an address, also with a port after it, as some proxies write. IPv4-mapped IPv6 becomes IPv4. */
-function parse(text: string): Address | undefined {
+function parse(text: string): IpAddress | undefined {
   const bare = /^\[(.+)\](?::\d+)?$/.exec(text)?.[1] ?? /^([\d.]+):\d+$/.exec(text)?.[1] ?? text;
-  return isIP(bare) === 0 ? undefined : ipaddr.process(bare);
+  return parseAddress(bare);
 }

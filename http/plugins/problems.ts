@@ -67,16 +67,44 @@ export function problemFor(error: unknown, observe: Observe, request: FailedRequ
   return rendered;
 }
 
+/** The paths of routes, in which `:name` stands for any segment. */
+export class PathPatterns {
+  readonly #plain = new Set<string>();
+  readonly #patterns = new Map<string, RegExp>();
+
+  add(url: string): void {
+    if (url.includes(':')) this.#patterns.set(url, new RegExp(`^${url.replaceAll(/:\w+/g, '[^/]+')}$`));
+    else this.#plain.add(url);
+  }
+
+  /** Those without parameters. */
+  get plain(): Iterable<string> {
+    return this.#plain;
+  }
+
+  has(path: string): boolean {
+    return this.find(path) !== undefined;
+  }
+
+  /** @returns the route's path */
+  find(path: string): string | undefined {
+    if (this.#plain.has(path)) return path;
+    return [...this.#patterns].find(([, pattern]) => pattern.test(path))?.[0];
+  }
+}
+
 /**
  * Answers 405 for other methods of an existing path (RFC 9110 section 15.5.6), answers OPTIONS, and 404 for other paths. It runs
  * before the body is read, so that unauthenticated callers cannot fill the memory with bodies.
  */
 function refuseRoutes(app: FastifyInstance): void {
   const methods = new Map<string, Set<string>>();
+  const paths = new PathPatterns();
   app.addHook('onRoute', ({ method, url }) => {
     const known = methods.get(url) ?? new Set(['OPTIONS']);
     for (const one of [method].flat()) known.add(one);
     methods.set(url, known);
+    paths.add(url);
   });
   app.addHook('onRequest', (request, reply, done) => {
     if (!request.is404) {
@@ -84,9 +112,9 @@ function refuseRoutes(app: FastifyInstance): void {
       return;
     }
     const path = pathOf(request);
-    const allow = [...(methods.get(path) ?? [])].sort().join(', ');
+    const allow = [...(methods.get(paths.find(path) ?? path) ?? [])].sort().join(', ');
     if (allow === '') {
-      done(noRoute(path, suggestPath(path, methods.keys())));
+      done(noRoute(path, suggestPath(path, paths.plain)));
       return;
     }
     if (request.method === 'OPTIONS') {

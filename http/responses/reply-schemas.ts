@@ -21,7 +21,23 @@ const prefix = z.string().describe('First characters of the key');
 const keyTimes = { createdAt: instant('When the key was made'), lastUsedAt: instant('To about a minute').nullable() };
 
 /** A key, without the secret. */
-export const key = z.object({ keyId, prefix, ...keyTimes });
+export const key = z.object({
+  keyId,
+  prefix,
+  name: z.string(),
+  scope: z.enum(['admin', 'write']),
+  ...keyTimes,
+  createdBy: z.string().nullable().describe('The key that made it; null: the sign-up or an operator'),
+  expiresAt: instant('Until when it is valid').nullable(),
+  networks: z.array(z.string()).nullable().describe('The only addresses that it may be used from'),
+  replacedBy: z.string().nullable().describe('The key that takes its place; this one ends at expiresAt'),
+});
+
+export const keysReply = z.object({ keys: z.array(key) });
+
+export const createdKeyReply = key.extend({ apiKey: z.string().describe('Shown this once; keep it') });
+
+export const revokedKeyReply = z.object({ keyId, revokedAt: instant('Since when it is dead') });
 
 export const signupReply = z.object({
   apiKey: z.string().describe('Shown this once; keep it'),
@@ -41,7 +57,7 @@ export const meReply = z.object({
   orgName: z.string(),
   email: z.string(),
   createdAt: instant('When the organization signed up'),
-  key: key.describe('The key that asks'),
+  key: key.describe('The key that asks, and what it may do'),
   apiKey: z.object({ id: z.string(), prefix, ...keyTimes }).describe('Same as key, under older names'),
   connection,
   connectionString: connectionString('without a password: the key is only in the reply to the sign-up'),

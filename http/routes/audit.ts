@@ -45,6 +45,7 @@ const list = {
   description:
     'What was done with the keys of the organization, at either door. Entries appear within a second. Where something rare is looked for in a long log, a page may hold less than `limit`, or nothing, and yet have more: go on from `nextCursor`.',
   needsKey: true,
+  scope: 'admin',
   query: auditQuery,
   body: noBody,
   replies: { 200: page },
@@ -70,6 +71,7 @@ const verify = {
   tag: TAG,
   summary: 'Verify the hash chain of the audit log',
   needsKey: true,
+  scope: 'admin',
   query: noQuery,
   body: noBody,
   replies: {

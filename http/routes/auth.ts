@@ -3,13 +3,13 @@ import { MAX_VALUES } from '../json/json-reader.ts';
 import { bodyBoundsOf } from '../plugins/admission.ts';
 import { tenantOf } from '../plugins/bearer.ts';
 import { connectionDetails } from '../responses/connection-details.ts';
+import { EXAMPLE_KEY, ROTATED_EXAMPLE, rotatedReply, shownKey } from '../responses/key-replies.ts';
 import { meReply, rotateKeyReply, signupReply } from '../responses/reply-schemas.ts';
 import { type Endpoint, endpoint, type Operation } from './operation.ts';
 import { MAX_PARAMETERS, MAX_STATEMENTS, noBody, noQuery, rotateKeyRequest, signupRequest } from './request-schemas.ts';
 import { type RouteContext, timeoutOf } from './route-context.ts';
 
 export const ORGANIZATION_TAG = 'Organization and key';
-const EXAMPLE_KEY = 'pst_XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX';
 export const EXAMPLE_ORGANIZATION = {
   id: 'org_3k9x2m7q1a5z',
   organizationId: 'org_3k9x2m7q1a5z',
@@ -17,6 +17,7 @@ export const EXAMPLE_ORGANIZATION = {
   email: 'a@acme.test',
   createdAt: '2025-01-31T09:30:00.000Z',
 };
+const EXAMPLE_KEY_DETAILS = { name: 'first key', scope: 'admin', createdBy: null, expiresAt: null, networks: null, replacedBy: null };
 const EXAMPLE_KEY_TIMES = { prefix: 'pst_4fT9aB', createdAt: '2025-01-31T09:30:00.000Z', lastUsedAt: '2025-01-31T09:31:00.000Z' };
 const EXAMPLE_CONNECTION = { host: '127.0.0.1', port: 6432, user: 'org_3k9x2m7q1a5z', database: 'org_3k9x2m7q1a5z', sslmode: 'prefer' };
 
@@ -69,7 +70,7 @@ const me = {
       schema: meReply,
       example: {
         ...EXAMPLE_ORGANIZATION,
-        key: { keyId: 'key_8h2f6d0s4p1w', ...EXAMPLE_KEY_TIMES },
+        key: { keyId: 'key_8h2f6d0s4p1w', ...EXAMPLE_KEY_TIMES, ...EXAMPLE_KEY_DETAILS },
         apiKey: { id: 'key_8h2f6d0s4p1w', ...EXAMPLE_KEY_TIMES },
         connection: EXAMPLE_CONNECTION,
         connectionString: 'postgres://org_3k9x2m7q1a5z@127.0.0.1:6432/org_3k9x2m7q1a5z?sslmode=require',
@@ -98,33 +99,23 @@ const rotateKey = {
   operationId: 'rotateKey',
   tag: ORGANIZATION_TAG,
   summary: 'Replace the API key',
-  description: 'The old key is dead at once, at both doors; wire sessions opened with it end (57P01). Needs no body.',
+  description:
+    'The new key has the name, scope, expiry and networks of the old one, which is dead at once, at both doors; wire sessions opened with it end (57P01). With graceSeconds it is so after that time. Needs no body, and the scope admin.',
   needsKey: true,
+  scope: 'admin',
   query: noQuery,
   body: rotateKeyRequest,
   replies: {
     200: {
       description: 'The new key.',
       schema: rotateKeyReply,
-      example: {
-        apiKey: EXAMPLE_KEY,
-        id: 'key_1b5n9v3c7x0z',
-        keyId: 'key_1b5n9v3c7x0z',
-        organizationId: 'org_3k9x2m7q1a5z',
-        rotatedAt: '2025-02-01T08:00:00.000Z',
-        previousKey: {
-          id: 'key_8h2f6d0s4p1w',
-          keyId: 'key_8h2f6d0s4p1w',
-          prefix: 'pst_4fT9aB',
-          invalidatedAt: '2025-02-01T08:00:00.000Z',
-        },
-      },
+      example: ROTATED_EXAMPLE,
     },
   },
-  errors: [],
+  errors: ['too_many_keys'],
 } as const satisfies Operation;
 
-export function authEndpoints({ router, signUps, config, connection }: RouteContext): Endpoint[] {
+export function authEndpoints({ router, keys, signUps, config, connection }: RouteContext): Endpoint[] {
   return [
     endpoint(signup, async ({ body, request, reply }) => {
       reply.header('ratelimit-policy', `"signup";q=${config.POSTERN_SIGNUPS_PER_HOUR};w=3600`);
@@ -144,7 +135,7 @@ export function authEndpoints({ router, signUps, config, connection }: RouteCont
       // Names and addresses are not among what the process is notified of.
       const { id, name: orgName, email, createdAt } = (await router.catalog.organization(organization.id)) ?? organization;
       const times = { prefix: key.prefix, createdAt: key.createdAt, lastUsedAt: key.lastUsedAt };
-      const keys = { key: { keyId: key.id, ...times }, apiKey: { id: key.id, ...times } };
+      const asking = { key: shownKey(key), apiKey: { id: key.id, ...times } };
       const limits = {
         statementTimeoutMs: timeoutOf(undefined, config),
         maxStatementTimeoutMs: config.POSTERN_STATEMENT_TIMEOUT_MAX_MS,
@@ -158,14 +149,13 @@ export function authEndpoints({ router, signUps, config, connection }: RouteCont
         maxClientConnections: config.POSTERN_CLIENTS_PER_TENANT,
       };
       const about = { id, organizationId: id, orgName, email, createdAt };
-      return { ...about, ...keys, ...connectionDetails(id, undefined, request, connection), limits };
+      return { ...about, ...asking, ...connectionDetails(id, undefined, request, connection), limits };
     }),
 
-    endpoint(rotateKey, async ({ request }) => {
+    endpoint(rotateKey, async ({ body, request }) => {
       const tenant = tenantOf(request);
-      const { apiKey, key, previous } = await router.rotateKey(tenant, request.call.origin);
-      const ids = { id: key.id, keyId: key.id, organizationId: tenant.organization.id };
-      return { apiKey, ...ids, rotatedAt: key.createdAt, previousKey: { ...previous, keyId: previous.id } };
+      const rotated = await keys.rotate(tenant, tenant.key.id, body?.graceSeconds ?? 0, request.call.origin);
+      return rotatedReply(tenant.organization.id, rotated);
     }),
   ];
 }

@@ -1,8 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify';
 import type { z } from 'zod';
 import type { AuditAction } from '../../src/catalog/audit/entries/actions.ts';
+import type { KeyScope } from '../../src/catalog/organizations/organization.ts';
 import type { ErrorCode } from '../errors.ts';
 import { validate } from '../json/validation.ts';
+import { requireScope } from '../plugins/bearer.ts';
 import { noQuery } from './request-schemas.ts';
 
 export interface ReplyDescription {
@@ -18,6 +20,7 @@ export interface ReplyDescription {
 /** One operation of the API, as the validator, the OpenAPI document and the audit log use it. */
 export interface Operation<Body = unknown, Query = unknown> {
   readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
+  /** May have parameters: `/api/keys/{keyId}`. */
   readonly path: string;
   /** Its name in observations and the audit log, e.g. `auth.signup`. */
   readonly action: AuditAction;
@@ -27,6 +30,8 @@ export interface Operation<Body = unknown, Query = unknown> {
   readonly summary: string;
   readonly description?: string;
   readonly needsKey: boolean;
+  /** The scope that the key needs; undefined: any. */
+  readonly scope?: KeyScope;
   readonly query: z.ZodType<Query>;
   /** Request headers in addition to the usual ones. */
   readonly headers?: Readonly<Record<string, z.ZodType>>;
@@ -87,9 +92,9 @@ const STRANGERS_BODY_MAX_BYTES = 16_384;
 export function serve(app: FastifyInstance, { operation, handle }: Endpoint, authenticate: onRequestHookHandler): void {
   app.route({
     method: operation.method,
-    url: operation.path,
+    url: operation.path.replaceAll(/\{(\w+)\}/g, ':$1'),
     config: { action: operation.action },
-    onRequest: operation.needsKey ? [authenticate] : [],
+    onRequest: [...(operation.needsKey ? [authenticate] : []), ...(operation.scope === undefined ? [] : [requireScope(operation.scope)])],
     ...(operation.needsKey ? {} : { bodyLimit: Math.min(STRANGERS_BODY_MAX_BYTES, app.initialConfig.bodyLimit ?? Infinity) }),
     handler: (request, reply) => {
       request.call.work = handle(request, reply);

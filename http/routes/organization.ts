@@ -17,6 +17,7 @@ const update = {
   summary: 'Change the name or the e-mail address of the organization',
   description: 'What is left out stays as it is. The e-mail address may be changed five times an hour.',
   needsKey: true,
+  scope: 'admin',
   query: noQuery,
   headers: IDEMPOTENCY_HEADERS,
   body: organizationChanges,
@@ -42,6 +43,7 @@ const remove = {
   description:
     'Removes its data, role and keys for good, and ends its sessions at once (57P01). Its e-mail address is free again. The operator keeps its audit log. A second request finds that its key is not valid any more.',
   needsKey: true,
+  scope: 'admin',
   query: noQuery,
   body: organizationDeletion,
   bodyExample: { confirm: EXAMPLE_ORGANIZATION.id },

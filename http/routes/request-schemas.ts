@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { normalNetwork } from '../../src/auth/networks.ts';
 import { AUDIT_ACTIONS } from '../../src/catalog/audit/entries/actions.ts';
 import { EMAIL_MAX_BYTES, parseEmail } from '../../src/catalog/organizations/email-address.ts';
 import { NAME_RULES } from '../../src/catalog/organizations/organization-name.ts';
@@ -101,7 +102,50 @@ export const organizationDeletion = z.strictObject({
   confirm: z.string().max(100).describe("The organization's id, to show that it is meant"),
 });
 
-export const rotateKeyRequest = z.strictObject({}).optional();
+export const rotateKeyRequest = z
+  .strictObject({
+    graceSeconds: z.int().min(0).max(2_592_000).exactOptional().describe('How long the old key stays valid beside the new one; default 0'),
+  })
+  .optional();
+
+const keyName = z
+  .string()
+  .trim()
+  .min(1)
+  .max(100)
+  .refine(printable, 'must not contain control characters')
+  .meta({ description: 'For people to read', examples: ['nightly job'] });
+
+const expiresAt = z.iso
+  .datetime({ offset: true })
+  .meta({ description: 'Until when it is valid, by the clock of the control database', examples: ['2100-01-01T00:00:00Z'] });
+
+const network = z
+  .string()
+  .max(64)
+  .refine((text) => normalNetwork(text) !== undefined, 'must be an address or a CIDR range')
+  .transform((text) => normalNetwork(text) ?? text);
+
+const networks = z
+  .array(network)
+  .min(1)
+  .max(32)
+  .meta({ description: 'The only addresses that it may be used from, in CIDR notation', examples: [['203.0.113.0/24']] });
+
+const keyScope = z.enum(['admin', 'write']).describe('admin: everything, also with keys; write: SQL as the owner of the data');
+
+export const createKeyRequest = z.strictObject({
+  name: keyName,
+  scope: keyScope,
+  expiresAt: expiresAt.exactOptional(),
+  networks: networks.exactOptional(),
+});
+
+export const updateKeyRequest = z.strictObject({
+  name: keyName.exactOptional(),
+  expiresAt: expiresAt.nullable().exactOptional(),
+  networks: networks.nullable().exactOptional(),
+});
 
 export const queryRequest = z.strictObject({ sql: oneStatement, params, rowMode, timeoutMs, readOnly });
 

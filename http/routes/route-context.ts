@@ -3,6 +3,7 @@ import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
 import type { Operator } from '../../src/router/operator.ts';
 import type { Router } from '../../src/router/router.ts';
+import type { ApiKeys } from '../../src/router/sign-ups/api-keys.ts';
 import type { SignUps } from '../../src/router/sign-ups/sign-ups.ts';
 import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
 import type { ErrorCode } from '../errors.ts';
@@ -17,13 +18,14 @@ export interface WireAddress {
 
 /** What the routes use. */
 export interface RouteContext {
-  readonly router: Pick<Router, 'authenticate' | 'recognize' | 'isInvalid' | 'inputs' | 'lease' | 'results' | 'rotateKey'> & {
+  readonly router: Pick<Router, 'authenticate' | 'recognize' | 'isInvalid' | 'inputs' | 'lease' | 'results'> & {
     readonly catalog: Pick<Router['catalog'], 'organization' | 'updateProfile'> & {
       readonly audit: Pick<Router['catalog']['audit'], 'list' | 'verify'>;
     };
   };
   readonly signUps: Pick<SignUps, 'create'>;
   readonly operator: Pick<Operator, 'dropAsAsked'>;
+  readonly keys: Pick<ApiKeys, 'list' | 'create' | 'update' | 'revoke' | 'rotate'>;
   readonly queries: QueryScheduler;
   readonly refusals: Refusals;
   readonly config: Config;

@@ -35,7 +35,7 @@ function offer(...mechanisms: readonly ScramMechanism[]) {
 export function authenticate(client: ClientConnection, user: string, router: Router, login: LoginMethod, origin: Origin): Promise<Tenant> {
   if (login.method === 'cleartext') return authenticateByPassword(client, user, router, origin);
   return router.authenticate(
-    { kind: 'scram', user, exchange: (verifier, former) => scramExchange(client, user, { verifier, former }, login.channelBinding) },
+    { kind: 'scram', user, exchange: (verifiers, former) => scramExchange(client, user, { verifiers, former }, login.channelBinding) },
     origin,
   );
 }
@@ -47,15 +47,15 @@ async function authenticateByPassword(client: ClientConnection, user: string, ro
 }
 
 /**
- * @returns whether the client proved to know the key, or the stored key of the former one that it proved to know
+ * @returns the stored key of the key, or of the former one, that the client proved to know
  * @see https://www.postgresql.org/docs/current/sasl-authentication.html
  */
 async function scramExchange(
   client: ClientConnection,
   user: string,
-  keys: Pick<ScramOffer, 'verifier' | 'former'>,
+  keys: Pick<ScramOffer, 'verifiers' | 'former'>,
   channelBinding: Uint8Array | undefined,
-): Promise<boolean | Buffer> {
+): Promise<Buffer | undefined> {
   const { mechanisms, message } = channelBinding === undefined ? PLAIN : BOUND;
   client.write(message);
   const initial = decodeSaslInitialResponse(await readResponse(client, user, 'SASL'));
@@ -71,10 +71,10 @@ async function scramExchange(
   }
   for (;;) {
     const { state: next, reply } = stepScram(state, input);
-    if (next.name === 'rejected') return next.former ?? false;
+    if (next.name === 'rejected') return next.former;
     if (next.name === 'authenticated') {
       client.hold(encodeBackendMessage({ name: 'AuthenticationSASLFinal', data: reply ?? NO_DATA }));
-      return true;
+      return next.storedKey;
     }
     client.write(encodeBackendMessage({ name: 'AuthenticationSASLContinue', data: reply ?? NO_DATA }));
     state = next;

@@ -21,8 +21,13 @@ export interface ScramVerifier {
 export const SCRAM_ITERATIONS = 4096;
 export const SCRAM_SALT_BYTES = 16;
 
-/** How many former passwords a proof is compared with. It is always the same number, so that the time does not reveal how many exist. */
+/** How many former passwords of a user are recognized. */
 export const SCRAM_FORMER_MAX = 5;
+/**
+ * A proof is compared with at least so many passwords, then with twice as many, and so on: the time does not tell whether a user
+ * exists, which password was right, and how many there are in such a range.
+ */
+const COMPARED_MIN = 8;
 
 export type ScramMechanism = 'SCRAM-SHA-256' | 'SCRAM-SHA-256-PLUS';
 
@@ -30,7 +35,8 @@ export type ScramMechanism = 'SCRAM-SHA-256' | 'SCRAM-SHA-256-PLUS';
 export interface ScramOffer {
   /** The mechanism that the client selected. */
   readonly mechanism: ScramMechanism;
-  readonly verifier: ScramVerifier;
+  /** Of each password of the user; all have the same salt and iterations, which are sent before the client's proof. At least one. */
+  readonly verifiers: readonly [ScramVerifier, ...ScramVerifier[]];
   /** Stored keys of former passwords, with the same salt and iterations. A client that proves to know one is rejected with an error that says so. */
   readonly former?: readonly Buffer[];
   /** The server's half of the nonce: printable ASCII without a comma, e.g. 18 random bytes as base64. */
@@ -56,7 +62,8 @@ interface AwaitingClientFinal {
 export type ScramState =
   | { readonly name: 'awaitingClientFirst'; readonly offer: ScramOffer }
   | AwaitingClientFinal
-  | { readonly name: 'authenticated' }
+  /** `storedKey`: that of the verifier with which the client's password agrees. */
+  | { readonly name: 'authenticated'; readonly storedKey: Buffer }
   /** `former`: the stored key of the former password that the client proved to know. */
   | { readonly name: 'rejected'; readonly former?: Buffer };
 
@@ -135,7 +142,7 @@ function takeClientFirst(offer: ScramOffer, text: string): ScramStep {
   if (!/^[\x21-\x7e]*$/.test(clientNonce)) throw violation('non-printable characters in SCRAM nonce');
   while (message.peek() !== '') message.takeAny();
 
-  const { salt, iterations } = offer.verifier;
+  const [{ salt, iterations }] = offer.verifiers;
   const nonce = clientNonce + offer.nonce;
   const serverFirst = `r=${nonce},s=${salt.toString('base64')},i=${iterations}`;
   const state = { name: 'awaitingClientFinal', offer, flag, nonce, transcript: `${bare},${serverFirst}` } as const;
@@ -150,26 +157,31 @@ function takeClientFinal(state: AwaitingClientFinal, text: string): ScramStep {
   const [unproved, proof] = takeProof(message);
   if (nonce !== state.nonce) throw violation('invalid SCRAM response', 'Nonce does not match.');
 
-  const { storedKey, serverKey } = state.offer.verifier;
+  const { verifiers, former = [] } = state.offer;
   const signed = Buffer.from(`${state.transcript},${unproved}`, 'latin1');
-  if (!matches(proof, storedKey, signed)) return { state: rejection(state.offer, proof, signed), reply: undefined };
-  const reply = Buffer.from(`v=${hmacSha256(serverKey, signed).toString('base64')}`, 'latin1');
-  return { state: { name: 'authenticated' }, reply };
+  const storedKey = provenKey([...verifiers.map((verifier) => verifier.storedKey), ...former], proof, signed);
+  const verifier = verifiers.find((one) => one.storedKey === storedKey);
+  if (storedKey === undefined) return { state: { name: 'rejected' }, reply: undefined };
+  if (verifier === undefined) return { state: { name: 'rejected', former: storedKey }, reply: undefined };
+  const reply = Buffer.from(`v=${hmacSha256(verifier.serverKey, signed).toString('base64')}`, 'latin1');
+  return { state: { name: 'authenticated', storedKey }, reply };
+}
+
+/** @returns the one of these stored keys whose password the client knows; all are compared, and the last ones again, see {@link COMPARED_MIN} */
+function provenKey(storedKeys: readonly Buffer[], proof: Buffer, signed: Buffer): Buffer | undefined {
+  let compared = COMPARED_MIN;
+  while (compared < storedKeys.length) compared *= 2;
+  let found: Buffer | undefined;
+  for (let i = 0; i < compared; i++) {
+    const storedKey = storedKeys[Math.min(i, storedKeys.length - 1)];
+    if (storedKey !== undefined && matches(proof, storedKey, signed)) found ??= storedKey;
+  }
+  return found;
 }
 
 function matches(proof: Buffer, storedKey: Buffer, signed: Buffer): boolean {
   const clientKey = xor(proof, hmacSha256(storedKey, signed));
   return timingSafeEqual(sha256(clientKey), storedKey);
-}
-
-function rejection({ verifier, former = [] }: ScramOffer, proof: Buffer, signed: Buffer): ScramState {
-  let found: Buffer | undefined;
-  for (let i = 0; i < SCRAM_FORMER_MAX; i++) {
-    // Where there are fewer, the current key, which is known not to match, is compared again.
-    const storedKey = former[i] ?? verifier.storedKey;
-    if (matches(proof, storedKey, signed)) found = storedKey;
-  }
-  return found === undefined ? { name: 'rejected' } : { name: 'rejected', former: found };
 }
 
 /** Reads the gs2-cbind-flag and its comma. @throws ServiceError when it contradicts the selected mechanism or the offer */

@@ -1,5 +1,4 @@
 import { randomInt } from 'node:crypto';
-import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../errors.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
 import { DONE } from './audit/entries/record.ts';
@@ -9,11 +8,12 @@ import type { ControlConnection, Sql } from './database/control-connection.ts';
 import { ControlPool } from './database/control-pool.ts';
 import { migrate } from './database/migrate.ts';
 import { NotificationChannel } from './database/notification-channel.ts';
-import type { Credential, FormerKey, NewApiKey } from './keys/credential.ts';
+import type { Credential, FormerKey, OrganizationCredentials } from './keys/credential.ts';
 import { CredentialCache } from './keys/credential-cache.ts';
+import { KeyChanges } from './keys/key-changes.ts';
 import { KeyLastUsed } from './keys/key-last-used.ts';
-import { deleteKeys, findLiveKey, type RotatedKey, replaceKey } from './keys/keys.ts';
-import { CREDENTIALS_CHANNEL, loadByDigest, loadByOrganization, loadStates, notifyChange, parseChange } from './keys/live-key.ts';
+import { deleteKeys, findFirstKey } from './keys/keys.ts';
+import { CREDENTIALS_CHANNEL, loadByDigest, loadByOrganization, loadStates, notifyChange, parseChange } from './keys/live-keys.ts';
 import { PgLocks } from './lock-table/pg-locks.ts';
 import { deleteExpiredInvitations, insertInvitation, type NewInvitation } from './organizations/invitations.ts';
 import type { ApiKey, Organization, OrganizationStatus } from './organizations/organization.ts';
@@ -41,16 +41,13 @@ import {
 
 export type { ControlConnection } from './database/control-connection.ts';
 export type { Credential, FormerKey, NewApiKey } from './keys/credential.ts';
-export type { RotatedKey } from './keys/keys.ts';
+export type { RotatedKey } from './keys/key-changes.ts';
 export type { NewInvitation } from './organizations/invitations.ts';
 export type { SignUp, SignupQuota } from './organizations/signups.ts';
 
 const MAINTENANCE_EVERY_MS = 3_600_000;
 const ORGANIZATION_ID = /^org_[a-z0-9]{12}$/;
 const PING_TIMEOUT_MS = 5_000;
-/** How long to ask for the outcome of a change whose answer was lost: long enough for a server to recover. */
-const SETTLE_TIMEOUT_MS = 10_000;
-const SETTLE_POLL_MS = 100;
 
 export interface CatalogOptions {
   /** The control database. It exists, and the role owns it. */
@@ -82,6 +79,7 @@ interface Caller {
  */
 export class Catalog {
   readonly audit: AuditLog;
+  readonly keys: KeyChanges;
   readonly locks: PgLocks;
   readonly #options: CatalogOptions;
   readonly #now: () => Date;
@@ -103,6 +101,13 @@ export class Catalog {
     this.#database = new ControlPool(connection, options.onOutOfMemory);
     this.locks = new PgLocks(connection, this.#database);
     this.audit = new AuditLog({ database: this.#database, observe, now: this.#now });
+    this.keys = new KeyChanges({
+      database: this.#database,
+      audit: this.audit,
+      now: this.#now,
+      change: (...change) => this.#change(...change),
+      changed: (state) => this.#credentials.changed(state),
+    });
     this.#keyUse = new KeyLastUsed(this.#database, this.#now, (...use) => this.#credentials.used(...use));
     this.#channel = new NotificationChannel(connection, CREDENTIALS_CHANNEL, {
       opened: (sql) => this.#listening(sql),
@@ -162,7 +167,7 @@ export class Catalog {
         throw new ServiceError('not_ready', 'the sign-up was interrupted', { retryAfterS: 1 });
       }
       await updateStatus(sql, organizationId, 'active');
-      const actor = await findLiveKey(sql, organizationId);
+      const actor = await findFirstKey(sql, organizationId);
       await this.audit.appendWith(sql, { organizationId, action: 'auth.signup', origin, actor, outcome: DONE });
       return { ...organization, status: 'active' };
     });
@@ -242,34 +247,6 @@ export class Catalog {
     });
   }
 
-  /**
-   * Replaces the live key. The old key is invalid in this process when this returns, and in others as soon as they are
-   * notified; sessions opened with it end.
-   * @param expectedKeyId the key that the caller has authenticated with; undefined: replace any, for operators
-   * @throws ServiceError `unauthorized` when another key is live by now; `not_found`; `invalid_request` when the organization's
-   * status allows no key; `backend_lost` when it cannot be determined which key is live
-   */
-  async rotateKey(organizationId: string, expectedKeyId: string | undefined, key: NewApiKey, origin: Origin): Promise<RotatedKey> {
-    let rotated: RotatedKey | undefined;
-    try {
-      return await this.#change(organizationId, async (sql, { status }) => {
-        if (status !== 'active' && status !== 'suspended') {
-          throw new ServiceError('invalid_request', `organization "${organizationId}" is ${status}: it has no use for a key`);
-        }
-        rotated = await replaceKey(sql, organizationId, expectedKeyId, key, this.#now());
-        const { id, prefix } = rotated.previous;
-        const event =
-          expectedKeyId === undefined ? { action: 'key.issued' } : { action: 'auth.rotate_key', actor: { keyId: id, keyPrefix: prefix } };
-        await this.audit.appendWith(sql, { organizationId, ...event, origin, outcome: DONE });
-        return rotated;
-      });
-    } catch (error) {
-      // If only the answer to COMMIT was lost, the new key is live, and only the caller of this method has it.
-      if (rotated !== undefined && isNotReady(error) && (await this.#isLiveKey(organizationId, key.id))) return rotated;
-      throw error;
-    }
-  }
-
   /** As {@link findByDigest}, from memory only. @param digest a character for each byte */
   knownByDigest(digest: string): Credential | undefined {
     return this.#credentials.knownByDigest(digest);
@@ -280,13 +257,13 @@ export class Catalog {
     return this.#credentials.isUnknownDigest(digest);
   }
 
-  /** The live key with this SHA-256 digest, or the former one. Found keys are kept in memory. */
+  /** The live key with this SHA-256 digest, or a former one. Found keys are kept in memory. */
   findByDigest(digest: Buffer): Promise<Credential | FormerKey | undefined> {
     return this.#credentials.findByDigest(digest, () => this.#database.run((sql) => loadByDigest(sql, digest)));
   }
 
-  /** The organization's live key. Found keys are kept in memory. */
-  findByOrganization(id: string): Promise<Credential | undefined> {
+  /** The organization's live keys, and its last former ones. They are kept in memory. */
+  findByOrganization(id: string): Promise<OrganizationCredentials | undefined> {
     // The id is whatever a client has sent as its user name.
     if (!ORGANIZATION_ID.test(id)) return Promise.resolve(undefined);
     return this.#credentials.findByOrganization(id, () => this.#database.run((sql) => loadByOrganization(sql, id)));
@@ -311,7 +288,7 @@ export class Catalog {
     await this.#database.close();
   }
 
-  /** Changes an organization's key or status, in one transaction with its audit entry, and notifies every process. */
+  /** Changes an organization or its keys, in one transaction with its audit entry, and notifies every process. */
   async #change<T>(organizationId: string, work: (sql: Sql, organization: Organization) => Promise<T>): Promise<T> {
     const { result, state } = await this.#database.transaction(async (sql) => {
       const organization = await lockOrganization(sql, organizationId);
@@ -319,32 +296,6 @@ export class Catalog {
     });
     this.#credentials.changed(state);
     return result;
-  }
-
-  /**
-   * Whether this is the organization's key, after a change whose outcome is unknown. Asks until there is an answer.
-   * @throws ServiceError `backend_lost` when there is no answer in time
-   */
-  async #isLiveKey(organizationId: string, keyId: string): Promise<boolean> {
-    const deadline = performance.now() + SETTLE_TIMEOUT_MS;
-    for (;;) {
-      try {
-        const state = await this.#database.transaction(async (sql) => {
-          // Waits for a COMMIT that the server is still processing.
-          await lockOrganization(sql, organizationId);
-          const [state] = await loadStates(sql, [organizationId]);
-          return state;
-        });
-        if (state !== undefined) this.#credentials.changed(state);
-        return state?.keyId === keyId;
-      } catch (cause) {
-        // This includes the shutdown of the service, after which it cannot ask any more: the change may have happened.
-        if (!isNotReady(cause) || performance.now() > deadline) {
-          throw new ServiceError('backend_lost', 'it is not known whether the key was rotated', { cause });
-        }
-        await delay(SETTLE_POLL_MS);
-      }
-    }
   }
 
   async #listening(sql: Sql): Promise<void> {
@@ -399,8 +350,4 @@ export function inviteInvalid(): ServiceError {
 
 function isUniqueViolation(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === '23505';
-}
-
-function isNotReady(error: unknown): boolean {
-  return error instanceof ServiceError && error.kind === 'not_ready';
 }

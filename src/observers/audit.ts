@@ -4,7 +4,14 @@ import type { AuditLog } from '../catalog/audit/log.ts';
 import type { Actor, Observation, Observe, Origin, Outcome } from '../observation.ts';
 
 /** The catalog commits the entries of these actions together with the changes that they record. */
-const COMMITTED_ACTIONS: ReadonlySet<string> = new Set(['auth.signup', 'auth.rotate_key']);
+const COMMITTED_ACTIONS: ReadonlySet<string> = new Set([
+  'auth.signup',
+  'auth.rotate_key',
+  'keys.create',
+  'keys.update',
+  'keys.revoke',
+  'keys.rotate',
+]);
 
 /** Records in the audit logs what organizations do, and failed logins to them. Observations without an organization are not recorded. */
 export function auditObserver(audit: Pick<AuditLog, 'append'>): Observe {

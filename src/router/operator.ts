@@ -125,14 +125,14 @@ export class Operator {
   }
 
   /**
-   * Issues a key to an organization that has lost its own. The old key becomes invalid, and sessions opened with it end.
+   * Issues an admin key to an organization that has lost its own. Its other admin keys become invalid, and sessions opened with them end.
    * @returns the key in clear text, which is shown once and stored nowhere
    * @throws ServiceError `not_found`, `invalid_request`
    */
   async issueKey(organizationId: string, origin: Origin): Promise<string> {
     const known = await this.#catalog.findByOrganization(organizationId);
-    const { apiKey, record } = await mintKey(known?.key.verifier);
-    await this.#catalog.rotateKey(organizationId, undefined, record, origin);
+    const { apiKey, record } = await mintKey(known?.salt);
+    await this.#catalog.keys.issue(organizationId, record, origin);
     return apiKey;
   }
 }

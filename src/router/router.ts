@@ -1,10 +1,11 @@
 import { digestApiKey, isWellFormedApiKey } from '../auth/api-key.ts';
+import { inNetworks, parseAddress } from '../auth/networks.ts';
 import { channelSecret, channelsOf } from '../auth/notify-channel-prefix.ts';
-import { mockVerifier, type ScramVerifier } from '../auth/scram.ts';
+import { mockVerifier, type ScramOffer } from '../auth/scram.ts';
 import type { BackendConnection } from '../backend/connection.ts';
 import type { Pool } from '../backend/pool/pool.ts';
 import { discardState } from '../backend/reset.ts';
-import type { Catalog, RotatedKey } from '../catalog/catalog.ts';
+import type { Catalog } from '../catalog/catalog.ts';
 import type { FormerKey, Credential as KnownCredential } from '../catalog/keys/credential.ts';
 import { abortReason, ServiceError } from '../errors.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
@@ -17,7 +18,6 @@ import { FormerKeyError } from './limits/former-key-error.ts';
 import { LoginThrottle } from './limits/login-throttle.ts';
 import type { LockExhaustion } from './lock-exhaustion.ts';
 import type { Provisioner } from './placement/provisioner.ts';
-import { mintKey } from './sign-ups/mint-key.ts';
 import type { Tenant } from './tenant.ts';
 
 /** What a client authenticates with. */
@@ -31,14 +31,9 @@ export type Credential =
 
 /**
  * @param former stored keys of former passwords, as in {@link ScramOffer}
- * @returns whether the client proved to know the key, or the stored key of the former one that it proved to know
+ * @returns the stored key of the key, or of the former one, that the client proved to know
  */
-export type ScramExchange = (verifier: ScramVerifier, former: readonly Buffer[]) => Promise<boolean | Buffer>;
-
-export interface Rotated extends RotatedKey {
-  /** The key in clear text, which is shown once and stored nowhere. */
-  readonly apiKey: string;
-}
+export type ScramExchange = (verifiers: ScramOffer['verifiers'], former: readonly Buffer[]) => Promise<Buffer | undefined>;
 
 export interface RouterOptions {
   readonly catalog: Catalog;
@@ -108,7 +103,7 @@ export class Router {
 
   /**
    * @throws ServiceError `unauthorized` (also for an organization that does not exist), `too_many_login_failures`,
-   * `organization_suspended`
+   * `organization_suspended`, `not_allowed` from a network that the key may not be used from
    */
   async authenticate(credential: Credential, origin: Origin): Promise<Tenant> {
     const user = credential.kind === 'bearer' ? undefined : credential.user;
@@ -116,8 +111,8 @@ export class Router {
       if (user !== undefined) this.#throttle.check(origin.sourceIp, user);
       const known = await this.#prove(credential);
       if (known === undefined || (user !== undefined && organizationIdOf(known) !== user)) throw unproven(user);
-      if ('rotatedAt' in known) throw new FormerKeyError(known);
-      const tenant = this.#admit(known);
+      if ('endedAt' in known) throw new FormerKeyError(known);
+      const tenant = this.#admit(known, origin);
       this.catalog.touchKey(known.key.id);
       return tenant;
     } catch (error) {
@@ -145,14 +140,17 @@ export class Router {
   }
 
   /**
-   * The tenant of a key, if it is in memory; otherwise undefined, and {@link authenticate} has to be called.
+   * The tenant of a key, if it is in memory and may be used from there; otherwise undefined, and {@link authenticate} has to be called.
    * @param digest as of `digestText`
+   * @param sourceIp called if the key may not be used from everywhere
    */
-  recognize(digest: string): Tenant | undefined {
+  recognize(digest: string, sourceIp: () => string): Tenant | undefined {
     const known = this.catalog.knownByDigest(digest);
     if (known === undefined || known.organization.status !== 'active' || known.revoked.aborted) return undefined;
+    const tenant = this.#tenantOf(known);
+    if (tenant.mayComeFrom !== undefined && !tenant.mayComeFrom(sourceIp())) return undefined;
     this.catalog.touchKey(known.key.id);
-    return this.#tenantOf(known);
+    return tenant;
   }
 
   /** Whether it is known from memory that there is no such key. @param digest of the key, as of `digestText` */
@@ -241,18 +239,6 @@ export class Router {
     return this.catalog.locks.hasAdvisoryLocks(processId);
   }
 
-  /**
-   * Replaces the tenant's key. The old key is invalid in this process when this returns, and in others when they are notified.
-   * @throws ServiceError `unauthorized` when the key has been replaced meanwhile
-   */
-  async rotateKey(tenant: Tenant, origin: Origin): Promise<Rotated> {
-    const { id } = tenant.organization;
-    const known = await this.#locks.retryWhenFull(() => this.catalog.findByOrganization(id));
-    const { apiKey, record } = await mintKey(known?.key.verifier);
-    const rotated = await this.#locks.retryWhenFull(() => this.catalog.rotateKey(id, tenant.key.id, record, origin));
-    return { ...rotated, apiKey };
-  }
-
   /** Resolves when the backing Postgres answers. */
   async ping(): Promise<void> {
     await this.catalog.ping();
@@ -274,38 +260,52 @@ export class Router {
 
   async #proveByScram({ user, exchange }: Extract<Credential, { kind: 'scram' }>): Promise<KnownCredential | FormerKey | undefined> {
     const known = await this.#locks.retryWhenFull(() => this.catalog.findByOrganization(user));
-    const former = known?.former ?? [];
+    const mock = mockVerifier(user, this.#secret);
+    const { live = [], former = [], salt = mock } = known ?? {};
+    const [first = { ...mock, ...salt }, ...others] = live.map(({ key }) => key.verifier);
     const proven = await exchange(
-      known?.key.verifier ?? mockVerifier(user, this.#secret),
+      [first, ...others],
       former.map(({ storedKey }) => storedKey),
     );
-    if (typeof proven === 'boolean') return proven ? known : undefined;
-    return former.find(({ storedKey }) => storedKey === proven);
+    if (proven === undefined) return undefined;
+    return live.find(({ key }) => key.verifier.storedKey === proven) ?? former.find(({ storedKey }) => storedKey === proven);
   }
 
-  #admit(known: KnownCredential): Tenant {
+  #admit(known: KnownCredential, { sourceIp }: Origin): Tenant {
     const { organization, revoked } = known;
     if (organization.status === 'suspended') {
       throw new ServiceError('organization_suspended', `organization "${organization.id}" is suspended`);
     }
     if (organization.status !== 'active') throw new ServiceError('unauthorized', 'the API key is not valid');
     revoked.throwIfAborted();
-    return this.#tenantOf(known);
+    const tenant = this.#tenantOf(known);
+    if (tenant.mayComeFrom?.(sourceIp) === false) throw new ServiceError('not_allowed', `this API key may not be used from ${sourceIp}`);
+    return tenant;
   }
 
   #tenantOf(known: KnownCredential): Tenant {
     let tenant = this.#tenants.get(known);
     if (tenant === undefined) {
       const { organization, key, revoked } = known;
-      tenant = { organization, key, channels: channelsOf(this.#channels, organization.placement.role), pgNotify: this.#pgNotify, revoked };
+      const channels = channelsOf(this.#channels, organization.placement.role);
+      tenant = { organization, key, mayComeFrom: addressCheck(key.networks), channels, pgNotify: this.#pgNotify, revoked };
       this.#tenants.set(known, tenant);
     }
     return tenant;
   }
 }
 
+function addressCheck(networks: readonly string[] | null): Tenant['mayComeFrom'] {
+  if (networks === null) return undefined;
+  const isInside = inNetworks(networks);
+  return (text) => {
+    const address = parseAddress(text);
+    return address !== undefined && isInside(address);
+  };
+}
+
 function organizationIdOf(known: KnownCredential | FormerKey): string {
-  return 'rotatedAt' in known ? known.organizationId : known.organization.id;
+  return 'endedAt' in known ? known.organizationId : known.organization.id;
 }
 
 function unproven(user: string | undefined): ServiceError {

@@ -4,10 +4,12 @@ import type { ApiKey, Organization } from '../catalog/organizations/organization
 export interface Tenant {
   readonly organization: Organization;
   readonly key: Omit<ApiKey, 'verifier'>;
+  /** Whether the key may be used from an address; undefined: from everywhere. */
+  readonly mayComeFrom?: ((address: string) => boolean) | undefined;
   /** The prefix of its channel names in the shared database. It is secret, so that no other organization can send notifications on them. */
   readonly channels: string;
   /** The function that is called there in place of pg_notify; undefined: pg_notify itself. */
   readonly pgNotify?: string | undefined;
-  /** Aborts with a ServiceError (57P01, or 28000 when suspended) when the key is rotated or the organization is suspended. */
+  /** Aborts with a ServiceError (57P01, or 28000 when suspended) when the key ends or the organization is suspended. */
   readonly revoked: AbortSignal;
 }

@@ -17,11 +17,17 @@ const operations = endpointsOf(standIn()).map(({ operation }) => operation);
 /** Those that end the key come last. */
 const inOrder = [...operations].sort((a, b) => Number(a.action === 'auth.rotate_key') - Number(b.action === 'auth.rotate_key'));
 
+async function newKeyId(): Promise<string> {
+  const { body } = await service.call('POST', '/api/keys', { key: acme.apiKey, body: { name: 'example', scope: 'write' } });
+  return body.keyId;
+}
+
 it.each(inOrder.map((operation) => [`${operation.method} ${operation.path}`, operation] as const))(
   'the example of %s works as shown',
   async (_name, operation) => {
     const body = operation.body === noBody ? undefined : operation.bodyExample;
-    const reply = await service.call(operation.method, operation.path, {
+    const path = operation.path.replace('{keyId}', operation.path.includes('{keyId}') ? await newKeyId() : '');
+    const reply = await service.call(operation.method, path, {
       ...(operation.needsKey ? { key: acme.apiKey } : {}),
       ...(body === undefined ? {} : { body }),
     });

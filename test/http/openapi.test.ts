@@ -23,6 +23,9 @@ describe('the OpenAPI document', () => {
       ['/api/auth/signup', ['post']],
       ['/api/auth/me', ['get']],
       ['/api/auth/rotate-key', ['post']],
+      ['/api/keys', ['post', 'get']],
+      ['/api/keys/{keyId}', ['patch', 'delete']],
+      ['/api/keys/{keyId}/rotate', ['post']],
       ['/api/organization', ['patch', 'delete']],
       ['/api/query', ['post']],
       ['/api/transaction', ['post']],
@@ -85,7 +88,6 @@ describe('the OpenAPI document', () => {
     expect(elsewhere.sort()).toEqual([
       'idle_in_transaction_timeout',
       'not_acceptable',
-      'not_allowed',
       'protocol_violation',
       'query_canceled',
       'too_many_login_failures',

@@ -170,4 +170,24 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
       );
     `,
   },
+  {
+    name: '008 several keys',
+    sql: `
+      drop index postern.api_keys_live;
+      alter table postern.api_keys
+        add column name text not null default 'first key',
+        add column scope text not null default 'admin' check (scope in ('admin', 'write', 'read')),
+        add column expires_at timestamptz(3),
+        -- An array of CIDR ranges; null: every address.
+        add column networks json,
+        -- The key that made it; null: the sign-up or an operator.
+        add column created_by text,
+        -- The key that takes its place while both are valid.
+        add column replaced_by text,
+        add column end_reason text check (end_reason in ('rotated', 'revoked', 'expired')),
+        -- Counts the changes that end the sessions opened with the key.
+        add column version integer not null default 1;
+      create index api_keys_live on postern.api_keys (organization_id) where revoked_at is null;
+    `,
+  },
 ];

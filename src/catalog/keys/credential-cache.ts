@@ -1,15 +1,18 @@
 import { setMaxListeners } from 'node:events';
 import { ServiceError } from '../../errors.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
-import type { OrganizationStatus } from '../organizations/organization.ts';
-import type { Credential, FormerKey } from './credential.ts';
-import { CredentialIndex, type Entry } from './credential-index.ts';
-import type { KeyState, LiveKey } from './live-key.ts';
+import type { Organization, OrganizationStatus } from '../organizations/organization.ts';
+import type { Credential, FormerKey, KeyEnd, OrganizationCredentials } from './credential.ts';
+import { CredentialIndex, type Entry, type KeyEntry } from './credential-index.ts';
+import { type KeyState, type LiveKey, type LiveKeys, stateOf } from './live-keys.ts';
 
 const UNKNOWN_MAX = 10_000;
 const UNKNOWN_TTL_MS = 2_000;
 
-type Load<Found = LiveKey> = () => Promise<Found | undefined>;
+/** The longest delay of a timer. */
+const TIMER_MAX_MS = 2 ** 31 - 1;
+
+type Load<Found = LiveKeys> = () => Promise<Found | undefined>;
 
 /** A name that was looked up and has no live key; remembered for a short time. */
 interface Unknown {
@@ -31,7 +34,7 @@ export class CredentialCache {
   readonly #index = new CredentialIndex();
   /** Bounded, because clients may send any number of random keys. */
   readonly #unknown = new BoundedMap<string, Unknown>({ maxEntries: UNKNOWN_MAX });
-  readonly #loading = new Map<string, Promise<Credential | FormerKey | undefined>>();
+  readonly #loading = new Map<string, Promise<Entry | FormerKey | undefined>>();
   readonly #watches = new Set<Watch>();
   #trusted = false;
   /** How often {@link distrust} was called. */
@@ -39,7 +42,9 @@ export class CredentialCache {
 
   /** The credential in memory, if it is known to be up to date. */
   knownByDigest(digest: string): Credential | undefined {
-    return this.#trusted ? this.#index.get(CredentialIndex.digestName(digest))?.credential : undefined;
+    const name = CredentialIndex.digestName(digest);
+    const entry = this.#trusted ? this.#index.get(name) : undefined;
+    return entry === undefined || entry.isOutdated ? undefined : entry.keys.get(name)?.credential;
   }
 
   /** Whether a recent look-up found neither a live nor a former key. */
@@ -48,13 +53,22 @@ export class CredentialCache {
     return unknown !== undefined && unknown.former === undefined && unknown.until > performance.now();
   }
 
-  findByDigest(digest: Buffer, load: Load<LiveKey | FormerKey>): Promise<Credential | FormerKey | undefined> {
-    return this.#find(CredentialIndex.digestName(digest), load);
+  async findByDigest(digest: Buffer, load: Load<LiveKeys | FormerKey>): Promise<Credential | FormerKey | undefined> {
+    const name = CredentialIndex.digestName(digest);
+    for (;;) {
+      const found = await this.#find(name, load);
+      if (found === undefined || 'endedAt' in found) return found;
+      const credential = found.keys.get(name)?.credential;
+      // Otherwise the key has ended since it was read, and its name is not known any more.
+      if (credential !== undefined) return credential;
+    }
   }
 
-  async findByOrganization(id: string, load: Load): Promise<Credential | undefined> {
+  async findByOrganization(id: string, load: Load): Promise<OrganizationCredentials | undefined> {
     const found = await this.#find(id, load);
-    return found !== undefined && 'revoked' in found ? found : undefined;
+    if (found === undefined || 'endedAt' in found) return undefined;
+    const { organization, salt, keys, former } = found;
+    return { organization, salt, former, live: [...keys.values()].map(({ credential }) => credential) };
   }
 
   /** From now on notifications of changes may be missed. */
@@ -74,7 +88,13 @@ export class CredentialCache {
     const before = this.#index.revisions();
     const states = new Map((await read([...before.keys()])).map((state) => [state.organizationId, state]));
     for (const [organizationId, revision] of before) {
-      const state = states.get(organizationId) ?? { organizationId, revision: Number.MAX_SAFE_INTEGER, status: 'dropped', keyId: '' };
+      const state = states.get(organizationId) ?? {
+        organizationId,
+        revision: Number.MAX_SAFE_INTEGER,
+        status: 'dropped',
+        keys: [],
+        ended: {},
+      };
       if (this.#index.get(organizationId)?.revision === revision) this.#settle(state);
       // A notification has arrived since the read began.
       else this.#apply(state);
@@ -91,14 +111,13 @@ export class CredentialCache {
 
   /** Updates the time of a credential's last use. */
   used(organizationId: string, keyId: string, at: Date): void {
-    const key = this.#index.get(organizationId)?.key;
-    if (key?.id === keyId) key.lastUsedAt = at;
+    for (const { key } of this.#index.get(organizationId)?.keys.values() ?? []) if (key.id === keyId) key.lastUsedAt = at;
   }
 
-  #find(name: string, load: Load<LiveKey | FormerKey>): Promise<Credential | FormerKey | undefined> {
+  #find(name: string, load: Load<LiveKeys | FormerKey>): Promise<Entry | FormerKey | undefined> {
     if (!this.#trusted) return this.#load(name, load);
     const entry = this.#index.get(name);
-    if (entry !== undefined) return Promise.resolve(entry.credential);
+    if (entry !== undefined && !entry.isOutdated) return Promise.resolve(entry);
     const unknown = this.#unknown.get(name);
     if (unknown !== undefined && unknown.until > performance.now()) return Promise.resolve(unknown.former);
     const loading = this.#loading.get(name) ?? this.#load(name, load).finally(() => this.#loading.delete(name));
@@ -106,35 +125,49 @@ export class CredentialCache {
     return loading;
   }
 
-  async #load(name: string, load: Load<LiveKey | FormerKey>): Promise<Credential | FormerKey | undefined> {
+  async #load(name: string, load: Load<LiveKeys | FormerKey>): Promise<Entry | FormerKey | undefined> {
     for (;;) {
       const watch: Watch = { everything: false, revisions: new Map() };
       this.#watches.add(watch);
       try {
         const found = await load();
-        if (found === undefined || 'rotatedAt' in found) {
+        if (found === undefined || 'endedAt' in found) {
           this.#unknown.set(name, { until: performance.now() + UNKNOWN_TTL_MS, former: found });
           return found;
         }
         const newer = watch.revisions.get(found.organization.id) ?? 0;
-        if (!watch.everything && newer <= found.revision) return this.#adopt(found).credential;
+        if (!watch.everything && newer <= found.revision) return this.#adopt(found);
       } finally {
         this.#watches.delete(watch);
       }
     }
   }
 
-  /** @returns the one entry of a key that was read; the state that was read counts, as in {@link trust} */
-  #adopt(found: LiveKey): Entry {
-    const { organization, key, revision } = found;
-    const state = { organizationId: organization.id, revision, status: organization.status, keyId: key.id };
+  /** @returns the one entry of an organization that was read; the state that was read counts, as in {@link trust} */
+  #adopt(found: LiveKeys): Entry {
+    const state = stateOf(found);
     this.#announce(state);
     this.#settle(state);
-    const kept = this.#index.get(organization.id);
-    if (kept !== undefined) return kept;
-    const entry = newEntry(found);
-    this.#index.add(entry);
+    let entry = this.#index.get(found.organization.id);
+    if (entry === undefined) {
+      entry = newEntry(found);
+      this.#index.add(entry);
+    } else this.#renew(entry, found);
+    this.#awaitExpiry(entry);
     return entry;
+  }
+
+  /** Brings an entry up to date; credentials stay the same objects. */
+  #renew(entry: Entry, { organization, salt, former, keys, revision }: LiveKeys): void {
+    Object.assign(entry.organization, organization);
+    Object.assign(entry, { salt, former, revision, isOutdated: false });
+    for (const found of keys) {
+      const digestName = CredentialIndex.digestName(found.digest);
+      const known = entry.keys.get(digestName);
+      if (known === undefined) this.#index.addKey(entry, newKeyEntry(found, entry.organization));
+      // A login that is under way compares with its verifier.
+      else Object.assign(known.key, found.key, { verifier: known.key.verifier });
+    }
   }
 
   /** Tells running loads of the change, because their results may be older. */
@@ -148,33 +181,91 @@ export class CredentialCache {
     if (entry !== undefined && entry.revision < state.revision) this.#settle(state);
   }
 
-  /** Revokes the entry if the state contradicts it. */
-  #settle({ organizationId, revision, status, keyId }: KeyState): void {
+  /** Ends the keys that the state contradicts. */
+  #settle(state: KeyState): void {
+    const { organizationId, revision, status, keys, ended } = state;
     const entry = this.#index.get(organizationId);
     if (entry === undefined) return;
-    const { credential, controller } = entry;
-    if (credential.key.id === keyId && credential.organization.status === status) {
-      entry.revision = revision;
+    if (entry.organization.status !== status) {
+      this.#index.delete(entry);
+      for (const { controller } of entry.keys.values()) controller.abort(refusal(organizationId, status));
       return;
     }
-    this.#index.delete(entry);
-    controller.abort(credential.key.id === keyId ? refusal(organizationId, status) : rotated());
+    const valid = new Map(keys.map((key) => [key.id, key]));
+    for (const key of [...entry.keys.values()]) {
+      const found = valid.get(key.key.id);
+      if (found?.version !== key.version) this.#end(entry, key, found === undefined ? (ended[key.key.id] ?? 'revoked') : 'changed');
+      else key.expiresAt = expiryOf(found.expiresInMs);
+    }
+    entry.isOutdated ||= entry.revision !== revision;
+    entry.revision = revision;
+    this.#awaitExpiry(entry);
+  }
+
+  #end(entry: Entry, key: KeyEntry, end: KeyEnd | 'changed'): void {
+    this.#index.deleteKey(entry, key);
+    entry.isOutdated = true;
+    key.controller.abort(new ServiceError('key_revoked', `terminating connection due to API key ${ENDS[end]}`));
+  }
+
+  /** Has keys end when they expire. The timer does not keep the entry in memory. */
+  #awaitExpiry(entry: Entry): void {
+    const { remains } = entry;
+    clearTimeout(remains.timer);
+    remains.timer = undefined;
+    const next = Math.min(...[...entry.keys.values()].map(({ expiresAt }) => expiresAt));
+    if (next === Number.POSITIVE_INFINITY) return;
+    const reference = new WeakRef(entry);
+    const expire = () => {
+      const expiring = reference.deref();
+      if (expiring !== undefined) this.#expire(expiring);
+    };
+    remains.timer = setTimeout(expire, Math.min(Math.max(0, next - performance.now()) + 1, TIMER_MAX_MS)).unref();
+  }
+
+  #expire(entry: Entry): void {
+    const now = performance.now();
+    for (const key of [...entry.keys.values()])
+      if (key.expiresAt <= now) this.#end(entry, key, key.key.replacedBy === null ? 'expired' : 'rotated');
+    this.#awaitExpiry(entry);
   }
 }
 
-function newEntry({ organization, key, digest, former, revision }: LiveKey): Entry {
+function newEntry({ organization, salt, former, keys, revision }: LiveKeys): Entry {
+  const own = { ...organization };
+  const entries = keys.map((key) => newKeyEntry(key, own));
+  return {
+    organization: own,
+    salt,
+    former,
+    keys: new Map(entries.map((entry) => [entry.digestName, entry])),
+    revision,
+    isOutdated: false,
+    remains: { names: new Set(), timer: undefined },
+  };
+}
+
+function newKeyEntry({ key, digest, version, expiresInMs }: LiveKey, organization: Organization): KeyEntry {
   const controller = new AbortController();
   // Every session opened with the key adds a listener.
   setMaxListeners(0, controller.signal);
   if (organization.status !== 'active') controller.abort(refusal(organization.id, organization.status));
-  const ownKey = { ...key };
-  const credential = { organization, key: ownKey, former, revoked: controller.signal };
-  return { credential, key: ownKey, controller, digestName: CredentialIndex.digestName(digest), revision };
+  const own = { ...key };
+  return {
+    credential: { organization, key: own, revoked: controller.signal },
+    key: own,
+    controller,
+    digestName: CredentialIndex.digestName(digest),
+    version,
+    expiresAt: expiryOf(expiresInMs),
+  };
 }
 
-function rotated(): ServiceError {
-  return new ServiceError('key_revoked', 'terminating connection due to API key rotation');
+function expiryOf(expiresInMs: number | null): number {
+  return expiresInMs === null ? Number.POSITIVE_INFINITY : performance.now() + expiresInMs;
 }
+
+const ENDS = { rotated: 'rotation', revoked: 'revocation', expired: 'expiry', changed: 'networks that have changed' };
 
 function refusal(organizationId: string, status: OrganizationStatus): ServiceError {
   if (status === 'suspended') return new ServiceError('organization_suspended', `organization "${organizationId}" is suspended`);

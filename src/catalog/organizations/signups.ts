@@ -5,7 +5,7 @@ import { startChain } from '../audit/blocks/append.ts';
 import { ADVISORY_LOCKS } from '../database/advisory-locks.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { NewApiKey } from '../keys/credential.ts';
-import { insertKey } from '../keys/keys.ts';
+import { FIRST_KEY, insertKey } from '../keys/keys.ts';
 import { emailKey } from './email-address.ts';
 import { lockInvitation, useInvitation } from './invitations.ts';
 import type { ApiKey, Organization, Placement } from './organization.ts';
@@ -104,7 +104,7 @@ async function insertOrganization(
     returning id, name, email, status, placement, created_at`;
   if (row === undefined) return undefined;
   await startChain(sql, id);
-  return { organization: toOrganization(row), key: await insertKey(sql, id, key, now) };
+  return { organization: toOrganization(row), key: await insertKey(sql, id, key, FIRST_KEY, { at: now }) };
 }
 
 /** Deletes a sign-up that has not become active. The attempt still counts. */

@@ -25,7 +25,7 @@ const VERIFIER = {
 };
 const CLIENT_NONCE = 'rOprNGfwEbeRWgbNEkqO';
 const NONCE = `${CLIENT_NONCE}3rfcNHYJY1ZVvWVs7j`;
-const OFFER: ScramOffer = { mechanism: 'SCRAM-SHA-256', verifier: VERIFIER, nonce: '3rfcNHYJY1ZVvWVs7j' };
+const OFFER: ScramOffer = { mechanism: 'SCRAM-SHA-256', verifiers: [VERIFIER], nonce: '3rfcNHYJY1ZVvWVs7j' };
 const BINDING = Buffer.from(Array.from({ length: 32 }, (_, i) => i + 1));
 const PLUS: ScramOffer = { ...OFFER, mechanism: 'SCRAM-SHA-256-PLUS', channelBinding: BINDING };
 
@@ -119,21 +119,21 @@ describe('SCRAM-SHA-256', () => {
     const [first, proof] = [`n,,n=,r=${CLIENT_NONCE}`, Buffer.alloc(32, 7).toString('base64')];
     const [state, ...replies] = converse(OFFER, first, `c=biws,r=${NONCE},p=${proof}`);
     expect([state, replies.length]).toEqual(['rejected', 1]);
-    expect(converse({ ...OFFER, verifier: mockVerifier('org_a', SALT) }, first, `c=biws,r=${NONCE},p=${proof}`)[0]).toBe('rejected');
+    expect(converse({ ...OFFER, verifiers: [mockVerifier('org_a', SALT)] }, first, `c=biws,r=${NONCE},p=${proof}`)[0]).toBe('rejected');
   });
 
   test('the proof of a former password is rejected without a reply, and recognized', () => {
     const [first, proof] = [`n,,n=,r=${CLIENT_NONCE}`, 'OSyJuhoSyGWDZfE0JUuQf+AEi8/3yT5mEMzdEq2LFVE='];
     const messages = [`${first},x=1`, `c=biws,r=${NONCE},p=${proof}`];
     const { storedKey, ...same } = VERIFIER;
-    const renewed = { ...OFFER, verifier: { ...same, storedKey: Buffer.alloc(32, 1) } };
+    const renewed = { ...OFFER, verifiers: [{ ...same, storedKey: Buffer.alloc(32, 1) }] } satisfies ScramOffer;
     const former = [Buffer.alloc(32, 2), storedKey];
     expect(lastState({ ...renewed, former }, ...messages)).toEqual({ name: 'rejected', former: storedKey });
     expect(converse({ ...renewed, former }, ...messages)).toHaveLength(2);
     expect(lastState({ ...renewed, former: [Buffer.alloc(32, 2)] }, ...messages)).toEqual({ name: 'rejected' });
     expect(lastState(renewed, ...messages)).toEqual({ name: 'rejected' });
     // The live one is what counts.
-    expect(lastState({ ...OFFER, former }, ...messages)).toEqual({ name: 'authenticated' });
+    expect(lastState({ ...OFFER, former }, ...messages)).toEqual({ name: 'authenticated', storedKey });
   });
 
   test('nothing can follow the end', () => {

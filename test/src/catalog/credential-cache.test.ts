@@ -4,25 +4,36 @@ import { runInNewContext } from 'node:vm';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { CredentialCache } from '../../../src/catalog/keys/credential-cache.ts';
 import { CredentialIndex, type Entry } from '../../../src/catalog/keys/credential-index.ts';
-import type { KeyState, LiveKey } from '../../../src/catalog/keys/live-key.ts';
+import type { KeyState, LiveKeys } from '../../../src/catalog/keys/live-keys.ts';
+import type { ApiKey } from '../../../src/catalog/organizations/organization.ts';
 
 const ORGANIZATION = 'org_a1b2c3d4e5f6';
+const bytes = Buffer.alloc(32);
+
+function keyOf(id: string): ApiKey {
+  return {
+    id,
+    organizationId: ORGANIZATION,
+    prefix: 'pst_abc',
+    name: 'first key',
+    scope: 'admin',
+    createdAt: new Date(0),
+    createdBy: null,
+    expiresAt: null,
+    networks: null,
+    lastUsedAt: null,
+    replacedBy: null,
+    verifier: { iterations: 4096, salt: bytes, storedKey: bytes, serverKey: bytes },
+  };
+}
 
 /** What a read of the control database found, at one revision of the organization. */
-function found(revision: number, keyId: string, status: 'active' | 'suspended' = 'active'): LiveKey {
+function found(revision: number, keyId: string, status: 'active' | 'suspended' = 'active'): LiveKeys {
   const placement = { kind: 'database', cluster: 'default', database: ORGANIZATION, schema: 'public', role: ORGANIZATION } as const;
-  const bytes = Buffer.alloc(32);
   return {
     organization: { id: ORGANIZATION, name: 'Acme', email: 'a@acme.test', status, createdAt: new Date(0), placement },
-    key: {
-      id: keyId,
-      organizationId: ORGANIZATION,
-      prefix: 'pst_abc',
-      createdAt: new Date(0),
-      lastUsedAt: null,
-      verifier: { iterations: 4096, salt: bytes, storedKey: bytes, serverKey: bytes },
-    },
-    digest: Buffer.from(keyId),
+    salt: { salt: bytes, iterations: 4096 },
+    keys: [{ id: keyId, key: keyOf(keyId), digest: Buffer.from(keyId), version: 1, expiresInMs: null }],
     former: [],
     revision,
   };
@@ -32,15 +43,16 @@ const state = (revision: number, keyId: string, status: KeyState['status'] = 'ac
   organizationId: ORGANIZATION,
   revision,
   status,
-  keyId,
+  keys: [{ id: keyId, version: 1, expiresInMs: null }],
+  ended: {},
 });
 
 /** Loads that answer when the test says so. */
 class Loads {
-  readonly answers: ((known: LiveKey | undefined) => void)[] = [];
-  readonly load = () => new Promise<LiveKey | undefined>((resolve) => this.answers.push(resolve));
+  readonly answers: ((known: LiveKeys | undefined) => void)[] = [];
+  readonly load = () => new Promise<LiveKeys | undefined>((resolve) => this.answers.push(resolve));
 
-  async answer(at: number, known: LiveKey | undefined): Promise<void> {
+  async answer(at: number, known: LiveKeys | undefined): Promise<void> {
     await vi.waitFor(() => expect(this.answers.length).toBeGreaterThan(at));
     this.answers[at]?.(known);
   }
@@ -48,7 +60,7 @@ class Loads {
 
 let cache: CredentialCache;
 let loads: Loads;
-const find = () => cache.findByOrganization(ORGANIZATION, loads.load);
+const find = async () => (await cache.findByOrganization(ORGANIZATION, loads.load))?.live[0];
 
 beforeEach(async () => {
   cache = new CredentialCache();
@@ -165,8 +177,11 @@ describe('what is not trusted', () => {
     cache.distrust();
     await cache.trust(async () => [state(3, 'key_1')]);
     expect((await first)?.revoked.aborted).toBe(false);
+    const again = find();
+    await loads.answer(1, found(3, 'key_1'));
+    expect(await again).toBe(await first);
     expect(await find()).toBe(await first);
-    expect(loads.answers).toHaveLength(1);
+    expect(loads.answers).toHaveLength(2);
   });
 
   test('ends when the control database was restored without its last changes, and its present state counts', async () => {
@@ -259,11 +274,15 @@ describe('an unknown name', () => {
 });
 
 describe('the index', () => {
-  function entryOf(name: string): Entry {
-    const { organization, key } = found(1, name);
-    const controller = new AbortController();
-    const credential = { organization: { ...organization, id: name }, key, former: [], revoked: controller.signal };
-    return { credential, key: { ...key }, controller, digestName: `#${name}`, revision: 1 };
+  function entryOf(id: string): Entry {
+    const { organization, salt } = found(1, id);
+    const [key, controller, digestName] = [keyOf(id), new AbortController(), `#${id}`];
+    const own = { ...organization, id };
+    const credential = { organization: own, key, revoked: controller.signal };
+    const entry = { credential, key, controller, digestName, version: 1, expiresAt: Number.POSITIVE_INFINITY };
+    const keys = new Map([[digestName, entry]]);
+    const remains = { names: new Set<string>(), timer: undefined };
+    return { organization: own, salt, former: [], keys, revision: 1, isOutdated: false, remains };
   }
 
   test('releases entries that nothing refers to and that were not looked up recently', async () => {
@@ -271,14 +290,14 @@ describe('the index', () => {
     const collect: () => void = runInNewContext('gc');
     const index = new CredentialIndex(4);
     for (const name of ['org_held', 'org_1', 'org_2', 'org_3', 'org_4', 'org_5', 'org_6']) index.add(entryOf(name));
-    const signal = index.get('org_held')?.credential.revoked;
+    const signal = index.get('org_held')?.keys.get('#org_held')?.credential.revoked;
     for (const name of ['org_3', 'org_4', 'org_5', 'org_6']) index.get(name);
 
     await vi.waitFor(() => {
       collect();
       expect([...index.revisions().keys()].sort()).toEqual(['org_3', 'org_4', 'org_5', 'org_6', 'org_held']);
     });
-    const entry = index.get('org_held');
+    const entry = index.get('org_held')?.keys.get('#org_held');
     expect(entry?.credential.revoked).toBe(signal);
     entry?.controller.abort();
     expect(signal?.aborted).toBe(true);

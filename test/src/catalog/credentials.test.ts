@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, test } from 'vitest';
-import type { ControlConnection, Credential, FormerKey, NewApiKey } from '../../../src/catalog/catalog.ts';
+import type { Catalog, ControlConnection, Credential, FormerKey, NewApiKey } from '../../../src/catalog/catalog.ts';
 import { makePostgresProxy } from '../../support/postgres-proxy.ts';
 import { newKey, newOrganization, ORIGIN, openCatalog, type TestCatalog, TestControlDatabase } from './control-database.ts';
 
@@ -28,13 +28,21 @@ afterAll(async () => {
 
 async function known(credential: Promise<Credential | FormerKey | undefined>): Promise<Credential> {
   const found = await credential;
-  if (found === undefined || 'rotatedAt' in found) throw new Error('not found');
+  if (found === undefined || 'endedAt' in found) throw new Error('not found');
   return found;
 }
 
 /** What is known of a key that was replaced. */
 function formerKey(organization: { readonly id: string }, { id, prefix }: NewApiKey): FormerKey {
-  return { id, prefix, organizationId: organization.id, rotatedAt: expect.any(Date) };
+  return { id, prefix, organizationId: organization.id, end: 'rotated', endedAt: expect.any(Date) };
+}
+
+/** A change that is made with a key. */
+const by = ({ id }: { readonly id: string }, actorKeyId: string) => ({ organizationId: id, actorKeyId, origin: ORIGIN });
+
+/** The organization's only key. */
+async function onlyKey(catalog: Catalog, organizationId: string): Promise<Credential | undefined> {
+  return (await catalog.findByOrganization(organizationId))?.live[0];
 }
 
 async function reasonOf({ revoked }: Credential): Promise<unknown> {
@@ -48,7 +56,7 @@ describe('a credential', () => {
     const credential = await known(there.catalog.findByDigest(key.digest));
     expect(credential).toMatchObject({ organization, key: { id: key.id, prefix: key.prefix, verifier: key.verifier, lastUsedAt: null } });
     expect(credential.revoked.aborted).toBe(false);
-    expect(await there.catalog.findByOrganization(organization.id)).toBe(credential);
+    expect(await onlyKey(there.catalog, organization.id)).toBe(credential);
     expect(await there.catalog.findByDigest(key.digest)).toBe(credential);
     const atOnce = await Promise.all([1, 2, 3].map(() => here.catalog.findByDigest(key.digest)));
     expect(new Set(atOnce).size).toBe(1);
@@ -58,7 +66,7 @@ describe('a credential', () => {
     const { organization, key } = await newOrganization(here.catalog);
     const credential = await known(here.catalog.findByDigest(key.digest));
     await database.query(`update postern.api_keys set prefix = 'changed' where id = $1`, [key.id]);
-    expect(await here.catalog.findByOrganization(organization.id)).toBe(credential);
+    expect(await onlyKey(here.catalog, organization.id)).toBe(credential);
     expect((await known(here.catalog.findByDigest(key.digest))).key.prefix).toBe(key.prefix);
   });
 
@@ -75,7 +83,7 @@ describe('rotation', () => {
     const { organization, key } = await newOrganization(here.catalog);
     const old = await known(here.catalog.findByDigest(key.digest));
     const next = newKey();
-    const rotated = await here.catalog.rotateKey(organization.id, key.id, next, ORIGIN);
+    const rotated = await here.catalog.keys.rotate(by(organization, key.id), key.id, next);
     expect(old.revoked.reason).toMatchObject({
       kind: 'key_revoked',
       sqlstate: '57P01',
@@ -84,26 +92,26 @@ describe('rotation', () => {
     expect(rotated).toMatchObject({ key: { id: next.id, organizationId: organization.id }, previous: { id: key.id, prefix: key.prefix } });
     expect(await here.catalog.findByDigest(key.digest)).toEqual(formerKey(organization, key));
     expect((await known(here.catalog.findByDigest(next.digest))).key).toEqual(rotated.key);
-    expect((await here.catalog.findByOrganization(organization.id))?.key.id).toBe(next.id);
+    expect((await onlyKey(here.catalog, organization.id))?.key.id).toBe(next.id);
   });
 
   test('kills the old key in another process, and leaves the new one alone', async () => {
     const { organization, key } = await newOrganization(here.catalog);
     const old = await known(there.catalog.findByDigest(key.digest));
     const next = newKey();
-    await here.catalog.rotateKey(organization.id, key.id, next, ORIGIN);
+    await here.catalog.keys.rotate(by(organization, key.id), key.id, next);
     expect(await reasonOf(old)).toMatchObject({ kind: 'key_revoked' });
     expect(await there.catalog.findByDigest(key.digest)).toEqual(formerKey(organization, key));
     const credential = await known(there.catalog.findByDigest(next.digest));
 
     // A credential loaded just after a rotation outlives the notification about it.
     const third = newKey();
-    await there.catalog.rotateKey(organization.id, next.id, third, ORIGIN);
+    await there.catalog.keys.rotate(by(organization, next.id), next.id, third);
     const loaded = await known(there.catalog.findByDigest(third.digest));
     await here.catalog.setStatus((await newOrganization(here.catalog)).organization.id, 'suspended', ORIGIN);
     expect(await reasonOf(credential)).toMatchObject({ kind: 'key_revoked' });
     expect(loaded.revoked.aborted).toBe(false);
-    expect(await there.catalog.findByOrganization(organization.id)).toBe(loaded);
+    expect(await onlyKey(there.catalog, organization.id)).toBe(loaded);
   });
 
   test('keeps the last few former keys, which open nothing; those with the live key’s salt are recognized in a login', async () => {
@@ -115,29 +123,29 @@ describe('rotation', () => {
       // A key of another salt, as it was made by earlier versions.
       const key = rotations === 5 ? made : { ...made, verifier: { ...made.verifier, salt } };
       here.clock.offsetMs += 1_000;
-      await here.catalog.rotateKey(organization.id, undefined, key, ORIGIN);
+      await here.catalog.keys.issue(organization.id, key, ORIGIN);
       keys.push(key);
     }
     const found = await Promise.all(keys.map(({ digest }) => there.catalog.findByDigest(digest)));
     expect(found.slice(0, 3)).toEqual([undefined, undefined, undefined]);
     expect(found.slice(3, 8)).toEqual(keys.slice(3, 8).map((key) => formerKey(organization, key)));
-    const { key, former } = await known(there.catalog.findByOrganization(organization.id));
-    expect(key.id).toBe(keys[8]?.id);
+    const { live, former } = (await there.catalog.findByOrganization(organization.id)) ?? { former: [], live: [] };
+    expect(live.map(({ key }) => key.id)).toEqual([keys[8]?.id]);
     const provable = [7, 5, 4, 3].map((n) => keys[n]);
     expect(former.map(({ id, storedKey }) => [id, storedKey])).toEqual(provable.map((one) => [one?.id, one?.verifier.storedKey]));
-    expect(former.map(({ rotatedAt }) => rotatedAt)).toEqual(former.map(({ rotatedAt }) => rotatedAt).sort((a, b) => +b - +a));
+    expect(former.map(({ endedAt }) => endedAt)).toEqual(former.map(({ endedAt }) => endedAt).sort((a, b) => +b - +a));
   });
 
   test('needs the live key, and of two at once one wins', async () => {
     const { organization, key } = await newOrganization(here.catalog);
     const results = await Promise.allSettled([
-      here.catalog.rotateKey(organization.id, key.id, newKey(), ORIGIN),
-      there.catalog.rotateKey(organization.id, key.id, newKey(), ORIGIN),
+      here.catalog.keys.rotate(by(organization, key.id), key.id, newKey()),
+      there.catalog.keys.rotate(by(organization, key.id), key.id, newKey()),
     ]);
     expect(results.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
-    await expect(here.catalog.rotateKey(organization.id, key.id, newKey(), ORIGIN)).rejects.toMatchObject({ kind: 'unauthorized' });
-    await here.catalog.rotateKey(organization.id, undefined, newKey(), ORIGIN);
-    await expect(here.catalog.rotateKey('org_nobody', undefined, newKey(), ORIGIN)).rejects.toMatchObject({ kind: 'not_found' });
+    await expect(here.catalog.keys.rotate(by(organization, key.id), key.id, newKey())).rejects.toMatchObject({ kind: 'unauthorized' });
+    await here.catalog.keys.issue(organization.id, newKey(), ORIGIN);
+    await expect(here.catalog.keys.issue('org_nobody', newKey(), ORIGIN)).rejects.toMatchObject({ kind: 'not_found' });
     const { data } = await here.catalog.audit.list(organization.id);
     expect(data.slice(0, 2)).toMatchObject([
       { seq: 3, action: 'key.issued', actor: { keyId: null, keyPrefix: null } },
@@ -152,7 +160,7 @@ describe('rotation', () => {
     const { organization } = await newOrganization(far.catalog);
     await far.catalog.audit.flush();
     const committed = proxy.holdBackCommit(connection.user);
-    const rotated = far.catalog.rotateKey(organization.id, undefined, newKey(), ORIGIN);
+    const rotated = far.catalog.keys.issue(organization.id, newKey(), ORIGIN);
     const refused = expect(rotated).rejects.toMatchObject({ kind: 'backend_lost' });
     await committed;
     await far.catalog.close();
@@ -163,13 +171,13 @@ describe('rotation', () => {
   test('is seen by a look-up that was on its way', async () => {
     const { organization, key } = await newOrganization(here.catalog);
     // Each look-up starts before the rotation and may end after it.
-    const lookups = Array.from({ length: 50 }, () => there.catalog.findByOrganization(organization.id));
+    const lookups = Array.from({ length: 50 }, () => onlyKey(there.catalog, organization.id));
     const next = newKey();
-    await here.catalog.rotateKey(organization.id, key.id, next, ORIGIN);
+    await here.catalog.keys.rotate(by(organization, key.id), key.id, next);
     for (const credential of await Promise.all(lookups)) {
       if (credential?.key.id === key.id) expect(await reasonOf(credential)).toMatchObject({ kind: 'key_revoked' });
     }
-    await expect.poll(async () => (await there.catalog.findByOrganization(organization.id))?.key.id).toBe(next.id);
+    await expect.poll(async () => (await onlyKey(there.catalog, organization.id))?.key.id).toBe(next.id);
   });
 });
 
@@ -214,7 +222,7 @@ describe('without notifications', () => {
     await database.terminate('postern notifications');
     await there.observed('service.warning');
     const next = newKey();
-    await here.catalog.rotateKey(organization.id, key.id, next, ORIGIN);
+    await here.catalog.keys.rotate(by(organization, key.id), key.id, next);
     expect(await there.catalog.findByDigest(key.digest)).toEqual(formerKey(organization, key));
     expect((await known(there.catalog.findByDigest(next.digest))).key.id).toBe(next.id);
     expect(await there.catalog.findByDigest(untouched.key.digest)).toBe(held);
@@ -232,7 +240,7 @@ describe('without notifications', () => {
     await database.allowLogins(false);
     await database.terminate('postern notifications');
     await there.observed('service.warning');
-    await here.catalog.rotateKey(organization.id, key.id, newKey(), ORIGIN);
+    await here.catalog.keys.rotate(by(organization, key.id), key.id, newKey());
     expect(old.revoked.aborted).toBe(false);
     await database.allowLogins(true);
     expect(await reasonOf(old)).toMatchObject({ kind: 'key_revoked' });
@@ -244,7 +252,7 @@ describe('without notifications', () => {
     const { organization, key } = await newOrganization(here.catalog);
     const old = await known(behind.catalog.findByDigest(key.digest));
     network.freeze('postern notifications');
-    await here.catalog.rotateKey(organization.id, key.id, newKey(), ORIGIN);
+    await here.catalog.keys.rotate(by(organization, key.id), key.id, newKey());
     await behind.observed('service.warning');
     expect(await behind.catalog.findByDigest(key.digest)).toEqual(formerKey(organization, key));
     expect(await reasonOf(old)).toMatchObject({ kind: 'key_revoked' });
@@ -256,10 +264,10 @@ describe('without notifications', () => {
     const { organization, key } = await newOrganization(here.catalog);
     const old = await known(there.catalog.findByDigest(key.digest));
     await database.terminate('postern notifications');
-    await here.catalog.rotateKey(organization.id, key.id, newKey(), ORIGIN);
+    await here.catalog.keys.rotate(by(organization, key.id), key.id, newKey());
     expect(await reasonOf(old)).toMatchObject({ kind: 'key_revoked' });
-    const second = await known(there.catalog.findByOrganization(organization.id));
-    await here.catalog.rotateKey(organization.id, undefined, newKey(), ORIGIN);
+    const second = await known(onlyKey(there.catalog, organization.id));
+    await here.catalog.keys.issue(organization.id, newKey(), ORIGIN);
     expect(await reasonOf(second)).toMatchObject({ kind: 'key_revoked' });
   });
 });
@@ -295,7 +303,7 @@ describe('the last use of a key', () => {
     here.catalog.touchKey(key.id);
     await here.catalog.close();
     expect(await written()).toEqual(first);
-    expect((await there.catalog.findByOrganization(organization.id))?.key.lastUsedAt).toEqual(first);
+    expect((await onlyKey(there.catalog, organization.id))?.key.lastUsedAt).toEqual(first);
   });
 
   test('is not lost when the service stops', async () => {

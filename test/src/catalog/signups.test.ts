@@ -41,6 +41,12 @@ describe('a sign-up', () => {
     });
     expect(key).toEqual({
       id: request.key.id,
+      name: 'first key',
+      scope: 'admin',
+      createdBy: null,
+      expiresAt: null,
+      networks: null,
+      replacedBy: null,
       organizationId: request.id,
       prefix: request.key.prefix,
       createdAt: expect.any(Date),
@@ -60,7 +66,7 @@ describe('a sign-up', () => {
     const organization = await opened.catalog.activate(request.id, ORIGIN);
     expect(organization.status).toBe('active');
     expect(await opened.catalog.findByDigest(request.key.digest)).toMatchObject({ organization });
-    expect((await opened.catalog.findByOrganization(request.id))?.key.id).toBe(request.key.id);
+    expect((await opened.catalog.findByOrganization(request.id))?.live[0]?.key.id).toBe(request.key.id);
     const { data } = await opened.catalog.audit.list(request.id);
     expect(data).toMatchObject([
       { seq: 1, action: 'auth.signup', actor: { keyId: request.key.id, keyPrefix: request.key.prefix }, sourceIp: ORIGIN.sourceIp },
@@ -139,7 +145,7 @@ describe('a sign-up', () => {
     await opened.catalog.activate(request.id, ORIGIN);
     const credential = await opened.catalog.findByOrganization(request.id);
     await opened.catalog.abandonSignup(request.id);
-    expect(credential?.revoked.reason).toMatchObject({ kind: 'key_revoked' });
+    expect(credential?.live[0]?.revoked.reason).toMatchObject({ kind: 'key_revoked' });
     expect(await opened.catalog.findByDigest(request.key.digest)).toBeUndefined();
     await opened.catalog.deleteSignup(request.id);
     expect(await opened.catalog.organization(request.id)).toBeUndefined();

@@ -3,14 +3,14 @@ import { runTextStatement, runTextTransaction, type TextStatement } from '../../
 import type { TransactionModes } from '../../src/sql/execution/transactions/run-transaction.ts';
 import type { SessionOptions } from '../../src/sql/session/session.ts';
 import { readJson, refuseEncodings } from '../json/json-body.ts';
-import { authenticateNeon } from '../neon/authentication.ts';
-import { renderNeonError } from '../neon/errors.ts';
-import { echoedHeaders, readNeonRequest } from '../neon/request.ts';
 import { tenantOf } from '../plugins/bearer.ts';
 import { preflightHeaders } from '../plugins/cors.ts';
 import { delayRefusal } from '../responses/refusal-delay.ts';
 import { errorBody } from '../responses/reply-memory.ts';
-import { JSON_TYPE, type RouteContext, timeoutOf } from './route-context.ts';
+import { JSON_TYPE, type RouteContext, timeoutOf } from '../routes/route-context.ts';
+import { authenticateNeon } from './authentication.ts';
+import { renderNeonError } from './errors.ts';
+import { echoedHeaders, readNeonRequest } from './request.ts';
 
 /**
  * `POST /sql` for `@neondatabase/serverless`, with its headers, bodies and errors. Unlike Neon's proxy, it refuses statements that

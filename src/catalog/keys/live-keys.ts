@@ -1,0 +1,202 @@
+import { SCRAM_FORMER_MAX } from '../../auth/scram.ts';
+import { ServiceError } from '../../errors.ts';
+import type { Sql } from '../database/control-connection.ts';
+import type { ApiKey, Organization, OrganizationStatus } from '../organizations/organization.ts';
+import { type OrganizationRow, toOrganization } from '../organizations/organizations.ts';
+import type { FormerKey, KeyEnd, ProvableFormerKey, SaltOfKeys } from './credential.ts';
+import { expiresInMs, isLive, type KeyJson, keyJson, toApiKey } from './keys.ts';
+
+/** The channel on which changes are notified. */
+export const CREDENTIALS_CHANNEL = 'postern_credentials';
+
+/** The part of a live key that may change while it is in use. */
+export interface KeyValidity {
+  readonly id: string;
+  /** Grows when the sessions that were opened with the key have to end. */
+  readonly version: number;
+  /** How long it is still valid, by the control server's clock; null: until it is revoked. */
+  readonly expiresInMs: number | null;
+}
+
+export interface LiveKey extends KeyValidity {
+  readonly key: ApiKey;
+  readonly digest: Buffer;
+}
+
+/** An organization and its live keys, as read from the control database in one statement. */
+export interface LiveKeys {
+  readonly organization: Organization;
+  readonly salt: SaltOfKeys;
+  /** The oldest first. */
+  readonly keys: readonly LiveKey[];
+  readonly former: readonly ProvableFormerKey[];
+  /** Grows with every change of the organization or its keys. */
+  readonly revision: number;
+}
+
+/** The part of it that shows whether credentials read earlier are still valid. */
+export interface KeyState {
+  readonly organizationId: string;
+  readonly revision: number;
+  readonly status: OrganizationStatus;
+  readonly keys: readonly KeyValidity[];
+  /** How the last few former keys have ended, by their ids. */
+  readonly ended: Readonly<Record<string, KeyEnd>>;
+}
+
+type LiveKeysRow = OrganizationRow & {
+  readonly revision: number;
+  readonly salt: Buffer;
+  readonly iterations: number;
+  /** JSON of {@link KeyJson}. */
+  readonly keys: string;
+  /** JSON of {@link FormerKeyJson}. */
+  readonly former: string;
+};
+
+interface FormerKeyJson extends Omit<ProvableFormerKey, 'organizationId' | 'endedAt' | 'storedKey'> {
+  readonly endedAt: string;
+  readonly storedKey: string;
+}
+
+export async function loadByDigest(sql: Sql, digest: Buffer): Promise<LiveKeys | FormerKey | undefined> {
+  const holder = sql`select k.organization_id from postern.api_keys k where k.digest = ${digest} and ${isLive(sql)}`;
+  return (await load(sql, sql`o.id = (${holder})`)) ?? (await loadFormer(sql, digest));
+}
+
+async function loadFormer(sql: Sql, digest: Buffer): Promise<FormerKey | undefined> {
+  const [row] = await sql<FormerKey[]>`
+    select k.id, k.organization_id as "organizationId", k.prefix, ${endOf(sql)} as "end", coalesce(k.revoked_at, k.expires_at) as "endedAt"
+    from postern.api_keys k join postern.organizations o on o.id = k.organization_id
+    where k.digest = ${digest} and not ${isLive(sql)} and o.status in ('active', 'suspended')`;
+  return row;
+}
+
+export async function loadByOrganization(sql: Sql, organizationId: string): Promise<LiveKeys | undefined> {
+  return load(sql, sql`o.id = ${organizationId}`);
+}
+
+/** Keys of earlier versions ended by rotation, without a reason. */
+function endOf(sql: Sql): ReturnType<Sql> {
+  return sql`case
+    when k.end_reason is not null then k.end_reason
+    when k.revoked_at is not null or k.replaced_by is not null then 'rotated'
+    else 'expired' end`;
+}
+
+/** Loads keys of active organizations, and of suspended ones, which get an error that says so; see {@link Credential}. */
+async function load(sql: Sql, condition: ReturnType<Sql>): Promise<LiveKeys | undefined> {
+  const [row] = await sql<LiveKeysRow[]>`
+    select o.id, o.name, o.email, o.status, o.placement, o.created_at, o.revision, first.scram_salt as salt, first.scram_iterations as iterations,
+      array_to_json(array(
+        select ${keyJson(sql)} from postern.api_keys k
+        where k.organization_id = o.id and ${isLive(sql)}
+        order by k.created_at, k.id
+      ))::text as keys,
+      array_to_json(array(
+        select json_build_object('id', k.id, 'prefix', k.prefix, 'end', ${endOf(sql)}, 'endedAt', coalesce(k.revoked_at, k.expires_at),
+          'storedKey', encode(k.scram_stored_key, 'hex'))
+        from postern.api_keys k
+        where k.organization_id = o.id and not ${isLive(sql)}
+          and k.scram_salt = first.scram_salt and k.scram_iterations = first.scram_iterations
+        order by coalesce(k.revoked_at, k.expires_at) desc limit ${SCRAM_FORMER_MAX}
+      ))::text as former
+    from postern.organizations o join lateral (
+      select k.scram_salt, k.scram_iterations from postern.api_keys k
+      where k.organization_id = o.id order by (k.revoked_at is null) desc, k.created_at, k.id limit 1
+    ) as first on true
+    where ${condition} and o.status in ('active', 'suspended')`;
+  return row && toLiveKeys(row);
+}
+
+function toLiveKeys(row: LiveKeysRow): LiveKeys {
+  const keys: readonly KeyJson[] = JSON.parse(row.keys);
+  const former: readonly FormerKeyJson[] = JSON.parse(row.former);
+  return {
+    organization: toOrganization(row),
+    salt: { salt: row.salt, iterations: row.iterations },
+    keys: keys.map((key) => ({
+      id: key.id,
+      key: toApiKey(key),
+      digest: Buffer.from(key.digest, 'hex'),
+      version: key.version,
+      expiresInMs: key.expiresInMs,
+    })),
+    former: former.map(({ endedAt, storedKey, ...rest }) => ({
+      ...rest,
+      organizationId: row.id,
+      endedAt: new Date(endedAt),
+      storedKey: Buffer.from(storedKey, 'hex'),
+    })),
+    revision: row.revision,
+  };
+}
+
+/** What a read found of an organization's state. */
+export function stateOf({ organization, revision, keys, former }: LiveKeys): KeyState {
+  const ended = Object.fromEntries(former.map(({ id, end }) => [id, end]));
+  return { organizationId: organization.id, revision, status: organization.status, keys, ended };
+}
+
+/** A notification; it has to fit in 8,000 bytes with a hundred keys. `keyId` is for processes of a version with one key. */
+interface Notification {
+  readonly organizationId: string;
+  readonly revision: number;
+  readonly status: OrganizationStatus;
+  readonly keyId: string;
+  readonly keys: readonly (readonly [id: string, version: number, expiresInMs: number | null])[];
+  readonly ended: readonly (readonly [id: string, end: KeyEnd])[];
+}
+
+/** The states of those organizations that exist. */
+export async function loadStates(sql: Sql, organizationIds: readonly string[]): Promise<KeyState[]> {
+  const rows = await sql<{ state: string }[]>`
+    select json_build_object(
+      'organizationId', o.id, 'revision', o.revision, 'status', o.status,
+      'keys', array_to_json(array(
+        select json_build_array(k.id, k.version, ${expiresInMs(sql)}) from postern.api_keys k
+        where k.organization_id = o.id and ${isLive(sql)} order by k.created_at, k.id)),
+      'ended', array_to_json(array(
+        select json_build_array(k.id, ${endOf(sql)}) from postern.api_keys k
+        where k.organization_id = o.id and not ${isLive(sql)}
+        order by coalesce(k.revoked_at, k.expires_at) desc limit ${SCRAM_FORMER_MAX}))
+    )::text as state
+    from postern.organizations o
+    where o.id in (select jsonb_array_elements_text(${JSON.stringify(organizationIds)}::text::jsonb))`;
+  return rows.flatMap(({ state }) => parseChange(state) ?? []);
+}
+
+/**
+ * Notifies every process of the organization's keys and status, once the transaction is committed.
+ * @returns the same state, so that this process need not wait for the notification
+ */
+export async function notifyChange(sql: Sql, organizationId: string): Promise<KeyState> {
+  const [state] = await loadStates(sql, [organizationId]);
+  if (state === undefined) throw new ServiceError('not_found', `there is no organization "${organizationId}"`);
+  const notification: Notification = {
+    ...state,
+    keyId: state.keys[0]?.id ?? '',
+    keys: state.keys.map(({ id, version, expiresInMs }) => [id, version, expiresInMs]),
+    ended: Object.entries(state.ended),
+  };
+  await sql`select pg_notify(${CREDENTIALS_CHANNEL}, ${JSON.stringify(notification)})`;
+  return state;
+}
+
+/** @returns undefined for a payload that {@link notifyChange} did not send */
+export function parseChange(payload: string): KeyState | undefined {
+  try {
+    // A version with one key does not tell which keys there are: what was opened with any of them ends, and they are read again.
+    const { organizationId, revision, status, keys = [], ended = [] }: Partial<Notification> = JSON.parse(payload);
+    if (organizationId === undefined || revision === undefined || status === undefined) return undefined;
+    return {
+      organizationId,
+      revision,
+      status,
+      keys: keys.map(([id, version, expiresInMs]) => ({ id, version, expiresInMs })),
+      ended: Object.fromEntries(ended),
+    };
+  } catch {
+    return undefined;
+  }
+}

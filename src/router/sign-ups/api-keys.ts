@@ -1,0 +1,66 @@
+import type { Catalog, RotatedKey } from '../../catalog/catalog.ts';
+import type { ApiKey, KeyDetails } from '../../catalog/organizations/organization.ts';
+import { ServiceError } from '../../errors.ts';
+import type { Origin } from '../../observation.ts';
+import type { LockExhaustion } from '../lock-exhaustion.ts';
+import type { Tenant } from '../tenant.ts';
+import { mintKey } from './mint-key.ts';
+
+/** A key in clear text, which is shown once and stored nowhere. */
+interface Shown {
+  readonly apiKey: string;
+}
+
+/** What an organization does with its keys, each time with one that has the scope `admin`. */
+export class ApiKeys {
+  readonly #catalog: Catalog;
+  readonly #locks: LockExhaustion;
+
+  constructor(catalog: Catalog, locks: LockExhaustion) {
+    this.#catalog = catalog;
+    this.#locks = locks;
+  }
+
+  /** The live keys, the oldest first. */
+  list({ organization }: Tenant): Promise<readonly ApiKey[]> {
+    return this.#catalog.keys.list(organization.id);
+  }
+
+  /** @throws ServiceError `too_many_keys`, `invalid_request` */
+  async create(tenant: Tenant, details: KeyDetails, origin: Origin): Promise<Shown & { readonly key: ApiKey }> {
+    const { apiKey, record } = await this.#mint(tenant);
+    const key = await this.#locks.retryWhenFull(() => this.#catalog.keys.create(changeBy(tenant, origin), record, details));
+    return { apiKey, key };
+  }
+
+  /**
+   * Replaces a key. Without a grace period the old one is invalid in this process when this returns, and in others when they are notified.
+   * @throws ServiceError `not_found`, `forbidden`, `too_many_keys`; `unauthorized` when the key that asks has been replaced meanwhile
+   */
+  async rotate(tenant: Tenant, keyId: string, graceS: number, origin: Origin): Promise<Shown & RotatedKey> {
+    const { apiKey, record } = await this.#mint(tenant);
+    const rotate = () => this.#catalog.keys.rotate(changeBy(tenant, origin), keyId, record, graceS);
+    return { ...(await this.#locks.retryWhenFull(rotate)), apiKey };
+  }
+
+  /** @throws ServiceError `not_found`, `invalid_request` */
+  update(tenant: Tenant, keyId: string, details: Partial<Omit<KeyDetails, 'scope'>>, origin: Origin): Promise<ApiKey> {
+    return this.#locks.retryWhenFull(() => this.#catalog.keys.update(changeBy(tenant, origin), keyId, details));
+  }
+
+  /** @throws ServiceError `not_found`, `forbidden` */
+  revoke(tenant: Tenant, keyId: string, origin: Origin): Promise<Date> {
+    return this.#locks.retryWhenFull(() => this.#catalog.keys.revoke(changeBy(tenant, origin), keyId));
+  }
+
+  async #mint({ organization }: Tenant) {
+    const known = await this.#locks.retryWhenFull(() => this.#catalog.findByOrganization(organization.id));
+    return mintKey(known?.salt);
+  }
+}
+
+function changeBy({ organization, key }: Tenant, origin: Origin) {
+  // Every route says which scope it needs; here nothing is left to it.
+  if (key.scope !== 'admin') throw new ServiceError('forbidden', 'the API key may not manage keys: its scope is not admin');
+  return { organizationId: organization.id, actorKeyId: key.id, origin };
+}
