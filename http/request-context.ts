@@ -39,6 +39,8 @@ export interface RequestContext {
   ended: Promise<StatementOutcome> | undefined;
   /** The SQLSTATE of the error in the reply. */
   sqlstate: string | undefined;
+  /** The reply has failed on its way; its connection ends behind the last bytes. */
+  isBroken: boolean;
 }
 
 /** All properties are set from the beginning, because V8 is slow with objects that get more later. */
@@ -60,6 +62,7 @@ export function openContext(origin: Origin): RequestContext {
     outcome: undefined,
     ended: undefined,
     sqlstate: undefined,
+    isBroken: false,
   };
 }
 

@@ -129,13 +129,17 @@ function replies(byStatus: Operation['replies']): Record<string, ResponseObject>
   return Object.fromEntries(Object.entries(byStatus).map(([status, reply]) => [status, replyObject(reply)]));
 }
 
-function replyObject({ description, schema, example, headers, lines }: ReplyDescription): ResponseObject {
+function replyObject({ description, schema, example, headers, lines, csv }: ReplyDescription): ResponseObject {
   const described = Object.entries(headers ?? {}).map(([name, text]) => [name, { description: text, schema: { type: 'string' } }] as const);
   return {
     description,
     ...(described.length === 0 ? {} : { headers: Object.fromEntries(described) }),
-    content: { ...json(named(schema, 'output'), example), ...(lines === undefined ? {} : { [LINES_TYPE]: linesOf(lines) }) },
+    content: { ...json(named(schema, 'output'), example), ...(lines === undefined ? {} : { [LINES_TYPE]: linesOf(lines) }), ...csvOf(csv) },
   };
+}
+
+function csvOf(value: string | undefined): Record<string, MediaType> {
+  return value === undefined ? {} : { 'text/csv': { schema: { type: 'string' }, examples: { example: { value } } } };
 }
 
 /** A reply with one document a line; the schema is that of a line. */

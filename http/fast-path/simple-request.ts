@@ -35,7 +35,7 @@ const MEANINGFUL: Readonly<Record<string, RegExp>> = {
   'content-type': /^application\/json(?:; ?charset=utf-8)?$/i,
   'content-length': /^[1-9]\d{0,4}$/,
   connection: /^keep-alive$/i,
-  accept: /^(?!.*ndjson)/i,
+  accept: /^(?!.*(?:ndjson|csv))/i,
   'user-agent': /^/,
   'x-request-id': /^/,
   'x-forwarded-for': /^/,

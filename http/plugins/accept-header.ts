@@ -1,19 +1,28 @@
 export const LINES_TYPE = 'application/x-ndjson';
+/** @see https://www.rfc-editor.org/rfc/rfc4180#section-3 */
+export const CSV_TYPE = 'text/csv; charset=utf-8; header=present';
 const JSON_TYPE = 'application/json';
+const CSV_RANGE = 'text/csv';
+
+/** In the form of one JSON document, of one document a line, or of comma-separated values. */
+export type ResultForm = 'json' | 'lines' | 'csv';
 
 /**
- * Whether a caller prefers one JSON document a line to a single document. Wildcards express no preference.
+ * The form of a result that a caller prefers. Wildcards express no preference.
  * @see https://www.rfc-editor.org/rfc/rfc9110#field.accept
  */
-export function prefersNdjson(accept = ''): boolean {
-  // Few clients accept NDJSON, so nothing else is parsed for most.
-  if (!/ndjson/i.test(accept)) return false;
+export function preferredForm(accept = ''): ResultForm {
+  // Few clients accept another form than JSON, so nothing else is parsed for most.
+  if (!/ndjson|csv/i.test(accept)) return 'json';
   const weights = new Map(accept.split(',').map(weighted));
-  return (weights.get(LINES_TYPE) ?? 0) > (weights.get(JSON_TYPE) ?? 0);
+  const [json = 0, lines = 0, csv = 0] = [JSON_TYPE, LINES_TYPE, CSV_RANGE].map((type) => weights.get(type));
+  if (csv > Math.max(json, lines)) return 'csv';
+  return lines > json ? 'lines' : 'json';
 }
 
-function weighted(range: string): [type: string, weight: number] {
-  const [type = '', ...parameters] = range.split(';').map((part) => part.trim().toLowerCase());
+/** An element of a header that lists what a client takes, with its weight. @see https://www.rfc-editor.org/rfc/rfc9110#section-12.4.2 */
+export function weighted(element: string): [name: string, weight: number] {
+  const [name = '', ...parameters] = element.split(';').map((part) => part.trim().toLowerCase());
   const weight = parameters.find((parameter) => parameter.startsWith('q='))?.slice(2);
-  return [type, weight === undefined ? 1 : Number(weight) || 0];
+  return [name, weight === undefined ? 1 : Number(weight) || 0];
 }

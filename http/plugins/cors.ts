@@ -4,7 +4,8 @@ import type { Config } from '../../src/config.ts';
 export type Cors = (origin: string | undefined) => Readonly<Record<string, string>> | undefined;
 
 /** What a page may read of replies besides their bodies. */
-const EXPOSED = 'X-Request-Id, Retry-After, RateLimit, RateLimit-Policy, Idempotency-Replayed, API-Key-Replaced-By, Allow, WWW-Authenticate';
+const EXPOSED =
+  'X-Request-Id, Retry-After, RateLimit, RateLimit-Policy, Idempotency-Replayed, API-Key-Replaced-By, Allow, WWW-Authenticate';
 
 /** What a page may send. */
 export const ALLOWED_HEADERS = [

@@ -5,7 +5,7 @@ import { ServiceError } from '../../src/errors.ts';
 import type { OnceReply, RepeatableRequest } from '../../src/sql/execution/transactions/idempotency.ts';
 import { keepResults } from '../../src/sql/result/result-budget.ts';
 import { JSON_TYPE } from '../routes/route-context.ts';
-import { LINES_TYPE } from './accept-header.ts';
+import { CSV_TYPE, LINES_TYPE } from './accept-header.ts';
 
 export const IDEMPOTENCY_HEADERS = {
   'Idempotency-Key': z
@@ -55,6 +55,6 @@ export function sendOnce(reply: FastifyReply, { status, contentType, body, isRep
   }
   return reply
     .code(status === 201 ? 201 : 200)
-    .type(contentType === LINES_TYPE ? LINES_TYPE : JSON_TYPE)
+    .type(contentType === LINES_TYPE || contentType === CSV_TYPE ? contentType : JSON_TYPE)
     .send(body);
 }

@@ -3,6 +3,7 @@ import type { Readable, Writable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { giveBack } from '../../src/sql/json/chunk-pool.ts';
 import { keepResults } from '../../src/sql/result/result-budget.ts';
+import type { RequestContext } from '../request-context.ts';
 import { JSON_TYPE } from '../routes/route-context.ts';
 import { countReply } from './reply-memory.ts';
 
@@ -32,7 +33,7 @@ export function sendResult(reply: FastifyReply, contentType: string, body: Buffe
   const head = [...Object.entries(reply.getHeaders()).flat().map(String), 'content-type', contentType];
   const { raw } = reply.hijack();
   if (Buffer.isBuffer(body)) sendWhole(raw, head, body);
-  else sendStream(raw, head, body);
+  else sendStream(raw, head, body, reply.request.call);
 }
 
 /**
@@ -52,13 +53,14 @@ function sendWhole(raw: ServerResponse, head: string[], body: Buffer): void {
   giveBack(body);
 }
 
-function sendStream(raw: ServerResponse, head: string[], body: Readable): void {
+function sendStream(raw: ServerResponse, head: string[], body: Readable, call: RequestContext): void {
   raw.writeHead(200, head);
   pour(
     body,
     raw,
     (chunk, written) => raw.write(chunk, written),
-    () => raw.end(),
+    // Without its last chunk the reply is incomplete to every client.
+    () => (call.isBroken ? raw.socket?.destroySoon() : raw.end()),
   );
 }
 

@@ -15,6 +15,8 @@ export interface ReplyDescription {
   readonly headers?: Readonly<Record<string, string>>;
   /** The form with one document a line: the schema of a line, and example lines. */
   readonly lines?: { readonly schema: z.ZodType; readonly example: readonly unknown[] };
+  /** An example of the form as comma-separated values. */
+  readonly csv?: string;
 }
 
 /** One operation of the API, as the validator, the OpenAPI document and the audit log use it. */

@@ -2,8 +2,9 @@ import type { FastifyRequest } from 'fastify';
 import type { Observe } from '../../src/observation.ts';
 import type { QueryRequest } from '../../src/sql/execution/query-request.ts';
 import { runQueryOnce } from '../../src/sql/execution/run-query.ts';
+import { CSV_FORMAT } from '../../src/sql/result/csv-format.ts';
 import { linesFormat } from '../../src/sql/result/result-format.ts';
-import { LINES_TYPE, prefersNdjson } from '../plugins/accept-header.ts';
+import { CSV_TYPE, LINES_TYPE, preferredForm } from '../plugins/accept-header.ts';
 import { tenantOf } from '../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency-key.ts';
 import { problemOf } from '../plugins/problems.ts';
@@ -37,7 +38,7 @@ const query = {
   tag: 'SQL',
   summary: 'Run one statement',
   description:
-    'int2, int4 and floats come as numbers; int8, numeric and money always as strings; timestamptz in UTC with microseconds; json as it is; bytea as \\x…; arrays as JSON arrays; anything else as Postgres writes it. Transactions, COPY and LISTEN are refused here. With "Accept: application/x-ndjson" the result comes as a JSON document a line.',
+    'int2, int4 and floats come as numbers; int8, numeric and money always as strings; timestamptz in UTC with microseconds; json as it is; bytea as \\x…; arrays as JSON arrays; anything else as Postgres writes it. Transactions, COPY and LISTEN are refused here. With "Accept: application/x-ndjson" the result comes as a JSON document a line, with "Accept: text/csv" as COPY writes it.',
   needsKey: true,
   query: noQuery,
   headers: IDEMPOTENCY_HEADERS,
@@ -55,6 +56,7 @@ const query = {
       example: EXAMPLE_QUERY_REPLY,
       headers: REPLAYED_HEADER,
       lines: { schema: queryLine, example: EXAMPLE_LINES },
+      csv: 'id,total,placedAt\n1,12.50,2025-01-31 09:30:00.123456+00\n',
     },
   },
   errors: [...SQL_ERRORS, ...IDEMPOTENCY_ERRORS, ...LEASE_ERRORS],
@@ -64,8 +66,8 @@ export function queryEndpoints({ router, queries, config, observe }: RouteContex
   return [
     endpoint(query, async ({ body, request, reply }) => {
       const { call } = request;
-      const asLines = prefersNdjson(request.headers.accept);
-      const type = asLines ? LINES_TYPE : JSON_TYPE;
+      const form = preferredForm(request.headers.accept);
+      const type = TYPES[form];
       const repeatable = repeatableRequest(request, type);
       const { sql, params, rowMode, readOnly } = body;
       call.statement = { sql, paramCount: params?.length ?? 0 };
@@ -74,8 +76,8 @@ export function queryEndpoints({ router, queries, config, observe }: RouteContex
         sql,
         params,
         rowMode,
-        format: asLines ? linesFormat(rowMode) : undefined,
-        finalBytes: asLines ? errorLine(request, observe) : undefined,
+        format: form === 'json' ? undefined : form === 'lines' ? linesFormat(rowMode) : CSV_FORMAT,
+        finalBytes: form === 'json' ? undefined : form === 'lines' ? errorLine(request, observe) : lastWords(request, observe),
         timeoutMs: timeoutOf(body.timeoutMs, config),
         readOnly,
         disconnect: call.disconnect,
@@ -97,6 +99,16 @@ export function queryEndpoints({ router, queries, config, observe }: RouteContex
   ];
 }
 
+const TYPES = { json: JSON_TYPE, lines: LINES_TYPE, csv: CSV_TYPE } as const;
+
 function errorLine(request: FastifyRequest, observe: Observe): (error: Error) => Buffer {
   return (error) => Buffer.from(`${JSON.stringify({ error: problemOf(error, request, observe).problem })}\n`);
+}
+
+/** CSV has no place for an error: the connection ends behind it, so that no client takes it for a value. */
+function lastWords(request: FastifyRequest, observe: Observe): (error: Error) => Buffer {
+  return (error) => {
+    request.call.isBroken = true;
+    return errorLine(request, observe)(error);
+  };
 }

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { prefersNdjson } from '../../http/plugins/accept-header.ts';
+import { preferredForm } from '../../http/plugins/accept-header.ts';
 import { problem, queryLine } from '../../http/responses/reply-schemas.ts';
 import type { Observation } from '../../src/observation.ts';
 import { eventually } from '../support/eventually.ts';
@@ -101,10 +101,77 @@ describe('a result a line', () => {
   });
 });
 
+describe('comma-separated values', () => {
+  const CSV = { accept: 'text/csv' };
+  const TYPE = 'text/csv; charset=utf-8; header=present';
+
+  type Copying = pg.Client & { readonly connection: { on(name: 'copyData', took: (message: { readonly chunk: Buffer }) => void): void } };
+
+  /** What Postgres itself writes, through the wire door. */
+  async function copied(sql: string): Promise<string> {
+    const client = await service.connect(acme);
+    const chunks: Buffer[] = [];
+    (client as Copying).connection.on('copyData', ({ chunk }) => chunks.push(Buffer.from(chunk)));
+    // As over HTTP, where instants are in UTC.
+    await client.query("SET TimeZone = 'UTC'");
+    await client.query(`COPY (${sql}) TO STDOUT (FORMAT csv, HEADER)`);
+    await client.end();
+    return Buffer.concat(chunks).toString();
+  }
+
+  it.each([
+    [`select 1 as a, null as b, '' as c, 'x,y' as d, 'say "hi"' as e, E'two\\nlines' as f, E'\\r' as g, ' ü ' as h`],
+    [`select true as t, array[1, null, 2] as a, '{"k": "v"}'::jsonb as j, '\\x00ff'::bytea as b, timestamptz '2025-01-31 09:30+01' as i`],
+    [`select '\\.' as only`],
+    [`select '\\.' as one, '\\.' as two`],
+    [`select '' as "a,b" union all select null union all select 'x'`],
+    [`select 1 as "say ""hi""", 2 as "say ""hi"""`],
+    [`select n, case when n % 3 = 0 then null else repeat('ab,', n % 50) end as text from generate_series(1, 20000) n`],
+    [`select repeat('x', 300000) as long, repeat(E'q"\\n', 100000) as quoted, null as nothing, '' as blank`],
+  ])('of %.70s are what COPY writes', async (sql) => {
+    const reply = await query({ sql }, CSV);
+    expect([reply.status, reply.headers.get('content-type')]).toEqual([200, TYPE]);
+    const [text, wanted] = [await reply.text(), await copied(sql)];
+    if (wanted.length < 1_000) expect(text).toBe(wanted);
+    else expect(text === wanted).toBe(true);
+  });
+
+  it('are none for a command without rows, and the same again with an Idempotency-Key', async () => {
+    expect(await (await query({ sql: 'create temporary table gone (a int)' }, CSV)).text()).toBe('');
+    for (const replayed of [null, 'true']) {
+      const reply = await query({ sql: 'select $1::int as a', params: [1] }, { ...CSV, 'idempotency-key': 'csv-1' });
+      expect([reply.headers.get('content-type'), reply.headers.get('idempotency-replayed')]).toEqual([TYPE, replayed]);
+      expect(await reply.text()).toBe('a\n1\n');
+    }
+  });
+
+  it('that fail at once are a problem document', async () => {
+    const reply = await query({ sql: 'select 1/0' }, CSV);
+    expect([reply.status, reply.headers.get('content-type')]).toEqual([400, 'application/problem+json']);
+  });
+
+  it('that fail on the way end with the problem, and without the end of the reply', async () => {
+    const sql = 'select g, 1 / (100000 - g) as inverse from generate_series(1, 200000) g';
+    const reply = await query({ sql }, { ...CSV, 'x-request-id': 'broken-csv' });
+    const received: Uint8Array[] = [];
+    const reading = async () => {
+      for await (const chunk of reply.body ?? []) received.push(chunk);
+    };
+    await expect(reading()).rejects.toThrow('terminated');
+    const lines = Buffer.concat(received).toString().split('\n');
+    expect(lines.at(-1)).toBe('');
+    expect(JSON.parse(lines.at(-2) ?? '')).toMatchObject({ error: { code: 'sql_error', sqlstate: '22012', requestId: 'broken-csv' } });
+    expect(lines.length).toBeGreaterThan(10_000);
+    for (const line of lines.slice(1, -2)) expect(line).toMatch(/^\d+,[01]$/);
+    expect(await outcomeOf('broken-csv')).toMatchObject({ status: 'error', httpStatus: 200, sqlstate: '22012' });
+  });
+});
+
 describe('a client that stops reading', () => {
   it.each([
     ['application/x-ndjson', 'stuck_lines'],
     ['application/json', 'stuck_json'],
+    ['text/csv', 'stuck_csv'],
   ])('%s stops the backend, until it is given up and its statement cancelled', async (accept, mark) => {
     const socket = connect(Number(new URL(service.httpUrl).port), '127.0.0.1');
     await once(socket, 'connect');
@@ -120,22 +187,26 @@ describe('a client that stops reading', () => {
   });
 });
 
-describe('lines are sent to those who', () => {
+describe('the form of a result is for those who', () => {
   it.each([
-    ['application/x-ndjson', true],
-    ['Application/X-NDJSON', true],
-    ['application/x-ndjson;q=0.5, */*;q=0.1', true],
-    ['text/plain, application/x-ndjson; q=0.2', true],
-    ['application/json;q=0.5, application/x-ndjson', true],
-    ['application/json, application/x-ndjson', false],
-    ['application/json, application/x-ndjson;q=0.9', false],
-    ['application/x-ndjson;q=0', false],
-    ['application/x-ndjson;q=nonsense', false],
-    ['application/json', false],
-    ['*/*', false],
-    ['', false],
-    [undefined, false],
-  ])('accept %j: %s', (accept, lines) => {
-    expect(prefersNdjson(accept)).toBe(lines);
+    ['application/x-ndjson', 'lines'],
+    ['Application/X-NDJSON', 'lines'],
+    ['application/x-ndjson;q=0.5, */*;q=0.1', 'lines'],
+    ['text/plain, application/x-ndjson; q=0.2', 'lines'],
+    ['application/json;q=0.5, application/x-ndjson', 'lines'],
+    ['application/json, application/x-ndjson', 'json'],
+    ['application/json, application/x-ndjson;q=0.9', 'json'],
+    ['application/x-ndjson;q=0', 'json'],
+    ['application/x-ndjson;q=nonsense', 'json'],
+    ['application/json', 'json'],
+    ['*/*', 'json'],
+    ['', 'json'],
+    [undefined, 'json'],
+    ['text/csv', 'csv'],
+    ['text/csv;header=present, */*', 'csv'],
+    ['text/csv;q=0.9, application/x-ndjson', 'lines'],
+    ['text/csv, application/json', 'json'],
+  ])('accept %j: %s', (accept, form) => {
+    expect(preferredForm(accept)).toBe(form);
   });
 });

@@ -44,7 +44,7 @@ describe('the OpenAPI document', () => {
       ...Object.values(responses).flatMap((reply) => Object.values(reply.content)),
     ]);
     const { schemas } = document.components;
-    for (const { schema } of content)
+    for (const { schema } of content.filter((media) => media.schema.type !== 'string'))
       expect(Object.keys(schemas)).toContain(/^#\/components\/schemas\/(\w+)$/.exec(String(schema.$ref))?.[1]);
     expect(schemas.QueryResult?.properties?.fields).toEqual({ type: 'array', items: { $ref: '#/components/schemas/Field' } });
     const inside = ['Migration', 'AuditEntry', 'ApiKey', 'Warning'].filter((name) => JSON.stringify(schemas).includes(`schemas/${name}"`));
