@@ -129,7 +129,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const authenticate = requireBearer(router);
   for (const endpoint of endpoints) serve(app, endpoint, authenticate);
   neonRoutes(app, options);
-  documentationRoutes(app, openApiDocument(documentedOperations(endpoints)));
+  documentationRoutes(app, openApiDocument(documentedOperations(endpoints)), options);
   return app;
 }
 

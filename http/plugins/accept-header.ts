@@ -3,6 +3,8 @@ export const LINES_TYPE = 'application/x-ndjson';
 export const CSV_TYPE = 'text/csv; charset=utf-8; header=present';
 const JSON_TYPE = 'application/json';
 const CSV_RANGE = 'text/csv';
+const HTML_TYPE = 'text/html';
+export const MARKDOWN_TYPE = 'text/markdown';
 
 /** In the form of one JSON document, of one document a line, or of comma-separated values. */
 export type ResultForm = 'json' | 'lines' | 'csv';
@@ -18,6 +20,12 @@ export function preferredForm(accept = ''): ResultForm {
   const [json = 0, lines = 0, csv = 0] = [JSON_TYPE, LINES_TYPE, CSV_RANGE].map((type) => weights.get(type));
   if (csv > Math.max(json, lines)) return 'csv';
   return lines > json ? 'lines' : 'json';
+}
+
+/** Whether a caller is a browser, rather than a program that asks for no format or for Markdown. */
+export function prefersHtml(accept = ''): boolean {
+  const weights = new Map(accept.split(',').map(weighted));
+  return (weights.get(HTML_TYPE) ?? 0) > (weights.get(MARKDOWN_TYPE) ?? 0);
 }
 
 /** An element of a header that lists what a client takes, with its weight. @see https://www.rfc-editor.org/rfc/rfc9110#section-12.4.2 */

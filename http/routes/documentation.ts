@@ -1,29 +1,68 @@
 import { createHash } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
-import { docsPage, STYLE } from '../docs/docs-page.ts';
 import { inlined, type OpenApiDocument } from '../docs/openapi.ts';
-import { referenceTexts } from '../docs/reference-texts.ts';
+import { renderMarkdown } from '../docs/pages/markdown.ts';
+import { type Frame, renderPage } from '../docs/pages/page.ts';
+import { SCRIPT } from '../docs/pages/page-script.ts';
+import { STYLE } from '../docs/pages/page-style.ts';
+import { referencePage } from '../docs/pages/reference-page.ts';
+import { type ReferenceText, referenceTexts } from '../docs/reference-texts.ts';
+import { MARKDOWN_TYPE, prefersHtml } from '../plugins/accept-header.ts';
+import type { RouteContext } from './route-context.ts';
 
 /**
- * The description of the API: `/api/openapi.json` for programs, `/docs` for people; and the reference texts below `/docs`. They are
- * made once, at the start.
+ * The description of the API: `/api/openapi.json` for programs, `/docs` for people; and the reference texts below `/docs`, as pages
+ * for browsers and as Markdown for others. Each is made once.
  */
-export function documentationRoutes(app: FastifyInstance, document: OpenApiDocument): void {
+export function documentationRoutes(
+  app: FastifyInstance,
+  document: OpenApiDocument,
+  { connection, config }: Pick<RouteContext, 'connection' | 'config'>,
+): void {
   // Buffers, so that all replies share the same memory.
   const json = Buffer.from(JSON.stringify(document));
   const texts = referenceTexts();
-  const page = Buffer.from(docsPage(inlined(document), texts));
-  const styleHash = createHash('sha256').update(STYLE).digest('base64');
-  app.get('/api/openapi.json', async (_request, reply) => reply.type('application/json; charset=utf-8').send(json));
-  app.get('/docs', async (_request, reply) =>
-    reply
-      .header('content-security-policy', `default-src 'none'; style-src 'sha256-${styleHash}'; frame-ancestors 'none'; base-uri 'none'`)
-      .type('text/html; charset=utf-8')
-      .send(page),
+  // The wire door's port is known only after listening.
+  const pages = madeOnce(() =>
+    pagesOf(document, texts, { chapters: texts, wire: { host: config.POSTERN_PUBLIC_HOST, port: connection(undefined).port } }),
   );
+  const headers = { 'content-security-policy': pagePolicy(), 'content-type': 'text/html; charset=utf-8' };
+  app.get('/api/openapi.json', async (_request, reply) => reply.type('application/json; charset=utf-8').send(json));
+  app.get('/docs', async (_request, reply) => reply.headers(headers).send(pages().get('/docs')));
   for (const { path, markdown } of texts) {
     const bytes = Buffer.from(markdown);
-    app.get(path, async (_request, reply) => reply.type('text/markdown; charset=utf-8').send(bytes));
+    app.get(path, async (request, reply) => {
+      reply.header('vary', [reply.getHeader('vary'), 'accept'].flat().filter(Boolean).join(', '));
+      if (prefersHtml(request.headers.accept)) return reply.headers(headers).send(pages().get(path));
+      return reply.type(`${MARKDOWN_TYPE}; charset=utf-8`).send(bytes);
+    });
   }
   app.get('/', async (_request, reply) => reply.redirect('/docs'));
+}
+
+/** The pages' own style and script, by their hashes, and calls to the server that they came from. */
+function pagePolicy(): string {
+  const hashOf = (text: string) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
+  return `default-src 'none'; style-src ${hashOf(STYLE)}; script-src ${hashOf(SCRIPT)}; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`;
+}
+
+function pagesOf(document: OpenApiDocument, texts: readonly ReferenceText[], frame: Frame): ReadonlyMap<string, Buffer> {
+  const chapters = texts.map(({ path, title, markdown }) => {
+    const { body, headings } = renderMarkdown(markdown);
+    return {
+      path,
+      title,
+      main: body,
+      menu: [{ title: 'On this page', links: headings.map(({ id, text }) => ({ href: `#${id}`, text })) }],
+    };
+  });
+  return new Map([referencePage(inlined(document)), ...chapters].map((page) => [page.path, renderPage(page, frame)]));
+}
+
+function madeOnce<T>(make: () => T): () => T {
+  let made: T | undefined;
+  return () => {
+    made ??= make();
+    return made;
+  };
 }

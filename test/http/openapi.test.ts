@@ -1,6 +1,9 @@
+import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { documentedOperations, endpointsOf } from '../../http/app.ts';
 import { inlined, type OpenApiDocument } from '../../http/docs/openapi.ts';
+import { ERROR_HELP } from '../../http/docs/pages/error-help.ts';
+import { SCRIPT } from '../../http/docs/pages/page-script.ts';
 import { ERRORS } from '../../http/errors.ts';
 import { problem } from '../../http/responses/reply-schemas.ts';
 import { noBody } from '../../http/routes/request-schemas.ts';
@@ -132,7 +135,47 @@ describe('the page for people', () => {
     expect(reply.headers.get('content-type')).toBe('text/html; charset=utf-8');
     for (const { operationId } of operations()) expect(page).toContain(`id="${operationId}"`);
     for (const code of Object.keys(document['x-errors'])) expect(page).toContain(`id="error-${code}"`);
-    expect(page).not.toMatch(/<script|<link|<img|src=|@import|url\(/);
+    expect(page).not.toMatch(/<script[^>]|<link|<img|src=|@import|url\(/);
+  });
+
+  it('says of every error what causes it and what to do', async () => {
+    const page = await (await fetch(`${door.url}/docs`)).text();
+    for (const [code, { cause, cure }] of Object.entries(ERROR_HELP)) {
+      expect(page).toContain(`id="error-${code}"`);
+      for (const sentence of [cause, cure]) expect(sentence).toMatch(/^[A-Z].*\.$/);
+    }
+  });
+
+  it('runs no script but its own, of 12 kB at most', async () => {
+    const reply = await fetch(`${door.url}/docs`);
+    const scripts = [...(await reply.text()).matchAll(/<script>([\s\S]*?)<\/script>/g)].map(([, script = '']) => script);
+    expect(scripts).toEqual([SCRIPT]);
+    expect(Buffer.byteLength(SCRIPT)).toBeLessThanOrEqual(12_000);
+    const hash = createHash('sha256').update(SCRIPT).digest('base64');
+    const policy = reply.headers.get('content-security-policy')?.split('; ');
+    expect(policy).toEqual(expect.arrayContaining(["default-src 'none'", `script-src 'sha256-${hash}'`, "connect-src 'self'"]));
+    expect(policy?.join()).not.toMatch(/unsafe|\*/);
+  });
+
+  it('has chapters, whose links lead to something', async () => {
+    const pages = new Map<string, string>();
+    for (const path of ['', '/start', '/http', '/wire', '/organizations', '/operating', '/benchmarks'].map((name) => `/docs${name}`)) {
+      const reply = await fetch(door.url + path, { headers: { accept: 'text/html,application/xhtml+xml,*/*;q=0.8' } });
+      expect(reply.headers.get('content-type')).toBe('text/html; charset=utf-8');
+      pages.set(path, await reply.text());
+    }
+    for (const [path, page] of pages) {
+      const ids = [...page.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id);
+      expect([path, ids.filter((id, at) => ids.indexOf(id) !== at)]).toEqual([path, []]);
+      const main = page.slice(page.indexOf('<main'), page.indexOf('<script>'));
+      expect(main.replace(/<pre[\s\S]*?<\/pre>|<code>[\s\S]*?<\/code>/g, '')).not.toMatch(/```|\*\*|\]\(|^\|/m);
+      for (const [, target = ''] of page.matchAll(/<a href="([^"]+)"/g)) {
+        const [linked = '', id] = target.split('#');
+        if (target.startsWith('https:') || linked === '/api/openapi.json') continue;
+        const there = pages.get(linked || path);
+        expect([path, target, there !== undefined && (id === undefined || there.includes(` id="${id}"`))]).toEqual([path, target, true]);
+      }
+    }
   });
 
   it('links to the reference texts, which link to each other', async () => {
