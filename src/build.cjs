@@ -2,8 +2,10 @@
 
 // Compiles the service into dist/, unless that has been done since the last change.
 
-const { spawnSync } = require('node:child_process');
+const { spawn } = require('node:child_process');
+const { once } = require('node:events');
 const { existsSync, readdirSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } = require('node:fs');
+const { constants } = require('node:os');
 const { join } = require('node:path');
 
 const ROOT = join(__dirname, '..');
@@ -12,6 +14,7 @@ const COMPILER = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
 const SOURCES = ['src', 'proxy', 'http', 'test/bench', 'test/support', 'test/attacks/stalls', 'tsconfig.json', 'package-lock.json'];
 /** Its modification time is when the last build began. */
 const STAMP = '.built';
+const SIGNALS = ['SIGHUP', 'SIGINT', 'SIGTERM'];
 const TAKEN = new Set(['EEXIST', 'ENOTEMPTY']);
 
 /** When the sources in it were changed last, in milliseconds. A folder changes when a file in it is added or removed. */
@@ -39,23 +42,63 @@ const canBuild = () => existsSync(COMPILER);
  * runs what is half written.
  * @returns the exit status; 0 where nothing had to be done
  */
-function build() {
+async function build() {
   if (isCurrent()) return 0;
   if (!canBuild()) {
     process.stderr.write('postern: the compiler is not installed: run `npm ci` without --omit=dev\n');
     return 1;
   }
+  removeLeftovers();
   const began = new Date();
   const folder = `${DIST}.${process.pid}`;
   try {
-    const { status } = spawnSync(process.execPath, [COMPILER, '-p', join(ROOT, 'src'), '--outDir', folder], { stdio: 'inherit' });
-    if (status !== 0) return status ?? 1;
+    const status = await compile(folder);
+    if (status !== 0) return status;
     writeFileSync(join(folder, STAMP), '');
     utimesSync(join(folder, STAMP), began, began);
     replaceDist(folder);
     return 0;
   } finally {
     rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** @returns the exit status; after a signal what a shell makes of it. Then the compiler has ended too. */
+async function compile(folder) {
+  // The compiler starts another process. Both are in a group of their own, which a signal ends as a whole.
+  const compiler = spawn(process.execPath, [COMPILER, '-p', join(ROOT, 'src'), '--outDir', folder], { stdio: 'inherit', detached: true });
+  let received;
+  const stop = (signal) => {
+    received = signal;
+    try {
+      process.kill(-compiler.pid, 'SIGKILL');
+    } catch {
+      // It has just ended.
+    }
+  };
+  for (const signal of SIGNALS) process.on(signal, stop);
+  try {
+    const [status] = await once(compiler, 'exit');
+    return received === undefined ? (status ?? 1) : 128 + constants.signals[received];
+  } finally {
+    for (const signal of SIGNALS) process.off(signal, stop);
+  }
+}
+
+/** Removes what builds have left behind that were killed. */
+function removeLeftovers() {
+  for (const name of readdirSync(ROOT)) {
+    const pid = Number(/^dist\.(\d+)/.exec(name)?.[1]);
+    if (pid > 0 && !isRunning(pid)) rmSync(join(ROOT, name), { recursive: true, force: true });
+  }
+}
+
+function isRunning(pid) {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return error.code === 'EPERM';
   }
 }
 
@@ -77,4 +120,6 @@ function replaceDist(folder) {
 
 module.exports = { build, canBuild, isBuilt, isCurrent };
 
-if (require.main === module) process.exit(build());
+if (require.main === module) {
+  void build().then((status) => process.exit(status));
+}

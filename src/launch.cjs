@@ -13,11 +13,11 @@ function start() {
 }
 
 /** Compiled, or as they are where nothing can be written and Node takes the types out itself. */
-function startFromSources() {
+async function startFromSources() {
   const { build, canBuild, isBuilt, isCurrent } = require('./build.cjs');
   if (isCurrent()) return import('../dist/src/command.js');
   if (canBuild() && isWritable()) {
-    const status = build();
+    const status = await build();
     if (status === 0) return import('../dist/src/command.js');
     process.exit(status);
   }

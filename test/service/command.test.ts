@@ -1,11 +1,13 @@
-import { execFile } from 'node:child_process';
-import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { copyFile, cp, mkdir, readdir, readFile, realpath, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { banner } from '../../src/banner.ts';
 import { readConfig } from '../../src/config.ts';
+import { eventually } from '../support/eventually.ts';
 import { makeScratch, type Scratch } from '../support/scratch.ts';
 
 const run = promisify(execFile);
@@ -84,6 +86,34 @@ describe('the command line', () => {
     expect([code, stdout]).toEqual([0, 'runs\n']);
     expect(stderr).toMatch(/^postern: what runs is older than its sources[^\n]+\n$/);
   });
+});
+
+it('a build that is told to stop leaves neither a compiler nor a folder behind', async () => {
+  const scratch = await makeScratch();
+  const folder = join(scratch.path, 'clone');
+  for (const name of [
+    'src',
+    'proxy',
+    'http',
+    'test/bench',
+    'test/support',
+    'test/attacks',
+    'test/conversations',
+    'package.json',
+    'tsconfig.json',
+  ]) {
+    await cp(join(ROOT, name), join(folder, name), { recursive: true });
+  }
+  await symlink(await realpath(join(ROOT, 'node_modules')), join(folder, 'node_modules'));
+  const build = spawn(process.execPath, [join(folder, 'src/build.cjs')], { stdio: 'ignore' });
+  const ended = once(build, 'exit');
+  const compilers = async () => (await run('ps', ['-Ao', 'args'])).stdout.split('\n').filter((line) => line.includes(`--outDir ${folder}`));
+  await eventually('the compiler runs', async () => (await compilers()).length > 1);
+  build.kill('SIGTERM');
+  expect(await ended).toEqual([143, null]);
+  await eventually('it has ended', async () => (await compilers()).length === 0);
+  expect((await readdir(folder)).filter((name) => name.startsWith('dist'))).toEqual([]);
+  await scratch.remove();
 });
 
 it('the greeting has lines that a shell understands', async () => {
