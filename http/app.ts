@@ -38,6 +38,8 @@ export interface HttpAppOptions extends RouteContext {
   /** If set, the door uses TLS. */
   readonly tls?: TlsFiles;
   readonly deadlines?: ServerDeadlines;
+  /** Counts requests in progress; the caller may look at it. */
+  readonly admission?: Admission;
   /** The maximum number of connections: the setting, or less if the process may open fewer files. */
   readonly connectionsMax?: number;
   /** Passes WebSockets at `/v2` to the wire door; undefined: they are not served. */
@@ -72,7 +74,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
       isRefused: (request) => ambiguityOf(request) !== undefined || !isServedHost(request.headers.host),
     });
   const ends = new CallEnds(observe);
-  const admission = new Admission(options.config.POSTERN_HTTP_REQUESTS_PER_TENANT);
+  const admission = options.admission ?? new Admission(options.config.POSTERN_HTTP_REQUESTS_PER_TENANT);
   const served: Served[] = [];
   const endpoints = endpointsOf(options);
   const routes = { paths: new PathPatterns(), withKey: actionsWithKey(endpoints) };

@@ -121,6 +121,11 @@ export class WireServer {
     void this.#serve(new ClientConnection(stream, remoteAddress, this.#gone), { method, tls: NO_TLS });
   }
 
+  /** How many sessions are in a transaction, or have requests that are not answered. */
+  get transactions(): number {
+    return this.#open.transactions;
+  }
+
   /**
    * Stops listening and ends all sessions with 57P01: idle ones at once, the others when their transaction ends or
    * after `deadlineMs`. Unauthenticated connections are closed after a short time. Resolves when the last client has disconnected.

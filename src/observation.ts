@@ -45,7 +45,14 @@ export type Observation =
       readonly opsPort: number;
       readonly startupMs: number;
     }
-  | { readonly name: 'service.stopping'; readonly reason: string }
+  /** With what it waits for: transactions at the wire door, requests over HTTP. */
+  | {
+      readonly name: 'service.stopping';
+      readonly reason: string;
+      readonly transactions: number;
+      readonly requests: number;
+      readonly message: string;
+    }
   | { readonly name: 'service.warning'; readonly message: string; readonly cause?: unknown }
   | { readonly name: 'service.failure'; readonly message: string; readonly cause: unknown; readonly requestId?: string }
   /** Every HTTP call that reached a route. `actor` is set if it was authenticated. `action` is e.g. `query`, `auth.me`. */

@@ -5,23 +5,23 @@ import { Server as TlsServer } from 'node:tls';
 import type { FastifyInstance } from 'fastify';
 import { createHttpApp } from '../http/app.ts';
 import { createOpsApp } from '../http/ops.ts';
+import { Admission } from '../http/plugins/admission.ts';
 import { servedHosts } from '../http/plugins/served-hosts.ts';
 import { TlsFiles } from '../proxy/login/tls-certificate.ts';
 import { WireServer, type WireServerOptions } from '../proxy/server.ts';
 import { Pool } from './backend/pool/pool.ts';
 import { Catalog } from './catalog/catalog.ts';
 import type { Config } from './config.ts';
-import { ConfigError } from './config.ts';
 import { startEmbedded } from './embedded.ts';
 import { connectionLimits, openFilesLimit, watchDescriptors } from './file-descriptors.ts';
 import { Multiplexers, type SharingLimits } from './multiplex/multiplexer.ts';
 import { fanOut, type Observe } from './observation.ts';
 import { auditObserver } from './observers/audit.ts';
 import { createMetrics } from './observers/metrics.ts';
+import { cannotListen, tryPorts } from './ports.ts';
 import { RefusalLimit } from './router/limits/refusal-limit.ts';
 import { LockExhaustion } from './router/lock-exhaustion.ts';
 import { Operator } from './router/operator.ts';
-import { codeOf } from './router/placement/admin-connection.ts';
 import { type Cluster, prepareCluster } from './router/placement/cluster.ts';
 import { Platform } from './router/placement/platform-sessions.ts';
 import { ProvisionerByKind } from './router/placement/provisioner-by-kind.ts';
@@ -41,6 +41,7 @@ export interface Service {
   readonly opsPort: number;
   readonly router: Router;
   readonly signUps: SignUps;
+  readonly operator: Operator;
   /** Reads the TLS files again, for new connections. If they are invalid, it warns and keeps the old ones. */
   reload(): void;
   /** Closes both doors, waits for requests in progress, and stops the embedded Postgres if there is one. */
@@ -61,6 +62,7 @@ const FINISH_DROPS_MS = 5_000;
 export async function startService(config: Config, log: Observe): Promise<Service> {
   const startedAt = performance.now();
   shareSocketShapes();
+  await tryPorts(config);
   const opened: (() => Promise<void>)[] = [];
   const closeAll = async () => {
     for (const close of opened.splice(0).reverse()) await close();
@@ -120,8 +122,10 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     const wire = createWireServer(config, { clientsMax: limits.wire, refusals, multiplexers }, router, observe, tls);
     const wirePort = await listenWire(wire, config);
     const ready = () => answers(router);
+    const admission = new Admission(config.POSTERN_HTTP_REQUESTS_PER_TENANT);
     const http = createHttpApp({
       router,
+      admission,
       signUps,
       operator,
       keys,
@@ -156,9 +160,11 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       opsPort,
       router,
       signUps,
+      operator,
       reload: () => reloadTls(tls, http, observe),
       close: async (reason = 'closed') => {
-        observe({ name: 'service.stopping', reason });
+        const busy = { transactions: wire.transactions, requests: admission.requests };
+        observe({ name: 'service.stopping', reason, ...busy, message: stopping(busy, config.POSTERN_SHUTDOWN_TIMEOUT_MS) });
         await closeAll();
       },
     };
@@ -281,24 +287,28 @@ async function listenWire(wire: WireServer, config: Config): Promise<number> {
   try {
     return await wire.listen(config.POSTERN_HOST, config.POSTERN_PG_PORT);
   } catch (error) {
-    throw cannotListen('POSTERN_PG_PORT', error);
+    throw cannotListen('POSTERN_PG_PORT', config.POSTERN_PG_PORT, error);
   }
 }
 
-async function listen(app: FastifyInstance, variable: string, host: string, port: number): Promise<number> {
+async function listen(app: FastifyInstance, setting: Parameters<typeof cannotListen>[0], host: string, port: number): Promise<number> {
   try {
     await app.listen({ host, port });
   } catch (error) {
-    throw cannotListen(variable, error);
+    throw cannotListen(setting, port, error);
   }
   const address = app.server.address();
   return typeof address === 'object' && address !== null ? address.port : port;
 }
 
-/** Names the setting at fault: an address that is not this machine's is not the port's. */
-function cannotListen(portVariable: string, error: unknown): ConfigError {
-  const isAddress = ['ENOTFOUND', 'EAI_AGAIN', 'EADDRNOTAVAIL'].includes(codeOf(error));
-  return new ConfigError(`${isAddress ? 'POSTERN_HOST' : portVariable}: ${messageOf(error)}`);
+function stopping({ transactions, requests }: { readonly transactions: number; readonly requests: number }, timeoutMs: number): string {
+  const busy = [counted(transactions, 'transaction'), counted(requests, 'request')].filter((text) => text !== undefined).join(' and ');
+  const waits = busy === '' ? 'stopping' : `stopping: waits up to ${timeoutMs / 1_000} s for ${busy}`;
+  return `${waits}; a second Ctrl-C or signal ends it at once`;
+}
+
+function counted(number: number, what: string): string | undefined {
+  return number === 0 ? undefined : `${number} ${what}${number === 1 ? '' : 's'}`;
 }
 
 async function answers(router: Router): Promise<boolean> {
@@ -320,8 +330,4 @@ function publicHost(config: Config, asked: string | undefined): string {
 function sslmode(config: Config, tls: TlsFiles | undefined): 'disable' | 'prefer' | 'require' {
   if (tls === undefined || config.POSTERN_TLS === 'off') return 'disable';
   return config.POSTERN_TLS;
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -16,6 +16,11 @@ export class Admission {
     this.#maxPerTenant = maxPerTenant;
   }
 
+  /** How many are in progress, of all organizations. */
+  get requests(): number {
+    return [...this.#underWay.values()].reduce((sum, { count }) => sum + count, 0);
+  }
+
   /**
    * @returns a function that ends the admission
    * @throws ServiceError `too_many_requests`

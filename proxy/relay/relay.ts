@@ -208,6 +208,10 @@ export class Relay implements RelayEvents, ClientReceiver {
     endByForce(this.session, error);
   }
 
+  get isAtRest(): boolean {
+    return this.session.isAtRest;
+  }
+
   endAtRest(error: ServiceError): void {
     endAtRest(this.session, error);
   }

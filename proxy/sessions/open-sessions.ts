@@ -2,8 +2,8 @@ import { abortReason, type ServiceError } from '../../src/errors.ts';
 import { type Indexed, IndexedSet } from '../../src/runtime/indexed-set.ts';
 import type { Relay } from '../relay/relay.ts';
 
-/** The operations that end a session from outside. */
-export type EndableSession = Pick<Relay, 'end' | 'endAtRest'>;
+/** The operations that end a session from outside, and whether it would be interrupted. */
+export type EndableSession = Pick<Relay, 'end' | 'endAtRest' | 'isAtRest'>;
 
 /** A session in {@link OpenSessions}. */
 export interface OpenSession extends Indexed {
@@ -37,6 +37,11 @@ export class OpenSessions {
 
   delete(open: OpenSession): void {
     this.#sessions.delete(open);
+  }
+
+  /** How many are not idle. */
+  get transactions(): number {
+    return [...this.#sessions.all()].filter(({ session }) => !session.isAtRest).length;
   }
 
   /** Ends each session when it is idle, also new ones. */

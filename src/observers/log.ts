@@ -9,11 +9,28 @@ const SECRETS: readonly (readonly [RegExp, string])[] = [
   [/(\bpassword\s*(?:=|:|\s)\s*)(E?'[^']*'|\\"[^"\\]*\\")/gi, "$1'***'"],
 ];
 
-/** A logger that writes one JSON object a line, with secrets masked. */
+/** What would let a value that strangers chose steer a terminal. */
+const CONTROL = /(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+
+/** A logger that writes one JSON object a line, with secrets masked, to standard output or elsewhere. */
 export function createLogger(level: string, destination?: { write(line: string): void }): Logger {
   const formatters = { level: (name: string) => ({ level: name }) };
   const options = { level, base: null, formatters, timestamp: pino.stdTimeFunctions.isoTime, hooks: { streamWrite: redact } };
   return destination === undefined ? pino(options) : pino(options, destination);
+}
+
+/** Writes the logger's lines as people read them. That the service has started is in its greeting. */
+export function linesForPeople(out: { write(text: string): void }): { write(line: string): void } {
+  return {
+    write(line) {
+      const { level, time, event, msg, cause, ...fields } = JSON.parse(line);
+      if (event === 'service.started') return;
+      const told = event === 'service.stopping' ? {} : fields;
+      const details = Object.entries(told).map(([name, value]) => ` ${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`);
+      const why = typeof cause === 'object' ? `\n${cause.stack}` : '';
+      out.write(`${time.slice(11, 19)} ${level.padEnd(5)} ${msg}${details.join('')}${why}\n`.replace(CONTROL, '\ufffd'));
+    },
+  };
 }
 
 function redact(line: string): string {

@@ -9,7 +9,7 @@ const STOPPING = new ServiceError('shutting_down', 'terminating connection due t
 /** @returns a session, and what is done to it */
 function session(): EndableSession & { readonly did: string[] } {
   const did: string[] = [];
-  return { did, end: ({ kind }) => did.push(`end ${kind}`), endAtRest: ({ kind }) => did.push(`at rest ${kind}`) };
+  return { did, isAtRest: true, end: ({ kind }) => did.push(`end ${kind}`), endAtRest: ({ kind }) => did.push(`at rest ${kind}`) };
 }
 
 it('a key that is revoked ends the sessions that were opened with it, and no others', () => {

@@ -116,10 +116,24 @@ it('a build that is told to stop leaves neither a compiler nor a folder behind',
   await scratch.remove();
 });
 
-it('the greeting has lines that a shell understands', async () => {
-  const text = banner(readConfig({}), { httpPort: 8080, wirePort: 6432 });
-  const lines = text.split('\n').filter((line) => /^ {2}(?:curl|export|PGPASSWORD)/.test(line));
-  expect(lines).toHaveLength(3);
-  expect(await run('bash', ['-n', '-c', lines.join('\n')])).toEqual({ stdout: '', stderr: '' });
-  expect(lines.join('')).not.toMatch(/[<>]/);
+describe('the greeting', () => {
+  const ports = { httpPort: 8080, wirePort: 6432 };
+  const pasted = (text: string) => text.split('\n').filter((line) => /^ {2}(?:curl|export|npx|PGPASSWORD)/.test(line));
+
+  it.each(['open', 'invite', 'closed'])(
+    'has lines that a shell understands, how to get an organization where sign-up is %s',
+    async (mode) => {
+      const lines = pasted(banner(readConfig({ POSTERN_SIGNUP: mode }), ports, { isNew: true }));
+      expect(lines).toHaveLength(4);
+      expect(lines[0]).toMatch(/signup|admin invite|admin org create/);
+      expect(await run('bash', ['-n', '-c', lines.join('\n')])).toEqual({ stdout: '', stderr: '' });
+      expect(lines.join('')).not.toMatch(/[<>]/);
+    },
+  );
+
+  it('leaves sign-up out when there are organizations', () => {
+    const text = banner(readConfig({}), ports, { isNew: false });
+    expect(pasted(text)).toHaveLength(3);
+    expect(text).not.toContain('signup');
+  });
 });

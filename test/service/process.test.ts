@@ -1,9 +1,11 @@
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { TestOrganization } from '../support/doors.ts';
+import { eventually } from '../support/eventually.ts';
 import { landmark, landmarkPassed } from '../support/landmark.ts';
 import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
 import { testVariables } from '../support/service.ts';
@@ -71,6 +73,8 @@ describe('a Postern with its own PostgreSQL', () => {
     // A session whose statement has not arrived yet is idle.
     for (const key of [1, 2]) await landmarkPassed(watcher, key);
     const stopped = postern.end('SIGINT');
+    const message = 'stopping: waits up to 3 s for 1 transaction and 1 request; a second Ctrl-C or signal ends it at once';
+    await eventually('it says so', async () => postern.log().some(({ level, msg }) => level === 'info' && msg === message));
     const [http, wire] = await Promise.all([overHttp, overWire]);
     expect([http.body.rows, wire.rows]).toEqual([[{ door: 'http' }], [{ door: 'wire' }]]);
     expect(await stopped).toMatchObject({ code: 0, signal: null, stderr: '' });
@@ -137,9 +141,11 @@ describe('a Postern that cannot start', () => {
     await once(other, 'listening');
     const address = other.address();
     const port = typeof address === 'object' ? String(address?.port) : '';
-    const { code, stderr } = await installation.run({ ...testVariables(), POSTERN_LOG_LEVEL: 'error', [variable]: port });
+    const { code, stderr } = await installation.run({ [variable]: port });
     other.close();
-    expect([code, stderr]).toEqual([1, `postern: ${variable}: listen EADDRINUSE: address already in use 127.0.0.1:${port}\n`]);
+    const advice = `set ${variable}=0 for any free port, or another number`;
+    expect([code, stderr]).toEqual([1, `postern: ${variable}: port ${port} is taken: ${advice}\n`]);
+    expect(existsSync(installation.dataDir)).toBe(false);
   });
 
   it('because a newer version has written its control database says so in one line', async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Observation } from '../../../src/observation.ts';
-import { createLogger, logObserver } from '../../../src/observers/log.ts';
+import { createLogger, linesForPeople, logObserver } from '../../../src/observers/log.ts';
 
 function logged(level: string, ...observations: readonly Observation[]): Record<string, unknown>[] {
   const lines: string[] = [];
@@ -49,6 +49,20 @@ describe('the log', () => {
       { name: 'login.failed', origin, kind: 'unauthorized', sqlstate: '28P01' },
     ).map(({ level }) => level);
     expect(levels).toEqual(['error', 'warn', 'warn']);
+  });
+
+  it('is lines for people on a terminal, which nothing in them can steer', () => {
+    const lines: string[] = [];
+    const observe = logObserver(createLogger('info', linesForPeople({ write: (text) => lines.push(text) })));
+    observe({ name: 'service.started', httpPort: 1, wirePort: 2, opsPort: 3, startupMs: 4 });
+    observe({ name: 'service.warning', message: `careful \u001b[2J ${KEY}` });
+    observe({ name: 'login.failed', origin, kind: 'unauthorized', sqlstate: '28P01' });
+    observe({ name: 'service.stopping', reason: 'SIGINT', transactions: 0, requests: 0, message: 'stopping' });
+    expect(lines.map((line) => line.replace(/^\d\d:\d\d:\d\d/, 'time'))).toEqual([
+      'time warn  careful \ufffd[2J pst_***\n',
+      'time warn  login.failed origin={"surface":"http","sourceIp":"203.0.113.7","requestId":"r1"} kind=unauthorized sqlstate=28P01\n',
+      'time info  stopping\n',
+    ]);
   });
 
   it('never shows the text of a statement', () => {

@@ -1,0 +1,58 @@
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:net';
+import { type Config, ConfigError } from './config.ts';
+import { codeOf } from './router/placement/admin-connection.ts';
+
+export const PORT_SETTINGS = ['POSTERN_HTTP_PORT', 'POSTERN_PG_PORT', 'POSTERN_OPS_PORT'] as const;
+type PortSetting = (typeof PORT_SETTINGS)[number];
+
+const OF_THE_ADDRESS = ['ENOTFOUND', 'EAI_AGAIN', 'EADDRNOTAVAIL'];
+
+/**
+ * Finds out whether the service can listen, before it does what takes long, such as making a cluster.
+ * @throws ConfigError that names the setting
+ */
+export async function tryPorts(config: Config): Promise<void> {
+  const opened: Server[] = [];
+  try {
+    // All at the same time, so that two settings with the same port are found too.
+    for (const setting of PORT_SETTINGS) opened.push(await listen(config.POSTERN_HOST, config[setting], setting));
+  } finally {
+    await Promise.all(opened.map(close));
+  }
+}
+
+export async function isFree(host: string, port: number): Promise<boolean> {
+  const server = await listen(host, port, 'POSTERN_HTTP_PORT').catch(() => undefined);
+  if (server === undefined) return false;
+  await close(server);
+  return true;
+}
+
+/** Names the setting at fault, and what to set. An address that is not this machine's is not the port's fault. */
+export function cannotListen(setting: PortSetting, port: number, error: unknown): ConfigError {
+  const code = codeOf(error);
+  if (code === 'EADDRINUSE') {
+    return new ConfigError(`${setting}: port ${port} is taken: set ${setting}=0 for any free port, or another number`);
+  }
+  if (code === 'EACCES')
+    return new ConfigError(`${setting}: port ${port} is for root: set ${setting}=0 for any free port, or 1024 or more`);
+  const message = error instanceof Error ? error.message : String(error);
+  return new ConfigError(`${OF_THE_ADDRESS.includes(code) ? 'POSTERN_HOST' : setting}: ${message}`);
+}
+
+async function listen(host: string, port: number, setting: PortSetting): Promise<Server> {
+  const server = createServer();
+  try {
+    server.listen(port, host);
+    await once(server, 'listening');
+    return server;
+  } catch (error) {
+    throw cannotListen(setting, port, error);
+  }
+}
+
+async function close(server: Server): Promise<void> {
+  server.close();
+  await once(server, 'close');
+}
