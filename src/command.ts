@@ -3,6 +3,7 @@ import { packageVersion } from './runtime/package-folder.ts';
 const USAGE = `usage: postern [command]
 
   start               starts the service; so does no command
+  dev                 starts it on free ports, with an organization whose DATABASE_URL is printed, and kept in .env.postern
   admin <command>     what an operator does to organizations; alone it lists its commands
   --help, --version
 
@@ -19,6 +20,10 @@ switch (command) {
   case 'start':
     if (rest.length > 0) refuse(`start takes no arguments: ${rest[0]}`);
     else await import('./main.ts');
+    break;
+  case 'dev':
+    if (rest.length > 0) refuse(`dev takes no arguments: ${rest[0]}`);
+    else await (await import('./dev.ts')).runForDevelopment(process.env);
     break;
   case 'admin':
     process.argv.splice(2, 1);

@@ -38,6 +38,7 @@ const schema = z.object({
   DATABASE_URL: z
     .string()
     .regex(/^postgres(ql)?:\/\//, 'must be a postgres:// URL')
+    .refine((url) => !isOfAnOrganization(url), 'is for clients of Postern: unset it, or set that of the PostgreSQL behind it')
     .optional(),
   POSTERN_DATA_DIR: z
     .string()
@@ -126,6 +127,11 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
 export function unknownVariables(environment: Readonly<Record<string, string | undefined>>): string[] {
   const isSet = (name: string) => environment[name] !== undefined && environment[name] !== '';
   return Object.keys(environment).filter((name) => name.startsWith('POSTERN_') && isSet(name) && !(name in schema.shape));
+}
+
+/** Whether its password is an API key: what a client of Postern connects with. */
+export function isOfAnOrganization(url: string): boolean {
+  return /^postgres(ql)?:\/\/[^:@/]*:pst_/.test(url);
 }
 
 /** Whether this is a host name or an IP address, without a port or brackets. */

@@ -26,6 +26,8 @@ export interface PosternProcess extends Doors {
   readonly pid: number;
   readonly opsUrl: string;
   readonly ended: Promise<Ended>;
+  /** All that it has written to standard output so far. */
+  output(): string;
   /** What it has logged so far, an object a line. */
   log(): Record<string, unknown>[];
   signal(signal: NodeJS.Signals): void;
@@ -147,6 +149,7 @@ class Child implements StartingProcess {
       pid: this.#process.pid ?? 0,
       opsUrl: `http://127.0.0.1:${opsPort}`,
       ended: this.ended,
+      output: () => this.#said.stdout,
       log: () => this.#said.stdout.split('\n').flatMap((line) => (line.startsWith('{') ? [JSON.parse(line)] : [])),
       signal: (signal) => this.signal(signal),
       end: (signal) => this.end(signal),

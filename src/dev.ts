@@ -1,0 +1,83 @@
+import { resolve } from 'node:path';
+import { openOperator } from './admin/open-operator.ts';
+import { databaseUrl, doorsOf, httpUrl } from './banner.ts';
+import { type Config, isOfAnOrganization } from './config.ts';
+import { type EnvFile, readEnvFile, writeEnvFile } from './env-file.ts';
+import { isFree, PORT_SETTINGS } from './ports.ts';
+import type { Service } from './service.ts';
+import { runService } from './service-process.ts';
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+interface Developer {
+  readonly id: string;
+  readonly apiKey: string;
+  /** How it was come by. */
+  readonly note: string;
+}
+
+const NAME = 'dev';
+const EMAIL = 'dev@postern.test';
+const FILE = '.env.postern';
+
+/**
+ * `postern dev`: the service on free ports, the same as the last time if they are free, with an organization whose key is kept in
+ * `.env.postern` in the current folder.
+ */
+export async function runForDevelopment(environment: Environment): Promise<void> {
+  const path = resolve(FILE);
+  const file = await readEnvFile(path);
+  await runService(await withFreePorts(withoutOwnUrl(environment), file), async (config, service) => {
+    const { id, apiKey, note } = await developer(config, service, file);
+    const url = databaseUrl(config, service, { id, apiKey });
+    const variables = { DATABASE_URL: url, ORG: id, API_KEY: apiKey, API_URL: httpUrl(config, service) };
+    if (file.isOurs) await writeEnvFile(path, variables);
+    const kept = file.isOurs
+      ? `${FILE} has it, with ORG, API_KEY and API_URL. To use it in a shell:\n\n  set -a; . ./${FILE}; set +a\n`
+      : `${FILE} is not of Postern's making and stays as it is; so the key is not kept, and the next start makes another.\n`;
+    return `\nPostern is open, for development. ${note}\n\n${doorsOf(config, service)}\nDATABASE_URL=${url}\n\n${kept}\n`;
+  });
+}
+
+/** A shell that has read `.env.postern` names Postern's own door, not the PostgreSQL behind it. */
+function withoutOwnUrl(environment: Environment): Environment {
+  const { DATABASE_URL: url = '', ...rest } = environment;
+  return isOfAnOrganization(url) ? rest : environment;
+}
+
+/** Ports that are set stay; the others are those of the last start, so that its addresses go on to work, or any. */
+async function withFreePorts(environment: Environment, { variables }: EnvFile): Promise<Environment> {
+  const former: Environment = {
+    POSTERN_HTTP_PORT: portOf(variables.get('API_URL')),
+    POSTERN_PG_PORT: portOf(variables.get('DATABASE_URL')),
+  };
+  const chosen = PORT_SETTINGS.map(async (setting) => {
+    if (environment[setting]) return [setting, environment[setting]];
+    const port = former[setting] ?? '0';
+    return [setting, (await isFree(environment.POSTERN_HOST || '127.0.0.1', Number(port))) ? port : '0'];
+  });
+  return { ...environment, ...Object.fromEntries(await Promise.all(chosen)) };
+}
+
+function portOf(url: string | undefined): string | undefined {
+  return URL.canParse(url ?? '') ? new URL(url ?? '').port || undefined : undefined;
+}
+
+/** The organization in the file, if its key is still good; otherwise the one named `dev`, which is made when there is none. */
+async function developer(config: Config, { router }: Service, { variables }: EnvFile): Promise<Developer> {
+  const { operator, signUps, origin, close } = await openOperator(config);
+  try {
+    const apiKey = variables.get('API_KEY');
+    const known = apiKey && (await router.authenticate({ kind: 'bearer', apiKey }, origin).catch(() => undefined));
+    if (known) return { id: known.organization.id, apiKey, note: `Its organization is that in ${FILE}.` };
+    const former = (await operator.organizations()).find(({ email, status }) => email === EMAIL && status === 'active');
+    if (former !== undefined) {
+      const note = `Its organization "${former.name}" was there; it has a new key, and the old one is invalid.`;
+      return { id: former.id, apiKey: await operator.issueKey(former.id, origin), note };
+    }
+    const made = await signUps.create({ orgName: NAME, email: EMAIL }, origin);
+    return { id: made.organization.id, apiKey: made.apiKey, note: `Its organization "${NAME}" is new.` };
+  } finally {
+    await close();
+  }
+}
