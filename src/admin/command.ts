@@ -25,7 +25,7 @@ const USAGE = `usage: postern admin <command>
   org suspend <id>             ends its sessions and refuses its key until it is resumed
   org resume <id>
   org drop <id> [--yes]        removes its data, role and keys for good; its audit log is kept; asks first, unless --yes is given
-  key issue <id>               a new key for an organization that has lost its own; the old key becomes invalid
+  key issue <id>               a new admin key for an organization that has lost its own; its other admin keys become invalid
   invite [--email <email>] [--expires <time>]
                                an invitation to sign up once, for that address only, within 7d, or another time: 30m, 12h, 90d`;
 

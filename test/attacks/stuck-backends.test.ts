@@ -124,6 +124,8 @@ describe.each(servers)('backends that obey nobody, on $name in the $placement pl
       const [suspended, dropped, kept] = hostile as [TestOrganization, TestOrganization, TestOrganization];
       const running = '; still running: process \\d+ since 20[-0-9T:.]+Z, process \\d+ since 20[-0-9T:.]+Z; ';
       expect(await admin('org', 'suspend', suspended.id)).toMatch(new RegExp(`^${suspended.id} is suspended${running}`));
+      const byItself = { key: dropped.apiKey, body: { confirm: dropped.id } };
+      expect(await service.call('DELETE', '/api/organization', byItself)).toMatchObject({ status: 202, body: { status: 'dropping' } });
       expect(await admin('org', 'drop', dropped.id, '--yes')).toMatch(new RegExp(`^${dropped.id} is dropping${running}`));
       expect(await admin('org', 'drop', stranger.id, '--yes')).toMatch(new RegExp(`^${stranger.id} is dropp`));
 

@@ -147,8 +147,10 @@ describe.each(PLACEMENTS)('beside a service that puts organizations into a %s', 
     });
   });
 
-  it('key issue gives a new key for a lost one, which is dead with its sessions', async () => {
+  it('key issue gives a new key for a lost one, which is dead with its sessions; those of programs go on', async () => {
     const organization = await service.signUp();
+    const forProgram = { name: 'program', scope: 'write' };
+    const { body: made } = await service.call('POST', '/api/keys', { key: organization.apiKey, body: forProgram });
     const end = lastWordsOf(await service.connect(organization));
     const { code, stdout, stderr } = await admin('key', 'issue', organization.id);
     expect([code, stderr]).toEqual([0, '']);
@@ -156,6 +158,7 @@ describe.each(PLACEMENTS)('beside a service that puts organizations into a %s', 
     expect(await end).toMatchObject({ severity: 'FATAL', code: '57P01' });
     await isRefused(service, organization);
     await isServed(service, { ...organization, apiKey });
+    await isServed(service, { ...organization, apiKey: made.apiKey });
     expect(await auditOf(organization)).toEqual(['key.issued']);
   });
 });
