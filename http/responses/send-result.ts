@@ -30,10 +30,16 @@ export function sendResult(reply: FastifyReply, contentType: string, body: Buffe
   if (Buffer.isBuffer(body)) countReply(reply.request.call, body.length);
   // The stream failed in the turn in which it began: nothing has been sent, so an error reply can be.
   if (!Buffer.isBuffer(body) && body.errored) throw body.errored;
-  const head = [...Object.entries(reply.getHeaders()).flat().map(String), 'content-type', contentType];
+  const head = [...headersOf(reply), 'content-type', contentType];
   const { raw } = reply.hijack();
   if (Buffer.isBuffer(body)) sendWhole(raw, head, body);
   else sendStream(raw, head, body, reply.request.call);
+}
+
+/** Names and values; Node itself says whether the connection stays. */
+function headersOf(reply: FastifyReply): string[] {
+  const headers = Object.entries(reply.getHeaders()).filter(([name]) => name !== 'connection');
+  return headers.flat().map(String);
 }
 
 /**
