@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { endpointsOf } from '../../http/app.ts';
+import { EXAMPLE_ORGANIZATION } from '../../http/routes/auth.ts';
 import { noBody } from '../../http/routes/request-schemas.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { standIn } from './door.ts';
@@ -22,13 +23,19 @@ async function newKeyId(): Promise<string> {
   return body.keyId;
 }
 
+/** An example in which a text stands for another. */
+function replaced(example: unknown, text: string, by: string): object | undefined {
+  return example === undefined ? undefined : JSON.parse(JSON.stringify(example).replaceAll(text, by));
+}
+
 it.each(inOrder.map((operation) => [`${operation.method} ${operation.path}`, operation] as const))(
   'the example of %s works as shown',
   async (_name, operation) => {
-    const body = operation.body === noBody ? undefined : operation.bodyExample;
+    const { id, apiKey } = operation.action === 'organization.delete' ? await service.signUp('Leaver') : acme;
+    const body = operation.body === noBody ? undefined : replaced(operation.bodyExample, EXAMPLE_ORGANIZATION.id, id);
     const path = operation.path.replace('{keyId}', operation.path.includes('{keyId}') ? await newKeyId() : '');
     const reply = await service.call(operation.method, path, {
-      ...(operation.needsKey ? { key: acme.apiKey } : {}),
+      ...(operation.needsKey ? { key: apiKey } : {}),
       ...(body === undefined ? {} : { body }),
     });
     const described = operation.replies[reply.status];
@@ -42,8 +49,14 @@ it.each(operations.filter(({ headers }) => headers !== undefined).map((operation
   'the example of %s is carried out once with a key',
   async (action, operation) => {
     const { apiKey: key } = await service.signUp('Repeater');
+    // The example before has taken the address.
+    const body = replaced(operation.bodyExample, 'ops@acme.test', 'repeater@acme.test');
     const send = () =>
-      service.call(operation.method, operation.path, { key, body: operation.bodyExample, headers: { 'idempotency-key': action } });
+      service.call(operation.method, operation.path, {
+        key,
+        ...(body === undefined ? {} : { body }),
+        headers: { 'idempotency-key': action },
+      });
     const [first, second] = [await send(), await send()];
     expect(second.body).toEqual(first.body);
     expect([first.headers.get('idempotency-replayed'), second.headers.get('idempotency-replayed')]).toEqual([null, 'true']);
