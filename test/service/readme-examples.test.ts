@@ -31,7 +31,7 @@ afterAll(async () => {
 describe('the examples of the documents, in their order', () => {
   it('are all below, or in test/clients/readme.test.ts', () => {
     const sections = (wanted: string) => EXAMPLES.filter(({ language }) => language === wanted).map(({ section }) => section);
-    expect(sections('curl')).toEqual(['Sign up', 'Query over HTTP', 'Several statements, all or none', 'Migrations', 'Audit']);
+    expect(sections('curl')).toEqual(['Sign up', 'Query over HTTP', 'Keys', 'Several statements, all or none', 'Migrations', 'Audit']);
     expect(sections('js')).toEqual(['An ORM', 'Node (pg)', 'The Neon driver', 'Serverless drivers']);
     expect(sections('sql')).toEqual(['psql', 'A Postgres of your own']);
     expect(sections('json')).toEqual(['Sign up', 'Query over HTTP', 'Errors']);
@@ -74,6 +74,12 @@ describe('the examples of the documents, in their order', () => {
 
   it.each(['Node (pg)', 'The Neon driver'])('connect from %s', async (section) => {
     expect(await javascript(section)).toBe("[ { customer: 'grace' } ] ");
+  });
+
+  it('make a key for a program', async () => {
+    const { status, body } = await curl('Keys');
+    expect([status, body.scope]).toEqual([201, 'write']);
+    expect((await service.query({ ...organization, apiKey: body.apiKey }, 'SELECT 1')).status).toBe(200);
   });
 
   it('run several statements', async () => {
