@@ -107,6 +107,8 @@ export interface FailedCall {
   readonly atomic?: boolean | undefined;
   /** It has an Idempotency-Key, so it is carried out at most once. */
   readonly isRepeatable?: boolean | undefined;
+  /** Its key may only read. */
+  readonly isReader?: boolean | undefined;
   /** The limit of its body. */
   readonly maxBodyBytes?: number | undefined;
 }
@@ -160,8 +162,8 @@ function renderServiceError(error: ServiceError, call: FailedCall): RenderedErro
 }
 
 function renderPostgresError({ fields }: PostgresError, place: Pick<FailurePlace, 'line' | 'column'>, call: FailedCall): RenderedError {
-  const code = postgresErrorCode(fields);
-  const shape = POSTGRES_ERRORS[code];
+  const code = call.isReader && fields.code === '42501' ? 'forbidden' : postgresErrorCode(fields);
+  const shape = ERRORS[code];
   const base = problemOf(code, shape, fields.message, call);
   const retryable = base.retryable && leavesNothing(call);
   const hint = sqlHint(fields, call.sql);

@@ -63,9 +63,9 @@ export async function openSession(
   context: SessionContext,
 ): Promise<void> {
   const { id } = tenant.organization;
-  const shared = context.tenants.enter(id);
+  const shared = context.tenants.enter(tenant);
   try {
-    if (shared.count > context.clientsPerTenant) {
+    if (context.tenants.countOf(id) > context.clientsPerTenant) {
       throw new ServiceError('too_many_connections', `too many connections for organization "${id}"`);
     }
     const rewriter = schemaRewriterOf(tenant);
@@ -77,7 +77,7 @@ export async function openSession(
     client.write(READY_IDLE);
     session.start();
   } catch (error) {
-    context.tenants.leave(id, shared);
+    context.tenants.leave(tenant, shared);
     throw error;
   }
 }
@@ -185,7 +185,7 @@ class Session implements SessionServices, ReachableSession {
     this.#pins.end();
     this.#shared.part(own);
     router.cancelKeys.forget(own);
-    tenants.leave(this.#tenant.organization.id, this.#shared);
+    tenants.leave(this.#tenant, this.#shared);
   }
 
   get backendProcessId(): number {

@@ -25,7 +25,8 @@ import { Operator } from './router/operator.ts';
 import { type Cluster, prepareCluster } from './router/placement/cluster.ts';
 import { Platform } from './router/placement/platform-sessions.ts';
 import { ProvisionerByKind } from './router/placement/provisioner-by-kind.ts';
-import { connectionLimitFor, limitConnections } from './router/placement/roles.ts';
+import { readerOf } from './router/placement/roles/reader-role.ts';
+import { connectionLimitFor, limitConnections } from './router/placement/roles/roles.ts';
 import { Router } from './router/router.ts';
 import { ApiKeys } from './router/sign-ups/api-keys.ts';
 import { SignUps } from './router/sign-ups/sign-ups.ts';
@@ -103,7 +104,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       results: new MemoryBudget(RESULT_BOUNDS),
       observe,
     });
-    const keys = new ApiKeys(catalog, locks);
+    const keys = new ApiKeys(catalog, provisioner, locks);
     const signUps = new SignUps({
       catalog,
       provisioner,
@@ -210,7 +211,9 @@ function createPool(config: Config, max: number, observe: Observe): Pool {
 async function limitRoles(config: Config, platform: Platform, catalog: Catalog, observe: Observe): Promise<void> {
   const limit = connectionLimitFor(config.POSTERN_BACKENDS_PER_TENANT);
   const limitAll = async () => {
-    const roles = (await catalog.organizations()).filter(({ status }) => status !== 'dropped').map(({ placement }) => placement.role);
+    const roles = (await catalog.organizations())
+      .filter(({ status }) => status !== 'dropped')
+      .flatMap(({ placement: { role } }) => [role, readerOf(role)]);
     return platform.run((session) => limitConnections(session, roles, limit));
   };
   const cause = await limitAll().catch((error: unknown) => error);

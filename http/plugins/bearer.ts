@@ -35,12 +35,15 @@ export async function authenticateBearer(router: KeyRing, { headers, call }: Fas
   warnOfReplacement(call.tenant, reply);
 }
 
-/** Refuses keys that have another scope. Runs after the authentication. */
+/** Each scope allows what those before it do. */
+const SCOPES: readonly KeyScope[] = ['read', 'write', 'admin'];
+
+/** Refuses keys whose scope does not allow this one. Runs after the authentication. */
 export function requireScope(scope: KeyScope): onRequestHookHandler {
   return (request, _reply, done) => {
     const { key } = tenantOf(request);
     done(
-      key.scope === scope
+      SCOPES.indexOf(key.scope) >= SCOPES.indexOf(scope)
         ? undefined
         : new ServiceError('forbidden', `this needs a key with the scope ${scope}; this one has ${key.scope}`),
     );

@@ -38,6 +38,8 @@ export function repeatableRequest({ headers, call }: FastifyRequest, contentType
   if (typeof key !== 'string' || !/^[!-~]{1,255}$/.test(key)) {
     throw new ServiceError('invalid_request', 'Idempotency-Key: must be 1 to 255 visible ASCII characters');
   }
+  // A read key changes nothing, and has no table of its own for replies.
+  if (call.tenant?.key.scope === 'read') return undefined;
   call.isRepeatable = true;
   return { key, fingerprint: call.fingerprint ?? '', contentType };
 }

@@ -58,8 +58,18 @@ export interface FailedRequest {
 /** As {@link problemOf}. */
 export function problemFor(error: unknown, observe: Observe, request: FailedRequest): RenderedError {
   const { requestId, method, path, withCredentials, call, maxBodyBytes, isGone } = request;
-  const { statement, atomic, isRepeatable } = call ?? {};
-  const rendered = renderError(error, { requestId, path, withCredentials, sql: statement?.sql, atomic, isRepeatable, maxBodyBytes });
+  const { statement, atomic, isRepeatable, tenant } = call ?? {};
+  const isReader = tenant?.key.scope === 'read';
+  const rendered = renderError(error, {
+    requestId,
+    path,
+    withCredentials,
+    sql: statement?.sql,
+    atomic,
+    isRepeatable,
+    isReader,
+    maxBodyBytes,
+  });
   const { problem, internal } = rendered;
   // If the client has disconnected, the error is a consequence and is not logged.
   if (internal && !isGone) observe({ name: 'service.failure', message: `${method} ${problem.instance} failed`, cause: error, requestId });

@@ -28,6 +28,7 @@ const apply = {
   description:
     'All its statements run in one transaction together with its entry in the ledger: a failure leaves no trace and names statement, line and column. The same migration again changes nothing; other SQL under the same name is refused.',
   needsKey: true,
+  scope: 'write',
   query: noQuery,
   headers: IDEMPOTENCY_HEADERS,
   body: migrationRequest,
@@ -60,6 +61,7 @@ const list = {
   summary: 'List migrations',
   description: 'All of them, in the order applied.',
   needsKey: true,
+  scope: 'write',
   query: noQuery,
   body: noBody,
   replies: { 200: { description: 'The ledger.', schema: migrationsReply, example: { migrations: [EXAMPLE_MIGRATION] } } },

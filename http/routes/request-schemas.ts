@@ -132,7 +132,9 @@ const networks = z
   .max(32)
   .meta({ description: 'The only addresses that it may be used from, in CIDR notation', examples: [['203.0.113.0/24']] });
 
-const keyScope = z.enum(['admin', 'write']).describe('admin: everything, also with keys; write: SQL as the owner of the data');
+const keyScope = z
+  .enum(['admin', 'write', 'read'])
+  .describe('admin: everything, also with keys; write: SQL as the owner of the data; read: SQL as a role that may only read it');
 
 export const createKeyRequest = z.strictObject({
   name: keyName,

@@ -51,6 +51,7 @@ export const LEASE_ERRORS: readonly ErrorCode[] = [
 /** Errors while SQL runs. */
 export const SQL_ERRORS: readonly ErrorCode[] = [
   'sql_error',
+  'forbidden',
   'unsupported_statement',
   'statement_canceled',
   'lock_not_available',

@@ -1,4 +1,6 @@
+import { READERS } from '../../src/backend/pool/pool-fairness.ts';
 import type { Settings } from '../../src/backend/session-state.ts';
+import type { Tenant } from '../../src/router/tenant.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import type { ProcessIds } from '../pinning/process-ids.ts';
@@ -29,7 +31,7 @@ export interface SessionStart {
   readonly whole: boolean;
 }
 
-/** What the wire sessions of one organization share in this process. */
+/** What the wire sessions of one role of an organization share in this process. */
 export class OrganizationSessions {
   count = 0;
   parseCache = new ParseCache();
@@ -115,30 +117,39 @@ class OwnProcessId implements ProcessIds {
   }
 }
 
-/** The organizations with wire sessions, and some that had sessions recently. */
+/** Whose sessions: those of one role of an organization. */
+export type SessionsOwner = Pick<Tenant, 'pool' | 'organization'>;
+
+/** The organizations' roles with wire sessions, and some that had sessions recently. */
 export class OrganizationDirectory {
   readonly #present = new Map<string, OrganizationSessions>();
   readonly #former = new BoundedMap<string, OrganizationSessions>({ maxEntries: MAX_REMEMBERED_TENANTS });
   readonly #statements = new MemoryBudget(STATEMENT_BOUNDS);
 
   /** Adds a session. */
-  enter(organizationId: string): OrganizationSessions {
-    const tenant = this.#present.get(organizationId) ?? this.#former.get(organizationId) ?? this.#newTenant(organizationId);
+  enter({ pool, organization }: SessionsOwner): OrganizationSessions {
+    const tenant = this.#present.get(pool) ?? this.#former.get(pool) ?? this.#newTenant(organization.id);
     if (tenant.count === 0) {
-      this.#former.delete(organizationId);
-      this.#present.set(organizationId, tenant);
+      this.#former.delete(pool);
+      this.#present.set(pool, tenant);
     }
     tenant.count += 1;
     return tenant;
   }
 
+  /** How many sessions an organization has, of all its roles. */
+  countOf(organizationId: string): number {
+    const roles = [organizationId, `${organizationId}:${READERS}`];
+    return roles.reduce((count, role) => count + (this.#present.get(role)?.count ?? 0), 0);
+  }
+
   /** One session less. The last one takes with it what had been parsed of late. */
-  leave(organizationId: string, tenant: OrganizationSessions): void {
+  leave({ pool }: SessionsOwner, tenant: OrganizationSessions): void {
     tenant.count -= 1;
     if (tenant.count > 0) return;
     tenant.parseCache = new ParseCache();
-    this.#present.delete(organizationId);
-    this.#former.set(organizationId, tenant);
+    this.#present.delete(pool);
+    this.#former.set(pool, tenant);
   }
 
   #newTenant(organizationId: string): OrganizationSessions {

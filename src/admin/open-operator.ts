@@ -7,7 +7,7 @@ import { Operator } from '../router/operator.ts';
 import { type Cluster, findCluster } from '../router/placement/cluster.ts';
 import { Platform } from '../router/placement/platform-sessions.ts';
 import { ProvisionerByKind } from '../router/placement/provisioner-by-kind.ts';
-import { connectionLimitFor } from '../router/placement/roles.ts';
+import { connectionLimitFor } from '../router/placement/roles/roles.ts';
 import { SignUps, type SignUpsOptions } from '../router/sign-ups/sign-ups.ts';
 
 export interface OperatorSession {

@@ -39,7 +39,7 @@ export class Lease {
 
   /** As {@link Pool.release}. */
   release(clean = false, reservation?: Reservation): Promise<void> {
-    return this.#return() ? this.#pool.release(this.tenant.organization.id, this.backend, clean, reservation) : Promise.resolve();
+    return this.#return() ? this.#pool.release(this.tenant.pool, this.backend, clean, reservation) : Promise.resolve();
   }
 
   /**
@@ -47,12 +47,12 @@ export class Lease {
    * ended.
    */
   destroy(): void {
-    if (this.#return()) this.#pool.discard(this.tenant.organization.id, this.backend, 'destroyed');
+    if (this.#return()) this.#pool.discard(this.tenant.pool, this.backend, 'destroyed');
   }
 
   /** As {@link destroy}, for a session that a cancel request has not stopped: its process is terminated at once. */
   terminate(): void {
-    if (this.#return()) this.#pool.discard(this.tenant.organization.id, this.backend, 'destroyed', true);
+    if (this.#return()) this.#pool.discard(this.tenant.pool, this.backend, 'destroyed', true);
   }
 
   /** Ends a session that may be running a statement whose client is gone. Resolves when the server has received a cancel request. */
@@ -63,7 +63,7 @@ export class Lease {
 
   /** Called when the defaults for new sessions of the organization have changed. Existing sessions, this one too, are not leased again. */
   retireSessions(): void {
-    this.#pool.retire(this.tenant.organization.id);
+    this.#pool.retire(this.tenant.pool);
   }
 
   /** Asks Postgres to cancel the running statement. Resolves when the server has received the request. */

@@ -4,9 +4,11 @@ import { channelSecret, channelsOf } from '../auth/notify-channel-prefix.ts';
 import { mockVerifier, type ScramOffer } from '../auth/scram.ts';
 import type { BackendConnection } from '../backend/connection.ts';
 import type { Pool } from '../backend/pool/pool.ts';
+import { READERS } from '../backend/pool/pool-fairness.ts';
 import { discardState } from '../backend/reset.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { FormerKey, Credential as KnownCredential } from '../catalog/keys/credential.ts';
+import type { Organization } from '../catalog/organizations/organization.ts';
 import { abortReason, ServiceError } from '../errors.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
 import type { InputScheduler } from '../runtime/input-scheduler.ts';
@@ -18,6 +20,7 @@ import { FormerKeyError } from './limits/former-key-error.ts';
 import { LoginThrottle } from './limits/login-throttle.ts';
 import type { LockExhaustion } from './lock-exhaustion.ts';
 import type { Provisioner } from './placement/provisioner.ts';
+import { asReader } from './placement/roles/reader-role.ts';
 import type { Tenant } from './tenant.ts';
 
 /** What a client authenticates with. */
@@ -85,6 +88,8 @@ export class Router {
   readonly #throttle = new LoginThrottle();
   /** Counts failures with former keys. These do not lock out the right key; the count limits how many the audit log records. */
   readonly #formerKeyUse = new LoginThrottle();
+  /** The organizations as their readers see them. */
+  readonly #asReaders = new WeakMap<Organization, Organization>();
   /** One tenant for all clients with the same key. */
   readonly #tenants = new WeakMap<KnownCredential, Tenant>();
 
@@ -188,7 +193,7 @@ export class Router {
    * backend becomes available or the wait fails, perhaps before this returns.
    */
   enqueue(tenant: Tenant, door: Door, settle: (result: Lease | ServiceError) => void): Wait {
-    const { id, placement } = tenant.organization;
+    const { placement } = tenant.organization;
     const refuse = (error: ServiceError) => {
       this.#observe({ name: 'lease.refused', door, kind: error.kind });
       settle(error);
@@ -208,14 +213,14 @@ export class Router {
         }
       },
     };
-    this.#pool.enqueue(id, waiter);
-    return { giveUp: () => this.#pool.withdraw(id, waiter), leave: () => this.#pool.leave(id, waiter) };
+    this.#pool.enqueue(tenant.pool, waiter);
+    return { giveUp: () => this.#pool.withdraw(tenant.pool, waiter), leave: () => this.#pool.leave(tenant.pool, waiter) };
   }
 
   /** Leases an idle backend if there is one, preferably `preferred`. Its session may have settings of the former client. */
   tryLease(tenant: Tenant, door: Door, preferred?: BackendConnection): Lease | undefined {
     if (tenant.revoked.aborted) return undefined;
-    const backend = this.#pool.tryAcquire(tenant.organization.id, preferred);
+    const backend = this.#pool.tryAcquire(tenant.pool, preferred);
     if (backend === undefined) return undefined;
     this.#observe(AT_ONCE[door]);
     return this.#lend(backend, tenant, door);
@@ -226,12 +231,12 @@ export class Router {
    * @param mayGrow whether it may be kept even if the tenant could open another
    */
   mayKeepBusy(tenant: Tenant, mayGrow: boolean): boolean {
-    return !tenant.revoked.aborted && this.#pool.mayKeepBusy(tenant.organization.id, mayGrow);
+    return !tenant.revoked.aborted && this.#pool.mayKeepBusy(tenant.pool, mayGrow);
   }
 
   /** Called when the defaults for new sessions of the organization have changed. Existing sessions are not leased again. */
   retireBackends(tenant: Tenant): void {
-    this.#pool.retire(tenant.organization.id);
+    this.#pool.retire(tenant.pool);
   }
 
   /** Whether a backend holds session-level advisory locks. Tenants themselves cannot read pg_locks. */
@@ -283,12 +288,23 @@ export class Router {
     return tenant;
   }
 
+  #asReader(organization: Organization): Organization {
+    const known = this.#asReaders.get(organization);
+    if (known !== undefined) return known;
+    const seen = { ...organization, placement: asReader(organization.placement) };
+    this.#asReaders.set(organization, seen);
+    return seen;
+  }
+
   #tenantOf(known: KnownCredential): Tenant {
     let tenant = this.#tenants.get(known);
     if (tenant === undefined) {
-      const { organization, key, revoked } = known;
-      const channels = channelsOf(this.#channels, organization.placement.role);
-      tenant = { organization, key, mayComeFrom: addressCheck(key.networks), channels, pgNotify: this.#pgNotify, revoked };
+      const { key, revoked } = known;
+      const isReader = key.scope === 'read';
+      const organization = isReader ? this.#asReader(known.organization) : known.organization;
+      const pool = isReader ? `${organization.id}:${READERS}` : organization.id;
+      const channels = channelsOf(this.#channels, known.organization.placement.role);
+      tenant = { organization, pool, key, mayComeFrom: addressCheck(key.networks), channels, pgNotify: this.#pgNotify, revoked };
       this.#tenants.set(known, tenant);
     }
     return tenant;

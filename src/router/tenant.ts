@@ -2,7 +2,13 @@ import type { ApiKey, Organization } from '../catalog/organizations/organization
 
 /** An authenticated organization, its key, and a signal that ends all sessions opened with that key. */
 export interface Tenant {
+  /**
+   * The role in its placement is that of the key's sessions. There is one object for each role, so that what is kept for an
+   * organization, such as prepared statements, is not shared between roles.
+   */
   readonly organization: Organization;
+  /** The name of its pool of backends: they are never lent to another role. */
+  readonly pool: string;
   readonly key: Omit<ApiKey, 'verifier'>;
   /** Whether the key may be used from an address; undefined: from everywhere. */
   readonly mayComeFrom?: ((address: string) => boolean) | undefined;

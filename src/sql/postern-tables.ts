@@ -1,4 +1,5 @@
 import type { Placement } from '../catalog/organizations/organization.ts';
+import { readerOf } from '../router/placement/roles/reader-role.ts';
 import type { Session } from './session/session.ts';
 
 /** A table that Postern keeps beside an organization's data, owned by the organization's role. */
@@ -20,6 +21,13 @@ export function posternTable({ kind, schema }: Placement, name: string): Postern
 /** Serializes creation, because two concurrent CREATE … IF NOT EXISTS of the same name may fail. */
 const LOCK = `SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('postern.tables ' || current_user, 0))`;
 
+/** Default privileges let readers see new tables. These hold the SQL of migrations, and replies to others. */
+async function hideFromReaders(session: Session, name: string): Promise<void> {
+  const reader = readerOf(session.lease.tenant.organization.placement.role);
+  const found = await session.rows('SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = $1', [reader]);
+  if (found.length > 0) await session.query(`REVOKE ALL ON ${name} FROM "${reader}"`);
+}
+
 /** Reads a catalog table, so that the session notices what others have committed while it waited. */
 const FIND = 'SELECT 1 FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass($1)';
 
@@ -33,5 +41,6 @@ export async function createPosternTable(session: Session, { schema, name }: Pos
   if ((await session.rows(FIND, [name])).length > 0) return false;
   if (schema !== undefined) await session.query(`CREATE SCHEMA IF NOT EXISTS ${schema}`);
   await session.query(`CREATE TABLE ${name} (${columns})`);
+  await hideFromReaders(session, name);
   return true;
 }

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { WebSocket } from 'ws';
 import { createdKeyReply, key as keySchema, keysReply, rotateKeyReply } from '../../http/responses/reply-schemas.ts';
 import type { JsonReply, TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
@@ -24,6 +25,37 @@ async function make(details: object = {}, organization = acme): Promise<{ organi
   const { status, body } = await call('POST', '/api/keys', { name: 'test', scope: 'write', ...details }, organization);
   expect(status, JSON.stringify(body)).toBe(201);
   return { organization: withKey(body.apiKey, organization), keyId: body.keyId };
+}
+
+/** A COPY that waits for data. Resolves with the error that ends it. */
+function copyFrom(client: pg.Client): Promise<unknown> {
+  return new Promise((resolve) => {
+    const submittable = {
+      submit: (connection: pg.Connection) => connection.query('COPY copied FROM STDIN'),
+      handleCopyInResponse: () => {},
+      handleError: resolve,
+      handleReadyForQuery: () => {},
+    };
+    client.query(submittable as unknown as pg.Submittable);
+  });
+}
+
+/** Logs in by a WebSocket. @returns in an array, because it is not to be awaited yet: what has come when it is closed */
+async function openWebSocket({ id, apiKey }: TestOrganization): Promise<Promise<string>[]> {
+  const webSocket = new WebSocket(`${service.httpUrl.replace('http:', 'ws:')}/v2`);
+  const chunks: Buffer[] = [];
+  webSocket.on('message', (data: Buffer) => chunks.push(data));
+  const heard = () => Buffer.concat(chunks).toString('latin1');
+  await once(webSocket, 'open');
+  const counted = (type: string, body: string) => {
+    const length = Buffer.alloc(4);
+    length.writeInt32BE(body.length + 4);
+    return Buffer.concat([Buffer.from(type), length, Buffer.from(body, 'latin1')]);
+  };
+  webSocket.send(counted('', `\0\x03\0\0user\0${id}\0database\0${id}\0\0`));
+  webSocket.send(counted('p', `${apiKey}\0`));
+  await eventually('it is logged in', () => heard().includes('Z\0\0\0\x05I'));
+  return [once(webSocket, 'close').then(heard)];
 }
 
 const lastWordsOf = async (client: pg.Client) => (await once(client, 'error'))[0];
@@ -143,6 +175,43 @@ describe('a key that is revoked', () => {
     await expect(service.connect(organization)).rejects.toMatchObject({ code: '28P01', message });
     expect((await staying.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
     await staying.end();
+  });
+
+  it('ends what streams, copies, listens and comes by WebSocket', async () => {
+    const { organization, keyId } = await make();
+    await service.query(acme, 'CREATE TABLE copied (body text)');
+    const clients = await Promise.all([1, 2, 3].map(() => service.connect(organization)));
+    const [listening, copyingOut, copyingIn] = clients as [pg.Client, pg.Client, pg.Client];
+    await listening.query('LISTEN news');
+    const rows = "SELECT repeat('x', 1000), generate_series(1, 100000000)";
+    const heard = [
+      lastWordsOf(listening),
+      copyingOut.query(`COPY (${rows}) TO STDOUT`).catch((error: unknown) => error),
+      copyFrom(copyingIn),
+    ];
+    const [webSocket] = await openWebSocket(organization);
+    const stream = await fetch(`${service.httpUrl}/api/query`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${organization.apiKey}`, 'content-type': 'application/json', accept: 'application/x-ndjson' },
+      body: JSON.stringify({ sql: rows }),
+    });
+    const reader = stream.body?.getReader();
+    expect(Buffer.from((await reader?.read())?.value ?? []).toString()).toContain('{"fields"');
+    await eventually('all are at work', async () => {
+      const { body } = await service.query(acme, "SELECT count(*)::int FROM pg_stat_activity WHERE state = 'active' AND query ~* '^copy'");
+      return body.rows[0].count === 2;
+    });
+
+    await call('DELETE', `/api/keys/${keyId}`);
+    const [listener, copiedOut, copiedIn] = await Promise.all(heard);
+    for (const last of [listener, copiedIn]) expect(last).toMatchObject({ code: '57P01' });
+    // In the middle of its rows there is no place for an error.
+    expect(copiedOut).toBeInstanceOf(Error);
+    expect(await webSocket).toContain('C57P01\0Mterminating connection due to API key revocation');
+    let end = '';
+    for (let piece = await reader?.read(); piece?.value !== undefined; piece = await reader?.read())
+      end = (end + Buffer.from(piece.value).toString()).slice(-2_000);
+    expect(JSON.parse(end.trimEnd().split('\n').at(-1) ?? '')).toMatchObject({ error: { code: 'key_revoked' } });
   });
 
   it('is not the only admin key that does not expire', async () => {

@@ -121,6 +121,7 @@ function tenantOf(id: string): Tenant {
       lastUsedAt: null,
       replacedBy: null,
     },
+    pool: id,
     channels: 'channels',
     revoked: new AbortController().signal,
   };

@@ -47,9 +47,13 @@ class Idle implements BackendReceiver {
   }
 }
 
-/** The backends of one organization, and those who wait for one. */
+/** The backends of one role of an organization, and those who wait for one. */
 export class OrganizationPool {
+  /** The organization's id, or that of another role of it: `<organization>:<role>`. */
   readonly tenantId: string;
+  readonly organizationId: string;
+  /** The backends of the organization's other role. They count in its limit too. */
+  sibling: OrganizationPool | undefined;
   readonly leased = new Set<BackendConnection>();
   readonly leaving = new Map<BackendConnection, Leaving>();
   /** Sessions that have been given up are being terminated at the moment. */
@@ -71,6 +75,7 @@ export class OrganizationPool {
   /** @param lost called for each idle session that is lost, after its removal */
   constructor(tenantId: string, lost: (pool: OrganizationPool, backend: BackendConnection) => void) {
     this.tenantId = tenantId;
+    this.organizationId = tenantId.split(':', 1)[0] ?? tenantId;
     this.#lost = (idle) => {
       const position = this.#idle.indexOf(idle);
       if (position < 0) return;
@@ -91,6 +96,16 @@ export class OrganizationPool {
 
   get idle(): number {
     return this.#idle.length;
+  }
+
+  /** As {@link size}, of all roles of the organization. */
+  get sizeOfAll(): number {
+    return this.size + (this.sibling?.size ?? 0);
+  }
+
+  /** As {@link busy}, of all roles of the organization. */
+  get busyOfAll(): number {
+    return this.busy + (this.sibling?.busy ?? 0);
   }
 
   get backends(): readonly BackendConnection[] {

@@ -19,6 +19,9 @@ export interface PoolSnapshot {
   readonly stuck: ReadonlyMap<string, number>;
 }
 
+/** The role of organizations besides their own. */
+export const READERS = 'read';
+
 /**
  * Divides a pool among organizations: the one with the fewest sessions in use is served first, and the
  * last tenth is reserved for organizations that have none, so that no organization can take the last backends.
@@ -50,7 +53,7 @@ export class PoolFairness {
       total.leaving += pool.leaving.size;
       total.waiters += pool.waiters;
       const reported = [...pool.leaving.values()].filter(({ isReported }) => isReported).length;
-      if (reported > 0) stuck.set(pool.tenantId, reported);
+      if (reported > 0) stuck.set(pool.organizationId, reported + (stuck.get(pool.organizationId) ?? 0));
     }
     return { ...total, stuck };
   }
@@ -69,12 +72,24 @@ export class PoolFairness {
     if (pool === undefined) {
       pool = new OrganizationPool(tenantId, this.#lost);
       this.#pools.set(tenantId, pool);
+      this.#joinSibling(pool);
     }
     return pool;
   }
 
   forgetIfEmpty(pool: OrganizationPool): void {
-    if (pool.isEmpty) this.#pools.delete(pool.tenantId);
+    if (!pool.isEmpty || this.#pools.get(pool.tenantId) !== pool) return;
+    this.#pools.delete(pool.tenantId);
+    if (pool.sibling !== undefined) pool.sibling.sibling = undefined;
+    pool.sibling = undefined;
+  }
+
+  #joinSibling(pool: OrganizationPool): void {
+    const { tenantId, organizationId } = pool;
+    const sibling = this.#pools.get(tenantId === organizationId ? `${organizationId}:${READERS}` : organizationId);
+    if (sibling === undefined) return;
+    pool.sibling = sibling;
+    sibling.sibling = pool;
   }
 
   closed(): void {
@@ -94,18 +109,22 @@ export class PoolFairness {
 
   /** Whether the limits allow another session for this organization now. */
   mayOpenFor(pool: OrganizationPool): boolean {
-    const allowed = pool.busy === 0 ? this.#limits.max : this.#limits.max - this.#reserve;
-    return pool.size < this.#limits.maxPerTenant && this.size < allowed;
+    const allowed = pool.busyOfAll === 0 ? this.#limits.max : this.#limits.max - this.#reserve;
+    return pool.sizeOfAll < this.#limits.maxPerTenant && this.size < allowed;
   }
 
   /** Whether another session may be opened for this organization, if need be after closing another's idle one. */
   canGrow(pool: OrganizationPool): boolean {
     if (this.#isRefused(pool) && pool.opening > 0) return false;
-    return this.mayOpenFor(pool) || (pool.size < this.#limits.maxPerTenant && this.leastRecentlyUsedBeside(pool) !== undefined);
+    return this.mayOpenFor(pool) || this.leastRecentlyUsedBeside(pool) !== undefined;
   }
 
-  /** The other organization whose idle session has not been used for the longest time. */
+  /**
+   * Of the pools whose idle session may be closed for this one, that whose session has not been used for the longest time. If the
+   * organization is at its limit, only its other role's may be.
+   */
   leastRecentlyUsedBeside(own: OrganizationPool): OrganizationPool | undefined {
+    if (own.sizeOfAll >= this.#limits.maxPerTenant) return own.sibling !== undefined && own.sibling.idle > 0 ? own.sibling : undefined;
     let found: OrganizationPool | undefined;
     for (const pool of this.#pools.values())
       if (pool !== own && pool.idle > 0 && (found === undefined || pool.idleSince < found.idleSince)) found = pool;
@@ -116,16 +135,25 @@ export class PoolFairness {
   nextToServe(): OrganizationPool | undefined {
     let best: OrganizationPool | undefined;
     for (const pool of this.#pools.values()) {
-      if (!pool.wantsMore || pool.size >= this.#limits.maxPerTenant || this.#isRefused(pool)) continue;
-      if (best === undefined || pool.busy < best.busy || (pool.busy === best.busy && pool.waitingSince < best.waitingSince)) best = pool;
+      const isFull = pool.sizeOfAll >= this.#limits.maxPerTenant && !pool.sibling?.idle;
+      if (!pool.wantsMore || isFull || this.#isRefused(pool)) continue;
+      const [busy, bestBusy] = [pool.busyOfAll, best?.busyOfAll ?? Number.POSITIVE_INFINITY];
+      if (best === undefined || busy < bestBusy || (busy === bestBusy && pool.waitingSince < best.waitingSince)) best = pool;
     }
     return best;
   }
 
-  /** Whether the pool is at its limit and a waiting organization has fewer sessions in use than this one. */
+  /** Whether the pool is at its limit and a waiting organization, or role of the same one, has fewer sessions in use than this one. */
   isOwedToAnother(pool: OrganizationPool): boolean {
+    if (this.#isOwedToSibling(pool)) return true;
     if (this.size < this.#limits.max - this.#reserve) return false;
     const next = this.nextToServe();
-    return next !== undefined && next !== pool && next.busy < pool.busy;
+    return next !== undefined && next !== pool && next.busyOfAll < pool.busyOfAll;
+  }
+
+  #isOwedToSibling(pool: OrganizationPool): boolean {
+    const { sibling } = pool;
+    if (!sibling?.wantsMore || pool.sizeOfAll < this.#limits.maxPerTenant) return false;
+    return pool.waiters === 0 || sibling.busy < pool.busy;
   }
 }

@@ -20,7 +20,7 @@ export interface PoolLimits extends PoolFairnessLimits {
 }
 
 /**
- * Backend sessions for both doors, each logged in as one organization's role and never leased to another. Within an
+ * Backend sessions for both doors, each logged in as one organization's role and never leased to another, nor to another role. Within an
  * organization waiters are served in order; between organizations {@link PoolFairness} decides. The most recently used idle
  * session is leased first. Idle sessions are closed after `idleMs`.
  */
@@ -52,8 +52,10 @@ export class Pool {
   }
 
   /** All sessions, each with its organization. */
-  sessions(): (readonly [tenantId: string, backend: BackendConnection])[] {
-    return [...this.#fairness.all()].flatMap(({ tenantId, backends }) => backends.map((backend) => [tenantId, backend] as const));
+  sessions(): (readonly [organizationId: string, backend: BackendConnection])[] {
+    return [...this.#fairness.all()].flatMap(({ organizationId, backends }) =>
+      backends.map((backend) => [organizationId, backend] as const),
+    );
   }
 
   /**
@@ -247,7 +249,7 @@ export class Pool {
         // It may have started before or after the change of defaults.
         backend.session.retired = own.changes !== changes;
         backend.busyPoll = this.#busyPoll;
-        backend.schedule(this.inputs.join(own.tenantId));
+        backend.schedule(this.inputs.join(own.organizationId));
         this.#observe({ name: 'backend.opened', durationMs: performance.now() - startedAt });
         this.#adopt(own, backend);
       },

@@ -33,7 +33,7 @@ export class Terminations {
     pool.leaving.set(backend, leaving);
     void backend.gone.then(() => {
       pool.leaving.delete(backend);
-      if (leaving.isReported) this.#observe({ name: 'backend.unstuck', organizationId: pool.tenantId, processId: backend.processId });
+      if (leaving.isReported) this.#observe({ name: 'backend.unstuck', organizationId: pool.organizationId, processId: backend.processId });
       gone();
     });
     if (cancelFailed) void this.#terminate(pool);
@@ -69,19 +69,19 @@ export class Terminations {
     }
   }
 
-  #reportFailure({ tenantId, leaving }: OrganizationPool, cause: unknown): void {
+  #reportFailure({ organizationId, leaving }: OrganizationPool, cause: unknown): void {
     if (this.#closing.aborted || [...leaving.values()].some(({ isReported }) => isReported)) return;
-    const message = `sessions of ${tenantId} that were given up could not be terminated yet`;
+    const message = `sessions of ${organizationId} that were given up could not be terminated yet`;
     this.#observe({ name: 'service.warning', message, cause });
   }
 
-  #reportStuck({ tenantId, leaving }: OrganizationPool): void {
+  #reportStuck({ organizationId, leaving }: OrganizationPool): void {
     const oldest = performance.now() - STUCK_AFTER_MS;
     for (const [backend, state] of leaving) {
       if (state.isReported || state.since > oldest) continue;
       state.isReported = true;
-      const message = `process ${backend.processId} of ${tenantId} does not end when it is terminated: it counts as a session until it has ended`;
-      this.#observe({ name: 'backend.stuck', organizationId: tenantId, processId: backend.processId, message });
+      const message = `process ${backend.processId} of ${organizationId} does not end when it is terminated: it counts as a session until it has ended`;
+      this.#observe({ name: 'backend.stuck', organizationId, processId: backend.processId, message });
     }
   }
 }

@@ -23,8 +23,8 @@ export interface Organization {
   readonly placement: Placement;
 }
 
-/** What a key may do: `admin` everything, also with keys; `write` run SQL as the organization's role. */
-export type KeyScope = 'admin' | 'write';
+/** What a key may do, each with what the next may: `admin` manage keys, `write` run SQL as the organization's role, `read` as its readers' role. */
+export type KeyScope = 'admin' | 'write' | 'read';
 
 /** The part of a key that its organization chooses. */
 export interface KeyDetails {

@@ -5,6 +5,7 @@ import type { Observe } from '../../observation.ts';
 import { type AdminConnection, addressOf, parseUrl, textOf, waitForServer, withSession } from './admin-connection.ts';
 import { ensureStatisticsReader } from './own-database/statistics-views.ts';
 import { createDatabase, ensureTemplate, TEMPLATE, UNFINISHED } from './own-database/template.ts';
+import { ensureOwnersRole, mayAdmitOwners } from './roles/owners-role.ts';
 import { ensureSharedDatabase, SHARED, type SharedFacts, sharedFacts } from './shared-database/shared-database.ts';
 
 /** The PostgreSQL server cannot be used; the message is one line for the person who started Postern. */
@@ -47,6 +48,8 @@ export interface Cluster extends SharedFacts {
   readonly maxConnections: number;
   /** The settings of every organization's role, as far as the platform role may set them. */
   readonly roleSettings: Readonly<Record<string, string>>;
+  /** Whether large objects are left to organizations' own roles. */
+  readonly hasOwnersRole: boolean;
   readonly secret: string;
   /** How to log in to a database of this cluster. */
   login(session: RoleLogin & { readonly database: string; readonly options?: string }): BackendLogin;
@@ -136,7 +139,10 @@ async function prepare(session: pg.Client, admin: AdminConnection, options: Clus
   await ensureControlDatabase(session, options.controlDatabase, platform.user);
   const { allowXpath = false, secret, observe } = options;
   const made = { ...facts, owner: platform.user, allowXpath, secret, observe };
-  if (facts.superuser) await ensureStatisticsReader(session);
+  if (facts.superuser) {
+    await ensureStatisticsReader(session);
+    await ensureOwnersRole(session, platform.user, facts.version);
+  }
   const hardened = await ensureTemplate(session, admin, made);
   const sharedHardened = await ensureSharedDatabase(session, admin, made);
   const open = await closeDefaultDatabases(session);
@@ -175,6 +181,7 @@ async function describe(
     serverVersion: facts.version,
     maxConnections: facts.connections,
     roleSettings,
+    hasOwnersRole: await mayAdmitOwners(session, platform.user),
     secret,
     login: (login) => ({ host, port, ssl, connectTimeoutMs: CONNECT_TIMEOUT_MS, ...login }),
   };
@@ -297,6 +304,7 @@ function warn(observe: Observe, hardened: boolean, open: readonly string[], role
           'organizations can see statistics and locks of the whole server (pg_stat_activity, pg_locks and the like)',
           'those in the schema placement share advisory locks',
           'all can evaluate XPath expressions, which nothing can stop',
+          'read keys can create large objects',
         ]),
     ...(open.length === 0 ? [] : [`every role may connect to the database ${open.join(' and ')}`]),
     ...(missing.length === 0 ? [] : [`${missing.join(' and ')} cannot be set for organizations`]),

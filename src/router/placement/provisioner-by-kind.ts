@@ -30,6 +30,10 @@ export class ProvisionerByKind implements Provisioner {
     return this.#provisioners[placement.kind].endSessions(placement);
   }
 
+  admitReaders(placement: Placement): Promise<void> {
+    return this.#provisioners[placement.kind].admitReaders(placement);
+  }
+
   open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection> {
     return this.#provisioners[placement.kind].open(placement, signal);
   }

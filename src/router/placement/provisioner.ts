@@ -37,7 +37,12 @@ export interface Provisioner {
    */
   endSessions(placement: Placement): Promise<readonly RunningProcess[]>;
   /**
-   * Opens a session with the organization's own role. If the tenant has broken the login (its password, its privileges, its
+   * Creates the role of the organization's readers, and has the organization's own role let it read. May be repeated; what has been
+   * granted before is not granted again.
+   */
+  admitReaders(placement: Placement): Promise<void>;
+  /**
+   * Opens a session with the placement's role: the organization's own, or that of its readers. If the tenant has broken the login (its password, its privileges, its
    * `public` schema), it is repaired.
    * @throws ServiceError `not_ready`, `too_many_connections`, or pg.DatabaseError
    */

@@ -3,6 +3,7 @@ import type { ApiKey, KeyDetails } from '../../catalog/organizations/organizatio
 import { ServiceError } from '../../errors.ts';
 import type { Origin } from '../../observation.ts';
 import type { LockExhaustion } from '../lock-exhaustion.ts';
+import type { Provisioner } from '../placement/provisioner.ts';
 import type { Tenant } from '../tenant.ts';
 import { mintKey } from './mint-key.ts';
 
@@ -14,10 +15,12 @@ interface Shown {
 /** What an organization does with its keys, each time with one that has the scope `admin`. */
 export class ApiKeys {
   readonly #catalog: Catalog;
+  readonly #provisioner: Provisioner;
   readonly #locks: LockExhaustion;
 
-  constructor(catalog: Catalog, locks: LockExhaustion) {
+  constructor(catalog: Catalog, provisioner: Provisioner, locks: LockExhaustion) {
     this.#catalog = catalog;
+    this.#provisioner = provisioner;
     this.#locks = locks;
   }
 
@@ -28,6 +31,9 @@ export class ApiKeys {
 
   /** @throws ServiceError `too_many_keys`, `invalid_request` */
   async create(tenant: Tenant, details: KeyDetails, origin: Origin): Promise<Shown & { readonly key: ApiKey }> {
+    checkScope(tenant);
+    const { placement } = tenant.organization;
+    if (details.scope === 'read') await this.#locks.retryWhenFull(() => this.#provisioner.admitReaders(placement));
     const { apiKey, record } = await this.#mint(tenant);
     const key = await this.#locks.retryWhenFull(() => this.#catalog.keys.create(changeBy(tenant, origin), record, details));
     return { apiKey, key };
@@ -59,8 +65,12 @@ export class ApiKeys {
   }
 }
 
-function changeBy({ organization, key }: Tenant, origin: Origin) {
-  // Every route says which scope it needs; here nothing is left to it.
-  if (key.scope !== 'admin') throw new ServiceError('forbidden', 'the API key may not manage keys: its scope is not admin');
-  return { organizationId: organization.id, actorKeyId: key.id, origin };
+function changeBy(tenant: Tenant, origin: Origin) {
+  checkScope(tenant);
+  return { organizationId: tenant.organization.id, actorKeyId: tenant.key.id, origin };
+}
+
+/** Every route says which scope it needs; here nothing is left to it. */
+function checkScope({ key: { scope } }: Tenant): void {
+  if (scope !== 'admin') throw new ServiceError('forbidden', 'the API key may not manage keys: its scope is not admin');
 }

@@ -117,6 +117,28 @@ describe('the pool', () => {
     expect(await isSettled(more)).toBe(false);
   });
 
+  it('counts the sessions of both roles of an organization, and gives each role what the other does not use', async () => {
+    poolOf({ maxPerTenant: 2 });
+    const owners = [await acquire(pool, 'a', open), await acquire(pool, 'a', open)] as const;
+    const reader = acquire(pool, 'a:read', open);
+    expect(await isSettled(reader)).toBe(false);
+    await pool.release('a', owners[0], true);
+    const readers = [await reader];
+    expect(readers).not.toContain(owners[0]);
+    // Both have one now: it stays with the role that waits itself.
+    const [ownersNext, readersNext] = [acquire(pool, 'a', open), acquire(pool, 'a:read', open)];
+    await pool.release('a', owners[1], true);
+    expect(await ownersNext).toBe(owners[1]);
+    expect(await isSettled(readersNext)).toBe(false);
+    await pool.release('a', owners[1], true);
+    readers.push(await readersNext);
+    for (const backend of readers) await pool.release('a:read', backend, true);
+    expect(pool.snapshot()).toMatchObject({ idle: 2, leased: 0, waiters: 0 });
+    await acquire(pool, 'a', open);
+    expect(pool.snapshot()).toMatchObject({ idle: 1, leased: 1, waiters: 0 });
+    expect(pool.sessions().map(([organizationId]) => organizationId)).toEqual(['a', 'a']);
+  });
+
   it('cleans a session that may hold something before it is lent again', async () => {
     const backend = await acquire(pool, 'a', open);
     backend.session.settings = new Map([['timezone', 'UTC']]);

@@ -6,8 +6,9 @@ import type { Placement } from '../../../catalog/organizations/organization.ts';
 import { codeOf } from '../admin-connection.ts';
 import type { Platform } from '../platform-sessions.ts';
 import { describeProcesses, type Provisioner, type ProvisionerOptions, type RunningProcess, StillRunningError } from '../provisioner.ts';
-import { Roles, roleExists } from '../roles.ts';
-import { isUsable, TenantLogins } from '../tenant-login.ts';
+import { asReader, isReaderRole, letRead, mayRead, ownPlacement, readerOf } from '../roles/reader-role.ts';
+import { Roles, roleExists } from '../roles/roles.ts';
+import { isUsable, TenantLogins } from '../roles/tenant-login.ts';
 import { TEMPLATE } from './template.ts';
 
 /**
@@ -34,7 +35,7 @@ export class DatabaseProvisioner implements Provisioner {
     this.#roles = new Roles(cluster, connectionLimit);
     const role = (placement: Placement) => this.#repairRole(placement);
     const rights = (placement: Placement) => this.#repairRights(placement);
-    const limit = ({ role }: Placement) => this.#platform.alone(role, (session) => this.#roles.raiseLimit(session, role));
+    const limit = ({ role, database }: Placement) => this.#platform.alone(database, (session) => this.#roles.raiseLimit(session, role));
     this.#logins = new TenantLogins({
       cluster,
       limits,
@@ -63,19 +64,42 @@ export class DatabaseProvisioner implements Provisioner {
     await this.#platform.alone(role, async (session) => {
       const found = await findDatabase(session, database);
       if (found?.valid) await session.query(`ALTER DATABASE ${name} WITH ALLOW_CONNECTIONS false`);
-      const running = (await roleExists(session, role)) ? await this.#roles.endSessions(session, role) : [];
+      const roles = [readerOf(role), role];
+      const running: RunningProcess[] = [];
+      for (const one of roles) if (await roleExists(session, one)) running.push(...(await this.#roles.endSessions(session, one)));
       if (running.length > 0) throw new StillRunningError(describeProcesses(running));
       if (found !== undefined) await dropDatabase(session, name);
-      await session.query(`DROP ROLE IF EXISTS ${pg.escapeIdentifier(role)}`);
+      await session.query(`DROP ROLE IF EXISTS ${roles.map(pg.escapeIdentifier).join(', ')}`);
     });
   }
 
   endSessions({ role }: Placement): Promise<readonly RunningProcess[]> {
-    return this.#platform.alone(role, (session) => this.#roles.endWork(session, role));
+    return this.#platform.alone(role, (session) => this.#roles.endWorkOfAll(session, role));
+  }
+
+  async admitReaders(placement: Placement): Promise<void> {
+    const reader = asReader(placement);
+    await this.#repairRole(reader);
+    await this.#repairRights(reader);
+    const backend = await this.open(reader);
+    backend.end();
   }
 
   open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection> {
-    return this.#logins.open(placement, (backend) => this.#ensurePublic(backend, placement), signal);
+    const own = ownPlacement(placement);
+    const furnish = (backend: BackendConnection) =>
+      own === undefined ? this.#ensurePublic(backend, placement) : this.#ensureReadable(backend, placement, own);
+    return this.#logins.open(placement, furnish, signal);
+  }
+
+  async #ensureReadable(backend: BackendConnection, reader: Placement, own: Placement): Promise<void> {
+    if (await mayRead(backend, reader)) return;
+    await this.#logins.apply(reader, async () => {
+      const session = await this.open(own);
+      // Another process may be granting the same.
+      await letRead(session, reader.role, () => mayRead(backend, reader)).finally(() => session.end());
+      return true;
+    });
   }
 
   async #ensurePublic(backend: BackendConnection, placement: Placement): Promise<void> {
@@ -90,13 +114,13 @@ export class DatabaseProvisioner implements Provisioner {
     }
   }
 
-  #repairRole({ role }: Placement): Promise<boolean> {
-    return this.#platform.alone(role, (session) => this.#roles.repair(session, role));
+  #repairRole({ role, database }: Placement): Promise<boolean> {
+    return this.#platform.alone(database, (session) => this.#roles.repair(session, role));
   }
 
   /** Restores privileges on the database, except for an organization that is being dropped. */
   #repairRights(placement: Placement): Promise<boolean> {
-    return this.#platform.alone(placement.role, async (session) => {
+    return this.#platform.alone(placement.database, async (session) => {
       if (!(await roleExists(session, placement.role))) return false;
       await grant(session, placement);
       return true;
@@ -134,9 +158,8 @@ async function dropDatabase(session: pg.PoolClient, name: string): Promise<void>
 /** The template's own ACL is not copied. */
 async function grant(session: pg.PoolClient, placement: Placement): Promise<void> {
   const [role, database] = [pg.escapeIdentifier(placement.role), pg.escapeIdentifier(placement.database)];
-  await session.query(
-    `REVOKE ALL ON DATABASE ${database} FROM PUBLIC; GRANT CONNECT, CREATE, TEMPORARY ON DATABASE ${database} TO ${role}`,
-  );
+  const rights = isReaderRole(placement.role) ? 'CONNECT, TEMPORARY' : 'CONNECT, CREATE, TEMPORARY';
+  await session.query(`REVOKE ALL ON DATABASE ${database} FROM PUBLIC; GRANT ${rights} ON DATABASE ${database} TO ${role}`);
 }
 
 /** A database whose DROP was interrupted exists but is invalid, and can only be dropped again. */

@@ -2,6 +2,7 @@ import pg from 'pg';
 import type { Observe } from '../../../observation.ts';
 import { type AdminConnection, withSession } from '../admin-connection.ts';
 import { harden, WHOLE_SERVER } from '../hardening.ts';
+import { leaveLargeObjectsToOwners } from '../roles/owners-role.ts';
 import { replaceStatisticsViews } from './statistics-views.ts';
 
 /** The database that organizations' databases are copied from. */
@@ -10,7 +11,7 @@ export const TEMPLATE = 'postern_template';
 export const UNFINISHED = `${TEMPLATE}_unfinished`;
 
 /** Raised when the template's content changes, so that the next start rebuilds it and hardens the databases made from the old one. */
-const EDITION = 5;
+const EDITION = 6;
 const HARDENED = ', hardened';
 
 /** How many databases are hardened at the same time. */
@@ -78,7 +79,12 @@ async function findTemplate(admin: pg.Client): Promise<Found | undefined> {
 /** Drops `public`: each organization creates its own, with its own role, so that the platform role never acts in a tenant's database. */
 async function furnish(session: pg.Client, { superuser, allowXpath }: TemplateOptions): Promise<void> {
   await session.query('DROP SCHEMA public');
-  if (superuser) await harden(session, { taken: [WHOLE_SERVER], allowXpath, alsoDo: replaceStatisticsViews });
+  if (superuser) await harden(session, { taken: [WHOLE_SERVER], allowXpath, alsoDo: changeFunctions });
+}
+
+async function changeFunctions(session: pg.Client): Promise<void> {
+  await replaceStatisticsViews(session);
+  await leaveLargeObjectsToOwners(session);
 }
 
 /**
@@ -91,7 +97,7 @@ async function hardenExisting(admin: pg.Client, login: AdminConnection, options:
   let failure: Error | undefined;
   const hardenNext = async () => {
     for (let database = databases.pop(); database !== undefined; database = databases.pop()) {
-      const hardenOne = (session: pg.Client) => harden(session, { taken: [WHOLE_SERVER], allowXpath, alsoDo: replaceStatisticsViews });
+      const hardenOne = (session: pg.Client) => harden(session, { taken: [WHOLE_SERVER], allowXpath, alsoDo: changeFunctions });
       await withSession({ ...login, database }, hardenOne).catch((cause: unknown) => {
         failure = new Error(`database ${database}`, { cause });
       });

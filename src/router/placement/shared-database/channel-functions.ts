@@ -82,6 +82,9 @@ const TABLES = (owner: string) => `
 
 const ROUTINES = ['server_channel(text)', 'pg_notify(text, text)', 'notify(text, text)', 'listen(text)', 'unlisten(text)'];
 
+/** The organization of the role that has logged in: its own, or that of its readers, whose name is longer. */
+const ORGANIZATION = 'pg_catalog.left(session_user::text, 16)';
+
 /**
  * The server's name of a channel, as serverChannel() makes it. A name that is empty or too long is left as it is, for the
  * server to refuse. The body is parsed when the function is created, so its names are fixed.
@@ -96,9 +99,9 @@ const SERVER_CHANNEL = `
     END
     FROM (
       SELECT pg_catalog.substr(pg_catalog.encode(
-          pg_catalog.sha256(secret || pg_catalog.convert_to(session_user::text, 'UTF8')), 'hex'), 1, 16) || ':' AS own,
+          pg_catalog.sha256(secret || pg_catalog.convert_to(${ORGANIZATION}, 'UTF8')), 'hex'), 1, 16) || ':' AS own,
         CASE WHEN pg_catalog.starts_with($1, f.prefix || ':') THEN pg_catalog.substr($1, pg_catalog.length(f.prefix) + 2) ELSE $1 END AS name
-      FROM postern_private.channel_secret LEFT JOIN postern_private.former_channels AS f ON f.role = session_user
+      FROM postern_private.channel_secret LEFT JOIN postern_private.former_channels AS f ON f.role = ${ORGANIZATION}
     ) AS known;
   END;
   REVOKE ALL ON FUNCTION postern.server_channel(text) FROM PUBLIC`;

@@ -5,9 +5,10 @@ import type { Placement } from '../../../catalog/organizations/organization.ts';
 import { dropOwned } from '../owned-objects.ts';
 import type { Platform } from '../platform-sessions.ts';
 import { describeProcesses, type Provisioner, type ProvisionerOptions, type RunningProcess, StillRunningError } from '../provisioner.ts';
-import { Roles, roleExists } from '../roles.ts';
+import { asReader, isReaderRole, letRead, mayRead, ownPlacement } from '../roles/reader-role.ts';
+import { Roles, roleExists } from '../roles/roles.ts';
+import { isUsable, TenantLogins } from '../roles/tenant-login.ts';
 import { sessionOptions } from '../session-settings.ts';
-import { isUsable, TenantLogins } from '../tenant-login.ts';
 
 /**
  * A schema for each organization in one shared database. The platform role owns the schema, so that the organization can
@@ -26,7 +27,7 @@ export class SchemaProvisioner implements Provisioner {
     this.#platform = platform;
     this.#roles = new Roles(cluster, connectionLimit);
     const role = (placement: Placement) => this.#repairRole(placement);
-    const limit = ({ role }: Placement) => this.#platform.alone(role, (session) => this.#roles.raiseLimit(session, role));
+    const limit = ({ role, schema }: Placement) => this.#platform.alone(schema, (session) => this.#roles.raiseLimit(session, role));
     this.#logins = new TenantLogins({ cluster, limits, observe, remedies: { '28P01': role, '28000': role, '53300': limit } });
   }
 
@@ -44,27 +45,51 @@ export class SchemaProvisioner implements Provisioner {
 
   /** The organization's objects are dropped with its own role, the platform's with the platform role. */
   async deprovision(placement: Placement): Promise<void> {
-    const [role, schema] = [pg.escapeIdentifier(placement.role), pg.escapeIdentifier(placement.schema)];
+    const schema = pg.escapeIdentifier(placement.schema);
     await this.#platform.aloneInShared(placement.role, async (shared, control) => {
       const statements = [`DROP SCHEMA IF EXISTS ${schema} CASCADE`];
-      if (await roleExists(control, placement.role)) {
-        const { secret, running } = await this.#roles.takeOver(control, placement.role);
+      for (const { role } of [asReader(placement), placement]) {
+        if (!(await roleExists(control, role))) continue;
+        const { secret, running } = await this.#roles.takeOver(control, role);
         if (running.length > 0) throw new StillRunningError(describeProcesses(running));
-        await this.#empty(shared, placement, secret);
+        await this.#empty(shared, { ...placement, role }, secret);
         // A session that authenticated with the old password just before the change may have started meanwhile.
-        await this.#roles.endSessions(control, placement.role);
-        statements.push(`DROP OWNED BY ${role} CASCADE`, `DROP ROLE ${role}`);
+        await this.#roles.endSessions(control, role);
+        const name = pg.escapeIdentifier(role);
+        statements.push(`DROP OWNED BY ${name} CASCADE`, `DROP ROLE ${name}`);
       }
       await this.#run(shared, statements);
     });
   }
 
   endSessions({ role }: Placement): Promise<readonly RunningProcess[]> {
-    return this.#platform.alone(role, (session) => this.#roles.endWork(session, role));
+    return this.#platform.alone(role, (session) => this.#roles.endWorkOfAll(session, role));
+  }
+
+  async admitReaders(placement: Placement): Promise<void> {
+    const reader = asReader(placement);
+    await this.#repairRole(reader);
+    const backend = await this.open(reader);
+    backend.end();
   }
 
   open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection> {
-    return this.#logins.open(placement, (backend) => this.#ensureSchema(backend, placement), signal);
+    const own = ownPlacement(placement);
+    const furnish = (backend: BackendConnection) =>
+      own === undefined ? this.#ensureSchema(backend, placement) : this.#ensureReadable(backend, placement, own);
+    return this.#logins.open(placement, furnish, signal);
+  }
+
+  /** The schema is the platform's, and what is in it the organization's: each grants its own. */
+  async #ensureReadable(backend: BackendConnection, reader: Placement, own: Placement): Promise<void> {
+    if (await mayRead(backend, reader)) return;
+    await this.#logins.apply(reader, async () => {
+      await this.#repairSchema(reader);
+      const session = await this.open(own);
+      // Another process may be granting the same.
+      await letRead(session, reader.role, () => mayRead(backend, reader)).finally(() => session.end());
+      return true;
+    });
   }
 
   async #ensureSchema(backend: BackendConnection, placement: Placement): Promise<void> {
@@ -72,12 +97,12 @@ export class SchemaProvisioner implements Provisioner {
     await this.#logins.apply(placement, () => this.#repairSchema(placement));
   }
 
-  #repairRole({ role }: Placement): Promise<boolean> {
-    return this.#platform.alone(role, (session) => this.#roles.repair(session, role));
+  #repairRole({ role, schema }: Placement): Promise<boolean> {
+    return this.#platform.alone(schema, (session) => this.#roles.repair(session, role));
   }
 
   #repairSchema(placement: Placement): Promise<boolean> {
-    return this.#platform.aloneInShared(placement.role, async (shared) => {
+    return this.#platform.aloneInShared(placement.schema, async (shared) => {
       if (!(await roleExists(shared, placement.role))) return false;
       await this.#run(shared, this.#schemaStatements(placement));
       return true;
@@ -89,7 +114,7 @@ export class SchemaProvisioner implements Provisioner {
     return [
       ...(this.#platform.cluster.citus ? ['SET citus.enable_schema_based_sharding = on'] : []),
       `CREATE SCHEMA IF NOT EXISTS ${name}`,
-      `GRANT USAGE, CREATE ON SCHEMA ${name} TO ${user}`,
+      `GRANT ${isReaderRole(role) ? 'USAGE' : 'USAGE, CREATE'} ON SCHEMA ${name} TO ${user}`,
     ];
   }
 

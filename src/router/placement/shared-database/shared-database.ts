@@ -2,6 +2,7 @@ import pg from 'pg';
 import { type AdminConnection, withSession } from '../admin-connection.ts';
 import { harden, ONE_DATABASE, WHOLE_SERVER } from '../hardening.ts';
 import { TEMPLATE } from '../own-database/template.ts';
+import { leaveLargeObjectsToOwners } from '../roles/owners-role.ts';
 import { separateAdvisoryLocks } from './advisory-lock-functions.ts';
 import { createChannelFunctions, keepChannelSecret, notifyCalled, replacePgNotify } from './channel-functions.ts';
 import { refuseChosenLargeObjects } from './large-object-functions.ts';
@@ -10,7 +11,7 @@ import { refuseChosenLargeObjects } from './large-object-functions.ts';
 export const SHARED = 'postern_shared';
 
 /** Raised when the revoked privileges change, so that the next start applies the change. */
-const EDITION = 7;
+const EDITION = 8;
 const HARDENED = ', hardened';
 
 export interface SharedOptions {
@@ -75,6 +76,7 @@ async function hardenShared(session: pg.Client, owner: string, allowXpath: boole
   const alsoDo = async () => {
     await separateAdvisoryLocks(session, platform);
     await refuseChosenLargeObjects(session);
+    await leaveLargeObjectsToOwners(session);
     await replacePgNotify(session, owner);
     await session.query(`GRANT SELECT ON pg_catalog.pg_shdepend TO ${platform}`);
   };

@@ -140,11 +140,11 @@ describe.each(servers)('on $name', ({ start, asSuperuser }) => {
     expect(
       await query(
         admin,
-        `SELECT rolsuper OR rolinherit OR rolcreaterole OR rolcreatedb OR rolreplication OR rolbypassrls AS strong, rolconnlimit,
-           (SELECT count(*)::int FROM pg_auth_members WHERE member = r.oid) AS memberships FROM pg_roles r WHERE rolname = $1`,
+        `SELECT rolsuper OR rolcreaterole OR rolcreatedb OR rolreplication OR rolbypassrls AS strong, rolconnlimit,
+           ARRAY(SELECT roleid::regrole::text FROM pg_auth_members WHERE member = r.oid) AS memberships FROM pg_roles r WHERE rolname = $1`,
         [placement.role],
       ),
-    ).toEqual([{ strong: false, rolconnlimit: 20, memberships: 0 }]);
+    ).toEqual([{ strong: false, rolconnlimit: 20, memberships: asSuperuser ? ['postern_owners'] : [] }]);
     // One placement does not keep the other from working.
     expect(await run(theirs, 'CREATE TABLE public.notes ()')).toBe('CREATE TABLE');
     await provisioner.deprovision(theirs);

@@ -1,10 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
-import { roleVerifier } from '../../auth/role-password.ts';
-import { ADVISORY_LOCKS } from '../../catalog/database/advisory-locks.ts';
-import type { Cluster } from './cluster.ts';
-import type { RunningProcess } from './provisioner.ts';
+import { roleVerifier } from '../../../auth/role-password.ts';
+import { ADVISORY_LOCKS } from '../../../catalog/database/advisory-locks.ts';
+import type { Cluster } from '../cluster.ts';
+import type { RunningProcess } from '../provisioner.ts';
+import { ownersRights } from './owners-role.ts';
+import { isReaderRole, ownerOf, readerOf } from './reader-role.ts';
 
 const TERMINATION_TIMEOUT_MS = 5_000;
 /** How long sessions may take to end that have been asked to by other means. */
@@ -65,8 +67,10 @@ export class Roles {
    * @returns false when there is no such role
    */
   async repair(session: pg.PoolClient, role: string): Promise<boolean> {
-    if (!(await roleExists(session, role)) || (await isTakenOver(session, role))) return false;
-    await session.query((await this.#alter(role)).join('; '));
+    // Readers' roles are created when they are needed.
+    const owner = isReaderRole(role) ? ownerOf(role) : role;
+    if (!(await roleExists(session, owner)) || (await isTakenOver(session, owner)) || (await isTakenOver(session, role))) return false;
+    await session.query((await this.statementsFor(session, role)).join('; '));
     return true;
   }
 
@@ -118,6 +122,13 @@ export class Roles {
     return until(TERMINATION_TIMEOUT_MS, look);
   }
 
+  /** As {@link endWork}, for the organization's own role and its readers'. */
+  async endWorkOfAll(session: pg.PoolClient, role: string): Promise<readonly RunningProcess[]> {
+    const running: RunningProcess[] = [];
+    for (const one of [readerOf(role), role]) if (await roleExists(session, one)) running.push(...(await this.endWork(session, one)));
+    return running;
+  }
+
   /** Membership ends with the transaction. */
   async #asMember<Result>(session: pg.PoolClient, role: string, work: () => Promise<Result>): Promise<Result> {
     await session.query(`BEGIN; ${this.#join(role)}`);
@@ -133,11 +144,17 @@ export class Roles {
 
   async #create(role: string): Promise<string[]> {
     const attributes = 'NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT NOREPLICATION NOBYPASSRLS';
-    return [`CREATE ROLE ${pg.escapeIdentifier(role)} ${attributes} ${await this.#login(role)}`, ...this.#settings(role)];
+    return [`CREATE ROLE ${pg.escapeIdentifier(role)} ${attributes} ${await this.#login(role)}`, ...this.#rights(role)];
   }
 
   async #alter(role: string): Promise<string[]> {
-    return [`ALTER ROLE ${pg.escapeIdentifier(role)} ${await this.#login(role)} VALID UNTIL 'infinity'`, ...this.#settings(role)];
+    return [`ALTER ROLE ${pg.escapeIdentifier(role)} ${await this.#login(role)} VALID UNTIL 'infinity'`, ...this.#rights(role)];
+  }
+
+  /** Owners may create large objects; it is taken from PUBLIC, because of readers. */
+  #rights(role: string): string[] {
+    const isOwner = this.#cluster.hasOwnersRole && !isReaderRole(role);
+    return [...this.#settings(role), ...(isOwner ? ownersRights(role, this.#cluster.serverVersion) : [])];
   }
 
   async #login(role: string): Promise<string> {

@@ -1,13 +1,14 @@
 import pg from 'pg';
-import { rolePassword } from '../../auth/role-password.ts';
-import { BackendConnection } from '../../backend/connection.ts';
-import { runCommand } from '../../backend/run-command.ts';
-import type { Placement } from '../../catalog/organizations/organization.ts';
-import type { Observe } from '../../observation.ts';
-import { codeOf } from './admin-connection.ts';
-import type { Cluster } from './cluster.ts';
-import { asServiceError } from './platform-sessions.ts';
-import { type SessionLimits, sessionOptions } from './session-settings.ts';
+import { rolePassword } from '../../../auth/role-password.ts';
+import { BackendConnection } from '../../../backend/connection.ts';
+import { runCommand } from '../../../backend/run-command.ts';
+import type { Placement } from '../../../catalog/organizations/organization.ts';
+import type { Observe } from '../../../observation.ts';
+import { codeOf } from '../admin-connection.ts';
+import type { Cluster } from '../cluster.ts';
+import { asServiceError } from '../platform-sessions.ts';
+import { type SessionLimits, sessionOptions } from '../session-settings.ts';
+import { ownPlacement } from './reader-role.ts';
 
 /** @returns whether anything was repaired */
 export type Remedy = (placement: Placement) => Promise<boolean>;
@@ -67,7 +68,7 @@ export class TenantLogins {
       this.#healing.set(placement.role, healing);
     }
     const healed = await healing;
-    if (healed) this.#options.observe({ name: 'backend.login_healed', organizationId: placement.role });
+    if (healed) this.#options.observe({ name: 'backend.login_healed', organizationId: (ownPlacement(placement) ?? placement).role });
     return healed;
   }
 

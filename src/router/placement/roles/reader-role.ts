@@ -1,0 +1,87 @@
+import pg from 'pg';
+import type { BackendConnection } from '../../../backend/connection.ts';
+import { runCommand } from '../../../backend/run-command.ts';
+import type { Placement } from '../../../catalog/organizations/organization.ts';
+
+const SUFFIX = '_read';
+
+/** The role that an organization's read keys log in as. It owns nothing. */
+export function readerOf(role: string): string {
+  return `${role}${SUFFIX}`;
+}
+
+/** The organization's own role. @param reader the role of its readers */
+export function ownerOf(reader: string): string {
+  return reader.slice(0, -SUFFIX.length);
+}
+
+export function isReaderRole(role: string): boolean {
+  return role.endsWith(SUFFIX);
+}
+
+/** The same placement, for sessions of the organization's readers. */
+export function asReader(placement: Placement): Placement {
+  return { ...placement, role: readerOf(placement.role) };
+}
+
+/** The same placement for the organization's own sessions; undefined if it is no reader's. */
+export function ownPlacement(placement: Placement): Placement | undefined {
+  const { role } = placement;
+  return isReaderRole(role) ? { ...placement, role: ownerOf(role) } : undefined;
+}
+
+/** What Postern keeps beside the data, and no reader may see: replies to others, and the SQL of migrations. */
+const NOT_SHOWN = "n.nspname <> 'postern' AND NOT (n.nspname = current_user AND c.relname ~ '^postern_')";
+
+/**
+ * Lets the readers see the organization's tables, views and sequences, also those that are created later. It runs as the organization's
+ * own role. What the organization has taken from its readers since then stays so, unless it has taken the default privileges too.
+ */
+function grants(reader: string): string {
+  const [name, text] = [pg.escapeIdentifier(reader), pg.escapeLiteral(reader)];
+  return `SET search_path = ''; SET client_min_messages = error; SET lock_timeout = '10s'; BEGIN;
+    DO $postern$
+    DECLARE
+      command text;
+    BEGIN
+      FOR command IN
+        SELECT pg_catalog.format('GRANT USAGE ON SCHEMA %I TO %I', n.nspname, ${text}) FROM pg_catalog.pg_namespace n
+        WHERE pg_catalog.pg_get_userbyid(n.nspowner) = current_user AND n.nspname !~ '^pg_' AND n.nspname <> 'postern'
+        UNION ALL
+        SELECT pg_catalog.format('GRANT SELECT ON %s %I.%I TO %I',
+          CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, n.nspname, c.relname, ${text})
+        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE pg_catalog.pg_get_userbyid(c.relowner) = current_user AND c.relkind = ANY ('{r,p,v,m,f,S}') AND n.nspname !~ '^pg_'
+          AND ${NOT_SHOWN}
+      LOOP
+        EXECUTE command;
+      END LOOP;
+    END $postern$;
+    ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO ${name};
+    ALTER DEFAULT PRIVILEGES GRANT SELECT ON SEQUENCES TO ${name};
+    ALTER DEFAULT PRIVILEGES GRANT USAGE ON SCHEMAS TO ${name};
+    COMMIT`;
+}
+
+/**
+ * @param own a session of the organization's own role
+ * @param isDone asked when it has failed, because two sessions that grant the same at the same time get in each other's way
+ */
+export async function letRead(own: BackendConnection, reader: string, isDone: () => Promise<boolean>): Promise<void> {
+  try {
+    await runCommand(own, grants(reader));
+  } catch (error) {
+    if (!(await isDone())) throw error;
+  }
+}
+
+/** Whether a reader's session may use the organization's schema, and will be able to read what is created. */
+export async function mayRead(backend: BackendConnection, { schema, role }: Placement): Promise<boolean> {
+  const found = `SELECT FROM pg_catalog.pg_namespace n
+    WHERE n.nspname = ${pg.escapeLiteral(schema)} AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND 3 = (
+      SELECT pg_catalog.count(*) FROM pg_catalog.pg_default_acl d, pg_catalog.aclexplode(d.defaclacl) AS granted
+      WHERE d.defaclrole = pg_catalog.to_regrole(${pg.escapeLiteral(ownerOf(role))}) AND d.defaclnamespace = 0
+        AND granted.grantee = pg_catalog.to_regrole(current_user) AND (d.defaclobjtype, granted.privilege_type) IN (
+          ('r', 'SELECT'), ('S', 'SELECT'), ('n', 'USAGE')))`;
+  return (await runCommand(backend, found)) === 'SELECT 1';
+}

@@ -1,0 +1,248 @@
+import { once } from 'node:events';
+import type pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { eventually } from '../support/eventually.ts';
+import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+import { DOORS } from './doors.ts';
+
+type Kind = (typeof PLACEMENTS)[number];
+
+/** What a read key must not do, with the SQLSTATE that it gets. Several statements are one transaction, of which the last fails. */
+const ATTACKS: readonly (readonly [way: string, sql: string | readonly string[], sqlstate?: string])[] = [
+  ['inserts a row', "INSERT INTO orders VALUES (9, 'mine')"],
+  ['updates a row', "UPDATE orders SET note = 'mine'"],
+  ['deletes a row', 'DELETE FROM orders'],
+  ['merges rows', "MERGE INTO orders o USING (VALUES (1)) AS v (id) ON o.id = v.id WHEN MATCHED THEN UPDATE SET note = 'mine'"],
+  ['truncates a table', 'TRUNCATE orders'],
+  ['writes in a query', 'WITH gone AS (DELETE FROM orders RETURNING *) SELECT * FROM gone'],
+  ['locks rows', 'SELECT * FROM orders FOR UPDATE'],
+  ['locks rows for its own key', 'SELECT * FROM orders FOR KEY SHARE'],
+  ['locks a table', ['SELECT 1', 'LOCK TABLE orders IN ROW EXCLUSIVE MODE']],
+  ['writes through a view', "INSERT INTO recent VALUES (9, 'mine')"],
+  ['writes through a function', "SELECT add_order('mine')"],
+  ['writes in a DO block', 'DO $$ BEGIN DELETE FROM orders; END $$'],
+  ['leaves read only and writes', ['SET TRANSACTION READ WRITE', "INSERT INTO orders VALUES (9, 'mine')"]],
+  ['takes the next value of a sequence', "SELECT nextval('numbers')"],
+  ['sets a sequence', "SELECT setval('numbers', 900)"],
+  ['refreshes a materialized view', 'REFRESH MATERIALIZED VIEW totals'],
+  ['creates a table', 'CREATE TABLE mine (id int)'],
+  ['creates a table of a query', 'CREATE TABLE mine AS SELECT * FROM orders'],
+  ['selects into a table', 'SELECT * INTO mine FROM orders'],
+  ['creates a view', 'CREATE VIEW mine AS SELECT 1'],
+  ['creates a function', "CREATE FUNCTION mine() RETURNS int LANGUAGE sql AS 'SELECT 1'"],
+  ['creates a type', "CREATE TYPE mine AS ENUM ('a')"],
+  ['creates a sequence', 'CREATE SEQUENCE mine'],
+  ['creates a schema', 'CREATE SCHEMA mine'],
+  ['creates an extension', 'CREATE EXTENSION citext'],
+  ['creates an index', 'CREATE INDEX ON orders (note)'],
+  ['creates a trigger', 'CREATE TRIGGER mine BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()'],
+  ['creates a policy', 'CREATE POLICY mine ON accounts USING (true)'],
+  ['creates a rule', 'CREATE RULE mine AS ON INSERT TO orders DO INSTEAD NOTHING'],
+  ['creates statistics', 'CREATE STATISTICS mine ON id, note FROM orders'],
+  ['creates a publication', 'CREATE PUBLICATION mine'],
+  ['creates a large object', 'SELECT lo_create(0)'],
+  ['creates a large object without a number', 'SELECT lo_creat(-1)'],
+  ['creates a large object with content', "SELECT lo_from_bytea(0, 'mine')"],
+  ['creates a role', 'CREATE ROLE mine'],
+  ['creates a database', 'CREATE DATABASE mine', '25001'],
+  ['alters a table', 'ALTER TABLE orders ADD COLUMN mine int'],
+  ['drops a table', 'DROP TABLE orders'],
+  ['switches row security off', ['SET row_security = off', 'SELECT * FROM accounts']],
+  ['takes row security from a table', 'ALTER TABLE accounts DISABLE ROW LEVEL SECURITY'],
+  ['comments on a table', "COMMENT ON TABLE orders IS 'mine'"],
+  ['grants itself more', ['GRANT ALL ON orders TO CURRENT_USER', 'DELETE FROM orders']],
+  ['becomes the owner', 'SET ROLE "$ORG"'],
+  ['logs in as the owner', 'SET SESSION AUTHORIZATION "$ORG"'],
+  ['joins the owner', 'GRANT "$ORG" TO CURRENT_USER'],
+  ['joins the owners', 'GRANT postern_owners TO CURRENT_USER'],
+  ['gives the owner another password', `ALTER ROLE "$ORG" PASSWORD 'mine'`],
+  ['takes over the owner’s objects', 'REASSIGN OWNED BY "$ORG" TO CURRENT_USER'],
+  ['drops the owner’s objects', 'DROP OWNED BY "$ORG"'],
+  ['changes the owner’s default privileges', 'ALTER DEFAULT PRIVILEGES FOR ROLE "$ORG" GRANT ALL ON TABLES TO CURRENT_USER'],
+  ['reads passwords', 'SELECT * FROM pg_authid'],
+  ['reads a table of files', "SELECT pg_read_file('postgresql.conf')"],
+  ['reads the SQL of migrations', 'SELECT * FROM $LEDGER'],
+  ['reads replies to others', 'SELECT * FROM $REPLIES'],
+  ['reads a table of another', 'SELECT * FROM $OTHER.notes', '*'],
+];
+
+describe.each(PLACEMENTS)('with a %s for each organization, a read key', (kind: Kind) => {
+  let service: TestService;
+  let owner: TestOrganization;
+  let other: TestOrganization;
+  let reader: TestOrganization;
+  let keyId: string;
+  let own: pg.Client;
+
+  const readKey = async (organization: TestOrganization) => {
+    const reply = await service.call('POST', '/api/keys', { key: organization.apiKey, body: { name: 'agent', scope: 'read' } });
+    expect(reply.status, JSON.stringify(reply.body)).toBe(201);
+    return { organization: { ...organization, apiKey: reply.body.apiKey }, keyId: reply.body.keyId };
+  };
+
+  beforeAll(async () => {
+    service = await startTestService({ POSTERN_PLACEMENT: kind });
+    [owner, other] = [await service.signUp(), await service.signUp()];
+    await service.query(other, "CREATE TABLE notes AS SELECT 'secret' AS body");
+    own = await service.connect(owner);
+    await own.query(`
+      CREATE TABLE orders (id int PRIMARY KEY, note text);
+      INSERT INTO orders VALUES (1, 'one');
+      CREATE TABLE accounts (id int, shown boolean);
+      INSERT INTO accounts VALUES (1, true), (2, false);
+      ALTER TABLE accounts ENABLE ROW LEVEL SECURITY;
+      CREATE POLICY visible ON accounts USING (shown);
+      CREATE VIEW recent AS SELECT * FROM orders;
+      CREATE MATERIALIZED VIEW totals AS SELECT count(*) AS count FROM orders;
+      CREATE SEQUENCE numbers;
+      CREATE FUNCTION add_order(text) RETURNS void LANGUAGE sql AS 'INSERT INTO orders VALUES (9, $1)';
+      CREATE FUNCTION double(int) RETURNS int LANGUAGE sql AS 'SELECT 2 * $1'`);
+    const migrated = { key: owner.apiKey, body: { name: 'first', sql: 'SELECT 1' }, headers: { 'idempotency-key': 'once' } };
+    expect((await service.call('POST', '/api/migrations', migrated)).status).toBe(201);
+    ({ organization: reader, keyId } = await readKey(owner));
+  });
+  afterAll(async () => {
+    await own.end();
+    await service.close();
+  });
+
+  const inPlace = (sql: string) => {
+    const table = (name: string) => (kind === 'database' ? `postern.${name}` : `public.postern_${name}`);
+    return sql
+      .replaceAll('$ORG', owner.id)
+      .replaceAll('$OTHER', other.id)
+      .replaceAll('$LEDGER', table('migrations'))
+      .replaceAll('$REPLIES', table('idempotency_keys'));
+  };
+
+  it('reads what there is and what is made later, through every door, under the rules of the owner', async () => {
+    await own.query('CREATE TABLE later AS SELECT 7 AS id; CREATE VIEW latest AS SELECT * FROM later');
+    const texts = [
+      { sql: 'SELECT note FROM orders', rows: [['one']] },
+      { sql: 'SELECT id::text FROM accounts', rows: [['1']] },
+      { sql: 'SELECT note FROM recent', rows: [['one']] },
+      { sql: 'SELECT count::text FROM totals', rows: [['1']] },
+      { sql: 'SELECT id::text FROM later', rows: [['7']] },
+      { sql: 'SELECT id::text FROM latest', rows: [['7']] },
+      { sql: 'SELECT double(21)::text', rows: [['42']] },
+      { sql: 'SELECT last_value::text FROM numbers', rows: [['1']] },
+      { sql: 'SELECT session_user::text', rows: [[`${owner.id}_read`]] },
+    ];
+    for (const [name, door] of Object.entries(DOORS))
+      for (const { sql, rows } of texts) expect([name, sql, (await door(service, reader, sql)).rows]).toEqual([name, sql, rows]);
+    if (kind === 'database') {
+      await own.query('CREATE SCHEMA apart; CREATE TABLE apart.things AS SELECT 8 AS id');
+      expect((await service.query(reader, 'SELECT id FROM apart.things')).body.rows).toEqual([{ id: 8 }]);
+    }
+    const client = await service.connect(reader);
+    await client.query('CREATE TEMPORARY TABLE mine AS SELECT * FROM orders; LISTEN news');
+    expect((await client.query('SELECT * FROM mine')).rows).toEqual([{ id: 1, note: 'one' }]);
+    const heard = once(client, 'notification');
+    await own.query("NOTIFY news, 'extra'");
+    expect((await heard)[0]).toMatchObject({ channel: 'news', payload: 'extra' });
+    await client.end();
+  });
+
+  const attacks = ATTACKS.map(([way, sql, sqlstate = '42501']) => ({ way, sql, sqlstate }));
+  it.each(attacks)('gets nowhere when it $way', async ({ sql, sqlstate }) => {
+    const statements = typeof sql === 'string' ? inPlace(sql) : sql.map(inPlace);
+    for (const [name, door] of Object.entries(DOORS)) {
+      const reply = await door(service, reader, statements);
+      const refused = reply.sqlstate !== '00000' && (sqlstate === '*' || reply.sqlstate === sqlstate || reply.sqlstate === '42501');
+      expect([name, reply.sqlstate, reply.message, refused]).toEqual([name, reply.sqlstate, reply.message, true]);
+    }
+    const { rows } = await own.query('SELECT * FROM orders');
+    expect(rows).toEqual([{ id: 1, note: 'one' }]);
+  });
+
+  it('writes nothing by COPY, and neither makes keys nor runs migrations', async () => {
+    const client = await service.connect(reader);
+    await expect(client.query('COPY orders FROM STDIN')).rejects.toMatchObject({ code: '42501' });
+    await client.end();
+    const refused = [
+      ['POST', '/api/migrations', { name: 'mine', sql: 'SELECT 1' }],
+      ['GET', '/api/migrations'],
+      ['POST', '/api/keys', { name: 'mine', scope: 'read' }],
+      ['GET', '/api/keys'],
+      ['DELETE', `/api/keys/${keyId}`],
+      ['POST', '/api/auth/rotate-key'],
+      ['GET', '/api/audit'],
+      ['PATCH', '/api/organization', { name: 'mine' }],
+      ['DELETE', '/api/organization', { confirm: owner.id }],
+    ] as const;
+    for (const [method, path, body] of refused) {
+      const reply = await service.call(method, path, { key: reader.apiKey, ...(body === undefined ? {} : { body }) });
+      expect([path, reply.status, reply.body.code]).toEqual([path, 403, 'forbidden']);
+    }
+    const write = await service.query(reader, "INSERT INTO orders VALUES (9, 'mine')");
+    expect([write.status, write.body.code, write.body.sqlstate]).toEqual([403, 'forbidden', '42501']);
+    const me = await service.call('GET', '/api/auth/me', { key: reader.apiKey });
+    expect(me.body.key).toMatchObject({ keyId, scope: 'read' });
+  });
+
+  it('sees only its own sessions, and ends those of nobody else', async () => {
+    const client = await service.connect(reader);
+    const { rows: pids } = await own.query('SELECT pg_backend_pid() AS pid');
+    for (const call of ['pg_cancel_backend', 'pg_terminate_backend'])
+      await client.query(`SELECT ${call}(${pids[0].pid})`).catch((error: { code?: string }) => expect(error.code).toBe('42501'));
+    expect((await own.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
+    if (kind === 'database') {
+      const { rows } = await client.query('SELECT DISTINCT usename FROM pg_stat_activity');
+      expect(rows).toEqual([{ usename: `${owner.id}_read` }]);
+    }
+    await client.end();
+  });
+
+  it('shares neither prepared statements nor backends with other keys', async () => {
+    const sql = 'SELECT session_user::text AS who, count(*)::int AS rows FROM accounts';
+    const ask = async (organization: TestOrganization) => (await service.query(organization, sql)).body.rows[0];
+    const all = await Promise.all(Array.from({ length: 60 }, (_, n) => ask(n % 2 === 0 ? owner : reader)));
+    expect(all.filter((_, n) => n % 2 === 0)).toEqual(Array(30).fill({ who: owner.id, rows: 2 }));
+    expect(all.filter((_, n) => n % 2 === 1)).toEqual(Array(30).fill({ who: `${owner.id}_read`, rows: 1 }));
+    const clients = await Promise.all(Array.from({ length: 12 }, (_, n) => service.connect(n % 2 === 0 ? owner : reader)));
+    const rows = await Promise.all(clients.flatMap((client) => [1, 2, 3].map(() => client.query({ name: 'same', text: sql }))));
+    expect(new Set(rows.map(({ rows: [row] }) => `${row.who} ${row.rows}`))).toEqual(new Set([`${owner.id} 2`, `${owner.id}_read 1`]));
+    await Promise.all(clients.map((client) => client.end()));
+  });
+
+  it('gets its rights again where it or the owner has taken them away, but not those on one table', async () => {
+    const hidden = await readKey(owner);
+    await own.query(`REVOKE SELECT ON later FROM "${owner.id}_read"`);
+    expect((await service.query(hidden.organization, 'SELECT * FROM later')).body.code).toBe('forbidden');
+
+    const client = await service.connect(reader, { options: '-c postern.pool=session' });
+    await client.query('DROP OWNED BY CURRENT_USER');
+    await client.query("ALTER ROLE CURRENT_USER PASSWORD 'mine'");
+    await client.end();
+    await own.query(`CREATE TABLE newest AS SELECT 9 AS id`);
+    await readKey(owner);
+    await eventually('it reads again', async () => (await service.query(reader, 'SELECT note FROM orders')).status === 200);
+    expect((await service.query(reader, 'SELECT id FROM newest')).body.rows).toEqual([{ id: 9 }]);
+    for (const name of ['migrations', 'idempotency_keys']) {
+      const table = kind === 'database' ? `postern.${name}` : `public.postern_${name}`;
+      expect((await service.query(reader, `SELECT * FROM ${table}`)).body.sqlstate).toBe('42501');
+    }
+  });
+
+  it('waits for no session that the organization has idle for its other role, and counts in its limit', async () => {
+    const limited = await startTestService({
+      POSTERN_PLACEMENT: kind,
+      POSTERN_BACKENDS_PER_TENANT: '2',
+      POSTERN_QUEUE_TIMEOUT_MS: '20000',
+    });
+    const both = await limited.signUp();
+    await limited.query(both, 'CREATE TABLE seen AS SELECT 1 AS id');
+    const made = await limited.call('POST', '/api/keys', { key: both.apiKey, body: { name: 'agent', scope: 'read' } });
+    const seeing = { ...both, apiKey: made.body.apiKey };
+    const ask = (organization: TestOrganization) => limited.query(organization, 'SELECT id FROM seen, pg_sleep(0.02)');
+    const replies = await Promise.all(Array.from({ length: 40 }, (_, n) => ask(n % 2 === 0 ? both : seeing)));
+    expect(replies.map(({ status }) => status)).toEqual(Array(40).fill(200));
+    const pinned = await Promise.all([1, 2].map(() => limited.connect(both)));
+    for (const client of pinned) await client.query('BEGIN');
+    const waiting = ask(seeing);
+    await pinned[0]?.query('COMMIT');
+    expect((await waiting).status).toBe(200);
+    await Promise.all(pinned.map((client) => client.end()));
+    await limited.close();
+  });
+});
