@@ -21,6 +21,7 @@ import { setHeaders, setHeadersAlways } from './plugins/reply-headers.ts';
 import { trackRequests } from './plugins/request-tracking.ts';
 import { refuseOtherHosts, servedHosts } from './plugins/served-hosts.ts';
 import { CallEnds, requestIdOf } from './request-context.ts';
+import { compressReplies } from './responses/compression.ts';
 import { countReplies } from './responses/reply-memory.ts';
 import { auditEndpoints } from './routes/audit.ts';
 import { authEndpoints } from './routes/auth.ts';
@@ -124,6 +125,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   refuseOtherHosts(app, isServedHost);
   answerProblems(app, observe, refusals);
   countReplies(app);
+  compressReplies(app);
   limitRequests(app, { admission, connections, bodies, results: router.results });
   acceptJsonBodies(app);
 

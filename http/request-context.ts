@@ -23,6 +23,8 @@ export interface RequestContext {
   body: MemoryReservation | undefined;
   /** The reservation for its results in memory; set by admission. */
   results: MemoryReservation | undefined;
+  /** The reservation for the memory of a compressor. */
+  compressor: MemoryReservation | undefined;
   /** Set by routes that run SQL. */
   statement: ObservedStatement | undefined;
   /** SHA-256 of the whole request, if it has an Idempotency-Key. */
@@ -54,6 +56,7 @@ export function openContext(origin: Origin): RequestContext {
     leave: undefined,
     body: undefined,
     results: undefined,
+    compressor: undefined,
     statement: undefined,
     fingerprint: undefined,
     isRepeatable: false,

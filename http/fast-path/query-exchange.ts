@@ -13,9 +13,10 @@ import { replacementHeaders } from '../plugins/bearer.ts';
 import { problemFor } from '../plugins/problems.ts';
 import type { IsServedHost } from '../plugins/served-hosts.ts';
 import { type CallEnds, openContext, originOf, type RequestContext, requestIdOf } from '../request-context.ts';
+import { compress, compressed, encodingFor, piecesOf } from '../responses/compression.ts';
+import { pour } from '../responses/pour.ts';
 import { delayRefusal } from '../responses/refusal-delay.ts';
 import { countReply, errorBody } from '../responses/reply-memory.ts';
-import { pour } from '../responses/send-result.ts';
 import type { QueryBody } from '../routes/request-schemas.ts';
 import { JSON_TYPE, timeoutOf } from '../routes/route-context.ts';
 import type { RefusalContext } from './refusals.ts';
@@ -43,6 +44,7 @@ export class QueryExchange {
   readonly #socket: Socket;
   readonly #call: RequestContext;
   readonly #requestId: string;
+  readonly #acceptEncoding: string | undefined;
   /** Called when the reply has been sent completely. */
   readonly #done: () => void;
   /** How many seconds the connection is kept open after the reply; undefined: it ends with the reply. */
@@ -57,6 +59,7 @@ export class QueryExchange {
     this.#context = context;
     this.#socket = socket;
     this.#requestId = requestIdOf(request.requestId);
+    this.#acceptEncoding = request.acceptEncoding;
     const sourceIp = clientAddress(socket.remoteAddress ?? '', request.forwardedFor);
     this.#call = openContext(originOf(sourceIp, this.#requestId, request.userAgent));
     this.keepAliveS = keepAliveS;
@@ -122,9 +125,31 @@ export class QueryExchange {
 
   #sendWhole(status: number, contentType: string, body: Buffer, headers?: Readonly<Record<string, string>>): void {
     if (this.#isOver) return;
-    const head = this.#head({ status, contentType, length: body.length, headers });
+    if (body.length > CHUNK_BYTES) this.#reserveMemory();
+    const encoding = encodingFor(this.#call, this.#acceptEncoding, body.length);
+    const { coding } = encoding;
+    const head = {
+      status,
+      contentType,
+      headers: this.#acceptEncoding === undefined ? (headers ?? NONE) : { ...headers, ...encoding.headers },
+    };
+    if (coding === undefined) this.#writeWhole(head, body);
+    else if (body.length > CHUNK_BYTES) this.#writeStream(head, compressed(piecesOf(body), coding));
+    else {
+      compress(body, coding).then(
+        (smaller) => {
+          giveBack(body);
+          this.#writeWhole(head, smaller);
+        },
+        () => this.#socket.destroy(),
+      );
+    }
+  }
+
+  #writeWhole(reply: Pick<ReplyHead, 'status' | 'contentType' | 'headers'>, body: Buffer): void {
+    if (this.#isOver) return;
+    const head = this.#head({ ...reply, length: body.length });
     if (body.length > CHUNK_BYTES) {
-      this.#reserveMemory();
       countReply(this.#call, body.length);
       this.#socket.cork();
       this.#socket.write(head, 'latin1');
@@ -150,16 +175,25 @@ export class QueryExchange {
   /** Makes the reservation in the memory budget that a reply which is not small counts in. */
   #reserveMemory(): void {
     const { tenant } = this.#call;
-    if (tenant !== undefined) this.#call.results ??= new MemoryReservation(this.#context.router.results, tenant.organization.id);
+    if (tenant === undefined) return;
+    const { results } = this.#context.router;
+    this.#call.results ??= new MemoryReservation(results, tenant.organization.id);
+    this.#call.compressor ??= new MemoryReservation(results, tenant.organization.id);
   }
 
   #sendStream(body: Readable): void {
-    const socket = this.#socket;
     if (this.#isOver) {
       body.destroy();
       return;
     }
-    socket.write(this.#head({ status: 200, contentType: JSON_TYPE, length: undefined }), 'latin1');
+    this.#reserveMemory();
+    const { coding, headers } = encodingFor(this.#call, this.#acceptEncoding, undefined);
+    this.#writeStream({ status: 200, contentType: JSON_TYPE, headers }, coding === undefined ? body : compressed(body, coding));
+  }
+
+  #writeStream(reply: Pick<ReplyHead, 'status' | 'contentType' | 'headers'>, body: Readable): void {
+    const socket = this.#socket;
+    socket.write(this.#head({ ...reply, length: undefined }), 'latin1');
     pour(
       body,
       socket,
@@ -180,7 +214,7 @@ export class QueryExchange {
     return !socket.writableNeedDrain || socket.writableLength === 0;
   }
 
-  #head(head: Pick<ReplyHead, 'status' | 'contentType' | 'length'> & { headers?: Readonly<Record<string, string>> | undefined }): string {
+  #head(head: Pick<ReplyHead, 'status' | 'contentType' | 'length' | 'headers'>): string {
     const { status, contentType, length } = head;
     const { tenant } = this.#call;
     const isReplaced = tenant !== undefined && tenant.key.replacedBy !== null;
@@ -202,6 +236,7 @@ export class QueryExchange {
     this.#isOver = true;
     this.#call.leave?.();
     this.#call.results?.end();
+    this.#call.compressor?.end();
     this.#context.ends.add(ACTION, this.#call, this.#status);
   }
 }

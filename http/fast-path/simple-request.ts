@@ -13,6 +13,7 @@ export interface SimpleRequest {
   readonly userAgent: string | undefined;
   readonly forwardedFor: string | undefined;
   readonly origin: string | undefined;
+  readonly acceptEncoding: string | undefined;
   /** The offsets of the beginning and the end of its body. */
   readonly bodyStart: number;
   readonly end: number;
@@ -92,6 +93,7 @@ export function readSimple(bytes: Buffer, maxBodyBytes: number): SimpleRequest |
     userAgent: headers.get('user-agent'),
     forwardedFor: headers.get('x-forwarded-for'),
     origin: headers.get('origin'),
+    acceptEncoding: headers.get('accept-encoding'),
     bodyStart,
     end,
   };

@@ -83,6 +83,7 @@ export function limitRequests(app: FastifyInstance, { admission, connections, bo
         connections.authenticated(request.raw.socket, id);
         call.leave = admission.enter(id);
         call.results = new MemoryReservation(results, id);
+        call.compressor = new MemoryReservation(results, id);
         countBody(request, body, id, bodies);
       }
       done();

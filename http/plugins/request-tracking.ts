@@ -32,6 +32,7 @@ export function trackRequests(app: FastifyInstance, ends: CallEnds, clientAddres
       void whenDone(call.work).then(() => {
         call.body?.end();
         call.results?.end();
+        call.compressor?.end();
       });
       if (action !== undefined) ends.add(action, call, reply.raw.headersSent ? reply.statusCode : undefined);
     });

@@ -1,10 +1,12 @@
 import type { ServerResponse } from 'node:http';
-import type { Readable, Writable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { giveBack } from '../../src/sql/json/chunk-pool.ts';
+import { CHUNK_BYTES, giveBack } from '../../src/sql/json/chunk-pool.ts';
 import { keepResults } from '../../src/sql/result/result-budget.ts';
 import type { RequestContext } from '../request-context.ts';
 import { JSON_TYPE } from '../routes/route-context.ts';
+import { type Coding, compress, compressed, encodingFor, piecesOf, setEncoding } from './compression.ts';
+import { pour } from './pour.ts';
 import { countReply } from './reply-memory.ts';
 
 /** Beyond this size, copying a reply costs more than a second write. */
@@ -30,10 +32,29 @@ export function sendResult(reply: FastifyReply, contentType: string, body: Buffe
   if (Buffer.isBuffer(body)) countReply(reply.request.call, body.length);
   // The stream failed in the turn in which it began: nothing has been sent, so an error reply can be.
   if (!Buffer.isBuffer(body) && body.errored) throw body.errored;
+  const { call, headers } = reply.request;
+  const accepted = headers['accept-encoding'];
+  const encoding = encodingFor(call, typeof accepted === 'string' ? accepted : undefined, Buffer.isBuffer(body) ? body.length : undefined);
+  setEncoding(reply, encoding.headers);
   const head = [...headersOf(reply), 'content-type', contentType];
   const { raw } = reply.hijack();
-  if (Buffer.isBuffer(body)) sendWhole(raw, head, body);
-  else sendStream(raw, head, body, reply.request.call);
+  if (encoding.coding !== undefined) sendCompressed(raw, head, body, encoding.coding, call);
+  else if (Buffer.isBuffer(body)) sendWhole(raw, head, body);
+  else sendStream(raw, head, body, call);
+}
+
+function sendCompressed(raw: ServerResponse, head: string[], body: Buffer | Readable, coding: Coding, call: RequestContext): void {
+  if (!Buffer.isBuffer(body) || body.length > CHUNK_BYTES) {
+    sendStream(raw, head, compressed(Buffer.isBuffer(body) ? piecesOf(body) : body, coding), call);
+    return;
+  }
+  compress(body, coding).then(
+    (smaller) => {
+      giveBack(body);
+      if (!raw.destroyed) sendWhole(raw, head, smaller);
+    },
+    () => raw.destroy(),
+  );
 }
 
 /** Names and values; Node itself says whether the connection stays. */
@@ -68,25 +89,4 @@ function sendStream(raw: ServerResponse, head: string[], body: Readable, call: R
     // Without its last chunk the reply is incomplete to every client.
     () => (call.isBroken ? raw.socket?.destroySoon() : raw.end()),
   );
-}
-
-/**
- * Sends a stream in pieces, with backpressure. If the stream fails, the connection is destroyed, so that the client notices that the
- * reply is incomplete; if the connection is closed, the stream is destroyed.
- * @param write reports when a piece has been written, and whether more may be written
- */
-export function pour(body: Readable, into: Writable, write: (piece: Buffer, written: () => void) => boolean, end: () => void): void {
-  const resume = () => body.resume();
-  const stop = () => body.destroy();
-  into.on('drain', resume);
-  into.on('close', stop);
-  body.on('error', () => into.destroy());
-  body.on('end', () => {
-    into.off('drain', resume);
-    into.off('close', stop);
-    end();
-  });
-  body.on('data', (piece: Buffer) => {
-    if (!write(piece, () => giveBack(piece))) body.pause();
-  });
 }

@@ -8,6 +8,7 @@ import { STYLE } from '../docs/pages/page-style.ts';
 import { referencePage } from '../docs/pages/reference-page.ts';
 import { type ReferenceText, referenceTexts } from '../docs/reference-texts.ts';
 import { MARKDOWN_TYPE, prefersHtml } from '../plugins/accept-header.ts';
+import { shareCompressed } from '../responses/compression.ts';
 import type { RouteContext } from './route-context.ts';
 
 /**
@@ -20,7 +21,7 @@ export function documentationRoutes(
   { connection, config }: Pick<RouteContext, 'connection' | 'config'>,
 ): void {
   // Buffers, so that all replies share the same memory.
-  const json = Buffer.from(JSON.stringify(document));
+  const json = shareCompressed(Buffer.from(JSON.stringify(document)));
   const texts = referenceTexts();
   // The wire door's port is known only after listening.
   const pages = madeOnce(() =>
@@ -30,7 +31,7 @@ export function documentationRoutes(
   app.get('/api/openapi.json', async (_request, reply) => reply.type('application/json; charset=utf-8').send(json));
   app.get('/docs', async (_request, reply) => reply.headers(headers).send(pages().get('/docs')));
   for (const { path, markdown } of texts) {
-    const bytes = Buffer.from(markdown);
+    const bytes = shareCompressed(Buffer.from(markdown));
     app.get(path, async (request, reply) => {
       reply.header('vary', [reply.getHeader('vary'), 'accept'].flat().filter(Boolean).join(', '));
       if (prefersHtml(request.headers.accept)) return reply.headers(headers).send(pages().get(path));
@@ -56,7 +57,7 @@ function pagesOf(document: OpenApiDocument, texts: readonly ReferenceText[], fra
       menu: [{ title: 'On this page', links: headings.map(({ id, text }) => ({ href: `#${id}`, text })) }],
     };
   });
-  return new Map([referencePage(inlined(document)), ...chapters].map((page) => [page.path, renderPage(page, frame)]));
+  return new Map([referencePage(inlined(document)), ...chapters].map((page) => [page.path, shareCompressed(renderPage(page, frame))]));
 }
 
 function madeOnce<T>(make: () => T): () => T {
