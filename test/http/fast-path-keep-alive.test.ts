@@ -115,7 +115,7 @@ describe('through TLS', () => {
   ] as const)('%s', async (_what, headers, left) => {
     leave.mockClear();
     const { router } = standIn();
-    const known = { organization: { id: 'org_nobody' }, revoked: new AbortController().signal } as Tenant;
+    const known = { organization: { id: 'org_nobody' }, key: { replacedBy: null }, revoked: new AbortController().signal } as Tenant;
     const door = await openDoor({ router: { ...router, recognize: () => known }, tls: { cert: CERTIFICATE, key: CERTIFICATE_KEY } });
     const client = await RawClient.openTls(door.port);
     for (let n = 0; n < 30; n += 1) {
