@@ -10,7 +10,7 @@ import { PLACEMENT, startTestService, type TestOrganization, type TestService } 
 let service: TestService;
 let acme: TestOrganization;
 beforeAll(async () => {
-  service = await startTestService({ POSTERN_STATEMENT_TIMEOUT_MS: '10000' });
+  service = await startTestService({ POSTERN_STATEMENT_TIMEOUT_MS: '15000' });
 });
 afterAll(() => service.close());
 beforeEach(async () => {
