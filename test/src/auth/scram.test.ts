@@ -136,6 +136,25 @@ describe('SCRAM-SHA-256', () => {
     expect(lastState({ ...OFFER, former }, ...messages)).toEqual({ name: 'authenticated', storedKey });
   });
 
+  test('of several passwords the one that the client knows is found, and signs, wherever it stands among a hundred', () => {
+    const [first, proof] = [`n,,n=,r=${CLIENT_NONCE}`, 'OSyJuhoSyGWDZfE0JUuQf+AEi8/3yT5mEMzdEq2LFVE='];
+    const messages = [`${first},x=1`, `c=biws,r=${NONCE},p=${proof}`];
+    const [, , signature] = converse(OFFER, ...messages);
+    const others = Array.from({ length: 99 }, (_, n) => ({
+      ...VERIFIER,
+      storedKey: Buffer.alloc(32, n + 1),
+      serverKey: Buffer.alloc(32, n),
+    }));
+    for (const at of [0, 50, 99]) {
+      const [one = VERIFIER, ...rest] = others.toSpliced(at, 0, VERIFIER);
+      const offer: ScramOffer = { ...OFFER, verifiers: [one, ...rest] };
+      expect(lastState(offer, ...messages)).toEqual({ name: 'authenticated', storedKey: VERIFIER.storedKey });
+      expect(converse(offer, ...messages)[2]).toBe(signature);
+    }
+    const [one = VERIFIER, ...rest] = others;
+    expect(lastState({ ...OFFER, verifiers: [one, ...rest] }, ...messages)).toEqual({ name: 'rejected' });
+  });
+
   test('nothing can follow the end', () => {
     const messages = [`n,,n=,r=${CLIENT_NONCE}`, `c=biws,r=${NONCE},p=${Buffer.alloc(32).toString('base64')}`];
     expect(refusal(OFFER, ...messages, 'again')[0]).toBe('08P01');
