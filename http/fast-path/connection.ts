@@ -9,10 +9,10 @@ import { readIntoSharedBuffer, readThroughStream } from '../../src/runtime/share
 import { refuseHalf, refuseLate, type ServerDeadlines } from '../connections/server.ts';
 import { parseJson } from '../json/json-body.ts';
 import { type QueryBody, usualQuery } from '../routes/request-schemas.ts';
+import { PLAIN_MAX_BYTES, type PlainQueryRequest, readPlainQueryRequest } from './plain-query-request.ts';
 import { type ExchangeContext, QueryExchange } from './query-exchange.ts';
 import { type RefusableRequest, readRefusable } from './refusable-request.ts';
 import { type Refusal, RefusedExchange, refusalOf, refusalOfQuery } from './refusals.ts';
-import { readSimple, SIMPLE_MAX_BYTES, type SimpleRequest } from './simple-request.ts';
 
 /** The owner of connections whose requests are all simple. */
 export interface FastPathHost {
@@ -46,7 +46,7 @@ export class FastPathConnection implements Indexed, InputSource {
   /** Input is handled in a later turn. */
   #isDeferred = false;
   #lastHead: Buffer | undefined;
-  #lastRequest: SimpleRequest | RefusableRequest | undefined;
+  #lastRequest: PlainQueryRequest | RefusableRequest | undefined;
   #hasServed = false;
   #waitsSince = performance.now();
 
@@ -119,7 +119,7 @@ export class FastPathConnection implements Indexed, InputSource {
   /** Serves a request; pending until its reply is sent. */
   #keep(bytes: Buffer): void {
     this.#come = bytes;
-    if (bytes.length > SIMPLE_MAX_BYTES) this.socket.pause();
+    if (bytes.length > PLAIN_MAX_BYTES) this.socket.pause();
   }
 
   #take(bytes: Buffer): void {
@@ -135,7 +135,7 @@ export class FastPathConnection implements Indexed, InputSource {
     else this.#refuse(request, refusal);
   }
 
-  #takePlain(request: SimpleRequest, bytes: Buffer): void {
+  #takePlain(request: PlainQueryRequest, bytes: Buffer): void {
     const { router, clientAddress } = this.#host.context;
     const tenant = router.recognize(request.keyDigest, () => clientAddress(this.socket.remoteAddress ?? '', request.forwardedFor));
     if (request.end > bytes.length) {
@@ -148,12 +148,12 @@ export class FastPathConnection implements Indexed, InputSource {
   }
 
   /** Most requests on a connection have the same head. */
-  #read(bytes: Buffer): SimpleRequest | RefusableRequest | undefined {
+  #read(bytes: Buffer): PlainQueryRequest | RefusableRequest | undefined {
     const head = this.#lastHead;
     if (head !== undefined && bytes.length >= head.length && bytes.compare(head, 0, head.length, 0, head.length) === 0)
       return this.#lastRequest;
     const { config, isServedHost, hasCors } = this.#host.context;
-    const request = readSimple(bytes, config.POSTERN_HTTP_BODY_MAX_BYTES) ?? readRefusable(bytes);
+    const request = readPlainQueryRequest(bytes, config.POSTERN_HTTP_BODY_MAX_BYTES) ?? readRefusable(bytes);
     if (request !== undefined && (!isServedHost(request.host) || (hasCors && request.origin !== undefined))) return undefined;
     this.#lastRequest = request;
     this.#lastHead = request && Buffer.from(bytes.subarray(0, request.bodyStart));
@@ -161,7 +161,7 @@ export class FastPathConnection implements Indexed, InputSource {
   }
 
   /** Waits for the rest of a body, if the key is known. Otherwise the server handles the request; it authenticates before it reads the body. */
-  #wait(bytes: Buffer, { end }: SimpleRequest, tenant: Tenant | undefined): void {
+  #wait(bytes: Buffer, { end }: PlainQueryRequest, tenant: Tenant | undefined): void {
     if (this.#reserved === undefined) {
       const reserved = tenant && new MemoryReservation(this.#host.parts, tenant.organization.id, 0);
       if (reserved === undefined || reserved.tryResize(end) !== undefined) {
@@ -179,7 +179,7 @@ export class FastPathConnection implements Indexed, InputSource {
     this.#reserved = undefined;
   }
 
-  #serve(request: SimpleRequest, bytes: Buffer, tenant: Tenant | undefined): void {
+  #serve(request: PlainQueryRequest, bytes: Buffer, tenant: Tenant | undefined): void {
     const body = readBody(bytes.subarray(request.bodyStart));
     if (body === undefined) {
       this.#leave(bytes);
@@ -193,7 +193,7 @@ export class FastPathConnection implements Indexed, InputSource {
     exchange.start(request, body, tenant);
   }
 
-  #refuse(request: SimpleRequest | RefusableRequest, refusal: Refusal): void {
+  #refuse(request: PlainQueryRequest | RefusableRequest, refusal: Refusal): void {
     this.#release();
     this.#come = undefined;
     const exchange = new RefusedExchange(this.#host.context, this.socket, request, refusal, this.#keepAliveS, this.#served);

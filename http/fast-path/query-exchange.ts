@@ -15,13 +15,13 @@ import type { IsServedHost } from '../plugins/served-hosts.ts';
 import { type CallEnds, openContext, originOf, type RequestContext, requestIdOf } from '../request-context.ts';
 import { compress, compressed, encodingFor, piecesOf } from '../responses/compression.ts';
 import { pour } from '../responses/pour.ts';
-import { delayRefusal } from '../responses/refusal-delay.ts';
+import { throttleRefusal } from '../responses/refusal-throttle.ts';
 import { countReply, errorBody } from '../responses/reply-memory.ts';
 import type { QueryBody } from '../routes/request-schemas.ts';
 import { JSON_TYPE, timeoutOf } from '../routes/route-context.ts';
+import type { PlainQueryRequest } from './plain-query-request.ts';
 import type { RefusalContext } from './refusals.ts';
 import { type ReplyHead, writeHead } from './reply-head.ts';
-import type { SimpleRequest } from './simple-request.ts';
 
 /** The parts of the door that requests on the fast path use. */
 export interface ExchangeContext extends RefusalContext {
@@ -54,7 +54,7 @@ export class QueryExchange {
   #status: number | undefined;
   #isOver = false;
 
-  constructor(context: ExchangeContext, socket: Socket, request: SimpleRequest, keepAliveS: number | undefined, done: () => void) {
+  constructor(context: ExchangeContext, socket: Socket, request: PlainQueryRequest, keepAliveS: number | undefined, done: () => void) {
     const { clientAddress } = context;
     this.#context = context;
     this.#socket = socket;
@@ -67,7 +67,7 @@ export class QueryExchange {
   }
 
   /** @param tenant undefined: the key must be looked up */
-  start(request: SimpleRequest, body: QueryBody, tenant: Tenant | undefined): void {
+  start(request: PlainQueryRequest, body: QueryBody, tenant: Tenant | undefined): void {
     this.#call.work = this.#perform(request, body, tenant);
   }
 
@@ -78,7 +78,7 @@ export class QueryExchange {
     this.#end();
   }
 
-  async #perform({ apiKey }: SimpleRequest, body: QueryBody, recognized: Tenant | undefined): Promise<void> {
+  async #perform({ apiKey }: PlainQueryRequest, body: QueryBody, recognized: Tenant | undefined): Promise<void> {
     const { sql, params, rowMode, timeoutMs, readOnly } = body;
     const { router, queries, config } = this.#context;
     const call = this.#call;
@@ -96,7 +96,7 @@ export class QueryExchange {
       else call.outcome = answer.outcome;
       this.#sendResult(answer.body);
     } catch (error) {
-      const held = delayRefusal(error, call, this.#context.refusals);
+      const held = throttleRefusal(error, call, this.#context.refusals);
       if (held !== undefined) this.keepAliveS = undefined;
       this.#sendProblem(held === undefined ? error : await held);
     }

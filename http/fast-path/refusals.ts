@@ -9,11 +9,11 @@ import { bearerTokenOf, INVALID, MALFORMED, MISSING } from '../plugins/bearer.ts
 import type { ClientAddress } from '../plugins/client-address.ts';
 import { noRoute, type PathPatterns } from '../plugins/problems.ts';
 import { originOf, requestIdOf } from '../request-context.ts';
-import type { Refusals } from '../responses/refusal-delay.ts';
+import type { RefusalCounter } from '../responses/refusal-throttle.ts';
 import { suggestPath } from '../responses/suggestions.ts';
+import type { PlainQueryRequest } from './plain-query-request.ts';
 import type { RefusableRequest } from './refusable-request.ts';
 import { writeHead } from './reply-head.ts';
-import type { SimpleRequest } from './simple-request.ts';
 
 /** Which requests need a key. */
 export interface RouteTable {
@@ -28,7 +28,7 @@ export interface RefusalContext {
   readonly router: Pick<Router, 'isInvalid'>;
   readonly observe: Observe;
   readonly clientAddress: ClientAddress;
-  readonly refusals: Refusals;
+  readonly refusals: RefusalCounter;
   readonly routes: RouteTable;
 }
 
@@ -92,7 +92,7 @@ export function refusalOf({ router, routes }: RefusalContext, request: Refusable
 }
 
 /** As {@link refusalOf}. */
-export function refusalOfQuery({ router }: RefusalContext, { apiKey, keyDigest }: SimpleRequest): Refusal | undefined {
+export function refusalOfQuery({ router }: RefusalContext, { apiKey, keyDigest }: PlainQueryRequest): Refusal | undefined {
   if (!router.isInvalid(apiKey, keyDigest)) return undefined;
   return { reason: NO_SUCH_KEY, path: '/api/query', withCredentials: true, action: 'query' };
 }
@@ -123,7 +123,7 @@ export class RefusedExchange {
   constructor(
     context: RefusalContext,
     socket: Socket,
-    request: SimpleRequest | RefusableRequest,
+    request: PlainQueryRequest | RefusableRequest,
     refusal: Refusal,
     keepAliveS: number | undefined,
     done: () => void,

@@ -5,7 +5,7 @@ import { LosslessNumber } from 'lossless-json';
 import { ServiceError } from '../../src/errors.ts';
 import type { DisconnectSignal } from '../../src/router/client-disconnect.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';
-import { takeFingerprint } from '../plugins/idempotency-key.ts';
+import { takeIdempotencyFingerprint } from '../plugins/idempotency-key.ts';
 import type { RequestContext } from '../request-context.ts';
 import { changesAsDouble, isDigit, isNumberByte } from './json-number.ts';
 import { checkDepth, JsonReader, malformed, reasonOf, refuseUnpairedSurrogates } from './json-reader.ts';
@@ -20,7 +20,7 @@ export function acceptJsonBodies(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body: Buffer, done) => {
     try {
-      takeFingerprint(request, body);
+      takeIdempotencyFingerprint(request, body);
       refuseEncodings(request.headers['content-type'], request.headers['content-encoding']);
       // Some clients send this type with every request. Where a body is needed, validation reports that it is missing.
       if (body.length === 0) done(null, undefined);

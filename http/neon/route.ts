@@ -5,7 +5,7 @@ import type { SessionOptions } from '../../src/sql/session/session.ts';
 import { readJson, refuseEncodings } from '../json/json-body.ts';
 import { tenantOf } from '../plugins/bearer.ts';
 import { preflightHeaders } from '../plugins/cors.ts';
-import { delayRefusal } from '../responses/refusal-delay.ts';
+import { throttleRefusal } from '../responses/refusal-throttle.ts';
 import { errorBody } from '../responses/reply-memory.ts';
 import { JSON_TYPE, type RouteContext, timeoutOf } from '../routes/route-context.ts';
 import { authenticateNeon } from './authentication.ts';
@@ -36,7 +36,7 @@ export function neonRoutes(app: FastifyInstance, context: RouteContext): void {
       }
     });
     scope.setErrorHandler((error, request, reply) => {
-      const held = delayRefusal(error, request.call, context.refusals);
+      const held = throttleRefusal(error, request.call, context.refusals);
       if (held === undefined) return sendNeonError(error, request, reply, context);
       reply.raw.shouldKeepAlive = false;
       return held.then((instead) => sendNeonError(instead, request, reply, context));

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { ServiceError } from '../../src/errors.ts';
-import type { OnceReply, RepeatableRequest } from '../../src/sql/execution/transactions/idempotency.ts';
+import type { IdempotentRequest, OnceReply } from '../../src/sql/execution/transactions/idempotency.ts';
 import { keepResults } from '../../src/sql/result/result-budget.ts';
 import { JSON_TYPE } from '../routes/route-context.ts';
 import { CSV_TYPE, LINES_TYPE } from './accept-header.ts';
@@ -21,7 +21,7 @@ export const IDEMPOTENCY_HEADERS = {
 export const REPLAYED_HEADER = { 'Idempotency-Replayed': 'true when nothing was done now, because it has been before' };
 
 /** Computes the digest of a request with a key, before its body is parsed. */
-export function takeFingerprint({ headers, method, url, call }: FastifyRequest, body: Buffer): void {
+export function takeIdempotencyFingerprint({ headers, method, url, call }: FastifyRequest, body: Buffer): void {
   if (headers['idempotency-key'] === undefined) return;
   call.fingerprint = createHash('sha256').update(`${method} ${url}\n`).update(body).digest('hex');
 }
@@ -32,7 +32,7 @@ export function takeFingerprint({ headers, method, url, call }: FastifyRequest, 
  * @throws ServiceError `invalid_request`
  * @see https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/
  */
-export function repeatableRequest({ headers, call }: FastifyRequest, contentType: string): RepeatableRequest | undefined {
+export function idempotentRequest({ headers, call }: FastifyRequest, contentType: string): IdempotentRequest | undefined {
   const key = headers['idempotency-key'];
   if (key === undefined) return undefined;
   if (typeof key !== 'string' || !/^[!-~]{1,255}$/.test(key)) {
@@ -49,7 +49,7 @@ export function repeatableRequest({ headers, call }: FastifyRequest, contentType
  * of status and media type are sent: with a status of 101, a proxy that other clients share would treat the connection as upgraded.
  * If a replay would exceed the memory limit, it is refused and may be requested again.
  */
-export function sendOnce(reply: FastifyReply, { status, contentType, body, isReplay }: OnceReply): FastifyReply {
+export function sendNewOrReplayed(reply: FastifyReply, { status, contentType, body, isReplay }: OnceReply): FastifyReply {
   if (isReplay) {
     const refusal = keepResults(reply.request.call.results, body.length);
     if (refusal !== undefined) throw refusal;

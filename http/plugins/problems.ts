@@ -3,17 +3,17 @@ import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
 import { type RenderedError, renderError } from '../errors.ts';
 import type { RequestContext } from '../request-context.ts';
-import { delayRefusal, type Refusals } from '../responses/refusal-delay.ts';
+import { type RefusalCounter, throttleRefusal } from '../responses/refusal-throttle.ts';
 import { errorBody } from '../responses/reply-memory.ts';
 import { suggestPath } from '../responses/suggestions.ts';
 import { preflightHeaders } from './cors.ts';
 
-const UNCOUNTED: Refusals = { count: () => undefined };
+const UNCOUNTED: RefusalCounter = { count: () => undefined };
 
 /** Answers every error with `application/problem+json`. Unexpected errors are also logged in full. */
-export function answerProblems(app: FastifyInstance, observe: Observe, refusals: Refusals = UNCOUNTED): void {
+export function answerProblems(app: FastifyInstance, observe: Observe, refusals: RefusalCounter = UNCOUNTED): void {
   app.setErrorHandler((error, request, reply) => {
-    const held = delayRefusal(error, request.call, refusals);
+    const held = throttleRefusal(error, request.call, refusals);
     if (held === undefined) return sendProblem(error, request, reply, observe);
     reply.raw.shouldKeepAlive = false;
     return held.then((instead) => sendProblem(instead, request, reply, observe));

@@ -34,7 +34,7 @@ export function sqlHint({ code, message, hint }: ErrorFields, sql = ''): string 
 
 const PARAMETERS = 'Parameters are written $1, $2, … in the SQL; their values are sent in params, in that order.';
 const ROLES =
-  'An organization has one role. Further credentials are keys: POST /api/keys makes one, also one that can only read. GRANT and roles are not needed for that.';
+  'Roles cannot be created. Further credentials are keys: POST /api/keys makes one, also one that can only read. GRANT and roles are not needed for that.';
 const AVAILABLE = 'This server has not got it. What it has: select name, comment from pg_available_extensions';
 const TRUSTED = 'Only trusted extensions can be created: select name from pg_available_extension_versions where trusted';
 

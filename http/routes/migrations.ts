@@ -1,6 +1,6 @@
 import { applyMigration, applyMigrationOnce, listMigrations, type MigrationRequest } from '../../src/sql/migrations/migration-requests.ts';
 import { tenantOf } from '../plugins/bearer.ts';
-import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency-key.ts';
+import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../plugins/idempotency-key.ts';
 import { migrationReply, migrationsReply } from '../responses/reply-schemas.ts';
 import { sendDocument } from '../responses/send-result.ts';
 import { type Endpoint, endpoint, type Operation } from './operation.ts';
@@ -74,10 +74,10 @@ export function migrationEndpoints({ router, config }: RouteContext): Endpoint[]
       const { call } = request;
       call.statement = { sql: body.sql, paramCount: 0 };
       call.atomic = body.transaction;
-      const repeatable = repeatableRequest(request, JSON_TYPE);
+      const repeatable = idempotentRequest(request, JSON_TYPE);
       const wanted: MigrationRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config), disconnect: call.disconnect };
       const lease = await router.lease(tenantOf(request), { door: 'http', disconnect: call.disconnect });
-      if (repeatable !== undefined && !body.dryRun) return sendOnce(reply, await applyMigrationOnce(lease, wanted, repeatable));
+      if (repeatable !== undefined && !body.dryRun) return sendNewOrReplayed(reply, await applyMigrationOnce(lease, wanted, repeatable));
       const applied = await applyMigration(lease, wanted);
       return reply.code(applied.alreadyApplied || body.dryRun ? 200 : 201).send(applied);
     }),

@@ -1,7 +1,7 @@
 import { ServiceError } from '../../src/errors.ts';
 import { once } from '../../src/sql/execution/transactions/idempotency.ts';
 import { tenantOf } from '../plugins/bearer.ts';
-import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency-key.ts';
+import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../plugins/idempotency-key.ts';
 import { organizationDeletionReply, organizationReply } from '../responses/reply-schemas.ts';
 import { EXAMPLE_ORGANIZATION, ORGANIZATION_TAG } from './auth.ts';
 import { type Endpoint, endpoint, type Operation } from './operation.ts';
@@ -71,7 +71,7 @@ export function organizationEndpoints({ router, operator, config, observe }: Rou
         const { id, name, email, createdAt } = await router.catalog.updateProfile(tenant, body, call.origin);
         return { id, organizationId: id, name, orgName: name, email, createdAt };
       };
-      const repeatable = repeatableRequest(request, JSON_TYPE);
+      const repeatable = idempotentRequest(request, JSON_TYPE);
       if (repeatable === undefined) return change();
       const { disconnect, results } = call;
       const lease = await router.lease(tenant, { door: 'http', disconnect });
@@ -86,7 +86,7 @@ export function organizationEndpoints({ router, operator, config, observe }: Rou
           return { status: 200, body: text };
         },
       );
-      return sendOnce(reply, answer);
+      return sendNewOrReplayed(reply, answer);
     }),
 
     endpoint(remove, async ({ body, request, reply }) => {

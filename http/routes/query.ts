@@ -6,7 +6,7 @@ import { CSV_FORMAT } from '../../src/sql/result/csv-format.ts';
 import { linesFormat } from '../../src/sql/result/result-format.ts';
 import { CSV_TYPE, LINES_TYPE, preferredForm } from '../plugins/accept-header.ts';
 import { tenantOf } from '../plugins/bearer.ts';
-import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency-key.ts';
+import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../plugins/idempotency-key.ts';
 import { problemOf } from '../plugins/problems.ts';
 import { queryLine, queryReply } from '../responses/reply-schemas.ts';
 import { sendResult } from '../responses/send-result.ts';
@@ -68,7 +68,7 @@ export function queryEndpoints({ router, queries, config, observe }: RouteContex
       const { call } = request;
       const form = preferredForm(request.headers.accept);
       const type = TYPES[form];
-      const repeatable = repeatableRequest(request, type);
+      const repeatable = idempotentRequest(request, type);
       const { sql, params, rowMode, readOnly } = body;
       call.statement = { sql, paramCount: params?.length ?? 0 };
       // Without spread syntax: objects made with it have varying shapes, which makes the code that reads them slow.
@@ -89,7 +89,7 @@ export function queryEndpoints({ router, queries, config, observe }: RouteContex
         call.atomic = true;
         const answer = await runQueryOnce(lease, wanted, repeatable);
         call.outcome = answer.outcome;
-        return sendOnce(reply, answer);
+        return sendNewOrReplayed(reply, answer);
       }
       const answer = await queries.run(tenant, wanted);
       if (answer.outcome === undefined) call.ended = answer.done;

@@ -7,7 +7,7 @@ import type { ApiKeys } from '../../src/router/sign-ups/api-keys.ts';
 import type { SignUps } from '../../src/router/sign-ups/sign-ups.ts';
 import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
 import type { ErrorCode } from '../errors.ts';
-import type { Refusals } from '../responses/refusal-delay.ts';
+import type { RefusalCounter } from '../responses/refusal-throttle.ts';
 
 /** The address of the wire door in replies. */
 export interface WireAddress {
@@ -27,7 +27,7 @@ export interface RouteContext {
   readonly operator: Pick<Operator, 'dropAsAsked'>;
   readonly keys: Pick<ApiKeys, 'list' | 'create' | 'update' | 'revoke' | 'rotate'>;
   readonly queries: QueryScheduler;
-  readonly refusals: Refusals;
+  readonly refusals: RefusalCounter;
   readonly config: Config;
   readonly observe: Observe;
   /**

@@ -2,7 +2,7 @@ import { listCommands } from '../../src/catalog/audit/entries/statement-record.t
 import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../src/sql/execution/transactions/run-transaction.ts';
 import type { StatementOutcome } from '../../src/sql/result/result-format.ts';
 import { tenantOf } from '../plugins/bearer.ts';
-import { IDEMPOTENCY_HEADERS, REPLAYED_HEADER, repeatableRequest, sendOnce } from '../plugins/idempotency-key.ts';
+import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../plugins/idempotency-key.ts';
 import { transactionReply } from '../responses/reply-schemas.ts';
 import { type Endpoint, endpoint, type Operation } from './operation.ts';
 import { EXAMPLE_QUERY_REPLY } from './query.ts';
@@ -46,7 +46,7 @@ export function transactionEndpoints({ router, config }: RouteContext): Endpoint
       };
       call.statement = observed;
       call.atomic = true;
-      const repeatable = repeatableRequest(request, JSON_TYPE);
+      const repeatable = idempotentRequest(request, JSON_TYPE);
       const { disconnect, results } = call;
       const wanted: TransactionRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config), disconnect, results };
       const lease = await router.lease(tenantOf(request), { door: 'http', disconnect });
@@ -54,7 +54,7 @@ export function transactionEndpoints({ router, config }: RouteContext): Endpoint
       if (repeatable !== undefined && !body.readOnly) {
         const once = await runTransactionOnce(lease, wanted, repeatable);
         call.statement = { ...observed, command: commandsOf(once.outcomes ?? []) };
-        return sendOnce(reply, once);
+        return sendNewOrReplayed(reply, once);
       }
       const answer = await runTransaction(lease, wanted);
       call.statement = { ...observed, command: commandsOf(answer.results) };

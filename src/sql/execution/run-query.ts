@@ -14,7 +14,7 @@ import { runStatement } from './run-described.ts';
 import { PreparedRun } from './run-prepared.ts';
 import { StatementFailure } from './statement-failure.ts';
 import { runBatch } from './transactions/batch.ts';
-import { type KeepReply, keptReplyLimit, type OnceReply, once, type RepeatableRequest } from './transactions/idempotency.ts';
+import { type IdempotentRequest, type KeepReply, keptReplyLimit, type OnceReply, once } from './transactions/idempotency.ts';
 import { inTransaction } from './transactions/in-transaction.ts';
 
 export interface QueryOnceReply extends OnceReply {
@@ -71,7 +71,7 @@ function runInSession(
  * Runs a statement like {@link runQuery}, but once for each Idempotency-Key: in a transaction that also keeps the reply.
  * @throws as {@link runQuery} and {@link once}; StatementFailure when COMMIT fails
  */
-export function runQueryOnce(lease: Lease, request: QueryRequest, repeatable: RepeatableRequest): Promise<QueryOnceReply> {
+export function runQueryOnce(lease: Lease, request: QueryRequest, repeatable: IdempotentRequest): Promise<QueryOnceReply> {
   let outcome: StatementOutcome | undefined;
   const { sql, params = [], rowMode, format = jsonFormat(rowMode) } = request;
   const perform = async (session: Session, keep: KeepReply) => {

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../errors.ts';
 import type { Lease } from '../../router/lease.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
-import { type OnceReply, once, type RepeatableRequest } from '../execution/transactions/idempotency.ts';
+import { type IdempotentRequest, type OnceReply, once } from '../execution/transactions/idempotency.ts';
 import { readRow } from '../session/messages.ts';
 import { Session, type SessionOptions } from '../session/session.ts';
 import { MigrationHistory } from './migration-history.ts';
@@ -56,7 +56,7 @@ export async function applyMigration(lease: Lease, request: MigrationRequest): P
  * As {@link applyMigration}, at most once for each idempotency key. Only the reply to a migration that was applied is stored.
  * @throws as {@link applyMigration} and {@link once}
  */
-export function applyMigrationOnce(lease: Lease, request: MigrationRequest, repeatable: RepeatableRequest): Promise<OnceReply> {
+export function applyMigrationOnce(lease: Lease, request: MigrationRequest, repeatable: IdempotentRequest): Promise<OnceReply> {
   return once(lease, request, repeatable, async (session, keep) => {
     const reply = await perform(session, request, (applied) => keep(201, toJson(applied)));
     return { status: reply.alreadyApplied ? 200 : 201, body: toJson(reply) };

@@ -8,7 +8,7 @@ import { Session, type SessionOptions } from '../../session/session.ts';
 import { inTransaction } from './in-transaction.ts';
 
 /** A request that is carried out once, however often it is sent. */
-export interface RepeatableRequest {
+export interface IdempotentRequest {
   /** The Idempotency-Key that the client has chosen. */
   readonly key: string;
   /** A hash of the whole request, since another request must not use the same key. */
@@ -60,7 +60,7 @@ export function keptReplyLimit(session: Session): ReplySizeLimit {
 export async function once(
   lease: Lease,
   options: SessionOptions,
-  request: RepeatableRequest,
+  request: IdempotentRequest,
   perform: (session: Session, keep: KeepReply) => Promise<DoneReply>,
 ): Promise<OnceReply> {
   const session = new Session(lease, options);
@@ -102,11 +102,11 @@ const NO_TABLE = new Set(['42P01', '3F000']);
  */
 class KeptReplies {
   readonly #session: Session;
-  readonly #request: RepeatableRequest;
+  readonly #request: IdempotentRequest;
   readonly #table: PosternTable;
   readonly #lockName: string;
 
-  constructor(session: Session, request: RepeatableRequest) {
+  constructor(session: Session, request: IdempotentRequest) {
     const { placement } = session.lease.tenant.organization;
     this.#session = session;
     this.#request = request;

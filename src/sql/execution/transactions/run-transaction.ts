@@ -11,7 +11,7 @@ import { outcomeOf } from '../../result/result-writer.ts';
 import { pinSettings } from '../../session/output-settings.ts';
 import { Session } from '../../session/session.ts';
 import { type BatchResult, type BatchStatement, runBatch } from './batch.ts';
-import { keptReplyLimit, type OnceReply, once, type RepeatableRequest } from './idempotency.ts';
+import { type IdempotentRequest, keptReplyLimit, type OnceReply, once } from './idempotency.ts';
 import { failureAt, inTransaction } from './in-transaction.ts';
 
 export type IsolationLevel = 'read uncommitted' | 'read committed' | 'repeatable read' | 'serializable';
@@ -61,7 +61,7 @@ export async function runTransaction(lease: Lease, request: TransactionRequest):
  * so its duration lacks the time that COMMIT takes.
  * @throws as {@link runTransaction} and {@link once}
  */
-export function runTransactionOnce(lease: Lease, request: TransactionRequest, repeatable: RepeatableRequest): Promise<OnceReply> {
+export function runTransactionOnce(lease: Lease, request: TransactionRequest, repeatable: IdempotentRequest): Promise<OnceReply> {
   return once(lease, request, repeatable, async (session, keep) => {
     const startedAt = performance.now();
     const { body, results: outcomes } = await perform(session, request, async () => {

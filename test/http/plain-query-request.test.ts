@@ -3,7 +3,7 @@ import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readSimple, type SimpleRequest } from '../../http/fast-path/simple-request.ts';
+import { type PlainQueryRequest, readPlainQueryRequest } from '../../http/fast-path/plain-query-request.ts';
 import { digestText } from '../../src/auth/api-key.ts';
 import { SeededRandom } from '../support/random.ts';
 import { plainRequest, RawClient } from './raw-client.ts';
@@ -11,7 +11,7 @@ import { plainRequest, RawClient } from './raw-client.ts';
 const MAX = 16_777_216;
 const BODY = '{"sql":"select 1"}';
 
-const read = (request: string, maxBodyBytes = MAX) => readSimple(Buffer.from(request, 'latin1'), maxBodyBytes);
+const read = (request: string, maxBodyBytes = MAX) => readPlainQueryRequest(Buffer.from(request, 'latin1'), maxBodyBytes);
 const PLAIN = plainRequest('pst_key', BODY);
 
 /** The plain request with something else in it. */
@@ -157,7 +157,10 @@ describe('what is read is what Node reads', () => {
   });
 
   /** With another request behind it, which shows where Node takes it to end. */
-  async function expectSame(bytes: string, { apiKey, requestId, userAgent, forwardedFor, bodyStart, end }: SimpleRequest): Promise<void> {
+  async function expectSame(
+    bytes: string,
+    { apiKey, requestId, userAgent, forwardedFor, bodyStart, end }: PlainQueryRequest,
+  ): Promise<void> {
     const whole = bytes.slice(0, end).padEnd(end, 'x');
     client.send(`${whole}GET /behind HTTP/1.1\r\nHost: localhost\r\n\r\n`);
     const [seen, behind]: Seen[] = [JSON.parse((await client.reply()).body), JSON.parse((await client.reply()).body)];

@@ -5,13 +5,17 @@ import { ERRORS, serviceError } from '../errors.ts';
 import type { RequestContext } from '../request-context.ts';
 
 /** Counts refusals by the client's address. */
-export type Refusals = Pick<RefusalLimit, 'count'>;
+export type RefusalCounter = Pick<RefusalLimit, 'count'>;
 
 /**
  * Counts the refusal of a call without a valid key.
  * @returns resolves after a delay with the error to send instead, after which the connection is closed; undefined: no delay
  */
-export function delayRefusal(error: unknown, call: RequestContext | undefined, refusals: Refusals): Promise<ServiceError> | undefined {
+export function throttleRefusal(
+  error: unknown,
+  call: RequestContext | undefined,
+  refusals: RefusalCounter,
+): Promise<ServiceError> | undefined {
   if (call === undefined || call.tenant !== undefined || ERRORS[serviceError(error).kind].status >= 500) return undefined;
   const instead = refusals.count(call.origin.sourceIp);
   return instead && sleep(HOLD_MS, instead);

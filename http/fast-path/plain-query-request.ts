@@ -2,7 +2,7 @@ import { digestText } from '../../src/auth/api-key.ts';
 import { bearerTokenOf } from '../plugins/bearer.ts';
 
 /** A request for `/api/query` of the simplest form. */
-export interface SimpleRequest {
+export interface PlainQueryRequest {
   readonly kind: 'plain';
   readonly host: string;
   readonly apiKey: string;
@@ -20,7 +20,7 @@ export interface SimpleRequest {
 }
 
 /** A larger head is not simple. This much is read before the key is checked. */
-export const SIMPLE_MAX_BYTES = 65_536;
+export const PLAIN_MAX_BYTES = 65_536;
 export const HEAD_MAX_BYTES = 8_192;
 
 export const END_OF_HEAD = '\r\n\r\n';
@@ -71,7 +71,7 @@ function inTitleCase(name: string): string {
  * this parser accepts only requests that have a single interpretation.
  * @returns undefined if the request is another, its body exceeds the limit, or its head has not arrived completely
  */
-export function readSimple(bytes: Buffer, maxBodyBytes: number): SimpleRequest | undefined {
+export function readPlainQueryRequest(bytes: Buffer, maxBodyBytes: number): PlainQueryRequest | undefined {
   const headEnd = bytes.indexOf(END_OF_HEAD, 0, 'latin1') + END_OF_LINE.length;
   if (headEnd < END_OF_HEAD.length || headEnd > HEAD_MAX_BYTES) return undefined;
   const head = bytes.toString('latin1', 0, headEnd);
@@ -83,7 +83,7 @@ export function readSimple(bytes: Buffer, maxBodyBytes: number): SimpleRequest |
   if (headers === undefined || apiKey === undefined || host === undefined || !headers.has('content-type')) return undefined;
   const bodyStart = headEnd + END_OF_LINE.length;
   const end = bodyStart + length;
-  if (!(length <= maxBodyBytes && end <= SIMPLE_MAX_BYTES)) return undefined;
+  if (!(length <= maxBodyBytes && end <= PLAIN_MAX_BYTES)) return undefined;
   return {
     kind: 'plain',
     host,
