@@ -70,6 +70,7 @@ describe('an error of Postgres', () => {
       message: 'column "nam" does not exist',
       requestId: 'r1',
       retryable: false,
+      hint: 'Perhaps you meant to reference the column "t.name".',
       postgres: {
         severity: 'ERROR',
         hint: 'Perhaps you meant to reference the column "t.name".',

@@ -239,7 +239,8 @@ it('pages of the audit log have the same room', async () => {
   await start({});
   const sql = `select 1 /*${'\u0001'.repeat(1_500)}*/`;
   await Promise.all(Array.from({ length: 30 }, () => query(acme, { sql })));
-  const page = (limit: number) => service.call('GET', `/api/audit?action=query&limit=${limit}`, { key: acme.apiKey });
+  const page = (limit: number) =>
+    service.call('GET', `/api/audit?action=query&limit=${limit}`, { key: acme.apiKey, headers: { 'accept-encoding': 'identity' } });
   await eventually('all entries', async () => (await page(30)).body.data.length === 30);
   const add = vi.spyOn(MemoryBudget.prototype, 'count');
   const exhaustedBy = vi.spyOn(MemoryBudget.prototype, 'exhaustedBy').mockReturnValue('its own');
