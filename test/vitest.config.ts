@@ -50,6 +50,7 @@ export default defineConfig({
           env: { TEST_PLACEMENT: 'schema' },
           globalSetup: ['support/cluster.setup.ts'],
           maxWorkers: 2,
+          isolate: false,
         },
       },
       {
@@ -58,7 +59,7 @@ export default defineConfig({
           name: 'clients',
           include: ['clients/**/*.test.ts'],
           globalSetup: ['support/cluster.setup.ts'],
-          maxWorkers: 1,
+          maxWorkers: 2,
         },
       },
       {
@@ -68,7 +69,7 @@ export default defineConfig({
           include: CLIENTS_OF_ONE_SCHEMA,
           env: { TEST_PLACEMENT: 'schema' },
           globalSetup: ['support/cluster.setup.ts'],
-          maxWorkers: 1,
+          maxWorkers: 2,
         },
       },
     ],

@@ -20,7 +20,7 @@ describe.each(PLACEMENTS)('with a %s for each organization', (kind) => {
   });
   afterAll(() => scene?.close());
 
-  // The placement changes what becomes of SQL text, and not of results.
+  // The placement changes what becomes of SQL text, and not of results and other input.
   const inPlacement = kind === 'schema' ? INPUT_ATTACKS : [...INPUT_ATTACKS, ...RESULT_ATTACKS];
   const attacks = inPlacement.filter(({ placement = kind }) => placement === kind);
 

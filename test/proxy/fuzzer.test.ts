@@ -50,7 +50,7 @@ afterAll(async () => {
 type Kind = keyof typeof posterns;
 
 /** In each of the four storms. */
-const MESSAGES = 40_000;
+const MESSAGES = 25_000;
 const ATTACKERS = 24;
 const OPENINGS = ['SSLRequest', 'GSSENCRequest', 'CancelRequest 4711 0a0b0c0d', 'CancelRequest 1 00'];
 const LOGINS = [

@@ -15,21 +15,25 @@ const FAILS = 'select nowhere;';
 const API_ATTACKS: readonly StallAttack[] = [
   {
     what: 'a body with 99,999 unknown members',
+    placement: 'database',
     run: (attacker) => attacker.api('query', `{"sql":"select 1",${members(99_998)}}`),
     answer: '400',
   },
   {
     what: 'a statement of a transaction with 99,999 unknown members',
+    placement: 'database',
     run: (attacker) => attacker.api('transaction', `{"statements":[{"sql":"select 1",${members(99_998)}}]}`),
     answer: '400',
   },
   {
     what: '3,000,000 members of one name',
+    placement: 'database',
     run: (attacker) => attacker.api('query', `{${'"a":1,'.repeat(2_500_000)}"sql":"select 1"}`),
     answer: '400',
   },
   {
     what: 'a body of 15 MB of brackets',
+    placement: 'database',
     run: (attacker) => attacker.api('query', `{"sql":"select 1","params":${'['.repeat(15 * MIB)}`),
     answer: '400',
   },
@@ -45,17 +49,20 @@ const API_ATTACKS: readonly StallAttack[] = [
   },
   {
     what: 'a name of 15 MB of spaces',
+    placement: 'database',
     run: (attacker) => attacker.api('migrations', migration('select 1', `x${' '.repeat(15 * MIB)}x`)),
     answer: '400',
   },
   {
     what: 'an isolation level of 15 MB',
+    placement: 'database',
     run: (attacker) =>
       attacker.api('transaction', JSON.stringify({ statements: [{ sql: 'select 1' }], isolationLevel: '-'.repeat(15 * MIB) })),
     answer: '400',
   },
   {
     what: 'an audit search for a moment of 15 MB',
+    placement: 'database',
     run: (attacker) => attacker.api('audit', JSON.stringify({ since: '1'.repeat(15 * MIB) })),
     answer: '400',
   },
@@ -160,6 +167,7 @@ const NEON_ATTACKS: readonly StallAttack[] = [
   },
   {
     what: '100,000 frames of one byte over a WebSocket',
+    placement: 'database',
     run: (attacker) => attacker.webSocket(...[...query(`select '${'x'.repeat(100_000)}'`)].map((byte) => Buffer.from([byte]))),
     answer: '00000',
   },
@@ -217,6 +225,7 @@ const WIRE_ATTACKS: readonly StallAttack[] = [
   },
   {
     what: '100,000 executions before one Sync',
+    placement: 'database',
     run: (attacker) => attacker.wire(message('P', '\0select 1\0\0\0'), executions(100_000), message('S', '')),
     answer: '00000',
   },
@@ -227,6 +236,7 @@ const WIRE_ATTACKS: readonly StallAttack[] = [
   },
   {
     what: '65,535 parameters',
+    placement: 'database',
     run: (attacker) => attacker.wire(message('P', `\0select 1\0\0\0`), parameters(65_535), message('S', '')),
     answer: '08P01',
   },
@@ -238,6 +248,7 @@ const WIRE_ATTACKS: readonly StallAttack[] = [
   },
   {
     what: 'a portal with a name of 16 MB',
+    placement: 'database',
     run: (attacker) =>
       attacker.wire(
         message('P', '\0select 1\0\0\0'),
@@ -249,6 +260,7 @@ const WIRE_ATTACKS: readonly StallAttack[] = [
   },
   {
     what: '1,000,000 messages of COPY data',
+    placement: 'database',
     run: (attacker) =>
       attacker.wire(
         query('copy (values (1)) to stdout; create temp table c (a text); copy c from stdin'),
@@ -259,21 +271,25 @@ const WIRE_ATTACKS: readonly StallAttack[] = [
   },
   {
     what: '1,000,000 Flushes',
+    placement: 'database',
     run: (attacker) => attacker.wire(Buffer.concat(Array.from({ length: 1_000_000 }, () => message('H', ''))), message('S', '')),
     answer: '00000',
   },
   {
     what: 'a login with 1,000 settings',
+    placement: 'database',
     run: (attacker) => attacker.wireWith({ options: '-c a.b=1 '.repeat(1_000) }, query('select 1')),
     answer: '00000',
   },
   {
     what: 'a login with options of 9,000 letters',
+    placement: 'database',
     run: (attacker) => attacker.wireWith({ options: `-${'e'.repeat(9_000)}` }, query('select 1')),
     answer: '00000',
   },
   {
     what: 'a login with 9,000 backslashes',
+    placement: 'database',
     run: (attacker) => attacker.wireWith({ options: `-c a.b=${'\\\\'.repeat(4_500)}` }, query('select 1')),
     answer: '00000',
   },
