@@ -8,7 +8,7 @@ const EXPOSED =
   'X-Request-Id, Retry-After, RateLimit, RateLimit-Policy, Idempotency-Replayed, API-Key-Replaced-By, Allow, WWW-Authenticate';
 
 /** What a page may send. */
-export const ALLOWED_HEADERS = [
+const ALLOWED_HEADERS = [
   'Authorization',
   'Content-Type',
   'Idempotency-Key',

@@ -34,7 +34,8 @@ export interface Encoded {
 const AS_IT_IS: Encoded = { coding: undefined, headers: {} };
 
 /**
- * How to send a reply to a caller with a key. Strangers get nothing compressed for them, because it would cost more than to ask.
+ * How to send a reply to a caller with a key. Without one nothing is compressed: that costs the server more than the request costs its
+ * caller.
  * @param bytes undefined for a stream, which becomes long
  */
 export function encodingFor(call: RequestContext | undefined, acceptEncoding: string | undefined, bytes: number | undefined): Encoded {

@@ -12,7 +12,7 @@ import { SignUps, type SignUpsOptions } from '../router/sign-ups/sign-ups.ts';
 
 export interface OperatorSession {
   readonly operator: Operator;
-  /** Without the limits of those that come from strangers. */
+  /** Without the limits of sign-ups over HTTP. */
   readonly signUps: SignUps;
   /** The operator, by the machine's user name. */
   readonly origin: Origin;

@@ -337,7 +337,7 @@ function emailTaken(): ServiceError {
   });
 }
 
-/** For an invitation that may not be used. Which reason it is would tell strangers whether it exists. */
+/** For an invitation that may not be used. Which reason it is would tell anybody whether it exists. */
 export function inviteInvalid(): ServiceError {
   return new ServiceError(
     'invite_invalid',

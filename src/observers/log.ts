@@ -9,7 +9,7 @@ const SECRETS: readonly (readonly [RegExp, string])[] = [
   [/(\bpassword\s*(?:=|:|\s)\s*)(E?'[^']*'|\\"[^"\\]*\\")/gi, "$1'***'"],
 ];
 
-/** What would let a value that strangers chose steer a terminal. */
+/** What would let a value that others chose steer a terminal. */
 const CONTROL = /(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
 /** A logger that writes one JSON object a line, with secrets masked, to standard output or elsewhere. */

@@ -15,7 +15,7 @@ export interface SampledCall {
 }
 
 /** The page's script puts the address that served it in the place of this one. */
-export const SAMPLE_ORIGIN = 'http://127.0.0.1:8080';
+const SAMPLE_ORIGIN = 'http://127.0.0.1:8080';
 const PSQL = 'PGPASSWORD=$API_KEY psql -h 127.0.0.1 -p 6432 -U $ORG $ORG';
 
 /** The same call in several languages. What is SQL is shown for psql too. */

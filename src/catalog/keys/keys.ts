@@ -76,10 +76,6 @@ export async function listKeys(sql: Sql, organizationId: string): Promise<ApiKey
   return rows.map(({ key }) => toApiKey(JSON.parse(key)));
 }
 
-export async function findKey(sql: Sql, organizationId: string, keyId: string): Promise<ApiKey | undefined> {
-  return (await listKeys(sql, organizationId)).find(({ id }) => id === keyId);
-}
-
 export async function insertKey(
   sql: Sql,
   organizationId: string,
