@@ -101,7 +101,7 @@ it('one of a client whose turn has not come is said to have arrived when its req
 it('one for what runs is sent although a text that came behind it is still being rewritten', async () => {
   const { backend, client } = clientOf();
   client.asks('BEGIN');
-  Object.assign(client.relay.session.services, { view: { rewriteLarge: () => new Promise(() => {}) } });
+  Object.assign(client.relay.session.services, { rewriter: { rewriteLarge: () => new Promise(() => {}) } });
   client.asks(`SELECT '${'x'.repeat(LARGE_SQL_BYTES)}'`);
   expect(backend.heard).not.toContain('xxx');
   cancel(client);

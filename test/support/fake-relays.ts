@@ -100,16 +100,16 @@ export class FakeClient {
       shared() {},
       multiplexer,
       registry: multiplexer.registry,
-      recent: new ParseCache(),
-      kept: new StatementMemory(new MemoryReservation(new MemoryBudget(STATEMENT_BOUNDS), 'org')),
-      held: new BufferBudget(room, 'org'),
+      parseCache: new ParseCache(),
+      statementMemory: new StatementMemory(new MemoryReservation(new MemoryBudget(STATEMENT_BOUNDS), 'org')),
+      bufferBudget: new BufferBudget(room, 'org'),
       processIds: { own: 1, moved() {}, takeSignals() {} },
-      view: undefined,
+      rewriter: undefined,
       answered() {},
       ended: (end: RelayEnd) => {
         this.end = end;
       },
-    } as unknown as SessionServices;
+    } satisfies Partial<Record<keyof SessionServices, unknown>> as unknown as SessionServices;
     this.relay = new Relay(stream, host, new Pins(startup, false, () => {}), new Map());
     stream.on('drain', () => this.relay.clientDrained());
   }
