@@ -23,17 +23,17 @@ import { refuseOtherHosts, servedHosts } from './plugins/served-hosts.ts';
 import { CallEnds, requestIdOf } from './request-context.ts';
 import { compressReplies } from './responses/compression.ts';
 import { countReplies } from './responses/reply-memory.ts';
-import { auditEndpoints } from './routes/audit.ts';
-import { authEndpoints } from './routes/auth.ts';
+import { auditEndpoints } from './routes/account/audit.ts';
+import { authEndpoints } from './routes/account/auth.ts';
+import { keyEndpoints } from './routes/account/keys.ts';
+import { organizationEndpoints } from './routes/account/organization.ts';
 import { documentationRoutes } from './routes/documentation.ts';
 import { HEALTH_OPERATIONS, healthRoutes } from './routes/health.ts';
-import { keyEndpoints } from './routes/keys.ts';
-import { migrationEndpoints } from './routes/migrations.ts';
 import { type DocumentedOperation, type Endpoint, serve } from './routes/operation.ts';
-import { organizationEndpoints } from './routes/organization.ts';
-import { queryEndpoints } from './routes/query.ts';
 import type { RouteContext } from './routes/route-context.ts';
-import { transactionEndpoints } from './routes/transaction.ts';
+import { migrationEndpoints } from './routes/sql/migrations.ts';
+import { queryEndpoints } from './routes/sql/query.ts';
+import { transactionEndpoints } from './routes/sql/transaction.ts';
 
 export interface HttpAppOptions extends RouteContext {
   /** If set, the door uses TLS. */

@@ -1,12 +1,12 @@
-import { ServiceError } from '../../src/errors.ts';
-import { once } from '../../src/sql/execution/transactions/idempotency.ts';
-import { tenantOf } from '../plugins/bearer.ts';
-import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../plugins/idempotency-key.ts';
-import { organizationDeletionReply, organizationReply } from '../responses/reply-schemas.ts';
+import { ServiceError } from '../../../src/errors.ts';
+import { once } from '../../../src/sql/execution/transactions/idempotency.ts';
+import { tenantOf } from '../../plugins/bearer.ts';
+import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
+import { organizationDeletionReply, organizationReply } from '../../responses/reply-schemas.ts';
+import { type Endpoint, endpoint, type Operation } from '../operation.ts';
+import { noQuery, organizationChanges, organizationDeletion } from '../request-schemas.ts';
+import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, timeoutOf } from '../route-context.ts';
 import { EXAMPLE_ORGANIZATION, ORGANIZATION_TAG } from './auth.ts';
-import { type Endpoint, endpoint, type Operation } from './operation.ts';
-import { noQuery, organizationChanges, organizationDeletion } from './request-schemas.ts';
-import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, timeoutOf } from './route-context.ts';
 
 const update = {
   method: 'PATCH',

@@ -1,10 +1,10 @@
 import type { FastifyRequest } from 'fastify';
-import { tenantOf } from '../plugins/bearer.ts';
-import { EXAMPLE_KEY, ROTATED_EXAMPLE, rotatedReply, shownKey } from '../responses/key-replies.ts';
-import { createdKeyReply, key as keySchema, keysReply, revokedKeyReply, rotateKeyReply } from '../responses/reply-schemas.ts';
-import { type Endpoint, endpoint, type Operation } from './operation.ts';
-import { createKeyRequest, noBody, noQuery, rotateKeyRequest, updateKeyRequest } from './request-schemas.ts';
-import type { RouteContext } from './route-context.ts';
+import { tenantOf } from '../../plugins/bearer.ts';
+import { EXAMPLE_KEY, ROTATED_EXAMPLE, rotatedReply, shownKey } from '../../responses/key-replies.ts';
+import { createdKeyReply, key as keySchema, keysReply, revokedKeyReply, rotateKeyReply } from '../../responses/reply-schemas.ts';
+import { type Endpoint, endpoint, type Operation } from '../operation.ts';
+import { createKeyRequest, noBody, noQuery, rotateKeyRequest, updateKeyRequest } from '../request-schemas.ts';
+import type { RouteContext } from '../route-context.ts';
 
 const TAG = 'Keys';
 const EXAMPLE = {

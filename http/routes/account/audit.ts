@@ -1,10 +1,10 @@
-import type { DisconnectSignal } from '../../src/router/client-disconnect.ts';
-import { tenantOf } from '../plugins/bearer.ts';
-import { auditReply, auditVerifyReply } from '../responses/reply-schemas.ts';
-import { sendDocument } from '../responses/send-result.ts';
-import { type Endpoint, endpoint, type Operation } from './operation.ts';
-import { type AuditFilters, auditQuery, auditSearch, noBody, noQuery } from './request-schemas.ts';
-import type { RouteContext } from './route-context.ts';
+import type { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
+import { tenantOf } from '../../plugins/bearer.ts';
+import { auditReply, auditVerifyReply } from '../../responses/reply-schemas.ts';
+import { sendDocument } from '../../responses/send-result.ts';
+import { type Endpoint, endpoint, type Operation } from '../operation.ts';
+import { type AuditFilters, auditQuery, auditSearch, noBody, noQuery } from '../request-schemas.ts';
+import type { RouteContext } from '../route-context.ts';
 
 const TAG = 'Audit';
 const EXAMPLE_ENTRY = {

@@ -1,13 +1,13 @@
 import Fastify, { type FastifyInstance } from 'fastify';
-import type { Observe } from '../src/observation.ts';
-import { ConnectionLimit } from './connections/connection-limit.ts';
-import { clientErrorHandler, createServer, DEADLINES, type HttpServer } from './connections/server.ts';
-import { refuseAmbiguousHeads } from './plugins/ambiguous-head.ts';
-import { answerProblems } from './plugins/problems.ts';
-import { setHeadersAlways } from './plugins/reply-headers.ts';
-import { type IsServedHost, refuseOtherHosts } from './plugins/served-hosts.ts';
-import { requestIdOf } from './request-context.ts';
-import { healthRoutes } from './routes/health.ts';
+import type { Observe } from '../../src/observation.ts';
+import { ConnectionLimit } from '../connections/connection-limit.ts';
+import { clientErrorHandler, createServer, DEADLINES, type HttpServer } from '../connections/server.ts';
+import { refuseAmbiguousHeads } from '../plugins/ambiguous-head.ts';
+import { answerProblems } from '../plugins/problems.ts';
+import { setHeadersAlways } from '../plugins/reply-headers.ts';
+import { type IsServedHost, refuseOtherHosts } from '../plugins/served-hosts.ts';
+import { requestIdOf } from '../request-context.ts';
+import { healthRoutes } from './health.ts';
 
 export interface OpsAppOptions {
   /** Whether PostgreSQL answers. */

@@ -1,11 +1,16 @@
-import { applyMigration, applyMigrationOnce, listMigrations, type MigrationRequest } from '../../src/sql/migrations/migration-requests.ts';
-import { tenantOf } from '../plugins/bearer.ts';
-import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../plugins/idempotency-key.ts';
-import { migrationReply, migrationsReply } from '../responses/reply-schemas.ts';
-import { sendDocument } from '../responses/send-result.ts';
-import { type Endpoint, endpoint, type Operation } from './operation.ts';
-import { migrationRequest, noBody, noQuery } from './request-schemas.ts';
-import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from './route-context.ts';
+import {
+  applyMigration,
+  applyMigrationOnce,
+  listMigrations,
+  type MigrationRequest,
+} from '../../../src/sql/migrations/migration-requests.ts';
+import { tenantOf } from '../../plugins/bearer.ts';
+import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
+import { migrationReply, migrationsReply } from '../../responses/reply-schemas.ts';
+import { sendDocument } from '../../responses/send-result.ts';
+import { type Endpoint, endpoint, type Operation } from '../operation.ts';
+import { migrationRequest, noBody, noQuery } from '../request-schemas.ts';
+import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from '../route-context.ts';
 
 const TAG = 'Migrations';
 const EXAMPLE_MIGRATION = {

@@ -1,13 +1,13 @@
-import { listCommands } from '../../src/catalog/audit/entries/statement-record.ts';
-import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../src/sql/execution/transactions/run-transaction.ts';
-import type { StatementOutcome } from '../../src/sql/result/result-format.ts';
-import { tenantOf } from '../plugins/bearer.ts';
-import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../plugins/idempotency-key.ts';
-import { transactionReply } from '../responses/reply-schemas.ts';
-import { type Endpoint, endpoint, type Operation } from './operation.ts';
+import { listCommands } from '../../../src/catalog/audit/entries/statement-record.ts';
+import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../../src/sql/execution/transactions/run-transaction.ts';
+import type { StatementOutcome } from '../../../src/sql/result/result-format.ts';
+import { tenantOf } from '../../plugins/bearer.ts';
+import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
+import { transactionReply } from '../../responses/reply-schemas.ts';
+import { type Endpoint, endpoint, type Operation } from '../operation.ts';
+import { noQuery, transactionRequest } from '../request-schemas.ts';
+import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from '../route-context.ts';
 import { EXAMPLE_QUERY_REPLY } from './query.ts';
-import { noQuery, transactionRequest } from './request-schemas.ts';
-import { IDEMPOTENCY_ERRORS, JSON_TYPE, LEASE_ERRORS, type RouteContext, SQL_ERRORS, timeoutOf } from './route-context.ts';
 
 const transaction = {
   method: 'POST',
