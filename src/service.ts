@@ -1,6 +1,5 @@
 import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
-import { setTimeout as delay } from 'node:timers/promises';
 import { Server as TlsServer } from 'node:tls';
 import type { FastifyInstance } from 'fastify';
 import { createHttpApp } from '../http/app.ts';
@@ -18,6 +17,7 @@ import { Multiplexers, type SharingLimits } from './multiplex/multiplexer.ts';
 import { fanOut, type Observe } from './observation.ts';
 import { auditObserver } from './observers/audit.ts';
 import { createMetrics } from './observers/metrics.ts';
+import { finishDrops, limitRoles, undoInterruptedSignUps } from './organization-upkeep.ts';
 import { cannotListen, tryPorts } from './ports.ts';
 import { RefusalLimit } from './router/limits/refusal-limit.ts';
 import { LockExhaustion } from './router/lock-exhaustion.ts';
@@ -25,8 +25,7 @@ import { Operator } from './router/operator.ts';
 import { type Cluster, prepareCluster } from './router/placement/cluster.ts';
 import { Platform } from './router/placement/platform-sessions.ts';
 import { ProvisionerByKind } from './router/placement/provisioner-by-kind.ts';
-import { readerOf } from './router/placement/roles/reader-role.ts';
-import { connectionLimitFor, limitConnections } from './router/placement/roles/roles.ts';
+import { connectionLimitFor } from './router/placement/roles/roles.ts';
 import { Router } from './router/router.ts';
 import { ApiKeys } from './router/sign-ups/api-keys.ts';
 import { SignUps } from './router/sign-ups/sign-ups.ts';
@@ -52,8 +51,6 @@ export interface Service {
 /** Server connections left for the catalog, provisioning and operators. */
 const PLATFORM_SESSIONS = 16;
 const READY_TIMEOUT_MS = 2_000;
-const SWEEP_MS = 60_000;
-const FINISH_DROPS_MS = 5_000;
 
 /**
  * Assembles the service and opens both doors.
@@ -205,53 +202,6 @@ function createPool(config: Config, max: number, observe: Observe): Pool {
     },
     observe,
   );
-}
-
-/** Sets the connection limit of existing organizations' roles, which may have been created with another setting. */
-async function limitRoles(config: Config, platform: Platform, catalog: Catalog, observe: Observe): Promise<void> {
-  const limit = connectionLimitFor(config.POSTERN_BACKENDS_PER_TENANT);
-  const limitAll = async () => {
-    const roles = (await catalog.organizations())
-      .filter(({ status }) => status !== 'dropped')
-      .flatMap(({ placement: { role } }) => [role, readerOf(role)]);
-    return platform.run((session) => limitConnections(session, roles, limit));
-  };
-  const cause = await limitAll().catch((error: unknown) => error);
-  if (cause !== undefined) observe({ name: 'service.warning', message: 'the connection limit could not be set for all roles', cause });
-}
-
-/** Completes interrupted drops, at the start and then regularly: a drop may have to wait until processes have ended. */
-async function finishDrops(operator: Operator, observe: Observe, opened: (() => Promise<void>)[]): Promise<void> {
-  const stop = new AbortController();
-  const finish = () =>
-    operator.finishDrops({ surface: 'admin', sourceIp: '127.0.0.1' }, observe).catch((cause: unknown) => {
-      observe({ name: 'service.failure', message: 'interrupted drops could not be looked up', cause });
-    });
-  const first = finish();
-  const repeat = async () => {
-    await first;
-    while (!stop.signal.aborted) {
-      await delay(FINISH_DROPS_MS, undefined, { signal: stop.signal }).catch(() => {});
-      if (!stop.signal.aborted) await finish();
-    }
-  };
-  const finishing = repeat();
-  opened.push(async () => {
-    stop.abort();
-    await finishing;
-  });
-  await Promise.race([first, delay(FINISH_DROPS_MS, undefined, { ref: false })]);
-}
-
-/** Undoes interrupted sign-ups, at the start and then regularly: another process may have left some. */
-async function undoInterruptedSignUps(signUps: SignUps, observe: Observe, opened: (() => Promise<void>)[]): Promise<void> {
-  await signUps.undoInterrupted();
-  const timer = setInterval(() => {
-    signUps.undoInterrupted().catch((cause: unknown) => {
-      observe({ name: 'service.failure', message: 'interrupted sign-ups could not be looked up', cause });
-    });
-  }, SWEEP_MS);
-  opened.push(async () => clearInterval(timer));
 }
 
 /** New certificates are used for new connections, at both doors. */

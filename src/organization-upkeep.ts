@@ -1,0 +1,59 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Catalog } from './catalog/catalog.ts';
+import type { Config } from './config.ts';
+import type { Observe } from './observation.ts';
+import type { Operator } from './router/operator.ts';
+import type { Platform } from './router/placement/platform-sessions.ts';
+import { readerOf } from './router/placement/roles/reader-role.ts';
+import { connectionLimitFor, limitConnections } from './router/placement/roles/roles.ts';
+import type { SignUps } from './router/sign-ups/sign-ups.ts';
+
+const SWEEP_MS = 60_000;
+const FINISH_DROPS_MS = 5_000;
+
+/** Sets the connection limit of existing organizations' roles, which may have been created with another setting. */
+export async function limitRoles(config: Config, platform: Platform, catalog: Catalog, observe: Observe): Promise<void> {
+  const limit = connectionLimitFor(config.POSTERN_BACKENDS_PER_TENANT);
+  const limitAll = async () => {
+    const roles = (await catalog.organizations())
+      .filter(({ status }) => status !== 'dropped')
+      .flatMap(({ placement: { role } }) => [role, readerOf(role)]);
+    return platform.run((session) => limitConnections(session, roles, limit));
+  };
+  const cause = await limitAll().catch((error: unknown) => error);
+  if (cause !== undefined) observe({ name: 'service.warning', message: 'the connection limit could not be set for all roles', cause });
+}
+
+/** Completes interrupted drops, at the start and then regularly: a drop may have to wait until processes have ended. */
+export async function finishDrops(operator: Operator, observe: Observe, opened: (() => Promise<void>)[]): Promise<void> {
+  const stop = new AbortController();
+  const finish = () =>
+    operator.finishDrops({ surface: 'admin', sourceIp: '127.0.0.1' }, observe).catch((cause: unknown) => {
+      observe({ name: 'service.failure', message: 'interrupted drops could not be looked up', cause });
+    });
+  const first = finish();
+  const repeat = async () => {
+    await first;
+    while (!stop.signal.aborted) {
+      await delay(FINISH_DROPS_MS, undefined, { signal: stop.signal }).catch(() => {});
+      if (!stop.signal.aborted) await finish();
+    }
+  };
+  const finishing = repeat();
+  opened.push(async () => {
+    stop.abort();
+    await finishing;
+  });
+  await Promise.race([first, delay(FINISH_DROPS_MS, undefined, { ref: false })]);
+}
+
+/** Undoes interrupted sign-ups, at the start and then regularly: another process may have left some. */
+export async function undoInterruptedSignUps(signUps: SignUps, observe: Observe, opened: (() => Promise<void>)[]): Promise<void> {
+  await signUps.undoInterrupted();
+  const timer = setInterval(() => {
+    signUps.undoInterrupted().catch((cause: unknown) => {
+      observe({ name: 'service.failure', message: 'interrupted sign-ups could not be looked up', cause });
+    });
+  }, SWEEP_MS);
+  opened.push(async () => clearInterval(timer));
+}
