@@ -14,7 +14,7 @@ export const IDEMPOTENCY_HEADERS = {
     .max(255)
     .exactOptional()
     .describe(
-      '1 to 255 visible ASCII characters, new for each request. A request that is sent again with the same key within 24 hours is not carried out again: it gets the reply that was given when it was, which is committed together with what it did. What has failed has left no trace, and is tried again; only a migration without a transaction leaves what came before the failure. Replies of more than 1 MiB are refused. Has no effect with readOnly and dryRun, where nothing is done.',
+      '1 to 255 visible ASCII characters, new for each request. A request that is sent again with the same key within 24 hours is not carried out again: it gets the reply that was given when it was, which is committed together with what it did. What has failed has left no trace, and is tried again; only a migration without a transaction leaves what came before the failure. Replies of more than 1 MiB are refused. Has no effect with readOnly, rollback and dryRun, where nothing is done.',
     ),
 };
 

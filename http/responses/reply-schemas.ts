@@ -129,7 +129,7 @@ export const queryLine = z.union([
 
 export const transactionReply = z.object({
   results: z.array(queryReply),
-  status: z.literal('committed'),
+  status: z.enum(['committed', 'rolled_back']).describe('rolled_back if the request asked for that'),
   durationMs: z.number(),
 });
 

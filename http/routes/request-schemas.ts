@@ -173,6 +173,7 @@ export const transactionRequest = z.strictObject({
   isolationLevel,
   readOnly,
   deferrable: z.boolean().default(false).describe('With serializable and readOnly: wait for a snapshot that cannot fail'),
+  rollback: z.boolean().default(false).describe('Run everything, check deferred constraints, then roll it back: a trial'),
   rowMode,
   timeoutMs,
 });

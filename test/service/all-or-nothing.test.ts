@@ -12,8 +12,9 @@ beforeEach(async () => {
 });
 
 const migrate = (body: object) => service.call('POST', '/api/migrations', { key: organization.apiKey, body });
-const transact = (...statements: readonly string[]) =>
-  service.call('POST', '/api/transaction', { key: organization.apiKey, body: { statements: statements.map((sql) => ({ sql })) } });
+const transact = (...statements: readonly string[]) => call({ statements: statements.map((sql) => ({ sql })) });
+const call = (body: object, headers: Record<string, string> = {}) =>
+  service.call('POST', '/api/transaction', { key: organization.apiKey, body, headers });
 
 /** What a client of the wire door finds. */
 async function rows(sql: string): Promise<unknown[]> {
@@ -103,5 +104,80 @@ describe('a migration', () => {
     const replies = await Promise.all(Array.from({ length: 6 }, () => migrate({ name: 'orders', sql })));
     expect(replies.map(({ status }) => status).sort()).toEqual([200, 200, 200, 200, 200, 201]);
     expect(await rows(TABLES)).toEqual(['orders']);
+  });
+});
+
+describe('a transaction with "rollback": true', () => {
+  const attempt = (...statements: readonly string[]) => call({ statements: statements.map((sql) => ({ sql })), rollback: true });
+
+  it('has all results, and leaves nothing', async () => {
+    await service.query(organization, 'CREATE TABLE notes AS SELECT 1 AS id');
+    const { status, body } = await attempt(
+      "CREATE TYPE mood AS ENUM ('ok')",
+      'CREATE TABLE moods (m mood)',
+      "INSERT INTO moods VALUES ('ok') RETURNING m",
+      'EXPLAIN (ANALYZE, COSTS OFF) DELETE FROM notes',
+      'SELECT count(*)::int AS n FROM notes',
+      'DROP TABLE notes',
+    );
+    expect([status, body.status, body.results.length]).toEqual([200, 'rolled_back', 6]);
+    expect(body.results[2]).toMatchObject({ rows: [{ m: 'ok' }], fields: [{ dataType: 'mood' }] });
+    expect(JSON.stringify(body.results[3].rows)).toContain('Delete on notes (actual');
+    expect(body.results[4].rows).toEqual([{ n: 0 }]);
+    expect(await rows(TABLES)).toEqual(['notes']);
+    expect(await rows("SELECT (SELECT count(*)::int FROM notes), to_regtype('mood')")).toEqual([1, null]);
+    const audited = service.observations.filter((entry) => entry.name === 'http.request' && entry.action === 'transaction').at(-1);
+    expect(audited).toMatchObject({ statement: { command: 'CREATE TYPE, CREATE TABLE, INSERT, EXPLAIN, SELECT, DROP TABLE, ROLLBACK' } });
+  });
+
+  it('fails where COMMIT would', async () => {
+    await service.query(organization, 'CREATE TABLE slots (id int UNIQUE DEFERRABLE INITIALLY DEFERRED)');
+    expect(await attempt('INSERT INTO slots VALUES (1), (1)')).toMatchObject({
+      status: 400,
+      body: { sqlstate: '23505', phase: 'commit', transactionStatus: 'rolled_back' },
+    });
+    expect(await attempt('INSERT INTO slots VALUES (1)', 'SELECT nope')).toMatchObject({ status: 400, body: { statementIndex: 1 } });
+    expect(await attempt('INSERT INTO slots VALUES (1)', 'COMMIT')).toMatchObject({ body: { code: 'unsupported_statement' } });
+    expect(await rows('SELECT * FROM slots')).toEqual([]);
+  });
+
+  it('gives up when the time is over', async () => {
+    await service.query(organization, 'CREATE TABLE busy (id int)');
+    const holder = await service.connect(organization);
+    await holder.query('BEGIN; LOCK TABLE busy');
+    const insert = { sql: 'INSERT INTO busy VALUES (1)' };
+    expect(await call({ statements: [insert], timeoutMs: 200, rollback: true })).toMatchObject({
+      status: 504,
+      body: { code: 'statement_timeout', transactionStatus: 'rolled_back' },
+    });
+    expect(await call({ statements: [{ sql: "SET LOCAL lock_timeout = '50ms'" }, insert], rollback: true })).toMatchObject({
+      body: { code: 'lock_not_available', retryable: true },
+    });
+    await holder.end();
+  });
+
+  it('leaves nothing in the session either, except what a sequence has given', async () => {
+    await service.query(organization, 'CREATE SEQUENCE numbers');
+    await attempt(
+      "SELECT nextval('numbers'), pg_advisory_lock(7)",
+      "SET TimeZone = 'Asia/Tokyo'",
+      'CREATE TEMPORARY TABLE t ()',
+      'SELECT pg_notify(current_user, current_user)',
+    );
+    expect(await rows('SELECT pg_try_advisory_lock(7)')).toEqual([true]);
+    const after = "SELECT nextval('numbers')::int AS n, current_setting('TimeZone') <> 'Asia/Tokyo' AS ok, to_regclass('pg_temp.t') AS t";
+    expect((await service.query(organization, after)).body.rows).toEqual([{ n: 2, ok: true, t: null }]);
+  });
+
+  it('is not kept for an Idempotency-Key', async () => {
+    const statements = [{ sql: 'SELECT random() AS n' }];
+    const tries = [];
+    for (const rollback of [true, true, false, false]) tries.push(await call({ statements, rollback }, { 'idempotency-key': 'one' }));
+    expect(tries.map(({ status, headers }) => [status, headers.get('idempotency-replayed')])).toEqual([
+      [200, null],
+      [200, null],
+      [200, null],
+      [200, 'true'],
+    ]);
   });
 });

@@ -16,7 +16,8 @@ const transaction = {
   operationId: 'transaction',
   tag: 'SQL',
   summary: 'Run statements as one transaction',
-  description: 'All statements are committed together or none is. A failure names the statement in statementIndex.',
+  description:
+    'All statements are committed together or none is. A failure names the statement in statementIndex. With "rollback": true the results are those of a trial that leaves nothing, except what no transaction takes back, such as the values of a sequence.',
   needsKey: true,
   query: noQuery,
   headers: IDEMPOTENCY_HEADERS,
@@ -26,7 +27,7 @@ const transaction = {
   },
   replies: {
     200: {
-      description: 'Committed.',
+      description: 'Committed, or rolled back as asked.',
       schema: transactionReply,
       example: { results: [EXAMPLE_QUERY_REPLY], status: 'committed', durationMs: 2.417 },
       headers: REPLAYED_HEADER,
@@ -50,15 +51,20 @@ export function transactionEndpoints({ router, config }: RouteContext): Endpoint
       const { disconnect, results } = call;
       const wanted: TransactionRequest = { ...body, timeoutMs: timeoutOf(body.timeoutMs, config), disconnect, results };
       const lease = await router.lease(tenantOf(request), { door: 'http', disconnect });
-      const commandsOf = (outcomes: readonly StatementOutcome[]) => listCommands(outcomes.map(({ command }) => command));
-      if (repeatable !== undefined && !body.readOnly) {
+      if (repeatable !== undefined && !body.readOnly && !body.rollback) {
         const once = await runTransactionOnce(lease, wanted, repeatable);
         call.statement = { ...observed, command: commandsOf(once.outcomes ?? []) };
         return sendNewOrReplayed(reply, once);
       }
       const answer = await runTransaction(lease, wanted);
-      call.statement = { ...observed, command: commandsOf(answer.results) };
+      call.statement = { ...observed, command: commandsOf(answer.results, body.rollback) };
       return reply.type(JSON_TYPE).send(answer.body);
     }),
   ];
+}
+
+/** What the audit log says was done; at the end, that nothing of it has stayed. */
+function commandsOf(outcomes: readonly StatementOutcome[], isRolledBack = false): string | undefined {
+  const commands = listCommands(outcomes.map(({ command }) => command));
+  return isRolledBack ? [commands, 'ROLLBACK'].filter(Boolean).join(', ') : commands;
 }

@@ -1,5 +1,5 @@
 import { StatementFailure } from '../execution/statement-failure.ts';
-import { checkInTransaction, failureAt, inTransaction } from '../execution/transactions/in-transaction.ts';
+import { checkConstraints, checkInTransaction, inTransaction } from '../execution/transactions/in-transaction.ts';
 import type { Session } from '../session/session.ts';
 import type { AppliedMigration, MigrationHistory, NewAppliedMigration } from './migration-history.ts';
 import type { MigrationScript, MigrationScriptWarning } from './migration-script.ts';
@@ -65,13 +65,6 @@ export function tryOut(session: Session, plan: MigrationPlan): Promise<Migration
   return inTransaction(session, BEGIN, work, 'ROLLBACK').then((warnings) => {
     const { sql: _sql, rollbackSql: _rollbackSql, ...entry } = entryOf(plan, 'applied', plan.forward.statements.length, startedAt);
     return { migration: { ...entry, status: 'dry_run', appliedAt: new Date().toISOString() }, warnings };
-  });
-}
-
-/** Without this, deferred constraints would be checked only by COMMIT. */
-async function checkConstraints(session: Session): Promise<void> {
-  await session.query('SET CONSTRAINTS ALL IMMEDIATE').catch((error: unknown) => {
-    throw failureAt(error, { phase: 'commit' });
   });
 }
 

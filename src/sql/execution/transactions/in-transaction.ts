@@ -20,10 +20,21 @@ export async function inTransaction<T>(
   session.throwIfAborted();
   checkInTransaction(session);
   const { tag } = await session.query(end).catch((error: unknown) => {
+    if (end === 'ROLLBACK') throw error;
     throw failureAt(session.isLost ? unknownOutcome(error) : error, { phase: 'commit' });
   });
   if (tag?.command !== end) throw new ServiceError('internal', `${end} was answered with ${tag?.command}`);
   return result;
+}
+
+/**
+ * Checks deferred constraints, for a trial: otherwise only COMMIT would.
+ * @throws StatementFailure with phase `commit`
+ */
+export async function checkConstraints(session: Session): Promise<void> {
+  await session.query('SET CONSTRAINTS ALL IMMEDIATE').catch((error: unknown) => {
+    throw failureAt(error, { phase: 'commit' });
+  });
 }
 
 /** @throws ServiceError when a statement has ended the transaction, since those after it would be committed by themselves */

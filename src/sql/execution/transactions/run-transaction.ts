@@ -12,7 +12,7 @@ import { pinSettings } from '../../session/output-settings.ts';
 import { Session } from '../../session/session.ts';
 import { type BatchResult, type BatchStatement, runBatch } from './batch.ts';
 import { type IdempotentRequest, keptReplyLimit, type OnceReply, once } from './idempotency.ts';
-import { failureAt, inTransaction } from './in-transaction.ts';
+import { checkConstraints, failureAt, inTransaction } from './in-transaction.ts';
 
 export type IsolationLevel = 'read uncommitted' | 'read committed' | 'repeatable read' | 'serializable';
 
@@ -25,6 +25,8 @@ export interface TransactionModes {
 export interface TransactionRequest extends TransactionModes {
   /** There must be 1 to 1,000. */
   readonly statements: readonly BatchStatement[];
+  /** A trial: everything runs, deferred constraints are checked, and then it is rolled back. */
+  readonly rollback?: boolean;
   readonly rowMode: RowMode;
   /** For the whole transaction, by Postern's own clock. 0: no limit. */
   readonly timeoutMs: number;
@@ -33,7 +35,7 @@ export interface TransactionRequest extends TransactionModes {
 }
 
 export interface TransactionReply {
-  /** `{results, status: "committed", durationMs}` as UTF-8 JSON. */
+  /** `{results, status, durationMs}` as UTF-8 JSON. The status is `committed`, or `rolled_back` after a trial. */
   readonly body: Buffer;
   readonly results: readonly StatementOutcome[];
   readonly durationMs: number;
@@ -50,14 +52,20 @@ export async function runTransaction(lease: Lease, request: TransactionRequest):
   const session = new Session(lease, request);
   const startedAt = performance.now();
   try {
-    return replyOf(await perform(session, request, () => runBatch(session, request.statements, jsonFormat(request.rowMode))), startedAt);
+    return replyOf(await perform(session, request, () => runAll(session, request)), startedAt, request);
   } finally {
     await session.end();
   }
 }
 
+async function runAll(session: Session, { statements, rowMode, rollback }: TransactionRequest): Promise<readonly BatchResult[]> {
+  const results = await runBatch(session, statements, jsonFormat(rowMode));
+  if (rollback === true) await checkConstraints(session);
+  return results;
+}
+
 /**
- * Runs statements like {@link runTransaction}, but once for each Idempotency-Key. The reply is committed with the statements,
+ * Runs statements like {@link runTransaction}, but once for each Idempotency-Key, and never as a trial. The reply is committed with the statements,
  * so its duration lacks the time that COMMIT takes.
  * @throws as {@link runTransaction} and {@link once}
  */
@@ -66,7 +74,7 @@ export function runTransactionOnce(lease: Lease, request: TransactionRequest, re
     const startedAt = performance.now();
     const { body, results: outcomes } = await perform(session, request, async () => {
       const results = await runBatch(session, request.statements, jsonFormat(request.rowMode), keptReplyLimit(session));
-      const reply = replyOf(results, startedAt);
+      const reply = replyOf(results, startedAt, request);
       await keep(200, reply.body);
       return reply;
     });
@@ -78,13 +86,13 @@ async function perform<T>(session: Session, request: TransactionRequest, work: (
   await checkStatements(request.statements);
   const sideEffects = new SideEffectsCache();
   await Promise.all([pinSettings(session), session.expect(...request.statements.map(({ sql }) => sideEffects.of(sql)))]);
-  return inTransaction(session, beginStatement(request), work);
+  return inTransaction(session, beginStatement(request), work, request.rollback === true ? 'ROLLBACK' : 'COMMIT');
 }
 
-function replyOf(results: readonly BatchResult[], startedAt: number): TransactionReply {
+function replyOf(results: readonly BatchResult[], startedAt: number, { rollback }: TransactionRequest): TransactionReply {
   const { durationMs } = outcomeOf(undefined, startedAt);
   const bodies = results.flatMap(({ body }, index) => (index === 0 ? [body] : [COMMA, body]));
-  const end = Buffer.from(`],"status":"committed","durationMs":${durationMs}}`);
+  const end = Buffer.from(`],"status":"${rollback === true ? 'rolled_back' : 'committed'}","durationMs":${durationMs}}`);
   return { body: Buffer.concat([OPENING, ...bodies, end]), results: results.map(({ outcome }) => outcome), durationMs };
 }
 
