@@ -4,7 +4,6 @@ import type { TransactionModes } from '../../src/sql/execution/transactions/run-
 import type { SessionOptions } from '../../src/sql/session/session.ts';
 import { readJson, refuseEncodings } from '../json/json-body.ts';
 import { tenantOf } from '../plugins/bearer.ts';
-import { preflightHeaders } from '../plugins/cors.ts';
 import { throttleRefusal } from '../responses/refusal-throttle.ts';
 import { errorBody } from '../responses/reply-memory.ts';
 import { JSON_TYPE, type RouteContext, timeoutOf } from '../routes/route-context.ts';
@@ -21,9 +20,6 @@ export function neonRoutes(app: FastifyInstance, context: RouteContext): void {
   app.register(async (scope) => {
     scope.addHook('onRequest', async (request, reply) => {
       reply.header('neon-request-id', request.id);
-      // Where the setting does not say which pages may call, any may call this, as Neon's: it uses no cookies, so another site gains
-      // nothing by making a browser call it.
-      if (context.config.POSTERN_CORS_ORIGINS === undefined) reply.header('access-control-allow-origin', '*');
     });
     // The client sends its JSON as text/plain, so that browsers need no preflight request.
     scope.removeAllContentTypeParsers();
@@ -41,7 +37,6 @@ export function neonRoutes(app: FastifyInstance, context: RouteContext): void {
       reply.raw.shouldKeepAlive = false;
       return held.then((instead) => sendNeonError(instead, request, reply, context));
     });
-    scope.options('/sql', async (_request, reply) => reply.headers(preflightHeaders('OPTIONS, POST')).send());
     scope.route({
       method: 'POST',
       url: '/sql',

@@ -46,7 +46,7 @@ describe('a page of an origin that may call', () => {
 
   it.each(['/api/query', '/api/organization', '/sql'])('may ask first at %s', async (path) => {
     const { status, headers } = await preflight(path, 'http://localhost:5173');
-    expect(status).toBe(path === '/sql' ? 200 : 204);
+    expect(status).toBe(204);
     expect(headers.get('access-control-allow-origin')).toBe('http://localhost:5173');
     expect(headers.get('access-control-allow-methods')).toBe(headers.get('allow'));
     expect(headers.get('access-control-allow-headers')).toMatch(/^Authorization, Content-Type, Idempotency-Key, .*Neon-Batch-Deferrable$/);
@@ -73,9 +73,14 @@ it('any page may call where the setting says so, and none where it says nothing'
     ['', null],
   ] as const) {
     const door = await openDoor({ config: readConfig({ POSTERN_CORS_ORIGINS: setting }) });
-    for (const path of ['/api/query', '/nowhere', '/healthz']) {
+    for (const path of ['/api/query', '/sql', '/nowhere', '/healthz']) {
       const reply = await fetch(door.url + path, { method: path === '/healthz' ? 'GET' : 'POST', headers: { origin: APP } });
       expect(reply.headers.get('access-control-allow-origin')).toBe(allowed);
+    }
+    for (const path of ['/api/query', '/sql']) {
+      const reply = await fetch(door.url + path, { method: 'OPTIONS', headers: { origin: APP } });
+      expect([reply.status, reply.headers.get('allow')]).toEqual([204, 'OPTIONS, POST']);
+      expect(corsOf(reply.headers)).toEqual(allowed === null ? {} : expect.objectContaining({ 'access-control-allow-origin': allowed }));
     }
     await door.app.close();
   }
