@@ -51,19 +51,14 @@ function encoded(coding: Coding | undefined): Encoded {
   return { coding, headers: { vary: 'Accept-Encoding', ...(coding === undefined ? {} : { 'content-encoding': coding }) } };
 }
 
-let last: { readonly header: string; readonly coding: Coding | undefined } | undefined;
-
 /** The accepted coding of the most weight; of two with the same, Brotli. @see https://www.rfc-editor.org/rfc/rfc9110#field.accept-encoding */
 export function acceptedCoding(header: string): Coding | undefined {
-  // Most requests have the header of the one before.
-  if (header === last?.header) return last.coding;
   const weights = new Map(header.split(',').map(weighted));
   const any = weights.get('*') ?? 0;
   const [br = any, zip = any, identity = 0] = ['br', 'gzip', 'identity'].map((name) => weights.get(name));
   const best = Math.max(br, zip);
-  const coding = best === 0 || identity > best ? undefined : br === best ? 'br' : 'gzip';
-  last = { header, coding };
-  return coding;
+  if (best === 0 || identity > best) return undefined;
+  return br === best ? 'br' : 'gzip';
 }
 
 /** For at most {@link CHUNK_BYTES}: for more, a thread that others need too would be busy for long. */
