@@ -168,7 +168,7 @@ export const REQUEST_ATTACKS: readonly RequestAttack[] = [
     request: ({ intruder, victim }) => ({
       path: '/api/audit',
       headers: bearer(intruder.apiKey),
-      body: { action: `' OR organization_id = '${victim.id}' --` },
+      body: { requestId: `' OR organization_id = '${victim.id}' --` },
     }),
     answer: noEntries,
   },
