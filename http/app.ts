@@ -27,6 +27,7 @@ import { auditEndpoints } from './routes/account/audit.ts';
 import { authEndpoints } from './routes/account/auth.ts';
 import { keyEndpoints } from './routes/account/keys.ts';
 import { organizationEndpoints } from './routes/account/organization.ts';
+import { adviceEndpoints } from './routes/database/advice.ts';
 import { documentationRoutes } from './routes/documentation.ts';
 import { HEALTH_OPERATIONS, healthRoutes } from './routes/health.ts';
 import { type DocumentedOperation, type Endpoint, serve } from './routes/operation.ts';
@@ -146,6 +147,7 @@ export function endpointsOf(context: RouteContext): Endpoint[] {
     queryEndpoints,
     transactionEndpoints,
     migrationEndpoints,
+    adviceEndpoints,
     auditEndpoints,
   ].flatMap((of) => of(context));
 }

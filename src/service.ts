@@ -26,6 +26,7 @@ import { type Cluster, prepareCluster } from './router/placement/cluster.ts';
 import { Platform } from './router/placement/platform-sessions.ts';
 import { ProvisionerByKind } from './router/placement/provisioner-by-kind.ts';
 import { connectionLimitFor } from './router/placement/roles/roles.ts';
+import { relationCounters } from './router/placement/shared-database/schema-statistics.ts';
 import { Router } from './router/router.ts';
 import { ApiKeys } from './router/sign-ups/api-keys.ts';
 import { SignUps } from './router/sign-ups/sign-ups.ts';
@@ -129,6 +130,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       keys,
       refusals,
       queries: new QueryScheduler(router, multiplexers, observe),
+      statistics: { relationCounters: (placement) => relationCounters(platform, placement) },
       config,
       observe,
       ready,

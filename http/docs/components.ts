@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import * as neon from '../neon/schemas.ts';
 import * as replies from '../responses/reply-schemas.ts';
+import { advice, adviceReply } from '../routes/database/advice.ts';
 import * as requests from '../routes/request-schemas.ts';
 
 /*
@@ -47,6 +48,8 @@ export const REPLIES = registryOf({
   AuditEntry: replies.auditEntry,
   AuditPage: replies.auditReply,
   AuditVerification: replies.auditVerifyReply,
+  Advice: advice,
+  AdviceList: adviceReply,
   Health: replies.healthReply,
   NeonResult: neon.neonResult,
   NeonReply: neon.neonReply,

@@ -1,3 +1,4 @@
+import type { Placement } from '../../src/catalog/organizations/organization.ts';
 import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
@@ -27,6 +28,10 @@ export interface RouteContext {
   readonly operator: Pick<Operator, 'dropAsAsked'>;
   readonly keys: Pick<ApiKeys, 'list' | 'create' | 'update' | 'revoke' | 'rotate'>;
   readonly queries: QueryScheduler;
+  readonly statistics: {
+    /** As {@link relationCounters} of the shared database. */
+    readonly relationCounters: (placement: Placement) => Promise<string | undefined>;
+  };
   readonly refusals: RefusalCounter;
   readonly config: Config;
   readonly observe: Observe;

@@ -33,6 +33,7 @@ describe('the OpenAPI document', () => {
       ['/api/query', ['post']],
       ['/api/transaction', ['post']],
       ['/api/migrations', ['post', 'get']],
+      ['/api/insights/advice', ['get']],
       ['/api/audit', ['get', 'post']],
       ['/api/audit/verify', ['get']],
       ['/sql', ['post']],

@@ -33,6 +33,11 @@ export class Platform {
     return lend(this.#control, work);
   }
 
+  /** Runs `work` in the shared database. */
+  runInShared<Result>(work: (session: pg.PoolClient) => Promise<Result>): Promise<Result> {
+    return lend(this.#shared, work);
+  }
+
   /**
    * Runs `work` in the control database while no other process works on the same organization. The advisory lock is in that database,
    * where no tenant can take it.

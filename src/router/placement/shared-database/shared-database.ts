@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { type AdminConnection, withSession } from '../admin-connection.ts';
-import { harden, ONE_DATABASE, WHOLE_SERVER } from '../hardening.ts';
+import { changePrivileges, harden, type Names, ONE_DATABASE, WHOLE_SERVER } from '../hardening.ts';
 import { TEMPLATE } from '../own-database/template.ts';
 import { leaveLargeObjectsToOwners } from '../roles/owners-role.ts';
 import { separateAdvisoryLocks } from './advisory-lock-functions.ts';
@@ -11,8 +11,11 @@ import { refuseChosenLargeObjects } from './large-object-functions.ts';
 export const SHARED = 'postern_shared';
 
 /** Raised when the revoked privileges change, so that the next start applies the change. */
-const EDITION = 8;
+const EDITION = 9;
 const HARDENED = ', hardened';
+
+/** What the platform reads of an organization's relations; see `schema-statistics.ts`. */
+const COUNTERS: Names = { relations: [], functions: ['pg_stat_get_(numscans|tuples_returned|live_tuples)'] };
 
 export interface SharedOptions {
   readonly owner: string;
@@ -70,7 +73,10 @@ async function findShared(admin: pg.Client): Promise<Found | undefined> {
   return rows[0];
 }
 
-/** The platform role keeps the right to read the owners of objects, because it drops these with their organization. */
+/**
+ * The platform role keeps the right to read the owners of objects, because it drops these with their organization, and the statistics
+ * that it shows to each organization of its own relations.
+ */
 async function hardenShared(session: pg.Client, owner: string, allowXpath: boolean): Promise<void> {
   const platform = pg.escapeIdentifier(owner);
   const alsoDo = async () => {
@@ -79,6 +85,7 @@ async function hardenShared(session: pg.Client, owner: string, allowXpath: boole
     await leaveLargeObjectsToOwners(session);
     await replacePgNotify(session, owner);
     await session.query(`GRANT SELECT ON pg_catalog.pg_shdepend TO ${platform}`);
+    await changePrivileges(session, `GRANT EXECUTE ON %s TO ${platform}`, COUNTERS);
   };
   await harden(session, { taken: [WHOLE_SERVER, ONE_DATABASE], allowXpath, alsoDo });
 }
