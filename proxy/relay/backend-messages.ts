@@ -47,8 +47,13 @@ export function receiveReplies(session: WireSession, chunk: Buffer, isFollowed: 
   session.reappliedEffects = 0;
   gate.open(Reason.replyPart);
   while (scanner.next()) {
-    if (!scanner.first) passOn(session, scanner, !session.skipsRest);
-    else if (isData(scanner.type) && !replies.skipping && services.rewriter === undefined) {
+    if (!scanner.first) {
+      passOn(session, scanner, !session.skipsRest);
+      if (scanner.last && session.endsAfterMessage !== undefined) {
+        session.endsAfterMessage.expire();
+        break;
+      }
+    } else if (isData(scanner.type) && !replies.skipping && services.rewriter === undefined) {
       scanner.widen();
       passOn(session, scanner, true);
     } else receiveMessage(session, scanner);

@@ -21,7 +21,7 @@ import {
   runAgain,
   settle,
 } from './request-lifecycle.ts';
-import { abandon, clientGone, endAtRest, endByError, endByForce, endWithoutBackend } from './session-end.ts';
+import { abandon, clientGone, endAfterMessage, endAtRest, endByError, endByForce, endWithoutBackend } from './session-end.ts';
 import { type Activity, type RelayEvents, WireSession } from './wire-session.ts';
 
 /**
@@ -198,9 +198,9 @@ export class Relay implements RelayEvents, ClientReceiver {
     void this.session.link.holdBackUntil(this.cancel()).then(() => continueInput(this.session));
   }
 
-  /** As {@link endByError}. */
+  /** As {@link endAfterMessage}. */
   end(error: ServiceError): void {
-    endByError(this.session, error);
+    endAfterMessage(this.session, error);
   }
 
   /** As {@link endByForce}. */

@@ -246,7 +246,7 @@ export function resumeInput(session: WireSession): void {
   for (const bytes of gate.release()) {
     // Waiting may begin again in the middle; the rest then belongs behind it.
     if (!gate.isClear || mustHoldOn(session)) gate.hold(bytes);
-    else if (!session.isOver) handleInput(session, bytes);
+    else if (!session.isEnding) handleInput(session, bytes);
   }
   countInput(session);
   resumeClient(session);

@@ -1,4 +1,5 @@
 import { ServiceError } from '../../src/errors.ts';
+import { Deadline } from '../../src/runtime/deadline.ts';
 import { errorResponse } from '../errors.ts';
 import type { RelayEnd } from '../sessions/session-services.ts';
 import type { WireSession } from './wire-session.ts';
@@ -6,10 +7,12 @@ import type { WireSession } from './wire-session.ts';
 /* A session ends at once, when it is idle outside a transaction, or when all of its client's requests have been answered. */
 
 const CLIENT_GONE: RelayEnd = { reason: 'client_gone' };
+const REST_TIMEOUT_MS = 500;
 
 export function endNow(session: WireSession, end: RelayEnd): void {
   if (session.isOver) return;
   session.isOver = true;
+  session.endsAfterMessage?.clear();
   session.toClient.flush();
   void leave(session, end);
 }
@@ -17,6 +20,19 @@ export function endNow(session: WireSession, end: RelayEnd): void {
 /** Ends the session with an error, which the client is told unless a message to it is incomplete. */
 export function endByError(session: WireSession, error: ServiceError): void {
   endTelling(session, error, 'ended', session.backendScanner.last);
+}
+
+/**
+ * As {@link endByError}. The client still gets the rest of a message that it has the beginning of, as from PostgreSQL, so that the
+ * error has a place behind it. At the latest the end of the statement brings that, if the client reads.
+ */
+export function endAfterMessage(session: WireSession, error: ServiceError): void {
+  // What others share would have to be canceled for them, too; its replies are short.
+  if (session.backendScanner.last || session.link.shared !== undefined) endByError(session, error);
+  else if (!session.isEnding) {
+    session.endsAfterMessage = new Deadline(REST_TIMEOUT_MS, () => endByError(session, error));
+    void session.link.cancels.send();
+  }
 }
 
 /** As {@link endByError}, for a statement that does not end when it is canceled: its backend is terminated. */

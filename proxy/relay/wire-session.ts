@@ -6,6 +6,7 @@ import { type ReplyListener, ReplyQueue } from '../../src/backend/reply-queue.ts
 import type { ServiceError } from '../../src/errors.ts';
 import type { TransactionStatus } from '../../src/protocol/backend.ts';
 import { backendFrames, FrameScanner, frontendFrames } from '../../src/protocol/message-framing.ts';
+import type { Deadline } from '../../src/runtime/deadline.ts';
 import { MAX_KEPT_DEFINITION_BYTES, MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
 import { BackendLink, type LinkEvents } from '../checkout/backend-link.ts';
 import { Checkout, type CheckoutListener } from '../checkout/checkout.ts';
@@ -157,6 +158,8 @@ export class WireSession {
   halfClosed = false;
   /** The session ends with this error as soon as it is idle outside a transaction. */
   endsAtRest: ServiceError | undefined;
+  /** Set when the session ends as soon as the client has the message that is being forwarded; expires at the latest then. */
+  endsAfterMessage: Deadline | undefined;
   /** The session ends like this when all requests have been answered. */
   endsAfterReplies: RelayEnd | undefined;
   /** The running statement does not end when it is canceled. */
@@ -220,9 +223,14 @@ export class WireSession {
     return this.replies.length > 0 || this.gate.isWaiting || this.gate.isClosed(Reason.settings) || this.link.isQueued;
   }
 
+  /** Nothing more is done for the client. */
+  get isEnding(): boolean {
+    return this.isOver || this.endsAfterMessage !== undefined;
+  }
+
   /** The client's input is ignored from now on. */
   get ignoresInput(): boolean {
-    return this.isOver || this.endsAfterReplies !== undefined;
+    return this.isEnding || this.endsAfterReplies !== undefined;
   }
 }
 
