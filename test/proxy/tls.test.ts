@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { mintKey } from '../../src/router/sign-ups/mint-key.ts';
 import { describeBackend } from '../conversations/backend-message.ts';
 import { encodeFrontend } from '../conversations/frontend-message.ts';
 import { authenticate, logIn, type ScramOverrides } from '../conversations/login.ts';
@@ -194,11 +195,11 @@ describe('a wire door that wants TLS', () => {
     const bound = { mechanism: 'SCRAM-SHA-256-PLUS', gs2: GS2 };
     const data = (header: string, ...binding: Buffer[]) => Buffer.concat([Buffer.from(header), ...binding]).toString('base64');
 
-    async function attempt(overrides: ScramOverrides): Promise<string> {
+    async function attempt(overrides: ScramOverrides, { apiKey }: { readonly apiKey: string } = organization): Promise<string> {
       const { secure } = await requestTls(postern.wirePort);
       const client = WireClient.over(secure);
       await client.write(encodeFrontend(`Startup 3.0 user=${organization.id}`));
-      const refused = await authenticate(client, organization.apiKey, overrides);
+      const refused = await authenticate(client, apiKey, overrides);
       client.disconnect();
       return refused === undefined ? 'welcome' : describeBackend(refused);
     }
@@ -206,6 +207,29 @@ describe('a wire door that wants TLS', () => {
     it('is by the hash of the certificate', async () => {
       expect(createHash('sha256').update(new X509Certificate(CERTIFICATE).raw).digest()).toEqual(END_POINT);
       expect(await attempt({ ...bound, c: data(GS2, END_POINT) })).toBe('welcome');
+    });
+
+    it('proves each of several keys, and is told when one has ended', async () => {
+      const { catalog } = postern.service.router;
+      const known = await catalog.findByOrganization(organization.id);
+      const change = {
+        organizationId: organization.id,
+        actorKeyId: known?.live[0]?.key.id ?? '',
+        origin: { surface: 'http', sourceIp: '127.0.0.1' },
+      } as const;
+      const details = { name: 'one of several', scope: 'write', expiresAt: null, networks: null } as const;
+      const made = await Promise.all([1, 2, 3].map(() => mintKey(known?.salt)));
+      for (const { record } of made) await catalog.keys.create(change, record, details);
+      const logIns = () => Promise.all([organization, ...made].map((key) => attempt({ ...bound, c: data(GS2, END_POINT) }, key)));
+      expect(await logIns()).toEqual(Array(4).fill('welcome'));
+      await catalog.keys.revoke(change, made[1]?.record.id ?? '');
+      expect(await logIns()).toEqual([
+        'welcome',
+        'welcome',
+        expect.stringMatching(/^ErrorResponse FATAL 28P01 "this API key was revoked at /),
+        'welcome',
+      ]);
+      expect(await attempt({ ...bound, c: data(GS2, END_POINT) }, await mintKey(known?.salt))).toContain('28P01 "password authentication');
     });
 
     it('must be to this certificate', async () => {

@@ -112,6 +112,34 @@ describe('rotating the key', () => {
     await isServed(here, again);
   });
 
+  it('is one of the ends of a key that count everywhere: expiry by the clock, other networks, revocation', async () => {
+    const organization = await here.signUp();
+    const ask = (method: string, path: string, body?: object) =>
+      here.call(method, `/api/keys${path}`, { key: organization.apiKey, ...(body === undefined ? {} : { body }) });
+    const make = async (details: object) => {
+      const { status, body } = await ask('POST', '', { name: 'one', scope: 'write', ...details });
+      expect(status).toBe(201);
+      return { keyId: body.keyId as string, holder: { ...organization, apiKey: body.apiKey as string } };
+    };
+    const kept = await make({ expiresAt: '2100-01-01T00:00:00Z' });
+    const expiring = await make({ expiresAt: new Date(Date.now() + 3_000).toISOString() });
+    const [shortened, moved, revoked] = [await make({}), await make({}), await make({})];
+    const all = [expiring, shortened, moved, revoked];
+    for (const { holder } of [kept, ...all]) await isServed(there, holder);
+    const ends = all.map(async ({ holder }) => lastWordsOf(await there.connect(holder)));
+    const staying = await there.connect(kept.holder);
+
+    await ask('PATCH', `/${shortened.keyId}`, { expiresAt: new Date(Date.now() + 1_000).toISOString() });
+    await ask('PATCH', `/${moved.keyId}`, { networks: ['203.0.113.0/24'] });
+    await ask('DELETE', `/${revoked.keyId}`);
+    const why = (await Promise.all(ends)).map(({ code, message }) => `${code} ${message.replace(/^.*due to API key /, '')}`);
+    expect(why).toEqual(['57P01 expiry', '57P01 expiry', '57P01 networks that have changed', '57P01 revocation']);
+    for (const { holder } of [expiring, shortened, revoked]) await isRefused(there, holder);
+    await expect(there.connect(moved.holder)).rejects.toMatchObject({ severity: 'FATAL', code: '28000' });
+    expect((await staying.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
+    await staying.end();
+  });
+
   it('twice at once has one winner', async () => {
     const old = await here.signUp();
     const replies = await Promise.all(

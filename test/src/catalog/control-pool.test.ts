@@ -5,7 +5,7 @@ import { Catalog } from '../../../src/catalog/catalog.ts';
 import { ControlPool } from '../../../src/catalog/database/control-pool.ts';
 import { CatalogMigrationError, migrate } from '../../../src/catalog/database/migrate.ts';
 import { CATALOG_MIGRATIONS } from '../../../src/catalog/database/migrations.ts';
-import { openCatalog, TestControlDatabase } from './control-database.ts';
+import { newKey, openCatalog, TestControlDatabase } from './control-database.ts';
 
 let database: TestControlDatabase;
 let control: ControlPool;
@@ -142,6 +142,37 @@ describe('migrations', () => {
     const again = await openCatalog(database);
     expect(await again.catalog.organizations()).toEqual([]);
     await again.catalog.close();
+  });
+
+  test('give a key of an earlier version a name, all rights and a place among others', async () => {
+    const several = CATALOG_MIGRATIONS.findIndex(({ name }) => name === '008 several keys');
+    await database.query('drop schema postern cascade');
+    await migrate(control, CATALOG_MIGRATIONS.slice(0, several));
+    const [live, former] = [newKey(), newKey()];
+    await database.query(`insert into postern.organizations (id, name, email, email_key, status, provisioner, placement, created_at)
+      values ('org_000000000old', 'Old', 'a@old.test', 'a@old.test', 'active', 1, '{"kind": "database", "cluster": "default",
+        "database": "org_000000000old", "schema": "public", "role": "org_000000000old"}', '2024-01-01')`);
+    for (const [{ id, prefix, digest, verifier }, revokedAt] of [
+      [former, '2024-02-01'],
+      [live, null],
+    ] as const) {
+      const { iterations, salt, storedKey, serverKey } = verifier;
+      await database.query(
+        `insert into postern.api_keys (id, organization_id, prefix, digest, scram_iterations, scram_salt, scram_stored_key,
+           scram_server_key, created_at, revoked_at) values ($1, 'org_000000000old', $2, $3, $4, $5, $6, $7, '2024-01-01', $8)`,
+        [id, prefix, digest, iterations, salt, storedKey, serverKey, revokedAt],
+      );
+    }
+
+    const { catalog } = await openCatalog(database);
+    const known = await catalog.findByOrganization('org_000000000old');
+    expect(known?.salt).toEqual({ salt: live.verifier.salt, iterations: live.verifier.iterations });
+    expect(known?.live).toMatchObject([
+      { key: { id: live.id, name: 'first key', scope: 'admin', expiresAt: null, networks: null, verifier: live.verifier } },
+    ]);
+    expect(await catalog.findByDigest(live.digest)).toBe(known?.live[0]);
+    expect(await catalog.findByDigest(former.digest)).toMatchObject({ id: former.id, endedAt: new Date('2024-02-01') });
+    await catalog.close();
   });
 
   test('that were applied must be those that are known', async () => {
