@@ -207,7 +207,8 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   /** The session is over: a backend that is reserved for it goes to the next waiting client. */
   cancelReservation(): void {
     const { pins, services } = this.#session;
-    if (this.#lastBackend?.session.reservation === pins.sequences) void services.tryLease(this.#lastBackend)?.release(true);
+    const reservation = this.#lastBackend?.session.reservation;
+    if (reservation !== undefined && reservation === pins.sequences) void services.tryLease(this.#lastBackend)?.release(true);
   }
 
   /** Takes a backend and gives it the session's settings, ahead of the first request and in the same write. */
@@ -230,7 +231,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     const wasHere = this.#lastBackend === backend && session.lastUser === this.#session;
     this.#lastBackend = backend;
     if (wasHere) return;
-    this.#session.pins.sequences.lost();
+    this.#session.pins.sequences?.lost();
     // Its own values from before it used another backend count as others', too.
     if (session.lastUser !== undefined) session.hasOthersSequenceValues = true;
     if (session.lastUser === this.#session) return;
@@ -267,7 +268,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     }
     // A cancel request may still be on its way to this backend. No other session gets the backend before it has arrived.
     const canceled = this.cancels.letGo();
-    const reservation = pins.sequences.rest();
+    const reservation = pins.sequences?.rest();
     if (canceled === undefined) void lease?.release(true, reservation);
     else void canceled.then(() => lease?.release(true, reservation));
   }

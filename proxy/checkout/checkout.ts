@@ -54,7 +54,7 @@ export class Checkout implements WaitingClient {
   tryCheckout(request: Buffer | undefined): BackendConnection | undefined {
     const { services, link, pins } = this.#session;
     return (
-      (request !== undefined && services.multiplexer.isSpread && !pins.sequences.isReserved
+      (request !== undefined && services.multiplexer.isSpread && pins.sequences?.isReserved !== true
         ? this.#tryShare(request, 'quick')
         : undefined) ??
       link.tryBegin() ??

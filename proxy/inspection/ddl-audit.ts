@@ -1,7 +1,6 @@
 import { listCommands, type RecordedText, recordTogether } from '../../src/catalog/audit/entries/statement-record.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
-import { objectChanges } from '../../src/syntax/traits/object-changes.ts';
-import { type AuditedText, auditedText, StreamedAuditedText } from './audited-text.ts';
+import { type AuditedText, StreamedAuditedText } from './audited-text.ts';
 
 /** Statements sent together up to a Query or Sync that changed, or tried to change, objects or roles. */
 export interface AuditedBatch extends RecordedText {
@@ -92,22 +91,14 @@ export class DdlAudit {
     this.#listener = listener;
   }
 
-  /**
-   * @param text as Latin-1
-   * @param isWhole the text is complete; otherwise the rest is passed to {@link by}
-   * @returns the text, if it may change objects or roles, for {@link again}
-   */
-  statement(text: string, isWhole: boolean): AuditedText | undefined {
-    this.#passing = isWhole ? undefined : new StreamedAuditedText(text);
-    const changes = this.#passing ?? objectChanges(text);
-    if (changes === undefined) return undefined;
-    const audited = this.#passing ?? auditedText(text, changes);
-    this.again(audited);
-    return audited;
+  /** A text begins that is too long to be inspected whole. @param text as Latin-1; the rest is passed to {@link by} */
+  begin(text: string): AuditedText {
+    this.#passing = new StreamedAuditedText(text);
+    return this.#passing;
   }
 
-  /** A statement that was recorded before runs again. */
-  again(text: AuditedText): void {
+  /** A statement runs that may change objects or roles. */
+  runs(text: AuditedText): void {
     this.#texts ??= new Set();
     if (this.#texts.size < MAX_TEXTS) this.#texts.add(text);
   }
@@ -121,7 +112,7 @@ export class DdlAudit {
   /** The statement with this name on the server runs. @param name as Latin-1 @returns whether it may change objects or roles */
   oversizedAgain(name: string): boolean {
     const text = this.#oversized?.get(name.slice(0, NAME_BYTES_MAX));
-    if (text !== undefined) this.again(text);
+    if (text !== undefined) this.runs(text);
     return text?.isWatched === true;
   }
 

@@ -1,4 +1,4 @@
-import { NO_SETTINGS, type Settings } from '../../src/backend/session-state.ts';
+import type { Settings } from '../../src/backend/session-state.ts';
 import { MAX_CUSTOM_SETTINGS } from '../../src/syntax/traits/session-state.ts';
 import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import { SequenceUse, SequenceValues } from './sequence-values.ts';
@@ -23,17 +23,17 @@ export class Pins {
   /** What the session started with: `RESET` goes back to it. */
   readonly #startup: Settings;
   readonly #tell: PinListener;
-  readonly sequences: SequenceValues;
+  readonly #sequenceUse: SequenceUse;
   /** Undefined for most sessions. */
   #reasons: Set<PinReason> | undefined;
+  /** What sequences gave to the session; undefined while none of its statements uses them. */
+  #sequences: SequenceValues | undefined;
   /** A statement prepared in SQL (PREPARE) may take advisory locks whenever it is executed. */
   #mayLockUnseen = false;
   /** Custom settings of the client, which the server does not list: they have to be asked for by name. */
   #custom: ReadonlySet<string> = NONE;
   /** The settings that the session should have. */
   settings: Settings;
-  /** The settings that its backend has, according to the last probe. */
-  inForce: Settings;
   /** The server has to be asked what the session holds. */
   suspected = false;
   /** The service has to find out whether the session holds advisory locks. */
@@ -51,12 +51,20 @@ export class Pins {
   constructor(startup: Settings, whole: boolean, tell: PinListener, sequences = new SequenceUse()) {
     this.#startup = startup;
     this.#tell = tell;
-    this.sequences = new SequenceValues(sequences, (pinned) => tell('sequence', pinned));
+    this.#sequenceUse = sequences;
     this.settings = startup;
-    this.inForce = startup;
     if (whole) this.keep('session');
     if (this.#makesTemporary) this.keep('temp');
     this.#addCustom([...startup.keys()].filter((name) => name.includes('.')));
+  }
+
+  get sequences(): SequenceValues | undefined {
+    return this.#sequences;
+  }
+
+  /** Another session's values must not be asked for in the place of this one's. */
+  get maySequencesBeAskedFor(): boolean {
+    return this.#sequenceUse.mayBeAskedFor;
   }
 
   get pinned(): boolean {
@@ -88,7 +96,7 @@ export class Pins {
 
   /** The session may share a backend's pipeline with others. */
   get isShareable(): boolean {
-    return !this.holdsState && !this.sequences.isKept;
+    return !this.holdsState && this.#sequences?.isKept !== true;
   }
 
   /**
@@ -112,6 +120,8 @@ export class Pins {
 
   statementSeen(traits: SessionTraits): void {
     if (traits.changesSettings) this.unsettled = true;
+    if (traits.advancesSequences) this.#sequencesUsed().moved(traits.insertsWithoutReturning);
+    if (traits.callsSequenceFunction) this.#sequencesUsed().called();
     const leavesState = traits.leavesState === 'yes';
     if (leavesState) this.suspected = true;
     if (leavesState && traits.resets && this.#startup.size > 0) this.restores = true;
@@ -122,6 +132,11 @@ export class Pins {
       this.keep('advisory_lock');
       this.lockCheckDue = true;
     }
+  }
+
+  #sequencesUsed(): SequenceValues {
+    this.#sequences ??= new SequenceValues(this.#sequenceUse, (pinned) => this.#tell('sequence', pinned));
+    return this.#sequences;
   }
 
   #has(reason: PinReason): boolean {
@@ -143,7 +158,7 @@ export class Pins {
   /** The session is over. */
   end(): void {
     for (const reason of this.reasons) this.#drop(reason);
-    this.sequences.lost();
+    this.#sequences?.lost();
   }
 
   /** The server has reported a changed setting. Others, which it does not report, may have changed, too. */
@@ -155,7 +170,6 @@ export class Pins {
 
   probed({ settings, held }: SessionFacts): void {
     this.#drop('unknown');
-    this.inForce = settings;
     const missing = [...this.#startup].filter(([name]) => !settings.has(name));
     this.settings = missing.length === 0 ? settings : new Map([...settings, ...missing]);
     for (const kind of PROBED) {
@@ -177,10 +191,9 @@ export class Pins {
   /** `DISCARD ALL` has run. */
   discarded(): void {
     for (const reason of this.reasons) if (reason !== 'session') this.#drop(reason);
-    this.sequences.lost();
+    this.#sequences?.lost();
     this.lockCheckDue = false;
     this.settings = this.#startup;
-    this.inForce = NO_SETTINGS;
     this.suspected = true;
   }
 }

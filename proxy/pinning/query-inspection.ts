@@ -3,8 +3,8 @@ import type { FrameScanner } from '../../src/protocol/message-framing.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { NO_TRAITS, type SessionTraits, sessionTraitsOf, traitsOfBeginning } from '../../src/syntax/traits/session-traits.ts';
 import { MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
-import type { AuditedText } from '../inspection/audited-text.ts';
-import type { Batch } from '../inspection/ddl-audit.ts';
+import { type AuditedText, auditedText } from '../inspection/audited-text.ts';
+import { type Batch, DdlAudit } from '../inspection/ddl-audit.ts';
 import { piecesOf, StreamedTraits } from '../inspection/streamed-traits.ts';
 import type { UnnamedStatement } from '../prepared/client-statements.ts';
 import type { WireSession } from '../relay/wire-session.ts';
@@ -29,27 +29,32 @@ export interface RequestEnd {
 
 /** @returns the text for the audit log, if it may change objects or roles */
 export function inspectText(session: WireSession, text: string, isWhole: boolean): AuditedText | undefined {
-  const { rewritten, audit } = session;
-  if (rewritten !== undefined) audit.again(rewritten.audited);
-  const audited = rewritten?.audited ?? audit.statement(text, isWhole);
-  if (audited?.isWatched === true) unsettle(session);
+  const audited = session.rewritten?.audited ?? (isWhole ? auditedText(text) : auditOf(session).begin(text));
+  if (audited === undefined) return undefined;
+  auditOf(session).runs(audited);
+  if (audited.isWatched) unsettle(session);
   return audited;
+}
+
+function auditOf(session: WireSession): DdlAudit {
+  session.audit ??= new DdlAudit(session.services);
+  return session.audit;
 }
 
 /** A text that was inspected before runs again. */
 export function inspectAgain(session: WireSession, watched: AuditedText): void {
-  session.audit.again(watched);
+  auditOf(session).runs(watched);
   unsettle(session);
 }
 
 /** A statement that is too long to keep has been prepared on the server. @param name as Latin-1 */
-export function recordOversized({ audit }: WireSession, name: string, watched: AuditedText): void {
-  audit.oversized(name, watched);
+export function recordOversized(session: WireSession, name: string, watched: AuditedText): void {
+  auditOf(session).oversized(name, watched);
 }
 
 /** The statement with this name on the server runs. @param name as Latin-1 */
 export function inspectOversized(session: WireSession, name: string): void {
-  if (session.audit.oversizedAgain(name)) unsettle(session);
+  if (session.audit?.oversizedAgain(name) === true) unsettle(session);
 }
 
 function unsettle(session: WireSession): void {
@@ -81,7 +86,7 @@ export function inspectBeginning(session: WireSession, text: string, cannotBePre
 /** Inspects a further part of a long text that is forwarded. */
 export function textPasses(session: WireSession, { buffer, end, last }: FrameScanner, start: number): void {
   const { audit, streamed } = session;
-  if (audit.isPassing) {
+  if (audit?.isPassing === true) {
     for (const piece of piecesOf(buffer, start, end)) if (audit.by(piece)) unsettle(session);
     if (last) audit.passed();
   }
@@ -131,8 +136,7 @@ export function endRequest(
   edits: Edits = NO_EDITS,
   showsSearchPath = false,
 ): RequestEnd | undefined {
-  session.requestCount += 1;
-  const batch = session.audit.take();
+  const batch = session.audit?.take();
   const isPlain = batch === undefined && deallocations.length === 0 && edits.length === 0 && !showsSearchPath;
   return isPlain ? undefined : { batch, deallocations, edits, showsSearchPath };
 }

@@ -18,15 +18,13 @@ export function statementSent(session: WireSession, traits: SessionTraits): void
 
 /** A session must not see the sequence values of others. */
 function mustDiscardSequences({ pins }: WireSession, { readsSequenceState, advancesSequences, isTruncated }: SessionTraits): boolean {
-  return readsSequenceState || isTruncated || (advancesSequences && pins.sequences.use.mayBeAskedFor);
+  return readsSequenceState || isTruncated || (advancesSequences && pins.maySequencesBeAskedFor);
 }
 
 /** A statement that is being sent has these traits. */
 export function noticeTraits({ pins }: WireSession, traits: SessionTraits): void {
   pins.statementSeen(traits);
   if (traits.changesDefaults) pins.defaultsChanged = true;
-  if (traits.advancesSequences) pins.sequences.moved(traits.insertsWithoutReturning);
-  if (traits.callsSequenceFunction) pins.sequences.called();
   if (traits.seedsRandom) pins.keep('seed');
   if (traits.cannotBePreparedAgain) pins.keep('oversized');
 }

@@ -49,7 +49,7 @@ export class SequenceUse {
  */
 export class SequenceValues implements Reservation {
   heldUntil = 0;
-  readonly use: SequenceUse;
+  readonly #use: SequenceUse;
   readonly #pinned: (pinned: boolean) => void;
   /** The client calls `currval` or `lastval`. */
   #asks = false;
@@ -65,7 +65,7 @@ export class SequenceValues implements Reservation {
 
   /** @param pinned is told whether the session needs its backend because its client asks for values */
   constructor(use: SequenceUse, pinned: (pinned: boolean) => void) {
-    this.use = use;
+    this.#use = use;
     this.#pinned = pinned;
   }
 
@@ -76,7 +76,7 @@ export class SequenceValues implements Reservation {
 
   /** The session should get the same backend again, if possible. */
   get isReserved(): boolean {
-    return this.isKept || (this.#hasValues && this.use.mayBeAskedFor);
+    return this.isKept || (this.#hasValues && this.#use.mayBeAskedFor);
   }
 
   get isLasting(): boolean {
@@ -85,22 +85,22 @@ export class SequenceValues implements Reservation {
 
   /** A statement calls `currval` or `lastval`. */
   called(): void {
-    this.use.called();
+    this.#use.called();
     this.#asks = true;
     this.#isLate = false;
     this.#isAwaited = false;
     this.#restsSince = undefined;
     if (!this.#hasValues) return;
-    this.use.asked();
+    this.#use.asked();
     this.#pin(true);
   }
 
   /** @param isHidden the client has not been told the value */
   moved(isHidden: boolean): void {
-    this.use.moved();
+    this.#use.moved();
     this.#hasValues = true;
     if (this.#asks) this.#pin(true);
-    if ((this.#asks || isHidden) && !this.#isLate && this.use.isAskedAtOnce) this.#isAwaited = true;
+    if ((this.#asks || isHidden) && !this.#isLate && this.#use.isAskedAtOnce) this.#isAwaited = true;
   }
 
   /** The backend becomes idle. @returns its reservation, if it is reserved */
@@ -119,7 +119,7 @@ export class SequenceValues implements Reservation {
     this.#isAwaited = false;
     this.#restsSince = undefined;
     this.#isLate = true;
-    this.use.heldInVain();
+    this.#use.heldInVain();
   }
 
   lost(): void {

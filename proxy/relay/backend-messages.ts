@@ -14,6 +14,7 @@ import {
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { isOwn } from '../checkout/backend-link.ts';
+import { ReportedParameters } from '../checkout/reported-parameters.ts';
 import { isCanceled, isMissing, isServerStatementMissing, isStalePlan, STALE_PLAN } from '../errors.ts';
 import { applySchemaChange, commandCompleted, haveEffectsTakenLong } from '../pinning/completed-commands.ts';
 import type { RequestEnd } from '../pinning/query-inspection.ts';
@@ -69,7 +70,7 @@ export function receiveReplies(session: WireSession, chunk: Buffer, isFollowed: 
 /** The session's settings are restored: sends the values that have really changed, and the ReadyForQuery that was held. */
 export function settingsRestored(session: WireSession): void {
   const { gate, toClient, reported } = session;
-  for (const [parameter, value] of reported.settle()) insertParameter(session, parameter, value);
+  for (const [parameter, value] of reported?.settle() ?? []) insertParameter(session, parameter, value);
   if (gate.isClosed(Reason.settings)) toClient.insert(READY_IDLE);
   gate.open(Reason.settings);
 }
@@ -232,7 +233,9 @@ function receiveCompletion(session: WireSession, buffer: Buffer, start: number, 
 
 /** The client is not told of a value that Postern's own requests change and change back, but of one that remains different. */
 function receiveParameter(session: WireSession, scanner: FrameScanner, isOwnRequest: boolean): void {
-  const { pins, services, reported } = session;
+  const { pins, services } = session;
+  session.reported ??= new ReportedParameters(session.startParameters);
+  const { reported } = session;
   const { parameter, value: serverValue } = decodeParameterStatus(scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end));
   if (!isOwnRequest) pins.parameterChanged(parameter, serverValue);
   const value = services.rewriter?.clientSetting(parameter, serverValue) ?? serverValue;
@@ -283,7 +286,7 @@ export function requestDone(session: WireSession, request: RequestKind, subject:
     return;
   }
   const { batch } = subject as RequestEnd;
-  if (batch !== undefined) session.audit.done(batch);
+  if (batch !== undefined) session.audit?.done(batch);
 }
 
 /** @see ReplyListener.dropped */
@@ -296,8 +299,9 @@ export function requestDropped(session: WireSession, request: RequestKind, subje
 }
 
 function probed({ pins, backend }: WireSession, probe: StateProbe): void {
-  pins.probed(probe.facts());
-  if (backend !== undefined) backend.session.settings = pins.inForce;
+  const facts = probe.facts();
+  pins.probed(facts);
+  if (backend !== undefined) backend.session.settings = facts.settings;
 }
 
 /** The bytes that terminate the fields of an incomplete error: it ends within a field, or right after one. */

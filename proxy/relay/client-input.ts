@@ -98,11 +98,11 @@ function internalError({ services }: WireSession, cause: unknown): ServiceError 
 
 /**
  * Keeps a request that has arrived alone and whole. It can be run again until a part of its reply has been sent.
- * @param requestsBefore how many requests had ended before; negative if one was unanswered
+ * @param batchBefore the number of its batch, if all before it had been answered
  */
-export function keepInFlight(session: WireSession, chunk: Buffer, requestsBefore: number): void {
-  const { requestCount, isUnsynced, clientScanner, gate, replies, inFlight } = session;
-  const isOne = requestsBefore >= 0 && requestCount === requestsBefore + 1 && !isUnsynced && !clientScanner.midMessage;
+export function keepInFlight(session: WireSession, chunk: Buffer, batchBefore: number | undefined): void {
+  const { isUnsynced, clientScanner, gate, replies, inFlight } = session;
+  const isOne = batchBefore !== undefined && replies.batch === batchBefore + 1 && !isUnsynced && !clientScanner.midMessage;
   if (isOne && gate.isClear && replies.length > 0) inFlight.begin(chunk);
   else inFlight.end();
 }

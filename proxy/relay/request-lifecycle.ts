@@ -48,7 +48,7 @@ export function handleInput(session: WireSession, chunk: Buffer): void {
   const { clientScanner: scanner, replies, toBackend } = session;
   const wasIdle = replies.length === 0;
   const isFirst = wasIdle && session.status === 'I' && !scanner.midMessage && !session.isUnsynced;
-  const requestsBefore = isFirst ? session.requestCount : -1;
+  const batchBefore = isFirst ? replies.batch : undefined;
   beginInput(session);
   try {
     scanner.push(chunk);
@@ -71,7 +71,7 @@ export function handleInput(session: WireSession, chunk: Buffer): void {
   awaitSignals(session);
   toBackend.flush();
   if (wasIdle && replies.length > 0) session.since = performance.now();
-  keepInFlight(session, chunk, requestsBefore);
+  keepInFlight(session, chunk, batchBefore);
   if (session.link.lease === undefined) session.toClient.flush();
   else if (replies.length === 0) settle(session);
   if (isBackendFull(session)) session.client.pause();

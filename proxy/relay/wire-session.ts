@@ -10,8 +10,8 @@ import type { Deadline } from '../../src/runtime/deadline.ts';
 import { MAX_KEPT_DEFINITION_BYTES, MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
 import { BackendLink, type LinkEvents } from '../checkout/backend-link.ts';
 import { Checkout, type CheckoutListener } from '../checkout/checkout.ts';
-import { ReportedParameters } from '../checkout/reported-parameters.ts';
-import { DdlAudit } from '../inspection/ddl-audit.ts';
+import type { ReportedParameters } from '../checkout/reported-parameters.ts';
+import type { DdlAudit } from '../inspection/ddl-audit.ts';
 import type { LargeText, StreamedTraits } from '../inspection/streamed-traits.ts';
 import { RequestInFlight } from '../multiplex/request-in-flight.ts';
 import type { Pins } from '../pinning/pins.ts';
@@ -72,12 +72,11 @@ export class WireSession {
   readonly checkout: Checkout;
   readonly inFlight: RequestInFlight;
 
-  /* What the client has prepared, and what is recorded of its statements. */
+  /* What the client has prepared and has been told. */
   readonly statements: ClientStatements;
   readonly names: PendingNames;
-  readonly audit: DdlAudit;
-  /** The parameters that the client has been told. */
-  readonly reported: ReportedParameters;
+  /** ParameterStatus values as the client knows them from its login. */
+  readonly startParameters: ReadonlyMap<string, string>;
 
   /** As of the last ReadyForQuery. */
   status: TransactionStatus = 'I';
@@ -90,8 +89,11 @@ export class WireSession {
   bytesOut = 0;
   /** Statements that the client has had executed. */
   statementCount = 0;
-  /** Requests that end with a ReadyForQuery. */
-  requestCount = 0;
+
+  /** The parameters that the client has been told since; undefined while these are those of its login. */
+  reported: ReportedParameters | undefined;
+  /** Undefined while none of the client's statements may belong in the audit log. */
+  audit: DdlAudit | undefined;
 
   /* The input that is being forwarded. */
   /** The batch in which extended-protocol messages have been sent that no Sync has followed yet. */
@@ -175,8 +177,7 @@ export class WireSession {
     this.replies = new ReplyQueue(events);
     this.statements = new ClientStatements(services.statementMemory);
     this.names = new PendingNames(this.statements, this.replies);
-    this.audit = new DdlAudit(services);
-    this.reported = new ReportedParameters(parameters);
+    this.startParameters = parameters;
     this.link = new BackendLink(this);
     this.inFlight = new RequestInFlight(this);
     this.checkout = new Checkout(this);

@@ -27,8 +27,7 @@ export class WriteBuffer {
   #end = 0;
   /** Bytes written of a reply that is not complete. */
   #streamed = 0;
-  /** The buffered bytes wait for more. */
-  #gathering = false;
+  /** Set while the buffered bytes wait for more. */
   #timer: NodeJS.Timeout | undefined;
 
   constructor(sink: Sink) {
@@ -68,7 +67,7 @@ export class WriteBuffer {
     this.#buffer = undefined;
     this.#pieces = [];
     this.#bytes = 0;
-    this.#gathering = false;
+    this.#endWait();
   }
 
   flush(): void {
@@ -88,15 +87,17 @@ export class WriteBuffer {
 
   /** Collects bytes of a large reply for a moment, so that the peer wakes up less often. */
   #gather(): void {
-    this.#gathering = true;
-    this.#timer ??= setTimeout(() => {
-      this.#timer = undefined;
-      if (this.#gathering) this.#write();
-    }, GATHERING_MS);
+    this.#timer ??= setTimeout(() => this.#write(), GATHERING_MS);
+  }
+
+  #endWait(): void {
+    if (this.#timer === undefined) return;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
   }
 
   #write(): void {
-    this.#gathering = false;
+    this.#endWait();
     const last = this.#takeLast();
     if (last === undefined) return;
     this.writes += 1;

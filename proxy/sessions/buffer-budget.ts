@@ -10,33 +10,32 @@ export const BUFFER_BOUNDS: MemoryBounds = { perOrganizationBytes: 4 * MAX_REWRI
 
 /** Counts the bytes held of messages from and to one client, against its organization's limit. */
 export class BufferBudget implements HeadBudget {
-  readonly #fromClient: MemoryReservation;
-  readonly #toClient: MemoryReservation;
-  #isOver = false;
+  readonly #held: MemoryReservation;
+  #fromClientBytes = 0;
+  #toClientBytes = 0;
 
   constructor(room: MemoryBudget, organizationId: string) {
-    this.#fromClient = new MemoryReservation(room, organizationId);
-    this.#toClient = new MemoryReservation(room, organizationId);
+    this.#held = new MemoryReservation(room, organizationId);
   }
 
   mayGrow(bytes: number): boolean {
-    return this.#fromClient.exhaustedBy(bytes) === undefined;
+    return this.#held.exhaustedBy(bytes) === undefined;
   }
 
   /** This many bytes of the client's input are held. */
   fromClient(bytes: number): void {
-    if (!this.#isOver) this.#fromClient.resize(bytes);
+    this.#fromClientBytes = bytes;
+    this.#held.resize(bytes + this.#toClientBytes);
   }
 
   /** This many bytes of replies wait until the client reads them. */
   toClient(bytes: number): void {
-    if (!this.#isOver) this.#toClient.resize(bytes);
+    this.#toClientBytes = bytes;
+    this.#held.resize(bytes + this.#fromClientBytes);
   }
 
   /** The client has disconnected, and nothing is held for it any more. */
   end(): void {
-    this.#isOver = true;
-    this.#fromClient.resize(0);
-    this.#toClient.resize(0);
+    this.#held.end();
   }
 }

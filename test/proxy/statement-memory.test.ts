@@ -87,7 +87,7 @@ it('what is kept for the audit is counted with each name', () => {
   const kept = newHeld();
   const statements = new ClientStatements(new StatementMemory(kept));
   const shared = statement(10_000);
-  const watched = auditedText(`create table ${'x'.repeat(4_000)}()`, { isWatched: true, createsFromQuery: true });
+  const watched = auditedText(`create table ${'x'.repeat(4_000)}()`);
   for (let n = 0; n < 20; n += 1) statements.set(`s${n}`, { ...shared, watched });
   expect(kept.bytes).toBeGreaterThan(90_000);
   statements.clear();
