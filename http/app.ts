@@ -28,6 +28,7 @@ import { authEndpoints } from './routes/account/auth.ts';
 import { keyEndpoints } from './routes/account/keys.ts';
 import { organizationEndpoints } from './routes/account/organization.ts';
 import { adviceEndpoints } from './routes/database/advice.ts';
+import { schemaEndpoints } from './routes/database/schema.ts';
 import { documentationRoutes } from './routes/documentation.ts';
 import { HEALTH_OPERATIONS, healthRoutes } from './routes/health.ts';
 import { type DocumentedOperation, type Endpoint, serve } from './routes/operation.ts';
@@ -147,6 +148,7 @@ export function endpointsOf(context: RouteContext): Endpoint[] {
     queryEndpoints,
     transactionEndpoints,
     migrationEndpoints,
+    schemaEndpoints,
     adviceEndpoints,
     auditEndpoints,
   ].flatMap((of) => of(context));

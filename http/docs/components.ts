@@ -2,6 +2,7 @@ import { z } from 'zod';
 import * as neon from '../neon/schemas.ts';
 import * as replies from '../responses/reply-schemas.ts';
 import { advice, adviceReply } from '../routes/database/advice.ts';
+import { schemaReply, table } from '../routes/database/schema-reply.ts';
 import * as requests from '../routes/request-schemas.ts';
 
 /*
@@ -45,6 +46,8 @@ export const REPLIES = registryOf({
   MigrationResult: replies.migrationReply,
   MigrationWarning: replies.migrationWarning,
   MigrationList: replies.migrationsReply,
+  Schema: schemaReply,
+  Table: table,
   AuditEntry: replies.auditEntry,
   AuditPage: replies.auditReply,
   AuditVerification: replies.auditVerifyReply,

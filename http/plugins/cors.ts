@@ -5,13 +5,15 @@ export type Cors = (origin: string | undefined) => Readonly<Record<string, strin
 
 /** What a page may read of replies besides their bodies. */
 const EXPOSED =
-  'X-Request-Id, Retry-After, RateLimit, RateLimit-Policy, Idempotency-Replayed, API-Key-Replaced-By, Allow, WWW-Authenticate';
+  'X-Request-Id, ETag, Retry-After, RateLimit, RateLimit-Policy, Idempotency-Replayed, API-Key-Replaced-By, Allow, WWW-Authenticate';
 
 /** What a page may send. */
 const ALLOWED_HEADERS = [
   'Authorization',
   'Content-Type',
   'Idempotency-Key',
+  'If-Match',
+  'If-None-Match',
   'X-Request-Id',
   'Neon-Connection-String',
   'Neon-Raw-Text-Output',

@@ -5,6 +5,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify';
 import { CHUNK_BYTES } from '../../src/sql/json/chunk-pool.ts';
 import { weighted } from '../plugins/accept-header.ts';
 import type { RequestContext } from '../request-context.ts';
+import { codedTag } from './entity-tags.ts';
 import { pour } from './pour.ts';
 
 /*
@@ -122,10 +123,17 @@ export function compressReplies(app: FastifyInstance): void {
     const forms = shared.get(body);
     const { coding, headers } = forms === undefined ? encodingFor(request.call, accepted, body.length) : encoded(acceptedCoding(accepted));
     setEncoding(reply, headers);
+    tagCoded(reply, coding);
     if (coding === undefined) done();
     else if (forms === undefined && body.length > CHUNK_BYTES) done(null, compressed(piecesOf(body), coding));
     else (forms === undefined ? compress(body, coding) : compressOnce(body, forms, coding)).then((smaller) => done(null, smaller), done);
   });
+}
+
+/** A strong entity tag stands for bytes, so that of a compressed reply is another one. */
+function tagCoded(reply: FastifyReply, coding: Coding | undefined): void {
+  const tag = reply.getHeader('etag');
+  if (coding !== undefined && typeof tag === 'string') reply.header('etag', codedTag(tag, coding));
 }
 
 /** Adds the headers; pages' origins may be in Vary already. */

@@ -11,11 +11,20 @@ export interface PosternTable {
 }
 
 const SCHEMA = 'postern';
+const NAMES = ['migrations', 'idempotency_keys'] as const;
 
 /** The tables are in a schema `postern`, which no ORM manages. In the `schema` placement they are in the organization's only schema. */
-export function posternTable({ kind, schema }: Placement, name: string): PosternTable {
+export function posternTable({ kind, schema }: Placement, name: (typeof NAMES)[number]): PosternTable {
   if (kind === 'database') return { schema: SCHEMA, name: `${SCHEMA}.${name}` };
   return { schema: undefined, name: `"${schema}".${SCHEMA}_${name}` };
+}
+
+/** What listings leave out: a schema of Postern's own, and its tables in the organization's schema. */
+export function posternObjects({ kind }: Pick<Placement, 'kind'>): {
+  readonly schemas: readonly string[];
+  readonly tables: readonly string[];
+} {
+  return kind === 'database' ? { schemas: [SCHEMA], tables: [] } : { schemas: [], tables: NAMES.map((name) => `${SCHEMA}_${name}`) };
 }
 
 /** Serializes creation, because two concurrent CREATE … IF NOT EXISTS of the same name may fail. */

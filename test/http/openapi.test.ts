@@ -33,6 +33,7 @@ describe('the OpenAPI document', () => {
       ['/api/query', ['post']],
       ['/api/transaction', ['post']],
       ['/api/migrations', ['post', 'get']],
+      ['/api/schema', ['get']],
       ['/api/insights/advice', ['get']],
       ['/api/audit', ['get', 'post']],
       ['/api/audit/verify', ['get']],
@@ -112,6 +113,7 @@ describe('the OpenAPI document', () => {
       ['query', ['Idempotency-Key'], ['Idempotency-Replayed']],
       ['transaction', ['Idempotency-Key'], ['Idempotency-Replayed']],
       ['applyMigration', ['Idempotency-Key'], ['Idempotency-Replayed']],
+      ['readSchema', ['If-None-Match'], ['ETag']],
     ]);
   });
 });

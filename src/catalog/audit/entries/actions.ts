@@ -8,6 +8,7 @@ export const AUDIT_ACTIONS = [
   'neon.sql',
   'migrations.apply',
   'migrations.list',
+  'schema.read',
   'insights.advice',
   'audit.list',
   'audit.search',
