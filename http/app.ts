@@ -27,6 +27,7 @@ import { auditEndpoints } from './routes/account/audit.ts';
 import { authEndpoints } from './routes/account/auth.ts';
 import { keyEndpoints } from './routes/account/keys.ts';
 import { organizationEndpoints } from './routes/account/organization.ts';
+import { consoleRoutes } from './routes/console.ts';
 import { adviceEndpoints } from './routes/database/advice.ts';
 import { schemaEndpoints } from './routes/database/schema.ts';
 import { documentationRoutes } from './routes/documentation.ts';
@@ -135,6 +136,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const authenticate = requireBearer(router);
   for (const endpoint of endpoints) serve(app, endpoint, authenticate);
   neonRoutes(app, options);
+  consoleRoutes(app, options.config);
   documentationRoutes(app, openApiDocument(documentedOperations(endpoints)), options);
   return app;
 }

@@ -37,7 +37,8 @@ Ctrl-C stops it.
 /** The lines that name both doors. */
 export function doorsOf(config: Config, ports: Ports): string {
   const url = httpUrl(config, ports);
-  return `  HTTP  ${url}   (docs: ${url}/docs)\n  wire  postgres://${addressOf(config).at}:${ports.wirePort}\n`;
+  const console = config.POSTERN_CONSOLE === 'on' ? `, console: ${url}/console` : '';
+  return `  HTTP  ${url}   (docs: ${url}/docs${console})\n  wire  postgres://${addressOf(config).at}:${ports.wirePort}\n`;
 }
 
 export function httpUrl(config: Config, { httpPort }: Ports): string {

@@ -11,7 +11,10 @@ const { join } = require('node:path');
 const ROOT = join(__dirname, '..');
 const DIST = join(ROOT, 'dist');
 const COMPILER = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
+const CONSOLE = join(ROOT, 'http', 'console', 'build.cjs');
 const SOURCES = ['src', 'proxy', 'http', 'test/bench', 'test/support', 'test/attacks/stalls', 'tsconfig.json', 'package-lock.json'];
+/** The service's sources, and the console's. */
+const SOURCE = /\.(?:tsx?|json|css|html|svg|cjs)$/;
 /** Its modification time is when the last build began. */
 const STAMP = '.built';
 const SIGNALS = ['SIGHUP', 'SIGINT', 'SIGTERM'];
@@ -20,7 +23,7 @@ const TAKEN = new Set(['EEXIST', 'ENOTEMPTY']);
 /** When the sources in it were changed last, in milliseconds. A folder changes when a file in it is added or removed. */
 function changedAt(path) {
   const stat = statSync(path);
-  if (!stat.isDirectory()) return /\.(?:ts|json)$/.test(path) ? stat.mtimeMs : 0;
+  if (!stat.isDirectory()) return SOURCE.test(path) ? stat.mtimeMs : 0;
   return Math.max(stat.mtimeMs, ...readdirSync(path).map((name) => changedAt(join(path, name))));
 }
 
@@ -52,8 +55,8 @@ async function build() {
   const began = new Date();
   const folder = `${DIST}.${process.pid}`;
   try {
-    const status = await compile(folder);
-    if (status !== 0) return status;
+    const failed = (await Promise.all([compile(folder), buildConsole(join(folder, 'console'))])).find((status) => status !== 0);
+    if (failed !== undefined) return failed;
     writeFileSync(join(folder, STAMP), '');
     utimesSync(join(folder, STAMP), began, began);
     replaceDist(folder);
@@ -82,6 +85,17 @@ async function compile(folder) {
     return received === undefined ? (status ?? 1) : 128 + constants.signals[received];
   } finally {
     for (const signal of SIGNALS) process.off(signal, stop);
+  }
+}
+
+/** @returns the exit status */
+async function buildConsole(folder) {
+  try {
+    await require(CONSOLE).buildConsole(folder);
+    return 0;
+  } catch (error) {
+    process.stderr.write(`postern: the console cannot be built: ${error.message}\n`);
+    return 1;
   }
 }
 

@@ -1,10 +1,11 @@
 'use strict';
 
-// Makes of the service and the packages that it needs one file, bundle/postern.mjs, for the package.
+// Makes of the service and the packages that it needs one file, bundle/postern.mjs, for the package; and bundle/console/ beside it.
 
 const { buildSync } = require('esbuild');
 const { readdirSync, readFileSync, rmSync, writeFileSync } = require('node:fs');
 const { join } = require('node:path');
+const { buildConsole } = require('../http/console/build.cjs');
 
 const ROOT = join(__dirname, '..');
 /** Packages that others use if they are installed. */
@@ -12,7 +13,7 @@ const OPTIONAL = ['bufferutil', 'pg-native', 'utf-8-validate'];
 /** CommonJS modules in the bundle load Node's own modules by it. */
 const REQUIRE = `import { createRequire as requireFrom } from 'node:module'; const require = requireFrom(import.meta.url);`;
 
-function bundle() {
+async function bundle() {
   rmSync(join(ROOT, 'bundle'), { recursive: true, force: true });
   const { metafile } = buildSync({
     absWorkingDir: ROOT,
@@ -30,7 +31,9 @@ function bundle() {
     metafile: true,
     logLevel: 'warning',
   });
-  writeFileSync(join(ROOT, 'bundle', 'LICENSES.txt'), licenses(packagesIn(Object.keys(metafile.inputs))));
+  const console = await buildConsole(join(ROOT, 'bundle', 'console'));
+  const inputs = [...Object.keys(metafile.inputs), ...Object.keys(console.inputs)];
+  writeFileSync(join(ROOT, 'bundle', 'LICENSES.txt'), licenses(packagesIn(inputs)));
 }
 
 /** The folders of the packages that these files are from. */
@@ -51,4 +54,4 @@ function licenses(folders) {
     .join(`\n${'-'.repeat(80)}\n\n`);
 }
 
-bundle();
+void bundle();

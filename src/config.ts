@@ -62,6 +62,7 @@ const schema = z.object({
   POSTERN_TLS: z.enum(['off', 'prefer', 'require']).default('prefer'),
   POSTERN_TRUST_PROXY: cidrList,
   POSTERN_CORS_ORIGINS: originList,
+  POSTERN_CONSOLE: z.enum(['on', 'off']).default('on'),
   POSTERN_SIGNUP: z.enum(['open', 'invite', 'closed']).default('open'),
   POSTERN_SIGNUPS_PER_HOUR: whole(5, 0, 1_000_000),
   POSTERN_REFUSALS_PER_MINUTE: whole(600, 1, 1_000_000),

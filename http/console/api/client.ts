@@ -1,0 +1,87 @@
+import { type ApiError, isAbort, problemIn, unreachable } from './problem.ts';
+
+/** The key that calls are made with. Only memory has it; session/ puts it here and takes it away. */
+let key: string | undefined;
+/** Asks for another key. @returns whether there is one now */
+let askForKey: () => Promise<boolean> = async () => false;
+
+export function useKey(next: string | undefined): void {
+  key = next;
+}
+
+export function whenUnauthorized(ask: () => Promise<boolean>): void {
+  askForKey = ask;
+}
+
+export interface CallOptions {
+  readonly body?: unknown;
+  readonly accept?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly signal?: AbortSignal | undefined;
+  /** Another key than the session's; a refusal is then an error like any other. */
+  readonly key?: string;
+}
+
+/** `api/query` and so on, below whatever path the page is served from. */
+export function urlOf(path: string): URL {
+  return new URL(path, document.baseURI);
+}
+
+/** Calls the API. @returns the reply's document @throws ApiError */
+export async function call<T>(method: string, path: string, options: CallOptions = {}): Promise<T> {
+  const response = await open(method, path, options);
+  return (await whole(response, (reply) => reply.json())) as T;
+}
+
+/** As {@link call}, for the reply's text: numbers and JSON values keep their digits and white space. */
+export async function callText(method: string, path: string, options: CallOptions = {}): Promise<string> {
+  return whole(await open(method, path, options), (reply) => reply.text());
+}
+
+/** As {@link call}, for replies that are read as they come. @throws ApiError for every status but 2xx and 304 */
+export async function open(method: string, path: string, options: CallOptions = {}): Promise<Response> {
+  const response = await send(method, path, options);
+  if (response.ok || response.status === 304) return response;
+  const error = await problemIn(response);
+  // Such a call has been refused before anything was done. A key that ended on the way may have done something.
+  if (error.problem.code === 'unauthorized' && options.key === undefined && (await askForKey())) return open(method, path, options);
+  throw error;
+}
+
+async function send(method: string, path: string, { body, accept, headers, signal, key: other = key }: CallOptions): Promise<Response> {
+  try {
+    return await fetch(urlOf(path), {
+      method,
+      headers: {
+        accept: accept ?? 'application/json',
+        ...(other === undefined ? {} : { authorization: `Bearer ${other}` }),
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(signal === undefined ? {} : { signal }),
+      cache: 'no-store',
+      credentials: 'omit',
+      redirect: 'error',
+    });
+  } catch (error) {
+    if (isAbort(error)) throw error;
+    throw noAnswer(method);
+  }
+}
+
+/** A request may have arrived even though no reply came back. */
+function noAnswer(method: string): ApiError {
+  const isSafe = method === 'GET';
+  const doubt = isSafe ? '' : ' It is not known whether the call was carried out';
+  return unreachable(`Postern cannot be reached.${doubt}`, isSafe);
+}
+
+async function whole<T>(response: Response, read: (response: Response) => Promise<T>): Promise<T> {
+  try {
+    return await read(response);
+  } catch (error) {
+    if (isAbort(error)) throw error;
+    throw unreachable('the reply broke off before its end', false);
+  }
+}

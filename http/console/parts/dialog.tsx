@@ -1,0 +1,70 @@
+import type { ComponentChildren } from 'preact';
+import { useEffect, useId, useRef } from 'preact/hooks';
+import { Button } from './button.tsx';
+
+export interface DialogProps {
+  readonly title: string;
+  readonly hideTitle?: boolean;
+  readonly class?: string;
+  /** Undefined: it cannot be closed. */
+  readonly onClose?: () => void;
+  readonly children: ComponentChildren;
+}
+
+/** Over everything else, until it is answered. The browser keeps the focus in it, and gives it back. */
+export function Dialog({ title, hideTitle = false, onClose, children, ...props }: DialogProps) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    const element = dialog.current;
+    element?.showModal();
+    return () => element?.close();
+  }, []);
+  return (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes it
+    <dialog
+      ref={dialog}
+      class={`dialog ${props.class ?? ''}`}
+      aria-labelledby={id}
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose?.();
+      }}
+      onClick={({ target }) => target === dialog.current && onClose?.()}
+    >
+      <div class="dialog-content">
+        <header class={hideTitle ? 'unseen' : undefined}>
+          <h2 id={id}>{title}</h2>
+          {onClose !== undefined && !hideTitle && <Button kind="quiet" icon="close" label="Close" onClick={onClose} />}
+        </header>
+        {children}
+      </div>
+    </dialog>
+  );
+}
+
+export interface ConfirmationProps {
+  readonly title: string;
+  /** What is going to happen, in a verb: `Drop the table`. */
+  readonly action: string;
+  readonly isDangerous?: boolean;
+  readonly isBusy?: boolean;
+  readonly onConfirm: () => void;
+  readonly onClose: () => void;
+  readonly children: ComponentChildren;
+}
+
+/** Asks before something that cannot be undone. */
+export function Confirmation({ title, action, isDangerous = false, isBusy = false, onConfirm, onClose, children }: ConfirmationProps) {
+  return (
+    <Dialog title={title} onClose={onClose}>
+      {children}
+      <footer>
+        <Button onClick={onClose}>Cancel</Button>
+        <Button kind={isDangerous ? 'danger' : 'primary'} isBusy={isBusy} onClick={onConfirm}>
+          {action}
+        </Button>
+      </footer>
+    </Dialog>
+  );
+}

@@ -1,0 +1,49 @@
+import type { ComponentChildren } from 'preact';
+
+export interface ScreenProps {
+  readonly title: string;
+  /** A sentence that says what it is for. */
+  readonly lead?: ComponentChildren;
+  /** Buttons, beside the title. */
+  readonly actions?: ComponentChildren;
+  /** Uses all of the window, and scrolls inside. */
+  readonly isFull?: boolean;
+  readonly children: ComponentChildren;
+}
+
+/** What every screen begins with. */
+export function ScreenPage({ title, lead, actions, isFull = false, children }: ScreenProps) {
+  return (
+    <div class={isFull ? 'screen full' : 'screen'}>
+      <header class="screen-header">
+        <div>
+          <h1>{title}</h1>
+          {lead !== undefined && <p class="muted">{lead}</p>}
+        </div>
+        {actions !== undefined && <div class="actions">{actions}</div>}
+      </header>
+      {children}
+    </div>
+  );
+}
+
+/** A part of a screen under a heading. */
+export function Section({
+  title,
+  actions,
+  children,
+}: {
+  readonly title: string;
+  readonly actions?: ComponentChildren;
+  readonly children: ComponentChildren;
+}) {
+  return (
+    <section class="section">
+      <header>
+        <h2>{title}</h2>
+        {actions !== undefined && <div class="actions">{actions}</div>}
+      </header>
+      {children}
+    </section>
+  );
+}

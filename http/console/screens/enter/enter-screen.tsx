@@ -1,0 +1,40 @@
+import { useState } from 'preact/hooks';
+import { Icon } from '../../parts/icon.tsx';
+import { Tabs } from '../../parts/tabs.tsx';
+import type { SignedUp } from '../../session/session.ts';
+import { KeyForm } from './key-form.tsx';
+import { NewKey } from './new-key.tsx';
+import { SignUpForm } from './sign-up-form.tsx';
+
+const TABS = [
+  { id: 'key', title: 'I have a key' },
+  { id: 'sign-up', title: 'Sign up' },
+] as const;
+
+/** Before there is a key. */
+export function EnterScreen() {
+  const [tab, setTab] = useState('key');
+  const [made, setMade] = useState<SignedUp>();
+  return (
+    <main class="enter">
+      <header>
+        <Icon name="postern" />
+        <h1>Postern</h1>
+        <p class="muted">One PostgreSQL, two doors, one key.</p>
+      </header>
+      <div class="card">
+        {made !== undefined ? (
+          <NewKey made={made} />
+        ) : (
+          <Tabs label="How to enter" tabs={TABS} current={tab} onChange={setTab}>
+            {tab === 'key' ? <KeyForm action="Enter" /> : <SignUpForm onSignedUp={setMade} />}
+          </Tabs>
+        )}
+      </div>
+      <footer class="muted">
+        <a href="docs">Documentation</a>
+        <span>The key stays in this page. It is never in an address, a cookie or localStorage.</span>
+      </footer>
+    </main>
+  );
+}

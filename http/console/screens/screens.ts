@@ -1,0 +1,26 @@
+import type { ComponentType } from 'preact';
+import type { IconName } from '../parts/icon.tsx';
+
+/** A screen, its place in the navigation, and where its code is. */
+export interface Screen {
+  /** In the address: `#/tables`. */
+  readonly path: string;
+  readonly title: string;
+  readonly group: 'Data' | 'Operation' | 'Access';
+  readonly icon: IconName;
+  /** `rest` is what stands in the address behind the path. */
+  readonly load: () => Promise<ComponentType<{ readonly rest: string }>>;
+}
+
+export const FIRST_SCREEN = 'connect';
+
+/** In the order of the navigation. */
+export const SCREENS: readonly Screen[] = [
+  {
+    path: 'connect',
+    title: 'Connect',
+    group: 'Access',
+    icon: 'plug',
+    load: async () => (await import('./connect/connect-screen.tsx')).ConnectScreen,
+  },
+];

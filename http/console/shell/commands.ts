@@ -1,0 +1,24 @@
+import { signal } from '@preact/signals';
+import type { IconName } from '../parts/icon.tsx';
+
+/** Something that can be done from the command palette. */
+export interface Command {
+  readonly title: string;
+  /** What kind of thing it is: `Go to`, `Table`, `Theme`. */
+  readonly group: string;
+  readonly icon?: IconName;
+  /** As people write it: `Ctrl Enter`. */
+  readonly keys?: string;
+  readonly run: () => void;
+}
+
+/** What each screen, while it is shown, adds to the palette. */
+export const screenCommands = signal<readonly Command[]>([]);
+
+/** Those that have all words in group or title, best first. */
+export function findCommands(commands: readonly Command[], text: string): readonly Command[] {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = commands.filter(({ title, group }) => words.every((word) => `${group} ${title}`.toLowerCase().includes(word)));
+  const begins = ({ title }: Command) => (words[0] !== undefined && title.toLowerCase().startsWith(words[0]) ? 0 : 1);
+  return found.toSorted((one, other) => begins(one) - begins(other));
+}
