@@ -29,6 +29,7 @@ import { keyEndpoints } from './routes/account/keys.ts';
 import { organizationEndpoints } from './routes/account/organization.ts';
 import { consoleRoutes } from './routes/console.ts';
 import { adviceEndpoints } from './routes/database/advice.ts';
+import { queryStatisticsEndpoints } from './routes/database/query-statistics.ts';
 import { schemaEndpoints } from './routes/database/schema.ts';
 import { documentationRoutes } from './routes/documentation.ts';
 import { HEALTH_OPERATIONS, healthRoutes } from './routes/health.ts';
@@ -151,6 +152,7 @@ export function endpointsOf(context: RouteContext): Endpoint[] {
     transactionEndpoints,
     migrationEndpoints,
     schemaEndpoints,
+    queryStatisticsEndpoints,
     adviceEndpoints,
     auditEndpoints,
   ].flatMap((of) => of(context));

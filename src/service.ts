@@ -130,7 +130,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       keys,
       refusals,
       queries: new QueryScheduler(router, multiplexers, observe),
-      statistics: { relationCounters: (placement) => relationCounters(platform, placement) },
+      statistics: { queries: catalog.queryStatistics, relationCounters: (placement) => relationCounters(platform, placement) },
       config,
       observe,
       ready,
@@ -180,7 +180,12 @@ async function backingPostgres(config: Config, observe: Observe, opened: (() => 
   const { DATABASE_URL: admin, POSTERN_SECRET: secret } = config;
   const options = { controlDatabase, observe, allowXpath: config.POSTERN_ALLOW_XPATH === 'on' };
   if (admin !== undefined && secret !== undefined) return prepareCluster({ admin, secret, ...options });
-  const embedded = await startEmbedded({ dataDir: config.POSTERN_DATA_DIR, observe, ...(secret === undefined ? {} : { secret }) });
+  const embedded = await startEmbedded({
+    dataDir: config.POSTERN_DATA_DIR,
+    observe,
+    ...(secret === undefined ? {} : { secret }),
+    ...(config.POSTERN_QUERY_STATISTICS === 'off' ? { settings: { shared_preload_libraries: '' } } : {}),
+  });
   opened.push(() => embedded.stop());
   const { host, port, superuser } = embedded;
   return prepareCluster({ admin: { host, port, ...superuser }, secret: embedded.secret, ...options });

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import * as neon from '../neon/schemas.ts';
 import * as replies from '../responses/reply-schemas.ts';
 import { advice, adviceReply } from '../routes/database/advice.ts';
+import { queryStatistic, queryStatisticsReply } from '../routes/database/query-statistics.ts';
 import { schemaReply, table } from '../routes/database/schema-reply.ts';
 import * as requests from '../routes/request-schemas.ts';
 
@@ -51,6 +52,8 @@ export const REPLIES = registryOf({
   AuditEntry: replies.auditEntry,
   AuditPage: replies.auditReply,
   AuditVerification: replies.auditVerifyReply,
+  QueryStatistic: queryStatistic,
+  QueryStatistics: queryStatisticsReply,
   Advice: advice,
   AdviceList: adviceReply,
   Health: replies.healthReply,

@@ -1,4 +1,5 @@
 import type { Placement } from '../../src/catalog/organizations/organization.ts';
+import type { QueryStatistics } from '../../src/catalog/query-statistics/query-statistics.ts';
 import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
@@ -29,6 +30,7 @@ export interface RouteContext {
   readonly keys: Pick<ApiKeys, 'list' | 'create' | 'update' | 'revoke' | 'rotate'>;
   readonly queries: QueryScheduler;
   readonly statistics: {
+    readonly queries: Pick<QueryStatistics, 'read'>;
     /** As {@link relationCounters} of the shared database. */
     readonly relationCounters: (placement: Placement) => Promise<string | undefined>;
   };

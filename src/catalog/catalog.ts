@@ -38,6 +38,8 @@ import {
   type SignupQuota,
   takeInterrupted,
 } from './organizations/signups.ts';
+import { QueryStatistics } from './query-statistics/query-statistics.ts';
+import { TextFileWatch } from './query-statistics/text-file-watch.ts';
 
 export type { ControlConnection } from './database/control-connection.ts';
 export type { Credential, FormerKey, NewApiKey } from './keys/credential.ts';
@@ -81,12 +83,14 @@ export class Catalog {
   readonly audit: AuditLog;
   readonly keys: KeyChanges;
   readonly locks: PgLocks;
+  readonly queryStatistics: QueryStatistics;
   readonly #options: CatalogOptions;
   readonly #now: () => Date;
   readonly #database: ControlPool;
   readonly #credentials = new CredentialCache();
   readonly #channel: NotificationChannel;
   readonly #keyUse: KeyLastUsed;
+  readonly #queryTexts: TextFileWatch;
   /** This process's number among those that share the database. */
   readonly #process = randomInt(1, 2 ** 31);
   #maintenance: NodeJS.Timeout | undefined;
@@ -100,6 +104,8 @@ export class Catalog {
     this.#now = options.now ?? (() => new Date());
     this.#database = new ControlPool(connection, options.onOutOfMemory);
     this.locks = new PgLocks(connection, this.#database);
+    this.queryStatistics = new QueryStatistics(this.#database);
+    this.#queryTexts = new TextFileWatch(this.#database, observe);
     this.audit = new AuditLog({ database: this.#database, observe, now: this.#now });
     this.keys = new KeyChanges({
       database: this.#database,
@@ -127,6 +133,7 @@ export class Catalog {
       await catalog.#channel.open();
       catalog.#maintenance = setInterval(() => catalog.#maintain(), MAINTENANCE_EVERY_MS);
       catalog.#maintain();
+      catalog.#queryTexts.start();
       void catalog.locks.reserved.hold();
       return catalog;
     } catch (error) {
@@ -284,7 +291,7 @@ export class Catalog {
     this.#closing = true;
     clearInterval(this.#maintenance);
     this.locks.reserved.close();
-    await Promise.all([this.audit.close(), this.#keyUse.flush(), this.#maintaining, this.#channel.close()]);
+    await Promise.all([this.audit.close(), this.#keyUse.flush(), this.#maintaining, this.#queryTexts.stop(), this.#channel.close()]);
     await this.#database.close();
   }
 

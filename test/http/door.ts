@@ -37,7 +37,7 @@ export function standIn(observe: Observe = () => {}): HttpAppOptions {
     signUps: { create: nobody },
     operator: { dropAsAsked: nobody },
     keys: { list: nobody, create: nobody, update: nobody, revoke: nobody, rotate: nobody },
-    statistics: { relationCounters: nobody },
+    statistics: { queries: { read: nobody }, relationCounters: nobody },
     refusals: { count: () => undefined },
     queries: new QueryScheduler({ lease: nobody, mayKeepBusy: () => false }, new Multiplexers({ depth: 1, spread: 1 }), observe),
     config: readConfig({}),

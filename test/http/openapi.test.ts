@@ -34,6 +34,7 @@ describe('the OpenAPI document', () => {
       ['/api/transaction', ['post']],
       ['/api/migrations', ['post', 'get']],
       ['/api/schema', ['get']],
+      ['/api/insights/queries', ['get']],
       ['/api/insights/advice', ['get']],
       ['/api/audit', ['get', 'post']],
       ['/api/audit/verify', ['get']],

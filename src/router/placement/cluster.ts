@@ -1,6 +1,7 @@
 import pg from 'pg';
 import { rolePassword, roleVerifier } from '../../auth/role-password.ts';
 import type { BackendLogin } from '../../backend/connection.ts';
+import { provideQueryStatistics } from '../../catalog/query-statistics/extension.ts';
 import type { Observe } from '../../observation.ts';
 import { type AdminConnection, addressOf, parseUrl, textOf, waitForServer, withSession } from './admin-connection.ts';
 import { ensureStatisticsReader } from './own-database/statistics-views.ts';
@@ -137,6 +138,9 @@ async function prepare(session: pg.Client, admin: AdminConnection, options: Clus
   await session.query(`SET lock_timeout = 0; SELECT pg_catalog.pg_advisory_lock(${SETUP_LOCK}); RESET lock_timeout`);
   const platform = facts.superuser ? await ensurePlatformRole(session, options.secret) : { user: admin.user, password: admin.password };
   await ensureControlDatabase(session, options.controlDatabase, platform.user);
+  await withSession({ ...admin, database: options.controlDatabase }, (control) =>
+    provideQueryStatistics(control, pg.escapeIdentifier(platform.user)),
+  );
   const { allowXpath = false, secret, observe } = options;
   const made = { ...facts, owner: platform.user, allowXpath, secret, observe };
   if (facts.superuser) {

@@ -9,6 +9,7 @@ export const AUDIT_ACTIONS = [
   'migrations.apply',
   'migrations.list',
   'schema.read',
+  'insights.queries',
   'insights.advice',
   'audit.list',
   'audit.search',
