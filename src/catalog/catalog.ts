@@ -1,5 +1,4 @@
 import { randomInt } from 'node:crypto';
-import { ServiceError } from '../errors.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
 import { DONE } from './audit/entries/record.ts';
 import { AuditLog } from './audit/log.ts';
@@ -12,13 +11,14 @@ import type { Credential, FormerKey, OrganizationCredentials } from './keys/cred
 import { CredentialCache } from './keys/credential-cache.ts';
 import { KeyChanges } from './keys/key-changes.ts';
 import { KeyLastUsed } from './keys/key-last-used.ts';
-import { deleteKeys, findFirstKey } from './keys/keys.ts';
+import { deleteKeys } from './keys/keys.ts';
 import { CREDENTIALS_CHANNEL, loadByDigest, loadByOrganization, loadStates, notifyChange, parseChange } from './keys/live-keys.ts';
 import { PgLocks } from './lock-table/pg-locks.ts';
-import { deleteExpiredInvitations, insertInvitation, type NewInvitation } from './organizations/invitations.ts';
+import { deleteExpiredInvitations } from './organizations/invitations.ts';
 import type { ApiKey, Organization, OrganizationStatus } from './organizations/organization.ts';
 import {
   checkChange,
+  emailTaken,
   findOrganization,
   listOrganizations,
   lockOrganization,
@@ -26,18 +26,8 @@ import {
   updateProfile,
   updateStatus,
 } from './organizations/organizations.ts';
-import {
-  abandonSignUp,
-  countAttempt,
-  countEmailChange,
-  deleteOldAttempts,
-  deleteOrganization,
-  isOwnSignUp,
-  recordSignUp,
-  type SignUp,
-  type SignupQuota,
-  takeInterrupted,
-} from './organizations/signups.ts';
+import { SignUpChanges } from './organizations/sign-up-changes.ts';
+import { countEmailChange, deleteOldAttempts } from './organizations/signups.ts';
 import { QueryStatistics } from './query-statistics/query-statistics.ts';
 import { TextFileWatch } from './query-statistics/text-file-watch.ts';
 
@@ -62,13 +52,6 @@ export interface CatalogOptions {
   readonly onOutOfMemory?: () => void;
 }
 
-export interface SignedUp {
-  readonly organization: Organization;
-  readonly key: ApiKey;
-  /** Undefined if attempts are not counted. */
-  readonly quota: SignupQuota | undefined;
-}
-
 /** Who changes something: an organization, by one of its keys. */
 interface Caller {
   readonly organization: Pick<Organization, 'id'>;
@@ -84,6 +67,7 @@ export class Catalog {
   readonly keys: KeyChanges;
   readonly locks: PgLocks;
   readonly queryStatistics: QueryStatistics;
+  readonly signUps: SignUpChanges;
   readonly #options: CatalogOptions;
   readonly #now: () => Date;
   readonly #database: ControlPool;
@@ -114,6 +98,14 @@ export class Catalog {
       change: (...change) => this.#change(...change),
       changed: (state) => this.#credentials.changed(state),
     });
+    this.signUps = new SignUpChanges({
+      database: this.#database,
+      audit: this.audit,
+      now: this.#now,
+      process: this.#process,
+      change: (...change) => this.#change(...change),
+      changed: (state) => this.#credentials.changed(state),
+    });
     this.#keyUse = new KeyLastUsed(this.#database, this.#now, (...use) => this.#credentials.used(...use));
     this.#channel = new NotificationChannel(connection, CREDENTIALS_CHANNEL, {
       opened: (sql) => this.#listening(sql),
@@ -140,66 +132,6 @@ export class Catalog {
       await catalog.close();
       throw error;
     }
-  }
-
-  /**
-   * Records an organization as `provisioning`, with its first key. The attempt counts for the client's address. If the sign-up
-   * fails, the invitation may be used again.
-   * @throws ServiceError `rate_limited`, `email_taken`, `invite_invalid`
-   */
-  async signUp(request: SignUp, origin: Origin): Promise<SignedUp> {
-    const { signupsPerHour: limit } = request;
-    const { quota, created } = await this.#database.lowPriorityTransaction(async (sql) => ({
-      quota: limit === undefined ? undefined : await countAttempt(sql, origin.sourceIp, limit, this.#now()),
-      created: await recordSignUp(sql, request, this.#process, this.#now()),
-    }));
-    if (created === 'email_taken') throw emailTaken();
-    if (created === 'invite_invalid') throw inviteInvalid();
-    return { ...created, quota };
-  }
-
-  /** Stores an invitation. @throws ServiceError `invalid_request` when there are too many */
-  async invite(invitation: NewInvitation): Promise<void> {
-    await this.#database.transaction((sql) => insertInvitation(sql, invitation, this.#now()));
-  }
-
-  /**
-   * Opens an organization for logins, once its database or schema is ready.
-   * @throws ServiceError `not_found` when the sign-up was undone meanwhile, `not_ready` when it is about to be undone
-   */
-  activate(organizationId: string, origin: Origin): Promise<Organization> {
-    return this.#change(organizationId, async (sql, organization) => {
-      if (organization.status !== 'provisioning') return organization;
-      if (!(await isOwnSignUp(sql, organizationId, this.#process))) {
-        throw new ServiceError('not_ready', 'the sign-up was interrupted', { retryAfterS: 1 });
-      }
-      await updateStatus(sql, organizationId, 'active');
-      const actor = await findFirstKey(sql, organizationId);
-      await this.audit.appendWith(sql, { organizationId, action: 'auth.signup', origin, actor, outcome: DONE });
-      return { ...organization, status: 'active' };
-    });
-  }
-
-  /** Called when this process gives a sign-up up, even one that has become active: its key has not been sent to anybody. */
-  async abandonSignup(organizationId: string): Promise<void> {
-    const state = await this.#database.transaction(async (sql) =>
-      (await abandonSignUp(sql, organizationId, this.#process)) ? notifyChange(sql, organizationId) : undefined,
-    );
-    if (state !== undefined) this.#credentials.changed(state);
-  }
-
-  /** Deletes a sign-up that failed before it became active, except its attempt. */
-  async deleteSignup(organizationId: string): Promise<void> {
-    await this.#database.transaction((sql) => deleteOrganization(sql, organizationId));
-  }
-
-  /**
-   * Interrupted sign-ups: still `provisioning`, and the process that was carrying them out has ended or given up. From now on
-   * none of them can be activated, so that no database is dropped whose organization has just become active.
-   * @param underWay the ids of those that this process is carrying out
-   */
-  interruptedSignups(underWay: Iterable<string> = []): Promise<Organization[]> {
-    return this.#database.run((sql) => takeInterrupted(sql, this.#process, underWay));
   }
 
   organizations(filter: { readonly status?: OrganizationStatus } = {}): Promise<Organization[]> {
@@ -306,7 +238,7 @@ export class Catalog {
   }
 
   async #listening(sql: Sql): Promise<void> {
-    // The lock shows that this process is alive; see interruptedSignups.
+    // The lock shows that this process is alive; see SignUpChanges.takeInterrupted.
     await sql`select pg_advisory_lock_shared(${ADVISORY_LOCKS.process}, ${this.#process})`;
     await this.#credentials.trust((organizationIds) => loadStates(sql, organizationIds));
     this.#listens = true;
@@ -336,23 +268,6 @@ export class Catalog {
     await this.#database.run((sql) => deleteExpiredInvitations(sql, this.#now()));
     await this.audit.deleteOlderThan(this.#options.auditDays);
   }
-}
-
-function emailTaken(): ServiceError {
-  return new ServiceError('email_taken', 'an organization with this e-mail address exists already', {
-    hint: 'Its key still works, and POST /api/auth/rotate-key replaces it. If the key is lost, the operator can issue a new one: postern admin key issue <org>.',
-  });
-}
-
-/** For an invitation that may not be used. Which reason it is would tell anybody whether it exists. */
-export function inviteInvalid(): ServiceError {
-  return new ServiceError(
-    'invite_invalid',
-    'the invitation does not exist, has been used or has expired, or is for another e-mail address',
-    {
-      hint: 'Ask the operator for another one: postern admin invite.',
-    },
-  );
 }
 
 function isUniqueViolation(error: unknown): boolean {

@@ -51,7 +51,7 @@ export class Operator {
    */
   async invite(invitation: Omit<NewInvitation, 'digest'>): Promise<string> {
     const token = generateInvitation();
-    await this.#catalog.invite({ ...invitation, digest: digestApiKey(token) });
+    await this.#catalog.signUps.invite({ ...invitation, digest: digestApiKey(token) });
     return token;
   }
 

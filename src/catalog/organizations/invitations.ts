@@ -43,3 +43,12 @@ export async function useInvitation(sql: Sql, digest: Buffer, organizationId: st
 export async function deleteExpiredInvitations(sql: Sql, now: Date): Promise<void> {
   await sql`delete from postern.invitations where expires_at <= ${now}`;
 }
+
+/** For an invitation that may not be used. Which reason it is would tell anybody whether it exists. */
+export function inviteInvalid(): ServiceError {
+  return new ServiceError(
+    'invite_invalid',
+    'the invitation does not exist, has been used or has expired, or is for another e-mail address',
+    { hint: 'Ask the operator for another one: postern admin invite.' },
+  );
+}

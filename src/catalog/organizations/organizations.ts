@@ -74,6 +74,12 @@ export async function updateProfile(sql: Sql, id: string, { name, email }: Profi
   return row && toOrganization(row);
 }
 
+export function emailTaken(): ServiceError {
+  return new ServiceError('email_taken', 'an organization with this e-mail address exists already', {
+    hint: 'Its key still works, and POST /api/auth/rotate-key replaces it. If the key is lost, the operator can issue a new one: postern admin key issue <org>.',
+  });
+}
+
 export function noOrganization(id: string): ServiceError {
   return new ServiceError('not_found', `there is no organization "${id}"`);
 }

@@ -1,5 +1,6 @@
 import { digestApiKey, isWellFormedInvitation } from '../../auth/api-key.ts';
-import { type Catalog, inviteInvalid, type SignUp, type SignupQuota } from '../../catalog/catalog.ts';
+import type { Catalog, SignUp, SignupQuota } from '../../catalog/catalog.ts';
+import { inviteInvalid } from '../../catalog/organizations/invitations.ts';
 import type { Organization } from '../../catalog/organizations/organization.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Observe, Origin } from '../../observation.ts';
@@ -76,7 +77,7 @@ export class SignUps {
   /** Undoes interrupted sign-ups of this and other processes. Their keys were never sent to anybody. */
   async undoInterrupted(): Promise<void> {
     for (const id of this.#abandoned) await this.#abandon(id);
-    for (const { id, placement } of await this.#catalog.interruptedSignups(this.#underWay)) await this.#undo(id, placement, undefined);
+    for (const { id, placement } of await this.#catalog.signUps.takeInterrupted(this.#underWay)) await this.#undo(id, placement, undefined);
   }
 
   async #create(id: string, { orgName: name, email, invite }: SignUpRequest, origin: Origin): Promise<SignedUp> {
@@ -88,7 +89,7 @@ export class SignUps {
     const { quota } = await this.#record(signUp, origin);
     try {
       await this.#locks.retryWhenFull(() => this.#provisioner.provision(placement));
-      const organization = await this.#catalog.activate(id, origin);
+      const organization = await this.#catalog.signUps.activate(id, origin);
       return { organization, apiKey, keyId: record.id, quota };
     } catch (error) {
       // It may be active nevertheless, if only the answer was lost.
@@ -117,7 +118,7 @@ export class SignUps {
 
   async #record(signUp: SignUp, origin: Origin): Promise<Pick<SignedUp, 'quota'>> {
     try {
-      return await this.#locks.retryWhenFull(() => this.#catalog.signUp(signUp, origin));
+      return await this.#locks.retryWhenFull(() => this.#catalog.signUps.record(signUp, origin));
     } catch (error) {
       this.#refused.remember(origin.sourceIp, error);
       throw error;
@@ -125,7 +126,7 @@ export class SignUps {
   }
 
   async #abandon(id: string): Promise<void> {
-    await this.#catalog.abandonSignup(id);
+    await this.#catalog.signUps.abandon(id);
     this.#abandoned.delete(id);
   }
 
@@ -133,7 +134,7 @@ export class SignUps {
     try {
       if (this.#abandoned.has(id)) await this.#abandon(id);
       await this.#provisioner.deprovision(placement);
-      await this.#catalog.deleteSignup(id);
+      await this.#catalog.signUps.delete(id);
     } catch (error) {
       this.#observe({ name: 'service.failure', message: `sign-up ${id} could not be undone yet`, cause: cause ?? error });
     }

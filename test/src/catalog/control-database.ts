@@ -124,6 +124,6 @@ export function newSignUp(changes: Partial<SignUp> = {}): SignUp {
 /** An organization that can log in, with its key. */
 export async function newOrganization(catalog: Catalog): Promise<{ organization: Organization; key: NewApiKey }> {
   const request = newSignUp();
-  await catalog.signUp(request, ORIGIN);
-  return { organization: await catalog.activate(request.id, ORIGIN), key: request.key };
+  await catalog.signUps.record(request, ORIGIN);
+  return { organization: await catalog.signUps.activate(request.id, ORIGIN), key: request.key };
 }

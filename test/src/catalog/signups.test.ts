@@ -21,7 +21,7 @@ const from = (sourceIp: string): Origin => ({ ...ORIGIN, sourceIp });
 async function signUpTimes(times: number, sourceIp: string): Promise<number[]> {
   const remaining: number[] = [];
   for (let n = 0; n < times; n++) {
-    const { quota } = await opened.catalog.signUp(newSignUp({ signupsPerHour: 5 }), from(sourceIp));
+    const { quota } = await opened.catalog.signUps.record(newSignUp({ signupsPerHour: 5 }), from(sourceIp));
     remaining.push(quota?.remaining ?? Number.NaN);
   }
   return remaining;
@@ -30,7 +30,7 @@ async function signUpTimes(times: number, sourceIp: string): Promise<number[]> {
 describe('a sign-up', () => {
   test('records the organization and its first key', async () => {
     const request = newSignUp({ name: 'Ünï "Acme" \\ Ltd', email: 'Jane.Doe@Acme.Test' });
-    const { organization, key } = await opened.catalog.signUp(request, ORIGIN);
+    const { organization, key } = await opened.catalog.signUps.record(request, ORIGIN);
     expect(organization).toEqual({
       id: request.id,
       name: 'Ünï "Acme" \\ Ltd',
@@ -59,11 +59,11 @@ describe('a sign-up', () => {
 
   test('opens the organization when it is activated, and not before', async () => {
     const request = newSignUp();
-    await opened.catalog.signUp(request, ORIGIN);
+    await opened.catalog.signUps.record(request, ORIGIN);
     expect(await opened.catalog.findByDigest(request.key.digest)).toBeUndefined();
     expect(await opened.catalog.findByOrganization(request.id)).toBeUndefined();
 
-    const organization = await opened.catalog.activate(request.id, ORIGIN);
+    const organization = await opened.catalog.signUps.activate(request.id, ORIGIN);
     expect(organization.status).toBe('active');
     expect(await opened.catalog.findByDigest(request.key.digest)).toMatchObject({ organization });
     expect((await opened.catalog.findByOrganization(request.id))?.live[0]?.key.id).toBe(request.key.id);
@@ -77,20 +77,22 @@ describe('a sign-up', () => {
     ['jane@taken.test', 'JANE@Taken.Test'],
     ['ärger@taken.test', 'ÄRGER@taken.test'],
   ])('is refused when the e-mail address is taken, in whatever case: %s, %s', async (first, second) => {
-    await opened.catalog.signUp(newSignUp({ email: first }), ORIGIN);
+    await opened.catalog.signUps.record(newSignUp({ email: first }), ORIGIN);
     const request = newSignUp({ email: second });
-    await expect(opened.catalog.signUp(request, ORIGIN)).rejects.toMatchObject({ kind: 'email_taken' });
+    await expect(opened.catalog.signUps.record(request, ORIGIN)).rejects.toMatchObject({ kind: 'email_taken' });
     expect(await opened.catalog.organization(request.id)).toBeUndefined();
   });
 
   test('of two at once with one e-mail address one is refused', async () => {
-    const results = await Promise.allSettled([1, 2, 3].map(() => opened.catalog.signUp(newSignUp({ email: 'race@acme.test' }), ORIGIN)));
+    const results = await Promise.allSettled(
+      [1, 2, 3].map(() => opened.catalog.signUps.record(newSignUp({ email: 'race@acme.test' }), ORIGIN)),
+    );
     expect(results.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected', 'rejected']);
   });
 
   test('that failed leaves nothing behind, and its e-mail address is free again', async () => {
     const request = newSignUp();
-    await opened.catalog.signUp(request, ORIGIN);
+    await opened.catalog.signUps.record(request, ORIGIN);
     opened.catalog.audit.append({
       organizationId: request.id,
       action: 'login.failed',
@@ -98,7 +100,7 @@ describe('a sign-up', () => {
       outcome: { status: 'error', httpStatus: null, sqlstate: '28P01', rowCount: null, durationMs: null },
     });
     await opened.catalog.audit.flush();
-    await opened.catalog.deleteSignup(request.id);
+    await opened.catalog.signUps.delete(request.id);
 
     const tables = [
       'organizations where id',
@@ -107,23 +109,23 @@ describe('a sign-up', () => {
       'audit_blocks where organization_id',
     ];
     for (const table of tables) expect(await database.query(`select 1 from postern.${table} = $1`, [request.id])).toEqual([]);
-    await expect(opened.catalog.activate(request.id, ORIGIN)).rejects.toMatchObject({ kind: 'not_found' });
-    await opened.catalog.signUp(newSignUp({ email: request.email }), ORIGIN);
+    await expect(opened.catalog.signUps.activate(request.id, ORIGIN)).rejects.toMatchObject({ kind: 'not_found' });
+    await opened.catalog.signUps.record(newSignUp({ email: request.email }), ORIGIN);
   });
 
   test('that became active is not forgotten', async () => {
     const request = newSignUp();
-    await opened.catalog.signUp(request, ORIGIN);
-    await opened.catalog.activate(request.id, ORIGIN);
-    await opened.catalog.deleteSignup(request.id);
+    await opened.catalog.signUps.record(request, ORIGIN);
+    await opened.catalog.signUps.activate(request.id, ORIGIN);
+    await opened.catalog.signUps.delete(request.id);
     expect(await opened.catalog.organization(request.id)).toMatchObject({ status: 'active' });
   });
 
   test('counts as interrupted once its process is gone', async () => {
     const other = await openCatalog(database);
     const request = newSignUp();
-    await other.catalog.signUp(request, ORIGIN);
-    const interrupted = async () => (await opened.catalog.interruptedSignups()).map(({ id }) => id);
+    await other.catalog.signUps.record(request, ORIGIN);
+    const interrupted = async () => (await opened.catalog.signUps.takeInterrupted()).map(({ id }) => id);
     expect(await interrupted()).not.toContain(request.id);
     await other.catalog.close();
     await expect.poll(interrupted).toContain(request.id);
@@ -133,33 +135,33 @@ describe('a sign-up', () => {
 
   test('counts as interrupted, too, when its own process is not at it any more', async () => {
     const request = newSignUp();
-    await opened.catalog.signUp(request, ORIGIN);
-    const interrupted = async (underWay: string[]) => (await opened.catalog.interruptedSignups(underWay)).map(({ id }) => id);
+    await opened.catalog.signUps.record(request, ORIGIN);
+    const interrupted = async (underWay: string[]) => (await opened.catalog.signUps.takeInterrupted(underWay)).map(({ id }) => id);
     expect(await interrupted([request.id])).not.toContain(request.id);
     expect(await interrupted([])).toContain(request.id);
   });
 
   test('is anybody’s to undo once it is disowned, also when it was active', async () => {
     const request = newSignUp();
-    await opened.catalog.signUp(request, ORIGIN);
-    await opened.catalog.activate(request.id, ORIGIN);
+    await opened.catalog.signUps.record(request, ORIGIN);
+    await opened.catalog.signUps.activate(request.id, ORIGIN);
     const credential = await opened.catalog.findByOrganization(request.id);
-    await opened.catalog.abandonSignup(request.id);
+    await opened.catalog.signUps.abandon(request.id);
     expect(credential?.live[0]?.revoked.reason).toMatchObject({ kind: 'key_revoked' });
     expect(await opened.catalog.findByDigest(request.key.digest)).toBeUndefined();
-    await opened.catalog.deleteSignup(request.id);
+    await opened.catalog.signUps.delete(request.id);
     expect(await opened.catalog.organization(request.id)).toBeUndefined();
   });
 
   test('cannot become active once another process has begun to undo it, because its own had lost its connection', async () => {
     const other = await openCatalog(database);
     const request = newSignUp();
-    await other.catalog.signUp(request, ORIGIN);
+    await other.catalog.signUps.record(request, ORIGIN);
     await database.allowLogins(false);
     await database.terminate('postern notifications');
-    expect((await opened.catalog.interruptedSignups()).map(({ id }) => id)).toContain(request.id);
+    expect((await opened.catalog.signUps.takeInterrupted()).map(({ id }) => id)).toContain(request.id);
     await database.allowLogins(true);
-    await expect(other.catalog.activate(request.id, ORIGIN)).rejects.toMatchObject({ kind: 'not_ready' });
+    await expect(other.catalog.signUps.activate(request.id, ORIGIN)).rejects.toMatchObject({ kind: 'not_ready' });
     expect(await opened.catalog.organization(request.id)).toMatchObject({ status: 'provisioning' });
     await other.catalog.close();
   });
@@ -168,7 +170,7 @@ describe('a sign-up', () => {
 describe('the limit of sign-ups', () => {
   test('lets five in an hour through and refuses the sixth, which another address does not notice', async () => {
     expect(await signUpTimes(5, '198.51.100.1')).toEqual([4, 3, 2, 1, 0]);
-    const refused = opened.catalog.signUp(newSignUp({ signupsPerHour: 5 }), from('198.51.100.1'));
+    const refused = opened.catalog.signUps.record(newSignUp({ signupsPerHour: 5 }), from('198.51.100.1'));
     await expect(refused).rejects.toMatchObject({
       kind: 'rate_limited',
       retryAfterS: expect.toSatisfy((s: number) => s > 3_590 && s <= 3_600),
@@ -179,7 +181,7 @@ describe('the limit of sign-ups', () => {
   test('survives a restart, and passes with the hour', async () => {
     await signUpTimes(5, '198.51.100.3');
     const restarted = await openCatalog(database);
-    const attempt = () => restarted.catalog.signUp(newSignUp({ signupsPerHour: 5 }), from('198.51.100.3'));
+    const attempt = () => restarted.catalog.signUps.record(newSignUp({ signupsPerHour: 5 }), from('198.51.100.3'));
     await expect(attempt()).rejects.toMatchObject({ kind: 'rate_limited' });
     restarted.clock.offsetMs = 3_600_000;
     expect(await attempt()).toMatchObject({ quota: { limit: 5, remaining: 4, resetS: 3_600 } });
@@ -188,14 +190,16 @@ describe('the limit of sign-ups', () => {
 
   test('counts attempts whose e-mail address was taken', async () => {
     const email = 'again@acme.test';
-    const attempt = () => opened.catalog.signUp(newSignUp({ email, signupsPerHour: 2 }), from('198.51.100.4'));
+    const attempt = () => opened.catalog.signUps.record(newSignUp({ email, signupsPerHour: 2 }), from('198.51.100.4'));
     await attempt();
     await expect(attempt()).rejects.toMatchObject({ kind: 'email_taken' });
     await expect(attempt()).rejects.toMatchObject({ kind: 'rate_limited' });
   });
 
   test('holds for attempts that come at once', async () => {
-    const attempts = Array.from({ length: 12 }, () => opened.catalog.signUp(newSignUp({ signupsPerHour: 5 }), from('198.51.100.5')));
+    const attempts = Array.from({ length: 12 }, () =>
+      opened.catalog.signUps.record(newSignUp({ signupsPerHour: 5 }), from('198.51.100.5')),
+    );
     const results = await Promise.allSettled(attempts);
     expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(5);
   });
@@ -209,7 +213,7 @@ describe('the limit of sign-ups', () => {
   });
 
   test('of zero allows no sign-up', async () => {
-    const attempt = opened.catalog.signUp(newSignUp({ signupsPerHour: 0 }), from('198.51.100.7'));
+    const attempt = opened.catalog.signUps.record(newSignUp({ signupsPerHour: 0 }), from('198.51.100.7'));
     await expect(attempt).rejects.toMatchObject({ kind: 'rate_limited', retryAfterS: 3_600 });
   });
 });

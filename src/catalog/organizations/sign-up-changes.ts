@@ -1,0 +1,114 @@
+import { ServiceError } from '../../errors.ts';
+import type { Origin } from '../../observation.ts';
+import { DONE } from '../audit/entries/record.ts';
+import type { AuditLog } from '../audit/log.ts';
+import type { Sql } from '../database/control-connection.ts';
+import type { ControlPool } from '../database/control-pool.ts';
+import { findFirstKey } from '../keys/keys.ts';
+import { type KeyState, notifyChange } from '../keys/live-keys.ts';
+import { insertInvitation, inviteInvalid, type NewInvitation } from './invitations.ts';
+import type { ApiKey, Organization } from './organization.ts';
+import { emailTaken, updateStatus } from './organizations.ts';
+import {
+  abandonSignUp,
+  countAttempt,
+  deleteOrganization,
+  isOwnSignUp,
+  recordSignUp,
+  type SignUp,
+  type SignupQuota,
+  takeInterrupted,
+} from './signups.ts';
+
+export interface SignedUp {
+  readonly organization: Organization;
+  readonly key: ApiKey;
+  /** Undefined if attempts are not counted. */
+  readonly quota: SignupQuota | undefined;
+}
+
+export interface SignUpChangesOptions {
+  readonly database: ControlPool;
+  readonly audit: AuditLog;
+  readonly now: () => Date;
+  /** This process's number among those that share the database. */
+  readonly process: number;
+  /** Runs work on a locked organization in one transaction, and notifies every process when it is committed. */
+  readonly change: <T>(organizationId: string, work: (sql: Sql, organization: Organization) => Promise<T>) => Promise<T>;
+  /** Called with the state after a change made without {@link change}. */
+  readonly changed: (state: KeyState) => void;
+}
+
+/** Sign-ups from their record to the organization that can log in, those that fail or are interrupted, and invitations to sign up. */
+export class SignUpChanges {
+  readonly #options: SignUpChangesOptions;
+
+  constructor(options: SignUpChangesOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Records an organization as `provisioning`, with its first key. The attempt counts for the client's address. If the sign-up
+   * fails, the invitation may be used again.
+   * @throws ServiceError `rate_limited`, `email_taken`, `invite_invalid`
+   */
+  async record(request: SignUp, origin: Origin): Promise<SignedUp> {
+    const { database, now, process } = this.#options;
+    const { signupsPerHour: limit } = request;
+    const { quota, created } = await database.lowPriorityTransaction(async (sql) => ({
+      quota: limit === undefined ? undefined : await countAttempt(sql, origin.sourceIp, limit, now()),
+      created: await recordSignUp(sql, request, process, now()),
+    }));
+    if (created === 'email_taken') throw emailTaken();
+    if (created === 'invite_invalid') throw inviteInvalid();
+    return { ...created, quota };
+  }
+
+  /** Stores an invitation. @throws ServiceError `invalid_request` when there are too many */
+  async invite(invitation: NewInvitation): Promise<void> {
+    const { database, now } = this.#options;
+    await database.transaction((sql) => insertInvitation(sql, invitation, now()));
+  }
+
+  /**
+   * Opens an organization for logins, once its database or schema is ready.
+   * @throws ServiceError `not_found` when the sign-up was undone meanwhile, `not_ready` when it is about to be undone
+   */
+  activate(organizationId: string, origin: Origin): Promise<Organization> {
+    const { change, process, audit } = this.#options;
+    return change(organizationId, async (sql, organization) => {
+      if (organization.status !== 'provisioning') return organization;
+      if (!(await isOwnSignUp(sql, organizationId, process))) {
+        throw new ServiceError('not_ready', 'the sign-up was interrupted', { retryAfterS: 1 });
+      }
+      await updateStatus(sql, organizationId, 'active');
+      const actor = await findFirstKey(sql, organizationId);
+      await audit.appendWith(sql, { organizationId, action: 'auth.signup', origin, actor, outcome: DONE });
+      return { ...organization, status: 'active' };
+    });
+  }
+
+  /** Called when this process gives a sign-up up, even one that has become active: its key has not been sent to anybody. */
+  async abandon(organizationId: string): Promise<void> {
+    const { database, process, changed } = this.#options;
+    const state = await database.transaction(async (sql) =>
+      (await abandonSignUp(sql, organizationId, process)) ? notifyChange(sql, organizationId) : undefined,
+    );
+    if (state !== undefined) changed(state);
+  }
+
+  /** Deletes a sign-up that failed before it became active, except its attempt. */
+  async delete(organizationId: string): Promise<void> {
+    await this.#options.database.transaction((sql) => deleteOrganization(sql, organizationId));
+  }
+
+  /**
+   * Interrupted sign-ups: still `provisioning`, and the process that was carrying them out has ended or given up. From now on
+   * none of them can be activated, so that no database is dropped whose organization has just become active.
+   * @param underWay the ids of those that this process is carrying out
+   */
+  takeInterrupted(underWay: Iterable<string> = []): Promise<Organization[]> {
+    const { database, process } = this.#options;
+    return database.run((sql) => takeInterrupted(sql, process, underWay));
+  }
+}
