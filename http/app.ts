@@ -30,6 +30,7 @@ import { organizationEndpoints } from './routes/account/organization.ts';
 import { consoleRoutes } from './routes/console.ts';
 import { adviceEndpoints } from './routes/database/advice.ts';
 import { queryStatisticsEndpoints } from './routes/database/query-statistics.ts';
+import { savedQueryEndpoints } from './routes/database/saved-queries.ts';
 import { schemaEndpoints } from './routes/database/schema.ts';
 import { documentationRoutes } from './routes/documentation.ts';
 import { HEALTH_OPERATIONS, healthRoutes } from './routes/health.ts';
@@ -111,6 +112,8 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     bodyLimit: options.config.POSTERN_HTTP_BODY_MAX_BYTES,
     genReqId: ({ headers }) => requestIdOf(headers['x-request-id']),
     return503OnClosing: false,
+    // Names of saved queries are percent-encoded in the path.
+    routerOptions: { maxParamLength: 1_000 },
     clientErrorHandler,
     frameworkErrors: (error, request, reply) => {
       setHeaders(request, reply, cors);
@@ -152,6 +155,7 @@ export function endpointsOf(context: RouteContext): Endpoint[] {
     transactionEndpoints,
     migrationEndpoints,
     schemaEndpoints,
+    savedQueryEndpoints,
     queryStatisticsEndpoints,
     adviceEndpoints,
     auditEndpoints,

@@ -38,6 +38,8 @@ const SERVICE_ERRORS: Readonly<Record<ErrorKind, ErrorShape>> = {
   invite_invalid: { status: 403, title: 'Invitation not valid' },
   email_taken: { status: 409, title: 'E-mail address taken' },
   too_many_keys: { status: 409, title: 'Too many keys' },
+  too_many_queries: { status: 409, title: 'Too many saved queries' },
+  precondition_failed: { status: 412, title: 'Precondition failed' },
   migration_checksum_mismatch: { status: 409, title: 'Migration checksum mismatch' },
   idempotency_in_progress: { status: 409, title: 'Request still running', retryable: true, retryAfterS: 1 },
   idempotency_key_reused: { status: 422, title: 'Idempotency key reused' },

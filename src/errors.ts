@@ -24,6 +24,8 @@ const SQLSTATES = {
   invite_invalid: '28000',
   email_taken: '23505',
   too_many_keys: '53400',
+  too_many_queries: '53400',
+  precondition_failed: '55000',
   migration_checksum_mismatch: '23505',
   idempotency_in_progress: '55006',
   idempotency_key_reused: '22023',

@@ -3,6 +3,7 @@ import * as neon from '../neon/schemas.ts';
 import * as replies from '../responses/reply-schemas.ts';
 import { advice, adviceReply } from '../routes/database/advice.ts';
 import { queryStatistic, queryStatisticsReply } from '../routes/database/query-statistics.ts';
+import { deletedQuery, savedQueries, savedQuery, saveQueryRequest } from '../routes/database/saved-query-schemas.ts';
 import { schemaReply, table } from '../routes/database/schema-reply.ts';
 import * as requests from '../routes/request-schemas.ts';
 
@@ -21,6 +22,7 @@ export const REQUESTS = registryOf({
   QueryRequest: requests.queryRequest,
   TransactionRequest: requests.transactionRequest,
   MigrationRequest: requests.migrationRequest,
+  QueryToSave: saveQueryRequest,
   AuditSearch: requests.auditSearch,
   NeonQuery: neon.neonQuery,
   NeonBatch: neon.neonBatch,
@@ -49,6 +51,9 @@ export const REPLIES = registryOf({
   MigrationList: replies.migrationsReply,
   Schema: schemaReply,
   Table: table,
+  SavedQuery: savedQuery,
+  SavedQueryList: savedQueries,
+  DeletedQuery: deletedQuery,
   AuditEntry: replies.auditEntry,
   AuditPage: replies.auditReply,
   AuditVerification: replies.auditVerifyReply,

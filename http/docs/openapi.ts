@@ -120,7 +120,7 @@ function operationObject(operation: Operation): OperationObject {
       : { requestBody: { required: !body.safeParse(undefined).success, content: json(named(body, 'input'), bodyExample) } }),
     responses: {
       ...replies(operation.replies),
-      ...(operation.headers?.['If-None-Match'] === undefined
+      ...(operation.method !== 'GET' || operation.headers?.['If-None-Match'] === undefined
         ? {}
         : { 304: { description: 'The document is the one in If-None-Match.', content: {} } }),
       ...(operation.ownErrors === undefined ? problems(operation) : replies(operation.ownErrors)),

@@ -21,7 +21,7 @@ export interface ReplyDescription {
 
 /** One operation of the API, as the validator, the OpenAPI document and the audit log use it. */
 export interface Operation<Body = unknown, Query = unknown> {
-  readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** May have parameters: `/api/keys/{keyId}`. */
   readonly path: string;
   /** Its name in observations and the audit log, e.g. `auth.signup`. */

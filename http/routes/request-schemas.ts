@@ -18,7 +18,7 @@ const MAX_TIMEOUT_MS = 300_000;
 const BLANK_MAX_CHARACTERS = 65_536;
 const isBlank = (text: string) => text.length <= BLANK_MAX_CHARACTERS && text.trim() === '';
 
-const sql = z
+export const sql = z
   .string()
   .refine((text) => !isBlank(text), 'must not be empty')
   .refine((text) => !text.includes('\0'), 'must not contain a NUL character')
@@ -66,7 +66,7 @@ const isolationLevel = z
   .exactOptional()
   .meta({ enum: ISOLATION_LEVELS, description: 'As in SET TRANSACTION ISOLATION LEVEL' });
 
-const printable = (text: string) => !/[\p{Cc}\p{Surrogate}]/u.test(text);
+export const printable = (text: string) => !/[\p{Cc}\p{Surrogate}]/u.test(text);
 
 const orgName = NAME_RULES.reduce((text, { message, isKept }) => text.refine(isKept, message), z.string().trim()).meta({
   minLength: 1,

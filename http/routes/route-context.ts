@@ -22,6 +22,7 @@ export interface WireAddress {
 export interface RouteContext {
   readonly router: Pick<Router, 'authenticate' | 'recognize' | 'isInvalid' | 'inputs' | 'lease' | 'results'> & {
     readonly catalog: Pick<Router['catalog'], 'organization' | 'updateProfile'> & {
+      readonly savedQueries: Pick<Router['catalog']['savedQueries'], 'list' | 'find' | 'save' | 'delete'>;
       readonly audit: Pick<Router['catalog']['audit'], 'list' | 'verify'>;
     };
   };

@@ -30,6 +30,8 @@ import { SignUpChanges } from './organizations/sign-up-changes.ts';
 import { countEmailChange, deleteOldAttempts } from './organizations/signups.ts';
 import { QueryStatistics } from './query-statistics/query-statistics.ts';
 import { TextFileWatch } from './query-statistics/text-file-watch.ts';
+import { deleteQueries } from './saved-queries/rows.ts';
+import { SavedQueries } from './saved-queries/saved-queries.ts';
 
 export type { ControlConnection } from './database/control-connection.ts';
 export type { Credential, FormerKey, NewApiKey } from './keys/credential.ts';
@@ -65,6 +67,7 @@ interface Caller {
 export class Catalog {
   readonly audit: AuditLog;
   readonly keys: KeyChanges;
+  readonly savedQueries: SavedQueries;
   readonly locks: PgLocks;
   readonly queryStatistics: QueryStatistics;
   readonly signUps: SignUpChanges;
@@ -106,6 +109,7 @@ export class Catalog {
       change: (...change) => this.#change(...change),
       changed: (state) => this.#credentials.changed(state),
     });
+    this.savedQueries = new SavedQueries({ database: this.#database, audit: this.audit, now: this.#now });
     this.#keyUse = new KeyLastUsed(this.#database, this.#now, (...use) => this.#credentials.used(...use));
     this.#channel = new NotificationChannel(connection, CREDENTIALS_CHANNEL, {
       opened: (sql) => this.#listening(sql),
@@ -167,7 +171,7 @@ export class Catalog {
 
   /**
    * When an organization stops being `active`, its sessions end in every process. When it is `dropped`, its keys are
-   * deleted and its e-mail address may be used again; its audit log stays.
+   * deleted, its saved queries too, and its e-mail address may be used again; its audit log stays.
    * @throws ServiceError `not_found`; `invalid_request` when the status cannot change this way
    */
   setStatus(
@@ -180,7 +184,7 @@ export class Catalog {
       if (organization.status === status) return organization;
       checkChange(organization, status);
       await updateStatus(sql, organizationId, status);
-      if (status === 'dropped') await deleteKeys(sql, organizationId);
+      if (status === 'dropped') await Promise.all([deleteKeys(sql, organizationId), deleteQueries(sql, organizationId)]);
       await this.audit.appendWith(sql, { organizationId, action: `organization.${status}`, origin, actor, outcome: DONE });
       return { ...organization, status };
     });

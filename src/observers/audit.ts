@@ -11,6 +11,8 @@ const COMMITTED_ACTIONS: ReadonlySet<string> = new Set([
   'keys.update',
   'keys.revoke',
   'keys.rotate',
+  'queries.save',
+  'queries.delete',
 ]);
 
 /** Records in the audit logs what organizations do, and failed logins to them. Observations without an organization are not recorded. */

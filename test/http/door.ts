@@ -32,7 +32,12 @@ export function standIn(observe: Observe = () => {}): HttpAppOptions {
       isInvalid: () => false,
       lease: nobody,
       results: new MemoryBudget(RESULT_BOUNDS),
-      catalog: { organization: nobody, updateProfile: nobody, audit: { list: nobody, verify: nobody } },
+      catalog: {
+        organization: nobody,
+        updateProfile: nobody,
+        audit: { list: nobody, verify: nobody },
+        savedQueries: { list: nobody, find: nobody, save: nobody, delete: nobody },
+      },
     },
     signUps: { create: nobody },
     operator: { dropAsAsked: nobody },

@@ -33,7 +33,9 @@ it.each(inOrder.map((operation) => [`${operation.method} ${operation.path}`, ope
   async (_name, operation) => {
     const { id, apiKey } = operation.action === 'organization.delete' ? await service.signUp('Leaver') : acme;
     const body = operation.body === noBody ? undefined : replaced(operation.bodyExample, EXAMPLE_ORGANIZATION.id, id);
-    const path = operation.path.replace('{keyId}', operation.path.includes('{keyId}') ? await newKeyId() : '');
+    const path = operation.path
+      .replace('{keyId}', operation.path.includes('{keyId}') ? await newKeyId() : '')
+      .replace('{name}', 'totals%20by%20customer');
     const reply = await service.call(operation.method, path, {
       ...(operation.needsKey ? { key: apiKey } : {}),
       ...(body === undefined ? {} : { body }),

@@ -34,6 +34,8 @@ describe('the OpenAPI document', () => {
       ['/api/transaction', ['post']],
       ['/api/migrations', ['post', 'get']],
       ['/api/schema', ['get']],
+      ['/api/queries', ['get']],
+      ['/api/queries/{name}', ['put', 'get', 'delete']],
       ['/api/insights/queries', ['get']],
       ['/api/insights/advice', ['get']],
       ['/api/audit', ['get', 'post']],
@@ -115,6 +117,10 @@ describe('the OpenAPI document', () => {
       ['transaction', ['Idempotency-Key'], ['Idempotency-Replayed']],
       ['applyMigration', ['Idempotency-Key'], ['Idempotency-Replayed']],
       ['readSchema', ['If-None-Match'], ['ETag']],
+      ['listSavedQueries', ['If-None-Match'], ['ETag']],
+      ['saveQuery', ['If-Match', 'If-None-Match'], ['ETag']],
+      ['readSavedQuery', ['If-None-Match'], ['ETag']],
+      ['deleteSavedQuery', ['If-Match'], []],
     ]);
   });
 });

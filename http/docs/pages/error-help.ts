@@ -69,6 +69,14 @@ export const ERROR_HELP: Readonly<Record<ErrorCode, ErrorHelp>> = {
     cure: 'Go on with its key. If that is lost, the operator can issue a new one; then replace it by /api/auth/rotate-key.',
   },
   too_many_keys: { cause: 'The organization has as many keys as it may have.', cure: 'Delete one that is not used any more.' },
+  too_many_queries: {
+    cause: 'The organization has as many saved queries, or as much text in them, as it may have.',
+    cure: 'Delete one that is not used any more.',
+  },
+  precondition_failed: {
+    cause: 'What the request would change is not as If-Match or If-None-Match says: somebody has changed it.',
+    cure: 'Read it again, and send the change with its new ETag.',
+  },
   migration_checksum_mismatch: {
     cause: 'A migration of this name has been applied with other SQL.',
     cure: 'Leave it as it was applied, and put the change into a migration of another name.',

@@ -54,7 +54,7 @@ export class ControlPool {
     return this.#lend((session) => inTransaction(session, (sql) => sql`begin`, work), timeoutMs);
   }
 
-  /** As {@link transaction}, for requests of unauthenticated callers: all other calls go first. */
+  /** As {@link transaction}, for requests of unauthenticated callers and others that nobody must wait for: all other calls go first. */
   lowPriorityTransaction<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     return this.#lend((session) => inTransaction(session, (sql) => sql`begin`, work), CALL_TIMEOUT_MS, this.#lowPriority);
   }

@@ -190,4 +190,20 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
       create index api_keys_live on postern.api_keys (organization_id) where revoked_at is null;
     `,
   },
+  {
+    name: '009 saved queries',
+    sql: `
+      create table postern.saved_queries (
+        organization_id text not null references postern.organizations on delete cascade,
+        name text collate "C" not null,
+        sql text not null,
+        description text,
+        created_at timestamptz(3) not null,
+        updated_at timestamptz(3) not null,
+        -- The key that changed it last.
+        updated_by text not null,
+        primary key (organization_id, name)
+      );
+    `,
+  },
 ];
