@@ -50,6 +50,10 @@ describe('rotating the key', () => {
     const idle = await here.connect(old);
     const inTransaction = await here.connect(old);
     await inTransaction.query("BEGIN; INSERT INTO notes VALUES ('never committed')");
+    // PostgreSQL sends 8 kB of the row, and the rest when there is more.
+    const stalls = "COPY (SELECT repeat('x', 9000), pg_sleep(0) UNION ALL SELECT '', pg_sleep(60)) TO STDOUT";
+    const copying = (await here.connect(old)).query(stalls);
+    copying.catch(() => {});
     const busy = await here.connect(old);
     const running = busy.query(`SELECT FROM (${LANDMARK}) AS passed, pg_sleep(60)`);
     const [, ...ends] = [running.catch(() => {}), ...[idle, inTransaction].map(lastWordsOf)];
@@ -57,7 +61,7 @@ describe('rotating the key', () => {
 
     const renewed = await rotate(here, old);
     for (const end of ends) expect(await end).toMatchObject(REVOKED);
-    await expect(running).rejects.toMatchObject(REVOKED);
+    for (const interrupted of [running, copying]) await expect(interrupted).rejects.toMatchObject(REVOKED);
     await isRefused(here, old);
     await isServed(here, renewed);
     expect((await here.query(renewed, 'SELECT * FROM notes')).body.rows).toEqual([]);
