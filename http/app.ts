@@ -32,6 +32,7 @@ import { adviceEndpoints } from './routes/database/advice.ts';
 import { queryStatisticsEndpoints } from './routes/database/query-statistics.ts';
 import { savedQueryEndpoints } from './routes/database/saved-queries.ts';
 import { schemaEndpoints } from './routes/database/schema.ts';
+import { usageEndpoints } from './routes/database/usage.ts';
 import { documentationRoutes } from './routes/documentation.ts';
 import { HEALTH_OPERATIONS, healthRoutes } from './routes/health.ts';
 import { type DocumentedOperation, type Endpoint, serve } from './routes/operation.ts';
@@ -156,6 +157,7 @@ export function endpointsOf(context: RouteContext): Endpoint[] {
     migrationEndpoints,
     schemaEndpoints,
     savedQueryEndpoints,
+    usageEndpoints,
     queryStatisticsEndpoints,
     adviceEndpoints,
     auditEndpoints,

@@ -1,4 +1,4 @@
-import type { Observe, ObservedStatement, Origin, Outcome } from '../src/observation.ts';
+import type { Observe, ObservedStatement, Origin, Outcome, Traffic } from '../src/observation.ts';
 import { DisconnectSignal } from '../src/router/client-disconnect.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import type { MemoryReservation } from '../src/runtime/memory-budget.ts';
@@ -25,6 +25,8 @@ export interface RequestContext {
   results: MemoryReservation | undefined;
   /** The reservation for the memory of a compressor. */
   compressor: MemoryReservation | undefined;
+  /** What it moves. */
+  readonly traffic: Traffic;
   /** Set by routes that run SQL. */
   statement: ObservedStatement | undefined;
   /** SHA-256 of the whole request, if it has an Idempotency-Key. */
@@ -57,6 +59,7 @@ export function openContext(origin: Origin): RequestContext {
     body: undefined,
     results: undefined,
     compressor: undefined,
+    traffic: { statements: 1, bytesIn: 0, bytesOut: 0 },
     statement: undefined,
     fingerprint: undefined,
     isRepeatable: false,
@@ -124,6 +127,7 @@ export class CallEnds {
         actor: tenant && actorOf(tenant),
         statement: statement && observed(statement, ended),
         outcome: outcomeOf(call, httpStatus, ended),
+        traffic: tenant && call.traffic,
       });
     } catch (cause) {
       this.#observe({ name: 'service.failure', message: `the outcome of ${action} could not be reported`, cause });

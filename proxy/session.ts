@@ -1,4 +1,5 @@
 import type { BackendConnection } from '../src/backend/connection.ts';
+import type { OrganizationUsage } from '../src/catalog/usage/counters.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { Multiplexer, Multiplexers } from '../src/multiplex/multiplexer.ts';
 import type { StatementRegistry } from '../src/multiplex/statement-registry.ts';
@@ -121,6 +122,7 @@ class Session implements SessionServices, ReachableSession {
   readonly parseCache: OrganizationSessions['parseCache'];
   readonly statementMemory: OrganizationSessions['statementMemory'];
   readonly bufferBudget: BufferBudget;
+  readonly usage: OrganizationUsage;
   readonly #client: ClientConnection;
   readonly #tenant: Tenant;
   readonly #origin: Origin;
@@ -143,6 +145,7 @@ class Session implements SessionServices, ReachableSession {
     this.#origin = origin;
     this.#shared = shared;
     this.#context = context;
+    this.usage = context.router.catalog.usage.counters.of(tenant.organization.id);
     this.processIds = shared.join(context.router.cancelKeys.issue(secretKey, this), this);
     this.#pins = new Pins(start.settings, start.whole, context.pinned, shared.sequences);
     this.#relay = new Relay(client.stream, this, this.#pins, start.parameters);
@@ -221,7 +224,8 @@ class Session implements SessionServices, ReachableSession {
     this.#context.observe({ name: `request.${outcome}` });
   }
 
-  answered(sqlstate: string | undefined): void {
+  answered(sqlstate: string | undefined, durationMs: number): void {
+    this.usage.answered(durationMs, sqlstate !== undefined);
     this.#context.observe(sqlstate === undefined ? ANSWERED : { ...ANSWERED, sqlstate });
   }
 

@@ -23,6 +23,14 @@ export interface Outcome {
   readonly durationMs?: number;
 }
 
+/** What an HTTP call has moved: bytes of the bodies, as they were sent. */
+export interface Traffic {
+  /** Statements that it was to run. */
+  statements: number;
+  bytesIn: number;
+  bytesOut: number;
+}
+
 /** A statement as it may be recorded: never with parameters. The audit log masks literals that set passwords. */
 export interface ObservedStatement {
   readonly sql: string;
@@ -63,6 +71,8 @@ export type Observation =
       readonly actor?: Actor | undefined;
       readonly statement?: ObservedStatement | undefined;
       readonly outcome: Outcome;
+      /** If it was authenticated. */
+      readonly traffic?: Traffic | undefined;
     }
   | { readonly name: 'login.succeeded'; readonly origin: Origin; readonly actor: Actor }
   | { readonly name: 'login.failed'; readonly origin: Origin; readonly actor?: Actor; readonly kind: string; readonly sqlstate: string }

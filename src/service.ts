@@ -17,6 +17,7 @@ import { Multiplexers, type SharingLimits } from './multiplex/multiplexer.ts';
 import { fanOut, type Observe } from './observation.ts';
 import { auditObserver } from './observers/audit.ts';
 import { createMetrics } from './observers/metrics.ts';
+import { usageObserver } from './observers/usage.ts';
 import { finishDrops, limitRoles, undoInterruptedSignUps } from './organization-upkeep.ts';
 import { cannotListen, tryPorts } from './ports.ts';
 import { RefusalLimit } from './router/limits/refusal-limit.ts';
@@ -33,6 +34,7 @@ import { SignUps } from './router/sign-ups/sign-ups.ts';
 import { MemoryBudget } from './runtime/memory-budget.ts';
 import { shareSocketShapes } from './runtime/v8-socket-shapes.ts';
 import { QueryScheduler } from './sql/execution/query-scheduler.ts';
+import { DataSizes } from './sql/inspection/data-sizes.ts';
 import { RESULT_BOUNDS } from './sql/result/result-budget.ts';
 
 /** The running service. The ports are the real ones, even if 0 was configured. */
@@ -81,7 +83,13 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     });
     opened.push(() => catalog.close());
 
-    const observe = fanOut([log, metrics.observe, auditObserver(catalog.audit), (observation) => locks?.observe(observation)]);
+    const observe = fanOut([
+      log,
+      metrics.observe,
+      auditObserver(catalog.audit),
+      usageObserver(catalog.usage.counters),
+      (observation) => locks?.observe(observation),
+    ]);
     const backendsMax = config.POSTERN_BACKENDS_MAX || Math.max(4, cluster.maxConnections - PLATFORM_SESSIONS);
     const limits = connectionLimits(config, backendsMax, openFilesLimit(), observe);
     const stopWatching = watchDescriptors(observe);
@@ -121,6 +129,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     const wire = createWireServer(config, { clientsMax: limits.wire, refusals, multiplexers }, router, observe, tls);
     const wirePort = await listenWire(wire, config);
     const ready = () => answers(router);
+    const sizes = new DataSizes(platform);
     const admission = new Admission(config.POSTERN_HTTP_REQUESTS_PER_TENANT);
     const http = createHttpApp({
       router,
@@ -130,7 +139,13 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       keys,
       refusals,
       queries: new QueryScheduler(router, multiplexers, observe),
-      statistics: { queries: catalog.queryStatistics, relationCounters: (placement) => relationCounters(platform, placement) },
+      statistics: {
+        queries: catalog.queryStatistics,
+        usage: catalog.usage,
+        dataBytes: (placement) => sizes.bytes(placement),
+        requestsOf: (id) => admission.requestsOf(id),
+        relationCounters: (placement) => relationCounters(platform, placement),
+      },
       config,
       observe,
       ready,

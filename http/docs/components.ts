@@ -5,6 +5,7 @@ import { advice, adviceReply } from '../routes/database/advice.ts';
 import { queryStatistic, queryStatisticsReply } from '../routes/database/query-statistics.ts';
 import { deletedQuery, savedQueries, savedQuery, saveQueryRequest } from '../routes/database/saved-query-schemas.ts';
 import { schemaReply, table } from '../routes/database/schema-reply.ts';
+import { usageInterval, usageReply } from '../routes/database/usage.ts';
 import * as requests from '../routes/request-schemas.ts';
 
 /*
@@ -59,6 +60,8 @@ export const REPLIES = registryOf({
   AuditVerification: replies.auditVerifyReply,
   QueryStatistic: queryStatistic,
   QueryStatistics: queryStatisticsReply,
+  UsageInterval: usageInterval,
+  Usage: usageReply,
   Advice: advice,
   AdviceList: adviceReply,
   Health: replies.healthReply,

@@ -78,7 +78,7 @@ export class QueryExchange {
     this.#end();
   }
 
-  async #perform({ apiKey }: PlainQueryRequest, body: QueryBody, recognized: Tenant | undefined): Promise<void> {
+  async #perform({ apiKey, bodyStart, end }: PlainQueryRequest, body: QueryBody, recognized: Tenant | undefined): Promise<void> {
     const { sql, params, rowMode, timeoutMs, readOnly } = body;
     const { router, queries, config } = this.#context;
     const call = this.#call;
@@ -89,6 +89,7 @@ export class QueryExchange {
       call.tenant = tenant;
       this.#context.connections.authenticated(this.#socket, tenant.organization.id);
       call.leave = this.#context.admission.enter(tenant.organization.id);
+      call.traffic.bytesIn = end - bodyStart;
       call.statement = { sql, paramCount: params?.length ?? 0 };
       const wanted: QueryRequest = { sql, params, rowMode, timeoutMs: timeoutOf(timeoutMs, config), readOnly, disconnect };
       const answer = await queries.run(tenant, wanted);
@@ -148,6 +149,7 @@ export class QueryExchange {
 
   #writeWhole(reply: Pick<ReplyHead, 'status' | 'contentType' | 'headers'>, body: Buffer): void {
     if (this.#isOver) return;
+    this.#call.traffic.bytesOut = body.length;
     const head = this.#head({ ...reply, length: body.length });
     if (body.length > CHUNK_BYTES) {
       countReply(this.#call, body.length);
@@ -205,6 +207,7 @@ export class QueryExchange {
   /** @see https://www.rfc-editor.org/rfc/rfc9112#section-7.1 */
   #sendChunk(chunk: Buffer, written: () => void): boolean {
     const socket = this.#socket;
+    this.#call.traffic.bytesOut += chunk.length;
     socket.cork();
     socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1');
     socket.write(chunk, written);

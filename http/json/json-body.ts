@@ -20,6 +20,7 @@ export function acceptJsonBodies(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body: Buffer, done) => {
     try {
+      request.call.traffic.bytesIn = body.length;
       takeIdempotencyFingerprint(request, body);
       refuseEncodings(request.headers['content-type'], request.headers['content-encoding']);
       // Some clients send this type with every request. Where a body is needed, validation reports that it is missing.

@@ -21,6 +21,11 @@ export class Admission {
     return [...this.#underWay.values()].reduce((sum, { count }) => sum + count, 0);
   }
 
+  /** How many of one organization are in progress. */
+  requestsOf(organizationId: string): number {
+    return this.#underWay.get(organizationId)?.count ?? 0;
+  }
+
   /**
    * @returns a function that ends the admission
    * @throws ServiceError `too_many_requests`

@@ -12,7 +12,9 @@ import type { RequestContext } from '../request-context.ts';
 /** Counts everything that Fastify sends: results, documents, replays, errors. */
 export function countReplies(app: FastifyInstance): void {
   app.addHook('onSend', (request, _reply, payload, done) => {
-    countReply(request.call, lengthOf(payload));
+    const bytes = lengthOf(payload);
+    if (request.call !== undefined) request.call.traffic.bytesOut = bytes;
+    countReply(request.call, bytes);
     done();
   });
 }

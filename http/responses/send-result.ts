@@ -39,7 +39,7 @@ export function sendResult(reply: FastifyReply, contentType: string, body: Buffe
   const head = [...headersOf(reply), 'content-type', contentType];
   const { raw } = reply.hijack();
   if (encoding.coding !== undefined) sendCompressed(raw, head, body, encoding.coding, call);
-  else if (Buffer.isBuffer(body)) sendWhole(raw, head, body);
+  else if (Buffer.isBuffer(body)) sendWhole(raw, head, body, call);
   else sendStream(raw, head, body, call);
 }
 
@@ -51,7 +51,7 @@ function sendCompressed(raw: ServerResponse, head: string[], body: Buffer | Read
   compress(body, coding).then(
     (smaller) => {
       giveBack(body);
-      if (!raw.destroyed) sendWhole(raw, head, smaller);
+      if (!raw.destroyed) sendWhole(raw, head, smaller, call);
     },
     () => raw.destroy(),
   );
@@ -67,7 +67,8 @@ function headersOf(reply: FastifyReply): string[] {
  * Node writes a head and a Buffer in two writes, but a head and a string in one; Latin-1 has a character for every
  * byte. Node delays that write until `end`, unless the socket is uncorked.
  */
-function sendWhole(raw: ServerResponse, head: string[], body: Buffer): void {
+function sendWhole(raw: ServerResponse, head: string[], body: Buffer, call: RequestContext): void {
+  call.traffic.bytesOut = body.length;
   head.push('content-length', String(body.length));
   raw.writeHead(200, head);
   if (body.length > ONE_PIECE_MAX_BYTES) {
@@ -85,7 +86,10 @@ function sendStream(raw: ServerResponse, head: string[], body: Readable, call: R
   pour(
     body,
     raw,
-    (chunk, written) => raw.write(chunk, written),
+    (chunk, written) => {
+      call.traffic.bytesOut += chunk.length;
+      return raw.write(chunk, written);
+    },
     // Without its last chunk the reply is incomplete to every client.
     () => (call.isBroken ? raw.socket?.destroySoon() : raw.end()),
   );

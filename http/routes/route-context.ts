@@ -1,5 +1,6 @@
 import type { Placement } from '../../src/catalog/organizations/organization.ts';
 import type { QueryStatistics } from '../../src/catalog/query-statistics/query-statistics.ts';
+import type { Usage } from '../../src/catalog/usage/usage.ts';
 import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
@@ -32,6 +33,11 @@ export interface RouteContext {
   readonly queries: QueryScheduler;
   readonly statistics: {
     readonly queries: Pick<QueryStatistics, 'read'>;
+    readonly usage: Pick<Usage, 'read' | 'counters'>;
+    /** As {@link DataSizes}. */
+    readonly dataBytes: (placement: Placement) => Promise<number>;
+    /** Requests of an organization in progress. */
+    readonly requestsOf: (organizationId: string) => number;
     /** As {@link relationCounters} of the shared database. */
     readonly relationCounters: (placement: Placement) => Promise<string | undefined>;
   };

@@ -79,6 +79,7 @@ function passOn(session: WireSession, scanner: FrameScanner, isForwarded: boolea
   if (scanner.first) session.skipsRest = !isForwarded;
   if (!isForwarded || session.isHidden) return;
   session.bytesOut += scanner.end - scanner.start;
+  session.services.usage.bytesOut += scanner.end - scanner.start;
   session.toClient.add(scanner.buffer, scanner.start, scanner.end);
 }
 
@@ -150,6 +151,7 @@ function receiveReady(session: WireSession, scanner: FrameScanner): void {
   session.hasCompleted = false;
   session.mayHaveCommitted = false;
   session.status = status;
+  const askedAt = session.since;
   session.since = performance.now();
   const isForwarded = replies.forwards(scanner.type);
   // After a RESET the startup settings are restored before the client is told that the session is ready.
@@ -158,7 +160,7 @@ function receiveReady(session: WireSession, scanner: FrameScanner): void {
   replies.receive(scanner.type);
   if (status !== 'E') replies.danglingPortal = false;
   if (isForwarded && !session.isHidden) {
-    services.answered(session.failure);
+    services.answered(session.failure, session.since - askedAt);
     session.failure = undefined;
   }
   applySchemaChange(session);
@@ -224,6 +226,7 @@ function noteFailure(session: WireSession, fields: ErrorFields): void {
 
 function receiveCompletion(session: WireSession, buffer: Buffer, start: number, end: number): void {
   session.hasCompleted = true;
+  if (!session.isHidden) session.services.usage.rows += rowsOf(buffer, end);
   const subject = session.replies.batchSubject;
   if (subject === undefined && isSelect(buffer, start)) return;
   const tag = buffer.toString('latin1', start, end);
@@ -307,6 +310,18 @@ function probed({ pins, backend }: WireSession, probe: StateProbe): void {
 /** The bytes that terminate the fields of an incomplete error: it ends within a field, or right after one. */
 function endOfFields(beginning: Buffer): Buffer {
   return Buffer.alloc(beginning.at(-1) === 0 ? 1 : 2);
+}
+
+/** The number at the end of a command tag, such as `SELECT 5`; 0 if it has none. @param end of the tag, without its zero byte */
+function rowsOf(buffer: Buffer, end: number): number {
+  let rows = 0;
+  let unit = 1;
+  for (let at = end - 1; ; at -= 1) {
+    const digit = (buffer[at] ?? 0) - 0x30;
+    if (digit < 0 || digit > 9) return rows;
+    rows += digit * unit;
+    unit *= 10;
+  }
 }
 
 /** SELECT is the most frequent command tag, and has no effects. */

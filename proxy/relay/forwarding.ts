@@ -98,7 +98,7 @@ export function forward(session: WireSession, scanner: FrameScanner, backend: Ba
       session.replies.push(Request.sync, Disposition.forward, endRequest(session));
       break;
     case FrontendType.FunctionCall:
-      session.statementCount += 1;
+      countStatement(session);
       inspectTraits(session, traitsOfCall(scanner));
       session.replies.push(Request.call, Disposition.forward, endRequest(session));
       break;
@@ -116,6 +116,11 @@ function pass({ toBackend }: WireSession, { buffer, start, end }: FrameScanner):
   toBackend.add(buffer, start, end);
 }
 
+function countStatement(session: WireSession): void {
+  session.statementCount += 1;
+  session.services.usage.statements += 1;
+}
+
 /** Notes that an extended-protocol message will be answered. */
 function expectReply(session: WireSession, kind: RequestKind, subject?: unknown): void {
   session.unsyncedBatch = session.replies.batch;
@@ -126,7 +131,7 @@ function expectReply(session: WireSession, kind: RequestKind, subject?: unknown)
 function forwardQuery(session: WireSession, scanner: FrameScanner, backend: BackendConnection): void {
   const { names, replies, statements, toBackend } = session;
   demandWhole(session, scanner);
-  session.statementCount += 1;
+  countStatement(session);
   session.bindsUnnamedPortal = false;
   const { buffer, start, last } = scanner;
   const isWhole = last && scanner.length <= MAX_KEPT_DEFINITION_BYTES;
@@ -243,7 +248,7 @@ function deallocationOf(
 
 function forwardExecute(session: WireSession, scanner: FrameScanner): void {
   const { names } = session;
-  session.statementCount += 1;
+  countStatement(session);
   closeDanglingPortal(session);
   if (deallocatesAll(session, scanner)) names.executesDeallocateAll();
   if (names.mayAllBeGone) names.changesAll();

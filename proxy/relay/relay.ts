@@ -45,6 +45,7 @@ export class Relay implements RelayEvents, ClientReceiver {
     const { gate } = session;
     if (session.ignoresInput) return;
     session.bytesIn += chunk.length;
+    session.services.usage.bytesIn += chunk.length;
     if (mustHoldInput(session)) gate.holdNext();
     if (gate.isClear) handleInput(session, chunk);
     else {

@@ -1,4 +1,5 @@
 import type { BackendConnection } from '../../src/backend/connection.ts';
+import type { OrganizationUsage } from '../../src/catalog/usage/counters.ts';
 import type { ServiceError } from '../../src/errors.ts';
 import type { Multiplexer } from '../../src/multiplex/multiplexer.ts';
 import type { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
@@ -33,11 +34,13 @@ export interface SessionServices extends AuditListener {
   readonly parseCache: ParseCache;
   readonly statementMemory: StatementMemory;
   readonly bufferBudget: BufferBudget;
+  /** Where what it does counts. */
+  readonly usage: OrganizationUsage;
   readonly processIds: ProcessIds;
   /** Set if the organization's `public` is another schema. */
   readonly rewriter: SchemaRewriter | undefined;
   /** Called for each client request that has been answered up to its ReadyForQuery. @param sqlstate of its first error */
-  answered(sqlstate: string | undefined): void;
+  answered(sqlstate: string | undefined, durationMs: number): void;
   /** Called when the session has ended, after its backend has been checked in or discarded. */
   ended(end: RelayEnd, failure?: unknown): void;
   /** Called for unexpected errors; the client gets an internal error at most. */

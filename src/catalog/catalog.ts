@@ -32,6 +32,8 @@ import { QueryStatistics } from './query-statistics/query-statistics.ts';
 import { TextFileWatch } from './query-statistics/text-file-watch.ts';
 import { deleteQueries } from './saved-queries/rows.ts';
 import { SavedQueries } from './saved-queries/saved-queries.ts';
+import { deleteOldUsage, deleteUsage } from './usage/stored-usage.ts';
+import { Usage } from './usage/usage.ts';
 
 export type { ControlConnection } from './database/control-connection.ts';
 export type { Credential, FormerKey, NewApiKey } from './keys/credential.ts';
@@ -71,6 +73,7 @@ export class Catalog {
   readonly locks: PgLocks;
   readonly queryStatistics: QueryStatistics;
   readonly signUps: SignUpChanges;
+  readonly usage: Usage;
   readonly #options: CatalogOptions;
   readonly #now: () => Date;
   readonly #database: ControlPool;
@@ -92,6 +95,7 @@ export class Catalog {
     this.#database = new ControlPool(connection, options.onOutOfMemory);
     this.locks = new PgLocks(connection, this.#database);
     this.queryStatistics = new QueryStatistics(this.#database);
+    this.usage = new Usage(this.#database, this.#now);
     this.#queryTexts = new TextFileWatch(this.#database, observe);
     this.audit = new AuditLog({ database: this.#database, observe, now: this.#now });
     this.keys = new KeyChanges({
@@ -130,6 +134,7 @@ export class Catalog {
       catalog.#maintenance = setInterval(() => catalog.#maintain(), MAINTENANCE_EVERY_MS);
       catalog.#maintain();
       catalog.#queryTexts.start();
+      catalog.usage.start();
       void catalog.locks.reserved.hold();
       return catalog;
     } catch (error) {
@@ -184,7 +189,9 @@ export class Catalog {
       if (organization.status === status) return organization;
       checkChange(organization, status);
       await updateStatus(sql, organizationId, status);
-      if (status === 'dropped') await Promise.all([deleteKeys(sql, organizationId), deleteQueries(sql, organizationId)]);
+      if (status === 'dropped') {
+        await Promise.all([deleteKeys, deleteQueries, deleteUsage].map((deleteAll) => deleteAll(sql, organizationId)));
+      }
       await this.audit.appendWith(sql, { organizationId, action: `organization.${status}`, origin, actor, outcome: DONE });
       return { ...organization, status };
     });
@@ -227,7 +234,14 @@ export class Catalog {
     this.#closing = true;
     clearInterval(this.#maintenance);
     this.locks.reserved.close();
-    await Promise.all([this.audit.close(), this.#keyUse.flush(), this.#maintaining, this.#queryTexts.stop(), this.#channel.close()]);
+    await Promise.all([
+      this.audit.close(),
+      this.#keyUse.flush(),
+      this.#maintaining,
+      this.#queryTexts.stop(),
+      this.usage.stop(),
+      this.#channel.close(),
+    ]);
     await this.#database.close();
   }
 
@@ -270,6 +284,7 @@ export class Catalog {
   async #deleteOld(): Promise<void> {
     await this.#database.run((sql) => deleteOldAttempts(sql, this.#now()));
     await this.#database.run((sql) => deleteExpiredInvitations(sql, this.#now()));
+    await this.#database.run((sql) => deleteOldUsage(sql, this.#now()));
     await this.audit.deleteOlderThan(this.#options.auditDays);
   }
 }

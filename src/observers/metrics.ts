@@ -69,7 +69,7 @@ function gaugePool(registry: Registry, snapshot: () => PoolSnapshot): void {
 }
 
 /** Actions that are counted as queries. */
-const QUERY_ACTIONS: ReadonlySet<string> = new Set(['query', 'transaction', 'migrations.apply', 'neon.sql']);
+export const QUERY_ACTIONS: ReadonlySet<string> = new Set(['query', 'transaction', 'migrations.apply', 'neon.sql']);
 
 function counting(registry: Registry): Observe {
   const instruments = createInstruments(registry);

@@ -12,7 +12,7 @@ const SESSIONS = 40;
 const OBJECTS_MAX = 21;
 const CLASSES_MAX = 19;
 const MUTABLE_FIELDS_MAX = 139;
-const FILES_MAX = 50;
+const FILES_MAX = 51;
 
 let service: TestService;
 let organization: TestOrganization;

@@ -1,6 +1,7 @@
 import { connect, type Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { createHttpApp, type HttpAppOptions } from '../../http/app.ts';
+import { UsageCounters } from '../../src/catalog/usage/counters.ts';
 import { readConfig } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { Multiplexers } from '../../src/multiplex/multiplexer.ts';
@@ -42,7 +43,13 @@ export function standIn(observe: Observe = () => {}): HttpAppOptions {
     signUps: { create: nobody },
     operator: { dropAsAsked: nobody },
     keys: { list: nobody, create: nobody, update: nobody, revoke: nobody, rotate: nobody },
-    statistics: { queries: { read: nobody }, relationCounters: nobody },
+    statistics: {
+      queries: { read: nobody },
+      usage: { read: nobody, counters: new UsageCounters() },
+      dataBytes: nobody,
+      requestsOf: () => 0,
+      relationCounters: nobody,
+    },
     refusals: { count: () => undefined },
     queries: new QueryScheduler({ lease: nobody, mayKeepBusy: () => false }, new Multiplexers({ depth: 1, spread: 1 }), observe),
     config: readConfig({}),

@@ -36,6 +36,7 @@ describe('the OpenAPI document', () => {
       ['/api/schema', ['get']],
       ['/api/queries', ['get']],
       ['/api/queries/{name}', ['put', 'get', 'delete']],
+      ['/api/usage', ['get']],
       ['/api/insights/queries', ['get']],
       ['/api/insights/advice', ['get']],
       ['/api/audit', ['get', 'post']],

@@ -61,16 +61,19 @@ export class Parity {
   async outcomeOf(client: RawClient, ask: Ask): Promise<Outcome> {
     const id = `parity-${String(++this.#made).padStart(4, '0')}`;
     const reply = await client.ask(ask(id));
-    return { reply: comparable(reply, id), observed: await this.#observed(id) };
+    return { reply: comparable(reply, id), observed: await this.#observed(id, Buffer.byteLength(reply.body)) };
   }
 
-  async #observed(requestId: string): Promise<unknown> {
+  /** @param bytesOut of the reply's body, in which the duration may have more or fewer digits */
+  async #observed(requestId: string, bytesOut: number): Promise<unknown> {
     const { observations } = this.service;
     const isIt = (seen: Observation): seen is Observed => seen.name === 'http.request' && seen.origin.requestId === requestId;
     await eventually(`the end of ${requestId}`, () => observations.some(isIt));
     const all = observations.filter(isIt);
     expect(all).toHaveLength(1);
-    return blank(JSON.stringify(all[0]), requestId);
+    const traffic = all[0]?.traffic;
+    if (traffic !== undefined) expect(traffic.bytesOut).toBe(bytesOut);
+    return blank(JSON.stringify({ ...all[0], traffic: traffic && { ...traffic, bytesOut: 0 } }), requestId);
   }
 }
 

@@ -8,6 +8,7 @@ import { BUFFER_BOUNDS, BufferBudget } from '../../proxy/sessions/buffer-budget.
 import type { RelayEnd, SessionServices } from '../../proxy/sessions/session-services.ts';
 import type { BackendReceiver } from '../../src/backend/connection.ts';
 import { NO_SETTINGS, SessionState, type Settings } from '../../src/backend/session-state.ts';
+import { OrganizationUsage } from '../../src/catalog/usage/counters.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { Multiplexer, type SharingLimits } from '../../src/multiplex/multiplexer.ts';
 import { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
@@ -106,6 +107,7 @@ export class FakeClient {
       processIds: { own: 1, moved() {}, takeSignals() {} },
       rewriter: undefined,
       answered() {},
+      usage: new OrganizationUsage(),
       ended: (end: RelayEnd) => {
         this.end = end;
       },

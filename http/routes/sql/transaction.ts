@@ -46,6 +46,7 @@ export function transactionEndpoints({ router, config }: RouteContext): Endpoint
         paramCount: statements.reduce((count, { params }) => count + (params?.length ?? 0), 0),
       };
       call.statement = observed;
+      call.traffic.statements = statements.length;
       call.atomic = true;
       const repeatable = idempotentRequest(request, JSON_TYPE);
       const { disconnect, results } = call;

@@ -206,4 +206,25 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
       );
     `,
   },
+  {
+    name: '010 usage',
+    sql: `
+      -- Intervals of five minutes, and days.
+      create table postern.usage (
+        organization_id text not null,
+        is_day boolean not null,
+        starts_at timestamptz(0) not null,
+        statements bigint not null,
+        errors bigint not null,
+        rows bigint not null,
+        bytes_in bigint not null,
+        bytes_out bigint not null,
+        peak_sessions integer not null,
+        -- How many requests took how long, by bucket.
+        latency bigint[] not null,
+        primary key (organization_id, is_day, starts_at)
+      );
+      create index usage_age on postern.usage (is_day, starts_at);
+    `,
+  },
 ];

@@ -9,6 +9,7 @@ export const AUDIT_ACTIONS = [
   'migrations.apply',
   'migrations.list',
   'schema.read',
+  'usage.read',
   'insights.queries',
   'insights.advice',
   'queries.list',
