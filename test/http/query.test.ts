@@ -303,7 +303,7 @@ describe('what is observed of a call', () => {
       actor: { organizationId: acme.id, keyId: expect.stringMatching(/^key_/), keyPrefix: acme.apiKey.slice(0, 10) },
       statement: { sql: 'select $1::text', paramCount: 1, command: 'SELECT' },
       outcome: { status: 'ok', httpStatus: 200, rowCount: 1, durationMs: expect.any(Number) },
-      traffic: { statements: 1, bytesIn: 52, bytesOut: expect.any(Number) },
+      traffic: { statements: 1, bytesIn: 51, bytesOut: expect.any(Number) },
     });
     expect(JSON.stringify(observation)).not.toContain('confidential');
   });
