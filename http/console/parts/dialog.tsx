@@ -20,6 +20,12 @@ export function Dialog({ title, hideTitle = false, onClose, children, ...props }
     element?.showModal();
     return () => element?.close();
   }, []);
+  // The second Escape in a row closes it whatever `cancel` says. @see https://html.spec.whatwg.org/multipage/interaction.html#close-watcher
+  const onClosed = () => {
+    if (!dialog.current?.isConnected) return;
+    if (onClose === undefined) dialog.current.showModal();
+    else onClose();
+  };
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes it
     <dialog
@@ -30,6 +36,7 @@ export function Dialog({ title, hideTitle = false, onClose, children, ...props }
         event.preventDefault();
         onClose?.();
       }}
+      onClose={onClosed}
       onClick={({ target }) => target === dialog.current && onClose?.()}
     >
       <div class="dialog-content">

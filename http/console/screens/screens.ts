@@ -23,4 +23,11 @@ export const SCREENS: readonly Screen[] = [
     icon: 'plug',
     load: async () => (await import('./connect/connect-screen.tsx')).ConnectScreen,
   },
+  {
+    path: 'keys',
+    title: 'Keys',
+    group: 'Access',
+    icon: 'key',
+    load: async () => (await import('./keys/keys-screen.tsx')).KeysScreen,
+  },
 ];

@@ -1,0 +1,94 @@
+import { useEffect, useState } from 'preact/hooks';
+import { useLoad } from '../../api/use-load.ts';
+import { Button } from '../../parts/button.tsx';
+import { formatTime } from '../../parts/format.ts';
+import { Loaded } from '../../parts/loaded.tsx';
+import { Notice } from '../../parts/notice.tsx';
+import { ScreenPage, Section } from '../../parts/screen.tsx';
+import { type Me, me } from '../../session/session.ts';
+import { screenCommands } from '../../shell/commands.ts';
+import { say } from '../../shell/toasts.tsx';
+import { CreateDialog, EditDialog, MadeKeyDialog, RevokeDialog, RotateDialog } from './dialogs.tsx';
+import { type Deed, KeyTable } from './key-table.tsx';
+import { type Key, listKeys, type MadeKey, SCOPE_MEANINGS } from './keys.ts';
+
+const LEAD = 'Each program should have a key of its own: then one can end without the others.';
+
+export function KeysScreen() {
+  const whose = me.value;
+  if (whose === undefined) return null;
+  return whose.key.scope === 'admin' ? <AllKeys /> : <OwnKey me={whose} />;
+}
+
+/** What is open over the list. */
+type Open = { readonly deed: 'create' } | { readonly deed: Deed; readonly key: Key } | { readonly deed: 'show'; readonly made: MadeKey };
+
+function AllKeys() {
+  const load = useLoad(listKeys);
+  const [open, setOpen] = useState<Open>();
+  const create = () => setOpen({ deed: 'create' });
+  useEffect(() => {
+    screenCommands.value = [{ title: 'New key', group: 'Keys', icon: 'plus', run: create }];
+    return () => {
+      screenCommands.value = [];
+    };
+  }, []);
+  const close = () => setOpen(undefined);
+  const done = (said: string) => {
+    close();
+    say(said);
+    load.reload();
+  };
+  const actions = (
+    <Button kind="primary" icon="plus" onClick={create}>
+      New key
+    </Button>
+  );
+  return (
+    <ScreenPage title="Keys" lead={LEAD} actions={actions}>
+      <Loaded of={load}>{(keys) => <KeyTable keys={keys} onAct={(deed, key) => setOpen({ deed, key })} />}</Loaded>
+      {open?.deed === 'create' && <CreateDialog onClose={close} onMade={(made) => setOpen({ deed: 'show', made })} />}
+      {open?.deed === 'edit' && <EditDialog of={open.key} onClose={close} onDone={done} />}
+      {open?.deed === 'rotate' && <RotateDialog of={open.key} onClose={close} onMade={(made) => setOpen({ deed: 'show', made })} />}
+      {open?.deed === 'revoke' && <RevokeDialog of={open.key} onClose={close} onDone={done} />}
+      {open?.deed === 'show' && (
+        <MadeKeyDialog
+          made={open.made}
+          onClose={() => {
+            close();
+            load.reload();
+          }}
+        />
+      )}
+    </ScreenPage>
+  );
+}
+
+/** All that a key without the scope admin may know of keys. */
+function OwnKey({ me: { key, orgName } }: { readonly me: Me }) {
+  return (
+    <ScreenPage title="Keys" lead={LEAD}>
+      <Notice tone="info">
+        <p class="notice-title">This key may not see or change the keys of {orgName}.</p>
+        <p>Only a key with the scope admin may, and make others. Whoever has one can sign in with it here.</p>
+      </Notice>
+      <Section title="The key of this page">
+        <dl class="facts">
+          <Fact term="Name" text={key.name} />
+          <Fact term="Begins with" text={`${key.prefix}…`} />
+          <Fact term="Scope" text={`${key.scope}: may ${SCOPE_MEANINGS[key.scope]}`} />
+          <Fact term="Expires" text={key.expiresAt === null ? 'never' : formatTime(key.expiresAt)} />
+        </dl>
+      </Section>
+    </ScreenPage>
+  );
+}
+
+function Fact({ term, text }: { readonly term: string; readonly text: string }) {
+  return (
+    <div>
+      <dt>{term}</dt>
+      <dd>{text}</dd>
+    </div>
+  );
+}
