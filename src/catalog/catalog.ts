@@ -28,6 +28,8 @@ import {
 } from './organizations/organizations.ts';
 import { SignUpChanges } from './organizations/sign-up-changes.ts';
 import { countEmailChange, deleteOldAttempts } from './organizations/signups.ts';
+import { ProcessRequests } from './processes/process-requests.ts';
+import { deleteOldRequests, PROCESSES_CHANNEL } from './processes/request-rows.ts';
 import { QueryStatistics } from './query-statistics/query-statistics.ts';
 import { TextFileWatch } from './query-statistics/text-file-watch.ts';
 import { deleteQueries } from './saved-queries/rows.ts';
@@ -71,6 +73,8 @@ export class Catalog {
   readonly keys: KeyChanges;
   readonly savedQueries: SavedQueries;
   readonly locks: PgLocks;
+  /** Requests to the other processes that share the database. */
+  readonly processes: ProcessRequests;
   readonly queryStatistics: QueryStatistics;
   readonly signUps: SignUpChanges;
   readonly usage: Usage;
@@ -115,9 +119,10 @@ export class Catalog {
     });
     this.savedQueries = new SavedQueries({ database: this.#database, audit: this.audit, now: this.#now });
     this.#keyUse = new KeyLastUsed(this.#database, this.#now, (...use) => this.#credentials.used(...use));
-    this.#channel = new NotificationChannel(connection, CREDENTIALS_CHANNEL, {
+    this.processes = new ProcessRequests(this.#process, this.#database, observe);
+    this.#channel = new NotificationChannel(connection, [CREDENTIALS_CHANNEL, PROCESSES_CHANNEL], {
       opened: (sql) => this.#listening(sql),
-      notified: (payload) => this.#changed(payload),
+      notified: (payload, channel) => (channel === CREDENTIALS_CHANNEL ? this.#changed(payload) : this.processes.notified(payload)),
       lost: () => this.#notificationsLost(),
     });
   }
@@ -234,6 +239,7 @@ export class Catalog {
     this.#closing = true;
     clearInterval(this.#maintenance);
     this.locks.reserved.close();
+    this.processes.close();
     await Promise.all([
       this.audit.close(),
       this.#keyUse.flush(),
@@ -258,6 +264,7 @@ export class Catalog {
   async #listening(sql: Sql): Promise<void> {
     // The lock shows that this process is alive; see SignUpChanges.takeInterrupted.
     await sql`select pg_advisory_lock_shared(${ADVISORY_LOCKS.process}, ${this.#process})`;
+    await this.processes.listening(sql);
     await this.#credentials.trust((organizationIds) => loadStates(sql, organizationIds));
     this.#listens = true;
   }
@@ -285,6 +292,7 @@ export class Catalog {
     await this.#database.run((sql) => deleteOldAttempts(sql, this.#now()));
     await this.#database.run((sql) => deleteExpiredInvitations(sql, this.#now()));
     await this.#database.run((sql) => deleteOldUsage(sql, this.#now()));
+    await this.#database.run((sql) => deleteOldRequests(sql));
     await this.audit.deleteOlderThan(this.#options.auditDays);
   }
 }

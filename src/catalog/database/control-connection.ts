@@ -32,7 +32,7 @@ export interface SessionOptions {
   readonly connectTimeoutMs: number;
   /** Called at most once, as soon as the connection is closed. */
   readonly onClose?: () => void;
-  readonly onNotification?: (payload: string) => void;
+  readonly onNotification?: (payload: string, channel: string) => void;
 }
 
 /** With an empty search path every name must be qualified, so that no other object can take the place of Postern's. */
@@ -66,7 +66,7 @@ export class ControlSession {
       connect_timeout: options.connectTimeoutMs / 1_000,
       socket: () => this.#openSocket(),
       onnotice: () => {},
-      onnotify: (_channel: string, payload: string) => options.onNotification?.(payload),
+      onnotify: (channel: string, payload: string) => options.onNotification?.(payload, channel),
       onclose: () => this.#closed(),
       connection: {
         application_name: options.applicationName,

@@ -227,4 +227,19 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
       create index usage_age on postern.usage (is_day, starts_at);
     `,
   },
+  {
+    name: '011 processes',
+    sql: `
+      -- Neither outlives a crash of the server, after which every process says again that it is there.
+      create unlogged table postern.processes (number integer primary key);
+      create unlogged table postern.process_requests (
+        id text not null,
+        -- The process that is asked.
+        process integer not null,
+        asked_at timestamptz not null default now(),
+        reply text,
+        primary key (id, process)
+      );
+    `,
+  },
 ];

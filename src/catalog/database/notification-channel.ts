@@ -12,7 +12,7 @@ const RETRY_MAX_MS = 2_000;
 export interface ChannelListener {
   /** Listening has begun, or begun again: earlier notifications may have been missed. If this throws, the channel connects again. */
   opened(sql: Sql): Promise<void>;
-  notified(payload: string): void;
+  notified(payload: string, channel: string): void;
   /** From this moment on notifications may be missed. */
   lost(): void;
 }
@@ -24,15 +24,15 @@ export interface ChannelListener {
  */
 export class NotificationChannel {
   readonly #connection: ControlConnection;
-  readonly #channel: string;
+  readonly #channels: readonly string[];
   readonly #listener: ChannelListener;
   readonly #stop = new AbortController();
   #listening: Promise<void> = Promise.resolve();
 
-  /** @param channel a lower-case name that needs no quotes */
-  constructor(connection: ControlConnection, channel: string, listener: ChannelListener) {
+  /** @param channels lower-case names that need no quotes */
+  constructor(connection: ControlConnection, channels: readonly string[], listener: ChannelListener) {
     this.#connection = connection;
-    this.#channel = channel;
+    this.#channels = channels;
     this.#listener = listener;
   }
 
@@ -72,7 +72,7 @@ export class NotificationChannel {
       applicationName: 'postern notifications',
       statementTimeoutMs: 0,
       connectTimeoutMs: CONNECT_TIMEOUT_MS,
-      onNotification: (payload) => this.#listener.notified(payload),
+      onNotification: (payload, channel) => this.#listener.notified(payload, channel),
       onClose: () => {
         this.#listener.lost();
         lost.abort();
@@ -81,7 +81,7 @@ export class NotificationChannel {
     const stop = () => session.destroy();
     this.#stop.signal.addEventListener('abort', stop, { once: true });
     try {
-      await answerWithin(CONNECT_TIMEOUT_MS, session, session.sql.script(`listen ${this.#channel}`));
+      await answerWithin(CONNECT_TIMEOUT_MS, session, session.sql.script(this.#channels.map((channel) => `listen ${channel}`).join('; ')));
       await answerWithin(OPENED_TIMEOUT_MS, session, this.#listener.opened(session.sql));
       opened();
       while (session.alive) {
