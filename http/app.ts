@@ -4,6 +4,7 @@ import type { Config } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
 import { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { ConnectionLimit } from './connections/connection-limit.ts';
+import { RequestsUnderWay } from './connections/requests-under-way.ts';
 import { clientErrorHandler, createServer, type HttpServer, type ServerDeadlines, type TlsFiles } from './connections/server.ts';
 import { openApiDocument } from './docs/openapi.ts';
 import { FastPath } from './fast-path/fast-path.ts';
@@ -32,6 +33,7 @@ import { adviceEndpoints } from './routes/database/advice.ts';
 import { queryStatisticsEndpoints } from './routes/database/query-statistics.ts';
 import { savedQueryEndpoints } from './routes/database/saved-queries.ts';
 import { schemaEndpoints } from './routes/database/schema.ts';
+import { sessionEndpoints } from './routes/database/sessions.ts';
 import { usageEndpoints } from './routes/database/usage.ts';
 import { documentationRoutes } from './routes/documentation.ts';
 import { HEALTH_OPERATIONS, healthRoutes } from './routes/health.ts';
@@ -47,6 +49,8 @@ export interface HttpAppOptions extends RouteContext {
   readonly deadlines?: ServerDeadlines;
   /** Counts requests in progress; the caller may look at it. */
   readonly admission?: Admission;
+  /** Lists the requests in progress; the caller may look at them. */
+  readonly underWay?: RequestsUnderWay;
   /** The maximum number of connections: the setting, or less if the process may open fewer files. */
   readonly connectionsMax?: number;
   /** Passes WebSockets at `/v2` to the wire door; undefined: they are not served. */
@@ -82,6 +86,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     });
   const ends = new CallEnds(observe);
   const admission = options.admission ?? new Admission(options.config.POSTERN_HTTP_REQUESTS_PER_TENANT);
+  const underWay = options.underWay ?? new RequestsUnderWay();
   const served: Served[] = [];
   const endpoints = endpointsOf(options);
   const routes = { paths: new PathPatterns(), withKey: actionsWithKey(endpoints) };
@@ -90,23 +95,22 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     serverFactory: (handler) => {
       const door = createServer(handler, deadlines, tls, sockets?.takeOver);
       const { config } = options;
-      served.push(
-        door,
-        new FastPath(door, deadlines, {
-          router,
-          queries,
-          refusals,
-          routes,
-          config,
-          observe,
-          admission,
-          connections,
-          isServedHost,
-          hasCors: cors !== undefined,
-          clientAddress,
-          ends,
-        }),
-      );
+      const fastPath = new FastPath(door, deadlines, {
+        router,
+        queries,
+        refusals,
+        routes,
+        config,
+        observe,
+        admission,
+        connections,
+        isServedHost,
+        hasCors: cors !== undefined,
+        clientAddress,
+        ends,
+      });
+      served.push(door, fastPath);
+      underWay.include(fastPath);
       connections.watch(door);
       return door.server;
     },
@@ -126,7 +130,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     routes.paths.add(url);
   });
   setHeadersAlways(app, cors);
-  trackRequests(app, ends, clientAddress);
+  trackRequests(app, ends, underWay, clientAddress);
   closeGracefully(app, options.config.POSTERN_SHUTDOWN_TIMEOUT_MS, served);
   app.addHook('preClose', async () => sockets?.close(options.config.POSTERN_SHUTDOWN_TIMEOUT_MS));
   refuseAmbiguousHeads(app);
@@ -160,6 +164,7 @@ export function endpointsOf(context: RouteContext): Endpoint[] {
     usageEndpoints,
     queryStatisticsEndpoints,
     adviceEndpoints,
+    sessionEndpoints,
     auditEndpoints,
   ].flatMap((of) => of(context));
 }

@@ -52,6 +52,9 @@ const SERVICE_ERRORS: Readonly<Record<ErrorKind, ErrorShape>> = {
   statement_timeout: { status: 504, title: 'Statement timeout' },
   // 499 is nginx's status for a client that has disconnected. It is recorded in logs and the audit log.
   query_canceled: { status: 499, title: 'Canceled' },
+  // Of a request that is canceled or ended on request, as if Postgres had been asked to.
+  statement_canceled: { status: 400, title: 'Statement canceled' },
+  database_unavailable: { status: 503, title: 'Database unavailable', retryAfterS: 5 },
   idle_in_transaction_timeout: { status: 504, title: 'Idle in transaction' },
   key_revoked: { status: 401, title: 'API key revoked' },
   shutting_down: { status: 503, title: 'Shutting down', retryable: true, retryAfterS: 5 },

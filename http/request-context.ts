@@ -1,17 +1,18 @@
 import type { Observe, ObservedStatement, Origin, Outcome, Traffic } from '../src/observation.ts';
 import { DisconnectSignal } from '../src/router/client-disconnect.ts';
 import type { Tenant } from '../src/router/tenant.ts';
+import type { Indexed } from '../src/runtime/indexed-set.ts';
 import type { MemoryReservation } from '../src/runtime/memory-budget.ts';
 import { timeOrderedUuid } from '../src/runtime/random.ts';
 import type { StatementOutcome } from '../src/sql/result/result-format.ts';
 import { renderError } from './errors.ts';
 
 /** What is known of a call while it runs: the caller, the request and its outcome. */
-export interface RequestContext {
+export interface RequestContext extends Indexed {
   /** Authentication may complete it. */
   origin: Origin;
   readonly startedAt: number;
-  /** Triggered when the client disconnects before it has the whole reply. */
+  /** Triggered when the client disconnects before it has the whole reply, or the call is to end. */
   readonly disconnect: DisconnectSignal;
   /** The whole reply has been written to the socket. */
   whole: boolean;
@@ -45,6 +46,8 @@ export interface RequestContext {
   sqlstate: string | undefined;
   /** The reply has failed on its way; its connection ends behind the last bytes. */
   isBroken: boolean;
+  /** Names it in the list of sessions; undefined until it is first listed. */
+  sessionNumber: number | undefined;
 }
 
 /** All properties are set from the beginning, because V8 is slow with objects that get more later. */
@@ -69,6 +72,8 @@ export function openContext(origin: Origin): RequestContext {
     ended: undefined,
     sqlstate: undefined,
     isBroken: false,
+    sessionNumber: undefined,
+    index: -1,
   };
 }
 

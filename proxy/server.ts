@@ -10,6 +10,7 @@ import { PostgresError } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
 import { HOLD_MS, type RefusalLimit } from '../src/router/limits/refusal-limit.ts';
 import type { Router } from '../src/router/router.ts';
+import type { SessionSource } from '../src/router/sessions/session-source.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import { IndexedSet } from '../src/runtime/indexed-set.ts';
 import { MemoryBudget } from '../src/runtime/memory-budget.ts';
@@ -119,6 +120,11 @@ export class WireServer {
   /** Accepts a client that did not connect to the TCP port. The caller is responsible for encryption. */
   accept(stream: ClientStream, { remoteAddress, method }: PeerInfo): void {
     void this.#serve(new ClientConnection(stream, remoteAddress, this.#gone), { method, tls: NO_TLS });
+  }
+
+  /** For the list of sessions. */
+  get sessions(): SessionSource {
+    return this.#context.tenants;
   }
 
   /** How many sessions are in a transaction, or have requests that are not answered. */

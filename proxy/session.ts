@@ -10,12 +10,14 @@ import { DisconnectSignal } from '../src/router/client-disconnect.ts';
 import type { Lease } from '../src/router/lease.ts';
 import type { Router, Wait } from '../src/router/router.ts';
 import { type SchemaRewriter, schemaRewriterOf } from '../src/router/schema-rewriting/schema-rewriter.ts';
+import type { SessionDescription } from '../src/router/sessions/session-source.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import type { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { randomSecretBytes } from '../src/runtime/random.ts';
 import type { AuditedBatch } from './inspection/ddl-audit.ts';
 import type { ClientConnection } from './login/client-connection.ts';
 import { startSession } from './login/session-start.ts';
+import { pinsOf } from './pinning/pin-explanations.ts';
 import { type PinListener, Pins } from './pinning/pins.ts';
 import type { ProcessIds } from './pinning/process-ids.ts';
 import { READY_IDLE } from './relay/message-builders.ts';
@@ -23,6 +25,7 @@ import { Relay } from './relay/relay.ts';
 import { BufferBudget } from './sessions/buffer-budget.ts';
 import type { OpenSession, OpenSessions } from './sessions/open-sessions.ts';
 import type { OrganizationDirectory, OrganizationSessions, ReachableSession, SessionStart } from './sessions/organization-sessions.ts';
+import { runningStatement, stateOf } from './sessions/session-description.ts';
 import type { RelayEnd, SessionServices } from './sessions/session-services.ts';
 import type { Watchdog } from './sessions/watchdog.ts';
 
@@ -189,6 +192,34 @@ class Session implements SessionServices, ReachableSession {
     this.#shared.part(own);
     router.cancelKeys.forget(own);
     tenants.leave(this.#tenant, this.#shared);
+  }
+
+  get number(): number {
+    return this.processIds.own;
+  }
+
+  get keyId(): string {
+    return this.#tenant.key.id;
+  }
+
+  describe(): SessionDescription | undefined {
+    const { session } = this.#relay;
+    const state = stateOf(session);
+    if (state === undefined) return undefined;
+    return {
+      door: 'wire',
+      keyPrefix: this.#tenant.key.prefix,
+      sourceIp: this.#origin.sourceIp,
+      applicationName: (session.reported ?? session.startParameters).get('application_name'),
+      userAgent: undefined,
+      isEncrypted: this.#client.encrypted,
+      processId: this.processIds.own,
+      connectedAt: this.#openedAt,
+      state,
+      stateSince: session.since,
+      pins: pinsOf(session),
+      statement: runningStatement(session),
+    };
   }
 
   get backendProcessId(): number {

@@ -37,6 +37,8 @@ const SQLSTATES = {
   pool_timeout: '53300',
   statement_timeout: '57014',
   query_canceled: '57014',
+  statement_canceled: '57014',
+  database_unavailable: '57P01',
   idle_in_transaction_timeout: '25P03',
   key_revoked: '57P01',
   shutting_down: '57P01',

@@ -3,6 +3,7 @@ import { availableParallelism } from 'node:os';
 import { Server as TlsServer } from 'node:tls';
 import type { FastifyInstance } from 'fastify';
 import { createHttpApp } from '../http/app.ts';
+import { RequestsUnderWay } from '../http/connections/requests-under-way.ts';
 import { Admission } from '../http/plugins/admission.ts';
 import { servedHosts } from '../http/plugins/served-hosts.ts';
 import { createOpsApp } from '../http/routes/ops.ts';
@@ -29,6 +30,7 @@ import { ProvisionerByKind } from './router/placement/provisioner-by-kind.ts';
 import { connectionLimitFor } from './router/placement/roles/roles.ts';
 import { relationCounters } from './router/placement/shared-database/schema-statistics.ts';
 import { Router } from './router/router.ts';
+import { Sessions } from './router/sessions/sessions.ts';
 import { ApiKeys } from './router/sign-ups/api-keys.ts';
 import { SignUps } from './router/sign-ups/sign-ups.ts';
 import { MemoryBudget } from './runtime/memory-budget.ts';
@@ -127,6 +129,10 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     const refusals = new RefusalLimit({ perMinute: config.POSTERN_REFUSALS_PER_MINUTE, observe });
     const multiplexers = new Multiplexers(sharingLimits(config));
     const wire = createWireServer(config, { clientsMax: limits.wire, refusals, multiplexers }, router, observe, tls);
+    const sessions = new Sessions(catalog.processes);
+    const underWay = new RequestsUnderWay(tls !== undefined);
+    for (const source of [wire.sessions, underWay]) sessions.register(source);
+    await sessions.open();
     const wirePort = await listenWire(wire, config);
     const ready = () => answers(router);
     const sizes = new DataSizes(platform);
@@ -137,6 +143,8 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       signUps,
       operator,
       keys,
+      sessions,
+      underWay,
       refusals,
       queries: new QueryScheduler(router, multiplexers, observe),
       statistics: {

@@ -4,7 +4,7 @@ import { defineConfig } from 'vitest/config';
 const AT_THE_DOORS = [
   'http/{advice,audit,examples,idempotency,lines,migrations,neon,query,query-statistics,schema,usage,websocket,wire-sockets}.test.ts',
   'proxy/{backend-loss,cancel,dangling-portal,drivers,oversized-statements,portions,sequences}.test.ts',
-  'service/{all-or-nothing,both-doors,errors,exactly-once,rotation,shared-backend}.test.ts',
+  'service/{all-or-nothing,both-doors,errors,exactly-once,rotation,sessions,shared-backend}.test.ts',
 ];
 
 /** Clients that work in one schema; src/router/README.md says what does not work for the others. */

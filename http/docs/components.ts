@@ -5,6 +5,7 @@ import { advice, adviceReply } from '../routes/database/advice.ts';
 import { queryStatistic, queryStatisticsReply } from '../routes/database/query-statistics.ts';
 import { deletedQuery, savedQueries, savedQuery, saveQueryRequest } from '../routes/database/saved-query-schemas.ts';
 import { schemaReply, table } from '../routes/database/schema-reply.ts';
+import * as sessions from '../routes/database/session-schemas.ts';
 import { usageInterval, usageReply } from '../routes/database/usage.ts';
 import * as requests from '../routes/request-schemas.ts';
 
@@ -55,6 +56,11 @@ export const REPLIES = registryOf({
   SavedQuery: savedQuery,
   SavedQueryList: savedQueries,
   DeletedQuery: deletedQuery,
+  Session: sessions.session,
+  SessionPin: sessions.pin,
+  SessionList: sessions.sessionsReply,
+  CanceledSession: sessions.canceledReply,
+  EndedSession: sessions.endedReply,
   AuditEntry: replies.auditEntry,
   AuditPage: replies.auditReply,
   AuditVerification: replies.auditVerifyReply,

@@ -8,6 +8,7 @@ import { type MemoryBudget, MemoryReservation } from '../../src/runtime/memory-b
 import { readIntoSharedBuffer, readThroughStream } from '../../src/runtime/shared-read-buffer.ts';
 import { refuseHalf, refuseLate, type ServerDeadlines } from '../connections/server.ts';
 import { parseJson } from '../json/json-body.ts';
+import type { RequestContext } from '../request-context.ts';
 import { type QueryBody, usualQuery } from '../routes/request-schemas.ts';
 import { PLAIN_MAX_BYTES, type PlainQueryRequest, readPlainQueryRequest } from './plain-query-request.ts';
 import { type ExchangeContext, QueryExchange } from './query-exchange.ts';
@@ -60,6 +61,11 @@ export class FastPathConnection implements Indexed, InputSource {
     socket.on('error', ignore);
     socket.on('close', this.#closed);
     socket.setTimeout(host.deadlines.sendTimeoutMs);
+  }
+
+  /** The request that is being served, unless it is being refused. */
+  get call(): RequestContext | undefined {
+    return this.#exchange instanceof QueryExchange ? this.#exchange.call : undefined;
   }
 
   /** Ends the connection with the pending reply, or with the next. */

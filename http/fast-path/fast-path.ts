@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import { IndexedSet } from '../../src/runtime/indexed-set.ts';
 import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
 import { checkEveryMs, type HttpServer, type ServerDeadlines } from '../connections/server.ts';
+import type { RequestContext } from '../request-context.ts';
 import { FastPathConnection, type FastPathHost } from './connection.ts';
 import type { ExchangeContext } from './query-exchange.ts';
 
@@ -49,6 +50,11 @@ export class FastPath implements FastPathHost {
 
   get size(): number {
     return this.#connections.size;
+  }
+
+  /** The requests that are being served. */
+  calls(): readonly RequestContext[] {
+    return this.#connections.all().flatMap(({ call }) => call ?? []);
   }
 
   /** Replies have `Connection: close` from now on; idle connections stay open. */

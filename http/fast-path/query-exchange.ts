@@ -42,7 +42,7 @@ const ACTION = 'query';
 export class QueryExchange {
   readonly #context: ExchangeContext;
   readonly #socket: Socket;
-  readonly #call: RequestContext;
+  readonly call: RequestContext;
   readonly #requestId: string;
   readonly #acceptEncoding: string | undefined;
   /** Called when the reply has been sent completely. */
@@ -61,27 +61,27 @@ export class QueryExchange {
     this.#requestId = requestIdOf(request.requestId);
     this.#acceptEncoding = request.acceptEncoding;
     const sourceIp = clientAddress(socket.remoteAddress ?? '', request.forwardedFor);
-    this.#call = openContext(originOf(sourceIp, this.#requestId, request.userAgent));
+    this.call = openContext(originOf(sourceIp, this.#requestId, request.userAgent));
     this.keepAliveS = keepAliveS;
     this.#done = done;
   }
 
   /** @param tenant undefined: the key must be looked up */
   start(request: PlainQueryRequest, body: QueryBody, tenant: Tenant | undefined): void {
-    this.#call.work = this.#perform(request, body, tenant);
+    this.call.work = this.#perform(request, body, tenant);
   }
 
   /** The client has disconnected. */
   gone(): void {
     if (this.#isOver) return;
-    this.#call.disconnect.happen();
+    this.call.disconnect.happen();
     this.#end();
   }
 
   async #perform({ apiKey, bodyStart, end }: PlainQueryRequest, body: QueryBody, recognized: Tenant | undefined): Promise<void> {
     const { sql, params, rowMode, timeoutMs, readOnly } = body;
     const { router, queries, config } = this.#context;
-    const call = this.#call;
+    const call = this.call;
     const { disconnect } = call;
     try {
       const tenant = recognized ?? (await router.authenticate({ kind: 'bearer', apiKey }, call.origin));
@@ -109,12 +109,12 @@ export class QueryExchange {
       method: 'POST',
       path: '/api/query',
       withCredentials: true,
-      call: this.#call,
+      call: this.call,
       maxBodyBytes: this.#context.config.POSTERN_HTTP_BODY_MAX_BYTES,
       isGone: this.#isOver,
     });
     this.#reserveMemory();
-    this.#sendWhole(problem.status, 'application/problem+json', errorBody(this.#call, problem), headers);
+    this.#sendWhole(problem.status, 'application/problem+json', errorBody(this.call, problem), headers);
   }
 
   #sendResult(body: Buffer | Readable): void {
@@ -127,7 +127,7 @@ export class QueryExchange {
   #sendWhole(status: number, contentType: string, body: Buffer, headers?: Readonly<Record<string, string>>): void {
     if (this.#isOver) return;
     if (body.length > CHUNK_BYTES) this.#reserveMemory();
-    const encoding = encodingFor(this.#call, this.#acceptEncoding, body.length);
+    const encoding = encodingFor(this.call, this.#acceptEncoding, body.length);
     const { coding } = encoding;
     const head = {
       status,
@@ -149,10 +149,10 @@ export class QueryExchange {
 
   #writeWhole(reply: Pick<ReplyHead, 'status' | 'contentType' | 'headers'>, body: Buffer): void {
     if (this.#isOver) return;
-    this.#call.traffic.bytesOut = body.length;
+    this.call.traffic.bytesOut = body.length;
     const head = this.#head({ ...reply, length: body.length });
     if (body.length > CHUNK_BYTES) {
-      countReply(this.#call, body.length);
+      countReply(this.call, body.length);
       this.#socket.cork();
       this.#socket.write(head, 'latin1');
       this.#socket.write(body, (error) => {
@@ -176,11 +176,11 @@ export class QueryExchange {
 
   /** Makes the reservation in the memory budget that a reply which is not small counts in. */
   #reserveMemory(): void {
-    const { tenant } = this.#call;
+    const { tenant } = this.call;
     if (tenant === undefined) return;
     const { results } = this.#context.router;
-    this.#call.results ??= new MemoryReservation(results, tenant.organization.id);
-    this.#call.compressor ??= new MemoryReservation(results, tenant.organization.id);
+    this.call.results ??= new MemoryReservation(results, tenant.organization.id);
+    this.call.compressor ??= new MemoryReservation(results, tenant.organization.id);
   }
 
   #sendStream(body: Readable): void {
@@ -189,7 +189,7 @@ export class QueryExchange {
       return;
     }
     this.#reserveMemory();
-    const { coding, headers } = encodingFor(this.#call, this.#acceptEncoding, undefined);
+    const { coding, headers } = encodingFor(this.call, this.#acceptEncoding, undefined);
     this.#writeStream({ status: 200, contentType: JSON_TYPE, headers }, coding === undefined ? body : compressed(body, coding));
   }
 
@@ -207,7 +207,7 @@ export class QueryExchange {
   /** @see https://www.rfc-editor.org/rfc/rfc9112#section-7.1 */
   #sendChunk(chunk: Buffer, written: () => void): boolean {
     const socket = this.#socket;
-    this.#call.traffic.bytesOut += chunk.length;
+    this.call.traffic.bytesOut += chunk.length;
     socket.cork();
     socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1');
     socket.write(chunk, written);
@@ -219,7 +219,7 @@ export class QueryExchange {
 
   #head(head: Pick<ReplyHead, 'status' | 'contentType' | 'length' | 'headers'>): string {
     const { status, contentType, length } = head;
-    const { tenant } = this.#call;
+    const { tenant } = this.call;
     const isReplaced = tenant !== undefined && tenant.key.replacedBy !== null;
     const headers = isReplaced ? { ...replacementHeaders(tenant), ...head.headers } : (head.headers ?? NONE);
     this.#status = status;
@@ -230,17 +230,17 @@ export class QueryExchange {
   /** When a connection is destroyed, unsent bytes count as sent; the close event reports the request. */
   #sent(error: Error | null | undefined): void {
     if (this.#isOver || error != null || this.#socket.destroyed) return;
-    this.#call.whole = true;
+    this.call.whole = true;
     this.#end();
     this.#done();
   }
 
   #end(): void {
     this.#isOver = true;
-    this.#call.leave?.();
-    this.#call.results?.end();
-    this.#call.compressor?.end();
-    this.#context.ends.add(ACTION, this.#call, this.#status);
+    this.call.leave?.();
+    this.call.results?.end();
+    this.call.compressor?.end();
+    this.#context.ends.add(ACTION, this.call, this.#status);
   }
 }
 

@@ -61,7 +61,7 @@ export async function readJsonInSlices(body: Buffer, disconnect?: DisconnectSign
   const slices = new TimeSlices();
   while (!reader.run(TOKENS_AT_ONCE)) {
     await slices.pause();
-    if (disconnect?.hasHappened) throw new ServiceError('query_canceled', 'the caller has gone away');
+    if (disconnect?.reason !== undefined) throw disconnect.reason;
   }
   await slices.pause();
   return reader.value;

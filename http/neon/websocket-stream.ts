@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
+import { TLSSocket } from 'node:tls';
 import type { WebSocket } from 'ws';
 import { ServiceError } from '../../src/errors.ts';
 import { type MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
@@ -65,6 +66,10 @@ export class WebSocketStream extends Duplex {
     });
     // The WebSocket closes by itself, with the code of the error.
     webSocket.on('error', () => {});
+  }
+
+  get isEncrypted(): boolean {
+    return this.#socket instanceof TLSSocket;
   }
 
   /** Called when the client is authenticated. Its frames then count in the budget of its organization. */

@@ -83,7 +83,7 @@ export function limitRequests(app: FastifyInstance, { admission, connections, bo
     const id = call.tenant?.organization.id;
     try {
       // The admission ends when the client disconnects, so a client that has already disconnected is not admitted.
-      if (call.disconnect.hasHappened) throw new ServiceError('query_canceled', 'the caller has gone away');
+      if (call.disconnect.reason !== undefined) throw call.disconnect.reason;
       if (id !== undefined) {
         connections.authenticated(request.raw.socket, id);
         call.leave = admission.enter(id);

@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Origin } from '../../src/observation.ts';
+import type { RequestsUnderWay } from '../connections/requests-under-way.ts';
 import { type CallEnds, openContext, originOf, type RequestContext } from '../request-context.ts';
 import type { ClientAddress } from './client-address.ts';
 
@@ -13,13 +14,14 @@ declare module 'fastify' {
   }
 }
 
-/** Opens a {@link RequestContext} for each request, and reports the outcome of those that reached an operation. */
-export function trackRequests(app: FastifyInstance, ends: CallEnds, clientAddress: ClientAddress): void {
+/** Opens a {@link RequestContext} for each request, lists it, and reports the outcome of those that reached an operation. */
+export function trackRequests(app: FastifyInstance, ends: CallEnds, underWay: RequestsUnderWay, clientAddress: ClientAddress): void {
   app.decorateRequest('call');
   app.addHook('onRequest', (request, reply, done) => {
     const call = openContext(originOfRequest(request, clientAddress));
     const { action } = request.routeOptions.config;
     request.call = call;
+    underWay.add(call);
     const { socket } = request.raw;
     // A reply also counts as finished when its connection was destroyed before all of it was sent.
     reply.raw.on('finish', () => {
@@ -27,6 +29,7 @@ export function trackRequests(app: FastifyInstance, ends: CallEnds, clientAddres
     });
     // Fastify's own onResponse is not called for interrupted replies.
     reply.raw.once('close', () => {
+      underWay.delete(call);
       if (!call.whole) call.disconnect.happen();
       call.leave?.();
       void whenDone(call.work).then(() => {

@@ -6,6 +6,7 @@ import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
 import type { Operator } from '../../src/router/operator.ts';
 import type { Router } from '../../src/router/router.ts';
+import type { Sessions } from '../../src/router/sessions/sessions.ts';
 import type { ApiKeys } from '../../src/router/sign-ups/api-keys.ts';
 import type { SignUps } from '../../src/router/sign-ups/sign-ups.ts';
 import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
@@ -30,6 +31,7 @@ export interface RouteContext {
   readonly signUps: Pick<SignUps, 'create'>;
   readonly operator: Pick<Operator, 'dropAsAsked'>;
   readonly keys: Pick<ApiKeys, 'list' | 'create' | 'update' | 'revoke' | 'rotate'>;
+  readonly sessions: Pick<Sessions, 'idOf' | 'list' | 'signal'>;
   readonly queries: QueryScheduler;
   readonly statistics: {
     readonly queries: Pick<QueryStatistics, 'read'>;

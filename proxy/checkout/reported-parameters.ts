@@ -15,6 +15,11 @@ export class ReportedParameters {
     this.#told = told;
   }
 
+  /** The value that the client knows. */
+  get(parameter: string): string | undefined {
+    return this.#told.get(parameter);
+  }
+
   isTold(parameter: string, value: string): boolean {
     return this.#told.get(parameter) === value;
   }

@@ -8,6 +8,7 @@ import { type AuditedText, StreamedAuditedText } from './audited-text.ts';
 /** Pieces overlap by this many characters, so that no keyword with its surroundings is missed between two. */
 const OVERLAP = 128;
 const PIECE_BYTES = 65_536;
+const BEGINNING_BYTES = 8_192;
 
 /** Finds the traits of a text that is too long to be inspected before it is sent, piece by piece while it is forwarded. */
 export class StreamedTraits {
@@ -38,6 +39,8 @@ export function* piecesOf(buffer: Buffer, start: number, end: number): Iterable<
 export interface LargeText {
   readonly traits: readonly SessionTraits[];
   readonly audited: AuditedText;
+  /** The beginning of the text that the client has sent, as Latin-1. */
+  readonly beginning: string;
 }
 
 /** Inspects the text of a complete Query or Parse in time slices. */
@@ -54,5 +57,5 @@ export async function inspectInSlices(message: Buffer): Promise<LargeText> {
     for (const piece of piecesOf(message, at, end)) audited.add(piece);
     await slices.pause();
   }
-  return { traits, audited };
+  return { traits, audited, beginning: message.toString('latin1', start, Math.min(start + BEGINNING_BYTES, message.length)) };
 }

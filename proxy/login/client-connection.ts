@@ -16,6 +16,8 @@ export interface ClientStream extends Duplex {
   setTimeout(timeoutMs: number, callback: () => void): unknown;
   /** Enables TCP keepalive; undefined if something else checks the peer. */
   setKeepAlive?(enable: boolean, initialDelayMs: number): unknown;
+  /** Something below the stream encrypts it. */
+  readonly isEncrypted?: boolean;
   /** Called when the client is authenticated; undefined if the stream does not depend on it. */
   known?(organizationId: string): void;
 }
@@ -67,7 +69,7 @@ export class ClientConnection implements InputSource {
   }
 
   get encrypted(): boolean {
-    return this.#tls !== undefined;
+    return this.#tls !== undefined || this.#socket.isEncrypted === true;
   }
 
   /** The connection's tls-server-end-point data, to which a login can be bound. */

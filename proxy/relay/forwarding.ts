@@ -129,7 +129,7 @@ function expectReply(session: WireSession, kind: RequestKind, subject?: unknown)
 
 /** A Query also destroys the unnamed statement, of the client and of the backend. */
 function forwardQuery(session: WireSession, scanner: FrameScanner, backend: BackendConnection): void {
-  const { names, replies, statements, toBackend } = session;
+  const { names, replies, statements, toBackend, sentText } = session;
   demandWhole(session, scanner);
   countStatement(session);
   session.bindsUnnamedPortal = false;
@@ -137,6 +137,9 @@ function forwardQuery(session: WireSession, scanner: FrameScanner, backend: Back
   const isWhole = last && scanner.length <= MAX_KEPT_DEFINITION_BYTES;
   const end = isWhole ? scanner.end - 1 : Math.min(scanner.end, start + MAX_KEPT_DEFINITION_BYTES);
   const text = buffer.toString('latin1', start + HEADER_BYTES, end);
+  sentText.isWhole = isWhole && text.length <= SHOWN_MAX_CHARACTERS;
+  sentText.text = sentText.isWhole ? text : beginningOf(session, text);
+  sentText.batch = replies.batch;
   inspectText(session, text, isWhole);
   const traits = isWhole ? inspectWhole(session, text) : inspectBeginning(session, text);
   if (!isWhole) textPasses(session, scanner, end);
@@ -155,6 +158,11 @@ function forwardQuery(session: WireSession, scanner: FrameScanner, backend: Back
   else toBackend.insert(queryMessage(Buffer.from(sent, 'latin1')));
 }
 
+/** A copy, so that long texts are not kept. */
+function beginningOf({ rewritten }: WireSession, text: string): string {
+  return rewritten?.beginning ?? Buffer.from(text.slice(0, SHOWN_MAX_CHARACTERS), 'latin1').toString('latin1');
+}
+
 /** Bind, and Describe of a statement, under the name that the statement has on the server. @returns as {@link forward} */
 function forwardNamed(
   session: WireSession,
@@ -171,6 +179,7 @@ function forwardNamed(
     return true;
   }
   const isNamed = nameEnd > nameStart;
+  const { sentText, replies } = session;
   const { unnamed } = session.statements;
   const name = latin1Name(buffer, nameStart, nameEnd);
   const named = isNamed ? statementNamed(session, name) : undefined;
@@ -186,6 +195,9 @@ function forwardNamed(
     if (statement !== undefined) sendSignals(statement.signals, scanner, session.services.processIds);
     if (statement?.watched !== undefined) inspectAgain(session, statement.watched);
     else if (statement === undefined && isNamed) inspectOversized(session, name);
+    sentText.text = server?.definition ?? (isNamed ? undefined : unnamed?.definition);
+    sentText.isWhole = true;
+    sentText.batch = replies.batch;
     portalBound(session, scanner, statement?.traits);
     expectReply(session, kind, deallocationOf(session, server?.definition ?? unnamed?.definition, statement?.traits, backend));
   } else expectReply(session, kind, isNamed || unnamed === undefined || server !== undefined ? undefined : shapeOf(unnamed));
@@ -285,6 +297,8 @@ function shapeOf(unnamed: UnnamedStatement): DescribeReply {
 }
 
 const NONE = -1;
+/** Of longer texts only the beginning is kept for the list of sessions. */
+const SHOWN_MAX_CHARACTERS = 8_192;
 /** Stands in the reply queue beside an Execute whose rows are values of search_path. */
 const SEARCH_PATH = { showsSearchPath: true };
 /** The messages with which a request can begin. */

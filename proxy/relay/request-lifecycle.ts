@@ -162,7 +162,8 @@ function holdsBackReply({ link, inFlight, toClient }: WireSession): boolean {
 
 /** All that was asked has been answered. */
 export function answered(session: WireSession): void {
-  const { link, inFlight, pins, services, isHidden: runsAgain, isOver } = session;
+  const { link, inFlight, pins, services, sentText, isHidden: runsAgain, isOver } = session;
+  sentText.text = undefined;
   session.hasRunAgain = runsAgain;
   if (!isOver) inFlight.answered(runsAgain);
   const { isAsked: isCanceled } = link.cancels;

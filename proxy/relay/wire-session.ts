@@ -44,6 +44,12 @@ const FRONTEND_REWRITTEN = frontendFrames({ ...HEADS, Q: MAX_REWRITTEN_BYTES, P:
 
 const NEVER = -1;
 
+interface SentText {
+  text: string | Buffer | undefined;
+  isWhole: boolean;
+  batch: number;
+}
+
 /**
  * The state of a session, in the words of pg_stat_activity, and of PgBouncer for a session that waits for a backend.
  * @see https://www.postgresql.org/docs/current/monitoring-stats.html#MONITORING-PG-STAT-ACTIVITY-VIEW
@@ -116,6 +122,9 @@ export class WireSession {
   refusal: ServiceError | undefined;
   /** Messages up to the next Sync are ignored, because their pipeline was refused without a backend. */
   discardsUntilSync = false;
+
+  /** For the list of sessions: the text sent last, as Latin-1, or the definition bound last. The batch tells whether it may be running. */
+  readonly sentText: SentText = { text: undefined, isWhole: true, batch: NEVER };
 
   /* Prepared statements and portals on the backend at hand. */
   /** The client's names under which its statements have been prepared, and in which batch. */

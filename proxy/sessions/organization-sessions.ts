@@ -1,5 +1,6 @@
 import { READERS } from '../../src/backend/pool/pool-fairness.ts';
 import type { Settings } from '../../src/backend/session-state.ts';
+import type { ListedSession, SessionSource } from '../../src/router/sessions/session-source.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
@@ -13,11 +14,10 @@ const MAX_REMEMBERED_TENANTS = 1_000;
 const MAX_REMEMBERED_BACKENDS = 10_000;
 
 /** A session, as the organization's other sessions use it. */
-export interface ReachableSession {
+export interface ReachableSession extends ListedSession {
   /** 0: idle. */
   readonly backendProcessId: number;
   cancel(): Promise<void>;
-  terminate(): void;
 }
 
 /** What a client's session starts with. */
@@ -62,6 +62,10 @@ export class OrganizationSessions {
     const processIds = this.#sessions.get(processId);
     if (processIds !== undefined) processIds.session = undefined;
     this.#sessions.delete(processId);
+  }
+
+  *all(): Iterable<ReachableSession> {
+    for (const { session } of this.#sessions.values()) if (session !== undefined) yield session;
   }
 
   forgetLogins(): void {
@@ -121,7 +125,7 @@ class OwnProcessId implements ProcessIds {
 export type SessionsOwner = Pick<Tenant, 'pool' | 'organization'>;
 
 /** The organizations' roles with wire sessions, and some that had sessions recently. */
-export class OrganizationDirectory {
+export class OrganizationDirectory implements SessionSource {
   readonly #present = new Map<string, OrganizationSessions>();
   readonly #former = new BoundedMap<string, OrganizationSessions>({ maxEntries: MAX_REMEMBERED_TENANTS });
   readonly #statements = new MemoryBudget(STATEMENT_BOUNDS);
@@ -139,8 +143,15 @@ export class OrganizationDirectory {
 
   /** How many sessions an organization has, of all its roles. */
   countOf(organizationId: string): number {
-    const roles = [organizationId, `${organizationId}:${READERS}`];
-    return roles.reduce((count, role) => count + (this.#present.get(role)?.count ?? 0), 0);
+    return this.#rolesOf(organizationId).reduce((sum, { count }) => sum + count, 0);
+  }
+
+  *sessionsOf(organizationId: string): Iterable<ListedSession> {
+    for (const role of this.#rolesOf(organizationId)) yield* role.all();
+  }
+
+  #rolesOf(organizationId: string): OrganizationSessions[] {
+    return [organizationId, `${organizationId}:${READERS}`].flatMap((role) => this.#present.get(role) ?? []);
   }
 
   /** One session less. The last one takes with it what had been parsed of late. */

@@ -15,6 +15,9 @@ const COMMITTED_ACTIONS: ReadonlySet<string> = new Set([
   'queries.delete',
 ]);
 
+/** They are repeated every few seconds by who watches, and change nothing. */
+const WATCHING_ACTIONS: ReadonlySet<string> = new Set(['sessions.list']);
+
 /** Records in the audit logs what organizations do, and failed logins to them. Observations without an organization are not recorded. */
 export function auditObserver(audit: Pick<AuditLog, 'append'>): Observe {
   return (observation) => {
@@ -27,7 +30,7 @@ function eventOf(observation: Observation): AuditEvent | undefined {
   switch (observation.name) {
     case 'http.request': {
       const { action, statement, outcome } = observation;
-      if (COMMITTED_ACTIONS.has(action) && outcome.status === 'ok') return undefined;
+      if ((COMMITTED_ACTIONS.has(action) || WATCHING_ACTIONS.has(action)) && outcome.status === 'ok') return undefined;
       return event(observation, action, outcome, statement && { statement });
     }
     case 'wire.statement': {

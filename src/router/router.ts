@@ -178,13 +178,14 @@ export class Router {
 
   #waitForLease(tenant: Tenant, door: Door, disconnect: DisconnectSignal | undefined): Promise<Lease> {
     return new Promise((resolve, reject) => {
+      if (disconnect !== undefined) disconnect.waitsSince = performance.now();
       const { giveUp } = this.enqueue(tenant, door, (result) => {
-        if (disconnect !== undefined) disconnect.listener = undefined;
+        if (disconnect !== undefined) waitOver(disconnect);
         if (result instanceof Lease) resolve(result);
-        else reject(result);
+        else reject(disconnect?.reason ?? result);
       });
       if (disconnect?.hasHappened) giveUp();
-      else if (disconnect !== undefined) disconnect.listener = giveUp;
+      else if (disconnect?.waitsSince !== undefined) disconnect.listener = giveUp;
     });
   }
 
@@ -309,6 +310,12 @@ export class Router {
     }
     return tenant;
   }
+}
+
+function waitOver(disconnect: DisconnectSignal): void {
+  disconnect.listener = undefined;
+  disconnect.waitsSince = undefined;
+  disconnect.waitedUntil = performance.now();
 }
 
 function addressCheck(networks: readonly string[] | null): Tenant['mayComeFrom'] {

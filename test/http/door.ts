@@ -50,6 +50,7 @@ export function standIn(observe: Observe = () => {}): HttpAppOptions {
       requestsOf: () => 0,
       relationCounters: nobody,
     },
+    sessions: { idOf: String, list: nobody, signal: nobody },
     refusals: { count: () => undefined },
     queries: new QueryScheduler({ lease: nobody, mayKeepBusy: () => false }, new Multiplexers({ depth: 1, spread: 1 }), observe),
     config: readConfig({}),

@@ -7,11 +7,15 @@ import { standIn } from './door.ts';
 
 let service: TestService;
 let acme: TestOrganization;
+const afterwards: (() => Promise<void>)[] = [];
 beforeAll(async () => {
   service = await startTestService();
   acme = await service.signUp();
 });
-afterAll(() => service.close());
+afterAll(async () => {
+  for (const end of afterwards) await end();
+  await service.close();
+});
 
 const operations = endpointsOf(standIn()).map(({ operation }) => operation);
 
@@ -21,6 +25,14 @@ const inOrder = [...operations].sort((a, b) => Number(a.action === 'auth.rotate_
 async function newKeyId(): Promise<string> {
   const { body } = await service.call('POST', '/api/keys', { key: acme.apiKey, body: { name: 'example', scope: 'write' } });
   return body.keyId;
+}
+
+async function newSessionId(): Promise<string> {
+  const client = await service.connect(acme);
+  // It may be ended by what is tried with it.
+  afterwards.push(() => client.end().catch(() => {}));
+  const { body } = await service.call('GET', '/api/sessions', { key: acme.apiKey });
+  return body.sessions.find(({ door }: { door: string }) => door === 'wire').sessionId;
 }
 
 /** An example in which a text stands for another. */
@@ -35,7 +47,8 @@ it.each(inOrder.map((operation) => [`${operation.method} ${operation.path}`, ope
     const body = operation.body === noBody ? undefined : replaced(operation.bodyExample, EXAMPLE_ORGANIZATION.id, id);
     const path = operation.path
       .replace('{keyId}', operation.path.includes('{keyId}') ? await newKeyId() : '')
-      .replace('{name}', 'totals%20by%20customer');
+      .replace('{name}', 'totals%20by%20customer')
+      .replace('{sessionId}', operation.path.includes('{sessionId}') ? await newSessionId() : '');
     const reply = await service.call(operation.method, path, {
       ...(operation.needsKey ? { key: apiKey } : {}),
       ...(body === undefined ? {} : { body }),

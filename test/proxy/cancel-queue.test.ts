@@ -130,7 +130,8 @@ it('a session that cancels another in SQL is not answered before that has arrive
     [FIRST_ID, canceling],
     [FIRST_ID + 1, canceled],
   ] as const) {
-    const session = { backendProcessId: 7, cancel: () => client.relay.cancel(), terminate() {} };
+    const listed = { number: own, keyId: '', describe: () => undefined };
+    const session = { ...listed, backendProcessId: 7, cancel: () => client.relay.cancel(), terminate() {} };
     Object.assign(client.relay.session.services, { processIds: tenant.join(own, session) });
   }
   canceled.client.asks('SELECT 1');

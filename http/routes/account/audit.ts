@@ -102,7 +102,7 @@ export function auditEndpoints({ router }: RouteContext): Endpoint[] {
 
 function signalOf(disconnect: DisconnectSignal): AbortSignal {
   const gone = new AbortController();
-  disconnect.listener = () => gone.abort();
-  if (disconnect.hasHappened) gone.abort();
+  disconnect.listener = () => gone.abort(disconnect.reason);
+  if (disconnect.hasHappened) gone.abort(disconnect.reason);
   return gone.signal;
 }

@@ -60,6 +60,11 @@ export class SchemaRewriter {
     });
   }
 
+  /** SQL that has been rewritten, with the client's name of the schema. */
+  clientSql(sql: string): string {
+    return clientText(sql, this.#target.schema);
+  }
+
   /** The client's name for a channel; undefined if the channel is not this organization's. */
   channel(name: string): string | undefined {
     return clientChannel(name, this.#target.channels ?? this.#target.schema, this.#longChannels);

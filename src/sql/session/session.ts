@@ -22,7 +22,7 @@ import { SessionRewriter } from './session-rewriter.ts';
 export interface SessionOptions {
   /** For everything that runs in the session, by Postern's own clock. 0: no limit. */
   readonly timeoutMs: number;
-  /** Signals that the client has disconnected. */
+  /** Signals that the client has disconnected, or that its call is to end. */
   readonly disconnect?: DisconnectSignal;
   /** The reservation for results that are kept in memory as a whole. Default: none. */
   readonly results?: MemoryReservation | undefined;
@@ -89,8 +89,8 @@ export class Session implements Revocable, PipelineOwner {
     if (pipeline === undefined) this.#pipeline.attach();
     this.#deadline = new Deadline(timeoutMs, () => this.abort(timedOut(timeoutMs)));
     this.#disconnect = disconnect;
-    if (disconnect !== undefined) disconnect.listener = () => this.#clientDisconnected();
-    if (disconnect?.hasHappened) this.#clientDisconnected();
+    if (disconnect !== undefined) disconnect.listener = () => this.#disconnected();
+    if (disconnect?.hasHappened) this.#disconnected();
     this.#revocable = revocationListeners(revoked);
     this.#revocable.add(this);
     if (revoked.aborted) this.revoke(revoked);
@@ -338,8 +338,9 @@ export class Session implements Revocable, PipelineOwner {
     this.abort(reason instanceof ServiceError ? reason : new ServiceError('key_revoked', 'the API key is not valid any more'));
   }
 
-  #clientDisconnected(): void {
-    this.abort(new ServiceError('query_canceled', 'the caller has gone away'));
+  #disconnected(): void {
+    const reason = this.#disconnect?.reason;
+    if (reason !== undefined) this.abort(reason);
   }
 }
 

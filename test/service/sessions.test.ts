@@ -1,0 +1,288 @@
+import { once } from 'node:events';
+import pg from 'pg';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, inject, it } from 'vitest';
+import { WebSocket } from 'ws';
+import { ADVISORY_LOCKS } from '../../src/catalog/database/advisory-locks.ts';
+import type { Doors, JsonReply, TestOrganization } from '../support/doors.ts';
+import { eventually } from '../support/eventually.ts';
+import { queryMessage } from '../support/raw-session.ts';
+import { startTestService, type TestService, testVariables } from '../support/service.ts';
+
+/** Two processes of one Postern. */
+let here: TestService;
+let there: TestService;
+let organization: TestOrganization;
+let controlDatabase: string;
+const clients: pg.Client[] = [];
+
+beforeAll(async () => {
+  const variables = testVariables();
+  controlDatabase = String(variables.POSTERN_CONTROL_DATABASE);
+  here = await startTestService(variables);
+  there = await startTestService(variables);
+});
+afterAll(async () => {
+  await Promise.all([here.close(), there.close()]);
+});
+beforeEach(async () => {
+  organization = await here.signUp();
+});
+afterEach(async () => {
+  for (const client of clients.splice(0)) await client.end().catch(() => {});
+});
+
+interface Listed {
+  readonly sessionId: string;
+  readonly door: string;
+  readonly state: string;
+  readonly applicationName: string | null;
+  readonly pins: readonly { readonly reason: string; readonly explanation: string }[];
+  readonly statement: { readonly sql: string; readonly runningMs: number } | null;
+  readonly isOwn: boolean;
+}
+
+async function open(doors: Doors, name: string, as = organization): Promise<pg.Client> {
+  const client = await doors.connect(as, { application_name: name });
+  clients.push(client);
+  return client;
+}
+
+const get = (doors: Doors, key = organization.apiKey): Promise<JsonReply> => doors.call('GET', '/api/sessions', { key });
+const listed = async (doors: Doors = here, key = organization.apiKey): Promise<Listed[]> => (await get(doors, key)).body.sessions;
+
+/** Waits for the session, because other processes are not asked at every call. */
+async function session(name: string, isSo: (session: Listed) => boolean = () => true): Promise<Listed> {
+  let found: Listed | undefined;
+  await eventually(`${name} is listed so`, async () => {
+    found = (await listed()).find(({ applicationName, statement }) => applicationName === name || statement?.sql.includes(name));
+    return found !== undefined && isSo(found);
+  });
+  return found as Listed;
+}
+
+const signal = (method: 'cancel' | 'end', { sessionId }: Pick<Listed, 'sessionId'>, key = organization.apiKey, doors: Doors = here) =>
+  method === 'cancel'
+    ? doors.call('POST', `/api/sessions/${sessionId}/cancel`, { key })
+    : doors.call('DELETE', `/api/sessions/${sessionId}`, { key });
+
+/** A message of the wire protocol; without a type it is a StartupMessage. */
+function packet(type: string, body: string): Buffer {
+  const length = Buffer.alloc(4);
+  length.writeInt32BE(body.length + 4);
+  return Buffer.concat([Buffer.from(type), length, Buffer.from(body, 'latin1')]);
+}
+
+async function keyOf(scope: string): Promise<TestOrganization> {
+  const { body } = await here.call('POST', '/api/keys', { key: organization.apiKey, body: { name: scope, scope } });
+  return { ...organization, apiKey: body.apiKey };
+}
+
+it('lists the sessions of every process with what they do, run and hold', async () => {
+  await open(there, 'idle');
+  const busy = await open(there, 'busy');
+  const transaction = await open(there, 'transaction');
+  const failed = await open(here, 'failed');
+  const listening = await open(here, 'listening');
+  await transaction.query('BEGIN');
+  await failed.query('BEGIN');
+  await failed.query('SELECT 1 / 0').catch(() => {});
+  await listening.query('LISTEN news; CREATE TEMP TABLE mine ()');
+  await listening.query('SET application_name = listening');
+  const running = busy.query('SELECT $1::text, pg_sleep(30)', ['never shown']).catch(() => {});
+  await session('busy', ({ state }) => state === 'active');
+  await session('transaction');
+
+  const { body } = await get(here);
+  expect(body).toMatchObject({ isComplete: true, processes: { asked: 2, answered: 2 } });
+  const byName = Object.fromEntries(body.sessions.map((one: Listed) => [one.applicationName ?? 'http', one]));
+  const me = (await here.call('GET', '/api/auth/me', { key: organization.apiKey })).body;
+  const common = { door: 'wire', keyId: me.key.keyId, keyPrefix: me.key.prefix, sourceIp: '127.0.0.1', isEncrypted: false, isOwn: false };
+  expect(byName).toMatchObject({
+    idle: { ...common, state: 'idle', pins: [], statement: null, userAgent: null },
+    busy: { ...common, state: 'active', pins: [], statement: { sql: 'SELECT $1::text, pg_sleep(30)' } },
+    transaction: { ...common, state: 'idle in transaction', pins: [{ reason: 'transaction' }], statement: null },
+    failed: { ...common, state: 'idle in failed transaction', pins: [{ reason: 'transaction' }] },
+    http: { ...common, door: 'http', state: 'active', processId: null, applicationName: null, statement: null, isOwn: true },
+  });
+  expect(byName.listening.pins.map(({ reason }: { reason: string }) => reason).sort()).toEqual(['listen', 'temp']);
+  expect(byName.listening.pins[0].explanation).toMatch(/^It .*backend until .*\.$/);
+  const { rows } = await transaction.query('SELECT pg_backend_pid() AS pid');
+  expect(byName.transaction.processId).toBe(rows[0].pid);
+  expect(Date.parse(byName.busy.connectedAt)).toBeLessThanOrEqual(Date.parse(byName.busy.statement.startedAt));
+  expect(Date.parse(byName.busy.statement.startedAt)).toBeGreaterThan(Date.now() - 60_000);
+
+  expect((await signal('cancel', byName.busy)).body).toEqual({ sessionId: byName.busy.sessionId, canceled: true });
+  await running;
+});
+
+it('shows SQL in the words of the client, with secrets masked and cut', async () => {
+  const client = await open(there, 'showing');
+  await client.query('CREATE TABLE notes (body text)');
+  await client.query('BEGIN');
+  const long = `SELECT pg_sleep(30), '${'x'.repeat(20_000)}'`;
+  const texts: readonly [sent: string | { name: string; text: string }, shown: string][] = [
+    [
+      "SELECT pg_sleep(30), 'hidden' AS password FROM (SELECT count(*) FROM public.notes) n",
+      "SELECT pg_sleep(30), '***' AS password FROM (SELECT count(*) FROM public.notes) n",
+    ],
+    [
+      { name: 'named', text: 'SELECT pg_sleep(30) FROM (SELECT count(*) FROM public.notes) n' },
+      'SELECT pg_sleep(30) FROM (SELECT count(*) FROM public.notes) n',
+    ],
+    [{ name: '', text: 'SELECT pg_sleep(30), count(*) AS é FROM public.notes' }, 'SELECT pg_sleep(30), count(*) AS é FROM public.notes'],
+    [long, "SELECT pg_sleep(30), '***'"],
+    [`SELECT pg_sleep(30)${' '.repeat(2_000)}`, `SELECT pg_sleep(30)${' '.repeat(981)}`],
+  ];
+  for (const [sent, shown] of texts) {
+    const running = (typeof sent === 'string' ? client.query(sent) : client.query({ ...sent, values: [] })).catch(({ code }) => code);
+    const found = await session('showing', ({ statement }) => statement?.sql === shown);
+    await signal('cancel', found);
+    expect(await running).toBe('57014');
+    await client.query('ROLLBACK; BEGIN');
+  }
+});
+
+it('cancels a statement and ends a session of another process, which the audit log tells', async () => {
+  const client = await open(there, 'victim');
+  await client.query('BEGIN');
+  const canceled = client.query('SELECT pg_sleep(30)').catch((error) => error);
+  const victim = await session('victim', ({ state }) => state === 'active');
+  expect(await signal('cancel', victim)).toMatchObject({ status: 200 });
+  expect(await canceled).toMatchObject({ code: '57014', message: 'canceling statement due to user request' });
+  expect((await client.query('ROLLBACK')).command).toBe('ROLLBACK');
+
+  const end = once(client, 'error');
+  const { status, body } = await signal('end', victim);
+  expect([status, body]).toEqual([200, { sessionId: victim.sessionId, endedAt: expect.stringMatching(/^\d{4}-.*Z$/) }]);
+  expect((await end)[0]).toMatchObject({ code: '57P01', message: 'terminating connection due to administrator command' });
+  await eventually('it is gone', async () => (await signal('end', victim)).status === 404);
+
+  const recorded = async (action: string) =>
+    (await here.call('GET', `/api/audit?action=${action}&outcome=ok`, { key: organization.apiKey })).body.data;
+  await eventually(
+    'both are recorded',
+    async () => (await recorded('sessions.end')).length === 1 && (await recorded('sessions.cancel')).length === 1,
+  );
+  expect((await recorded('sessions.end'))[0].statement).toMatchObject({ sql: `END SESSION ${victim.sessionId}`, command: 'END SESSION' });
+  expect((await recorded('sessions.cancel'))[0].statement.sql).toBe(`CANCEL SESSION ${victim.sessionId}`);
+  expect(await recorded('sessions.list')).toEqual([]);
+});
+
+it('cancels and ends requests over HTTP, of either path and in the queue', async () => {
+  const run = (path: string, body: object, headers = {}) => there.call('POST', path, { key: organization.apiKey, body, headers });
+  const asks: readonly ((comment: string) => Promise<JsonReply>)[] = [
+    (comment) => run('/api/query', { sql: `SELECT pg_sleep(30) -- ${comment}` }),
+    (comment) => run('/api/query', { sql: `SELECT pg_sleep(30) -- ${comment}` }, { 'x-forwarded-proto': 'https', accept: 'text/csv' }),
+    (comment) => run('/api/transaction', { statements: [{ sql: 'SELECT 1' }, { sql: `SELECT pg_sleep(30) -- ${comment}` }] }),
+  ];
+  for (const [index, ask] of asks.entries()) {
+    const canceled = ask(`canceled${index}`);
+    const one = await session(`canceled${index}`, ({ state }) => state === 'active');
+    expect(one).toMatchObject({ door: 'http', isOwn: false, pins: [] });
+    expect((await signal('cancel', one)).status).toBe(200);
+    expect(await canceled).toMatchObject({ status: 400, body: { code: 'statement_canceled', sqlstate: '57014', retryable: false } });
+
+    const ended = ask(`ended${index}`);
+    await signal('end', await session(`ended${index}`, ({ state }) => state === 'active'));
+    expect(await ended).toMatchObject({ status: 503, body: { code: 'database_unavailable', sqlstate: '57P01', retryable: false } });
+  }
+});
+
+it('tells who waits for a backend, and lets that be canceled', async () => {
+  const crowd = await Promise.all(Array.from({ length: 16 }, () => open(here, 'crowd')));
+  await Promise.all(crowd.map((client) => client.query('BEGIN')));
+  const waiting = await open(here, 'waiting');
+  const queued = waiting.query('SELECT 1').catch(({ code }) => code);
+  const request = here.query(organization, 'SELECT 2');
+  await session('waiting', ({ state, statement }) => state === 'waiting for a backend' && statement === null);
+  await eventually('the request waits', async () =>
+    (await listed()).some(({ door, state }) => door === 'http' && state === 'waiting for a backend'),
+  );
+  for (const one of (await listed()).filter(({ state }) => state === 'waiting for a backend')) await signal('cancel', one);
+  expect(await queued).toBe('57014');
+  expect(await request).toMatchObject({ status: 400, body: { code: 'statement_canceled' } });
+});
+
+it('shows each key its own sessions, an admin key all, and other organizations none', async () => {
+  const [writer, reader] = [await keyOf('write'), await keyOf('read')];
+  await open(there, 'writing', writer);
+  await open(there, 'reading', reader);
+  await open(there, 'owning');
+  const stranger = await there.signUp();
+  await Promise.all(['writing', 'reading', 'owning'].map((name) => session(name)));
+  const all = await listed();
+  const [writing, reading, owning] = ['writing', 'reading', 'owning'].map(
+    (name) => all.find((one) => one.applicationName === name) as Listed,
+  );
+  const names = async (key: string) =>
+    (await listed(here, key)).map(({ applicationName, isOwn }) => (isOwn ? 'own' : applicationName)).sort();
+  expect(await names(reader.apiKey)).toEqual(['own', 'reading']);
+  expect(await names(writer.apiKey)).toEqual(['own', 'writing']);
+  expect(await names(stranger.apiKey)).toEqual(['own']);
+
+  const mayNot = [
+    [writer, owning],
+    [writer, reading],
+    [reader, writing],
+    [stranger, writing],
+  ] as const;
+  for (const [who, whose] of mayNot) {
+    for (const doors of [here, there]) {
+      const refused = { status: 404, body: { code: 'not_found' } };
+      expect(await signal('end', whose as Listed, who.apiKey, doors)).toMatchObject(refused);
+      expect(await signal('cancel', whose as Listed, who.apiKey, doors)).toMatchObject(refused);
+    }
+  }
+  for (const sessionId of ['ses_', 'ses_0000000100000001', `${owning?.sessionId}0`, 'x', "'"]) {
+    expect((await signal('end', { sessionId })).status).toBe(404);
+  }
+  expect((await signal('end', reading as Listed, reader.apiKey)).status).toBe(200);
+  expect((await signal('end', writing as Listed)).status).toBe(200);
+  await eventually('only one is left', async () => (await listed(there)).length === 2);
+});
+
+it('lists WebSockets among the connections of the wire door, and ends them', async () => {
+  const { id, apiKey } = organization;
+  const webSocket = new WebSocket(`${there.httpUrl.replace('http:', 'ws:')}/v2`);
+  clients.push({ end: async () => webSocket.terminate() } as unknown as pg.Client);
+  await once(webSocket, 'open');
+  const heard: Buffer[] = [];
+  webSocket.on('message', (data: Buffer) => heard.push(data));
+  webSocket.send(packet('', `\0\x03\0\0user\0${id}\0database\0${id}\0application_name\0socket\0\0`));
+  webSocket.send(packet('p', `${apiKey}\0`));
+  webSocket.send(queryMessage('BEGIN; SELECT pg_sleep(30)'));
+  const socket = await session('socket', ({ state }) => state === 'active');
+  expect(socket).toMatchObject({ door: 'wire', sourceIp: '127.0.0.1', statement: { sql: 'BEGIN; SELECT pg_sleep(30)' } });
+  const closed = once(webSocket, 'close');
+  expect((await signal('end', socket)).status).toBe(200);
+  await closed;
+  expect(Buffer.concat(heard).toString('latin1')).toContain('C57P01');
+});
+
+it('says which processes have not answered', async () => {
+  const silent = new pg.Client(new URL(controlDatabase, inject('clusterUrl')).href);
+  await silent.connect();
+  await silent.query('SELECT pg_advisory_lock_shared($1, 77)', [ADVISORY_LOCKS.process]);
+  await silent.query('INSERT INTO postern.processes VALUES (77)');
+  const [list, ended] = await Promise.all([get(here), signal('end', { sessionId: 'ses_0000004d01020304' })]);
+  expect(list.body).toMatchObject({ isComplete: false, processes: { asked: 3, answered: 2 } });
+  expect(ended).toMatchObject({ status: 503, body: { code: 'not_ready' } });
+  const { rows } = await silent.query('SELECT count(*)::int AS left FROM postern.process_requests');
+  expect(rows).toEqual([{ left: 0 }]);
+  await silent.end();
+});
+
+it('does not wait for processes that have ended, and asks others seldom', async () => {
+  const third = await startTestService({ ...testVariables(), POSTERN_CONTROL_DATABASE: controlDatabase });
+  const client = await open(third, 'third');
+  const found = await session('third');
+  expect((await get(here)).body.processes).toEqual({ asked: 3, answered: 3 });
+  await third.close();
+  expect((await signal('end', found)).status).toBe(404);
+  await eventually('two are asked', async () => (await get(here)).body.processes.asked === 2);
+  await client.end().catch(() => {});
+
+  const startedAt = performance.now();
+  await Promise.all(Array.from({ length: 30 }, () => get(here)));
+  expect(performance.now() - startedAt).toBeLessThan(10_000);
+});
