@@ -24,6 +24,13 @@ export const SCREENS: readonly Screen[] = [
     load: async () => (await import('./connect/connect-screen.tsx')).ConnectScreen,
   },
   {
+    path: 'audit',
+    title: 'Audit',
+    group: 'Operation',
+    icon: 'shield',
+    load: async () => (await import('./audit/audit-screen.tsx')).AuditScreen,
+  },
+  {
     path: 'keys',
     title: 'Keys',
     group: 'Access',

@@ -3,8 +3,8 @@ import { useLoad } from '../../api/use-load.ts';
 import { Button } from '../../parts/button.tsx';
 import { formatTime } from '../../parts/format.ts';
 import { Loaded } from '../../parts/loaded.tsx';
-import { Notice } from '../../parts/notice.tsx';
 import { ScreenPage, Section } from '../../parts/screen.tsx';
+import { NeedsScope } from '../../session/needs-scope.tsx';
 import { type Me, me } from '../../session/session.ts';
 import { screenCommands } from '../../shell/commands.ts';
 import { say } from '../../shell/toasts.tsx';
@@ -65,13 +65,10 @@ function AllKeys() {
 }
 
 /** All that a key without the scope admin may know of keys. */
-function OwnKey({ me: { key, orgName } }: { readonly me: Me }) {
+function OwnKey({ me: { key } }: { readonly me: Me }) {
   return (
     <ScreenPage title="Keys" lead={LEAD}>
-      <Notice tone="info">
-        <p class="notice-title">This key may not see or change the keys of {orgName}.</p>
-        <p>Only a key with the scope admin may, and make others. Whoever has one can sign in with it here.</p>
-      </Notice>
+      <NeedsScope scopes={['admin']} what="see or change keys" />
       <Section title="The key of this page">
         <dl class="facts">
           <Fact term="Name" text={key.name} />
