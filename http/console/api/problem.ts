@@ -9,6 +9,8 @@ export interface Problem {
   readonly requestId?: string;
   readonly retryable?: boolean;
   readonly statementIndex?: number;
+  /** What failed: a statement, COMMIT, or in a dry run what undoes it or its repetition. */
+  readonly phase?: 'statement' | 'commit' | 'rollback' | 'repeat';
   readonly line?: number;
   readonly column?: number;
   readonly statementsApplied?: number;

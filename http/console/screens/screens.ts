@@ -24,6 +24,13 @@ export const SCREENS: readonly Screen[] = [
     load: async () => (await import('./connect/connect-screen.tsx')).ConnectScreen,
   },
   {
+    path: 'migrations',
+    title: 'Migrations',
+    group: 'Data',
+    icon: 'steps',
+    load: async () => (await import('./migrations/migrations-screen.tsx')).MigrationsScreen,
+  },
+  {
     path: 'audit',
     title: 'Audit',
     group: 'Operation',

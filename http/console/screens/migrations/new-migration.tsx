@@ -1,0 +1,206 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { Button } from '../../parts/button.tsx';
+import { Confirmation } from '../../parts/dialog.tsx';
+import { Checkbox, Choice, Field } from '../../parts/field.tsx';
+import { formatCount } from '../../parts/format.ts';
+import { Notice } from '../../parts/notice.tsx';
+import { ScreenPage } from '../../parts/screen.tsx';
+import { me } from '../../session/session.ts';
+import { screenCommands } from '../../shell/commands.ts';
+import { goTo } from '../../shell/route.ts';
+import { type FoundDestruction, readScript, type Script } from './destructions.ts';
+import { begin, change, type Draft, draft, requestOf } from './draft.ts';
+import { OutcomeNotice, outcome, run } from './outcome.tsx';
+
+const SQL_ROWS = 12;
+const ROLLBACK_ROWS = 5;
+
+/** A migration is written, tried out and applied. */
+export function NewMigration() {
+  const [isAsked, ask] = useState(false);
+  const now = draft.value;
+  const known = outcome.value;
+  const script = readScript(now.sql);
+  const isRunning = known?.state === 'running';
+  const isReady = now.name.trim() !== '' && now.sql.trim() !== '' && !isRunning;
+  const result = useRef<HTMLDivElement>(null);
+  useEffect(() => result.current?.scrollIntoView({ block: 'nearest' }), [known]);
+  const edit = (changed: Partial<Draft>) => {
+    // What went through was another text.
+    if (outcome.peek()?.state === 'done') outcome.value = undefined;
+    change(changed);
+  };
+  const tryOut = () => void run(requestOf(draft.peek(), true));
+  useEffect(() => {
+    screenCommands.value = [
+      { title: 'Dry run', group: 'Migration', icon: 'play', run: tryOut },
+      { title: 'To the history', group: 'Migration', icon: 'steps', run: () => goTo('migrations') },
+    ];
+    return () => {
+      screenCommands.value = [];
+    };
+  }, []);
+  const actions = <Button onClick={() => goTo('migrations')}>History</Button>;
+  return (
+    <ScreenPage title="New migration" lead="Try it out, then apply it: once, and written down in the history." actions={actions}>
+      <form
+        class="form migration-form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          ask(true);
+        }}
+      >
+        <Field label="Name" value={now.name} onInput={(name) => edit({ name })} placeholder={`${today()}-orders`} isMono isRequired />
+        <Field label="SQL" value={now.sql} onInput={(sql) => edit({ sql })} rows={SQL_ROWS} placeholder={EXAMPLE} isMono isRequired />
+        <Options now={now} edit={edit} />
+        {known?.state !== 'done' && <Destructions of={script} />}
+        <div class="actions">
+          <Button icon="play" isDisabled={!isReady || !now.isTransaction} isBusy={isRunning && known.request.dryRun} onClick={tryOut}>
+            {now.hasRollback ? 'Dry run, there and back' : 'Dry run'}
+          </Button>
+          <Button kind="primary" type="submit" isDisabled={!isReady} isBusy={isRunning && !known.request.dryRun}>
+            Apply …
+          </Button>
+          {isRunning && (
+            <Button icon="stop" onClick={known.cancel}>
+              Cancel
+            </Button>
+          )}
+          {!isRunning && now.sql !== '' && (
+            <Button kind="quiet" onClick={() => clear()}>
+              Clear
+            </Button>
+          )}
+        </div>
+      </form>
+      <div class="form migration-outcome" aria-live="polite" ref={result}>
+        {known !== undefined && <OutcomeNotice of={known} />}
+      </div>
+      {isAsked && (
+        <Apply
+          now={now}
+          script={script}
+          onClose={() => ask(false)}
+          onConfirm={() => {
+            ask(false);
+            void run(requestOf(draft.peek(), false));
+          }}
+        />
+      )}
+    </ScreenPage>
+  );
+}
+
+const EXAMPLE = 'create table customers (name text primary key);\ninsert into customers select distinct customer from orders;';
+
+function today(): string {
+  return new Date().toISOString().slice(0, 10);
+}
+
+function clear(): void {
+  begin();
+  outcome.value = undefined;
+}
+
+function Options({ now, edit }: { readonly now: Draft; readonly edit: (changed: Partial<Draft>) => void }) {
+  return (
+    <>
+      <div class="migration-options">
+        <Checkbox label="With SQL that undoes it" isChecked={now.hasRollback} onChange={(hasRollback) => edit({ hasRollback })} />
+        <Checkbox label="In one transaction" isChecked={now.isTransaction} onChange={(isTransaction) => edit({ isTransaction })} />
+        <Choice label="Time limit" hideLabel value={now.timeLimit} options={timeLimits()} onChange={(timeLimit) => edit({ timeLimit })} />
+      </div>
+      {now.hasRollback && (
+        <Field
+          label="SQL that undoes it"
+          value={now.rollbackSql}
+          onInput={(rollbackSql) => edit({ rollbackSql })}
+          rows={ROLLBACK_ROWS}
+          hint="The dry run proves it: forward, back and forward again. The history keeps it."
+          placeholder="drop table customers;"
+          isMono
+        />
+      )}
+      {!now.isTransaction && (
+        <Notice tone="warning">
+          <p>
+            Statement by statement, for CREATE INDEX CONCURRENTLY and the like: where one fails, what the earlier ones did stays. There is
+            no dry run.
+          </p>
+        </Notice>
+      )}
+    </>
+  );
+}
+
+const TIME_LIMITS_MS = [60_000, 300_000, 1_800_000];
+
+function timeLimits(): readonly (readonly [string, string])[] {
+  const { statementTimeoutMs = 0, maxStatementTimeoutMs = 0 } = me.value?.limits ?? {};
+  const longer = TIME_LIMITS_MS.filter((ms) => ms > statementTimeoutMs && ms <= maxStatementTimeoutMs);
+  return [
+    ['', statementTimeoutMs === 0 ? 'time limit of the server' : atMost(statementTimeoutMs)],
+    ...longer.map((ms) => [String(ms), atMost(ms)] as const),
+  ];
+}
+
+function atMost(ms: number): string {
+  return ms % 60_000 === 0 ? `at most ${ms / 60_000} min` : `at most ${ms / 1_000} s`;
+}
+
+/** Named while they are written, before anything runs. */
+function Destructions({ of: script }: { readonly of: Script | undefined }) {
+  if (script === undefined)
+    return <p class="muted">The text is too long to be looked through here. The dry run names what destroys data.</p>;
+  if (script.destructions.length === 0) return null;
+  return (
+    <Notice tone="warning">
+      <DestructionList of={script.destructions} />
+    </Notice>
+  );
+}
+
+function DestructionList({ of: destructions }: { readonly of: readonly FoundDestruction[] }) {
+  return (
+    <ul class="by-line">
+      {destructions.map(({ line, message }) => (
+        <li key={`${line} ${message}`}>
+          <span class="muted number">line {line}</span>
+          <span>{message}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+interface ApplyProps {
+  readonly now: Draft;
+  readonly script: Script | undefined;
+  readonly onConfirm: () => void;
+  readonly onClose: () => void;
+}
+
+function Apply({ now, script, onConfirm, onClose }: ApplyProps) {
+  const destructions = script?.destructions ?? [];
+  const { statements } = script ?? {};
+  const what = statements === undefined ? 'All statements' : `${formatCount(statements)} ${statements === 1 ? 'statement' : 'statements'}`;
+  return (
+    <Confirmation
+      title={`Apply “${now.name.trim()}”?`}
+      action="Apply"
+      isDangerous={destructions.length > 0}
+      onConfirm={onConfirm}
+      onClose={onClose}
+    >
+      <p>
+        {what} {statements === 1 ? 'runs' : 'run'} in the database of {me.value?.orgName}
+        {now.isTransaction ? ', in one transaction.' : ', one by one.'}
+      </p>
+      {destructions.length > 0 && (
+        <Notice tone="warning">
+          <DestructionList of={destructions} />
+        </Notice>
+      )}
+    </Confirmation>
+  );
+}
