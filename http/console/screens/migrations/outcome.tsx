@@ -54,7 +54,7 @@ function Done({ request, reply: { migration, alreadyApplied, warnings } }: Extra
 function dryRunSentence({ rollbackSql }: MigrationRequest): string {
   return rollbackSql === undefined
     ? 'It was rolled back: nothing is kept.'
-    : 'It ran forward, back and forward again, so what undoes it does. All was rolled back: nothing is kept.';
+    : 'It ran forward, back and forward again: the way back works. All was rolled back, and nothing is kept.';
 }
 
 /** Statements that destroy data, and what PostgreSQL has said while they ran. */
