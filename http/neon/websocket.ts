@@ -1,3 +1,4 @@
+import './websocket-masking.ts';
 import type { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { type WebSocket, WebSocketServer } from 'ws';

@@ -5,12 +5,30 @@ import { request as secureRequest } from 'node:https';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
+import { mask, unmask } from '../../http/neon/websocket-masking.ts';
 import { CERTIFICATE, CERTIFICATE_KEY } from '../support/certificate.ts';
 import { eventually } from '../support/eventually.ts';
 import { queryMessage } from '../support/raw-session.ts';
 import { makeScratch } from '../support/scratch.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { talk } from './door.ts';
+
+describe('masking', () => {
+  const key = Buffer.from('37fa213d', 'hex');
+  const payload = Buffer.from(Array.from({ length: 64 }, (_, at) => at * 7));
+  const places = [0, 1, 2, 3].flatMap((offset) => [0, 1, 2, 3, 4, 5, 7, 8, 23, 24, 47].map((length) => [offset, length] as const));
+
+  it.each(places)('is as RFC 6455 says, byte by byte: from %i, %i bytes', (offset, length) => {
+    const source = payload.subarray(0, length);
+    const masked = Buffer.from(source.map((byte, at) => byte ^ (key[at % 4] ?? 0)));
+    const output = Buffer.alloc(80, 'x');
+    mask(payload, key, output, offset, length);
+    expect(output).toEqual(Buffer.concat([Buffer.alloc(offset, 'x'), masked, Buffer.alloc(80 - offset - length, 'x')]));
+    const inPlace = output.subarray(offset, offset + length);
+    unmask(inPlace, key);
+    expect(inPlace).toEqual(source);
+  });
+});
 
 /** The wire protocol over WebSockets, byte by byte; Neon's clients, which speak it so, are in test/clients. */
 let service: TestService;
