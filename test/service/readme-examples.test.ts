@@ -31,15 +31,35 @@ afterAll(async () => {
 describe('the examples of the documents, in their order', () => {
   it('are all below, or in test/clients/readme.test.ts', () => {
     const sections = (wanted: string) => EXAMPLES.filter(({ language }) => language === wanted).map(({ section }) => section);
-    expect(sections('curl')).toEqual(['Sign up', 'Query over HTTP', 'Keys', 'Several statements, all or none', 'Migrations', 'Audit']);
+    const calls = [
+      'Sign up',
+      'Query over HTTP',
+      'Keys',
+      'Several statements, all or none',
+      'Migrations',
+      'Saved queries',
+      'Sessions',
+      'Audit',
+    ];
+    expect(sections('curl')).toEqual(calls);
     expect(sections('js')).toEqual(['An ORM', 'Node (pg)', 'The Neon driver', 'Serverless drivers']);
-    expect(sections('sql')).toEqual(['psql', 'A Postgres of your own']);
+    expect(sections('sql')).toEqual(['psql', 'A Postgres of your own', 'Query statistics']);
     expect(sections('json')).toEqual(['Sign up', 'Query over HTTP', 'Errors']);
     expect(['python', 'java', 'ts'].flatMap(sections)).toEqual(['Python (psycopg 3)', 'Java (JDBC)', 'Prisma']);
     // No Go is needed to run the tests: it is the one that is not run.
     expect(sections('go')).toEqual(['Go (pgx)']);
     const shell = ['Start', 'Start', 'Start', 'Sign up', 'psql', 'Limits of pooling', 'Embedded PostgreSQL', 'Docker', 'Docker', 'Docker'];
-    const operating = ['systemd', 'A Postgres of your own', 'TLS', 'Organizations', 'Organizations', 'Backups', 'Backups', 'Benchmarks'];
+    const operating = [
+      'systemd',
+      'A Postgres of your own',
+      'Query statistics',
+      'TLS',
+      'Organizations',
+      'Organizations',
+      'Backups',
+      'Backups',
+      'Benchmarks',
+    ];
     expect(sections('text')).toEqual([...shell, ...operating]);
   });
 
@@ -91,6 +111,19 @@ describe('the examples of the documents, in their order', () => {
   it('migrate, once', async () => {
     expect((await curl('Migrations')).body).toMatchObject({ alreadyApplied: false });
     expect((await curl('Migrations')).body).toMatchObject({ alreadyApplied: true });
+  });
+
+  it('save a query, and again', async () => {
+    const { status, body } = await curl('Saved queries');
+    expect([status, body.name]).toEqual([201, 'totals by customer']);
+    expect((await service.query(organization, body.sql)).body.rowCount).toBe(3);
+    expect((await curl('Saved queries')).status).toBe(200);
+  });
+
+  it('list the sessions', async () => {
+    const { status, body } = await curl('Sessions');
+    expect([status, body.isComplete]).toEqual([200, true]);
+    expect(body.sessions).toContainEqual(expect.objectContaining({ door: 'http', isOwn: true }));
   });
 
   it('show what an error looks like', async () => {
@@ -156,7 +189,10 @@ describe('the examples for operators', () => {
     const client = new pg.Client(inject('clusterUrl'));
     await client.connect();
     await client.query('BEGIN');
-    await client.query(textOf('A Postgres of your own', 'sql').replace('ROLE postern ', `ROLE r_${organization.id} `));
+    const named = (section: string) => textOf(section, 'sql').replaceAll(/\b(?<=ROLE |TO )postern\b/g, `r_${organization.id}`);
+    await client.query(named('A Postgres of your own'));
+    await client.query(named('Query statistics'));
+    expect(textOf('Query statistics', 'text')).toMatch(/^shared_preload_libraries = 'pg_stat_statements'/);
     const { rows } = await client.query('SELECT rolcreatedb, rolcreaterole, rolsuper FROM pg_roles WHERE rolname = $1', [
       `r_${organization.id}`,
     ]);
