@@ -18,6 +18,8 @@ export interface CallOptions {
   readonly accept?: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal | undefined;
+  /** The call only reads, so it may be repeated; absent: as its method says. */
+  readonly isSafe?: boolean;
   /** Another key than the session's; a refusal is then an error like any other. */
   readonly key?: string;
 }
@@ -48,7 +50,8 @@ export async function open(method: string, path: string, options: CallOptions = 
   throw error;
 }
 
-async function send(method: string, path: string, { body, accept, headers, signal, key: other = key }: CallOptions): Promise<Response> {
+async function send(method: string, path: string, options: CallOptions): Promise<Response> {
+  const { body, accept, headers, signal, isSafe = method === 'GET', key: other = key } = options;
   try {
     return await fetch(urlOf(path), {
       method,
@@ -66,13 +69,12 @@ async function send(method: string, path: string, { body, accept, headers, signa
     });
   } catch (error) {
     if (isAbort(error)) throw error;
-    throw noAnswer(method);
+    throw noAnswer(isSafe);
   }
 }
 
 /** A request may have arrived even though no reply came back. */
-function noAnswer(method: string): ApiError {
-  const isSafe = method === 'GET';
+function noAnswer(isSafe: boolean): ApiError {
   const doubt = isSafe ? '' : ' It is not known whether the call was carried out';
   return unreachable(`Postern cannot be reached.${doubt}`, isSafe);
 }

@@ -11,7 +11,7 @@ import { INSIGHTS_TAG } from './advice.ts';
 const usageQuery = z.strictObject({ period: z.enum(USAGE_PERIODS).default('24h') });
 
 const counts = {
-  statements: z.number().describe('Over HTTP, those of a transaction or a migration count one by one'),
+  statements: z.number().describe('Over HTTP, those of a transaction count one by one, and those of a migration as one'),
   errors: z.number().describe('Requests that failed'),
   rows: z.number().describe('Rows returned or affected'),
   bytesIn: z.number().describe('Bytes of requests; over HTTP of their bodies'),

@@ -58,7 +58,7 @@ export interface AuditSearch {
 }
 
 export function searchAudit(body: AuditSearch, signal: AbortSignal): Promise<AuditPage> {
-  return call('POST', 'api/audit', { body, signal });
+  return call('POST', 'api/audit', { body, signal, isSafe: true });
 }
 
 export function verifyAudit(signal: AbortSignal): Promise<AuditVerification> {
