@@ -72,6 +72,15 @@ export default defineConfig({
           maxWorkers: 2,
         },
       },
+      {
+        extends: true,
+        test: {
+          name: 'browser',
+          include: ['browser/**/*.test.ts'],
+          globalSetup: ['support/cluster.setup.ts'],
+          maxWorkers: 1,
+        },
+      },
     ],
   },
 });
