@@ -2,7 +2,7 @@ import { defineConfig } from 'vitest/config';
 
 /** What a client sees at the doors, which is the same wherever its organization lives. */
 const AT_THE_DOORS = [
-  'http/{advice,audit,examples,idempotency,lines,migrations,neon,query,query-statistics,schema,usage,websocket,wire-sockets}.test.ts',
+  'http/{advice,audit,examples,idempotency,keys,lines,migrations,neon,query,query-statistics,schema,usage,websocket,wire-sockets}.test.ts',
   'proxy/{backend-loss,cancel,dangling-portal,drivers,oversized-statements,portions,sequences}.test.ts',
   'service/{all-or-nothing,both-doors,errors,exactly-once,rotation,sessions,shared-backend}.test.ts',
 ];

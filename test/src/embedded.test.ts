@@ -194,7 +194,9 @@ describe('after Postern was killed', () => {
       )
       .toBe(true);
     await writeFile(join(scratch.path, 'data', 'postern.lock.1'), JSON.stringify(lock));
-    return { orphan: orphan.pid ?? 0, cluster };
+    // Number 0 would mean this process and all that were started with it.
+    if (orphan.pid === undefined) throw new Error(`${program} has not been started`);
+    return { orphan: orphan.pid, cluster };
   }
 
   test('its server is stopped and its lock does not count, though its number belongs to another process now', async () => {
@@ -238,7 +240,8 @@ test('a server that is killed is started again, at the same place', async () => 
   const cluster = await start({ exited: (how) => exited(how) });
   const { pid } = cluster;
   await query(cluster, 'CREATE TABLE kept AS SELECT 1 AS id');
-  process.kill(pid ?? 0, 'SIGKILL');
+  if (pid === undefined) throw new Error('the server has no process');
+  process.kill(pid, 'SIGKILL');
   expect(await ended).toBe('signal SIGKILL');
   await expect.poll(() => query(cluster, 'SELECT id FROM kept').catch(() => []), { timeout: 20_000 }).toEqual([{ id: 1 }]);
   expect(cluster.pid).not.toBe(pid);
