@@ -16,6 +16,7 @@ export default defineConfig({
   cacheDir: '../node_modules/.vite',
   test: {
     root: new URL('.', import.meta.url).pathname,
+    setupFiles: ['support/files.setup.ts'],
     // These end what would never end. None of them is a measure of speed: a busy machine may take ten times as long as an idle one.
     testTimeout: 120_000,
     hookTimeout: 120_000,

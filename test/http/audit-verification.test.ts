@@ -1,8 +1,9 @@
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import type { AuditEvent } from '../../src/catalog/audit/entries/record.ts';
+import { newControlDatabase } from '../support/control-databases.ts';
 import { eventually } from '../support/eventually.ts';
-import { newControlDatabase, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 const CALLS = 100;
 const ENTRIES = 15_000;

@@ -5,8 +5,9 @@ import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { auditReply, auditVerifyReply } from '../../http/responses/reply-schemas.ts';
 import { AUDIT_ACTIONS } from '../../src/catalog/audit/entries/actions.ts';
+import { newControlDatabase } from '../support/control-databases.ts';
 import { eventually } from '../support/eventually.ts';
-import { newControlDatabase, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 const SOURCES = fileURLToPath(new URL('../../src', import.meta.url));
 

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { meReply, rotateKeyReply, signupReply } from '../../http/responses/reply-schemas.ts';
 import type { WireAddress } from '../../http/routes/route-context.ts';
 import type { SignedUp } from '../../src/router/sign-ups/sign-ups.ts';
+import { newControlDatabase } from '../support/control-databases.ts';
 import { startTestService, type TestService } from '../support/service.ts';
 import { openDoor, talk } from './door.ts';
 
@@ -89,7 +90,7 @@ describe('signing up', () => {
 
   it('is limited for each address, and the limit outlives the service', async () => {
     const overrides = {
-      POSTERN_CONTROL_DATABASE: `control_${randomBytes(6).toString('hex')}`,
+      POSTERN_CONTROL_DATABASE: newControlDatabase(),
       POSTERN_SIGNUPS_PER_HOUR: '2',
       POSTERN_TRUST_PROXY: '127.0.0.1/32',
       POSTERN_HOST: '0.0.0.0',

@@ -1,5 +1,5 @@
-import { randomBytes } from 'node:crypto';
 import { expect, it } from 'vitest';
+import { newControlDatabase } from '../support/control-databases.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService } from '../support/service.ts';
 
@@ -25,7 +25,7 @@ it('health and metrics are on the ops port, metrics nowhere else', async () => {
 });
 
 it('closing lets a query under way finish, and what it wrote stays', async () => {
-  const overrides = { POSTERN_CONTROL_DATABASE: `control_${randomBytes(6).toString('hex')}`, POSTERN_SHUTDOWN_TIMEOUT_MS: '60000' };
+  const overrides = { POSTERN_CONTROL_DATABASE: newControlDatabase(), POSTERN_SHUTDOWN_TIMEOUT_MS: '60000' };
   const before = await startTestService(overrides);
   const acme = await before.signUp();
   await before.query(acme, 'create table kept (n int)');

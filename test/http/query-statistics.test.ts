@@ -4,8 +4,9 @@ import { queryStatisticsReply } from '../../http/routes/database/query-statistic
 import { ControlPool } from '../../src/catalog/database/control-pool.ts';
 import { TextFileWatch } from '../../src/catalog/query-statistics/text-file-watch.ts';
 import type { Observation } from '../../src/observation.ts';
+import { newControlDatabase } from '../support/control-databases.ts';
 import { startPostgres18 } from '../support/postgres18.ts';
-import { newControlDatabase, PLACEMENT, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+import { PLACEMENT, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 const CONTROL = newControlDatabase();
 

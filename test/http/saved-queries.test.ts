@@ -1,7 +1,8 @@
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { savedQueries, savedQuery } from '../../http/routes/database/saved-query-schemas.ts';
-import { newControlDatabase, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+import { newControlDatabase } from '../support/control-databases.ts';
+import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 let service: TestService;
 let acme: TestOrganization;

@@ -5,8 +5,9 @@ import { ControlPool } from '../../src/catalog/database/control-pool.ts';
 import { BUCKETS, bucketOf, OrganizationUsage, UsageCounters } from '../../src/catalog/usage/counters.ts';
 import { addUp, percentile } from '../../src/catalog/usage/percentiles.ts';
 import { addUsage, deleteOldUsage, readUsage } from '../../src/catalog/usage/stored-usage.ts';
+import { newControlDatabase } from '../support/control-databases.ts';
 import { eventually } from '../support/eventually.ts';
-import { newControlDatabase, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 const CONTROL = newControlDatabase();
 let service: TestService;

@@ -4,7 +4,8 @@ import { parseCommand } from '../../src/admin/command.ts';
 import { openOperator } from '../../src/admin/open-operator.ts';
 import { generateInvitation } from '../../src/auth/api-key.ts';
 import { readConfig } from '../../src/config.ts';
-import { type JsonReply, newControlDatabase, startTestService, type TestService, testVariables } from '../support/service.ts';
+import { newControlDatabase } from '../support/control-databases.ts';
+import { type JsonReply, startTestService, type TestService, testVariables } from '../support/service.ts';
 
 /** The limit of an hour is tried on addresses that a trusted proxy tells of. */
 let service: TestService;

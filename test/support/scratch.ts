@@ -1,7 +1,9 @@
-import { chmod, mkdtemp, rm, statfs } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, mkdtemp, readdir, rm, statfs } from 'node:fs/promises';
+import { freemem, tmpdir } from 'node:os';
 import { join } from 'node:path';
 
+const MEMORY = '/dev/shm';
+const PREFIX = 'postern-test-';
 /** A cluster with a few hundred databases is a few gigabytes. */
 const ROOM_BYTES = 8 * 1024 ** 3;
 
@@ -15,12 +17,29 @@ export interface Scratch {
  * root their servers run as another user, who can get through it.
  */
 export async function makeScratch(): Promise<Scratch> {
-  const path = await mkdtemp(join((await hasRoom('/dev/shm')) ? '/dev/shm' : tmpdir(), 'postern-test-'));
+  await removeLeftovers();
+  const path = await mkdtemp(join((await hasRoom()) ? MEMORY : tmpdir(), `${PREFIX}${process.pid}-`));
   await chmod(path, 0o711);
   return { path, remove: () => rm(path, { recursive: true, force: true }) };
 }
 
-async function hasRoom(folder: string): Promise<boolean> {
-  const found = await statfs(folder).catch(() => undefined);
-  return found !== undefined && found.bavail * found.bsize >= ROOM_BYTES;
+/** What is in memory counts as used there until it is removed, also that of runs that were killed. */
+async function removeLeftovers(): Promise<void> {
+  const names = await readdir(MEMORY).catch(() => []);
+  const left = names.filter((name) => name.startsWith(PREFIX) && !isRunning(Number(name.slice(PREFIX.length).split('-')[0])));
+  // Those of other users stay.
+  await Promise.allSettled(left.map((name) => rm(join(MEMORY, name), { recursive: true, force: true })));
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== 'ESRCH';
+  }
+}
+
+async function hasRoom(): Promise<boolean> {
+  const found = await statfs(MEMORY).catch(() => undefined);
+  return found !== undefined && Math.min(found.bavail * found.bsize, freemem()) >= ROOM_BYTES;
 }

@@ -1,8 +1,8 @@
-import { randomBytes } from 'node:crypto';
 import { inject } from 'vitest';
 import { readConfig } from '../../src/config.ts';
 import type { Observation } from '../../src/observation.ts';
 import { type Service, startService } from '../../src/service.ts';
+import { newControlDatabase } from './control-databases.ts';
 import { type Doors, doorsAt } from './doors.ts';
 
 export type { JsonReply, TestOrganization } from './doors.ts';
@@ -38,11 +38,6 @@ export function testVariables(): Record<string, string> {
     POSTERN_BACKENDS_MAX: '24',
     POSTERN_SHUTDOWN_TIMEOUT_MS: '2000',
   };
-}
-
-/** Two services that are given the same one are two processes of one Postern. */
-export function newControlDatabase(): string {
-  return `control_${randomBytes(6).toString('hex')}`;
 }
 
 /** @param overrides POSTERN_ variables */
