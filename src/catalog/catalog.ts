@@ -28,6 +28,7 @@ import {
 } from './organizations/organizations.ts';
 import { SignUpChanges } from './organizations/sign-up-changes.ts';
 import { countEmailChange, deleteOldAttempts } from './organizations/signups.ts';
+import { CANCELS_CHANNEL, CancelForwarding } from './processes/cancel-forwarding.ts';
 import { ProcessRequests } from './processes/process-requests.ts';
 import { deleteOldRequests, PROCESSES_CHANNEL } from './processes/request-rows.ts';
 import { QueryStatistics } from './query-statistics/query-statistics.ts';
@@ -75,6 +76,8 @@ export class Catalog {
   readonly locks: PgLocks;
   /** Requests to the other processes that share the database. */
   readonly processes: ProcessRequests;
+  /** Cancel requests for sessions of other processes. */
+  readonly cancels: CancelForwarding;
   readonly queryStatistics: QueryStatistics;
   readonly signUps: SignUpChanges;
   readonly usage: Usage;
@@ -120,9 +123,15 @@ export class Catalog {
     this.savedQueries = new SavedQueries({ database: this.#database, audit: this.audit, now: this.#now });
     this.#keyUse = new KeyLastUsed(this.#database, this.#now, (...use) => this.#credentials.used(...use));
     this.processes = new ProcessRequests(this.#process, this.#database, observe);
-    this.#channel = new NotificationChannel(connection, [CREDENTIALS_CHANNEL, PROCESSES_CHANNEL], {
+    this.cancels = new CancelForwarding(this.#process, this.#database, observe);
+    const receivers = new Map<string, (payload: string) => void>([
+      [CREDENTIALS_CHANNEL, (payload) => this.#changed(payload)],
+      [PROCESSES_CHANNEL, (payload) => this.processes.notified(payload)],
+      [CANCELS_CHANNEL, (payload) => this.cancels.notified(payload)],
+    ]);
+    this.#channel = new NotificationChannel(connection, [...receivers.keys()], {
       opened: (sql) => this.#listening(sql),
-      notified: (payload, channel) => (channel === CREDENTIALS_CHANNEL ? this.#changed(payload) : this.processes.notified(payload)),
+      notified: (payload, channel) => receivers.get(channel)?.(payload),
       lost: () => this.#notificationsLost(),
     });
   }

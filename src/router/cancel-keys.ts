@@ -1,4 +1,5 @@
 import { randomInt, timingSafeEqual } from 'node:crypto';
+import { type CancelForwarding, type ForwardedCancel, secretDigest } from '../catalog/processes/cancel-forwarding.ts';
 
 /** The key in BackendKeyData and in a CancelRequest. */
 export interface CancelKey {
@@ -26,6 +27,12 @@ const LAST_PROCESS_ID = 2 ** 31 - 1;
 /** The cancel keys of the wire sessions that are open in this process. They are random, and never those of a backend. */
 export class CancelKeys {
   readonly #sessions = new Map<number, Session>();
+  readonly #others: CancelForwarding;
+
+  constructor(others: CancelForwarding) {
+    this.#others = others;
+    others.serve((cancel) => this.#cancelForwarded(cancel));
+  }
 
   /** @returns the process id that belongs to the secret */
   issue(secret: Buffer, target: Cancelable): number {
@@ -41,10 +48,21 @@ export class CancelKeys {
     this.#sessions.delete(processId);
   }
 
-  /** Cancels the running query of the key's session. An unknown key does nothing, as in Postgres. */
+  /**
+   * Cancels the running query of the key's session, which another process may have. An unknown key does nothing, as in Postgres.
+   * Resolves when the request has been sent on.
+   */
   async cancel({ processId, secret }: CancelKey): Promise<void> {
     const session = this.#sessions.get(processId);
-    if (session === undefined || session.secret.length !== secret.length) return;
+    if (session === undefined) return this.#others.forward(processId, secret);
+    if (session.secret.length !== secret.length) return;
     if (timingSafeEqual(Buffer.from(session.secret, 'latin1'), secret)) await session.target?.cancel();
+  }
+
+  #cancelForwarded({ processId, secretDigest: digest }: ForwardedCancel): void {
+    const session = this.#sessions.get(processId);
+    if (session === undefined) return;
+    const own = secretDigest(Buffer.from(session.secret, 'latin1'));
+    if (own.length === digest.length && timingSafeEqual(Buffer.from(own), Buffer.from(digest))) void session.target?.cancel();
   }
 }

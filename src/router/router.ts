@@ -74,7 +74,7 @@ export const NO_WAIT: Wait = { giveUp() {}, leave: () => false };
 export class Router {
   readonly catalog: Catalog;
   readonly results: MemoryBudget;
-  readonly cancelKeys = new CancelKeys();
+  readonly cancelKeys: CancelKeys;
   /** Divides the event loop's time among organizations, for both doors together. */
   readonly inputs: InputScheduler;
   readonly #provisioner: Provisioner;
@@ -95,6 +95,7 @@ export class Router {
 
   constructor(options: RouterOptions) {
     this.catalog = options.catalog;
+    this.cancelKeys = new CancelKeys(options.catalog.cancels);
     this.results = options.results;
     this.#provisioner = options.provisioner;
     this.#pool = options.pool;
