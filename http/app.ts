@@ -44,6 +44,8 @@ import { queryEndpoints } from './routes/sql/query.ts';
 import { transactionEndpoints } from './routes/sql/transaction.ts';
 
 export interface HttpAppOptions extends RouteContext {
+  /** Aborted when the service will stop soon: replies have `Connection: close` from then on. */
+  readonly stopping?: AbortSignal;
   /** If set, the door uses TLS. */
   readonly tls?: TlsFiles;
   readonly deadlines?: ServerDeadlines;
@@ -131,7 +133,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   });
   setHeadersAlways(app, cors);
   trackRequests(app, ends, underWay, clientAddress);
-  closeGracefully(app, options.config.POSTERN_SHUTDOWN_TIMEOUT_MS, served);
+  closeGracefully(app, options.config.POSTERN_SHUTDOWN_TIMEOUT_MS, served, options.stopping);
   app.addHook('preClose', async () => sockets?.close(options.config.POSTERN_SHUTDOWN_TIMEOUT_MS));
   refuseAmbiguousHeads(app);
   refuseOtherHosts(app, isServedHost);
@@ -188,25 +190,30 @@ function deadlinesOf(config: Config): ServerDeadlines {
   };
 }
 
-type Served = Pick<HttpServer, 'size' | 'announceEnd' | 'drain' | 'closeAll'>;
+type Served = Pick<HttpServer, 'size' | 'announceEnd' | 'stopListening' | 'drain' | 'closeAll'>;
 
 /** Requests that were sent before the client knew of the shutdown take about as long to arrive as a reply takes to the client. */
 const LINGER_MS = 100;
 
 /**
- * Shutdown: for a moment every reply has `Connection: close`. Then no new requests are accepted, and every connection
- * ends with its last pending reply, or after a timeout without it.
+ * Shutdown: once it is announced, every reply has `Connection: close`. On closing, no new connections are accepted, a moment later no
+ * new requests, and every connection ends with its last pending reply, or after a timeout without it.
  */
-function closeGracefully(app: FastifyInstance, timeoutMs: number, served: readonly Served[]): void {
+function closeGracefully(app: FastifyInstance, timeoutMs: number, served: readonly Served[], announced?: AbortSignal): void {
   let ending = false;
   let closing = false;
   let deadline: NodeJS.Timeout | undefined;
+  const announceEnd = () => {
+    ending = true;
+    for (const one of served) one.announceEnd();
+  };
+  announced?.addEventListener('abort', announceEnd);
   app.addHook('preClose', async () => {
     deadline = setTimeout(() => {
       for (const one of served) one.closeAll();
     }, timeoutMs);
-    ending = true;
-    for (const one of served) one.announceEnd();
+    announceEnd();
+    for (const one of served) one.stopListening();
     if (served.some(({ size }) => size > 0)) await sleep(Math.min(LINGER_MS, timeoutMs));
     closing = true;
     for (const one of served) one.drain();

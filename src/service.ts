@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
+import { setTimeout as delay } from 'node:timers/promises';
 import { Server as TlsServer } from 'node:tls';
 import type { FastifyInstance } from 'fastify';
 import { createHttpApp } from '../http/app.ts';
@@ -13,6 +14,7 @@ import { Pool } from './backend/pool/pool.ts';
 import { Catalog } from './catalog/catalog.ts';
 import type { Config } from './config.ts';
 import { startEmbedded } from './embedded.ts';
+import { ServiceError } from './errors.ts';
 import { connectionLimits, openFilesLimit, watchDescriptors } from './file-descriptors.ts';
 import { Multiplexers, type SharingLimits } from './multiplex/multiplexer.ts';
 import { fanOut, type Observe } from './observation.ts';
@@ -134,7 +136,8 @@ export async function startService(config: Config, log: Observe): Promise<Servic
     for (const source of [wire.sessions, underWay]) sessions.register(source);
     await sessions.open();
     const wirePort = await listenWire(wire, config);
-    const ready = () => answers(router);
+    const stopping = new AbortController();
+    const ready = () => answers(router, stopping.signal);
     const sizes = new DataSizes(platform);
     const admission = new Admission(config.POSTERN_HTTP_REQUESTS_PER_TENANT);
     const http = createHttpApp({
@@ -157,6 +160,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       config,
       observe,
       ready,
+      stopping: stopping.signal,
       connectionsMax: limits.http,
       openWire: (stream, { remoteAddress }) => wire.accept(stream, { remoteAddress, method: 'cleartext' }),
       connection: (asked) => ({ host: publicHost(config, asked), port: wirePort, sslmode: sslmode(config, tls) }),
@@ -187,7 +191,9 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       reload: () => reloadTls(tls, http, observe),
       close: async (reason = 'closed') => {
         const busy = { transactions: wire.transactions, requests: admission.requests };
-        observe({ name: 'service.stopping', reason, ...busy, message: stopping(busy, config.POSTERN_SHUTDOWN_TIMEOUT_MS) });
+        observe({ name: 'service.stopping', reason, ...busy, message: stopMessage(busy, config) });
+        stopping.abort();
+        if (config.POSTERN_DRAIN_MS > 0) await delay(config.POSTERN_DRAIN_MS);
         await closeAll();
       },
     };
@@ -284,9 +290,10 @@ async function listen(app: FastifyInstance, setting: Parameters<typeof cannotLis
   return typeof address === 'object' && address !== null ? address.port : port;
 }
 
-function stopping({ transactions, requests }: { readonly transactions: number; readonly requests: number }, timeoutMs: number): string {
+function stopMessage({ transactions, requests }: { readonly transactions: number; readonly requests: number }, config: Config): string {
   const busy = [counted(transactions, 'transaction'), counted(requests, 'request')].filter((text) => text !== undefined).join(' and ');
-  const waits = busy === '' ? 'stopping' : `stopping: waits up to ${timeoutMs / 1_000} s for ${busy}`;
+  const drains = config.POSTERN_DRAIN_MS === 0 ? 'stopping' : `stopping in ${config.POSTERN_DRAIN_MS / 1_000} s`;
+  const waits = busy === '' ? drains : `${drains}: waits up to ${config.POSTERN_SHUTDOWN_TIMEOUT_MS / 1_000} s for ${busy}`;
   return `${waits}; a second Ctrl-C or signal ends it at once`;
 }
 
@@ -294,13 +301,14 @@ function counted(number: number, what: string): string | undefined {
   return number === 0 ? undefined : `${number} ${what}${number === 1 ? '' : 's'}`;
 }
 
-async function answers(router: Router): Promise<boolean> {
+/** @throws ServiceError `not_ready`, `shutting_down` */
+async function answers(router: Router, stopping: AbortSignal): Promise<void> {
+  if (stopping.aborted) throw new ServiceError('shutting_down', 'the service is shutting down');
   const timeout = AbortSignal.timeout(READY_TIMEOUT_MS);
   try {
     await Promise.race([router.ping(), once(timeout, 'abort').then(() => Promise.reject(timeout.reason))]);
-    return true;
-  } catch {
-    return false;
+  } catch (cause) {
+    throw new ServiceError('not_ready', 'the backing Postgres does not answer', { cause });
   }
 }
 

@@ -51,8 +51,10 @@ export interface HttpServer {
   readonly opened: 'connection' | 'secureConnection';
   /** The open connections, except those taken over. */
   readonly size: number;
-  /** Accepts no more connections. Replies have `Connection: close` from now on; idle connections stay open. */
+  /** Replies have `Connection: close` from now on; idle connections stay open. */
   announceEnd(): void;
+  /** Accepts no more connections. */
+  stopListening(): void;
   /**
    * Closes idle connections at once and the others after their last pending reply. Connections that were taken over
    * do not belong to this server any more.
@@ -104,10 +106,10 @@ export function createServer(handler: RequestListener, deadlines: ServerDeadline
     get size() {
       return replies.size;
     },
-    announceEnd: () => {
+    announceEnd: () => replies.announceEnd(),
+    stopListening: () => {
       // The http module's own close would end idle connections at once.
       if (server.listening) NetServer.prototype.close.call(server);
-      replies.announceEnd();
     },
     drain: () => replies.drain(),
     closeAll: () => replies.closeAll(),

@@ -63,6 +63,9 @@ export class FastPath implements FastPathHost {
     for (const connection of this.#connections.all()) connection.announceEnd();
   }
 
+  /** The server does. */
+  stopListening(): void {}
+
   /** Closes idle connections at once and the others after their pending reply. */
   drain(): void {
     this.announceEnd();

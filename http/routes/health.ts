@@ -1,5 +1,4 @@
 import type { FastifyInstance } from 'fastify';
-import { ServiceError } from '../../src/errors.ts';
 import { healthReply } from '../responses/reply-schemas.ts';
 import type { DocumentedOperation } from './operation.ts';
 import { noBody, noQuery } from './request-schemas.ts';
@@ -19,16 +18,19 @@ export const HEALTH_OPERATIONS = [
     ...BOTH,
     path: '/readyz',
     operationId: 'readiness',
-    summary: 'Whether PostgreSQL answers',
-    replies: { 200: { description: 'It does, so calls can be served.', schema: healthReply, example: { status: 'ready' } } },
+    summary: 'Whether PostgreSQL answers, and the service is not about to stop',
+    replies: { 200: { description: 'Calls can be served.', schema: healthReply, example: { status: 'ready' } } },
   },
 ] as const satisfies readonly DocumentedOperation[];
 
-/** `/healthz`: the process is running. `/readyz`: PostgreSQL answers, so calls can be served. */
-export function healthRoutes(app: FastifyInstance, ready: () => Promise<boolean>): void {
+/**
+ * `/healthz`: the process is running. `/readyz`: PostgreSQL answers, so calls can be served.
+ * @param ready throws ServiceError `not_ready` when it does not, `shutting_down` when the service is about to stop
+ */
+export function healthRoutes(app: FastifyInstance, ready: () => Promise<void>): void {
   app.get('/healthz', async () => ({ status: 'ok' }));
   app.get('/readyz', async () => {
-    if (!(await ready().catch(() => false))) throw new ServiceError('not_ready', 'the backing Postgres does not answer');
+    await ready();
     return { status: 'ready' };
   });
 }

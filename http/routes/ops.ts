@@ -11,7 +11,7 @@ import { healthRoutes } from './health.ts';
 
 export interface OpsAppOptions {
   /** Whether PostgreSQL answers. */
-  readonly ready: () => Promise<boolean>;
+  readonly ready: () => Promise<void>;
   /** The metrics in Prometheus' text format. */
   readonly metrics: () => Promise<{ readonly contentType: string; readonly body: string }>;
   readonly observe?: Observe;

@@ -52,7 +52,7 @@ export interface RouteContext {
    */
   readonly connection: (asked: string | undefined) => WireAddress;
   /** Whether PostgreSQL answers. */
-  readonly ready: () => Promise<boolean>;
+  readonly ready: () => Promise<void>;
 }
 
 /** Errors before there is a database session. */

@@ -354,7 +354,7 @@ describe('observation', () => {
 
 describe('health', () => {
   it('/readyz is 503 while Postgres does not answer', async () => {
-    const other = await openDoor({ ready: async () => Promise.reject(new Error('down')) });
+    const other = await openDoor({ ready: () => Promise.reject(new ServiceError('not_ready', 'down')) });
     const reply = await fetch(`${other.url}/readyz`);
     expect([reply.status, reply.headers.get('retry-after')]).toEqual([503, '5']);
     expect((await fetch(`${other.url}/healthz`)).status).toBe(200);
@@ -427,7 +427,7 @@ describe('closing', () => {
       ready: () => {
         started();
         return new Promise((resolve) => {
-          finish = () => resolve(true);
+          finish = resolve;
         });
       },
     });

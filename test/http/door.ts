@@ -56,7 +56,7 @@ export function standIn(observe: Observe = () => {}): HttpAppOptions {
     config: readConfig({}),
     observe,
     connection: () => ({ host: '127.0.0.1', port: 6432, sslmode: 'disable' }),
-    ready: async () => true,
+    ready: async () => {},
   };
 }
 
