@@ -11,16 +11,19 @@ const column = z.object({
   default: text,
   identity: z.enum(['always', 'by default']).nullable(),
   generated: text.describe('The expression of a generated column'),
+  generation: z.enum(['stored', 'virtual']).nullable().describe('When a generated column is computed: when it is written, or read'),
+  collation: text.describe('null: the one of its type'),
   comment: text,
 });
 
 const columns = z.array(z.string());
-const key = z.object({ name: z.string(), columns });
+const constraint = { name: z.string(), definition: z.string().describe('As ALTER TABLE … ADD CONSTRAINT takes it') };
+const key = z.object({ ...constraint, columns });
 
 const referentialAction = z.enum(['no action', 'restrict', 'cascade', 'set null', 'set default']);
 
 const foreignKey = z.object({
-  name: z.string(),
+  ...constraint,
   columns,
   referencedSchema: z.string(),
   referencedTable: z.string(),
@@ -62,15 +65,20 @@ export const table = z.object({
   columns: z.array(column),
   primaryKey: key.nullable(),
   unique: z.array(key),
-  checks: z.array(z.object({ name: z.string(), expression: z.string() })),
+  checks: z.array(z.object({ ...constraint, expression: z.string() })),
+  exclusions: z.array(z.object(constraint)),
   foreignKeys: z.array(foreignKey),
   indexes: z.array(index),
   rowSecurity: z.boolean(),
+  isRowSecurityForced: z.boolean().describe('Its policies hold for its owner too'),
   policies: z.array(policy),
   triggers: z.array(z.object({ name: z.string(), definition: z.string(), isEnabled: z.boolean() })),
   definition,
+  isUnlogged: z.boolean(),
+  options: z.array(z.string()).describe('Storage parameters, and those of a view: security_invoker=true'),
   partitionKey: text,
   partitionOf: z.object({ schema: z.string(), name: z.string(), bound: z.string() }).nullable(),
+  inherits: z.array(z.object({ schema: z.string(), name: z.string() })).describe('Tables whose columns it has by inheritance'),
 });
 
 const type = z.object({
@@ -86,6 +94,12 @@ const sequence = z.object({
   schema: z.string(),
   name: z.string(),
   type: z.string(),
+  start: z.string().describe('A number, which may exceed 2^53, as are the following'),
+  increment: z.string(),
+  minValue: z.string(),
+  maxValue: z.string(),
+  cache: z.string(),
+  isCycling: z.boolean(),
   ownedBy: z.object({ schema: z.string(), table: z.string(), column: z.string() }).nullable(),
 });
 
@@ -94,10 +108,12 @@ const routine = z.object({
   name: z.string(),
   kind: z.enum(['function', 'procedure', 'aggregate', 'window']),
   arguments: z.string(),
+  identityArguments: z.string().describe('What tells it from others of its name, as ALTER FUNCTION takes it'),
   returns: text,
   language: z.string(),
   volatility: z.enum(['immutable', 'stable', 'volatile']),
   isSecurityDefiner: z.boolean(),
+  definition: text.describe('CREATE OR REPLACE …; null for an aggregate'),
   comment: text,
 });
 
@@ -125,12 +141,33 @@ export const SCHEMA_EXAMPLE: z.output<typeof schemaReply> = {
       tableBytes: 16_384,
       indexBytes: 16_384,
       columns: [
-        { name: 'id', type: 'bigint', notNull: true, default: null, identity: 'always', generated: null, comment: null },
-        { name: 'total', type: 'numeric', notNull: true, default: '0', identity: null, generated: null, comment: 'In euros' },
+        {
+          name: 'id',
+          type: 'bigint',
+          notNull: true,
+          default: null,
+          identity: 'always',
+          generated: null,
+          generation: null,
+          collation: null,
+          comment: null,
+        },
+        {
+          name: 'total',
+          type: 'numeric',
+          notNull: true,
+          default: '0',
+          identity: null,
+          generated: null,
+          generation: null,
+          collation: null,
+          comment: 'In euros',
+        },
       ],
-      primaryKey: { name: 'orders_pkey', columns: ['id'] },
+      primaryKey: { name: 'orders_pkey', columns: ['id'], definition: 'PRIMARY KEY (id)' },
       unique: [],
-      checks: [{ name: 'orders_total_check', expression: '(total >= (0)::numeric)' }],
+      checks: [{ name: 'orders_total_check', expression: '(total >= (0)::numeric)', definition: 'CHECK ((total >= (0)::numeric))' }],
+      exclusions: [],
       foreignKeys: [],
       indexes: [
         {
@@ -146,15 +183,32 @@ export const SCHEMA_EXAMPLE: z.output<typeof schemaReply> = {
         },
       ],
       rowSecurity: false,
+      isRowSecurityForced: false,
       policies: [],
       triggers: [],
       definition: null,
+      isUnlogged: false,
+      options: [],
       partitionKey: null,
       partitionOf: null,
+      inherits: [],
     },
   ],
   types: [{ schema: 'public', name: 'mood', kind: 'enum', labels: ['sad', 'ok'], definition: null, comment: null }],
-  sequences: [{ schema: 'public', name: 'orders_id_seq', type: 'bigint', ownedBy: { schema: 'public', table: 'orders', column: 'id' } }],
+  sequences: [
+    {
+      schema: 'public',
+      name: 'orders_id_seq',
+      type: 'bigint',
+      start: '1',
+      increment: '1',
+      minValue: '1',
+      maxValue: '9223372036854775807',
+      cache: '1',
+      isCycling: false,
+      ownedBy: { schema: 'public', table: 'orders', column: 'id' },
+    },
+  ],
   functions: [],
   extensions: [{ name: 'plpgsql', version: '1.0', schema: 'pg_catalog' }],
   isComplete: true,

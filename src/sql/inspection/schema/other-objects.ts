@@ -52,6 +52,8 @@ export function sequencesSql(placement: Placement, limit: number): string {
   return `
     SELECT ${jsonObject(`
       SELECT ${schema('n')} AS schema, c.relname AS name, pg_catalog.format_type(s.seqtypid, NULL) AS type,
+        s.seqstart::pg_catalog.text AS start, s.seqincrement::pg_catalog.text AS increment, s.seqmin::pg_catalog.text AS "minValue",
+        s.seqmax::pg_catalog.text AS "maxValue", s.seqcache::pg_catalog.text AS cache, s.seqcycle AS "isCycling",
         ${jsonObject(`SELECT ${schema('tn')} AS schema, t.relname AS table, a.attname AS column WHERE t.oid IS NOT NULL`)} AS "ownedBy"`)}
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace JOIN pg_catalog.pg_sequence s ON s.seqrelid = c.oid
       LEFT JOIN pg_catalog.pg_depend own ON own.classid = ${catalogOid('pg_class')} AND own.objid = c.oid AND own.objsubid = 0
@@ -67,20 +69,35 @@ export function sequencesSql(placement: Placement, limit: number): string {
 const FUNCTION_KINDS = { f: 'function', p: 'procedure', a: 'aggregate', w: 'window' };
 const VOLATILITIES = { i: 'immutable', s: 'stable', v: 'volatile' };
 
-/** Without the constructors of ranges, which are parts of their types. */
-export function functionsSql(placement: Placement, limit: number): string {
+/** The oids of functions, in the order in which they are shown; without the constructors of ranges, which are parts of their types. */
+export function functionOidsSql(limit: number): string {
+  return `
+    SELECT p.oid FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE ${isListed('p.pronamespace')} AND NOT ${isExtensions('pg_proc', 'p.oid', 'i')}
+      AND (pg_catalog.pg_has_role(p.proowner, 'USAGE') OR pg_catalog.has_function_privilege(p.oid, 'EXECUTE'))
+    ORDER BY n.nspname, p.proname, p.oid LIMIT ${limit}`;
+}
+
+/** These functions. $1 has their oids in place of those of schemas. Definitions of those written in the SQL standard's way lock the tables that they name. */
+export function functionsSql(placement: Placement): string {
   const { schema, definition } = spellingOf(placement);
   return `
     SELECT ${jsonObject(`
       SELECT ${schema('n')} AS schema, p.proname AS name, ${word('p.prokind', FUNCTION_KINDS)} AS kind,
         ${definition('pg_catalog.pg_get_function_arguments(p.oid)')} AS arguments,
+        ${definition('pg_catalog.pg_get_function_identity_arguments(p.oid)')} AS "identityArguments",
         ${definition('pg_catalog.pg_get_function_result(p.oid)')} AS returns,
         l.lanname AS language, ${word('p.provolatile', VOLATILITIES)} AS volatility, p.prosecdef AS "isSecurityDefiner",
+        CASE WHEN p.prokind <> 'a' THEN ${definition(inOwnPath(placement, 'pg_catalog.pg_get_functiondef(p.oid)'))} END AS definition,
         ${comment('pg_proc', 'p.oid')} AS comment`)}
     FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace JOIN pg_catalog.pg_language l ON l.oid = p.prolang
-    WHERE ${isListed('p.pronamespace')} AND NOT ${isExtensions('pg_proc', 'p.oid', 'i')}
-      AND (pg_catalog.pg_has_role(p.proowner, 'USAGE') OR pg_catalog.has_function_privilege(p.oid, 'EXECUTE'))
-    ORDER BY n.nspname, p.proname, p.oid LIMIT ${limit}`;
+    WHERE ${isListed('p.oid')} ORDER BY n.nspname, p.proname, p.oid`;
+}
+
+/** A function's definition, with the schema under its name for clients in the function's search path, where nothing follows the name. */
+function inOwnPath({ kind }: Placement, text: string): string {
+  const own = `pg_catalog.concat('^( SET search_path TO .*)''', $2::pg_catalog.text, '''')`;
+  return kind === 'schema' ? String.raw`pg_catalog.regexp_replace(${text}, ${own}, '\1''public''', 'n')` : text;
 }
 
 /** Whatever schemas are shown: extensions may be in any that the role may use, except where one schema was asked for. */

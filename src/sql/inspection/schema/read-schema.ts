@@ -10,7 +10,7 @@ import type { Session, SessionOptions } from '../../session/session.ts';
 import { inspect } from '../inspect.ts';
 import { parametersOf } from './catalog-sql.ts';
 import { JsonItems } from './json-items.ts';
-import { extensionsSql, functionsSql, schemasSql, sequencesSql, typesSql } from './other-objects.ts';
+import { extensionsSql, functionOidsSql, functionsSql, schemasSql, sequencesSql, typesSql } from './other-objects.ts';
 import { tableOidsSql, tablesSql } from './tables.ts';
 
 export interface SchemaRequest extends SessionOptions {
@@ -28,7 +28,7 @@ export interface SchemaReply {
 /** Of each kind of object. */
 const OBJECTS_MAX = 10_000;
 const SCHEMAS_MAX = 1_000;
-const TABLES_AT_ONCE = 200;
+const OBJECTS_AT_ONCE = 200;
 /** What follows the arrays. */
 const END_MAX_BYTES = 4_096;
 
@@ -50,10 +50,24 @@ async function readParts(session: Session, placement: Placement, { schema }: Sch
   const schemas = await readSchemas(session, placement, schema, parts);
   const parameters = parametersOf(placement, schemas);
   const limit = OBJECTS_MAX + 1;
-  await addTables(session, placement, parameters, parts);
+  /**
+   * Locks that definitions take are kept until the end of the transaction, or of a subtransaction. Of many views they could fill the
+   * server's table of locks, so they are read in portions.
+   */
+  const addInPortions = async (name: string, oidsSql: string, portionSql: string) => {
+    const oids = (await session.rows(oidsSql, parameters)).map(([oid]) => oid ?? '');
+    await parts.add(name, async (addRows) => {
+      for (let at = 0; at < oids.length; at += OBJECTS_AT_ONCE) {
+        await session.query('SAVEPOINT portion');
+        await addRows(portionSql, parametersOf(placement, oids.slice(at, at + OBJECTS_AT_ONCE)));
+        await session.query('ROLLBACK TO SAVEPOINT portion');
+      }
+    });
+  };
+  await addInPortions('tables', tableOidsSql(placement, limit), tablesSql(placement));
   await parts.add('types', (addRows) => addRows(typesSql(placement, limit), parameters));
   await parts.add('sequences', (addRows) => addRows(sequencesSql(placement, limit), parameters));
-  await parts.add('functions', (addRows) => addRows(functionsSql(placement, limit), parameters));
+  await addInPortions('functions', functionOidsSql(limit), functionsSql(placement));
   await parts.add('extensions', (addRows) => addRows(extensionsSql(placement, limit, schema !== undefined), parameters));
   return parts.end(placement.kind === 'database' && schema === undefined ? ONE_SCHEMA : undefined);
 }
@@ -68,21 +82,6 @@ async function readSchemas(session: Session, placement: Placement, asked: string
   if (found.length === 0 && asked !== undefined) throw new ServiceError('not_found', `there is no schema "${asked}"`);
   parts.addSchemas(found.map(([, json]) => json ?? ''));
   return found.slice(0, SCHEMAS_MAX).map(([oid]) => oid ?? '');
-}
-
-/**
- * Locks that definitions take are kept until the end of the transaction, or of a subtransaction. Of many views they could fill the
- * server's table of locks, so they are read in portions.
- */
-async function addTables(session: Session, placement: Placement, parameters: readonly string[], parts: Parts): Promise<void> {
-  const oids = (await session.rows(tableOidsSql(placement, OBJECTS_MAX + 1), parameters)).map(([oid]) => oid ?? '');
-  await parts.add('tables', async (addRows) => {
-    for (let at = 0; at < oids.length; at += TABLES_AT_ONCE) {
-      await session.query('SAVEPOINT portion');
-      await addRows(tablesSql(placement), parametersOf(placement, oids.slice(at, at + TABLES_AT_ONCE)));
-      await session.query('ROLLBACK TO SAVEPOINT portion');
-    }
-  });
 }
 
 /** Before the only value of a row are the number of columns, as two bytes, and the value's length, as four. */

@@ -42,17 +42,20 @@ export function tablesSql(placement: Placement): string {
         ${ROW_ESTIMATE} AS "rowEstimate",
         parts.bytes AS "totalBytes", parts.bytes - parts.index_bytes AS "tableBytes", parts.index_bytes AS "indexBytes",
         ${jsonArray(columnsSql(spelling))} AS columns,
-        ${jsonObject(`${keysSql('p')} LIMIT 1`)} AS "primaryKey",
-        ${jsonArray(keysSql('u'))} AS unique,
+        ${jsonObject(`${keysSql('p', spelling)} LIMIT 1`)} AS "primaryKey",
+        ${jsonArray(keysSql('u', spelling))} AS unique,
         ${jsonArray(checksSql(spelling))} AS checks,
+        ${jsonArray(exclusionsSql(spelling))} AS exclusions,
         ${jsonArray(foreignKeysSql(spelling))} AS "foreignKeys",
         ${jsonArray(indexesSql(placement, spelling))} AS indexes,
-        c.relrowsecurity AS "rowSecurity",
+        c.relrowsecurity AS "rowSecurity", c.relforcerowsecurity AS "isRowSecurityForced",
         ${jsonArray(policiesSql(spelling))} AS policies,
         ${jsonArray(triggersSql(spelling))} AS triggers,
         CASE WHEN c.relkind IN ('v', 'm') THEN ${spelling.definition('pg_catalog.pg_get_viewdef(c.oid)')} END AS definition,
-        CASE WHEN c.relkind = 'p' THEN pg_catalog.pg_get_partkeydef(c.oid) END AS "partitionKey",
-        CASE WHEN c.relispartition THEN ${jsonObject(parentSql(spelling))} END AS "partitionOf"
+        c.relpersistence = 'u' AS "isUnlogged", coalesce(pg_catalog.to_json(c.reloptions), '[]') AS options,
+        CASE WHEN c.relkind = 'p' THEN ${spelling.definition('pg_catalog.pg_get_partkeydef(c.oid)')} END AS "partitionKey",
+        CASE WHEN c.relispartition THEN ${jsonObject(parentSql(spelling))} END AS "partitionOf",
+        CASE WHEN c.relispartition THEN '[]' ELSE ${jsonArray(inheritsSql(spelling))} END AS inherits
       FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace CROSS JOIN LATERAL (${PARTS}) AS parts
       WHERE ${isListed('c.oid')} ORDER BY n.nspname, c.relname
     ) AS item`;
@@ -85,30 +88,48 @@ function columnsSql({ definition }: Spelling): string {
       CASE WHEN a.attgenerated = '' THEN ${expression} END AS default,
       ${word('a.attidentity', { a: 'always', d: 'by default' })} AS identity,
       CASE WHEN a.attgenerated <> '' THEN ${expression} END AS generated,
+      ${word('a.attgenerated', { s: 'stored', v: 'virtual' })} AS generation,
+      ${definition(COLLATION)} AS collation,
       ${comment('pg_class', 'c.oid', 'a.attnum')} AS comment
     FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_attrdef def ON def.adrelid = a.attrelid AND def.adnum = a.attnum
     WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`;
 }
 
-function keysSql(type: 'p' | 'u'): string {
+/** Where it is not that of the type. */
+const COLLATION = `(
+  SELECT pg_catalog.concat(pg_catalog.quote_ident(cn.nspname::pg_catalog.text), '.', pg_catalog.quote_ident(co.collname::pg_catalog.text))
+  FROM pg_catalog.pg_collation co JOIN pg_catalog.pg_namespace cn ON cn.oid = co.collnamespace JOIN pg_catalog.pg_type ct ON ct.oid = a.atttypid
+  WHERE co.oid = a.attcollation AND a.attcollation <> ct.typcollation)`;
+
+const CONSTRAINT = 'pg_catalog.pg_get_constraintdef(con.oid)';
+
+function keysSql(type: 'p' | 'u', { definition }: Spelling): string {
   return `
-    SELECT con.conname AS name, ${columnNames('con.conrelid', 'con.conkey')} AS columns
+    SELECT con.conname AS name, ${columnNames('con.conrelid', 'con.conkey')} AS columns, ${definition(CONSTRAINT)} AS definition
     FROM pg_catalog.pg_constraint con WHERE con.conrelid = c.oid AND con.contype = '${type}' ORDER BY con.conname`;
 }
 
 function checksSql({ definition }: Spelling): string {
   return `
-    SELECT con.conname AS name, ${definition('pg_catalog.pg_get_expr(con.conbin, con.conrelid)')} AS expression
+    SELECT con.conname AS name, ${definition('pg_catalog.pg_get_expr(con.conbin, con.conrelid)')} AS expression,
+      ${definition(CONSTRAINT)} AS definition
     FROM pg_catalog.pg_constraint con WHERE con.conrelid = c.oid AND con.contype = 'c' ORDER BY con.conname`;
 }
 
+function exclusionsSql({ definition }: Spelling): string {
+  return `
+    SELECT con.conname AS name, ${definition(CONSTRAINT)} AS definition
+    FROM pg_catalog.pg_constraint con WHERE con.conrelid = c.oid AND con.contype = 'x' ORDER BY con.conname`;
+}
+
 /** A key that refers to a partitioned table has one more entry for each of its partitions, which only the server uses. */
-function foreignKeysSql({ schema }: Spelling): string {
+function foreignKeysSql({ schema, definition }: Spelling): string {
   return `
     SELECT con.conname AS name, ${columnNames('con.conrelid', 'con.conkey')} AS columns,
       ${schema('target_schema')} AS "referencedSchema", target.relname AS "referencedTable",
       ${columnNames('con.confrelid', 'con.confkey')} AS "referencedColumns",
-      ${word('con.confupdtype', ACTIONS)} AS "onUpdate", ${word('con.confdeltype', ACTIONS)} AS "onDelete"
+      ${word('con.confupdtype', ACTIONS)} AS "onUpdate", ${word('con.confdeltype', ACTIONS)} AS "onDelete",
+      ${definition(CONSTRAINT)} AS definition
     FROM pg_catalog.pg_constraint con JOIN pg_catalog.pg_class target ON target.oid = con.confrelid
       JOIN pg_catalog.pg_namespace target_schema ON target_schema.oid = target.relnamespace
     WHERE con.conrelid = c.oid AND con.contype = 'f' AND NOT EXISTS (
@@ -151,4 +172,13 @@ function parentSql({ schema, definition }: Spelling): string {
     FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class parent ON parent.oid = i.inhparent
       JOIN pg_catalog.pg_namespace parent_schema ON parent_schema.oid = parent.relnamespace
     WHERE i.inhrelid = c.oid LIMIT 1`;
+}
+
+/** The tables whose columns a table has by inheritance, in their order. */
+function inheritsSql({ schema }: Spelling): string {
+  return `
+    SELECT ${schema('parent_schema')} AS schema, parent.relname AS name
+    FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class parent ON parent.oid = i.inhparent
+      JOIN pg_catalog.pg_namespace parent_schema ON parent_schema.oid = parent.relnamespace
+    WHERE i.inhrelid = c.oid ORDER BY i.inhseqno`;
 }
