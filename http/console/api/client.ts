@@ -31,8 +31,7 @@ export function urlOf(path: string): URL {
 
 /** Calls the API. @returns the reply's document @throws ApiError */
 export async function call<T>(method: string, path: string, options: CallOptions = {}): Promise<T> {
-  const response = await open(method, path, options);
-  return (await whole(response, (reply) => reply.json())) as T;
+  return readJson(await open(method, path, options));
 }
 
 /** As {@link call}, for the reply's text: numbers and JSON values keep their digits and white space. */
@@ -48,6 +47,11 @@ export async function open(method: string, path: string, options: CallOptions = 
   // Such a call has been refused before anything was done. A key that ended on the way may have done something.
   if (error.problem.code === 'unauthorized' && options.key === undefined && (await askForKey())) return open(method, path, options);
   throw error;
+}
+
+/** The document of a reply to {@link open}. @throws ApiError when it breaks off */
+export async function readJson<T>(response: Response): Promise<T> {
+  return (await whole(response, (reply) => reply.json())) as T;
 }
 
 async function send(method: string, path: string, options: CallOptions): Promise<Response> {

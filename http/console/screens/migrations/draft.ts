@@ -1,4 +1,4 @@
-import { effect, signal } from '@preact/signals';
+import { effect, type Signal, signal } from '@preact/signals';
 import { keepText, keptText } from '../../session/kept-text.ts';
 import type { MigrationRequest } from './migrations.ts';
 
@@ -19,6 +19,22 @@ const TEXT = 'migration';
 export const draft = signal<Draft>({ ...EMPTY, ...kept() });
 
 effect(() => keepText(TEXT, JSON.stringify(draft.value)));
+
+/** The texts alone, for their editors. */
+export const sqlText = textOf('sql');
+export const rollbackText = textOf('rollbackSql');
+
+function textOf(name: 'sql' | 'rollbackSql'): Signal<string> {
+  const text = signal(draft.peek()[name]);
+  effect(() => {
+    text.value = draft.value[name];
+  });
+  effect(() => {
+    const { value } = text;
+    if (draft.peek()[name] !== value) change({ [name]: value });
+  });
+  return text;
+}
 
 export function change(changed: Partial<Draft>): void {
   draft.value = { ...draft.peek(), ...changed };

@@ -1,4 +1,5 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { Editor, type EditorError, type EditorProps } from '../../editor/editor.tsx';
 import { Button } from '../../parts/button.tsx';
 import { Confirmation } from '../../parts/dialog.tsx';
 import { Checkbox, Choice, Field } from '../../parts/field.tsx';
@@ -9,11 +10,8 @@ import { me } from '../../session/session.ts';
 import { screenCommands } from '../../shell/commands.ts';
 import { goTo } from '../../shell/route.ts';
 import { type FoundDestruction, readScript, type Script } from './destructions.ts';
-import { begin, change, type Draft, draft, requestOf } from './draft.ts';
-import { OutcomeNotice, outcome, run } from './outcome.tsx';
-
-const SQL_ROWS = 12;
-const ROLLBACK_ROWS = 5;
+import { begin, change, type Draft, draft, requestOf, rollbackText, sqlText } from './draft.ts';
+import { errorIn, isOf, OutcomeNotice, outcome, run } from './outcome.tsx';
 
 /** A migration is written, tried out and applied. */
 export function NewMigration() {
@@ -25,11 +23,10 @@ export function NewMigration() {
   const isReady = now.name.trim() !== '' && now.sql.trim() !== '' && !isRunning;
   const result = useRef<HTMLDivElement>(null);
   useEffect(() => result.current?.scrollIntoView({ block: 'nearest' }), [known]);
-  const edit = (changed: Partial<Draft>) => {
-    // What went through was another text.
-    if (outcome.peek()?.state === 'done') outcome.value = undefined;
-    change(changed);
-  };
+  useEffect(() => {
+    // What went through was another one.
+    if (known?.state === 'done' && !isOf(known, now)) outcome.value = undefined;
+  }, [known, now]);
   const tryOut = () => void run(requestOf(draft.peek(), true));
   useEffect(() => {
     screenCommands.value = [
@@ -50,9 +47,15 @@ export function NewMigration() {
           ask(true);
         }}
       >
-        <Field label="Name" value={now.name} onInput={(name) => edit({ name })} placeholder={`${today()}-orders`} isMono isRequired />
-        <Field label="SQL" value={now.sql} onInput={(sql) => edit({ sql })} rows={SQL_ROWS} placeholder={EXAMPLE} isMono isRequired />
-        <Options now={now} edit={edit} />
+        <Field label="Name" value={now.name} onInput={(name) => change({ name })} placeholder={`${today()}-orders`} isMono isRequired />
+        <SqlField
+          label="SQL"
+          text={sqlText}
+          error={useMemo(() => errorIn('sql', known, now), [known, now.sql])}
+          placeholder={EXAMPLE}
+          onRun={() => isReady && now.isTransaction && tryOut()}
+        />
+        <Options now={now} backError={useMemo(() => errorIn('rollbackSql', known, now), [known, now.rollbackSql])} />
         {known?.state !== 'done' && <Destructions of={script} />}
         <div class="actions">
           <Button icon="play" isDisabled={!isReady || !now.isTransaction} isBusy={isRunning && known.request.dryRun} onClick={tryOut}>
@@ -102,23 +105,31 @@ function clear(): void {
   outcome.value = undefined;
 }
 
-function Options({ now, edit }: { readonly now: Draft; readonly edit: (changed: Partial<Draft>) => void }) {
+function SqlField({ hint, ...props }: EditorProps & { readonly hint?: string }) {
+  return (
+    <div class="field">
+      <span class="label">{props.label}</span>
+      <Editor {...props} />
+      {hint !== undefined && <p class="muted">{hint}</p>}
+    </div>
+  );
+}
+
+function Options({ now, backError }: { readonly now: Draft; readonly backError: EditorError | undefined }) {
   return (
     <>
       <div class="migration-options">
-        <Checkbox label="With SQL that undoes it" isChecked={now.hasRollback} onChange={(hasRollback) => edit({ hasRollback })} />
-        <Checkbox label="In one transaction" isChecked={now.isTransaction} onChange={(isTransaction) => edit({ isTransaction })} />
-        <Choice label="Time limit" hideLabel value={now.timeLimit} options={timeLimits()} onChange={(timeLimit) => edit({ timeLimit })} />
+        <Checkbox label="With SQL that undoes it" isChecked={now.hasRollback} onChange={(hasRollback) => change({ hasRollback })} />
+        <Checkbox label="In one transaction" isChecked={now.isTransaction} onChange={(isTransaction) => change({ isTransaction })} />
+        <Choice label="Time limit" hideLabel value={now.timeLimit} options={timeLimits()} onChange={(timeLimit) => change({ timeLimit })} />
       </div>
       {now.hasRollback && (
-        <Field
+        <SqlField
           label="SQL that undoes it"
-          value={now.rollbackSql}
-          onInput={(rollbackSql) => edit({ rollbackSql })}
-          rows={ROLLBACK_ROWS}
+          text={rollbackText}
+          error={backError}
           hint="The dry run proves it: forward, back and forward again. The history keeps it."
           placeholder="drop table customers;"
-          isMono
         />
       )}
       {!now.isTransaction && (

@@ -1,8 +1,11 @@
 import { signal } from '@preact/signals';
 import { ApiError, isAbort, type Problem } from '../../api/problem.ts';
+import type { EditorError } from '../../editor/editor.tsx';
+import { rangeAtPlace } from '../../editor/place.ts';
 import { CodeBlock } from '../../parts/copy.tsx';
 import { formatCount, formatDuration, formatTime } from '../../parts/format.ts';
 import { Notice, ProblemNotice } from '../../parts/notice.tsx';
+import { type Draft, requestOf } from './draft.ts';
 import { excerptOf, type Place } from './excerpt.ts';
 import { type MigrationReply, type MigrationRequest, type MigrationWarning, runMigration } from './migrations.ts';
 
@@ -21,6 +24,20 @@ export async function run(request: MigrationRequest): Promise<void> {
   } catch (error) {
     outcome.value = isAbort(error) ? undefined : { state: 'failed', request, error };
   }
+}
+
+/** Whether it is what comes of this draft. */
+export function isOf({ request }: Outcome, now: Draft): boolean {
+  return JSON.stringify(request) === JSON.stringify(requestOf(now, request.dryRun));
+}
+
+/** What is wrong with one of the texts, unless it has been changed since. */
+export function errorIn(name: 'sql' | 'rollbackSql', known: Outcome | undefined, now: Draft): EditorError | undefined {
+  if (known?.state !== 'failed' || !(known.error instanceof ApiError) || known.request[name] !== now[name]) return undefined;
+  const { problem, message } = known.error;
+  const place = placeOf(problem);
+  if (place === undefined || (problem.phase === 'rollback') !== (name === 'rollbackSql')) return undefined;
+  return { ...rangeAtPlace(now[name], place.line, place.column), message };
 }
 
 export function OutcomeNotice({ of: known }: { readonly of: Outcome }) {

@@ -1,0 +1,186 @@
+import { type ReadonlySignal, signal } from '@preact/signals';
+import { open, readJson } from './client.ts';
+import { RESERVED_WORDS } from './reserved-words.ts';
+
+export interface SchemaColumn {
+  readonly name: string;
+  /** As SQL writes it. */
+  readonly type: string;
+  readonly notNull: boolean;
+  readonly default: string | null;
+  readonly identity: 'always' | 'by default' | null;
+  /** The expression of a generated column. */
+  readonly generated: string | null;
+  readonly comment: string | null;
+}
+
+export interface SchemaKey {
+  readonly name: string;
+  readonly columns: readonly string[];
+}
+
+export type ReferentialAction = 'no action' | 'restrict' | 'cascade' | 'set null' | 'set default';
+
+export interface ForeignKey {
+  readonly name: string;
+  readonly columns: readonly string[];
+  readonly referencedSchema: string;
+  readonly referencedTable: string;
+  readonly referencedColumns: readonly string[];
+  readonly onUpdate: ReferentialAction;
+  readonly onDelete: ReferentialAction;
+}
+
+export interface SchemaIndex {
+  readonly name: string;
+  readonly definition: string;
+  /** null stands for an expression. */
+  readonly columns: readonly (string | null)[];
+  readonly isUnique: boolean;
+  readonly isPrimary: boolean;
+  readonly isValid: boolean;
+  readonly method: string;
+  readonly bytes: number;
+  /** null where it is not known. */
+  readonly scans: number | null;
+}
+
+export interface Policy {
+  readonly name: string;
+  readonly command: 'all' | 'select' | 'insert' | 'update' | 'delete';
+  readonly roles: readonly string[];
+  readonly isPermissive: boolean;
+  readonly using: string | null;
+  readonly check: string | null;
+}
+
+export interface SchemaTable {
+  readonly schema: string;
+  readonly name: string;
+  readonly kind: 'table' | 'partitioned table' | 'view' | 'materialized view' | 'foreign table';
+  readonly comment: string | null;
+  /** null before the first ANALYZE or VACUUM. */
+  readonly rowEstimate: number | null;
+  readonly totalBytes: number;
+  readonly tableBytes: number;
+  readonly indexBytes: number;
+  readonly columns: readonly SchemaColumn[];
+  readonly primaryKey: SchemaKey | null;
+  readonly unique: readonly SchemaKey[];
+  readonly checks: readonly { readonly name: string; readonly expression: string }[];
+  readonly foreignKeys: readonly ForeignKey[];
+  readonly indexes: readonly SchemaIndex[];
+  readonly rowSecurity: boolean;
+  readonly policies: readonly Policy[];
+  readonly triggers: readonly { readonly name: string; readonly definition: string; readonly isEnabled: boolean }[];
+  /** Its query; null for a table. */
+  readonly definition: string | null;
+  readonly partitionKey: string | null;
+  readonly partitionOf: { readonly schema: string; readonly name: string; readonly bound: string } | null;
+}
+
+export interface SchemaType {
+  readonly schema: string;
+  readonly name: string;
+  readonly kind: 'enum' | 'domain' | 'composite' | 'range';
+  /** Of an enum. */
+  readonly labels: readonly string[] | null;
+  /** Of any other. */
+  readonly definition: string | null;
+  readonly comment: string | null;
+}
+
+export interface Sequence {
+  readonly schema: string;
+  readonly name: string;
+  readonly type: string;
+  readonly ownedBy: { readonly schema: string; readonly table: string; readonly column: string } | null;
+}
+
+export interface Routine {
+  readonly schema: string;
+  readonly name: string;
+  readonly kind: 'function' | 'procedure' | 'aggregate' | 'window';
+  readonly arguments: string;
+  readonly returns: string | null;
+  readonly language: string;
+  readonly volatility: 'immutable' | 'stable' | 'volatile';
+  readonly isSecurityDefiner: boolean;
+  readonly comment: string | null;
+}
+
+export interface SchemaWarning {
+  readonly severity: string;
+  readonly code: string;
+  readonly message: string;
+  readonly hint?: string;
+}
+
+/** `GET /api/schema` */
+export interface Schema {
+  readonly schemas: readonly { readonly name: string; readonly comment: string | null }[];
+  readonly tables: readonly SchemaTable[];
+  readonly types: readonly SchemaType[];
+  readonly sequences: readonly Sequence[];
+  readonly functions: readonly Routine[];
+  readonly extensions: readonly { readonly name: string; readonly version: string; readonly schema: string }[];
+  /** false when there is more than is shown; `warnings` has details. */
+  readonly isComplete: boolean;
+  readonly warnings?: readonly SchemaWarning[];
+}
+
+interface Known {
+  readonly schema: Schema;
+  readonly tag: string | undefined;
+  /** When it was asked for; by `performance.now()`. */
+  readonly askedAt: number;
+}
+
+let known: Known | undefined;
+let refreshing: Promise<void> | undefined;
+const last = signal<Schema | undefined>(undefined);
+
+/** The one that was loaded last; all screens share it. */
+export const schema: ReadonlySignal<Schema | undefined> = last;
+
+/** Loads it. When it has not changed, the one there is stays: the same object. @throws ApiError */
+export async function loadSchema(abandoned?: AbortSignal): Promise<Schema> {
+  const askedAt = performance.now();
+  const former = known;
+  const headers: Record<string, string> = former?.tag === undefined ? {} : { 'if-none-match': former.tag };
+  const response = await open('GET', 'api/schema', { headers, signal: abandoned });
+  const next =
+    response.status === 304 && former !== undefined
+      ? { ...former, askedAt }
+      : { schema: await readJson<Schema>(response), tag: response.headers.get('etag') ?? undefined, askedAt };
+  // Replies may overtake each other.
+  if (known === undefined || known.askedAt <= askedAt) known = next;
+  last.value = known.schema;
+  return next.schema;
+}
+
+/** Loads it unless that was done a moment ago, or goes on. @returns when it is as new as that; errors are left to the next load */
+export function refreshSchema(maxAgeMs: number): Promise<void> {
+  if (known !== undefined && performance.now() - known.askedAt < maxAgeMs) return Promise.resolve();
+  refreshing ??= loadSchema()
+    .then(
+      () => undefined,
+      () => undefined,
+    )
+    .finally(() => {
+      refreshing = undefined;
+    });
+  return refreshing;
+}
+
+const PLAIN = /^[a-z_][a-z0-9_]*$/;
+
+/** As `quote_ident`: in quotes where the name needs them. */
+export function quoteIdentifier(name: string): string {
+  return PLAIN.test(name) && !RESERVED_WORDS.has(name) ? name : `"${name.replaceAll('"', '""')}"`;
+}
+
+/** `schema.name`, each quoted where it needs that. */
+export function qualifiedName(schemaName: string, name: string): string {
+  return `${quoteIdentifier(schemaName)}.${quoteIdentifier(name)}`;
+}

@@ -1,0 +1,16 @@
+/** What is wrong with a part of the text; offsets in UTF-16 units. */
+export interface EditorError {
+  readonly from: number;
+  readonly to: number;
+  readonly message: string;
+}
+
+/** Offsets are in UTF-16 units of the text. */
+export interface EditorHandle {
+  selection(): { readonly from: number; readonly to: number };
+  /** Selects, and scrolls there. */
+  select(from: number, to: number): void;
+  /** Puts a text in place of the selection. */
+  insert(text: string): void;
+  focus(): void;
+}

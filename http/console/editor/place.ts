@@ -1,0 +1,37 @@
+import { Lexer, Token } from '../../../src/syntax/scanner.ts';
+
+interface Range {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** The token at a place of an error, as far as it is in that line. @param line from 1 @param column in characters, from 1 */
+export function rangeAtPlace(text: string, line: number, column: number): Range {
+  let start = 0;
+  for (let number = 1; number < line; number += 1) {
+    const next = text.indexOf('\n', start);
+    if (next < 0) break;
+    start = next + 1;
+  }
+  return rangeAt(text, skipCharacters(text, start, column - 1));
+}
+
+/** The token at a position of an error. @param position as PostgreSQL gives it: in characters, from 1 @param start where its statement begins */
+export function rangeAtPosition(text: string, position: number, start = 0): Range {
+  return rangeAt(text, skipCharacters(text, start, position - 1));
+}
+
+function rangeAt(text: string, from: number): Range {
+  const lineEnd = text.indexOf('\n', from);
+  const lexer = new Lexer(text, { offset: from });
+  const isToken = lexer.next() !== Token.End && lexer.start === from;
+  const to = Math.min(isToken ? lexer.end : from + 1, lineEnd < 0 ? text.length : lineEnd);
+  return { from, to: Math.max(from, to) };
+}
+
+/** @returns the offset in UTF-16 units, which may have two for a character */
+function skipCharacters(text: string, from: number, characters: number): number {
+  let at = from;
+  for (let left = characters; left > 0 && at < text.length; left -= 1) at += (text.codePointAt(at) ?? 0) > 0xffff ? 2 : 1;
+  return at;
+}
