@@ -54,6 +54,8 @@ export interface ConfirmationProps {
   readonly title: string;
   /** What is going to happen, in a verb: `Drop the table`. */
   readonly action: string;
+  /** The other button: `Cancel`, unless the action is to cancel something. */
+  readonly dismissal?: string;
   readonly isDangerous?: boolean;
   readonly isBusy?: boolean;
   readonly onConfirm: () => void;
@@ -62,12 +64,13 @@ export interface ConfirmationProps {
 }
 
 /** Asks before something that cannot be undone. */
-export function Confirmation({ title, action, isDangerous = false, isBusy = false, onConfirm, onClose, children }: ConfirmationProps) {
+export function Confirmation({ title, action, dismissal = 'Cancel', isDangerous = false, ...props }: ConfirmationProps) {
+  const { isBusy = false, onConfirm, onClose, children } = props;
   return (
     <Dialog title={title} onClose={onClose}>
       {children}
       <footer>
-        <Button onClick={onClose}>Cancel</Button>
+        <Button onClick={onClose}>{dismissal}</Button>
         <Button kind={isDangerous ? 'danger' : 'primary'} isBusy={isBusy} onClick={onConfirm}>
           {action}
         </Button>

@@ -31,6 +31,13 @@ export const SCREENS: readonly Screen[] = [
     load: async () => (await import('./migrations/migrations-screen.tsx')).MigrationsScreen,
   },
   {
+    path: 'sessions',
+    title: 'Sessions',
+    group: 'Operation',
+    icon: 'session',
+    load: async () => (await import('./sessions/sessions-screen.tsx')).SessionsScreen,
+  },
+  {
     path: 'audit',
     title: 'Audit',
     group: 'Operation',
