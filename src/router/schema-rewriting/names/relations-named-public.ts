@@ -48,9 +48,13 @@ export function relationQualifiers(text: string, from: number, to: number): Read
   return declared ? columns : new Set();
 }
 
-/** FROM may also separate arguments (`extract(epoch FROM t)`) or belong to IS DISTINCT FROM. */
+/**
+ * FROM may also separate arguments (`extract(epoch FROM t)`) or belong to IS DISTINCT FROM. After FOR UPDATE, a policy names roles, and a
+ * query relations that its FROM has named.
+ */
 function clauseAfter(word: string, before: string, current: Clause): Clause {
   if (word === 'from' && (before === 'distinct' || current === 'arguments')) return current;
+  if (word === 'update' && before === 'for') return 'other';
   return CLAUSES.get(word) ?? current;
 }
 

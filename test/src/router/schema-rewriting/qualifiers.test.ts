@@ -187,6 +187,8 @@ describe('a relation called public', () => {
     `SELECT public.id FROM «public».a AS public; SELECT «public».id FROM «public».b`,
     `SELECT x AS public FROM «public».users WHERE «public».may(x)`,
     `SELECT extract(epoch FROM «public».now()), a IS DISTINCT FROM public, «public».x FROM t`,
+    `CREATE POLICY p ON «public».t FOR UPDATE TO PUBLIC USING (EXISTS (SELECT FROM «public».u))`,
+    `SELECT «public».t.id FROM «public».t FOR UPDATE`,
     `REVOKE ALL ON «public».users FROM PUBLIC`,
     `SELECT public.id, x::«public».mood FROM («public».teams public LEFT JOIN «public».users ON ((users.team = public.id)))`,
     `CREATE VIEW «public».v AS SELECT public.id FROM «public».a, «public».b public, («public».c JOIN «public».d ON public.x) WHERE public.y`,
