@@ -11,18 +11,25 @@ export interface SchemaColumn {
   readonly identity: 'always' | 'by default' | null;
   /** The expression of a generated column. */
   readonly generated: string | null;
+  readonly generation: 'stored' | 'virtual' | null;
+  /** Qualified; null: the one of its type. */
+  readonly collation: string | null;
   readonly comment: string | null;
 }
 
-export interface SchemaKey {
+export interface Constraint {
   readonly name: string;
+  /** As `ALTER TABLE … ADD CONSTRAINT` takes it. */
+  readonly definition: string;
+}
+
+export interface SchemaKey extends Constraint {
   readonly columns: readonly string[];
 }
 
 export type ReferentialAction = 'no action' | 'restrict' | 'cascade' | 'set null' | 'set default';
 
-export interface ForeignKey {
-  readonly name: string;
+export interface ForeignKey extends Constraint {
   readonly columns: readonly string[];
   readonly referencedSchema: string;
   readonly referencedTable: string;
@@ -67,16 +74,22 @@ export interface SchemaTable {
   readonly columns: readonly SchemaColumn[];
   readonly primaryKey: SchemaKey | null;
   readonly unique: readonly SchemaKey[];
-  readonly checks: readonly { readonly name: string; readonly expression: string }[];
+  readonly checks: readonly (Constraint & { readonly expression: string })[];
+  readonly exclusions: readonly Constraint[];
   readonly foreignKeys: readonly ForeignKey[];
   readonly indexes: readonly SchemaIndex[];
   readonly rowSecurity: boolean;
+  readonly isRowSecurityForced: boolean;
   readonly policies: readonly Policy[];
   readonly triggers: readonly { readonly name: string; readonly definition: string; readonly isEnabled: boolean }[];
   /** Its query; null for a table. */
   readonly definition: string | null;
+  readonly isUnlogged: boolean;
+  /** Storage parameters, and those of a view: `fillfactor=70`. */
+  readonly options: readonly string[];
   readonly partitionKey: string | null;
   readonly partitionOf: { readonly schema: string; readonly name: string; readonly bound: string } | null;
+  readonly inherits: readonly { readonly schema: string; readonly name: string }[];
 }
 
 export interface SchemaType {
@@ -94,6 +107,13 @@ export interface Sequence {
   readonly schema: string;
   readonly name: string;
   readonly type: string;
+  /** A number, which may exceed 2^53, as are the following. */
+  readonly start: string;
+  readonly increment: string;
+  readonly minValue: string;
+  readonly maxValue: string;
+  readonly cache: string;
+  readonly isCycling: boolean;
   readonly ownedBy: { readonly schema: string; readonly table: string; readonly column: string } | null;
 }
 
@@ -102,10 +122,14 @@ export interface Routine {
   readonly name: string;
   readonly kind: 'function' | 'procedure' | 'aggregate' | 'window';
   readonly arguments: string;
+  /** What tells it from others of its name. */
+  readonly identityArguments: string;
   readonly returns: string | null;
   readonly language: string;
   readonly volatility: 'immutable' | 'stable' | 'volatile';
   readonly isSecurityDefiner: boolean;
+  /** `CREATE OR REPLACE …`; null for an aggregate. */
+  readonly definition: string | null;
   readonly comment: string | null;
 }
 
