@@ -26,6 +26,7 @@ import { compressReplies } from './responses/compression.ts';
 import { countReplies } from './responses/reply-memory.ts';
 import { auditEndpoints } from './routes/account/audit.ts';
 import { authEndpoints } from './routes/account/auth.ts';
+import { consoleSignInEndpoints } from './routes/account/console-sign-in.ts';
 import { keyEndpoints } from './routes/account/keys.ts';
 import { organizationEndpoints } from './routes/account/organization.ts';
 import { consoleRoutes } from './routes/console.ts';
@@ -156,6 +157,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
 export function endpointsOf(context: RouteContext): Endpoint[] {
   return [
     authEndpoints,
+    consoleSignInEndpoints,
     keyEndpoints,
     organizationEndpoints,
     queryEndpoints,

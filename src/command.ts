@@ -3,7 +3,8 @@ import { packageVersion } from './runtime/package-folder.ts';
 const USAGE = `usage: postern [command]
 
   start               starts the service; so does no command
-  dev                 starts it on free ports, with an organization whose DATABASE_URL is printed, and kept in .env.postern
+  dev                 starts it on free ports, with an organization whose DATABASE_URL is printed, and kept in .env.postern;
+                      prints an address that signs in to the console
   admin <command>     what an operator does to organizations; alone it lists its commands
   --help, --version
 

@@ -4,6 +4,7 @@ import { databaseUrl, doorsOf, httpUrl } from './banner.ts';
 import { type Config, isOfAnOrganization } from './config.ts';
 import { type EnvFile, readEnvFile, writeEnvFile } from './env-file.ts';
 import { isFree, PORT_SETTINGS } from './ports.ts';
+import { ConsoleSignIn, SIGN_IN_MINUTES } from './router/sign-ups/console-sign-in.ts';
 import type { Service } from './service.ts';
 import { runService } from './service-process.ts';
 
@@ -12,6 +13,8 @@ type Environment = Readonly<Record<string, string | undefined>>;
 interface Developer {
   readonly id: string;
   readonly apiKey: string;
+  /** Whether the key may make others, such as one for the console. */
+  readonly isAdmin: boolean;
   /** How it was come by. */
   readonly note: string;
 }
@@ -27,16 +30,26 @@ const FILE = '.env.postern';
 export async function runForDevelopment(environment: Environment): Promise<void> {
   const path = resolve(FILE);
   const file = await readEnvFile(path);
-  await runService(await withFreePorts(withoutOwnUrl(environment), file), async (config, service) => {
-    const { id, apiKey, note } = await developer(config, service, file);
+  const consoleSignIn = new ConsoleSignIn();
+  const greet = async (config: Config, service: Service): Promise<string> => {
+    const { id, apiKey, isAdmin, note } = await developer(config, service, file);
     const url = databaseUrl(config, service, { id, apiKey });
     const variables = { DATABASE_URL: url, ORG: id, API_KEY: apiKey, API_URL: httpUrl(config, service) };
     if (file.isOurs) await writeEnvFile(path, variables);
     const kept = file.isOurs
       ? `${FILE} has it, with ORG, API_KEY and API_URL. To use it in a shell:\n\n  set -a; . ./${FILE}; set +a\n`
       : `${FILE} is not of Postern's making and stays as it is; so the key is not kept, and the next start makes another.\n`;
-    return `\nPostern is open, for development. ${note}\n\n${doorsOf(config, service)}\nDATABASE_URL=${url}\n\n${kept}\n`;
-  });
+    const hasAddress = isAdmin && config.POSTERN_CONSOLE === 'on';
+    const address = hasAddress
+      ? consoleHint(`${httpUrl(config, service)}/console`, consoleSignIn.issue({ organizationId: id, apiKey }))
+      : '';
+    return `\nPostern is open, for development. ${note}\n\n${doorsOf(config, service)}\n${address}DATABASE_URL=${url}\n\n${kept}\n`;
+  };
+  await runService(await withFreePorts(withoutOwnUrl(environment), file), greet, { consoleSignIn });
+}
+
+function consoleHint(consoleUrl: string, token: string): string {
+  return `This address signs in to the console, once, within ${SIGN_IN_MINUTES} minutes:\n\n  ${consoleUrl}#/sign-in/${token}\n\n`;
 }
 
 /** A shell that has read `.env.postern` names Postern's own door, not the PostgreSQL behind it. */
@@ -69,14 +82,15 @@ async function developer(config: Config, { router }: Service, { variables }: Env
   try {
     const apiKey = variables.get('API_KEY');
     const known = apiKey && (await router.authenticate({ kind: 'bearer', apiKey }, origin).catch(() => undefined));
-    if (known) return { id: known.organization.id, apiKey, note: `Its organization is that in ${FILE}.` };
+    if (known)
+      return { id: known.organization.id, apiKey, isAdmin: known.key.scope === 'admin', note: `Its organization is that in ${FILE}.` };
     const former = (await operator.organizations()).find(({ email, status }) => email === EMAIL && status === 'active');
     if (former !== undefined) {
       const note = `Its organization "${former.name}" was there; it has a new key, and the old one is invalid.`;
-      return { id: former.id, apiKey: await operator.issueKey(former.id, origin), note };
+      return { id: former.id, apiKey: await operator.issueKey(former.id, origin), isAdmin: true, note };
     }
     const made = await signUps.create({ orgName: NAME, email: EMAIL }, origin);
-    return { id: made.organization.id, apiKey: made.apiKey, note: `Its organization "${NAME}" is new.` };
+    return { id: made.organization.id, apiKey: made.apiKey, isAdmin: true, note: `Its organization "${NAME}" is new.` };
   } finally {
     await close();
   }

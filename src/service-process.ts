@@ -3,7 +3,7 @@ import { type Config, ConfigError, readConfig, unknownVariables } from './config
 import { EmbeddedError } from './embedded/error.ts';
 import { createLogger, linesForPeople, logObserver } from './observers/log.ts';
 import { ClusterError } from './router/placement/cluster.ts';
-import { type Service, startService } from './service.ts';
+import { type Service, type ServiceOptions, startService } from './service.ts';
 
 /** Under `npm start`, Ctrl-C sends the signal twice: from the terminal and, at the same time, from npm. */
 const ECHO_MS = 500;
@@ -15,7 +15,11 @@ export type Greet = (config: Config, service: Service) => Promise<string>;
  * Runs the service until a signal stops it. On a terminal the log is lines for people, elsewhere JSON.
  * @param environment as `process.env`
  */
-export async function runService(environment: Readonly<Record<string, string | undefined>>, greet: Greet): Promise<void> {
+export async function runService(
+  environment: Readonly<Record<string, string | undefined>>,
+  greet: Greet,
+  options?: ServiceOptions,
+): Promise<void> {
   /** Undefined until it has started. */
   let service: Service | undefined;
   let stoppedAt: number | undefined;
@@ -42,7 +46,7 @@ export async function runService(environment: Readonly<Record<string, string | u
     const log = logObserver(createLogger(config.POSTERN_LOG_LEVEL, process.stdout.isTTY ? linesForPeople(process.stdout) : undefined));
     const unknown = unknownVariables(environment);
     if (unknown.length > 0) log({ name: 'service.warning', message: `unknown settings are ignored: ${unknown.join(', ')}` });
-    service = await startService(config, log);
+    service = await startService(config, log, options);
     process.stdout.write(await greet(config, service));
   } catch (error) {
     // An error that the operator can correct is one line; any other is a bug, whose stack is needed.

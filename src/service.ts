@@ -34,6 +34,7 @@ import { relationCounters } from './router/placement/shared-database/schema-stat
 import { Router } from './router/router.ts';
 import { Sessions } from './router/sessions/sessions.ts';
 import { ApiKeys } from './router/sign-ups/api-keys.ts';
+import type { ConsoleSignIn } from './router/sign-ups/console-sign-in.ts';
 import { SignUps } from './router/sign-ups/sign-ups.ts';
 import { MemoryBudget } from './runtime/memory-budget.ts';
 import { shareSocketShapes } from './runtime/v8-socket-shapes.ts';
@@ -55,6 +56,11 @@ export interface Service {
   close(reason?: string): Promise<void>;
 }
 
+export interface ServiceOptions {
+  /** If set, the console has a one-time address: only for development. */
+  readonly consoleSignIn?: ConsoleSignIn;
+}
+
 /** Server connections left for the catalog, provisioning and operators. */
 const PLATFORM_SESSIONS = 16;
 const READY_TIMEOUT_MS = 2_000;
@@ -64,7 +70,7 @@ const READY_TIMEOUT_MS = 2_000;
  * @param log receives every observation, in addition to metrics and audit
  * @throws ConfigError, EmbeddedError, ClusterError: the message is one line for the person who starts the service
  */
-export async function startService(config: Config, log: Observe): Promise<Service> {
+export async function startService(config: Config, log: Observe, { consoleSignIn }: ServiceOptions = {}): Promise<Service> {
   const startedAt = performance.now();
   shareSocketShapes();
   await tryPorts(config);
@@ -146,6 +152,7 @@ export async function startService(config: Config, log: Observe): Promise<Servic
       signUps,
       operator,
       keys,
+      ...(consoleSignIn === undefined ? {} : { consoleSignIn }),
       sessions,
       underWay,
       refusals,

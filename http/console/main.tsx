@@ -1,6 +1,8 @@
 import { render } from 'preact';
 import { lockWhenIdle } from './session/idle-lock.ts';
 import { App } from './shell/app.tsx';
+import { followSignInAddresses } from './shell/sign-in-address.ts';
 
+followSignInAddresses();
 lockWhenIdle();
 render(<App />, document.body);

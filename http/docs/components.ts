@@ -19,6 +19,7 @@ export const REQUESTS = registryOf({
   OrganizationChanges: requests.organizationChanges,
   OrganizationDeletion: requests.organizationDeletion,
   KeyRotationRequest: requests.rotateKeyRequest,
+  ConsoleSignIn: requests.consoleSignInRequest,
   KeyRequest: requests.createKeyRequest,
   KeyChange: requests.updateKeyRequest,
   QueryRequest: requests.queryRequest,

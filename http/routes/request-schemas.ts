@@ -136,6 +136,11 @@ const keyScope = z
   .enum(['admin', 'write', 'read'])
   .describe('admin: everything, also with keys; write: SQL as the owner of the data; read: SQL as a role that may only read it');
 
+export const consoleSignInRequest = z.strictObject({
+  token: z.string().min(1).max(100).describe("What stands behind `#/sign-in/` in the console's address"),
+  name: keyName.exactOptional(),
+});
+
 export const createKeyRequest = z.strictObject({
   name: keyName,
   scope: keyScope,

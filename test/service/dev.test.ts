@@ -48,6 +48,22 @@ describe('postern dev', () => {
     expect(await postern.end('SIGTERM')).toMatchObject({ code: 0, stderr: '' });
   });
 
+  it('prints an address of the console that signs in once', async () => {
+    const postern = await start();
+    const [, , key = ''] = (await kept()).values();
+    const [, page, token] = /^ {2}(http:\S+)#\/sign-in\/([\w-]{43})$/m.exec(postern.output()) ?? [];
+    expect(page).toBe(`${postern.httpUrl}/console`);
+    const signIn = () => postern.call('POST', '/api/auth/console', { body: { token, name: 'console, Firefox' } });
+    const [first, second] = [await signIn(), await signIn()];
+    expect([first.status, second.status]).toEqual([201, 401]);
+    expect((await postern.call('GET', '/api/keys', { key })).body.keys.map(({ name }: { name: string }) => name)).toEqual([
+      'first key',
+      'console, Firefox',
+    ]);
+    const { stdout } = await postern.end('SIGTERM');
+    expect(stdout.split(String(token))).toHaveLength(2);
+  });
+
   it('has the same organization, key and ports the next time, also in a shell that has read the file', async () => {
     const before = await kept();
     const [url = '', id] = before.values();

@@ -1,7 +1,7 @@
 import { inject } from 'vitest';
 import { readConfig } from '../../src/config.ts';
 import type { Observation } from '../../src/observation.ts';
-import { type Service, startService } from '../../src/service.ts';
+import { type Service, type ServiceOptions, startService } from '../../src/service.ts';
 import { newControlDatabase } from './control-databases.ts';
 import { type Doors, doorsAt } from './doors.ts';
 
@@ -41,10 +41,10 @@ export function testVariables(): Record<string, string> {
 }
 
 /** @param overrides POSTERN_ variables */
-export async function startTestService(overrides: Readonly<Record<string, string>> = {}): Promise<TestService> {
+export async function startTestService(overrides: Readonly<Record<string, string>> = {}, options?: ServiceOptions): Promise<TestService> {
   const observations: Observation[] = [];
   const config = readConfig({ ...testVariables(), ...overrides });
-  const service = await startService(config, (observation) => observations.push(observation));
+  const service = await startService(config, (observation) => observations.push(observation), options);
   return {
     ...doorsAt(service.httpPort, service.wirePort),
     service,

@@ -20,8 +20,8 @@ export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
   /** The call only reads, so it may be repeated; absent: as its method says. */
   readonly isSafe?: boolean;
-  /** Another key than the session's; a refusal is then an error like any other. */
-  readonly key?: string;
+  /** Another key than the session's, or null for none; a refusal is then an error like any other. */
+  readonly key?: string | null;
 }
 
 /** `api/query` and so on, below whatever path the page is served from. */
@@ -61,7 +61,7 @@ async function send(method: string, path: string, options: CallOptions): Promise
       method,
       headers: {
         accept: accept ?? 'application/json',
-        ...(other === undefined ? {} : { authorization: `Bearer ${other}` }),
+        ...(other === undefined || other === null ? {} : { authorization: `Bearer ${other}` }),
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         ...headers,
       },

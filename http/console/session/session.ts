@@ -1,8 +1,9 @@
 import { computed, signal } from '@preact/signals';
 import { call, useKey, whenUnauthorized } from '../api/client.ts';
-import { asApiError } from '../api/problem.ts';
+import { type ApiError, asApiError } from '../api/problem.ts';
 import { browserName } from './browser-name.ts';
 import { forgetText, forgetTexts, keepText, keepTexts, keptText } from './kept-text.ts';
+import { hasSignInToken, useSignInToken } from './sign-in-token.ts';
 
 export type Scope = 'admin' | 'write' | 'read';
 
@@ -43,16 +44,27 @@ export const me = signal<Me | undefined>(undefined);
 export const lockedBecause = signal<string | undefined>(undefined);
 export const isSignedIn = computed(() => me.value !== undefined);
 
+/** Why the address that should have signed in did not. */
+export const refusedAddress = signal<ApiError | undefined>(undefined);
+
 const KEY_HOURS = 12;
 const KEY_TEXT = 'key';
+
+/** A key that the page has been given for itself. */
+interface OwnKey {
+  readonly apiKey: string;
+  readonly keyId: string;
+}
+
 let key: string | undefined;
 /** A key that this page has made for itself, and revokes. */
 let ownKeyId: string | undefined;
 let staysSignedIn = false;
 let waiting: ((isRenewed: boolean) => void)[] = [];
 
-/** Goes on after a reload, where that was chosen. */
+/** Signs in by an address that does so once, or goes on after a reload, where that was chosen. */
 export async function resume(): Promise<void> {
+  if (hasSignInToken() && (await enterOnce())) return;
   const kept = keptText(KEY_TEXT);
   if (kept === undefined) return;
   try {
@@ -71,17 +83,54 @@ export async function resume(): Promise<void> {
  */
 export async function enter(apiKey: string, stay: boolean): Promise<void> {
   const whose = await call<Me>('GET', 'api/auth/me', { key: apiKey });
-  const former = me.value;
-  if (former !== undefined && former.organizationId !== whose.organizationId)
-    throw new Error(`this key is of another organization, ${whose.orgName}: sign out first`);
+  checkOrganization(whose);
   if (whose.key.scope !== 'admin') return begin(apiKey, undefined, stay, whose);
-  const name = `console, ${browserName()}`;
   const expiresAt = new Date(Date.now() + KEY_HOURS * 3_600_000).toISOString();
-  const made = await call<{ apiKey: string; keyId: string }>('POST', 'api/keys', {
-    key: apiKey,
-    body: { name, scope: 'admin', expiresAt },
-  });
+  const body = { name: ownKeyName(), scope: 'admin', expiresAt };
+  const made = await call<OwnKey>('POST', 'api/keys', { key: apiKey, body });
   await begin(made.apiKey, made.keyId, stay);
+}
+
+/**
+ * Exchanges the token of an address that signs in once for a key of the page's own.
+ * @returns false if it was refused; {@link refusedAddress} then says why
+ * @throws ApiError when there was no answer; the token is then kept for another attempt
+ */
+export async function enterOnce(): Promise<boolean> {
+  refusedAddress.value = undefined;
+  try {
+    const made = await useSignInToken((token) =>
+      // Repeated, it does nothing: the token works once.
+      call<OwnKey>('POST', 'api/auth/console', { key: null, body: { token, name: ownKeyName() }, isSafe: true }),
+    );
+    await beginWith(made);
+    return true;
+  } catch (error) {
+    if (hasSignInToken()) throw error;
+    refusedAddress.value = asApiError(error);
+    return false;
+  }
+}
+
+async function beginWith(made: OwnKey): Promise<void> {
+  try {
+    const whose = await call<Me>('GET', 'api/auth/me', { key: made.apiKey });
+    checkOrganization(whose);
+    await begin(made.apiKey, made.keyId, false, whose);
+  } catch (error) {
+    void revoke(made);
+    throw error;
+  }
+}
+
+/** A locked page shows the data of one organization. */
+function checkOrganization({ organizationId, orgName }: Me): void {
+  if (me.value !== undefined && me.value.organizationId !== organizationId)
+    throw new Error(`this key is of another organization, ${orgName}: sign out first`);
+}
+
+function ownKeyName(): string {
+  return `console, ${browserName()}`;
 }
 
 async function begin(apiKey: string, own: string | undefined, stay: boolean, known?: Me): Promise<void> {
@@ -125,9 +174,12 @@ export async function signOut(): Promise<void> {
 async function revokeOwnKey(): Promise<void> {
   const [own, apiKey] = [ownKeyId, key];
   ownKeyId = undefined;
-  if (own === undefined || apiKey === undefined) return;
-  // It ends by itself where this fails.
-  await call('DELETE', `api/keys/${own}`, { key: apiKey }).catch(() => undefined);
+  if (own !== undefined && apiKey !== undefined) await revoke({ apiKey, keyId: own });
+}
+
+/** It ends by itself where this fails. */
+async function revoke({ apiKey, keyId }: OwnKey): Promise<void> {
+  await call('DELETE', `api/keys/${keyId}`, { key: apiKey }).catch(() => undefined);
 }
 
 function unlock(isRenewed: boolean): void {

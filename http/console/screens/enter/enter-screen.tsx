@@ -1,7 +1,8 @@
 import { useState } from 'preact/hooks';
 import { Icon } from '../../parts/icon.tsx';
+import { Notice } from '../../parts/notice.tsx';
 import { Tabs } from '../../parts/tabs.tsx';
-import type { SignedUp } from '../../session/session.ts';
+import { refusedAddress, type SignedUp } from '../../session/session.ts';
 import { KeyForm } from './key-form.tsx';
 import { NewKey } from './new-key.tsx';
 import { SignUpForm } from './sign-up-form.tsx';
@@ -23,6 +24,7 @@ export function EnterScreen() {
         <p class="muted">One PostgreSQL, two doors, one key.</p>
       </header>
       <div class="card">
+        <RefusedAddress />
         {made !== undefined ? (
           <NewKey made={made} />
         ) : (
@@ -36,5 +38,18 @@ export function EnterScreen() {
         <span>The key stays in this page. It is never in an address, a cookie or localStorage.</span>
       </footer>
     </main>
+  );
+}
+
+/** Why the address that should have signed in did not. */
+function RefusedAddress() {
+  const refusal = refusedAddress.value;
+  if (refusal === undefined) return null;
+  const { status, hint } = refusal.problem;
+  return (
+    <Notice tone="warning">
+      <p class="notice-title">{status === 404 ? 'This address signs in only where `postern dev` has printed it.' : refusal.message}</p>
+      {hint !== undefined && status !== 404 && <p>{hint}</p>}
+    </Notice>
   );
 }

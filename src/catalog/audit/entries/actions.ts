@@ -3,6 +3,7 @@ export const AUDIT_ACTIONS = [
   'auth.signup',
   'auth.me',
   'auth.rotate_key',
+  'auth.console',
   'query',
   'transaction',
   'neon.sql',
