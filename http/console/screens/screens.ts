@@ -38,6 +38,13 @@ export const SCREENS: readonly Screen[] = [
     load: async () => (await import('./sessions/sessions-screen.tsx')).SessionsScreen,
   },
   {
+    path: 'insights',
+    title: 'Insights',
+    group: 'Operation',
+    icon: 'bulb',
+    load: async () => (await import('./insights/insights-screen.tsx')).InsightsScreen,
+  },
+  {
     path: 'audit',
     title: 'Audit',
     group: 'Operation',

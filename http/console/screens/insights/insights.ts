@@ -1,0 +1,58 @@
+import { call } from '../../api/client.ts';
+
+export type QueryOrder = 'totalTime' | 'meanTime' | 'calls' | 'rows';
+
+/** What the server has counted of statements that differ in constants only. Times are in ms. */
+export interface QueryStatistic {
+  readonly queryId: string;
+  readonly sql: string;
+  readonly calls: number;
+  readonly totalMs: number;
+  readonly meanMs: number;
+  readonly maxMs: number;
+  readonly rows: number;
+  readonly blocksHit: number;
+  readonly blocksRead: number;
+  readonly tempBlocksWritten: number;
+}
+
+/** `GET /api/insights/queries` */
+export type QueryStatistics =
+  | { readonly isAvailable: true; readonly statsSince: string | null; readonly queries: readonly QueryStatistic[] }
+  | { readonly isAvailable: false; readonly reason: string; readonly cure: string };
+
+export interface Advice {
+  readonly rule: string;
+  readonly severity: 'warning' | 'info';
+  readonly schema: string;
+  readonly table: string | null;
+  /** The index, foreign key, column or sequence; null: the table itself. */
+  readonly object: string | null;
+  readonly message: string;
+  readonly cure: string | null;
+}
+
+/** `GET /api/insights/advice` */
+export interface AdviceReply {
+  readonly advice: readonly Advice[];
+  readonly isComplete: boolean;
+}
+
+/** The most that the API returns. */
+export const QUERIES_MAX = 100;
+/** Longer texts are cut. */
+export const QUERY_TEXT_MAX_CHARACTERS = 8_000;
+
+export function readQueries(orderBy: QueryOrder, signal: AbortSignal): Promise<QueryStatistics> {
+  return call('GET', `api/insights/queries?orderBy=${orderBy}&limit=${QUERIES_MAX}`, { signal });
+}
+
+export function readAdvice(signal: AbortSignal): Promise<AdviceReply> {
+  return call('GET', 'api/insights/advice', { signal });
+}
+
+/** `12.3 %` */
+export function formatShare(share: number): string {
+  if (share > 0 && share < 0.0005) return '< 0.1 %';
+  return `${(share * 100).toFixed(1)} %`;
+}
