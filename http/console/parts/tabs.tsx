@@ -1,5 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useId } from 'preact/hooks';
+import { Icon } from './icon.tsx';
 
 export interface Tab {
   readonly id: string;
@@ -11,15 +12,20 @@ export interface TabsProps {
   readonly tabs: readonly Tab[];
   readonly current: string;
   readonly onChange: (id: string) => void;
+  /** Makes tabs that can be closed: by a click, or by the Delete key. */
+  readonly onClose?: (id: string) => void;
+  /** Buttons behind the tabs. */
+  readonly actions?: ComponentChildren;
   /** What the current tab shows. */
   readonly children?: ComponentChildren;
   readonly class?: string;
 }
 
 /** @see https://www.w3.org/WAI/ARIA/apg/patterns/tabs/ */
-export function Tabs({ label, tabs, current, onChange, children, ...props }: TabsProps) {
+export function Tabs({ label, tabs, current, onChange, onClose, actions, children, ...props }: TabsProps) {
   const prefix = useId();
   const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key === 'Delete') onClose?.(current);
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (step === undefined) return;
     const next = tabs[(tabs.findIndex(({ id }) => id === current) + step + tabs.length) % tabs.length];
@@ -27,25 +33,49 @@ export function Tabs({ label, tabs, current, onChange, children, ...props }: Tab
     onChange(next.id);
     document.getElementById(`${prefix}-${next.id}`)?.focus();
   };
+  const list = (
+    <div role="tablist" aria-label={label}>
+      {tabs.map(({ id, title }) => (
+        <button
+          type="button"
+          key={id}
+          id={`${prefix}-${id}`}
+          role="tab"
+          aria-selected={id === current}
+          aria-controls={`${prefix}-panel`}
+          aria-keyshortcuts={onClose && 'Delete'}
+          tabIndex={id === current ? 0 : -1}
+          onClick={() => onChange(id)}
+          onKeyDown={onKeyDown}
+        >
+          {title}
+          {onClose !== undefined && (
+            <span
+              class="tab-close"
+              aria-hidden="true"
+              title="Close (Delete)"
+              onClick={(event) => {
+                event.stopPropagation();
+                onClose(id);
+              }}
+            >
+              <Icon name="close" />
+            </span>
+          )}
+        </button>
+      ))}
+    </div>
+  );
   return (
     <div class={`tabs ${props.class ?? ''}`}>
-      <div role="tablist" aria-label={label}>
-        {tabs.map(({ id, title }) => (
-          <button
-            type="button"
-            key={id}
-            id={`${prefix}-${id}`}
-            role="tab"
-            aria-selected={id === current}
-            aria-controls={`${prefix}-panel`}
-            tabIndex={id === current ? 0 : -1}
-            onClick={() => onChange(id)}
-            onKeyDown={onKeyDown}
-          >
-            {title}
-          </button>
-        ))}
-      </div>
+      {actions === undefined ? (
+        list
+      ) : (
+        <div class="tabs-bar">
+          {list}
+          <div class="actions">{actions}</div>
+        </div>
+      )}
       <div role="tabpanel" id={`${prefix}-panel`} aria-labelledby={`${prefix}-${current}`} class="tabpanel">
         {children}
       </div>

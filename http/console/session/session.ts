@@ -166,7 +166,8 @@ export function lock(reason: string): void {
 /** Wipes everything; the page begins anew, so that nothing is left in memory. */
 export async function signOut(): Promise<void> {
   await revokeOwnKey();
-  forgetTexts();
+  // Whatever a screen writes while the page goes is not kept.
+  keepTexts(false);
   location.hash = '';
   location.reload();
 }

@@ -7,6 +7,7 @@ import { formatCount } from '../../parts/format.ts';
 import { Notice } from '../../parts/notice.tsx';
 import { ScreenPage } from '../../parts/screen.tsx';
 import { me } from '../../session/session.ts';
+import { timeLimits } from '../../session/time-limits.ts';
 import { screenCommands } from '../../shell/commands.ts';
 import { goTo } from '../../shell/route.ts';
 import { type FoundDestruction, readScript, type Script } from './destructions.ts';
@@ -121,7 +122,13 @@ function Options({ now, backError }: { readonly now: Draft; readonly backError: 
       <div class="migration-options">
         <Checkbox label="With SQL that undoes it" isChecked={now.hasRollback} onChange={(hasRollback) => change({ hasRollback })} />
         <Checkbox label="In one transaction" isChecked={now.isTransaction} onChange={(isTransaction) => change({ isTransaction })} />
-        <Choice label="Time limit" hideLabel value={now.timeLimit} options={timeLimits()} onChange={(timeLimit) => change({ timeLimit })} />
+        <Choice
+          label="Time limit"
+          hideLabel
+          value={now.timeLimit}
+          options={timeLimits(TIME_LIMITS_MS)}
+          onChange={(timeLimit) => change({ timeLimit })}
+        />
       </div>
       {now.hasRollback && (
         <SqlField
@@ -145,19 +152,6 @@ function Options({ now, backError }: { readonly now: Draft; readonly backError: 
 }
 
 const TIME_LIMITS_MS = [60_000, 300_000, 1_800_000];
-
-function timeLimits(): readonly (readonly [string, string])[] {
-  const { statementTimeoutMs = 0, maxStatementTimeoutMs = 0 } = me.value?.limits ?? {};
-  const longer = TIME_LIMITS_MS.filter((ms) => ms > statementTimeoutMs && ms <= maxStatementTimeoutMs);
-  return [
-    ['', statementTimeoutMs === 0 ? 'time limit of the server' : atMost(statementTimeoutMs)],
-    ...longer.map((ms) => [String(ms), atMost(ms)] as const),
-  ];
-}
-
-function atMost(ms: number): string {
-  return ms % 60_000 === 0 ? `at most ${ms / 60_000} min` : `at most ${ms / 1_000} s`;
-}
 
 /** Named while they are written, before anything runs. */
 function Destructions({ of: script }: { readonly of: Script | undefined }) {
