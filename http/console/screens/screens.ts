@@ -12,10 +12,17 @@ export interface Screen {
   readonly load: () => Promise<ComponentType<{ readonly rest: string }>>;
 }
 
-export const FIRST_SCREEN = 'connect';
+export const FIRST_SCREEN = 'sql';
 
 /** In the order of the navigation. */
 export const SCREENS: readonly Screen[] = [
+  {
+    path: 'sql',
+    title: 'SQL',
+    group: 'Data',
+    icon: 'sql',
+    load: async () => (await import('./sql/sql-screen.tsx')).SqlScreen,
+  },
   {
     path: 'connect',
     title: 'Connect',

@@ -1,0 +1,109 @@
+import { signal } from '@preact/signals';
+import { type Destruction, findDestruction } from '../../../../src/syntax/destructive-statements.ts';
+import { me } from '../../session/session.ts';
+import { say, sayError } from '../../shell/toasts.tsx';
+import { remember } from './library/local-history.ts';
+import { withoutExplain } from './run/explain.ts';
+import { parametersFor } from './run/parameters.ts';
+import type { Call, Kind, RunRequest } from './run/run.ts';
+import { type Statement, statementAt, statementsBetween, statementsIn } from './run/statements.ts';
+import { currentTab, editors, type QueryTab, settings } from './sql-state.ts';
+
+/** Something that waits for somebody to confirm it. */
+export interface Asked {
+  readonly destructions: readonly { readonly statement: Statement; readonly found: readonly Destruction[] }[];
+  readonly confirm: () => void;
+}
+
+export const asked = signal<Asked | undefined>(undefined);
+
+/** Runs what is selected, else the statement at the cursor. */
+export function runHere(): void {
+  ask(requestFor('run', here()));
+}
+
+/** Runs all statements in one transaction. */
+export function runAll(): void {
+  const tab = currentTab.peek();
+  ask(requestFor('run', statementsIn(tab.text.peek())));
+}
+
+/** Shows the plan of the statement at the cursor. @param kind `analyze` runs it, and rolls it back */
+export function explainHere(kind: 'explain' | 'analyze'): void {
+  const [statement, another] = here();
+  if (statement === undefined) return;
+  if (another !== undefined) say('A plan is made of one statement: the first of those selected.');
+  void begin(requestFor(kind, [withoutExplain(statement).statement]));
+}
+
+/** The same again, with the time limit that is chosen now. */
+export function runAgain(request: RunRequest): void {
+  ask({ ...request, timeoutMs: timeoutMs() });
+}
+
+export function cancel(): void {
+  currentTab.peek().run.peek()?.cancel();
+}
+
+/** What is selected, else the statement at the cursor. */
+export function here(): readonly Statement[] {
+  const tab = currentTab.peek();
+  const text = tab.text.peek();
+  const { from, to } = editors.get(tab.id)?.selection() ?? { from: text.length, to: text.length };
+  if (from !== to) return statementsBetween(text, from, to);
+  const statement = statementAt(text, from);
+  return statement === undefined ? [] : [statement];
+}
+
+/** Statements with the parameters of the tab. */
+export function callsOf(tab: QueryTab, statements: readonly Statement[]): readonly Call[] {
+  const values = tab.params.peek();
+  return statements.map((statement) => ({ statement, params: parametersFor(statement.text, values) }));
+}
+
+export function timeoutMs(): number | undefined {
+  const { timeLimit } = settings.peek();
+  return timeLimit === '' ? undefined : Number(timeLimit);
+}
+
+function requestFor(kind: Kind, statements: readonly Statement[]): RunRequest {
+  const tab = currentTab.peek();
+  return {
+    kind,
+    text: tab.text.peek(),
+    calls: callsOf(tab, statements),
+    isReadOnly: settings.peek().isReadOnly,
+    timeoutMs: timeoutMs(),
+  };
+}
+
+/** What destroys data is shown before it runs. */
+function ask(request: RunRequest): void {
+  const destructions = request.isReadOnly ? [] : destructionsIn(request);
+  if (destructions.length === 0) {
+    void begin(request);
+    return;
+  }
+  asked.value = { destructions, confirm: () => void begin(request) };
+}
+
+function destructionsIn({ kind, calls }: RunRequest): Asked['destructions'] {
+  if (kind !== 'run') return [];
+  return calls.flatMap(({ statement }) => {
+    const explained = withoutExplain(statement);
+    const found = explained.runs ? findDestruction(explained.statement.text) : [];
+    return found.length === 0 ? [] : [{ statement, found }];
+  });
+}
+
+async function begin(request: RunRequest): Promise<void> {
+  if (request.calls.length === 0) return;
+  const tab = currentTab.peek();
+  try {
+    const { start } = await import('./run/start.ts');
+    await start(request, { shown: tab.run, isReader: me.peek()?.key.scope === 'read', onEnd: remember });
+  } catch (error) {
+    // The code could not be loaded.
+    sayError(error, () => void begin(request));
+  }
+}

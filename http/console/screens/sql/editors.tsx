@@ -1,0 +1,41 @@
+import { useRef } from 'preact/hooks';
+import { Editor } from '../../editor/editor.tsx';
+import { runAll, runHere } from './actions.ts';
+import { Parameters } from './parameters.tsx';
+import { currentTab, editors, type QueryTab, tabs } from './sql-state.ts';
+
+/** The editor of each tab that was shown: so that each has its own history and cursor. */
+export function Editors() {
+  const seen = useRef(new Set<string>());
+  const current = currentTab.value;
+  seen.current.add(current.id);
+  return (
+    <div class="sql-editors">
+      {tabs.value
+        .filter(({ id }) => seen.current.has(id))
+        .map((tab) => (
+          <div key={tab.id} class="sql-editor" hidden={tab !== current}>
+            <TabEditor tab={tab} />
+          </div>
+        ))}
+      <Parameters tab={current} />
+    </div>
+  );
+}
+
+function TabEditor({ tab }: { readonly tab: QueryTab }) {
+  const run = tab.run.value;
+  // A place is right only in the text that was sent.
+  const place = run?.place !== undefined && run.request.text === tab.text.peek() ? run.place : undefined;
+  return (
+    <Editor
+      label="SQL"
+      text={tab.text}
+      error={place}
+      onRun={runHere}
+      onRunAll={runAll}
+      onReady={(handle) => editors.set(tab.id, handle)}
+      placeholder={'select * from orders;'}
+    />
+  );
+}

@@ -1,0 +1,76 @@
+import { call } from '../../../api/client.ts';
+import type { LocalEntry } from './local-history.ts';
+
+/** A statement that was run, or several that were run together. */
+export interface HistoryEntry {
+  readonly id: string;
+  readonly sql: string;
+  /** ISO 8601 */
+  readonly at: string;
+  readonly userAgent: string | null;
+  readonly isError: boolean;
+  readonly durationMs: number | null;
+  readonly rowCount: number | null;
+}
+
+export interface HistoryPage {
+  /** The newest first. */
+  readonly entries: readonly HistoryEntry[];
+  /** Where older ones begin. */
+  readonly next: string | undefined;
+}
+
+const PAGE_ENTRIES = 300;
+/** Longer texts are cut at that in the log. */
+const SQL_CUT_AT_CHARACTERS = 2_000;
+
+interface AuditPage {
+  readonly data: readonly {
+    readonly id: string;
+    readonly occurredAt: string;
+    readonly action: string;
+    readonly userAgent: string | null;
+    readonly statement?: { readonly sql: string };
+    readonly outcome: { readonly status: 'ok' | 'error'; readonly rowCount: number | null; readonly durationMs: number | null };
+  }[];
+  readonly hasMore: boolean;
+  readonly nextCursor: string | null;
+}
+
+/** Statements from the audit log. */
+export async function historyPage(after: string | undefined): Promise<HistoryPage> {
+  const body = { limit: PAGE_ENTRIES, ...(after === undefined ? {} : { after }) };
+  const { data, hasMore, nextCursor } = await call<AuditPage>('POST', 'api/audit', { body, isSafe: true });
+  const entries = data.flatMap(({ id, occurredAt, userAgent, statement, outcome }) =>
+    statement === undefined
+      ? []
+      : [
+          {
+            id,
+            sql: statement.sql,
+            at: occurredAt,
+            userAgent,
+            isError: outcome.status === 'error',
+            durationMs: outcome.durationMs,
+            rowCount: outcome.rowCount,
+          },
+        ],
+  );
+  return { entries, next: hasMore && nextCursor !== null ? nextCursor : undefined };
+}
+
+export function localEntries(entries: readonly LocalEntry[]): readonly HistoryEntry[] {
+  return entries.map(({ sql, at, phase, durationMs, rowCount }, index) => ({
+    id: `${at} ${index}`,
+    sql,
+    at,
+    userAgent: navigator.userAgent,
+    isError: phase === 'failed',
+    durationMs,
+    rowCount,
+  }));
+}
+
+export function isWhole({ sql }: HistoryEntry): boolean {
+  return sql.length < SQL_CUT_AT_CHARACTERS;
+}

@@ -1,0 +1,73 @@
+import { signal } from '@preact/signals';
+import { type FileSink, openFileSink } from '../../../api/file-sink.ts';
+import { asApiError, isAbort } from '../../../api/problem.ts';
+import { formatBytes, formatCount } from '../../../parts/format.ts';
+import type { GridSource } from '../../../parts/grid/source.ts';
+import { say, sayError } from '../../../shell/toasts.tsx';
+import { callsOf, here, timeoutMs } from '../actions.ts';
+import type { Call, Settings } from '../run/run.ts';
+import { currentTab } from '../sql-state.ts';
+import { csvOf, jsonOf } from './file-texts.ts';
+import { pourCsv, pourJson } from './pour.ts';
+
+export type FileForm = 'csv' | 'json';
+
+/** The download that goes on, also while another screen is shown. */
+export const downloading = signal<{ readonly bytes: number; readonly cancel: () => void } | undefined>(undefined);
+
+const TYPES: Readonly<Record<FileForm, string>> = { csv: 'text/csv', json: 'application/json' };
+
+/** Saves the rows that are shown. */
+export async function downloadShown(rows: GridSource, form: FileForm): Promise<void> {
+  await toFile(form, async (sink) => {
+    for await (const part of form === 'csv' ? csvOf(rows) : jsonOf(rows)) await sink.write(part);
+    return `${formatCount(rows.rowCount)} rows are saved.`;
+  });
+}
+
+/** Runs a statement once more, read only, and saves all of its rows. */
+export async function downloadAll(request: Settings, call: Call, form: FileForm): Promise<void> {
+  await pourInto(call, { isReadOnly: true, timeoutMs: request.timeoutMs }, form);
+}
+
+/** Runs the statement at the cursor into a file. */
+export async function downloadStatementHere(form: FileForm): Promise<void> {
+  const [call] = callsOf(currentTab.peek(), here());
+  if (call === undefined) return;
+  // A file that breaks off must not leave a change that was made.
+  await pourInto(call, { isReadOnly: true, timeoutMs: timeoutMs() }, form);
+}
+
+async function pourInto(call: Call, how: Settings, form: FileForm): Promise<void> {
+  downloading.peek()?.cancel();
+  const canceled = new AbortController();
+  const show = (bytes: number) => {
+    downloading.value = { bytes, cancel: () => canceled.abort() };
+  };
+  try {
+    await toFile(form, async (sink) => {
+      show(0);
+      const pour = form === 'csv' ? pourCsv : pourJson;
+      const bytes = await pour(call, how, sink, canceled.signal, show);
+      return `${formatBytes(bytes)} are saved.`;
+    });
+  } finally {
+    downloading.value = undefined;
+  }
+}
+
+/** There is a file only when it is whole. @param write @returns what to say */
+async function toFile(form: FileForm, write: (sink: FileSink) => Promise<string>): Promise<void> {
+  const time = new Date().toISOString().slice(0, 19).replaceAll(':', '-');
+  const sink = await openFileSink(`result-${time}.${form}`, TYPES[form]);
+  if (sink === undefined) return;
+  try {
+    const sentence = await write(sink);
+    await sink.close();
+    say(sentence);
+  } catch (error) {
+    await sink.abort();
+    if (isAbort(error)) say('The download is canceled: there is no file.');
+    else sayError(asApiError(error));
+  }
+}

@@ -1,0 +1,87 @@
+import { open } from '../../../api/client.ts';
+import { linesOf } from '../../../api/lines.ts';
+import { ApiError, type Problem, unreachable } from '../../../api/problem.ts';
+import { RowStore } from '../../../parts/grid/row-store.ts';
+import { onlyReads } from './only-reads.ts';
+import { bodyOf, columnsOf, type Field } from './request-body.ts';
+import { type Call, type Completion, KEPT_ROWS_MAX, type Result, type Settings } from './run.ts';
+
+const BEFORE_ROW = '{"row":';
+const COMPLETE = '{"complete":';
+const ERROR = '{"error":';
+/** After the first rows, the page is drawn anew so often. */
+const SHOW_EVERY_MS = 80;
+
+export interface Streaming {
+  readonly signal: AbortSignal;
+  /** Whether the statement may be stopped when there are more rows than are kept. */
+  readonly mayStop: boolean;
+  readonly onResult: (result: Result) => void;
+}
+
+/**
+ * Runs one statement, and gives its rows as they come. What may write is not stopped: its changes would be lost.
+ * @throws ApiError
+ */
+export async function stream(call: Call, settings: Settings, { signal, mayStop, onResult }: Streaming): Promise<void> {
+  const response = await open('POST', 'api/query', {
+    body: bodyOf(call, settings),
+    accept: 'application/x-ndjson',
+    signal,
+    isSafe: settings.isReadOnly,
+  });
+  let result: Result = { call, rows: undefined, received: 0, isCut: false, completion: undefined };
+  const sheet = new Sheet();
+  let stops: boolean | undefined;
+  for await (const lines of linesOf(response)) {
+    for (const line of lines) {
+      if (line.startsWith(BEFORE_ROW)) {
+        sheet.add(line.slice(BEFORE_ROW.length, -1));
+      } else if (line.startsWith(COMPLETE)) result = { ...result, completion: completionIn(line) };
+      else if (line.startsWith(ERROR)) throw new ApiError((JSON.parse(line) as { readonly error: Problem }).error);
+      else if (line !== '') sheet.open((JSON.parse(line) as { readonly fields: readonly Field[] }).fields);
+    }
+    const isCut = sheet.received > KEPT_ROWS_MAX;
+    if (isCut) stops ??= mayStop || settings.isReadOnly || onlyReads(call.statement.text);
+    const isLast = result.completion !== undefined || stops === true;
+    if (!sheet.flush(isLast)) continue;
+    result = { ...result, rows: sheet.rows, received: sheet.received, isCut };
+    onResult(result);
+    if (isLast) return;
+  }
+  throw unreachable('the reply broke off before its end', settings.isReadOnly);
+}
+
+/** Rows that have come, shown from time to time. */
+class Sheet {
+  rows: RowStore | undefined;
+  received = 0;
+  #next: string[] = [];
+  #shownAt = Number.NEGATIVE_INFINITY;
+
+  open(fields: readonly Field[]): void {
+    if (fields.length > 0) this.rows = new RowStore(columnsOf(fields));
+  }
+
+  add(row: string): void {
+    this.received += 1;
+    if (this.received <= KEPT_ROWS_MAX) this.#next.push(row);
+  }
+
+  /** @returns whether something is to be shown */
+  flush(isLast: boolean): boolean {
+    const now = performance.now();
+    if (!isLast && now - this.#shownAt < SHOW_EVERY_MS) return false;
+    // The columns appear before the first row.
+    const isFirstRow = this.#next.length > 0 && this.rows?.rowCount === 0;
+    this.#shownAt = isFirstRow || this.received > 0 ? now : Number.NEGATIVE_INFINITY;
+    if (this.#next.length > 0) this.rows?.append(this.#next);
+    this.#next = [];
+    return true;
+  }
+}
+
+function completionIn(line: string): Completion {
+  const { complete } = JSON.parse(line) as { readonly complete: Omit<Completion, 'warnings'> & Partial<Completion> };
+  return { warnings: [], ...complete };
+}
