@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useRef } from 'preact/hooks';
+import { useId, useLayoutEffect, useRef } from 'preact/hooks';
 import { Button } from './button.tsx';
 
 export interface DialogProps {
@@ -11,13 +11,18 @@ export interface DialogProps {
   readonly children: ComponentChildren;
 }
 
+const FIELD = ':is(input:not([type=hidden]), textarea, select):not(:disabled)';
+
 /** Over everything else, until it is answered. The browser keeps the focus in it, and gives it back. */
 export function Dialog({ title, hideTitle = false, onClose, children, ...props }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
-  useEffect(() => {
+  // Not a passive effect: those are cleaned up when the element has left the document, and then the focus is not given back.
+  useLayoutEffect(() => {
     const element = dialog.current;
     element?.showModal();
+    // By itself the browser takes the first button, which closes it.
+    element?.querySelector<HTMLElement>(FIELD)?.focus();
     return () => element?.close();
   }, []);
   // The second Escape in a row closes it whatever `cancel` says. @see https://html.spec.whatwg.org/multipage/interaction.html#close-watcher

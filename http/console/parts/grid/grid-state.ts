@@ -1,4 +1,5 @@
 import { batch, type ReadonlySignal, signal } from '@preact/signals';
+import type { Selection } from './copy-formats.ts';
 import { Columns, type Range, ROW_PX, rowsInView, type Scroll, scrolled, scrollTo, scrollToRow } from './geometry.ts';
 import type { GridSource } from './source.ts';
 import { previewOf } from './value.ts';
@@ -7,12 +8,6 @@ export interface Cell {
   /** -1: the head. */
   readonly row: number;
   readonly column: number;
-}
-
-/** The cells between two, both included. */
-export interface Selection {
-  readonly rows: Range;
-  readonly columns: Range;
 }
 
 export interface View {
@@ -45,15 +40,21 @@ export class GridState {
   readonly #anchor = signal<Cell>({ row: 0, column: 0 });
   readonly #columns = signal(new Columns([]));
   readonly #view = signal<View>({ rows: NOWHERE, columns: NOWHERE, shift: 0 });
-  readonly #chosenWidths = new Map<number, number>();
+  readonly #chosenWidths: Map<number, number> = new Map();
   #scroll: Scroll = { top: 0, shift: 0 };
   #sampled = -1;
   #box: Box | undefined;
   #gutter = 0;
   #head = 0;
 
-  constructor(source: GridSource) {
+  /** @param before of the rows that were shown so far: if they have the same columns, these stay as wide */
+  constructor(source: GridSource, before?: GridState) {
     this.source = source;
+    if (before !== undefined && hasSameColumns(source, before.source)) {
+      this.#chosenWidths = new Map(before.#chosenWidths);
+      const { column } = before.current.peek();
+      this.select({ row: 0, column }, { row: 0, column });
+    }
     this.fitColumns();
   }
 
@@ -65,7 +66,12 @@ export class GridState {
     return this.#view;
   }
 
-  /** Undefined where only the head is meant. */
+  /** Whether one cell is selected, which is the current one. */
+  get isCollapsed(): boolean {
+    const [one, other] = [this.current.peek(), this.#anchor.peek()];
+    return one.row === other.row && one.column === other.column;
+  }
+
   get selection(): Selection {
     const { value: one } = this.current;
     const { value: other } = this.#anchor;
@@ -90,6 +96,16 @@ export class GridState {
 
   get #height(): number {
     return Math.max(0, (this.#box?.clientHeight ?? 0) - this.#head);
+  }
+
+  /** Rows have come or gone. */
+  onRows(): void {
+    const { current } = this;
+    const last = Math.max(0, this.source.rowCount - 1);
+    const { row, column } = current.peek();
+    if (row > last) this.select({ row: last, column }, { row: last, column });
+    this.fitColumns();
+    this.look();
   }
 
   /** Widths by content while the first rows come in. */
@@ -167,7 +183,8 @@ export class GridState {
     this.#showColumn(column);
   }
 
-  select(current: Cell, anchor: Cell): void {
+  /** @param anchor the other end; by default it stays */
+  select(current: Cell, anchor = this.#anchor.peek()): void {
     batch(() => {
       this.current.value = current;
       this.#anchor.value = anchor;
@@ -184,6 +201,12 @@ export class GridState {
     else if (end > this.#box.scrollLeft + width) this.#box.scrollLeft = end - width;
     this.look();
   }
+}
+
+function hasSameColumns(one: GridSource, other: GridSource): boolean {
+  const isSameColumn = (index: number) =>
+    one.columns[index]?.name === other.columns[index]?.name && one.columns[index]?.type === other.columns[index]?.type;
+  return one.columns.length === other.columns.length && one.columns.every((_, index) => isSameColumn(index));
 }
 
 function isSame(one: Range, other: Range): boolean {

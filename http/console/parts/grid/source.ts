@@ -20,3 +20,26 @@ export interface GridSource {
   rowState?(row: number): RowState | undefined;
   isChanged?(row: number, column: number): boolean;
 }
+
+export interface GridSort {
+  readonly column: number;
+  readonly isDescending: boolean;
+}
+
+export interface GridProps {
+  readonly label: string;
+  readonly source: GridSource;
+  /** For "copy as INSERT", quoted already. */
+  readonly tableName?: string | undefined;
+  readonly sort?: GridSort | undefined;
+  readonly onSort?: ((column: number) => void) | undefined;
+  /** Makes cells editable: by Enter, F2, a double click or typing; the Delete key sets NULL, which is undefined. */
+  readonly onEdit?: ((row: number, column: number, text: string | undefined) => void) | undefined;
+  readonly canEdit?: ((row: number, column: number) => boolean) | undefined;
+  /** More entries of a cell's menu. */
+  readonly cellCommands?: ((row: number, column: number) => readonly { readonly title: string; readonly run: () => void }[]) | undefined;
+  /** Called with the current cell when it changes. */
+  readonly onCurrent?: ((row: number, column: number) => void) | undefined;
+  /** Called when the last rows come into view: to load more. */
+  readonly onEnd?: (() => void) | undefined;
+}

@@ -1,4 +1,4 @@
-import { eachElement } from '../../api/raw-json.ts';
+import { eachElement, endOfValue } from '../../api/raw-json.ts';
 
 /*
  * Values as the API sends them (`## Values` of http/README.md) become the text that PostgreSQL has for them, which it also reads.
@@ -62,20 +62,25 @@ const PREVIEW_MAX = 300;
 /** Characters of JSON that surely have as many characters of text as a preview. */
 const HEAD_MAX = 6 * PREVIEW_MAX;
 
-/** One line of the value, for where there is little space: control characters become visible, and the rest of a long value is left out. */
+/** One line of the value, for where there is little space; the rest of a long value is left out. */
 export function previewOf(json: string, type: string): string {
-  const text = formatted(json, typeForm(type), PREVIEW_MAX);
-  const line = text.slice(0, PREVIEW_MAX).replace(CONTROLS, visible);
+  return lineOf(formatted(json, typeForm(type), PREVIEW_MAX));
+}
+
+/** Control characters, and those that change the direction of a text or cannot be seen. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+const UNSEEN = /[\0-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
+
+/** The beginning of a text in one line, with nothing in it that is not seen. */
+export function lineOf(text: string): string {
+  const line = text.slice(0, PREVIEW_MAX).replace(UNSEEN, visible);
   return text.length > PREVIEW_MAX ? `${line}…` : line;
 }
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
-const CONTROLS = /[\0-\x1f\x7f]/g;
-
-function visible(control: string): string {
-  if (control === '\n') return '↵';
-  if (control === '\t') return '⇥';
-  return control === '\x7f' ? '␡' : String.fromCharCode(0x2400 + control.charCodeAt(0));
+function visible(character: string): string {
+  if (character === '\n') return '↵';
+  if (character === '\t') return '⇥';
+  return `<U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}>`;
 }
 
 /** @param max how many characters are needed; there may be more */
@@ -136,3 +141,52 @@ function elementOf(json: string, form: Form, max: number): string {
 }
 
 const NEEDS_QUOTES = { other: /[\t-\r "\\{},]/, box: /[\t-\r "\\{};]/ };
+
+/** JSON in lines with indents: only white space changes. A text that is no JSON stays as it is. */
+export function indented(json: string): string {
+  return isWellFormed(json) ? inLines(json) : json;
+}
+
+function isWellFormed(json: string): boolean {
+  try {
+    JSON.parse(json);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function inLines(json: string): string {
+  let depth = 0;
+  const parts: string[] = [];
+  for (let at = 0; at < json.length; at += 1) {
+    const character = json.charAt(at);
+    if (character === '"') {
+      const end = endOfValue(json, at);
+      parts.push(json.slice(at, end));
+      at = end - 1;
+    } else if (character === '{' || character === '[') {
+      const next = skipSpace(json, at + 1);
+      const isEmpty = json.charAt(next) === (character === '{' ? '}' : ']');
+      if (isEmpty) at = next;
+      else depth += 1;
+      parts.push(isEmpty ? character + json.charAt(next) : character + newLine(depth));
+    } else if (character === '}' || character === ']') {
+      depth -= 1;
+      parts.push(newLine(depth), character);
+    } else if (character === ',') parts.push(character, newLine(depth));
+    else if (character === ':') parts.push(': ');
+    else if (!/\s/.test(character)) parts.push(character);
+  }
+  return parts.join('');
+}
+
+function skipSpace(json: string, at: number): number {
+  let next = at;
+  while (/\s/.test(json.charAt(next))) next += 1;
+  return next;
+}
+
+function newLine(depth: number): string {
+  return `\n${'  '.repeat(Math.max(0, depth))}`;
+}

@@ -1,7 +1,9 @@
 import { Component } from 'preact';
-import { type Columns, type Range, ROW_PX } from './geometry.ts';
-import type { GridColumn, GridSource, RowState } from './source.ts';
-import { isNull, isNumeric, previewOf } from './value.ts';
+import type { GridCommands, OpenCell } from '../commands.ts';
+import { type Columns, ROW_PX } from '../geometry.ts';
+import type { GridColumn, GridSource, RowState } from '../source.ts';
+import { isNull, isNumeric, previewOf } from '../value.ts';
+import { CellEditor } from './cell-editor.tsx';
 
 /** How a row's state looks, and what it is called. */
 const STATES: Readonly<Record<RowState, readonly [sign: string, words: string]>> = {
@@ -27,6 +29,9 @@ export interface RowProps {
   readonly current: number;
   readonly selectedFrom: number;
   readonly selectedTo: number;
+  /** The cell of this row that is being edited. */
+  readonly edited: OpenCell | undefined;
+  readonly commands: GridCommands;
 }
 
 /** Is drawn again only when something of it has changed, while others scroll into view. */
@@ -63,7 +68,7 @@ export class Row extends Component<RowProps> {
   }
 
   #cells(idPrefix: string) {
-    const { source, row, columns, from, to, gutter, current, selectedFrom, selectedTo } = this.props;
+    const { source, row, columns, from, to, gutter, current, selectedFrom, selectedTo, edited, commands } = this.props;
     return source.columns.slice(from, to).map((column, offset) => {
       const index = from + offset;
       const json = source.valueAt(row, index);
@@ -76,10 +81,16 @@ export class Row extends Component<RowProps> {
           aria-colindex={index + 2}
           aria-selected={isSelected}
           data-column={index}
-          class={classOf(column, json, index === current, source.isChanged?.(row, index) ?? false)}
+          class={classOf(column, json, index === current, source.isChanged?.(row, index) ?? false, edited?.column === index)}
           style={{ left: `${columns.startOf(index) + gutter}px`, width: `${columns.widthOf(index)}px` }}
         >
-          {isNull(json) ? 'NULL' : previewOf(json, column.type)}
+          {edited?.column === index ? (
+            <CellEditor cell={edited} label={column.name} commands={commands} />
+          ) : isNull(json) ? (
+            'NULL'
+          ) : (
+            previewOf(json, column.type)
+          )}
         </div>
       );
     });
@@ -88,14 +99,10 @@ export class Row extends Component<RowProps> {
 
 const KEYS = [
   ...(['source', 'version', 'row', 'top', 'columns', 'from', 'to', 'gutter'] as const),
-  ...(['current', 'selectedFrom', 'selectedTo'] as const),
+  ...(['current', 'selectedFrom', 'selectedTo', 'edited', 'commands'] as const),
 ];
 
-function classOf(column: GridColumn, json: string, isCurrent: boolean, isChanged: boolean): string {
+function classOf(column: GridColumn, json: string, isCurrent: boolean, isChanged: boolean, isEdited: boolean): string {
   const align = isNumeric(column.type) ? 'right' : '';
-  return `grid-cell ${align} ${isNull(json) ? 'null' : ''} ${isCurrent ? 'current' : ''} ${isChanged ? 'changed' : ''}`;
-}
-
-export function isIn(range: Range, index: number): boolean {
-  return index >= range.from && index < range.to;
+  return `grid-cell ${align} ${isNull(json) ? 'null' : ''} ${isCurrent ? 'current' : ''} ${isChanged ? 'changed' : ''} ${isEdited ? 'edited' : ''}`;
 }

@@ -1,12 +1,7 @@
-import { Icon } from '../icon.tsx';
-import { type Columns, HEAD_PX, type Range } from './geometry.ts';
-import type { GridColumn } from './source.ts';
-import { isNumeric } from './value.ts';
-
-export interface GridSort {
-  readonly column: number;
-  readonly isDescending: boolean;
-}
+import { Icon } from '../../icon.tsx';
+import { type Columns, HEAD_PX, type Range } from '../geometry.ts';
+import type { GridColumn, GridSort } from '../source.ts';
+import { isNumeric, lineOf } from '../value.ts';
 
 export interface HeadProps {
   readonly columns: readonly GridColumn[];
@@ -41,11 +36,11 @@ export function Head({ columns, layout, shown, gutter, idPrefix, sort, current, 
               data-column={index}
               class={`grid-column ${isNumeric(column.type) ? 'right' : ''} ${isSortable ? 'sortable' : ''} ${index === current ? 'current' : ''}`}
               style={{ left: `${layout.startOf(index) + gutter}px`, width: `${layout.widthOf(index)}px` }}
-              title={`${column.name}\n${column.type}`}
+              title={`${lineOf(column.name)}\n${column.type}`}
             >
               <span class="grid-name">
                 {column.isKey && <Icon name="key" />}
-                <span>{column.name}</span>
+                <span>{lineOf(column.name)}</span>
                 {sorted !== undefined && <span class="grid-sort">{sorted === 'descending' ? '↓' : '↑'}</span>}
               </span>
               <span class="grid-type">{column.type}</span>

@@ -1,0 +1,188 @@
+import { signal } from '@preact/signals';
+import { quoteIdentifier } from '../../api/schema.ts';
+import { say, sayError } from '../../shell/toasts.tsx';
+import { copyText } from '../copy.tsx';
+import { formatCount } from '../format.ts';
+import { csvOf, insertOf, jsonOf, type Selection, tsvOf } from './copy-formats.ts';
+import type { Cell, GridState } from './grid-state.ts';
+import type { GridProps } from './source.ts';
+import { textOf } from './value.ts';
+import type { MenuEntry } from './view/menu.tsx';
+
+/** A cell whose value is edited in its place, or open in a dialog; the text begins as this. */
+export interface OpenCell extends Cell {
+  readonly text: string | undefined;
+}
+
+export interface MenuPlace {
+  readonly left: number;
+  readonly top: number;
+}
+
+/** Longer values, and those of several lines, are edited in a dialog. */
+const IN_PLACE_MAX = 200;
+const RESIZE_STEP_PX = 24;
+
+/** What can be done with the current cell and the selection. */
+export class GridCommands {
+  readonly state: GridState;
+  readonly edited = signal<OpenCell | undefined>(undefined);
+  readonly shown = signal<OpenCell | undefined>(undefined);
+  readonly menu = signal<MenuPlace | undefined>(undefined);
+  props: GridProps;
+  /** The element that has the keyboard. */
+  #element: HTMLElement | undefined;
+
+  constructor(state: GridState, props: GridProps) {
+    this.state = state;
+    this.props = props;
+  }
+
+  attach(element: HTMLElement): void {
+    this.#element = element;
+  }
+
+  /** Gives the keyboard back to the grid. */
+  focus(): void {
+    this.#element?.focus({ preventScroll: true });
+  }
+
+  /** Opens the menu of the current cell. @param place in the window; by default at the cell */
+  openMenu(place?: MenuPlace): void {
+    const { row, column } = this.state.current.peek();
+    const cell = this.#element?.querySelector(`[data-row="${row}"] [data-column="${column}"]`) ?? this.#element;
+    const box = cell?.getBoundingClientRect();
+    this.menu.value = place ?? { left: box?.left ?? 0, top: box?.bottom ?? 0 };
+  }
+
+  canEdit({ row, column }: Cell): boolean {
+    const { onEdit, canEdit, source } = this.props;
+    return onEdit !== undefined && row >= 0 && row < source.rowCount && (canEdit?.(row, column) ?? true);
+  }
+
+  textAt({ row, column }: Cell): string | undefined {
+    const { source } = this.props;
+    return textOf(source.valueAt(row, column), source.columns[column]?.type ?? 'text');
+  }
+
+  /** Edits the current cell, or shows it where it cannot be edited. @param replacement what is typed in place of its text */
+  edit(replacement?: string): void {
+    const cell = this.state.current.peek();
+    const text = replacement ?? this.textAt(cell);
+    const isLong = text !== undefined && (text.length > IN_PLACE_MAX || /[\r\n]/.test(text));
+    if (!this.canEdit(cell) || isLong) this.show(replacement);
+    else this.edited.value = { ...cell, text };
+  }
+
+  /** Opens the current cell in a dialog. */
+  show(draft?: string): void {
+    const cell = this.state.current.peek();
+    if (cell.row < 0 || cell.row >= this.props.source.rowCount) return;
+    this.edited.value = undefined;
+    this.shown.value = { ...cell, text: draft ?? this.textAt(cell) };
+  }
+
+  /** Ends the editing of a cell. Nothing is called where its text is as before. */
+  commit(cell: Cell, text: string | undefined): void {
+    this.edited.value = undefined;
+    this.shown.value = undefined;
+    if (this.canEdit(cell) && text !== this.textAt(cell)) this.props.onEdit?.(cell.row, cell.column, text);
+  }
+
+  giveUp(): void {
+    this.edited.value = undefined;
+    this.shown.value = undefined;
+    this.focus();
+  }
+
+  setNull(): void {
+    const cell = this.state.current.peek();
+    if (this.canEdit(cell)) this.commit(cell, undefined);
+  }
+
+  /** Sorts by the column where that is possible, and selects it where not. */
+  chooseColumn(column: number): void {
+    const { onSort, source } = this.props;
+    if (onSort === undefined) this.state.select({ row: 0, column }, { row: source.rowCount - 1, column });
+    else {
+      this.state.select({ row: -1, column }, { row: -1, column });
+      onSort(column);
+    }
+  }
+
+  resize(difference: number): void {
+    const { column } = this.state.current.peek();
+    this.state.resize(column, this.state.columns.peek().widthOf(column) + difference * RESIZE_STEP_PX);
+  }
+
+  selectAll(): void {
+    const { rowCount, columns } = this.props.source;
+    this.state.select({ row: 0, column: 0 }, { row: rowCount - 1, column: columns.length - 1 });
+  }
+
+  copy(format: 'value' | 'tsv' | 'csv' | 'json' | 'insert'): void {
+    const { source, tableName = 'table_name' } = this.props;
+    const selection = format === 'value' ? this.state.selection : this.#rowsOrSelection();
+    try {
+      if (format === 'value' && isOne(selection)) this.#put(this.textAt(this.state.current.peek()) ?? '', 'the value');
+      else if (format === 'csv') this.#put(csvOf(source, selection), sizeOf(selection));
+      else if (format === 'json') this.#put(jsonOf(source, selection), sizeOf(selection));
+      else if (format === 'insert') this.#put(insertOf(source, selection, tableName, quoteIdentifier), sizeOf(selection));
+      else this.#put(tsvOf(source, selection), sizeOf(selection));
+    } catch (error) {
+      sayError(error instanceof RangeError ? new Error('These are too many rows for the clipboard.') : error);
+    }
+  }
+
+  #put(text: string, what: string): void {
+    copyText(text).then(
+      () => say(`Copied ${what}.`),
+      (error) => sayError(error),
+    );
+  }
+
+  /** Of one cell the whole row. */
+  #rowsOrSelection(): Selection {
+    const { selection } = this.state;
+    return isOne(selection) ? { rows: selection.rows, columns: { from: 0, to: this.props.source.columns.length } } : selection;
+  }
+
+  entries(): readonly MenuEntry[] {
+    const cell = this.state.current.peek();
+    if (cell.row < 0) return this.#columnEntries(cell.column);
+    const isSingle = isOne(this.state.selection);
+    const what = isSingle ? 'row' : 'selection';
+    const canEdit = this.canEdit(cell);
+    return [
+      ...(canEdit ? [{ title: 'Edit', keys: 'Enter', run: () => this.edit() }] : []),
+      { title: canEdit ? 'Edit in a dialog' : 'Open', keys: canEdit ? 'Shift Enter' : 'Enter', run: () => this.show() },
+      ...(canEdit ? [{ title: 'Set NULL', keys: 'Delete', run: () => this.setNull() }] : []),
+      { title: isSingle ? 'Copy value' : 'Copy selection', keys: 'Ctrl C', isFirst: true, run: () => this.copy('value') },
+      ...(isSingle ? [{ title: 'Copy row', run: () => this.copy('tsv') }] : []),
+      { title: `Copy ${what} as CSV`, run: () => this.copy('csv') },
+      { title: `Copy ${what} as JSON`, run: () => this.copy('json') },
+      { title: `Copy ${what} as INSERT`, run: () => this.copy('insert') },
+      ...(this.props.cellCommands?.(cell.row, cell.column) ?? []).map((entry, index) => ({ ...entry, isFirst: index === 0 })),
+    ];
+  }
+
+  #columnEntries(column: number): readonly MenuEntry[] {
+    const name = this.props.source.columns[column]?.name ?? '';
+    return [
+      ...(this.props.onSort === undefined ? [] : [{ title: 'Sort', keys: 'Enter', run: () => this.chooseColumn(column) }]),
+      { title: 'Copy name', run: () => this.#put(name, 'the name') },
+      { title: 'Wider', keys: 'Alt Shift →', isFirst: true, run: () => this.resize(1) },
+      { title: 'Narrower', keys: 'Alt Shift ←', run: () => this.resize(-1) },
+      { title: 'As wide as its values', run: () => this.state.resize(column, undefined) },
+    ];
+  }
+}
+
+function isOne({ rows, columns }: Selection): boolean {
+  return rows.to - rows.from === 1 && columns.to - columns.from === 1;
+}
+
+function sizeOf({ rows }: Selection): string {
+  const count = rows.to - rows.from;
+  return count === 1 ? 'one row' : `${formatCount(count)} rows`;
+}

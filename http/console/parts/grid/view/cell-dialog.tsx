@@ -1,0 +1,102 @@
+import { useState } from 'preact/hooks';
+import { Button } from '../../button.tsx';
+import { CodeBlock } from '../../copy.tsx';
+import { Dialog } from '../../dialog.tsx';
+import { Field } from '../../field.tsx';
+import { formatCount } from '../../format.ts';
+import type { GridColumn } from '../source.ts';
+import { indented, isJson, lineOf } from '../value.ts';
+
+export interface CellDialogProps {
+  readonly column: GridColumn;
+  /** Undefined: NULL. */
+  readonly text: string | undefined;
+  /** Where the value can be changed. */
+  readonly onSave: ((text: string | undefined) => void) | undefined;
+  readonly onClose: () => void;
+}
+
+/** A value as large as it is: to be read, or to be changed. */
+export function CellDialog({ column, text, onSave, onClose }: CellDialogProps) {
+  return (
+    <Dialog title={lineOf(column.name)} class="wide cell-dialog" onClose={onClose}>
+      {onSave === undefined ? (
+        <Shown column={column} text={text} onClose={onClose} />
+      ) : (
+        <Edited column={column} text={text} onSave={onSave} onClose={onClose} />
+      )}
+    </Dialog>
+  );
+}
+
+function Shown({ column, text, onClose }: Omit<CellDialogProps, 'onSave'>) {
+  const [isIndented, setIndented] = useState(true);
+  const canIndent = isJson(column.type);
+  return (
+    <>
+      <p class="muted">{sizeOf(column, text)}</p>
+      {text === undefined ? (
+        <p class="grid-null">NULL</p>
+      ) : text === '' ? (
+        <p class="muted">The text is empty.</p>
+      ) : (
+        <CodeBlock text={canIndent && isIndented ? indented(text) : text} />
+      )}
+      <footer>
+        {canIndent && text !== undefined && (
+          <Button kind="quiet" pressed={isIndented} onClick={() => setIndented(!isIndented)}>
+            Indented
+          </Button>
+        )}
+        <Button onClick={onClose}>Close</Button>
+      </footer>
+    </>
+  );
+}
+
+function Edited({ column, text, onSave, onClose }: CellDialogProps & { readonly onSave: (text: string | undefined) => void }) {
+  const [edited, setEdited] = useState(text);
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    onSave(edited);
+  };
+  return (
+    // biome-ignore lint/a11y/noStaticElementInteractions: a key that the button below has too
+    <div class="form" onKeyDown={onKeyDown}>
+      <Field
+        label="Value"
+        isMono
+        rows={12}
+        value={edited ?? ''}
+        placeholder={edited === undefined ? 'NULL' : 'an empty text'}
+        hint={sizeOf(column, edited)}
+        onInput={setEdited}
+      />
+      <footer>
+        {isJson(column.type) && edited !== undefined && (
+          <Button kind="quiet" onClick={() => setEdited(indented(edited))}>
+            Indent
+          </Button>
+        )}
+        <Button
+          kind="quiet"
+          pressed={edited === undefined}
+          title="No value, which is not the same as an empty text"
+          onClick={() => setEdited(edited === undefined ? '' : undefined)}
+        >
+          NULL
+        </Button>
+        <Button onClick={onClose}>Cancel</Button>
+        <Button kind="primary" title="Ctrl Enter" onClick={() => onSave(edited)}>
+          Set value
+        </Button>
+      </footer>
+    </div>
+  );
+}
+
+function sizeOf({ type }: GridColumn, text: string | undefined): string {
+  if (text === undefined) return `${type} · NULL`;
+  return `${type} · ${formatCount(text.length)} ${text.length === 1 ? 'character' : 'characters'}`;
+}
