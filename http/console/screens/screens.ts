@@ -31,6 +31,13 @@ export const SCREENS: readonly Screen[] = [
     load: async () => (await import('./connect/connect-screen.tsx')).ConnectScreen,
   },
   {
+    path: 'tables',
+    title: 'Tables',
+    group: 'Data',
+    icon: 'table',
+    load: async () => (await import('./tables/tables-screen.tsx')).TablesScreen,
+  },
+  {
     path: 'migrations',
     title: 'Migrations',
     group: 'Data',

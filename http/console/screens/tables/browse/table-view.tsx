@@ -1,0 +1,183 @@
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import type { Schema, SchemaTable } from '../../../api/schema.ts';
+import { Button } from '../../../parts/button.tsx';
+import { Grid } from '../../../parts/grid/grid.tsx';
+import { Empty } from '../../../parts/loaded.tsx';
+import { Notice, ProblemNotice } from '../../../parts/notice.tsx';
+import { ScreenPage } from '../../../parts/screen.tsx';
+import { screenCommands } from '../../../shell/commands.ts';
+import { goTo, hrefOf } from '../../../shell/route.ts';
+import { stageInsert } from '../edit/staged.ts';
+import { StagedBar } from '../edit/staged-bar.tsx';
+import { ImportDialog } from '../import/import-dialog.tsx';
+import { tableName } from '../sql/browse-sql.ts';
+import { FilterBar } from './filter-bar.tsx';
+import { referencesOf } from './foreign-keys.ts';
+import type { OpenTable } from './open-table.ts';
+import { RowCount } from './row-count.tsx';
+import { TableSource } from './table-source.ts';
+
+interface TableViewProps {
+  readonly open: OpenTable;
+  readonly schema: Schema;
+}
+
+/** The rows of one table. */
+export function TableView({ open, schema }: TableViewProps) {
+  const { table } = open;
+  const [isImporting, setImporting] = useState(false);
+  const source = useMemo(() => new TableSource(open), [open]);
+  const insert = () => {
+    open.staged.value = stageInsert(open.staged.peek());
+  };
+  useEffect(() => {
+    if (open.rows.length === 0) void open.loadMore();
+    screenCommands.value = commandsOf(open, insert, () => setImporting(true));
+    return () => {
+      screenCommands.value = [];
+    };
+  }, [open]);
+  const isEditable = open.editable !== undefined;
+  const actions = (
+    <>
+      <Button kind="quiet" icon="reload" label="Load again" isBusy={open.load.value.isLoading} onClick={() => void open.reload()} />
+      {isEditable && (
+        <>
+          <Button icon="upload" onClick={() => setImporting(true)}>
+            Import CSV
+          </Button>
+          <Button icon="plus" onClick={insert}>
+            Insert row
+          </Button>
+        </>
+      )}
+    </>
+  );
+  return (
+    <ScreenPage title={table.name} lead={<Lead table={table} />} actions={actions} isFull>
+      <div class="tables tables-view">
+        <FilterBar open={open} />
+        <Remarks open={open} />
+        <Rows open={open} source={source} schema={schema} />
+        <footer class="tables-footer">
+          <RowCount open={open} />
+          <StagedBar open={open} />
+        </footer>
+      </div>
+      {isImporting && <ImportDialog open={open} onClose={() => setImporting(false)} />}
+    </ScreenPage>
+  );
+}
+
+function Lead({ table }: { readonly table: SchemaTable }) {
+  return (
+    <>
+      <a href={hrefOf('tables')}>Tables</a> / {table.schema}
+      {table.kind !== 'table' && ` · ${table.kind}`}
+      {table.comment !== null && ` · ${table.comment}`}
+    </>
+  );
+}
+
+/** What one must know to read these rows right. */
+function Remarks({ open }: { readonly open: OpenTable }) {
+  const { error, isLoading } = open.load.value;
+  const remarks = [
+    open.readOnlyReason,
+    open.order.kind === 'offset'
+      ? 'Without a key, rows are counted off page by page: while others change them, a row may appear twice or not at all.'
+      : undefined,
+  ].filter((remark) => remark !== undefined);
+  return (
+    <>
+      {remarks.length > 0 && (
+        <Notice tone="info">
+          <p>{remarks.join(' ')}</p>
+        </Notice>
+      )}
+      {error !== undefined && !isLoading && <ProblemNotice error={error} onRetry={() => void open.loadMore()} />}
+    </>
+  );
+}
+
+interface RowsProps extends TableViewProps {
+  readonly source: TableSource;
+}
+
+function Rows({ open, source, schema }: RowsProps) {
+  const { isComplete, error } = open.load.value;
+  const sort = open.sort.value;
+  const sorted = open.columns.findIndex(({ name }) => name === sort?.column);
+  source.version.value;
+  if (source.rowCount === 0 && isComplete) return <NoRows open={open} />;
+  const onSort = (index: number) => {
+    const column = open.columns[index]?.name ?? '';
+    const next = sort?.column !== column ? { column, isDescending: false } : sort.isDescending ? undefined : { column, isDescending: true };
+    void open.show({ sort: next });
+  };
+  return (
+    <Grid
+      label={`Rows of ${open.table.name}`}
+      source={source}
+      tableName={tableName(open.table)}
+      sort={sort === undefined || sorted < 0 ? undefined : { column: sorted, isDescending: sort.isDescending }}
+      onSort={onSort}
+      onEnd={() => error === undefined && void open.loadMore()}
+      cellCommands={(row, column) => cellCommands(open, source, schema, row, column)}
+      {...(open.editable === undefined
+        ? {}
+        : {
+            onEdit: (row: number, column: number, text: string | undefined) => source.edit(row, column, text ?? null),
+            canEdit: (row: number, column: number) => source.canEdit(row, column),
+          })}
+    />
+  );
+}
+
+function NoRows({ open }: { readonly open: OpenTable }) {
+  if (open.filters.value.length === 0) return <Empty icon="table" title="No rows" />;
+  return (
+    <Empty icon="search" title="No row matches the filters">
+      <Button onClick={() => void open.show({ filters: [] })}>Remove the filters</Button>
+    </Empty>
+  );
+}
+
+function cellCommands(open: OpenTable, source: TableSource, schema: Schema, row: number, column: number) {
+  const state = source.rowState(row);
+  const definition = open.columns[column];
+  const text = source.textAt(row, column);
+  const commands = [];
+  if (open.editable !== undefined) {
+    if (state === 'new') {
+      if (source.isChanged(row, column)) commands.push({ title: 'Use the default', run: () => source.useDefault(row, column) });
+      commands.push({ title: 'Discard this new row', run: () => source.delete(row) });
+    } else {
+      if (state !== undefined) commands.push({ title: 'Undo the changes of this row', run: () => source.restore(row) });
+      if (state !== 'deleted') commands.push({ title: 'Delete row', run: () => source.delete(row) });
+    }
+  }
+  if (definition !== undefined && text !== undefined) {
+    const filter = { column: definition.name, operator: text === null ? 'null' : 'equal', text: text ?? '' } as const;
+    commands.push({ title: 'Only rows with this value', run: () => void open.show({ filters: [...open.filters.peek(), filter] }) });
+  }
+  const textIn = (name: string) =>
+    source.textAt(
+      row,
+      open.columns.findIndex((one) => one.name === name),
+    );
+  return [...commands, ...referencesOf(schema, open.table, definition?.name ?? '', textIn)];
+}
+
+function commandsOf(open: OpenTable, insert: () => void, importRows: () => void) {
+  const group = open.table.name;
+  const all = { title: 'All tables', group: 'Go to', icon: 'table', run: () => goTo('tables') } as const;
+  const again = { title: 'Load again', group, icon: 'reload', run: () => void open.reload() } as const;
+  if (open.editable === undefined) return [again, all];
+  return [
+    { title: 'Insert row', group, icon: 'plus', run: insert } as const,
+    { title: 'Import CSV', group, icon: 'upload', run: importRows } as const,
+    again,
+    all,
+  ];
+}

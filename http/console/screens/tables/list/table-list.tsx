@@ -1,0 +1,135 @@
+import { signal } from '@preact/signals';
+import { useEffect } from 'preact/hooks';
+import type { Schema, SchemaTable } from '../../../api/schema.ts';
+import type { Load } from '../../../api/use-load.ts';
+import { Button } from '../../../parts/button.tsx';
+import { Field } from '../../../parts/field.tsx';
+import { formatBytes, formatCount } from '../../../parts/format.ts';
+import { Empty, Loaded } from '../../../parts/loaded.tsx';
+import { Notice } from '../../../parts/notice.tsx';
+import { ScreenPage, Section } from '../../../parts/screen.tsx';
+import { type Column, Table } from '../../../parts/table.tsx';
+import { screenCommands } from '../../../shell/commands.ts';
+import { goTo, hrefOf } from '../../../shell/route.ts';
+import { stagedIn } from '../browse/open-tables.ts';
+import { tableName } from '../sql/browse-sql.ts';
+
+/** More of them are found by typing. */
+const SHOWN_MAX = 400;
+const FILTER_FROM = 8;
+const search = signal('');
+
+export function TableList({ load }: { readonly load: Load<Schema> }) {
+  return (
+    <ScreenPage
+      title="Tables"
+      lead="Look at the rows of a table or view, change them, follow their references."
+      actions={<Button kind="quiet" icon="reload" label="Load again" isBusy={load.isLoading} onClick={load.reload} />}
+    >
+      <div class="tables">
+        <Loaded of={load}>{(schema) => <Schemas schema={schema} />}</Loaded>
+      </div>
+    </ScreenPage>
+  );
+}
+
+function Schemas({ schema }: { readonly schema: Schema }) {
+  useEffect(() => {
+    screenCommands.value = schema.tables.map((table) => ({
+      title: tableName(table),
+      group: 'Table',
+      icon: 'table',
+      run: () => goTo('tables', tableName(table)),
+    }));
+    return () => {
+      screenCommands.value = [];
+    };
+  }, [schema]);
+  if (schema.tables.length === 0) return <NoTables />;
+  const found = findTables(schema.tables, search.value);
+  const shown = found.slice(0, SHOWN_MAX);
+  const names = [...new Set(shown.map((table) => table.schema))];
+  return (
+    <>
+      {schema.tables.length >= FILTER_FROM && (
+        <Field
+          class="tables-search"
+          label="Find"
+          type="search"
+          value={search.value}
+          placeholder="a name"
+          onInput={(text) => (search.value = text)}
+        />
+      )}
+      {schema.warnings?.map(({ message, hint }) => (
+        <Notice key={message} tone="warning">
+          <p>
+            {message} {hint}
+          </p>
+        </Notice>
+      ))}
+      {names.map((name) => (
+        <Section key={name} title={name}>
+          <Table
+            label={`Tables of ${name}`}
+            columns={COLUMNS}
+            rows={shown.filter((table) => table.schema === name)}
+            keyOf={tableName}
+            onOpen={(table) => goTo('tables', tableName(table))}
+          />
+        </Section>
+      ))}
+      {found.length === 0 && <p class="muted">No table is called that.</p>}
+      {found.length > SHOWN_MAX && <p class="muted">{formatCount(found.length - SHOWN_MAX)} more: type a part of the name.</p>}
+    </>
+  );
+}
+
+const COLUMNS: readonly Column<SchemaTable>[] = [
+  { title: 'Name', isWide: true, cell: (table) => <Name table={table} /> },
+  { title: 'Rows', align: 'right', cell: ({ rowEstimate, kind }) => <span class="number">{rowsOf(rowEstimate, kind)}</span> },
+  { title: 'Columns', align: 'right', cell: ({ columns }) => <span class="number">{formatCount(columns.length)}</span> },
+  {
+    title: 'Size',
+    align: 'right',
+    cell: ({ totalBytes, kind }) => <span class="number">{kind === 'view' ? '' : formatBytes(totalBytes)}</span>,
+  },
+];
+
+function Name({ table }: { readonly table: SchemaTable }) {
+  const { name, kind, comment, partitionOf } = table;
+  const staged = stagedIn(tableName(table));
+  return (
+    <span class="tables-name">
+      <a href={hrefOf('tables', tableName(table))} tabIndex={-1}>
+        {name}
+      </a>
+      {kind !== 'table' && <span class="tag">{kind}</span>}
+      {partitionOf !== null && <span class="tag">partition of {partitionOf.name}</span>}
+      {staged > 0 && <span class="tag accent">{staged === 1 ? '1 change' : `${formatCount(staged)} changes`} not saved</span>}
+      {comment !== null && <span class="muted">{comment}</span>}
+    </span>
+  );
+}
+
+function rowsOf(estimate: number | null, kind: SchemaTable['kind']): string {
+  if (kind === 'view') return '';
+  return estimate === null ? 'not analyzed' : `≈ ${formatCount(estimate)}`;
+}
+
+function NoTables() {
+  return (
+    <Empty icon="table" title="No tables yet">
+      <p>Make one with a migration, or connect with psql or a driver.</p>
+      <Button icon="steps" onClick={() => goTo('migrations', 'new')}>
+        New migration
+      </Button>
+    </Empty>
+  );
+}
+
+/** Those that have all words in their name. */
+export function findTables(tables: readonly SchemaTable[], text: string): readonly SchemaTable[] {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  return tables.filter(({ schema, name }) => words.every((word) => `${schema}.${name}`.toLowerCase().includes(word)));
+}

@@ -1,0 +1,35 @@
+import { loadSchema, type Schema } from '../../api/schema.ts';
+import { useLoad } from '../../api/use-load.ts';
+import { Button } from '../../parts/button.tsx';
+import { Empty, Loaded } from '../../parts/loaded.tsx';
+import { ScreenPage } from '../../parts/screen.tsx';
+import { goTo } from '../../shell/route.ts';
+import { openTable } from './browse/open-tables.ts';
+import { TableView } from './browse/table-view.tsx';
+import { TableList } from './list/table-list.tsx';
+import { tableName } from './sql/browse-sql.ts';
+
+/** @param rest the table's qualified name; empty: the list of tables */
+export function TablesScreen({ rest }: { readonly rest: string }) {
+  const load = useLoad(loadSchema, [rest]);
+  return rest === '' ? <TableList load={load} /> : <Loaded of={load}>{(schema) => <OneTable schema={schema} name={rest} />}</Loaded>;
+}
+
+function OneTable({ schema, name }: { readonly schema: Schema; readonly name: string }) {
+  const table = schema.tables.find((one) => tableName(one) === name);
+  if (table === undefined) return <Missing name={name} />;
+  return <TableView key={name} open={openTable(table)} schema={schema} />;
+}
+
+function Missing({ name }: { readonly name: string }) {
+  return (
+    <ScreenPage title="Tables">
+      <Empty icon="table" title="There is no such table">
+        <p>
+          <code>{name}</code> does not exist, or this key may not see it.
+        </p>
+        <Button onClick={() => goTo('tables')}>All tables</Button>
+      </Empty>
+    </ScreenPage>
+  );
+}

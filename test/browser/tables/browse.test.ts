@@ -1,0 +1,144 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readPage } from '../../../http/console/screens/tables/browse/read-page.ts';
+import {
+  type Browse,
+  type Cursor,
+  countSql,
+  cursorColumns,
+  editorSql,
+  pageSql,
+} from '../../../http/console/screens/tables/sql/browse-sql.ts';
+import { valueTextOf } from '../../../http/console/screens/tables/sql/columns.ts';
+import type { Filter, Operator } from '../../../http/console/screens/tables/sql/conditions.ts';
+import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
+import { HOSTILE, HOSTILE_NAME, KINDS } from './kinds.ts';
+import { browseOf, callAs, tableNamed } from './opened.ts';
+
+const TABLES = `${KINDS}
+  CREATE TABLE pages (a int, b text NOT NULL, c int, PRIMARY KEY (c, b));
+  INSERT INTO pages SELECT nullif(i % 4, 0), chr(97 + i % 5), i / 3 FROM generate_series(0, 24) i;
+  CREATE TABLE nokey AS SELECT a, b FROM pages;
+  CREATE VIEW seen AS SELECT a, b, c FROM pages;
+  CREATE TABLE unique_key (a int NOT NULL, b int, c text NOT NULL, UNIQUE (b), UNIQUE (c, a));
+  CREATE TABLE partial_key (a int NOT NULL); CREATE UNIQUE INDEX ON partial_key (a) WHERE a > 0;
+  CREATE TABLE nothing ();
+  CREATE TABLE ${HOSTILE_NAME} (${HOSTILE_NAME} text PRIMARY KEY, "$1" text, "select" int, "line
+break" text);
+  INSERT INTO ${HOSTILE_NAME} VALUES ('a', $$it's ${HOSTILE}$$, 1, NULL), ('b', '100%', 2, E'back\\\\slash'), ('c', '100 $2', 3, '');`;
+
+describe.each(PLACEMENTS)('in the %s placement', (placement) => {
+  let service: TestService;
+  let organization: TestOrganization;
+  beforeAll(async () => {
+    service = await startTestService({ POSTERN_PLACEMENT: placement });
+    organization = await service.signUp();
+    const { status, body } = await service.call('POST', '/api/migrations', {
+      key: organization.apiKey,
+      body: { name: 'tables', sql: TABLES },
+    });
+    expect(status, JSON.stringify(body)).toBe(201);
+    callAs(service, organization);
+  });
+  afterAll(() => service.close());
+
+  const { signal } = new AbortController();
+  const all = async (browse: Browse, limit: number) => {
+    const rows: (readonly string[])[] = [];
+    for (let cursor: Cursor | undefined; ; ) {
+      const { rows: page } = await readPage(pageSql(browse, cursor, limit).toStatement(), signal);
+      rows.push(...page);
+      const last = page.at(-1);
+      if (last === undefined || page.length < limit) return rows;
+      const places = cursorColumns(browse);
+      const textAt = (place: number) => {
+        const column = browse.columns[place];
+        return column === undefined ? JSON.parse(last[place] ?? '') : valueTextOf(column, last[place] ?? 'null');
+      };
+      cursor = places === undefined ? { offset: rows.length } : { after: places.map(textAt) };
+    }
+  };
+
+  it.each(['pages', 'nokey', 'seen', 'kinds'])('pages of %s one after the other are all rows, in each order', async (name) => {
+    const table = await tableNamed(name);
+    for (const column of [undefined, ...table.columns.map((one) => one.name)]) {
+      for (const isDescending of [false, true]) {
+        const browse = browseOf(table, { sort: column === undefined ? undefined : { column, isDescending } });
+        const whole = await all(browse, 1_000);
+        const paged = await all(browse, 2);
+        // Without a key, rows that are equal may come in any order.
+        const sortedBy = (rows: readonly (readonly string[])[]) =>
+          browse.order.kind === 'offset' ? rows.map((row) => row[browse.columns.findIndex((one) => one.name === column)]) : rows;
+        expect(sortedBy(paged), `${column} ${isDescending}`).toEqual(sortedBy(whole));
+        expect(whole.length).toBe(name === 'kinds' ? 4 : 25);
+      }
+    }
+  });
+
+  const find = async (name: string, column: string, operator: Operator, text = ''): Promise<readonly unknown[]> => {
+    const filters: Filter[] = [{ column, operator, text }];
+    const rows = await all(browseOf(await tableNamed(name), { filters }), 100);
+    return rows.map(([first]) => JSON.parse(first ?? ''));
+  };
+
+  it('filters are values, whatever they hold', async () => {
+    expect(await find(HOSTILE, '$1', 'equal', `it's ${HOSTILE}`)).toEqual(['a']);
+    expect(await find(HOSTILE, '$1', 'contains', '0%')).toEqual(['b']);
+    expect(await find(HOSTILE, '$1', 'begins', '100 $')).toEqual(['c']);
+    expect(await find(HOSTILE, 'line\nbreak', 'contains', '\\')).toEqual(['b']);
+    expect(await find(HOSTILE, 'line\nbreak', 'null')).toEqual(['a']);
+    expect(await find(HOSTILE, 'line\nbreak', 'equal', '')).toEqual(['c']);
+    expect(await find(HOSTILE, 'line\nbreak', 'unequal', '')).toEqual(['a', 'b']);
+    expect(await find(HOSTILE, HOSTILE, 'notNull')).toEqual(['a', 'b', 'c']);
+    expect(await find(HOSTILE, 'select', 'greaterOrEqual', '2')).toEqual(['b', 'c']);
+    expect(await find(HOSTILE, 'select', 'less', '2')).toEqual(['a']);
+  });
+
+  it('filters are compared by the type of their column', async () => {
+    expect(await find('kinds', 'big', 'equal', '9223372036854775807')).toEqual([1]);
+    expect(await find('kinds', 'f8', 'equal', 'NaN')).toEqual([1]);
+    expect(await find('kinds', 'ts', 'greater', '2025-01-31 09:30:00.123455Z')).toEqual([1, 3]);
+    expect(await find('kinds', 'arr', 'equal', '{1,NULL,3}')).toEqual([1]);
+    expect(await find('kinds', 'jb', 'equal', '{"b": "€", "a": 1.0}')).toEqual([1]);
+    expect(await find('kinds', 'jb', 'equal', 'null')).toEqual([3]);
+    expect(await find('kinds', 'js', 'equal', 'null')).toEqual([3]);
+    expect(await find('kinds', 'm', 'equal', 'ok')).toEqual([1]);
+    expect(await find('kinds', 'pt', 'equal', '(1,2)')).toEqual([1]);
+    expect(await find('kinds', 'bin', 'equal', '\\x00ff10')).toEqual([1]);
+    await expect(find('kinds', 'big', 'equal', 'x')).rejects.toThrow('Invalid input syntax for type bigint: "x"');
+  });
+
+  it('all rows are counted, or those that match', async () => {
+    const count = async (filters: readonly Filter[]) => {
+      const { sql, params } = countSql(browseOf(await tableNamed('pages'), { filters })).toStatement();
+      return (await service.query(organization, sql, params)).body.rows[0].count;
+    };
+    expect(await count([])).toBe('25');
+    expect(await count([{ column: 'a', operator: 'null', text: '' }])).toBe('7');
+  });
+
+  it('the statement for the editor has the values in it, and gives the same rows', async () => {
+    const browse = browseOf(await tableNamed(HOSTILE), {
+      sort: { column: '$1', isDescending: true },
+      filters: [
+        { column: 'line\nbreak', operator: 'contains', text: 'k\\' },
+        { column: '$1', operator: 'unequal', text: "it's" },
+      ],
+    });
+    const { body } = await service.query(organization, editorSql(browse));
+    expect(body.rows).toEqual([{ [HOSTILE]: 'b', $1: '100%', select: 2, 'line\nbreak': 'back\\slash' }]);
+  });
+
+  it('a key is the primary one, or a unique one that is never NULL', async () => {
+    const orders = await Promise.all(
+      ['pages', 'unique_key', 'partial_key', 'nokey', 'seen'].map(async (name) => browseOf(await tableNamed(name)).order),
+    );
+    expect(orders).toEqual([
+      { kind: 'key', columns: ['c', 'b'] },
+      { kind: 'key', columns: ['c', 'a'] },
+      { kind: 'ctid' },
+      { kind: 'ctid' },
+      { kind: 'offset' },
+    ]);
+    expect(await all(browseOf(await tableNamed('nothing')), 10)).toEqual([]);
+  });
+});

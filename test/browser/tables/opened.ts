@@ -1,0 +1,31 @@
+import { vi } from 'vitest';
+import { useKey } from '../../../http/console/api/client.ts';
+import { loadSchema, type SchemaTable } from '../../../http/console/api/schema.ts';
+import type { EditableTable } from '../../../http/console/screens/tables/edit/statements.ts';
+import type { Browse } from '../../../http/console/screens/tables/sql/browse-sql.ts';
+import { tableColumn } from '../../../http/console/screens/tables/sql/columns.ts';
+import { rowOrderOf } from '../../../http/console/screens/tables/sql/table-key.ts';
+import type { TestOrganization, TestService } from '../../support/service.ts';
+
+/** Lets the console's calls go to a service, with an organization's key. */
+export function callAs({ httpUrl }: TestService, { apiKey }: TestOrganization): void {
+  vi.stubGlobal('document', { baseURI: `${httpUrl}/` });
+  useKey(apiKey);
+}
+
+export async function tableNamed(name: string, schema = 'public'): Promise<SchemaTable> {
+  const { tables } = await loadSchema();
+  const table = tables.find((one) => one.schema === schema && one.name === name);
+  if (table === undefined) throw new Error(`there is no ${name}`);
+  return table;
+}
+
+export function browseOf(table: SchemaTable, more: Partial<Browse> = {}): Browse {
+  return { table, columns: table.columns.map(tableColumn), order: rowOrderOf(table), sort: undefined, filters: [], ...more };
+}
+
+export function editable(table: SchemaTable): EditableTable {
+  const { columns, order } = browseOf(table);
+  if (order.kind !== 'key') throw new Error(`${table.name} has no key`);
+  return { table, columns, key: order.columns.map((name) => columns.findIndex((column) => column.name === name)) };
+}
