@@ -1,6 +1,5 @@
-import { autocompletion, closeCompletion, completionKeymap } from '@codemirror/autocomplete';
-import { defaultKeymap, history, historyKeymap, indentWithTab } from '@codemirror/commands';
-import { PostgreSQL, sql } from '@codemirror/lang-sql';
+import { closeCompletion } from '@codemirror/autocomplete';
+import { defaultKeymap, history, historyKeymap, indentLess, indentMore } from '@codemirror/commands';
 import { bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from '@codemirror/language';
 import { highlightSelectionMatches, search, searchKeymap } from '@codemirror/search';
 import { Compartment, EditorState, type Extension, Prec } from '@codemirror/state';
@@ -16,6 +15,8 @@ import {
   lineNumbers,
   placeholder,
 } from '@codemirror/view';
+import { completion } from './completion/completion.ts';
+import { POSTGRESQL } from './dialect.ts';
 import { errorMark, showError } from './error-mark.ts';
 import type { EditorError, EditorHandle } from './handle.ts';
 import { HIGHLIGHT, THEME } from './theme.ts';
@@ -29,6 +30,8 @@ export interface EditorOptions {
   readonly onChange: (text: string) => void;
   readonly onRun: () => void;
   readonly onRunAll: () => void;
+  /** Tab has indented, after {@link onChange}. */
+  readonly onTab: () => void;
 }
 
 export interface MountedEditor {
@@ -92,15 +95,15 @@ const FEATURES: Extension = [
   highlightActiveLineGutter(),
   highlightSelectionMatches(),
   search({ top: true }),
-  autocompletion({ icons: false }),
-  sql({ dialect: PostgreSQL }),
+  completion,
+  POSTGRESQL.extension,
   syntaxHighlighting(HIGHLIGHT),
   errorMark,
   EditorView.lineWrapping,
   THEME,
 ];
 
-function keys({ onRun, onRunAll }: EditorOptions): Extension {
+function keys({ onRun, onRunAll, onTab }: EditorOptions): Extension {
   const running =
     (run: () => void): Command =>
     (view) => {
@@ -108,6 +111,11 @@ function keys({ onRun, onRunAll }: EditorOptions): Extension {
       run();
       return true;
     };
+  const indent: Command = (view) => {
+    const isDone = indentMore(view);
+    if (isDone) onTab();
+    return isDone;
+  };
   return [
     Prec.highest(
       keymap.of(
@@ -118,12 +126,11 @@ function keys({ onRun, onRunAll }: EditorOptions): Extension {
       ),
     ),
     keymap.of([
-      ...completionKeymap,
       ...searchKeymap,
       ...historyKeymap,
       ...defaultKeymap,
       { key: 'Escape', run: releaseTab },
-      indentWithTab,
+      { key: 'Tab', run: indent, shift: indentLess },
     ]),
     EditorView.domEventObservers({ focus: (_, view) => view.setTabFocusMode(false) }),
   ];

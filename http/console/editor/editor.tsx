@@ -30,6 +30,7 @@ const HELP = 'Tab indents. Press Escape and then Tab to leave the editor.';
 export function Editor(props: EditorProps) {
   const { label, text, error, isReadOnly = false, placeholder } = props;
   const [mounted, setMounted] = useState<MountedEditor>();
+  const [isHelpShown, showHelp] = useState(false);
   const host = useRef<HTMLDivElement>(null);
   const plain = useRef<HTMLTextAreaElement>(null);
   const helpId = useId();
@@ -54,7 +55,9 @@ export function Editor(props: EditorProps) {
         placeholder: placeholder ?? '',
         onChange: (next) => {
           text.value = next;
+          showHelp(false);
         },
+        onTab: () => showHelp(true),
         onRun: () => now.current.onRun?.(),
         onRunAll: () => now.current.onRunAll?.(),
       });
@@ -82,6 +85,11 @@ export function Editor(props: EditorProps) {
   return (
     <div class="editor">
       <div class="editor-host" ref={host} />
+      {isHelpShown && (
+        <p class="editor-help" aria-hidden="true">
+          {HELP}
+        </p>
+      )}
       {mounted === undefined && (
         <textarea
           ref={plain}

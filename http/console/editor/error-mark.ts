@@ -1,11 +1,31 @@
-import { type EditorState, type Extension, StateEffect, StateField, type Transaction, type TransactionSpec } from '@codemirror/state';
-import { Decoration, type DecorationSet, EditorView, hoverTooltip, showTooltip, type Tooltip } from '@codemirror/view';
+import {
+  type EditorState,
+  type Extension,
+  RangeSet,
+  StateEffect,
+  StateField,
+  type Transaction,
+  type TransactionSpec,
+} from '@codemirror/state';
+import {
+  Decoration,
+  type DecorationSet,
+  EditorView,
+  GutterMarker,
+  gutterLineClass,
+  hoverTooltip,
+  showTooltip,
+  type Tooltip,
+} from '@codemirror/view';
 import type { EditorError } from './handle.ts';
 
 const setError = StateEffect.define<EditorError | undefined>();
 
 const WORD = Decoration.mark({ class: 'cm-error' });
 const LINE = Decoration.line({ class: 'cm-errorLine' });
+const LINE_NUMBER = new (class extends GutterMarker {
+  override readonly elementClass = 'cm-errorLineNumber';
+})();
 
 /** The error that is shown; never empty, and inside the text. */
 const shownError = StateField.define<EditorError | undefined>({
@@ -13,6 +33,10 @@ const shownError = StateField.define<EditorError | undefined>({
   update: (error, transaction) => next(error, transaction),
   provide: (field) => [
     EditorView.decorations.compute([field], (state) => marks(state)),
+    gutterLineClass.compute([field], (state) => {
+      const error = state.field(field);
+      return error === undefined ? RangeSet.empty : RangeSet.of([LINE_NUMBER.range(state.doc.lineAt(error.from).from)]);
+    }),
     EditorView.contentAttributes.compute([field], (state): Record<string, string> => {
       const error = state.field(field);
       return error === undefined ? {} : { 'aria-invalid': 'true' };
@@ -54,6 +78,7 @@ function tooltipOf({ from, to, message }: EditorError): Tooltip {
 const STYLE = EditorView.theme({
   '.cm-error': { textDecoration: 'underline wavy var(--bad) 1px', textUnderlineOffset: '3px', backgroundColor: 'var(--bad-soft)' },
   '.cm-errorLine, &.cm-focused .cm-errorLine.cm-activeLine': { backgroundColor: 'color-mix(in oklab, var(--bad-soft), transparent 45%)' },
+  '.cm-errorLineNumber, &.cm-focused .cm-errorLineNumber': { color: 'var(--bad)', fontWeight: '700' },
   '.cm-errorMessage': {
     padding: '5px 10px',
     maxWidth: '52ch',

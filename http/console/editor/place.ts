@@ -1,4 +1,4 @@
-import { Lexer, Token } from '../../../src/syntax/scanner.ts';
+import { isIdentifier, Lexer, Token } from '../../../src/syntax/scanner.ts';
 
 interface Range {
   readonly from: number;
@@ -21,12 +21,18 @@ export function rangeAtPosition(text: string, position: number, start = 0): Rang
   return rangeAt(text, skipCharacters(text, start, position - 1));
 }
 
+/** The token, and what dots join to it: `orders.total`. */
 function rangeAt(text: string, from: number): Range {
   const lineEnd = text.indexOf('\n', from);
   const lexer = new Lexer(text, { offset: from });
-  const isToken = lexer.next() !== Token.End && lexer.start === from;
-  const to = Math.min(isToken ? lexer.end : from + 1, lineEnd < 0 ? text.length : lineEnd);
-  return { from, to: Math.max(from, to) };
+  let to = from + 1;
+  if (lexer.next() !== Token.End && lexer.start === from) to = lexer.end;
+  while (isIdentifier(lexer.kind) && text[to] === '.') {
+    lexer.moveTo(to + 1);
+    if (!isIdentifier(lexer.next()) || lexer.start !== to + 1) break;
+    to = lexer.end;
+  }
+  return { from, to: Math.max(from, Math.min(to, lineEnd < 0 ? text.length : lineEnd)) };
 }
 
 /** @returns the offset in UTF-16 units, which may have two for a character */

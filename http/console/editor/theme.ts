@@ -45,6 +45,7 @@ export const THEME = EditorView.theme({
   '.cm-panels.cm-panels-bottom': { borderTop: '1px solid var(--line)' },
   '.cm-panel.cm-search': { padding: '6px 28px 6px 8px' },
   '.cm-panel.cm-search label': { fontSize: 'inherit', display: 'inline-flex', alignItems: 'center', gap: '4px' },
+  '.cm-panel.cm-search input, .cm-panel.cm-search button, .cm-panel.cm-search label': { verticalAlign: 'middle' },
   '.cm-panel.cm-search [name=close]': { color: 'var(--muted)', fontSize: '16px', width: '24px', height: '24px', top: '4px', right: '2px' },
   '.cm-textfield': {
     font: 'inherit',

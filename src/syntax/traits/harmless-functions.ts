@@ -42,3 +42,5 @@ const setOf = (names: string): ReadonlySet<string> => new Set(names.split(/\s+/)
 export const READ_ONLY_NAMES = setOf(`${QUERY_KEYWORDS} ${COMPUTING_FUNCTIONS}`);
 /** Names, in lower case, that may precede a parenthesis in a statement that leaves nothing in its session. */
 export const STATELESS_NAMES = setOf(`${QUERY_KEYWORDS} ${OTHER_KEYWORDS} ${COMPUTING_FUNCTIONS} ${STATELESS_FUNCTIONS}`);
+/** Built-in functions, in lower case: the usual ones, none of which leaves anything in its session. */
+export const USUAL_FUNCTIONS = setOf(`${COMPUTING_FUNCTIONS} ${STATELESS_FUNCTIONS}`);
