@@ -4,6 +4,7 @@ import { screenCommands } from '../../shell/commands.ts';
 import { lazy } from '../../shell/lazy.tsx';
 import { asked, cancel, explainHere, runAll, runHere } from './actions.ts';
 import { Editors } from './editors.tsx';
+import { question } from './library/question.ts';
 import { QueryTabs } from './query-tabs.tsx';
 import { Splitter } from './splitter.tsx';
 import { addTab, change, closeTab, currentTab, settings } from './sql-state.ts';
@@ -11,11 +12,14 @@ import { Toolbar } from './toolbar/toolbar.tsx';
 
 const Library = lazy(async () => (await import('./library/library.tsx')).Library);
 const Results = lazy(async () => (await import('./results/results.tsx')).Results);
+const SaveDialog = lazy(async () => (await import('./library/save-dialog.tsx')).SaveDialog);
 const DestructionDialog = lazy(async () => (await import('./results/destruction-dialog.tsx')).DestructionDialog);
 
 /** Statements are written, run and kept. */
 export function SqlScreen() {
   useEffect(() => {
+    // The first run does not wait for its code. What fails here is loaded again then.
+    import('./run/start.ts').catch(() => undefined);
     screenCommands.value = [
       { title: 'Run the statement at the cursor', group: 'SQL', icon: 'play', keys: 'Ctrl Enter', run: runHere },
       { title: 'Run all in one transaction', group: 'SQL', icon: 'play', keys: 'Ctrl Shift Enter', run: runAll },
@@ -47,6 +51,7 @@ export function SqlScreen() {
         {isLibraryOpen && <Library />}
       </div>
       {asked.value !== undefined && <DestructionDialog />}
+      {question.value !== undefined && <SaveDialog />}
     </ScreenPage>
   );
 }

@@ -5,8 +5,9 @@ import { Dialog } from '../../../parts/dialog.tsx';
 import { Field } from '../../../parts/field.tsx';
 import { Notice, ProblemNotice } from '../../../parts/notice.tsx';
 import { openText, type QueryTab, type SavedLink } from '../sql-state.ts';
+import { question } from './question.ts';
 import { nameError } from './saved-queries.ts';
-import { question, replace, saveNew } from './saving.ts';
+import { replace, saveNew } from './saving.ts';
 
 export function SaveDialog() {
   const asked = question.value;

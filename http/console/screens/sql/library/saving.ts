@@ -1,15 +1,8 @@
-import { signal } from '@preact/signals';
 import { ApiError } from '../../../api/problem.ts';
 import { say } from '../../../shell/toasts.tsx';
 import type { QueryTab, SavedLink } from '../sql-state.ts';
+import { question } from './question.ts';
 import { NONE, readSaved, saveQuery } from './saved-queries.ts';
-
-/** What the dialog asks for. */
-export type Question =
-  | { readonly kind: 'name'; readonly tab: QueryTab }
-  | { readonly kind: 'conflict'; readonly tab: QueryTab; readonly theirs: SavedLink };
-
-export const question = signal<Question | undefined>(undefined);
 
 /** Saves a tab's text under its name, or asks for one. */
 export async function beginSaving(tab: QueryTab, asAnother: boolean): Promise<void> {

@@ -195,9 +195,11 @@ const KILOBYTE = 1_024;
 function warningsOf(raw: Raw): readonly string[] {
   const loops = number(raw, 'Actual Loops') ?? 0;
   const warnings: string[] = [];
-  const factor = estimateFactor(number(raw, 'Plan Rows') ?? 0, number(raw, 'Actual Rows'), loops);
+  const planned = number(raw, 'Plan Rows') ?? 0;
+  const factor = estimateFactor(planned, number(raw, 'Actual Rows'), loops);
   if (factor !== undefined && factor >= WRONG_FACTOR) warnings.push(`${rounded(factor)} times as many rows as estimated`);
-  if (factor !== undefined && factor <= 1 / WRONG_FACTOR) warnings.push(`${rounded(1 / factor)} times fewer rows than estimated`);
+  if (factor !== undefined && factor <= 1 / WRONG_FACTOR && planned >= WASTED_ROWS * WRONG_FACTOR)
+    warnings.push(`${rounded(1 / factor)} times fewer rows than estimated`);
   const removed = (number(raw, 'Rows Removed by Filter') ?? 0) * loops;
   const kept = (number(raw, 'Actual Rows') ?? 0) * loops;
   if (text(raw, 'Node Type') === 'Seq Scan' && removed >= WASTED_ROWS && removed >= WRONG_FACTOR * kept)

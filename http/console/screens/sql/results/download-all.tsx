@@ -13,11 +13,11 @@ export function DownloadAll({ request, call }: { readonly request: RunRequest; r
     );
   }
   return (
-    <>
+    <div class="actions">
       <Button icon="download" onClick={() => void downloadAll(request, call, 'csv')}>
         Download all as CSV
       </Button>
       <Button onClick={() => void downloadAll(request, call, 'json')}>JSON</Button>
-    </>
+    </div>
   );
 }

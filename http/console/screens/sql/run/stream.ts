@@ -7,8 +7,6 @@ import { bodyOf, columnsOf, type Field } from './request-body.ts';
 import { type Call, type Completion, KEPT_ROWS_MAX, type Result, type Settings } from './run.ts';
 
 const BEFORE_ROW = '{"row":';
-const COMPLETE = '{"complete":';
-const ERROR = '{"error":';
 /** After the first rows, the page is drawn anew so often. */
 const SHOW_EVERY_MS = 80;
 
@@ -28,7 +26,7 @@ export async function stream(call: Call, settings: Settings, { signal, mayStop, 
     body: bodyOf(call, settings),
     accept: 'application/x-ndjson',
     signal,
-    isSafe: settings.isReadOnly,
+    isSafe: isSafe(call, settings),
   });
   let result: Result = { call, rows: undefined, received: 0, isCut: false, completion: undefined };
   const sheet = new Sheet();
@@ -37,19 +35,46 @@ export async function stream(call: Call, settings: Settings, { signal, mayStop, 
     for (const line of lines) {
       if (line.startsWith(BEFORE_ROW)) {
         sheet.add(line.slice(BEFORE_ROW.length, -1));
-      } else if (line.startsWith(COMPLETE)) result = { ...result, completion: completionIn(line) };
-      else if (line.startsWith(ERROR)) throw new ApiError((JSON.parse(line) as { readonly error: Problem }).error);
-      else if (line !== '') sheet.open((JSON.parse(line) as { readonly fields: readonly Field[] }).fields);
+      } else if (line !== '') {
+        const { fields, complete, error } = documentIn(line);
+        if (error !== undefined) throw new ApiError(error);
+        if (complete !== undefined) result = { ...result, completion: { warnings: [], ...complete } };
+        else sheet.open(fields ?? []);
+      }
     }
     const isCut = sheet.received > KEPT_ROWS_MAX;
-    if (isCut) stops ??= mayStop || settings.isReadOnly || onlyReads(call.statement.text);
+    if (isCut) stops ??= mayStop || isSafe(call, settings);
     const isLast = result.completion !== undefined || stops === true;
     if (!sheet.flush(isLast)) continue;
     result = { ...result, rows: sheet.rows, received: sheet.received, isCut };
     onResult(result);
     if (isLast) return;
   }
-  throw unreachable('the reply broke off before its end', settings.isReadOnly);
+  throw brokenOff();
+}
+
+/** Nothing is changed twice when it runs again. */
+function isSafe({ statement }: Call, { isReadOnly }: Settings): boolean {
+  return isReadOnly || onlyReads(statement.text);
+}
+
+/** A line that is not one of a row. */
+interface LineDocument {
+  readonly fields?: readonly Field[];
+  readonly complete?: Omit<Completion, 'warnings'>;
+  readonly error?: Problem;
+}
+
+function documentIn(line: string): LineDocument {
+  try {
+    return JSON.parse(line);
+  } catch {
+    throw brokenOff();
+  }
+}
+
+function brokenOff(): ApiError {
+  return unreachable('the reply broke off before its end', false);
 }
 
 /** Rows that have come, shown from time to time. */
@@ -79,9 +104,4 @@ class Sheet {
     this.#next = [];
     return true;
   }
-}
-
-function completionIn(line: string): Completion {
-  const { complete } = JSON.parse(line) as { readonly complete: Omit<Completion, 'warnings'> & Partial<Completion> };
-  return { warnings: [], ...complete };
 }
