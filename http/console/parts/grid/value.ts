@@ -59,8 +59,8 @@ export function textOf(json: string, type: string): string | undefined {
 }
 
 const PREVIEW_MAX = 300;
-/** Characters of JSON that surely have as many characters of text as a preview. */
-const HEAD_MAX = 6 * PREVIEW_MAX;
+/** Characters of JSON that surely have more characters of text than a preview. */
+const HEAD_MAX = 6 * (PREVIEW_MAX + 2);
 
 /** One line of the value, for where there is little space; the rest of a long value is left out. */
 export function previewOf(json: string, type: string): string {
