@@ -1,9 +1,12 @@
 import { call } from '../../../api/client.ts';
+import { ANALYZE_PREFIX, EXPLAIN_PREFIX } from '../run/explain.ts';
 import type { LocalEntry } from './local-history.ts';
 
 /** A statement that was run, or several that were run together. */
 export interface HistoryEntry {
   readonly id: string;
+  /** What was asked of it besides to run. */
+  readonly kind: '' | 'explain' | 'analyze';
   readonly sql: string;
   /** ISO 8601 */
   readonly at: string;
@@ -20,6 +23,8 @@ export interface HistoryPage {
   readonly next: string | undefined;
 }
 
+/** What runs SQL that somebody has written. */
+const ACTIONS: ReadonlySet<string> = new Set(['query', 'transaction', 'neon.sql', 'statement']);
 const PAGE_ENTRIES = 300;
 /** Longer texts are cut at that in the log. */
 const SQL_CUT_AT_CHARACTERS = 2_000;
@@ -41,13 +46,13 @@ interface AuditPage {
 export async function historyPage(after: string | undefined): Promise<HistoryPage> {
   const body = { limit: PAGE_ENTRIES, ...(after === undefined ? {} : { after }) };
   const { data, hasMore, nextCursor } = await call<AuditPage>('POST', 'api/audit', { body, isSafe: true });
-  const entries = data.flatMap(({ id, occurredAt, userAgent, statement, outcome }) =>
-    statement === undefined
+  const entries = data.flatMap(({ id, occurredAt, action, userAgent, statement, outcome }) =>
+    statement === undefined || !ACTIONS.has(action)
       ? []
       : [
           {
             id,
-            sql: statement.sql,
+            ...withoutPrefix(statement.sql),
             at: occurredAt,
             userAgent,
             isError: outcome.status === 'error',
@@ -62,6 +67,7 @@ export async function historyPage(after: string | undefined): Promise<HistoryPag
 export function localEntries(entries: readonly LocalEntry[]): readonly HistoryEntry[] {
   return entries.map(({ sql, at, phase, durationMs, rowCount }, index) => ({
     id: `${at} ${index}`,
+    kind: '' as const,
     sql,
     at,
     userAgent: navigator.userAgent,
@@ -71,6 +77,13 @@ export function localEntries(entries: readonly LocalEntry[]): readonly HistoryEn
   }));
 }
 
+/** Explain and Analyze put something before the statement. */
+function withoutPrefix(sql: string): Pick<HistoryEntry, 'sql' | 'kind'> {
+  if (sql.startsWith(EXPLAIN_PREFIX)) return { sql: sql.slice(EXPLAIN_PREFIX.length), kind: 'explain' };
+  if (sql.startsWith(ANALYZE_PREFIX)) return { sql: sql.slice(ANALYZE_PREFIX.length), kind: 'analyze' };
+  return { sql, kind: '' };
+}
+
 export function isWhole({ sql }: HistoryEntry): boolean {
-  return sql.length < SQL_CUT_AT_CHARACTERS;
+  return sql.length + ANALYZE_PREFIX.length < SQL_CUT_AT_CHARACTERS;
 }

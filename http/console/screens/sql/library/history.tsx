@@ -132,9 +132,10 @@ function Entries({ entries }: { readonly entries: readonly HistoryEntry[] }) {
             <span class="muted number">
               {entry.isError && <span class="bad">failed · </span>}
               {[
+                entry.kind,
                 formatAgo(entry.at),
                 entry.durationMs === null ? undefined : formatDuration(entry.durationMs),
-                entry.rowCount === null ? undefined : `${formatCount(entry.rowCount)} rows`,
+                entry.rowCount === null ? undefined : `${formatCount(entry.rowCount)} ${entry.rowCount === 1 ? 'row' : 'rows'}`,
                 isWhole(entry) ? undefined : 'its beginning',
               ]
                 .filter(Boolean)

@@ -1,6 +1,6 @@
 import { formatCount, formatDuration } from '../../../parts/format.ts';
 import { Icon } from '../../../parts/icon.tsx';
-import { estimateFactor, type PlanNode } from './plan.ts';
+import type { PlanNode } from './plan.ts';
 
 /** From this part of the whole on, a node is marked. */
 const HOT_SHARE = 0.3;
@@ -73,7 +73,7 @@ function Node({ node }: { readonly node: PlanNode }) {
 }
 
 /** Estimated : real. */
-function Rows({ node: { estimatedRows, actualRows, loops } }: { readonly node: PlanNode }) {
+function Rows({ node: { estimatedRows, actualRows, loops, isMisestimated } }: { readonly node: PlanNode }) {
   if (actualRows === undefined) {
     return (
       <span class="plan-rows number">
@@ -82,11 +82,9 @@ function Rows({ node: { estimatedRows, actualRows, loops } }: { readonly node: P
     );
   }
   if (loops === 0) return <span class="plan-rows muted">never executed</span>;
-  const factor = estimateFactor(estimatedRows, actualRows, loops ?? 1);
-  const isWrong = factor !== undefined && (factor >= 10 || factor <= 0.1);
   return (
     <span class="plan-rows number" title="Rows, estimated : real">
-      <span class={isWrong ? 'warning' : ''}>
+      <span class={isMisestimated ? 'warning' : ''}>
         {formatCount(estimatedRows)} : {formatCount(actualRows)}
       </span>{' '}
       <span class="muted">rows{loops !== undefined && loops > 1 ? ` × ${formatCount(loops)}` : ''}</span>

@@ -25,6 +25,8 @@ export interface PlanNode {
   readonly selfMs: number | undefined;
   readonly facts: readonly (readonly [term: string, text: string])[];
   readonly warnings: readonly string[];
+  /** There are many more or fewer rows than estimated. */
+  readonly isMisestimated: boolean;
   readonly children: readonly PlanNode[];
 }
 
@@ -113,7 +115,8 @@ function nodeOf(measured: Measured, whole: number): PlanNode {
     selfMs,
     share: whole <= 0 ? 0 : Math.min(1, (selfMs ?? selfCost) / whole),
     facts: factsOf(raw),
-    warnings: warningsOf(raw),
+    warnings: [...estimateWarnings(raw), ...warningsOf(raw)],
+    isMisestimated: estimateWarnings(raw).length > 0,
     children: children.map((child) => nodeOf(child, whole)),
   };
 }
@@ -189,17 +192,25 @@ function factsOf(raw: Raw): PlanNode['facts'] {
 /** From here on the planner may have chosen another plan for that. */
 const WRONG_FACTOR = 10;
 const MANY_ROWS = 100;
+/** Too few rows matter less: so many have to be expected. */
+const VERY_MANY_ROWS = 10_000;
 const WASTED_ROWS = 1_000;
 const KILOBYTE = 1_024;
+
+function estimateWarnings(raw: Raw): readonly string[] {
+  const estimated = number(raw, 'Plan Rows') ?? 0;
+  const actual = number(raw, 'Actual Rows');
+  const loops = number(raw, 'Actual Loops') ?? 0;
+  if (actual === undefined || loops === 0) return [];
+  const factor = Math.max(actual, 1) / Math.max(estimated, 1);
+  if (factor >= WRONG_FACTOR && actual * loops >= MANY_ROWS) return [`${rounded(factor)} times as many rows as estimated`];
+  if (factor <= 1 / WRONG_FACTOR && estimated * loops >= VERY_MANY_ROWS) return [`${rounded(1 / factor)} times fewer rows than estimated`];
+  return [];
+}
 
 function warningsOf(raw: Raw): readonly string[] {
   const loops = number(raw, 'Actual Loops') ?? 0;
   const warnings: string[] = [];
-  const planned = number(raw, 'Plan Rows') ?? 0;
-  const factor = estimateFactor(planned, number(raw, 'Actual Rows'), loops);
-  if (factor !== undefined && factor >= WRONG_FACTOR) warnings.push(`${rounded(factor)} times as many rows as estimated`);
-  if (factor !== undefined && factor <= 1 / WRONG_FACTOR && planned >= WASTED_ROWS * WRONG_FACTOR)
-    warnings.push(`${rounded(1 / factor)} times fewer rows than estimated`);
   const removed = (number(raw, 'Rows Removed by Filter') ?? 0) * loops;
   const kept = (number(raw, 'Actual Rows') ?? 0) * loops;
   if (text(raw, 'Node Type') === 'Seq Scan' && removed >= WASTED_ROWS && removed >= WRONG_FACTOR * kept)
@@ -211,12 +222,6 @@ function warningsOf(raw: Raw): readonly string[] {
   const missing = (number(raw, 'Workers Planned') ?? 0) - (number(raw, 'Workers Launched') ?? number(raw, 'Workers Planned') ?? 0);
   if (missing > 0) warnings.push(`${missing} parallel ${missing === 1 ? 'worker was' : 'workers were'} not free`);
   return warnings;
-}
-
-/** Rows there were for each that was estimated; undefined where that says nothing. */
-export function estimateFactor(estimated: number, actual: number | undefined, loops: number): number | undefined {
-  if (actual === undefined || loops === 0 || Math.max(actual, estimated) * loops < MANY_ROWS) return undefined;
-  return Math.max(actual, 1) / Math.max(estimated, 1);
 }
 
 function rounded(value: number): string {

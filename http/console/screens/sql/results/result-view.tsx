@@ -45,7 +45,7 @@ function Summary({ run, result }: { readonly run: Run; readonly result: Result }
           title="Download"
           icon="download"
           kind="quiet"
-          items={(['csv', 'json'] as const).map((form) => ({
+          entries={(['csv', 'json'] as const).map((form) => ({
             title: isCut ? `All rows as ${form.toUpperCase()}` : `As ${form.toUpperCase()}`,
             run: () => void (isCut ? downloadAll(run.request, result.call, form) : downloadShown(rows, form)),
           }))}

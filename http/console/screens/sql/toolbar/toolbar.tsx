@@ -28,11 +28,11 @@ export function Toolbar() {
         <MenuButton
           label="More ways to run"
           kind={isRunning ? 'plain' : 'primary'}
-          items={[
-            { title: 'Run what is selected, else the statement at the cursor', icon: 'play', keys: 'Ctrl Enter', run: runHere },
-            { title: 'Run all in one transaction', icon: 'play', keys: 'Ctrl Shift Enter', run: runAll },
-            { title: 'Run into a CSV file …', icon: 'download', run: () => void downloadHere('csv') },
-            { title: 'Run into a JSON file …', icon: 'download', run: () => void downloadHere('json') },
+          entries={[
+            { title: 'Run what is selected, else the statement at the cursor', keys: 'Ctrl Enter', run: runHere },
+            { title: 'Run all in one transaction', keys: 'Ctrl Shift Enter', run: runAll },
+            { title: 'Run into a CSV file …', isFirst: true, run: () => void downloadHere('csv') },
+            { title: 'Run into a JSON file …', run: () => void downloadHere('json') },
           ]}
         />
       </div>
