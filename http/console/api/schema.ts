@@ -162,6 +162,10 @@ interface Known {
 
 let known: Known | undefined;
 let refreshing: Promise<void> | undefined;
+/** How long it took to load it the last time, in milliseconds. */
+let tookMs = 0;
+/** A schema that takes long to load is loaded less often. */
+const REST = 5;
 const last = signal<Schema | undefined>(undefined);
 
 /** The one that was loaded last; all screens share it. */
@@ -179,13 +183,14 @@ export async function loadSchema(abandoned?: AbortSignal): Promise<Schema> {
       : { schema: await readJson<Schema>(response), tag: response.headers.get('etag') ?? undefined, askedAt };
   // Replies may overtake each other.
   if (known === undefined || known.askedAt <= askedAt) known = next;
+  tookMs = performance.now() - askedAt;
   last.value = known.schema;
   return next.schema;
 }
 
 /** Loads it unless that was done a moment ago, or goes on. @returns when it is as new as that; errors are left to the next load */
 export function refreshSchema(maxAgeMs: number): Promise<void> {
-  if (known !== undefined && performance.now() - known.askedAt < maxAgeMs) return Promise.resolve();
+  if (known !== undefined && performance.now() - known.askedAt < Math.max(maxAgeMs, tookMs * REST)) return Promise.resolve();
   refreshing ??= loadSchema()
     .then(
       () => undefined,

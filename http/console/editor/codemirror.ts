@@ -1,6 +1,6 @@
 import { closeCompletion } from '@codemirror/autocomplete';
 import { defaultKeymap, history, historyKeymap, indentLess, indentMore } from '@codemirror/commands';
-import { bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from '@codemirror/language';
+import { bracketMatching, indentUnit } from '@codemirror/language';
 import { highlightSelectionMatches, search, searchKeymap } from '@codemirror/search';
 import { Compartment, EditorState, type Extension, Prec } from '@codemirror/state';
 import {
@@ -16,10 +16,11 @@ import {
   placeholder,
 } from '@codemirror/view';
 import { completion } from './completion/completion.ts';
-import { POSTGRESQL } from './dialect.ts';
 import { errorMark, showError } from './error-mark.ts';
 import type { EditorError, EditorHandle } from './handle.ts';
-import { HIGHLIGHT, THEME } from './theme.ts';
+import { highlighting } from './highlight.ts';
+import { textOf } from './text.ts';
+import { THEME } from './theme.ts';
 
 export interface EditorOptions {
   readonly label: string;
@@ -89,15 +90,13 @@ const FEATURES: Extension = [
   drawSelection(),
   dropCursor(),
   indentUnit.of('  '),
-  indentOnInput(),
   bracketMatching(),
   highlightActiveLine(),
   highlightActiveLineGutter(),
   highlightSelectionMatches(),
   search({ top: true }),
   completion,
-  POSTGRESQL.extension,
-  syntaxHighlighting(HIGHLIGHT),
+  highlighting,
   errorMark,
   EditorView.lineWrapping,
   THEME,
@@ -168,9 +167,4 @@ function replaceText(view: EditorView, text: string): void {
   const shortest = Math.min(former.length, text.length) - from;
   while (end < shortest && former[former.length - 1 - end] === text[text.length - 1 - end]) end += 1;
   view.dispatch({ changes: { from, to: former.length - end, insert: text.slice(from, text.length - end) } });
-}
-
-/** As it is, with its carriage returns. */
-function textOf(state: EditorState): string {
-  return state.sliceDoc();
 }

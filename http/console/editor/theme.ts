@@ -1,20 +1,9 @@
-import { HighlightStyle } from '@codemirror/language';
 import { EditorView } from '@codemirror/view';
-import { tags } from '@lezer/highlight';
-
-/** Colors come from style/tokens.css: custom properties reach into the shadow root. */
-export const HIGHLIGHT = HighlightStyle.define([
-  { tag: [tags.keyword, tags.bool, tags.null], color: 'var(--keyword)' },
-  { tag: [tags.typeName, tags.standard(tags.name)], color: 'var(--name)' },
-  { tag: tags.string, color: 'var(--string)' },
-  { tag: tags.special(tags.string), color: 'var(--text)' },
-  { tag: tags.number, color: 'var(--number)' },
-  { tag: tags.comment, color: 'var(--comment)' },
-]);
 
 const FOCUS = { outline: '2px solid var(--accent)', outlineOffset: '1px' };
 const CHOSEN = { background: 'var(--accent-soft)', color: 'var(--text)' };
 
+/** Colors come from style/tokens.css: custom properties reach into the shadow root. */
 export const THEME = EditorView.theme({
   '&': { flex: '1 1 auto', minHeight: '0', color: 'var(--text)', backgroundColor: 'var(--back)', fontSize: 'var(--size-mono)' },
   '&.cm-focused': { outline: 'none' },

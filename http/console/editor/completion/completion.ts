@@ -14,6 +14,7 @@ import {
 import { EditorSelection, type Extension, Prec } from '@codemirror/state';
 import { type Command, type EditorView, keymap, ViewPlugin } from '@codemirror/view';
 import { refreshSchema, schema } from '../../api/schema.ts';
+import { textOf } from '../text.ts';
 import { cursorIn } from './cursor.ts';
 import { type Option, optionsAt } from './options.ts';
 
@@ -31,7 +32,7 @@ let askedAt = Number.NEGATIVE_INFINITY;
 
 function complete(context: CompletionContext): CompletionResult | null {
   const { state, pos, explicit } = context;
-  const cursor = cursorIn(state.sliceDoc(), pos);
+  const cursor = cursorIn(textOf(state), pos);
   if (cursor === undefined) return null;
   const isNamed = cursor.typed !== '' || cursor.isQuoted || cursor.path.length > 0;
   if (!explicit && !isNamed) return null;
@@ -93,7 +94,7 @@ function showMore(view: EditorView): void {
   const { state } = view;
   const { head, empty } = state.selection.main;
   if (!view.hasFocus || !empty || performance.now() - askedAt > WAITING_MS) return;
-  const cursor = completionStatus(state) === null ? cursorIn(state.sliceDoc(), head) : undefined;
+  const cursor = completionStatus(state) === null ? cursorIn(textOf(state), head) : undefined;
   if (completionStatus(state) !== null || (cursor !== undefined && (cursor.typed !== '' || cursor.path.length > 0))) startCompletion(view);
 }
 

@@ -87,12 +87,13 @@ class Names {
     this.#addKeywords(OTHER_KEYWORDS, WEIGHT.other);
     this.#addKeywords(NAMELIKE_KEYWORDS, WEIGHT.other);
     this.#addKeywords(TYPES, WEIGHT.type, 'type');
-    this.#ranking.add(USUAL_FUNCTIONS, WEIGHT.builtIn, asIs, (name) => ({
-      label: name,
-      detail: 'function',
-      sql: name,
-      goesOn: 'arguments',
-    }));
+    if (!this.#cursor.isQuoted)
+      this.#ranking.add(USUAL_FUNCTIONS, WEIGHT.builtIn, asIs, (name) => ({
+        label: name,
+        detail: 'function',
+        sql: name,
+        goesOn: 'arguments',
+      }));
     this.#addRoutines((schema) => schema === USUAL_SCHEMA, WEIGHT.function);
     this.#addTablesOf(() => true, WEIGHT.table, false);
     this.#addSchemas(WEIGHT.schema);
