@@ -59,6 +59,13 @@ export const SCREENS: readonly Screen[] = [
     load: async () => (await import('./insights/insights-screen.tsx')).InsightsScreen,
   },
   {
+    path: 'usage',
+    title: 'Usage',
+    group: 'Operation',
+    icon: 'chart',
+    load: async () => (await import('./usage/usage-screen.tsx')).UsageScreen,
+  },
+  {
     path: 'audit',
     title: 'Audit',
     group: 'Operation',

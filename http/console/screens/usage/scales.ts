@@ -1,0 +1,64 @@
+import type { Period } from './usage.ts';
+
+/** Where values stand. */
+export interface Scale {
+  /** The values that have a line. */
+  readonly ticks: readonly number[];
+  /** 0: at the bottom; 1: at the top. */
+  partOf(value: number): number;
+}
+
+/** So many lines at most, without that at the bottom. */
+const STEPS_MAX = 4;
+
+/** From 0 to a round value, by a round step. */
+export function linearScale(max: number): Scale {
+  const least = Math.max(max, 1) / STEPS_MAX;
+  const power = 10 ** Math.floor(Math.log10(least));
+  const step = power * ([1, 2, 2.5, 5].find((one) => one * power >= least && Number.isInteger(one * power)) ?? 10);
+  const count = Math.max(1, Math.ceil(max / step));
+  return { ticks: range(count + 1, (at) => at * step), partOf: (value) => value / (count * step) };
+}
+
+/** Between powers of ten. @param values greater than 0 */
+export function logarithmicScale(values: readonly number[]): Scale {
+  const powers = values.length === 0 ? [0] : values.map(Math.log10);
+  const from = Math.floor(Math.min(...powers));
+  const to = Math.max(from + 1, Math.ceil(Math.max(...powers)));
+  const step = Math.ceil((to - from) / STEPS_MAX);
+  return {
+    ticks: range(Math.floor((to - from) / step) + 1, (at) => 10 ** (from + at * step)),
+    partOf: (value) => (Math.log10(value) - from) / (to - from),
+  };
+}
+
+export interface TimeTick {
+  /** Which interval begins there. */
+  readonly at: number;
+  readonly label: string;
+}
+
+const LABEL_MIN_PX = 48;
+const HOURS = [3, 6, 12];
+const DAYS = [15, 30, 45];
+
+/** Round hours of this browser's time; days back from today, in UTC. */
+export function timeTicks(starts: readonly number[], period: Period, widthPx: number): readonly TimeTick[] {
+  const fits = (labels: number) => labels * LABEL_MIN_PX <= widthPx;
+  if (period === '90d') {
+    const every = DAYS.find((days) => fits(starts.length / days)) ?? starts.length;
+    return starts.flatMap((start, at) => ((starts.length - 1 - at) % every === 0 ? [{ at, label: DAY.format(start * 1_000) }] : []));
+  }
+  const every = HOURS.find((hours) => fits(24 / hours)) ?? 24;
+  return starts.flatMap((start, at) => {
+    const date = new Date(start * 1_000);
+    const isRound = date.getMinutes() === 0 && date.getHours() % every === 0;
+    return isRound ? [{ at, label: `${String(date.getHours()).padStart(2, '0')}:00` }] : [];
+  });
+}
+
+const DAY = new Intl.DateTimeFormat('en-US', { month: 'short', day: 'numeric', timeZone: 'UTC' });
+
+function range<T>(length: number, of: (at: number) => T): readonly T[] {
+  return Array.from({ length }, (_, at) => of(at));
+}
