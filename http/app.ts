@@ -47,6 +47,8 @@ import { transactionEndpoints } from './routes/sql/transaction.ts';
 export interface HttpAppOptions extends RouteContext {
   /** Aborted when the service will stop soon: replies have `Connection: close` from then on. */
   readonly stopping?: AbortSignal;
+  /** Aborted when another process has taken over the port: no more connections are accepted. */
+  readonly leaving?: AbortSignal;
   /** If set, the door uses TLS. */
   readonly tls?: TlsFiles;
   readonly deadlines?: ServerDeadlines;
@@ -134,6 +136,9 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   });
   setHeadersAlways(app, cors);
   trackRequests(app, ends, underWay, clientAddress);
+  options.leaving?.addEventListener('abort', () => {
+    for (const one of served) one.stopListening();
+  });
   closeGracefully(app, options.config.POSTERN_SHUTDOWN_TIMEOUT_MS, served, options.stopping);
   app.addHook('preClose', async () => sockets?.close(options.config.POSTERN_SHUTDOWN_TIMEOUT_MS));
   refuseAmbiguousHeads(app);

@@ -22,7 +22,7 @@ import { handshake, type TlsPolicy } from './login/handshake.ts';
 import { type AuthenticatedClient, actorOf, openSession, type SessionContext } from './session.ts';
 import { BUFFER_BOUNDS } from './sessions/buffer-budget.ts';
 import { OpenSessions } from './sessions/open-sessions.ts';
-import { OrganizationDirectory } from './sessions/organization-sessions.ts';
+import { OrganizationDirectory, type SessionCounter } from './sessions/organization-sessions.ts';
 import { Watchdog, type WatchdogLimits } from './sessions/watchdog.ts';
 
 export interface WireServerOptions extends WatchdogLimits {
@@ -35,6 +35,8 @@ export interface WireServerOptions extends WatchdogLimits {
   /** Maximum authenticated clients, of all organizations and of each. As many unauthenticated connections are accepted. */
   readonly clientsMax: number;
   readonly clientsPerTenant: number;
+  /** Counts the sessions of all workers; undefined: there is only this process. */
+  readonly sessionCounter?: SessionCounter | undefined;
   /** How an organization's clients share backends. */
   readonly multiplexers: Multiplexers;
 }
@@ -91,7 +93,7 @@ export class WireServer {
       pinned: (reason, pinned) => observe({ name: pinned ? 'wire.pinned' : 'wire.unpinned', reason }),
       watchdog: new Watchdog(options),
       open: this.#open,
-      tenants: new OrganizationDirectory(),
+      tenants: new OrganizationDirectory(options.sessionCounter),
       multiplexers: options.multiplexers,
       messageRoom: new MemoryBudget(BUFFER_BOUNDS),
       clientsPerTenant: options.clientsPerTenant,
@@ -132,18 +134,28 @@ export class WireServer {
     return this.#open.transactions;
   }
 
+  /** Accepts no more connections. Those that there are go on. */
+  stopListening(): void {
+    this.#server.close();
+  }
+
+  /** Ends sessions that have been idle for so long: their clients are hardly about to send something. */
+  endIdle(idleMs: number): void {
+    this.#open.endIdle(shuttingDown(), idleMs);
+  }
+
   /**
    * Stops listening and ends all sessions with 57P01: idle ones at once, the others when their transaction ends or
    * after `deadlineMs`. Unauthenticated connections are closed after a short time. Resolves when the last client has disconnected.
    */
   async close(deadlineMs: number): Promise<void> {
-    const closed = once(this.#server, 'close');
+    const closed = this.#server.listening ? once(this.#server, 'close') : undefined;
     clearInterval(this.#stayTimer);
     const empty = new Promise<void>((resolve) => {
       this.#onEmpty = resolve;
     });
     this.#server.close();
-    const reason = new ServiceError('shutting_down', 'terminating connection due to administrator command');
+    const reason = shuttingDown();
     this.#open.endAtRest(reason);
     const timers = [
       setTimeout(() => destroyAll(this.#unauthenticated.all()), LAST_WORDS_MS),
@@ -151,7 +163,7 @@ export class WireServer {
       setTimeout(() => destroyAll(this.#all), deadlineMs + LAST_WORDS_MS),
     ];
     await closed;
-    if (this.#size > 0) await empty;
+    if (this.size > 0) await empty;
     for (const timer of timers) clearTimeout(timer);
   }
 
@@ -160,7 +172,8 @@ export class WireServer {
     for (const client of this.#all) client.keepAlive();
   }
 
-  get #size(): number {
+  /** The number of connections. */
+  get size(): number {
     return this.#unauthenticated.size + this.#clients.size;
   }
 
@@ -194,7 +207,7 @@ export class WireServer {
     const isUnauthenticated = this.#unauthenticated.at(client.index) === client;
     (isUnauthenticated ? this.#unauthenticated : this.#clients).delete(client);
     this.#options.observe({ name: 'wire.disconnected' });
-    if (this.#size === 0) this.#onEmpty?.();
+    if (this.size === 0) this.#onEmpty?.();
   }
 
   /** Handles a connection until its session has started, which then runs by itself. */
@@ -251,6 +264,10 @@ export class WireServer {
 
 function destroyAll(clients: readonly ClientConnection[]): void {
   for (const client of clients) client.destroy();
+}
+
+function shuttingDown(): ServiceError {
+  return new ServiceError('shutting_down', 'terminating connection due to administrator command');
 }
 
 function tooManyClients(): ServiceError {

@@ -69,7 +69,7 @@ export async function openSession(
   const { id } = tenant.organization;
   const shared = context.tenants.enter(tenant);
   try {
-    if (context.tenants.countOf(id) > context.clientsPerTenant) {
+    if ((await context.tenants.countOf(id)) > context.clientsPerTenant) {
       throw new ServiceError('too_many_connections', `too many connections for organization "${id}"`);
     }
     const rewriter = schemaRewriterOf(tenant);

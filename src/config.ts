@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { z } from 'zod';
 
@@ -69,6 +70,13 @@ const schema = z.object({
   POSTERN_REFUSALS_PER_MINUTE: whole(600, 1, 1_000_000),
   POSTERN_BACKENDS_MAX: whole(0, 0, 100_000).describe('0: from max_connections'),
   POSTERN_BACKENDS_PER_TENANT: whole(16, 1, 10_000),
+  POSTERN_WORKERS: z
+    .string()
+    .regex(/^(?:auto|\d+)$/, 'must be a whole number, or auto')
+    .default('1')
+    .transform((text) => (text === 'auto' ? availableParallelism() : Number(text)))
+    .pipe(z.number().min(1).max(256))
+    .describe('Processes that share the ports; auto: one for each processor'),
   POSTERN_PIPELINE_DEPTH: whole(8, 1, 64).describe(
     'How many short reads of several clients may be in one backend session at once; 1: no sharing',
   ),

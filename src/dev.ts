@@ -45,7 +45,8 @@ export async function runForDevelopment(environment: Environment): Promise<void>
       : '';
     return `\nPostern is open, for development. ${note}\n\n${doorsOf(config, service)}\n${address}DATABASE_URL=${url}\n\n${kept}\n`;
   };
-  await runService(await withFreePorts(withoutOwnUrl(environment), file), greet, { consoleSignIn });
+  const own = { ...(await withFreePorts(withoutOwnUrl(environment), file)), POSTERN_WORKERS: '1' };
+  await runService(own, greet, { consoleSignIn });
 }
 
 function consoleHint(consoleUrl: string, token: string): string {

@@ -10,13 +10,16 @@ const OF_THE_ADDRESS = ['ENOTFOUND', 'EAI_AGAIN', 'EADDRNOTAVAIL'];
 
 /**
  * Finds out whether the service can listen, before it does what takes long, such as making a cluster.
+ * @returns the ports, with free ones where the settings have 0
  * @throws ConfigError that names the setting
  */
-export async function tryPorts(config: Config): Promise<void> {
+export async function tryPorts(config: Config): Promise<Record<PortSetting, number>> {
   const opened: Server[] = [];
   try {
     // All at the same time, so that two settings with the same port are found too.
     for (const setting of PORT_SETTINGS) opened.push(await listen(config.POSTERN_HOST, config[setting], setting));
+    const [http = 0, wire = 0, ops = 0] = opened.map(portOf);
+    return { POSTERN_HTTP_PORT: http, POSTERN_PG_PORT: wire, POSTERN_OPS_PORT: ops };
   } finally {
     await Promise.all(opened.map(close));
   }
@@ -50,6 +53,11 @@ async function listen(host: string, port: number, setting: PortSetting): Promise
   } catch (error) {
     throw cannotListen(setting, port, error);
   }
+}
+
+function portOf(server: Server): number {
+  const address = server.address();
+  return typeof address === 'object' && address !== null ? address.port : 0;
 }
 
 async function close(server: Server): Promise<void> {

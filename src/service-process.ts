@@ -1,12 +1,15 @@
 import { CatalogMigrationError } from './catalog/database/migrate.ts';
 import { type Config, ConfigError, readConfig, unknownVariables } from './config.ts';
 import { EmbeddedError } from './embedded/error.ts';
+import type { Observe } from './observation.ts';
 import { createLogger, linesForPeople, logObserver } from './observers/log.ts';
 import { ClusterError } from './router/placement/cluster.ts';
 import { type Service, type ServiceOptions, startService } from './service.ts';
+import { startWorkers, type Workers } from './workers/supervisor.ts';
 
 /** Under `npm start`, Ctrl-C sends the signal twice: from the terminal and, at the same time, from npm. */
 const ECHO_MS = 500;
+const ONE_PROCESS = 'SIGUSR2 replaces workers, and there are none: POSTERN_WORKERS is 1';
 
 /** What is said when both doors are open. */
 export type Greet = (config: Config, service: Service) => Promise<string>;
@@ -21,7 +24,7 @@ export async function runService(
   options?: ServiceOptions,
 ): Promise<void> {
   /** Undefined until it has started. */
-  let service: Service | undefined;
+  let service: Pick<Workers, 'reload' | 'close' | 'replaceWorkers'> | undefined;
   let stoppedAt: number | undefined;
   const stop = (signal: string): void => {
     // There are no clients yet. The exit handler stops the embedded PostgreSQL, and the next start completes an interrupted one.
@@ -40,18 +43,34 @@ export async function runService(
   };
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(signal));
   process.on('SIGHUP', () => service?.reload());
+  process.on('SIGUSR2', () => service?.replaceWorkers());
 
   try {
     const config = readConfig(environment);
-    const log = logObserver(createLogger(config.POSTERN_LOG_LEVEL, process.stdout.isTTY ? linesForPeople(process.stdout) : undefined));
+    const log = createLog(config);
     const unknown = unknownVariables(environment);
     if (unknown.length > 0) log({ name: 'service.warning', message: `unknown settings are ignored: ${unknown.join(', ')}` });
-    service = await startService(config, log, options);
-    process.stdout.write(await greet(config, service));
+    if (config.POSTERN_WORKERS > 1) {
+      service = await startWorkers(config, log);
+    } else {
+      const alone = await startService(config, log, options);
+      service = { ...alone, replaceWorkers: () => log({ name: 'service.warning', message: ONE_PROCESS }) };
+      process.stdout.write(await greet(config, alone));
+    }
   } catch (error) {
-    // An error that the operator can correct is one line; any other is a bug, whose stack is needed.
-    const isExpected = [ConfigError, EmbeddedError, ClusterError, CatalogMigrationError].some((kind) => error instanceof kind);
-    process.stderr.write(`postern: ${error instanceof Error ? (isExpected ? error.message : error.stack) : String(error)}\n`);
+    process.stderr.write(lineOf(error));
     process.exit(1);
   }
+}
+
+/** Lines for people on a terminal, JSON elsewhere. */
+export function createLog({ POSTERN_LOG_LEVEL: level }: Config, worker?: number): Observe {
+  const destination = process.stdout.isTTY ? linesForPeople(process.stdout) : undefined;
+  return logObserver(createLogger(level, { destination, ...(worker === undefined ? {} : { worker }) }));
+}
+
+/** An error that the operator can correct is one line; any other is a bug, whose stack is needed. */
+export function lineOf(error: unknown): string {
+  const isExpected = [ConfigError, EmbeddedError, ClusterError, CatalogMigrationError].some((kind) => error instanceof kind);
+  return `postern: ${error instanceof Error ? (isExpected ? error.message : error.stack) : String(error)}\n`;
 }

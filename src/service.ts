@@ -3,6 +3,7 @@ import { availableParallelism } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Server as TlsServer } from 'node:tls';
 import type { FastifyInstance } from 'fastify';
+import type { Registry } from 'prom-client';
 import { createHttpApp } from '../http/app.ts';
 import { RequestsUnderWay } from '../http/connections/requests-under-way.ts';
 import { Admission } from '../http/plugins/admission.ts';
@@ -10,7 +11,9 @@ import { servedHosts } from '../http/plugins/served-hosts.ts';
 import { createOpsApp } from '../http/routes/ops.ts';
 import { TlsFiles } from '../proxy/login/tls-certificate.ts';
 import { WireServer, type WireServerOptions } from '../proxy/server.ts';
-import { Pool } from './backend/pool/pool.ts';
+import type { SessionCounter } from '../proxy/sessions/organization-sessions.ts';
+import { type BackendPermits, Pool } from './backend/pool/pool.ts';
+import type { PoolFairnessLimits } from './backend/pool/pool-fairness.ts';
 import { Catalog } from './catalog/catalog.ts';
 import type { Config } from './config.ts';
 import { startEmbedded } from './embedded.ts';
@@ -26,7 +29,8 @@ import { cannotListen, tryPorts } from './ports.ts';
 import { RefusalLimit } from './router/limits/refusal-limit.ts';
 import { LockExhaustion } from './router/lock-exhaustion.ts';
 import { Operator } from './router/operator.ts';
-import { type Cluster, prepareCluster } from './router/placement/cluster.ts';
+import type { AdminConnection } from './router/placement/admin-connection.ts';
+import { type ClusterOptions, prepareCluster } from './router/placement/cluster.ts';
 import { Platform } from './router/placement/platform-sessions.ts';
 import { ProvisionerByKind } from './router/placement/provisioner-by-kind.ts';
 import { connectionLimitFor } from './router/placement/roles/roles.ts';
@@ -52,35 +56,67 @@ export interface Service {
   readonly operator: Operator;
   /** Reads the TLS files again, for new connections. If they are invalid, it warns and keeps the old ones. */
   reload(): void;
+  /** Gives up backend sessions that other workers need. */
+  readonly pool: Pick<Pool, 'giveUpIdle' | 'giveUpNext' | 'settleElsewhere'>;
+  readonly metrics: Registry;
+  /** Accepts no more connections, ends sessions that are idle for a while, and returns when all have left, or it takes too long. */
+  retire(): Promise<void>;
   /** Closes both doors, waits for requests in progress, and stops the embedded Postgres if there is one. */
   close(reason?: string): Promise<void>;
+}
+
+/** A PostgreSQL server, and the secret from which the passwords of its roles are derived. */
+export interface BackingPostgres {
+  readonly admin: string | AdminConnection;
+  readonly secret: string;
+}
+
+/** What a worker shares with the others that serve the same ports. */
+export interface SharedParts {
+  /** How many workers there are. */
+  readonly workers: number;
+  /** Started by somebody else, who stops it too. */
+  readonly postgres: BackingPostgres;
+  /** Counts the backend sessions of all workers. */
+  permits(limits: PoolFairnessLimits): BackendPermits;
+  /** Counts the wire sessions of all workers. */
+  readonly sessionCounter: SessionCounter;
+  /** The metrics of all workers, in Prometheus' text format. */
+  metrics(): Promise<string>;
 }
 
 export interface ServiceOptions {
   /** If set, the console has a one-time address: only for development. */
   readonly consoleSignIn?: ConsoleSignIn;
+  /** If set, this process is one of several workers. */
+  readonly shared?: SharedParts;
 }
 
-/** Server connections left for the catalog, provisioning and operators. */
+/** Server connections that each process leaves for the catalog, provisioning and operators. */
 const PLATFORM_SESSIONS = 16;
 const READY_TIMEOUT_MS = 2_000;
+/** How often a process that leaves its ports looks whether its clients have left. */
+const EMPTY_CHECK_MS = 50;
+/** A pooled client that has sent nothing for so long is hardly about to. */
+const LEFT_MS = 1_000;
 
 /**
  * Assembles the service and opens both doors.
  * @param log receives every observation, in addition to metrics and audit
  * @throws ConfigError, EmbeddedError, ClusterError: the message is one line for the person who starts the service
  */
-export async function startService(config: Config, log: Observe, { consoleSignIn }: ServiceOptions = {}): Promise<Service> {
+export async function startService(config: Config, log: Observe, { consoleSignIn, shared }: ServiceOptions = {}): Promise<Service> {
   const startedAt = performance.now();
   shareSocketShapes();
-  await tryPorts(config);
+  if (shared === undefined) await tryPorts(config);
   const opened: (() => Promise<void>)[] = [];
   const closeAll = async () => {
     for (const close of opened.splice(0).reverse()) await close();
   };
   try {
     const tls = TlsFiles.open(config);
-    const cluster = await backingPostgres(config, log, opened);
+    const postgres = shared?.postgres ?? (await openPostgres(config, log, opened));
+    const cluster = await prepareCluster({ ...postgres, ...clusterOptions(config, log) });
     const { host, port, ssl, controlDatabase } = cluster;
     let locks: LockExhaustion | undefined;
     const metrics = createMetrics({ poolSnapshot: () => pool.snapshot() });
@@ -100,11 +136,12 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
       usageObserver(catalog.usage.counters),
       (observation) => locks?.observe(observation),
     ]);
-    const backendsMax = config.POSTERN_BACKENDS_MAX || Math.max(4, cluster.maxConnections - PLATFORM_SESSIONS);
+    const left = cluster.maxConnections - PLATFORM_SESSIONS * (shared?.workers ?? 1);
+    const backendsMax = config.POSTERN_BACKENDS_MAX || Math.max(4, left);
     const limits = connectionLimits(config, backendsMax, openFilesLimit(), observe);
     const stopWatching = watchDescriptors(observe);
     opened.push(async () => stopWatching());
-    const pool = createPool(config, backendsMax, observe);
+    const pool = createPool(config, backendsMax, observe, shared);
     const platform = new Platform(cluster);
     opened.push(() => platform.close());
     const provisioner = createPlacements(config, platform, observe);
@@ -136,13 +173,19 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
 
     const refusals = new RefusalLimit({ perMinute: config.POSTERN_REFUSALS_PER_MINUTE, observe });
     const multiplexers = new Multiplexers(sharingLimits(config));
-    const wire = createWireServer(config, { clientsMax: limits.wire, refusals, multiplexers }, router, observe, tls);
+    const wire = createWireServer(
+      config,
+      { clientsMax: limits.wire, refusals, multiplexers, sessionCounter: shared?.sessionCounter },
+      router,
+      observe,
+      tls,
+    );
     const sessions = new Sessions(catalog.processes);
     const underWay = new RequestsUnderWay(tls !== undefined);
     for (const source of [wire.sessions, underWay]) sessions.register(source);
     await sessions.open();
     const wirePort = await listenWire(wire, config);
-    const stopping = new AbortController();
+    const [stopping, leaving] = [new AbortController(), new AbortController()];
     const ready = () => answers(router, stopping.signal);
     const sizes = new DataSizes(platform);
     const admission = new Admission(config.POSTERN_HTTP_REQUESTS_PER_TENANT);
@@ -168,6 +211,7 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
       observe,
       ready,
       stopping: stopping.signal,
+      leaving: leaving.signal,
       connectionsMax: limits.http,
       openWire: (stream, { remoteAddress }) => wire.accept(stream, { remoteAddress, method: 'cleartext' }),
       connection: (asked) => ({ host: publicHost(config, asked), port: wirePort, sslmode: sslmode(config, tls) }),
@@ -182,7 +226,10 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
       isServedHost: servedHosts(config),
       ready,
       observe,
-      metrics: async () => ({ contentType: metrics.registry.contentType, body: await metrics.registry.metrics() }),
+      metrics: async () => ({
+        contentType: metrics.registry.contentType,
+        body: await (shared === undefined ? metrics.registry.metrics() : shared.metrics()),
+      }),
     });
     opened.push(async () => ops.close());
     const opsPort = await listen(ops, 'POSTERN_OPS_PORT', config.POSTERN_HOST, config.POSTERN_OPS_PORT);
@@ -195,7 +242,20 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
       router,
       signUps,
       operator,
+      pool,
+      metrics: metrics.registry,
       reload: () => reloadTls(tls, http, observe),
+      async retire() {
+        stopping.abort();
+        leaving.abort();
+        wire.stopListening();
+        await ops.close();
+        const until = performance.now() + Math.max(config.POSTERN_DRAIN_MS, config.POSTERN_SHUTDOWN_TIMEOUT_MS);
+        while (wire.size + admission.requests > 0 && performance.now() < until) {
+          wire.endIdle(LEFT_MS);
+          await delay(EMPTY_CHECK_MS);
+        }
+      },
       close: async (reason = 'closed') => {
         const busy = { transactions: wire.transactions, requests: admission.requests };
         observe({ name: 'service.stopping', reason, ...busy, message: stopMessage(busy, config) });
@@ -211,11 +271,9 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
 }
 
 /** The PostgreSQL behind the doors: the one in DATABASE_URL, or the embedded one. */
-async function backingPostgres(config: Config, observe: Observe, opened: (() => Promise<void>)[]): Promise<Cluster> {
-  const controlDatabase = config.POSTERN_CONTROL_DATABASE;
+export async function openPostgres(config: Config, observe: Observe, opened: (() => Promise<void>)[]): Promise<BackingPostgres> {
   const { DATABASE_URL: admin, POSTERN_SECRET: secret } = config;
-  const options = { controlDatabase, observe, allowXpath: config.POSTERN_ALLOW_XPATH === 'on' };
-  if (admin !== undefined && secret !== undefined) return prepareCluster({ admin, secret, ...options });
+  if (admin !== undefined && secret !== undefined) return { admin, secret };
   const embedded = await startEmbedded({
     dataDir: config.POSTERN_DATA_DIR,
     observe,
@@ -224,7 +282,11 @@ async function backingPostgres(config: Config, observe: Observe, opened: (() => 
   });
   opened.push(() => embedded.stop());
   const { host, port, superuser } = embedded;
-  return prepareCluster({ admin: { host, port, ...superuser }, secret: embedded.secret, ...options });
+  return { admin: { host, port, ...superuser }, secret: embedded.secret };
+}
+
+function clusterOptions(config: Config, observe: Observe): Omit<ClusterOptions, keyof BackingPostgres> {
+  return { controlDatabase: config.POSTERN_CONTROL_DATABASE, observe, allowXpath: config.POSTERN_ALLOW_XPATH === 'on' };
 }
 
 /** Existing organizations of both placements are served, whatever the setting for new ones. */
@@ -234,11 +296,12 @@ function createPlacements(config: Config, platform: Platform, observe: Observe):
   return new ProvisionerByKind({ platform, connectionLimit, limits, observe }, config.POSTERN_PLACEMENT);
 }
 
-function createPool(config: Config, max: number, observe: Observe): Pool {
+function createPool(config: Config, max: number, observe: Observe, shared: SharedParts | undefined): Pool {
+  const limits = { max, maxPerTenant: config.POSTERN_BACKENDS_PER_TENANT };
   return new Pool(
     {
-      max,
-      maxPerTenant: config.POSTERN_BACKENDS_PER_TENANT,
+      ...limits,
+      permits: shared?.permits(limits),
       queueTimeoutMs: config.POSTERN_QUEUE_TIMEOUT_MS,
       idleMs: config.POSTERN_BACKEND_IDLE_MS,
       busyPollMs: config.POSTERN_BUSY_POLL_US / 1_000,
@@ -262,7 +325,7 @@ function sharingLimits({ POSTERN_PIPELINE_DEPTH: depth, POSTERN_PIPELINE_SPREAD:
 
 function createWireServer(
   config: Config,
-  limits: Pick<WireServerOptions, 'clientsMax' | 'refusals' | 'multiplexers'>,
+  limits: Pick<WireServerOptions, 'clientsMax' | 'refusals' | 'multiplexers' | 'sessionCounter'>,
   router: Router,
   observe: Observe,
   tls: TlsFiles | undefined,

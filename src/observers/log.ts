@@ -12,10 +12,18 @@ const SECRETS: readonly (readonly [RegExp, string])[] = [
 /** What would let a value that others chose steer a terminal. */
 const CONTROL = /(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
-/** A logger that writes one JSON object a line, with secrets masked, to standard output or elsewhere. */
-export function createLogger(level: string, destination?: { write(line: string): void }): Logger {
+export interface LoggerOptions {
+  /** Default: standard output. */
+  readonly destination?: { write(line: string): void } | undefined;
+  /** Which of several workers writes. */
+  readonly worker?: number;
+}
+
+/** A logger that writes one JSON object a line, with secrets masked. */
+export function createLogger(level: string, { destination, worker }: LoggerOptions = {}): Logger {
   const formatters = { level: (name: string) => ({ level: name }) };
-  const options = { level, base: null, formatters, timestamp: pino.stdTimeFunctions.isoTime, hooks: { streamWrite: redact } };
+  const base = worker === undefined ? null : { worker };
+  const options = { level, base, formatters, timestamp: pino.stdTimeFunctions.isoTime, hooks: { streamWrite: redact } };
   return destination === undefined ? pino(options) : pino(options, destination);
 }
 

@@ -7,9 +7,15 @@ const REVOKED = new ServiceError('key_revoked', 'terminating connection due to A
 const STOPPING = new ServiceError('shutting_down', 'terminating connection due to administrator command');
 
 /** @returns a session, and what is done to it */
-function session(): EndableSession & { readonly did: string[] } {
+function session(idleSince = performance.now()): EndableSession & { readonly did: string[] } {
   const did: string[] = [];
-  return { did, isAtRest: true, end: ({ kind }) => did.push(`end ${kind}`), endAtRest: ({ kind }) => did.push(`at rest ${kind}`) };
+  return {
+    did,
+    idleSince,
+    isAtRest: true,
+    end: ({ kind }) => did.push(`end ${kind}`),
+    endAtRest: ({ kind }) => did.push(`at rest ${kind}`),
+  };
 }
 
 it('a key that is revoked ends the sessions that were opened with it, and no others', () => {

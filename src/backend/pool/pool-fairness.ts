@@ -35,6 +35,8 @@ export class PoolFairness {
   readonly #lost: (pool: OrganizationPool, backend: BackendConnection) => void;
   readonly #pools = new Map<string, OrganizationPool>();
   readonly #reserve: number;
+  /** The organizations whose sessions other processes need; undefined: of any. */
+  readonly #wantedElsewhere = new Map<string | undefined, { owed: number }>();
 
   /** @param lost called when an organization has lost an idle session */
   constructor(limits: PoolFairnessLimits, lost: (pool: OrganizationPool, backend: BackendConnection) => void) {
@@ -92,9 +94,39 @@ export class PoolFairness {
     sibling.sibling = pool;
   }
 
-  closed(): void {
+  closed({ organizationId }: OrganizationPool): void {
     this.size -= 1;
     this.#closings += 1;
+    for (const key of [organizationId, undefined]) {
+      const wanted = this.#wantedElsewhere.get(key);
+      if (wanted !== undefined) wanted.owed = Math.max(0, wanted.owed - 1);
+    }
+  }
+
+  /**
+   * Another process needs sessions of this organization, or of any: those that become idle.
+   * @param owed how many more it is to have even if clients of this process wait for them
+   */
+  wantElsewhere(organizationId: string | undefined, owed: number): void {
+    const wanted = this.#wantedElsewhere.get(organizationId) ?? { owed: 0 };
+    wanted.owed += owed;
+    this.#wantedElsewhere.set(organizationId, wanted);
+  }
+
+  /** Ends what {@link wantElsewhere} began. */
+  settleElsewhere(organizationId: string | undefined): void {
+    this.#wantedElsewhere.delete(organizationId);
+  }
+
+  /** Whether a session that becomes idle is to be closed. */
+  isWantedElsewhere({ organizationId }: OrganizationPool): boolean {
+    if (this.#wantedElsewhere.size === 0) return false;
+    return this.#wantedElsewhere.has(organizationId) || this.#wantedElsewhere.has(undefined);
+  }
+
+  #isOwedElsewhere({ organizationId }: OrganizationPool): boolean {
+    if (this.#wantedElsewhere.size === 0) return false;
+    return [organizationId, undefined].some((key) => (this.#wantedElsewhere.get(key)?.owed ?? 0) > 0);
   }
 
   /** Called when the server refused another session for this organization with too_many_connections. */
@@ -131,6 +163,16 @@ export class PoolFairness {
     return found;
   }
 
+  /** Of the pools of this organization, or of all, that whose idle session has not been used for the longest time. */
+  leastRecentlyUsedOf(organizationId: string | undefined): OrganizationPool | undefined {
+    let found: OrganizationPool | undefined;
+    for (const pool of this.#pools.values()) {
+      const isMeant = pool.idle > 0 && (organizationId ?? pool.organizationId) === pool.organizationId;
+      if (isMeant && (found === undefined || pool.idleSince < found.idleSince)) found = pool;
+    }
+    return found;
+  }
+
   /** The organization that gets the next session, of those that wait and may have more. */
   nextToServe(): OrganizationPool | undefined {
     let best: OrganizationPool | undefined;
@@ -143,9 +185,9 @@ export class PoolFairness {
     return best;
   }
 
-  /** Whether the pool is at its limit and a waiting organization, or role of the same one, has fewer sessions in use than this one. */
+  /** Whether the pool is at its limit and a waiting organization, role of the same one, or other process has fewer sessions in use. */
   isOwedToAnother(pool: OrganizationPool): boolean {
-    if (this.#isOwedToSibling(pool)) return true;
+    if (this.#isOwedToSibling(pool) || this.#isOwedElsewhere(pool)) return true;
     if (this.size < this.#limits.max - this.#reserve) return false;
     const next = this.nextToServe();
     return next !== undefined && next !== pool && next.busyOfAll < pool.busyOfAll;

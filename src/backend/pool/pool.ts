@@ -10,6 +10,14 @@ import type { OrganizationPool, Waiter } from './organization-pool.ts';
 import { PoolFairness, type PoolFairnessLimits, type PoolSnapshot } from './pool-fairness.ts';
 import { Terminations } from './termination.ts';
 
+/** Counts the backend sessions of several processes together. */
+export interface BackendPermits {
+  /** Waits until one more session may be opened. @throws ServiceError when it is certain that none may */
+  acquire(organizationId: string): Promise<void>;
+  /** A session has been closed, or was not opened after all. */
+  release(organizationId: string): void;
+}
+
 export interface PoolLimits extends PoolFairnessLimits {
   /** How long a request may wait for a backend. */
   readonly queueTimeoutMs: number;
@@ -17,6 +25,8 @@ export interface PoolLimits extends PoolFairnessLimits {
   readonly idleMs: number;
   /** See {@link BusyPoll}. 0 or undefined: the event loop does not poll. */
   readonly busyPollMs?: number;
+  /** Undefined: the limits are this process's alone. */
+  readonly permits?: BackendPermits | undefined;
 }
 
 /**
@@ -123,7 +133,7 @@ export class Pool {
 
   /** Waiters may still get it, if there is no other. */
   #reserve(own: OrganizationPool, backend: BackendConnection, reservation: Reservation): void {
-    if (this.#isUnwanted(own, backend)) {
+    if (this.#isUnwanted(own, backend) || this.#fairness.isWantedElsewhere(own)) {
       reservation.lost();
       this.#drop(own, backend, 'released');
       return;
@@ -156,6 +166,10 @@ export class Pool {
       this.#settle(own, backend);
       return;
     }
+    if (this.#fairness.isWantedElsewhere(own)) {
+      this.#drop(own, backend, 'released');
+      return;
+    }
     own.leased.delete(backend);
     own.addIdle(backend);
   }
@@ -175,6 +189,29 @@ export class Pool {
   closeIdle(tenantId: string): void {
     const own = this.#fairness.find(tenantId);
     while (own !== undefined && own.idle > 0) this.#closeOldestIdle(own, 'evicted');
+  }
+
+  /**
+   * Closes an idle session because another process needs one. If there is none, then those that become idle, until
+   * {@link settleElsewhere}.
+   * @param organizationId of this organization; undefined: of any
+   * @returns whether there was one
+   */
+  giveUpIdle(organizationId: string | undefined): boolean {
+    const own = this.#fairness.leastRecentlyUsedOf(organizationId);
+    if (own !== undefined) this.#closeOldestIdle(own, 'evicted');
+    else this.#fairness.wantElsewhere(organizationId, 0);
+    return own !== undefined;
+  }
+
+  /** Closes the next session that is released, even if somebody waits for it. */
+  giveUpNext(organizationId: string | undefined): void {
+    this.#fairness.wantElsewhere(organizationId, 1);
+  }
+
+  /** No other process needs a session any more. */
+  settleElsewhere(organizationId: string | undefined): void {
+    this.#fairness.settleElsewhere(organizationId);
   }
 
   /** Closes the sessions of an organization, the leased ones when they are released, because the defaults for new sessions have changed. */
@@ -242,9 +279,15 @@ export class Pool {
     this.#fairness.size += 1;
     const { changes } = own;
     const startedAt = performance.now();
-    waiter.open(this.#closing.signal).then(
+    this.#openPermitted(own, waiter).then(
       (backend) => {
         own.opening -= 1;
+        if (backend === undefined) {
+          this.#fairness.size -= 1;
+          this.#serveOthers();
+          this.#fairness.forgetIfEmpty(own);
+          return;
+        }
         own.refusedAt = undefined;
         // It may have started before or after the change of defaults.
         backend.session.retired = own.changes !== changes;
@@ -266,6 +309,21 @@ export class Pool {
         this.#fairness.forgetIfEmpty(own);
       },
     );
+  }
+
+  /** @returns undefined if nobody waits for a session any more when it may be opened */
+  async #openPermitted(own: OrganizationPool, waiter: Waiter): Promise<BackendConnection | undefined> {
+    const { permits } = this.#limits;
+    if (permits === undefined) return waiter.open(this.#closing.signal);
+    await permits.acquire(own.organizationId);
+    try {
+      if (own.waiters > 0) return await waiter.open(this.#closing.signal);
+    } catch (error) {
+      permits.release(own.organizationId);
+      throw error;
+    }
+    permits.release(own.organizationId);
+    return undefined;
   }
 
   #adopt(own: OrganizationPool, backend: BackendConnection): void {
@@ -328,7 +386,8 @@ export class Pool {
   }
 
   #gone(own: OrganizationPool, reason: string): void {
-    this.#fairness.closed();
+    this.#fairness.closed(own);
+    this.#limits.permits?.release(own.organizationId);
     this.#observe({ name: 'backend.closed', reason });
     this.#serveOthers();
     this.#fairness.forgetIfEmpty(own);

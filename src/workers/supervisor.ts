@@ -1,0 +1,230 @@
+import cluster, { type Worker } from 'node:cluster';
+import { once } from 'node:events';
+import { setTimeout as delay } from 'node:timers/promises';
+import { AggregatorRegistry } from 'prom-client';
+import type { Config } from '../config.ts';
+import type { Observe } from '../observation.ts';
+import { tryPorts } from '../ports.ts';
+import { type BackingPostgres, openPostgres } from '../service.ts';
+import { BackendLedger } from './backend-ledger.ts';
+import type { ToSupervisor, ToWorker } from './messages.ts';
+import { WorkerCounts } from './worker-counts.ts';
+
+/** The processes that serve the ports. */
+export interface Workers {
+  /** Each worker reads the TLS files again. */
+  reload(): void;
+  /** Replaces each worker: another one is started, and then it leaves the ports, and ends when its clients have left. */
+  replaceWorkers(): void;
+  /** Stops all workers, and the embedded PostgreSQL if there is one. */
+  close(reason?: string): Promise<void>;
+}
+
+/** A worker that ends sooner after its start is started again only after a pause, which doubles each time. */
+const LASTING_MS = 10_000;
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 30_000;
+
+/**
+ * Starts PostgreSQL, if it is the embedded one, and the workers, which share the ports. Returns when all serve.
+ * @throws ConfigError, EmbeddedError; Error when a worker could not start, which has said why
+ */
+export async function startWorkers(config: Config, observe: Observe): Promise<Workers> {
+  const ports = await tryPorts(config);
+  const opened: (() => Promise<void>)[] = [];
+  const postgres = await openPostgres(config, observe, opened);
+  const supervisor = new Supervisor({ ...config, ...ports }, postgres, observe);
+  opened.push(() => supervisor.stop());
+  const close = async () => {
+    for (const end of opened.splice(0).reverse()) await end();
+  };
+  try {
+    await supervisor.start();
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  return {
+    reload: () => supervisor.tellAll({ kind: 'reload' }),
+    replaceWorkers: () => void supervisor.replaceAll(),
+    close: async (reason) => {
+      supervisor.reason = reason ?? 'closed';
+      await close();
+    },
+  };
+}
+
+/** The place of a worker: a new process takes it when one has ended, or is to be replaced. */
+interface Place {
+  readonly number: number;
+  process: Worker | undefined;
+  /** Settled when the process that is being started serves, or has ended. */
+  launching: Promise<void> | undefined;
+  startedAt: number;
+  pauseMs: number;
+}
+
+class Supervisor {
+  reason = 'closed';
+  readonly #config: Config;
+  readonly #postgres: BackingPostgres;
+  readonly #observe: Observe;
+  readonly #places: readonly Place[];
+  /** Node numbers worker processes from 1 on; the ledger goes by these numbers. */
+  readonly #ledger = new BackendLedger({
+    granted: (id, organizationId) => tell(id, { kind: 'granted', organizationId }),
+    reclaim: (id, request, organizationId) => tell(id, { kind: 'reclaim', request, organizationId }),
+    owe: (id, organizationId) => tell(id, { kind: 'owe', organizationId }),
+    settled: (id, organizationId) => tell(id, { kind: 'settled', organizationId }),
+  });
+  readonly #sessions = new WorkerCounts();
+  readonly #metrics = new AggregatorRegistry();
+  readonly #stopping = new AbortController();
+  #isReplacing = false;
+
+  constructor(config: Config, postgres: BackingPostgres, observe: Observe) {
+    this.#config = config;
+    this.#postgres = postgres;
+    this.#observe = observe;
+    this.#places = Array.from({ length: config.POSTERN_WORKERS }, (_, index) => ({
+      number: index + 1,
+      process: undefined,
+      launching: undefined,
+      startedAt: 0,
+      pauseMs: FIRST_PAUSE_MS,
+    }));
+    cluster.setupPrimary({ serialization: 'advanced' });
+    // Round robin, also where the system would choose otherwise: it spreads connections evenly.
+    cluster.schedulingPolicy = cluster.SCHED_RR;
+  }
+
+  /** The first worker sets up the databases, if it has to, before the others start. */
+  async start(): Promise<void> {
+    const [first, ...others] = this.#places;
+    if (first !== undefined) await this.#launch(first, true);
+    await Promise.all(others.map((place) => this.#launch(place)));
+  }
+
+  tellAll(message: ToWorker): void {
+    for (const { id } of allWorkers()) tell(id, message);
+  }
+
+  /** One after the other, so that there are always as many as there should be. */
+  async replaceAll(): Promise<void> {
+    if (this.#isReplacing) return;
+    this.#isReplacing = true;
+    try {
+      for (const place of this.#places) {
+        const former = place.process;
+        await this.#launch(place);
+        if (former !== undefined) tell(former.id, { kind: 'retire' });
+      }
+    } catch (cause) {
+      this.#observe({ name: 'service.failure', message: 'workers could not be replaced; those that there are go on', cause });
+    } finally {
+      this.#isReplacing = false;
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    const ended = allWorkers().map((process) => once(process, 'exit'));
+    this.tellAll({ kind: 'stop', reason: this.reason });
+    await Promise.all(ended);
+  }
+
+  /** Starts a process in this place, unless one is being started. @throws Error when it ends before it serves */
+  #launch(place: Place, greets = false): Promise<void> {
+    place.launching ??= this.#fork(place, greets).finally(() => {
+      place.launching = undefined;
+    });
+    return place.launching;
+  }
+
+  async #fork(place: Place, greets: boolean): Promise<void> {
+    const process = cluster.fork();
+    process.on('error', (cause) => this.#observe({ name: 'service.warning', message: `worker ${place.number} could not be told`, cause }));
+    const message: ToWorker = { kind: 'start', number: place.number, config: this.#config, postgres: this.#postgres, greets };
+    process.on('message', (heard: ToSupervisor) => this.#heard(process, heard));
+    process.once('exit', () => {
+      this.#ledger.forget(process.id);
+      this.#sessions.forget(process.id);
+    });
+    await new Promise<void>((resolve, reject) => {
+      process.once('exit', () => reject(new Error(`worker ${place.number} could not start`)));
+      process.on('message', ({ kind }: ToSupervisor) => {
+        if (kind === 'loaded') process.send(message);
+        if (kind === 'started') resolve();
+      });
+    });
+    place.process = process;
+    place.startedAt = performance.now();
+    process.once('exit', (code, signal) => this.#ended(place, process, signal || `code ${code}`));
+  }
+
+  /** A process that has ended is replaced, unless it was told to end. */
+  #ended(place: Place, process: Worker, how: string): void {
+    if (place.process !== process || this.#stopping.signal.aborted) return;
+    place.pauseMs = performance.now() - place.startedAt < LASTING_MS ? Math.min(LONGEST_PAUSE_MS, place.pauseMs * 2) : FIRST_PAUSE_MS;
+    void this.#restart(place, process, `worker ${place.number} has ended (${how})`);
+  }
+
+  async #restart(place: Place, ended: Worker, why: string): Promise<void> {
+    const seconds = place.pauseMs / 1_000;
+    this.#observe({ name: 'service.warning', message: `${why} and is started again in ${seconds} s` });
+    await delay(place.pauseMs, undefined, { signal: this.#stopping.signal }).catch(() => {});
+    if (this.#stopping.signal.aborted || place.process !== ended) return;
+    try {
+      await this.#launch(place);
+    } catch (error) {
+      place.pauseMs = Math.min(LONGEST_PAUSE_MS, place.pauseMs * 2);
+      if (!this.#stopping.signal.aborted) void this.#restart(place, ended, error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  #heard(process: Worker, message: ToSupervisor): void {
+    switch (message.kind) {
+      case 'limits':
+        this.#ledger.limit(message);
+        break;
+      case 'acquire':
+        this.#ledger.acquire(process.id, message.organizationId);
+        break;
+      case 'release':
+        this.#ledger.release(process.id, message.organizationId);
+        break;
+      case 'kept':
+        this.#ledger.kept(message.request);
+        break;
+      case 'session':
+        this.#sessions.add(process.id, message.organizationId, message.change);
+        break;
+      case 'sessions':
+        tell(process.id, { kind: 'sessions', request: message.request, count: this.#sessions.sizeOf(message.organizationId) });
+        break;
+      case 'metrics':
+        void this.#collect(process, message.request);
+        break;
+      case 'loaded':
+      case 'started':
+        break;
+    }
+  }
+
+  async #collect(process: Worker, request: number): Promise<void> {
+    const text = await this.#metrics.clusterMetrics().catch((cause: unknown) => {
+      this.#observe({ name: 'service.warning', message: 'the metrics of the workers could not be collected', cause });
+      return '';
+    });
+    tell(process.id, { kind: 'metrics', request, text });
+  }
+}
+
+function allWorkers(): Worker[] {
+  return Object.values(cluster.workers ?? {}).filter((process) => process !== undefined);
+}
+
+function tell(id: number, message: ToWorker): void {
+  const process = cluster.workers?.[id];
+  if (process?.isConnected()) process.send(message);
+}

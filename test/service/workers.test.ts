@@ -1,0 +1,195 @@
+import { readFile } from 'node:fs/promises';
+import pg from 'pg';
+import { afterAll, beforeAll, expect, inject, it, onTestFinished } from 'vitest';
+import { requestCancel } from '../support/cancel-request.ts';
+import { eventually } from '../support/eventually.ts';
+import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
+import { type TestOrganization, testVariables } from '../support/service.ts';
+
+const BACKENDS = 3;
+
+let installation: Installation;
+let postern: PosternProcess;
+let organization: TestOrganization;
+beforeAll(async () => {
+  installation = await makeInstallation();
+  postern = await installation.start({
+    ...testVariables(),
+    POSTERN_WORKERS: '2',
+    POSTERN_BACKENDS_PER_TENANT: String(BACKENDS),
+    POSTERN_SHUTDOWN_TIMEOUT_MS: '60000',
+  });
+  await serving(2);
+  organization = await postern.signUp();
+});
+afterAll(() => installation.remove());
+
+/** Waits until so many workers have started in all. */
+function serving(count: number): Promise<void> {
+  return eventually(`${count} workers have started`, async () => starts().length === count);
+}
+
+function starts(): unknown[] {
+  return postern.log().filter(({ event }) => event === 'service.started');
+}
+
+/** The value of a metric for each worker. */
+async function metric(name: string): Promise<Record<string, number>> {
+  const text = await (await fetch(`${postern.opsUrl}/metrics`)).text();
+  const values = [...text.matchAll(new RegExp(`^${name}\\{(?:.*,)?worker="(\\d+)"[^}]*\\} (\\d+)`, 'gm'))];
+  const sums: Record<string, number> = {};
+  for (const [, worker = '', value] of values) sums[worker] = (sums[worker] ?? 0) + Number(value);
+  return sums;
+}
+
+/** So many clients that each worker has some. */
+async function clients(count: number): Promise<pg.Client[]> {
+  return Promise.all(Array.from({ length: count }, () => postern.connect(organization)));
+}
+
+async function end(all: readonly pg.Client[]): Promise<void> {
+  await Promise.all(all.map((client) => client.end()));
+}
+
+/** The process ids of the workers, of those that serve now. */
+async function workerPids(): Promise<number[]> {
+  const children = await readFile(`/proc/${postern.pid}/task/${postern.pid}/children`, 'utf8');
+  return children.trim().split(' ').map(Number);
+}
+
+it('all workers serve both ports, and the metrics say which did what', async () => {
+  const all = await clients(8);
+  await Promise.all(all.map((client) => client.query('SELECT 1')));
+  const { 1: one = 0, 2: other = 0 } = await metric('postern_wire_sessions');
+  expect([one > 0, other > 0, one + other]).toEqual([true, true, 8]);
+  await end(all);
+  const replies = await Promise.all(Array.from({ length: 8 }, () => postern.query(organization, 'SELECT 1 AS one')));
+  expect(replies.every(({ body }) => body.rows[0].one === 1)).toBe(true);
+});
+
+it('an organization has as many backends as its limit says, whichever workers its clients are at', async () => {
+  const all = await clients(12);
+  const server = new pg.Client({ connectionString: inject('clusterUrl') });
+  await server.connect();
+  onTestFinished(() => server.end());
+  const backends = async () => {
+    const { rows } = await server.query('SELECT count(*)::int AS count FROM pg_stat_activity WHERE usename = $1', [organization.id]);
+    return rows[0].count;
+  };
+  const working = Promise.all(
+    all.map(async (client) => {
+      for (let n = 0; n < 15; n += 1) await client.query('SELECT pg_sleep(0.02)');
+    }),
+  );
+  let isDone = false;
+  void working.finally(() => {
+    isDone = true;
+  });
+  const counts: number[] = [];
+  while (!isDone) counts.push(await backends());
+  await working;
+  // One that is closed at one worker, so that another may open one, takes a moment to end.
+  expect(Math.max(...counts)).toBeLessThanOrEqual(BACKENDS + 1);
+  expect(Math.max(...counts)).toBeGreaterThan(1);
+  await end(all);
+});
+
+it('a worker whose clients need a backend gets one that another has idle, or in use', async () => {
+  const [one, other, third, fourth] = await clients(4);
+  if (one === undefined || other === undefined || third === undefined || fourth === undefined) throw new Error('too few');
+  // Whichever worker they are at: three transactions take all that there are, one after the other at each worker.
+  for (const client of [one, other, third]) await client.query('BEGIN');
+  const waiting = fourth.query('SELECT 1 AS one');
+  await one.query('COMMIT');
+  expect((await waiting).rows).toEqual([{ one: 1 }]);
+  for (const client of [other, third]) await client.query('COMMIT');
+  for (const client of [fourth, third, other, one, fourth]) await client.query('SELECT 1');
+  await end([one, other, third, fourth]);
+});
+
+it('a cancel request reaches the session whichever worker it comes to, 20 of 20', async () => {
+  for (let n = 0; n < 20; n += 1) {
+    const client = await postern.connect(organization);
+    const { processID, secretKey } = client as pg.Client & { readonly processID: number; readonly secretKey: number };
+    const secret = Buffer.alloc(4);
+    secret.writeInt32BE(secretKey);
+    const sleeping = client.query('SELECT pg_sleep(60)').catch((error: unknown) => error);
+    await eventually('it runs', async () => {
+      const { body } = await postern.call('GET', '/api/sessions', { key: organization.apiKey });
+      return body.sessions.some(({ statement }: { statement: { sql: string } | null }) => statement?.sql.includes('pg_sleep'));
+    });
+    await requestCancel(postern, processID, secret);
+    expect(await sleeping).toMatchObject({ code: '57014' });
+    await client.end();
+  }
+});
+
+it('one that is killed takes only its own clients with it, and is started again', async () => {
+  await postern.query(organization, 'CREATE TABLE acknowledged (n int)');
+  const before = starts().length;
+  const all = await clients(16);
+  const ended = all.map((client) => new Promise<boolean>((resolve) => client.once('end', () => resolve(true))));
+  let acknowledged = 0;
+  const writing = Promise.all(
+    all.map(async (client) => {
+      for (let n = 0; n < 50; n += 1) {
+        const isWritten = await client.query('INSERT INTO acknowledged VALUES (1)').then(
+          () => true,
+          () => false,
+        );
+        if (!isWritten) return false;
+        acknowledged += 1;
+      }
+      return true;
+    }),
+  );
+  const [killed = 0] = await workerPids();
+  process.kill(killed, 'SIGKILL');
+  const survived = await writing;
+  // Connections are spread, but not strictly in turn.
+  const survivors = survived.filter((one) => one).length;
+  expect([survivors > 0, survivors < all.length]).toEqual([true, true]);
+  await serving(before + 1);
+  const [{ count }] = (await postern.query(organization, 'SELECT count(*) FROM acknowledged')).body.rows;
+  // Some may have been written and not acknowledged.
+  expect(Number(count)).toBeGreaterThanOrEqual(acknowledged);
+  expect(Number(count)).toBeLessThanOrEqual(acknowledged + all.length);
+  expect(postern.log()).toContainEqual(
+    expect.objectContaining({ level: 'warn', msg: expect.stringMatching(/^worker \d has ended \(SIGKILL\)/) }),
+  );
+  await Promise.all(all.map((client, at) => (survived[at] ? client.end() : ended[at])));
+  const fresh = await clients(8);
+  await Promise.all(fresh.map((client) => client.query('SELECT 1')));
+  await end(fresh);
+});
+
+it('SIGUSR2 replaces all workers, while everybody who comes is served', async () => {
+  const before = starts().length;
+  const former = await workerPids();
+  const kept = await postern.connect(organization);
+  await kept.query('BEGIN');
+  postern.signal('SIGUSR2');
+  let served = 0;
+  await eventually('all are replaced', async () => {
+    const client = await postern.connect(organization);
+    await client.query('SELECT 1');
+    await client.end();
+    expect((await postern.query(organization, 'SELECT 1 AS one')).body.rows).toEqual([{ one: 1 }]);
+    served += 1;
+    return starts().length === before + 2;
+  });
+  expect(served).toBeGreaterThan(0);
+  // A transaction that was open may end where it began.
+  const told = new Promise((resolve) => kept.once('error', resolve));
+  await kept.query('COMMIT');
+  expect(await told).toMatchObject({ severity: 'FATAL', code: '57P01' });
+  await eventually('the former workers have ended', async () => (await workerPids()).every((pid) => !former.includes(pid)));
+  expect(await workerPids()).toHaveLength(2);
+});
+
+it('SIGTERM stops all', async () => {
+  const pids = await workerPids();
+  const { code, stderr } = await postern.end('SIGTERM');
+  expect([code, stderr]).toEqual([0, '']);
+  for (const pid of pids) expect(() => process.kill(pid, 0)).toThrow('ESRCH');
+});

@@ -1,0 +1,103 @@
+import { describe, expect, it } from 'vitest';
+import { BackendLedger } from '../../../src/workers/backend-ledger.ts';
+
+/** A ledger, and what it has asked of workers. */
+function ledgerOf(max: number, maxPerTenant: number): { readonly ledger: BackendLedger; take(): string[] } {
+  let said: string[] = [];
+  const ledger = new BackendLedger({
+    granted: (worker, organization) => said.push(`${worker} gets ${organization}`),
+    reclaim: (worker, request, organization) => said.push(`${worker} closes idle ${organization ?? 'any'} for ${request}`),
+    settled: () => {},
+    owe: (worker, organization) => said.push(`${worker} owes ${organization ?? 'any'}`),
+  });
+  ledger.limit({ max, maxPerTenant });
+  return {
+    ledger,
+    take: () => {
+      const taken = said;
+      said = [];
+      return taken;
+    },
+  };
+}
+
+describe('the limit of an organization', () => {
+  it('is that of all workers together', () => {
+    const { ledger, take } = ledgerOf(100, 3);
+    for (const worker of [1, 2, 1]) ledger.acquire(worker, 'acme');
+    expect(take()).toEqual(['1 gets acme', '2 gets acme', '1 gets acme']);
+    ledger.acquire(2, 'acme');
+    expect(take()).toEqual(['1 closes idle acme for 4']);
+    ledger.release(1, 'acme');
+    expect(take()).toEqual(['2 gets acme']);
+    ledger.acquire(2, 'other');
+    expect(take()).toEqual(['2 gets other']);
+  });
+
+  it('moves to the worker that has fewer, when no session is idle, until both have as many', () => {
+    const { ledger, take } = ledgerOf(100, 4);
+    for (let n = 0; n < 4; n += 1) ledger.acquire(1, 'acme');
+    take();
+    for (let n = 0; n < 4; n += 1) ledger.acquire(2, 'acme');
+    expect(take()).toEqual([5, 6, 7, 8].map((request) => `1 closes idle acme for ${request}`));
+    for (const request of [5, 6, 7, 8]) ledger.kept(request);
+    expect(take()).toEqual(['1 owes acme', '1 owes acme']);
+    ledger.release(1, 'acme');
+    ledger.release(1, 'acme');
+    expect(take().filter((one) => one.includes('gets'))).toEqual(['2 gets acme', '2 gets acme']);
+  });
+
+  it('is asked of every other worker before one owes a session', () => {
+    const { ledger, take } = ledgerOf(100, 3);
+    for (const worker of [1, 2, 2]) ledger.acquire(worker, 'acme');
+    take();
+    ledger.acquire(3, 'acme');
+    expect(take()).toEqual(['2 closes idle acme for 4']);
+    ledger.kept(4);
+    expect(take()).toEqual(['1 closes idle acme for 4']);
+    ledger.kept(4);
+    expect(take()).toEqual(['2 owes acme']);
+    ledger.release(2, 'acme');
+    expect(take()).toEqual(['3 gets acme']);
+  });
+});
+
+describe('the limit of all', () => {
+  it('leaves the last tenth to organizations that have none', () => {
+    const { ledger, take } = ledgerOf(10, 10);
+    for (let n = 0; n < 10; n += 1) ledger.acquire(1, 'large');
+    expect(take().filter((one) => one.includes('gets'))).toHaveLength(9);
+    ledger.acquire(2, 'small');
+    expect(take()).toContain('2 gets small');
+  });
+
+  it('is given to the organization with the fewest first', () => {
+    const { ledger, take } = ledgerOf(4, 4);
+    for (let n = 0; n < 3; n += 1) ledger.acquire(1, 'large');
+    ledger.acquire(1, 'small');
+    take();
+    ledger.acquire(1, 'large');
+    ledger.acquire(2, 'small');
+    ledger.release(1, 'large');
+    expect(take().filter((one) => one.includes('gets'))).toEqual(['2 gets small']);
+  });
+});
+
+it('a worker that ends leaves what it had, and does not wait any more', () => {
+  const { ledger, take } = ledgerOf(100, 2);
+  for (const worker of [1, 1]) ledger.acquire(worker, 'acme');
+  ledger.acquire(2, 'acme');
+  ledger.acquire(3, 'acme');
+  take();
+  ledger.forget(2);
+  ledger.forget(1);
+  expect(take()).toEqual(['3 gets acme']);
+});
+
+it('what was never granted cannot be returned', () => {
+  const { ledger, take } = ledgerOf(100, 1);
+  ledger.release(1, 'acme');
+  ledger.acquire(1, 'acme');
+  ledger.acquire(2, 'acme');
+  expect(take()).toEqual(['1 gets acme', '1 closes idle acme for 2']);
+});
