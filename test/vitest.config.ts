@@ -80,6 +80,7 @@ export default defineConfig({
           include: ['browser/**/*.test.ts'],
           globalSetup: ['support/cluster.setup.ts'],
           maxWorkers: 1,
+          isolate: false,
         },
       },
     ],

@@ -1,0 +1,119 @@
+import { readFile } from 'node:fs/promises';
+import type { Page } from 'playwright-core';
+import { expect, it } from 'vitest';
+import { startTestService } from '../../support/service.ts';
+import { enterKey, goTo, originOf, useConsole } from '../support/console.ts';
+import { SCREEN_NAMES } from '../support/screens.ts';
+
+const scene = useConsole();
+
+it('an organization signs up, is shown its key once, and enters with it', async () => {
+  const page = await scene.open();
+  await page.getByRole('tab', { name: 'Sign up' }).click();
+  await page.getByLabel('Name of the organization').fill('Initech');
+  await page.getByLabel('E-mail address').fill('a@initech.test');
+  await page.getByRole('button', { name: 'Sign up' }).click();
+  const apiKey = await page.getByText(/^pst_/).innerText();
+  expect(await page.getByRole('button', { name: 'Open the console' }).isDisabled()).toBe(true);
+  await page.getByRole('button', { name: 'Copy' }).click();
+  await page.getByRole('button', { name: 'Copied' }).waitFor();
+  expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(apiKey);
+  const download = page.waitForEvent('download');
+  await page.getByRole('button', { name: 'Download as .env' }).click();
+  const file = await readFile(await (await download).path(), 'utf8');
+  expect(file).toContain(`API_KEY=${apiKey}\n`);
+  expect(file).toMatch(/^DATABASE_URL=postgres:\/\/\w+:pst_\w+@127\.0\.0\.1:\d+\/\w+\?sslmode=disable$/m);
+
+  await page.getByLabel('I have kept the key').check();
+  await page.getByRole('button', { name: 'Open the console' }).click();
+  await page.getByRole('navigation', { name: 'Screens' }).getByText('Initech').waitFor();
+
+  await page.reload();
+  await page.getByLabel('API key').waitFor();
+  expect(await page.getByText(apiKey).count()).toBe(0);
+  await enterKey(page, apiKey);
+  await page.getByRole('navigation', { name: 'Screens' }).getByText('Initech').waitFor();
+});
+
+it('a wrong key says so, and can be corrected', async () => {
+  scene.allow(/status of 401/);
+  const { apiKey } = await scene.service.signUp();
+  const page = await scene.open();
+  await page.getByLabel('API key').fill(`${apiKey.slice(0, -4)}AAAA`);
+  await page.getByRole('button', { name: 'Enter' }).click();
+  await page.locator('.field .bad').waitFor();
+  expect(await page.locator('.field .bad').innerText()).toMatch(/key/i);
+  await enterKey(page, apiKey);
+});
+
+it('the key is nowhere but in headers, on no screen, and signing out forgets and revokes that of the page', async () => {
+  const organization = await scene.service.signUp();
+  const page = await scene.open();
+  const keys = new Set([organization.apiKey]);
+  const urls: string[] = [];
+  page.on('request', (request) => {
+    urls.push(request.url());
+    const key = request.headers().authorization?.replace('Bearer ', '');
+    if (key !== undefined) keys.add(key);
+  });
+  await enterKey(page, organization.apiKey);
+  for (const [path, title] of SCREEN_NAMES) {
+    await goTo(page, path, title);
+    expect(holding(await traces(page), keys), path).toEqual([]);
+  }
+  expect(keys.size).toBe(2);
+  expect(urls.filter((url) => [...keys].some((key) => url.includes(key)))).toEqual([]);
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByLabel('API key').waitFor();
+  expect(holding(await traces(page), keys)).toEqual([]);
+  const [, ownKey] = [...keys];
+  expect((await scene.service.call('GET', '/api/auth/me', { key: ownKey ?? '' })).status).toBe(401);
+  expect((await scene.service.call('GET', '/api/auth/me', { key: organization.apiKey })).status).toBe(200);
+});
+
+it('who stays signed in goes on after a reload, with a key of the page in sessionStorage that signing out wipes', async () => {
+  const { page, organization } = await scene.openSignedIn({ staysSignedIn: true });
+  await goTo(page, 'keys', 'Keys');
+  await page.reload();
+  await page.getByText('this page', { exact: true }).waitFor();
+  const kept = await traces(page);
+  expect(kept.sessionStorage).toContain('pst_');
+  expect(kept.sessionStorage).not.toContain(organization.apiKey);
+  expect(kept.localStorage).toBe('{}');
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByLabel('API key').waitFor();
+  expect(await traces(page)).toMatchObject({ sessionStorage: '{}', localStorage: '{}' });
+});
+
+it('another tab has not signed in', async () => {
+  const { page } = await scene.openSignedIn({ staysSignedIn: true });
+  const other = await page.context().newPage();
+  await other.goto(page.url());
+  await other.getByLabel('API key').waitFor();
+});
+
+it('the page is not there where POSTERN_CONSOLE is off', async () => {
+  const off = await startTestService({ POSTERN_CONSOLE: 'off' });
+  const page = await scene.open();
+  scene.allow(/status of 404|request to another origin/);
+  expect((await page.goto(`${originOf(off)}/console`))?.status()).toBe(404);
+  await off.close();
+});
+
+/** Everything that outlives a request in the browser, by where it is. */
+async function traces(page: Page): Promise<Readonly<Record<string, string>>> {
+  return page.evaluate(() => ({
+    html: document.documentElement.outerHTML,
+    address: location.href,
+    history: JSON.stringify(history.state),
+    title: document.title,
+    localStorage: JSON.stringify({ ...localStorage }),
+    sessionStorage: JSON.stringify({ ...sessionStorage }),
+    cookies: document.cookie,
+    name: window.name,
+  }));
+}
+
+function holding(traces: Readonly<Record<string, string>>, keys: ReadonlySet<string>): string[] {
+  return Object.entries(traces).flatMap(([where, text]) => ([...keys].some((key) => text.includes(key)) ? [where] : []));
+}
