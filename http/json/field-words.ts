@@ -5,14 +5,25 @@ import { suggestMember } from '../responses/suggestions.ts';
 export function fieldAt(schema: JsonSchema, path: readonly PropertyKey[]): JsonSchema {
   let field: JsonSchema = schema;
   for (const part of path) {
-    const inner = typeof part === 'number' ? field.items : field.properties?.[String(part)];
+    const { items, properties } = withoutNull(field);
+    const inner = typeof part === 'number' ? items : properties?.[String(part)];
     field = typeof inner === 'object' && !Array.isArray(inner) ? (inner as JsonSchema) : {};
   }
   return field;
 }
 
+/** Of a field that may also be null: what else it may be. */
+function withoutNull(field: JsonSchema): JsonSchema {
+  const others = field.anyOf?.filter((one) => typeof one === 'object' && one.type !== 'null') ?? [];
+  const [only] = others;
+  if (others.length !== 1 || typeof only !== 'object') return field;
+  return field.examples === undefined ? only : { ...only, examples: field.examples };
+}
+
 /** What a field must be, with its range: `must be a whole number from 1 to 300000`. */
 export function expectationOf(field: JsonSchema): string | undefined {
+  const other = withoutNull(field);
+  if (other !== field) return `${expectationOf(other)}, or null`;
   const { minimum, maximum, minLength, maxLength, minItems, maxItems } = field;
   if (field.enum !== undefined) return `must be ${field.enum.map((value) => JSON.stringify(value)).join(' or ')}`;
   switch (Array.isArray(field.type) ? field.type[0] : field.type) {
@@ -45,10 +56,12 @@ export function exampleOf(field: JsonSchema, path: readonly PropertyKey[], whole
   const value = exampleValue(field);
   if (name === undefined) return `For example ${JSON.stringify(value)}`;
   if (whole === 'the query string') return `For example ${String(name)}=${encodeURIComponent(String(value))}`;
-  return `For example "${String(name)}": ${JSON.stringify(value)}`;
+  const isItem = typeof path.at(-1) === 'number';
+  return `For example "${String(name)}": ${JSON.stringify(isItem ? [value] : value)}`;
 }
 
-function exampleValue(field: JsonSchema): unknown {
+function exampleValue(all: JsonSchema): unknown {
+  const field = withoutNull(all);
   const { examples, properties = {}, required = [] } = field;
   const given = examples?.[0] ?? field.default ?? field.enum?.[0];
   if (given !== undefined) return given;

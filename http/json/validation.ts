@@ -18,8 +18,9 @@ export function validate<T>(schema: z.ZodType<T>, value: unknown, whole: string)
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   const issues = parsed.error.issues.slice(0, MAX_ISSUES).map((issue) => describeIssue(issue, jsonSchemaOf(schema), value, whole));
-  const hints = new Set(issues.map(({ hint }) => hint));
-  throw new ServiceError('invalid_request', issues.map(({ message }) => message).join('; '), { hint: [...hints].join(' ') });
+  const hints = [...new Set(issues.map(({ hint }) => hint))];
+  const hint = hints.reduce((before, next) => `${before}${/[.?]$/.test(before) ? '' : '.'} ${next}`);
+  throw new ServiceError('invalid_request', issues.map(({ message }) => message).join('; '), { hint });
 }
 
 const jsonSchemas = new WeakMap<z.ZodType, JsonSchema>();

@@ -79,19 +79,26 @@ const email = z
   .string()
   .trim()
   .max(EMAIL_MAX_BYTES)
+  // Behind a transformation it would not be among what may be sent.
+  .meta({ examples: ['a@acme.test'] })
   .transform(parseEmail)
   .pipe(z.string('must be a valid e-mail address'))
   .meta({
     format: 'idn-email',
     maxLength: EMAIL_MAX_BYTES,
     description: 'Unique, whatever the case of its letters; the domain is stored in lower case',
-    examples: ['a@acme.test'],
   });
 
 export const signupRequest = z.strictObject({
   orgName,
   email,
-  invite: z.string().trim().min(1).max(100).exactOptional().describe('An invitation, where sign-up needs one; it can be used once'),
+  invite: z
+    .string()
+    .trim()
+    .min(1)
+    .max(100)
+    .exactOptional()
+    .meta({ description: 'An invitation, where sign-up needs one; it can be used once', examples: [`inv_${'X'.repeat(36)}`] }),
 });
 
 export const organizationChanges = z
@@ -99,7 +106,10 @@ export const organizationChanges = z
   .refine(({ name, email }) => name !== undefined || email !== undefined, 'must have a name or an email');
 
 export const organizationDeletion = z.strictObject({
-  confirm: z.string().max(100).describe("The organization's id, to show that it is meant"),
+  confirm: z
+    .string()
+    .max(100)
+    .meta({ description: "The organization's id, to show that it is meant", examples: ['org_3k9x2m7q1a5z'] }),
 });
 
 export const rotateKeyRequest = z
@@ -123,14 +133,11 @@ const expiresAt = z.iso
 const network = z
   .string()
   .max(64)
+  .meta({ examples: ['203.0.113.0/24'] })
   .refine((text) => normalNetwork(text) !== undefined, 'must be an address or a CIDR range')
   .transform((text) => normalNetwork(text) ?? text);
 
-const networks = z
-  .array(network)
-  .min(1)
-  .max(32)
-  .meta({ description: 'The only addresses that it may be used from, in CIDR notation', examples: [['203.0.113.0/24']] });
+const networks = z.array(network).min(1).max(32).describe('The only addresses that it may be used from, in CIDR notation');
 
 const keyScope = z
   .enum(['admin', 'write', 'read'])
@@ -194,7 +201,10 @@ export const migrationRequest = z.strictObject({
   sql: sql.meta({ description: 'Any number of statements', examples: ['create table orders (id bigint primary key)'] }),
   dryRun: z.boolean().default(false).describe('Run everything, then roll it back'),
   transaction: z.boolean().default(true).describe('false: statement by statement, for CREATE INDEX CONCURRENTLY and the like'),
-  rollbackSql: sql.exactOptional().describe('SQL that undoes it; with dryRun it is proved by running forward, back and forward again'),
+  rollbackSql: sql.exactOptional().meta({
+    description: 'SQL that undoes it; with dryRun it is proved by running forward, back and forward again',
+    examples: ['drop table orders'],
+  }),
   timeoutMs,
 });
 
@@ -221,7 +231,12 @@ const auditFilters = z.strictObject({
     .datetime({ offset: true })
     .exactOptional()
     .meta({ description: 'Before this instant', examples: [EXAMPLE_INSTANT] }),
-  requestId: z.string().min(1).max(128).exactOptional(),
+  requestId: z
+    .string()
+    .min(1)
+    .max(128)
+    .exactOptional()
+    .meta({ examples: ['5f0d7a52-3d3f-4a44-9a0e-7c1f6a2f5f6e'] }),
 });
 
 /** A missing body means no filters. */

@@ -117,8 +117,8 @@ describe('a query', () => {
     [{}, 'For example "sql": "select id, total from orders where customer = $1"'],
     [[], 'For example {"sql":"select id, total from orders where customer = $1"}'],
     [{ sql: 'select 1', timeoutMs: 0 }, 'For example "timeoutMs": 5000'],
-    [{ sql: 'select 1', rowMode: 1, readOnly: 1 }, 'For example "rowMode": "object" For example "readOnly": false'],
-    [{ query: 'select 1' }, 'For example "sql": "select id, total from orders where customer = $1" Did you mean "sql"?'],
+    [{ sql: 'select 1', rowMode: 1, readOnly: 1 }, 'For example "rowMode": "object". For example "readOnly": false'],
+    [{ query: 'select 1' }, 'For example "sql": "select id, total from orders where customer = $1". Did you mean "sql"?'],
     [{ sql: 'select 1', parameters: [] }, 'Did you mean "params"?'],
     [
       { sql: 'select 1', read_only: true, time_out: 1 },

@@ -25,7 +25,8 @@ export const saveQueryRequest = z.strictObject({
     .max(DESCRIPTION_MAX_CHARACTERS)
     .refine((text) => !text.includes('\0'), 'must not contain a NUL character')
     .nullable()
-    .default(null),
+    .default(null)
+    .meta({ examples: ['For the monthly report'] }),
 });
 
 export const savedQuery = z.object({
