@@ -162,7 +162,10 @@ export class GridCommands {
       { title: `Copy ${what} as CSV`, run: () => this.copy('csv') },
       { title: `Copy ${what} as JSON`, run: () => this.copy('json') },
       { title: `Copy ${what} as INSERT`, run: () => this.copy('insert') },
-      ...(this.props.cellCommands?.(cell.row, cell.column) ?? []).map((entry, index) => ({ ...entry, isFirst: index === 0 })),
+      ...(this.props.cellCommands?.(cell.row, cell.column, this.state.selection.rows) ?? []).map((entry, index) => ({
+        ...entry,
+        isFirst: index === 0,
+      })),
     ];
   }
 

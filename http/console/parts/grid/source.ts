@@ -1,4 +1,5 @@
 import type { ReadonlySignal } from '@preact/signals';
+import type { Range } from './geometry.ts';
 
 export interface GridColumn {
   readonly name: string;
@@ -19,6 +20,13 @@ export interface GridSource {
   valueAt(row: number, column: number): string;
   rowState?(row: number): RowState | undefined;
   isChanged?(row: number, column: number): boolean;
+  /** What stands in place of NULL where there is no value yet: `default`. */
+  placeholderAt?(row: number, column: number): string | undefined;
+}
+
+export interface CellCommand {
+  readonly title: string;
+  readonly run: () => void;
 }
 
 export interface GridSort {
@@ -36,8 +44,8 @@ export interface GridProps {
   /** Makes cells editable: by Enter, F2, a double click or typing; the Delete key sets NULL, which is undefined. */
   readonly onEdit?: ((row: number, column: number, text: string | undefined) => void) | undefined;
   readonly canEdit?: ((row: number, column: number) => boolean) | undefined;
-  /** More entries of a cell's menu. */
-  readonly cellCommands?: ((row: number, column: number) => readonly { readonly title: string; readonly run: () => void }[]) | undefined;
+  /** More entries of the menu of a cell, which is one of a selection in these rows. */
+  readonly cellCommands?: ((row: number, column: number, rows: Range) => readonly CellCommand[]) | undefined;
   /** Called with the current cell when it changes. */
   readonly onCurrent?: ((row: number, column: number) => void) | undefined;
   /** Called when the last rows come into view: to load more. */

@@ -87,7 +87,7 @@ export class Row extends Component<RowProps> {
           {edited?.column === index ? (
             <CellEditor cell={edited} label={column.name} commands={commands} />
           ) : isNull(json) ? (
-            'NULL'
+            (source.placeholderAt?.(row, index) ?? 'NULL')
           ) : (
             previewOf(json, column.type)
           )}

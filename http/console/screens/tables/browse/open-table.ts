@@ -3,7 +3,7 @@ import { type ApiError, asApiError, isAbort } from '../../../api/problem.ts';
 import type { SchemaTable } from '../../../api/schema.ts';
 import { me } from '../../../session/session.ts';
 import type { SavedRows } from '../edit/save.ts';
-import { NOTHING, type ReadRow, type Staged } from '../edit/staged.ts';
+import { NOTHING, type ReadRow, type Staged, stageInsert } from '../edit/staged.ts';
 import type { EditableTable } from '../edit/statements.ts';
 import { type Browse, type Cursor, cursorColumns, pageSql, type Sort } from '../sql/browse-sql.ts';
 import { type TableColumn, tableColumn, valueTextOf } from '../sql/columns.ts';
@@ -34,6 +34,7 @@ export class OpenTable {
   readonly staged = signal<Staged>(NOTHING);
   readonly #keyPlaces: readonly number[];
   readonly #version = signal(0);
+  readonly #generation = signal(0);
   #rows: ReadRow[] = [];
   #cursor: Cursor | undefined;
   /** The next page takes the place of the rows that are shown until then. */
@@ -47,6 +48,11 @@ export class OpenTable {
     const names = this.order.kind === 'key' ? this.order.columns : [];
     this.#keyPlaces = names.map((name) => this.columns.findIndex((column) => column.name === name));
     this.readOnlyReason = readOnlyReason(table, me.peek()?.key.scope);
+  }
+
+  /** Changes when other rows are shown, or new ones come first: they are seen from their beginning. */
+  get generation(): ReadonlySignal<number> {
+    return this.#generation;
   }
 
   /** Changes with the rows. */
@@ -72,6 +78,11 @@ export class OpenTable {
     if ('sort' in next) this.sort.value = next.sort;
     if (next.filters !== undefined) this.filters.value = next.filters;
     return this.reload();
+  }
+
+  insertRow(): void {
+    this.staged.value = stageInsert(this.staged.peek());
+    this.#generation.value += 1;
   }
 
   reload(): Promise<void> {
@@ -127,7 +138,10 @@ export class OpenTable {
   }
 
   #append(rows: readonly (readonly string[])[]): void {
-    if (this.#isFresh) this.#rows = [];
+    if (this.#isFresh) {
+      this.#rows = [];
+      this.#generation.value += 1;
+    }
     this.#isFresh = false;
     this.#rows.push(...rows.map((cells) => this.rowOf(cells)));
     this.#cursor = this.#cursorAfter(rows);

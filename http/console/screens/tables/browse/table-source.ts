@@ -1,6 +1,16 @@
 import { computed, type ReadonlySignal } from '@preact/signals';
+import type { Range } from '../../../parts/grid/geometry.ts';
 import type { GridColumn, GridSource, RowState } from '../../../parts/grid/source.ts';
-import { type ReadRow, type StagedInsert, stageCell, stageDelete, stageInsertValue, unstageInsert, unstageRow } from '../edit/staged.ts';
+import {
+  type ReadRow,
+  type Staged,
+  type StagedInsert,
+  stageCell,
+  stageDelete,
+  stageInsertValue,
+  unstageInsert,
+  unstageRow,
+} from '../edit/staged.ts';
 import { isWritable } from '../edit/statements.ts';
 import { shownJson, valueTextOf } from '../sql/columns.ts';
 import type { ValueText } from '../sql/sql-text.ts';
@@ -77,17 +87,16 @@ export class TableSource implements GridSource {
     else staged.value = stageCell(staged.peek(), place.row, column, text, text === this.#readText(place.row, column));
   }
 
-  delete(row: number): void {
-    const place = this.#placeOf(row);
-    if (place === undefined) return;
-    const { staged } = this.#open;
-    staged.value = 'insert' in place ? unstageInsert(staged.peek(), place.insert.id) : stageDelete(staged.peek(), place.row, true);
+  /** New rows are forgotten. */
+  delete(rows: Range): void {
+    this.#change(rows, (staged, place) =>
+      'insert' in place ? unstageInsert(staged, place.insert.id) : stageDelete(staged, place.row, true),
+    );
   }
 
-  /** Forgets what was staged for a row. */
-  restore(row: number): void {
-    const place = this.#placeOf(row);
-    if (place !== undefined && 'row' in place) this.#open.staged.value = unstageRow(this.#open.staged.peek(), place.row.id);
+  /** Forgets what was staged for rows. */
+  restore(rows: Range): void {
+    this.#change(rows, (staged, place) => ('insert' in place ? staged : unstageRow(staged, place.row.id)));
   }
 
   useDefault(row: number, column: number): void {
@@ -103,6 +112,12 @@ export class TableSource implements GridSource {
     if ('insert' in place) return place.insert.values.get(column);
     const changed = this.#open.staged.peek().rows.get(place.row.id)?.changes.get(column);
     return changed === undefined ? this.#readText(place.row, column) : changed;
+  }
+
+  #change({ from, to }: Range, change: (staged: Staged, place: NonNullable<Place>) => Staged): void {
+    const places = Array.from({ length: to - from }, (_, index) => this.#placeOf(from + index));
+    const { staged } = this.#open;
+    staged.value = places.reduce((all, place) => (place === undefined ? all : change(all, place)), staged.peek());
   }
 
   #readText(row: ReadRow, column: number): ValueText {

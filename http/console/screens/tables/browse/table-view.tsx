@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Schema, SchemaTable } from '../../../api/schema.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Grid } from '../../../parts/grid/grid.tsx';
@@ -7,12 +7,12 @@ import { Notice, ProblemNotice } from '../../../parts/notice.tsx';
 import { ScreenPage } from '../../../parts/screen.tsx';
 import { screenCommands } from '../../../shell/commands.ts';
 import { goTo, hrefOf } from '../../../shell/route.ts';
-import { stageInsert } from '../edit/staged.ts';
+import { openInEditor } from '../../sql/sql-state.ts';
 import { StagedBar } from '../edit/staged-bar.tsx';
 import { ImportDialog } from '../import/import-dialog.tsx';
-import { tableName } from '../sql/browse-sql.ts';
+import { editorSql, tableName } from '../sql/browse-sql.ts';
+import { cellCommands } from './cell-commands.ts';
 import { FilterBar } from './filter-bar.tsx';
-import { referencesOf } from './foreign-keys.ts';
 import type { OpenTable } from './open-table.ts';
 import { RowCount } from './row-count.tsx';
 import { TableSource } from './table-source.ts';
@@ -26,10 +26,19 @@ interface TableViewProps {
 export function TableView({ open, schema }: TableViewProps) {
   const { table } = open;
   const [isImporting, setImporting] = useState(false);
-  const source = useMemo(() => new TableSource(open), [open]);
+  const view = useRef<HTMLDivElement>(null);
+  const generation = open.generation.value;
+  // A new source is shown from its beginning.
+  const source = useMemo(() => new TableSource(open), [open, generation]);
+  const isInserting = useRef(false);
   const insert = () => {
-    open.staged.value = stageInsert(open.staged.peek());
+    isInserting.current = true;
+    open.insertRow();
   };
+  useEffect(() => {
+    if (isInserting.current) view.current?.querySelector<HTMLElement>('[role=grid]')?.focus();
+    isInserting.current = false;
+  }, [generation]);
   useEffect(() => {
     if (open.rows.length === 0) void open.loadMore();
     screenCommands.value = commandsOf(open, insert, () => setImporting(true));
@@ -41,6 +50,9 @@ export function TableView({ open, schema }: TableViewProps) {
   const actions = (
     <>
       <Button kind="quiet" icon="reload" label="Load again" isBusy={open.load.value.isLoading} onClick={() => void open.reload()} />
+      <Button kind="quiet" icon="sql" onClick={() => openInEditor(editorSql(open.browse))}>
+        Open in SQL
+      </Button>
       {isEditable && (
         <>
           <Button icon="upload" onClick={() => setImporting(true)}>
@@ -55,7 +67,7 @@ export function TableView({ open, schema }: TableViewProps) {
   );
   return (
     <ScreenPage title={table.name} lead={<Lead table={table} />} actions={actions} isFull>
-      <div class="tables tables-view">
+      <div class="tables tables-view" ref={view}>
         <FilterBar open={open} />
         <Remarks open={open} />
         <Rows open={open} source={source} schema={schema} />
@@ -123,13 +135,9 @@ function Rows({ open, source, schema }: RowsProps) {
       sort={sort === undefined || sorted < 0 ? undefined : { column: sorted, isDescending: sort.isDescending }}
       onSort={onSort}
       onEnd={() => error === undefined && void open.loadMore()}
-      cellCommands={(row, column) => cellCommands(open, source, schema, row, column)}
-      {...(open.editable === undefined
-        ? {}
-        : {
-            onEdit: (row: number, column: number, text: string | undefined) => source.edit(row, column, text ?? null),
-            canEdit: (row: number, column: number) => source.canEdit(row, column),
-          })}
+      cellCommands={(row, column, rows) => cellCommands(open, source, schema, { row, column, rows })}
+      onEdit={open.editable === undefined ? undefined : (row, column, text) => source.edit(row, column, text ?? null)}
+      canEdit={(row, column) => source.canEdit(row, column)}
     />
   );
 }
@@ -143,41 +151,17 @@ function NoRows({ open }: { readonly open: OpenTable }) {
   );
 }
 
-function cellCommands(open: OpenTable, source: TableSource, schema: Schema, row: number, column: number) {
-  const state = source.rowState(row);
-  const definition = open.columns[column];
-  const text = source.textAt(row, column);
-  const commands = [];
-  if (open.editable !== undefined) {
-    if (state === 'new') {
-      if (source.isChanged(row, column)) commands.push({ title: 'Use the default', run: () => source.useDefault(row, column) });
-      commands.push({ title: 'Discard this new row', run: () => source.delete(row) });
-    } else {
-      if (state !== undefined) commands.push({ title: 'Undo the changes of this row', run: () => source.restore(row) });
-      if (state !== 'deleted') commands.push({ title: 'Delete row', run: () => source.delete(row) });
-    }
-  }
-  if (definition !== undefined && text !== undefined) {
-    const filter = { column: definition.name, operator: text === null ? 'null' : 'equal', text: text ?? '' } as const;
-    commands.push({ title: 'Only rows with this value', run: () => void open.show({ filters: [...open.filters.peek(), filter] }) });
-  }
-  const textIn = (name: string) =>
-    source.textAt(
-      row,
-      open.columns.findIndex((one) => one.name === name),
-    );
-  return [...commands, ...referencesOf(schema, open.table, definition?.name ?? '', textIn)];
-}
-
 function commandsOf(open: OpenTable, insert: () => void, importRows: () => void) {
   const group = open.table.name;
+  const editor = { title: 'Open in SQL', group, icon: 'sql', run: () => openInEditor(editorSql(open.browse)) } as const;
   const all = { title: 'All tables', group: 'Go to', icon: 'table', run: () => goTo('tables') } as const;
   const again = { title: 'Load again', group, icon: 'reload', run: () => void open.reload() } as const;
-  if (open.editable === undefined) return [again, all];
+  if (open.editable === undefined) return [again, editor, all];
   return [
     { title: 'Insert row', group, icon: 'plus', run: insert } as const,
     { title: 'Import CSV', group, icon: 'upload', run: importRows } as const,
     again,
+    editor,
     all,
   ];
 }

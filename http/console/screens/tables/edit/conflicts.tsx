@@ -15,8 +15,8 @@ export function Conflicts({ open, conflicts }: { readonly open: OpenTable; reado
   return (
     <>
       <p>
-        Nothing was saved. {conflicts.length === 1 ? 'This row was' : 'These rows were'} changed after you had read{' '}
-        {conflicts.length === 1 ? 'it' : 'them'}. Say what is to stay, then save again.
+        Nothing was saved, because {conflicts.length === 1 ? 'this row was' : 'these rows were'} changed after you had read{' '}
+        {conflicts.length === 1 ? 'it' : 'them'}. Decide what is to stay, then save again.
       </p>
       {conflicts.slice(0, SHOWN_MAX).map((row) => (
         <Conflict key={row.id} open={open} row={row} />

@@ -43,9 +43,9 @@ export function ReviewDialog({ open, onClose }: { readonly open: OpenTable; read
     else setFailure({ error: result.error, statement: result.change?.shown });
   };
   return (
-    <Dialog title={conflicts.length > 0 ? 'Somebody else was faster' : 'Review the changes'} class="wide tables" onClose={onClose}>
-      {conflicts.length > 0 ? <Conflicts open={open} conflicts={conflicts} /> : <Statements table={table} staged={staged} />}
+    <Dialog title={titleOf(conflicts.length)} class="wide tables" onClose={onClose}>
       {failure !== undefined && <Failed failure={failure} />}
+      {conflicts.length > 0 ? <Conflicts open={open} conflicts={conflicts} /> : <Statements table={table} staged={staged} />}
       <footer>
         <Button onClick={onClose}>{conflicts.length > 0 ? 'Decide later' : 'Back'}</Button>
         {conflicts.length === 0 && (
@@ -56,6 +56,11 @@ export function ReviewDialog({ open, onClose }: { readonly open: OpenTable; read
       </footer>
     </Dialog>
   );
+}
+
+function titleOf(conflicts: number): string {
+  if (conflicts === 0) return 'Review the changes';
+  return conflicts === 1 ? 'Somebody changed this row' : 'Somebody changed these rows';
 }
 
 function Statements({ table, staged }: { readonly table: EditableTable; readonly staged: Staged }) {

@@ -84,7 +84,7 @@ export function unstageRow(staged: Staged, id: string): Staged {
 
 export function stageInsert(staged: Staged, values: ReadonlyMap<number, ValueText> = new Map()): Staged {
   const id = 1 + Math.max(0, ...staged.inserts.map((insert) => insert.id));
-  return { ...staged, inserts: [...staged.inserts, { id, values }] };
+  return { ...staged, inserts: [{ id, values }, ...staged.inserts] };
 }
 
 /** @param text undefined: the default */
