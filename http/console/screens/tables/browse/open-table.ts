@@ -106,6 +106,8 @@ export class OpenTable {
       this.load.value = { isLoading: false, isComplete: page.isWhole && page.rows.length < PAGE_ROWS, error: undefined };
     } catch (error) {
       if (signal.aborted || isAbort(error)) return;
+      // The rows that are shown are not those that were asked for.
+      if (this.#isFresh) this.#replaceRows([]);
       this.load.value = { isLoading: false, isComplete: false, error: asApiError(error) };
     }
   }
@@ -138,13 +140,16 @@ export class OpenTable {
   }
 
   #append(rows: readonly (readonly string[])[]): void {
-    if (this.#isFresh) {
-      this.#rows = [];
-      this.#generation.value += 1;
-    }
+    if (this.#isFresh) this.#replaceRows([]);
     this.#isFresh = false;
     this.#rows.push(...rows.map((cells) => this.rowOf(cells)));
     this.#cursor = this.#cursorAfter(rows);
+    this.#version.value += 1;
+  }
+
+  #replaceRows(rows: ReadRow[]): void {
+    this.#rows = rows;
+    this.#generation.value += 1;
     this.#version.value += 1;
   }
 

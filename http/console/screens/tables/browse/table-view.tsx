@@ -122,6 +122,7 @@ function Rows({ open, source, schema }: RowsProps) {
   const sorted = open.columns.findIndex(({ name }) => name === sort?.column);
   source.version.value;
   if (source.rowCount === 0 && isComplete) return <NoRows open={open} />;
+  if (source.rowCount === 0 && error !== undefined) return null;
   const onSort = (index: number) => {
     const column = open.columns[index]?.name ?? '';
     const next = sort?.column !== column ? { column, isDescending: false } : sort.isDescending ? undefined : { column, isDescending: true };

@@ -26,7 +26,7 @@ export function TableList({ load }: { readonly load: Load<Schema> }) {
       lead="Look at the rows of a table or view, change them, follow their references."
       actions={<Button kind="quiet" icon="reload" label="Load again" isBusy={load.isLoading} onClick={load.reload} />}
     >
-      <div class="tables">
+      <div class="tables tables-list">
         <Loaded of={load}>{(schema) => <Schemas schema={schema} />}</Loaded>
       </div>
     </ScreenPage>
