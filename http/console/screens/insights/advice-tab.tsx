@@ -5,6 +5,7 @@ import { CodeBlock } from '../../parts/copy.tsx';
 import { formatCount } from '../../parts/format.ts';
 import { Empty, Loaded } from '../../parts/loaded.tsx';
 import { Notice } from '../../parts/notice.tsx';
+import { openInEditor } from '../sql/sql-state.ts';
 import { AsMigration } from './cure.tsx';
 import { type Advice, type AdviceReply, readAdvice } from './insights.ts';
 import { textOf } from './rules.ts';
@@ -112,6 +113,9 @@ function Item({ of: { rule, schema, table, object, message, cure }, hasMessage }
             <AsMigration about={about} cures={[cure]}>
               As migration
             </AsMigration>
+            <Button icon="sql" onClick={() => openInEditor(cure)}>
+              Open in SQL
+            </Button>
           </div>
         </>
       )}

@@ -5,6 +5,7 @@ import { CodeBlock, CopyButton } from '../../parts/copy.tsx';
 import { Dialog } from '../../parts/dialog.tsx';
 import { formatCount, formatDuration } from '../../parts/format.ts';
 import { ProblemNotice } from '../../parts/notice.tsx';
+import { openInEditor } from '../sql/sql-state.ts';
 import { formatShare, QUERY_TEXT_MAX_CHARACTERS, type QueryStatistic } from './insights.ts';
 import { explain, whyNoPlan } from './plan.ts';
 
@@ -61,6 +62,9 @@ export function QueryDialog({ of: query, share, onClose }: QueryDialogProps) {
       </dl>
       <footer>
         {refusal !== undefined && <p class="muted">{refusal}</p>}
+        <Button icon="sql" onClick={() => openInEditor(query.sql)}>
+          Open in SQL
+        </Button>
         <Button icon="steps" isDisabled={refusal !== undefined} isBusy={plan !== undefined && 'isBusy' in plan} onClick={() => void show()}>
           Plan
         </Button>

@@ -1,0 +1,68 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { QueryStatistic } from '../../../http/console/screens/insights/insights.ts';
+import { explain, whyNoPlan } from '../../../http/console/screens/insights/plan.ts';
+import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
+import { callAs } from '../tables/opened.ts';
+
+const { signal } = new AbortController();
+
+describe.each(PLACEMENTS)('in the %s placement', (placement) => {
+  let service: TestService;
+  let organization: TestOrganization;
+  beforeAll(async () => {
+    service = await startTestService({ POSTERN_PLACEMENT: placement });
+    organization = await service.signUp();
+    const sql = `CREATE TABLE "a $9" (id int PRIMARY KEY, note text); INSERT INTO "a $9" SELECT i, i FROM generate_series(1, 5000) i; ANALYZE "a $9"`;
+    const { status, body } = await service.call('POST', '/api/migrations', { key: organization.apiKey, body: { name: 'table', sql } });
+    expect(status, JSON.stringify(body)).toBe(201);
+    callAs(service, organization);
+  });
+  afterAll(() => service.close());
+
+  it('a plan holds for whatever values there are, and is not that for NULL', async () => {
+    const plan = await explain(counted(`select note from "a $9" where id = $1 and note <> '$7' limit $2`), signal);
+    expect(plan).toContain('Index Scan using "a $9_pkey" on "a $9"');
+    expect(plan).toContain('Index Cond: (id = $1)');
+    expect(plan).not.toContain('One-Time Filter');
+  });
+
+  it('a statement without values, and one that would write, are planned and not run', async () => {
+    expect(await explain(counted('select count(*) from "a $9"'), signal)).toMatch(/^Aggregate/);
+    expect(await explain(counted('delete from "a $9" where id > $1'), signal)).toMatch(/^Delete on "a \$9"/);
+    const { body } = await service.call('POST', '/api/query', {
+      key: organization.apiKey,
+      body: { sql: 'select count(*)::int as count from "a $9"' },
+    });
+    expect(body).toMatchObject({ rows: [{ count: 5000 }] });
+  });
+
+  it('a text with $1 where only a constant may stand fails in the second statement', async () => {
+    await expect(explain(counted('select interval $1'), signal)).rejects.toMatchObject({
+      problem: { statementIndex: 1, sqlstate: '42601' },
+    });
+  });
+
+  it('nothing stays prepared', async () => {
+    const statement = { sql: "select count(*)::int as count from pg_prepared_statements where name = 'console_plan'" };
+    const { body } = await service.call('POST', '/api/query', { key: organization.apiKey, body: statement });
+    expect(body).toMatchObject({ rows: [{ count: 0 }] });
+  });
+});
+
+describe('whyNoPlan', () => {
+  it.each([
+    'select 1',
+    '/* a */ WITH a AS (select 1) select * from a',
+    '(select 1)',
+    'merge into a using b on true when matched then do nothing',
+  ])('says nothing of %s', (sql) => expect(whyNoPlan(counted(sql))).toBeUndefined());
+
+  it('names what is not planned, and texts that are cut', () => {
+    expect(whyNoPlan(counted('vacuum a'))).toBe('VACUUM is not planned.');
+    expect(whyNoPlan(counted(`select '${'a'.repeat(7_992)}'`))).toBe('The text is cut, so it cannot be planned.');
+  });
+});
+
+function counted(sql: string): QueryStatistic {
+  return { sql, queryId: '1', calls: 1, totalMs: 1, meanMs: 1, maxMs: 1, rows: 1, blocksHit: 0, blocksRead: 0, tempBlocksWritten: 0 };
+}
