@@ -6,7 +6,7 @@ const ROWS_AT_ONCE = 2_000;
 /** As `COPY … CSV HEADER` writes it: NULL is nothing, an empty text is `""`. */
 export function csvOf(source: GridSource): AsyncGenerator<Uint8Array<ArrayBuffer>> {
   const { columns } = source;
-  const row = (at: number) => `${columns.map(({ type }, column) => csvValue(textOf(source.valueAt(at, column), type))).join(',')}\n`;
+  const row = (at: number) => `${columns.map(({ type }, column) => csvValue(postgresText(source.valueAt(at, column), type))).join(',')}\n`;
   return parts(source, `${columns.map(({ name }) => csvValue(name)).join(',')}\n`, row, '');
 }
 
@@ -34,6 +34,12 @@ async function* parts(
     await new Promise((resolve) => setTimeout(resolve));
   }
   yield encoder.encode(tail);
+}
+
+/** Booleans are shown as JSON has them; PostgreSQL writes `t` and `f`. */
+function postgresText(json: string, type: string): string | undefined {
+  const text = textOf(json, type);
+  return type === 'bool' ? text?.charAt(0) : text;
 }
 
 /** PostgreSQL puts the mark of the end of data in quotes too. */

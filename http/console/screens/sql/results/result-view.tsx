@@ -7,6 +7,8 @@ import { MenuButton } from '../toolbar/menu-button.tsx';
 import { downloadAll, downloadShown } from './download.ts';
 import { DownloadAll } from './download-all.tsx';
 
+const SHOWN_MIN_MS = 0.01;
+
 /** One statement's rows, or what it has done. */
 export function ResultView({ run, result }: { readonly run: Run; readonly result: Result }) {
   const { rows, completion, isCut, call } = result;
@@ -30,7 +32,7 @@ function Summary({ run, result }: { readonly run: Run; readonly result: Result }
   const shown = rows === undefined ? 0 : Math.min(received, KEPT_ROWS_MAX);
   return (
     <div class="sql-status">
-      {completion !== undefined && <code class="sql-tag">{commandTag(completion)}</code>}
+      {completion !== undefined && completion.command !== 'SELECT' && <code class="sql-tag">{commandTag(completion)}</code>}
       {rows !== undefined && (
         <span class="number">
           {formatCount(shown)} {shown === 1 ? 'row' : 'rows'}
@@ -38,7 +40,9 @@ function Summary({ run, result }: { readonly run: Run; readonly result: Result }
         </span>
       )}
       {/* Of statements that were sent together, some have no time of their own. */}
-      {completion !== undefined && completion.durationMs > 0 && <span class="muted number">{formatDuration(completion.durationMs)}</span>}
+      {completion !== undefined && completion.durationMs >= SHOWN_MIN_MS && (
+        <span class="muted number">{formatDuration(completion.durationMs)}</span>
+      )}
       {rows !== undefined && (
         <MenuButton
           label="Download"

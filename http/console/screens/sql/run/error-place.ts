@@ -1,5 +1,5 @@
 import { ApiError } from '../../../api/problem.ts';
-import type { EditorError } from '../../../editor/editor.tsx';
+import type { EditorError } from '../../../editor/handle.ts';
 import { rangeAtPosition } from '../../../editor/place.ts';
 import type { Statement } from './statements.ts';
 
