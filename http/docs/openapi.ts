@@ -86,7 +86,7 @@ export function openApiDocument(operations: readonly Operation[]): OpenApiDocume
     paths,
     components: {
       securitySchemes: { apiKey: { type: 'http', scheme: 'bearer', description: 'The API key of the organization (pst_…)' } },
-      schemas: { ...schemasOf(REQUESTS, 'input'), ...schemasOf(REPLIES, 'output') },
+      schemas: referred({ ...schemasOf(REQUESTS, 'input'), ...schemasOf(REPLIES, 'output') }, paths),
     },
     'x-errors': Object.fromEntries(codes.map((code) => [code, errorEntry(ERRORS[code])])),
   };
@@ -228,6 +228,12 @@ const reference = (id: string) => `#/components/schemas/${id}`;
 function named(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
   const { id } = (io === 'input' ? REQUESTS : REPLIES).get(schema) ?? {};
   return id === undefined ? schemaOf(schema, io) : { $ref: reference(id) };
+}
+
+/** Without the schemas of operations that this service has not got. */
+function referred(schemas: Readonly<Record<string, JsonSchema>>, paths: OpenApiDocument['paths']): Record<string, JsonSchema> {
+  const text = JSON.stringify([schemas, paths]);
+  return Object.fromEntries(Object.entries(schemas).filter(([id]) => text.includes(JSON.stringify(reference(id)))));
 }
 
 /** The schemas of a registry, in which they refer to each other by their ids. */

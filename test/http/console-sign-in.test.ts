@@ -136,7 +136,9 @@ describe('a service that was not started for development', () => {
     });
     expect(reply.status).toBe(404);
     expect(await reply.json()).toMatchObject({ code: 'not_found' });
-    expect((await described(door.url)).paths['/api/auth/console']).toBeUndefined();
+    const { paths, components } = await described(door.url);
+    expect([paths['/api/auth/console'], components.schemas.ConsoleSignIn]).toEqual([undefined, undefined]);
+    expect(components.schemas).toHaveProperty('KeyRequest');
     await door.app.close();
   });
 });

@@ -214,6 +214,10 @@ describe('the page for people', () => {
     expect([reply.status, reply.headers.get('location')]).toEqual([302, '/docs']);
   });
 
+  it('ends what a field means once', async () => {
+    expect(await (await fetch(`${door.url}/docs`)).text()).not.toContain('.; ');
+  });
+
   it('shows what is written in it as text', async () => {
     const page = await (await fetch(`${door.url}/docs`)).text();
     expect(page).toContain('where $1 &gt; 0');

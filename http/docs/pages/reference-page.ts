@@ -115,7 +115,7 @@ function fieldsOf({ properties = {}, required = [] }: JsonSchema, prefix: string
     const name = prefix + key;
     const optional = required.includes(key) || field.default !== undefined ? '' : 'optional';
     const fallback = field.default === undefined ? '' : `default ${JSON.stringify(field.default)}`;
-    const meaning = [field.description, limitsOf(field), fallback || optional].filter(Boolean).join('; ');
+    const meaning = [field.description?.replace(/\.$/, ''), limitsOf(field), fallback || optional].filter(Boolean).join('; ');
     return [[name, typeOf(field), meaning] as const, ...fieldsOf(field, `${name}.`), ...fieldsOf(itemOf(field), `${name}[].`)];
   });
 }
