@@ -171,7 +171,12 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
     await finishDrops(operator, observe, opened);
     await undoInterruptedSignUps(signUps, observe, opened);
 
-    const refusals = new RefusalLimit({ perMinute: config.POSTERN_REFUSALS_PER_MINUTE, observe });
+    const refusals = new RefusalLimit({
+      perMinute: config.POSTERN_REFUSALS_PER_MINUTE,
+      observe,
+      share: (address) => catalog.failures.happened('refusal', address),
+    });
+    catalog.failures.listen('refusal', (address, count) => refusals.countElsewhere(address, count));
     const multiplexers = new Multiplexers(sharingLimits(config));
     const wire = createWireServer(
       config,

@@ -29,6 +29,7 @@ import {
 import { SignUpChanges } from './organizations/sign-up-changes.ts';
 import { countEmailChange, deleteOldAttempts } from './organizations/signups.ts';
 import { CANCELS_CHANNEL, CancelForwarding } from './processes/cancel-forwarding.ts';
+import { FAILURES_CHANNEL, FailureSharing } from './processes/failure-sharing.ts';
 import { ProcessRequests } from './processes/process-requests.ts';
 import { deleteOldRequests, PROCESSES_CHANNEL } from './processes/request-rows.ts';
 import { QueryStatistics } from './query-statistics/query-statistics.ts';
@@ -78,6 +79,8 @@ export class Catalog {
   readonly processes: ProcessRequests;
   /** Cancel requests for sessions of other processes. */
   readonly cancels: CancelForwarding;
+  /** Failed logins, which count in all processes. */
+  readonly failures: FailureSharing;
   readonly queryStatistics: QueryStatistics;
   readonly signUps: SignUpChanges;
   readonly usage: Usage;
@@ -124,10 +127,12 @@ export class Catalog {
     this.#keyUse = new KeyLastUsed(this.#database, this.#now, (...use) => this.#credentials.used(...use));
     this.processes = new ProcessRequests(this.#process, this.#database, observe);
     this.cancels = new CancelForwarding(this.#process, this.#database, observe);
+    this.failures = new FailureSharing(this.#process, this.#database, observe);
     const receivers = new Map<string, (payload: string) => void>([
       [CREDENTIALS_CHANNEL, (payload) => this.#changed(payload)],
       [PROCESSES_CHANNEL, (payload) => this.processes.notified(payload)],
       [CANCELS_CHANNEL, (payload) => this.cancels.notified(payload)],
+      [FAILURES_CHANNEL, (payload) => this.failures.notified(payload)],
     ]);
     this.#channel = new NotificationChannel(connection, [...receivers.keys()], {
       opened: (sql) => this.#listening(sql),
@@ -245,6 +250,7 @@ export class Catalog {
 
   /** Writes pending audit entries and key uses, then ends all sessions. */
   async close(): Promise<void> {
+    this.failures.close();
     this.#closing = true;
     clearInterval(this.#maintenance);
     this.locks.reserved.close();

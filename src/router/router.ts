@@ -96,6 +96,7 @@ export class Router {
   constructor(options: RouterOptions) {
     this.catalog = options.catalog;
     this.cancelKeys = new CancelKeys(options.catalog.cancels);
+    this.catalog.failures.listen('login', (key, count) => this.#throttle.failedElsewhere(key, count));
     this.results = options.results;
     this.#provisioner = options.provisioner;
     this.#pool = options.pool;
@@ -133,7 +134,7 @@ export class Router {
     if (error instanceof FormerKeyError) actor = this.#formerKeyUsed(error.key, origin);
     else if (user !== undefined) {
       actor = { organizationId: user };
-      if (kind === 'unauthorized') this.#throttle.failed(origin.sourceIp, user);
+      if (kind === 'unauthorized') this.catalog.failures.happened('login', this.#throttle.failed(origin.sourceIp, user));
     }
     this.#observe({ name: 'login.failed', origin, kind, sqlstate, ...(actor === undefined ? {} : { actor }) });
   }

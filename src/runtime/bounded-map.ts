@@ -75,6 +75,10 @@ export class BoundedMap<K, V> {
   }
 
   /** What was added or used longest ago comes first. */
+  entries(): IterableIterator<[K, V]> {
+    return this.#entries.entries();
+  }
+
   values(): IterableIterator<V> {
     return this.#entries.values();
   }

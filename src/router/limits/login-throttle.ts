@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { ServiceError } from '../../errors.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
 
@@ -5,6 +6,7 @@ const MAX_FAILURES = 10;
 const WINDOW_MS = 150_000;
 /** How many pairs are remembered. Beyond that the oldest is forgotten, so that an attacker cannot fill the memory. */
 const MAX_PAIRS = 100_000;
+const DIGEST_CHARACTERS = 22;
 
 /**
  * Counts failed logins of each client address and organization, and refuses more after ten in 150 s, before any hashing.
@@ -34,9 +36,16 @@ export class LoginThrottle {
     return this.#recent(pair(sourceIp, user)).length >= MAX_FAILURES;
   }
 
-  failed(sourceIp: string, user: string): void {
+  /** @returns the key for {@link failedElsewhere} in other processes */
+  failed(sourceIp: string, user: string): string {
     const key = pair(sourceIp, user);
-    this.#failures.set(key, [...this.#recent(key), this.#now()].slice(-MAX_FAILURES));
+    this.failedElsewhere(key, 1);
+    return key;
+  }
+
+  failedElsewhere(key: string, count: number): void {
+    const failures = Array.from({ length: Math.min(count, MAX_FAILURES) }, () => this.#now());
+    this.#failures.set(key, [...this.#recent(key), ...failures].slice(-MAX_FAILURES));
   }
 
   #recent(key: string): number[] {
@@ -45,6 +54,7 @@ export class LoginThrottle {
   }
 }
 
+/** A digest: other processes are told of it, and whatever a client sends as its user must not be long then. */
 function pair(sourceIp: string, user: string): string {
-  return `${sourceIp} ${user.slice(0, 64)}`;
+  return createHash('sha256').update(`${sourceIp} ${user}`).digest('base64url').slice(0, DIGEST_CHARACTERS);
 }

@@ -14,6 +14,8 @@ export interface RefusalLimitOptions {
   /** The size of an address's token bucket, which refills within a minute. */
   readonly perMinute: number;
   readonly observe: Observe;
+  /** Told of each address that was refused, for {@link RefusalLimit.countElsewhere} in other processes. */
+  readonly share?: (address: string) => void;
   /** Milliseconds on a monotonic clock. */
   readonly now?: () => number;
 }
@@ -41,19 +43,33 @@ export class RefusalLimit {
 
   /** Counts a refusal. @returns the error to send instead, after {@link HOLD_MS}, if there are too many */
   count(sourceIp: string): ServiceError | undefined {
-    const { perMinute } = this.#options;
-    const bucket = this.#bucketOf(rateLimitAddress(sourceIp));
-    const now = this.#now();
-    bucket.left = Math.min(perMinute, bucket.left + ((now - bucket.at) * perMinute) / MINUTE_MS);
-    bucket.at = now;
+    const { perMinute, share } = this.#options;
+    const address = rateLimitAddress(sourceIp);
+    const bucket = this.#refilled(address);
     if (bucket.left >= 1) {
       bucket.left -= 1;
+      share?.(address);
       return undefined;
     }
-    this.#warn(sourceIp, now);
+    this.#warn(sourceIp, bucket.at);
     return new ServiceError('rate_limited', 'too many requests without a valid API key have come from this address', {
       retryAfterS: Math.ceil(((1 - bucket.left) * MINUTE_MS) / perMinute / 1_000),
     });
+  }
+
+  /** Other processes have refused requests of this address. */
+  countElsewhere(address: string, count: number): void {
+    const bucket = this.#refilled(address);
+    bucket.left = Math.max(0, bucket.left - count);
+  }
+
+  #refilled(address: string): Bucket {
+    const { perMinute } = this.#options;
+    const bucket = this.#bucketOf(address);
+    const now = this.#now();
+    bucket.left = Math.min(perMinute, bucket.left + ((now - bucket.at) * perMinute) / MINUTE_MS);
+    bucket.at = now;
+    return bucket;
   }
 
   #bucketOf(address: string): Bucket {
