@@ -47,6 +47,12 @@ export class GridCommands {
     this.#element?.focus({ preventScroll: true });
   }
 
+  goTo(cell: Cell): void {
+    this.state.onRows();
+    this.state.goTo(cell);
+    this.focus();
+  }
+
   /** Opens the menu of the current cell. @param place in the window; by default at the cell */
   openMenu(place?: MenuPlace): void {
     const { row, column } = this.state.current.peek();
@@ -96,8 +102,11 @@ export class GridCommands {
   }
 
   setNull(): void {
-    const cell = this.state.current.peek();
-    if (this.canEdit(cell)) this.commit(cell, undefined);
+    const { row, column } = this.state.current.peek();
+    if (!this.canEdit({ row, column })) return;
+    // NULL is not the default that a new row would have.
+    if (this.props.source.placeholderAt?.(row, column) === undefined) this.commit({ row, column }, undefined);
+    else this.props.onEdit?.(row, column, undefined);
   }
 
   /** Sorts by the column where that is possible, and selects it where not. */
@@ -122,6 +131,9 @@ export class GridCommands {
 
   copy(format: 'value' | 'tsv' | 'csv' | 'json' | 'insert'): void {
     const { source, tableName = 'table_name' } = this.props;
+    const { row, column } = this.state.current.peek();
+    if (row < 0) this.#put(source.columns[column]?.name ?? '', 'the name');
+    if (row < 0 || source.rowCount === 0) return;
     const selection = format === 'value' ? this.state.selection : this.#rowsOrSelection();
     try {
       if (format === 'value' && isOne(selection)) this.#put(this.textAt(this.state.current.peek()) ?? '', 'the value');
@@ -170,10 +182,9 @@ export class GridCommands {
   }
 
   #columnEntries(column: number): readonly MenuEntry[] {
-    const name = this.props.source.columns[column]?.name ?? '';
     return [
       ...(this.props.onSort === undefined ? [] : [{ title: 'Sort', keys: 'Enter', run: () => this.chooseColumn(column) }]),
-      { title: 'Copy name', run: () => this.#put(name, 'the name') },
+      { title: 'Copy name', keys: 'Ctrl C', run: () => this.copy('value') },
       { title: 'Wider', keys: 'Alt Shift →', isFirst: true, run: () => this.resize(1) },
       { title: 'Narrower', keys: 'Alt Shift ←', run: () => this.resize(-1) },
       { title: 'As wide as its values', run: () => this.state.resize(column, undefined) },

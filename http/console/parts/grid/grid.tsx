@@ -10,7 +10,7 @@ import { Row } from './view/cells.tsx';
 import { Head } from './view/head.tsx';
 import { Menu } from './view/menu.tsx';
 
-export type { GridProps, GridSort } from './source.ts';
+export type { GridHandle, GridProps, GridSort } from './source.ts';
 
 const SCROLL_END_MS = 150;
 /** Rows keep their place in the document until a block has been scrolled. */
@@ -24,7 +24,7 @@ export function Grid(props: GridProps): JSX.Element {
   const idPrefix = useId();
   const commands = useCommands(props);
   const { state } = commands;
-  const gutter = 30 + 8 * Math.max(2, String(rowCount).length);
+  const gutter = (source.rowState === undefined ? 16 : 30) + 8 * Math.max(2, String(rowCount).length);
   const scroller = useScroller(commands, gutter, version);
   useReports(props, state);
   const { row, column } = state.current.value;
@@ -32,6 +32,7 @@ export function Grid(props: GridProps): JSX.Element {
   const columns = state.columns.value;
   const { selection } = state;
   const edited = commands.edited.value;
+  const isPresent = (row === -1 || isIn(view.rows, row)) && isIn(view.columns, column);
   const base = view.rows.from - (view.rows.from % BLOCK_ROWS);
   return (
     <div class="grid">
@@ -46,7 +47,7 @@ export function Grid(props: GridProps): JSX.Element {
         aria-readonly={onEdit === undefined}
         aria-rowcount={rowCount + 1}
         aria-colcount={source.columns.length + 1}
-        aria-activedescendant={`${idPrefix}-${row}-${column}`}
+        aria-activedescendant={isPresent ? `${idPrefix}-${row}-${column}` : undefined}
         onKeyDown={(event) => {
           if (event.target === event.currentTarget && handleKey(event, commands)) event.preventDefault();
         }}
@@ -138,6 +139,7 @@ function useScroller(commands: GridCommands, gutter: number, version: number) {
     state.onScroll();
   }, [state]);
   useLayoutEffect(() => state.onRows(), [state, version]);
+  useEffect(() => commands.props.onReady?.({ goTo: (row, column) => commands.goTo({ row, column }) }), [commands]);
   return scroller;
 }
 

@@ -34,6 +34,12 @@ export interface GridSort {
   readonly isDescending: boolean;
 }
 
+/** For what stands outside the grid. */
+export interface GridHandle {
+  /** Makes a cell the current one, brings it into view, and gives the grid the keyboard. */
+  goTo(row: number, column: number): void;
+}
+
 export interface GridProps {
   readonly label: string;
   readonly source: GridSource;
@@ -50,4 +56,5 @@ export interface GridProps {
   readonly onCurrent?: ((row: number, column: number) => void) | undefined;
   /** Called when the last rows come into view: to load more. */
   readonly onEnd?: (() => void) | undefined;
+  readonly onReady?: ((handle: GridHandle) => void) | undefined;
 }

@@ -41,6 +41,7 @@ export function Head({ columns, layout, shown, gutter, idPrefix, sort, current, 
               <span class="grid-name">
                 {column.isKey && <Icon name="key" />}
                 <span>{lineOf(column.name)}</span>
+                {column.isKey && <span class="unseen">, key</span>}
                 {sorted !== undefined && <span class="grid-sort">{sorted === 'descending' ? '↓' : '↑'}</span>}
               </span>
               <span class="grid-type">{column.type}</span>
