@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { Button } from '../../button.tsx';
-import { CodeBlock } from '../../copy.tsx';
+import { CodeBlock, CopyButton } from '../../copy.tsx';
 import { Dialog } from '../../dialog.tsx';
 import { Field } from '../../field.tsx';
 import { formatCount } from '../../format.ts';
@@ -15,6 +15,9 @@ export interface CellDialogProps {
   readonly onSave: ((text: string | undefined) => void) | undefined;
   readonly onClose: () => void;
 }
+
+/** Browsers need seconds to lay out much longer texts. */
+const SHOWN_MAX = 50_000;
 
 /** A value as large as it is: to be read, or to be changed. */
 export function CellDialog({ column, text, onSave, onClose }: CellDialogProps) {
@@ -32,6 +35,8 @@ export function CellDialog({ column, text, onSave, onClose }: CellDialogProps) {
 function Shown({ column, text, onClose }: Omit<CellDialogProps, 'onSave'>) {
   const [isIndented, setIndented] = useState(true);
   const canIndent = isJson(column.type);
+  const whole = text !== undefined && canIndent && isIndented ? indented(text) : (text ?? '');
+  const isCut = whole.length > SHOWN_MAX;
   return (
     <>
       <p class="muted">{sizeOf(column, text)}</p>
@@ -40,9 +45,11 @@ function Shown({ column, text, onClose }: Omit<CellDialogProps, 'onSave'>) {
       ) : text === '' ? (
         <p class="muted">The text is empty.</p>
       ) : (
-        <CodeBlock text={canIndent && isIndented ? indented(text) : text} />
+        <CodeBlock text={whole.slice(0, SHOWN_MAX)} />
       )}
+      {isCut && <p class="muted">These are the first {formatCount(SHOWN_MAX)} characters.</p>}
       <footer>
+        {isCut && <CopyButton text={whole} label="Copy all" />}
         {canIndent && text !== undefined && (
           <Button kind="quiet" pressed={isIndented} onClick={() => setIndented(!isIndented)}>
             Indented
