@@ -1,8 +1,8 @@
-import { useRef } from 'preact/hooks';
-import { Editor } from '../../editor/editor.tsx';
+import { useEffect, useRef } from 'preact/hooks';
+import { Editor, type EditorHandle } from '../../editor/editor.tsx';
 import { runAll, runHere } from './actions.ts';
 import { Parameters } from './parameters.tsx';
-import { currentTab, editors, type QueryTab, tabs } from './sql-state.ts';
+import { currentTab, editors, type QueryTab, selections, tabs } from './sql-state.ts';
 
 /** The editor of each tab that was shown: so that each has its own history and cursor. */
 export function Editors() {
@@ -25,6 +25,13 @@ export function Editors() {
 
 function TabEditor({ tab }: { readonly tab: QueryTab }) {
   const run = tab.run.value;
+  useEffect(
+    () => () => {
+      const selection = editors.get(tab.id)?.selection();
+      if (selection !== undefined) selections.set(tab.id, selection);
+    },
+    [tab],
+  );
   // A place is right only in the text that was sent.
   const place = run?.place !== undefined && run.request.text === tab.text.peek() ? run.place : undefined;
   return (
@@ -34,8 +41,16 @@ function TabEditor({ tab }: { readonly tab: QueryTab }) {
       error={place}
       onRun={runHere}
       onRunAll={runAll}
-      onReady={(handle) => editors.set(tab.id, handle)}
+      onReady={(handle) => takeUp(tab, handle)}
       placeholder={'select * from orders;'}
     />
   );
+}
+
+/** The cursor is where it was before another screen was shown. */
+function takeUp({ id, text }: QueryTab, handle: EditorHandle): void {
+  editors.set(id, handle);
+  const before = selections.get(id);
+  const { from, to } = handle.selection();
+  if (before !== undefined && from === 0 && to === 0 && before.to <= text.peek().length) handle.select(before.from, before.to);
 }

@@ -78,6 +78,8 @@ export const settings = signal<SqlSettings>({
 });
 /** The editors that are on the screen, by the id of their tab. */
 export const editors = new Map<string, EditorHandle>();
+/** Where the cursor was in those that are not. */
+export const selections = new Map<string, ReturnType<EditorHandle['selection']>>();
 
 export function change(changed: Partial<SqlSettings>): void {
   settings.value = { ...settings.peek(), ...changed };
@@ -97,6 +99,8 @@ export function addTab(content: Partial<KeptTab> = {}): QueryTab {
 /** What runs in it is canceled. */
 export function closeTab(tab: QueryTab): void {
   tab.run.peek()?.cancel();
+  editors.delete(tab.id);
+  selections.delete(tab.id);
   const all = tabs.peek();
   const index = all.indexOf(tab);
   const left = all.filter((one) => one !== tab);

@@ -1,4 +1,3 @@
-import { signal } from '@preact/signals';
 import { type FileSink, openFileSink } from '../../../api/file-sink.ts';
 import { asApiError, isAbort } from '../../../api/problem.ts';
 import { formatBytes, formatCount } from '../../../parts/format.ts';
@@ -7,13 +6,11 @@ import { say, sayError } from '../../../shell/toasts.tsx';
 import { callsOf, here, timeoutMs } from '../actions.ts';
 import type { Call, Settings } from '../run/run.ts';
 import { currentTab } from '../sql-state.ts';
+import { downloading } from './downloading.ts';
 import { csvOf, jsonOf } from './file-texts.ts';
 import { pourCsv, pourJson } from './pour.ts';
 
 export type FileForm = 'csv' | 'json';
-
-/** The download that goes on, also while another screen is shown. */
-export const downloading = signal<{ readonly bytes: number; readonly cancel: () => void } | undefined>(undefined);
 
 const TYPES: Readonly<Record<FileForm, string>> = { csv: 'text/csv', json: 'application/json' };
 

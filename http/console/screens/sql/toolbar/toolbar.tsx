@@ -1,9 +1,11 @@
 import { Button } from '../../../parts/button.tsx';
 import { Checkbox, Choice } from '../../../parts/field.tsx';
+import { formatBytes } from '../../../parts/format.ts';
 import { me } from '../../../session/session.ts';
 import { timeLimits } from '../../../session/time-limits.ts';
 import { sayError } from '../../../shell/toasts.tsx';
 import { cancel, explainHere, runAll, runHere } from '../actions.ts';
+import { downloading } from '../results/downloading.ts';
 import { change, currentTab, settings } from '../sql-state.ts';
 import { MenuButton } from './menu-button.tsx';
 
@@ -42,6 +44,7 @@ export function Toolbar() {
       <Button title="Run it, roll it back, and show where the time went" isDisabled={isRunning} onClick={() => explainHere('analyze')}>
         Analyze
       </Button>
+      <DownloadButton />
       <div class="sql-options">
         {isReader ? (
           <span class="tag" title="The scope of the key is read">
@@ -60,6 +63,17 @@ export function Toolbar() {
         <SaveButton isReader={isReader} />
       </div>
     </div>
+  );
+}
+
+/** How far a download is. */
+function DownloadButton() {
+  const now = downloading.value;
+  if (now === undefined) return null;
+  return (
+    <Button icon="stop" class="number" title="Cancel the download" onClick={now.cancel}>
+      {formatBytes(now.bytes)} saved …
+    </Button>
   );
 }
 
