@@ -17,6 +17,10 @@ export interface FieldProps {
   readonly autocomplete?: 'off' | 'organization' | 'email' | 'current-password';
   readonly rows?: number;
   readonly class?: string;
+  /** Shown only to those who cannot see what it is about. */
+  readonly hideLabel?: boolean;
+  /** Offered while something is typed. */
+  readonly suggestions?: readonly string[];
 }
 
 /** A text field with its label; of several lines with `rows`. */
@@ -37,11 +41,25 @@ export function Field(props: FieldProps) {
   };
   return (
     <div class={`field ${props.class ?? ''}`}>
-      <label for={id}>{label}</label>
+      <label for={id} class={props.hideLabel ? 'unseen' : undefined}>
+        {label}
+      </label>
       {rows === undefined ? (
-        <input {...common} type={type as 'text'} onInput={({ currentTarget }) => onInput(currentTarget.value)} />
+        <input
+          {...common}
+          list={props.suggestions && `${id}-list`}
+          type={type as 'text'}
+          onInput={({ currentTarget }) => onInput(currentTarget.value)}
+        />
       ) : (
         <textarea {...common} rows={rows} onInput={({ currentTarget }) => onInput(currentTarget.value)} />
+      )}
+      {props.suggestions !== undefined && (
+        <datalist id={`${id}-list`}>
+          {props.suggestions.map((text) => (
+            <option key={text} value={text} />
+          ))}
+        </datalist>
       )}
       {(error !== undefined || hint !== undefined) && (
         <p id={`${id}-hint`} class={error === undefined ? 'muted' : 'bad'}>

@@ -38,6 +38,13 @@ export const SCREENS: readonly Screen[] = [
     load: async () => (await import('./tables/tables-screen.tsx')).TablesScreen,
   },
   {
+    path: 'schema',
+    title: 'Schema',
+    group: 'Data',
+    icon: 'schema',
+    load: async () => (await import('./schema/schema-screen.tsx')).SchemaScreen,
+  },
+  {
     path: 'migrations',
     title: 'Migrations',
     group: 'Data',

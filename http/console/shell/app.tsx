@@ -9,6 +9,7 @@ import { isSignedIn, resume } from '../session/session.ts';
 import { Frame } from './frame.tsx';
 import { Palette } from './palette.tsx';
 import { goTo, route } from './route.ts';
+import { loadScreensStyle } from './screens-style.ts';
 import { Toasts } from './toasts.tsx';
 import { UnlockDialog } from './unlock-dialog.tsx';
 
@@ -53,7 +54,8 @@ const loaded = new Map<string, ComponentType<{ readonly rest: string }>>();
 
 function LazyScreen({ screen, rest }: { readonly screen: Screen; readonly rest: string }) {
   const { error, reload } = useLoad(async () => {
-    loaded.set(screen.path, await screen.load());
+    const [component] = await Promise.all([screen.load(), screen.path === FIRST_SCREEN ? undefined : loadScreensStyle()]);
+    loaded.set(screen.path, component);
     return true;
   }, [screen]);
   const Known = loaded.get(screen.path);

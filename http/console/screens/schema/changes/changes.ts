@@ -1,0 +1,81 @@
+import { signal } from '@preact/signals';
+import type { SchemaColumn, SchemaTable } from '../../../api/schema.ts';
+import { begin, change as changeDraft, draft } from '../../migrations/draft.ts';
+import { outcome } from '../../migrations/outcome.tsx';
+
+/** As DROP and ALTER take it. */
+export type ObjectKind =
+  | 'TABLE'
+  | 'VIEW'
+  | 'MATERIALIZED VIEW'
+  | 'FOREIGN TABLE'
+  | 'INDEX'
+  | 'TYPE'
+  | 'DOMAIN'
+  | 'SEQUENCE'
+  | 'FUNCTION'
+  | 'PROCEDURE'
+  | 'AGGREGATE';
+
+export interface NamedObject {
+  readonly what: ObjectKind;
+  readonly schema: string;
+  readonly name: string;
+  /** Of a function: what tells it from others of its name. */
+  readonly arguments?: string;
+}
+
+/** What a dialog asks for. */
+export type Change =
+  | { readonly kind: 'new table' }
+  | { readonly kind: 'add column'; readonly table: SchemaTable }
+  | { readonly kind: 'alter column'; readonly table: SchemaTable; readonly column: SchemaColumn }
+  | { readonly kind: 'new index'; readonly table: SchemaTable }
+  | (NamedObject & { readonly kind: 'rename' })
+  | (NamedObject & { readonly kind: 'comment'; readonly comment: string | null })
+  | (NamedObject & { readonly kind: 'drop' /** SQL that makes it again. */; readonly again?: string | undefined });
+
+/** The dialog that is shown. */
+export const change = signal<Change | undefined>(undefined);
+
+export function openChange(next: Change): void {
+  change.value = next;
+}
+
+export function closeChange(): void {
+  change.value = undefined;
+}
+
+/** What a dialog makes: nothing runs before it is applied. */
+export interface Migration {
+  readonly name: string;
+  readonly sql: string;
+  /** Absent where nothing brings back what was there. */
+  readonly rollbackSql?: string;
+  /** false: it cannot run in a transaction. */
+  readonly isTransaction?: false;
+}
+
+/** Begins a migration with it; one that is being written is lost. */
+export function beginMigration({ name, sql, rollbackSql, isTransaction }: Migration): void {
+  outcome.value = undefined;
+  begin({ name, sql, hasRollback: rollbackSql !== undefined, rollbackSql: rollbackSql ?? '', isTransaction: isTransaction ?? true });
+}
+
+/** Whether it can be put behind what is being written: either all of a migration runs in a transaction, or nothing. */
+export function mayAdd({ isTransaction }: Migration): boolean {
+  const { sql, isTransaction: isDraftTransaction } = draft.value;
+  return sql.trim() !== '' && (isTransaction ?? true) === isDraftTransaction;
+}
+
+export function addToMigration({ sql, rollbackSql }: Migration): void {
+  const before = draft.peek();
+  outcome.value = undefined;
+  // What was done last is undone first. Without SQL for all there is none for the whole.
+  const hasRollback = before.hasRollback && rollbackSql !== undefined;
+  changeDraft({
+    sql: `${before.sql.trimEnd()}\n\n${sql}`,
+    hasRollback,
+    rollbackSql: hasRollback ? `${rollbackSql}\n${before.rollbackSql}` : before.rollbackSql,
+  });
+}

@@ -1,0 +1,36 @@
+import type { Schema } from '../../../api/schema.ts';
+import { Button } from '../../../parts/button.tsx';
+import { CopyButton, saveFile } from '../../../parts/copy.tsx';
+import { formatCount } from '../../../parts/format.ts';
+import { Empty } from '../../../parts/loaded.tsx';
+import { schemaDdl } from '../ddl/schema-ddl.ts';
+
+/** What is shown while no object is. */
+export function Overview({ schema }: { readonly schema: Schema }) {
+  const { tables, types, functions } = schema;
+  if (tables.length + types.length + functions.length === 0)
+    return (
+      <Empty icon="schema" title="There is nothing yet">
+        <p>A new table begins as a migration: what it runs is shown first, and can be tried out.</p>
+      </Empty>
+    );
+  return (
+    <Empty icon="schema" title="Choose an object">
+      <p>
+        {counted(tables.length, 'table or view', 'tables and views')}, {counted(types.length, 'type', 'types')},{' '}
+        {counted(functions.length, 'function', 'functions')}. As SQL, without rows, owners and privileges, all of it can be made again
+        elsewhere.
+      </p>
+      <div class="actions">
+        <CopyButton label="Copy all as SQL" text={() => schemaDdl(schema)} />
+        <Button icon="download" onClick={() => saveFile('schema.sql', schemaDdl(schema))}>
+          Save as SQL
+        </Button>
+      </div>
+    </Empty>
+  );
+}
+
+function counted(count: number, one: string, many: string): string {
+  return `${formatCount(count)} ${count === 1 ? one : many}`;
+}
