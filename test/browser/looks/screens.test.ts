@@ -13,7 +13,10 @@ const PHONE = 390;
 const LOOKS = THEMES.flatMap((theme) => [WIDE, PHONE].map((width) => ({ theme, width, height: width === PHONE ? 844 : 800 })));
 
 /** What is on the screens besides those of the navigation: the address, its heading, and its name in the pictures. */
-const MORE = [['migrations/new', 'New migration', 'new-migration']] as const;
+const MORE = [
+  ['migrations/new', 'New migration', 'new-migration'],
+  ['tables/public.orders', 'orders', 'table'],
+] as const;
 
 describe.each(LOOKS)('in the $theme theme, $width pixels wide', (view) => {
   it('before somebody has signed in', async () => {

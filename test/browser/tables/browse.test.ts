@@ -11,7 +11,8 @@ import {
 import { valueTextOf } from '../../../http/console/screens/tables/sql/columns.ts';
 import type { Filter, Operator } from '../../../http/console/screens/tables/sql/conditions.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
-import { HOSTILE, HOSTILE_NAME, KINDS } from './kinds.ts';
+import { HOSTILE } from '../support/hostile.ts';
+import { HOSTILE_NAME, KINDS } from './kinds.ts';
 import { browseOf, callAs, tableNamed } from './opened.ts';
 
 const TABLES = `${KINDS}

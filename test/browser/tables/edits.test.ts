@@ -16,7 +16,8 @@ import { changesOf, type EditableTable, isWritable } from '../../../http/console
 import { pageSql } from '../../../http/console/screens/tables/sql/browse-sql.ts';
 import { valueTextOf } from '../../../http/console/screens/tables/sql/columns.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
-import { HOSTILE, HOSTILE_NAME, KINDS } from './kinds.ts';
+import { HOSTILE } from '../support/hostile.ts';
+import { HOSTILE_NAME, KINDS } from './kinds.ts';
 import { browseOf, callAs, editable, tableNamed } from './opened.ts';
 
 const TABLES = `

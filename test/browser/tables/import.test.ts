@@ -4,7 +4,8 @@ import { FileParts, type PartLimits } from '../../../http/console/screens/tables
 import { ImportError, ImportRun } from '../../../http/console/screens/tables/import/run-import.ts';
 import { withoutModifier } from '../../../http/console/screens/tables/sql/import-sql.ts';
 import { PLACEMENTS, startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
-import { HOSTILE, HOSTILE_NAME } from './kinds.ts';
+import { HOSTILE } from '../support/hostile.ts';
+import { HOSTILE_NAME } from './kinds.ts';
 import { browseOf, callAs, tableNamed } from './opened.ts';
 
 const TABLES = `

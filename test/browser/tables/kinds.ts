@@ -1,5 +1,5 @@
-/** Text that becomes an image, and runs a script, wherever it is taken for HTML. */
-export const HOSTILE = `<img src=x onerror="globalThis.wasRun = true">`;
+import { HOSTILE } from '../support/hostile.ts';
+
 export const HOSTILE_NAME = `"${HOSTILE.replaceAll('"', '""')}"`;
 
 /** A table with a column of each kind, and rows with what is hardest to keep. */

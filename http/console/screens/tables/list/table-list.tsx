@@ -16,7 +16,7 @@ import { tableName } from '../sql/browse-sql.ts';
 
 /** More of them are found by typing. */
 const SHOWN_MAX = 400;
-const FILTER_FROM = 8;
+const FILTER_FROM = 5;
 const search = signal('');
 
 export function TableList({ load }: { readonly load: Load<Schema> }) {
