@@ -1,8 +1,11 @@
 import { useEffect, useRef } from 'preact/hooks';
 import { Editor, type EditorHandle } from '../../editor/editor.tsx';
-import { runAll, runHere } from './actions.ts';
-import { Parameters } from './parameters.tsx';
+import { lazy } from '../../shell/lazy.tsx';
 import { currentTab, editors, type QueryTab, selections, tabs } from './sql-state.ts';
+import { runAll, runHere } from './toolbar/commands.ts';
+
+const Parameters = lazy(async () => (await import('./parameters.tsx')).Parameters);
+const MAY_HAVE_PARAMETERS = /\$\d/;
 
 /** The editor of each tab that was shown: so that each has its own history and cursor. */
 export function Editors() {
@@ -18,7 +21,7 @@ export function Editors() {
             <TabEditor tab={tab} />
           </div>
         ))}
-      <Parameters tab={current} />
+      {MAY_HAVE_PARAMETERS.test(current.text.value) && <Parameters tab={current} />}
     </div>
   );
 }

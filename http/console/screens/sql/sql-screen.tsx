@@ -2,12 +2,13 @@ import { useEffect } from 'preact/hooks';
 import { ScreenPage } from '../../parts/screen.tsx';
 import { screenCommands } from '../../shell/commands.ts';
 import { lazy } from '../../shell/lazy.tsx';
-import { asked, cancel, explainHere, runAll, runHere } from './actions.ts';
 import { Editors } from './editors.tsx';
 import { question } from './library/question.ts';
 import { QueryTabs } from './query-tabs.tsx';
+import { asked } from './run/asked.ts';
 import { Splitter } from './splitter.tsx';
 import { addTab, change, closeTab, currentTab, settings } from './sql-state.ts';
+import { cancel, explainHere, loadActions, runAll, runHere } from './toolbar/commands.ts';
 import { Toolbar } from './toolbar/toolbar.tsx';
 
 const Library = lazy(async () => (await import('./library/library.tsx')).Library);
@@ -18,8 +19,7 @@ const DestructionDialog = lazy(async () => (await import('./results/destruction-
 /** Statements are written, run and kept. */
 export function SqlScreen() {
   useEffect(() => {
-    // The first run does not wait for its code. What fails here is loaded again then.
-    import('./run/start.ts').catch(() => undefined);
+    loadActions();
     screenCommands.value = [
       { title: 'Run the statement at the cursor', group: 'SQL', icon: 'play', keys: 'Ctrl Enter', run: runHere },
       { title: 'Run all in one transaction', group: 'SQL', icon: 'play', keys: 'Ctrl Shift Enter', run: runAll },

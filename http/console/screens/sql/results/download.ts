@@ -3,7 +3,7 @@ import { asApiError, isAbort } from '../../../api/problem.ts';
 import { formatBytes, formatCount } from '../../../parts/format.ts';
 import type { GridSource } from '../../../parts/grid/source.ts';
 import { say, sayError } from '../../../shell/toasts.tsx';
-import { callsOf, here, timeoutMs } from '../actions.ts';
+import { callsOf, here, timeoutMs } from '../run/actions.ts';
 import type { Call, Settings } from '../run/run.ts';
 import { currentTab } from '../sql-state.ts';
 import { downloading } from './downloading.ts';
@@ -18,7 +18,7 @@ const TYPES: Readonly<Record<FileForm, string>> = { csv: 'text/csv', json: 'appl
 export async function downloadShown(rows: GridSource, form: FileForm): Promise<void> {
   await toFile(form, async (sink) => {
     for await (const part of form === 'csv' ? csvOf(rows) : jsonOf(rows)) await sink.write(part);
-    return `${formatCount(rows.rowCount)} rows are saved.`;
+    return `${formatCount(rows.rowCount)} ${rows.rowCount === 1 ? 'row is' : 'rows are'} saved.`;
   });
 }
 
@@ -46,7 +46,7 @@ async function pourInto(call: Call, how: Settings, form: FileForm): Promise<void
       show(0);
       const pour = form === 'csv' ? pourCsv : pourJson;
       const bytes = await pour(call, how, sink, canceled.signal, show);
-      return `${formatBytes(bytes)} are saved.`;
+      return `The file is whole: ${formatBytes(bytes)}.`;
     });
   } finally {
     downloading.value = undefined;

@@ -1,7 +1,7 @@
 import { ApiError } from '../../../api/problem.ts';
 import { Button } from '../../../parts/button.tsx';
 import { ProblemNotice } from '../../../parts/notice.tsx';
-import { runAgain } from '../actions.ts';
+import { runAgain } from '../run/actions.ts';
 import type { Run } from '../run/run.ts';
 import { currentTab, editors } from '../sql-state.ts';
 

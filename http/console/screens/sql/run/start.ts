@@ -1,11 +1,11 @@
 import type { Signal } from '@preact/signals';
 import { ApiError, isAbort } from '../../../api/problem.ts';
+import { analyze, explain } from './calls/explanation.ts';
+import { stream } from './calls/stream.ts';
+import { runTransaction } from './calls/transaction.ts';
 import { placeOf } from './error-place.ts';
 import { ANALYZE_PREFIX, EXPLAIN_PREFIX } from './explain.ts';
-import { analyze, explain } from './explanation.ts';
 import type { Result, Run, RunRequest } from './run.ts';
-import { stream } from './stream.ts';
-import { runTransaction } from './transaction.ts';
 
 const PREFIXES = { run: '', explain: EXPLAIN_PREFIX, analyze: ANALYZE_PREFIX } as const;
 

@@ -4,9 +4,9 @@ import { formatBytes } from '../../../parts/format.ts';
 import { me } from '../../../session/session.ts';
 import { timeLimits } from '../../../session/time-limits.ts';
 import { sayError } from '../../../shell/toasts.tsx';
-import { cancel, explainHere, runAll, runHere } from '../actions.ts';
 import { downloading } from '../results/downloading.ts';
 import { change, currentTab, settings } from '../sql-state.ts';
+import { cancel, explainHere, runAll, runHere } from './commands.ts';
 import { MenuButton } from './menu-button.tsx';
 
 const TIME_LIMITS_MS = [5_000, 30_000, 60_000, 300_000];

@@ -1,7 +1,7 @@
-import { call } from '../../../api/client.ts';
-import { ANALYZE_PREFIX, EXPLAIN_PREFIX } from './explain.ts';
+import { call } from '../../../../api/client.ts';
+import { ANALYZE_PREFIX, EXPLAIN_PREFIX } from '../explain.ts';
+import type { Call, Settings } from '../run.ts';
 import { bodyOf, settingsBody, statementBody } from './request-body.ts';
-import type { Call, Settings } from './run.ts';
 
 interface Rows {
   readonly rows: readonly (readonly unknown[])[];

@@ -1,5 +1,5 @@
-import type { GridColumn } from '../../../parts/grid/source.ts';
-import type { Call, Settings } from './run.ts';
+import type { GridColumn } from '../../../../parts/grid/source.ts';
+import type { Call, Settings } from '../run.ts';
 
 /** A column as the API describes it. */
 export interface Field {

@@ -1,10 +1,10 @@
-import { open } from '../../../api/client.ts';
-import { linesOf } from '../../../api/lines.ts';
-import { ApiError, type Problem, unreachable } from '../../../api/problem.ts';
-import { RowStore } from '../../../parts/grid/row-store.ts';
-import { onlyReads } from './only-reads.ts';
+import { open } from '../../../../api/client.ts';
+import { linesOf } from '../../../../api/lines.ts';
+import { ApiError, type Problem, unreachable } from '../../../../api/problem.ts';
+import { RowStore } from '../../../../parts/grid/row-store.ts';
+import { onlyReads } from '../only-reads.ts';
+import { type Call, type Completion, KEPT_ROWS_MAX, type Result, type Settings } from '../run.ts';
 import { bodyOf, columnsOf, type Field } from './request-body.ts';
-import { type Call, type Completion, KEPT_ROWS_MAX, type Result, type Settings } from './run.ts';
 
 const BEFORE_ROW = '{"row":';
 /** After the first rows, the page is drawn anew so often. */

@@ -1,21 +1,13 @@
-import { signal } from '@preact/signals';
-import { type Destruction, findDestruction } from '../../../../src/syntax/destructive-statements.ts';
-import { me } from '../../session/session.ts';
-import { say, sayError } from '../../shell/toasts.tsx';
-import { remember } from './library/local-history.ts';
-import { withoutExplain } from './run/explain.ts';
-import { parametersFor } from './run/parameters.ts';
-import type { Call, Kind, RunRequest } from './run/run.ts';
-import { type Statement, statementAt, statementsBetween, statementsIn } from './run/statements.ts';
-import { currentTab, editors, type QueryTab, settings } from './sql-state.ts';
-
-/** Something that waits for somebody to confirm it. */
-export interface Asked {
-  readonly destructions: readonly { readonly statement: Statement; readonly found: readonly Destruction[] }[];
-  readonly confirm: () => void;
-}
-
-export const asked = signal<Asked | undefined>(undefined);
+import { findDestruction } from '../../../../../src/syntax/destructive-statements.ts';
+import { me } from '../../../session/session.ts';
+import { say, sayError } from '../../../shell/toasts.tsx';
+import { remember } from '../library/local-history.ts';
+import { currentTab, editors, type QueryTab, settings } from '../sql-state.ts';
+import { type Asked, asked } from './asked.ts';
+import { withoutExplain } from './explain.ts';
+import { parametersFor } from './parameters.ts';
+import type { Call, Kind, RunRequest } from './run.ts';
+import { type Statement, statementAt, statementsBetween, statementsIn } from './statements.ts';
 
 /** Runs what is selected, else the statement at the cursor. */
 export function runHere(): void {
@@ -39,10 +31,6 @@ export function explainHere(kind: 'explain' | 'analyze'): void {
 /** The same again, with the time limit that is chosen now. */
 export function runAgain(request: RunRequest): void {
   ask({ ...request, timeoutMs: timeoutMs() });
-}
-
-export function cancel(): void {
-  currentTab.peek().run.peek()?.cancel();
 }
 
 /** What is selected, else the statement at the cursor. */
@@ -100,7 +88,7 @@ async function begin(request: RunRequest): Promise<void> {
   if (request.calls.length === 0) return;
   const tab = currentTab.peek();
   try {
-    const { start } = await import('./run/start.ts');
+    const { start } = await import('./start.ts');
     await start(request, { shown: tab.run, isReader: me.peek()?.key.scope === 'read', onEnd: remember });
   } catch (error) {
     // The code could not be loaded.
