@@ -3,8 +3,7 @@ import { Button } from '../../../parts/button.tsx';
 import { CodeBlock } from '../../../parts/copy.tsx';
 import { Dialog } from '../../../parts/dialog.tsx';
 import { goTo } from '../../../shell/route.ts';
-import { draft } from '../../migrations/draft.ts';
-import { addToMigration, beginMigration, closeChange, type Migration, mayAdd } from './changes.ts';
+import { addToMigration, beginMigration, closeChange, isWriting, type Migration, mayAdd } from './changes.ts';
 
 interface ChangeFrameProps {
   readonly title: string;
@@ -16,7 +15,6 @@ interface ChangeFrameProps {
 
 /** A dialog with its fields, the SQL they make, and the ways into a migration. */
 export function ChangeFrame({ title, migration, isWide = false, children }: ChangeFrameProps) {
-  const isWriting = draft.value.sql.trim() !== '';
   const use = (how: (migration: Migration) => void) => {
     if (migration === undefined) return;
     how(migration);
@@ -42,11 +40,9 @@ export function ChangeFrame({ title, migration, isWide = false, children }: Chan
         <p class="muted">Nothing runs yet: the SQL becomes a migration, which you can change, try out and apply.</p>
         <footer>
           <Button onClick={closeChange}>Cancel</Button>
-          {migration !== undefined && isWriting && mayAdd(migration) && (
-            <Button onClick={() => use(beginMigration)}>Begin a new migration</Button>
-          )}
+          {migration !== undefined && mayAdd(migration) && <Button onClick={() => use(beginMigration)}>Begin a new migration</Button>}
           <Button kind="primary" type="submit" isDisabled={migration === undefined}>
-            {labelOf(migration, isWriting)}
+            {labelOf(migration)}
           </Button>
         </footer>
       </form>
@@ -54,7 +50,7 @@ export function ChangeFrame({ title, migration, isWide = false, children }: Chan
   );
 }
 
-function labelOf(migration: Migration | undefined, isWriting: boolean): string {
-  if (!isWriting || migration === undefined) return 'To the migration';
+function labelOf(migration: Migration | undefined): string {
+  if (migration === undefined || !isWriting()) return 'To the migration';
   return mayAdd(migration) ? 'Add to the migration being written' : 'Replace the migration being written';
 }

@@ -1,7 +1,7 @@
 import { signal } from '@preact/signals';
 import type { SchemaColumn, SchemaTable } from '../../../api/schema.ts';
 import { begin, change as changeDraft, draft } from '../../migrations/draft.ts';
-import { outcome } from '../../migrations/outcome.tsx';
+import { isOf, outcome } from '../../migrations/outcome.tsx';
 
 /** As DROP and ALTER take it. */
 export type ObjectKind =
@@ -62,10 +62,16 @@ export function beginMigration({ name, sql, rollbackSql, isTransaction }: Migrat
   begin({ name, sql, hasRollback: rollbackSql !== undefined, rollbackSql: rollbackSql ?? '', isTransaction: isTransaction ?? true });
 }
 
+/** Whether there is a migration that has not been applied. */
+export function isWriting(): boolean {
+  const known = outcome.value;
+  const isApplied = known?.state === 'done' && !known.request.dryRun && isOf(known, draft.value);
+  return draft.value.sql.trim() !== '' && !isApplied;
+}
+
 /** Whether it can be put behind what is being written: either all of a migration runs in a transaction, or nothing. */
 export function mayAdd({ isTransaction }: Migration): boolean {
-  const { sql, isTransaction: isDraftTransaction } = draft.value;
-  return sql.trim() !== '' && (isTransaction ?? true) === isDraftTransaction;
+  return isWriting() && (isTransaction ?? true) === draft.value.isTransaction;
 }
 
 export function addToMigration({ sql, rollbackSql }: Migration): void {

@@ -37,7 +37,7 @@ function TableBox({ box, at, isFocus }: { readonly box: Box; readonly at: Point 
   const primary = new Set(table.primaryKey?.columns);
   const letters = Math.floor((width - 46) / 6.7);
   return (
-    <a href={hrefOf('schema', id)} tabIndex={-1} class={isFocus ? 'box focus' : 'box'} draggable={false}>
+    <a href={hrefOf('schema', id)} tabindex={-1} class={isFocus ? 'box focus' : 'box'} draggable={false}>
       <g transform={`translate(${at.x},${at.y})`}>
         <title>{id}</title>
         <rect class="body" width={width} height={height} rx="6" />
