@@ -86,7 +86,7 @@ function Lead({ table }: { readonly table: SchemaTable }) {
     <>
       <a href={hrefOf('tables')}>Tables</a> / {table.schema}
       {table.kind !== 'table' && ` · ${table.kind}`}
-      {table.comment !== null && ` · ${table.comment}`}
+      {table.comment !== null && ` · ${table.comment}`} · <a href={hrefOf('schema', tableName(table))}>Schema</a>
     </>
   );
 }
@@ -155,14 +155,16 @@ function NoRows({ open }: { readonly open: OpenTable }) {
 function commandsOf(open: OpenTable, insert: () => void, importRows: () => void) {
   const group = open.table.name;
   const editor = { title: 'Open in SQL', group, icon: 'sql', run: () => openInEditor(editorSql(open.browse)) } as const;
+  const schema = { title: 'Show in the schema', group, icon: 'schema', run: () => goTo('schema', tableName(open.table)) } as const;
   const all = { title: 'All tables', group: 'Go to', icon: 'table', run: () => goTo('tables') } as const;
   const again = { title: 'Load again', group, icon: 'reload', run: () => void open.reload() } as const;
-  if (open.editable === undefined) return [again, editor, all];
+  if (open.editable === undefined) return [again, editor, schema, all];
   return [
     { title: 'Insert row', group, icon: 'plus', run: insert } as const,
     { title: 'Import CSV', group, icon: 'upload', run: importRows } as const,
     again,
     editor,
+    schema,
     all,
   ];
 }
