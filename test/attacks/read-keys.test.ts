@@ -224,6 +224,26 @@ describe.each(PLACEMENTS)('with a %s for each organization, a read key', (kind: 
     }
   });
 
+  it('leaves no settings for the sessions of other read keys', async () => {
+    const [setting, seeing] = [await readKey(owner), await readKey(owner)];
+    const database = (await own.query('SELECT current_database() AS name')).rows[0].name;
+    const alter = `ALTER ROLE CURRENT_USER IN DATABASE "${database}" SET`;
+    const client = await service.connect(setting.organization);
+    await client.query(`ALTER ROLE CURRENT_USER SET TimeZone = 'Asia/Tokyo'; ${alter} DateStyle = 'SQL, DMY'; ${alter} row_security = off`);
+    await client.end();
+    const shown = `SELECT pg_sleep(0.05)::text AS slept, current_setting('TimeZone') AS zone, current_setting('DateStyle') AS style, current_setting('row_security') AS security`;
+    // More than there are sessions, so that some are new.
+    const clients = await Promise.all(Array.from({ length: 8 }, () => service.connect(seeing.organization)));
+    const rows = await Promise.all(clients.map(async (one) => (await one.query(shown)).rows[0]));
+    expect(rows).toEqual(Array(8).fill({ slept: '', zone: 'UTC', style: 'ISO, MDY', security: 'on' }));
+    await Promise.all(clients.map((one) => one.end()));
+    const custom = await service.connect(setting.organization);
+    await expect(custom.query(`${alter} app.member = 'mallory'`)).rejects.toMatchObject({ code: '42501' });
+    await custom.end();
+    const left = `SELECT unnest(setconfig) AS setting FROM pg_db_role_setting WHERE setrole = to_regrole('${owner.id}_read') ORDER BY 1`;
+    expect((await own.query(left)).rows).toEqual([{ setting: 'log_min_messages=fatal' }, { setting: 'temp_file_limit=1GB' }]);
+  });
+
   it('waits for no session that the organization has idle for its other role, and counts in its limit', async () => {
     const limited = await startTestService({
       POSTERN_PLACEMENT: kind,

@@ -2,6 +2,7 @@ import pg from 'pg';
 import type { BackendConnection } from '../../../backend/connection.ts';
 import { runCommand } from '../../../backend/run-command.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
+import { PostgresError } from '../../../protocol/backend.ts';
 
 const SUFFIX = '_read';
 
@@ -84,4 +85,27 @@ export async function mayRead(backend: BackendConnection, { schema, role }: Plac
         AND granted.grantee = pg_catalog.to_regrole(current_user) AND (d.defaclobjtype, granted.privilege_type) IN (
           ('r', 'SELECT'), ('S', 'SELECT'), ('n', 'USAGE')))`;
   return (await runCommand(backend, found)) === 'SELECT 1';
+}
+
+/**
+ * Takes away settings that a reader has left on its role (`ALTER ROLE CURRENT_USER SET …`): every other read key would have them in its
+ * sessions.
+ * @param platformSettings those that the platform has made, which a reader cannot reset
+ * @returns whether there were any: then this session has begun with them
+ */
+export async function resetSettings(
+  backend: BackendConnection,
+  { database }: Placement,
+  platformSettings: readonly string[],
+): Promise<boolean> {
+  const names = pg.escapeLiteral(`{${platformSettings.join()}}`);
+  // What the session has begun with, not what the role has now: another session may have reset that meanwhile.
+  const found = `SELECT FROM pg_catalog.pg_settings WHERE source IN ('user', 'database user') AND name <> ALL (${names})`;
+  if ((await runCommand(backend, found)) === 'SELECT 0') return false;
+  const reset = `ALTER ROLE CURRENT_USER RESET ALL; ALTER ROLE CURRENT_USER IN DATABASE ${pg.escapeIdentifier(database)} RESET ALL`;
+  // Another session may be doing the same; what is left stays until the next one.
+  await runCommand(backend, reset).catch((error: unknown) => {
+    if (!(error instanceof PostgresError)) throw error;
+  });
+  return true;
 }

@@ -8,7 +8,7 @@ import { codeOf } from '../admin-connection.ts';
 import type { Cluster } from '../cluster.ts';
 import { asServiceError } from '../platform-sessions.ts';
 import { type SessionLimits, sessionOptions } from '../session-settings.ts';
-import { ownPlacement } from './reader-role.ts';
+import { isReaderRole, ownPlacement, resetSettings } from './reader-role.ts';
 
 /** @returns whether anything was repaired */
 export type Remedy = (placement: Placement) => Promise<boolean>;
@@ -41,7 +41,7 @@ export class TenantLogins {
     signal?: AbortSignal,
   ): Promise<BackendConnection> {
     signal?.throwIfAborted();
-    const backend = await this.#login(placement);
+    const backend = await this.#loginAfresh(placement);
     try {
       await furnish(backend);
       signal?.throwIfAborted();
@@ -70,6 +70,20 @@ export class TenantLogins {
     const healed = await healing;
     if (healed) this.#options.observe({ name: 'backend.login_healed', organizationId: (ownPlacement(placement) ?? placement).role });
     return healed;
+  }
+
+  /** A login; a second one if a reader's has begun with settings of another key. */
+  async #loginAfresh(placement: Placement): Promise<BackendConnection> {
+    const backend = await this.#login(placement);
+    if (!isReaderRole(placement.role)) return backend;
+    try {
+      if (!(await resetSettings(backend, placement, Object.keys(this.#options.cluster.roleSettings)))) return backend;
+    } catch (error) {
+      backend.destroy();
+      throw error;
+    }
+    backend.end();
+    return this.#login(placement);
   }
 
   async #login(placement: Placement): Promise<BackendConnection> {
