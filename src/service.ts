@@ -56,8 +56,8 @@ export interface Service {
   readonly operator: Operator;
   /** Reads the TLS files again, for new connections. If they are invalid, it warns and keeps the old ones. */
   reload(): void;
-  /** Gives up backend sessions that other workers need. */
-  readonly pool: Pick<Pool, 'giveUpIdle' | 'giveUpNext' | 'settleElsewhere'>;
+  /** Is told of the backend sessions of other workers. */
+  readonly pool: Pick<Pool, 'mustWait' | 'giveUpUnused' | 'giveUpNext' | 'settle'>;
   readonly metrics: Registry;
   /** Accepts no more connections, ends sessions that are idle for a while, and returns when all have left, or it takes too long. */
   retire(): Promise<void>;

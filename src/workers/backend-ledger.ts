@@ -5,12 +5,11 @@ import { WorkerCounts } from './worker-counts.ts';
 export interface LedgerEvents {
   /** The worker may open one more session of the organization. */
   granted(worker: number, organizationId: string): void;
-  /**
-   * The worker closes an idle session, of this organization or any. If it has none, it calls {@link BackendLedger.kept}, and closes the
-   * next that becomes idle.
-   */
+  /** The worker has to wait for a session of the organization. */
+  waits(worker: number, organizationId: string): void;
+  /** The worker closes an unused session, of this organization or any, or calls {@link BackendLedger.kept}. */
   reclaim(worker: number, request: number, organizationId: string | undefined): void;
-  /** The worker closes the next session that is released, even if its own clients wait for it. */
+  /** The worker closes an idle session, or the next that is released, even if its own clients wait for it. */
   owe(worker: number, organizationId: string | undefined): void;
   /** Nobody waits any more: the worker need not close any. */
   settled(worker: number, organizationId: string | undefined): void;
@@ -21,14 +20,18 @@ interface Waiting {
   readonly request: number;
   readonly worker: number;
   readonly organizationId: string;
-  /** The workers that need not be asked to close an idle session: they have been, or it is the one that waits. */
+  /** The workers that have been asked to close an unused session. */
   asked: Set<number>;
   /** The worker that is closing a session for it, or has been asked to. */
   from: number | undefined;
   /** Whose session has to be closed for it; undefined: of any organization. */
   of: string | undefined;
+  /** It has waited for so long that another worker may have to give up a session that it uses. */
+  isLong: boolean;
 }
 
+/** How often those that wait ask again: other workers' sessions may have become unused. */
+const ASK_EVERY_MS = 50;
 /** So many requests ask other workers for sessions at once; the others wait until these have one. */
 const ASKING_MAX = 16;
 
@@ -46,8 +49,9 @@ export class BackendLedger {
   #requests = 0;
   /** How many sessions of an organization, or of any, are to be closed when they are released. */
   readonly #owed = new Map<string | undefined, number>();
-  /** The workers that have been asked for sessions of an organization, or of any. */
-  readonly #asked = new Map<string | undefined, Set<number>>();
+  #timer: NodeJS.Timeout | undefined;
+  /** The workers that owe sessions of an organization, or of any. */
+  readonly #debtors = new Map<string | undefined, Set<number>>();
 
   constructor(events: LedgerEvents) {
     this.#events = events;
@@ -61,8 +65,23 @@ export class BackendLedger {
 
   acquire(worker: number, organizationId: string): void {
     this.#requests += 1;
-    this.#waiting.push({ request: this.#requests, worker, organizationId, asked: new Set([worker]), from: undefined, of: undefined });
+    this.#waiting.push({
+      request: this.#requests,
+      worker,
+      organizationId,
+      asked: new Set(),
+      from: undefined,
+      of: undefined,
+      isLong: false,
+    });
     this.#serve();
+  }
+
+  /** One of the worker's requests is not needed any more. If all have been granted already, it releases what it does not need. */
+  withdraw(worker: number, organizationId: string): void {
+    const at = this.#waiting.findLastIndex((one) => one.worker === worker && one.organizationId === organizationId);
+    if (at >= 0) this.#waiting.splice(at, 1);
+    this.#settle();
   }
 
   release(worker: number, organizationId: string): void {
@@ -73,7 +92,7 @@ export class BackendLedger {
     this.#serve();
   }
 
-  /** The worker has no idle session to close for this request. */
+  /** The worker has no unused session to close for this request. */
   kept(request: number): void {
     const waiting = this.#waiting.find((one) => one.request === request);
     if (waiting === undefined) return;
@@ -86,7 +105,7 @@ export class BackendLedger {
     for (let at = this.#waiting.length - 1; at >= 0; at -= 1) if (this.#waiting[at]?.worker === worker) this.#waiting.splice(at, 1);
     this.#held.forget(worker);
     this.#owed.clear();
-    for (const workers of this.#asked.values()) workers.delete(worker);
+    for (const workers of this.#debtors.values()) workers.delete(worker);
     for (const waiting of this.#waiting) if (waiting.from === worker) waiting.from = undefined;
     this.#serve();
   }
@@ -100,12 +119,22 @@ export class BackendLedger {
     }
     for (const waiting of this.#waiting.slice(0, ASKING_MAX)) if (waiting.from === undefined) this.#reclaimFor(waiting, this.#limits);
     this.#settle();
+    if (this.#waiting.length > 0) this.#timer ??= setTimeout(() => this.#askAgain(), ASK_EVERY_MS).unref();
+  }
+
+  #askAgain(): void {
+    this.#timer = undefined;
+    for (const waiting of this.#waiting) {
+      waiting.from = undefined;
+      waiting.isLong = true;
+    }
+    this.#serve();
   }
 
   #settle(): void {
-    for (const [of, workers] of this.#asked) {
+    for (const [of, workers] of this.#debtors) {
       if (this.#waiting.some((waiting) => waiting.from !== undefined && waiting.of === of)) continue;
-      this.#asked.delete(of);
+      this.#debtors.delete(of);
       this.#owed.delete(of);
       for (const worker of workers) this.#events.settled(worker, of);
     }
@@ -124,27 +153,31 @@ export class BackendLedger {
     return best;
   }
 
-  /** Asks one worker after another to close an idle session. When none has one, the worker that has the most closes the next. */
+  /** Asks one worker after another to close an unused session. When none has one, a worker that has more than this one owes one. */
   #reclaimFor(waiting: Waiting, { maxPerTenant }: PoolFairnessLimits): void {
     const of = this.#held.sizeOf(waiting.organizationId) >= maxPerTenant ? waiting.organizationId : undefined;
     waiting.of = of;
     const holders = this.#held.holdersOf(of);
-    const next = holders.find(([worker]) => !waiting.asked.has(worker))?.[0];
+    const own = holders.find(([worker]) => worker === waiting.worker)?.[1] ?? 0;
+    // Who has some can wait: sessions that move to and fro cost more than they bring.
+    if (of !== undefined && own > 0 && !waiting.isLong) return;
+    // What it has itself of the same organization is not unused.
+    const mayAsk = (worker: number) => !waiting.asked.has(worker) && (of === undefined || worker !== waiting.worker);
+    const next = holders.find(([worker]) => mayAsk(worker))?.[0];
     if (next !== undefined) {
       waiting.asked.add(next);
       waiting.from = next;
-      this.#asked.set(of, (this.#asked.get(of) ?? new Set()).add(next));
       this.#events.reclaim(next, waiting.request, of);
       return;
     }
-    waiting.asked = new Set([waiting.worker]);
+    waiting.asked = new Set();
     const [most, count] = holders[0] ?? [waiting.worker, 0];
-    const own = holders.find(([worker]) => worker === waiting.worker)?.[1] ?? 0;
     const owed = this.#owed.get(of) ?? 0;
-    // It waits for any session that is closed; the worker that has the most owes one, until both have as many.
     waiting.from = most;
-    if (most === waiting.worker || count - owed <= own + owed) return;
+    // Two workers that have as many, and use them, would close and open sessions all the time.
+    if (!waiting.isLong || count - owed <= own + owed + (own === 0 ? 0 : 1)) return;
     this.#owed.set(of, owed + 1);
+    this.#debtors.set(of, (this.#debtors.get(of) ?? new Set()).add(most));
     this.#events.owe(most, of);
   }
 }

@@ -16,11 +16,13 @@ export type ToWorker =
   | { readonly kind: 'retire' }
   /** One more backend session of the organization may be opened. */
   | { readonly kind: 'granted'; readonly organizationId: string }
-  /** Another worker needs a session, of this organization or any: close an idle one, or the next that becomes idle. */
+  /** It has to wait for a session of the organization. */
+  | { readonly kind: 'waits'; readonly organizationId: string }
+  /** Another worker needs a session, of this organization or any: close one that has not been used for a while. */
   | { readonly kind: 'reclaim'; readonly request: number; readonly organizationId: string | undefined }
-  /** No worker has an idle one: close the next that is released. */
+  /** Another worker has fewer: close an idle session, or the next that is released. */
   | { readonly kind: 'owe'; readonly organizationId: string | undefined }
-  /** No other worker needs a session any more. */
+  /** No other worker is due for a session any more. */
   | { readonly kind: 'settled'; readonly organizationId: string | undefined }
   | { readonly kind: 'sessions'; readonly request: number; readonly count: number }
   | { readonly kind: 'metrics'; readonly request: number; readonly text: string };
@@ -32,8 +34,10 @@ export type ToSupervisor =
   | { readonly kind: 'started' }
   | { readonly kind: 'limits'; readonly max: number; readonly maxPerTenant: number }
   | { readonly kind: 'acquire'; readonly organizationId: string }
+  /** It needs one less than it has asked for. */
+  | { readonly kind: 'withdraw'; readonly organizationId: string }
   | { readonly kind: 'release'; readonly organizationId: string }
-  /** It has no idle session to close. */
+  /** It has no unused session to close. */
   | { readonly kind: 'kept'; readonly request: number }
   /** A wire session of the organization has been added, or has ended. */
   | { readonly kind: 'session'; readonly organizationId: string; readonly change: 1 | -1 }

@@ -73,6 +73,7 @@ class Supervisor {
   /** Node numbers worker processes from 1 on; the ledger goes by these numbers. */
   readonly #ledger = new BackendLedger({
     granted: (id, organizationId) => tell(id, { kind: 'granted', organizationId }),
+    waits: (id, organizationId) => tell(id, { kind: 'waits', organizationId }),
     reclaim: (id, request, organizationId) => tell(id, { kind: 'reclaim', request, organizationId }),
     owe: (id, organizationId) => tell(id, { kind: 'owe', organizationId }),
     settled: (id, organizationId) => tell(id, { kind: 'settled', organizationId }),
@@ -189,6 +190,9 @@ class Supervisor {
         break;
       case 'acquire':
         this.#ledger.acquire(process.id, message.organizationId);
+        break;
+      case 'withdraw':
+        this.#ledger.withdraw(process.id, message.organizationId);
         break;
       case 'release':
         this.#ledger.release(process.id, message.organizationId);

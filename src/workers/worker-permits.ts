@@ -1,16 +1,26 @@
 import type { BackendPermits } from '../backend/pool/pool.ts';
 import { tellSupervisor } from './channel.ts';
 
+interface Waiting {
+  readonly isWanted: () => boolean;
+  readonly settle: (isGranted: boolean) => void;
+}
+
+/** How often those that wait are looked through for some that need no session any more. */
+const CHECK_EVERY_MS = 20;
+
 /** Asks the supervisor, which counts the backend sessions of all workers, before one is opened. */
 export class WorkerPermits implements BackendPermits {
   /** Those that wait, by organization, in their order. */
-  readonly #waiting = new Map<string, (() => void)[]>();
+  readonly #waiting = new Map<string, Waiting[]>();
+  #timer: NodeJS.Timeout | undefined;
 
-  acquire(organizationId: string): Promise<void> {
-    return new Promise((resolve) => {
+  acquire(organizationId: string, isWanted: () => boolean): Promise<boolean> {
+    return new Promise((settle) => {
       const waiting = this.#waiting.get(organizationId) ?? [];
-      waiting.push(resolve);
+      waiting.push({ isWanted, settle });
       this.#waiting.set(organizationId, waiting);
+      this.#timer ??= setTimeout(() => this.#withdraw(), CHECK_EVERY_MS).unref();
       tellSupervisor({ kind: 'acquire', organizationId });
     });
   }
@@ -20,8 +30,31 @@ export class WorkerPermits implements BackendPermits {
   }
 
   granted(organizationId: string): void {
-    const waiting = this.#waiting.get(organizationId);
-    waiting?.shift()?.();
-    if (waiting?.length === 0) this.#waiting.delete(organizationId);
+    const first = this.#waiting.get(organizationId)?.shift();
+    this.#forgetIfEmpty(organizationId);
+    if (first?.isWanted()) first.settle(true);
+    else {
+      first?.settle(false);
+      this.release(organizationId);
+    }
+  }
+
+  #withdraw(): void {
+    this.#timer = undefined;
+    for (const [organizationId, waiting] of this.#waiting) {
+      const left = waiting.filter(({ isWanted }) => isWanted());
+      for (const one of waiting) {
+        if (left.includes(one)) continue;
+        one.settle(false);
+        tellSupervisor({ kind: 'withdraw', organizationId });
+      }
+      this.#waiting.set(organizationId, left);
+      this.#forgetIfEmpty(organizationId);
+    }
+    if (this.#waiting.size > 0) this.#timer = setTimeout(() => this.#withdraw(), CHECK_EVERY_MS).unref();
+  }
+
+  #forgetIfEmpty(organizationId: string): void {
+    if (this.#waiting.get(organizationId)?.length === 0) this.#waiting.delete(organizationId);
   }
 }

@@ -53,14 +53,17 @@ class Worker {
       case 'granted':
         this.#permits.granted(message.organizationId);
         break;
+      case 'waits':
+        this.#service?.pool.mustWait(message.organizationId);
+        break;
       case 'reclaim':
-        if (this.#service?.pool.giveUpIdle(message.organizationId) !== true) tellSupervisor({ kind: 'kept', request: message.request });
+        if (this.#service?.pool.giveUpUnused(message.organizationId) !== true) tellSupervisor({ kind: 'kept', request: message.request });
         break;
       case 'owe':
         this.#service?.pool.giveUpNext(message.organizationId);
         break;
       case 'settled':
-        this.#service?.pool.settleElsewhere(message.organizationId);
+        this.#service?.pool.settle(message.organizationId);
         break;
       case 'sessions':
         this.#sessionCounts.answered(message.request, message.count);

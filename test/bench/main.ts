@@ -19,8 +19,9 @@ import type { Series } from './series.ts';
 import { STALLS } from './stalls.ts';
 import { WIRE } from './wire.ts';
 import { WirePeers } from './wire-peers.ts';
+import { WORKERS } from './workers.ts';
 
-const SCENARIOS: readonly Scenario[] = [...WIRE, ROWS, COPY, LOGINS, IDLE, STALLS, FAIRNESS, ...HTTP, HTTP_LARGE];
+const SCENARIOS: readonly Scenario[] = [...WIRE, ROWS, COPY, LOGINS, IDLE, STALLS, FAIRNESS, ...HTTP, HTTP_LARGE, WORKERS];
 
 const interrupted = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => interrupted.abort(new Error(`ended by ${signal}`)));

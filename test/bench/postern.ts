@@ -28,10 +28,12 @@ export interface PosternOptions {
   readonly profiles?: string | undefined;
   /** What it is to do without. */
   readonly without?: Mechanism;
+  /** Settings besides. */
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 /** Everything is as it is by default but the limits that other poolers are not given either; POSTERN_ variables of ours are passed on. */
-export async function startPostern({ cluster, folder, pool, profiles, without }: PosternOptions): Promise<Postern> {
+export async function startPostern({ cluster, folder, pool, profiles, without, env }: PosternOptions): Promise<Postern> {
   const own = await mkdtemp(join(folder, 'postern-'));
   const flags = [
     ...startFlags().filter((flag) => flag !== without?.flag),
@@ -53,6 +55,7 @@ export async function startPostern({ cluster, folder, pool, profiles, without }:
       POSTERN_BACKENDS_PER_TENANT: String(pool),
       POSTERN_CLIENTS_PER_TENANT: '5000',
       ...ownVariables(),
+      ...env,
       ...without?.env,
       ...(without?.replacement === undefined ? {} : { BENCH_REPLACEMENT: JSON.stringify(without.replacement) }),
     },

@@ -35,8 +35,8 @@ export class PoolFairness {
   readonly #lost: (pool: OrganizationPool, backend: BackendConnection) => void;
   readonly #pools = new Map<string, OrganizationPool>();
   readonly #reserve: number;
-  /** The organizations whose sessions other processes need; undefined: of any. */
-  readonly #wantedElsewhere = new Map<string | undefined, { owed: number }>();
+  /** How many sessions other processes are due for, by organization; undefined: of any organization. */
+  readonly #owed = new Map<string | undefined, number>();
 
   /** @param lost called when an organization has lost an idle session */
   constructor(limits: PoolFairnessLimits, lost: (pool: OrganizationPool, backend: BackendConnection) => void) {
@@ -98,35 +98,20 @@ export class PoolFairness {
     this.size -= 1;
     this.#closings += 1;
     for (const key of [organizationId, undefined]) {
-      const wanted = this.#wantedElsewhere.get(key);
-      if (wanted !== undefined) wanted.owed = Math.max(0, wanted.owed - 1);
+      const left = (this.#owed.get(key) ?? 0) - 1;
+      if (left > 0) this.#owed.set(key, left);
+      else this.#owed.delete(key);
     }
   }
 
-  /**
-   * Another process needs sessions of this organization, or of any: those that become idle.
-   * @param owed how many more it is to have even if clients of this process wait for them
-   */
-  wantElsewhere(organizationId: string | undefined, owed: number): void {
-    const wanted = this.#wantedElsewhere.get(organizationId) ?? { owed: 0 };
-    wanted.owed += owed;
-    this.#wantedElsewhere.set(organizationId, wanted);
+  /** Another process is due for a session of this organization, or of any. */
+  owe(organizationId: string | undefined): void {
+    this.#owed.set(organizationId, (this.#owed.get(organizationId) ?? 0) + 1);
   }
 
-  /** Ends what {@link wantElsewhere} began. */
-  settleElsewhere(organizationId: string | undefined): void {
-    this.#wantedElsewhere.delete(organizationId);
-  }
-
-  /** Whether a session that becomes idle is to be closed. */
-  isWantedElsewhere({ organizationId }: OrganizationPool): boolean {
-    if (this.#wantedElsewhere.size === 0) return false;
-    return this.#wantedElsewhere.has(organizationId) || this.#wantedElsewhere.has(undefined);
-  }
-
-  #isOwedElsewhere({ organizationId }: OrganizationPool): boolean {
-    if (this.#wantedElsewhere.size === 0) return false;
-    return [organizationId, undefined].some((key) => (this.#wantedElsewhere.get(key)?.owed ?? 0) > 0);
+  /** No other process is due for one any more. */
+  settle(organizationId: string | undefined): void {
+    this.#owed.delete(organizationId);
   }
 
   /** Called when the server refused another session for this organization with too_many_connections. */
@@ -187,10 +172,14 @@ export class PoolFairness {
 
   /** Whether the pool is at its limit and a waiting organization, role of the same one, or other process has fewer sessions in use. */
   isOwedToAnother(pool: OrganizationPool): boolean {
-    if (this.#isOwedToSibling(pool) || this.#isOwedElsewhere(pool)) return true;
+    if (this.#isOwedToSibling(pool) || this.#isOwedToProcess(pool)) return true;
     if (this.size < this.#limits.max - this.#reserve) return false;
     const next = this.nextToServe();
     return next !== undefined && next !== pool && next.busyOfAll < pool.busyOfAll;
+  }
+
+  #isOwedToProcess({ organizationId }: OrganizationPool): boolean {
+    return this.#owed.size > 0 && (this.#owed.has(organizationId) || this.#owed.has(undefined));
   }
 
   #isOwedToSibling(pool: OrganizationPool): boolean {

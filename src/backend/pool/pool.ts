@@ -12,11 +12,18 @@ import { Terminations } from './termination.ts';
 
 /** Counts the backend sessions of several processes together. */
 export interface BackendPermits {
-  /** Waits until one more session may be opened. @throws ServiceError when it is certain that none may */
-  acquire(organizationId: string): Promise<void>;
+  /**
+   * Waits until one more session may be opened.
+   * @param isWanted whether somebody still waits for a session
+   * @returns whether one may be opened; false when nobody waits any more
+   */
+  acquire(organizationId: string, isWanted: () => boolean): Promise<boolean>;
   /** A session has been closed, or was not opened after all. */
   release(organizationId: string): void;
 }
+
+/** A session that nobody has used for so long is hardly about to be used. */
+const UNUSED_MS = 100;
 
 export interface PoolLimits extends PoolFairnessLimits {
   /** How long a request may wait for a backend. */
@@ -133,7 +140,7 @@ export class Pool {
 
   /** Waiters may still get it, if there is no other. */
   #reserve(own: OrganizationPool, backend: BackendConnection, reservation: Reservation): void {
-    if (this.#isUnwanted(own, backend) || this.#fairness.isWantedElsewhere(own)) {
+    if (this.#isUnwanted(own, backend)) {
       reservation.lost();
       this.#drop(own, backend, 'released');
       return;
@@ -166,10 +173,6 @@ export class Pool {
       this.#settle(own, backend);
       return;
     }
-    if (this.#fairness.isWantedElsewhere(own)) {
-      this.#drop(own, backend, 'released');
-      return;
-    }
     own.leased.delete(backend);
     own.addIdle(backend);
   }
@@ -191,27 +194,35 @@ export class Pool {
     while (own !== undefined && own.idle > 0) this.#closeOldestIdle(own, 'evicted');
   }
 
+  /** The organization has no permit for another session yet: as if the server had refused it. */
+  mustWait(organizationId: string): void {
+    for (const own of this.#fairness.all()) {
+      if (own.organizationId === organizationId && own.opening > 0) this.#fairness.refused(own);
+    }
+  }
+
   /**
-   * Closes an idle session because another process needs one. If there is none, then those that become idle, until
-   * {@link settleElsewhere}.
-   * @param organizationId of this organization; undefined: of any
+   * Closes an idle session because another process needs one, or another organization of this process.
+   * @param organizationId of this organization, and it has not been used for {@link UNUSED_MS}; undefined: of any
    * @returns whether there was one
    */
-  giveUpIdle(organizationId: string | undefined): boolean {
+  giveUpUnused(organizationId: string | undefined): boolean {
     const own = this.#fairness.leastRecentlyUsedOf(organizationId);
-    if (own !== undefined) this.#closeOldestIdle(own, 'evicted');
-    else this.#fairness.wantElsewhere(organizationId, 0);
-    return own !== undefined;
+    if (own === undefined || (organizationId !== undefined && own.idleSince > performance.now() - UNUSED_MS)) return false;
+    this.#closeOldestIdle(own, 'evicted');
+    return true;
   }
 
-  /** Closes the next session that is released, even if somebody waits for it. */
+  /** Closes an idle session, or else the next that is released, even if somebody waits for it: another process is due for one. */
   giveUpNext(organizationId: string | undefined): void {
-    this.#fairness.wantElsewhere(organizationId, 1);
+    const own = this.#fairness.leastRecentlyUsedOf(organizationId);
+    this.#fairness.owe(organizationId);
+    if (own !== undefined) this.#closeOldestIdle(own, 'evicted');
   }
 
-  /** No other process needs a session any more. */
-  settleElsewhere(organizationId: string | undefined): void {
-    this.#fairness.settleElsewhere(organizationId);
+  /** No other process is due for a session any more. */
+  settle(organizationId: string | undefined): void {
+    this.#fairness.settle(organizationId);
   }
 
   /** Closes the sessions of an organization, the leased ones when they are released, because the defaults for new sessions have changed. */
@@ -315,15 +326,13 @@ export class Pool {
   async #openPermitted(own: OrganizationPool, waiter: Waiter): Promise<BackendConnection | undefined> {
     const { permits } = this.#limits;
     if (permits === undefined) return waiter.open(this.#closing.signal);
-    await permits.acquire(own.organizationId);
+    if (!(await permits.acquire(own.organizationId, () => own.waiters > 0))) return undefined;
     try {
-      if (own.waiters > 0) return await waiter.open(this.#closing.signal);
+      return await waiter.open(this.#closing.signal);
     } catch (error) {
       permits.release(own.organizationId);
       throw error;
     }
-    permits.release(own.organizationId);
-    return undefined;
   }
 
   #adopt(own: OrganizationPool, backend: BackendConnection): void {

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { BackendLedger } from '../../../src/workers/backend-ledger.ts';
 
 /** A ledger, and what it has asked of workers. */
@@ -6,7 +6,8 @@ function ledgerOf(max: number, maxPerTenant: number): { readonly ledger: Backend
   let said: string[] = [];
   const ledger = new BackendLedger({
     granted: (worker, organization) => said.push(`${worker} gets ${organization}`),
-    reclaim: (worker, request, organization) => said.push(`${worker} closes idle ${organization ?? 'any'} for ${request}`),
+    reclaim: (worker, request, organization) => said.push(`${worker} closes unused ${organization ?? 'any'} for ${request}`),
+    waits: () => {},
     settled: () => {},
     owe: (worker, organization) => said.push(`${worker} owes ${organization ?? 'any'}`),
   });
@@ -21,25 +22,40 @@ function ledgerOf(max: number, maxPerTenant: number): { readonly ledger: Backend
   };
 }
 
+const ASK_EVERY_MS = 50;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
 describe('the limit of an organization', () => {
   it('is that of all workers together', () => {
     const { ledger, take } = ledgerOf(100, 3);
     for (const worker of [1, 2, 1]) ledger.acquire(worker, 'acme');
     expect(take()).toEqual(['1 gets acme', '2 gets acme', '1 gets acme']);
     ledger.acquire(2, 'acme');
-    expect(take()).toEqual(['1 closes idle acme for 4']);
+    expect(take()).toEqual([]);
+    vi.advanceTimersByTime(ASK_EVERY_MS);
+    expect(take()).toEqual(['1 closes unused acme for 4']);
     ledger.release(1, 'acme');
     expect(take()).toEqual(['2 gets acme']);
     ledger.acquire(2, 'other');
     expect(take()).toEqual(['2 gets other']);
   });
 
-  it('moves to the worker that has fewer, when no session is idle, until both have as many', () => {
+  it('moves to the worker that has fewer, when no session is unused for a while, until both have as many', () => {
     const { ledger, take } = ledgerOf(100, 4);
     for (let n = 0; n < 4; n += 1) ledger.acquire(1, 'acme');
     take();
     for (let n = 0; n < 4; n += 1) ledger.acquire(2, 'acme');
-    expect(take()).toEqual([5, 6, 7, 8].map((request) => `1 closes idle acme for ${request}`));
+    expect(take()).toEqual([5, 6, 7, 8].map((request) => `1 closes unused acme for ${request}`));
+    for (const request of [5, 6, 7, 8]) ledger.kept(request);
+    expect(take()).toEqual([]);
+    vi.advanceTimersByTime(ASK_EVERY_MS);
+    take();
     for (const request of [5, 6, 7, 8]) ledger.kept(request);
     expect(take()).toEqual(['1 owes acme', '1 owes acme']);
     ledger.release(1, 'acme');
@@ -47,18 +63,27 @@ describe('the limit of an organization', () => {
     expect(take().filter((one) => one.includes('gets'))).toEqual(['2 gets acme', '2 gets acme']);
   });
 
-  it('is asked of every other worker before one owes a session', () => {
+  it('is asked of every other worker', () => {
     const { ledger, take } = ledgerOf(100, 3);
     for (const worker of [1, 2, 2]) ledger.acquire(worker, 'acme');
     take();
     ledger.acquire(3, 'acme');
-    expect(take()).toEqual(['2 closes idle acme for 4']);
+    expect(take()).toEqual(['2 closes unused acme for 4']);
     ledger.kept(4);
-    expect(take()).toEqual(['1 closes idle acme for 4']);
-    ledger.kept(4);
-    expect(take()).toEqual(['2 owes acme']);
-    ledger.release(2, 'acme');
+    expect(take()).toEqual(['1 closes unused acme for 4']);
+    ledger.release(1, 'acme');
     expect(take()).toEqual(['3 gets acme']);
+  });
+
+  it('is not asked for what is not needed any more', () => {
+    const { ledger, take } = ledgerOf(100, 1);
+    ledger.acquire(1, 'acme');
+    ledger.acquire(2, 'acme');
+    ledger.withdraw(2, 'acme');
+    take();
+    ledger.release(1, 'acme');
+    vi.advanceTimersByTime(ASK_EVERY_MS);
+    expect(take()).toEqual([]);
   });
 });
 
@@ -83,6 +108,18 @@ describe('the limit of all', () => {
   });
 });
 
+it('workers that have as many leave each other what they use', () => {
+  const { ledger, take } = ledgerOf(100, 4);
+  for (const worker of [1, 1, 2, 2]) ledger.acquire(worker, 'acme');
+  take();
+  ledger.acquire(1, 'acme');
+  ledger.acquire(2, 'acme');
+  vi.advanceTimersByTime(ASK_EVERY_MS);
+  expect(take()).toEqual(['2 closes unused acme for 5', '1 closes unused acme for 6']);
+  for (const request of [5, 6]) ledger.kept(request);
+  expect(take().filter((one) => one.includes('owes'))).toEqual([]);
+});
+
 it('a worker that ends leaves what it had, and does not wait any more', () => {
   const { ledger, take } = ledgerOf(100, 2);
   for (const worker of [1, 1]) ledger.acquire(worker, 'acme');
@@ -99,5 +136,5 @@ it('what was never granted cannot be returned', () => {
   ledger.release(1, 'acme');
   ledger.acquire(1, 'acme');
   ledger.acquire(2, 'acme');
-  expect(take()).toEqual(['1 gets acme', '1 closes idle acme for 2']);
+  expect(take()).toEqual(['1 gets acme', '1 closes unused acme for 2']);
 });
