@@ -8,6 +8,7 @@ const run = promisify(execFile);
 /** Clients that Debian packages, and a file that each package brings. */
 const FILES = {
   'default-jdk-headless': '/usr/bin/javac',
+  haproxy: '/usr/sbin/haproxy',
   'libpostgresql-jdbc-java': '/usr/share/java/postgresql.jar',
   'postgresql-15': '/usr/lib/postgresql/15/bin/pgbench',
   'postgresql-client-15': '/usr/lib/postgresql/15/bin/pg_dump',
