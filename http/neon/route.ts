@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { runTextStatement, runTextTransaction, type TextStatement } from '../../src/sql/execution/neon-queries.ts';
 import type { TransactionModes } from '../../src/sql/execution/transactions/run-transaction.ts';
+import { totalOf } from '../../src/sql/result/result-format.ts';
 import type { SessionOptions } from '../../src/sql/session/session.ts';
 import { readJson, refuseEncodings } from '../json/json-body.ts';
 import { tenantOf } from '../plugins/bearer.ts';
@@ -78,9 +79,14 @@ async function runBatch(
     sql: statements.map(({ sql }) => sql).join(';\n'),
     paramCount: statements.reduce((count, { values }) => count + values.length, 0),
   };
+  call.traffic.statements = statements.length;
   if (statements.length === 0) return Buffer.concat([OPENING, CLOSING]);
   const lease = await router.lease(tenantOf(request), { door: 'http', disconnect: call.disconnect });
   const results = await runTextTransaction(lease, statements, modes, sessionOptions(config, request));
+  call.outcome = totalOf(
+    results.map(({ outcome }) => outcome),
+    '',
+  );
   const bodies = results.flatMap(({ body }, index) => (index === 0 ? [body] : [COMMA, body]));
   return Buffer.concat([OPENING, ...bodies, CLOSING]);
 }

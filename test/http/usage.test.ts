@@ -38,7 +38,7 @@ it('counts what an organization does at both doors, and adds up what processes h
   expect((await service.query(acme, 'SELECT wrong')).status).toBe(400);
   await eventually('HTTP is counted', async () => (await usage()).totals.statements === 5);
   const { totals: overHttp } = await usage();
-  expect(overHttp).toMatchObject({ statements: 5, errors: 1 });
+  expect(overHttp).toMatchObject({ statements: 5, errors: 1, rows: 7 + 1 + 1 + 1 });
   expect(overHttp.bytesIn).toBeGreaterThan(body.length);
   expect(overHttp.bytesOut).toBeGreaterThan(200);
 

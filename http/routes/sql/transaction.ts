@@ -1,6 +1,6 @@
 import { listCommands } from '../../../src/catalog/audit/entries/statement-record.ts';
 import { runTransaction, runTransactionOnce, type TransactionRequest } from '../../../src/sql/execution/transactions/run-transaction.ts';
-import type { StatementOutcome } from '../../../src/sql/result/result-format.ts';
+import { type StatementOutcome, totalOf } from '../../../src/sql/result/result-format.ts';
 import { tenantOf } from '../../plugins/bearer.ts';
 import { IDEMPOTENCY_HEADERS, idempotentRequest, REPLAYED_HEADER, sendNewOrReplayed } from '../../plugins/idempotency-key.ts';
 import { transactionReply } from '../../responses/reply-schemas.ts';
@@ -55,10 +55,12 @@ export function transactionEndpoints({ router, config }: RouteContext): Endpoint
       if (repeatable !== undefined && !body.readOnly && !body.rollback) {
         const once = await runTransactionOnce(lease, wanted, repeatable);
         call.statement = { ...observed, command: commandsOf(once.outcomes ?? []) };
+        if (once.outcomes !== undefined) call.outcome = totalOf(once.outcomes, '');
         return sendNewOrReplayed(reply, once);
       }
       const answer = await runTransaction(lease, wanted);
       call.statement = { ...observed, command: commandsOf(answer.results, body.rollback) };
+      call.outcome = totalOf(answer.results, '');
       return reply.type(JSON_TYPE).send(answer.body);
     }),
   ];

@@ -15,6 +15,16 @@ export interface StatementOutcome {
   readonly durationMs: number;
 }
 
+/** The outcome of several statements: their rows together. @param command what they are called together */
+export function totalOf(outcomes: readonly StatementOutcome[], command: string): StatementOutcome {
+  let [rowCount, durationMs] = [0, 0];
+  for (const outcome of outcomes) {
+    rowCount += outcome.rowCount ?? 0;
+    durationMs += outcome.durationMs;
+  }
+  return { command, rowCount, durationMs };
+}
+
 /** How a result is written: the part before its rows, the rows, and the part after them. */
 export interface ResultFormat {
   /** Whether of several columns with the same name only the last is kept. */
