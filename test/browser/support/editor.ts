@@ -2,7 +2,10 @@ import type { Locator, Page } from 'playwright-core';
 
 /** The SQL editor with this label, when its code has been loaded. */
 export async function editorOf(page: Page, label: string): Promise<Locator> {
-  const editor = page.locator('.cm-content').and(page.getByLabel(label, { exact: true }));
+  const editor = page
+    .locator('.cm-content')
+    .and(page.getByLabel(label, { exact: true }))
+    .filter({ visible: true });
   await editor.waitFor();
   return editor;
 }
