@@ -4,7 +4,7 @@ import type { Config } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
 import { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { ConnectionLimit } from './connections/connection-limit.ts';
-import { RequestsUnderWay } from './connections/requests-under-way.ts';
+import { ListedRequests } from './connections/listed-requests.ts';
 import { clientErrorHandler, createServer, type HttpServer, type ServerDeadlines, type TlsFiles } from './connections/server.ts';
 import { openApiDocument } from './docs/openapi.ts';
 import { FastPath } from './fast-path/fast-path.ts';
@@ -55,7 +55,7 @@ export interface HttpAppOptions extends RouteContext {
   /** Counts requests in progress; the caller may look at it. */
   readonly admission?: Admission;
   /** Lists the requests in progress; the caller may look at them. */
-  readonly underWay?: RequestsUnderWay;
+  readonly underWay?: ListedRequests;
   /** The maximum number of connections: the setting, or less if the process may open fewer files. */
   readonly connectionsMax?: number;
   /** Passes WebSockets at `/v2` to the wire door; undefined: they are not served. */
@@ -91,7 +91,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     });
   const ends = new CallEnds(observe);
   const admission = options.admission ?? new Admission(options.config.POSTERN_HTTP_REQUESTS_PER_TENANT);
-  const underWay = options.underWay ?? new RequestsUnderWay();
+  const underWay = options.underWay ?? new ListedRequests();
   const served: Served[] = [];
   const endpoints = endpointsOf(options);
   const routes = { paths: new PathPatterns(), withKey: actionsWithKey(endpoints) };

@@ -5,7 +5,7 @@ import { Server as TlsServer } from 'node:tls';
 import type { FastifyInstance } from 'fastify';
 import type { Registry } from 'prom-client';
 import { createHttpApp } from '../http/app.ts';
-import { RequestsUnderWay } from '../http/connections/requests-under-way.ts';
+import { ListedRequests } from '../http/connections/listed-requests.ts';
 import { Admission } from '../http/plugins/admission.ts';
 import { servedHosts } from '../http/plugins/served-hosts.ts';
 import { createOpsApp } from '../http/routes/ops.ts';
@@ -38,7 +38,7 @@ import { relationCounters } from './router/placement/shared-database/schema-stat
 import { Router } from './router/router.ts';
 import { Sessions } from './router/sessions/sessions.ts';
 import { ApiKeys } from './router/sign-ups/api-keys.ts';
-import type { ConsoleSignIn } from './router/sign-ups/console-sign-in.ts';
+import type { ConsoleSignIn } from './router/sign-ups/one-time-sign-in.ts';
 import { SignUps } from './router/sign-ups/sign-ups.ts';
 import { MemoryBudget } from './runtime/memory-budget.ts';
 import { shareSocketShapes } from './runtime/v8-socket-shapes.ts';
@@ -186,7 +186,7 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
       tls,
     );
     const sessions = new Sessions(catalog.processes);
-    const underWay = new RequestsUnderWay(tls !== undefined);
+    const underWay = new ListedRequests(tls !== undefined);
     for (const source of [wire.sessions, underWay]) sessions.register(source);
     await sessions.open();
     const wirePort = await listenWire(wire, config);

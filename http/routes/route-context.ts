@@ -8,7 +8,7 @@ import type { Operator } from '../../src/router/operator.ts';
 import type { Router } from '../../src/router/router.ts';
 import type { Sessions } from '../../src/router/sessions/sessions.ts';
 import type { ApiKeys } from '../../src/router/sign-ups/api-keys.ts';
-import type { ConsoleSignIn } from '../../src/router/sign-ups/console-sign-in.ts';
+import type { ConsoleSignIn } from '../../src/router/sign-ups/one-time-sign-in.ts';
 import type { SignUps } from '../../src/router/sign-ups/sign-ups.ts';
 import type { QueryScheduler } from '../../src/sql/execution/query-scheduler.ts';
 import type { ErrorCode } from '../errors.ts';

@@ -16,10 +16,10 @@ import {
   placeholder,
 } from '@codemirror/view';
 import { completion } from './completion/completion.ts';
+import { textOf } from './document-text.ts';
 import { errorMark, showError } from './error-mark.ts';
 import type { EditorError, EditorHandle } from './handle.ts';
 import { highlighting } from './highlight.ts';
-import { textOf } from './text.ts';
 import { THEME } from './theme.ts';
 
 export interface EditorOptions {

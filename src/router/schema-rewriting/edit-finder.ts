@@ -16,7 +16,7 @@ import {
 import { Scope } from './names/parse-state.ts';
 import { Qualifiers } from './names/qualifiers.ts';
 import type { SchemaTarget } from './schema-target.ts';
-import { schemasNamed } from './search-path.ts';
+import { schemasNamed } from './search-path-values.ts';
 import { existingSchemaEnd, introducesSchemas, settingEnd } from './statement-patterns.ts';
 import { keywordAt } from './tokens/keywords.ts';
 import { meaningOfLiteral } from './tokens/literal-context.ts';

@@ -6,7 +6,7 @@ import { type Edits, originalPosition } from './edits/edits.ts';
 import { clientQuery, clientText } from './error-text.ts';
 import { type Rewriting, rewriteLargeSql, rewriteSql } from './rewrite-sql.ts';
 import type { SchemaTarget } from './schema-target.ts';
-import { clientSearchPath, serverSearchPath } from './search-path.ts';
+import { clientSearchPath, serverSearchPath } from './search-path-values.ts';
 
 /** The platform's replacement for pg_notify adds this to the context of an error; the client must not see it. */
 const IN_PG_NOTIFY =

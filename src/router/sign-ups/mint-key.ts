@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { apiKeyPrefix, digestApiKey, generateApiKey } from '../../auth/api-key.ts';
 import { deriveVerifier, SCRAM_ITERATIONS, SCRAM_SALT_BYTES } from '../../auth/scram.ts';
 import type { NewApiKey, SaltOfKeys } from '../../catalog/keys/credential.ts';
-import { newKeyId } from './random-ids.ts';
+import { newKeyId } from './organization-and-key-ids.ts';
 
 export interface MintedKey {
   /** The key in clear text, which is shown once and stored nowhere. */

@@ -8,7 +8,7 @@ import { SignUpRefusals } from '../limits/sign-up-refusals.ts';
 import type { LockExhaustion } from '../lock-exhaustion.ts';
 import type { Provisioner } from '../placement/provisioner.ts';
 import { mintKey } from './mint-key.ts';
-import { newOrganizationId } from './random-ids.ts';
+import { newOrganizationId } from './organization-and-key-ids.ts';
 
 export interface SignedUp {
   readonly organization: Organization;

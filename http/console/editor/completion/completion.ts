@@ -14,7 +14,7 @@ import {
 import { EditorSelection, type Extension, Prec } from '@codemirror/state';
 import { type Command, type EditorView, keymap, ViewPlugin } from '@codemirror/view';
 import { refreshSchema, schema } from '../../api/schema.ts';
-import { textOf } from '../text.ts';
+import { textOf } from '../document-text.ts';
 import { cursorIn } from './cursor.ts';
 import { type Option, optionsAt } from './options.ts';
 

@@ -6,9 +6,9 @@ import { type Cell, GridState } from './grid-state.ts';
 import { handleKey } from './keys.ts';
 import type { GridProps } from './source.ts';
 import { CellDialog } from './view/cell-dialog.tsx';
-import { Row } from './view/cells.tsx';
 import { Head } from './view/head.tsx';
 import { Menu } from './view/menu.tsx';
+import { Row } from './view/row.tsx';
 
 export type { GridHandle, GridProps, GridSort } from './source.ts';
 

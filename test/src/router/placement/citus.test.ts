@@ -6,7 +6,7 @@ import { runCommand } from '../../../../src/backend/run-command.ts';
 import { type Cluster, prepareCluster } from '../../../../src/router/placement/cluster.ts';
 import { Platform } from '../../../../src/router/placement/platform-sessions.ts';
 import { ProvisionerByKind } from '../../../../src/router/placement/provisioner-by-kind.ts';
-import { newOrganizationId } from '../../../../src/router/sign-ups/random-ids.ts';
+import { newOrganizationId } from '../../../../src/router/sign-ups/organization-and-key-ids.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';
 import { startPostgres18 } from '../../../support/postgres18.ts';
 import { makeScratch, type Scratch } from '../../../support/scratch.ts';

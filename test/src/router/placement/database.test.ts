@@ -13,7 +13,7 @@ import type { Observation } from '../../../../src/observation.ts';
 import { type Cluster, prepareCluster } from '../../../../src/router/placement/cluster.ts';
 import { DatabaseProvisioner } from '../../../../src/router/placement/own-database/database-provisioner.ts';
 import { Platform } from '../../../../src/router/placement/platform-sessions.ts';
-import { newOrganizationId } from '../../../../src/router/sign-ups/random-ids.ts';
+import { newOrganizationId } from '../../../../src/router/sign-ups/organization-and-key-ids.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';
 import { hasPostgres15, startPostgres15 } from '../../../support/postgres15.ts';
 import { startPostgres18 } from '../../../support/postgres18.ts';

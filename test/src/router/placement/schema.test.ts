@@ -8,7 +8,7 @@ import type { Observation } from '../../../../src/observation.ts';
 import { type Cluster, prepareCluster } from '../../../../src/router/placement/cluster.ts';
 import { Platform } from '../../../../src/router/placement/platform-sessions.ts';
 import { ProvisionerByKind } from '../../../../src/router/placement/provisioner-by-kind.ts';
-import { newOrganizationId } from '../../../../src/router/sign-ups/random-ids.ts';
+import { newOrganizationId } from '../../../../src/router/sign-ups/organization-and-key-ids.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';
 import { eventually } from '../../../support/eventually.ts';
 import { hasPostgres15, startPostgres15 } from '../../../support/postgres15.ts';
