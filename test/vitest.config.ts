@@ -79,7 +79,7 @@ export default defineConfig({
           name: 'browser',
           include: ['browser/**/*.test.ts'],
           globalSetup: ['support/cluster.setup.ts'],
-          maxWorkers: 1,
+          maxWorkers: 2,
           isolate: false,
         },
       },

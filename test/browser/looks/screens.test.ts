@@ -2,7 +2,8 @@ import type { Page } from 'playwright-core';
 import { describe, expect, it } from 'vitest';
 import type { TestOrganization } from '../../support/service.ts';
 import { seriousFindings } from '../support/axe.ts';
-import { goTo, useConsole } from '../support/console.ts';
+import { goTo, settle, useConsole } from '../support/console.ts';
+import { write } from '../support/editor.ts';
 import { SCREEN_NAMES } from '../support/screens.ts';
 import { keepScreenshot } from '../support/screenshot.ts';
 
@@ -34,6 +35,19 @@ describe.each(LOOKS)('in the $theme theme, $width pixels wide', (view) => {
     }
   });
 
+  it('so are results, plans, errors, and the saved queries', async () => {
+    scene.allow(/status of 400/);
+    const { page } = await scene.openSignedIn({ ...view, organization: await organizationWithData() });
+    const look = `${view.theme}-${view.width}`;
+    await goTo(page, 'sql', 'SQL');
+    await write(page, 'SQL', 'select *, null as nothing from orders join customers on customers.id = customer');
+    await runAndCheck(page, 'Run', '.grid-row', `sql-result-${look}`);
+    await runAndCheck(page, 'Analyze', '.sql-plan', `sql-plan-${look}`);
+    await write(page, 'SQL', 'select *\nfrom orders\nwhere totall > 5');
+    await runAndCheck(page, 'Run', '.sql-failure', `sql-error-${look}`);
+    await runAndCheck(page, 'Saved queries and history', '.sql-library', `sql-library-${look}`);
+  });
+
   it('so are the palette, the menu and the dialogs', async () => {
     const { page } = await scene.openSignedIn(view);
     await page.keyboard.press('Control+k');
@@ -53,6 +67,13 @@ describe.each(LOOKS)('in the $theme theme, $width pixels wide', (view) => {
     await check(page, `audit-entry-${view.theme}-${view.width}`);
   });
 });
+
+async function runAndCheck(page: Page, how: string, shown: string, name: string): Promise<void> {
+  await page.getByRole('button', { name: how, exact: true }).click();
+  await page.locator(shown).first().waitFor();
+  await settle(page);
+  await check(page, name);
+}
 
 async function organizationWithData(): Promise<TestOrganization> {
   const organization = await scene.service.signUp();

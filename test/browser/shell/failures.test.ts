@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { goTo, originOf, useConsole } from '../support/console.ts';
 import { write, written } from '../support/editor.ts';
 import { type Fault, type Gateway, openGateway } from '../support/gateway.ts';
+import { cell } from '../support/grid.ts';
 
 const scene = useConsole();
 let gateway: Gateway;
@@ -65,6 +66,43 @@ it('what goes wrong while something is sent loses nothing of what was typed', as
     await page.getByText('The dry run went through').waitFor();
     expect(await notice.count(), name).toBe(0);
   }
+});
+
+it('what goes wrong with a query is told in a sentence, and its text stays', async () => {
+  scene.allow(/Failed to load resource/);
+  const { page } = await scene.openSignedIn({ origin: gateway.origin });
+  await goTo(page, 'sql', 'SQL');
+  const notice = page.getByRole('alert');
+  for (const [name, fault, sentence] of FAULTS) {
+    const sql = `select n, repeat('x', 100) from generate_series(1, 2000) n -- ${name}`;
+    await write(page, 'SQL', sql);
+    gateway.fault = (_method, path) => (path === '/api/query' ? fault : undefined);
+    await page.getByRole('button', { name: 'Run', exact: true }).click();
+    await notice.waitFor();
+    gateway.fault = () => undefined;
+    expect(await notice.locator('.notice-title').innerText(), name).toMatch(
+      name.startsWith('a connection') ? /^Postern cannot be reached\./ : sentence,
+    );
+    expect(await written(page, 'SQL')).toBe(sql);
+    await notice.getByRole('button', { name: 'Retry' }).click();
+    await page.locator('.sql-status').getByText('2,000 rows').waitFor();
+    expect(await notice.count(), name).toBe(0);
+  }
+});
+
+it('where a result breaks off, the rows that had come stay', async () => {
+  scene.allow(/Failed to load resource/);
+  const { page } = await scene.openSignedIn({ origin: gateway.origin });
+  await goTo(page, 'sql', 'SQL');
+  const sql = "select n, repeat('x', 1000), case when n > 500 then pg_sleep(60) end from generate_series(1, 600) n";
+  await write(page, 'SQL', sql);
+  await page.getByRole('button', { name: 'Run', exact: true }).click();
+  await cell(page, 5, 0).waitFor();
+  gateway.breakOff();
+  await page.getByRole('alert').getByText('The reply broke off before its end.').waitFor();
+  await page.getByText('The rows that had come before are shown.').waitFor();
+  expect(await cell(page, 5, 0).textContent()).toBe('6');
+  expect(await written(page, 'SQL')).toBe(sql);
 });
 
 const OFFLINE_MS = 5_000;

@@ -16,6 +16,8 @@ export interface Gateway {
   readonly origin: string;
   /** Asked for each request; undefined passes it on. */
   fault: (method: string, path: string) => Fault | undefined;
+  /** Ends all connections where they stand. */
+  breakOff(): void;
   close(): Promise<void>;
 }
 
@@ -33,6 +35,7 @@ export async function openGateway(target: string, prefix = ''): Promise<Gateway>
   const gateway: Gateway = {
     origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}${prefix}`,
     fault: () => undefined,
+    breakOff: () => server.closeAllConnections(),
     async close() {
       server.closeAllConnections();
       server.close();

@@ -28,29 +28,37 @@ export async function stream(call: Call, settings: Settings, { signal, mayStop, 
     signal,
     isSafe: isSafe(call, settings),
   });
-  let result: Result = { call, rows: undefined, received: 0, isCut: false, completion: undefined };
   const sheet = new Sheet();
+  let completion: Completion | undefined;
   let stops: boolean | undefined;
-  for await (const lines of linesOf(response)) {
-    for (const line of lines) {
-      if (line.startsWith(BEFORE_ROW)) {
-        sheet.add(line.slice(BEFORE_ROW.length, -1));
-      } else if (line !== '') {
-        const { fields, complete, error } = documentIn(line);
-        if (error !== undefined) throw new ApiError(error);
-        if (complete !== undefined) result = { ...result, completion: { warnings: [], ...complete } };
-        else sheet.open(fields ?? []);
+  const show = () => {
+    const { rows, received } = sheet;
+    onResult({ call, rows, received, isCut: received > KEPT_ROWS_MAX, completion });
+  };
+  try {
+    for await (const lines of linesOf(response)) {
+      for (const line of lines) {
+        if (line.startsWith(BEFORE_ROW)) {
+          sheet.add(line.slice(BEFORE_ROW.length, -1));
+        } else if (line !== '') {
+          const { fields, complete, error } = documentIn(line);
+          if (error !== undefined) throw new ApiError(error);
+          if (complete !== undefined) completion = { warnings: [], ...complete };
+          else sheet.open(fields ?? []);
+        }
       }
+      if (sheet.received > KEPT_ROWS_MAX) stops ??= mayStop || isSafe(call, settings);
+      const isLast = completion !== undefined || stops === true;
+      if (!sheet.flush(isLast)) continue;
+      show();
+      if (isLast) return;
     }
-    const isCut = sheet.received > KEPT_ROWS_MAX;
-    if (isCut) stops ??= mayStop || isSafe(call, settings);
-    const isLast = result.completion !== undefined || stops === true;
-    if (!sheet.flush(isLast)) continue;
-    result = { ...result, rows: sheet.rows, received: sheet.received, isCut };
-    onResult(result);
-    if (isLast) return;
+    throw brokenOff();
+  } catch (error) {
+    // The rows that came before it are shown.
+    if (sheet.received > 0 && sheet.flush(true)) show();
+    throw error;
   }
-  throw brokenOff();
 }
 
 /** Nothing is changed twice when it runs again. */
