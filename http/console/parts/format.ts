@@ -26,6 +26,27 @@ export function formatDuration(ms: number): string {
   return `${Math.floor(seconds / 3_600)} h ${Math.floor((seconds % 3_600) / 60)} min`;
 }
 
+/** What SQL allows as a shorter name of a type, and names that only the catalogs have. */
+const SHORTER: readonly (readonly [RegExp, string])[] = [
+  [/^public\./, ''],
+  [/^time(stamp)?(\(\d+\))? without time zone/, 'time$1$2'],
+  [/^time(stamp)?(\(\d+\))? with time zone/, 'time$1tz$2'],
+  [/^(character varying)/, 'varchar'],
+  [/^(character|bpchar)/, 'char'],
+  [/^int2(?!\w)/, 'smallint'],
+  [/^int4(?!\w)/, 'integer'],
+  [/^int8(?!\w)/, 'bigint'],
+  [/^bool(?!\w)/, 'boolean'],
+  [/^float4(?!\w)/, 'real'],
+  [/^(float8|double precision)(?!\w)/, 'double'],
+];
+
+/** The name of a type where there is little space, the same wherever it comes from: `timestamptz`, `bigint`. */
+export function formatType(type: string): string {
+  const found = SHORTER.find(([pattern]) => pattern.test(type));
+  return found === undefined ? type : type.replace(...found);
+}
+
 /** `2025-01-31 09:30:00`, in the time of this browser. */
 export function formatTime(iso: string): string {
   const date = new Date(iso);

@@ -24,13 +24,6 @@ export const SCREENS: readonly Screen[] = [
     load: async () => (await import('./sql/sql-screen.tsx')).SqlScreen,
   },
   {
-    path: 'connect',
-    title: 'Connect',
-    group: 'Access',
-    icon: 'plug',
-    load: async () => (await import('./connect/connect-screen.tsx')).ConnectScreen,
-  },
-  {
     path: 'tables',
     title: 'Tables',
     group: 'Data',
@@ -78,6 +71,13 @@ export const SCREENS: readonly Screen[] = [
     group: 'Operation',
     icon: 'shield',
     load: async () => (await import('./audit/audit-screen.tsx')).AuditScreen,
+  },
+  {
+    path: 'connect',
+    title: 'Connect',
+    group: 'Access',
+    icon: 'plug',
+    load: async () => (await import('./connect/connect-screen.tsx')).ConnectScreen,
   },
   {
     path: 'keys',

@@ -79,7 +79,7 @@ function Whose() {
       <div>
         <strong>{whose.orgName}</strong>
         <span class="muted">
-          {whose.key.name} · {whose.key.scope}
+          {whose.key.scope} · {whose.key.name}
         </span>
       </div>
     </div>

@@ -37,6 +37,7 @@ it('after a rotation elsewhere the next action asks for the key, and then goes o
 it('a key of another organization does not open what a locked page shows', async () => {
   const other = await scene.service.signUp('Globex');
   const { page, organization } = await scene.openSignedIn();
+  await settle(page);
   await page.getByRole('button', { name: 'Lock' }).click();
   const dialog = page.getByRole('dialog', { name: 'Key for Acme' });
   await page.keyboard.press('Escape');

@@ -59,10 +59,10 @@ describe.each(PLACEMENTS)('with a %s for each organization', (placement) => {
     await heading(page, 'public.customers');
     await page.getByRole('region', { name: 'Referred to by' }).getByRole('link', { name: 'orders' }).click();
     await heading(page, 'public.orders');
-    await page.getByLabel('Filter by name').fill('mood');
+    await page.getByLabel('Find by name').fill('mood');
     await page.getByRole('treeitem', { name: 'mood' }).click();
     await heading(page, 'public.mood');
-    await page.getByLabel('Filter by name').fill('twice');
+    await page.getByLabel('Find by name').fill('twice');
     await page.getByRole('treeitem', { name: 'twice' }).click();
     await page.getByText('SELECT n * 2').waitFor();
     await keepScreenshot(page, `schema-function-${placement}`);

@@ -1,4 +1,5 @@
 import { batch, type ReadonlySignal, signal } from '@preact/signals';
+import { formatType } from '../format.ts';
 import type { Selection } from './copy-formats.ts';
 import { Columns, type Range, ROW_PX, rowsInView, type Scroll, scrolled, scrollTo, scrollToRow } from './geometry.ts';
 import type { GridSource } from './source.ts';
@@ -127,7 +128,7 @@ export class GridState {
     const { source } = this;
     const column = source.columns[index];
     if (column === undefined) return WIDTH_MIN_PX;
-    let longest = Math.max(column.name.length + (column.isKey ? 5 : 2), column.type.length * 0.9);
+    let longest = Math.max(column.name.length + (column.isKey ? 5 : 2), formatType(column.type).length * 0.9);
     for (let row = 0; row < this.#sampled; row += 1)
       longest = Math.max(longest, columnsIn(previewOf(source.valueAt(row, index), column.type)));
     return Math.round(Math.min(WIDTH_MAX_PX, Math.max(WIDTH_MIN_PX, longest * CHARACTER_PX + CELL_PADDING_PX)));

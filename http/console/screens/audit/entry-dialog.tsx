@@ -17,7 +17,7 @@ export function EntryDialog({ entry, onClose, onRequest }: EntryDialogProps) {
   return (
     <Dialog title={`#${formatCount(seq)} ${action}`} class="wide" onClose={onClose}>
       {statement !== undefined && <CodeBlock text={statement.sql} label={labelOf(statement)} />}
-      <dl class="facts audit-facts">
+      <dl class="facts">
         {factsOf(entry).map(([term, text]) => (
           <div key={term}>
             <dt>{term}</dt>
@@ -58,7 +58,7 @@ function factsOf({ outcome, session, actor, ...entry }: AuditEntry): readonly (r
     ['Outcome', [status, sqlstate, httpStatus === null ? null : `HTTP ${httpStatus}`].filter(Boolean).join(' · ')],
     ['Rows', rowCount === null ? null : formatCount(rowCount)],
     ['Duration', durationMs === null ? null : formatDuration(durationMs)],
-    ['Surface', entry.surface],
+    ['Door', entry.surface],
     ['Key', actor.keyId === null ? null : `${actor.keyPrefix ?? ''}… · ${actor.keyId}`],
     ['Address', entry.sourceIp],
     ['Program', [entry.applicationName, entry.userAgent].filter(Boolean).join(' · ')],

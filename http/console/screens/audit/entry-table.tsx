@@ -41,7 +41,11 @@ function What({ of: { statement, session, sourceIp, applicationName } }: { reado
   const parts =
     session === undefined
       ? [sourceIp, applicationName]
-      : [`${formatCount(session.statements)} statements`, `${formatBytes(session.bytesIn + session.bytesOut)}`, session.reason];
+      : [
+          `${formatCount(session.statements)} ${session.statements === 1 ? 'statement' : 'statements'}`,
+          `${formatBytes(session.bytesIn + session.bytesOut)}`,
+          session.reason,
+        ];
   return <span class="one-line muted">{parts.filter(Boolean).join(' · ')}</span>;
 }
 

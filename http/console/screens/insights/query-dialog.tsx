@@ -35,17 +35,15 @@ export function QueryDialog({ of: query, share, onClose }: QueryDialogProps) {
   };
   return (
     <Dialog title="Statement" class="wide" onClose={onClose}>
-      <div class="insight-statement">
-        <CodeBlock
-          text={query.sql}
-          label={isCut ? 'Its beginning, with $1, $2, … in place of constants' : 'With $1, $2, … in place of constants'}
-        />
-      </div>
+      <CodeBlock
+        text={query.sql}
+        label={isCut ? 'Its beginning, with $1, $2, … in place of constants' : 'With $1, $2, … in place of constants'}
+      />
       {plan !== undefined && 'text' in plan && (
         <CodeBlock text={plan.text} label="Plan for whatever the values are. Costs and rows are estimated; nothing was run." />
       )}
       {plan !== undefined && 'error' in plan && <PlanError error={plan.error} />}
-      <dl class="facts insight-facts">
+      <dl class="facts">
         {factsOf(query, share).map(([term, text]) => (
           <div key={term}>
             <dt>{term}</dt>

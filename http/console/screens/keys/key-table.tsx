@@ -21,7 +21,7 @@ export function KeyTable({ keys, onAct }: KeyTableProps) {
     { title: 'Networks', cell: ({ networks }) => <Networks of={networks} /> },
     { title: 'Expires', cell: ({ expiresAt }) => <Time iso={expiresAt} none="never" /> },
     { title: 'Last used', cell: ({ lastUsedAt }) => <Time iso={lastUsedAt} none="never" /> },
-    { title: 'Made', cell: (key) => <Made of={key} names={names} /> },
+    { title: 'Created', cell: (key) => <Made of={key} names={names} /> },
     { title: 'Actions', align: 'right', cell: (key) => <Actions of={key} onAct={onAct} /> },
   ];
   return <Table label="Keys" columns={columns} rows={keys} keyOf={({ keyId }) => keyId} />;

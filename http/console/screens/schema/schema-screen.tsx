@@ -39,7 +39,7 @@ export function SchemaScreen({ rest }: { readonly rest: string }) {
       </Button>
       {canChange && (
         <Button kind="primary" icon="plus" onClick={() => openChange({ kind: 'new table' })}>
-          New table …
+          New table
         </Button>
       )}
     </>
@@ -112,7 +112,7 @@ function Incomplete({ schema: { warnings = [] } }: { readonly schema: Schema }) 
 function* commandsOf(schema: Schema | undefined, canChange: boolean): Generator<Command> {
   yield { title: 'Diagram', group: 'Schema', icon: 'schema', run: () => goTo('schema', DIAGRAM) };
   if (schema === undefined) return;
-  if (canChange) yield { title: 'New table …', group: 'Schema', icon: 'plus', run: () => openChange({ kind: 'new table' }) };
+  if (canChange) yield { title: 'New table', group: 'Schema', icon: 'plus', run: () => openChange({ kind: 'new table' }) };
   for (const of of schema.tables) {
     const address = addressOf({ kind: 'table', of });
     yield { title: address, group: of.kind === 'view' ? 'View' : 'Table', icon: 'table', run: () => goTo('schema', address) };

@@ -72,10 +72,10 @@ export function SessionDialog({ session, hasEnded, keyName, onSignal, onClose }:
       {!isOwn && !hasEnded && (
         <footer>
           <Button icon="stop" isDisabled={!canCancel(session)} onClick={() => onSignal('cancel')}>
-            Cancel what it runs
+            Cancel the statement
           </Button>
           <Button kind="danger" onClick={() => onSignal('end')}>
-            End it
+            End the session
           </Button>
         </footer>
       )}

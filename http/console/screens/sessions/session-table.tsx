@@ -16,7 +16,7 @@ export function SessionTable({ sessions, keyNames, current, onOpen, onSignal }: 
   const columns: readonly Column<Session>[] = [
     { title: 'Client', cell: (session) => <Client of={session} /> },
     { title: 'Key', cell: (session) => <KeyOf session={session} keyNames={keyNames} /> },
-    { title: 'Since', cell: ({ connectedAt }) => <Elapsed since={connectedAt} /> },
+    { title: 'Since', cell: ({ connectedAt }) => <Time since={connectedAt} /> },
     { title: 'State', cell: (session) => <State of={session} /> },
     { title: 'Runs', isWide: true, cell: (session) => <Statement of={session} /> },
     { title: 'Actions', align: 'right', cell: (session) => <Actions of={session} onSignal={onSignal} /> },
@@ -78,11 +78,20 @@ export function StateTag({ state }: Pick<Session, 'state'>) {
   );
 }
 
+/** Of a width that lasts, so that the columns stay where they are. */
+function Time({ since }: { readonly since: string }) {
+  return (
+    <span class="session-time">
+      <Elapsed since={since} />
+    </span>
+  );
+}
+
 function State({ of: { state, stateSince, pins } }: { readonly of: Session }) {
   return (
     <span class="session-two">
       <span>
-        <StateTag state={state} /> <Elapsed since={stateSince} />
+        <StateTag state={state} /> <Time since={stateSince} />
       </span>
       {pins.length > 0 && (
         <span class="muted">
@@ -123,7 +132,7 @@ function Actions({ of: session, onSignal }: { readonly of: Session; readonly onS
     onSignal(kind, session);
   };
   return (
-    <span class="session-actions">
+    <span class="row-actions">
       {canCancel(session) && <Button kind="quiet" icon="stop" label={`Cancel what ${name} runs`} onClick={act('cancel')} />}
       <Button kind="quiet" icon="close" label={`End the session of ${name}`} onClick={act('end')} />
     </span>

@@ -1,3 +1,4 @@
+import { formatType } from '../../format.ts';
 import { Icon } from '../../icon.tsx';
 import { type Columns, HEAD_PX, type Range } from '../geometry.ts';
 import type { GridColumn, GridSort } from '../source.ts';
@@ -44,7 +45,7 @@ export function Head({ columns, layout, shown, gutter, idPrefix, sort, current, 
                 {column.isKey && <span class="unseen">, key</span>}
                 {sorted !== undefined && <span class="grid-sort">{sorted === 'descending' ? '↓' : '↑'}</span>}
               </span>
-              <span class="grid-type">{column.type}</span>
+              <span class="grid-type">{formatType(column.type)}</span>
               <Resizer width={layout.widthOf(index)} onResize={(width) => onResize(index, width)} />
             </div>
           );

@@ -1,4 +1,5 @@
 import { Fragment } from 'preact';
+import { formatType } from '../../../parts/format.ts';
 import { hrefOf } from '../../../shell/route.ts';
 import { type Box, type Graph, HEAD_PX, keyColumns, type Relation, ROW_PX, rowOffset } from './graph.ts';
 import type { Layout, Point } from './layout.ts';
@@ -50,7 +51,7 @@ function TableBox({ box, at, isFocus }: { readonly box: Box; readonly at: Point 
         </text>
         {columns.map(({ name, type, notNull }, index) => {
           const y = HEAD_PX + index * ROW_PX + 16;
-          const shownType = shortened(type, Math.max(letters - name.length, 3));
+          const shownType = shortened(formatType(type), Math.max(letters - name.length, 3));
           return (
             <Fragment key={name}>
               {keys.has(name) && <circle class={primary.has(name) ? 'key primary' : 'key'} cx="12" cy={y - 4} r="3" />}

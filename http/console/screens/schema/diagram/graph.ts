@@ -1,4 +1,5 @@
 import { type ForeignKey, qualifiedName, type Schema, type SchemaColumn, type SchemaTable } from '../../../api/schema.ts';
+import { formatType } from '../../../parts/format.ts';
 import { isTable } from '../objects.ts';
 
 export const ROW_PX = 19;
@@ -98,7 +99,7 @@ function boxOf(table: SchemaTable, onlyKeys: boolean): Box {
   const hidden = table.columns.length - columns.length;
   const widest = Math.max(
     table.name.length * TITLE_PX,
-    ...columns.map(({ name, type }) => (name.length + Math.min(type.length, 14) + 2) * TEXT_PX),
+    ...columns.map(({ name, type }) => (name.length + Math.min(formatType(type).length, 14) + 2) * TEXT_PX),
   );
   return {
     id: idOf(table),

@@ -3,17 +3,13 @@ import { Button } from '../../../parts/button.tsx';
 import { CopyButton, saveFile } from '../../../parts/copy.tsx';
 import { formatCount } from '../../../parts/format.ts';
 import { Empty } from '../../../parts/loaded.tsx';
+import { NoTables } from '../../tables/list/no-tables.tsx';
 import { schemaDdl } from '../ddl/schema-ddl.ts';
 
 /** What is shown while no object is. */
 export function Overview({ schema }: { readonly schema: Schema }) {
   const { tables, types, functions } = schema;
-  if (tables.length + types.length + functions.length === 0)
-    return (
-      <Empty icon="schema" title="There is nothing yet">
-        <p>A new table begins as a migration: what it runs is shown first, and can be tried out.</p>
-      </Empty>
-    );
+  if (tables.length + types.length + functions.length === 0) return <NoTables />;
   return (
     <Empty icon="schema" title="Choose an object">
       <p>

@@ -26,10 +26,10 @@ export function SchemaTree({ schema, current }: { readonly schema: Schema; reado
   return (
     <nav class="schema-tree" aria-label="Objects">
       <Field
-        label="Filter by name"
+        label="Find by name"
         hideLabel
         type="search"
-        placeholder="Filter by name"
+        placeholder="Find by name"
         value={filter.value}
         onInput={(text) => {
           filter.value = text;

@@ -29,7 +29,7 @@ function LocalHistory() {
   const entries = localEntries(localHistory.value).filter(({ sql }) => hasWords(sql, text));
   return (
     <div class="sql-list">
-      <Field label="Search" type="search" value={text} onInput={setText} />
+      <Field label="Find" type="search" value={text} onInput={setText} />
       <p class="muted">What was run in this page. A key with the scope admin finds all of it in the audit log.</p>
       <Entries entries={entries} />
     </div>
@@ -56,7 +56,7 @@ function AuditedHistory() {
         void loadOlder(matches);
       }}
     >
-      <Field label="Search" type="search" value={text} onInput={setText} placeholder="Words of the SQL" />
+      <Field label="Find" type="search" value={text} onInput={setText} placeholder="Words of the SQL" />
       <Choice
         label="Whose"
         hideLabel

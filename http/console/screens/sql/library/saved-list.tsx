@@ -19,7 +19,7 @@ export function SavedList() {
   const load = useLoad(listSaved, [changes.value]);
   return (
     <div class="sql-list">
-      <Field label="Search" type="search" value={text} onInput={setText} placeholder="Name, description, SQL" />
+      <Field label="Find" type="search" value={text} onInput={setText} placeholder="Name, description, SQL" />
       <Loaded of={load}>
         {(queries) => {
           const found = queries.filter((query) => hasWords(`${query.name} ${query.description ?? ''} ${query.sql}`, text));

@@ -1,9 +1,12 @@
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
+import { refreshSchema, schema } from '../../../api/schema.ts';
+import { Button } from '../../../parts/button.tsx';
 import { Empty } from '../../../parts/loaded.tsx';
 import { Tabs } from '../../../parts/tabs.tsx';
 import { lazy } from '../../../shell/lazy.tsx';
+import { NoTables } from '../../tables/list/no-tables.tsx';
 import { commandTag, type Result, type Run } from '../run/run.ts';
-import type { QueryTab } from '../sql-state.ts';
+import { openText, type QueryTab } from '../sql-state.ts';
 import { Failure } from './failure.tsx';
 import { ResultView } from './result-view.tsx';
 import { Running } from './running.tsx';
@@ -13,17 +16,39 @@ const PlanView = lazy(async () => (await import('../plan/plan-view.tsx')).PlanVi
 /** What came of the last run of a tab. */
 export function Results({ tab }: { readonly tab: QueryTab }) {
   const run = tab.run.value;
-  if (run === undefined) {
+  return run === undefined ? <Nothing /> : <Outcome key={run.startedAt} run={run} />;
+}
+
+/** A schema that is not older is not loaded again. */
+const SCHEMA_MAX_AGE_MS = 10_000;
+const EXAMPLE = `create table orders (
+  id bigint generated always as identity primary key,
+  customer text not null,
+  total numeric(10,2) not null,
+  placed_at timestamptz not null default now()
+);
+insert into orders (customer, total) values ('ada', 12.50), ('grace', 99.00);
+select * from orders;
+`;
+
+function Nothing() {
+  useEffect(() => void refreshSchema(SCHEMA_MAX_AGE_MS), []);
+  if (schema.value?.tables.length === 0)
     return (
-      <Empty icon="sql" title="Nothing has run yet">
-        <p>
-          <kbd>Ctrl Enter</kbd> runs what is selected, else the statement at the cursor. <kbd>Ctrl Shift Enter</kbd> runs all in one
-          transaction.
-        </p>
-      </Empty>
+      <NoTables>
+        <Button icon="sql" onClick={() => openText({ text: EXAMPLE })}>
+          Example
+        </Button>
+      </NoTables>
     );
-  }
-  return <Outcome key={run.startedAt} run={run} />;
+  return (
+    <Empty icon="sql" title="Nothing has run yet">
+      <p>
+        <kbd>Ctrl Enter</kbd> runs what is selected, else the statement at the cursor. <kbd>Ctrl Shift Enter</kbd> runs all in one
+        transaction.
+      </p>
+    </Empty>
+  );
 }
 
 function Outcome({ run }: { readonly run: Run }) {

@@ -5,7 +5,7 @@ import type { Load } from '../../../api/use-load.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Field } from '../../../parts/field.tsx';
 import { formatBytes, formatCount } from '../../../parts/format.ts';
-import { Empty, Loaded } from '../../../parts/loaded.tsx';
+import { Loaded } from '../../../parts/loaded.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import { ScreenPage, Section } from '../../../parts/screen.tsx';
 import { type Column, Table } from '../../../parts/table.tsx';
@@ -13,6 +13,7 @@ import { screenCommands } from '../../../shell/commands.ts';
 import { goTo, hrefOf } from '../../../shell/route.ts';
 import { stagedIn } from '../browse/open-tables.ts';
 import { tableName } from '../sql/browse-sql.ts';
+import { NoTables } from './no-tables.tsx';
 
 /** More of them are found by typing. */
 const SHOWN_MAX = 400;
@@ -57,7 +58,7 @@ function Schemas({ schema }: { readonly schema: Schema }) {
           label="Find"
           type="search"
           value={search.value}
-          placeholder="a name"
+          placeholder="Name"
           onInput={(text) => (search.value = text)}
         />
       )}
@@ -87,12 +88,12 @@ function Schemas({ schema }: { readonly schema: Schema }) {
 
 const COLUMNS: readonly Column<SchemaTable>[] = [
   { title: 'Name', isWide: true, cell: (table) => <Name table={table} /> },
-  { title: 'Rows', align: 'right', cell: ({ rowEstimate, kind }) => <span class="number">{rowsOf(rowEstimate, kind)}</span> },
-  { title: 'Columns', align: 'right', cell: ({ columns }) => <span class="number">{formatCount(columns.length)}</span> },
+  { title: 'Rows', align: 'right', cell: ({ rowEstimate, kind }) => rowsOf(rowEstimate, kind) },
+  { title: 'Columns', align: 'right', cell: ({ columns }) => formatCount(columns.length) },
   {
     title: 'Size',
     align: 'right',
-    cell: ({ totalBytes, kind }) => <span class="number">{kind === 'view' ? '' : formatBytes(totalBytes)}</span>,
+    cell: ({ totalBytes, kind }) => (kind === 'view' ? null : formatBytes(totalBytes)),
   },
 ];
 
@@ -112,20 +113,9 @@ function Name({ table }: { readonly table: SchemaTable }) {
   );
 }
 
-function rowsOf(estimate: number | null, kind: SchemaTable['kind']): string {
-  if (kind === 'view') return '';
+function rowsOf(estimate: number | null, kind: SchemaTable['kind']): string | null {
+  if (kind === 'view') return null;
   return estimate === null ? 'not analyzed' : `≈ ${formatCount(estimate)}`;
-}
-
-function NoTables() {
-  return (
-    <Empty icon="table" title="No tables yet">
-      <p>Make one with a migration, or connect with psql or a driver.</p>
-      <Button icon="steps" onClick={() => goTo('migrations', 'new')}>
-        New migration
-      </Button>
-    </Empty>
-  );
 }
 
 /** Those that have all words in their name. */
