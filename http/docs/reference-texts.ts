@@ -25,9 +25,14 @@ export function referenceTexts(): ReferenceText[] {
   return [...FILES].flatMap(([path, file]) => {
     const url = new URL(file, PACKAGE_FOLDER);
     if (!existsSync(url)) return [];
-    const markdown = withServedLinks(readFileSync(url, 'utf8'), file);
+    const markdown = withServedLinks(withoutImages(readFileSync(url, 'utf8')), file);
     return [{ path, title: /^# (.+)$/m.exec(markdown)?.[1] ?? path, markdown }];
   });
+}
+
+/** Those that stand alone: they are not served. */
+function withoutImages(markdown: string): string {
+  return markdown.replace(/^!\[.*\n\n/gm, '');
 }
 
 /** Links between the texts are replaced by their paths here; links to other files stay as they are. */

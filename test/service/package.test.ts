@@ -39,7 +39,7 @@ const bin = () => join(folder, 'node_modules/.bin/postern');
 
 describe('the package', () => {
   it('is one file with what it takes to start it and to describe it, and needs no other package but a PostgreSQL', async () => {
-    const described = ['LICENSE', 'bundle/LICENSES.txt', 'docker/postern.service', ...DOCUMENTS];
+    const described = ['LICENSE', 'bundle/LICENSES.txt', 'docker/postern.service', 'http/console/console.png', ...DOCUMENTS];
     const isOfConsole = (path: string) => path.startsWith('bundle/console/');
     expect(contents.filter((path) => !isOfConsole(path)).toSorted()).toEqual(
       ['bundle/postern.mjs', 'package.json', 'src/bin.cjs', 'src/launch.cjs', ...described].toSorted(),
