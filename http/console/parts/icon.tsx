@@ -29,6 +29,7 @@ const PATHS = {
   postern: 'M2.5 14.5V2.5h2v1.5h2V2.5h3v1.5h2V2.5h2v12M6 14.5V10a2 2 0 0 1 4 0v4.5',
   reload: 'M13 8a5 5 0 1 1-1.5-3.6M13 2v3h-3',
   right: 'M6 4l4 4-4 4',
+  rotate: 'M2.5 7a5.5 5.5 0 0 1 10-2M13.5 2v3.2h-3.2M13.5 9a5.5 5.5 0 0 1-10 2M2.5 14v-3.2h3.2',
   schema: 'M2.5 2.5h4v3h-4zM9.5 6.5h4v3h-4zM2.5 10.5h4v3h-4zM6.5 4H8v8H6.5M8 8h1.5',
   search: 'M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9zM10.3 10.3L14 14',
   session: 'M2 3h12v8H2zM5.5 14h5M8 11v3',

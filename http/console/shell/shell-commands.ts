@@ -8,7 +8,7 @@ import { chooseTheme } from './theme.ts';
 export function shellCommands(): readonly Command[] {
   const screens = SCREENS.map(({ path, title, icon }): Command => ({ title, group: 'Go to', icon, run: () => goTo(path) }));
   const themes = (['light', 'dark', 'system'] as const).map(
-    (theme): Command => ({ title: THEME_TITLES[theme], group: 'Theme', icon: 'theme', run: () => chooseTheme(theme) }),
+    (theme): Command => ({ title: THEME_TITLES[theme], group: 'Theme', icon: THEME_ICONS[theme], run: () => chooseTheme(theme) }),
   );
   const docs: Command = {
     title: 'Documentation',
@@ -26,4 +26,5 @@ export function shellCommands(): readonly Command[] {
   ];
 }
 
+const THEME_ICONS = { light: 'sun', dark: 'moon', system: 'theme' } as const;
 const THEME_TITLES = { light: 'Light', dark: 'Dark', system: 'As the system' } as const;

@@ -86,7 +86,7 @@ function Actions({ of: key, onAct }: { readonly of: Key; readonly onAct: KeyTabl
       <Button kind="quiet" icon="edit" label={`Change ${key.name}`} onClick={() => onAct('edit', key)} />
       <Button
         kind="quiet"
-        icon="reload"
+        icon="rotate"
         label={isReplaced ? 'Another key is taking its place already' : `Rotate ${key.name}`}
         isDisabled={isReplaced}
         onClick={() => onAct('rotate', key)}
