@@ -48,8 +48,8 @@ export function References({ schema, table }: { readonly schema: Schema; readonl
             columns={[
               { title: 'Columns', cell: ({ columns }) => columns.join(', ') },
               { title: 'Table', cell: (key) => <Target of={key} /> },
-              { title: 'When the other row goes', cell: ({ onDelete }) => onDelete },
-              { title: 'When its key changes', cell: ({ onUpdate }) => onUpdate },
+              { title: 'On delete', cell: ({ onDelete }) => onDelete },
+              { title: 'On update', cell: ({ onUpdate }) => onUpdate },
               { title: 'Name', isWide: true, cell: ({ name }) => <span class="muted">{name}</span> },
             ]}
           />
@@ -69,7 +69,7 @@ export function References({ schema, table }: { readonly schema: Schema; readonl
                 ),
               },
               { title: 'Columns', cell: ({ key }) => `${key.columns.join(', ')} → ${key.referencedColumns.join(', ')}` },
-              { title: 'When the row here goes', cell: ({ key }) => key.onDelete },
+              { title: 'On delete', cell: ({ key }) => key.onDelete },
               { title: 'Name', isWide: true, cell: ({ key }) => <span class="muted">{key.name}</span> },
             ]}
           />

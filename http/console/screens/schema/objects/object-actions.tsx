@@ -18,7 +18,7 @@ export function ObjectActions({ what, schema, name, comment, again, ...props }: 
   const object = { what, schema, name, ...(props.arguments === undefined ? {} : { arguments: props.arguments }) };
   return (
     <>
-      <Button icon="edit" onClick={() => openChange({ kind: 'rename', ...object })}>
+      <Button kind="quiet" icon="edit" onClick={() => openChange({ kind: 'rename', ...object })}>
         Rename …
       </Button>
       {comment !== undefined && (
