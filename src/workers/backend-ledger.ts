@@ -10,9 +10,9 @@ export interface LedgerEvents {
   /** The worker closes an unused session, of this organization or any, or calls {@link BackendLedger.kept}. */
   reclaim(worker: number, request: number, organizationId: string | undefined): void;
   /** The worker closes an idle session, or the next that is released, even if its own clients wait for it. */
-  owe(worker: number, organizationId: string | undefined): void;
+  owe(worker: number, organizationId: string): void;
   /** Nobody waits any more: the worker need not close any. */
-  settled(worker: number, organizationId: string | undefined): void;
+  settled(worker: number, organizationId: string): void;
 }
 
 /** A worker that waits until it may open a session. */
@@ -26,13 +26,15 @@ interface Waiting {
   from: number | undefined;
   /** Whose session has to be closed for it; undefined: of any organization. */
   of: string | undefined;
+  /** Of which organization a session that is used is due for it. */
+  owedOf: string | undefined;
   /** It has waited for so long that another worker may have to give up a session that it uses. */
   isLong: boolean;
 }
 
 /** How often those that wait ask again: other workers' sessions may have become unused. */
 const ASK_EVERY_MS = 50;
-/** So many requests ask other workers for sessions at once; the others wait until these have one. */
+/** So many requests ask at once for sessions of an organization, or of any; the others wait until these have one. */
 const ASKING_MAX = 16;
 
 /**
@@ -47,11 +49,11 @@ export class BackendLedger {
   readonly #held = new WorkerCounts();
   readonly #waiting: Waiting[] = [];
   #requests = 0;
-  /** How many sessions of an organization, or of any, are to be closed when they are released. */
-  readonly #owed = new Map<string | undefined, number>();
+  /** How many sessions of an organization are to be closed when they are released. */
+  readonly #owed = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
-  /** The workers that owe sessions of an organization, or of any. */
-  readonly #debtors = new Map<string | undefined, Set<number>>();
+  /** The workers that owe sessions of an organization. */
+  readonly #debtors = new Map<string, Set<number>>();
 
   constructor(events: LedgerEvents) {
     this.#events = events;
@@ -72,6 +74,7 @@ export class BackendLedger {
       asked: new Set(),
       from: undefined,
       of: undefined,
+      owedOf: undefined,
       isLong: false,
     });
     this.#serve();
@@ -87,7 +90,9 @@ export class BackendLedger {
   release(worker: number, organizationId: string): void {
     if (!this.#held.has(worker, organizationId)) return;
     this.#held.add(worker, organizationId, -1);
-    for (const key of [organizationId, undefined]) this.#owed.set(key, Math.max(0, (this.#owed.get(key) ?? 0) - 1));
+    const owed = (this.#owed.get(organizationId) ?? 0) - 1;
+    if (owed > 0) this.#owed.set(organizationId, owed);
+    else this.#owed.delete(organizationId);
     for (const waiting of this.#waiting) if (waiting.of === undefined || waiting.of === organizationId) waiting.from = undefined;
     this.#serve();
   }
@@ -117,7 +122,7 @@ export class BackendLedger {
       this.#held.add(next.worker, next.organizationId, 1);
       this.#events.granted(next.worker, next.organizationId);
     }
-    for (const waiting of this.#waiting.slice(0, ASKING_MAX)) if (waiting.from === undefined) this.#reclaimFor(waiting, this.#limits);
+    this.#ask(this.#limits);
     this.#settle();
     if (this.#waiting.length > 0) this.#timer ??= setTimeout(() => this.#askAgain(), ASK_EVERY_MS).unref();
   }
@@ -133,7 +138,7 @@ export class BackendLedger {
 
   #settle(): void {
     for (const [of, workers] of this.#debtors) {
-      if (this.#waiting.some((waiting) => waiting.from !== undefined && waiting.of === of)) continue;
+      if (this.#waiting.some(({ owedOf }) => owedOf === of)) continue;
       this.#debtors.delete(of);
       this.#owed.delete(of);
       for (const worker of workers) this.#events.settled(worker, of);
@@ -153,9 +158,21 @@ export class BackendLedger {
     return best;
   }
 
-  /** Asks one worker after another to close an unused session. When none has one, a worker that has more than this one owes one. */
-  #reclaimFor(waiting: Waiting, { maxPerTenant }: PoolFairnessLimits): void {
-    const of = this.#held.sizeOf(waiting.organizationId) >= maxPerTenant ? waiting.organizationId : undefined;
+  /** Those that wait for a session of their own organization do not keep those from asking that need one of any; the fewest come first. */
+  #ask({ maxPerTenant }: PoolFairnessLimits): void {
+    const asking = new Map<string | undefined, number>();
+    const sizeOf = (waiting: Waiting) => this.#held.sizeOf(waiting.organizationId);
+    if (this.#waiting.length > ASKING_MAX) this.#waiting.sort((one, other) => sizeOf(one) - sizeOf(other) || one.request - other.request);
+    for (const waiting of this.#waiting) {
+      const of = sizeOf(waiting) >= maxPerTenant ? waiting.organizationId : undefined;
+      const before = asking.get(of) ?? 0;
+      asking.set(of, before + 1);
+      if (before < ASKING_MAX && waiting.from === undefined) this.#reclaimFor(waiting, of);
+    }
+  }
+
+  /** Asks one worker after another to close an unused session. When none has one, one that is used is due. */
+  #reclaimFor(waiting: Waiting, of: string | undefined): void {
     waiting.of = of;
     const holders = this.#held.holdersOf(of);
     const own = holders.find(([worker]) => worker === waiting.worker)?.[1] ?? 0;
@@ -171,13 +188,31 @@ export class BackendLedger {
       return;
     }
     waiting.asked = new Set();
+    waiting.from = holders[0]?.[0] ?? waiting.worker;
+    if (waiting.isLong) this.#oweTo(waiting);
+  }
+
+  /** A worker owes a session of the organization that has more than this one; if none has, of this one, where the worker has more. */
+  #oweTo(waiting: Waiting): void {
+    if (waiting.owedOf !== undefined && this.#owed.has(waiting.owedOf)) return;
+    const size = this.#held.sizeOf(waiting.organizationId);
+    const [largest, largestSize] = this.#held.largest();
+    const isOther = waiting.of === undefined && largest !== undefined && hasMore(largestSize, size, this.#owed.get(largest));
+    const of = isOther ? largest : waiting.organizationId;
+    const holders = this.#held.holdersOf(of);
     const [most, count] = holders[0] ?? [waiting.worker, 0];
+    const own = holders.find(([worker]) => worker === waiting.worker)?.[1] ?? 0;
     const owed = this.#owed.get(of) ?? 0;
+    if (!isOther && !hasMore(count, own, owed)) return;
+    waiting.owedOf = of;
     waiting.from = most;
-    // Two workers that have as many, and use them, would close and open sessions all the time.
-    if (!waiting.isLong || count - owed <= own + owed + (own === 0 ? 0 : 1)) return;
     this.#owed.set(of, owed + 1);
     this.#debtors.set(of, (this.#debtors.get(of) ?? new Set()).add(most));
     this.#events.owe(most, of);
   }
+}
+
+/** Two that have as many, and use them, would close and open sessions all the time. */
+function hasMore(count: number, own: number, owed = 0): boolean {
+  return count - owed > own + owed + (own === 0 ? 0 : 1);
 }

@@ -2,15 +2,23 @@
 export class WorkerCounts {
   total = 0;
   readonly #counts = new Map<string, Map<number, number>>();
+  /** The sums of {@link #counts}. */
+  readonly #sizes = new Map<string, number>();
 
   add(worker: number, organizationId: string, change: number): void {
     const workers = this.#counts.get(organizationId) ?? new Map<number, number>();
     const count = Math.max(0, (workers.get(worker) ?? 0) + change);
-    this.total += count - (workers.get(worker) ?? 0);
+    const difference = count - (workers.get(worker) ?? 0);
+    this.total += difference;
+    this.#sizes.set(organizationId, this.sizeOf(organizationId) + difference);
     if (count > 0) workers.set(worker, count);
     else workers.delete(worker);
-    if (workers.size > 0) this.#counts.set(organizationId, workers);
-    else this.#counts.delete(organizationId);
+    if (workers.size > 0) {
+      this.#counts.set(organizationId, workers);
+      return;
+    }
+    this.#counts.delete(organizationId);
+    this.#sizes.delete(organizationId);
   }
 
   /** The worker has ended. */
@@ -23,9 +31,14 @@ export class WorkerCounts {
   }
 
   sizeOf(organizationId: string): number {
-    let size = 0;
-    for (const count of this.#counts.get(organizationId)?.values() ?? []) size += count;
-    return size;
+    return this.#sizes.get(organizationId) ?? 0;
+  }
+
+  /** The organization that has the most. */
+  largest(): readonly [organizationId: string | undefined, size: number] {
+    let largest: readonly [string | undefined, number] = [undefined, 0];
+    for (const entry of this.#sizes) if (entry[1] > largest[1]) largest = entry;
+    return largest;
   }
 
   /** The workers that have something of this organization, or of any, with their numbers; the largest number first. */

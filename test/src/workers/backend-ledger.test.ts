@@ -108,6 +108,41 @@ describe('the limit of all', () => {
   });
 });
 
+describe('an organization that has none', () => {
+  it('asks for unused sessions, however many wait for sessions of an organization at its limit', () => {
+    const { ledger, take } = ledgerOf(4, 2);
+    for (const organization of ['busy', 'busy', 'quiet', 'quiet']) ledger.acquire(1, organization);
+    for (let n = 0; n < 40; n += 1) ledger.acquire(2 + (n % 3), 'busy');
+    take();
+    ledger.acquire(2, 'new');
+    expect(take()).toEqual(['1 closes unused any for 45']);
+    ledger.release(1, 'quiet');
+    expect(take().filter((one) => one.includes('gets'))).toEqual(['2 gets new']);
+  });
+
+  it('asks before those that wait for more', () => {
+    const { ledger, take } = ledgerOf(4, 4);
+    for (const organization of ['busy', 'busy', 'busy', 'quiet']) ledger.acquire(1, organization);
+    for (let n = 0; n < 40; n += 1) ledger.acquire(2, 'busy');
+    take();
+    ledger.acquire(2, 'new');
+    expect(take()).toEqual(['1 closes unused any for 45']);
+  });
+
+  it('gets one of those of another, though it waits at the worker that has them all', () => {
+    const { ledger, take } = ledgerOf(4, 4);
+    for (const organization of ['busy', 'busy', 'busy', 'quiet']) ledger.acquire(1, organization);
+    ledger.acquire(1, 'new');
+    for (let n = 0; n < 3; n += 1) {
+      ledger.kept(5);
+      vi.advanceTimersByTime(ASK_EVERY_MS);
+    }
+    expect(take().filter((one) => one.includes('owes'))).toEqual(['1 owes busy']);
+    ledger.release(1, 'busy');
+    expect(take()).toContain('1 gets new');
+  });
+});
+
 it('workers that have as many leave each other what they use', () => {
   const { ledger, take } = ledgerOf(100, 4);
   for (const worker of [1, 1, 2, 2]) ledger.acquire(worker, 'acme');
