@@ -57,7 +57,7 @@ export interface Service {
   /** Reads the TLS files again, for new connections. If they are invalid, it warns and keeps the old ones. */
   reload(): void;
   /** Is told of the backend sessions of other workers. */
-  readonly pool: Pick<Pool, 'mustWait' | 'giveUpUnused' | 'giveUpNext' | 'settle'>;
+  readonly pool: Pick<Pool, 'giveUpUnused' | 'giveUpNext' | 'settle'>;
   readonly metrics: Registry;
   /** Accepts no more connections, ends sessions that are idle for a while, and returns when all have left, or it takes too long. */
   retire(): Promise<void>;

@@ -5,8 +5,6 @@ import { WorkerCounts } from './worker-counts.ts';
 export interface LedgerEvents {
   /** The worker may open one more session of the organization. */
   granted(worker: number, organizationId: string): void;
-  /** The worker has to wait for a session of the organization. */
-  waits(worker: number, organizationId: string): void;
   /** The worker closes an unused session, of this organization or any, or calls {@link BackendLedger.kept}. */
   reclaim(worker: number, request: number, organizationId: string | undefined): void;
   /** The worker closes an idle session, or the next that is released, even if its own clients wait for it. */

@@ -16,14 +16,12 @@ export type ToWorker =
   | { readonly kind: 'retire' }
   /** One more backend session of the organization may be opened. */
   | { readonly kind: 'granted'; readonly organizationId: string }
-  /** It has to wait for a session of the organization. */
-  | { readonly kind: 'waits'; readonly organizationId: string }
   /** Another worker needs a session, of this organization or any: close one that has not been used for a while. */
   | { readonly kind: 'reclaim'; readonly request: number; readonly organizationId: string | undefined }
   /** Another worker has fewer: close an idle session, or the next that is released. */
-  | { readonly kind: 'owe'; readonly organizationId: string | undefined }
+  | { readonly kind: 'owe'; readonly organizationId: string }
   /** No other worker is due for a session any more. */
-  | { readonly kind: 'settled'; readonly organizationId: string | undefined }
+  | { readonly kind: 'settled'; readonly organizationId: string }
   | { readonly kind: 'sessions'; readonly request: number; readonly count: number }
   | { readonly kind: 'metrics'; readonly request: number; readonly text: string };
 

@@ -73,7 +73,6 @@ class Supervisor {
   /** Node numbers worker processes from 1 on; the ledger goes by these numbers. */
   readonly #ledger = new BackendLedger({
     granted: (id, organizationId) => tell(id, { kind: 'granted', organizationId }),
-    waits: (id, organizationId) => tell(id, { kind: 'waits', organizationId }),
     reclaim: (id, request, organizationId) => tell(id, { kind: 'reclaim', request, organizationId }),
     owe: (id, organizationId) => tell(id, { kind: 'owe', organizationId }),
     settled: (id, organizationId) => tell(id, { kind: 'settled', organizationId }),
@@ -116,11 +115,13 @@ class Supervisor {
     this.#isReplacing = true;
     try {
       for (const place of this.#places) {
+        if (this.#stopping.signal.aborted) return;
         const former = place.process;
         await this.#launch(place);
         if (former !== undefined) tell(former.id, { kind: 'retire' });
       }
     } catch (cause) {
+      if (this.#stopping.signal.aborted) return;
       this.#observe({ name: 'service.failure', message: 'workers could not be replaced; those that there are go on', cause });
     } finally {
       this.#isReplacing = false;

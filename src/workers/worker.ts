@@ -15,6 +15,9 @@ type Start = Extract<ToWorker, { kind: 'start' }>;
  */
 export function runWorker(greet: Greet): void {
   const worker = new Worker(greet);
+  // It answers the supervisor's requests for metrics from now on: one that does not answer keeps those of all others from being collected.
+  AggregatorRegistry.setRegistries([]);
+  new AggregatorRegistry();
   // A terminal sends the signal to all processes. The supervisor tells the workers what to do.
   process.on('SIGINT', () => {});
   process.on('SIGHUP', () => {});
@@ -52,9 +55,6 @@ class Worker {
         break;
       case 'granted':
         this.#permits.granted(message.organizationId);
-        break;
-      case 'waits':
-        this.#service?.pool.mustWait(message.organizationId);
         break;
       case 'reclaim':
         if (this.#service?.pool.giveUpUnused(message.organizationId) !== true) tellSupervisor({ kind: 'kept', request: message.request });
@@ -96,8 +96,6 @@ class Worker {
       const service = await startService(own, createLog(own, number), { shared: this.#shared(config, postgres) });
       service.metrics.setDefaultLabels({ worker: String(number) });
       AggregatorRegistry.setRegistries(service.metrics);
-      // It answers the supervisor's requests for metrics from now on.
-      new AggregatorRegistry();
       this.#service = service;
       tellSupervisor({ kind: 'started' });
       if (greets) process.stdout.write(await this.#greet(own, service));

@@ -194,13 +194,6 @@ export class Pool {
     while (own !== undefined && own.idle > 0) this.#closeOldestIdle(own, 'evicted');
   }
 
-  /** The organization has no permit for another session yet: as if the server had refused it. */
-  mustWait(organizationId: string): void {
-    for (const own of this.#fairness.all()) {
-      if (own.organizationId === organizationId && own.opening > 0) this.#fairness.refused(own);
-    }
-  }
-
   /**
    * Closes an idle session because another process needs one, or another organization of this process.
    * @param organizationId of this organization, and it has not been used for {@link UNUSED_MS}; undefined: of any

@@ -7,7 +7,6 @@ function ledgerOf(max: number, maxPerTenant: number): { readonly ledger: Backend
   const ledger = new BackendLedger({
     granted: (worker, organization) => said.push(`${worker} gets ${organization}`),
     reclaim: (worker, request, organization) => said.push(`${worker} closes unused ${organization ?? 'any'} for ${request}`),
-    waits: () => {},
     settled: () => {},
     owe: (worker, organization) => said.push(`${worker} owes ${organization ?? 'any'}`),
   });
