@@ -161,6 +161,7 @@ interface Known {
 }
 
 let known: Known | undefined;
+let later: ReturnType<typeof setTimeout> | undefined;
 let refreshing: Promise<void> | undefined;
 /** How long it took to load it the last time, in milliseconds. */
 let tookMs = 0;
@@ -188,9 +189,22 @@ export async function loadSchema(abandoned?: AbortSignal): Promise<Schema> {
   return next.schema;
 }
 
+/** In how many milliseconds it will be older than it may be. */
+function freshForMs(maxAgeMs: number): number {
+  return known === undefined ? 0 : known.askedAt + Math.max(maxAgeMs, tookMs * REST) - performance.now();
+}
+
+/** As {@link refreshSchema}; if it was loaded a moment ago, it is loaded again when it is older. */
+export function refreshSchemaSoon(maxAgeMs: number): void {
+  const waitMs = freshForMs(maxAgeMs);
+  clearTimeout(later);
+  if (waitMs <= 0) void refreshSchema(maxAgeMs);
+  else later = setTimeout(() => void refreshSchema(maxAgeMs), waitMs);
+}
+
 /** Loads it unless that was done a moment ago, or goes on. @returns when it is as new as that; errors are left to the next load */
 export function refreshSchema(maxAgeMs: number): Promise<void> {
-  if (known !== undefined && performance.now() - known.askedAt < Math.max(maxAgeMs, tookMs * REST)) return Promise.resolve();
+  if (freshForMs(maxAgeMs) > 0) return Promise.resolve();
   refreshing ??= loadSchema()
     .then(
       () => undefined,

@@ -118,7 +118,7 @@ it('texts in several tabs last over a reload where somebody stays signed in, and
   await page.getByLabel('Name', { exact: true }).fill('One of them');
   await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
   await page.getByRole('tab', { name: 'One of them' }).waitFor();
-  await page.getByRole('button', { name: 'New tab' }).click();
+  await page.getByRole('button', { name: 'New tab', exact: true }).click();
   await write(page, 'SQL', 'select 2 as two');
   await page.getByRole('tab', { name: 'select 2 as two' }).waitFor();
   await page.reload();

@@ -13,7 +13,7 @@ import {
 } from '@codemirror/autocomplete';
 import { EditorSelection, type Extension, Prec } from '@codemirror/state';
 import { type Command, type EditorView, keymap, ViewPlugin } from '@codemirror/view';
-import { refreshSchema, schema } from '../../api/schema.ts';
+import { refreshSchemaSoon, schema } from '../../api/schema.ts';
 import { textOf } from '../document-text.ts';
 import { cursorIn } from './cursor.ts';
 import { type Option, optionsAt } from './options.ts';
@@ -39,7 +39,7 @@ function complete(context: CompletionContext): CompletionResult | null {
   // Keywords need no schema.
   if (explicit || cursor.expectsTable || cursor.path.length > 0 || schema.peek() === undefined) {
     askedAt = performance.now();
-    void refreshSchema(SCHEMA_MAX_AGE_MS);
+    refreshSchemaSoon(SCHEMA_MAX_AGE_MS);
   }
   const typed = cursor.typed.toLowerCase();
   const options = optionsAt(cursor, schema.peek()).map(completionOf);
