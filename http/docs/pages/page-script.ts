@@ -110,7 +110,9 @@ export const SCRIPT = String.raw`'use strict';
   if (runnable.length > 0) {
     const key = make('input', { type: 'password', autocomplete: 'off', spellcheck: false, placeholder: 'pst_…', value: stored('postern.key') });
     key.addEventListener('input', () => store('postern.key', key.value.trim()));
-    tools.append(make('label', {}, 'API key, kept in this tab', key));
+    const form = make('form', {}, make('label', {}, 'API key, kept in this tab', key));
+    form.addEventListener('submit', (event) => event.preventDefault());
+    tools.append(form);
     for (const section of runnable) section.querySelector('.samples').after(runner(section, key));
   }
 
