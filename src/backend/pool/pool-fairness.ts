@@ -35,8 +35,8 @@ export class PoolFairness {
   readonly #lost: (pool: OrganizationPool, backend: BackendConnection) => void;
   readonly #pools = new Map<string, OrganizationPool>();
   readonly #reserve: number;
-  /** How many sessions other processes are due for, by organization; undefined: of any organization. */
-  readonly #owed = new Map<string | undefined, number>();
+  /** How many sessions of organizations other processes are due for. */
+  readonly #owed = new Map<string, number>();
 
   /** @param lost called when an organization has lost an idle session */
   constructor(limits: PoolFairnessLimits, lost: (pool: OrganizationPool, backend: BackendConnection) => void) {
@@ -97,20 +97,18 @@ export class PoolFairness {
   closed({ organizationId }: OrganizationPool): void {
     this.size -= 1;
     this.#closings += 1;
-    for (const key of [organizationId, undefined]) {
-      const left = (this.#owed.get(key) ?? 0) - 1;
-      if (left > 0) this.#owed.set(key, left);
-      else this.#owed.delete(key);
-    }
+    const left = (this.#owed.get(organizationId) ?? 0) - 1;
+    if (left > 0) this.#owed.set(organizationId, left);
+    else this.#owed.delete(organizationId);
   }
 
-  /** Another process is due for a session of this organization, or of any. */
-  owe(organizationId: string | undefined): void {
+  /** Another process is due for a session of this organization. */
+  owe(organizationId: string): void {
     this.#owed.set(organizationId, (this.#owed.get(organizationId) ?? 0) + 1);
   }
 
   /** No other process is due for one any more. */
-  settle(organizationId: string | undefined): void {
+  settle(organizationId: string): void {
     this.#owed.delete(organizationId);
   }
 
@@ -172,14 +170,10 @@ export class PoolFairness {
 
   /** Whether the pool is at its limit and a waiting organization, role of the same one, or other process has fewer sessions in use. */
   isOwedToAnother(pool: OrganizationPool): boolean {
-    if (this.#isOwedToSibling(pool) || this.#isOwedToProcess(pool)) return true;
+    if (this.#isOwedToSibling(pool) || this.#owed.has(pool.organizationId)) return true;
     if (this.size < this.#limits.max - this.#reserve) return false;
     const next = this.nextToServe();
     return next !== undefined && next !== pool && next.busyOfAll < pool.busyOfAll;
-  }
-
-  #isOwedToProcess({ organizationId }: OrganizationPool): boolean {
-    return this.#owed.size > 0 && (this.#owed.has(organizationId) || this.#owed.has(undefined));
   }
 
   #isOwedToSibling(pool: OrganizationPool): boolean {

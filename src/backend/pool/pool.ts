@@ -207,14 +207,14 @@ export class Pool {
   }
 
   /** Closes an idle session, or else the next that is released, even if somebody waits for it: another process is due for one. */
-  giveUpNext(organizationId: string | undefined): void {
+  giveUpNext(organizationId: string): void {
     const own = this.#fairness.leastRecentlyUsedOf(organizationId);
     this.#fairness.owe(organizationId);
     if (own !== undefined) this.#closeOldestIdle(own, 'evicted');
   }
 
   /** No other process is due for a session any more. */
-  settle(organizationId: string | undefined): void {
+  settle(organizationId: string): void {
     this.#fairness.settle(organizationId);
   }
 

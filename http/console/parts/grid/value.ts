@@ -68,8 +68,7 @@ export function previewOf(json: string, type: string): string {
 }
 
 /** Control characters, and those that change the direction of a text or cannot be seen. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
-const UNSEEN = /[\0-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
+const UNSEEN = /[\p{Cc}\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/gu;
 
 /** The beginning of a text in one line, with nothing in it that is not seen. */
 export function lineOf(text: string): string {
