@@ -1,4 +1,5 @@
 import { isIP, connect as netConnect, type Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import { connect as tlsConnect } from 'node:tls';
 import type pg from 'pg';
 import { cancelRequest } from '../protocol/frontend-encoder.ts';
@@ -13,22 +14,39 @@ export interface CancelAddress {
 
 const SSL_REQUEST = Buffer.from('0000000804d2162f', 'hex');
 
+/** A server with many clients that connect at once may refuse a connection: a Unix socket whose queue is full does so with EAGAIN. */
+const ATTEMPTS = 3;
+const ATTEMPT_DELAY_MS = 50;
+
+type Outcome = 'taken' | 'timed out' | 'not connected';
+
 /**
- * Sends a cancel request, with TLS if the session uses it, so that the cancel key is not sent in clear.
+ * Sends a cancel request, with TLS if the session uses it, so that the cancel key is not sent in clear. Tries again when the
+ * connection cannot be opened.
  * @returns false when the server has not closed the connection in time; true also when the request could not be sent
  * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-CANCELING-REQUESTS
  */
-export function requestCancel(address: CancelAddress, processId: number, secretKey: number, timeoutMs: number): Promise<boolean> {
+export async function requestCancel(address: CancelAddress, processId: number, secretKey: number, timeoutMs: number): Promise<boolean> {
   const request = cancelRequest(processId, secretKey);
+  for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
+    const outcome = await send(address, request, timeoutMs);
+    if (outcome !== 'not connected') return outcome === 'taken';
+    if (attempt < ATTEMPTS) await delay(ATTEMPT_DELAY_MS);
+  }
+  return true;
+}
+
+function send(address: CancelAddress, request: Buffer, timeoutMs: number): Promise<Outcome> {
   return new Promise((resolve) => {
     const socket = openSocket(address);
-    const settle = (isOver: boolean) => {
+    let outcome: Outcome = 'not connected';
+    socket.setTimeout(timeoutMs, () => {
+      outcome = 'timed out';
       socket.destroy();
-      resolve(isOver);
-    };
-    socket.setTimeout(timeoutMs, () => settle(false));
-    socket.on('error', () => settle(true)).on('close', () => settle(true));
+    });
+    socket.on('error', () => {}).on('close', () => resolve(outcome));
     socket.on('connect', () => {
+      outcome = 'taken';
       if (address.ssl) sendWithTls(socket, address, request);
       else socket.resume().end(request);
     });

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { requestCancel } from '../support/cancel-request.ts';
-import { eventually } from '../support/eventually.ts';
+import { untilServerRuns } from '../support/running.ts';
 import { startTestService, type TestOrganization, type TestService, testVariables } from '../support/service.ts';
 
 /** Three processes of one Postern. */
@@ -33,8 +33,9 @@ it('a cancel request is honored by whichever process receives it, 20 of 20', asy
   const [own, second, third] = processes;
   for (let n = 0; n < 20; n += 1) {
     const { client, processId, secret } = await connect(own);
-    const sleeping = client.query('SELECT pg_sleep(60)').catch((error: unknown) => error);
-    await eventually('it runs', async () => (await running()) === 1);
+    const text = `SELECT pg_sleep(60) AS elsewhere_${n}`;
+    const sleeping = client.query(text).catch((error: unknown) => error);
+    await untilServerRuns(text);
     expect(await requestCancel(n % 2 === 0 ? second : third, processId, secret)).toHaveLength(0);
     expect(await sleeping).toMatchObject({ code: '57014', message: 'canceling statement due to user request' });
     expect((await client.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
@@ -47,15 +48,15 @@ it('one with another secret does nothing, nor does one for a session that has en
   const { client, processId, secret } = await connect(own);
   const ended = await connect(own);
   await ended.client.end();
-  const sleeping = client.query('SELECT pg_sleep(60)').catch((error: unknown) => error);
-  await eventually('it runs', async () => (await running()) === 1);
+  const sleeping = client.query('SELECT pg_sleep(60) AS kept').catch((error: unknown) => error);
+  await untilServerRuns('SELECT pg_sleep(60) AS kept');
   await requestCancel(second, processId, Buffer.from(secret.map((byte) => byte ^ 1)));
   await requestCancel(second, processId, Buffer.concat([secret, secret]));
   await requestCancel(second, ended.processId, ended.secret);
   // It would have arrived after the others.
   const marker = await connect(own);
-  const marked = marker.client.query('SELECT pg_sleep(61)').catch((error: unknown) => error);
-  await eventually('both run', async () => (await running()) === 2);
+  const marked = marker.client.query('SELECT pg_sleep(60) AS marked').catch((error: unknown) => error);
+  await untilServerRuns('SELECT pg_sleep(60) AS marked');
   await requestCancel(second, marker.processId, marker.secret);
   expect(await marked).toMatchObject({ code: '57014' });
   expect(await running()).toBe(1);
@@ -67,8 +68,8 @@ it('one with another secret does nothing, nor does one for a session that has en
 it('of many at once each is honored, and a flood of forged ones keeps nobody from it', async () => {
   const [own, second] = processes;
   const clients = await Promise.all(Array.from({ length: 12 }, () => connect(own)));
-  const sleeping = clients.map(({ client }) => client.query('SELECT pg_sleep(60)').catch((error: unknown) => error));
-  await eventually('they run', async () => (await running()) === clients.length);
+  const sleeping = clients.map(({ client }) => client.query('SELECT pg_sleep(60) AS many').catch((error: unknown) => error));
+  await untilServerRuns('SELECT pg_sleep(60) AS many', clients.length);
   const forged = Array.from({ length: 300 }, (_, n) => requestCancel(second, 2 ** 25 + n, Buffer.alloc(4)));
   const real = clients.map(({ processId, secret }) => requestCancel(second, processId, secret));
   for (const ended of await Promise.all(sleeping)) expect(ended).toMatchObject({ code: '57014' });

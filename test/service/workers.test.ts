@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, inject, it, onTestFinished } from 'vitest'
 import { requestCancel } from '../support/cancel-request.ts';
 import { eventually } from '../support/eventually.ts';
 import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
+import { untilServerRuns } from '../support/running.ts';
 import { type TestOrganization, testVariables } from '../support/service.ts';
 
 const BACKENDS = 3;
@@ -113,11 +114,9 @@ it('a cancel request reaches the session whichever worker it comes to, 20 of 20'
     const { processID, secretKey } = client as pg.Client & { readonly processID: number; readonly secretKey: number };
     const secret = Buffer.alloc(4);
     secret.writeInt32BE(secretKey);
-    const sleeping = client.query('SELECT pg_sleep(60)').catch((error: unknown) => error);
-    await eventually('it runs', async () => {
-      const { body } = await postern.call('GET', '/api/sessions', { key: organization.apiKey });
-      return body.sessions.some(({ statement }: { statement: { sql: string } | null }) => statement?.sql.includes('pg_sleep'));
-    });
+    const text = `SELECT pg_sleep(60) AS worker_${n}`;
+    const sleeping = client.query(text).catch((error: unknown) => error);
+    await untilServerRuns(text);
     await requestCancel(postern, processID, secret);
     expect(await sleeping).toMatchObject({ code: '57014' });
     await client.end();
