@@ -220,7 +220,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     services.multiplexer.add(this);
     backend.attach(this.receiver);
     backend.resume();
-    const change = settingsChange(session.settings, pins.settings);
+    const change = session.settings === pins.settings ? undefined : settingsChange(session.settings, pins.settings);
     session.settings = pins.settings;
     if (change !== undefined) this.ask(queryMessage(change), { own: 'settings' });
     this.#backendChanged(backend);
@@ -242,8 +242,9 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   /** Whether the session keeps the backend although it is idle. */
   isPinned(): boolean {
     const { pins } = this.#session;
-    if (pins.pinned && this.backend !== undefined) this.backend.session.pinnedFor = pins.reasons;
-    return pins.pinned;
+    if (pins.reasons.size === 0) return false;
+    if (this.backend !== undefined) this.backend.session.pinnedFor = pins.reasons;
+    return true;
   }
 
   /** Sends one of Postern's own requests, whose reply the client does not see. A Query destroys the unnamed statement. */
@@ -267,7 +268,8 @@ export class BackendLink implements SharedBackend, Slot, Sink {
       services.defaultsChanged();
     }
     // A cancel request may still be on its way to this backend. No other session gets the backend before it has arrived.
-    const canceled = this.cancels.letGo();
+    const canceled = this.cancels.underWay;
+    this.cancels.underWay = undefined;
     const reservation = pins.sequences?.rest();
     if (canceled === undefined) void lease?.release(true, reservation);
     else void canceled.then(() => lease?.release(true, reservation));

@@ -28,30 +28,23 @@ interface DueCancel {
 export class CancelQueue {
   readonly #target: CancelTarget;
   readonly #replies: ReplyQueue;
-  #underWay: Promise<void> | undefined;
-  #due: DueCancel | undefined;
-  #isAsked = false;
+  /** Resolves when the cancel request that has been sent for this backend has arrived. Reset by who gives the backend back. */
+  underWay: Promise<void> | undefined;
+  /** The cancel request that waits. */
+  due: DueCancel | undefined;
+  /** The client itself has asked to cancel its request in a shared pipeline. */
+  isAsked = false;
 
   constructor(target: CancelTarget, replies: ReplyQueue) {
     this.#target = target;
     this.#replies = replies;
   }
 
-  /** Resolves when the cancel request that has been sent for this backend has arrived. */
-  get underWay(): Promise<void> | undefined {
-    return this.#underWay;
-  }
-
-  /** The client itself has asked to cancel its request in a shared pipeline. */
-  get isAsked(): boolean {
-    return this.#isAsked;
-  }
-
   /** Cancels what the backend runs for the client. Resolves when the server has the cancel request, or nothing is left to cancel. */
   async send(): Promise<void> {
     const { lease, shared } = this.#target;
     if (lease === undefined || this.#replies.onlyOurs) return;
-    if (shared !== undefined) this.#isAsked = true;
+    if (shared !== undefined) this.isAsked = true;
     if (this.#mustWait) await this.#whenDue();
     else if (shared !== undefined) await shared.cancel(this.#target);
     else await this.#sendTo(lease);
@@ -61,36 +54,36 @@ export class CancelQueue {
   get #mustWait(): boolean {
     const { shared } = this.#target;
     if (shared !== undefined) return !shared.isActive(this.#target);
-    return this.#underWay !== undefined || this.#replies.answeringOurs;
+    return this.underWay !== undefined || this.#replies.answeringOurs;
   }
 
   #whenDue(): Promise<void> {
-    if (this.#due === undefined) {
+    if (this.due === undefined) {
       let settle = () => {};
       const settled = new Promise<void>((resolve) => {
         settle = resolve;
       });
-      this.#due = { batch: this.#replies.oldestBatch, settled, settle };
+      this.due = { batch: this.#replies.oldestBatch, settled, settle };
     }
-    return this.#due.settled;
+    return this.due.settled;
   }
 
   async #sendTo(lease: Lease): Promise<void> {
     const underWay = lease.cancel();
-    this.#underWay = underWay;
+    this.underWay = underWay;
     await underWay;
     // The session may have another backend by now, with another cancel request on its way.
-    if (this.#underWay === underWay) this.#underWay = undefined;
+    if (this.underWay === underWay) this.underWay = undefined;
     this.sendIfDue();
   }
 
   /** Sends the cancel request that waits, if it has to wait no longer. Drops it if its requests have ended. */
   sendIfDue(): void {
-    const due = this.#due;
+    const due = this.due;
     if (due === undefined) return;
     const isOver = this.#isOver(due);
     if (!isOver && this.#mustWait) return;
-    this.#due = undefined;
+    this.due = undefined;
     if (isOver) due.settle();
     else void this.send().then(due.settle);
   }
@@ -101,22 +94,15 @@ export class CancelQueue {
     return replies.onlyOurs || (replies.oldestBatch !== batch && !replies.copyIn);
   }
 
-  /** The session gives the backend back. @returns resolves when nothing more can arrive for it */
-  letGo(): Promise<void> | undefined {
-    const underWay = this.#underWay;
-    this.#underWay = undefined;
-    return underWay;
-  }
-
   /** The requests that the cancel requests were meant for have ended. */
   forget(): void {
-    this.#due?.settle();
-    this.#due = undefined;
-    this.#isAsked = false;
+    this.due?.settle();
+    this.due = undefined;
+    this.isAsked = false;
   }
 
   /** The backend runs only this client's requests again. */
   isAlone(): void {
-    this.#isAsked = false;
+    this.isAsked = false;
   }
 }

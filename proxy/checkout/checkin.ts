@@ -34,7 +34,8 @@ export function isCheckinDone(session: WireSession): boolean {
 
 /** RESET and DISCARD go back to the server's defaults, and not to the settings with which the client started. */
 function settingsToRestore({ pins, backend }: WireSession): string | undefined {
-  return backend === undefined ? undefined : settingsChange(backend.session.settings, pins.settings);
+  if (backend === undefined || backend.session.settings === pins.settings) return undefined;
+  return settingsChange(backend.session.settings, pins.settings);
 }
 
 function checkLocks(session: WireSession): void {

@@ -2,10 +2,9 @@ import type { Settings } from '../../src/backend/session-state.ts';
 
 /**
  * The SQL that changes a session from one set of settings to another.
- * @returns undefined when they are the same
+ * @returns undefined when they are equal
  */
 export function settingsChange(from: Settings, to: Settings): string | undefined {
-  if (from === to) return undefined;
   const reset = [...from.keys()].filter((name) => !to.has(name)).map((name) => `RESET ${quotedName(name)};`);
   const set = [...to]
     .filter(([name, value]) => from.get(name) !== value)

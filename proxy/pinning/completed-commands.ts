@@ -6,16 +6,11 @@ import type { RequestEnd } from './query-inspection.ts';
 
 /* Applies what a client's statements have changed in its session. Command tags tell, unlike the text, that a statement has run. */
 
-/** This many take a few milliseconds. */
-const MAX_REAPPLIED_EFFECTS = 20_000;
+/** This many take a few milliseconds: other events are then handled before the rest of a chunk. */
+export const MAX_REAPPLIED_EFFECTS = 20_000;
 
 /** Requests that define or close statement names. */
 const NAMING: ReadonlySet<RequestKind> = new Set([Request.parse, Request.close]);
-
-/** Whether the effects of one chunk have taken long: other events are then handled before the rest of it. */
-export function haveEffectsTakenLong({ reappliedEffects }: WireSession): boolean {
-  return reappliedEffects > MAX_REAPPLIED_EFFECTS;
-}
 
 /** @param request the request of the command, if anything was noted for it */
 export function commandCompleted(session: WireSession, tag: string, request: RequestEnd | undefined): void {

@@ -24,10 +24,10 @@ export class Pins {
   readonly #startup: Settings;
   readonly #tell: PinListener;
   readonly #sequenceUse: SequenceUse;
-  /** Undefined for most sessions. */
-  #reasons: Set<PinReason> | undefined;
+  /** Why the session is pinned; for most sessions there is no reason. */
+  reasons: ReadonlySet<PinReason> = NO_REASONS;
   /** What sequences gave to the session; undefined while none of its statements uses them. */
-  #sequences: SequenceValues | undefined;
+  sequences: SequenceValues | undefined;
   /** A statement prepared in SQL (PREPARE) may take advisory locks whenever it is executed. */
   #mayLockUnseen = false;
   /** Custom settings of the client, which the server does not list: they have to be asked for by name. */
@@ -58,17 +58,9 @@ export class Pins {
     this.#addCustom([...startup.keys()].filter((name) => name.includes('.')));
   }
 
-  get sequences(): SequenceValues | undefined {
-    return this.#sequences;
-  }
-
   /** Another session's values must not be asked for in the place of this one's. */
   get maySequencesBeAskedFor(): boolean {
     return this.#sequenceUse.mayBeAskedFor;
-  }
-
-  get pinned(): boolean {
-    return this.#reasons !== undefined && this.#reasons.size > 0;
   }
 
   /** The backend has state that no reset removes. */
@@ -85,18 +77,14 @@ export class Pins {
     return this.#custom;
   }
 
-  get reasons(): ReadonlySet<PinReason> {
-    return this.#reasons ?? NO_REASONS;
-  }
-
   /** The backend has, or may have, state that another session must not find. */
   get holdsState(): boolean {
-    return this.pinned || this.suspected || this.lockCheckDue;
+    return this.reasons.size > 0 || this.suspected || this.lockCheckDue;
   }
 
   /** The session may share a backend's pipeline with others. */
   get isShareable(): boolean {
-    return !this.holdsState && this.#sequences?.isKept !== true;
+    return !this.holdsState && this.sequences?.isKept !== true;
   }
 
   /**
@@ -135,30 +123,32 @@ export class Pins {
   }
 
   #sequencesUsed(): SequenceValues {
-    this.#sequences ??= new SequenceValues(this.#sequenceUse, (pinned) => this.#tell('sequence', pinned));
-    return this.#sequences;
+    this.sequences ??= new SequenceValues(this.#sequenceUse, (pinned) => this.#tell('sequence', pinned));
+    return this.sequences;
   }
 
   #has(reason: PinReason): boolean {
-    return this.#reasons?.has(reason) ?? false;
+    return this.reasons.has(reason);
   }
 
   /** Pins the session to its backend. */
   keep(reason: PinReason): void {
     if (this.#has(reason)) return;
-    this.#reasons ??= new Set();
-    this.#reasons.add(reason);
+    this.reasons = new Set([...this.reasons, reason]);
     this.#tell(reason, true);
   }
 
   #drop(reason: PinReason): void {
-    if (this.#reasons?.delete(reason)) this.#tell(reason, false);
+    if (!this.#has(reason)) return;
+    const others = [...this.reasons].filter((other) => other !== reason);
+    this.reasons = others.length === 0 ? NO_REASONS : new Set(others);
+    this.#tell(reason, false);
   }
 
   /** The session is over. */
   end(): void {
     for (const reason of this.reasons) this.#drop(reason);
-    this.#sequences?.lost();
+    this.sequences?.lost();
   }
 
   /** The server has reported a changed setting. Others, which it does not report, may have changed, too. */
@@ -191,7 +181,7 @@ export class Pins {
   /** `DISCARD ALL` has run. */
   discarded(): void {
     for (const reason of this.reasons) if (reason !== 'session') this.#drop(reason);
-    this.#sequences?.lost();
+    this.sequences?.lost();
     this.lockCheckDue = false;
     this.settings = this.#startup;
     this.suspected = true;

@@ -14,8 +14,8 @@ export interface ProcessIds {
   backendOf(processId: number): number | undefined;
   /** Cancels or ends a session of the same organization. */
   signal(processId: number, signal: 'cancel' | 'terminate'): void;
-  /** Resolves when the signals sent since the last call have arrived; undefined if there were none. */
-  takeSignals(): Promise<void> | undefined;
+  /** Resolves when the signals that have been sent have arrived. Whoever waits for it sets it back to undefined. */
+  signals: Promise<void> | undefined;
   /** The session with this id now works on this backend. */
   moved(backend: number): void;
   /** The id of the session whose notification this backend sent. */

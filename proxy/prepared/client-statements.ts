@@ -52,9 +52,10 @@ export class ClientStatements {
   #named: Map<string, NamedStatement> | undefined;
   /** Names that were deallocated recently, by the server's name: an error that arrives later may still mention the statement. */
   #former: BoundedMap<string, string> | undefined;
-  #unnamed: UnnamedStatement | undefined;
-  /** The unnamed statement according to the replies that have arrived. */
-  #settled: UnnamedStatement | undefined;
+  /** The client's unnamed statement, provided that all pending requests succeed. Set by {@link setUnnamed}. */
+  unnamed: UnnamedStatement | undefined;
+  /** The unnamed statement according to the replies that have arrived. Set by {@link unnamedSettled}. */
+  settledUnnamed: UnnamedStatement | undefined;
   #unnamedBytes = 0;
 
   /** @param kept counts the statements of all clients of the organization */
@@ -62,19 +63,15 @@ export class ClientStatements {
     this.#memory = memory;
   }
 
-  /** The client's unnamed statement, provided that all pending requests succeed. A Query or a Close destroys it. */
-  get unnamed(): UnnamedStatement | undefined {
-    return this.#unnamed;
-  }
-
-  set unnamed(statement: UnnamedStatement | undefined) {
-    this.#unnamed = statement;
+  /** @param statement undefined: a Query or a Close destroys the unnamed statement */
+  setUnnamed(statement: UnnamedStatement | undefined): void {
+    this.unnamed = statement;
     this.#countUnnamed();
   }
 
   #countUnnamed(): void {
-    const unnamed = this.#unnamed;
-    const settled = this.#settled === unnamed ? 0 : countedBytes(this.#settled);
+    const unnamed = this.unnamed;
+    const settled = this.settledUnnamed === unnamed ? 0 : countedBytes(this.settledUnnamed);
     const bytes = this.#isOver ? 0 : countedBytes(unnamed) + settled;
     if (bytes === this.#unnamedBytes) return;
     this.#memory.resizeBy(bytes - this.#unnamedBytes);
@@ -105,17 +102,17 @@ export class ClientStatements {
   /** The server has answered: its unnamed statement is now this one, or none. */
   unnamedSettled(statement: UnnamedStatement | undefined): void {
     // Another request with the same outcome may have been undone, and this change with it by mistake.
-    if (this.unnamed === this.#settled) this.unnamed = statement;
-    this.#settled = statement;
+    if (this.unnamed === this.settledUnnamed) this.unnamed = statement;
+    this.settledUnnamed = statement;
     this.#countUnnamed();
   }
 
   /** @param failed PostgreSQL destroys the old statement before it parses the new one; a request that was ignored leaves the old one */
   unnamedUndone(statement: UnnamedStatement | undefined, failed: boolean): void {
     const { unnamed } = this;
-    const isCurrent = unnamed === statement || unnamed === this.#settled;
-    if (failed) this.#settled = undefined;
-    if (isCurrent) this.#unnamed = this.#settled;
+    const isCurrent = unnamed === statement || unnamed === this.settledUnnamed;
+    if (failed) this.settledUnnamed = undefined;
+    if (isCurrent) this.unnamed = this.settledUnnamed;
     this.#countUnnamed();
   }
 

@@ -3,7 +3,6 @@ import { Disposition, Request } from '../../src/backend/pending-replies.ts';
 import { definitionToReprepare, newServerStatement, type ServerStatement } from '../../src/backend/prepared-statements.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { latin1String, stringEnd } from '../../src/protocol/body.ts';
-import { FrontendType } from '../../src/protocol/frontend.ts';
 import { parseMessage } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { mayChangeObjects } from '../../src/syntax/traits/object-changes.ts';
@@ -50,10 +49,10 @@ export type ParseOutcome = 'sent' | 'repeated' | 'asked';
  * that first executes it. So a client that only prepares does not wait for a backend.
  * @returns false when the Parse has to go to a backend
  */
-export function prepareWithoutBackend(session: WireSession, { type, buffer, start, end, length, last }: FrameScanner): boolean {
+export function prepareWithoutBackend(session: WireSession, { buffer, start, end, length, last }: FrameScanner): boolean {
   const { pins, statements, services } = session;
   const nameStart = start + HEADER_BYTES;
-  if (type !== FrontendType.Parse || !last || length > MAX_LOOKED_UP_BYTES || buffer[nameStart] === 0) return false;
+  if (!last || length > MAX_LOOKED_UP_BYTES || buffer[nameStart] === 0) return false;
   const nameEnd = stringEnd(buffer, nameStart, end);
   if (nameEnd < 0) return false;
   const name = buffer.toString('latin1', nameStart, nameEnd);

@@ -41,7 +41,7 @@ export class UnnamedChange implements ParseEffect {
   }
 
   note(): void {
-    this.#statements.unnamed = this.#unnamed;
+    this.#statements.setUnnamed(this.#unnamed);
     if (this.#session !== undefined) this.#session.unnamed = this.#unnamed;
   }
 

@@ -14,7 +14,7 @@ import {
 } from '../../src/protocol/frontend-encoder.ts';
 import { isSameShape, type StatementShape } from '../../src/protocol/statement-shape.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
-import { deallocatedNames, type SessionTraits } from '../../src/syntax/traits/session-traits.ts';
+import { deallocatedNames } from '../../src/syntax/traits/session-traits.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import type { UnnamedStatement } from './client-statements.ts';
 import { DescribeReply } from './describe-reply.ts';
@@ -39,8 +39,8 @@ export type Readiness = 'ready' | 'asked' | 'changed';
  * prepares an empty statement under the client's name, which always succeeds, and the DEALLOCATE removes that.
  * @returns the names, as the client knows them
  */
-export function preparePlaceholders(session: WireSession, text: string, traits: SessionTraits, backend: BackendConnection): string[] {
-  const names = traits.deallocates ? deallocatedNames(text).filter((name) => session.statements.get(name) !== undefined) : [];
+export function preparePlaceholders(session: WireSession, text: string, backend: BackendConnection): string[] {
+  const names = deallocatedNames(text).filter((name) => session.statements.get(name) !== undefined);
   for (const name of names) preparePlaceholder(session, name, backend);
   return names;
 }

@@ -16,7 +16,7 @@ import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { isOwn } from '../checkout/backend-link.ts';
 import { ReportedParameters } from '../checkout/reported-parameters.ts';
 import { isCanceled, isMissing, isServerStatementMissing, isStalePlan, STALE_PLAN } from '../errors.ts';
-import { applySchemaChange, commandCompleted, haveEffectsTakenLong } from '../pinning/completed-commands.ts';
+import { applySchemaChange, commandCompleted, MAX_REAPPLIED_EFFECTS } from '../pinning/completed-commands.ts';
 import type { RequestEnd } from '../pinning/query-inspection.ts';
 import type { StateProbe } from '../pinning/state-probe.ts';
 import { DescribeReply } from '../prepared/describe-reply.ts';
@@ -60,7 +60,7 @@ export function receiveReplies(session: WireSession, chunk: Buffer, isFollowed: 
     } else receiveMessage(session, scanner);
     if (isFollowed && replies.length === 0) return scanner.takeRest();
     if (replies.isUnclear) break;
-    if (!haveEffectsTakenLong(session) || replies.length === 0 || isFollowed) continue;
+    if (session.reappliedEffects <= MAX_REAPPLIED_EFFECTS || replies.length === 0 || isFollowed) continue;
     gate.close(Reason.replyPart);
     break;
   }
@@ -163,7 +163,7 @@ function receiveReady(session: WireSession, scanner: FrameScanner): void {
     services.answered(session.failure, session.since - askedAt);
     session.failure = undefined;
   }
-  applySchemaChange(session);
+  if (session.schemaChanged || session.allDeallocated) applySchemaChange(session);
 }
 
 function receiveError(session: WireSession, scanner: FrameScanner): void {
@@ -274,7 +274,7 @@ export function simulateReply({ isHidden, toClient }: WireSession, request: Requ
 
 /** @see ReplyListener.done */
 export function requestDone(session: WireSession, request: RequestKind, subject: unknown): void {
-  if (request === Request.query && !isOwn(subject)) session.statements.unnamedSettled(undefined);
+  if (request === Request.query && !isOwn(subject)) unnamedDestroyed(session);
   if (subject === undefined) return;
   if (hasEffect(request)) {
     session.allDeallocated = false;
@@ -290,6 +290,11 @@ export function requestDone(session: WireSession, request: RequestKind, subject:
   }
   const { batch } = subject as RequestEnd;
   if (batch !== undefined) session.audit?.done(batch);
+}
+
+/** A Query has destroyed the unnamed statement. */
+function unnamedDestroyed({ statements }: WireSession): void {
+  if (statements.unnamed !== undefined || statements.settledUnnamed !== undefined) statements.unnamedSettled(undefined);
 }
 
 /** @see ReplyListener.dropped */

@@ -24,7 +24,9 @@ export function beginInput(session: WireSession): void {
 
 /** Counts the bytes of the client's input that are held. */
 export function countInput({ services, clientScanner, gate, rewrittenBytes }: WireSession): void {
-  services.bufferBudget.fromClient(clientScanner.heldBytes + gate.inputBytes + rewrittenBytes);
+  const { bufferBudget } = services;
+  const bytes = clientScanner.heldBytes + gate.inputBytes + rewrittenBytes;
+  if (bytes !== bufferBudget.fromClientBytes) bufferBudget.fromClient(bytes);
 }
 
 /**
@@ -52,8 +54,11 @@ export function resumeClient(session: WireSession): void {
 
 /** Delays a request that signals other sessions until the signals have arrived, because PostgreSQL's functions send theirs before they return. */
 export function awaitSignals({ services, link, replies, events }: WireSession): void {
-  const signals = services.processIds.takeSignals();
-  if (signals !== undefined && replies.length > 0) void link.holdBackUntil(signals).then(() => events.continueInput());
+  const { processIds } = services;
+  const { signals } = processIds;
+  if (signals === undefined) return;
+  processIds.signals = undefined;
+  if (replies.length > 0) void link.holdBackUntil(signals).then(() => events.continueInput());
 }
 
 /**

@@ -145,12 +145,12 @@ function forwardQuery(session: WireSession, scanner: FrameScanner, backend: Back
   if (!isWhole) textPasses(session, scanner, end);
   const { sql, edits } = rewriteText(session, text);
   const sent = traits.mentionsPids ? translateProcessIds(sql, session.services.processIds).text : sql;
-  const deallocations = preparePlaceholders(session, text, traits, backend);
+  const deallocations = traits.deallocates ? preparePlaceholders(session, text, backend) : [];
   if (traits.deallocatesAll) names.changesAll();
   names.changes('');
   for (const name of deallocations) names.changes(name);
   if (!replies.discarding) {
-    statements.unnamed = undefined;
+    if (statements.unnamed !== undefined) statements.setUnnamed(undefined);
     backend.session.unnamed = undefined;
   }
   replies.push(Request.query, Disposition.forward, endRequest(session, deallocations, edits, traits.showsSearchPath));
@@ -252,7 +252,7 @@ function deallocationOf(
   backend: BackendConnection,
 ): Effect | undefined {
   if (text === undefined || traits?.deallocates !== true) return undefined;
-  const names = preparePlaceholders(session, latin1String(text, 0, text.length), traits, backend);
+  const names = preparePlaceholders(session, latin1String(text, 0, text.length), backend);
   for (const name of names) session.names.changes(name);
   const undos = names.map((name) => session.statements.delete(name));
   return { undo: () => undos.map((undo) => undo()) };

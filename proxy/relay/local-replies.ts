@@ -41,7 +41,7 @@ function answerRefused(session: WireSession, { type }: FrameScanner): boolean {
 }
 
 function answerParse(session: WireSession, scanner: FrameScanner): boolean {
-  const isKnown = prepareWithoutBackend(session, scanner);
+  const isKnown = scanner.type === FrontendType.Parse && prepareWithoutBackend(session, scanner);
   if (isKnown) session.toClient.insert(PARSE_COMPLETE);
   return isKnown;
 }

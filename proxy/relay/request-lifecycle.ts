@@ -134,7 +134,7 @@ export function handleReplies(session: WireSession, chunk: Buffer): void {
     return;
   }
   if (gate.isClosed(Reason.replyPart)) receiveMoreSoon(session);
-  link.cancels.sendIfDue();
+  if (link.cancels.due !== undefined) link.cancels.sendIfDue();
   if (replies.length === 0) answered(session);
   else if (!session.isOver && !holdsBackReply(session)) toClient.flushPart(!session.backendScanner.last);
   if (client.writableLength === 0) session.lastTakenAt = performance.now();

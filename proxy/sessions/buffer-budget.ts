@@ -10,7 +10,8 @@ export const BUFFER_BOUNDS: MemoryBounds = { perOrganizationBytes: 4 * MAX_REWRI
 
 /** Counts the bytes held of messages from and to one client, against its organization's limit. */
 export class BufferBudget extends MemoryReservation implements HeadBudget {
-  #fromClientBytes = 0;
+  /** Bytes of the client's input that are held; set by {@link fromClient}. */
+  fromClientBytes = 0;
   #toClientBytes = 0;
 
   mayGrow(bytes: number): boolean {
@@ -19,13 +20,13 @@ export class BufferBudget extends MemoryReservation implements HeadBudget {
 
   /** This many bytes of the client's input are held. */
   fromClient(bytes: number): void {
-    this.#fromClientBytes = bytes;
+    this.fromClientBytes = bytes;
     this.resize(bytes + this.#toClientBytes);
   }
 
   /** This many bytes of replies wait until the client reads them. */
   toClient(bytes: number): void {
     this.#toClientBytes = bytes;
-    this.resize(bytes + this.#fromClientBytes);
+    this.resize(bytes + this.fromClientBytes);
   }
 }

@@ -79,7 +79,7 @@ class OwnProcessId implements ProcessIds {
   readonly own: number;
   /** Undefined when the session has ended: old tables of a Map that has grown refer to their entries until a full garbage collection. */
   session: ReachableSession | undefined;
-  #signals: Promise<void> | undefined;
+  signals: Promise<void> | undefined;
   readonly #sessions: ReadonlyMap<number, OwnProcessId>;
   readonly #users: BoundedMap<number, number>;
 
@@ -103,13 +103,7 @@ class OwnProcessId implements ProcessIds {
   /** One's own may have to wait for what is sent with it. */
   #canceled(target: ReachableSession, processId: number): void {
     const arrived = target.cancel();
-    if (processId !== this.own) this.#signals = Promise.all([this.#signals, arrived]).then(() => {});
-  }
-
-  takeSignals(): Promise<void> | undefined {
-    const signals = this.#signals;
-    this.#signals = undefined;
-    return signals;
+    if (processId !== this.own) this.signals = Promise.all([this.signals, arrived]).then(() => {});
   }
 
   moved(backend: number): void {

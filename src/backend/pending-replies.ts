@@ -17,32 +17,17 @@ const KIND_MASK = (1 << KIND_BITS) - 1;
 
 /** Requests in the order in which they were sent, from 0, each with the subject that was given with it. Two ring buffers. */
 export class PendingReplies {
-  #length = 0;
+  /* Only this class sets these. */
+  length = 0;
+  /** How many requests have been removed from the beginning so far. */
+  dropped = 0;
+  /** How many of the requests are Postern's own. */
+  ours = 0;
+  /** How many of the requests are Query messages. */
+  queries = 0;
   #head = 0;
-  #dropped = 0;
-  #ours = 0;
-  #queries = 0;
   #requests: number[] = new Array(INITIAL_CAPACITY).fill(0);
   #subjects: unknown[] = new Array(INITIAL_CAPACITY).fill(undefined);
-
-  get length(): number {
-    return this.#length;
-  }
-
-  /** How many requests have been removed from the beginning so far. */
-  get dropped(): number {
-    return this.#dropped;
-  }
-
-  /** How many of the requests are Postern's own. */
-  get ours(): number {
-    return this.#ours;
-  }
-
-  /** How many of the requests are Query messages. */
-  get queries(): number {
-    return this.#queries;
-  }
 
   #at(index: number): number {
     return (this.#head + index) & (this.#requests.length - 1);
@@ -62,17 +47,17 @@ export class PendingReplies {
   }
 
   push(kind: RequestKind, disposition: ReplyDisposition, subject: unknown): void {
-    if (this.#length === this.#requests.length) this.#grow();
-    const at = this.#at(this.#length);
+    if (this.length === this.#requests.length) this.#grow();
+    const at = this.#at(this.length);
     this.#requests[at] = kind | (disposition << KIND_BITS);
     this.#subjects[at] = subject;
-    this.#length += 1;
+    this.length += 1;
     this.#count(kind, disposition, 1);
   }
 
   #count(kind: RequestKind, disposition: ReplyDisposition, change: 1 | -1): void {
-    if (kind === Request.query) this.#queries += change;
-    if (disposition === Disposition.skip) this.#ours += change;
+    if (kind === Request.query) this.queries += change;
+    if (disposition === Disposition.skip) this.ours += change;
   }
 
   /** Removes requests from the beginning. */
@@ -82,14 +67,14 @@ export class PendingReplies {
       this.#subjects[this.#at(i)] = undefined;
     }
     this.#head = this.#at(count);
-    this.#length -= count;
-    this.#dropped += count;
+    this.length -= count;
+    this.dropped += count;
   }
 
   /** Removes the requests for which `isKept` returns false. */
   filter(isKept: (index: number) => boolean): void {
     let kept = 0;
-    for (let i = 0; i < this.#length; i += 1) {
+    for (let i = 0; i < this.length; i += 1) {
       if (!isKept(i)) {
         this.#count(this.kind(i), this.disposition(i), -1);
         continue;
@@ -99,8 +84,8 @@ export class PendingReplies {
       this.#subjects[to] = this.#subjects[from];
       kept += 1;
     }
-    for (let i = kept; i < this.#length; i += 1) this.#subjects[this.#at(i)] = undefined;
-    this.#length = kept;
+    for (let i = kept; i < this.length; i += 1) this.#subjects[this.#at(i)] = undefined;
+    this.length = kept;
   }
 
   #grow(): void {

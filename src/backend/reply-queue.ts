@@ -22,21 +22,31 @@ export interface ReplyListener {
 export class ReplyQueue {
   readonly #listener: ReplyListener;
   readonly #owed = new PendingReplies();
-  /** The client's batches, each of which a Sync, Query or FunctionCall ends: how many have been sent, and how many are owed. */
-  #batches = 0;
-  #owedBatches = 0;
+  /* Only this class sets these. */
+  /** The number of the batch that the next message belongs to; a Sync, Query or FunctionCall of the client ends a batch. */
+  batch = 0;
+  /** The number of the oldest batch that has not been answered completely. */
+  oldestBatch = 0;
+  /** The backend discards all messages up to the next Sync: an error came and the Sync that ends its effect has not been sent yet. */
+  discarding = false;
+  /** The backend is in COPY-in mode and ignores Sync. */
+  copyIn = false;
+  /**
+   * A COPY has failed. The backend does not tell whether it had ignored a Sync before that, so it may send one more ReadyForQuery
+   * than expected. That one precedes the answer to Postern's next request.
+   */
+  copyAmbiguous = false;
+  /**
+   * That Sync may also have ended the discarding after the error. Then messages between it and the next Sync may be
+   * answered or discarded, so it is no longer known which request an answer belongs to.
+   */
+  isUnclear = false;
   /** No request with a lower number, counted from the first ever sent, ends the batch being answered. */
   #noEndBefore = 0;
-  /** An error came and the Sync that ends its effect has not been sent yet. */
-  #discarding = false;
-  /** The backend is in COPY-in mode and ignores Sync. */
-  #copyIn = false;
   /** It has ignored a Sync after an Execute, so another is needed after the data. */
   #ignoredSync = false;
   /** A Sync is presumed to have been ignored by the COPY that is being answered. */
   #presumedIgnoredSync = false;
-  #copyAmbiguous = false;
-  #isUnclear = false;
   /** The Query that is being answered has failed: the next ReadyForQuery is its own. */
   #queryFailed = false;
   /**
@@ -53,44 +63,9 @@ export class ReplyQueue {
     return this.#owed.length;
   }
 
-  /** The number of the batch that the next message belongs to; a Sync, Query or FunctionCall of the client ends a batch. */
-  get batch(): number {
-    return this.#batches;
-  }
-
-  /** The number of the oldest batch that has not been answered completely. */
-  get oldestBatch(): number {
-    return this.#batches - this.#owedBatches;
-  }
-
-  /** Whether the backend discards all messages up to the next Sync. */
-  get discarding(): boolean {
-    return this.#discarding;
-  }
-
-  get copyIn(): boolean {
-    return this.#copyIn;
-  }
-
   /** Whether the backend needs a Sync first, even if no reply is owed, because its implicit transaction is still open. */
   get awaitsSync(): boolean {
-    return this.#discarding || this.#ignoredSync || this.#isUnclear;
-  }
-
-  /**
-   * A COPY has failed. The backend does not tell whether it had ignored a Sync before that, so it may send one more ReadyForQuery
-   * than expected. That one precedes the answer to Postern's next request.
-   */
-  get copyAmbiguous(): boolean {
-    return this.#copyAmbiguous;
-  }
-
-  /**
-   * That Sync may also have ended the discarding after the error. Then messages between it and the next Sync may be
-   * answered or discarded, so it is no longer known which request an answer belongs to.
-   */
-  get isUnclear(): boolean {
-    return this.#isUnclear;
+    return this.discarding || this.#ignoredSync || this.isUnclear;
   }
 
   /** Whether the reply being received is to a request of Postern's own. */
@@ -157,26 +132,23 @@ export class ReplyQueue {
    */
   push(kind: RequestKind, disposition: ReplyDisposition = Disposition.forward, subject?: unknown): void {
     if (kind === Request.sync) {
-      if (this.#copyIn) {
+      if (this.copyIn) {
         this.#ignoredSync ||= this.#owed.length > 0 && this.#owed.kind(0) === Request.execute;
         this.#presumedIgnoredSync = true;
         return;
       }
-      this.#discarding = false;
+      this.discarding = false;
       this.#ignoredSync = false;
-    } else if (this.#discarding) {
-      this.#isUnclear ||= this.#copyAmbiguous && kind !== Request.copyEnd;
+    } else if (this.discarding) {
+      this.isUnclear ||= this.copyAmbiguous && kind !== Request.copyEnd;
       this.#listener.dropped(kind, subject, false);
       return;
-    } else if (kind === Request.copyEnd && this.#copyIn) {
-      this.#copyIn = false;
+    } else if (kind === Request.copyEnd && this.copyIn) {
+      this.copyIn = false;
       return;
     }
     this.#owed.push(kind, disposition, subject);
-    if (this.#endsBatch(this.#owed.length - 1)) {
-      this.#batches += 1;
-      this.#owedBatches += 1;
-    }
+    if (this.#endsBatch(this.#owed.length - 1)) this.batch += 1;
     if (this.#owed.length === 1) this.#settle();
   }
 
@@ -188,7 +160,7 @@ export class ReplyQueue {
   /** Whether a message of this type that the backend sends now is forwarded to the client. Called before {@link receive}. */
   forwards(type: number): boolean {
     if (!this.skipping) return true;
-    if (type === READY && this.#copyAmbiguous) return true;
+    if (type === READY && this.copyAmbiguous) return true;
     if (type !== ERROR) return false;
     // The client's batch has failed, even if the error is that of a request that Postern added to it.
     const end = this.#batchEnd();
@@ -206,12 +178,12 @@ export class ReplyQueue {
     }
     const kind = this.#owed.kind(0);
     // Any other message answers a request that was sent after the doubtful Sync.
-    if (type !== READY) this.#copyAmbiguous = false;
+    if (type !== READY) this.copyAmbiguous = false;
     switch (type) {
       case ERROR:
-        this.#copyAmbiguous = this.#presumedIgnoredSync;
+        this.copyAmbiguous = this.#presumedIgnoredSync;
         this.#presumedIgnoredSync = false;
-        this.#copyIn = false;
+        this.copyIn = false;
         if (kind === Request.query) {
           this.danglingPortal = true;
           this.#queryFailed = true;
@@ -219,9 +191,9 @@ export class ReplyQueue {
         if (!isEnd(kind)) this.#failed();
         return;
       case READY:
-        this.#copyIn = false;
+        this.copyIn = false;
         // A Query has other replies before ReadyForQuery, so this one answers a Sync that was not ignored.
-        if (isEnd(kind) && (kind === Request.sync || this.#queryFailed || !this.#copyAmbiguous)) this.#pop();
+        if (isEnd(kind) && (kind === Request.sync || this.#queryFailed || !this.copyAmbiguous)) this.#pop();
         this.#queryFailed = false;
         return;
       case COPY_IN:
@@ -239,7 +211,7 @@ export class ReplyQueue {
       case COMPLETE:
       case EMPTY:
       case SUSPENDED:
-        this.#copyIn = false;
+        this.copyIn = false;
         this.#presumedIgnoredSync = false;
         if (kind === Request.execute) this.#pop();
         return;
@@ -249,7 +221,7 @@ export class ReplyQueue {
 
   /** The presumably ignored Sync was not ignored: the COPY had failed before it read any data. */
   #synced(): void {
-    this.#discarding = false;
+    this.discarding = false;
     this.#ignoredSync = false;
   }
 
@@ -262,7 +234,7 @@ export class ReplyQueue {
   }
 
   #advance(): void {
-    if (this.#endsBatch(0)) this.#owedBatches -= 1;
+    if (this.#endsBatch(0)) this.oldestBatch += 1;
     this.#owed.drop(1);
   }
 
@@ -284,18 +256,18 @@ export class ReplyQueue {
   #failed(): void {
     let failed = 0;
     while (failed < this.#owed.length && this.#owed.kind(failed) !== Request.sync) {
-      this.#isUnclear ||= this.#copyAmbiguous && failed > 0 && this.#owed.kind(failed) !== Request.copyEnd;
+      this.isUnclear ||= this.copyAmbiguous && failed > 0 && this.#owed.kind(failed) !== Request.copyEnd;
       failed += 1;
     }
     this.#drop(failed, true);
-    this.#discarding = this.#owed.length === 0;
+    this.discarding = this.#owed.length === 0;
   }
 
   /** @param firstFailed whether the first of them has failed itself */
   #drop(count: number, firstFailed = false): void {
     const owed = this.#owed;
     for (let i = count - 1; i >= 0; i -= 1) {
-      if (this.#endsBatch(i)) this.#owedBatches -= 1;
+      if (this.#endsBatch(i)) this.oldestBatch += 1;
       this.#listener.dropped(owed.kind(i), owed.subject(i), firstFailed && i === 0);
     }
     owed.drop(count);
@@ -318,11 +290,11 @@ export class ReplyQueue {
       this.#ignoredSync = !isOver && this.#owed.kind(0) === Request.execute;
       if (isOver) return true;
       this.#presumedIgnoredSync = true;
-      if (this.#endsBatch(i)) this.#owedBatches -= 1;
+      if (this.#endsBatch(i)) this.oldestBatch += 1;
       return false;
     });
     this.#noEndBefore = 0;
-    this.#copyIn = !isOver;
+    this.copyIn = !isOver;
   }
 
   #endsBatch(index: number): boolean {

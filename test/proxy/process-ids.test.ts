@@ -7,7 +7,7 @@ const ids: ProcessIds = {
   backendOf: (id) => (id === 20_000_002 ? 4711 : undefined),
   signal: (id, signal) => signaled.push(`${signal} ${id}`),
   moved() {},
-  takeSignals() {},
+  signals: undefined,
   userOf: () => undefined,
 };
 

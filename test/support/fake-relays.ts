@@ -104,7 +104,7 @@ export class FakeClient {
       parseCache: new ParseCache(),
       statementMemory: new StatementMemory(new MemoryReservation(new MemoryBudget(STATEMENT_BOUNDS), 'org')),
       bufferBudget: new BufferBudget(room, 'org'),
-      processIds: { own: 1, moved() {}, takeSignals() {} },
+      processIds: { own: 1, moved() {}, signals: undefined },
       rewriter: undefined,
       answered() {},
       usage: new OrganizationUsage(),
