@@ -96,8 +96,8 @@ export const MECHANISMS: readonly Mechanism[] = [
     about: 'answering a named Parse without a backend',
     replacement: {
       module: 'proxy/prepared/parse-forwarding.js',
-      text: 'export function prepareWithoutBackend(session, { type, buffer, start, end, length, last }) {',
-      by: 'export function prepareWithoutBackend(session, { type, buffer, start, end, length, last }) { return false;',
+      text: 'export function prepareWithoutBackend(session, { buffer, start, end, length, last }) {',
+      by: 'export function prepareWithoutBackend(session, { buffer, start, end, length, last }) { return false;',
     },
   },
   {
