@@ -1,3 +1,4 @@
+import type { MetricObjectWithValues, MetricValue } from 'prom-client';
 import type { Config } from '../config.ts';
 import type { BackingPostgres } from '../service.ts';
 
@@ -23,7 +24,9 @@ export type ToWorker =
   /** No other worker is due for a session any more. */
   | { readonly kind: 'settled'; readonly organizationId: string }
   | { readonly kind: 'sessions'; readonly request: number; readonly count: number }
-  | { readonly kind: 'metrics'; readonly request: number; readonly text: string };
+  | { readonly kind: 'metrics'; readonly request: number; readonly text: string }
+  /** What are this worker's metrics? */
+  | { readonly kind: 'own metrics'; readonly request: number };
 
 /** What a worker tells the supervisor. */
 export type ToSupervisor =
@@ -42,4 +45,7 @@ export type ToSupervisor =
   /** How many wire sessions does the organization have? */
   | { readonly kind: 'sessions'; readonly request: number; readonly organizationId: string }
   /** The metrics of all workers are asked for. */
-  | { readonly kind: 'metrics'; readonly request: number };
+  | { readonly kind: 'metrics'; readonly request: number }
+  | { readonly kind: 'own metrics'; readonly request: number; readonly metrics: OwnMetrics };
+
+export type OwnMetrics = readonly MetricObjectWithValues<MetricValue<string>>[];

@@ -7,7 +7,8 @@ import type { Observe } from '../observation.ts';
 import { tryPorts } from '../ports.ts';
 import { type BackingPostgres, openPostgres } from '../service.ts';
 import { BackendLedger } from './backend-ledger.ts';
-import type { ToSupervisor, ToWorker } from './messages.ts';
+import type { OwnMetrics, ToSupervisor, ToWorker } from './messages.ts';
+import { Questions } from './questions.ts';
 import { WorkerCounts } from './worker-counts.ts';
 
 /** The processes that serve the ports. */
@@ -24,6 +25,10 @@ export interface Workers {
 const LASTING_MS = 10_000;
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 30_000;
+/** One that does not serve after this long hangs. The first may have the control database to migrate. */
+const START_TIMEOUT_MS = 300_000;
+/** One that does not answer in time is left out of the metrics: less than Prometheus waits. */
+const METRICS_TIMEOUT_MS = 2_000;
 
 /**
  * Starts PostgreSQL, if it is the embedded one, and the workers, which share the ports. Returns when all serve.
@@ -78,7 +83,7 @@ class Supervisor {
     settled: (id, organizationId) => tell(id, { kind: 'settled', organizationId }),
   });
   readonly #sessions = new WorkerCounts();
-  readonly #metrics = new AggregatorRegistry();
+  readonly #metrics = new Questions<OwnMetrics>();
   readonly #stopping = new AbortController();
   #isReplacing = false;
 
@@ -152,13 +157,14 @@ class Supervisor {
       this.#ledger.forget(process.id);
       this.#sessions.forget(process.id);
     });
+    const timer = setTimeout(() => process.process.kill('SIGKILL'), START_TIMEOUT_MS);
     await new Promise<void>((resolve, reject) => {
       process.once('exit', () => reject(new Error(`worker ${place.number} could not start`)));
       process.on('message', ({ kind }: ToSupervisor) => {
         if (kind === 'loaded') process.send(message);
         if (kind === 'started') resolve();
       });
-    });
+    }).finally(() => clearTimeout(timer));
     place.process = process;
     place.startedAt = performance.now();
     process.once('exit', (code, signal) => this.#ended(place, process, signal || `code ${code}`));
@@ -210,18 +216,22 @@ class Supervisor {
       case 'metrics':
         void this.#collect(process, message.request);
         break;
+      case 'own metrics':
+        this.#metrics.answered(message.request, message.metrics);
+        break;
       case 'loaded':
       case 'started':
         break;
     }
   }
 
-  async #collect(process: Worker, request: number): Promise<void> {
-    const text = await this.#metrics.clusterMetrics().catch((cause: unknown) => {
-      this.#observe({ name: 'service.warning', message: 'the metrics of the workers could not be collected', cause });
-      return '';
-    });
-    tell(process.id, { kind: 'metrics', request, text });
+  async #collect(asking: Worker, request: number): Promise<void> {
+    const processes = this.#places.flatMap(({ process }) => process ?? []);
+    const metrics = await Promise.all(
+      processes.map(({ id }) => this.#metrics.askFor(METRICS_TIMEOUT_MS, (number) => tell(id, { kind: 'own metrics', request: number }))),
+    );
+    const all = AggregatorRegistry.aggregate(metrics.filter((one) => one !== undefined));
+    tell(asking.id, { kind: 'metrics', request, text: await all.metrics() });
   }
 }
 

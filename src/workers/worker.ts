@@ -1,9 +1,9 @@
-import { AggregatorRegistry } from 'prom-client';
 import type { Config } from '../config.ts';
 import { type Service, type SharedParts, startService } from '../service.ts';
 import { createLog, type Greet, lineOf } from '../service-process.ts';
 import { tellSupervisor } from './channel.ts';
 import type { ToWorker } from './messages.ts';
+import { Questions } from './questions.ts';
 import { WorkerPermits } from './worker-permits.ts';
 
 type Start = Extract<ToWorker, { kind: 'start' }>;
@@ -15,9 +15,6 @@ type Start = Extract<ToWorker, { kind: 'start' }>;
  */
 export function runWorker(greet: Greet): void {
   const worker = new Worker(greet);
-  // It answers the supervisor's requests for metrics from now on: one that does not answer keeps those of all others from being collected.
-  AggregatorRegistry.setRegistries([]);
-  new AggregatorRegistry();
   // A terminal sends the signal to all processes. The supervisor tells the workers what to do.
   process.on('SIGINT', () => {});
   process.on('SIGHUP', () => {});
@@ -71,6 +68,9 @@ class Worker {
       case 'metrics':
         this.#metrics.answered(message.request, message.text);
         break;
+      case 'own metrics':
+        void this.#tellMetrics(message.request);
+        break;
     }
   }
 
@@ -85,6 +85,10 @@ class Worker {
     }
   }
 
+  async #tellMetrics(request: number): Promise<void> {
+    tellSupervisor({ kind: 'own metrics', request, metrics: (await this.#service?.metrics.getMetricsAsJSON()) ?? [] });
+  }
+
   async #retire(): Promise<void> {
     await this.#service?.retire();
     await this.stop('replaced');
@@ -95,7 +99,6 @@ class Worker {
     try {
       const service = await startService(own, createLog(own, number), { shared: this.#shared(config, postgres) });
       service.metrics.setDefaultLabels({ worker: String(number) });
-      AggregatorRegistry.setRegistries(service.metrics);
       this.#service = service;
       tellSupervisor({ kind: 'started' });
       if (greets) process.stdout.write(await this.#greet(own, service));
@@ -124,25 +127,6 @@ class Worker {
   #fail(error: unknown): void {
     process.stderr.write(lineOf(error));
     process.exit(1);
-  }
-}
-
-/** Questions to the supervisor that wait for their answers. */
-class Questions<Answer> {
-  #last = 0;
-  readonly #waiting = new Map<number, (answer: Answer) => void>();
-
-  ask(send: (request: number) => void): Promise<Answer> {
-    return new Promise((resolve) => {
-      this.#last += 1;
-      this.#waiting.set(this.#last, resolve);
-      send(this.#last);
-    });
-  }
-
-  answered(request: number, answer: Answer): void {
-    this.#waiting.get(request)?.(answer);
-    this.#waiting.delete(request);
   }
 }
 

@@ -68,6 +68,21 @@ it('all workers serve both ports, and the metrics say which did what', async () 
   expect(replies.every(({ body }) => body.rows[0].one === 1)).toBe(true);
 });
 
+it('the metrics leave out a worker that hangs', async () => {
+  const pids = await workerPids();
+  // Requests go to the workers in turn, so one of these is answered by the other worker.
+  process.kill(pids[0] ?? 0, 'SIGSTOP');
+  try {
+    const stopped = new AbortController();
+    const scrapes = pids.map(async () => (await fetch(`${postern.opsUrl}/metrics`, { signal: stopped.signal })).text());
+    const text = await Promise.any(scrapes);
+    stopped.abort();
+    expect(new Set([...text.matchAll(/^postern_wire_sessions\{.*worker="(\d)"/gm)].map(([, worker]) => worker)).size).toBe(1);
+  } finally {
+    process.kill(pids[0] ?? 0, 'SIGCONT');
+  }
+});
+
 it('an organization has as many backends as its limit says, whichever workers its clients are at', async () => {
   const all = await clients(12);
   const server = new pg.Client({ connectionString: inject('clusterUrl') });
