@@ -13,7 +13,7 @@ export interface Cancelable {
   cancel(): Promise<void>;
 }
 
-interface Session {
+interface CancelableSession {
   /** One character for each byte. A short Buffer would keep the whole pool block in memory that it was cut from. */
   readonly secret: string;
   /** Undefined when the session has ended: old tables of a Map that has grown refer to their entries until a full garbage collection. */
@@ -26,7 +26,7 @@ const LAST_PROCESS_ID = 2 ** 31 - 1;
 
 /** The cancel keys of the wire sessions that are open in this process. They are random, and never those of a backend. */
 export class CancelKeys {
-  readonly #sessions = new Map<number, Session>();
+  readonly #sessions = new Map<number, CancelableSession>();
   readonly #others: CancelForwarding;
 
   constructor(others: CancelForwarding) {

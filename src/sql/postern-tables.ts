@@ -1,6 +1,6 @@
 import type { Placement } from '../catalog/organizations/organization.ts';
 import { readerOf } from '../router/placement/roles/reader-role.ts';
-import type { Session } from './session/session.ts';
+import type { SqlSession } from './session/session.ts';
 
 /** A table that Postern keeps beside an organization's data, owned by the organization's role. */
 export interface PosternTable {
@@ -31,7 +31,7 @@ export function posternObjects({ kind }: Pick<Placement, 'kind'>): {
 const LOCK = `SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('postern.tables ' || current_user, 0))`;
 
 /** Default privileges let readers see new tables. These hold the SQL of migrations, and replies to others. */
-async function hideFromReaders(session: Session, name: string): Promise<void> {
+async function hideFromReaders(session: SqlSession, name: string): Promise<void> {
   const reader = readerOf(session.lease.tenant.organization.placement.role);
   const found = await session.rows('SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = $1', [reader]);
   if (found.length > 0) await session.query(`REVOKE ALL ON ${name} FROM "${reader}"`);
@@ -45,7 +45,7 @@ const FIND = 'SELECT 1 FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regcla
  * @param columns the column list of CREATE TABLE, without its parentheses
  * @returns whether it was created
  */
-export async function createPosternTable(session: Session, { schema, name }: PosternTable, columns: string): Promise<boolean> {
+export async function createPosternTable(session: SqlSession, { schema, name }: PosternTable, columns: string): Promise<boolean> {
   await session.query(LOCK);
   if ((await session.rows(FIND, [name])).length > 0) return false;
   if (schema !== undefined) await session.query(`CREATE SCHEMA IF NOT EXISTS ${schema}`);

@@ -10,7 +10,7 @@ import type { Field } from '../json/row.ts';
 import type { PostgresType } from '../result/builtin-types.ts';
 import type { ResultFormat } from '../result/result-format.ts';
 import { ResultShape } from '../result/result-writer.ts';
-import type { Description, Session } from '../session/session.ts';
+import type { Description, SqlSession } from '../session/session.ts';
 
 /** Postgres' description of a statement, with its types looked up. */
 export class DescribedStatement {
@@ -65,7 +65,7 @@ export function findStatement(tenant: Tenant, sql: string): KnownStatement | und
 }
 
 /** Remembers the description that a session has just received, if the statement can be run again. */
-export function rememberStatement({ lease }: Session, sql: string, sideEffects: SideEffects, described: DescribedStatement): void {
+export function rememberStatement({ lease }: SqlSession, sql: string, sideEffects: SideEffects, described: DescribedStatement): void {
   if (sql.length > TEXT_MAX_CHARACTERS || !sideEffects.isPlain) return;
   const registry = registryOf(lease.tenant.organization);
   const server = serverStatement(registry, sql, lease.tenant, described.description);

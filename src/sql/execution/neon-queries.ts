@@ -11,7 +11,7 @@ import { outcomeOf } from '../result/result-writer.ts';
 import { TypeCatalog } from '../result/type-catalog.ts';
 import { pinSettings } from '../session/output-settings.ts';
 import type { Completion } from '../session/pipeline-request.ts';
-import { Session, type SessionOptions } from '../session/session.ts';
+import { type SessionOptions, SqlSession } from '../session/session.ts';
 import { withCompletion } from './statement-failure.ts';
 import type { BatchResult } from './transactions/batch.ts';
 import { checkInTransaction, inTransaction } from './transactions/in-transaction.ts';
@@ -69,8 +69,8 @@ export function runTextTransaction(
   });
 }
 
-async function inSession<T>(lease: Lease, options: SessionOptions, work: (session: Session) => Promise<T>): Promise<T> {
-  const session = new Session(lease, options);
+async function inSession<T>(lease: Lease, options: SessionOptions, work: (session: SqlSession) => Promise<T>): Promise<T> {
+  const session = new SqlSession(lease, options);
   try {
     return await work(session);
   } finally {
@@ -84,7 +84,7 @@ function check({ sql, values }: TextStatement, context: StatementContext): void 
 }
 
 /** Mostly there is nothing to do. */
-async function prepare(session: Session, statements: readonly TextStatement[]): Promise<void> {
+async function prepare(session: SqlSession, statements: readonly TextStatement[]): Promise<void> {
   const sideEffects = new SideEffectsCache();
   await Promise.all([pinSettings(session), session.expect(...statements.map(({ sql }) => sideEffects.of(sql)))]);
 }
@@ -99,7 +99,7 @@ interface ExecutedStatement {
  * Runs statements without waiting in between. After a failure Postgres refuses the rest; the first failure is reported.
  * @see https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-PIPELINING
  */
-async function run(session: Session, statements: readonly TextStatement[]): Promise<readonly ExecutedStatement[]> {
+async function run(session: SqlSession, statements: readonly TextStatement[]): Promise<readonly ExecutedStatement[]> {
   const sizeLimit = new ReplySizeLimit(session, RESULTS_MAX_BYTES);
   const startedAt = performance.now();
   await session.rewriteAhead(...statements.map(({ sql }) => sql));
@@ -120,7 +120,7 @@ async function run(session: Session, statements: readonly TextStatement[]): Prom
   return Promise.all(running);
 }
 
-async function settle(session: Session, ran: readonly ExecutedStatement[]): Promise<readonly BatchResult[]> {
+async function settle(session: SqlSession, ran: readonly ExecutedStatement[]): Promise<readonly BatchResult[]> {
   const oids = ran.flatMap(({ result }) => result.oids);
   await TypeCatalog.of(session.lease.backend).learn(session, oids);
   const results: BatchResult[] = [];

@@ -9,7 +9,7 @@ import type { Tenant } from '../../router/tenant.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import { Pipeline } from '../session/pipeline.ts';
 import type { Replies, Settle } from '../session/pipeline-request.ts';
-import { Session, type SessionLease, type SessionOptions } from '../session/session.ts';
+import { type SessionLease, type SessionOptions, SqlSession } from '../session/session.ts';
 import { SessionRewriter } from '../session/session-rewriter.ts';
 import type { RunHost } from './run-prepared.ts';
 
@@ -29,7 +29,7 @@ export class QuerySlot implements Slot, SharedBackend, RunHost, SessionLease {
   readonly #multiplexer: Multiplexer;
   readonly #options: SessionOptions;
   readonly #requeued: () => void;
-  #session: Session | undefined;
+  #session: SqlSession | undefined;
   #hasEntered = false;
   #isOver = false;
 
@@ -118,10 +118,10 @@ export class QuerySlot implements Slot, SharedBackend, RunHost, SessionLease {
   }
 
   /** Makes it possible to abort the statement, and requeues those behind it, so that they do not wait. */
-  #ensureSession(): Session {
+  #ensureSession(): SqlSession {
     if (this.#session === undefined) {
       this.#shared.evictQueued();
-      this.#session = new Session(this, this.#options, this.receiver);
+      this.#session = new SqlSession(this, this.#options, this.receiver);
     }
     return this.#session;
   }

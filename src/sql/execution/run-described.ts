@@ -9,7 +9,7 @@ import { outcomeOf, ResultWriter, typedFields } from '../result/result-writer.ts
 import { TypeCatalog } from '../result/type-catalog.ts';
 import { withEndOfSetting } from '../session/notices.ts';
 import { pinSettings } from '../session/output-settings.ts';
-import type { Description, Session } from '../session/session.ts';
+import type { Description, SqlSession } from '../session/session.ts';
 import { DescribedStatement, findStatement, forgetStatement, type KnownStatement, rememberStatement } from './known-statements.ts';
 import type { QueryRequest } from './query-request.ts';
 import { withCompletion } from './statement-failure.ts';
@@ -18,7 +18,7 @@ import { withCompletion } from './statement-failure.ts';
  * Runs a statement in a session. One that this backend has prepared runs at once. Any other is described first, because rows cannot
  * be encoded before the types of their columns are known.
  */
-export async function runStatement(session: Session, request: QueryRequest, body: ReplyBody): Promise<StatementOutcome> {
+export async function runStatement(session: SqlSession, request: QueryRequest, body: ReplyBody): Promise<StatementOutcome> {
   const { sql, params = [] } = request;
   const startedAt = performance.now();
   const known = findStatement(session.lease.tenant, sql);
@@ -45,13 +45,13 @@ const BEGIN_READ_ONLY = 'BEGIN READ ONLY; SELECT';
 
 class QueryRun {
   hasRows = false;
-  readonly #session: Session;
+  readonly #session: SqlSession;
   readonly #request: QueryRequest;
   readonly #format: ResultFormat;
   readonly #body: ReplyBody;
   readonly #sideEffects: SideEffects;
 
-  constructor(session: Session, request: QueryRequest, body: ReplyBody, sideEffects: SideEffects) {
+  constructor(session: SqlSession, request: QueryRequest, body: ReplyBody, sideEffects: SideEffects) {
     this.#session = session;
     this.#request = request;
     this.#format = request.format ?? jsonFormat(request.rowMode);
@@ -131,7 +131,7 @@ class QueryRun {
 }
 
 /** Looks up the types of the parameters and of the columns together, so that it takes one query at most. */
-async function withTypes(session: Session, description: Description): Promise<DescribedStatement> {
+async function withTypes(session: SqlSession, description: Description): Promise<DescribedStatement> {
   const { parameters, fields } = description;
   const types = TypeCatalog.of(session.lease.backend);
   await types.learn(session, [...parameters, ...fields.map(({ dataTypeOid }) => dataTypeOid)]);

@@ -7,7 +7,7 @@ import { checkParameterLimit } from '../parameters/parameters.ts';
 import { ReplyBody } from '../result/reply-body.ts';
 import { jsonFormat, type StatementOutcome } from '../result/result-format.ts';
 import { pinSettings } from '../session/output-settings.ts';
-import { Session } from '../session/session.ts';
+import { SqlSession } from '../session/session.ts';
 import { findStatement, forgetStatement } from './known-statements.ts';
 import type { QueryReply, QueryRequest } from './query-request.ts';
 import { runStatement } from './run-described.ts';
@@ -31,7 +31,7 @@ export interface QueryOnceReply extends OnceReply {
 export function runQuery(lease: Lease, request: QueryRequest): Promise<QueryReply> {
   return new Promise((resolve, reject) => {
     const fail = (error: unknown) => reject(withHint(error));
-    const session = new Session(lease, request);
+    const session = new SqlSession(lease, request);
     const known = findStatement(lease.tenant, request.sql);
     if (known === undefined || !PreparedRun.isPossible(lease.backend, request, known)) {
       runInSession(session, request, resolve, fail);
@@ -49,7 +49,7 @@ export function runQuery(lease: Lease, request: QueryRequest): Promise<QueryRepl
 }
 
 function runInSession(
-  session: Session,
+  session: SqlSession,
   request: QueryRequest,
   replied: (reply: QueryReply) => void,
   failed: (error: unknown) => void,
@@ -74,7 +74,7 @@ function runInSession(
 export function runQueryOnce(lease: Lease, request: QueryRequest, repeatable: IdempotentRequest): Promise<QueryOnceReply> {
   let outcome: StatementOutcome | undefined;
   const { sql, params = [], rowMode, format = jsonFormat(rowMode) } = request;
-  const perform = async (session: Session, keep: KeepReply) => {
+  const perform = async (session: SqlSession, keep: KeepReply) => {
     checkStatement(sql, 'single');
     checkParameterLimit(params);
     const work = async () => {

@@ -1,6 +1,6 @@
 import type { Lease } from '../../router/lease.ts';
 import { inTransaction } from '../execution/transactions/in-transaction.ts';
-import { Session, type SessionOptions } from '../session/session.ts';
+import { type SessionOptions, SqlSession } from '../session/session.ts';
 
 /**
  * One snapshot that cannot change anything. The search path has no schema in which an organization could have planted a function or an
@@ -12,8 +12,8 @@ const BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search
  * Reads the catalogs with the organization's own role, whose privileges decide what it sees. Takes over the lease.
  * @param work its statements name every table, function and type with pg_catalog
  */
-export async function inspect<T>(lease: Lease, options: SessionOptions, work: (session: Session) => Promise<T>): Promise<T> {
-  const session = new Session(lease, options);
+export async function inspect<T>(lease: Lease, options: SessionOptions, work: (session: SqlSession) => Promise<T>): Promise<T> {
+  const session = new SqlSession(lease, options);
   try {
     await session.expect();
     return await inTransaction(session, BEGIN, () => work(session));

@@ -1,7 +1,7 @@
 import { ServiceError } from '../../errors.ts';
 import type { ParameterText } from '../parameters/parameters.ts';
 import { createPosternTable, type PosternTable, posternTable } from '../postern-tables.ts';
-import type { Session } from '../session/session.ts';
+import type { SqlSession } from '../session/session.ts';
 
 export type MigrationStatus = 'applied' | 'failed';
 
@@ -40,10 +40,10 @@ const TABLE = `
  * in the same transaction and is part of a dump. `sql` and `rollback_sql` are for people to read.
  */
 export class MigrationHistory {
-  readonly #session: Session;
+  readonly #session: SqlSession;
   readonly #table: PosternTable;
 
-  constructor(session: Session) {
+  constructor(session: SqlSession) {
     this.#session = session;
     this.#table = posternTable(session.lease.tenant.organization.placement, 'migrations');
   }

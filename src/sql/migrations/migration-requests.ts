@@ -5,7 +5,7 @@ import type { Lease } from '../../router/lease.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { type IdempotentRequest, type OnceReply, once } from '../execution/transactions/idempotency.ts';
 import { readRow } from '../session/messages.ts';
-import { Session, type SessionOptions } from '../session/session.ts';
+import { type SessionOptions, SqlSession } from '../session/session.ts';
 import { MigrationHistory } from './migration-history.ts';
 import { MigrationScript, type MigrationScriptWarning } from './migration-script.ts';
 import {
@@ -44,7 +44,7 @@ export interface MigrationReply {
  * @throws ServiceError `migration_checksum_mismatch`, `invalid_request`, `statement_timeout`, `query_canceled`, `backend_lost`
  */
 export async function applyMigration(lease: Lease, request: MigrationRequest): Promise<MigrationReply> {
-  const session = new Session(lease, request);
+  const session = new SqlSession(lease, request);
   try {
     return await perform(session, request);
   } finally {
@@ -65,7 +65,7 @@ export function applyMigrationOnce(lease: Lease, request: MigrationRequest, repe
 
 /** @param keep called with the reply in the transaction that ends the migration */
 async function perform(
-  session: Session,
+  session: SqlSession,
   request: MigrationRequest,
   keep?: (reply: MigrationReply) => Promise<void>,
 ): Promise<MigrationReply> {
@@ -90,7 +90,7 @@ function toJson(reply: MigrationReply): Buffer {
 
 /** All migrations in the order in which they were applied. Takes over the lease. */
 export async function listMigrations(lease: Lease, options: SessionOptions): Promise<readonly Migration[]> {
-  const session = new Session(lease, options);
+  const session = new SqlSession(lease, options);
   try {
     await session.expect();
     return await new MigrationHistory(session).list();
@@ -100,7 +100,7 @@ export async function listMigrations(lease: Lease, options: SessionOptions): Pro
 }
 
 async function planOf(
-  { lease: { backend } }: Session,
+  { lease: { backend } }: SqlSession,
   { name, sql, rollbackSql, dryRun, transaction }: MigrationRequest,
 ): Promise<MigrationPlan> {
   if (dryRun === true && transaction === false) {
@@ -129,7 +129,7 @@ async function findApplied(history: MigrationHistory, { name, checksum }: Migrat
 
 /** @param keep called with the result in the transaction that ends the migration; not called for a dry run */
 function run(
-  session: Session,
+  session: SqlSession,
   history: MigrationHistory,
   plan: MigrationPlan,
   { dryRun, transaction }: MigrationRequest,
@@ -146,7 +146,7 @@ const LOCK_POLL_MS = 50;
  * Allows one migration of an organization at a time. The session-level lock is released with the lease. It is polled for,
  * because a statement that waits for it would hold a snapshot, and CREATE INDEX CONCURRENTLY waits for snapshots.
  */
-async function takeTurn(session: Session): Promise<void> {
+async function takeTurn(session: SqlSession): Promise<void> {
   for (;;) {
     let isLocked = false;
     await session.query(LOCK, {

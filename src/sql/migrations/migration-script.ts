@@ -10,7 +10,7 @@ import type { FailurePlace } from '../execution/statement-failure.ts';
 import { failureAt } from '../execution/transactions/in-transaction.ts';
 import { charactersOf, type Warning } from '../session/notices.ts';
 import type { Completion } from '../session/pipeline-request.ts';
-import type { Session } from '../session/session.ts';
+import type { SqlSession } from '../session/session.ts';
 
 /** A notice, or a warning of a statement that destroys data, with its position in the text. */
 export interface MigrationScriptWarning extends Warning {
@@ -86,7 +86,7 @@ export class MigrationScript {
    * @throws StatementFailure
    */
   async run(
-    session: Session,
+    session: SqlSession,
     check: (completion: Completion, statementIndex: number) => void | Promise<void>,
     phase = this.#phase,
   ): Promise<readonly MigrationScriptWarning[]> {

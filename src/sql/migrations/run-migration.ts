@@ -1,6 +1,6 @@
 import { StatementFailure } from '../execution/statement-failure.ts';
 import { checkConstraints, checkInTransaction, inTransaction } from '../execution/transactions/in-transaction.ts';
-import type { Session } from '../session/session.ts';
+import type { SqlSession } from '../session/session.ts';
 import type { AppliedMigration, MigrationHistory, NewAppliedMigration } from './migration-history.ts';
 import type { MigrationScript, MigrationScriptWarning } from './migration-script.ts';
 
@@ -33,7 +33,7 @@ type BeforeCommit = (result: MigrationResult) => Promise<void>;
 
 /** Runs all statements and writes the history's entry in one transaction, so that a failure changes nothing. */
 export function applyInTransaction(
-  session: Session,
+  session: SqlSession,
   history: MigrationHistory,
   plan: MigrationPlan,
   beforeCommit: BeforeCommit,
@@ -50,7 +50,7 @@ export function applyInTransaction(
 }
 
 /** As {@link applyInTransaction}, without the commit. With a rollback script it also undoes the migration and applies it again. Nothing is kept. */
-export function tryOut(session: Session, plan: MigrationPlan): Promise<MigrationResult> {
+export function tryOut(session: SqlSession, plan: MigrationPlan): Promise<MigrationResult> {
   const startedAt = performance.now();
   const work = async () => {
     await session.query(LOCK_TIMEOUT);
@@ -73,7 +73,7 @@ export function tryOut(session: Session, plan: MigrationPlan): Promise<Migration
  * completed statements from the start, so that it is correct even if this process ends before the migration does.
  */
 export async function applyWithoutTransaction(
-  session: Session,
+  session: SqlSession,
   history: MigrationHistory,
   plan: MigrationPlan,
   beforeCommit: BeforeCommit,

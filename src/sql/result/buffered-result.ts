@@ -3,7 +3,7 @@ import type { FieldDescription } from '../../protocol/backend.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import type { Warning } from '../session/notices.ts';
 import type { Replies } from '../session/pipeline-request.ts';
-import type { Session } from '../session/session.ts';
+import type { SqlSession } from '../session/session.ts';
 import { keepResults } from './result-budget.ts';
 import type { ResultFormat, StatementOutcome } from './result-format.ts';
 import { ResultShape, ResultWriter, typedFields } from './result-writer.ts';
@@ -11,13 +11,13 @@ import { TypeCatalog } from './type-catalog.ts';
 
 /** Limits the results of one reply together, because they are kept in memory until the transaction is committed. */
 export class ReplySizeLimit {
-  readonly #session: Session;
+  readonly #session: SqlSession;
   readonly #maxBytes: number;
   readonly #hint: string;
   #bytes = 0;
 
   /** @param hint the hint of the error when the limit is exceeded */
-  constructor(session: Session, maxBytes: number, hint = 'Ask for less, or use /api/query, which streams.') {
+  constructor(session: SqlSession, maxBytes: number, hint = 'Ask for less, or use /api/query, which streams.') {
     this.#session = session;
     this.#maxBytes = maxBytes;
     this.#hint = hint;
@@ -41,7 +41,7 @@ export class ReplySizeLimit {
  * one by one), the rows are kept as received until {@link settle}.
  */
 export class BufferedResult implements Replies {
-  readonly #session: Session;
+  readonly #session: SqlSession;
   readonly #types: TypeCatalog;
   readonly #budget: ReplySizeLimit;
   readonly #format: ResultFormat;
@@ -50,7 +50,7 @@ export class BufferedResult implements Replies {
   #writer: ResultWriter | undefined;
   #isCut = false;
 
-  constructor(session: Session, format: ResultFormat, budget: ReplySizeLimit) {
+  constructor(session: SqlSession, format: ResultFormat, budget: ReplySizeLimit) {
     this.#session = session;
     this.#types = TypeCatalog.of(session.lease.backend);
     this.#budget = budget;

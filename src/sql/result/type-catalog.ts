@@ -2,7 +2,7 @@ import { serialize } from 'pg-protocol';
 import type { BackendConnection } from '../../backend/connection.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
 import { readRow } from '../session/messages.ts';
-import type { Session } from '../session/session.ts';
+import type { SqlSession } from '../session/session.ts';
 import { arrayOf, BUILTIN_TYPES, type PostgresType } from './builtin-types.ts';
 
 /** The needed columns of pg_type. */
@@ -47,7 +47,7 @@ export class TypeCatalog {
   }
 
   /** Looks up unknown types, without replacing the unnamed statement. */
-  async learn(session: Session, oids: readonly number[]): Promise<void> {
+  async learn(session: SqlSession, oids: readonly number[]): Promise<void> {
     if (this.knows(oids)) return;
     const entries = new Map<number, CatalogEntry>();
     await session.request(lookUp(oids.filter((oid) => !this.knows([oid]))), {

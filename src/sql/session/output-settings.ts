@@ -1,6 +1,6 @@
 import type { BackendConnection } from '../../backend/connection.ts';
 import { extendedQuery } from './messages.ts';
-import type { Session } from './session.ts';
+import type { SqlSession } from './session.ts';
 
 /**
  * Sets the settings that decide the text form of values. An organization can change their defaults (ALTER ROLE … SET), which
@@ -24,7 +24,7 @@ export function hasExpectedSettings(backend: BackendConnection): boolean {
  * Makes the server send values in the form that the encoders expect. It costs nothing after the first call for a backend, unless
  * the organization has other defaults.
  */
-export async function pinSettings(session: Session): Promise<void> {
+export async function pinSettings(session: SqlSession): Promise<void> {
   const { backend } = session.lease;
   if (HAVE_EXPECTED_SETTINGS.has(backend)) return;
   let changed = 0;

@@ -53,7 +53,7 @@ const OWN_ROW_BYTES = 200;
  * One call's requests on a lease. They have a common deadline and can be aborted. Whoever opens a session must `end` it, which
  * gives the lease back in whatever state the backend is.
  */
-export class Session implements Revocable, PipelineOwner {
+export class SqlSession implements Revocable, PipelineOwner {
   /** The session's index among the listeners for the revocation of its key. */
   index = -1;
   readonly lease: SessionLease;

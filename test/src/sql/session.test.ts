@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { ServiceError } from '../../../src/errors.ts';
 import { extendedQuery, readRow } from '../../../src/sql/session/messages.ts';
-import { Session } from '../../../src/sql/session/session.ts';
+import { SqlSession } from '../../../src/sql/session/session.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;
@@ -13,7 +13,7 @@ beforeAll(async () => {
 
 afterAll(() => database.close());
 
-async function backendPid(session: Session): Promise<string> {
+async function backendPid(session: SqlSession): Promise<string> {
   let pid = '';
   await session.query('SELECT pg_backend_pid()', {
     row: (source, start) => {
@@ -24,7 +24,7 @@ async function backendPid(session: Session): Promise<string> {
 }
 
 test('requests sent together are answered in order, errors included', async () => {
-  const session = new Session(await database.lease(), { timeoutMs: 0 });
+  const session = new SqlSession(await database.lease(), { timeoutMs: 0 });
   const [one, two, three] = await Promise.allSettled([
     session.query('SELECT 1'),
     session.request(extendedQuery('SELECT 1 / 0')),
@@ -37,22 +37,22 @@ test('requests sent together are answered in order, errors included', async () =
 });
 
 test('what is left open is rolled back, and the backend lent again', async () => {
-  const session = new Session(await database.lease(), { timeoutMs: 0 });
+  const session = new SqlSession(await database.lease(), { timeoutMs: 0 });
   await session.query('BEGIN; INSERT INTO t VALUES (1)');
   const pid = await backendPid(session);
   await session.end();
-  const next = new Session(await database.lease(), { timeoutMs: 0 });
+  const next = new SqlSession(await database.lease(), { timeoutMs: 0 });
   expect(await backendPid(next)).toBe(pid);
   expect(await next.query('SELECT * FROM t')).toMatchObject({ tag: { rowCount: 0 }, status: 'I' });
   await next.end();
 });
 
 test('a description that nothing follows leaves the session usable', async () => {
-  const session = new Session(await database.lease(), { timeoutMs: 0 });
+  const session = new SqlSession(await database.lease(), { timeoutMs: 0 });
   const pid = await backendPid(session);
   expect(await session.describe('SELECT $1::int AS a')).toMatchObject({ parameters: [23], fields: [{ name: 'a' }] });
   await session.end();
-  const next = new Session(await database.lease(), { timeoutMs: 0 });
+  const next = new SqlSession(await database.lease(), { timeoutMs: 0 });
   expect(await backendPid(next)).toBe(pid);
   await next.end();
 });
@@ -61,7 +61,7 @@ test('a description that nothing follows leaves the session usable', async () =>
 test.each(['COPY t FROM STDIN', "COPY (SELECT 'x' FROM generate_series(1, 100000)) TO STDOUT"])(
   'a COPY that got through is stopped: %s',
   async (sql) => {
-    const session = new Session(await database.lease(), { timeoutMs: 0 });
+    const session = new SqlSession(await database.lease(), { timeoutMs: 0 });
     await expect(session.request(extendedQuery(sql))).rejects.toMatchObject({ kind: 'unsupported_statement' });
     await session.end();
     expect(database.pool.snapshot()).toMatchObject({ leased: 0, idle: 1 });
@@ -69,7 +69,7 @@ test.each(['COPY t FROM STDIN', "COPY (SELECT 'x' FROM generate_series(1, 100000
 );
 
 test('what was sent behind such a COPY is not run', async () => {
-  const session = new Session(await database.lease(), { timeoutMs: 0 });
+  const session = new SqlSession(await database.lease(), { timeoutMs: 0 });
   const requests = ['COPY t FROM STDIN', 'INSERT INTO t VALUES (1)'].map((sql) => session.request(extendedQuery(sql)));
   expect(await Promise.allSettled(requests)).toMatchObject([{ reason: { kind: 'unsupported_statement' } }, { status: 'rejected' }]);
   await session.end();
@@ -77,7 +77,7 @@ test('what was sent behind such a COPY is not run', async () => {
 });
 
 test('a backend that does not obey a cancel request is dropped', async () => {
-  const session = new Session(await database.lease(), { timeoutMs: 100, obeyTimeoutMs: 200 });
+  const session = new SqlSession(await database.lease(), { timeoutMs: 100, obeyTimeoutMs: 200 });
   const stubborn = `DO $$ BEGIN FOR i IN 1..20 LOOP BEGIN PERFORM pg_sleep(1); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$`;
   await expect(session.query(stubborn)).rejects.toMatchObject({ kind: 'statement_timeout' } satisfies Partial<ServiceError>);
   await session.end();
@@ -85,7 +85,7 @@ test('a backend that does not obey a cancel request is dropped', async () => {
 });
 
 test('nothing more is begun once the time is up', async () => {
-  const session = new Session(await database.lease(), { timeoutMs: 50 });
+  const session = new SqlSession(await database.lease(), { timeoutMs: 50 });
   await expect(session.query('SELECT pg_sleep(10)')).rejects.toMatchObject({ kind: 'statement_timeout' });
   await expect(session.query('INSERT INTO t VALUES (1)')).rejects.toMatchObject({ kind: 'statement_timeout' });
   await expect(session.describe('SELECT 1')).rejects.toMatchObject({ kind: 'statement_timeout' });
@@ -93,7 +93,7 @@ test('nothing more is begun once the time is up', async () => {
 });
 
 test('a message that is too large is refused without being kept', async () => {
-  const session = new Session(await database.lease(), { timeoutMs: 0 });
+  const session = new SqlSession(await database.lease(), { timeoutMs: 0 });
   await expect(session.query("SELECT repeat('x', 34000000)")).rejects.toMatchObject({ kind: 'response_too_large' });
   await session.end();
 });
@@ -103,7 +103,7 @@ test('a lease whose backend is already closed', async () => {
   const closed = new Promise<void>((resolve) => lease.backend.attach({ data() {}, drain() {}, closed: () => resolve() }));
   lease.backend.destroy();
   await closed;
-  const session = new Session(lease, { timeoutMs: 0 });
+  const session = new SqlSession(lease, { timeoutMs: 0 });
   await expect(session.query('SELECT 1')).rejects.toMatchObject({ kind: 'backend_lost' });
   await session.end();
 });

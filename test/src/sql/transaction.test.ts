@@ -5,7 +5,7 @@ import { runBatch } from '../../../src/sql/execution/transactions/batch.ts';
 import { inTransaction } from '../../../src/sql/execution/transactions/in-transaction.ts';
 import { runTransaction, type TransactionRequest } from '../../../src/sql/execution/transactions/run-transaction.ts';
 import { jsonFormat } from '../../../src/sql/result/result-format.ts';
-import { Session } from '../../../src/sql/session/session.ts';
+import { SqlSession } from '../../../src/sql/session/session.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;
@@ -267,7 +267,7 @@ describe('a statement that would end the transaction', () => {
   );
 
   test('is noticed by the status that Postgres reports, should it ever get through', async () => {
-    const session = new Session(await database.lease(), { timeoutMs: 0 });
+    const session = new SqlSession(await database.lease(), { timeoutMs: 0 });
     const list = [{ sql: 'SELECT 1' }, { sql: 'COMMIT' }];
     await expect(inTransaction(session, 'BEGIN', () => runBatch(session, list, jsonFormat('object')))).rejects.toMatchObject({
       place: { statementIndex: 1 },
@@ -277,7 +277,7 @@ describe('a statement that would end the transaction', () => {
   });
 
   test('does not even begin where BEGIN fails, as when a cancel request meets it', async () => {
-    const session = new Session(await database.lease(), { timeoutMs: 0 });
+    const session = new SqlSession(await database.lease(), { timeoutMs: 0 });
     const list = [{ sql: 'INSERT INTO t VALUES (1)' }, { sql: 'INSERT INTO t VALUES (2)' }];
     await expect(inTransaction(session, 'SELECT 1/0', () => runBatch(session, list, jsonFormat('object')))).rejects.toMatchObject({
       fields: { code: '22012' },

@@ -12,7 +12,7 @@ import type { ResultFormat, StatementOutcome } from '../../result/result-format.
 import { outcomeOf } from '../../result/result-writer.ts';
 import { TypeCatalog } from '../../result/type-catalog.ts';
 import type { Completion } from '../../session/pipeline-request.ts';
-import type { Session } from '../../session/session.ts';
+import type { SqlSession } from '../../session/session.ts';
 import { checkInTransaction, failureAt } from './in-transaction.ts';
 
 export interface BatchStatement {
@@ -41,7 +41,7 @@ type ParameterTypes = Map<string, readonly PostgresType[]>;
  * @throws StatementFailure
  */
 export async function runBatch(
-  session: Session,
+  session: SqlSession,
   statements: readonly BatchStatement[],
   format: ResultFormat,
   sizeLimit = new ReplySizeLimit(session, RESULTS_MAX_BYTES),
@@ -84,7 +84,7 @@ function needsTypes({ params = [] }: BatchStatement): boolean {
 }
 
 async function runStatement(
-  session: Session,
+  session: SqlSession,
   statement: BatchStatement,
   result: BufferedResult,
   described: ParameterTypes,
@@ -99,7 +99,7 @@ async function runStatement(
 }
 
 async function runDescribed(
-  session: Session,
+  session: SqlSession,
   { sql, params = [] }: BatchStatement,
   result: BufferedResult,
   described: ParameterTypes,
@@ -119,7 +119,7 @@ async function runDescribed(
 
 /** Runs a statement without waiting for its description, which arrives with the result. */
 async function runUndescribed(
-  session: Session,
+  session: SqlSession,
   { sql, params = [] }: BatchStatement,
   result: BufferedResult,
   parameterTypes: readonly PostgresType[],
@@ -142,7 +142,7 @@ async function runUndescribed(
   }
 }
 
-async function settle(session: Session, ran: readonly ExecutedStatement[]): Promise<readonly BatchResult[]> {
+async function settle(session: SqlSession, ran: readonly ExecutedStatement[]): Promise<readonly BatchResult[]> {
   await TypeCatalog.of(session.lease.backend).learn(
     session,
     ran.flatMap(({ result }) => result.oids),

@@ -4,7 +4,7 @@ import type { Lease } from '../../../router/lease.ts';
 import { createPosternTable, type PosternTable, posternTable } from '../../postern-tables.ts';
 import { ReplySizeLimit } from '../../result/buffered-result.ts';
 import type { StatementOutcome } from '../../result/result-format.ts';
-import { Session, type SessionOptions } from '../../session/session.ts';
+import { type SessionOptions, SqlSession } from '../../session/session.ts';
 import { inTransaction } from './in-transaction.ts';
 
 /** A request that is carried out once, however often it is sent. */
@@ -42,7 +42,7 @@ export type KeepReply = (status: number, body: Buffer) => Promise<void>;
 const REPLY_MAX_BYTES = 1_048_576;
 
 /** @returns the size limit for results that become part of a kept reply */
-export function keptReplyLimit(session: Session): ReplySizeLimit {
+export function keptReplyLimit(session: SqlSession): ReplySizeLimit {
   return new ReplySizeLimit(
     session,
     REPLY_MAX_BYTES,
@@ -61,9 +61,9 @@ export async function once(
   lease: Lease,
   options: SessionOptions,
   request: IdempotentRequest,
-  perform: (session: Session, keep: KeepReply) => Promise<DoneReply>,
+  perform: (session: SqlSession, keep: KeepReply) => Promise<DoneReply>,
 ): Promise<OnceReply> {
-  const session = new Session(lease, options);
+  const session = new SqlSession(lease, options);
   try {
     const replies = new KeptReplies(session, request);
     const kept = await replies.claim();
@@ -101,12 +101,12 @@ const NO_TABLE = new Set(['42P01', '3F000']);
  * @see https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS
  */
 class KeptReplies {
-  readonly #session: Session;
+  readonly #session: SqlSession;
   readonly #request: IdempotentRequest;
   readonly #table: PosternTable;
   readonly #lockName: string;
 
-  constructor(session: Session, request: IdempotentRequest) {
+  constructor(session: SqlSession, request: IdempotentRequest) {
     const { placement } = session.lease.tenant.organization;
     this.#session = session;
     this.#request = request;

@@ -1,6 +1,6 @@
 import { ServiceError } from '../../../errors.ts';
 import { PostgresError, type TransactionStatus } from '../../../protocol/backend.ts';
-import type { Session } from '../../session/session.ts';
+import type { SqlSession } from '../../session/session.ts';
 import { type FailurePlace, StatementFailure } from '../statement-failure.ts';
 
 /**
@@ -10,7 +10,7 @@ import { type FailurePlace, StatementFailure } from '../statement-failure.ts';
  * @throws StatementFailure with phase `commit` when COMMIT fails; whatever the work throws
  */
 export async function inTransaction<T>(
-  session: Session,
+  session: SqlSession,
   begin: string,
   work: () => Promise<T>,
   end: 'COMMIT' | 'ROLLBACK' = 'COMMIT',
@@ -31,7 +31,7 @@ export async function inTransaction<T>(
  * Checks deferred constraints, for a trial: otherwise only COMMIT would.
  * @throws StatementFailure with phase `commit`
  */
-export async function checkConstraints(session: Session): Promise<void> {
+export async function checkConstraints(session: SqlSession): Promise<void> {
   await session.query('SET CONSTRAINTS ALL IMMEDIATE').catch((error: unknown) => {
     throw failureAt(error, { phase: 'commit' });
   });

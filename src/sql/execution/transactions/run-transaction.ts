@@ -9,7 +9,7 @@ import { checkParameterLimit } from '../../parameters/parameters.ts';
 import { jsonFormat, type RowMode, type StatementOutcome } from '../../result/result-format.ts';
 import { outcomeOf } from '../../result/result-writer.ts';
 import { pinSettings } from '../../session/output-settings.ts';
-import { Session } from '../../session/session.ts';
+import { SqlSession } from '../../session/session.ts';
 import { type BatchResult, type BatchStatement, runBatch } from './batch.ts';
 import { type IdempotentRequest, keptReplyLimit, type OnceReply, once } from './idempotency.ts';
 import { checkConstraints, failureAt, inTransaction } from './in-transaction.ts';
@@ -49,7 +49,7 @@ const STATEMENTS_MAX = 1_000;
  * @throws ServiceError `invalid_request`, `backend_lost` and the like, when the error belongs to no single statement
  */
 export async function runTransaction(lease: Lease, request: TransactionRequest): Promise<TransactionReply> {
-  const session = new Session(lease, request);
+  const session = new SqlSession(lease, request);
   const startedAt = performance.now();
   try {
     return replyOf(await perform(session, request, () => runAll(session, request)), startedAt, request);
@@ -58,7 +58,7 @@ export async function runTransaction(lease: Lease, request: TransactionRequest):
   }
 }
 
-async function runAll(session: Session, { statements, rowMode, rollback }: TransactionRequest): Promise<readonly BatchResult[]> {
+async function runAll(session: SqlSession, { statements, rowMode, rollback }: TransactionRequest): Promise<readonly BatchResult[]> {
   const results = await runBatch(session, statements, jsonFormat(rowMode));
   if (rollback === true) await checkConstraints(session);
   return results;
@@ -82,7 +82,7 @@ export function runTransactionOnce(lease: Lease, request: TransactionRequest, re
   });
 }
 
-async function perform<T>(session: Session, request: TransactionRequest, work: () => Promise<T>): Promise<T> {
+async function perform<T>(session: SqlSession, request: TransactionRequest, work: () => Promise<T>): Promise<T> {
   await checkStatements(request.statements);
   const sideEffects = new SideEffectsCache();
   await Promise.all([pinSettings(session), session.expect(...request.statements.map(({ sql }) => sideEffects.of(sql)))]);

@@ -6,7 +6,7 @@ import { TimeSlices } from '../../../runtime/event-loop.ts';
 import { keepResults, RESULTS_MAX_BYTES } from '../../result/result-budget.ts';
 import { extendedQuery } from '../../session/messages.ts';
 import type { Warning } from '../../session/notices.ts';
-import type { Session, SessionOptions } from '../../session/session.ts';
+import type { SessionOptions, SqlSession } from '../../session/session.ts';
 import { inspect } from '../inspect.ts';
 import { parametersOf } from './catalog-sql.ts';
 import { JsonItems } from './json-items.ts';
@@ -43,7 +43,7 @@ export async function readSchema(lease: Lease, request: SchemaRequest): Promise<
   return { body, hash: await hashOf(body) };
 }
 
-async function readParts(session: Session, placement: Placement, { schema }: SchemaRequest): Promise<Buffer> {
+async function readParts(session: SqlSession, placement: Placement, { schema }: SchemaRequest): Promise<Buffer> {
   // Many subqueries are estimated as expensive, and compiling them would take longer than running them.
   await session.query(`SELECT pg_catalog.set_config('jit', 'off', true)`);
   const parts = new Parts(session);
@@ -73,7 +73,7 @@ async function readParts(session: Session, placement: Placement, { schema }: Sch
 }
 
 /** @returns the oids of the schemas that are shown */
-async function readSchemas(session: Session, placement: Placement, asked: string | undefined, parts: Parts): Promise<readonly string[]> {
+async function readSchemas(session: SqlSession, placement: Placement, asked: string | undefined, parts: Parts): Promise<readonly string[]> {
   // In the `schema` placement the other schemas are those of other organizations.
   const isPublic = asked === 'public' || (asked === undefined && placement.kind === 'schema');
   const mayExist = isPublic || placement.kind === 'database';
@@ -91,11 +91,11 @@ type AddRows = (sql: string, parameters: readonly string[]) => Promise<void>;
 
 /** The arrays of the reply, one after the other. */
 class Parts {
-  readonly #session: Session;
+  readonly #session: SqlSession;
   readonly #items: JsonItems;
   readonly #incomplete: string[] = [];
 
-  constructor(session: Session) {
+  constructor(session: SqlSession) {
     this.#session = session;
     this.#items = new JsonItems(RESULTS_MAX_BYTES - END_MAX_BYTES, (bytes) => this.#spend(bytes));
   }
