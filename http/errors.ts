@@ -37,6 +37,7 @@ const SERVICE_ERRORS: Readonly<Record<ErrorKind, ErrorShape>> = {
   invite_required: { status: 403, title: 'Invitation required' },
   invite_invalid: { status: 403, title: 'Invitation not valid' },
   email_taken: { status: 409, title: 'E-mail address taken' },
+  organization_busy: { status: 409, title: 'Organization busy', retryable: true, retryAfterS: 5 },
   too_many_keys: { status: 409, title: 'Too many keys' },
   too_many_queries: { status: 409, title: 'Too many saved queries' },
   precondition_failed: { status: 412, title: 'Precondition failed' },

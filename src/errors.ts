@@ -23,6 +23,7 @@ const SQLSTATES = {
   invite_required: '28000',
   invite_invalid: '28000',
   email_taken: '23505',
+  organization_busy: '55006',
   too_many_keys: '53400',
   too_many_queries: '53400',
   precondition_failed: '55000',

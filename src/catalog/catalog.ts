@@ -8,7 +8,7 @@ import { ControlPool } from './database/control-pool.ts';
 import { migrate } from './database/migrate.ts';
 import { NotificationChannel } from './database/notification-channel.ts';
 import type { Credential, FormerKey, OrganizationCredentials } from './keys/credential.ts';
-import { CredentialCache } from './keys/credential-cache.ts';
+import { CredentialCache, type PauseListener } from './keys/credential-cache.ts';
 import { KeyChanges } from './keys/key-changes.ts';
 import { KeyLastUsed } from './keys/key-last-used.ts';
 import { deleteKeys } from './keys/keys.ts';
@@ -26,6 +26,7 @@ import {
   updateProfile,
   updateStatus,
 } from './organizations/organizations.ts';
+import { PauseChanges } from './organizations/pauses.ts';
 import { SignUpChanges } from './organizations/sign-up-changes.ts';
 import { countEmailChange, deleteOldAttempts } from './organizations/signups.ts';
 import { CANCELS_CHANNEL, CancelForwarding } from './processes/cancel-forwarding.ts';
@@ -83,11 +84,12 @@ export class Catalog {
   readonly failures: FailureSharing;
   readonly queryStatistics: QueryStatistics;
   readonly signUps: SignUpChanges;
+  readonly pauses: PauseChanges;
   readonly usage: Usage;
   readonly #options: CatalogOptions;
   readonly #now: () => Date;
   readonly #database: ControlPool;
-  readonly #credentials = new CredentialCache();
+  readonly #credentials = new CredentialCache((...paused) => this.#onPause(...paused));
   readonly #channel: NotificationChannel;
   readonly #keyUse: KeyLastUsed;
   readonly #queryTexts: TextFileWatch;
@@ -96,6 +98,7 @@ export class Catalog {
   #maintenance: NodeJS.Timeout | undefined;
   #maintaining: Promise<void> = Promise.resolve();
   #listens = false;
+  #onPause: PauseListener = () => {};
   #closing = false;
 
   private constructor(options: CatalogOptions) {
@@ -123,6 +126,7 @@ export class Catalog {
       change: (...change) => this.#change(...change),
       changed: (state) => this.#credentials.changed(state),
     });
+    this.pauses = new PauseChanges({ change: (...change) => this.#change(...change) });
     this.savedQueries = new SavedQueries({ database: this.#database, audit: this.audit, now: this.#now });
     this.#keyUse = new KeyLastUsed(this.#database, this.#now, (...use) => this.#credentials.used(...use));
     this.processes = new ProcessRequests(this.#process, this.#database, observe);
@@ -160,6 +164,11 @@ export class Catalog {
       await catalog.close();
       throw error;
     }
+  }
+
+  /** Has `listener` called when an organization that this process may have sessions of is paused or no longer so. */
+  onPause(listener: PauseListener): void {
+    this.#onPause = listener;
   }
 
   organizations(filter: { readonly status?: OrganizationStatus } = {}): Promise<Organization[]> {

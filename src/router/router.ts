@@ -13,14 +13,16 @@ import { abortReason, ServiceError } from '../errors.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
 import type { InputScheduler } from '../runtime/input-scheduler.ts';
 import type { MemoryBudget } from '../runtime/memory-budget.ts';
-import { CancelKeys } from './cancel-keys.ts';
 import type { DisconnectSignal } from './client-disconnect.ts';
 import { type Door, Lease } from './lease.ts';
 import { FormerKeyError } from './limits/former-key-error.ts';
 import { LoginThrottle } from './limits/login-throttle.ts';
 import type { LockExhaustion } from './lock-exhaustion.ts';
+import { LeaseRequest, type LeaseRequestHost } from './moves/lease-request.ts';
+import { Pauses } from './moves/pauses.ts';
 import type { Provisioner } from './placement/provisioner.ts';
 import { asReader } from './placement/roles/reader-role.ts';
+import { CancelKeys } from './sessions/cancel-keys.ts';
 import type { Tenant } from './tenant.ts';
 
 /** What a client authenticates with. */
@@ -85,6 +87,13 @@ export class Router {
   readonly #channels: Buffer;
   readonly #pgNotify: string | undefined;
   readonly #observe: Observe;
+  readonly #pauses = new Pauses();
+  readonly #requests: Omit<LeaseRequestHost, 'settle'> = {
+    open: ({ organization }, signal) => this.#locks.retryWhenFull(() => this.#provisioner.open(organization.placement, signal)),
+    queue: (request) => this.#queue(request),
+    leave: (request) => this.#pauses.delete(request.tenant.organization.id, request) || this.#pool.leave(request.tenant.pool, request),
+    renew: (tenant) => this.#renew(tenant),
+  };
   readonly #throttle = new LoginThrottle();
   /** Counts failures with former keys. These do not lock out the right key; the count limits how many the audit log records. */
   readonly #formerKeyUse = new LoginThrottle();
@@ -97,6 +106,7 @@ export class Router {
     this.catalog = options.catalog;
     this.cancelKeys = new CancelKeys(options.catalog.cancels);
     this.catalog.failures.listen('login', (key, count) => this.#throttle.failedElsewhere(key, count));
+    this.catalog.onPause((...paused) => this.#paused(...paused));
     this.results = options.results;
     this.#provisioner = options.provisioner;
     this.#pool = options.pool;
@@ -181,13 +191,13 @@ export class Router {
   #waitForLease(tenant: Tenant, door: Door, disconnect: DisconnectSignal | undefined): Promise<Lease> {
     return new Promise((resolve, reject) => {
       if (disconnect !== undefined) disconnect.waitsSince = performance.now();
-      const { giveUp } = this.enqueue(tenant, door, (result) => {
+      const wait = this.enqueue(tenant, door, (result) => {
         if (disconnect !== undefined) waitOver(disconnect);
         if (result instanceof Lease) resolve(result);
         else reject(disconnect?.reason ?? result);
       });
-      if (disconnect?.hasHappened) giveUp();
-      else if (disconnect?.waitsSince !== undefined) disconnect.listener = giveUp;
+      if (disconnect?.hasHappened) wait.giveUp();
+      else if (disconnect?.waitsSince !== undefined) disconnect.listener = () => wait.giveUp();
     });
   }
 
@@ -196,33 +206,53 @@ export class Router {
    * backend becomes available or the wait fails, perhaps before this returns.
    */
   enqueue(tenant: Tenant, door: Door, settle: (result: Lease | ServiceError) => void): Wait {
-    const { placement } = tenant.organization;
-    const refuse = (error: ServiceError) => {
-      this.#observe({ name: 'lease.refused', door, kind: error.kind });
-      settle(error);
-    };
-    if (tenant.revoked.aborted) {
-      refuse(abortReason(tenant.revoked));
-      return NO_WAIT;
-    }
     const startedAt = performance.now();
-    const waiter = {
-      open: (signal: AbortSignal): Promise<BackendConnection> => this.#locks.retryWhenFull(() => this.#provisioner.open(placement, signal)),
-      settle: (result: BackendConnection | ServiceError) => {
-        if (result instanceof ServiceError) refuse(result);
-        else {
+    const request = new LeaseRequest(
+      tenant,
+      {
+        ...this.#requests,
+        settle: ({ tenant: current }, result) => {
+          if (result instanceof ServiceError) {
+            this.#observe({ name: 'lease.refused', door, kind: result.kind });
+            settle(result);
+            return;
+          }
           this.#observe({ name: 'lease.granted', door, waitMs: performance.now() - startedAt });
-          settle(this.#lend(result, tenant, door));
-        }
+          settle(this.#lend(result, current, door));
+        },
       },
-    };
-    this.#pool.enqueue(tenant.pool, waiter);
-    return { giveUp: () => this.#pool.withdraw(tenant.pool, waiter), leave: () => this.#pool.leave(tenant.pool, waiter) };
+      door === 'http',
+    );
+    this.#queue(request);
+    return request;
+  }
+
+  /** Puts a request into the queue for a backend, or into that of the paused. */
+  #queue(request: LeaseRequest): void {
+    const { revoked, organization, pool } = request.tenant;
+    if (this.#pauses.add(organization.id, request)) return;
+    if (revoked.aborted) request.settle(abortReason(revoked));
+    else this.#pool.enqueue(pool, request);
+  }
+
+  /** Called when an organization is paused for that time, or no longer. */
+  #paused(organizationId: string, forMs: number | null): void {
+    if (forMs === null) this.#pauses.end(organizationId);
+    else if (this.#pauses.set(organizationId, forMs)) {
+      for (const pool of [organizationId, `${organizationId}:${READERS}`]) this.#pool.suspend(pool);
+    }
+  }
+
+  /** The tenant of the same key, after the organization has been moved. */
+  async #renew({ organization, key }: Tenant): Promise<Tenant | undefined> {
+    const known = await this.catalog.findByOrganization(organization.id);
+    const same = known?.live.find(({ key: { id } }) => id === key.id);
+    return same && this.#tenantOf(same);
   }
 
   /** Leases an idle backend if there is one, preferably `preferred`. Its session may have settings of the former client. */
   tryLease(tenant: Tenant, door: Door, preferred?: BackendConnection): Lease | undefined {
-    if (tenant.revoked.aborted) return undefined;
+    if (tenant.revoked.aborted || this.#pauses.isPaused(tenant.organization.id)) return undefined;
     const backend = this.#pool.tryAcquire(tenant.pool, preferred);
     if (backend === undefined) return undefined;
     this.#observe(AT_ONCE[door]);
@@ -234,7 +264,8 @@ export class Router {
    * @param mayGrow whether it may be kept even if the tenant could open another
    */
   mayKeepBusy(tenant: Tenant, mayGrow: boolean): boolean {
-    return !tenant.revoked.aborted && this.#pool.mayKeepBusy(tenant.pool, mayGrow);
+    const { revoked, organization } = tenant;
+    return !revoked.aborted && !this.#pauses.isPaused(organization.id) && this.#pool.mayKeepBusy(tenant.pool, mayGrow);
   }
 
   /** Called when the defaults for new sessions of the organization have changed. Existing sessions are not leased again. */
@@ -294,7 +325,13 @@ export class Router {
   #asReader(organization: Organization): Organization {
     const known = this.#asReaders.get(organization);
     if (known !== undefined) return known;
-    const seen = { ...organization, placement: asReader(organization.placement) };
+    const seen: Organization = {
+      ...organization,
+      // It may be moved.
+      get placement() {
+        return asReader(organization.placement);
+      },
+    };
     this.#asReaders.set(organization, seen);
     return seen;
   }

@@ -68,6 +68,10 @@ export const ERROR_HELP: Readonly<Record<ErrorCode, ErrorHelp>> = {
     cause: 'An organization with this e-mail address exists already.',
     cure: 'Go on with its key. If that is lost, the operator can issue a new one; then replace it by /api/auth/rotate-key.',
   },
+  organization_busy: {
+    cause: 'The organization is being cloned or moved, or sessions of it do not end.',
+    cure: 'Try again after the time in Retry-After. End the transactions and the pinned sessions that the message counts.',
+  },
   too_many_keys: { cause: 'The organization has as many keys as it may have.', cure: 'Delete one that is not used any more.' },
   too_many_queries: {
     cause: 'The organization has as many saved queries, or as much text in them, as it may have.',

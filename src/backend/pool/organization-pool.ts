@@ -9,6 +9,8 @@ export type OpenBackend = (signal: AbortSignal) => Promise<BackendConnection>;
 export interface Waiter {
   readonly open: OpenBackend;
   settle(result: BackendConnection | ServiceError): void;
+  /** Called when it has been taken out of the queue, because the organization is paused. Not called unless {@link Pool.suspend} is. */
+  suspended?(): void;
 }
 
 interface Waiting {
@@ -150,6 +152,11 @@ export class OrganizationPool {
     const position = this.#waiters.findIndex((waiting) => waiting.waiter === waiter);
     if (position >= 0) this.#waiters.splice(position, 1);
     return position >= 0;
+  }
+
+  /** Takes all waiters out of the queue. */
+  takeWaiters(): readonly Waiter[] {
+    return this.#waiters.splice(0).map(({ waiter }) => waiter);
   }
 
   /** Answers the first waiter. */

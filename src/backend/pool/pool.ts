@@ -227,6 +227,15 @@ export class Pool {
     for (const { session } of own.leased) session.retired = true;
   }
 
+  /** As {@link retire}, and its waiters leave the queue: the organization is paused. */
+  suspend(tenantId: string): void {
+    const waiters = this.#fairness.find(tenantId)?.takeWaiters() ?? [];
+    this.retire(tenantId);
+    for (const waiter of waiters) waiter.suspended?.();
+    const own = this.#fairness.find(tenantId);
+    if (own !== undefined) this.#fairness.forgetIfEmpty(own);
+  }
+
   /** Fails all waiters and closes all idle sessions. Leased ones are closed when they are released. */
   close(): void {
     this.#closing.abort(shuttingDown());
@@ -332,11 +341,13 @@ export class Pool {
     if (this.#closing.signal.aborted) {
       own.leased.add(backend);
       this.#drop(own, backend, 'shutdown');
+    } else if (backend.session.retired) {
+      // Those who wait get another one.
+      this.#drop(own, backend, 'retired');
+      this.#serve(own);
     } else if (own.waiters > 0) {
       own.leased.add(backend);
       this.#settle(own, backend);
-    } else if (backend.session.retired) {
-      this.#drop(own, backend, 'retired');
     } else {
       own.addIdle(backend);
       this.#serveOthers();

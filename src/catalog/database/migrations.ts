@@ -242,4 +242,14 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
       );
     `,
   },
+  {
+    name: '012 pauses',
+    sql: `
+      alter table postern.organizations
+        -- Who has paused the organization: a random name. Nobody else ends the pause.
+        add column paused_by text,
+        -- When the pause ends by itself.
+        add column paused_until timestamptz(3);
+    `,
+  },
 ];

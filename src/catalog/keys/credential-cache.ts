@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import { ServiceError } from '../../errors.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
-import type { Organization, OrganizationStatus } from '../organizations/organization.ts';
+import type { Organization, OrganizationStatus, Placement } from '../organizations/organization.ts';
 import type { Credential, FormerKey, KeyEnd, OrganizationCredentials } from './credential.ts';
 import { CredentialIndex, type Entry, type KeyEntry } from './credential-index.ts';
 import { type KeyState, type LiveKey, type LiveKeys, stateOf } from './live-keys.ts';
@@ -26,12 +26,16 @@ interface Watch {
   readonly revisions: Map<string, number>;
 }
 
+/** Called with how long an organization is still paused; null: it is not. */
+export type PauseListener = (organizationId: string, forMs: number | null) => void;
+
 /**
  * Live credentials in memory. They are used as long as the process is notified of changes ({@link CredentialCache.trust}).
  * While it may not be, every look-up reads the control database; credentials that are in use stay the same objects.
  */
 export class CredentialCache {
   readonly #index = new CredentialIndex();
+  readonly #paused: PauseListener;
   /** Bounded, because clients may send any number of random keys. */
   readonly #unknown = new BoundedMap<string, Unknown>({ maxEntries: UNKNOWN_MAX });
   readonly #loading = new Map<string, Promise<Entry | FormerKey | undefined>>();
@@ -39,6 +43,11 @@ export class CredentialCache {
   #trusted = false;
   /** How often {@link distrust} was called. */
   #distrusts = 0;
+
+  /** @param paused told of every pause that begins or ends, and of those that are noticed later */
+  constructor(paused: PauseListener = () => {}) {
+    this.#paused = paused;
+  }
 
   /** The credential in memory, if it is known to be up to date. */
   knownByDigest(digest: string): Credential | undefined {
@@ -94,10 +103,13 @@ export class CredentialCache {
         status: 'dropped',
         keys: [],
         ended: {},
+        placement: undefined,
+        pausedForMs: null,
       };
       if (this.#index.get(organizationId)?.revision === revision) this.#settle(state);
       // A notification has arrived since the read began.
       else this.#apply(state);
+      if ((this.#index.get(organizationId)?.revision ?? 0) <= state.revision) this.#paused(organizationId, state.pausedForMs);
     }
     this.#trusted = this.#distrusts === distrusts;
   }
@@ -106,7 +118,10 @@ export class CredentialCache {
   changed(state: KeyState): void {
     this.#announce(state);
     this.#unknown.clear();
+    const known = this.#index.get(state.organizationId)?.revision ?? 0;
     this.#apply(state);
+    // A notification may arrive after a later change of this process.
+    if (state.revision >= known) this.#paused(state.organizationId, state.pausedForMs);
   }
 
   /** Updates the time of a credential's last use. */
@@ -148,6 +163,7 @@ export class CredentialCache {
     const state = stateOf(found);
     this.#announce(state);
     this.#settle(state);
+    this.#paused(state.organizationId, state.pausedForMs);
     let entry = this.#index.get(found.organization.id);
     if (entry === undefined) {
       entry = newEntry(found);
@@ -183,7 +199,7 @@ export class CredentialCache {
 
   /** Ends the keys that the state contradicts. */
   #settle(state: KeyState): void {
-    const { organizationId, revision, status, keys, ended } = state;
+    const { organizationId, revision, status, keys, ended, placement } = state;
     const entry = this.#index.get(organizationId);
     if (entry === undefined) return;
     if (entry.organization.status !== status) {
@@ -191,6 +207,12 @@ export class CredentialCache {
       for (const { controller } of entry.keys.values()) controller.abort(refusal(organizationId, status));
       return;
     }
+    if (placement !== undefined && !isSameForSessions(placement, entry.organization.placement)) {
+      this.#index.delete(entry);
+      for (const { controller } of entry.keys.values()) controller.abort(moved(organizationId));
+      return;
+    }
+    if (placement !== undefined) entry.organization.placement = placement;
     const valid = new Map(keys.map((key) => [key.id, key]));
     for (const key of [...entry.keys.values()]) {
       const found = valid.get(key.key.id);
@@ -266,6 +288,18 @@ function expiryOf(expiresInMs: number | null): number {
 }
 
 const ENDS = { rotated: 'rotation', revoked: 'revocation', expired: 'expiry', changed: 'networks that have changed' };
+
+/** Whether clients see no difference between two placements, so that their sessions may go on in the other one. */
+function isSameForSessions(one: Placement, other: Placement): boolean {
+  const isSame = one.kind === other.kind && one.database === other.database && one.schema === other.schema;
+  return isSame && (one.kind === 'database' || one.cluster === other.cluster);
+}
+
+function moved(organizationId: string): ServiceError {
+  return new ServiceError('shutting_down', `terminating connection because organization "${organizationId}" has been moved`, {
+    retryAfterS: 1,
+  });
+}
 
 function refusal(organizationId: string, status: OrganizationStatus): ServiceError {
   if (status === 'suspended') return new ServiceError('organization_suspended', `organization "${organizationId}" is suspended`);

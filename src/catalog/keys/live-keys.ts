@@ -1,8 +1,9 @@
 import { SCRAM_FORMER_MAX } from '../../auth/scram.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Sql } from '../database/control-connection.ts';
-import type { ApiKey, Organization, OrganizationStatus } from '../organizations/organization.ts';
+import type { ApiKey, Organization, OrganizationStatus, Placement } from '../organizations/organization.ts';
 import { type OrganizationRow, toOrganization } from '../organizations/organizations.ts';
+import { pausedForMs } from '../organizations/pauses.ts';
 import type { FormerKey, KeyEnd, ProvableFormerKey, SaltOfKeys } from './credential.ts';
 import { expiresInMs, isLive, type KeyJson, keyJson, toApiKey } from './keys.ts';
 
@@ -32,6 +33,8 @@ export interface LiveKeys {
   readonly former: readonly ProvableFormerKey[];
   /** Grows with every change of the organization or its keys. */
   readonly revision: number;
+  /** See {@link KeyState}. */
+  readonly pausedForMs: number | null;
 }
 
 /** The part of it that shows whether credentials read earlier are still valid. */
@@ -42,10 +45,15 @@ export interface KeyState {
   readonly keys: readonly KeyValidity[];
   /** How the last few former keys have ended, by their ids. */
   readonly ended: Readonly<Record<string, KeyEnd>>;
+  /** Where the data lives; undefined: a process of an earlier version does not tell. */
+  readonly placement: Placement | undefined;
+  /** How long the organization is still paused; null: it is not. */
+  readonly pausedForMs: number | null;
 }
 
 type LiveKeysRow = OrganizationRow & {
   readonly revision: number;
+  readonly paused_for_ms: number | null;
   readonly salt: Buffer;
   readonly iterations: number;
   /** JSON of {@link KeyJson}. */
@@ -87,7 +95,8 @@ function endOf(sql: Sql): ReturnType<Sql> {
 /** Loads keys of active organizations, and of suspended ones, which get an error that says so; see {@link Credential}. */
 async function load(sql: Sql, condition: ReturnType<Sql>): Promise<LiveKeys | undefined> {
   const [row] = await sql<LiveKeysRow[]>`
-    select o.id, o.name, o.email, o.status, o.placement, o.created_at, o.revision, first.scram_salt as salt, first.scram_iterations as iterations,
+    select o.id, o.name, o.email, o.status, o.placement, o.created_at, o.revision, ${pausedForMs(sql)} as paused_for_ms,
+      first.scram_salt as salt, first.scram_iterations as iterations,
       array_to_json(array(
         select ${keyJson(sql)} from postern.api_keys k
         where k.organization_id = o.id and ${isLive(sql)}
@@ -129,13 +138,15 @@ function toLiveKeys(row: LiveKeysRow): LiveKeys {
       storedKey: Buffer.from(storedKey, 'hex'),
     })),
     revision: row.revision,
+    pausedForMs: row.paused_for_ms,
   };
 }
 
 /** What a read found of an organization's state. */
-export function stateOf({ organization, revision, keys, former }: LiveKeys): KeyState {
+export function stateOf({ organization, revision, keys, former, pausedForMs }: LiveKeys): KeyState {
   const ended = Object.fromEntries(former.map(({ id, end }) => [id, end]));
-  return { organizationId: organization.id, revision, status: organization.status, keys, ended };
+  const { id, status, placement } = organization;
+  return { organizationId: id, revision, status, keys, ended, placement, pausedForMs };
 }
 
 /** A notification; it has to fit in 8,000 bytes with a hundred keys. `keyId` is for processes of a version with one key. */
@@ -146,13 +157,15 @@ interface Notification {
   readonly keyId: string;
   readonly keys: readonly (readonly [id: string, version: number, expiresInMs: number | null])[];
   readonly ended: readonly (readonly [id: string, end: KeyEnd])[];
+  readonly placement: Placement | undefined;
+  readonly pausedForMs: number | null;
 }
 
 /** The states of those organizations that exist. */
 export async function loadStates(sql: Sql, organizationIds: readonly string[]): Promise<KeyState[]> {
   const rows = await sql<{ state: string }[]>`
     select json_build_object(
-      'organizationId', o.id, 'revision', o.revision, 'status', o.status,
+      'organizationId', o.id, 'revision', o.revision, 'status', o.status, 'placement', o.placement, 'pausedForMs', ${pausedForMs(sql)},
       'keys', array_to_json(array(
         select json_build_array(k.id, k.version, ${expiresInMs(sql)}) from postern.api_keys k
         where k.organization_id = o.id and ${isLive(sql)} order by k.created_at, k.id)),
@@ -187,7 +200,8 @@ export async function notifyChange(sql: Sql, organizationId: string): Promise<Ke
 export function parseChange(payload: string): KeyState | undefined {
   try {
     // A version with one key does not tell which keys there are: what was opened with any of them ends, and they are read again.
-    const { organizationId, revision, status, keys = [], ended = [] }: Partial<Notification> = JSON.parse(payload);
+    const notification: Partial<Notification> = JSON.parse(payload);
+    const { organizationId, revision, status, keys = [], ended = [], placement, pausedForMs = null } = notification;
     if (organizationId === undefined || revision === undefined || status === undefined) return undefined;
     return {
       organizationId,
@@ -195,6 +209,8 @@ export function parseChange(payload: string): KeyState | undefined {
       status,
       keys: keys.map(([id, version, expiresInMs]) => ({ id, version, expiresInMs })),
       ended: Object.fromEntries(ended),
+      placement,
+      pausedForMs,
     };
   } catch {
     return undefined;

@@ -210,14 +210,28 @@ describe('the pool', () => {
     expect(pool.tryAcquire('a')).toBeUndefined();
   });
 
-  it('lends one that was logging in when they were retired once at most', async () => {
-    const waiting = acquire(pool, 'a', open);
+  it('does not lend one that was logging in when they were retired: who waits gets another', async () => {
+    const opened: BackendConnection[] = [];
+    const noted: OpenBackend = async (signal) => {
+      const backend = await open(signal);
+      opened.push(backend);
+      return backend;
+    };
+    const waiting = acquire(pool, 'a', noted);
     pool.retire('a');
-    const backend = await waiting;
+    expect([await waiting]).toEqual(opened.slice(1));
+    expect(opened[0]?.closed).toBe(true);
+  });
+
+  it('has its waiters leave the queue when it is suspended', async () => {
+    poolOf({ max: 1, maxPerTenant: 1 });
+    const backend = await acquire(pool, 'a', open);
+    let isSuspended = false;
+    pool.enqueue('a', { open, settle: () => expect.unreachable(), suspended: () => (isSuspended = true) });
+    pool.suspend('a');
+    expect(isSuspended).toBe(true);
     await pool.release('a', backend, true);
-    expect(pool.snapshot().idle).toBe(0);
-    await pool.release('a', await acquire(pool, 'a', open), true);
-    expect(pool.snapshot().idle).toBe(1);
+    expect(pool.snapshot()).toMatchObject({ idle: 0, leased: 0, waiters: 0 });
   });
 
   it('allows keeping a backend only while no one waits for one', async () => {

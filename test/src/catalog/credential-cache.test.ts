@@ -36,6 +36,7 @@ function found(revision: number, keyId: string, status: 'active' | 'suspended' =
     keys: [{ id: keyId, key: keyOf(keyId), digest: Buffer.from(keyId), version: 1, expiresInMs: null }],
     former: [],
     revision,
+    pausedForMs: null,
   };
 }
 
@@ -45,6 +46,8 @@ const state = (revision: number, keyId: string, status: KeyState['status'] = 'ac
   status,
   keys: [{ id: keyId, version: 1, expiresInMs: null }],
   ended: {},
+  placement: undefined,
+  pausedForMs: null,
 });
 
 /** Loads that answer when the test says so. */

@@ -1,0 +1,53 @@
+/** A request for a backend of an organization that is paused. */
+export interface PausedRequest {
+  /** Called when the pause has ended. */
+  resume(): void;
+}
+
+interface Pause {
+  timer: NodeJS.Timeout;
+  readonly requests: Set<PausedRequest>;
+}
+
+/** The longest delay of a timer. */
+const TIMER_MAX_MS = 2 ** 31 - 1;
+
+/** The organizations that are paused, and the requests that wait for the end of their pauses. */
+export class Pauses {
+  readonly #pauses = new Map<string, Pause>();
+
+  isPaused(organizationId: string): boolean {
+    return this.#pauses.size > 0 && this.#pauses.has(organizationId);
+  }
+
+  /** Begins a pause, or changes when it ends. @returns whether the organization was not paused before */
+  set(organizationId: string, forMs: number): boolean {
+    const known = this.#pauses.get(organizationId);
+    const timer = setTimeout(() => this.end(organizationId), Math.min(forMs, TIMER_MAX_MS)).unref();
+    if (known === undefined) {
+      this.#pauses.set(organizationId, { timer, requests: new Set() });
+      return true;
+    }
+    clearTimeout(known.timer);
+    known.timer = timer;
+    return false;
+  }
+
+  end(organizationId: string): void {
+    const pause = this.#pauses.get(organizationId);
+    if (pause === undefined) return;
+    clearTimeout(pause.timer);
+    this.#pauses.delete(organizationId);
+    for (const request of pause.requests) request.resume();
+  }
+
+  /** Has a request wait. @returns false if the organization is not paused */
+  add(organizationId: string, request: PausedRequest): boolean {
+    return this.#pauses.get(organizationId)?.requests.add(request) !== undefined;
+  }
+
+  /** @returns whether the request was waiting */
+  delete(organizationId: string, request: PausedRequest): boolean {
+    return this.#pauses.get(organizationId)?.requests.delete(request) === true;
+  }
+}
