@@ -252,7 +252,7 @@ export class Router {
 
   /** Leases an idle backend if there is one, preferably `preferred`. Its session may have settings of the former client. */
   tryLease(tenant: Tenant, door: Door, preferred?: BackendConnection): Lease | undefined {
-    if (tenant.revoked.aborted || this.#pauses.isPaused(tenant.organization.id)) return undefined;
+    if (tenant.revoked.aborted || (this.#pauses.count > 0 && this.#pauses.isPaused(tenant.organization.id))) return undefined;
     const backend = this.#pool.tryAcquire(tenant.pool, preferred);
     if (backend === undefined) return undefined;
     this.#observe(AT_ONCE[door]);
@@ -264,8 +264,8 @@ export class Router {
    * @param mayGrow whether it may be kept even if the tenant could open another
    */
   mayKeepBusy(tenant: Tenant, mayGrow: boolean): boolean {
-    const { revoked, organization } = tenant;
-    return !revoked.aborted && !this.#pauses.isPaused(organization.id) && this.#pool.mayKeepBusy(tenant.pool, mayGrow);
+    if (tenant.revoked.aborted || (this.#pauses.count > 0 && this.#pauses.isPaused(tenant.organization.id))) return false;
+    return this.#pool.mayKeepBusy(tenant.pool, mayGrow);
   }
 
   /** Called when the defaults for new sessions of the organization have changed. Existing sessions are not leased again. */
