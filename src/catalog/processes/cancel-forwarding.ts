@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Observe } from '../../observation.ts';
 import type { ControlPool } from '../database/control-pool.ts';
+import { notifyOthers } from './notify-others.ts';
 
 /** The channel on which processes pass on cancel requests. */
 export const CANCELS_CHANNEL = 'postern_cancels';
@@ -64,10 +65,7 @@ export class CancelForwarding {
   async #sendNext(): Promise<void> {
     const payload = JSON.stringify(this.#waiting.splice(0, CANCELS_PER_NOTIFICATION).map((one) => [one.processId, one.secretDigest]));
     try {
-      await this.#database.lowPriorityTransaction(
-        (sql) =>
-          sql`select pg_notify(${CANCELS_CHANNEL}, ${payload}) where exists (select from postern.processes where number <> ${this.#own})`,
-      );
+      await notifyOthers(this.#database, this.#own, CANCELS_CHANNEL, payload);
     } catch (cause) {
       this.#observe({ name: 'service.warning', message: 'cancel requests could not be passed on to other processes', cause });
     } finally {

@@ -1,6 +1,7 @@
 import type { Observe } from '../../observation.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
 import type { ControlPool } from '../database/control-pool.ts';
+import { notifyOthers } from './notify-others.ts';
 
 /** The channel on which processes tell each other of logins and requests without a valid key. */
 export const FAILURES_CHANNEL = 'postern_failures';
@@ -69,10 +70,7 @@ export class FailureSharing {
       for (const kind of ['login', 'refusal'] as const) {
         for (let failures = this.#take(kind); failures.length > 0; failures = this.#take(kind)) {
           const payload = JSON.stringify({ from: this.#own, kind, failures } satisfies Notice);
-          await this.#database.lowPriorityTransaction(
-            (sql) =>
-              sql`select pg_notify(${FAILURES_CHANNEL}, ${payload}) where exists (select from postern.processes where number <> ${this.#own})`,
-          );
+          await notifyOthers(this.#database, this.#own, FAILURES_CHANNEL, payload);
         }
       }
     } catch (cause) {
