@@ -4,7 +4,7 @@ import { areEqual, type Settings } from '../../src/backend/session-state.ts';
 import type { StatementLatency } from '../../src/backend/statement-latency.ts';
 import type { ShareableRequest } from '../../src/multiplex/multiplexer.ts';
 import type { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
-import { latin1Name, stringEnd } from '../../src/protocol/body.ts';
+import { stringEnd } from '../../src/protocol/body.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
 import { HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { NO_TRAITS, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
@@ -91,7 +91,7 @@ function shareableExtendedQuery(
 /** Where one stands in for another, it has to be the one for these settings. */
 function boundStatement(chunk: Buffer, start: number, statements: ClientStatements, context: string): ServerStatement | undefined {
   const end = stringEnd(chunk, start, chunk.length);
-  const statement = end <= start ? undefined : statements.get(latin1Name(chunk, start, end));
+  const statement = end <= start ? undefined : statements.get(chunk.toString('latin1', start, end));
   if (statement === undefined || statement.traits !== NO_TRAITS) return undefined;
   return statement.first === undefined || statement.server.context === context ? statement.server : undefined;
 }

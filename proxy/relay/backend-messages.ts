@@ -278,9 +278,7 @@ export function requestDone(session: WireSession, request: RequestKind, subject:
   if (subject === undefined) return;
   if (hasEffect(request)) {
     session.allDeallocated = false;
-    const effect = subject as Effect;
-    effect.done?.();
-    if (effect.statement !== undefined) effect.statement.proven = true;
+    (subject as Effect).done?.();
     return;
   }
   if (isOwn(subject)) {

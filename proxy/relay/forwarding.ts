@@ -2,7 +2,7 @@ import { Buffer } from 'node:buffer';
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { Disposition, Request, type RequestKind } from '../../src/backend/pending-replies.ts';
 import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
-import { latin1Name, latin1String, stringEnd } from '../../src/protocol/body.ts';
+import { latin1String, stringEnd } from '../../src/protocol/body.ts';
 import { FrontendType, statementNameStart } from '../../src/protocol/frontend.ts';
 import { queryMessage, withStatementName } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
@@ -181,7 +181,7 @@ function forwardNamed(
   const isNamed = nameEnd > nameStart;
   const { sentText, replies } = session;
   const { unnamed } = session.statements;
-  const name = latin1Name(buffer, nameStart, nameEnd);
+  const name = buffer.toString('latin1', nameStart, nameEnd);
   const named = isNamed ? statementNamed(session, name) : undefined;
   const statement = isNamed ? named : unnamed;
   inspectTraits(session, statement?.traits);

@@ -112,20 +112,3 @@ export function latin1String(buffer: Buffer, from: number, to: number): string {
   const end = stringEnd(buffer, from, to);
   return buffer.toString('latin1', from, end < 0 ? to : end);
 }
-
-/** Longer names are not kept. Postgres' own have at most 63 bytes (NAMEDATALEN - 1). */
-const MAX_RECENT_BYTES = 63;
-let recent = '';
-
-/** The name in `buffer[start..end)`, as Latin-1. It is mostly the same as in the call before; then the same string is returned. */
-export function latin1Name(buffer: Buffer, start: number, end: number): string {
-  if (end - start > MAX_RECENT_BYTES) return buffer.toString('latin1', start, end);
-  if (!isRecent(buffer, start, end)) recent = buffer.toString('latin1', start, end);
-  return recent;
-}
-
-function isRecent(buffer: Buffer, start: number, end: number): boolean {
-  if (recent.length !== end - start) return false;
-  for (let i = start; i < end; i += 1) if (buffer[i] !== recent.charCodeAt(i - start)) return false;
-  return true;
-}

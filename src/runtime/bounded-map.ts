@@ -18,9 +18,6 @@ export class BoundedMap<K, V> {
   readonly #maxWeight: number;
   readonly #weightOf: (key: K, value: V) => number;
   #weight = 0;
-  /** The last entry, which is mostly used again: a `Map` that is changed all the time makes garbage. */
-  #lastKey: K | undefined;
-  #last: V | undefined;
 
   constructor({ maxEntries, maxWeight = Number.POSITIVE_INFINITY, weightOf = () => 0 }: Bounds<K, V>) {
     this.#maxEntries = maxEntries;
@@ -39,11 +36,10 @@ export class BoundedMap<K, V> {
 
   /** As {@link get}; the entry is forgotten after all others then. */
   use(key: K): V | undefined {
-    if (key === this.#lastKey) return this.#last;
     const value = this.#entries.get(key);
     if (value === undefined) return undefined;
     this.#entries.delete(key);
-    this.#append(key, value);
+    this.#entries.set(key, value);
     return value;
   }
 
@@ -56,14 +52,13 @@ export class BoundedMap<K, V> {
   /** As {@link set}, for what has been here before and had room made for it then: nothing else is forgotten. */
   restore(key: K, value: V): void {
     this.delete(key);
-    this.#append(key, value);
+    this.#entries.set(key, value);
     this.#weight += this.#weightOf(key, value);
   }
 
   delete(key: K): boolean {
     const value = this.#entries.get(key);
     if (value === undefined) return false;
-    if (key === this.#lastKey) this.#forgetLast();
     this.#weight -= this.#weightOf(key, value);
     return this.#entries.delete(key);
   }
@@ -71,7 +66,6 @@ export class BoundedMap<K, V> {
   clear(): void {
     this.#entries.clear();
     this.#weight = 0;
-    this.#forgetLast();
   }
 
   /** What was added or used longest ago comes first. */
@@ -96,16 +90,5 @@ export class BoundedMap<K, V> {
       forgotten.push(value);
     }
     return forgotten;
-  }
-
-  #append(key: K, value: V): void {
-    this.#entries.set(key, value);
-    this.#lastKey = key;
-    this.#last = value;
-  }
-
-  #forgetLast(): void {
-    this.#lastKey = undefined;
-    this.#last = undefined;
   }
 }

@@ -51,15 +51,6 @@ export const MECHANISMS: readonly Mechanism[] = [
     },
   },
   {
-    name: 'newest-entry',
-    about: 'remembering the entry of a bounded map that was used last',
-    replacement: {
-      module: 'src/runtime/bounded-map.js',
-      text: 'if (key === this.#lastKey)\n            return this.#last;',
-      by: '',
-    },
-  },
-  {
     name: 'reply-gathering',
     about: 'writing large results in pieces of 64 kB',
     replacement: {
@@ -89,15 +80,6 @@ export const MECHANISMS: readonly Mechanism[] = [
       module: 'proxy/checkout/backend-link.js',
       text: 'this.#session.services.tryLease(this.#preferred)',
       by: 'this.#session.services.tryLease(undefined)',
-    },
-  },
-  {
-    name: 'local-parse',
-    about: 'answering a named Parse without a backend',
-    replacement: {
-      module: 'proxy/prepared/parse-forwarding.js',
-      text: 'export function prepareWithoutBackend(session, { buffer, start, end, length, last }) {',
-      by: 'export function prepareWithoutBackend(session, { buffer, start, end, length, last }) { return false;',
     },
   },
   {
@@ -137,11 +119,6 @@ export const MECHANISMS: readonly Mechanism[] = [
     name: 'audited-texts',
     about: 'keeping the redacted texts of statements for the audit log',
     replacement: { module: 'src/catalog/audit/entries/statement-text-cache.js', text: 'if (known !== undefined &&', by: 'if (false &&' },
-  },
-  {
-    name: 'recent-name',
-    about: 'making no new string of the name that the message before had',
-    replacement: { module: 'src/protocol/body.js', text: 'if (!isRecent(buffer, start, end))', by: 'if (true)' },
   },
   {
     name: 'socket-shapes',
