@@ -9,6 +9,7 @@ const LARGER: ReadonlySet<string> = new Set(['src']);
 const README_LINES_MAX = 220;
 const README_WORDS_MAX = 1_500;
 const FOLDER_README_LINES_MAX = 40;
+const GLOSSARY_WORDS_MAX = 40;
 
 it('no files import each other, types included', () => {
   expect(cycles(graph)).toEqual([]);
@@ -44,6 +45,13 @@ it('the README is for the first ten minutes', () => {
   const { lines, words } = sizeOf('README.md');
   expect(lines).toBeLessThanOrEqual(README_LINES_MAX);
   expect(words).toBeLessThanOrEqual(README_WORDS_MAX);
+});
+
+it(`the glossary has at most ${GLOSSARY_WORDS_MAX} entries`, () => {
+  const [, glossary = ''] = /^## The glossary$(.*?)^## /ms.exec(textOf('CONTRIBUTING.md')) ?? [];
+  const entries = [...glossary.matchAll(/^\| (?!word |--)/gm)];
+  expect(entries.length).toBeGreaterThan(20);
+  expect(entries.length).toBeLessThanOrEqual(GLOSSARY_WORDS_MAX);
 });
 
 it(`each folder of more than eight files says what is in it, in at most ${FOLDER_README_LINES_MAX} lines`, () => {
