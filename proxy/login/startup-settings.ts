@@ -1,7 +1,6 @@
 import { serialize } from 'pg-protocol';
 import type { BackendConnection } from '../../src/backend/connection.ts';
 import { readReply } from '../../src/backend/own-request.ts';
-import { BackendType, decodeParameterStatus } from '../../src/protocol/backend.ts';
 import type { StartupMessage } from '../../src/protocol/startup.ts';
 import { parseOptions } from '../../src/protocol/startup-options.ts';
 
@@ -38,12 +37,10 @@ function isOurs(name: string): boolean {
 export async function applySettings(backend: BackendConnection, settings: readonly Setting[]): Promise<Map<string, string>> {
   const changed = new Map<string, string>();
   if (settings.length === 0) return changed;
-  const received = (type: number, body: Buffer) => {
-    if (type !== BackendType.ParameterStatus) return;
-    const { parameter, value } = decodeParameterStatus(body);
-    changed.set(parameter, value);
-  };
-  await readReply(backend, { bytes: setConfigMessages(settings), received });
+  await readReply(backend, {
+    bytes: setConfigMessages(settings),
+    parameterStatus: ({ parameter, value }) => changed.set(parameter, value),
+  });
   return changed;
 }
 

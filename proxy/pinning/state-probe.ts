@@ -1,4 +1,5 @@
 import type { Settings } from '../../src/backend/session-state.ts';
+import { decodeTextRow } from '../../src/protocol/backend.ts';
 import { queryMessage } from '../../src/protocol/frontend-encoder.ts';
 import { literal } from '../checkout/settings-sync.ts';
 
@@ -42,7 +43,7 @@ export class StateProbe {
 
   /** @param body of a DataRow with three text columns */
   row(body: Buffer): void {
-    const [kind, name, value] = textColumns(body);
+    const [kind, name, value] = decodeTextRow(body, 0);
     if (kind === 'setting' && name != null && value != null) {
       // A custom setting that has been reset still exists, with an empty value.
       if (!TRANSACTIONAL.test(name) && !(name.includes('.') && value === '')) this.#settings.set(name.toLowerCase(), value);
@@ -52,16 +53,4 @@ export class StateProbe {
   facts(): SessionFacts {
     return { settings: this.#settings, held: this.#held };
   }
-}
-
-function textColumns(body: Buffer): (string | null)[] {
-  const columns: (string | null)[] = [];
-  let at = 2;
-  for (let left = body.readInt16BE(0); left > 0; left -= 1) {
-    const length = body.readInt32BE(at);
-    at += 4;
-    columns.push(length < 0 ? null : body.toString('utf8', at, at + length));
-    at += Math.max(0, length);
-  }
-  return columns;
 }

@@ -1,18 +1,17 @@
 import { ServiceError } from '../errors.ts';
-import { BackendType, decodeCommandComplete, decodeErrorFields, decodeReadyForQuery, PostgresError } from '../protocol/backend.ts';
-import { backendFrames } from '../protocol/message-framing.ts';
-import { MessageReader } from '../protocol/message-reader.ts';
+import { PostgresError } from '../protocol/backend.ts';
+import { type ReplyHandler, ReplyReader, replyFrames } from '../protocol/reply-reader.ts';
 import type { BackendConnection } from './connection.ts';
 
-const FRAMES = backendFrames({}, 65_536);
+const FRAMES = replyFrames(65_536);
 
 export interface OwnRequest {
   /** Frontend messages; each request ends with a Query or Sync. */
   readonly bytes: Buffer;
   /** How many ReadyForQuery messages the reply has. Default: one. */
   readonly requests?: number;
-  /** Called with each message of the reply. */
-  readonly received?: (type: number, body: Buffer) => void;
+  /** Called with each ParameterStatus of the reply. */
+  readonly parameterStatus?: (status: { readonly parameter: string; readonly value: string }) => void;
 }
 
 /**
@@ -20,9 +19,8 @@ export interface OwnRequest {
  * @returns the last command tag, e.g. `SELECT 1`
  * @throws PostgresError the first error of the reply, after reading it to its end; ServiceError `backend_lost`
  */
-export function readReply(backend: BackendConnection, { bytes, requests = 1, received }: OwnRequest): Promise<string> {
+export function readReply(backend: BackendConnection, { bytes, requests = 1, parameterStatus }: OwnRequest): Promise<string> {
   return new Promise((resolve, reject) => {
-    const reader = new MessageReader(FRAMES);
     let ready = 0;
     let tag = '';
     let failure: Error | undefined;
@@ -31,20 +29,26 @@ export function readReply(backend: BackendConnection, { bytes, requests = 1, rec
       if (error === undefined) resolve(tag);
       else reject(error);
     };
-    const receive = (type: number, body: Buffer) => {
-      received?.(type, body);
-      if (type === BackendType.CommandComplete) tag = decodeCommandComplete(body).tag;
-      if (type === BackendType.ErrorResponse) failure ??= new PostgresError(decodeErrorFields(body));
-      if (type !== BackendType.ReadyForQuery) return;
-      ready += 1;
-      if (decodeReadyForQuery(body) !== 'I') failure ??= new ServiceError('backend_lost', 'the session is in a transaction');
-      if (ready === requests) settle(failure);
+    const handler: ReplyHandler = {
+      completed: (completed) => {
+        tag = completed.tag;
+      },
+      failed: (fields) => {
+        failure ??= new PostgresError(fields);
+      },
+      ready: (status) => {
+        ready += 1;
+        if (status !== 'I') failure ??= new ServiceError('backend_lost', 'the session is in a transaction');
+        if (ready === requests) settle(failure);
+      },
+      ...(parameterStatus === undefined ? {} : { parameterStatus }),
     };
+    const reader = new ReplyReader(FRAMES, handler);
     backend.attach({
       data(chunk) {
         try {
           reader.push(chunk);
-          for (let message = reader.next(); message !== undefined; message = reader.next()) receive(message.type, message.body);
+          while (reader.next());
         } catch (error) {
           settle(error instanceof Error ? error : new Error(String(error)));
         }

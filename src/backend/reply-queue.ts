@@ -1,8 +1,5 @@
+import { BackendType } from '../protocol/backend.ts';
 import { Disposition, PendingReplies, type ReplyDisposition, Request, type RequestKind } from './pending-replies.ts';
-
-const [ERROR, READY, PARSED, BOUND, CLOSED, NO_DATA, ROWS, COMPLETE, EMPTY, SUSPENDED, COPY_IN] = [...'EZ123nTCIsG'].map((letter) =>
-  letter.charCodeAt(0),
-);
 
 /** Notified of the queue's decisions. */
 export interface ReplyListener {
@@ -160,8 +157,8 @@ export class ReplyQueue {
   /** Whether a message of this type that the backend sends now is forwarded to the client. Called before {@link receive}. */
   forwards(type: number): boolean {
     if (!this.skipping) return true;
-    if (type === READY && this.copyAmbiguous) return true;
-    if (type !== ERROR) return false;
+    if (type === BackendType.ReadyForQuery && this.copyAmbiguous) return true;
+    if (type !== BackendType.ErrorResponse) return false;
     // The client's batch has failed, even if the error is that of a request that Postern added to it.
     const end = this.#batchEnd();
     return end === undefined || this.#owed.disposition(end) !== Disposition.skip;
@@ -173,14 +170,14 @@ export class ReplyQueue {
    */
   receive(type: number): void {
     if (this.#owed.length === 0) {
-      if (type === READY) this.#synced();
+      if (type === BackendType.ReadyForQuery) this.#synced();
       return;
     }
     const kind = this.#owed.kind(0);
     // Any other message answers a request that was sent after the doubtful Sync.
-    if (type !== READY) this.copyAmbiguous = false;
+    if (type !== BackendType.ReadyForQuery) this.copyAmbiguous = false;
     switch (type) {
-      case ERROR:
+      case BackendType.ErrorResponse:
         this.copyAmbiguous = this.#presumedIgnoredSync;
         this.#presumedIgnoredSync = false;
         this.copyIn = false;
@@ -190,27 +187,27 @@ export class ReplyQueue {
         }
         if (!isEnd(kind)) this.#failed();
         return;
-      case READY:
+      case BackendType.ReadyForQuery:
         this.copyIn = false;
         // A Query has other replies before ReadyForQuery, so this one answers a Sync that was not ignored.
         if (isEnd(kind) && (kind === Request.sync || this.#queryFailed || !this.copyAmbiguous)) this.#pop();
         this.#queryFailed = false;
         return;
-      case COPY_IN:
+      case BackendType.CopyInResponse:
         this.#copyStarted();
         return;
-      case PARSED:
-      case BOUND:
-      case CLOSED:
-      case NO_DATA:
+      case BackendType.ParseComplete:
+      case BackendType.BindComplete:
+      case BackendType.CloseComplete:
+      case BackendType.NoData:
         this.#pop();
         return;
-      case ROWS:
+      case BackendType.RowDescription:
         if (kind === Request.describe) this.#pop();
         return;
-      case COMPLETE:
-      case EMPTY:
-      case SUSPENDED:
+      case BackendType.CommandComplete:
+      case BackendType.EmptyQueryResponse:
+      case BackendType.PortalSuspended:
         this.copyIn = false;
         this.#presumedIgnoredSync = false;
         if (kind === Request.execute) this.#pop();

@@ -1,8 +1,9 @@
 import type { BackendReceiver } from '../backend/connection.ts';
-import { BackendType } from '../protocol/backend.ts';
-import { backendFrames, FrameScanner } from '../protocol/message-framing.ts';
+import { backendFrames } from '../protocol/message-framing.ts';
+import { type ReplyHandler, ReplyReader } from '../protocol/reply-reader.ts';
 import type { Slot } from './pipeline-slot.ts';
 
+/** Of no message but ReadyForQuery has anything to arrive whole. */
 const FRAMES = backendFrames({ Z: 1 });
 
 /** The pipeline of the request that runs elsewhere now. */
@@ -13,11 +14,11 @@ interface PipelineOfReply {
 }
 
 /** Takes the place of a slot whose request runs elsewhere: discards its reply, and cancels the request if that takes long. */
-export class AbandonedSlot implements Slot, BackendReceiver {
+export class AbandonedSlot implements Slot, BackendReceiver, ReplyHandler {
   readonly holdsChunk = false;
   readonly canRunAgain = false;
   readonly #shared: PipelineOfReply;
-  readonly #scanner = new FrameScanner(FRAMES);
+  readonly #reader = new ReplyReader(FRAMES, this);
 
   constructor(shared: PipelineOfReply) {
     this.#shared = shared;
@@ -40,17 +41,18 @@ export class AbandonedSlot implements Slot, BackendReceiver {
   takeOver(): void {}
 
   data(chunk: Buffer): void {
-    const scanner = this.#scanner;
+    const reader = this.#reader;
     try {
-      scanner.push(chunk);
-      while (scanner.next()) {
-        if (!scanner.first || scanner.type !== BackendType.ReadyForQuery) continue;
-        this.#shared.next(true, scanner.takeRest());
-        return;
-      }
+      reader.push(chunk);
+      while (reader.next());
     } catch {
       this.closed();
     }
+  }
+
+  /** The reply has ended; what follows belongs to the next slot. */
+  ready(): void {
+    this.#shared.next(true, this.#reader.takeRest());
   }
 
   drain(): void {}

@@ -269,6 +269,22 @@ export function decodeParameterDescription(body: Buffer): number[] {
   });
 }
 
+/**
+ * Reads the columns of a DataRow in text format, for Postern's own statements.
+ * @param start of the message's body
+ */
+export function decodeTextRow(source: Buffer, start: number): (string | null)[] {
+  const columns: (string | null)[] = [];
+  let at = start + 2;
+  for (let left = source.readUInt16BE(start); left > 0; left--) {
+    const length = source.readInt32BE(at);
+    at += 4;
+    columns.push(length < 0 ? null : source.toString('utf8', at, at + length));
+    if (length > 0) at += length;
+  }
+  return columns;
+}
+
 export function decodeCommandComplete(body: Buffer): CommandTag {
   const tag = decodeWhole(body, (reader) => reader.string());
   const numbers = /(?: \d+)* (\d+)$/.exec(tag);

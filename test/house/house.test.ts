@@ -1,6 +1,6 @@
 import { basename, dirname } from 'node:path';
 import { expect, it } from 'vitest';
-import { arrowsUp, byteLimitsByHand, cycles, entriesPerFolder, evictionsByHand, modules, sizeOf, textOf } from './modules.ts';
+import { arrowsUp, byteLimitsByHand, cycles, entriesPerFolder, evictionsByHand, modules, replyReaders, sizeOf, textOf } from './modules.ts';
 
 const graph = modules();
 const ENTRIES_MAX = 12;
@@ -98,4 +98,18 @@ it('sums of bytes with a limit, and evictions, are found', () => {
 it('one file finds the tokens of SQL text: no other asks where a string or a quoted name ends', () => {
   const asks = /import \{[^}]*\b(?:quotedEnd|stringEnd)\b[^}]*\} from '[^']*token-ends\.ts'/;
   expect([...graph.keys()].filter((file) => asks.test(textOf(file)))).toEqual(['src/syntax/scanner.ts']);
+});
+
+/** What the relay's reader consists of besides: which request a message answers, and what the reply to a Describe says. */
+const PARTS_OF_RELAY: ReadonlySet<string> = new Set(['src/backend/reply-queue.ts', 'proxy/prepared/describe-reply.ts']);
+
+it('two files read the replies of backends: one for values, and the relay', () => {
+  const readers = replyReaders(graph.keys());
+  expect(readers.filter((file) => !PARTS_OF_RELAY.has(file))).toEqual(['proxy/relay/backend-messages.ts', 'src/protocol/reply-reader.ts']);
+  for (const part of PARTS_OF_RELAY) expect(readers).toContain(part);
+});
+
+it('one file finds the columns of a DataRow for values in text format', () => {
+  const walks = [...graph.keys()].filter((file) => /toString\('utf8', at, at \+ length\)/.test(textOf(file)));
+  expect(walks).toEqual(['src/protocol/backend.ts']);
 });

@@ -52,6 +52,14 @@ const EVICTION = new RegExp(
   'g',
 );
 
+/** A comparison with the type byte of a backend's message. */
+const ASKS_TYPE = /(?:\bcase|[!=]==) BackendType\.\w+/;
+
+/** Files that tell the messages of a backend's replies apart. */
+export function replyReaders(files: Iterable<string>): readonly string[] {
+  return [...files].filter((file) => ASKS_TYPE.test(textOf(file))).sort();
+}
+
 export function evictionsByHand(text: string): number {
   return [...text.matchAll(EVICTION)].length;
 }

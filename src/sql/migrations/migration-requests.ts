@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../errors.ts';
+import { decodeTextRow } from '../../protocol/backend.ts';
 import type { Lease } from '../../router/lease.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { type IdempotentRequest, type OnceReply, once } from '../execution/transactions/idempotency.ts';
-import { readRow } from '../session/messages.ts';
 import { type SessionOptions, SqlSession } from '../session/session.ts';
 import { MigrationHistory } from './migration-history.ts';
 import { MigrationScript, type MigrationScriptWarning } from './migration-script.ts';
@@ -151,7 +151,7 @@ async function takeTurn(session: SqlSession): Promise<void> {
     let isLocked = false;
     await session.query(LOCK, {
       row: (source, start) => {
-        isLocked = readRow(source, start)[0] === 't';
+        isLocked = decodeTextRow(source, start)[0] === 't';
       },
     });
     if (isLocked) return;

@@ -1,7 +1,7 @@
 import { serialize } from 'pg-protocol';
 import type { BackendConnection } from '../../backend/connection.ts';
+import { decodeTextRow } from '../../protocol/backend.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
-import { readRow } from '../session/messages.ts';
 import type { SqlSession } from '../session/session.ts';
 import { arrayOf, BUILTIN_TYPES, type PostgresType } from './builtin-types.ts';
 
@@ -52,7 +52,7 @@ export class TypeCatalog {
     const entries = new Map<number, CatalogEntry>();
     await session.request(lookUp(oids.filter((oid) => !this.knows([oid]))), {
       row: (source, start) => {
-        const [oid, name, elementOid, baseOid, delimiter] = readRow(source, start);
+        const [oid, name, elementOid, baseOid, delimiter] = decodeTextRow(source, start);
         entries.set(Number(oid), {
           oid: Number(oid),
           name: name ?? '',

@@ -19,16 +19,3 @@ export function closeStatement(name: string): Uint8Array {
 export function extendedQuery(sql: string, values: readonly ParameterText[] = []): readonly Uint8Array[] {
   return [...parseAndDescribe(sql), bindAndExecute(values)];
 }
-
-/** Reads the columns of a DataRow in text format, for Postern's own statements. */
-export function readRow(source: Buffer, start: number): readonly ParameterText[] {
-  const columns: ParameterText[] = [];
-  let at = start + 2;
-  for (let left = source.readUInt16BE(start); left > 0; left--) {
-    const length = source.readInt32BE(at);
-    at += 4;
-    columns.push(length < 0 ? null : source.toString('utf8', at, at + length));
-    if (length > 0) at += length;
-  }
-  return columns;
-}

@@ -1,3 +1,4 @@
+import type { ServiceError } from '../../errors.ts';
 import type { CommandTag, FieldDescription, TransactionStatus } from '../../protocol/backend.ts';
 import type { Warning } from './notices.ts';
 
@@ -27,3 +28,11 @@ export type Until = 'described' | 'ready';
 
 /** Told how a request ended, in the turn in which that is known; with an Error when it failed. */
 export type Settle = (ended: Completion | Error) => void;
+
+/** Whose requests a pipeline sends. */
+export interface PipelineOwner {
+  /** What runs is of no use any more, for this reason. */
+  abort(reason: ServiceError): void;
+  /** Postgres has reported a setting that is not what it was. */
+  settingsChanged?(): void;
+}

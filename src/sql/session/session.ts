@@ -2,7 +2,7 @@ import { serialize } from 'pg-protocol';
 import type { ServerStatement } from '../../backend/prepared-statements.ts';
 import { ServiceError } from '../../errors.ts';
 import { registryOf } from '../../multiplex/statement-registry.ts';
-import type { FieldDescription, TransactionStatus } from '../../protocol/backend.ts';
+import { decodeTextRow, type FieldDescription, type TransactionStatus } from '../../protocol/backend.ts';
 import { FLUSH, SYNC } from '../../protocol/frontend-encoder.ts';
 import { type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../protocol/statement-shape.ts';
 import type { DisconnectSignal } from '../../router/client-disconnect.ts';
@@ -13,9 +13,9 @@ import type { IndexedSet } from '../../runtime/indexed-set.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import type { SideEffects } from '../../syntax/traits/side-effects.ts';
 import type { ParameterText } from '../parameters/parameters.ts';
-import { closeStatement, extendedQuery, parseAndDescribe, readRow } from './messages.ts';
-import { Pipeline, type PipelineOwner } from './pipeline.ts';
-import type { Completion, Replies, Settle, Until } from './pipeline-request.ts';
+import { closeStatement, extendedQuery, parseAndDescribe } from './messages.ts';
+import { Pipeline } from './pipeline.ts';
+import type { Completion, PipelineOwner, Replies, Settle, Until } from './pipeline-request.ts';
 import { type Revocable, revocationListeners } from './revocation-listeners.ts';
 import { SessionRewriter } from './session-rewriter.ts';
 
@@ -145,7 +145,7 @@ export class SqlSession implements Revocable, PipelineOwner {
     let bytes = 0;
     const row = (source: Buffer, start: number, end: number) => {
       bytes += end - start + OWN_ROW_BYTES;
-      if (bytes <= OWN_ROWS_MAX_BYTES) rows.push(readRow(source, start));
+      if (bytes <= OWN_ROWS_MAX_BYTES) rows.push(decodeTextRow(source, start));
       else this.abort(new ServiceError('response_too_large', `the results exceed ${OWN_ROWS_MAX_BYTES} bytes`));
     };
     await this.request(extendedQuery(sql, values), { row });

@@ -12,7 +12,7 @@ import {
 } from '../../../src/auth/scram.ts';
 import { BackendType, decodeErrorFields } from '../../../src/protocol/backend.ts';
 import { backendFrames } from '../../../src/protocol/message-framing.ts';
-import { type Message, MessageReader } from '../../../src/protocol/message-reader.ts';
+import { type Message, MessageReader } from '../../support/message-reader.ts';
 import { SeededRandom } from '../../support/random.ts';
 
 const SALT = Buffer.from('W22ZaJ0SNY7soEsUEjb6gQ==', 'base64');

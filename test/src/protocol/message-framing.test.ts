@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { ServiceError } from '../../../src/errors.ts';
 import { backendFrames, type FrameRules, FrameScanner, frontendFrames, MIN_HEAD_BYTES } from '../../../src/protocol/message-framing.ts';
-import { MessageReader } from '../../../src/protocol/message-reader.ts';
 import { SeededRandom } from '../../support/random.ts';
 
 /** Parse "s1" of "SELECT $1"; Bind; Execute; Sync; Query of 300 characters; Terminate. */
@@ -309,32 +308,5 @@ describe('what a stream must not contain', () => {
         expect(error).toMatchObject({ name: 'ServiceError', kind: 'protocol_violation' });
       }
     }
-  });
-});
-
-describe('MessageReader', () => {
-  const read = (reader: MessageReader, chunks: readonly Buffer[]) => {
-    const messages: string[] = [];
-    for (const chunk of chunks) {
-      reader.push(chunk);
-      for (let message = reader.next(); message !== undefined; message = reader.next()) {
-        messages.push(String.fromCharCode(message.type) + message.body.toString('latin1'));
-      }
-    }
-    return messages;
-  };
-
-  test('returns whole messages wherever the stream is cut', () => {
-    const whole = WHOLE.map(({ type, body }) => type + body);
-    for (let offset = 0; offset <= CONVERSATION.length; offset++) {
-      expect(read(new MessageReader(frontendFrames()), splitAt(CONVERSATION, offset))).toEqual(whole);
-    }
-  });
-
-  test('keeps no more than its limit', () => {
-    const reader = new MessageReader(backendFrames(), 1_000);
-    expect(read(reader, [header('D', 1_004), Buffer.alloc(999)])).toEqual([]);
-    expect(read(reader, [Buffer.alloc(1)])).toHaveLength(1);
-    expect(thrownBy(() => read(reader, [header('D', 1_005)])).kind).toBe('response_too_large');
   });
 });

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { ServiceError } from '../../../src/errors.ts';
-import { extendedQuery, readRow } from '../../../src/sql/session/messages.ts';
+import { decodeTextRow } from '../../../src/protocol/backend.ts';
+import { extendedQuery } from '../../../src/sql/session/messages.ts';
 import { SqlSession } from '../../../src/sql/session/session.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
@@ -17,7 +18,7 @@ async function backendPid(session: SqlSession): Promise<string> {
   let pid = '';
   await session.query('SELECT pg_backend_pid()', {
     row: (source, start) => {
-      pid = readRow(source, start)[0] ?? '';
+      pid = decodeTextRow(source, start)[0] ?? '';
     },
   });
   return pid;

@@ -1,4 +1,4 @@
-import { ANY_SIZE, type FrameRules, FrameScanner, HEADER_BYTES } from './message-framing.ts';
+import { ANY_SIZE, type FrameRules, FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 
 /** A whole message. */
 export interface Message {
@@ -10,9 +10,8 @@ export interface Message {
 export class MessageReader {
   readonly #scanner: FrameScanner;
 
-  /** @param maxBodyBytes limits the memory for a message that has not arrived whole */
-  constructor(rules: FrameRules, maxBodyBytes = rules.maxBodyBytes) {
-    this.#scanner = new FrameScanner({ ...rules, maxBodyBytes, heads: new Int32Array(256).fill(ANY_SIZE) });
+  constructor(rules: FrameRules) {
+    this.#scanner = new FrameScanner({ ...rules, heads: new Int32Array(256).fill(ANY_SIZE) });
   }
 
   push(chunk: Buffer): void {
