@@ -1,5 +1,5 @@
 import { Buffer } from 'node:buffer';
-import type { LatencyBaseline } from '../backend/statement-latency.ts';
+import type { LatencyBaseline } from '../backend/short-statements.ts';
 import type { Lease } from '../router/lease.ts';
 import { Deadline } from '../runtime/deadline.ts';
 import { AbandonedSlot } from './abandoned-slot.ts';

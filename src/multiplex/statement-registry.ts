@@ -1,5 +1,5 @@
 import { newServerStatement, type ServerStatement } from '../backend/prepared-statements.ts';
-import { LatencyBaseline, StatementLatency } from '../backend/statement-latency.ts';
+import { LatencyBaseline, StatementLatency } from '../backend/short-statements.ts';
 import type { Organization } from '../catalog/organizations/organization.ts';
 import { stringEnd } from '../protocol/body.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';
