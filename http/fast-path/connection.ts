@@ -11,7 +11,7 @@ import { parseJson } from '../json/json-body.ts';
 import type { RequestContext } from '../request-context.ts';
 import { type QueryBody, usualQuery } from '../routes/request-schemas.ts';
 import { PLAIN_MAX_BYTES, type PlainQueryRequest, readPlainQueryRequest } from './plain-query-request.ts';
-import { type ExchangeContext, QueryExchange } from './query-exchange.ts';
+import { type ExchangeContext, QueryExchange } from './query-request-and-reply.ts';
 import { type RefusableRequest, readRefusable } from './refusable-request.ts';
 import { type Refusal, RefusedExchange, refusalOf, refusalOfQuery } from './refusals.ts';
 

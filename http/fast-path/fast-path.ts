@@ -4,7 +4,7 @@ import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
 import { checkEveryMs, type HttpServer, type ServerDeadlines } from '../connections/server.ts';
 import type { RequestContext } from '../request-context.ts';
 import { FastPathConnection, type FastPathHost } from './connection.ts';
-import type { ExchangeContext } from './query-exchange.ts';
+import type { ExchangeContext } from './query-request-and-reply.ts';
 
 /**
  * What all connections together may take for requests of which there is only a part, with a key that is known; one
