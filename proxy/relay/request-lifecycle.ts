@@ -7,7 +7,7 @@ import type { FrameScanner } from '../../src/protocol/message-framing.ts';
 import { joined } from '../../src/runtime/bytes.ts';
 import { SMALL_BYTES } from '../../src/runtime/memory-budget.ts';
 import { HIGH_WATER_BYTES } from '../buffer-limits.ts';
-import { isCheckinDone } from '../checkout/checkin.ts';
+import { isCheckinDone } from '../checkout/before-checkin.ts';
 import { receiveReplies, settingsRestored } from './backend-messages.ts';
 import {
   awaitSignals,
