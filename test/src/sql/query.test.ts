@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
 import type { QueryRequest } from '../../../src/sql/execution/query-request.ts';
 import { runQuery } from '../../../src/sql/execution/run-query.ts';
-import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
+import type { JsonValue } from '../../../src/sql/parameters/json-value-type.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;

@@ -3,7 +3,7 @@ import type { Lease } from '../../../src/router/lease.ts';
 import type { QueryRequest } from '../../../src/sql/execution/query-request.ts';
 import { runQuery } from '../../../src/sql/execution/run-query.ts';
 import { runTransaction } from '../../../src/sql/execution/transactions/run-transaction.ts';
-import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
+import type { JsonValue } from '../../../src/sql/parameters/json-value-type.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;

@@ -6,7 +6,7 @@ import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
 import { Lease } from '../../../src/router/lease.ts';
 import type { QueryRequest } from '../../../src/sql/execution/query-request.ts';
 import { runQuery } from '../../../src/sql/execution/run-query.ts';
-import type { JsonValue } from '../../../src/sql/parameters/json-value.ts';
+import type { JsonValue } from '../../../src/sql/parameters/json-value-type.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;
