@@ -1,6 +1,6 @@
 import { isQuotedIdentifier, isString, Lexer, Token } from '../../../../src/syntax/scanner.ts';
-import { type Piece, pathStart, pieceOf } from './pieces.ts';
 import { TableReader, type Tables } from './tables.ts';
+import { type Piece, pathStart, pieceOf } from './tokens-and-dotted-names.ts';
 
 /** What stands at the cursor, and what the statement around it says. */
 export interface Cursor extends Tables {

@@ -1,5 +1,5 @@
 import { RESERVED_WORDS } from '../../api/reserved-words.ts';
-import { type Piece, pathFrom } from './pieces.ts';
+import { type Piece, pathFrom } from './tokens-and-dotted-names.ts';
 
 /** A table that a statement names. */
 export interface NamedTable {
