@@ -275,7 +275,7 @@ class Session implements SessionServices, ReachableSession {
   }
 
   holdsAdvisoryLocks(processId: number): Promise<boolean> {
-    return this.#context.router.holdsAdvisoryLocks(processId);
+    return this.#context.router.holdsAdvisoryLocks(this.#tenant, processId);
   }
 
   defaultsChanged(): void {

@@ -1,7 +1,8 @@
 import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
-import { parseCommand, UsageError } from './admin/command.ts';
+import { parseCommand } from './admin/command.ts';
 import { openOperator } from './admin/open-operator.ts';
+import { UsageError } from './admin/usage-error.ts';
 import { ConfigError, readConfig } from './config.ts';
 import { EmbeddedError } from './embedded/error.ts';
 import { ServiceError } from './errors.ts';

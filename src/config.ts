@@ -1,9 +1,10 @@
+import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { z } from 'zod';
 
-/** All settings, read once at the start. Only {@link readConfig} reads `process.env`. */
+/** All settings, read once at the start. Only this file reads `process.env`. */
 export type Config = Readonly<z.output<typeof schema>>;
 
 /** A setting is invalid; the message is one line that names the variable. */
@@ -132,6 +133,34 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
     throw new ConfigError("POSTERN_SECRET: is required with DATABASE_URL (it derives the backend roles' passwords)");
   }
   return Object.freeze(config);
+}
+
+const SECRET_MAX_BYTES = 16_384;
+
+/** Whether this names the place of a secret: `env:NAME` or `file:/path`. */
+export function isSecretSource(source: string): boolean {
+  return /^(?:env:[A-Za-z_][A-Za-z0-9_]*|file:\/.+)$/.test(source);
+}
+
+/**
+ * A secret that the operator keeps in a variable or a file. A file is read anew each time.
+ * @param source as in {@link isSecretSource}
+ * @throws ConfigError
+ */
+export function readSecret(source: string, environment: Readonly<Record<string, string | undefined>> = process.env): string {
+  if (!isSecretSource(source)) throw new ConfigError('a secret is named by env:NAME or file:/path');
+  const place = source.slice(source.indexOf(':') + 1);
+  const secret = (source.startsWith('env:') ? environment[place] : contentsOf(place))?.trim();
+  if (!secret) throw new ConfigError(`${source} is ${source.startsWith('env:') ? 'not set in this process' : 'empty or cannot be read'}`);
+  return secret;
+}
+
+function contentsOf(path: string): string | undefined {
+  try {
+    return readFileSync(path).subarray(0, SECRET_MAX_BYTES).toString();
+  } catch {
+    return undefined;
+  }
 }
 
 /** What is set under a name like those of the settings but is none: misspelt, mostly. */

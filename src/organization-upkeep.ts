@@ -2,8 +2,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Catalog } from './catalog/catalog.ts';
 import type { Config } from './config.ts';
 import type { Observe } from './observation.ts';
+import type { ServedCluster } from './router/clusters/served-cluster.ts';
 import type { Operator } from './router/operator.ts';
-import type { Platform } from './router/placement/platform-sessions.ts';
 import { readerOf } from './router/placement/roles/reader-role.ts';
 import { connectionLimitFor, limitConnections } from './router/placement/roles/roles.ts';
 import type { SignUps } from './router/sign-ups/sign-ups.ts';
@@ -12,13 +12,13 @@ const SWEEP_MS = 60_000;
 const FINISH_DROPS_MS = 5_000;
 
 /** Sets the connection limit of existing organizations' roles, which may have been created with another setting. */
-export async function limitRoles(config: Config, platform: Platform, catalog: Catalog, observe: Observe): Promise<void> {
+export async function limitRoles(config: Config, cluster: ServedCluster, catalog: Catalog, observe: Observe): Promise<void> {
   const limit = connectionLimitFor(config.POSTERN_BACKENDS_PER_TENANT);
   const limitAll = async () => {
     const roles = (await catalog.organizations())
-      .filter(({ status }) => status !== 'dropped')
+      .filter(({ status, placement }) => status !== 'dropped' && placement.cluster === cluster.name)
       .flatMap(({ placement: { role } }) => [role, readerOf(role)]);
-    return platform.run((session) => limitConnections(session, roles, limit));
+    return cluster.platform.run((session) => limitConnections(session, roles, limit));
   };
   const cause = await limitAll().catch((error: unknown) => error);
   if (cause !== undefined) observe({ name: 'service.warning', message: 'the connection limit could not be set for all roles', cause });

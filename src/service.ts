@@ -12,7 +12,8 @@ import { createOpsApp } from '../http/routes/ops.ts';
 import { TlsFiles } from '../proxy/login/tls-certificate.ts';
 import { WireServer, type WireServerOptions } from '../proxy/server.ts';
 import type { SessionCounter } from '../proxy/sessions/organization-sessions.ts';
-import { type BackendPermits, Pool } from './backend/pool/pool.ts';
+import type { BackendPermits } from './backend/pool/backend-permits.ts';
+import type { Pool } from './backend/pool/pool.ts';
 import type { PoolFairnessLimits } from './backend/pool/pool-fairness.ts';
 import { Catalog } from './catalog/catalog.ts';
 import type { Config } from './config.ts';
@@ -26,14 +27,13 @@ import { createMetrics } from './observers/metrics.ts';
 import { usageObserver } from './observers/usage.ts';
 import { finishDrops, limitRoles, undoInterruptedSignUps } from './organization-upkeep.ts';
 import { cannotListen, tryPorts } from './ports.ts';
+import { Clusters } from './router/clusters/clusters.ts';
+import { NewPlacements } from './router/clusters/placement-choice.ts';
+import { controlConnection } from './router/clusters/served-cluster.ts';
 import { RefusalLimit } from './router/limits/refusal-limit.ts';
-import { LockExhaustion } from './router/lock-exhaustion.ts';
 import { Operator } from './router/operator.ts';
 import type { AdminConnection } from './router/placement/admin-connection.ts';
 import { type ClusterOptions, prepareCluster } from './router/placement/cluster.ts';
-import { Platform } from './router/placement/platform-sessions.ts';
-import { ProvisionerByKind } from './router/placement/provisioner-by-kind.ts';
-import { connectionLimitFor } from './router/placement/roles/roles.ts';
 import { relationCounters } from './router/placement/shared-database/schema-statistics.ts';
 import { Router } from './router/router.ts';
 import { Sessions } from './router/sessions/sessions.ts';
@@ -56,8 +56,8 @@ export interface Service {
   readonly operator: Operator;
   /** Reads the TLS files again, for new connections. If they are invalid, it warns and keeps the old ones. */
   reload(): void;
-  /** Is told of the backend sessions of other workers. */
-  readonly pool: Pick<Pool, 'giveUpUnused' | 'giveUpNext' | 'settle'>;
+  /** The pool of a cluster, which is told of the backend sessions of other workers; undefined while the cluster is not open. */
+  pool(cluster: string): Pick<Pool, 'giveUpUnused' | 'giveUpNext' | 'settle'> | undefined;
   readonly metrics: Registry;
   /** Accepts no more connections, ends sessions that are idle for a while, and returns when all have left, or it takes too long. */
   retire(): Promise<void>;
@@ -77,8 +77,8 @@ export interface SharedParts {
   readonly workers: number;
   /** Started by somebody else, who stops it too. */
   readonly postgres: BackingPostgres;
-  /** Counts the backend sessions of all workers. */
-  permits(limits: PoolFairnessLimits): BackendPermits;
+  /** Counts the backend sessions of all workers on a cluster. */
+  permits(cluster: string, limits: PoolFairnessLimits): BackendPermits;
   /** Counts the wire sessions of all workers. */
   readonly sessionCounter: SessionCounter;
   /** The metrics of all workers, in Prometheus' text format. */
@@ -92,8 +92,6 @@ export interface ServiceOptions {
   readonly shared?: SharedParts;
 }
 
-/** Server connections that each process leaves for the catalog, provisioning and operators. */
-const PLATFORM_SESSIONS = 16;
 const READY_TIMEOUT_MS = 2_000;
 /** How often a process that leaves its ports looks whether its clients have left. */
 const EMPTY_CHECK_MS = 50;
@@ -116,16 +114,16 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
   try {
     const tls = TlsFiles.open(config);
     const postgres = shared?.postgres ?? (await openPostgres(config, log, opened));
-    const cluster = await prepareCluster({ ...postgres, ...clusterOptions(config, log) });
-    const { host, port, ssl, controlDatabase } = cluster;
-    let locks: LockExhaustion | undefined;
-    const metrics = createMetrics({ poolSnapshot: () => pool.snapshot() });
+    const { secret } = postgres;
+    const first = await prepareCluster({ ...postgres, ...clusterOptions(config, log) });
+    let clusters: Clusters | undefined;
+    const metrics = createMetrics({ clusters: () => clusters?.snapshot() ?? [] });
     opened.push(async () => metrics.close());
     const catalog = await Catalog.open({
-      connection: { host, port, ...cluster.platform, database: controlDatabase, ...(ssl === undefined ? {} : { ssl }) },
+      connection: controlConnection(first),
       observe: fanOut([log, metrics.observe]),
       auditDays: config.POSTERN_AUDIT_DAYS,
-      onOutOfMemory: () => locks?.freeLocks(),
+      onOutOfMemory: () => clusters?.default.locks.freeLocks(),
     });
     opened.push(() => catalog.close());
 
@@ -134,40 +132,44 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
       metrics.observe,
       auditObserver(catalog.audit),
       usageObserver(catalog.usage.counters),
-      (observation) => locks?.observe(observation),
+      (observation) => {
+        if (clusters !== undefined) for (const { locks } of clusters.up.values()) locks.observe(observation);
+      },
     ]);
-    const left = cluster.maxConnections - PLATFORM_SESSIONS * (shared?.workers ?? 1);
-    const backendsMax = config.POSTERN_BACKENDS_MAX || Math.max(4, left);
+    clusters = new Clusters({
+      first,
+      prepare: (name, admin) => prepareCluster({ name, admin, secret, ...clusterOptions(config, observe), waitMs: 0 }),
+      config,
+      catalog,
+      observe,
+      workers: shared?.workers ?? 1,
+      permits: shared && ((...pool) => shared.permits(...pool)),
+      opened: (cluster) => void limitRoles(config, cluster, catalog, observe),
+    });
+    const served = clusters;
+    opened.push(() => served.close());
+    await served.start();
+    const backendsMax = served.opened().reduce((sum, cluster) => sum + cluster.backendsMax, 0);
     const limits = connectionLimits(config, backendsMax, openFilesLimit(), observe);
     const stopWatching = watchDescriptors(observe);
     opened.push(async () => stopWatching());
-    const pool = createPool(config, backendsMax, observe, shared);
-    const platform = new Platform(cluster);
-    opened.push(() => platform.close());
-    const provisioner = createPlacements(config, platform, observe);
-    opened.push(async () => pool.close());
-    locks = new LockExhaustion(catalog, pool, observe);
     const router = new Router({
       catalog,
-      provisioner,
-      pool,
-      locks,
-      secret: Buffer.from(cluster.secret),
-      pgNotify: cluster.pgNotify,
+      clusters,
+      secret: Buffer.from(secret),
       results: new MemoryBudget(RESULT_BOUNDS),
       observe,
     });
-    const keys = new ApiKeys(catalog, provisioner, locks);
+    const keys = new ApiKeys(catalog, clusters);
     const signUps = new SignUps({
       catalog,
-      provisioner,
-      locks,
+      clusters,
+      placements: new NewPlacements(clusters, catalog.clusters, config.POSTERN_PLACEMENT),
       mode: config.POSTERN_SIGNUP,
       signupsPerHour: config.POSTERN_SIGNUPS_PER_HOUR,
       observe,
     });
-    void limitRoles(config, platform, catalog, observe);
-    const operator = new Operator(catalog, provisioner);
+    const operator = new Operator(catalog, clusters);
     await finishDrops(operator, observe, opened);
     await undoInterruptedSignUps(signUps, observe, opened);
 
@@ -192,7 +194,7 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
     const wirePort = await listenWire(wire, config);
     const [stopping, leaving] = [new AbortController(), new AbortController()];
     const ready = () => answers(router, stopping.signal);
-    const sizes = new DataSizes(platform);
+    const sizes = new DataSizes(clusters);
     const admission = new Admission(config.POSTERN_HTTP_REQUESTS_PER_TENANT);
     const http = createHttpApp({
       router,
@@ -206,11 +208,11 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
       refusals,
       queries: new QueryScheduler(router, multiplexers, observe),
       statistics: {
-        queries: catalog.queryStatistics,
+        queries: (placement) => served.of(placement).queryStatistics,
         usage: catalog.usage,
         dataBytes: (placement) => sizes.bytes(placement),
         requestsOf: (id) => admission.requestsOf(id),
-        relationCounters: (placement) => relationCounters(platform, placement),
+        relationCounters: async (placement) => relationCounters(served.of(placement).platform, placement),
       },
       config,
       observe,
@@ -247,7 +249,7 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
       router,
       signUps,
       operator,
-      pool,
+      pool: (cluster) => served.opened().find(({ name }) => name === cluster)?.pool,
       metrics: metrics.registry,
       reload: () => reloadTls(tls, http, observe),
       async retire() {
@@ -292,27 +294,6 @@ export async function openPostgres(config: Config, observe: Observe, opened: (()
 
 function clusterOptions(config: Config, observe: Observe): Omit<ClusterOptions, keyof BackingPostgres> {
   return { controlDatabase: config.POSTERN_CONTROL_DATABASE, observe, allowXpath: config.POSTERN_ALLOW_XPATH === 'on' };
-}
-
-/** Existing organizations of both placements are served, whatever the setting for new ones. */
-function createPlacements(config: Config, platform: Platform, observe: Observe): ProvisionerByKind {
-  const connectionLimit = connectionLimitFor(config.POSTERN_BACKENDS_PER_TENANT);
-  const limits = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
-  return new ProvisionerByKind({ platform, connectionLimit, limits, observe }, config.POSTERN_PLACEMENT);
-}
-
-function createPool(config: Config, max: number, observe: Observe, shared: SharedParts | undefined): Pool {
-  const limits = { max, maxPerTenant: config.POSTERN_BACKENDS_PER_TENANT };
-  return new Pool(
-    {
-      ...limits,
-      permits: shared?.permits(limits),
-      queueTimeoutMs: config.POSTERN_QUEUE_TIMEOUT_MS,
-      idleMs: config.POSTERN_BACKEND_IDLE_MS,
-      busyPollMs: config.POSTERN_BUSY_POLL_US / 1_000,
-    },
-    observe,
-  );
 }
 
 /** New certificates are used for new connections, at both doors. */

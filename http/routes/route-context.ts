@@ -37,7 +37,8 @@ export interface RouteContext {
   readonly sessions: Pick<Sessions, 'idOf' | 'list' | 'signal'>;
   readonly queries: QueryScheduler;
   readonly statistics: {
-    readonly queries: Pick<QueryStatistics, 'read'>;
+    /** Of the organization's server. @throws ServiceError `not_ready` */
+    readonly queries: (placement: Placement) => Pick<QueryStatistics, 'read'>;
     readonly usage: Pick<Usage, 'read' | 'counters'>;
     /** As {@link DataSizes}. */
     readonly dataBytes: (placement: Placement) => Promise<number>;

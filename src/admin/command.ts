@@ -4,19 +4,17 @@ import type { Organization } from '../catalog/organizations/organization.ts';
 import { NAME_RULES } from '../catalog/organizations/organization-name.ts';
 import { ServiceError } from '../errors.ts';
 import type { Changed } from '../router/operator.ts';
+import { type ClusterOptions, clusterToAdd } from './cluster-arguments.ts';
+import type { AddedCluster } from './clusters.ts';
 import type { OperatorSession } from './open-operator.ts';
-import { printable, table } from './table.ts';
+import { organizationTable, printable } from './table.ts';
+import { UsageError } from './usage-error.ts';
 
 /** Asks the person at the terminal. @returns the answer; undefined: there is no terminal */
 export type Ask = (question: string) => Promise<string | undefined>;
 
 /** @returns what to print */
 export type Command = (session: OperatorSession, ask: Ask) => Promise<string>;
-
-/** The arguments are no command; the message says what is. */
-export class UsageError extends Error {
-  override readonly name = 'UsageError';
-}
 
 const USAGE = `usage: postern admin <command>
 
@@ -27,9 +25,16 @@ const USAGE = `usage: postern admin <command>
   org drop <id> [--yes]        removes its data, role and keys for good; its audit log is kept; asks first, unless --yes is given
   key issue <id>               a new admin key for an organization that has lost its own; its other admin keys become invalid
   invite [--email <email>] [--expires <time>]
-                               an invitation to sign up once, for that address only, within 7d, or another time: 30m, 12h, 90d`;
+                               an invitation to sign up once, for that address only, within 7d, or another time: 30m, 12h, 90d
+  cluster list                 the PostgreSQL servers that organizations live on
+  cluster add <name> <url> [--placement database,schema] [--weight <n>] [--cap <n>]
+                               sets a server up and has new organizations added to it; <url> is env:NAME or file:/path, where each
+                               process of the service finds its postgres:// URL
+  cluster drain <name>         adds no more organizations to it
+  cluster open <name>          adds organizations to it again
+  cluster remove <name>        when no organization lives there`;
 
-interface Options {
+interface Options extends ClusterOptions {
   readonly yes?: boolean;
   readonly email?: string;
   readonly expires?: string;
@@ -51,7 +56,7 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
       command:
         () =>
         async ({ operator }) =>
-          table(await operator.organizations()),
+          organizationTable(await operator.organizations()),
     },
   ],
   ['org create', { words: 2, command: ([name = '', email = '']) => createOrganization(nameOf(name), emailOf(email)) }],
@@ -67,6 +72,27 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
     },
   ],
   ['org drop', { words: 1, options: ['yes'], command: ([id = ''], { yes }) => drop(id, yes === true) }],
+  [
+    'cluster list',
+    {
+      words: 0,
+      command:
+        () =>
+        ({ clusters }) =>
+          clusters.list(),
+    },
+  ],
+  [
+    'cluster add',
+    {
+      words: 2,
+      options: ['placement', 'weight', 'cap'],
+      command: ([name = '', url = ''], options) => addCluster(clusterToAdd(name, url, options)),
+    },
+  ],
+  ['cluster drain', { words: 1, command: ([name = '']) => drainCluster(name, true) }],
+  ['cluster open', { words: 1, command: ([name = '']) => drainCluster(name, false) }],
+  ['cluster remove', { words: 1, command: ([name = '']) => removeCluster(name) }],
   ['key issue', { words: 1, command: ([id = '']) => issueKey(id) }],
   [
     'invite',
@@ -96,7 +122,14 @@ function parse(args: readonly string[]) {
   try {
     return parseArgs({
       args: [...args],
-      options: { yes: { type: 'boolean' }, email: { type: 'string' }, expires: { type: 'string' } },
+      options: {
+        yes: { type: 'boolean' },
+        email: { type: 'string' },
+        expires: { type: 'string' },
+        placement: { type: 'string' },
+        weight: { type: 'string' },
+        cap: { type: 'string' },
+      },
       allowPositionals: true,
     });
   } catch (cause) {
@@ -131,6 +164,27 @@ function createOrganization(orgName: string, email: string): Command {
   return async ({ signUps, origin }) => {
     const { organization, apiKey } = await signUps.create({ orgName, email }, origin);
     return `${statusOf(organization)}; its key, shown only now:\n\nexport ORG=${organization.id} API_KEY=${apiKey}`;
+  };
+}
+
+function addCluster(cluster: AddedCluster): Command {
+  return async ({ clusters }) => {
+    await clusters.add(cluster);
+    return `${cluster.name} takes organizations`;
+  };
+}
+
+function drainCluster(name: string, isDraining: boolean): Command {
+  return async ({ clusters }) => {
+    await clusters.setDraining(name, isDraining);
+    return isDraining ? `${name} takes no more organizations` : `${name} takes organizations`;
+  };
+}
+
+function removeCluster(name: string): Command {
+  return async ({ clusters }) => {
+    await clusters.remove(name);
+    return `${name} is removed; nothing on its server has been changed`;
   };
 }
 

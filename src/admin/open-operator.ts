@@ -3,17 +3,19 @@ import { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import { findRunningServer } from '../embedded/running-server.ts';
 import type { Origin } from '../observation.ts';
+import { Clusters } from '../router/clusters/clusters.ts';
+import { NewPlacements } from '../router/clusters/placement-choice.ts';
+import { controlConnection } from '../router/clusters/served-cluster.ts';
 import { Operator } from '../router/operator.ts';
-import { type Cluster, findCluster } from '../router/placement/cluster.ts';
-import { Platform } from '../router/placement/platform-sessions.ts';
-import { ProvisionerByKind } from '../router/placement/provisioner-by-kind.ts';
-import { connectionLimitFor } from '../router/placement/roles/roles.ts';
-import { SignUps, type SignUpsOptions } from '../router/sign-ups/sign-ups.ts';
+import { type ClusterOptions, findCluster } from '../router/placement/cluster.ts';
+import { SignUps } from '../router/sign-ups/sign-ups.ts';
+import { ClusterAdministration } from './clusters.ts';
 
 export interface OperatorSession {
   readonly operator: Operator;
   /** Without the limits of sign-ups over HTTP. */
   readonly signUps: SignUps;
+  readonly clusters: ClusterAdministration;
   /** The operator, by the machine's user name. */
   readonly origin: Origin;
   close(): Promise<void>;
@@ -26,34 +28,33 @@ const WAIT_MS = 5_000;
  * @throws EmbeddedError, ClusterError
  */
 export async function openOperator(config: Config): Promise<OperatorSession> {
-  const cluster = await runningPostgres(config);
-  const { host, port, ssl, controlDatabase } = cluster;
-  const connection = { host, port, ...cluster.platform, database: controlDatabase, ...(ssl === undefined ? {} : { ssl }) };
   const observe = () => {};
-  const catalog = await Catalog.open({ connection, observe, auditDays: config.POSTERN_AUDIT_DAYS });
-  const platform = new Platform(cluster);
-  const connectionLimit = connectionLimitFor(config.POSTERN_BACKENDS_PER_TENANT);
-  const limits = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
-  const provisioner = new ProvisionerByKind({ platform, connectionLimit, limits, observe }, config.POSTERN_PLACEMENT);
-  // The lock table is freed by the service, which has the sessions that fill it.
-  const locks: SignUpsOptions['locks'] = { retryWhenFull: (work) => work() };
+  const { admin, secret } = await runningPostgres(config);
+  const shared = { secret, controlDatabase: config.POSTERN_CONTROL_DATABASE, observe, allowXpath: config.POSTERN_ALLOW_XPATH === 'on' };
+  const first = await findCluster({ admin, ...shared, waitMs: WAIT_MS });
+  const catalog = await Catalog.open({ connection: controlConnection(first), observe, auditDays: config.POSTERN_AUDIT_DAYS });
+  const find = (name: string, url: string) => findCluster({ name, admin: url, ...shared, waitMs: 0 });
+  const clusters = new Clusters({ first, prepare: find, config, catalog, observe, workers: 1 });
+  await clusters.refresh();
+  const placements = new NewPlacements(clusters, catalog.clusters, config.POSTERN_PLACEMENT);
   return {
-    operator: new Operator(catalog, provisioner),
-    signUps: new SignUps({ catalog, provisioner, locks, mode: 'open', signupsPerHour: undefined, observe }),
+    operator: new Operator(catalog, clusters),
+    signUps: new SignUps({ catalog, clusters, placements, mode: 'open', signupsPerHour: undefined, observe }),
+    clusters: new ClusterAdministration(catalog.clusters, first, shared),
     origin: { surface: 'admin', sourceIp: '127.0.0.1', userAgent: `postern-admin (${userName()})` },
     async close() {
-      await Promise.all([platform.close(), catalog.close()]);
+      await clusters.close();
+      await catalog.close();
     },
   };
 }
 
-async function runningPostgres(config: Config): Promise<Cluster> {
-  const options = { controlDatabase: config.POSTERN_CONTROL_DATABASE, observe: () => {}, waitMs: WAIT_MS };
+async function runningPostgres(config: Config): Promise<Pick<ClusterOptions, 'admin' | 'secret'>> {
   const { DATABASE_URL: admin, POSTERN_SECRET: secret } = config;
-  if (admin !== undefined && secret !== undefined) return findCluster({ admin, secret, ...options });
+  if (admin !== undefined && secret !== undefined) return { admin, secret };
   const running = await findRunningServer(config.POSTERN_DATA_DIR, secret);
   const { host, port, superuser } = running;
-  return findCluster({ admin: { host, port, ...superuser }, secret: running.secret, ...options });
+  return { admin: { host, port, ...superuser }, secret: running.secret };
 }
 
 /** A container may run as a uid without a user name. */

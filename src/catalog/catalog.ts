@@ -2,6 +2,7 @@ import { randomInt } from 'node:crypto';
 import type { Actor, Observe, Origin } from '../observation.ts';
 import { DONE } from './audit/entries/record.ts';
 import { AuditLog } from './audit/log.ts';
+import { CLUSTERS_CHANNEL, ClusterRegistry } from './clusters/cluster-registry.ts';
 import { ADVISORY_LOCKS } from './database/advisory-locks.ts';
 import type { ControlConnection, Sql } from './database/control-connection.ts';
 import { ControlPool } from './database/control-pool.ts';
@@ -76,6 +77,7 @@ export class Catalog {
   readonly keys: KeyChanges;
   readonly savedQueries: SavedQueries;
   readonly locks: PgLocks;
+  readonly clusters: ClusterRegistry;
   /** Requests to the other processes that share the database. */
   readonly processes: ProcessRequests;
   /** Cancel requests for sessions of other processes. */
@@ -107,6 +109,7 @@ export class Catalog {
     this.#now = options.now ?? (() => new Date());
     this.#database = new ControlPool(connection, options.onOutOfMemory);
     this.locks = new PgLocks(connection, this.#database);
+    this.clusters = new ClusterRegistry(this.#database);
     this.queryStatistics = new QueryStatistics(this.#database);
     this.usage = new Usage(this.#database, this.#now);
     this.#queryTexts = new TextFileWatch(this.#database, observe);
@@ -137,6 +140,7 @@ export class Catalog {
       [PROCESSES_CHANNEL, (payload) => this.processes.notified(payload)],
       [CANCELS_CHANNEL, (payload) => this.cancels.notified(payload)],
       [FAILURES_CHANNEL, (payload) => this.failures.notified(payload)],
+      [CLUSTERS_CHANNEL, () => this.clusters.notified()],
     ]);
     this.#channel = new NotificationChannel(connection, [...receivers.keys()], {
       opened: (sql) => this.#listening(sql),
@@ -252,6 +256,11 @@ export class Catalog {
     this.#keyUse.touch(keyId);
   }
 
+  /** Whether its server has answered in the last seconds. */
+  get isAnswering(): boolean {
+    return this.#listens;
+  }
+
   /** Resolves when the control database answers. */
   async ping(): Promise<void> {
     await this.#database.run((sql) => sql`select 1`, PING_TIMEOUT_MS);
@@ -291,6 +300,7 @@ export class Catalog {
     await this.processes.listening(sql);
     await this.#credentials.trust((organizationIds) => loadStates(sql, organizationIds));
     this.#listens = true;
+    this.clusters.notified();
   }
 
   #notificationsLost(): void {

@@ -14,6 +14,14 @@ export interface PoolSnapshot {
   readonly stuck: ReadonlyMap<string, number>;
 }
 
+/** A PostgreSQL server: how it is seen now. */
+export interface ClusterSnapshot {
+  readonly name: string;
+  readonly isAnswering: boolean;
+  /** Undefined until it has answered. */
+  readonly pool: PoolSnapshot | undefined;
+}
+
 export interface Metrics {
   readonly observe: Observe;
   readonly registry: Registry;
@@ -27,14 +35,56 @@ const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5
  * The Prometheus metrics of one process. Label values are few and known in advance: never a path as sent or an error
  * text, and an organization only where its sessions cannot be ended.
  */
-export function createMetrics({ poolSnapshot }: { readonly poolSnapshot: () => PoolSnapshot }): Metrics {
+export function createMetrics({ clusters }: { readonly clusters: () => readonly ClusterSnapshot[] }): Metrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
-  gaugePool(registry, poolSnapshot);
+  gaugePools(registry, () => sumOf(clusters().flatMap(({ pool }) => pool ?? [])));
+  gaugeClusters(registry, clusters);
   return { registry, observe: counting(registry), close: measureEventLoopDelay(registry) };
 }
 
-function gaugePool(registry: Registry, snapshot: () => PoolSnapshot): void {
+function sumOf(pools: readonly PoolSnapshot[]): PoolSnapshot {
+  const sum = { idle: 0, leased: 0, opening: 0, leaving: 0, waiters: 0 };
+  for (const pool of pools) for (const state of ['idle', 'leased', 'opening', 'leaving', 'waiters'] as const) sum[state] += pool[state];
+  return { ...sum, stuck: new Map(pools.flatMap(({ stuck }) => [...stuck])) };
+}
+
+function gaugeClusters(registry: Registry, clusters: () => readonly ClusterSnapshot[]): void {
+  new Gauge({
+    name: 'postern_cluster_up',
+    help: 'Whether a cluster answers',
+    labelNames: ['cluster'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const { name, isAnswering } of clusters()) this.set({ cluster: name }, isAnswering ? 1 : 0);
+    },
+  });
+  new Gauge({
+    name: 'postern_cluster_backends',
+    help: 'Backend sessions by cluster and state',
+    labelNames: ['cluster', 'state'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const { name, pool } of clusters()) {
+        for (const state of ['idle', 'leased', 'opening', 'leaving'] as const) this.set({ cluster: name, state }, pool?.[state] ?? 0);
+      }
+    },
+  });
+  new Gauge({
+    name: 'postern_cluster_lease_waiters',
+    help: 'Callers that wait for a backend session, by cluster',
+    labelNames: ['cluster'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const { name, pool } of clusters()) this.set({ cluster: name }, pool?.waiters ?? 0);
+    },
+  });
+}
+
+function gaugePools(registry: Registry, snapshot: () => PoolSnapshot): void {
   new Gauge({
     name: 'postern_backends',
     help: 'Backend sessions by state',

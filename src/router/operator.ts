@@ -3,7 +3,8 @@ import type { Catalog, NewInvitation } from '../catalog/catalog.ts';
 import type { Organization } from '../catalog/organizations/organization.ts';
 import { noOrganization } from '../catalog/organizations/organizations.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
-import { describeProcesses, type Provisioner, StillRunningError } from './placement/provisioner.ts';
+import type { Clusters } from './clusters/clusters.ts';
+import { describeProcesses, StillRunningError } from './placement/provisioner.ts';
 import { mintKey } from './sign-ups/mint-key.ts';
 import type { Tenant } from './tenant.ts';
 
@@ -23,13 +24,13 @@ export interface Changed {
  */
 export class Operator {
   readonly #catalog: Catalog;
-  readonly #provisioner: Provisioner;
+  readonly #clusters: Clusters;
   /** Ids of organizations for which it has been reported that a drop waits for processes. */
   readonly #waitedFor = new Set<string>();
 
-  constructor(catalog: Catalog, provisioner: Provisioner) {
+  constructor(catalog: Catalog, clusters: Clusters) {
     this.#catalog = catalog;
-    this.#provisioner = provisioner;
+    this.#clusters = clusters;
   }
 
   /** All organizations, also the dropped ones, in the order of their creation. */
@@ -61,7 +62,7 @@ export class Operator {
    */
   async suspend(organizationId: string, origin: Origin): Promise<Changed> {
     const organization = await this.#catalog.setStatus(organizationId, 'suspended', origin);
-    const running = await this.#provisioner.endSessions(organization.placement);
+    const running = await this.#clusters.endSessions(organization.placement);
     return running.length === 0 ? { organization } : { organization, running: describeProcesses(running) };
   }
 
@@ -90,7 +91,7 @@ export class Operator {
 
   async #finishDrop(organization: Organization, origin: Origin, actor?: KeyActor): Promise<Changed> {
     try {
-      await this.#provisioner.deprovision(organization.placement);
+      await this.#clusters.deprovision(organization.placement);
     } catch (error) {
       if (error instanceof StillRunningError) return { organization, running: error.message };
       throw error;
@@ -98,11 +99,18 @@ export class Operator {
     return { organization: await this.#catalog.setStatus(organization.id, 'dropped', origin, actor) };
   }
 
-  /** Completes interrupted drops. One that cannot be completed now is reported and tried again at the next call. */
+  /**
+   * Completes interrupted drops. One that cannot be completed now is reported and tried again at the next call. Those on a cluster that
+   * does not answer are left for later.
+   */
   async finishDrops(origin: Origin, observe: Observe): Promise<void> {
-    for (const organization of await this.#catalog.organizations({ status: 'dropping' })) {
-      await this.#tryToFinish(organization, origin, observe);
-    }
+    const dropping = await this.#catalog.organizations({ status: 'dropping' });
+    const onOne = async (cluster: string) => {
+      for (const organization of dropping.filter(({ placement }) => placement.cluster === cluster)) {
+        if (this.#clusters.up.has(cluster)) await this.#tryToFinish(organization, origin, observe);
+      }
+    };
+    await Promise.all([...new Set(dropping.map(({ placement }) => placement.cluster))].map(onOne));
   }
 
   async #tryToFinish(dropping: Organization, origin: Origin, observe: Observe, actor?: KeyActor): Promise<Organization> {

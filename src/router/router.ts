@@ -3,7 +3,6 @@ import { inNetworks, parseAddress } from '../auth/networks.ts';
 import { channelSecret, channelsOf } from '../auth/notify-channel-prefix.ts';
 import { mockVerifier, type ScramOffer } from '../auth/scram.ts';
 import type { BackendConnection } from '../backend/connection.ts';
-import type { Pool } from '../backend/pool/pool.ts';
 import { READERS } from '../backend/pool/pool-fairness.ts';
 import { discardState } from '../backend/reset.ts';
 import type { Catalog } from '../catalog/catalog.ts';
@@ -14,13 +13,13 @@ import type { Actor, Observe, Origin } from '../observation.ts';
 import type { InputScheduler } from '../runtime/input-scheduler.ts';
 import type { MemoryBudget } from '../runtime/memory-budget.ts';
 import type { DisconnectSignal } from './client-disconnect.ts';
+import type { Clusters } from './clusters/clusters.ts';
+import { ClusterDownError, type ServedCluster } from './clusters/served-cluster.ts';
 import { type Door, Lease } from './lease.ts';
 import { FormerKeyError } from './limits/former-key-error.ts';
 import { LoginThrottle } from './limits/login-throttle.ts';
-import type { LockExhaustion } from './lock-exhaustion.ts';
 import { LeaseRequest, type LeaseRequestHost } from './moves/lease-request.ts';
 import { Pauses } from './moves/pauses.ts';
-import type { Provisioner } from './placement/provisioner.ts';
 import { asReader } from './placement/roles/reader-role.ts';
 import { CancelKeys } from './sessions/cancel-keys.ts';
 import type { Tenant } from './tenant.ts';
@@ -42,12 +41,8 @@ export type ScramExchange = (verifiers: ScramOffer['verifiers'], former: readonl
 
 export interface RouterOptions {
   readonly catalog: Catalog;
-  readonly provisioner: Provisioner;
-  readonly pool: Pool;
-  readonly locks: LockExhaustion;
+  readonly clusters: Clusters;
   readonly secret: Buffer;
-  /** See {@link Cluster}. */
-  readonly pgNotify?: string | undefined;
   /** For results in memory that their callers have not received yet. */
   readonly results: MemoryBudget;
   readonly observe: Observe;
@@ -79,19 +74,16 @@ export class Router {
   readonly cancelKeys: CancelKeys;
   /** Divides the event loop's time among organizations, for both doors together. */
   readonly inputs: InputScheduler;
-  readonly #provisioner: Provisioner;
-  readonly #pool: Pool;
-  readonly #locks: LockExhaustion;
+  readonly #clusters: Clusters;
   readonly #secret: Buffer;
   /** The secret that channel prefixes are derived from. */
   readonly #channels: Buffer;
-  readonly #pgNotify: string | undefined;
   readonly #observe: Observe;
   readonly #pauses = new Pauses();
   readonly #requests: Omit<LeaseRequestHost, 'settle'> = {
-    open: ({ organization }, signal) => this.#locks.retryWhenFull(() => this.#provisioner.open(organization.placement, signal)),
     queue: (request) => this.#queue(request),
-    leave: (request) => this.#pauses.delete(request.tenant.organization.id, request) || this.#pool.leave(request.tenant.pool, request),
+    leave: (request) =>
+      this.#pauses.delete(request.tenant.organization.id, request) || request.cluster?.pool.leave(request.tenant.pool, request) === true,
     renew: (tenant) => this.#renew(tenant),
   };
   readonly #throttle = new LoginThrottle();
@@ -108,13 +100,10 @@ export class Router {
     this.catalog.failures.listen('login', (key, count) => this.#throttle.failedElsewhere(key, count));
     this.catalog.onPause((...paused) => this.#paused(...paused));
     this.results = options.results;
-    this.#provisioner = options.provisioner;
-    this.#pool = options.pool;
-    this.inputs = options.pool.inputs;
-    this.#locks = options.locks;
+    this.#clusters = options.clusters;
+    this.inputs = options.clusters.inputs;
     this.#secret = options.secret;
     this.#channels = channelSecret(options.secret.toString());
-    this.#pgNotify = options.pgNotify;
     this.#observe = options.observe;
   }
 
@@ -211,14 +200,15 @@ export class Router {
       tenant,
       {
         ...this.#requests,
-        settle: ({ tenant: current }, result) => {
-          if (result instanceof ServiceError) {
-            this.#observe({ name: 'lease.refused', door, kind: result.kind });
-            settle(result);
+        settle: ({ tenant: current, cluster }, result) => {
+          if (result instanceof ServiceError || cluster === undefined) {
+            const error = result instanceof ServiceError ? result : new ClusterDownError(undefined);
+            this.#observe({ name: 'lease.refused', door, kind: error.kind });
+            settle(error);
             return;
           }
           this.#observe({ name: 'lease.granted', door, waitMs: performance.now() - startedAt });
-          settle(this.#lend(result, current, door));
+          settle(this.#lend(result, current, door, cluster));
         },
       },
       door === 'http',
@@ -231,15 +221,18 @@ export class Router {
   #queue(request: LeaseRequest): void {
     const { revoked, organization, pool } = request.tenant;
     if (this.#pauses.add(organization.id, request)) return;
+    request.cluster = this.#clusterOf(request.tenant);
     if (revoked.aborted) request.settle(abortReason(revoked));
-    else this.#pool.enqueue(pool, request);
+    else if (request.cluster === undefined) request.settle(new ClusterDownError(undefined));
+    else request.cluster.pool.enqueue(pool, request);
   }
 
   /** Called when an organization is paused for that time, or no longer. */
   #paused(organizationId: string, forMs: number | null): void {
     if (forMs === null) this.#pauses.end(organizationId);
     else if (this.#pauses.set(organizationId, forMs)) {
-      for (const pool of [organizationId, `${organizationId}:${READERS}`]) this.#pool.suspend(pool);
+      for (const name of [organizationId, `${organizationId}:${READERS}`])
+        for (const { pool } of this.#clusters.opened()) pool.suspend(name);
     }
   }
 
@@ -253,10 +246,11 @@ export class Router {
   /** Leases an idle backend if there is one, preferably `preferred`. Its session may have settings of the former client. */
   tryLease(tenant: Tenant, door: Door, preferred?: BackendConnection): Lease | undefined {
     if (tenant.revoked.aborted || (this.#pauses.count > 0 && this.#pauses.isPaused(tenant.organization.id))) return undefined;
-    const backend = this.#pool.tryAcquire(tenant.pool, preferred);
-    if (backend === undefined) return undefined;
+    const cluster = this.#clusterOf(tenant);
+    const backend = cluster?.pool.tryAcquire(tenant.pool, preferred);
+    if (backend === undefined || cluster === undefined) return undefined;
     this.#observe(AT_ONCE[door]);
-    return this.#lend(backend, tenant, door);
+    return this.#lend(backend, tenant, door, cluster);
   }
 
   /**
@@ -265,17 +259,17 @@ export class Router {
    */
   mayKeepBusy(tenant: Tenant, mayGrow: boolean): boolean {
     if (tenant.revoked.aborted || (this.#pauses.count > 0 && this.#pauses.isPaused(tenant.organization.id))) return false;
-    return this.#pool.mayKeepBusy(tenant.pool, mayGrow);
+    return this.#clusterOf(tenant)?.pool.mayKeepBusy(tenant.pool, mayGrow) === true;
   }
 
   /** Called when the defaults for new sessions of the organization have changed. Existing sessions are not leased again. */
   retireBackends(tenant: Tenant): void {
-    this.#pool.retire(tenant.pool);
+    this.#clusterOf(tenant)?.pool.retire(tenant.pool);
   }
 
   /** Whether a backend holds session-level advisory locks. Tenants themselves cannot read pg_locks. */
-  holdsAdvisoryLocks(processId: number): Promise<boolean> {
-    return this.catalog.locks.hasAdvisoryLocks(processId);
+  async holdsAdvisoryLocks({ organization }: Tenant, processId: number): Promise<boolean> {
+    return this.#clusters.of(organization.placement).holdsAdvisoryLocks(processId);
   }
 
   /** Resolves when the backing Postgres answers. */
@@ -283,8 +277,12 @@ export class Router {
     await this.catalog.ping();
   }
 
-  #lend(backend: BackendConnection, tenant: Tenant, door: Door): Lease {
-    return new Lease(backend, tenant, door, this.#pool, this.results, this.#observe);
+  #clusterOf({ organization }: Tenant): ServedCluster | undefined {
+    return this.#clusters.up.get(organization.placement.cluster);
+  }
+
+  #lend(backend: BackendConnection, tenant: Tenant, door: Door, { pool }: ServedCluster): Lease {
+    return new Lease(backend, tenant, door, pool, this.results, this.#observe);
   }
 
   #prove(credential: Credential): Promise<KnownCredential | FormerKey | undefined> {
@@ -294,11 +292,13 @@ export class Router {
   /** Finds a key by its SHA-256 digest. A key has too many random bits to be guessed, so no slower hash is needed. */
   async #findByKey(apiKey: string): Promise<KnownCredential | FormerKey | undefined> {
     // A text without the form of a key needs no look-up.
-    return isWellFormedApiKey(apiKey) ? this.#locks.retryWhenFull(() => this.catalog.findByDigest(digestApiKey(apiKey))) : undefined;
+    return isWellFormedApiKey(apiKey)
+      ? this.#clusters.default.locks.retryWhenFull(() => this.catalog.findByDigest(digestApiKey(apiKey)))
+      : undefined;
   }
 
   async #proveByScram({ user, exchange }: Extract<Credential, { kind: 'scram' }>): Promise<KnownCredential | FormerKey | undefined> {
-    const known = await this.#locks.retryWhenFull(() => this.catalog.findByOrganization(user));
+    const known = await this.#clusters.default.locks.retryWhenFull(() => this.catalog.findByOrganization(user));
     const mock = mockVerifier(user, this.#secret);
     const { live = [], former = [], salt = mock } = known ?? {};
     const [first = { ...mock, ...salt }, ...others] = live.map(({ key }) => key.verifier);
@@ -344,7 +344,18 @@ export class Router {
       const organization = isReader ? this.#asReader(known.organization) : known.organization;
       const pool = isReader ? `${organization.id}:${READERS}` : organization.id;
       const channels = channelsOf(this.#channels, known.organization.placement.role);
-      tenant = { organization, pool, key, mayComeFrom: addressCheck(key.networks), channels, pgNotify: this.#pgNotify, revoked };
+      const clusters = this.#clusters;
+      tenant = {
+        organization,
+        pool,
+        key,
+        mayComeFrom: addressCheck(key.networks),
+        channels,
+        revoked,
+        get pgNotify() {
+          return clusters.up.get(organization.placement.cluster)?.pgNotify;
+        },
+      };
       this.#tenants.set(known, tenant);
     }
     return tenant;

@@ -16,13 +16,13 @@ export type ToWorker =
   /** Another worker has taken over: leave the ports, and end when the clients have left. */
   | { readonly kind: 'retire' }
   /** One more backend session of the organization may be opened. */
-  | { readonly kind: 'granted'; readonly organizationId: string }
+  | { readonly kind: 'granted'; readonly cluster: string; readonly organizationId: string }
   /** Another worker needs a session, of this organization or any: close one that has not been used for a while. */
-  | { readonly kind: 'reclaim'; readonly request: number; readonly organizationId: string | undefined }
+  | { readonly kind: 'reclaim'; readonly cluster: string; readonly request: number; readonly organizationId: string | undefined }
   /** Another worker has fewer: close an idle session, or the next that is released. */
-  | { readonly kind: 'owe'; readonly organizationId: string }
+  | { readonly kind: 'owe'; readonly cluster: string; readonly organizationId: string }
   /** No other worker is due for a session any more. */
-  | { readonly kind: 'settled'; readonly organizationId: string }
+  | { readonly kind: 'settled'; readonly cluster: string; readonly organizationId: string }
   | { readonly kind: 'sessions'; readonly request: number; readonly count: number }
   | { readonly kind: 'metrics'; readonly request: number; readonly text: string }
   /** What are this worker's metrics? */
@@ -33,13 +33,13 @@ export type ToSupervisor =
   /** It can be started. */
   | { readonly kind: 'loaded' }
   | { readonly kind: 'started' }
-  | { readonly kind: 'limits'; readonly max: number; readonly maxPerTenant: number }
-  | { readonly kind: 'acquire'; readonly organizationId: string }
+  | { readonly kind: 'limits'; readonly cluster: string; readonly max: number; readonly maxPerTenant: number }
+  | { readonly kind: 'acquire'; readonly cluster: string; readonly organizationId: string }
   /** It needs one less than it has asked for. */
-  | { readonly kind: 'withdraw'; readonly organizationId: string }
-  | { readonly kind: 'release'; readonly organizationId: string }
+  | { readonly kind: 'withdraw'; readonly cluster: string; readonly organizationId: string }
+  | { readonly kind: 'release'; readonly cluster: string; readonly organizationId: string }
   /** It has no unused session to close. */
-  | { readonly kind: 'kept'; readonly request: number }
+  | { readonly kind: 'kept'; readonly cluster: string; readonly request: number }
   /** A wire session of the organization has been added, or has ended. */
   | { readonly kind: 'session'; readonly organizationId: string; readonly change: 1 | -1 }
   /** How many wire sessions does the organization have? */

@@ -75,13 +75,8 @@ class Supervisor {
   readonly #postgres: BackingPostgres;
   readonly #observe: Observe;
   readonly #places: readonly Place[];
-  /** Node numbers worker processes from 1 on; the ledger goes by these numbers. */
-  readonly #ledger = new BackendLedger({
-    granted: (id, organizationId) => tell(id, { kind: 'granted', organizationId }),
-    reclaim: (id, request, organizationId) => tell(id, { kind: 'reclaim', request, organizationId }),
-    owe: (id, organizationId) => tell(id, { kind: 'owe', organizationId }),
-    settled: (id, organizationId) => tell(id, { kind: 'settled', organizationId }),
-  });
+  /** By cluster. */
+  readonly #ledgers = new Map<string, BackendLedger>();
   readonly #sessions = new WorkerCounts();
   readonly #metrics = new Questions<OwnMetrics>();
   readonly #stopping = new AbortController();
@@ -154,7 +149,7 @@ class Supervisor {
     const message: ToWorker = { kind: 'start', number: place.number, config: this.#config, postgres: this.#postgres, greets };
     process.on('message', (heard: ToSupervisor) => this.#heard(process, heard));
     process.once('exit', () => {
-      this.#ledger.forget(process.id);
+      for (const ledger of this.#ledgers.values()) ledger.forget(process.id);
       this.#sessions.forget(process.id);
     });
     const timer = setTimeout(() => process.process.kill('SIGKILL'), START_TIMEOUT_MS);
@@ -190,22 +185,30 @@ class Supervisor {
     }
   }
 
+  #ledgerOf({ cluster }: { readonly cluster: string }): BackendLedger {
+    const known = this.#ledgers.get(cluster);
+    if (known !== undefined) return known;
+    const ledger = openLedger(cluster);
+    this.#ledgers.set(cluster, ledger);
+    return ledger;
+  }
+
   #heard(process: Worker, message: ToSupervisor): void {
     switch (message.kind) {
       case 'limits':
-        this.#ledger.limit(message);
+        this.#ledgerOf(message).limit(message);
         break;
       case 'acquire':
-        this.#ledger.acquire(process.id, message.organizationId);
+        this.#ledgerOf(message).acquire(process.id, message.organizationId);
         break;
       case 'withdraw':
-        this.#ledger.withdraw(process.id, message.organizationId);
+        this.#ledgerOf(message).withdraw(process.id, message.organizationId);
         break;
       case 'release':
-        this.#ledger.release(process.id, message.organizationId);
+        this.#ledgerOf(message).release(process.id, message.organizationId);
         break;
       case 'kept':
-        this.#ledger.kept(message.request);
+        this.#ledgerOf(message).kept(message.request);
         break;
       case 'session':
         this.#sessions.add(process.id, message.organizationId, message.change);
@@ -233,6 +236,16 @@ class Supervisor {
     const all = AggregatorRegistry.aggregate(metrics.filter((one) => one !== undefined));
     tell(asking.id, { kind: 'metrics', request, text: await all.metrics() });
   }
+}
+
+/** Node numbers worker processes from 1 on; the ledger goes by these numbers. */
+function openLedger(cluster: string): BackendLedger {
+  return new BackendLedger({
+    granted: (id, organizationId) => tell(id, { kind: 'granted', cluster, organizationId }),
+    reclaim: (id, request, organizationId) => tell(id, { kind: 'reclaim', cluster, request, organizationId }),
+    owe: (id, organizationId) => tell(id, { kind: 'owe', cluster, organizationId }),
+    settled: (id, organizationId) => tell(id, { kind: 'settled', cluster, organizationId }),
+  });
 }
 
 function allWorkers(): Worker[] {

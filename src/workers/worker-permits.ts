@@ -1,4 +1,4 @@
-import type { BackendPermits } from '../backend/pool/pool.ts';
+import type { BackendPermits } from '../backend/pool/backend-permits.ts';
 import { tellSupervisor } from './channel.ts';
 
 interface Waiting {
@@ -9,11 +9,16 @@ interface Waiting {
 /** How often those that wait are looked through for some that need no session any more. */
 const CHECK_EVERY_MS = 20;
 
-/** Asks the supervisor, which counts the backend sessions of all workers, before one is opened. */
+/** Asks the supervisor, which counts the backend sessions of all workers on a cluster, before one is opened. */
 export class WorkerPermits implements BackendPermits {
+  readonly #cluster: string;
   /** Those that wait, by organization, in their order. */
   readonly #waiting = new Map<string, Waiting[]>();
   #timer: NodeJS.Timeout | undefined;
+
+  constructor(cluster: string) {
+    this.#cluster = cluster;
+  }
 
   acquire(organizationId: string, isWanted: () => boolean): Promise<boolean> {
     return new Promise((settle) => {
@@ -21,12 +26,12 @@ export class WorkerPermits implements BackendPermits {
       waiting.push({ isWanted, settle });
       this.#waiting.set(organizationId, waiting);
       this.#timer ??= setTimeout(() => this.#withdraw(), CHECK_EVERY_MS).unref();
-      tellSupervisor({ kind: 'acquire', organizationId });
+      tellSupervisor({ kind: 'acquire', cluster: this.#cluster, organizationId });
     });
   }
 
   release(organizationId: string): void {
-    tellSupervisor({ kind: 'release', organizationId });
+    tellSupervisor({ kind: 'release', cluster: this.#cluster, organizationId });
   }
 
   granted(organizationId: string): void {
@@ -46,7 +51,7 @@ export class WorkerPermits implements BackendPermits {
       for (const one of waiting) {
         if (left.includes(one)) continue;
         one.settle(false);
-        tellSupervisor({ kind: 'withdraw', organizationId });
+        tellSupervisor({ kind: 'withdraw', cluster: this.#cluster, organizationId });
       }
       this.#waiting.set(organizationId, left);
       this.#forgetIfEmpty(organizationId);

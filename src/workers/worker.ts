@@ -26,7 +26,8 @@ export function runWorker(greet: Greet): void {
 
 class Worker {
   readonly #greet: Greet;
-  readonly #permits = new WorkerPermits();
+  /** By cluster. */
+  readonly #permits = new Map<string, WorkerPermits>();
   readonly #metrics = new Questions<string>();
   readonly #sessionCounts = new Questions<number>();
   #service: Service | undefined;
@@ -51,16 +52,19 @@ class Worker {
         void this.#retire();
         break;
       case 'granted':
-        this.#permits.granted(message.organizationId);
+        this.#permits.get(message.cluster)?.granted(message.organizationId);
         break;
       case 'reclaim':
-        if (this.#service?.pool.giveUpUnused(message.organizationId) !== true) tellSupervisor({ kind: 'kept', request: message.request });
+        if (this.#poolOf(message)?.giveUpUnused(message.organizationId) !== true) {
+          const { cluster, request } = message;
+          tellSupervisor({ kind: 'kept', cluster, request });
+        }
         break;
       case 'owe':
-        this.#service?.pool.giveUpNext(message.organizationId);
+        this.#poolOf(message)?.giveUpNext(message.organizationId);
         break;
       case 'settled':
-        this.#service?.pool.settle(message.organizationId);
+        this.#poolOf(message)?.settle(message.organizationId);
         break;
       case 'sessions':
         this.#sessionCounts.answered(message.request, message.count);
@@ -72,6 +76,10 @@ class Worker {
         void this.#tellMetrics(message.request);
         break;
     }
+  }
+
+  #poolOf({ cluster }: { readonly cluster: string }) {
+    return this.#service?.pool(cluster);
   }
 
   async stop(reason: string): Promise<void> {
@@ -111,9 +119,11 @@ class Worker {
     return {
       workers: config.POSTERN_WORKERS,
       postgres,
-      permits: (limits) => {
-        tellSupervisor({ kind: 'limits', ...limits });
-        return this.#permits;
+      permits: (cluster, limits) => {
+        tellSupervisor({ kind: 'limits', cluster, ...limits });
+        const permits = new WorkerPermits(cluster);
+        this.#permits.set(cluster, permits);
+        return permits;
       },
       sessionCounter: {
         entered: (organizationId) => tellSupervisor({ kind: 'session', organizationId, change: 1 }),

@@ -44,7 +44,7 @@ export function standIn(observe: Observe = () => {}): HttpAppOptions {
     operator: { dropAsAsked: nobody },
     keys: { list: nobody, create: nobody, update: nobody, revoke: nobody, rotate: nobody },
     statistics: {
-      queries: { read: nobody },
+      queries: () => ({ read: nobody }),
       usage: { read: nobody, counters: new UsageCounters() },
       dataBytes: nobody,
       requestsOf: () => 0,

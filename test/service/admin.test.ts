@@ -51,9 +51,9 @@ describe.each(PLACEMENTS)('beside a service that puts organizations into a %s', 
     const { code, stdout, stderr } = await admin('org', 'list');
     expect([code, stderr]).toEqual([0, '']);
     const lines = stdout.split('\n');
-    expect(lines[0]).toMatch(/^ID +STATUS +PLACEMENT +CREATED +NAME +E-MAIL$/);
+    expect(lines[0]).toMatch(/^ID +STATUS +CLUSTER +PLACEMENT +CREATED +NAME +E-MAIL$/);
     const line = (of: TestOrganization) => lines.find((text) => text.startsWith(of.id));
-    expect(line(first)).toMatch(new RegExp(`^${first.id}  active  ${placement} +20\\d\\d-[-0-9T:.]+Z  Acme +${first.email}$`));
+    expect(line(first)).toMatch(new RegExp(`^${first.id}  active  default  ${placement} +20\\d\\d-[-0-9T:.]+Z  Acme +${first.email}$`));
     expect(line(second)).toContain('  Evil \ufffdCorp  ');
   });
 

@@ -29,7 +29,7 @@ afterAll(async () => {
 });
 
 describe('the examples of the documents, in their order', () => {
-  it('are all below, or in test/clients/readme.test.ts', () => {
+  it('are all below, in clusters.test.ts, or in test/clients/readme.test.ts', () => {
     const sections = (wanted: string) => EXAMPLES.filter(({ language }) => language === wanted).map(({ section }) => section);
     const calls = [
       'Sign up',
@@ -56,6 +56,7 @@ describe('the examples of the documents, in their order', () => {
       'TLS',
       'Organizations',
       'Organizations',
+      'Several PostgreSQL servers',
       'Backups',
       'Backups',
       'Benchmarks',

@@ -90,7 +90,7 @@ export function queryStatisticsEndpoints({ statistics }: RouteContext): Endpoint
     endpoint(read, async ({ query: { orderBy, limit }, request, reply }) => {
       const tenant = tenantOf(request);
       const { placement } = tenant.organization;
-      const found = await statistics.queries.read({ database: placement.database, roles: visibleRoles(tenant) }, orderBy);
+      const found = await statistics.queries(placement).read({ database: placement.database, roles: visibleRoles(tenant) }, orderBy);
       if (!found.isAvailable) return found;
       const queries = await showQueries(found.queries.slice(0, limit), placement);
       return sendDocument(request, reply, { ...found, queries });

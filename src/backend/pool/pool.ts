@@ -6,21 +6,10 @@ import { BusyPoll } from '../busy-poll.ts';
 import type { BackendConnection } from '../connection.ts';
 import { discardState } from '../reset.ts';
 import type { Reservation } from '../session-state.ts';
+import type { BackendPermits } from './backend-permits.ts';
 import type { OrganizationPool, Waiter } from './organization-pool.ts';
 import { PoolFairness, type PoolFairnessLimits, type PoolSnapshot } from './pool-fairness.ts';
 import { Terminations } from './termination.ts';
-
-/** Counts the backend sessions of several processes together. */
-export interface BackendPermits {
-  /**
-   * Waits until one more session may be opened.
-   * @param isWanted whether somebody still waits for a session
-   * @returns whether one may be opened; false when nobody waits any more
-   */
-  acquire(organizationId: string, isWanted: () => boolean): Promise<boolean>;
-  /** A session has been closed, or was not opened after all. */
-  release(organizationId: string): void;
-}
 
 /** A session that nobody has used for so long is hardly about to be used. */
 const UNUSED_MS = 100;
@@ -34,6 +23,8 @@ export interface PoolLimits extends PoolFairnessLimits {
   readonly busyPollMs?: number;
   /** Undefined: the limits are this process's alone. */
   readonly permits?: BackendPermits | undefined;
+  /** If several pools share the event loop. Default: one of its own. */
+  readonly inputs?: InputScheduler;
 }
 
 /**
@@ -43,7 +34,7 @@ export interface PoolLimits extends PoolFairnessLimits {
  */
 export class Pool {
   /** Schedules the handling of input from backends and clients. */
-  readonly inputs = new InputScheduler();
+  readonly inputs: InputScheduler;
   readonly #limits: PoolLimits;
   readonly #observe: Observe;
   readonly #fairness: PoolFairness;
@@ -56,6 +47,7 @@ export class Pool {
 
   constructor(limits: PoolLimits, observe: Observe) {
     this.#limits = limits;
+    this.inputs = limits.inputs ?? new InputScheduler();
     this.#observe = observe;
     this.#busyPoll = limits.busyPollMs ? new BusyPoll(limits.busyPollMs) : undefined;
     this.#fairness = new PoolFairness(limits, (own, backend) => this.#leave(own, backend, 'lost'));
@@ -234,6 +226,11 @@ export class Pool {
     for (const waiter of waiters) waiter.suspended?.();
     const own = this.#fairness.find(tenantId);
     if (own !== undefined) this.#fairness.forgetIfEmpty(own);
+  }
+
+  /** Fails all waiters, because the server does not answer. */
+  failWaiters(error: ServiceError): void {
+    for (const own of [...this.#fairness.all()]) while (own.waiters > 0) this.#settle(own, error);
   }
 
   /** Fails all waiters and closes all idle sessions. Leased ones are closed when they are released. */

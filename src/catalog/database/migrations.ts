@@ -252,4 +252,24 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
         add column paused_until timestamptz(3);
     `,
   },
+  {
+    name: '013 clusters',
+    sql: `
+      create table postern.clusters (
+        name text primary key,
+        -- Where each process finds the URL, which has a password: env:NAME or file:/path; null: what the service is started with.
+        url_source text,
+        -- Which server it is, however it is reached; null: what the service is started with.
+        system_identifier text unique,
+        -- An array of the kinds of placement that new organizations may have there.
+        placements jsonb not null,
+        weight integer not null check (weight > 0),
+        -- The most organizations that new ones are added to; null: any number.
+        cap integer check (cap >= 0),
+        is_draining boolean not null default false
+      );
+      insert into postern.clusters (name, placements, weight) values ('default', '["database", "schema"]', 1);
+      create index organizations_cluster on postern.organizations ((placement ->> 'cluster')) where status <> 'dropped';
+    `,
+  },
 ];

@@ -15,6 +15,7 @@ import {
   deleteOrganization,
   isOwnSignUp,
   recordSignUp,
+  releaseSignUp,
   type SignUp,
   type SignupQuota,
   takeInterrupted,
@@ -50,7 +51,7 @@ export class SignUpChanges {
   /**
    * Records an organization as `provisioning`, with its first key. The attempt counts for the client's address. If the sign-up
    * fails, the invitation may be used again.
-   * @throws ServiceError `rate_limited`, `email_taken`, `invite_invalid`
+   * @throws ServiceError `rate_limited`, `email_taken`, `invite_invalid`; ClusterFullError, and then the attempt does not count
    */
   async record(request: SignUp, origin: Origin): Promise<SignedUp> {
     const { database, now, process } = this.#options;
@@ -95,6 +96,11 @@ export class SignUpChanges {
       (await abandonSignUp(sql, organizationId, process)) ? notifyChange(sql, organizationId) : undefined,
     );
     if (state !== undefined) changed(state);
+  }
+
+  /** Lets its e-mail address and invitation be used again, before a sign-up that failed can be undone. */
+  async release(organizationId: string): Promise<void> {
+    await this.#options.database.transaction((sql) => releaseSignUp(sql, organizationId));
   }
 
   /** Deletes a sign-up that failed before it became active, except its attempt. */

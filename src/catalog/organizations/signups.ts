@@ -2,6 +2,7 @@ import { isIPv4 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { ServiceError } from '../../errors.ts';
 import { startChain } from '../audit/blocks/append.ts';
+import { claimRoom } from '../clusters/cluster-rows.ts';
 import { ADVISORY_LOCKS } from '../database/advisory-locks.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { NewApiKey } from '../keys/credential.ts';
@@ -51,6 +52,16 @@ export async function countEmailChange(sql: Sql, organizationId: string, now: Da
   await countOne(sql, organizationId, EMAIL_CHANGES_PER_HOUR, now, 'changes of the e-mail address an hour are allowed');
 }
 
+/**
+ * Gives back the e-mail address and the invitation of a sign-up that cannot be undone yet, because its cluster does not answer, so that
+ * they can be used again meanwhile.
+ */
+export async function releaseSignUp(sql: Sql, id: string): Promise<void> {
+  // No e-mail address is like an id.
+  await sql`update postern.organizations set email_key = id where id = ${id} and status = 'provisioning'`;
+  await sql`update postern.invitations set organization_id = null where organization_id = ${id}`;
+}
+
 async function countOne(sql: Sql, address: string, limit: number, now: Date, whatIsAllowed: string): Promise<SignupQuota> {
   await sql`select pg_advisory_xact_lock(${ADVISORY_LOCKS.signup}, hashtext(${address}))`;
   const [attempts] = await sql<{ count: number; oldest: Date | null }[]>`
@@ -75,15 +86,20 @@ export interface NewOrganization {
   readonly key: ApiKey;
 }
 
-/** Inserts an organization, and uses up its invitation unless the sign-up is undone later. @returns why it cannot */
+/**
+ * Inserts an organization, and uses up its invitation unless the sign-up is undone later.
+ * @returns why it cannot
+ * @throws ClusterFullError
+ */
 export async function recordSignUp(
   sql: Sql,
   signUp: SignUp,
   ownerProcess: number,
   now: Date,
 ): Promise<NewOrganization | 'email_taken' | 'invite_invalid'> {
-  const { id, email, invitation } = signUp;
+  const { id, email, placement, invitation } = signUp;
   if (invitation !== undefined && !(await lockInvitation(sql, invitation, email, now))) return 'invite_invalid';
+  await claimRoom(sql, placement);
   const created = await insertOrganization(sql, signUp, ownerProcess, now);
   if (created !== undefined && invitation !== undefined) await useInvitation(sql, invitation, id);
   return created ?? 'email_taken';

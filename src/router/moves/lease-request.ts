@@ -1,12 +1,12 @@
 import type { BackendConnection } from '../../backend/connection.ts';
 import type { Waiter } from '../../backend/pool/organization-pool.ts';
 import { ServiceError } from '../../errors.ts';
+import { ClusterDownError, type ServedCluster } from '../clusters/served-cluster.ts';
 import type { Tenant } from '../tenant.ts';
 import type { PausedRequest } from './pauses.ts';
 
 /** What a request for a backend needs of the router. */
 export interface LeaseRequestHost {
-  open(tenant: Tenant, signal: AbortSignal): Promise<BackendConnection>;
   settle(request: LeaseRequest, result: BackendConnection | ServiceError): void;
   /** Puts the request into its queue: the one for a backend, or that of the paused. */
   queue(request: LeaseRequest): void;
@@ -19,6 +19,8 @@ export interface LeaseRequestHost {
 /** A request for a backend. While the organization is paused, it waits for the end of the pause, and then for a backend at its new place. */
 export class LeaseRequest implements Waiter, PausedRequest {
   tenant: Tenant;
+  /** In whose queue it is; undefined while it is in that of the paused. */
+  cluster: ServedCluster | undefined;
   readonly #host: LeaseRequestHost;
   /** A session over the wire belongs to one place; a request over HTTP runs wherever the organization is. */
   readonly #mayMove: boolean;
@@ -30,8 +32,9 @@ export class LeaseRequest implements Waiter, PausedRequest {
     this.#mayMove = mayMove;
   }
 
-  open(signal: AbortSignal): Promise<BackendConnection> {
-    return this.#host.open(this.tenant, signal);
+  async open(signal: AbortSignal): Promise<BackendConnection> {
+    if (this.cluster === undefined) throw new ClusterDownError(undefined);
+    return this.cluster.open(this.tenant.organization.placement, signal);
   }
 
   settle(result: BackendConnection | ServiceError): void {

@@ -65,8 +65,12 @@ export function sessionConfig(login: AdminConnection): pg.ClientConfig {
 }
 
 /** Runs `work` on one of Postern's own sessions. */
-export async function withSession<Result>(login: AdminConnection, use: (session: pg.Client) => Promise<Result>): Promise<Result> {
-  const session = new pg.Client(sessionConfig(login));
+export async function withSession<Result>(
+  login: AdminConnection,
+  use: (session: pg.Client) => Promise<Result>,
+  connectTimeoutMs = CONNECT_TIMEOUT_MS,
+): Promise<Result> {
+  const session = new pg.Client({ ...sessionConfig(login), connectionTimeoutMillis: connectTimeoutMs });
   // A connection lost between two statements fails the next one.
   session.on('error', () => {});
   try {

@@ -20,6 +20,8 @@ export interface RoleLogin {
 }
 
 export interface ClusterOptions {
+  /** Default: `default`, the server that the service is started with. */
+  readonly name?: string;
   /** A postgres:// URL, or its parts. Its database is used only for the set-up. */
   readonly admin: string | AdminConnection;
   /** The secret from which the passwords of Postern's roles are derived. */
@@ -34,7 +36,9 @@ export interface ClusterOptions {
 
 /** A PostgreSQL server that has been set up: it has the platform role, the control database, the template and the shared database. */
 export interface Cluster extends SharedFacts {
-  readonly name: 'default';
+  readonly name: string;
+  /** Which server it is, however it is reached; undefined if it does not say. */
+  readonly systemIdentifier: string | undefined;
   readonly host: string;
   readonly port: number;
   readonly ssl: pg.ClientConfig['ssl'];
@@ -123,11 +127,11 @@ function tellWait(observe: Observe, admin: AdminConnection, waitMs: number, erro
   observe({ name: 'service.warning', message: `${reason}; waiting up to ${Math.ceil(waitMs / 1_000)} s` });
 }
 
-function adminOf({ admin }: ClusterOptions): AdminConnection {
+function adminOf({ admin, name }: ClusterOptions): AdminConnection {
   try {
     return typeof admin === 'string' ? parseUrl(admin) : admin;
   } catch (error) {
-    throw new ClusterError(`DATABASE_URL: ${textOf(error)}`);
+    throw new ClusterError(`${name === undefined ? 'DATABASE_URL' : `the URL of cluster ${name}`}: ${textOf(error)}`);
   }
 }
 
@@ -166,7 +170,7 @@ async function find(session: pg.Client, admin: AdminConnection, options: Cluster
 async function describe(
   session: pg.Client,
   admin: AdminConnection,
-  { controlDatabase, secret }: ClusterOptions,
+  { name = 'default', controlDatabase, secret }: ClusterOptions,
   facts: Facts,
   platform: RoleLogin,
 ): Promise<Cluster> {
@@ -174,7 +178,8 @@ async function describe(
   const roleSettings = await allowedSettings(session, platform.user);
   await checkLogin({ host, port, ssl, ...platform, database: controlDatabase });
   return {
-    name: 'default',
+    name,
+    systemIdentifier: await systemIdentifier(session),
     host,
     port,
     ssl,
@@ -189,6 +194,15 @@ async function describe(
     secret,
     login: (login) => ({ host, port, ssl, connectTimeoutMs: CONNECT_TIMEOUT_MS, ...login }),
   };
+}
+
+/** Copies of a server have the same. @see https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-PG-CONTROL-SYSTEM */
+async function systemIdentifier(session: pg.Client): Promise<string | undefined> {
+  const query = 'SELECT system_identifier::text AS id FROM pg_catalog.pg_control_system()';
+  return session.query<{ id: string }>(query).then(
+    ({ rows }) => rows[0]?.id,
+    () => undefined,
+  );
 }
 
 async function readFacts(session: pg.Client): Promise<Facts> {

@@ -2,8 +2,7 @@ import type { Catalog, RotatedKey } from '../../catalog/catalog.ts';
 import type { ApiKey, KeyDetails } from '../../catalog/organizations/organization.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Origin } from '../../observation.ts';
-import type { LockExhaustion } from '../lock-exhaustion.ts';
-import type { Provisioner } from '../placement/provisioner.ts';
+import type { Clusters } from '../clusters/clusters.ts';
 import type { Tenant } from '../tenant.ts';
 import { mintKey } from './mint-key.ts';
 
@@ -15,13 +14,11 @@ interface Shown {
 /** What an organization does with its keys, each time with one that has the scope `admin`. */
 export class ApiKeys {
   readonly #catalog: Catalog;
-  readonly #provisioner: Provisioner;
-  readonly #locks: LockExhaustion;
+  readonly #clusters: Clusters;
 
-  constructor(catalog: Catalog, provisioner: Provisioner, locks: LockExhaustion) {
+  constructor(catalog: Catalog, clusters: Clusters) {
     this.#catalog = catalog;
-    this.#provisioner = provisioner;
-    this.#locks = locks;
+    this.#clusters = clusters;
   }
 
   /** The live keys, the oldest first. */
@@ -33,9 +30,11 @@ export class ApiKeys {
   async create(tenant: Tenant, details: KeyDetails, origin: Origin): Promise<Shown & { readonly key: ApiKey }> {
     checkScope(tenant);
     const { placement } = tenant.organization;
-    if (details.scope === 'read') await this.#locks.retryWhenFull(() => this.#provisioner.admitReaders(placement));
+    if (details.scope === 'read') await this.#clusters.admitReaders(placement);
     const { apiKey, record } = await this.#mint(tenant);
-    const key = await this.#locks.retryWhenFull(() => this.#catalog.keys.create(changeBy(tenant, origin), record, details));
+    const key = await this.#clusters.default.locks.retryWhenFull(() =>
+      this.#catalog.keys.create(changeBy(tenant, origin), record, details),
+    );
     return { apiKey, key };
   }
 
@@ -46,21 +45,21 @@ export class ApiKeys {
   async rotate(tenant: Tenant, keyId: string, graceS: number, origin: Origin): Promise<Shown & RotatedKey> {
     const { apiKey, record } = await this.#mint(tenant);
     const rotate = () => this.#catalog.keys.rotate(changeBy(tenant, origin), keyId, record, graceS);
-    return { ...(await this.#locks.retryWhenFull(rotate)), apiKey };
+    return { ...(await this.#clusters.default.locks.retryWhenFull(rotate)), apiKey };
   }
 
   /** @throws ServiceError `not_found`, `invalid_request` */
   update(tenant: Tenant, keyId: string, details: Partial<Omit<KeyDetails, 'scope'>>, origin: Origin): Promise<ApiKey> {
-    return this.#locks.retryWhenFull(() => this.#catalog.keys.update(changeBy(tenant, origin), keyId, details));
+    return this.#clusters.default.locks.retryWhenFull(() => this.#catalog.keys.update(changeBy(tenant, origin), keyId, details));
   }
 
   /** @throws ServiceError `not_found`, `forbidden` */
   revoke(tenant: Tenant, keyId: string, origin: Origin): Promise<Date> {
-    return this.#locks.retryWhenFull(() => this.#catalog.keys.revoke(changeBy(tenant, origin), keyId));
+    return this.#clusters.default.locks.retryWhenFull(() => this.#catalog.keys.revoke(changeBy(tenant, origin), keyId));
   }
 
   async #mint({ organization }: Tenant) {
-    const known = await this.#locks.retryWhenFull(() => this.#catalog.findByOrganization(organization.id));
+    const known = await this.#clusters.default.locks.retryWhenFull(() => this.#catalog.findByOrganization(organization.id));
     return mintKey(known?.salt);
   }
 }

@@ -1,12 +1,13 @@
 import { digestApiKey, isWellFormedInvitation } from '../../auth/api-key.ts';
 import type { Catalog, SignUp, SignupQuota } from '../../catalog/catalog.ts';
 import { inviteInvalid } from '../../catalog/organizations/invitations.ts';
-import type { Organization } from '../../catalog/organizations/organization.ts';
+import type { Organization, Placement } from '../../catalog/organizations/organization.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Observe, Origin } from '../../observation.ts';
+import type { Clusters } from '../clusters/clusters.ts';
+import type { NewPlacements } from '../clusters/placement-choice.ts';
+import { ClusterDownError } from '../clusters/served-cluster.ts';
 import { SignUpRefusals } from '../limits/sign-up-refusals.ts';
-import type { LockExhaustion } from '../lock-exhaustion.ts';
-import type { Provisioner } from '../placement/provisioner.ts';
 import { mintKey } from './mint-key.ts';
 import { newOrganizationId } from './organization-and-key-ids.ts';
 
@@ -28,8 +29,8 @@ export interface SignUpRequest {
 
 export interface SignUpsOptions {
   readonly catalog: Catalog;
-  readonly provisioner: Provisioner;
-  readonly locks: Pick<LockExhaustion, 'retryWhenFull'>;
+  readonly clusters: Clusters;
+  readonly placements: NewPlacements;
   /** Who may sign up: anybody, who has an invitation, or nobody. */
   readonly mode: 'open' | 'invite' | 'closed';
   /** The limit for one address; undefined: none. */
@@ -40,61 +41,101 @@ export interface SignUpsOptions {
 /** Creates organizations, each with a database or schema. A sign-up that fails is undone. */
 export class SignUps {
   readonly #catalog: Catalog;
-  readonly #provisioner: Provisioner;
-  readonly #locks: SignUpsOptions['locks'];
+  readonly #clusters: Clusters;
+  readonly #placements: NewPlacements;
   readonly #mode: SignUpsOptions['mode'];
   readonly #signupsPerHour: number | undefined;
   readonly #observe: Observe;
   readonly #refused = new SignUpRefusals();
   /** Ids of sign-ups that have not been answered yet. */
   readonly #underWay = new Set<string>();
+  /** Those of them that have failed, and that their server may still be working on. */
+  readonly #ending = new Set<string>();
   /** Ids of failed sign-ups, perhaps already active, that the control database still records as this process's. */
   readonly #abandoned = new Set<string>();
 
-  constructor({ catalog, provisioner, locks, mode, signupsPerHour, observe }: SignUpsOptions) {
+  constructor({ catalog, clusters, placements, mode, signupsPerHour, observe }: SignUpsOptions) {
     this.#catalog = catalog;
-    this.#provisioner = provisioner;
-    this.#locks = locks;
+    this.#clusters = clusters;
+    this.#placements = placements;
     this.#mode = mode;
     this.#signupsPerHour = signupsPerHour;
     this.#observe = observe;
   }
 
   /**
-   * Creates an organization with its database or schema and its first key.
-   * @throws ServiceError `signup_closed`, `invite_required`, `invite_invalid`, `rate_limited`, `email_taken`
+   * Creates an organization with its database or schema and its first key. If a cluster fails, it is created on another one.
+   * @throws ServiceError `signup_closed`, `invite_required`, `invite_invalid`, `rate_limited`, `email_taken`, `not_ready`
    */
   async create(request: SignUpRequest, origin: Origin): Promise<SignedUp> {
-    const id = newOrganizationId();
-    this.#underWay.add(id);
-    try {
-      return await this.#create(id, request, origin);
-    } finally {
-      this.#underWay.delete(id);
+    const invitation = this.#invitation(request.invite);
+    this.#refused.check(origin.sourceIp);
+    const choice = this.#placements.choose();
+    let counted: Pick<SignedUp, 'quota'> | undefined;
+    for (;;) {
+      const id = newOrganizationId();
+      const placement = await choice.placementFor(id);
+      const { apiKey, record } = await mintKey();
+      const signUp = { id, name: request.orgName, email: request.email, placement, key: record, invitation };
+      this.#underWay.add(id);
+      try {
+        // The attempt counts once.
+        const recorded = await this.#record({ ...signUp, signupsPerHour: counted ? undefined : this.#signupsPerHour }, origin);
+        counted ??= recorded;
+        const organization = await this.#complete(id, placement, origin);
+        return { organization, apiKey, keyId: record.id, quota: counted.quota };
+      } catch (error) {
+        if (!(await choice.mayGoElsewhere(placement, error))) throw error;
+      } finally {
+        if (!this.#ending.has(id)) this.#underWay.delete(id);
+      }
     }
   }
 
   /** Undoes interrupted sign-ups of this and other processes. Their keys were never sent to anybody. */
   async undoInterrupted(): Promise<void> {
     for (const id of this.#abandoned) await this.#abandon(id);
-    for (const { id, placement } of await this.#catalog.signUps.takeInterrupted(this.#underWay)) await this.#undo(id, placement, undefined);
+    const interrupted = await this.#catalog.signUps.takeInterrupted(this.#underWay);
+    const onOne = async (cluster: string) => {
+      for (const { id, placement } of interrupted) if (placement.cluster === cluster) await this.#undo(id, placement, undefined);
+    };
+    await Promise.all([...new Set(interrupted.map(({ placement }) => placement.cluster))].map(onOne));
   }
 
-  async #create(id: string, { orgName: name, email, invite }: SignUpRequest, origin: Origin): Promise<SignedUp> {
-    const invitation = this.#invitation(invite);
-    this.#refused.check(origin.sourceIp);
-    const placement = this.#provisioner.placementFor(id);
-    const { apiKey, record } = await mintKey();
-    const signUp = { id, name, email, placement, key: record, invitation, signupsPerHour: this.#signupsPerHour };
-    const { quota } = await this.#record(signUp, origin);
+  async #complete(id: string, placement: Placement, origin: Origin): Promise<Organization> {
     try {
-      await this.#locks.retryWhenFull(() => this.#provisioner.provision(placement));
-      const organization = await this.#catalog.signUps.activate(id, origin);
-      return { organization, apiKey, keyId: record.id, quota };
+      await this.#provision(id, placement);
+      return await this.#catalog.signUps.activate(id, origin);
     } catch (error) {
-      // It may be active nevertheless, if only the answer was lost.
-      this.#abandoned.add(id);
-      await this.#undo(id, placement, error);
+      if (error instanceof ClusterDownError) this.#undoWhenEnded(id, placement, error);
+      else await this.#giveUp(id, placement, error);
+      throw error;
+    }
+  }
+
+  /** The server may still do what it has been asked to. */
+  #undoWhenEnded(id: string, placement: Placement, error: ClusterDownError): void {
+    this.#ending.add(id);
+    const undo = async () => {
+      await this.#giveUp(id, placement, error);
+      this.#ending.delete(id);
+      this.#underWay.delete(id);
+    };
+    void error.ended.then(undo);
+  }
+
+  async #giveUp(id: string, placement: Placement, error: unknown): Promise<void> {
+    // It may be active nevertheless, if only the answer was lost.
+    this.#abandoned.add(id);
+    await this.#undo(id, placement, error);
+  }
+
+  async #provision(id: string, placement: Placement): Promise<void> {
+    try {
+      await this.#clusters.provision(placement);
+    } catch (error) {
+      // What was begun there cannot be undone before the server answers.
+      if (error instanceof ServiceError && error.kind === 'not_ready') await this.#catalog.signUps.release(id);
       throw error;
     }
   }
@@ -118,7 +159,7 @@ export class SignUps {
 
   async #record(signUp: SignUp, origin: Origin): Promise<Pick<SignedUp, 'quota'>> {
     try {
-      return await this.#locks.retryWhenFull(() => this.#catalog.signUps.record(signUp, origin));
+      return await this.#clusters.default.locks.retryWhenFull(() => this.#catalog.signUps.record(signUp, origin));
     } catch (error) {
       this.#refused.remember(origin.sourceIp, error);
       throw error;
@@ -130,10 +171,10 @@ export class SignUps {
     this.#abandoned.delete(id);
   }
 
-  async #undo(id: string, placement: Organization['placement'], cause: unknown): Promise<void> {
+  async #undo(id: string, placement: Placement, cause: unknown): Promise<void> {
     try {
       if (this.#abandoned.has(id)) await this.#abandon(id);
-      await this.#provisioner.deprovision(placement);
+      await this.#clusters.deprovision(placement);
       await this.#catalog.signUps.delete(id);
     } catch (error) {
       this.#observe({ name: 'service.failure', message: `sign-up ${id} could not be undone yet`, cause: cause ?? error });

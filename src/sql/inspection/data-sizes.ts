@@ -1,5 +1,5 @@
 import type { Placement } from '../../catalog/organizations/organization.ts';
-import type { Platform } from '../../router/placement/platform-sessions.ts';
+import type { Clusters } from '../../router/clusters/clusters.ts';
 import { schemaBytes } from '../../router/placement/shared-database/schema-statistics.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
 
@@ -14,27 +14,29 @@ interface Measured {
 
 /** How large organizations' databases and schemas are, measured with the platform role, outside of them. */
 export class DataSizes {
-  readonly #platform: Platform;
+  readonly #clusters: Clusters;
   readonly #measured = new BoundedMap<string, Measured>({ maxEntries: REMEMBERED_MAX });
 
-  constructor(platform: Platform) {
-    this.#platform = platform;
+  constructor(clusters: Clusters) {
+    this.#clusters = clusters;
   }
 
   /** At most half a minute old. */
   bytes(placement: Placement): Promise<number> {
-    const key = `${placement.database} ${placement.schema}`;
+    const key = `${placement.cluster} ${placement.database} ${placement.schema}`;
     const known = this.#measured.get(key);
     if (known !== undefined && performance.now() - known.at < MEASURED_EVERY_MS) return known.bytes;
-    const bytes = placement.kind === 'schema' ? schemaBytes(this.#platform, placement.schema) : this.#databaseBytes(placement.database);
+    const bytes = this.#measure(placement);
     this.#measured.set(key, { at: performance.now(), bytes });
     bytes.catch(() => this.#measured.delete(key));
     return bytes;
   }
 
-  async #databaseBytes(database: string): Promise<number> {
-    const { rows } = await this.#platform.run((session) =>
-      session.query<{ bytes: string }>('SELECT pg_catalog.pg_database_size($1::name) AS bytes', [database]),
+  async #measure(placement: Placement): Promise<number> {
+    const { platform } = this.#clusters.of(placement);
+    if (placement.kind === 'schema') return schemaBytes(platform, placement.schema);
+    const { rows } = await platform.run((session) =>
+      session.query<{ bytes: string }>('SELECT pg_catalog.pg_database_size($1::name) AS bytes', [placement.database]),
     );
     return Number(rows[0]?.bytes ?? 0);
   }

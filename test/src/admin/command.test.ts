@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { parseCommand, UsageError } from '../../../src/admin/command.ts';
+import { parseCommand } from '../../../src/admin/command.ts';
+import { UsageError } from '../../../src/admin/usage-error.ts';
 
 test.each([
   ['org', 'list'],

@@ -39,7 +39,11 @@ const stuck = new Map([['org_000000000000', 2]]);
 
 async function scrape(): Promise<string[]> {
   const { observe, registry, close } = createMetrics({
-    poolSnapshot: () => ({ idle: 4, leased: 3, opening: 2, leaving: 5, waiters: 1, stuck }),
+    clusters: () => [
+      { name: 'default', isAnswering: true, pool: { idle: 3, leased: 3, opening: 2, leaving: 5, waiters: 1, stuck } },
+      { name: 'b', isAnswering: true, pool: { idle: 1, leased: 0, opening: 0, leaving: 0, waiters: 0, stuck: new Map() } },
+      { name: 'c', isAnswering: false, pool: undefined },
+    ],
   });
   for (const observation of observations) observe(observation);
   close();
@@ -89,6 +93,12 @@ it('reads the pool when it is asked', async () => {
       'postern_backends{state="leaving"} 5',
       'postern_stuck_backends{organization="org_000000000000"} 2',
       'postern_lease_waiters 1',
+      'postern_cluster_up{cluster="default"} 1',
+      'postern_cluster_up{cluster="c"} 0',
+      'postern_cluster_backends{cluster="default",state="idle"} 3',
+      'postern_cluster_backends{cluster="b",state="idle"} 1',
+      'postern_cluster_backends{cluster="c",state="idle"} 0',
+      'postern_cluster_lease_waiters{cluster="default"} 1',
     ]),
   );
 });
@@ -99,7 +109,7 @@ it('names no key or address, and organizations only whose sessions cannot be end
 
 it('measures how long a turn of the event loop keeps all others waiting, until it is closed', async () => {
   const { registry, close } = createMetrics({
-    poolSnapshot: () => ({ idle: 0, leased: 0, opening: 0, leaving: 0, waiters: 0, stuck: new Map() }),
+    clusters: () => [],
   });
   const longer = async () => {
     const name = 'postern_event_loop_delay_seconds';

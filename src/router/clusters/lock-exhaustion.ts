@@ -1,11 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { BackendConnection } from '../backend/connection.ts';
-import type { Pool } from '../backend/pool/pool.ts';
-import { runCommand } from '../backend/run-command.ts';
-import type { Catalog } from '../catalog/catalog.ts';
-import { ServiceError } from '../errors.ts';
-import type { Observation, Observe } from '../observation.ts';
-import { codeOf } from './placement/admin-connection.ts';
+import type { BackendConnection } from '../../backend/connection.ts';
+import type { Pool } from '../../backend/pool/pool.ts';
+import { runCommand } from '../../backend/run-command.ts';
+import type { PgLocks } from '../../catalog/lock-table/pg-locks.ts';
+import { ServiceError } from '../../errors.ts';
+import type { Observation, Observe } from '../../observation.ts';
+import { codeOf } from '../placement/admin-connection.ts';
 
 const OUT_OF_MEMORY = '53200';
 /** For finding the sessions with too many locks and for their end. */
@@ -22,7 +22,7 @@ const LOOK_EVERY_MS = 1_000;
  * @see https://www.postgresql.org/docs/current/runtime-config-locks.html#GUC-MAX-LOCKS-PER-TRANSACTION
  */
 export class LockExhaustion {
-  readonly #catalog: Catalog;
+  readonly #locks: PgLocks;
   readonly #pool: Pool;
   readonly #observe: Observe;
   #clearing: Promise<boolean> | undefined;
@@ -30,8 +30,8 @@ export class LockExhaustion {
   /** How often locks have been freed. */
   #clearings = 0;
 
-  constructor(catalog: Catalog, pool: Pool, observe: Observe) {
-    this.#catalog = catalog;
+  constructor(locks: PgLocks, pool: Pool, observe: Observe) {
+    this.#locks = locks;
     this.#pool = pool;
     this.#observe = observe;
   }
@@ -69,7 +69,7 @@ export class LockExhaustion {
   #clear(): Promise<boolean> {
     this.#lookedAt = performance.now();
     this.#clearing ??= this.#endLargestHolder()
-      // The control database cannot be reached. The next caller tries again.
+      // The server cannot be reached. The next caller tries again.
       .catch(() => false)
       .finally(() => {
         this.#clearing = undefined;
@@ -97,7 +97,7 @@ export class LockExhaustion {
       if (!(await this.#haveReleased(backends, deadline))) return false;
     }
     // The reserved locks are taken before other callers continue, who might fill the table again: they are needed to end sessions.
-    await Promise.race([this.#catalog.locks.reserved.hold(), delay(deadline - performance.now(), undefined, { ref: false })]);
+    await Promise.race([this.#locks.reserved.hold(), delay(deadline - performance.now(), undefined, { ref: false })]);
     this.#clearings += 1;
     return true;
   }
@@ -113,7 +113,7 @@ export class LockExhaustion {
   /** A cancel request may not stop a statement. Terminating it needs another login, and that needs locks. */
   async #terminate(backends: readonly BackendConnection[]): Promise<void> {
     const processIds = backends.map(({ processId }) => processId).join();
-    await this.#catalog.locks.reserved.releaseDuring(async () => {
+    await this.#locks.reserved.releaseDuring(async () => {
       const session = await backends[0]?.sibling();
       const terminate = `SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.unnest('{${processIds}}'::int[]) pid`;
       if (session !== undefined) await runCommand(session, terminate).finally(() => session.end());
@@ -122,7 +122,7 @@ export class LockExhaustion {
 
   /** The query itself needs locks, and perhaps a new session. If these are not available, the reserved locks are released for it. */
   async #locksOfHeavyHolders(deadline: number): Promise<ReadonlyMap<number, number>> {
-    const { locks } = this.#catalog;
+    const locks = this.#locks;
     let query = () => locks.ofHeavyHolders();
     for (;;) {
       try {

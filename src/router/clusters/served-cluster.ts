@@ -1,0 +1,184 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { BackendConnection } from '../../backend/connection.ts';
+import type { BackendPermits } from '../../backend/pool/backend-permits.ts';
+import { Pool } from '../../backend/pool/pool.ts';
+import type { PoolFairnessLimits } from '../../backend/pool/pool-fairness.ts';
+import type { Catalog } from '../../catalog/catalog.ts';
+import { DEFAULT_CLUSTER } from '../../catalog/clusters/cluster-rows.ts';
+import type { ControlConnection } from '../../catalog/database/control-connection.ts';
+import type { Placement } from '../../catalog/organizations/organization.ts';
+import type { QueryStatistics } from '../../catalog/query-statistics/query-statistics.ts';
+import type { Config } from '../../config.ts';
+import { ServiceError } from '../../errors.ts';
+import type { Observe } from '../../observation.ts';
+import type { InputScheduler } from '../../runtime/input-scheduler.ts';
+import type { Cluster } from '../placement/cluster.ts';
+import { Platform } from '../placement/platform-sessions.ts';
+import type { Provisioner } from '../placement/provisioner.ts';
+import { ProvisionerByKind } from '../placement/provisioner-by-kind.ts';
+import { connectionLimitFor } from '../placement/roles/roles.ts';
+import { Health } from './health.ts';
+import { LockExhaustion } from './lock-exhaustion.ts';
+import { openServerViews, type ServerViews } from './server-views.ts';
+
+export interface ServedClusterOptions {
+  readonly config: Config;
+  readonly catalog: Catalog;
+  readonly observe: Observe;
+  /** Of all clusters together. */
+  readonly inputs: InputScheduler;
+  /** How many processes of the service share the server on this machine. */
+  readonly workers: number;
+  /** Called when the server does not answer any more, and when it does again. */
+  readonly changed: (cluster: ServedCluster) => void;
+  /** Called when a cluster can be used for the first time. */
+  readonly opened?: (cluster: ServedCluster) => void;
+  /** Counts the backend sessions of all of them; undefined: there is one. */
+  readonly permits?: ((cluster: string, limits: PoolFairnessLimits) => BackendPermits) | undefined;
+}
+
+/** Server connections that each process leaves for the catalog, provisioning and operators. */
+const PLATFORM_SESSIONS = 16;
+const CLOSE_TIMEOUT_MS = 10_000;
+
+/** The server does not answer. */
+export class ClusterDownError extends ServiceError {
+  /** Resolves when what was begun there has ended, which may take until the server answers again. */
+  readonly ended: Promise<void>;
+
+  constructor(cause: unknown, ended: Promise<void> = Promise.resolve()) {
+    super('not_ready', 'the database system is not ready', { cause, retryAfterS: 1 });
+    this.ended = ended;
+  }
+}
+
+/** A PostgreSQL server in service. It shares nothing with others that one of them could keep the rest from. */
+export class ServedCluster {
+  readonly name: string;
+  readonly platform: Platform;
+  readonly provisioner: Provisioner;
+  readonly pool: Pool;
+  /** How many backend sessions the pool may have. */
+  readonly backendsMax: number;
+  readonly locks: LockExhaustion;
+  readonly queryStatistics: QueryStatistics;
+  readonly #catalog: Catalog;
+  readonly #observe: Observe;
+  readonly #tellChange: ServedClusterOptions['changed'];
+  readonly #views: ServerViews;
+  /** Undefined for the default cluster: without its server, nothing works anyway. */
+  readonly #health: Health | undefined;
+  /** Aborts when the server does not answer any more. There is another one when it does again. */
+  #down = new AbortController();
+
+  constructor(cluster: Cluster, options: ServedClusterOptions) {
+    const { config, catalog, observe } = options;
+    this.name = cluster.name;
+    this.#catalog = catalog;
+    this.#observe = observe;
+    this.#tellChange = options.changed;
+    const connectionLimit = connectionLimitFor(config.POSTERN_BACKENDS_PER_TENANT);
+    const limits = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
+    this.platform = new Platform(cluster);
+    this.provisioner = new ProvisionerByKind({ platform: this.platform, connectionLimit, limits, observe }, config.POSTERN_PLACEMENT);
+    this.backendsMax = config.POSTERN_BACKENDS_MAX || Math.max(4, cluster.maxConnections - PLATFORM_SESSIONS * options.workers);
+    this.pool = createPool(this.name, this.backendsMax, options);
+    const isDefault = this.name === DEFAULT_CLUSTER;
+    const { host, port, ssl, platform, controlDatabase: database } = cluster;
+    this.#views = isDefault ? viewsOf(catalog) : openServerViews(controlConnection(cluster), observe, () => this.locks.freeLocks());
+    this.#health = isDefault ? undefined : new Health({ host, port, ssl, ...platform, database }, (isUp) => this.#changed(isUp));
+    this.locks = new LockExhaustion(this.#views.locks, this.pool, observe);
+    this.queryStatistics = this.#views.queryStatistics;
+  }
+
+  /** Whether it may be used. */
+  get isUp(): boolean {
+    return this.#health?.isUp ?? true;
+  }
+
+  /** Whether it has answered in the last seconds. */
+  get isAnswering(): boolean {
+    return this.#health?.isUp ?? this.#catalog.isAnswering;
+  }
+
+  get pgNotify(): string | undefined {
+    return this.platform.cluster.pgNotify;
+  }
+
+  /** Whether a backend holds session-level advisory locks. Tenants themselves cannot read pg_locks. */
+  holdsAdvisoryLocks(processId: number): Promise<boolean> {
+    return this.#views.locks.hasAdvisoryLocks(processId);
+  }
+
+  open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection> {
+    return this.locks.retryWhenFull(() => this.provisioner.open(placement, signal));
+  }
+
+  /**
+   * Runs `work` with the provisioner, and does not wait for it any more when the server is down.
+   * @param work may be repeated
+   * @throws ClusterDownError
+   */
+  async provisioning<Result>(work: (provisioner: Provisioner) => Promise<Result>): Promise<Result> {
+    const { signal } = this.#down;
+    if (signal.aborted) throw new ClusterDownError(signal.reason);
+    const running = this.locks.retryWhenFull(() => work(this.provisioner));
+    const ended = running.then(
+      () => {},
+      () => {},
+    );
+    let stop = () => {};
+    const down = new Promise<never>((_resolve, reject) => {
+      stop = () => reject(new ClusterDownError(signal.reason, ended));
+      signal.addEventListener('abort', stop);
+    });
+    try {
+      return await Promise.race([running, down]);
+    } finally {
+      signal.removeEventListener('abort', stop);
+    }
+  }
+
+  async close(): Promise<void> {
+    this.pool.close();
+    const closed = Promise.all([this.#health?.close(), this.platform.close(), this.#views.close()]);
+    // A session of a server that does not answer does not end either.
+    await (this.isUp ? Promise.race([closed, delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]) : undefined);
+  }
+
+  #changed(isUp: boolean): void {
+    this.#observe({ name: 'service.warning', message: `cluster ${this.name} ${isUp ? 'answers again' : 'does not answer'}` });
+    if (isUp) {
+      this.#down = new AbortController();
+      this.#tellChange(this);
+      return;
+    }
+    this.#down.abort();
+    this.#tellChange(this);
+    this.pool.failWaiters(new ClusterDownError(undefined));
+  }
+}
+
+/** How the platform role logs in to a server's control database: the service's own, or one without tables on the other servers. */
+export function controlConnection({ host, port, ssl, platform, controlDatabase }: Cluster): ControlConnection {
+  return { host, port, ...platform, database: controlDatabase, ...(ssl === undefined ? {} : { ssl }) };
+}
+
+function viewsOf({ locks, queryStatistics }: Catalog): ServerViews {
+  return { locks, queryStatistics, async close() {} };
+}
+
+function createPool(name: string, max: number, { config, observe, inputs, permits }: ServedClusterOptions): Pool {
+  const limits = { max, maxPerTenant: config.POSTERN_BACKENDS_PER_TENANT };
+  return new Pool(
+    {
+      ...limits,
+      inputs,
+      permits: permits?.(name, limits),
+      queueTimeoutMs: config.POSTERN_QUEUE_TIMEOUT_MS,
+      idleMs: config.POSTERN_BACKEND_IDLE_MS,
+      busyPollMs: config.POSTERN_BUSY_POLL_US / 1_000,
+    },
+    observe,
+  );
+}

@@ -1,0 +1,31 @@
+import type { ControlConnection } from '../../catalog/database/control-connection.ts';
+import { ControlPool } from '../../catalog/database/control-pool.ts';
+import { PgLocks } from '../../catalog/lock-table/pg-locks.ts';
+import { QueryStatistics } from '../../catalog/query-statistics/query-statistics.ts';
+import { TextFileWatch } from '../../catalog/query-statistics/text-file-watch.ts';
+import type { Observe } from '../../observation.ts';
+
+/** What the platform role sees of a whole server. The catalog has the ones of the control database's server. */
+export interface ServerViews {
+  readonly locks: PgLocks;
+  readonly queryStatistics: QueryStatistics;
+  close(): Promise<void>;
+}
+
+/** Opens sessions of its own, so that no other cluster waits for this one. */
+export function openServerViews(connection: ControlConnection, observe: Observe, onOutOfMemory: () => void): ServerViews {
+  const database = new ControlPool(connection, onOutOfMemory);
+  const locks = new PgLocks(connection, database);
+  const texts = new TextFileWatch(database, observe);
+  texts.start();
+  void locks.reserved.hold();
+  return {
+    locks,
+    queryStatistics: new QueryStatistics(database),
+    async close() {
+      locks.reserved.close();
+      await texts.stop();
+      await database.close();
+    },
+  };
+}
