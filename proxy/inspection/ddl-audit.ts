@@ -1,6 +1,6 @@
 import { listCommands, type RecordedText, recordTogether } from '../../src/catalog/audit/entries/statement-record.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
-import { type AuditedText, StreamedAuditedText } from './audited-text.ts';
+import { type AuditedText, StreamedAuditedText } from './audited-ddl-text.ts';
 
 /** Statements sent together up to a Query or Sync that changed, or tried to change, objects or roles. */
 export interface AuditedBatch extends RecordedText {

@@ -3,7 +3,7 @@ import { FrontendType } from '../../src/protocol/frontend.ts';
 import { HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { TimeSlices } from '../../src/runtime/event-loop.ts';
 import { NO_TRAITS, type SessionTraits, sessionTraitsOf } from '../../src/syntax/traits/session-traits.ts';
-import { type AuditedText, StreamedAuditedText } from './audited-text.ts';
+import { type AuditedText, StreamedAuditedText } from './audited-ddl-text.ts';
 
 /** Pieces overlap by this many characters, so that no keyword with its surroundings is missed between two. */
 const OVERLAP = 128;

@@ -3,7 +3,7 @@ import type { FrameScanner } from '../../src/protocol/message-framing.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { NO_TRAITS, type SessionTraits, sessionTraitsOf, traitsOfBeginning } from '../../src/syntax/traits/session-traits.ts';
 import { MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
-import { type AuditedText, auditedText } from '../inspection/audited-text.ts';
+import { type AuditedText, auditedText } from '../inspection/audited-ddl-text.ts';
 import { type Batch, DdlAudit } from '../inspection/ddl-audit.ts';
 import { piecesOf, StreamedTraits } from '../inspection/streamed-traits.ts';
 import type { UnnamedStatement } from '../prepared/client-statements.ts';

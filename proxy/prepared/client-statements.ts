@@ -3,7 +3,7 @@ import type { StatementShape } from '../../src/protocol/statement-shape.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
-import type { AuditedText } from '../inspection/audited-text.ts';
+import type { AuditedText } from '../inspection/audited-ddl-text.ts';
 import type { ParameterSignal } from '../pinning/process-ids.ts';
 import type { StatementMemory } from './statement-memory.ts';
 

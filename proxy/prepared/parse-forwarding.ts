@@ -8,7 +8,7 @@ import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-fram
 import { canBePreparedAgain, isPreparable } from '../../src/syntax/traits/preparable.ts';
 import { NO_TRAITS, type SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from '../buffer-limits.ts';
-import type { AuditedText } from '../inspection/audited-text.ts';
+import type { AuditedText } from '../inspection/audited-ddl-text.ts';
 import {
   demandWhole,
   inspectBeginning,
