@@ -6,9 +6,9 @@ import { formatCount } from '../../parts/format.ts';
 import { Empty, Loaded } from '../../parts/loaded.tsx';
 import { Notice } from '../../parts/notice.tsx';
 import { openInEditor } from '../sql/sql-state.ts';
+import { textOf } from './advice-texts.ts';
 import { AsMigration } from './cure.tsx';
 import { type Advice, type AdviceReply, readAdvice } from './insights.ts';
-import { textOf } from './rules.ts';
 
 /** What could be better in the schema. */
 export function AdviceTab() {
