@@ -2,7 +2,7 @@ import { effect, type Signal } from '@preact/signals';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import type { MountedEditor } from './codemirror.ts';
 import type { EditorError, EditorHandle } from './handle.ts';
-import { plainHandle } from './plain.ts';
+import { plainHandle } from './plain-text-area.ts';
 
 export type { EditorError, EditorHandle } from './handle.ts';
 
