@@ -26,6 +26,7 @@ import { compressReplies } from './responses/compression.ts';
 import { countReplies } from './responses/reply-memory.ts';
 import { auditEndpoints } from './routes/account/audit.ts';
 import { authEndpoints } from './routes/account/auth.ts';
+import { cloneEndpoints } from './routes/account/clones.ts';
 import { consoleSignInEndpoints } from './routes/account/console-sign-in.ts';
 import { keyEndpoints } from './routes/account/keys.ts';
 import { organizationEndpoints } from './routes/account/organization.ts';
@@ -164,6 +165,7 @@ export function endpointsOf(context: RouteContext): Endpoint[] {
     authEndpoints,
     consoleSignInEndpoints,
     keyEndpoints,
+    cloneEndpoints,
     organizationEndpoints,
     queryEndpoints,
     transactionEndpoints,

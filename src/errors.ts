@@ -25,6 +25,7 @@ const SQLSTATES = {
   email_taken: '23505',
   organization_busy: '55006',
   too_many_keys: '53400',
+  too_many_clones: '53400',
   too_many_queries: '53400',
   precondition_failed: '55000',
   migration_checksum_mismatch: '23505',

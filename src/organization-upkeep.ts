@@ -1,8 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Catalog } from './catalog/catalog.ts';
 import type { Config } from './config.ts';
-import type { Observe } from './observation.ts';
+import type { Observe, Origin } from './observation.ts';
 import type { ServedCluster } from './router/clusters/served-cluster.ts';
+import type { Clones } from './router/moves/clones.ts';
 import type { Operator } from './router/operator.ts';
 import { readerOf } from './router/placement/roles/reader-role.ts';
 import { connectionLimitFor, limitConnections } from './router/placement/roles/roles.ts';
@@ -24,13 +25,21 @@ export async function limitRoles(config: Config, cluster: ServedCluster, catalog
   if (cause !== undefined) observe({ name: 'service.warning', message: 'the connection limit could not be set for all roles', cause });
 }
 
-/** Completes interrupted drops, at the start and then regularly: a drop may have to wait until processes have ended. */
-export async function finishDrops(operator: Operator, observe: Observe, opened: (() => Promise<void>)[]): Promise<void> {
+const ORIGIN: Origin = { surface: 'admin', sourceIp: '127.0.0.1' };
+
+/**
+ * Drops clones whose time is over and completes interrupted drops, at the start and then regularly: a drop may have to wait until
+ * processes have ended.
+ */
+export async function finishDrops(operator: Operator, clones: Clones, observe: Observe, opened: (() => Promise<void>)[]): Promise<void> {
   const stop = new AbortController();
   const finish = () =>
-    operator.finishDrops({ surface: 'admin', sourceIp: '127.0.0.1' }, observe).catch((cause: unknown) => {
-      observe({ name: 'service.failure', message: 'interrupted drops could not be looked up', cause });
-    });
+    operator
+      .finishDrops(ORIGIN, observe)
+      .then(() => clones.dropExpired(ORIGIN))
+      .catch((cause: unknown) => {
+        observe({ name: 'service.failure', message: 'clones and interrupted drops could not be looked up', cause });
+      });
   const first = finish();
   const repeat = async () => {
     await first;

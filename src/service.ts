@@ -31,6 +31,7 @@ import { Clusters } from './router/clusters/clusters.ts';
 import { NewPlacements } from './router/clusters/placement-choice.ts';
 import { controlConnection } from './router/clusters/served-cluster.ts';
 import { RefusalLimit } from './router/limits/refusal-limit.ts';
+import { Clones } from './router/moves/clones.ts';
 import { Operator } from './router/operator.ts';
 import type { AdminConnection } from './router/placement/admin-connection.ts';
 import { type ClusterOptions, prepareCluster } from './router/placement/cluster.ts';
@@ -170,7 +171,8 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
       observe,
     });
     const operator = new Operator(catalog, clusters);
-    await finishDrops(operator, observe, opened);
+    const clones = new Clones({ catalog, clusters, signUps, operator, observe });
+    await finishDrops(operator, clones, observe, opened);
     await undoInterruptedSignUps(signUps, observe, opened);
 
     const refusals = new RefusalLimit({
@@ -201,6 +203,7 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
       admission,
       signUps,
       operator,
+      clones,
       keys,
       ...(consoleSignIn === undefined ? {} : { consoleSignIn }),
       sessions,

@@ -84,6 +84,26 @@ export const organizationReply = z.object({
   createdAt: instant('When the organization signed up'),
 });
 
+/** A copy of an organization. */
+export const clone = z.object({
+  organizationId,
+  name: z.string(),
+  status: z
+    .enum(['provisioning', 'active', 'suspended', 'dropping'])
+    .describe('provisioning: it is being made; dropping: it is being removed'),
+  createdAt: instant('When it was made'),
+  expiresAt: instant('When it is removed'),
+});
+
+export const clonesReply = z.object({ clones: z.array(clone) });
+
+export const createdCloneReply = clone.extend({
+  apiKey: z.string().describe('Shown this once; keep it'),
+  keyId,
+  connection,
+  connectionString: connectionString('with the key as its password'),
+});
+
 export const organizationDeletionReply = z.object({
   organizationId,
   status: z.enum(['dropped', 'dropping']).describe('dropping: what is left is removed as soon as its last sessions have ended'),

@@ -161,6 +161,16 @@ export const updateKeyRequest = z.strictObject({
   networks: networks.nullable().exactOptional(),
 });
 
+export const createCloneRequest = z
+  .strictObject({
+    name: orgName.exactOptional(),
+    expiresAt: z.iso
+      .datetime({ offset: true })
+      .meta({ description: 'When it is removed, by the clock of the control database', examples: ['2100-01-01T00:00:00Z'] })
+      .exactOptional(),
+  })
+  .optional();
+
 export const queryRequest = z.strictObject({ sql: oneStatement, params, rowMode, timeoutMs, readOnly });
 
 export type QueryBody = z.output<typeof queryRequest>;

@@ -4,6 +4,7 @@ import type { Usage } from '../../src/catalog/usage/usage.ts';
 import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
+import type { Clones } from '../../src/router/moves/clones.ts';
 import type { Operator } from '../../src/router/operator.ts';
 import type { Router } from '../../src/router/router.ts';
 import type { Sessions } from '../../src/router/sessions/sessions.ts';
@@ -33,6 +34,7 @@ export interface RouteContext {
   /** Only where the service has been started for development. */
   readonly consoleSignIn?: Pick<ConsoleSignIn, 'redeem'>;
   readonly operator: Pick<Operator, 'dropAsAsked'>;
+  readonly clones: Pick<Clones, 'create' | 'list' | 'delete'>;
   readonly keys: Pick<ApiKeys, 'list' | 'create' | 'update' | 'revoke' | 'rotate'>;
   readonly sessions: Pick<Sessions, 'idOf' | 'list' | 'signal'>;
   readonly queries: QueryScheduler;

@@ -23,6 +23,9 @@ const USAGE = `usage: postern admin <command>
   org suspend <id>             ends its sessions and refuses its key until it is resumed
   org resume <id>
   org drop <id> [--yes]        removes its data, role and keys for good; its audit log is kept; asks first, unless --yes is given
+  org clone <id> [--name <name>] [--expires <time>] [--force]
+                               a copy of it with a key of its own, dropped after 1d, or another time up to 7d: 30m, 12h; its clients wait
+                               meanwhile; --force ends transactions and pinned sessions that do not end
   key issue <id>               a new admin key for an organization that has lost its own; its other admin keys become invalid
   invite [--email <email>] [--expires <time>]
                                an invitation to sign up once, for that address only, within 7d, or another time: 30m, 12h, 90d
@@ -38,6 +41,8 @@ interface Options extends ClusterOptions {
   readonly yes?: boolean;
   readonly email?: string;
   readonly expires?: string;
+  readonly name?: string;
+  readonly force?: boolean;
 }
 
 interface Form {
@@ -93,6 +98,15 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
   ['cluster drain', { words: 1, command: ([name = '']) => drainCluster(name, true) }],
   ['cluster open', { words: 1, command: ([name = '']) => drainCluster(name, false) }],
   ['cluster remove', { words: 1, command: ([name = '']) => removeCluster(name) }],
+  [
+    'org clone',
+    {
+      words: 1,
+      options: ['name', 'expires', 'force'],
+      command: ([id = ''], { name, expires, force }) =>
+        clone(id, name === undefined ? undefined : nameOf(name), lifetimeMsOf(expires ?? '1d'), force === true),
+    },
+  ],
   ['key issue', { words: 1, command: ([id = '']) => issueKey(id) }],
   [
     'invite',
@@ -129,6 +143,8 @@ function parse(args: readonly string[]) {
         placement: { type: 'string' },
         weight: { type: 'string' },
         cap: { type: 'string' },
+        name: { type: 'string' },
+        force: { type: 'boolean' },
       },
       allowPositionals: true,
     });
@@ -185,6 +201,15 @@ function removeCluster(name: string): Command {
   return async ({ clusters }) => {
     await clusters.remove(name);
     return `${name} is removed; nothing on its server has been changed`;
+  };
+}
+
+function clone(id: string, name: string | undefined, lifetimeMs: number, force: boolean): Command {
+  return async ({ operator, clones, origin }) => {
+    const source = await operator.organization(id);
+    const wanted = { source, name, expiresAt: new Date(Date.now() + lifetimeMs), force };
+    const { organization, apiKey, expiresAt } = await clones.create(wanted, origin);
+    return `${statusOf(organization)} until ${expiresAt.toISOString()}; its key, shown only now:\n\nexport ORG=${organization.id} API_KEY=${apiKey}`;
   };
 }
 

@@ -6,6 +6,7 @@ import type { Origin } from '../observation.ts';
 import { Clusters } from '../router/clusters/clusters.ts';
 import { NewPlacements } from '../router/clusters/placement-choice.ts';
 import { controlConnection } from '../router/clusters/served-cluster.ts';
+import { Clones } from '../router/moves/clones.ts';
 import { Operator } from '../router/operator.ts';
 import { type ClusterOptions, findCluster } from '../router/placement/cluster.ts';
 import { SignUps } from '../router/sign-ups/sign-ups.ts';
@@ -16,6 +17,7 @@ export interface OperatorSession {
   /** Without the limits of sign-ups over HTTP. */
   readonly signUps: SignUps;
   readonly clusters: ClusterAdministration;
+  readonly clones: Clones;
   /** The operator, by the machine's user name. */
   readonly origin: Origin;
   close(): Promise<void>;
@@ -37,9 +39,12 @@ export async function openOperator(config: Config): Promise<OperatorSession> {
   const clusters = new Clusters({ first, prepare: find, config, catalog, observe, workers: 1 });
   await clusters.refresh();
   const placements = new NewPlacements(clusters, catalog.clusters, config.POSTERN_PLACEMENT);
+  const operator = new Operator(catalog, clusters);
+  const signUps = new SignUps({ catalog, clusters, placements, mode: 'open', signupsPerHour: undefined, observe });
   return {
-    operator: new Operator(catalog, clusters),
-    signUps: new SignUps({ catalog, clusters, placements, mode: 'open', signupsPerHour: undefined, observe }),
+    operator,
+    signUps,
+    clones: new Clones({ catalog, clusters, signUps, operator, observe }),
     clusters: new ClusterAdministration(catalog.clusters, first, shared),
     origin: { surface: 'admin', sourceIp: '127.0.0.1', userAgent: `postern-admin (${userName()})` },
     async close() {

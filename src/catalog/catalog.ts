@@ -15,6 +15,7 @@ import { KeyLastUsed } from './keys/key-last-used.ts';
 import { deleteKeys } from './keys/keys.ts';
 import { CREDENTIALS_CHANNEL, loadByDigest, loadByOrganization, loadStates, notifyChange, parseChange } from './keys/live-keys.ts';
 import { PgLocks } from './lock-table/pg-locks.ts';
+import { type Clone, deleteClone, listClones, listExpiredClones } from './organizations/clones.ts';
 import { deleteExpiredInvitations } from './organizations/invitations.ts';
 import type { ApiKey, Organization, OrganizationStatus } from './organizations/organization.ts';
 import {
@@ -183,6 +184,16 @@ export class Catalog {
     return this.#database.run((sql) => findOrganization(sql, id));
   }
 
+  /** The clones of an organization that have not been dropped, the oldest first. */
+  clones(sourceId: string): Promise<Clone[]> {
+    return this.#database.run((sql) => listClones(sql, sourceId));
+  }
+
+  /** The clones whose time is over, and those of organizations that are gone. */
+  expiredClones(): Promise<Clone[]> {
+    return this.#database.run((sql) => listExpiredClones(sql));
+  }
+
   /**
    * Changes the name or the e-mail address of the caller's organization.
    * @throws ServiceError `email_taken`, `rate_limited`
@@ -222,7 +233,7 @@ export class Catalog {
       checkChange(organization, status);
       await updateStatus(sql, organizationId, status);
       if (status === 'dropped') {
-        await Promise.all([deleteKeys, deleteQueries, deleteUsage].map((deleteAll) => deleteAll(sql, organizationId)));
+        await Promise.all([deleteKeys, deleteQueries, deleteUsage, deleteClone].map((deleteAll) => deleteAll(sql, organizationId)));
       }
       await this.audit.appendWith(sql, { organizationId, action: `organization.${status}`, origin, actor, outcome: DONE });
       return { ...organization, status };

@@ -1,10 +1,10 @@
 import { digestApiKey, generateInvitation } from '../auth/api-key.ts';
 import type { Catalog, NewInvitation } from '../catalog/catalog.ts';
-import type { Organization } from '../catalog/organizations/organization.ts';
+import type { Organization, OrganizationStatus } from '../catalog/organizations/organization.ts';
 import { noOrganization } from '../catalog/organizations/organizations.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
 import type { Clusters } from './clusters/clusters.ts';
-import { describeProcesses, StillRunningError } from './placement/provisioner.ts';
+import { describeProcesses, type RunningProcess, StillRunningError } from './placement/provisioner.ts';
 import { mintKey } from './sign-ups/mint-key.ts';
 import type { Tenant } from './tenant.ts';
 
@@ -57,18 +57,31 @@ export class Operator {
   }
 
   /**
-   * Ends the organization's sessions and refuses its key until it is resumed.
+   * Ends the organization's sessions and refuses its key until it is resumed. The same happens to its clones.
    * @throws ServiceError `not_found`, `invalid_request`
    */
   async suspend(organizationId: string, origin: Origin): Promise<Changed> {
     const organization = await this.#catalog.setStatus(organizationId, 'suspended', origin);
-    const running = await this.#clusters.endSessions(organization.placement);
+    const running = [...(await this.#clusters.endSessions(organization.placement))];
+    for (const clone of await this.#clonesIn(organizationId, 'active')) running.push(...(await this.#suspendClone(clone, origin)));
     return running.length === 0 ? { organization } : { organization, running: describeProcesses(running) };
   }
 
-  /** @throws ServiceError `not_found`, `invalid_request` */
-  resume(organizationId: string, origin: Origin): Promise<Organization> {
-    return this.#catalog.setStatus(organizationId, 'active', origin);
+  async #suspendClone({ id, placement }: Organization, origin: Origin): Promise<readonly RunningProcess[]> {
+    await this.#catalog.setStatus(id, 'suspended', origin);
+    return this.#clusters.endSessions(placement);
+  }
+
+  async #clonesIn(sourceId: string, status: OrganizationStatus): Promise<Organization[]> {
+    const clones = (await this.#catalog.clones(sourceId)).map(({ organization }) => organization);
+    return clones.filter((organization) => organization.status === status);
+  }
+
+  /** Resumes the organization and its clones. @throws ServiceError `not_found`, `invalid_request` */
+  async resume(organizationId: string, origin: Origin): Promise<Organization> {
+    const organization = await this.#catalog.setStatus(organizationId, 'active', origin);
+    for (const { id } of await this.#clonesIn(organizationId, 'suspended')) await this.#catalog.setStatus(id, 'active', origin);
+    return organization;
   }
 
   /**

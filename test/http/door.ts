@@ -42,6 +42,7 @@ export function standIn(observe: Observe = () => {}): HttpAppOptions {
     },
     signUps: { create: nobody },
     operator: { dropAsAsked: nobody },
+    clones: { create: nobody, list: nobody, delete: nobody },
     keys: { list: nobody, create: nobody, update: nobody, revoke: nobody, rotate: nobody },
     statistics: {
       queries: () => ({ read: nobody }),

@@ -27,6 +27,11 @@ async function newKeyId(): Promise<string> {
   return body.keyId;
 }
 
+async function newCloneId(): Promise<string> {
+  const { body } = await service.call('POST', '/api/clones', { key: acme.apiKey });
+  return body.organizationId;
+}
+
 async function newSessionId(): Promise<string> {
   const client = await service.connect(acme);
   // It may be ended by what is tried with it.
@@ -47,6 +52,7 @@ it.each(inOrder.map((operation) => [`${operation.method} ${operation.path}`, ope
     const body = operation.body === noBody ? undefined : replaced(operation.bodyExample, EXAMPLE_ORGANIZATION.id, id);
     const path = operation.path
       .replace('{keyId}', operation.path.includes('{keyId}') ? await newKeyId() : '')
+      .replace('{organizationId}', operation.path.includes('{organizationId}') ? await newCloneId() : '')
       .replace('{name}', 'totals%20by%20customer')
       .replace('{sessionId}', operation.path.includes('{sessionId}') ? await newSessionId() : '');
     const reply = await service.call(operation.method, path, {

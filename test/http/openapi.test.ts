@@ -29,6 +29,8 @@ describe('the OpenAPI document', () => {
       ['/api/keys', ['post', 'get']],
       ['/api/keys/{keyId}', ['patch', 'delete']],
       ['/api/keys/{keyId}/rotate', ['post']],
+      ['/api/clones', ['post', 'get']],
+      ['/api/clones/{organizationId}', ['delete']],
       ['/api/organization', ['patch', 'delete']],
       ['/api/query', ['post']],
       ['/api/transaction', ['post']],

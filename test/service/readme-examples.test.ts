@@ -35,6 +35,7 @@ describe('the examples of the documents, in their order', () => {
       'Sign up',
       'Query over HTTP',
       'Keys',
+      'Clones',
       'Several statements, all or none',
       'Migrations',
       'Saved queries',
@@ -100,6 +101,12 @@ describe('the examples of the documents, in their order', () => {
   it('make a key for a program', async () => {
     const { status, body } = await curl('Keys');
     expect([status, body.scope]).toEqual([201, 'write']);
+    expect((await service.query({ ...organization, apiKey: body.apiKey }, 'SELECT 1')).status).toBe(200);
+  });
+
+  it('clone the organization', async () => {
+    const { status, body } = await curl('Clones');
+    expect([status, body.name]).toEqual([201, 'preview 42']);
     expect((await service.query({ ...organization, apiKey: body.apiKey }, 'SELECT 1')).status).toBe(200);
   });
 
@@ -213,14 +220,15 @@ describe('the examples for operators', () => {
     expect(stdout).toMatch(/^psql\|host=\S+ port=6432 user=(\S+) dbname=\1 sslmode=verify-full sslrootcert=ca\.pem\|$/);
   });
 
-  it('list, create, suspend and drop organizations, issue a key and invite', async () => {
+  it('list, create, suspend, clone and drop organizations, issue a key and invite', async () => {
     const other = await service.signUp();
     const lines = textOf('Organizations', 'text').trimEnd().split('\n');
     const admin = async (line = '') => (await shell(atService(line, service, other), { ...process.env, ...variables }, REPOSITORY)).stdout;
-    const [list, create, suspend, drop, issue, invite] = lines;
-    expect(lines).toHaveLength(6);
+    const [list, create, suspend, clone, drop, issue, invite] = lines;
+    expect(lines).toHaveLength(7);
     expect(await admin(list)).toContain(other.id);
     expect(await admin(create?.replace('a@acme.test', 'created@acme.test'))).toContain('API_KEY=pst_');
+    expect(await admin(clone)).toContain('API_KEY=pst_');
     expect(await admin(issue)).toContain('pst_');
     expect(await admin(invite)).toContain('inv_');
     expect(await admin(suspend)).toBe(`${other.id} is suspended\n`);

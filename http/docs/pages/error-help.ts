@@ -73,6 +73,7 @@ export const ERROR_HELP: Readonly<Record<ErrorCode, ErrorHelp>> = {
     cure: 'Try again after the time in Retry-After. End the transactions and the pinned sessions that the message counts.',
   },
   too_many_keys: { cause: 'The organization has as many keys as it may have.', cure: 'Delete one that is not used any more.' },
+  too_many_clones: { cause: 'The organization has as many clones as it may have.', cure: 'Delete one that is not used any more.' },
   too_many_queries: {
     cause: 'The organization has as many saved queries, or as much text in them, as it may have.',
     cure: 'Delete one that is not used any more.',

@@ -272,4 +272,17 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
       create index organizations_cluster on postern.organizations ((placement ->> 'cluster')) where status <> 'dropped';
     `,
   },
+  {
+    name: '014 clones',
+    sql: `
+      -- Organizations that are copies of others, and are dropped when their time is over.
+      create table postern.clones (
+        organization_id text primary key references postern.organizations on delete cascade,
+        source_id text not null,
+        expires_at timestamptz(3) not null
+      );
+      create index clones_source on postern.clones (source_id);
+      create index clones_age on postern.clones (expires_at);
+    `,
+  },
 ];

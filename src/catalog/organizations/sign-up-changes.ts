@@ -1,11 +1,12 @@
 import { ServiceError } from '../../errors.ts';
-import type { Origin } from '../../observation.ts';
+import type { Actor, Origin } from '../../observation.ts';
 import { DONE } from '../audit/entries/record.ts';
 import type { AuditLog } from '../audit/log.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { ControlPool } from '../database/control-pool.ts';
 import { findFirstKey } from '../keys/keys.ts';
 import { type KeyState, notifyChange } from '../keys/live-keys.ts';
+import { type NewClone, recordClone } from './clones.ts';
 import { insertInvitation, inviteInvalid, type NewInvitation } from './invitations.ts';
 import type { ApiKey, Organization } from './organization.ts';
 import { emailTaken, updateStatus } from './organizations.ts';
@@ -65,6 +66,16 @@ export class SignUpChanges {
     return { ...created, quota };
   }
 
+  /**
+   * Records a clone of an organization, in the same way.
+   * @returns the organization that is to be copied
+   * @throws ServiceError `not_found`, `invalid_request`, `rate_limited`, `too_many_clones`
+   */
+  async recordClone(clone: NewClone): Promise<Organization> {
+    const { database, now, process } = this.#options;
+    return (await database.transaction((sql) => recordClone(sql, clone, process, now()))).source;
+  }
+
   /** Stores an invitation. @throws ServiceError `invalid_request` when there are too many */
   async invite(invitation: NewInvitation): Promise<void> {
     const { database, now } = this.#options;
@@ -76,15 +87,31 @@ export class SignUpChanges {
    * @throws ServiceError `not_found` when the sign-up was undone meanwhile, `not_ready` when it is about to be undone
    */
   activate(organizationId: string, origin: Origin): Promise<Organization> {
-    const { change, process, audit } = this.#options;
+    return this.#activate(organizationId, async (sql) => {
+      const actor = await findFirstKey(sql, organizationId);
+      await this.#options.audit.appendWith(sql, { organizationId, action: 'auth.signup', origin, actor, outcome: DONE });
+    });
+  }
+
+  /** The same for a clone. It is recorded in the logs of both organizations. */
+  activateClone(organizationId: string, sourceId: string, origin: Origin, actor?: Omit<Actor, 'organizationId'>): Promise<Organization> {
+    return this.#activate(organizationId, async (sql) => {
+      for (const id of [organizationId, sourceId].sort()) {
+        const entry = { organizationId: id, action: 'organization.cloned', origin, outcome: DONE } as const;
+        await this.#options.audit.appendWith(sql, { ...entry, ...(id === sourceId ? { actor } : {}) });
+      }
+    });
+  }
+
+  #activate(organizationId: string, record: (sql: Sql) => Promise<void>): Promise<Organization> {
+    const { change, process } = this.#options;
     return change(organizationId, async (sql, organization) => {
       if (organization.status !== 'provisioning') return organization;
       if (!(await isOwnSignUp(sql, organizationId, process))) {
         throw new ServiceError('not_ready', 'the sign-up was interrupted', { retryAfterS: 1 });
       }
       await updateStatus(sql, organizationId, 'active');
-      const actor = await findFirstKey(sql, organizationId);
-      await audit.appendWith(sql, { organizationId, action: 'auth.signup', origin, actor, outcome: DONE });
+      await record(sql);
       return { ...organization, status: 'active' };
     });
   }

@@ -14,6 +14,7 @@ import { type OrganizationRow, toOrganization } from './organizations.ts';
 
 const WINDOW_MS = 3_600_000;
 const EMAIL_CHANGES_PER_HOUR = 5;
+const CLONES_PER_HOUR = 30;
 
 export interface SignUp {
   readonly id: string;
@@ -62,6 +63,11 @@ export async function releaseSignUp(sql: Sql, id: string): Promise<void> {
   await sql`update postern.invitations set organization_id = null where organization_id = ${id}`;
 }
 
+/** Counts a clone of an organization, because each pauses it for a moment. @throws ServiceError `rate_limited` */
+export async function countClone(sql: Sql, organizationId: string, now: Date): Promise<void> {
+  await countOne(sql, `clone ${organizationId}`, CLONES_PER_HOUR, now, 'clones an hour are allowed');
+}
+
 async function countOne(sql: Sql, address: string, limit: number, now: Date, whatIsAllowed: string): Promise<SignupQuota> {
   await sql`select pg_advisory_xact_lock(${ADVISORY_LOCKS.signup}, hashtext(${address}))`;
   const [attempts] = await sql<{ count: number; oldest: Date | null }[]>`
@@ -105,17 +111,21 @@ export async function recordSignUp(
   return created ?? 'email_taken';
 }
 
-/** @returns undefined when the e-mail address is taken; upper and lower case count as the same */
-async function insertOrganization(
+/**
+ * @param uniqueName what no other organization may have: its e-mail address
+ * @returns undefined when another one has it; upper and lower case count as the same
+ */
+export async function insertOrganization(
   sql: Sql,
-  { id, name, email, placement, key }: SignUp,
+  { id, name, email, placement, key }: Pick<SignUp, 'id' | 'name' | 'email' | 'placement' | 'key'>,
   ownerProcess: number,
   now: Date,
+  uniqueName = emailKey(email),
 ): Promise<NewOrganization | undefined> {
   const [row] = await sql<OrganizationRow[]>`
     insert into postern.organizations (id, name, email, email_key, status, provisioner, placement, created_at)
     values (
-      ${id}, ${name}, ${email}, ${emailKey(email)}, 'provisioning', ${ownerProcess}, ${JSON.stringify(placement)}::text::jsonb, ${now})
+      ${id}, ${name}, ${email}, ${uniqueName}, 'provisioning', ${ownerProcess}, ${JSON.stringify(placement)}::text::jsonb, ${now})
     on conflict (email_key) where status <> 'dropped' do nothing
     returning id, name, email, status, placement, created_at`;
   if (row === undefined) return undefined;

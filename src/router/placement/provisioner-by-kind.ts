@@ -1,7 +1,7 @@
 import type { BackendConnection } from '../../backend/connection.ts';
 import type { Placement } from '../../catalog/organizations/organization.ts';
 import { DatabaseProvisioner } from './own-database/database-provisioner.ts';
-import type { Provisioner, ProvisionerOptions, RunningProcess } from './provisioner.ts';
+import type { Provisioner, ProvisionerOptions, RunningProcess, SessionCount } from './provisioner.ts';
 import { SchemaProvisioner } from './shared-database/schema-provisioner.ts';
 
 /** Both kinds of placement. An organization keeps its placement; new ones get the configured kind. */
@@ -28,6 +28,22 @@ export class ProvisionerByKind implements Provisioner {
 
   endSessions(placement: Placement): Promise<readonly RunningProcess[]> {
     return this.#provisioners[placement.kind].endSessions(placement);
+  }
+
+  countSessions(placement: Placement): Promise<SessionCount> {
+    return this.#provisioners[placement.kind].countSessions(placement);
+  }
+
+  terminateSessions(placement: Placement): Promise<readonly RunningProcess[]> {
+    return this.#provisioners[placement.kind].terminateSessions(placement);
+  }
+
+  copy(source: Placement, copy: Placement, timeoutMs: number): Promise<void> {
+    return this.#provisioners[source.kind].copy(source, copy, timeoutMs);
+  }
+
+  adopt(source: Placement, copy: Placement): Promise<void> {
+    return this.#provisioners[source.kind].adopt(source, copy);
   }
 
   admitReaders(placement: Placement): Promise<void> {

@@ -11,6 +11,12 @@ export interface RunningProcess {
   readonly since: Date;
 }
 
+/** Sessions of an organization's roles: all, and those of them that run a statement or have a transaction open. */
+export interface SessionCount {
+  readonly all: number;
+  readonly atWork: number;
+}
+
 /** An organization's database or schema cannot be dropped because of processes that have not ended; the message names them. May be tried again. */
 export class StillRunningError extends Error {
   override readonly name = 'StillRunningError';
@@ -36,6 +42,19 @@ export interface Provisioner {
    * @returns the processes that have not ended
    */
   endSessions(placement: Placement): Promise<readonly RunningProcess[]>;
+  /** How many sessions the organization's roles have. */
+  countSessions(placement: Placement): Promise<SessionCount>;
+  /** Terminates all sessions of the organization's roles. @returns the processes that have not ended */
+  terminateSessions(placement: Placement): Promise<readonly RunningProcess[]>;
+  /**
+   * Copies an organization's data to a new one, which gets a role of its own. May take long, and nobody may have a session at the
+   * source. If it fails, {@link deprovision} removes what there is.
+   * @throws ServiceError `organization_busy` if somebody has one, `unsupported_statement` if this placement cannot be copied,
+   * `statement_timeout` when it takes longer than `timeoutMs`
+   */
+  copy(source: Placement, copy: Placement, timeoutMs: number): Promise<void>;
+  /** Gives a copy's objects and privileges to its own roles, and the settings of the source's role. */
+  adopt(source: Placement, copy: Placement): Promise<void>;
   /**
    * Creates the role of the organization's readers, and has the organization's own role let it read. May be repeated; what has been
    * granted before is not granted again.

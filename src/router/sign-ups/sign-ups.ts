@@ -27,6 +27,16 @@ export interface SignUpRequest {
   readonly invite?: string | undefined;
 }
 
+/** The steps in which an organization is made that nobody has signed up. */
+export interface MakeSteps {
+  placementFor(id: string): Placement;
+  /** Records it as `provisioning`. */
+  record(made: Pick<SignUp, 'id' | 'placement' | 'key'>): Promise<void>;
+  provision(placement: Placement): Promise<void>;
+  /** Opens it for logins. */
+  activate(id: string): Promise<Organization>;
+}
+
 export interface SignUpsOptions {
   readonly catalog: Catalog;
   readonly clusters: Clusters;
@@ -82,13 +92,34 @@ export class SignUps {
         // The attempt counts once.
         const recorded = await this.#record({ ...signUp, signupsPerHour: counted ? undefined : this.#signupsPerHour }, origin);
         counted ??= recorded;
-        const organization = await this.#complete(id, placement, origin);
+        const organization = await this.#complete(id, placement, async () => {
+          await this.#provision(id, placement);
+          return this.#catalog.signUps.activate(id, origin);
+        });
         return { organization, apiKey, keyId: record.id, quota: counted.quota };
       } catch (error) {
         if (!(await choice.mayGoElsewhere(placement, error))) throw error;
       } finally {
         if (!this.#ending.has(id)) this.#underWay.delete(id);
       }
+    }
+  }
+
+  /** Makes an organization that nobody has signed up. If a step fails, what there is of it is removed. */
+  async make({ placementFor, record, provision, activate }: MakeSteps): Promise<Omit<SignedUp, 'quota'>> {
+    const id = newOrganizationId();
+    const placement = placementFor(id);
+    const { apiKey, record: key } = await mintKey();
+    this.#underWay.add(id);
+    try {
+      await record({ id, placement, key });
+      const organization = await this.#complete(id, placement, async () => {
+        await provision(placement);
+        return activate(id);
+      });
+      return { organization, apiKey, keyId: key.id };
+    } finally {
+      if (!this.#ending.has(id)) this.#underWay.delete(id);
     }
   }
 
@@ -102,10 +133,9 @@ export class SignUps {
     await Promise.all([...new Set(interrupted.map(({ placement }) => placement.cluster))].map(onOne));
   }
 
-  async #complete(id: string, placement: Placement, origin: Origin): Promise<Organization> {
+  async #complete(id: string, placement: Placement, work: () => Promise<Organization>): Promise<Organization> {
     try {
-      await this.#provision(id, placement);
-      return await this.#catalog.signUps.activate(id, origin);
+      return await work();
     } catch (error) {
       if (error instanceof ClusterDownError) this.#undoWhenEnded(id, placement, error);
       else await this.#giveUp(id, placement, error);

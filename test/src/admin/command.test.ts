@@ -9,6 +9,7 @@ test.each([
   ['org', 'drop', 'org_000000000000'],
   ['org', 'drop', '--yes', 'org_000000000000'],
   ['org', 'create', 'Äcme Ltd', 'jörg@bücher.example'],
+  ['org', 'clone', 'org_000000000000', '--name', 'preview', '--expires', '12h', '--force'],
   ['key', 'issue', 'org_000000000000'],
   ['invite'],
   ['invite', '--email', 'a@acme.test', '--expires=90d'],

@@ -3,12 +3,22 @@ import pg from 'pg';
 import type { BackendConnection } from '../../../backend/connection.ts';
 import { runCommand } from '../../../backend/run-command.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
-import { codeOf } from '../admin-connection.ts';
+import { codeOf, withSession } from '../admin-connection.ts';
 import type { Platform } from '../platform-sessions.ts';
-import { describeProcesses, type Provisioner, type ProvisionerOptions, type RunningProcess, StillRunningError } from '../provisioner.ts';
+import {
+  describeProcesses,
+  type Provisioner,
+  type ProvisionerOptions,
+  type RunningProcess,
+  type SessionCount,
+  StillRunningError,
+} from '../provisioner.ts';
 import { asReader, isReaderRole, letRead, mayRead, ownPlacement, readerOf } from '../roles/reader-role.ts';
+import { applySettings, readSettings } from '../roles/role-settings.ts';
 import { Roles, roleExists } from '../roles/roles.ts';
 import { isUsable, TenantLogins } from '../roles/tenant-login.ts';
+import { changeOwner } from './change-owner.ts';
+import { copyDatabase } from './copy-database.ts';
 import { TEMPLATE } from './template.ts';
 
 /**
@@ -75,6 +85,41 @@ export class DatabaseProvisioner implements Provisioner {
 
   endSessions({ role }: Placement): Promise<readonly RunningProcess[]> {
     return this.#platform.alone(role, (session) => this.#roles.endWorkOfAll(session, role));
+  }
+
+  countSessions({ role }: Placement): Promise<SessionCount> {
+    return this.#platform.run((session) => this.#roles.count(session, role));
+  }
+
+  terminateSessions({ role }: Placement): Promise<readonly RunningProcess[]> {
+    return this.#platform.alone(role, (session) => this.#roles.terminateAll(session, role));
+  }
+
+  async copy(source: Placement, copy: Placement, timeoutMs: number): Promise<void> {
+    await this.#platform.alone(copy.role, async (session) => {
+      const roles = [copy.role, ...((await roleExists(session, readerOf(source.role))) ? [readerOf(copy.role)] : [])];
+      for (const role of roles) await session.query((await this.#roles.statementsFor(session, role)).join('; '));
+      await copyDatabase(session, source.database, copy.database, timeoutMs);
+      for (const role of roles) await grant(session, { ...copy, role });
+    });
+  }
+
+  async adopt(source: Placement, copy: Placement): Promise<void> {
+    const { cluster } = this.#platform;
+    const { host, port, ssl, platform, serverVersion } = cluster;
+    const settings = await this.#platform.alone(copy.role, async (control) => {
+      const hasReaders = await roleExists(control, readerOf(copy.role));
+      await withSession({ host, port, ssl, ...platform, database: copy.database }, (session) =>
+        changeOwner(session, { from: source.role, to: copy.role, hasReaders, serverVersion }),
+      );
+      return readSettings(control, source, Object.keys(cluster.roleSettings));
+    });
+    const backend = await this.open(copy);
+    try {
+      await applySettings(backend, copy, settings);
+    } finally {
+      backend.end();
+    }
   }
 
   async admitReaders(placement: Placement): Promise<void> {

@@ -4,7 +4,7 @@ import pg from 'pg';
 import { roleVerifier } from '../../../auth/role-password.ts';
 import { ADVISORY_LOCKS } from '../../../catalog/database/advisory-locks.ts';
 import type { Cluster } from '../cluster.ts';
-import type { RunningProcess } from '../provisioner.ts';
+import type { RunningProcess, SessionCount } from '../provisioner.ts';
 import { ownersRights } from './owners-role.ts';
 import { isReaderRole, ownerOf, readerOf } from './reader-role.ts';
 
@@ -126,6 +126,34 @@ export class Roles {
   async endWorkOfAll(session: pg.PoolClient, role: string): Promise<readonly RunningProcess[]> {
     const running: RunningProcess[] = [];
     for (const one of [readerOf(role), role]) if (await roleExists(session, one)) running.push(...(await this.endWork(session, one)));
+    return running;
+  }
+
+  /** How many sessions the organization's own role and its readers' have. */
+  async count(session: pg.PoolClient, role: string): Promise<SessionCount> {
+    const roles = [role, readerOf(role)];
+    // Who has a session is visible to all.
+    const { rows } = await session.query<{ all: number }>(
+      'SELECT pg_catalog.count(*)::int AS all FROM pg_catalog.pg_stat_activity WHERE usename = ANY ($1)',
+      [roles],
+    );
+    const all = rows[0]?.all ?? 0;
+    if (all === 0) return { all, atWork: 0 };
+    let atWork = 0;
+    for (const one of roles) {
+      if (await roleExists(session, one)) atWork += (await this.#asMember(session, one, () => processesOf(session, one, true))).length;
+    }
+    return { all, atWork };
+  }
+
+  /** Terminates all sessions of the organization's own role and its readers'. @returns the processes that have not ended */
+  async terminateAll(session: pg.PoolClient, role: string): Promise<readonly RunningProcess[]> {
+    const running: RunningProcess[] = [];
+    for (const one of [readerOf(role), role]) {
+      if (!(await roleExists(session, one))) continue;
+      await this.#asMember(session, one, () => session.query(TERMINATE, [one, false]));
+      running.push(...(await until(TERMINATION_TIMEOUT_MS, () => processesOf(session, one, false))));
+    }
     return running;
   }
 

@@ -2,9 +2,17 @@ import pg from 'pg';
 import { rolePassword } from '../../../auth/role-password.ts';
 import { BackendConnection } from '../../../backend/connection.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
+import { ServiceError } from '../../../errors.ts';
 import { dropOwned } from '../owned-objects.ts';
 import type { Platform } from '../platform-sessions.ts';
-import { describeProcesses, type Provisioner, type ProvisionerOptions, type RunningProcess, StillRunningError } from '../provisioner.ts';
+import {
+  describeProcesses,
+  type Provisioner,
+  type ProvisionerOptions,
+  type RunningProcess,
+  type SessionCount,
+  StillRunningError,
+} from '../provisioner.ts';
 import { asReader, isReaderRole, letRead, mayRead, ownPlacement } from '../roles/reader-role.ts';
 import { Roles, roleExists } from '../roles/roles.ts';
 import { isUsable, TenantLogins } from '../roles/tenant-login.ts';
@@ -64,6 +72,22 @@ export class SchemaProvisioner implements Provisioner {
 
   endSessions({ role }: Placement): Promise<readonly RunningProcess[]> {
     return this.#platform.alone(role, (session) => this.#roles.endWorkOfAll(session, role));
+  }
+
+  countSessions({ role }: Placement): Promise<SessionCount> {
+    return this.#platform.run((session) => this.#roles.count(session, role));
+  }
+
+  terminateSessions({ role }: Placement): Promise<readonly RunningProcess[]> {
+    return this.#platform.alone(role, (session) => this.#roles.terminateAll(session, role));
+  }
+
+  async copy(): Promise<void> {
+    throw new ServiceError('unsupported_statement', 'an organization in the schema placement cannot be copied');
+  }
+
+  adopt(): Promise<void> {
+    return this.copy();
   }
 
   async admitReaders(placement: Placement): Promise<void> {

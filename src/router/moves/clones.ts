@@ -1,0 +1,114 @@
+import type { Catalog } from '../../catalog/catalog.ts';
+import type { Clone } from '../../catalog/organizations/clones.ts';
+import type { Organization } from '../../catalog/organizations/organization.ts';
+import { NAME_RULES } from '../../catalog/organizations/organization-name.ts';
+import { ServiceError } from '../../errors.ts';
+import type { Actor, Observe, Origin } from '../../observation.ts';
+import type { Clusters } from '../clusters/clusters.ts';
+import type { Changed, Operator } from '../operator.ts';
+import type { SignedUp, SignUps } from '../sign-ups/sign-ups.ts';
+import { QUIET_WITHIN_MS, whileQuiet } from './quiesce.ts';
+
+export const CLONE_AGE_MAX_MS = 7 * 86_400_000;
+export const CLONE_AGE_MS = 86_400_000;
+
+/** How long the clients of the organization wait at most. */
+const COPY_TIMEOUT_MS = 30_000;
+
+export interface CloneRequest {
+  readonly source: Organization;
+  /** Default: the source's, with `(clone)` behind it. */
+  readonly name?: string | undefined;
+  /** When it is dropped; default: in {@link CLONE_AGE_MS}, at most in {@link CLONE_AGE_MAX_MS}. */
+  readonly expiresAt?: Date | undefined;
+  /** Whether sessions that do not end are terminated (57P01). */
+  readonly force?: boolean;
+  /** The key that asks. */
+  readonly actor?: Omit<Actor, 'organizationId'>;
+}
+
+export interface NewlyCloned extends Omit<SignedUp, 'quota'> {
+  readonly expiresAt: Date;
+}
+
+export interface ClonesOptions {
+  readonly catalog: Catalog;
+  readonly clusters: Clusters;
+  readonly signUps: SignUps;
+  readonly operator: Operator;
+  readonly observe: Observe;
+}
+
+/** Organizations that are copies of others for a limited time: for previews and tests. */
+export class Clones {
+  readonly #options: ClonesOptions;
+
+  constructor(options: ClonesOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Makes an organization with a key of its own and a copy of another's data. The clients of that one wait while its database is copied.
+   * @throws ServiceError `invalid_request`, `rate_limited`, `too_many_clones`, `organization_busy`, `unsupported_statement`,
+   * `statement_timeout`
+   */
+  async create(
+    { source, name = nameOf(source), expiresAt = inOneDay(), force = false, actor }: CloneRequest,
+    origin: Origin,
+  ): Promise<NewlyCloned> {
+    const { catalog, clusters, signUps } = this.#options;
+    const { placement: from } = source;
+    if (from.kind !== 'database') {
+      throw new ServiceError('unsupported_statement', 'an organization in the schema placement cannot be cloned', {
+        hint: 'Load a dump of it (pg_dump -n) into a new organization.',
+      });
+    }
+    const cluster = await clusters.ready(from.cluster);
+    const quiet = { catalog, cluster, limitMs: QUIET_WITHIN_MS + COPY_TIMEOUT_MS, force };
+    const made = await signUps.make({
+      placementFor: (id) => ({ ...from, database: id, role: id }),
+      record: async (made) => {
+        await catalog.signUps.recordClone({ ...made, sourceId: source.id, name, expiresAt, maxAgeMs: CLONE_AGE_MAX_MS });
+      },
+      provision: async (placement) => {
+        await whileQuiet(source, quiet, () => cluster.provisioning((provisioner) => provisioner.copy(from, placement, COPY_TIMEOUT_MS)));
+        await cluster.provisioning((provisioner) => provisioner.adopt(from, placement));
+      },
+      activate: (id) => catalog.signUps.activateClone(id, source.id, origin, actor),
+    });
+    return { ...made, expiresAt };
+  }
+
+  /** Those that have not been dropped, the oldest first. */
+  list(sourceId: string): Promise<Clone[]> {
+    return this.#options.catalog.clones(sourceId);
+  }
+
+  /** Drops a clone before its time is over. @throws ServiceError `not_found` unless it is the organization's */
+  async delete(sourceId: string, cloneId: string, origin: Origin): Promise<Changed> {
+    const found = (await this.list(sourceId)).find(({ organization: { id } }) => id === cloneId);
+    if (found === undefined) throw new ServiceError('not_found', `there is no clone "${cloneId}"`);
+    return this.#options.operator.drop(cloneId, origin);
+  }
+
+  /** Drops the clones whose time is over, and those of organizations that are gone. Several processes may do it at the same time. */
+  async dropExpired(origin: Origin): Promise<void> {
+    const { catalog, operator, observe } = this.#options;
+    for (const { organization } of await catalog.expiredClones()) {
+      await operator.drop(organization.id, origin).catch((cause: unknown) => {
+        observe({ name: 'service.failure', message: `clone ${organization.id} could not be dropped yet`, cause });
+      });
+    }
+  }
+}
+
+const SUFFIX = ' (clone)';
+
+function nameOf({ name }: Organization): string {
+  const whole = `${name}${SUFFIX}`;
+  return NAME_RULES.every(({ isKept }) => isKept(whole)) ? whole : name;
+}
+
+function inOneDay(): Date {
+  return new Date(Date.now() + CLONE_AGE_MS);
+}
