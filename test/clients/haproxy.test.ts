@@ -5,6 +5,7 @@ import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually } from '../support/eventually.ts';
+import { untilServerRuns } from '../support/running.ts';
 import { makeScratch, type Scratch } from '../support/scratch.ts';
 import { startTestService, type TestOrganization, type TestService, testVariables } from '../support/service.ts';
 import { libpqEnvironment, needDebian } from './debian.ts';
@@ -56,11 +57,6 @@ function psql(algorithm: string, sql: string): ChildProcess {
   });
 }
 
-async function isRunning(sql: string): Promise<boolean> {
-  const { body } = await processes[0].call('GET', '/api/sessions', { key: organization.apiKey });
-  return body.sessions.some(({ statement }: { statement: { sql: string } | null }) => statement?.sql === sql);
-}
-
 describe.each(ALGORITHMS)('behind HAProxy with balance %s', (algorithm) => {
   it(`Ctrl-C in psql cancels its statement, ${TIMES} of ${TIMES}`, async () => {
     const tookMs: number[] = [];
@@ -71,7 +67,7 @@ describe.each(ALGORITHMS)('behind HAProxy with balance %s', (algorithm) => {
       client.stderr?.on('data', (text) => {
         said += text;
       });
-      await eventually('it runs', () => isRunning(sql));
+      await untilServerRuns(sql);
       const startedAt = performance.now();
       client.kill('SIGINT');
       await once(client, 'close');

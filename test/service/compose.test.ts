@@ -27,6 +27,30 @@ describe('the compose file', () => {
   });
 });
 
+describe('the compose file of several servers', () => {
+  const file = readDocument('docker/compose.scale.yaml');
+  /** From this line to the next empty one. */
+  const block = (line: string) => file.slice(file.indexOf(line)).split('\n\n')[0];
+
+  it('publishes the balancer alone, on the loopback address', () => {
+    const published = [...file.matchAll(/- "?((?:[\d.]+:)?\d+:\d+)"?$/gm)].map(([, port]) => port);
+    expect(published).toEqual(['127.0.0.1:8080:8080', '127.0.0.1:6432:6432']);
+    expect(block('  haproxy:')).toContain('127.0.0.1:8080:8080');
+  });
+
+  it.each(['x-postgres:', 'x-postern:', '  haproxy:'])('limits %s as the other compose file does', (line) => {
+    for (const limit of ['read_only: true', 'cap_drop: [ALL]', 'security_opt: ["no-new-privileges:true"]', 'mem_limit: ', 'pids_limit: ']) {
+      expect(block(line)).toContain(limit);
+    }
+  });
+
+  it('lets both Posterns open fewer backends than each server allows', () => {
+    const [, backends] = /POSTERN_BACKENDS_MAX: (\d+)/.exec(file) ?? [];
+    const [, connections] = /max_connections=(\d+)/.exec(file) ?? [];
+    expect(2 * (Number(backends) + 16)).toBeLessThanOrEqual(Number(connections));
+  });
+});
+
 describe('the images', () => {
   const stages = new Map(
     [...readDocument('docker/Dockerfile').matchAll(/^FROM (\S+)(?: AS (\S+))?\n((?:(?!FROM ).*\n)*)/gm)].map(
