@@ -1,34 +1,27 @@
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { parseCommand } from '../../src/admin/command.ts';
-import { openOperator } from '../../src/admin/open-operator.ts';
-import { readConfig } from '../../src/config.ts';
+import { makeUrlFiles, runAdmin, type UrlFiles } from '../support/clusters.ts';
 import { newControlDatabase } from '../support/control-databases.ts';
 import { textOf } from '../support/documents.ts';
 import { eventually } from '../support/eventually.ts';
 import { makeOwnCluster, type OwnCluster } from '../support/own-cluster.ts';
-import { makeScratch } from '../support/scratch.ts';
-import { PLACEMENTS, startTestService, type TestService, testVariables } from '../support/service.ts';
+import { PLACEMENTS, startTestService, type TestService } from '../support/service.ts';
 
 describe.each(PLACEMENTS)('a service with two clusters, placement %s', (placement) => {
   let second: OwnCluster;
   let service: TestService;
-  let folder: Awaited<ReturnType<typeof makeScratch>>;
+  let files: UrlFiles;
   let urlFile: string;
   const settings = { POSTERN_CONTROL_DATABASE: newControlDatabase(), POSTERN_PLACEMENT: placement };
 
   beforeAll(async () => {
-    [second, folder] = await Promise.all([makeOwnCluster(), makeScratch()]);
-    const path = join(folder.path, 'second');
-    await writeFile(path, `${second.url}\n`, { mode: 0o600 });
-    urlFile = `file:${path}`;
+    [second, files] = await Promise.all([makeOwnCluster(), makeUrlFiles()]);
+    urlFile = await files.keep('second', second.url);
     service = await startTestService(settings);
   });
   afterAll(async () => {
     await service.close();
     await second.remove();
-    await folder.remove();
+    await files.remove();
   });
 
   const placementOf = async (id: string) => (await service.service.operator.organization(id)).placement.cluster;
@@ -39,7 +32,7 @@ describe.each(PLACEMENTS)('a service with two clusters, placement %s', (placemen
     for (const command of commands) {
       const words = command.replace(/ +#.*/, '').replace('file:/run/secrets/eu2-url', urlFile).trim().split(/ +/);
       expect(words.splice(0, 3)).toEqual(['npx', 'postern', 'admin']);
-      said.push(await admin(settings, words));
+      said.push(await runAdmin(settings, words));
     }
     expect(said).toEqual([
       'eu2 takes organizations',
@@ -53,8 +46,8 @@ describe.each(PLACEMENTS)('a service with two clusters, placement %s', (placemen
     const first = await service.signUp();
     const other = await startTestService(settings);
     try {
-      expect(await admin(settings, ['cluster', 'add', 'second', urlFile])).toBe('second takes organizations');
-      expect(await admin(settings, ['cluster', 'list'])).toMatch(/^default +open +1 .*\n^second +open +0 /m);
+      expect(await runAdmin(settings, ['cluster', 'add', 'second', urlFile])).toBe('second takes organizations');
+      expect(await runAdmin(settings, ['cluster', 'list'])).toMatch(/^default +open +1 .*\n^second +open +0 /m);
       const organizations = [first];
       for (let n = 0; n < 3; n += 1) organizations.push(await service.signUp());
       const places = await Promise.all(organizations.map(({ id }) => placementOf(id)));
@@ -71,12 +64,3 @@ describe.each(PLACEMENTS)('a service with two clusters, placement %s', (placemen
     }
   });
 });
-
-async function admin(settings: Readonly<Record<string, string>>, words: readonly string[]): Promise<string> {
-  const session = await openOperator(readConfig({ ...testVariables(), ...settings }));
-  try {
-    return await parseCommand(words)(session, async () => undefined);
-  } finally {
-    await session.close();
-  }
-}
