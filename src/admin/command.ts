@@ -4,6 +4,7 @@ import type { Organization } from '../catalog/organizations/organization.ts';
 import { NAME_RULES } from '../catalog/organizations/organization-name.ts';
 import { ServiceError } from '../errors.ts';
 import type { Changed } from '../router/operator.ts';
+import type { Address } from '../router/placement/shared-database/citus/setup.ts';
 import { type ClusterOptions, clusterToAdd } from './cluster-arguments.ts';
 import type { AddedCluster } from './clusters.ts';
 import type { OperatorSession } from './open-operator.ts';
@@ -35,7 +36,9 @@ const USAGE = `usage: postern admin <command>
                                process of the service finds its postgres:// URL
   cluster drain <name>         adds no more organizations to it
   cluster open <name>          adds organizations to it again
-  cluster remove <name>        when no organization lives there`;
+  cluster remove <name>        when no organization lives there
+  citus setup --workers <host:port,…>
+                               makes the server a Citus coordinator of these workers; again for each new one; tells what it may not do`;
 
 interface Options extends ClusterOptions {
   readonly yes?: boolean;
@@ -43,6 +46,7 @@ interface Options extends ClusterOptions {
   readonly expires?: string;
   readonly name?: string;
   readonly force?: boolean;
+  readonly workers?: string;
 }
 
 interface Form {
@@ -108,6 +112,7 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
     },
   ],
   ['key issue', { words: 1, command: ([id = '']) => issueKey(id) }],
+  ['citus setup', { words: 0, options: ['workers'], command: (_words, { workers = '' }) => setUpCitus(addressesOf(workers)) }],
   [
     'invite',
     {
@@ -145,6 +150,7 @@ function parse(args: readonly string[]) {
         cap: { type: 'string' },
         name: { type: 'string' },
         force: { type: 'boolean' },
+        workers: { type: 'string' },
       },
       allowPositionals: true,
     });
@@ -223,6 +229,18 @@ function invite(email: string | undefined, lifetimeMs: number): Command {
     const token = await operator.invite({ email, expiresAt });
     return `an invitation for ${email ?? 'anybody'} until ${expiresAt.toISOString()}, shown only now: ${token}`;
   };
+}
+
+function setUpCitus(workers: readonly Address[]): Command {
+  return ({ setUpCitus }) => setUpCitus(workers);
+}
+
+function addressesOf(text: string): Address[] {
+  return text.split(',').map((address) => {
+    const [, host, port] = /^([\w.-]+):(\d{1,5})$/.exec(address.trim()) ?? [];
+    if (host === undefined) throw new UsageError('--workers is a list of addresses with ports: db1.example.com:5432,db2.example.com:5432');
+    return { host, port: Number(port) };
+  });
 }
 
 function nameOf(text: string): string {

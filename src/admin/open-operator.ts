@@ -2,13 +2,16 @@ import { userInfo } from 'node:os';
 import { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import { findRunningServer } from '../embedded/running-server.ts';
+import { ServiceError } from '../errors.ts';
 import type { Origin } from '../observation.ts';
 import { Clusters } from '../router/clusters/clusters.ts';
 import { NewPlacements } from '../router/clusters/placement-choice.ts';
 import { controlConnection } from '../router/clusters/served-cluster.ts';
 import { Clones } from '../router/moves/clones.ts';
 import { Operator } from '../router/operator.ts';
+import { parseUrl } from '../router/placement/admin-connection.ts';
 import { type ClusterOptions, findCluster } from '../router/placement/cluster.ts';
+import { type Address, setUpCitus } from '../router/placement/shared-database/citus/setup.ts';
 import { SignUps } from '../router/sign-ups/sign-ups.ts';
 import { ClusterAdministration } from './clusters.ts';
 
@@ -20,6 +23,8 @@ export interface OperatorSession {
   readonly clones: Clones;
   /** The operator, by the machine's user name. */
   readonly origin: Origin;
+  /** @throws ClusterError, ServiceError `invalid_request` */
+  setUpCitus(workers: readonly Address[]): Promise<string>;
   close(): Promise<void>;
 }
 
@@ -47,6 +52,10 @@ export async function openOperator(config: Config): Promise<OperatorSession> {
     clones: new Clones({ catalog, clusters, signUps, operator, observe }),
     clusters: new ClusterAdministration(catalog.clusters, first, shared),
     origin: { surface: 'admin', sourceIp: '127.0.0.1', userAgent: `postern-admin (${userName()})` },
+    setUpCitus(workers) {
+      if (config.DATABASE_URL === undefined) throw new ServiceError('invalid_request', 'Citus needs a server of yours, in DATABASE_URL');
+      return setUpCitus({ admin: parseUrl(config.DATABASE_URL), workers, cluster: first, allowXpath: shared.allowXpath });
+    },
     async close() {
       await clusters.close();
       await catalog.close();

@@ -98,10 +98,24 @@ export function findCluster(options: ClusterOptions): Promise<Cluster> {
   return withAdmin(options, find);
 }
 
-async function withAdmin(
+/**
+ * Sets up a worker of Citus: as {@link prepareCluster}, without a control database.
+ * @throws ClusterError
+ */
+export function prepareWorker(options: ClusterOptions): Promise<void> {
+  return withAdmin(options, async (session, admin) => {
+    const facts = await readFacts(session);
+    checkFacts(facts, admin);
+    const owner = (await ensurePlatformRole(session, options.secret)).user;
+    await ensureDatabases(session, admin, options, facts, owner);
+    await closeDefaultDatabases(session);
+  });
+}
+
+async function withAdmin<Result>(
   options: ClusterOptions,
-  use: (session: pg.Client, admin: AdminConnection, options: ClusterOptions) => Promise<Cluster>,
-): Promise<Cluster> {
+  use: (session: pg.Client, admin: AdminConnection, options: ClusterOptions) => Promise<Result>,
+): Promise<Result> {
   const admin = adminOf(options);
   try {
     const waitMs = options.waitMs ?? WAIT_MS;
@@ -145,18 +159,28 @@ async function prepare(session: pg.Client, admin: AdminConnection, options: Clus
   await withSession({ ...admin, database: options.controlDatabase }, (control) =>
     provideQueryStatistics(control, pg.escapeIdentifier(platform.user)),
   );
-  const { allowXpath = false, secret, observe } = options;
-  const made = { ...facts, owner: platform.user, allowXpath, secret, observe };
-  if (facts.superuser) {
-    await ensureStatisticsReader(session);
-    await ensureOwnersRole(session, platform.user, facts.version);
-  }
-  const hardened = await ensureTemplate(session, admin, made);
-  const sharedHardened = await ensureSharedDatabase(session, admin, made);
+  const hardened = await ensureDatabases(session, admin, options, facts, platform.user);
   const open = await closeDefaultDatabases(session);
   const cluster = await describe(session, admin, options, facts, platform);
-  warn(options.observe, hardened && sharedHardened, open, cluster.roleSettings);
+  warn(options.observe, hardened, open, cluster.roleSettings);
   return cluster;
+}
+
+/** The template and the shared database. @returns whether their catalogs are hardened */
+async function ensureDatabases(
+  session: pg.Client,
+  admin: AdminConnection,
+  { allowXpath = false, secret, observe }: ClusterOptions,
+  facts: Facts,
+  owner: string,
+): Promise<boolean> {
+  const made = { ...facts, owner, allowXpath, secret, observe };
+  if (facts.superuser) {
+    await ensureStatisticsReader(session);
+    await ensureOwnersRole(session, owner, facts.version);
+  }
+  const hardened = await ensureTemplate(session, admin, made);
+  return (await ensureSharedDatabase(session, admin, made)) && hardened;
 }
 
 async function find(session: pg.Client, admin: AdminConnection, options: ClusterOptions): Promise<Cluster> {

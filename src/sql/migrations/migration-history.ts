@@ -21,7 +21,9 @@ export interface NewAppliedMigration extends Omit<AppliedMigration, 'appliedAt'>
   readonly rollbackSql: string | undefined;
 }
 
-const COLUMNS = `name, status, pg_catalog.to_char(applied_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), checksum, duration_ms, statement_count, statements_applied`;
+/** Of immutable functions only: Citus evaluates no others in RETURNING. The time is in seconds since 1970. */
+const COLUMNS =
+  "name, status, extract(epoch FROM applied_at AT TIME ZONE 'UTC'), checksum, duration_ms, statement_count, statements_applied";
 
 const TABLE = `
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -99,7 +101,7 @@ export class MigrationHistory {
     durationMs,
   }: Pick<AppliedMigration, 'name' | 'status' | 'statementsApplied' | 'durationMs'>): Promise<AppliedMigration> {
     const [row] = await this.#session.rows(
-      `UPDATE ${this.#table.name} SET status = $2, statements_applied = $3, duration_ms = $4, applied_at = pg_catalog.clock_timestamp() WHERE name = $1 RETURNING ${COLUMNS}`,
+      `UPDATE ${this.#table.name} SET status = $2, statements_applied = $3, duration_ms = $4, applied_at = pg_catalog.now() WHERE name = $1 RETURNING ${COLUMNS}`,
       [name, status, String(statementsApplied), String(durationMs)],
     );
     return this.#written(row);
@@ -126,10 +128,18 @@ function readEntry([
   return {
     name: name ?? '',
     status: status === 'failed' ? 'failed' : 'applied',
-    appliedAt: appliedAt ?? '',
+    appliedAt: toRfc3339(Number(appliedAt)),
     checksum: checksum ?? '',
     durationMs: Number(durationMs),
     statementCount: Number(statementCount),
     statementsApplied: Number(statementsApplied),
   };
+}
+
+/** With microseconds, as PostgreSQL has them. Empty for a time that JavaScript cannot express, such as 'infinity'. */
+function toRfc3339(seconds: number): string {
+  const microseconds = Math.round(seconds * 1_000_000);
+  const date = new Date(Math.floor(microseconds / 1_000));
+  if (Number.isNaN(date.getTime())) return '';
+  return date.toISOString().replace('Z', `${String(((microseconds % 1_000) + 1_000) % 1_000).padStart(3, '0')}Z`);
 }

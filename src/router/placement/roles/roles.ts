@@ -91,12 +91,17 @@ export class Roles {
 
   /**
    * Closes the role for good: changes its password, so that no other process can log in, and terminates its sessions.
+   * @param changer the session that changes the role: with Citus one in its database, so that the change reaches all nodes
    * @returns the secret for Postern's own login, and the processes that have not ended
    */
-  async takeOver(session: pg.PoolClient, role: string): Promise<{ readonly secret: string; readonly running: readonly RunningProcess[] }> {
+  async takeOver(
+    session: pg.PoolClient,
+    role: string,
+    changer = session,
+  ): Promise<{ readonly secret: string; readonly running: readonly RunningProcess[] }> {
     const secret = randomBytes(32).toString('base64url');
     const verifier = pg.escapeLiteral(await roleVerifier(secret, role));
-    await session.query(`ALTER ROLE ${pg.escapeIdentifier(role)} LOGIN CONNECTION LIMIT -1 PASSWORD ${verifier} VALID UNTIL 'infinity'`);
+    await changer.query(`ALTER ROLE ${pg.escapeIdentifier(role)} LOGIN CONNECTION LIMIT -1 PASSWORD ${verifier} VALID UNTIL 'infinity'`);
     return { secret, running: await this.endSessions(session, role) };
   }
 
@@ -105,7 +110,7 @@ export class Roles {
    * @returns the processes that have not ended
    */
   async endSessions(session: pg.PoolClient, role: string): Promise<readonly RunningProcess[]> {
-    await session.query(this.#join(role));
+    await session.query(this.join(role));
     await session.query(TERMINATE, [role, false]);
     return until(TERMINATION_TIMEOUT_MS, () => processesOf(session, role, false));
   }
@@ -159,14 +164,14 @@ export class Roles {
 
   /** Membership ends with the transaction. */
   async #asMember<Result>(session: pg.PoolClient, role: string, work: () => Promise<Result>): Promise<Result> {
-    await session.query(`BEGIN; ${this.#join(role)}`);
+    await session.query(`BEGIN; ${this.join(role)}`);
     const result = await work();
     await session.query('ROLLBACK');
     return result;
   }
 
-  /** Only a member of a role may see and terminate its sessions. Before 16 membership always inherited privileges. */
-  #join(role: string): string {
+  /** The statement with which the platform role becomes a member. Only a member of a role may see and terminate its sessions. Before 16 membership always inherited privileges. */
+  join(role: string): string {
     return `GRANT ${pg.escapeIdentifier(role)} TO CURRENT_USER${this.#cluster.serverVersion >= 160_000 ? ' WITH INHERIT TRUE' : ''}`;
   }
 

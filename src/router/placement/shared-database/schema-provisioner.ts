@@ -3,6 +3,7 @@ import { rolePassword } from '../../../auth/role-password.ts';
 import { BackendConnection } from '../../../backend/connection.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
 import { ServiceError } from '../../../errors.ts';
+import type { RoleLogin } from '../cluster.ts';
 import { dropOwned } from '../owned-objects.ts';
 import type { Platform } from '../platform-sessions.ts';
 import {
@@ -17,6 +18,8 @@ import { asReader, isReaderRole, letRead, mayRead, ownPlacement } from '../roles
 import { Roles, roleExists } from '../roles/roles.ts';
 import { isUsable, TenantLogins } from '../roles/tenant-login.ts';
 import { sessionOptions } from '../session-settings.ts';
+import { hasCitus } from './citus/extension.ts';
+import { forgetLogin, letLogin, runOnWorkers } from './citus/node-logins.ts';
 
 /**
  * A schema for each organization in one shared database. The platform role owns the schema, so that the organization can
@@ -46,8 +49,10 @@ export class SchemaProvisioner implements Provisioner {
 
   async provision(placement: Placement): Promise<void> {
     await this.#platform.aloneInShared(placement.role, async (shared) => {
+      const isDistributed = await hasCitus(shared);
       const role = await this.#roles.statementsFor(shared, placement.role);
-      await this.#run(shared, [...role, ...this.#schemaStatements(placement)]);
+      const login = isDistributed ? this.#loginStatements(placement.role) : [];
+      await run(shared, isDistributed, [...role, ...login, ...schemaStatements(placement, isDistributed)]);
     });
   }
 
@@ -55,18 +60,20 @@ export class SchemaProvisioner implements Provisioner {
   async deprovision(placement: Placement): Promise<void> {
     const schema = pg.escapeIdentifier(placement.schema);
     await this.#platform.aloneInShared(placement.role, async (shared, control) => {
+      const isDistributed = await hasCitus(shared);
       const statements = [`DROP SCHEMA IF EXISTS ${schema} CASCADE`];
       for (const { role } of [asReader(placement), placement]) {
         if (!(await roleExists(control, role))) continue;
-        const { secret, running } = await this.#roles.takeOver(control, role);
+        const { secret, running } = await this.#roles.takeOver(control, role, shared);
         if (running.length > 0) throw new StillRunningError(describeProcesses(running));
+        if (isDistributed) await this.#takeOverOnWorkers(shared, role, secret);
         await this.#empty(shared, { ...placement, role }, secret);
         // A session that authenticated with the old password just before the change may have started meanwhile.
         await this.#roles.endSessions(control, role);
         const name = pg.escapeIdentifier(role);
-        statements.push(`DROP OWNED BY ${name} CASCADE`, `DROP ROLE ${name}`);
+        statements.push(`DROP OWNED BY ${name} CASCADE`, ...(isDistributed ? [forgetLogin(role)] : []), `DROP ROLE ${name}`);
       }
-      await this.#run(shared, statements);
+      await run(shared, isDistributed, statements);
     });
   }
 
@@ -122,30 +129,32 @@ export class SchemaProvisioner implements Provisioner {
   }
 
   #repairRole({ role, schema }: Placement): Promise<boolean> {
-    return this.#platform.alone(schema, (session) => this.#roles.repair(session, role));
+    return this.#platform.aloneInShared(schema, async (shared) => {
+      if (!(await this.#roles.repair(shared, role))) return false;
+      if (await hasCitus(shared)) await run(shared, true, this.#loginStatements(role));
+      return true;
+    });
   }
 
   #repairSchema(placement: Placement): Promise<boolean> {
     return this.#platform.aloneInShared(placement.schema, async (shared) => {
       if (!(await roleExists(shared, placement.role))) return false;
-      await this.#run(shared, this.#schemaStatements(placement));
+      const isDistributed = await hasCitus(shared);
+      await run(shared, isDistributed, schemaStatements(placement, isDistributed));
       return true;
     });
   }
 
-  #schemaStatements({ schema, role }: Placement): string[] {
-    const [name, user] = [pg.escapeIdentifier(schema), pg.escapeIdentifier(role)];
-    return [
-      ...(this.#platform.cluster.citus ? ['SET citus.enable_schema_based_sharding = on'] : []),
-      `CREATE SCHEMA IF NOT EXISTS ${name}`,
-      `GRANT ${isReaderRole(role) ? 'USAGE' : 'USAGE, CREATE'} ON SCHEMA ${name} TO ${user}`,
-    ];
+  /** The platform role is no object of Citus, so its memberships are not passed on to other nodes. */
+  async #takeOverOnWorkers(shared: pg.PoolClient, role: string, secret: string): Promise<void> {
+    await run(shared, true, [letLogin(loginOf(role, secret))]);
+    await runOnWorkers(shared, this.#roles.join(role));
   }
 
-  /** In one transaction; with Citus one statement after another, as tested there. Each statement may be repeated. */
-  async #run(session: pg.PoolClient, statements: readonly string[]): Promise<void> {
-    const scripts = this.#platform.cluster.citus ? statements : [statements.join('; ')];
-    for (const script of scripts) await session.query(script);
+  /** With Citus: the login at other nodes, and triggers, which Citus refuses unless their author answers for them. */
+  #loginStatements(role: string): string[] {
+    const triggers = `ALTER ROLE ${pg.escapeIdentifier(role)} SET citus.enable_unsafe_triggers = on`;
+    return [letLogin(loginOf(role, this.#platform.cluster.secret)), ...(isReaderRole(role) ? [] : [triggers])];
   }
 
   async #empty(shared: pg.PoolClient, placement: Placement, secret: string): Promise<void> {
@@ -159,4 +168,23 @@ export class SchemaProvisioner implements Provisioner {
       tenant.end();
     }
   }
+}
+
+function schemaStatements({ schema, role }: Placement, isDistributed: boolean): string[] {
+  const [name, user] = [pg.escapeIdentifier(schema), pg.escapeIdentifier(role)];
+  return [
+    ...(isDistributed ? ['SET citus.enable_schema_based_sharding = on'] : []),
+    `CREATE SCHEMA IF NOT EXISTS ${name}`,
+    `GRANT ${isReaderRole(role) ? 'USAGE' : 'USAGE, CREATE'} ON SCHEMA ${name} TO ${user}`,
+  ];
+}
+
+function loginOf(role: string, secret: string): RoleLogin {
+  return { user: role, password: rolePassword(secret, role) };
+}
+
+/** In one transaction; with Citus one statement after another, as tested there. Each statement may be repeated. */
+async function run(session: pg.PoolClient, isDistributed: boolean, statements: readonly string[]): Promise<void> {
+  const scripts = isDistributed ? statements : [statements.join('; ')];
+  for (const script of scripts) await session.query(script);
 }

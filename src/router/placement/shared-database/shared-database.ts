@@ -5,6 +5,8 @@ import { TEMPLATE } from '../own-database/template.ts';
 import { leaveLargeObjectsToOwners } from '../roles/owners-role.ts';
 import { separateAdvisoryLocks } from './advisory-lock-functions.ts';
 import { createChannelFunctions, keepChannelSecret, notifyCalled, replacePgNotify } from './channel-functions.ts';
+import { closeCitus } from './citus/closed-functions.ts';
+import { hasCitus, ON_THIS_NODE } from './citus/extension.ts';
 import { refuseChosenLargeObjects } from './large-object-functions.ts';
 
 /** The database of the organizations that have a schema each. */
@@ -51,10 +53,11 @@ export async function ensureSharedDatabase(admin: pg.Client, login: AdminConnect
 
   const ready = found?.comment?.startsWith(comment) ?? false;
   await withSession({ ...login, database: SHARED }, async (session) => {
+    await session.query(ON_THIS_NODE);
     if (!ready && superuser) await hardenShared(session, owner, allowXpath);
     if (!ready) await createChannelFunctions(session, { owner, secret });
     await keepChannelSecret(session, secret);
-    if (await isCoordinator(session)) await furnishCoordinator(session, owner, superuser);
+    if (await hasCitus(session)) await furnishNode(session, owner, superuser);
   });
   if (ready) return found?.comment?.endsWith(HARDENED) ?? false;
   // Granted to PUBLIC: grants to each organization would enlarge the one row that every login reads, and could not be made concurrently.
@@ -90,37 +93,19 @@ async function hardenShared(session: pg.Client, owner: string, allowXpath: boole
   await harden(session, { taken: [WHOLE_SERVER, ONE_DATABASE], allowXpath, alsoDo });
 }
 
-/** Views and functions of Citus that show the schemas and tables of others, in whichever schema its version has them. */
-const CITUS_VIEWS = `
-  SELECT c.oid::pg_catalog.regclass AS view
-  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-  WHERE c.relname IN ('citus_schemas', 'citus_tables', 'citus_shards') AND n.nspname IN ('pg_catalog', 'public', 'citus')`;
-
-/**
- * A Citus coordinator creates schemas on its workers too, where the platform role needs the privilege. The grant is propagated to them;
- * it is repeated at every start for new workers.
- */
-async function furnishCoordinator(session: pg.Client, owner: string, superuser: boolean): Promise<void> {
+/** A node of Citus. Each is changed by itself, because the others may be of another edition still. */
+async function furnishNode(session: pg.Client, owner: string, superuser: boolean): Promise<void> {
   await session.query(`GRANT CREATE ON DATABASE ${SHARED} TO ${pg.escapeIdentifier(owner)}`);
-  const views = superuser ? (await session.query<{ view: string }>(CITUS_VIEWS)).rows : [];
-  for (const { view } of views) await session.query(`REVOKE ALL ON ${view} FROM PUBLIC`);
+  if (superuser) await closeCitus(session, owner);
 }
 
 export interface SharedFacts {
-  /** Whether it is on a coordinator of Citus, which distributes schemas. */
-  readonly citus: boolean;
   /** The function to call instead of pg_notify; undefined if pg_notify has been replaced. */
   readonly pgNotify: string | undefined;
 }
 
 export function sharedFacts(login: AdminConnection): Promise<SharedFacts> {
   return withSession({ ...login, database: SHARED }, async (session) => ({
-    citus: await isCoordinator(session),
     pgNotify: await notifyCalled(session),
   }));
-}
-
-async function isCoordinator(session: pg.Client): Promise<boolean> {
-  const { rows } = await session.query("SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus'");
-  return rows.length > 0;
 }

@@ -87,7 +87,7 @@ const COLUMNS = `
   reply bytea NOT NULL,
   created_at timestamptz NOT NULL DEFAULT clock_timestamp()`;
 
-const KEPT_FOR = `interval '24 hours'`;
+const KEPT_FOR_MS = 86_400_000;
 /** A request that adds one reply deletes up to so many expired ones, so that they cannot accumulate. */
 const EXPIRED_MAX = 20;
 
@@ -105,6 +105,8 @@ class KeptReplies {
   readonly #request: IdempotentRequest;
   readonly #table: PosternTable;
   readonly #lockName: string;
+  /** Older replies have expired. It is a parameter in all statements, because Citus evaluates no function that depends on the time in them. */
+  readonly #expiredAt = new Date(Date.now() - KEPT_FOR_MS).toISOString();
 
   constructor(session: SqlSession, request: IdempotentRequest) {
     const { placement } = session.lease.tenant.organization;
@@ -134,8 +136,8 @@ class KeptReplies {
       `INSERT INTO ${name} AS kept (key, fingerprint, status, content_type, reply) VALUES ($1, $2, $3, $4, pg_catalog.decode($5, 'hex'))
        ON CONFLICT (key) DO UPDATE SET fingerprint = excluded.fingerprint, status = excluded.status, content_type = excluded.content_type,
          reply = excluded.reply, created_at = excluded.created_at
-       WHERE kept.created_at <= clock_timestamp() - ${KEPT_FOR} RETURNING 1`,
-      [key, fingerprint, String(status), contentType, body.toString('hex')],
+       WHERE kept.created_at <= $6::pg_catalog.timestamptz RETURNING 1`,
+      [key, fingerprint, String(status), contentType, body.toString('hex'), this.#expiredAt],
     );
     if (rows.length === 0) throw inProgress();
   }
@@ -144,9 +146,10 @@ class KeptReplies {
   release(): void {
     const { name } = this.#table;
     const unlocked = this.#session.rows('SELECT pg_catalog.pg_advisory_unlock(pg_catalog.hashtextextended($1, 0))', [this.#lockName]);
-    const deleted = this.#session.query(
-      `DELETE FROM ${name} WHERE key IN (SELECT key FROM ${name} WHERE created_at <= clock_timestamp() - ${KEPT_FOR}
+    const deleted = this.#session.rows(
+      `DELETE FROM ${name} WHERE key IN (SELECT key FROM ${name} WHERE created_at <= $1::pg_catalog.timestamptz
        ORDER BY created_at LIMIT ${EXPIRED_MAX} FOR UPDATE SKIP LOCKED)`,
+      [this.#expiredAt],
     );
     unlocked.catch(() => this.#session.mustBeReset());
     deleted.catch(() => {});
@@ -162,8 +165,8 @@ class KeptReplies {
     try {
       const [row] = await this.#session.rows(
         `SELECT fingerprint, status, content_type, pg_catalog.encode(reply, 'hex') FROM ${this.#table.name}
-         WHERE key = $1 AND created_at > clock_timestamp() - ${KEPT_FOR}`,
-        [key],
+         WHERE key = $1 AND created_at > $2::pg_catalog.timestamptz`,
+        [key, this.#expiredAt],
       );
       if (row === undefined) return undefined;
       const [keptFingerprint, status, contentType, reply] = row;

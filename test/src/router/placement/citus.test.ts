@@ -6,6 +6,7 @@ import { runCommand } from '../../../../src/backend/run-command.ts';
 import { type Cluster, prepareCluster } from '../../../../src/router/placement/cluster.ts';
 import { Platform } from '../../../../src/router/placement/platform-sessions.ts';
 import { ProvisionerByKind } from '../../../../src/router/placement/provisioner-by-kind.ts';
+import { letWriteLogins } from '../../../../src/router/placement/shared-database/citus/node-logins.ts';
 import { newOrganizationId } from '../../../../src/router/sign-ups/organization-and-key-ids.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';
 import { startPostgres18 } from '../../../support/postgres18.ts';
@@ -19,6 +20,20 @@ const EXTENSION = {
   'citus.control': "default_version = '1'\nschema = pg_catalog\nrelocatable = false\n",
   'citus--1.sql': `
     CREATE SCHEMA citus;
+    CREATE TABLE citus.pg_dist_authinfo (nodeid int, rolename name, authinfo text, UNIQUE (rolename, nodeid));
+    ALTER TABLE citus.pg_dist_authinfo SET SCHEMA pg_catalog;
+    CREATE TABLE citus.pg_dist_local_group (groupid int);
+    INSERT INTO citus.pg_dist_local_group VALUES (0);
+    ALTER TABLE citus.pg_dist_local_group SET SCHEMA pg_catalog;
+    CREATE TABLE citus.commands (text text, by name);
+    CREATE FUNCTION citus.run_command_on_workers(command text) RETURNS TABLE (success boolean, result text)
+      LANGUAGE sql SECURITY DEFINER BEGIN ATOMIC
+      INSERT INTO citus.commands VALUES ($1, session_user);
+      SELECT true, ''::text;
+    END;
+    ALTER FUNCTION citus.run_command_on_workers SET SCHEMA pg_catalog;
+    CREATE FUNCTION citus.worker_hash("any") RETURNS int LANGUAGE internal AS 'hashint4';
+    ALTER FUNCTION citus.worker_hash SET SCHEMA pg_catalog;
     CREATE TABLE citus.made (name text, sharded text);
     CREATE VIEW citus.citus_schemas AS SELECT name FROM citus.made;
     GRANT SELECT ON citus.citus_schemas TO PUBLIC;
@@ -39,10 +54,13 @@ beforeAll(async () => {
   await mkdir(join(scratch.path, 'extension'));
   for (const [name, content] of Object.entries(EXTENSION)) await writeFile(join(scratch.path, 'extension', name), content);
   server = await startPostgres18({ extension_control_path: `${scratch.path}:$system` });
-  expect((await prepare()).citus).toBe(false);
+  await prepare();
   superuser = new pg.Client({ ...server, database: 'postern_shared' });
   await superuser.connect();
   await superuser.query('CREATE EXTENSION citus');
+  await superuser.query(letWriteLogins('postern_platform'));
+  // Of a setting that no library defines.
+  await superuser.query('GRANT SET ON PARAMETER citus.enable_unsafe_triggers TO postern_platform');
 });
 afterAll(async () => {
   await superuser.end();
@@ -63,14 +81,23 @@ test('on a coordinator each organization gets a distributed schema, and does not
   await provisioner.provision(placement);
   const { rows } = await superuser.query('SELECT * FROM citus.made');
   expect(rows).toEqual([{ name: placement.schema, sharded: 'on' }]);
+  expect((await superuser.query('SELECT nodeid, rolename FROM pg_dist_authinfo')).rows).toEqual([{ nodeid: 0, rolename: placement.role }]);
 
   const backend = await provisioner.open(placement);
   expect(await runCommand(backend, 'CREATE TABLE notes (id int)')).toBe('CREATE TABLE');
-  await expect(runCommand(backend, 'SELECT FROM citus_schemas')).rejects.toMatchObject({ fields: { code: '42501' } });
+  for (const closed of ['SELECT FROM citus_schemas', "SELECT FROM run_command_on_workers('SELECT 1')", 'SELECT FROM pg_dist_authinfo']) {
+    await expect(runCommand(backend, closed)).rejects.toMatchObject({ fields: { code: '42501' } });
+  }
+  expect(await runCommand(backend, 'SELECT worker_hash(1)')).toBe('SELECT 1');
+  expect(await runCommand(backend, "SELECT WHERE current_setting('citus.enable_unsafe_triggers') = 'on'")).toBe('SELECT 1');
   backend.end();
 
   await provisioner.deprovision(placement);
   expect((await superuser.query('SELECT FROM pg_namespace WHERE nspname = $1', [placement.schema])).rowCount).toBe(0);
+  expect((await superuser.query('SELECT * FROM citus.commands')).rows).toEqual([
+    { text: `GRANT "${placement.role}" TO CURRENT_USER WITH INHERIT TRUE`, by: 'postern_platform' },
+  ]);
+  expect((await superuser.query('SELECT FROM pg_dist_authinfo')).rowCount).toBe(0);
   await platform.close();
 });
 
