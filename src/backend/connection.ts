@@ -1,27 +1,12 @@
 import { Buffer } from 'node:buffer';
-import { type OnReadOpts, Socket } from 'node:net';
+import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import pg from 'pg';
 import { joined } from '../runtime/bytes.ts';
 import type { InputSource, OrganizationInput } from '../runtime/input-scheduler.ts';
 import type { BusyPoll } from './busy-poll.ts';
-import { requestCancel } from './cancel-request.ts';
 import { SessionState } from './session-state.ts';
-
-/** The address and credentials for a login to PostgreSQL. */
-export interface BackendLogin {
-  /** Host name or address; a path beginning with `/` is the folder of a Unix socket. */
-  readonly host: string;
-  readonly port: number;
-  readonly user: string;
-  readonly password: string;
-  readonly database: string;
-  /** The startup packet's `options`. They take precedence over `ALTER ROLE … SET`, and `RESET ALL` returns to them. */
-  readonly options?: string;
-  /** As in node:tls `connect`; absent: no TLS towards the backend. */
-  readonly ssl?: pg.ClientConfig['ssl'];
-  readonly connectTimeoutMs: number;
-}
+import { requestCancel } from './socket/cancel-request.ts';
+import { type BackendLogin, type LoggedIn, logIn } from './socket/login.ts';
 
 /** The present user of the connection: a relay, a statement, or the pool while it is idle. */
 export interface BackendReceiver {
@@ -70,14 +55,7 @@ export class BackendConnection implements InputSource {
   #soon: Uint8Array[] = [];
   #soonBytes = 0;
 
-  private constructor(
-    stream: Duplex,
-    reader: Reader | undefined,
-    login: BackendLogin,
-    processId: number,
-    secretKey: number,
-    parameters: Map<string, string>,
-  ) {
+  private constructor({ stream, reader, processId, secretKey, parameters }: LoggedIn, login: BackendLogin) {
     this.#stream = stream;
     this.#login = login;
     this.processId = processId;
@@ -105,39 +83,9 @@ export class BackendConnection implements InputSource {
     stream.resume();
   }
 
-  /**
-   * @throws pg.DatabaseError when the server refuses the login; any other error when it cannot be reached in time
-   */
+  /** @throws pg.DatabaseError when the server refuses the login; any other error when it cannot be reached in time */
   static open(login: BackendLogin): Promise<BackendConnection> {
-    const reader = login.ssl ? undefined : new Reader();
-    const client = new pg.Client({
-      ...(reader === undefined ? {} : { stream: () => reader.socket }),
-      host: login.host,
-      port: login.port,
-      user: login.user,
-      password: login.password,
-      database: login.database,
-      connectionTimeoutMillis: login.connectTimeoutMs,
-      keepAlive: true,
-      ...(login.options === undefined ? {} : { options: login.options }),
-      ssl: login.ssl ?? false,
-    });
-    return new Promise((resolve, reject) => {
-      const parameters = new Map<string, string>();
-      const driver = driverOf(client);
-      driver.on('parameterStatus', (message) => parameters.set(message.parameterName, message.parameterValue));
-      client.on('error', () => {});
-      client.connect((error: Error | null | undefined) => {
-        if (error) {
-          driver.stream.destroy();
-          reject(error);
-          return;
-        }
-        const { stream } = driver;
-        for (const event of ['data', 'drain', 'end', 'close', 'error']) stream.removeAllListeners(event);
-        resolve(new BackendConnection(stream, reader, login, driverKeys(client).processID, driverKeys(client).secretKey, parameters));
-      });
-    });
+    return logIn(login, (session) => new BackendConnection(session, login));
   }
 
   /** @returns the receiver, if it still needs the memory of the chunk */
@@ -330,68 +278,3 @@ const KEEP_ALIVE_MS = 60_000;
 const SOON_MAX_BYTES = 8_192;
 /** Larger chunks of a result are subject to the input scheduler. */
 const SHORT_BYTES = 8_192;
-/** Enough for a result of 1,000 rows of 100 bytes in one read, which costs less than two. */
-const READ_BYTES = 131_072;
-/** A read with less space than this is not worth its cost. */
-const MIN_READ_BYTES = 16_384;
-
-/**
- * A socket that reads into the same memory again and again: over earlier chunks, or after them as long as they are needed.
- * During the login the driver uses it like any other socket.
- * @see https://nodejs.org/api/net.html#new-netsocketoptions `onread`
- */
-class Reader {
-  readonly socket: Socket;
-  /** Receives each chunk. @returns the receiver, if it still needs the chunk's memory */
-  deliver = (chunk: Buffer): BackendReceiver | undefined => {
-    this.socket.emit('data', Buffer.from(chunk));
-    return undefined;
-  };
-  #memory = Buffer.allocUnsafeSlow(READ_BYTES);
-  /** The offset of the next read; the holder needs all bytes before it. */
-  #start = 0;
-  #holder: BackendReceiver | undefined;
-
-  constructor() {
-    const onread: OnReadOpts = {
-      buffer: () => (this.#start === 0 ? this.#memory : this.#memory.subarray(this.#start)),
-      callback: (bytes) => {
-        this.#read(bytes);
-        return true;
-      },
-    };
-    const options = { allowHalfOpen: false, onread };
-    this.socket = new Socket(options);
-  }
-
-  #read(bytes: number): void {
-    const end = this.#start + bytes;
-    const holder = this.deliver(this.#memory.subarray(this.#start, end));
-    if (holder === undefined) {
-      if (this.#holder?.holdsChunk !== true) this.#continueAt(undefined, 0);
-    } else if ((this.#holder ?? holder) === holder && end + MIN_READ_BYTES <= READ_BYTES) this.#continueAt(holder, end);
-    else {
-      this.#memory = Buffer.allocUnsafeSlow(READ_BYTES);
-      this.#continueAt(undefined, 0);
-    }
-  }
-
-  #continueAt(holder: BackendReceiver | undefined, start: number): void {
-    this.#holder = holder;
-    this.#start = start;
-  }
-}
-
-/** The parts of `pg`'s client that its types leave out: its connection, and the process id and secret key for cancel requests. */
-interface DriverConnection {
-  readonly stream: Duplex;
-  on(event: 'parameterStatus', listener: (message: { parameterName: string; parameterValue: string }) => void): void;
-}
-
-function driverOf(client: pg.Client): DriverConnection {
-  return (client as pg.Client & { readonly connection: DriverConnection }).connection;
-}
-
-function driverKeys(client: pg.Client): { readonly processID: number; readonly secretKey: number } {
-  return client as pg.Client & { readonly processID: number; readonly secretKey: number };
-}

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { rolePassword, roleVerifier } from '../../auth/role-password.ts';
-import type { BackendLogin } from '../../backend/connection.ts';
+import type { BackendLogin } from '../../backend/socket/login.ts';
 import { provideQueryStatistics } from '../../catalog/query-statistics/extension.ts';
 import type { Observe } from '../../observation.ts';
 import { type AdminConnection, addressOf, parseUrl, textOf, waitForServer, withSession } from './admin-connection.ts';
