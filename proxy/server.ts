@@ -14,7 +14,7 @@ import type { SessionSource } from '../src/router/sessions/session-source.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import { IndexedSet } from '../src/runtime/indexed-set.ts';
 import { MemoryBudget } from '../src/runtime/memory-budget.ts';
-import { readIntoSharedBuffer } from '../src/runtime/shared-read-buffer.ts';
+import { readIntoSharedBuffer } from '../src/runtime/reused-read-buffers.ts';
 import { errorResponse } from './errors.ts';
 import { authenticate, type LoginMethod } from './login/authentication.ts';
 import { ClientConnection, ClientGone, type ClientStream } from './login/client-connection.ts';

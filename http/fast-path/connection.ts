@@ -5,7 +5,7 @@ import { turnStartedAt } from '../../src/runtime/event-loop.ts';
 import type { Indexed } from '../../src/runtime/indexed-set.ts';
 import type { InputSource, OrganizationInput } from '../../src/runtime/input-scheduler.ts';
 import { type MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
-import { readIntoSharedBuffer, readThroughStream } from '../../src/runtime/shared-read-buffer.ts';
+import { readIntoSharedBuffer, readThroughStream } from '../../src/runtime/reused-read-buffers.ts';
 import { refuseHalf, refuseLate, type ServerDeadlines } from '../connections/server.ts';
 import { parseJson } from '../json/json-body.ts';
 import type { RequestContext } from '../request-context.ts';

@@ -4,7 +4,7 @@
  * PostgreSQL's Unix socket; says its port.
  */
 import { connect, createServer, type Socket } from 'node:net';
-import { readIntoSharedBuffer } from '../../src/runtime/shared-read-buffer.ts';
+import { readIntoSharedBuffer } from '../../src/runtime/reused-read-buffers.ts';
 
 const path = process.argv[2] ?? '';
 const READ_BYTES = 65_536;

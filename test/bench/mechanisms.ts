@@ -86,7 +86,7 @@ export const MECHANISMS: readonly Mechanism[] = [
     name: 'shared-read-buffer',
     about: 'accepted sockets reading into one buffer',
     replacement: {
-      module: 'src/runtime/shared-read-buffer.js',
+      module: 'src/runtime/reused-read-buffers.js',
       text: 'handle.useUserBuffer(memory);',
       by: 'return;',
     },
@@ -103,7 +103,7 @@ export const MECHANISMS: readonly Mechanism[] = [
   {
     name: 'backend-read-buffer',
     about: 'each backend’s socket reading into one buffer',
-    replacement: { module: 'src/backend/connection.js', text: 'login.ssl ? undefined : new Reader()', by: 'undefined' },
+    replacement: { module: 'src/backend/socket/login.js', text: 'login.ssl ? undefined : new SocketReader()', by: 'undefined' },
   },
   {
     name: 'input-turns',

@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream';
 import pg from 'pg';
-import { SocketReader } from './socket-reader.ts';
+import { SocketReader } from '../../runtime/reused-read-buffers.ts';
 
 /** The address and credentials for a login to PostgreSQL. */
 export interface BackendLogin {
