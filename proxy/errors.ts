@@ -1,6 +1,7 @@
 import { mentionsServerStatement } from '../src/backend/prepared-statements.ts';
 import { type ErrorNotes, ServiceError } from '../src/errors.ts';
-import { type ErrorFields, encodeBackendMessage, PostgresError } from '../src/protocol/backend.ts';
+import { encodeBackendMessage } from '../src/protocol/backend.ts';
+import { type ErrorFields, PostgresError } from '../src/protocol/error-fields.ts';
 
 /**
  * An ErrorResponse for an error of Postern, or for one that Postgres raised while a session was prepared. FATAL ends the connection,

@@ -6,7 +6,7 @@ import { type ErrorKind, ServiceError } from '../src/errors.ts';
 import { isOutOfFiles } from '../src/file-descriptors.ts';
 import type { Multiplexers } from '../src/multiplex/multiplexer.ts';
 import type { Observe, Origin } from '../src/observation.ts';
-import { PostgresError } from '../src/protocol/backend.ts';
+import { PostgresError } from '../src/protocol/error-fields.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
 import { HOLD_MS, type RefusalLimit } from '../src/router/limits/refusal-limit.ts';
 import type { Router } from '../src/router/router.ts';

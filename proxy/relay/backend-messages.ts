@@ -3,14 +3,8 @@ import { performance } from 'node:perf_hooks';
 import { Request, type RequestKind } from '../../src/backend/pending-replies.ts';
 import { mentionsServerStatement } from '../../src/backend/prepared-statements.ts';
 import { ServiceError } from '../../src/errors.ts';
-import {
-  BackendType,
-  decodeErrorFields,
-  decodeParameterStatus,
-  type ErrorFields,
-  encodeBackendMessage,
-  type TransactionStatus,
-} from '../../src/protocol/backend.ts';
+import { BackendType, decodeParameterStatus, encodeBackendMessage, type TransactionStatus } from '../../src/protocol/backend.ts';
+import { decodeErrorFields, type ErrorFields } from '../../src/protocol/error-fields.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { isOwn } from '../checkout/backend-link.ts';

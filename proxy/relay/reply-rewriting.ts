@@ -1,5 +1,6 @@
 import { SERVER_STATEMENT } from '../../src/backend/prepared-statements.ts';
-import { decodeErrorFields, decodeNotification, type ErrorFields, encodeBackendMessage } from '../../src/protocol/backend.ts';
+import { decodeNotification, encodeBackendMessage } from '../../src/protocol/backend.ts';
+import { decodeErrorFields, type ErrorFields } from '../../src/protocol/error-fields.ts';
 import { HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';

@@ -1,4 +1,4 @@
-import { PostgresError } from '../protocol/backend.ts';
+import { PostgresError } from '../protocol/error-fields.ts';
 
 export interface LineAndColumn {
   /** Counts from 1. */

@@ -1,4 +1,4 @@
-import type { ErrorFields } from '../../protocol/backend.ts';
+import type { ErrorFields } from '../../protocol/error-fields.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
 import type { Tenant } from '../tenant.ts';
 import { clientChannel } from './channel-names.ts';

@@ -1,4 +1,4 @@
-import { PostgresError } from '../../protocol/backend.ts';
+import { PostgresError } from '../../protocol/error-fields.ts';
 import { bindAndExecute } from '../../protocol/frontend-encoder.ts';
 import { checkStatement } from '../../syntax/http-restrictions.ts';
 import { type SideEffects, sideEffectsOf } from '../../syntax/traits/side-effects.ts';

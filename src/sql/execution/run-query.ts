@@ -1,5 +1,5 @@
 import { ServiceError } from '../../errors.ts';
-import { PostgresError } from '../../protocol/backend.ts';
+import { PostgresError } from '../../protocol/error-fields.ts';
 import type { Lease } from '../../router/lease.ts';
 import { checkStatement } from '../../syntax/http-restrictions.ts';
 import { sideEffectsOf } from '../../syntax/traits/side-effects.ts';

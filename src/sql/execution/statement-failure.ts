@@ -1,5 +1,5 @@
 import { ServiceError } from '../../errors.ts';
-import type { PostgresError } from '../../protocol/backend.ts';
+import type { PostgresError } from '../../protocol/error-fields.ts';
 
 /** Where a request of several statements failed. */
 export interface FailurePlace {

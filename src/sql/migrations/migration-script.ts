@@ -1,5 +1,5 @@
 import { ServiceError } from '../../errors.ts';
-import { PostgresError } from '../../protocol/backend.ts';
+import { PostgresError } from '../../protocol/error-fields.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { findDestruction } from '../../syntax/destructive-statements.ts';
 import { checkStatement, checkText } from '../../syntax/http-restrictions.ts';

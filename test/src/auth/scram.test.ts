@@ -10,7 +10,8 @@ import {
   type ScramState,
   stepScram,
 } from '../../../src/auth/scram.ts';
-import { BackendType, decodeErrorFields } from '../../../src/protocol/backend.ts';
+import { BackendType } from '../../../src/protocol/backend.ts';
+import { decodeErrorFields } from '../../../src/protocol/error-fields.ts';
 import { backendFrames } from '../../../src/protocol/message-framing.ts';
 import { type Message, MessageReader } from '../../support/message-reader.ts';
 import { SeededRandom } from '../../support/random.ts';

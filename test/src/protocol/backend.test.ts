@@ -2,17 +2,14 @@ import { describe, expect, test } from 'vitest';
 import {
   type BackendMessage,
   decodeCommandComplete,
-  decodeErrorFields,
   decodeNotification,
   decodeParameterDescription,
   decodeParameterStatus,
   decodeReadyForQuery,
   decodeRowDescription,
-  type ErrorFields,
-  ErrorFieldsReader,
   encodeBackendMessage,
-  PostgresError,
 } from '../../../src/protocol/backend.ts';
+import { decodeErrorFields, type ErrorFields, ErrorFieldsReader, PostgresError } from '../../../src/protocol/error-fields.ts';
 import { SeededRandom } from '../../support/random.ts';
 
 /** Text in which every character is a byte. */

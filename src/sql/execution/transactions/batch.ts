@@ -1,4 +1,4 @@
-import { PostgresError } from '../../../protocol/backend.ts';
+import { PostgresError } from '../../../protocol/error-fields.ts';
 import { bindAndExecute } from '../../../protocol/frontend-encoder.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
 import { type LineAndColumn, lineAndColumn } from '../../../syntax/line-and-column.ts';

@@ -1,5 +1,5 @@
 import { ServiceError } from '../../../errors.ts';
-import { PostgresError } from '../../../protocol/backend.ts';
+import { PostgresError } from '../../../protocol/error-fields.ts';
 import type { Lease } from '../../../router/lease.ts';
 import { createPosternTable, type PosternTable, posternTable } from '../../postern-tables.ts';
 import { ReplySizeLimit } from '../../result/buffered-result.ts';

@@ -1,5 +1,6 @@
 import { ServiceError } from '../../../errors.ts';
-import { PostgresError, type TransactionStatus } from '../../../protocol/backend.ts';
+import type { TransactionStatus } from '../../../protocol/backend.ts';
+import { PostgresError } from '../../../protocol/error-fields.ts';
 import type { SqlSession } from '../../session/session.ts';
 import { type FailurePlace, StatementFailure } from '../statement-failure.ts';
 
