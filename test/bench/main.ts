@@ -5,6 +5,7 @@ import { ablationTable, measureWithout } from './ablation.ts';
 import { type Bench, openBench } from './bench.ts';
 import { Closing } from './closing.ts';
 import { startCluster } from './cluster.ts';
+import { CLUSTERS } from './clusters.ts';
 import { FAIRNESS } from './fairness.ts';
 import { HTTP } from './http.ts';
 import { HTTP_LARGE } from './http-large.ts';
@@ -21,7 +22,7 @@ import { WIRE } from './wire.ts';
 import { WirePeers } from './wire-peers.ts';
 import { WORKERS } from './workers.ts';
 
-const SCENARIOS: readonly Scenario[] = [...WIRE, ROWS, COPY, LOGINS, IDLE, STALLS, FAIRNESS, ...HTTP, HTTP_LARGE, WORKERS];
+const SCENARIOS: readonly Scenario[] = [...WIRE, ROWS, COPY, LOGINS, IDLE, STALLS, FAIRNESS, ...HTTP, HTTP_LARGE, WORKERS, CLUSTERS];
 
 const interrupted = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => interrupted.abort(new Error(`ended by ${signal}`)));

@@ -12,6 +12,8 @@ const MAIN = fileURLToPath(new URL('../../src/main.js', import.meta.url));
 const REGISTER = fileURLToPath(new URL('register-replacement.js', import.meta.url));
 const PACKAGE = new URL('../../../package.json', import.meta.url);
 
+export const SECRET = 'a secret for as long as the bench runs';
+
 /** Postern as its users run it: a process of its own with everything on. */
 export interface Postern {
   readonly child: Child;
@@ -47,7 +49,7 @@ export async function startPostern({ cluster, folder, pool, profiles, without, e
     env: {
       PATH: process.env.PATH,
       DATABASE_URL: cluster.adminUrl,
-      POSTERN_SECRET: 'a secret for as long as the bench runs',
+      POSTERN_SECRET: SECRET,
       POSTERN_DATA_DIR: own,
       POSTERN_HTTP_PORT: '0',
       POSTERN_PG_PORT: '0',

@@ -1,10 +1,13 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { makeUrlFiles, runAdmin, type UrlFiles } from '../support/clusters.ts';
 import { newControlDatabase } from '../support/control-databases.ts';
 import { textOf } from '../support/documents.ts';
 import { eventually } from '../support/eventually.ts';
 import { makeOwnCluster, type OwnCluster } from '../support/own-cluster.ts';
 import { PLACEMENTS, startTestService, type TestService } from '../support/service.ts';
+
+/** Of organizations that sign up at once. */
+const NAMES = ['one', 'two', 'three', 'four', 'five', 'six'];
 
 describe.each(PLACEMENTS)('a service with two clusters, placement %s', (placement) => {
   let second: OwnCluster;
@@ -63,4 +66,64 @@ describe.each(PLACEMENTS)('a service with two clusters, placement %s', (placemen
       await other.close();
     }
   });
+
+  it('adds no more than the cap, however many sign up at once, and none to one that drains', async () => {
+    await runAdmin(settings, ['cluster', 'drain', 'default']);
+    await runAdmin(settings, ['cluster', 'drain', 'second']);
+    const third = await makeOwnCluster();
+    try {
+      await runAdmin(settings, ['cluster', 'add', 'third', await files.keep('third', third.url), '--cap', '2', '--placement', placement]);
+      await eventually('it is found', async () => (await metrics()).includes('postern_cluster_up{cluster="third"} 1\n'));
+      const signUp = (name: string) =>
+        service.call('POST', '/api/auth/signup', { body: { orgName: name, email: `${name}-${placement}@acme.test` } });
+      const replies = await Promise.all(NAMES.map(signUp));
+      const made = replies.filter(({ status }) => status === 201);
+      expect(await Promise.all(made.map(({ body }) => placementOf(body.id)))).toEqual(['third', 'third']);
+      for (const { body } of replies.filter(({ status }) => status !== 201)) {
+        expect(body).toMatchObject({ code: 'not_ready', retryable: true, detail: 'there is no room for another organization' });
+      }
+      expect(await runAdmin(settings, ['cluster', 'list'])).toMatch(/^default +draining .*\nsecond +draining .*\nthird +full +2 +2 +1 /m);
+      await expect(runAdmin(settings, ['cluster', 'remove', 'third'])).rejects.toThrow('cluster "third" has 2 organizations');
+
+      await runAdmin(settings, ['cluster', 'open', 'default']);
+      // Who was refused may ask again.
+      const refused = NAMES[replies.findIndex(({ status }) => status !== 201)] ?? '';
+      let again = await signUp(refused);
+      await eventually('there is room', async () => {
+        if (again.status !== 201) again = await signUp(refused);
+        return again.status === 201;
+      });
+      expect(await placementOf(again.body.id)).toBe('default');
+      for (const { body } of made) await service.service.operator.drop(body.id, { surface: 'admin', sourceIp: '127.0.0.1' });
+      expect(await runAdmin(settings, ['cluster', 'remove', 'third'])).toContain('third is removed');
+      await eventually('it is closed', async () => !(await metrics()).includes('third'));
+    } finally {
+      await runAdmin(settings, ['cluster', 'open', 'default']);
+      await runAdmin(settings, ['cluster', 'open', 'second']);
+      await third.remove();
+    }
+  });
+
+  it('has no server twice, whatever its name or URL', async () => {
+    const first = await files.keep('first', inject('clusterUrl'));
+    await expect(runAdmin(settings, ['cluster', 'add', 'again', first])).rejects.toThrow(
+      'this is the server that the service is started with',
+    );
+    await expect(runAdmin(settings, ['cluster', 'add', 'again', urlFile])).rejects.toThrow(
+      'there is a cluster "again" already, or one for the same server',
+    );
+    await expect(runAdmin(settings, ['cluster', 'remove', 'default'])).rejects.toThrow('it stays');
+  });
+
+  it('is told why a server cannot be added, and not with its password', async () => {
+    const nowhere = await files.keep('nowhere', 'postgres://somebody:hunter2@127.0.0.1:1/postgres');
+    const refused = runAdmin(settings, ['cluster', 'add', 'nowhere', nowhere]);
+    await expect(refused).rejects.toThrow(/^PostgreSQL at 127\.0\.0\.1:1 cannot be used: /);
+    await expect(refused).rejects.not.toThrow('hunter2');
+    await expect(runAdmin(settings, ['cluster', 'add', 'unset', 'env:SURELY_NOT_SET'])).rejects.toThrow(
+      'env:SURELY_NOT_SET is not set in this process',
+    );
+  });
+
+  const metrics = async () => (await fetch(`${service.opsUrl}/metrics`)).text();
 });

@@ -40,6 +40,8 @@ export class Clusters {
   readonly #prepare: ClustersOptions['prepare'];
   readonly #others = new Map<string, ClusterOpening>();
   readonly #stop = new AbortController();
+  /** How often the table has changed, or may have. */
+  changes = 0;
   #reading: Promise<void> | undefined;
   #isStale = false;
   #isStarted = false;
@@ -127,6 +129,7 @@ export class Clusters {
 
   /** Reads the table again. */
   refresh(): Promise<void> {
+    this.changes += 1;
     this.#isStale = true;
     this.#reading ??= this.#read().finally(() => {
       this.#reading = undefined;

@@ -15,6 +15,8 @@ export class NewPlacements {
   readonly #kind: Placement['kind'];
   #counted: Promise<CountedCluster[]> | undefined;
   #countedAt = 0;
+  /** The clusters' changes when they were counted. */
+  #countedChanges = 0;
   /** How many organizations have been added to each since they were counted. */
   readonly #added = new Map<string, number>();
 
@@ -59,8 +61,10 @@ export class NewPlacements {
   }
 
   #count(): Promise<CountedCluster[]> {
-    if (this.#counted === undefined || performance.now() - this.#countedAt > COUNT_EVERY_MS) {
+    const isOld = performance.now() - this.#countedAt > COUNT_EVERY_MS || this.#countedChanges !== this.#clusters.changes;
+    if (this.#counted === undefined || isOld) {
       this.#countedAt = performance.now();
+      this.#countedChanges = this.#clusters.changes;
       this.#added.clear();
       this.#counted = this.#registry.counted();
       this.#counted.catch(() => {

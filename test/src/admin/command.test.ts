@@ -12,6 +12,12 @@ test.each([
   ['org', 'clone', 'org_000000000000', '--name', 'preview', '--expires', '12h', '--force'],
   ['key', 'issue', 'org_000000000000'],
   ['invite'],
+  ['cluster', 'list'],
+  ['cluster', 'add', 'eu2', 'file:/run/secrets/eu2', '--weight', '2', '--cap', '100', '--placement', 'schema'],
+  ['cluster', 'add', 'eu2', 'env:EU2_URL'],
+  ['cluster', 'drain', 'eu2'],
+  ['cluster', 'open', 'eu2'],
+  ['cluster', 'remove', 'eu2'],
   ['invite', '--email', 'a@acme.test', '--expires=90d'],
 ])('%s %s is a command', (...words) => {
   expect(parseCommand(words)).toBeTypeOf('function');
@@ -30,6 +36,8 @@ test.each([
   ['org', 'drop', 'org_000000000000', '--force'],
   ['org', 'create', 'Acme'],
   ['invite', 'a@acme.test'],
+  ['cluster', 'add', 'eu2'],
+  ['cluster', 'drain', 'eu2', '--cap', '1'],
 ])('%j is none', (...words: string[]) => {
   expect(() => parseCommand(words)).toThrow(UsageError);
   expect(() => parseCommand(words)).toThrow('org drop <id>');
@@ -37,6 +45,11 @@ test.each([
 
 test.each([
   [['invite', '--expires', '1w'], '--expires is a number of minutes, hours or days, at most 365d: 30m, 12h, 7d'],
+  [['cluster', 'add', 'eu2', 'postgres://eu2.example/'], 'env:NAME or file:/path, not itself'],
+  [['cluster', 'add', 'EU 2', 'env:EU2_URL'], 'the name of a cluster has up to 30 of a-z'],
+  [['cluster', 'add', 'eu2', 'env:EU2_URL', '--weight', '0'], '--weight is a whole number from 1 to 1000'],
+  [['cluster', 'add', 'eu2', 'env:EU2_URL', '--cap', 'many'], '--cap is a whole number from 0'],
+  [['cluster', 'add', 'eu2', 'env:EU2_URL', '--placement', 'table'], '--placement is database, schema or both'],
   [['invite', '--expires', '0d'], '--expires is a number'],
   [['invite', '--expires', '366d'], 'at most 365d'],
   [['invite', '--email', 'acme.test'], 'acme.test is no valid e-mail address'],
