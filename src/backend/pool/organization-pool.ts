@@ -202,13 +202,13 @@ export class OrganizationPool {
     this.#idle.push(idle);
   }
 
-  /** Closes the least recently used idle session, a reserved one only if all are. @returns whether there was one */
-  closeOldestIdle(): boolean {
+  /** Closes the least recently used idle session, a reserved one only if all are. @returns the session, if there was one */
+  closeOldestIdle(): BackendConnection | undefined {
     return this.#close(this.#findOldest(() => true));
   }
 
-  /** Closes a session that has been idle since before `time`, except a lasting reservation. @returns whether there was one */
-  closeIdleSince(time: number): boolean {
+  /** Closes a session that has been idle since before `time`, except a lasting reservation. @returns the session, if there was one */
+  closeIdleSince(time: number): BackendConnection | undefined {
     return this.#close(this.#idle.findIndex(({ backend, since }) => since < time && backend.session.reservation?.isLasting !== true));
   }
 
@@ -219,13 +219,13 @@ export class OrganizationPool {
     return [undefined, false, true].map(find).find((index) => index >= 0) ?? -1;
   }
 
-  #close(index: number): boolean {
+  #close(index: number): BackendConnection | undefined {
     const [idle] = index < 0 ? [] : this.#idle.splice(index, 1);
-    if (idle === undefined) return false;
+    if (idle === undefined) return undefined;
     cancelReservation(idle.backend.session);
     idle.backend.detach();
     idle.backend.end();
-    return true;
+    return idle.backend;
   }
 }
 

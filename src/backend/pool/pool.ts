@@ -7,6 +7,7 @@ import type { BackendConnection } from '../connection.ts';
 import { discardState } from '../reset.ts';
 import type { Reservation } from '../session-state.ts';
 import type { BackendPermits } from './backend-permits.ts';
+import { Endings } from './endings.ts';
 import type { OrganizationPool, Waiter } from './organization-pool.ts';
 import { PoolFairness, type PoolFairnessLimits, type PoolSnapshot } from './pool-fairness.ts';
 import { Terminations } from './termination.ts';
@@ -42,6 +43,7 @@ export class Pool {
   readonly #reaper: NodeJS.Timeout;
   readonly #closing = new AbortController();
   readonly #terminations: Terminations;
+  readonly #endings = new Endings();
   /** Set for the first waiter, while there is one. */
   #timer: NodeJS.Timeout | undefined;
 
@@ -324,13 +326,27 @@ export class Pool {
   /** @returns undefined if nobody waits for a session any more when it may be opened */
   async #openPermitted(own: OrganizationPool, waiter: Waiter): Promise<BackendConnection | undefined> {
     const { permits } = this.#limits;
-    if (permits === undefined) return waiter.open(this.#closing.signal);
+    if (permits === undefined) return this.#openWhenFree(own, waiter);
     if (!(await permits.acquire(own.organizationId, () => own.waiters > 0))) return undefined;
     try {
-      return await waiter.open(this.#closing.signal);
+      return await this.#openWhenFree(own, waiter);
     } catch (error) {
       permits.release(own.organizationId);
       throw error;
+    }
+  }
+
+  /** If the server has no free connection slots, it may have some when sessions have ended that were closed just now. */
+  async #openWhenFree(own: OrganizationPool, waiter: Waiter): Promise<BackendConnection> {
+    for (;;) {
+      try {
+        return await waiter.open(this.#closing.signal);
+      } catch (error) {
+        const isFull = error instanceof ServiceError && error.kind === 'too_many_connections';
+        const ended = isFull && own.waiters > 0 ? this.#endings.next() : undefined;
+        if (ended === undefined) throw error;
+        await ended;
+      }
     }
   }
 
@@ -388,11 +404,17 @@ export class Pool {
     own.leased.delete(backend);
     backend.detach();
     backend.end();
-    this.#gone(own, reason);
+    this.#ended(own, backend, reason);
   }
 
   #closeOldestIdle(own: OrganizationPool, reason: string): void {
-    if (own.closeOldestIdle()) this.#gone(own, reason);
+    const closed = own.closeOldestIdle();
+    if (closed !== undefined) this.#ended(own, closed, reason);
+  }
+
+  #ended(own: OrganizationPool, backend: BackendConnection, reason: string): void {
+    this.#endings.add(backend);
+    this.#gone(own, reason);
   }
 
   #gone(own: OrganizationPool, reason: string): void {
@@ -406,7 +428,9 @@ export class Pool {
   #reap(): void {
     const oldest = performance.now() - this.#limits.idleMs;
     for (const own of this.#fairness.all()) {
-      while (own.closeIdleSince(oldest)) this.#gone(own, 'idle');
+      for (let closed = own.closeIdleSince(oldest); closed !== undefined; closed = own.closeIdleSince(oldest)) {
+        this.#ended(own, closed, 'idle');
+      }
     }
   }
 

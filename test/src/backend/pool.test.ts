@@ -292,6 +292,16 @@ describe('the pool', () => {
       expect(attempts).toBe(3);
     });
 
+    it('tries again when a session has ended that was closed for another organization', async () => {
+      poolOf({ max: 1 });
+      const idle = await acquire(pool, 'a', open);
+      await pool.release('a', idle, true);
+      // The server has one connection slot.
+      const onlyOne: OpenBackend = (signal) => (idle.isGone ? open(signal) : refused(signal));
+      expect(await acquire(pool, 'b', onlyOne)).toBeInstanceOf(BackendConnection);
+      expect(attempts).toBe(1);
+    });
+
     it('tries again when a session has been closed', async () => {
       const [lost, kept] = [await acquire(pool, 'a', open), await acquire(pool, 'a', open)];
       let isFull = true;
