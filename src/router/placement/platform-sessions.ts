@@ -114,7 +114,8 @@ export function asServiceError(error: unknown): unknown {
   if (sqlstate === '53300') {
     return new ServiceError('too_many_connections', 'too many connections', { cause: error, retryAfterS: 1 });
   }
-  if (sqlstate === READ_ONLY || isNotUpYet(error))
+  // Of a connection between nodes of Citus.
+  if (sqlstate === READ_ONLY || sqlstate === '08006' || isNotUpYet(error))
     return new ServiceError('not_ready', 'the database system is not ready', { cause: error, retryAfterS: 1 });
   return error;
 }

@@ -17,7 +17,7 @@ import { Scope } from './names/parse-state.ts';
 import { Qualifiers } from './names/qualifiers.ts';
 import type { SchemaTarget } from './schema-target.ts';
 import { schemasNamed } from './search-path-values.ts';
-import { existingSchemaEnd, introducesSchemas, settingEnd } from './statement-patterns.ts';
+import { existingSchemaEnd, introducesSchemas, preparedTransactionEnd, settingEnd } from './statement-patterns.ts';
 import { keywordAt } from './tokens/keywords.ts';
 import { meaningOfLiteral } from './tokens/literal-context.ts';
 import { lastMention } from './tokens/prefilter.ts';
@@ -43,6 +43,9 @@ const BEFORE_GROUPING = new Set(
 
 /** Does what `CREATE SCHEMA IF NOT EXISTS public` does in a database that has the schema: it raises the same notice. */
 const SCHEMA_EXISTS = `DO 'BEGIN RAISE NOTICE USING ERRCODE = ''duplicate_schema'', MESSAGE = ''schema "public" already exists, skipping''; END'`;
+
+/** Like PREPARE TRANSACTION where it is disabled, this fails, and with it the transaction. */
+const NO_PREPARED_TRANSACTIONS = `DO 'BEGIN RAISE USING ERRCODE = ''feature_not_supported'', MESSAGE = ''prepared transactions are not supported''; END'`;
 
 /** Reads a text token by token and collects the edits that make it refer to the organization's schema. */
 export class EditFinder {
@@ -151,6 +154,9 @@ export class EditFinder {
       case 'pg_notify':
         this.#channels.call(scope);
         break;
+      case 'prepare':
+        this.#prepare(scope);
+        break;
       default:
         scope.note(keyword);
     }
@@ -181,6 +187,13 @@ export class EditFinder {
       this.#edits.add(scope, scope.last.start, end, SCHEMA_EXISTS);
       scope.lexer.moveTo(end);
     }
+  }
+
+  #prepare(scope: Scope): void {
+    const end = preparedTransactionEnd(scope);
+    if (end < 0) return;
+    this.#edits.add(scope, scope.lexer.start, end, NO_PREPARED_TRANSACTIONS);
+    scope.lexer.moveTo(end);
   }
 
   #searchPath(scope: Scope): void {

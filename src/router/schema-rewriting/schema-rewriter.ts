@@ -3,7 +3,7 @@ import { BoundedMap } from '../../runtime/bounded-map.ts';
 import type { Tenant } from '../tenant.ts';
 import { clientChannel } from './channel-names.ts';
 import { type Edits, originalPosition } from './edits/edits.ts';
-import { clientQuery, clientText } from './error-text.ts';
+import { clientQuery, clientText, withoutWorker } from './error-text.ts';
 import { type Rewriting, rewriteLargeSql, rewriteSql } from './rewrite-sql.ts';
 import type { SchemaTarget } from './schema-target.ts';
 import { clientSearchPath, serverSearchPath } from './search-path-values.ts';
@@ -14,9 +14,6 @@ const IN_PG_NOTIFY =
 
 /** A session may name any number of channels. For one that is no longer stored, the client reads the server's name without the prefix. */
 const LONG_CHANNELS_MAX = 1_000;
-
-/** Lines of an error's context in which Citus names the worker on which a part of the statement ran. */
-const WORKER_ADDRESS = /^.*\bwhile executing command on \S+:\d+.*\n?/gm;
 
 /**
  * Rewrites SQL and replies for one session in the `schema` placement. In SQL, `public` becomes the organization's schema; in what
@@ -42,7 +39,8 @@ export class SchemaRewriter {
   }
 
   /** @param edits the edits of the statement that failed */
-  error(fields: ErrorFields, edits: Edits = []): ErrorFields {
+  error(original: ErrorFields, edits: Edits = []): ErrorFields {
+    const fields = withoutWorker(original);
     const { schema } = this.#target;
     const text = (value: string | undefined) => (value === undefined ? undefined : clientText(value, schema));
     const internal =
@@ -52,7 +50,7 @@ export class SchemaRewriter {
       message: clientText(fields.message, schema),
       detail: text(fields.detail),
       hint: text(fields.hint),
-      where: text(fields.where?.replace(WORKER_ADDRESS, '').replace(IN_PG_NOTIFY, '')) || undefined,
+      where: text(fields.where?.replace(IN_PG_NOTIFY, '')) || undefined,
       position: fields.position === undefined ? undefined : originalPosition(edits, fields.position),
       internalQuery: internal?.query,
       internalPosition: fields.internalPosition === undefined ? undefined : internal?.position,

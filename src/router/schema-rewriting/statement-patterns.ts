@@ -1,7 +1,19 @@
 import { Code } from '../../syntax/characters.ts';
-import { isIdentifier, type Lexer, Token } from '../../syntax/scanner.ts';
+import { isIdentifier, isString, type Lexer, Token } from '../../syntax/scanner.ts';
 import type { Scope } from './names/parse-state.ts';
 import { identifierText } from './tokens/quoted-content.ts';
+
+/**
+ * At PREPARE: the offset after `PREPARE TRANSACTION 'id'`; else -1. A prepared transaction would keep its locks when its session is gone,
+ * and the server has no privilege for it.
+ */
+export function preparedTransactionEnd(scope: Scope): number {
+  if (!beginsStatement(scope)) return -1;
+  const ahead = scope.ahead();
+  ahead.next();
+  if (!scope.isWord(ahead, 'transaction') || !isString(ahead.next())) return -1;
+  return ahead.end;
+}
 
 /** Keywords after which a statement can begin, in function bodies and in rules (`DO ALSO NOTIFY changed`). */
 const BEFORE_STATEMENTS = ['begin', 'atomic', 'then', 'else', 'loop', 'do', 'also', 'instead'];

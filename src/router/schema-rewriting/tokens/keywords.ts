@@ -7,6 +7,7 @@ const KEYWORDS = [
   'unlisten',
   'notify',
   'pg_notify',
+  'prepare',
   'set',
   'update',
   'execute',

@@ -1,9 +1,9 @@
 /**
  * A statement without any of these strings needs no rewriting. `public` is in every name of the schema; LISTEN, UNLISTEN, NOTIFY
- * and pg_notify name channels; the others are in the names of columns with which a parameter or the database's name is compared.
+ * and pg_notify name channels; PREPARE TRANSACTION is refused; the others are in the names of columns with which a parameter or the database's name is compared.
  * A name that is written with escapes (`U&"\0070ublic"`) is missed if the text contains none of the strings elsewhere.
  */
-const SEARCHED = ['public', 'listen', 'notify', 'schema', 'nspnam', 'datnam'].map((word) => Buffer.from(word));
+const SEARCHED = ['public', 'listen', 'notify', 'prepar', 'schema', 'nspnam', 'datnam'].map((word) => Buffer.from(word));
 /** The length of each of these strings. */
 export const MENTION_LENGTH = 6;
 
