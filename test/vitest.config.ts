@@ -76,6 +76,13 @@ export default defineConfig({
       {
         extends: true,
         test: {
+          name: 'citus',
+          include: ['citus/**/*.test.ts'],
+        },
+      },
+      {
+        extends: true,
+        test: {
           name: 'browser',
           include: ['browser/**/*.test.ts'],
           globalSetup: ['support/cluster.setup.ts'],

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { ServiceError } from '../../errors.ts';
-import { codeOf, isNotUpYet, sessionConfig } from './admin-connection.ts';
+import { codeOf, isNotUpYet, sessionConfig, textOf } from './admin-connection.ts';
 import type { Cluster } from './cluster.ts';
 
 /** The platform role's sessions in each database. A session is used only for the duration of a statement. */
@@ -114,8 +114,12 @@ export function asServiceError(error: unknown): unknown {
   if (sqlstate === '53300') {
     return new ServiceError('too_many_connections', 'too many connections', { cause: error, retryAfterS: 1 });
   }
-  // Of a connection between nodes of Citus.
-  if (sqlstate === READ_ONLY || sqlstate === '08006' || isNotUpYet(error))
+  if (sqlstate === READ_ONLY || isNotUpYet(error) || isBetweenNodes(error, sqlstate))
     return new ServiceError('not_ready', 'the database system is not ready', { cause: error, retryAfterS: 1 });
   return error;
+}
+
+/** Whether a connection between nodes of Citus has failed, or was lost since it was last used. */
+function isBetweenNodes(error: unknown, sqlstate: string): boolean {
+  return sqlstate === '08006' || /^failure on connection marked as essential/.test(textOf(error));
 }
