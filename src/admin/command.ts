@@ -7,6 +7,7 @@ import type { Changed } from '../router/operator.ts';
 import type { Address } from '../router/placement/shared-database/citus/setup.ts';
 import { type ClusterOptions, clusterToAdd } from './cluster-arguments.ts';
 import type { AddedCluster } from './clusters.ts';
+import { carryOut, type MoveWords, moveOrder } from './move-order.ts';
 import type { OperatorSession } from './open-operator.ts';
 import { organizationTable, printable } from './table.ts';
 import { UsageError } from './usage-error.ts';
@@ -27,6 +28,11 @@ const USAGE = `usage: postern admin <command>
   org clone <id> [--name <name>] [--expires <time>] [--force]
                                a copy of it with a key of its own, dropped after 1d, or another time up to 7d: 30m, 12h; its clients wait
                                meanwhile; --force ends transactions and pinned sessions that do not end
+  org move <id> [--to <cluster>] [--placement database|schema] [--pause <seconds>] [--force]
+                               moves it while its clients wait, for at most 60 seconds or those given; what is not done by then is undone;
+                               the former copy is kept; --force as above
+  org move <id> --finish       removes the former copy
+  org move <id> --abort        removes what an interrupted move has left
   key issue <id>               a new admin key for an organization that has lost its own; its other admin keys become invalid
   invite [--email <email>] [--expires <time>]
                                an invitation to sign up once, for that address only, within 7d, or another time: 30m, 12h, 90d
@@ -40,7 +46,7 @@ const USAGE = `usage: postern admin <command>
   citus setup --workers <host:port,…>
                                makes the server a Citus coordinator of these workers; again for each new one; tells what it may not do`;
 
-interface Options extends ClusterOptions {
+interface Options extends ClusterOptions, MoveWords {
   readonly yes?: boolean;
   readonly email?: string;
   readonly expires?: string;
@@ -111,6 +117,14 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
         clone(id, name === undefined ? undefined : nameOf(name), lifetimeMsOf(expires ?? '1d'), force === true),
     },
   ],
+  [
+    'org move',
+    {
+      words: 1,
+      options: ['to', 'placement', 'pause', 'force', 'finish', 'abort'],
+      command: ([id = ''], options) => move(id, options),
+    },
+  ],
   ['key issue', { words: 1, command: ([id = '']) => issueKey(id) }],
   ['citus setup', { words: 0, options: ['workers'], command: (_words, { workers = '' }) => setUpCitus(addressesOf(workers)) }],
   [
@@ -151,6 +165,10 @@ function parse(args: readonly string[]) {
         name: { type: 'string' },
         force: { type: 'boolean' },
         workers: { type: 'string' },
+        to: { type: 'string' },
+        pause: { type: 'string' },
+        finish: { type: 'boolean' },
+        abort: { type: 'boolean' },
       },
       allowPositionals: true,
     });
@@ -217,6 +235,12 @@ function clone(id: string, name: string | undefined, lifetimeMs: number, force: 
     const { organization, apiKey, expiresAt } = await clones.create(wanted, origin);
     return `${statusOf(organization)} until ${expiresAt.toISOString()}; its key, shown only now:\n\nexport ORG=${organization.id} API_KEY=${apiKey}`;
   };
+}
+
+function move(id: string, options: Options): Command {
+  const order = moveOrder(options);
+  if (order === undefined) throw new UsageError(USAGE);
+  return ({ mover, origin }) => carryOut(mover, id, order, origin);
 }
 
 function issueKey(id: string): Command {

@@ -14,6 +14,7 @@ import { type ClusterOptions, findCluster } from '../router/placement/cluster.ts
 import { type Address, setUpCitus } from '../router/placement/shared-database/citus/setup.ts';
 import { SignUps } from '../router/sign-ups/sign-ups.ts';
 import { ClusterAdministration } from './clusters.ts';
+import { Mover } from './move/mover.ts';
 
 export interface OperatorSession {
   readonly operator: Operator;
@@ -21,6 +22,7 @@ export interface OperatorSession {
   readonly signUps: SignUps;
   readonly clusters: ClusterAdministration;
   readonly clones: Clones;
+  readonly mover: Mover;
   /** The operator, by the machine's user name. */
   readonly origin: Origin;
   /** @throws ClusterError, ServiceError `invalid_request` */
@@ -51,6 +53,7 @@ export async function openOperator(config: Config): Promise<OperatorSession> {
     signUps,
     clones: new Clones({ catalog, clusters, signUps, operator, observe }),
     clusters: new ClusterAdministration(catalog.clusters, first, shared),
+    mover: new Mover(catalog, clusters),
     origin: { surface: 'admin', sourceIp: '127.0.0.1', userAgent: `postern-admin (${userName()})` },
     setUpCitus(workers) {
       if (config.DATABASE_URL === undefined) throw new ServiceError('invalid_request', 'Citus needs a server of yours, in DATABASE_URL');

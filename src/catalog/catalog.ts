@@ -17,6 +17,7 @@ import { CREDENTIALS_CHANNEL, loadByDigest, loadByOrganization, loadStates, noti
 import { PgLocks } from './lock-table/pg-locks.ts';
 import { type Clone, deleteClone, listClones, listExpiredClones } from './organizations/clones.ts';
 import { deleteExpiredInvitations } from './organizations/invitations.ts';
+import { deleteMove, MoveChanges } from './organizations/moves.ts';
 import type { ApiKey, Organization, OrganizationStatus } from './organizations/organization.ts';
 import {
   checkChange,
@@ -88,6 +89,7 @@ export class Catalog {
   readonly queryStatistics: QueryStatistics;
   readonly signUps: SignUpChanges;
   readonly pauses: PauseChanges;
+  readonly moves: MoveChanges;
   readonly usage: Usage;
   readonly #options: CatalogOptions;
   readonly #now: () => Date;
@@ -131,6 +133,7 @@ export class Catalog {
       changed: (state) => this.#credentials.changed(state),
     });
     this.pauses = new PauseChanges({ change: (...change) => this.#change(...change) });
+    this.moves = new MoveChanges({ database: this.#database, audit: this.audit, change: (...change) => this.#change(...change) });
     this.savedQueries = new SavedQueries({ database: this.#database, audit: this.audit, now: this.#now });
     this.#keyUse = new KeyLastUsed(this.#database, this.#now, (...use) => this.#credentials.used(...use));
     this.processes = new ProcessRequests(this.#process, this.#database, observe);
@@ -233,7 +236,9 @@ export class Catalog {
       checkChange(organization, status);
       await updateStatus(sql, organizationId, status);
       if (status === 'dropped') {
-        await Promise.all([deleteKeys, deleteQueries, deleteUsage, deleteClone].map((deleteAll) => deleteAll(sql, organizationId)));
+        await Promise.all(
+          [deleteKeys, deleteQueries, deleteUsage, deleteClone, deleteMove].map((deleteAll) => deleteAll(sql, organizationId)),
+        );
       }
       await this.audit.appendWith(sql, { organizationId, action: `organization.${status}`, origin, actor, outcome: DONE });
       return { ...organization, status };

@@ -27,6 +27,8 @@ export interface ReplyHandler {
   parameterStatus?(status: { readonly parameter: string; readonly value: string }): void;
   copyIn?(): void;
   copyOut?(): void;
+  /** A CopyData message, with its header, is `source[start..end)`. */
+  copied?(source: Buffer, start: number, end: number): void;
   /** A message that the budget has refused to hold; it is skipped. @param bytes the length of its body */
   refused?(bytes: number, isRow: boolean): void;
 }
@@ -122,8 +124,11 @@ export class ReplyReader {
       case BackendType.CopyOutResponse:
         handler.copyOut?.();
         return;
+      case BackendType.CopyData:
+        handler.copied?.(this.#scanner.buffer, this.#scanner.start, this.#scanner.end);
+        return;
       default:
-      // ParseComplete, BindComplete, CloseComplete, EmptyQueryResponse, NotificationResponse, CopyData, CopyDone: nothing to do.
+      // ParseComplete, BindComplete, CloseComplete, EmptyQueryResponse, NotificationResponse, CopyDone: nothing to do.
     }
   }
 

@@ -103,13 +103,16 @@ export class Operator {
   }
 
   async #finishDrop(organization: Organization, origin: Origin, actor?: KeyActor): Promise<Changed> {
+    const { id, placement } = organization;
     try {
-      await this.#clusters.deprovision(organization.placement);
+      const move = await this.#catalog.moves.find(id);
+      if (move !== undefined) await this.#clusters.removeCopy(move.other, placement);
+      await this.#clusters.deprovision(placement);
     } catch (error) {
       if (error instanceof StillRunningError) return { organization, running: error.message };
       throw error;
     }
-    return { organization: await this.#catalog.setStatus(organization.id, 'dropped', origin, actor) };
+    return { organization: await this.#catalog.setStatus(id, 'dropped', origin, actor) };
   }
 
   /**

@@ -29,7 +29,7 @@ afterAll(async () => {
 });
 
 describe('the examples of the documents, in their order', () => {
-  it('are all below, in clusters.test.ts, or in test/clients/readme.test.ts', () => {
+  it('are all below, in clusters.test.ts, or in readme.test.ts and moves.test.ts of test/clients', () => {
     const sections = (wanted: string) => EXAMPLES.filter(({ language }) => language === wanted).map(({ section }) => section);
     const calls = [
       'Sign up',
@@ -58,6 +58,7 @@ describe('the examples of the documents, in their order', () => {
       'Organizations',
       'Organizations',
       'Several PostgreSQL servers',
+      'Moving an organization',
       'Backups',
       'Backups',
       'Benchmarks',

@@ -83,6 +83,9 @@ export async function deleteCluster(sql: Sql, name: string): Promise<void> {
   if (found === undefined) throw noCluster(name);
   const count = await countIn(sql, name);
   if (count > 0) throw new ServiceError('invalid_request', `cluster "${name}" has ${count} organization${count === 1 ? '' : 's'}`);
+  const moves = await sql<{ id: string }[]>`select organization_id as id from postern.moves where other_placement ->> 'cluster' = ${name}`;
+  const [first] = moves;
+  if (first !== undefined) throw new ServiceError('invalid_request', `a move of ${first.id} from or to cluster "${name}" is not finished`);
   await sql`delete from postern.clusters where name = ${name}`;
 }
 
@@ -96,6 +99,17 @@ export async function claimRoom(sql: Sql, { cluster: name, kind }: Placement): P
     select cap from postern.clusters where name = ${name} and not is_draining and placements ? ${kind} for no key update`;
   if (cluster === undefined) throw new ClusterFullError(name);
   if (cluster.cap !== null && (await countIn(sql, name)) >= cluster.cap) throw new ClusterFullError(name);
+}
+
+/**
+ * Locks the cluster that an organization is about to be moved to, as {@link claimRoom}. An operator may exceed its cap, and drain it.
+ * @throws ServiceError `not_found`, `invalid_request` if it does not take the kind of placement
+ */
+export async function claimPlace(sql: Sql, { cluster: name, kind }: Placement): Promise<void> {
+  const [cluster] = await sql<{ fits: boolean }[]>`
+    select placements ? ${kind} as fits from postern.clusters where name = ${name} for no key update`;
+  if (cluster === undefined) throw noCluster(name);
+  if (!cluster.fits) throw new ServiceError('invalid_request', `cluster "${name}" takes no placement of the kind "${kind}"`);
 }
 
 async function countIn(sql: Sql, name: string): Promise<number> {

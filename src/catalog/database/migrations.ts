@@ -285,4 +285,18 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
       create index clones_age on postern.clones (expires_at);
     `,
   },
+  {
+    name: '014 moves',
+    sql: `
+      create table postern.moves (
+        organization_id text primary key references postern.organizations (id) on delete cascade,
+        -- Random: names this move.
+        token text not null,
+        -- The placement that the organization does not have: until the switch the new one, afterwards the former one.
+        other_placement jsonb not null,
+        has_switched boolean not null default false,
+        begun_at timestamptz(3) not null default clock_timestamp()
+      );
+    `,
+  },
 ];

@@ -56,6 +56,17 @@ export class PauseChanges {
   }
 }
 
+/**
+ * Checks that the pause has not ended. The caller has locked the organization, so nobody else can pause it before the transaction ends.
+ * @throws ServiceError `organization_busy`
+ */
+export async function lockPause(sql: Sql, { organizationId, token }: Pause): Promise<void> {
+  const [found] = await sql`
+    select from postern.organizations
+    where id = ${organizationId} and paused_by = ${token} and paused_until > clock_timestamp()`;
+  if (found === undefined) throw new ServiceError('organization_busy', `the pause of organization "${organizationId}" has ended too early`);
+}
+
 function busy(organizationId: string): ServiceError {
   return new ServiceError('organization_busy', `organization "${organizationId}" is being cloned or moved`, { retryAfterS: 5 });
 }

@@ -115,6 +115,17 @@ export class Clusters {
     await cluster.provisioning((provisioner) => provisioner.deprovision(placement));
   }
 
+  /**
+   * Drops a copy of an organization's data. Its roles stay on the server that it is on.
+   * @param kept the placement that the organization has
+   * @throws ClusterDownError, StillRunningError
+   */
+  async removeCopy(copy: Placement, kept: Placement): Promise<void> {
+    const cluster = await this.ready(copy.cluster);
+    const isOnSameServer = copy.cluster === kept.cluster;
+    await cluster.provisioning((provisioner) => (isOnSameServer ? provisioner.removeCopy(copy, kept) : provisioner.deprovision(copy)));
+  }
+
   /** Terminates sessions that do not end by themselves. @returns the processes that have not ended @throws ClusterDownError */
   async endSessions(placement: Placement): Promise<readonly RunningProcess[]> {
     const cluster = await this.ready(placement.cluster);

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { Organization } from '../../catalog/organizations/organization.ts';
+import type { Pause } from '../../catalog/organizations/pauses.ts';
 import { ServiceError } from '../../errors.ts';
 import type { ServedCluster } from '../clusters/served-cluster.ts';
 import { describeProcesses } from '../placement/provisioner.ts';
@@ -27,7 +28,7 @@ export interface QuietOptions {
 export async function whileQuiet<Result>(
   { id, placement }: Pick<Organization, 'id' | 'placement'>,
   { catalog, cluster, limitMs, force }: QuietOptions,
-  work: () => Promise<Result>,
+  work: (pause: Pause) => Promise<Result>,
 ): Promise<Result> {
   const pause = { organizationId: id, token: randomBytes(16).toString('hex') };
   await catalog.pauses.begin(pause, limitMs);
@@ -35,7 +36,7 @@ export async function whileQuiet<Result>(
     const isQuiet = await waitForQuiet(cluster, placement);
     if (!isQuiet && !force) throw await stillInUse(cluster, placement);
     if (!isQuiet) await terminate(cluster, placement);
-    return await work();
+    return await work(pause);
   } finally {
     await catalog.pauses.end(pause);
   }

@@ -14,16 +14,21 @@ export class ProvisionerByKind implements Provisioner {
     this.#forNew = forNew;
   }
 
-  placementFor(organizationId: string): Placement {
-    return this.#provisioners[this.#forNew].placementFor(organizationId);
+  /** @param kind undefined: the configured one */
+  placementFor(organizationId: string, kind = this.#forNew): Placement {
+    return this.#provisioners[kind].placementFor(organizationId);
   }
 
-  provision(placement: Placement): Promise<void> {
-    return this.#provisioners[placement.kind].provision(placement);
+  provision(placement: Placement, withReaders?: boolean): Promise<void> {
+    return this.#provisioners[placement.kind].provision(placement, withReaders);
   }
 
   deprovision(placement: Placement): Promise<void> {
     return this.#provisioners[placement.kind].deprovision(placement);
+  }
+
+  removeCopy(copy: Placement, kept: Placement): Promise<void> {
+    return this.#provisioners[copy.kind].removeCopy(copy, kept);
   }
 
   endSessions(placement: Placement): Promise<readonly RunningProcess[]> {

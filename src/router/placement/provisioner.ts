@@ -29,14 +29,24 @@ export function describeProcesses(processes: readonly RunningProcess[]): string 
 /** Creates the databases or schemas of organizations and opens sessions in them. */
 export interface Provisioner {
   /** The placement of a new organization with this id. Creates nothing. */
-  placementFor(organizationId: string): Placement;
-  /** Creates the database or schema and the role. May be repeated, and completes what a crash has interrupted. */
-  provision(placement: Placement): Promise<void>;
+  placementFor(organizationId: string, kind?: Placement['kind']): Placement;
+  /**
+   * Creates the database or schema and the role. May be repeated, and completes what a crash has interrupted.
+   * @param withReaders the role of the readers too, which may not read anything yet
+   */
+  provision(placement: Placement, withReaders?: boolean): Promise<void>;
   /**
    * Ends all sessions there and drops the database or schema with everything in it, and the role. May be repeated.
    * @throws StillRunningError
    */
   deprovision(placement: Placement): Promise<void>;
+  /**
+   * Drops a copy of an organization's data, and nothing of its roles and of the placement that it has. May be repeated, also if there is
+   * no such copy.
+   * @param kept the placement that the organization has
+   * @throws StillRunningError
+   */
+  removeCopy(copy: Placement, kept: Placement): Promise<void>;
   /**
    * Terminates sessions there that do not end by themselves soon.
    * @returns the processes that have not ended

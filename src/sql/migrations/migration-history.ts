@@ -25,7 +25,7 @@ export interface NewAppliedMigration extends Omit<AppliedMigration, 'appliedAt'>
 const COLUMNS =
   "name, status, extract(epoch FROM applied_at AT TIME ZONE 'UTC'), checksum, duration_ms, statement_count, statements_applied";
 
-const TABLE = `
+export const MIGRATION_COLUMNS = `
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   name text NOT NULL UNIQUE,
   status text NOT NULL CHECK (status IN ('applied', 'failed')),
@@ -56,7 +56,7 @@ export class MigrationHistory {
   }
 
   async create(): Promise<void> {
-    if (!(await this.exists())) await createPosternTable(this.#session, this.#table, TABLE);
+    if (!(await this.exists())) await createPosternTable(this.#session, this.#table, MIGRATION_COLUMNS);
   }
 
   /** In the order in which they were applied. */

@@ -45,6 +45,8 @@ export const AUDIT_ACTIONS = [
   'organization.suspended',
   'organization.dropping',
   'organization.dropped',
+  'organization.moved',
+  'organization.move_finished',
 ] as const;
 
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];

@@ -147,6 +147,16 @@ export async function changeOwner(session: pg.Client, { from, to, hasReaders, se
   await session.query('COMMIT');
 }
 
+/**
+ * Statements that give a role in another database the default privileges that it has in this one, except those of single schemas.
+ * @param session in the database, with an empty search path
+ */
+export async function defaultPrivilegesOf(session: pg.Client, role: string): Promise<string[]> {
+  const { rows } = await session.query<DefaultPrivilege>(DEFAULT_PRIVILEGES, [role]);
+  const general = rows.filter(({ schema }) => schema === null);
+  return general.map((privilege) => defaultPrivilege(role, privilege, roleName(privilege.grantee)));
+}
+
 async function changeReader(session: pg.Client, from: string, to: string, owner: string): Promise<void> {
   const { rows } = await session.query<{ what: string; grantable: boolean }>(GRANTED, [from, owner]);
   for (const { what, grantable } of rows) {

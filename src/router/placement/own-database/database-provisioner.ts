@@ -25,7 +25,7 @@ import { TEMPLATE } from './template.ts';
  * `public` as initdb creates it; any difference would show in a dump. The tenant's role runs this at its first login, and
  * whenever it has dropped or renamed the schema, or has revoked its own privileges on it.
  */
-const MAKE_PUBLIC = `CREATE SCHEMA IF NOT EXISTS public; GRANT ALL ON SCHEMA public TO CURRENT_USER; GRANT USAGE ON SCHEMA public TO PUBLIC;
+export const MAKE_PUBLIC = `CREATE SCHEMA IF NOT EXISTS public; GRANT ALL ON SCHEMA public TO CURRENT_USER; GRANT USAGE ON SCHEMA public TO PUBLIC;
   COMMENT ON SCHEMA public IS 'standard public schema'`;
 
 const DROP_TIMEOUT_MS = 10_000;
@@ -59,11 +59,15 @@ export class DatabaseProvisioner implements Provisioner {
     return { kind: 'database', cluster: name, database: organizationId, schema: 'public', role: organizationId };
   }
 
-  async provision(placement: Placement): Promise<void> {
+  async provision(placement: Placement, withReaders = false): Promise<void> {
     await this.#platform.alone(placement.role, async (session) => {
       await session.query((await this.#roles.statementsFor(session, placement.role)).join('; '));
       await ensureDatabase(session, placement);
       await grant(session, placement);
+      if (!withReaders) return;
+      const reader = asReader(placement);
+      await session.query((await this.#roles.statementsFor(session, reader.role)).join('; '));
+      await grant(session, reader);
     });
     const backend = await this.open(placement);
     backend.end();
@@ -80,6 +84,15 @@ export class DatabaseProvisioner implements Provisioner {
       if (running.length > 0) throw new StillRunningError(describeProcesses(running));
       if (found !== undefined) await dropDatabase(session, name);
       await session.query(`DROP ROLE IF EXISTS ${roles.map(pg.escapeIdentifier).join(', ')}`);
+    });
+  }
+
+  removeCopy({ role, database }: Placement): Promise<void> {
+    const name = pg.escapeIdentifier(database);
+    return this.#platform.alone(role, async (session) => {
+      const found = await findDatabase(session, database);
+      if (found?.valid) await session.query(`ALTER DATABASE ${name} WITH ALLOW_CONNECTIONS false`);
+      if (found !== undefined) await dropDatabase(session, name);
     });
   }
 
@@ -201,7 +214,7 @@ async function dropDatabase(session: pg.PoolClient, name: string): Promise<void>
 }
 
 /** The template's own ACL is not copied. */
-async function grant(session: pg.PoolClient, placement: Placement): Promise<void> {
+export async function grant(session: pg.PoolClient, placement: Placement): Promise<void> {
   const [role, database] = [pg.escapeIdentifier(placement.role), pg.escapeIdentifier(placement.database)];
   const rights = isReaderRole(placement.role) ? 'CONNECT, TEMPORARY' : 'CONNECT, CREATE, TEMPORARY';
   await session.query(`REVOKE ALL ON DATABASE ${database} FROM PUBLIC; GRANT ${rights} ON DATABASE ${database} TO ${role}`);

@@ -1,9 +1,11 @@
 import pg from 'pg';
 import { rolePassword } from '../../../auth/role-password.ts';
 import { BackendConnection } from '../../../backend/connection.ts';
+import { runCommand } from '../../../backend/run-command.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
 import { ServiceError } from '../../../errors.ts';
 import type { RoleLogin } from '../cluster.ts';
+import { grant } from '../own-database/database-provisioner.ts';
 import { dropOwned } from '../owned-objects.ts';
 import type { Platform } from '../platform-sessions.ts';
 import {
@@ -14,7 +16,7 @@ import {
   type SessionCount,
   StillRunningError,
 } from '../provisioner.ts';
-import { asReader, isReaderRole, letRead, mayRead, ownPlacement } from '../roles/reader-role.ts';
+import { asReader, isReaderRole, letRead, mayRead, ownPlacement, readerOf } from '../roles/reader-role.ts';
 import { Roles, roleExists } from '../roles/roles.ts';
 import { isUsable, TenantLogins } from '../roles/tenant-login.ts';
 import { sessionOptions } from '../session-settings.ts';
@@ -47,12 +49,16 @@ export class SchemaProvisioner implements Provisioner {
     return { kind: 'schema', cluster: name, database: sharedDatabase, schema: organizationId, role: organizationId };
   }
 
-  async provision(placement: Placement): Promise<void> {
+  async provision(placement: Placement, withReaders = false): Promise<void> {
     await this.#platform.aloneInShared(placement.role, async (shared) => {
       const isDistributed = await hasCitus(shared);
       const role = await this.#roles.statementsFor(shared, placement.role);
       const login = isDistributed ? this.#loginStatements(placement.role) : [];
-      await run(shared, isDistributed, [...role, ...login, ...schemaStatements(placement, isDistributed)]);
+      const reader = asReader(placement);
+      const forReaders = withReaders
+        ? [...(await this.#roles.statementsFor(shared, reader.role)), ...schemaStatements(reader, isDistributed)]
+        : [];
+      await run(shared, isDistributed, [...role, ...login, ...schemaStatements(placement, isDistributed), ...forReaders]);
     });
   }
 
@@ -75,6 +81,35 @@ export class SchemaProvisioner implements Provisioner {
       }
       await run(shared, isDistributed, statements);
     });
+  }
+
+  async removeCopy(copy: Placement, kept: Placement): Promise<void> {
+    const { role, database, schema } = copy;
+    await this.#platform.aloneInShared(role, async (shared, control) => {
+      const { rows } = await shared.query('SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1', [schema]);
+      if (rows.length === 0) return;
+      const tenant = await this.#logins.open(copy, async () => {});
+      try {
+        await dropOwned(shared, tenant, role);
+        await runCommand(tenant, `ALTER ROLE CURRENT_USER IN DATABASE ${pg.escapeIdentifier(database)} RESET ALL`);
+      } finally {
+        tenant.end();
+      }
+      await shared.query(`DROP SCHEMA IF EXISTS ${pg.escapeIdentifier(schema)} CASCADE`);
+      await this.#forget(shared, control, role, kept);
+    });
+  }
+
+  /** Removes what grants and default privileges in the shared database have of the organization's roles; the roles stay. */
+  async #forget(shared: pg.PoolClient, control: pg.PoolClient, role: string, kept: Placement): Promise<void> {
+    for (const one of [readerOf(role), role]) {
+      if (!(await roleExists(control, one))) continue;
+      const name = pg.escapeIdentifier(one);
+      // It revokes rights on the database that the organization has too; these are granted again before anybody notices.
+      await shared.query(`BEGIN; ${this.#roles.join(one)}; DROP OWNED BY ${name} CASCADE`);
+      if (kept.kind === 'database' && kept.cluster === this.#platform.cluster.name) await grant(shared, { ...kept, role: one });
+      await shared.query(`REVOKE ${name} FROM CURRENT_USER; COMMIT`);
+    }
   }
 
   endSessions({ role }: Placement): Promise<readonly RunningProcess[]> {

@@ -79,7 +79,7 @@ export async function once(
   }
 }
 
-const COLUMNS = `
+export const IDEMPOTENCY_COLUMNS = `
   key text COLLATE "C" PRIMARY KEY,
   fingerprint text NOT NULL,
   status smallint NOT NULL,
@@ -181,7 +181,7 @@ class KeptReplies {
   async #create(): Promise<void> {
     const { name } = this.#table;
     await inTransaction(this.#session, 'BEGIN', async () => {
-      if (!(await createPosternTable(this.#session, this.#table, COLUMNS))) return;
+      if (!(await createPosternTable(this.#session, this.#table, IDEMPOTENCY_COLUMNS))) return;
       await this.#session.query(`CREATE INDEX ON ${name} (created_at)`);
     });
   }

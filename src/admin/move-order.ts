@@ -1,0 +1,51 @@
+import type { Placement } from '../catalog/organizations/organization.ts';
+import type { Origin } from '../observation.ts';
+import type { MoveOptions, Mover } from './move/mover.ts';
+import { UsageError } from './usage-error.ts';
+
+/** The options of `org move`. */
+export interface MoveWords {
+  readonly to?: string;
+  readonly placement?: string;
+  readonly pause?: string;
+  readonly force?: boolean;
+  readonly finish?: boolean;
+  readonly abort?: boolean;
+}
+
+/** What an operator wants. */
+export type MoveOrder = 'finish' | 'abort' | MoveOptions;
+
+const PAUSE_S = 60;
+const PAUSE_MAX_S = 3_600;
+
+/** @returns undefined if the options do not go together @throws UsageError */
+export function moveOrder({ to, placement, pause, force, finish, abort }: MoveWords): MoveOrder | undefined {
+  const moves = [to, placement, pause, force].filter((option) => option !== undefined);
+  if (finish === true || abort === true) return moves.length > 0 || finish === abort ? undefined : finish ? 'finish' : 'abort';
+  if (to === undefined && placement === undefined) return undefined;
+  const pauseS = Number(/^[1-9]\d{0,4}$/.exec(pause ?? String(PAUSE_S))?.[0]);
+  if (!(pauseS <= PAUSE_MAX_S)) throw new UsageError(`--pause is a number of seconds, at most ${PAUSE_MAX_S}`);
+  return { cluster: to, kind: kindOf(placement), force: force === true, pauseMs: 1_000 * pauseS };
+}
+
+function kindOf(placement: string | undefined): Placement['kind'] | undefined {
+  if (placement === undefined || placement === 'database' || placement === 'schema') return placement;
+  throw new UsageError('--placement is database or schema');
+}
+
+/** @returns what to print */
+export async function carryOut(mover: Mover, id: string, order: MoveOrder, origin: Origin): Promise<string> {
+  if (order === 'finish') {
+    await mover.finish(id, origin);
+    return `the former copy of ${id} is removed`;
+  }
+  if (order === 'abort') {
+    await mover.abort(id);
+    return `${id} stays where it is; nothing of the move is left`;
+  }
+  const { organization, tables, rows, pausedMs } = await mover.move(id, order, origin);
+  const { kind, cluster } = organization.placement;
+  return `${id} is in a ${kind} of its own on ${cluster}: ${rows} rows in ${tables} tables are the same there; its clients waited ${Math.ceil(pausedMs)} ms
+its former copy is kept until: postern admin org move ${id} --finish`;
+}

@@ -1,0 +1,106 @@
+import pg from 'pg';
+import { channelSecret, channelsOf } from '../../auth/notify-channel-prefix.ts';
+import type { Placement } from '../../catalog/organizations/organization.ts';
+import { defaultPrivilegesOf } from '../../router/placement/own-database/change-owner.ts';
+import { MAKE_PUBLIC } from '../../router/placement/own-database/database-provisioner.ts';
+import { readerOf } from '../../router/placement/roles/reader-role.ts';
+import { applySettings, readSettings } from '../../router/placement/roles/role-settings.ts';
+import { roleExists } from '../../router/placement/roles/roles.ts';
+import { compareTables } from './comparison.ts';
+import { type Contents, checkContents, readContents } from './contents.ts';
+import { copyRows } from './copy-rows.ts';
+import { inSchema, renameInRoutines, runDefinitions, statementsOf } from './definitions.ts';
+import { dumpDefinitions } from './pg-dump.ts';
+import { continueMigrations, createPosternTables } from './postern-tables.ts';
+import type { Side } from './side.ts';
+
+/**
+ * Copies all that an organization has, and compares the tables. Nobody can write to the source's tables before its session ends.
+ * @returns how much has been copied
+ * @throws ServiceError `unsupported_statement` if the target cannot have all of it
+ */
+export async function copyOrganization(source: Side, target: Side): Promise<{ readonly tables: number; readonly rows: number }> {
+  const { placement: from } = source;
+  const { placement: to } = target;
+  const { client: reading, backend: readingRows } = source.session;
+  const { client: writing, backend: writingRows } = target.session;
+  await checkContents(reading, from, to);
+  const schema = schemaMeanwhile(from, to);
+  const contents = await readContents(reading, from, to, schema);
+  await lockTables(reading, contents);
+  const dump = (section: 'pre-data' | 'post-data') => dumpDefinitions(source.server.platform.cluster, from, schema === undefined, section);
+  const [before, after] = await Promise.all([dump('pre-data'), dump('post-data')]);
+  if (from.kind === 'schema' && to.kind === 'database')
+    await writing.query(`DROP SCHEMA public; CREATE SCHEMA ${pg.escapeIdentifier(from.schema)}`);
+  await runDefinitions(writing, adapted(before, source, target));
+  await createPosternTables(writing, to, contents.posternTables);
+  for (const { from: own, to: copy, columns } of contents.tables) {
+    const list = columns.length === 0 ? '' : ` (${columns.join(', ')})`;
+    await copyRows(readingRows, `COPY ${own}${list} TO STDOUT`, writingRows, `COPY ${copy}${list} FROM STDIN`);
+  }
+  await runDefinitions(writing, adapted(after, source, target));
+  for (const view of contents.views) await writing.query(`REFRESH MATERIALIZED VIEW ${view}`);
+  await carrySequences(reading, writing, contents);
+  await continueMigrations(writing, to, contents.posternTables);
+  const rows = await compareTables(reading, writing, contents.tables);
+  await complete(source, target);
+  return { tables: contents.tables.length, rows };
+}
+
+/**
+ * What the schema is called at the target while it is copied. In a database of its own it gets the name `public` at the end, so that all
+ * that refers to it follows. Undefined: all schemas of the database keep their names.
+ */
+function schemaMeanwhile(from: Placement, to: Placement): string | undefined {
+  if (from.kind === 'schema') return from.schema;
+  return to.kind === 'schema' ? to.schema : undefined;
+}
+
+function adapted(dump: string, { placement: from }: Side, { server, placement: to }: Side): string[] {
+  const statements = statementsOf(dump, from.schema);
+  if (to.kind === 'database' || from.kind === 'schema') return statements;
+  const { secret, pgNotify } = server.platform.cluster;
+  const target = { schema: to.schema, channels: channelsOf(channelSecret(secret), to.role), pgNotify, database: to.database };
+  return statements.map((statement) => inSchema(statement, target));
+}
+
+/** Nobody writes to the tables before the session ends. */
+async function lockTables(client: pg.Client, { tables }: Contents): Promise<void> {
+  await client.query('BEGIN');
+  for (const { from } of tables) await client.query(`LOCK TABLE ONLY ${from} IN SHARE MODE`);
+}
+
+async function carrySequences(source: pg.Client, target: pg.Client, { sequences }: Contents): Promise<void> {
+  for (const { from, to } of sequences) {
+    const { rows } = await source.query<{ value: string; called: boolean }>(
+      `SELECT last_value::text AS value, is_called AS called FROM ${from}`,
+    );
+    const [last] = rows;
+    if (last !== undefined) await target.query('SELECT pg_catalog.setval($1, $2, $3)', [to, last.value, last.called]);
+  }
+}
+
+/** What is not in a dump of one schema: its name, default privileges, and settings of the role. */
+async function complete(source: Side, target: Side): Promise<void> {
+  const { placement: from, session: own } = source;
+  const { placement: to, session: copy } = target;
+  const { platform } = target.server;
+  if (to.kind === 'database') {
+    if (from.kind === 'schema') {
+      await copy.client.query(`ALTER SCHEMA ${pg.escapeIdentifier(from.schema)} RENAME TO public; ${MAKE_PUBLIC}`);
+      await renameInRoutines(copy.client, from);
+    }
+    const reader = readerOf(to.role);
+    const hasReaders = await platform.run((session) => roleExists(session, reader));
+    if (hasReaders) await copy.client.query(`GRANT USAGE ON SCHEMA public TO ${pg.escapeIdentifier(reader)}`);
+  }
+  for (const statement of await defaultPrivilegesOf(own.client, from.role)) await copy.client.query(statement);
+  const ofPlatform = Object.keys(platform.cluster.roleSettings);
+  const settings = await source.server.platform.run((session) => readSettings(session, from, ofPlatform));
+  const isElsewhere = from.cluster !== to.cluster;
+  await applySettings(
+    copy.backend,
+    to,
+    settings.filter(({ inDatabase }) => inDatabase || isElsewhere),
+  );
+}

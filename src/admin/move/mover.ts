@@ -1,0 +1,164 @@
+import { randomBytes } from 'node:crypto';
+import pg from 'pg';
+import type { Catalog } from '../../catalog/catalog.ts';
+import type { Organization, Placement } from '../../catalog/organizations/organization.ts';
+import type { Pause } from '../../catalog/organizations/pauses.ts';
+import { ServiceError } from '../../errors.ts';
+import type { Origin } from '../../observation.ts';
+import type { Clusters } from '../../router/clusters/clusters.ts';
+import type { ServedCluster } from '../../router/clusters/served-cluster.ts';
+import { whileQuiet } from '../../router/moves/quiesce.ts';
+import type { Platform } from '../../router/placement/platform-sessions.ts';
+import { readerOf } from '../../router/placement/roles/reader-role.ts';
+import { roleExists } from '../../router/placement/roles/roles.ts';
+import { hasCitus } from '../../router/placement/shared-database/citus/extension.ts';
+import { copyOrganization } from './copy-organization.ts';
+import { checkPgDump } from './pg-dump.ts';
+import type { Side } from './side.ts';
+import { openTenantSession } from './tenant-session.ts';
+
+export interface MoveOptions {
+  /** Undefined: on the same server. */
+  readonly cluster?: string | undefined;
+  /** Undefined: of the same kind. */
+  readonly kind?: Placement['kind'] | undefined;
+  /** Sessions that keep their backend are ended; otherwise the organization is not moved because of them. */
+  readonly force: boolean;
+  /** The longest time in which its clients may have to wait. What is not done by then is undone. */
+  readonly pauseMs: number;
+}
+
+export interface Moved {
+  readonly organization: Organization;
+  readonly tables: number;
+  readonly rows: number;
+  /** How long clients waited. */
+  readonly pausedMs: number;
+}
+
+/** Moves organizations to another placement, on the same server or on another one. */
+export class Mover {
+  readonly #catalog: Catalog;
+  readonly #clusters: Clusters;
+
+  constructor(catalog: Catalog, clusters: Clusters) {
+    this.#catalog = catalog;
+    this.#clusters = clusters;
+  }
+
+  /**
+   * Copies the organization's data while its clients wait, and has it be served from the copy. The former copy is kept. If anything fails,
+   * the organization stays where it is, and the copy is removed.
+   * @throws ServiceError `not_found`, `invalid_request`, `organization_busy`, `unsupported_statement`
+   */
+  async move(id: string, options: MoveOptions, origin: Origin): Promise<Moved> {
+    const { placement: from } = await this.#organization(id);
+    const [source, target] = [await this.#clusters.ready(from.cluster), await this.#cluster(options.cluster ?? from.cluster)];
+    for (const { platform } of [source, target]) {
+      if (await platform.runInShared(hasCitus))
+        throw new ServiceError('unsupported_statement', 'on a coordinator of Citus organizations cannot be moved');
+    }
+    await checkPgDump(source.platform.cluster.serverVersion);
+    const to = target.provisioner.placementFor(id, options.kind ?? from.kind);
+    const token = randomBytes(16).toString('hex');
+    const organization = await this.#catalog.moves.begin(id, token, to);
+    try {
+      // What an earlier move has left there is removed: the organization is not there.
+      await this.#clusters.removeCopy(to, from);
+      const hasReaders = await source.platform.run((session) => roleExists(session, readerOf(from.role)));
+      await target.provisioner.provision(to, hasReaders);
+      if (from.kind === 'schema') await checkLargeObjects(source.platform, from);
+      const beganAt = performance.now();
+      const quiet = { catalog: this.#catalog, cluster: source, limitMs: options.pauseMs, force: options.force };
+      const work = (pause: Pause) =>
+        this.#copyAndSwitch({ server: source, placement: from }, { server: target, placement: to }, pause, token, origin);
+      const done = await whileQuiet(organization, quiet, work);
+      return { ...done, pausedMs: performance.now() - beganAt };
+    } catch (error) {
+      await this.#undo(id, token);
+      throw error;
+    }
+  }
+
+  /**
+   * Removes what an interrupted move has left.
+   * @throws ServiceError `not_found`, `invalid_request` if there is no move that has not switched
+   */
+  async abort(id: string): Promise<void> {
+    if (!(await this.#undo(id, undefined))) throw new ServiceError('invalid_request', `there is no move of "${id}" to abort`);
+  }
+
+  /**
+   * Removes the former copy of an organization that has been moved.
+   * @throws ServiceError `not_found`, `invalid_request` if there is none
+   */
+  async finish(id: string, origin: Origin): Promise<void> {
+    const { placement } = await this.#organization(id);
+    const move = await this.#catalog.moves.find(id);
+    if (!move?.hasSwitched) throw new ServiceError('invalid_request', `there is no move of "${id}" to finish`);
+    await this.#clusters.removeCopy(move.other, placement);
+    await this.#catalog.moves.finish(id, origin);
+  }
+
+  async #organization(id: string): Promise<Organization> {
+    const organization = await this.#catalog.organization(id);
+    if (organization === undefined) throw new ServiceError('not_found', `there is no organization "${id}"`);
+    return organization;
+  }
+
+  async #undo(id: string, token: string | undefined): Promise<boolean> {
+    const { placement } = await this.#organization(id);
+    const copy = await this.#catalog.moves.abort(id, token);
+    if (copy !== undefined) await this.#clusters.removeCopy(copy, placement);
+    return copy !== undefined;
+  }
+
+  /** @throws ServiceError `not_found`, `not_ready` */
+  async #cluster(name: string): Promise<ServedCluster> {
+    const known = await this.#catalog.clusters.list();
+    if (known.every((cluster) => cluster.name !== name)) throw new ServiceError('not_found', `there is no cluster "${name}"`);
+    return this.#clusters.ready(name);
+  }
+
+  async #copyAndSwitch(
+    from: Omit<Side, 'session'>,
+    to: Omit<Side, 'session'>,
+    pause: Pause,
+    token: string,
+    origin: Origin,
+  ): Promise<Omit<Moved, 'pausedMs'>> {
+    const sides: Side[] = [];
+    try {
+      for (const side of [from, to]) sides.push({ ...side, session: await openTenantSession(side.server, side.placement) });
+      const [source, target] = sides;
+      if (source === undefined || target === undefined) throw new Error('there are two placements');
+      const copied = await copyOrganization(source, target);
+      await checkAlone(source, sides);
+      return { ...copied, organization: await this.#catalog.moves.switch(pause, token, origin) };
+    } finally {
+      for (const { session } of sides) await session.end();
+    }
+  }
+}
+
+/** Organizations in a schema cannot see who owns large objects. */
+async function checkLargeObjects(platform: Platform, { role }: Placement): Promise<void> {
+  const { rows } = await platform.runInShared((session) =>
+    session.query(
+      `SELECT FROM pg_catalog.pg_shdepend WHERE classid = 'pg_catalog.pg_largeobject'::pg_catalog.regclass
+         AND refobjid = pg_catalog.to_regrole($1)
+         AND dbid = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) LIMIT 1`,
+      [pg.escapeIdentifier(role)],
+    ),
+  );
+  if (rows.length > 0) throw new ServiceError('unsupported_statement', 'large objects cannot be moved');
+}
+
+/** A process that has not been notified of the pause might have opened a session. */
+async function checkAlone({ server, placement: { role } }: Side, sides: readonly Side[]): Promise<void> {
+  const known = sides.flatMap(({ session }) => session.processIds);
+  const { rows } = await server.platform.run((session) =>
+    session.query('SELECT FROM pg_catalog.pg_stat_activity WHERE usename = ANY ($1) AND pid <> ALL ($2)', [[role, readerOf(role)], known]),
+  );
+  if (rows.length > 0) throw new ServiceError('organization_busy', 'a session was opened while the data was copied');
+}
