@@ -7,6 +7,7 @@ import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { DOCUMENTED, textOf } from '../support/documents.ts';
 import { eventually } from '../support/eventually.ts';
+import { makeOwnCluster } from '../support/own-cluster.ts';
 import { startPostgres15 } from '../support/postgres15.ts';
 import { type Installation, makeInstallation } from '../support/process.ts';
 import { makeScratch, type Scratch } from '../support/scratch.ts';
@@ -259,6 +260,28 @@ describe('org move', () => {
       code: 1,
       stderr: `postern: the last move of "${acme.id}" has not been finished: give --finish first\n`,
     });
+  });
+
+  it('moves to a newer server, and back only with its pg_dump', async () => {
+    const newer = await makeOwnCluster();
+    try {
+      const file = join(scratch.path, 'newer');
+      await writeFile(file, newer.url, { mode: 0o600 });
+      await done('cluster', 'add', 'newer', `file:${file}`);
+      const acme = await service.signUp();
+      await run(acme, 'psql', ...QUIET, '--file', CONTENT);
+      await done('org', 'move', acme.id, '--to', 'newer', '--placement', 'schema');
+      expect((await service.query(acme, 'SELECT count(*)::int FROM books')).body.rows).toEqual([{ count: 2000 }]);
+      expect(await admin('org', 'move', acme.id, '--to', 'default')).toMatchObject({
+        code: 1,
+        stderr: expect.stringMatching(/^postern: moving needs pg_dump of PostgreSQL 18 or later in PATH, and that is pg_dump .* 15\./),
+      });
+      await done('org', 'move', acme.id, '--finish');
+      await done('org', 'drop', acme.id, '--yes');
+      await done('cluster', 'remove', 'newer');
+    } finally {
+      await newer.remove();
+    }
   });
 
   it('needs a pg_dump that is not older than the server', async () => {
