@@ -90,11 +90,20 @@ async function readSettings(session: pg.Client): Promise<Settings> {
 
 async function furnishNode(session: pg.Client, { admin, cluster }: CitusSetup): Promise<void> {
   const { platform } = cluster;
+  await endPreparedTransactions(session);
   await installCitus(session);
   await session.query(ON_THIS_NODE);
   await session.query(`GRANT CREATE ON DATABASE ${SHARED} TO ${pg.escapeIdentifier(platform.user)}`);
   await session.query(letWriteLogins(platform.user));
   for (const login of [admin, platform]) await session.query(letLogin(login));
+}
+
+/** Citus ends its own. Those with other names are of an organization that reached PREPARE TRANSACTION by way of a function of Citus. */
+async function endPreparedTransactions(session: pg.Client): Promise<void> {
+  const { rows } = await session.query<{ gid: string }>(
+    "SELECT gid FROM pg_catalog.pg_prepared_xacts WHERE database = pg_catalog.current_database() AND gid !~ '^citus_'",
+  );
+  for (const { gid } of rows) await session.query(`ROLLBACK PREPARED ${pg.escapeLiteral(gid)}`);
 }
 
 async function addNodes(session: pg.Client, { host, port }: AdminConnection, workers: readonly Address[]): Promise<void> {
