@@ -44,8 +44,11 @@ export async function carryOut(mover: Mover, id: string, order: MoveOrder, origi
     await mover.abort(id);
     return `${id} stays where it is; nothing of the move is left`;
   }
-  const { organization, tables, rows, pausedMs } = await mover.move(id, order, origin);
+  const { organization, tables, rows, pausedMs, isOpen } = await mover.move(id, order, origin);
   const { kind, cluster } = organization.placement;
   return `${id} is in a ${kind} of its own on ${cluster}: ${rows} rows in ${tables} tables are the same there; its clients waited ${Math.ceil(pausedMs)} ms
-its former copy is kept until: postern admin org move ${id} --finish`;
+its former copy is kept until: postern admin org move ${id} --finish${isOpen ? OPEN : ''}`;
 }
+
+const OPEN = `
+its roles on the former server could not be closed: see that every process of the service answers, and finish the move soon`;

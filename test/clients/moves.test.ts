@@ -5,13 +5,14 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { rolePassword } from '../../src/auth/role-password.ts';
 import { DOCUMENTED, textOf } from '../support/documents.ts';
 import { eventually } from '../support/eventually.ts';
 import { makeOwnCluster } from '../support/own-cluster.ts';
 import { startPostgres15 } from '../support/postgres15.ts';
 import { type Installation, makeInstallation } from '../support/process.ts';
 import { makeScratch, type Scratch } from '../support/scratch.ts';
-import { startTestService, type TestOrganization, type TestService, testVariables } from '../support/service.ts';
+import { startTestService, TEST_SECRET, type TestOrganization, type TestService, testVariables } from '../support/service.ts';
 import { closeAfterClients } from './address.ts';
 import { libpqEnvironment, needDebian, runClient } from './debian.ts';
 import { Writers } from './moves/writers.ts';
@@ -152,6 +153,9 @@ describe('org move', () => {
     expect((await stays.query({ name: 'kept', text: 'SELECT count(*)::int FROM stock.places' })).rows).toEqual([{ count: 1 }]);
     expect((await stays.query('SHOW work_mem')).rows).toEqual([{ work_mem: '6MB' }]);
     await stays.end();
+    // A process that has not been notified does not get into the former copy.
+    const former = new pg.Client({ ...servers[0], user: acme.id, password: rolePassword(TEST_SECRET, acme.id), database: acme.id });
+    await expect(former.connect()).rejects.toMatchObject({ code: '28P01' });
     expect(await dump(acme)).toBe(before);
     expect((await service.query({ ...acme, apiKey: reader.apiKey }, 'SELECT count(*)::int FROM parents')).status).toBe(200);
     await done('org', 'move', acme.id, '--finish');
@@ -267,8 +271,9 @@ describe('org move', () => {
     try {
       const file = join(scratch.path, 'newer');
       await writeFile(file, newer.url, { mode: 0o600 });
-      await done('cluster', 'add', 'newer', `file:${file}`);
+      // New organizations may go there as soon as it is added.
       const acme = await service.signUp();
+      await done('cluster', 'add', 'newer', `file:${file}`);
       await run(acme, 'psql', ...QUIET, '--file', CONTENT);
       await done('org', 'move', acme.id, '--to', 'newer', '--placement', 'schema');
       expect((await service.query(acme, 'SELECT count(*)::int FROM books')).body.rows).toEqual([{ count: 2000 }]);

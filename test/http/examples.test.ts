@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { endpointsOf } from '../../http/app.ts';
 import { EXAMPLE_ORGANIZATION } from '../../http/routes/account/auth.ts';
 import { noBody } from '../../http/routes/request-schemas.ts';
-import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
+import { PLACEMENT, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { standIn } from './door.ts';
 
 let service: TestService;
@@ -19,8 +19,10 @@ afterAll(async () => {
 
 const operations = endpointsOf(standIn()).map(({ operation }) => operation);
 
+/** An organization in a schema cannot be cloned. */
+const possible = operations.filter(({ action }) => PLACEMENT === 'database' || !['clones.create', 'clones.delete'].includes(action));
 /** Those that end the key come last. */
-const inOrder = [...operations].sort((a, b) => Number(a.action === 'auth.rotate_key') - Number(b.action === 'auth.rotate_key'));
+const inOrder = [...possible].sort((a, b) => Number(a.action === 'auth.rotate_key') - Number(b.action === 'auth.rotate_key'));
 
 async function newKeyId(): Promise<string> {
   const { body } = await service.call('POST', '/api/keys', { key: acme.apiKey, body: { name: 'example', scope: 'write' } });

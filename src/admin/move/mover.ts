@@ -34,6 +34,8 @@ export interface Moved {
   readonly rows: number;
   /** How long clients waited. */
   readonly pausedMs: number;
+  /** A process that does not know of the move might still write to the former copy. */
+  readonly isOpen: boolean;
 }
 
 /** Moves organizations to another placement, on the same server or on another one. */
@@ -73,7 +75,8 @@ export class Mover {
       const work = (pause: Pause) =>
         this.#copyAndSwitch({ server: source, placement: from }, { server: target, placement: to }, pause, token, origin);
       const done = await whileQuiet(organization, quiet, work);
-      return { ...done, pausedMs: performance.now() - beganAt };
+      const pausedMs = performance.now() - beganAt;
+      return { ...done, pausedMs, isOpen: source !== target && !(await closeRoles(source, from)) };
     } catch (error) {
       await this.#undo(id, token);
       throw error;
@@ -126,7 +129,7 @@ export class Mover {
     pause: Pause,
     token: string,
     origin: Origin,
-  ): Promise<Omit<Moved, 'pausedMs'>> {
+  ): Promise<Omit<Moved, 'pausedMs' | 'isOpen'>> {
     const sides: Side[] = [];
     try {
       for (const side of [from, to]) sides.push({ ...side, session: await openTenantSession(side.server, side.placement) });
@@ -138,6 +141,15 @@ export class Mover {
     } finally {
       for (const { session } of sides) await session.end();
     }
+  }
+}
+
+/** A process that has not been notified yet does not get into the former copy. @returns false when that could not be done */
+async function closeRoles(server: ServedCluster, placement: Placement): Promise<boolean> {
+  try {
+    return (await server.provisioning((provisioner) => provisioner.closeRoles(placement))).length === 0;
+  } catch {
+    return false;
   }
 }
 

@@ -43,6 +43,10 @@ export class ProvisionerByKind implements Provisioner {
     return this.#provisioners[placement.kind].terminateSessions(placement);
   }
 
+  closeRoles(placement: Placement): Promise<readonly RunningProcess[]> {
+    return this.#provisioners[placement.kind].closeRoles(placement);
+  }
+
   copy(source: Placement, copy: Placement, timeoutMs: number): Promise<void> {
     return this.#provisioners[source.kind].copy(source, copy, timeoutMs);
   }

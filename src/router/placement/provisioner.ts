@@ -57,6 +57,11 @@ export interface Provisioner {
   /** Terminates all sessions of the organization's roles. @returns the processes that have not ended */
   terminateSessions(placement: Placement): Promise<readonly RunningProcess[]>;
   /**
+   * Closes the organization's roles for good and terminates their sessions: it lives on another server now. {@link deprovision} may follow.
+   * @returns the processes that have not ended
+   */
+  closeRoles(placement: Placement): Promise<readonly RunningProcess[]>;
+  /**
    * Copies an organization's data to a new one, which gets a role of its own. May take long, and nobody may have a session at the
    * source. If it fails, {@link deprovision} removes what there is.
    * @throws ServiceError `organization_busy` if somebody has one, `unsupported_statement` if this placement cannot be copied,

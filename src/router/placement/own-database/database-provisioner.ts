@@ -108,6 +108,10 @@ export class DatabaseProvisioner implements Provisioner {
     return this.#platform.alone(role, (session) => this.#roles.terminateAll(session, role));
   }
 
+  closeRoles({ role }: Placement): Promise<readonly RunningProcess[]> {
+    return this.#platform.alone(role, (session) => this.#roles.takeOverAll(session, role));
+  }
+
   async copy(source: Placement, copy: Placement, timeoutMs: number): Promise<void> {
     await this.#platform.alone(copy.role, async (session) => {
       const roles = [copy.role, ...((await roleExists(session, readerOf(source.role))) ? [readerOf(copy.role)] : [])];

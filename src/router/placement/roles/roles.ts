@@ -105,6 +105,15 @@ export class Roles {
     return { secret, running: await this.endSessions(session, role) };
   }
 
+  /** As {@link takeOver}, for the organization's own role and its readers'. @returns the processes that have not ended */
+  async takeOverAll(session: pg.PoolClient, role: string): Promise<readonly RunningProcess[]> {
+    const running: RunningProcess[] = [];
+    for (const one of [readerOf(role), role]) {
+      if (await roleExists(session, one)) running.push(...(await this.takeOver(session, one)).running);
+    }
+    return running;
+  }
+
   /**
    * Terminates the sessions of a role that is being dropped.
    * @returns the processes that have not ended

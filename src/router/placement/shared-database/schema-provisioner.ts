@@ -124,6 +124,10 @@ export class SchemaProvisioner implements Provisioner {
     return this.#platform.alone(role, (session) => this.#roles.terminateAll(session, role));
   }
 
+  closeRoles({ role }: Placement): Promise<readonly RunningProcess[]> {
+    return this.#platform.alone(role, (session) => this.#roles.takeOverAll(session, role));
+  }
+
   async copy(): Promise<void> {
     throw new ServiceError('unsupported_statement', 'an organization in the schema placement cannot be copied');
   }
