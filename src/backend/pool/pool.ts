@@ -7,10 +7,11 @@ import type { BackendConnection } from '../connection.ts';
 import { discardState } from '../reset.ts';
 import type { Reservation } from '../session-state.ts';
 import type { BackendPermits } from './backend-permits.ts';
-import { Endings } from './endings.ts';
 import type { OrganizationPool, Waiter } from './organization-pool.ts';
 import { PoolFairness, type PoolFairnessLimits, type PoolSnapshot } from './pool-fairness.ts';
+import { ServerSlots } from './server-slots.ts';
 import { Terminations } from './termination.ts';
+import { timedOut } from './timeout-error.ts';
 
 /** A session that nobody has used for so long is hardly about to be used. */
 const UNUSED_MS = 100;
@@ -43,7 +44,7 @@ export class Pool {
   readonly #reaper: NodeJS.Timeout;
   readonly #closing = new AbortController();
   readonly #terminations: Terminations;
-  readonly #endings = new Endings();
+  readonly #slots: ServerSlots;
   /** Set for the first waiter, while there is one. */
   #timer: NodeJS.Timeout | undefined;
 
@@ -54,6 +55,7 @@ export class Pool {
     this.#busyPoll = limits.busyPollMs ? new BusyPoll(limits.busyPollMs) : undefined;
     this.#fairness = new PoolFairness(limits, (own, backend) => this.#leave(own, backend, 'lost'));
     this.#terminations = new Terminations(observe, this.#closing.signal);
+    this.#slots = new ServerSlots(limits.permits, this.#closing.signal);
     this.#reaper = setInterval(() => this.#reap(), Math.max(50, Math.min(5_000, limits.idleMs / 4)));
     this.#reaper.unref();
   }
@@ -291,7 +293,7 @@ export class Pool {
     this.#fairness.size += 1;
     const { changes } = own;
     const startedAt = performance.now();
-    this.#openPermitted(own, waiter).then(
+    this.#slots.open(own, waiter).then(
       (backend) => {
         own.opening -= 1;
         if (backend === undefined) {
@@ -323,33 +325,6 @@ export class Pool {
     );
   }
 
-  /** @returns undefined if nobody waits for a session any more when it may be opened */
-  async #openPermitted(own: OrganizationPool, waiter: Waiter): Promise<BackendConnection | undefined> {
-    const { permits } = this.#limits;
-    if (permits === undefined) return this.#openWhenFree(own, waiter);
-    if (!(await permits.acquire(own.organizationId, () => own.waiters > 0))) return undefined;
-    try {
-      return await this.#openWhenFree(own, waiter);
-    } catch (error) {
-      permits.release(own.organizationId);
-      throw error;
-    }
-  }
-
-  /** If the server has no free connection slots, it may have some when sessions have ended that were closed just now. */
-  async #openWhenFree(own: OrganizationPool, waiter: Waiter): Promise<BackendConnection> {
-    for (;;) {
-      try {
-        return await waiter.open(this.#closing.signal);
-      } catch (error) {
-        const isFull = error instanceof ServiceError && error.kind === 'too_many_connections';
-        const ended = isFull && own.waiters > 0 ? this.#endings.next() : undefined;
-        if (ended === undefined) throw error;
-        await ended;
-      }
-    }
-  }
-
   #adopt(own: OrganizationPool, backend: BackendConnection): void {
     if (this.#closing.signal.aborted) {
       own.leased.add(backend);
@@ -377,7 +352,7 @@ export class Pool {
     const oldest = performance.now() - this.#limits.queueTimeoutMs;
     let next = Number.POSITIVE_INFINITY;
     for (const own of [...this.#fairness.all()]) {
-      while (own.waitingSince <= oldest) this.#settle(own, this.#timedOut(own));
+      while (own.waitingSince <= oldest) this.#settle(own, timedOut(own, this.#limits.queueTimeoutMs));
       next = Math.min(next, own.waitingSince);
     }
     this.#timer = undefined;
@@ -413,13 +388,13 @@ export class Pool {
   }
 
   #ended(own: OrganizationPool, backend: BackendConnection, reason: string): void {
-    this.#endings.add(backend);
+    this.#slots.ending(backend);
     this.#gone(own, reason);
   }
 
   #gone(own: OrganizationPool, reason: string): void {
     this.#fairness.closed(own);
-    this.#limits.permits?.release(own.organizationId);
+    this.#slots.freed(own);
     this.#observe({ name: 'backend.closed', reason });
     this.#serveOthers();
     this.#fairness.forgetIfEmpty(own);
@@ -433,25 +408,6 @@ export class Pool {
       }
     }
   }
-
-  #timedOut(own: OrganizationPool): ServiceError {
-    const pinned = pinsOf(own);
-    const leaving = own.leaving.size === 0 ? '' : ` Sessions that were given up and have not ended: ${own.leaving.size}.`;
-    return new ServiceError('pool_timeout', 'no backend became free in time', {
-      detail: `Waited ${this.#limits.queueTimeoutMs} ms.${leaving}${pinned === undefined ? '' : ` ${pinned}`}`,
-      hint: `Keep transactions short, or run fewer at a time.${pinned === undefined ? '' : ' A pinned session keeps its backend until what it holds is gone.'}`,
-      retryAfterS: 1,
-    });
-  }
-}
-
-/** How many backends are pinned to sessions, and why; undefined if none is. */
-function pinsOf({ leased, size }: OrganizationPool): string | undefined {
-  const counts = new Map<string, number>();
-  const pinned = [...leased].flatMap(({ session: { pinnedFor } }) => (pinnedFor === undefined || pinnedFor.size === 0 ? [] : [pinnedFor]));
-  for (const reason of pinned.flatMap((reasons) => [...reasons])) counts.set(reason, (counts.get(reason) ?? 0) + 1);
-  const reasons = [...counts].sort(([, some], [, others]) => others - some).map(([reason, count]) => `${reason} ${count}`);
-  return pinned.length === 0 ? undefined : `${pinned.length} of ${size} backends are pinned to sessions: ${reasons.join(', ')}.`;
 }
 
 const DONE = Promise.resolve();

@@ -1,0 +1,22 @@
+import { ServiceError } from '../../errors.ts';
+import type { OrganizationPool } from './organization-pool.ts';
+
+/** The error of who has waited too long for a backend. It says what keeps the organization's backends. */
+export function timedOut(own: OrganizationPool, waitedMs: number): ServiceError {
+  const pinned = pinsOf(own);
+  const leaving = own.leaving.size === 0 ? '' : ` Sessions that were given up and have not ended: ${own.leaving.size}.`;
+  return new ServiceError('pool_timeout', 'no backend became free in time', {
+    detail: `Waited ${waitedMs} ms.${leaving}${pinned === undefined ? '' : ` ${pinned}`}`,
+    hint: `Keep transactions short, or run fewer at a time.${pinned === undefined ? '' : ' A pinned session keeps its backend until what it holds is gone.'}`,
+    retryAfterS: 1,
+  });
+}
+
+/** How many backends are pinned to sessions, and why; undefined if none is. */
+function pinsOf({ leased, size }: OrganizationPool): string | undefined {
+  const counts = new Map<string, number>();
+  const pinned = [...leased].flatMap(({ session: { pinnedFor } }) => (pinnedFor === undefined || pinnedFor.size === 0 ? [] : [pinnedFor]));
+  for (const reason of pinned.flatMap((reasons) => [...reasons])) counts.set(reason, (counts.get(reason) ?? 0) + 1);
+  const reasons = [...counts].sort(([, some], [, others]) => others - some).map(([reason, count]) => `${reason} ${count}`);
+  return pinned.length === 0 ? undefined : `${pinned.length} of ${size} backends are pinned to sessions: ${reasons.join(', ')}.`;
+}
