@@ -355,6 +355,9 @@ export class Router {
         get pgNotify() {
           return clusters.up.get(organization.placement.cluster)?.pgNotify;
         },
+        get hasPreparedTransactions() {
+          return clusters.up.get(organization.placement.cluster)?.hasPreparedTransactions ?? true;
+        },
       };
       this.#tenants.set(known, tenant);
     }

@@ -16,6 +16,8 @@ export interface Tenant {
   readonly channels: string;
   /** The function that is called there in place of pg_notify; undefined: pg_notify itself. */
   readonly pgNotify?: string | undefined;
+  /** Whether its server lets transactions be prepared. */
+  readonly hasPreparedTransactions?: boolean;
   /** Aborts with a ServiceError (57P01, or 28000 when suspended) when the key ends or the organization is suspended. */
   readonly revoked: AbortSignal;
 }

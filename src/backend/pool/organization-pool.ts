@@ -60,8 +60,8 @@ export class OrganizationPool {
   readonly leaving = new Map<BackendConnection, Leaving>();
   /** Sessions that have been given up are being terminated at the moment. */
   isTerminating = false;
-  /** The function that last opened a session of the organization. */
-  open: OpenBackend | undefined;
+  /** Opens a session of the organization: the last waiter does. */
+  opener: Pick<Waiter, 'open'> | undefined;
   opening = 0;
   /** How often the defaults for new sessions have changed. */
   changes = 0;
@@ -143,7 +143,7 @@ export class OrganizationPool {
   }
 
   add(waiter: Waiter): void {
-    this.open = waiter.open;
+    this.opener = waiter;
     this.#waiters.push({ waiter, since: performance.now() });
   }
 

@@ -60,7 +60,7 @@ export class Terminations {
   }
 
   async #signal(pool: OrganizationPool): Promise<void> {
-    const session = await pool.open?.(this.#closing);
+    const session = await pool.opener?.open(this.#closing);
     if (session === undefined) return;
     try {
       for (const backend of [...pool.leaving.keys()]) if (!(await terminate(session, backend.processId))) backend.forget();

@@ -105,6 +105,10 @@ export class ServedCluster {
     return this.platform.cluster.pgNotify;
   }
 
+  get hasPreparedTransactions(): boolean {
+    return this.platform.cluster.hasPreparedTransactions;
+  }
+
   /** Whether a backend holds session-level advisory locks. Tenants themselves cannot read pg_locks. */
   holdsAdvisoryLocks(processId: number): Promise<boolean> {
     return this.#views.locks.hasAdvisoryLocks(processId);

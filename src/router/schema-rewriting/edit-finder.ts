@@ -155,7 +155,7 @@ export class EditFinder {
         this.#channels.call(scope);
         break;
       case 'prepare':
-        this.#prepare(scope);
+        if (this.#target.hasPreparedTransactions) this.#prepare(scope);
         break;
       default:
         scope.note(keyword);

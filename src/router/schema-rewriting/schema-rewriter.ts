@@ -89,9 +89,10 @@ export function schemaRewriterOf({
   organization,
   channels,
   pgNotify,
-}: Pick<Tenant, 'organization' | 'channels' | 'pgNotify'>): SchemaRewriter | undefined {
+  hasPreparedTransactions,
+}: Pick<Tenant, 'organization' | 'channels' | 'pgNotify' | 'hasPreparedTransactions'>): SchemaRewriter | undefined {
   const { kind, schema, database } = organization.placement;
-  return kind === 'schema' ? new SchemaRewriter({ schema, channels, pgNotify, database }) : undefined;
+  return kind === 'schema' ? new SchemaRewriter({ schema, channels, pgNotify, hasPreparedTransactions, database }) : undefined;
 }
 
 /** Omits fields that are undefined. */

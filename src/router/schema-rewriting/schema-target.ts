@@ -6,6 +6,8 @@ export interface SchemaTarget {
   readonly channels?: string;
   /** Function to call in place of pg_notify. Default: pg_notify itself, if the platform's own one adds the prefix. */
   readonly pgNotify?: string | undefined;
+  /** Whether the server lets transactions be prepared; then the statement is refused. Default: not. */
+  readonly hasPreparedTransactions?: boolean | undefined;
   /** Name of the schema's database. Clients use the organization's name for it: `org_….public.users`. */
   readonly database?: string;
 }

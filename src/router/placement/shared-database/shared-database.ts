@@ -102,10 +102,18 @@ async function furnishNode(session: pg.Client, owner: string, superuser: boolean
 export interface SharedFacts {
   /** The function to call instead of pg_notify; undefined if pg_notify has been replaced. */
   readonly pgNotify: string | undefined;
+  /** Transactions can be prepared, as Citus needs it. There is no privilege for that. */
+  readonly hasPreparedTransactions: boolean;
 }
 
 export function sharedFacts(login: AdminConnection): Promise<SharedFacts> {
   return withSession({ ...login, database: SHARED }, async (session) => ({
     pgNotify: await notifyCalled(session),
+    hasPreparedTransactions: await hasPreparedTransactions(session),
   }));
+}
+
+async function hasPreparedTransactions(session: pg.Client): Promise<boolean> {
+  const { rows } = await session.query("SELECT FROM pg_catalog.pg_settings WHERE name = 'max_prepared_transactions' AND setting <> '0'");
+  return rows.length > 0;
 }

@@ -43,8 +43,9 @@ test('of a worker of Citus that cannot be reached, an error says whether the sta
   expect(rewriter.error(own)).toEqual(own);
 });
 
-test('PREPARE TRANSACTION is refused, and a statement of that name is not', () => {
-  const rewriter = new SchemaRewriter(TARGET);
+test('PREPARE TRANSACTION is refused where the server has it, and a statement of that name is not', () => {
+  expect(new SchemaRewriter(TARGET).rewrite("PREPARE TRANSACTION 'x'").sql).toBe("PREPARE TRANSACTION 'x'");
+  const rewriter = new SchemaRewriter({ ...TARGET, hasPreparedTransactions: true });
   const refusal = rewriter.rewrite("BEGIN; PREPARE /* */ TRANSACTION E'x'; SELECT 1").sql;
   expect(refusal).toMatch(/^BEGIN; DO 'BEGIN RAISE USING .*END'; SELECT 1$/);
   for (const sql of ['PREPARE transaction AS SELECT 1', 'PREPARE transaction (int) AS SELECT $1', "SELECT prepare FROM t WHERE a = 'x'"]) {
