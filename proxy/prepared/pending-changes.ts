@@ -11,6 +11,8 @@ export interface Effect {
   redo?(): void;
   /** The request has succeeded. */
   done?(): void;
+  /** The server statement that a successful Parse has proven to be valid. */
+  readonly statement?: ServerStatement;
   /** The replacements made in the text, to correct the positions in errors. */
   readonly edits?: Edits | undefined;
 }
@@ -83,14 +85,14 @@ export class NamedParse implements ParseEffect {
 
 /** A Parse that is sent to the server. */
 export class SentParse implements Effect {
-  readonly #statement: ServerStatement;
+  readonly statement: ServerStatement;
   readonly #parse: ParseEffect;
   readonly #prepared: PreparedStatements;
 
   /** @param parse has been noted, and `statement` added to what the server has prepared */
   constructor(parse: ParseEffect, statement: ServerStatement, prepared: PreparedStatements) {
     this.#parse = parse;
-    this.#statement = statement;
+    this.statement = statement;
     this.#prepared = prepared;
   }
 
@@ -100,7 +102,7 @@ export class SentParse implements Effect {
 
   redo(): void {
     this.#parse.redo?.();
-    this.#prepared.restore(this.#statement, this.#statement);
+    this.#prepared.restore(this.statement, this.statement);
   }
 
   done(): void {
@@ -109,6 +111,6 @@ export class SentParse implements Effect {
 
   undo(failed: boolean): void {
     this.#parse.undo(failed);
-    this.#prepared.delete(this.#statement);
+    this.#prepared.delete(this.statement);
   }
 }

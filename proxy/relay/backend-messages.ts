@@ -272,7 +272,9 @@ export function requestDone(session: WireSession, request: RequestKind, subject:
   if (subject === undefined) return;
   if (hasEffect(request)) {
     session.allDeallocated = false;
-    (subject as Effect).done?.();
+    const effect = subject as Effect;
+    effect.done?.();
+    if (effect.statement !== undefined) effect.statement.proven = true;
     return;
   }
   if (isOwn(subject)) {

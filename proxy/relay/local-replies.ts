@@ -1,7 +1,8 @@
 import { FrontendType } from '../../src/protocol/frontend.ts';
 import type { FrameScanner } from '../../src/protocol/message-framing.ts';
 import { errorResponse } from '../errors.ts';
-import { READY_IDLE } from './message-builders.ts';
+import { prepareWithoutBackend } from '../prepared/parse-forwarding.ts';
+import { PARSE_COMPLETE, READY_IDLE } from './message-builders.ts';
 import type { WireSession } from './wire-session.ts';
 
 /**
@@ -25,7 +26,7 @@ export function answerLocally(session: WireSession, scanner: FrameScanner): bool
     case FrontendType.Flush:
       return true;
     default:
-      return session.discardsUntilSync || answerRefused(session, scanner);
+      return session.discardsUntilSync || answerRefused(session, scanner) || answerParse(session, scanner);
   }
 }
 
@@ -37,4 +38,10 @@ function answerRefused(session: WireSession, { type }: FrameScanner): boolean {
   if (type === FrontendType.Query || type === FrontendType.FunctionCall) toClient.insert(READY_IDLE);
   else session.discardsUntilSync = true;
   return true;
+}
+
+function answerParse(session: WireSession, scanner: FrameScanner): boolean {
+  const isKnown = scanner.type === FrontendType.Parse && prepareWithoutBackend(session, scanner);
+  if (isKnown) session.toClient.insert(PARSE_COMPLETE);
+  return isKnown;
 }

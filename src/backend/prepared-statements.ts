@@ -11,6 +11,8 @@ export interface ServerStatement {
   readonly name: Buffer;
   /** The settings that the meaning of its text depends on; undefined where the statement belongs to one client alone. */
   readonly context: string | undefined;
+  /** Some backend has parsed it without an error. */
+  proven: boolean;
   /** It has been sent to some backend. */
   isSent: boolean;
   /**
@@ -36,7 +38,7 @@ let named = 0;
 /** A statement with a new, unique name. @param context undefined: it belongs to one client alone */
 export function newServerStatement(definition: Buffer, context?: string): ServerStatement {
   named += 1;
-  return { definition, name: Buffer.from(`${PREFIX}${named}`), context, isSent: false, shape: undefined };
+  return { definition, name: Buffer.from(`${PREFIX}${named}`), context, proven: false, isSent: false, shape: undefined };
 }
 
 /**

@@ -83,6 +83,15 @@ export const MECHANISMS: readonly Mechanism[] = [
     },
   },
   {
+    name: 'local-parse',
+    about: 'answering a named Parse without a backend: for clients that wait for it while others of theirs have all backends',
+    replacement: {
+      module: 'proxy/prepared/parse-forwarding.js',
+      text: 'export function prepareWithoutBackend(session, { buffer, start, end, length, last }) {',
+      by: 'export function prepareWithoutBackend(session, { buffer, start, end, length, last }) { return false;',
+    },
+  },
+  {
     name: 'shared-read-buffer',
     about: 'accepted sockets reading into one buffer',
     replacement: {

@@ -166,7 +166,9 @@ export class SqlSession implements Revocable, PipelineOwner {
     statement.isSent = true;
     const closes = evicted.map(({ name }) => closeStatement(name.toString('latin1')));
     try {
-      return await this.#describe([...closes, ...parseAndDescribe(sql, statement.name.toString('latin1'))], edits);
+      const description = await this.#describe([...closes, ...parseAndDescribe(sql, statement.name.toString('latin1'))], edits);
+      statement.proven = true;
+      return description;
     } catch (error) {
       this.unprepare(statement);
       for (const other of evicted) this.unprepare(other);

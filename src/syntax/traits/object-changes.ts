@@ -28,6 +28,12 @@ export function objectChanges(text: string): ObjectChanges | undefined {
   return isCertain || isWatched ? { isWatched: true, createsFromQuery } : undefined;
 }
 
+/** Whether {@link objectChanges} finds anything. */
+export function mayChangeObjects(text: string): boolean {
+  if (!ANY_KEYWORD.test(text)) return false;
+  return CERTAIN_KEYWORD.test(text) || ((AMBIGUOUS_KEYWORD.test(text) || isFollowed(text, SELECT, INTO)) && changesIn(text).isWatched);
+}
+
 const PIECE_KEYWORD = /\b(?:create|alter|drop|grant|revoke|reassign|truncate)\b|\bdo\b(?=\s*(?:\$|'|language\b))/i;
 
 /** Looks at one piece of a text that is not seen whole. Any keyword that may mean a change counts as one. */
