@@ -224,6 +224,7 @@ it(`${REQUESTS} requests of ${READERS} clients on ${BACKENDS} backends, each ans
     isOver = true;
     await neighbours;
   }
-  expect(told.get('request.shared')).toBeGreaterThan(REQUESTS / 20);
+  // Beside busy neighbours the statements are short less often, and then fewer are shared.
+  expect(told.get('request.shared')).toBeGreaterThan(REQUESTS / 100);
   expect(told.get('request.requeued')).toBeGreaterThan(0);
 });
