@@ -15,7 +15,9 @@ export function acquire(pool: Pool, tenantId: string, open: OpenBackend, signal?
       else resolve(result);
     };
     const waiter = { open, settle };
-    const withdraw = () => pool.withdraw(tenantId, waiter);
+    const withdraw = () => {
+      if (pool.leave(tenantId, waiter)) settle(new ServiceError('query_canceled', 'canceling statement due to user request'));
+    };
     signal?.addEventListener('abort', withdraw, { once: true });
     pool.enqueue(tenantId, waiter);
     if (signal?.aborted) withdraw();

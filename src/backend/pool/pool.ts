@@ -73,7 +73,7 @@ export class Pool {
 
   /**
    * Waits for a backend. `settle` is called in the turn in which one becomes available, perhaps before this returns, or with the
-   * error that ended the wait: `pool_timeout` after `queueTimeoutMs`, `shutting_down`, `query_canceled`, or what `open` throws.
+   * error that ended the wait: `pool_timeout` after `queueTimeoutMs`, `shutting_down`, or what `open` throws.
    */
   enqueue(tenantId: string, waiter: Waiter): void {
     if (this.#closing.signal.aborted) {
@@ -84,11 +84,6 @@ export class Pool {
     own.add(waiter);
     this.#serve(own);
     if (own.waiters > 0) this.#timeOutIn(this.#limits.queueTimeoutMs);
-  }
-
-  /** Cancels a wait, if the waiter has not been served. */
-  withdraw(tenantId: string, waiter: Waiter): void {
-    if (this.leave(tenantId, waiter)) waiter.settle(new ServiceError('query_canceled', 'canceling statement due to user request'));
   }
 
   /** Ends a wait without calling the waiter. @returns whether it was waiting */

@@ -1,17 +1,23 @@
 import type { BackendConnection } from '../../backend/connection.ts';
 import type { Placement } from '../../catalog/organizations/organization.ts';
 import { DatabaseProvisioner } from './own-database/database-provisioner.ts';
-import type { Provisioner, ProvisionerOptions, RunningProcess, SessionCount } from './provisioner.ts';
+import type { Platform } from './platform-sessions.ts';
+import type { PlacementProvisioner, Provisioner, ProvisionerOptions, RunningProcess, SessionCount } from './provisioner.ts';
+import { Roles } from './roles/roles.ts';
 import { SchemaProvisioner } from './shared-database/schema-provisioner.ts';
 
 /** Both kinds of placement. An organization keeps its placement; new ones get the configured kind. */
 export class ProvisionerByKind implements Provisioner {
-  readonly #provisioners: Readonly<Record<Placement['kind'], Provisioner>>;
+  readonly #provisioners: Readonly<Record<Placement['kind'], PlacementProvisioner>>;
   readonly #forNew: Placement['kind'];
+  readonly #platform: Platform;
+  readonly #roles: Roles;
 
   constructor(options: ProvisionerOptions, forNew: Placement['kind']) {
     this.#provisioners = { database: new DatabaseProvisioner(options), schema: new SchemaProvisioner(options) };
     this.#forNew = forNew;
+    this.#platform = options.platform;
+    this.#roles = new Roles(options.platform.cluster, options.connectionLimit);
   }
 
   /** @param kind undefined: the configured one */
@@ -31,20 +37,20 @@ export class ProvisionerByKind implements Provisioner {
     return this.#provisioners[copy.kind].removeCopy(copy, kept);
   }
 
-  endSessions(placement: Placement): Promise<readonly RunningProcess[]> {
-    return this.#provisioners[placement.kind].endSessions(placement);
+  endSessions({ role }: Placement): Promise<readonly RunningProcess[]> {
+    return this.#platform.alone(role, (session) => this.#roles.endWorkOfAll(session, role));
   }
 
-  countSessions(placement: Placement): Promise<SessionCount> {
-    return this.#provisioners[placement.kind].countSessions(placement);
+  countSessions({ role }: Placement): Promise<SessionCount> {
+    return this.#platform.run((session) => this.#roles.count(session, role));
   }
 
-  terminateSessions(placement: Placement): Promise<readonly RunningProcess[]> {
-    return this.#provisioners[placement.kind].terminateSessions(placement);
+  terminateSessions({ role }: Placement): Promise<readonly RunningProcess[]> {
+    return this.#platform.alone(role, (session) => this.#roles.terminateAll(session, role));
   }
 
-  closeRoles(placement: Placement): Promise<readonly RunningProcess[]> {
-    return this.#provisioners[placement.kind].closeRoles(placement);
+  closeRoles({ role }: Placement): Promise<readonly RunningProcess[]> {
+    return this.#platform.alone(role, (session) => this.#roles.takeOverAll(session, role));
   }
 
   copy(source: Placement, copy: Placement, timeoutMs: number): Promise<void> {

@@ -27,7 +27,7 @@ export function describeProcesses(processes: readonly RunningProcess[]): string 
 }
 
 /** Creates the databases or schemas of organizations and opens sessions in them. */
-export interface Provisioner {
+export interface PlacementProvisioner {
   /** The placement of a new organization with this id. Creates nothing. */
   placementFor(organizationId: string, kind?: Placement['kind']): Placement;
   /**
@@ -48,20 +48,6 @@ export interface Provisioner {
    */
   removeCopy(copy: Placement, kept: Placement): Promise<void>;
   /**
-   * Terminates sessions there that do not end by themselves soon.
-   * @returns the processes that have not ended
-   */
-  endSessions(placement: Placement): Promise<readonly RunningProcess[]>;
-  /** How many sessions the organization's roles have. */
-  countSessions(placement: Placement): Promise<SessionCount>;
-  /** Terminates all sessions of the organization's roles. @returns the processes that have not ended */
-  terminateSessions(placement: Placement): Promise<readonly RunningProcess[]>;
-  /**
-   * Closes the organization's roles for good and terminates their sessions: it lives on another server now. {@link deprovision} may follow.
-   * @returns the processes that have not ended
-   */
-  closeRoles(placement: Placement): Promise<readonly RunningProcess[]>;
-  /**
    * Copies an organization's data to a new one, which gets a role of its own. May take long, and nobody may have a session at the
    * source. If it fails, {@link deprovision} removes what there is.
    * @throws ServiceError `organization_busy` if somebody has one, `unsupported_statement` if this placement cannot be copied,
@@ -81,6 +67,24 @@ export interface Provisioner {
    * @throws ServiceError `not_ready`, `too_many_connections`, or pg.DatabaseError
    */
   open(placement: Placement, signal?: AbortSignal): Promise<BackendConnection>;
+}
+
+/** Both kinds of placement, and the sessions of an organization's roles, which are the same for both. */
+export interface Provisioner extends PlacementProvisioner {
+  /**
+   * Terminates sessions there that do not end by themselves soon.
+   * @returns the processes that have not ended
+   */
+  endSessions(placement: Placement): Promise<readonly RunningProcess[]>;
+  /** How many sessions the organization's roles have. */
+  countSessions(placement: Placement): Promise<SessionCount>;
+  /** Terminates all sessions of the organization's roles. @returns the processes that have not ended */
+  terminateSessions(placement: Placement): Promise<readonly RunningProcess[]>;
+  /**
+   * Closes the organization's roles for good and terminates their sessions: it lives on another server now. {@link deprovision} may follow.
+   * @returns the processes that have not ended
+   */
+  closeRoles(placement: Placement): Promise<readonly RunningProcess[]>;
 }
 
 export interface ProvisionerOptions {

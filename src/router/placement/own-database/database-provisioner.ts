@@ -7,10 +7,9 @@ import { codeOf, withSession } from '../admin-connection.ts';
 import type { Platform } from '../platform-sessions.ts';
 import {
   describeProcesses,
-  type Provisioner,
+  type PlacementProvisioner,
   type ProvisionerOptions,
   type RunningProcess,
-  type SessionCount,
   StillRunningError,
 } from '../provisioner.ts';
 import { asReader, isReaderRole, letRead, mayRead, ownPlacement, readerOf } from '../roles/reader-role.ts';
@@ -34,7 +33,7 @@ const QUERY_CANCELED = '57014';
 const INSUFFICIENT_PRIVILEGE = '42501';
 
 /** A database for each organization, owned by the platform role; the organization's role may connect and create in it. */
-export class DatabaseProvisioner implements Provisioner {
+export class DatabaseProvisioner implements PlacementProvisioner {
   readonly #platform: Platform;
   readonly #roles: Roles;
   readonly #logins: TenantLogins;
@@ -94,22 +93,6 @@ export class DatabaseProvisioner implements Provisioner {
       if (found?.valid) await session.query(`ALTER DATABASE ${name} WITH ALLOW_CONNECTIONS false`);
       if (found !== undefined) await dropDatabase(session, name);
     });
-  }
-
-  endSessions({ role }: Placement): Promise<readonly RunningProcess[]> {
-    return this.#platform.alone(role, (session) => this.#roles.endWorkOfAll(session, role));
-  }
-
-  countSessions({ role }: Placement): Promise<SessionCount> {
-    return this.#platform.run((session) => this.#roles.count(session, role));
-  }
-
-  terminateSessions({ role }: Placement): Promise<readonly RunningProcess[]> {
-    return this.#platform.alone(role, (session) => this.#roles.terminateAll(session, role));
-  }
-
-  closeRoles({ role }: Placement): Promise<readonly RunningProcess[]> {
-    return this.#platform.alone(role, (session) => this.#roles.takeOverAll(session, role));
   }
 
   async copy(source: Placement, copy: Placement, timeoutMs: number): Promise<void> {

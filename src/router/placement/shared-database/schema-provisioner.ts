@@ -8,14 +8,7 @@ import type { RoleLogin } from '../cluster.ts';
 import { grant } from '../own-database/database-provisioner.ts';
 import { dropOwned } from '../owned-objects.ts';
 import type { Platform } from '../platform-sessions.ts';
-import {
-  describeProcesses,
-  type Provisioner,
-  type ProvisionerOptions,
-  type RunningProcess,
-  type SessionCount,
-  StillRunningError,
-} from '../provisioner.ts';
+import { describeProcesses, type PlacementProvisioner, type ProvisionerOptions, StillRunningError } from '../provisioner.ts';
 import { asReader, isReaderRole, letRead, mayRead, ownPlacement, readerOf } from '../roles/reader-role.ts';
 import { Roles, roleExists } from '../roles/roles.ts';
 import { isUsable, TenantLogins } from '../roles/tenant-login.ts';
@@ -27,7 +20,7 @@ import { forgetLogin, letLogin, runOnWorkers } from './citus/node-logins.ts';
  * A schema for each organization in one shared database. The platform role owns the schema, so that the organization can
  * neither drop it nor open it to others; its role may use it and create in it, and owns what it creates.
  */
-export class SchemaProvisioner implements Provisioner {
+export class SchemaProvisioner implements PlacementProvisioner {
   readonly #options: ProvisionerOptions;
   readonly #platform: Platform;
   readonly #roles: Roles;
@@ -110,22 +103,6 @@ export class SchemaProvisioner implements Provisioner {
       if (kept.kind === 'database' && kept.cluster === this.#platform.cluster.name) await grant(shared, { ...kept, role: one });
       await shared.query(`REVOKE ${name} FROM CURRENT_USER; COMMIT`);
     }
-  }
-
-  endSessions({ role }: Placement): Promise<readonly RunningProcess[]> {
-    return this.#platform.alone(role, (session) => this.#roles.endWorkOfAll(session, role));
-  }
-
-  countSessions({ role }: Placement): Promise<SessionCount> {
-    return this.#platform.run((session) => this.#roles.count(session, role));
-  }
-
-  terminateSessions({ role }: Placement): Promise<readonly RunningProcess[]> {
-    return this.#platform.alone(role, (session) => this.#roles.terminateAll(session, role));
-  }
-
-  closeRoles({ role }: Placement): Promise<readonly RunningProcess[]> {
-    return this.#platform.alone(role, (session) => this.#roles.takeOverAll(session, role));
   }
 
   async copy(): Promise<void> {
