@@ -7,6 +7,8 @@ const SOURCE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe
 /** WCAG 2.2 AA, and what axe's authors count as good practice. */
 const TAGS = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
 const SERIOUS: ReadonlySet<string> = new Set(['serious', 'critical']);
+/** A color between two others may be too pale; axe would take it for the color of the page. A transition that is replaced is canceled. */
+const TRANSITIONS_ENDED = `Promise.allSettled(document.getAnimations().filter((animation) => animation instanceof CSSTransition).map(({ finished }) => finished))`;
 
 interface Found {
   readonly id: string;
@@ -15,8 +17,8 @@ interface Found {
 }
 
 /**
- * What axe finds serious on the page as it is shown now. It runs in a world of its own: the page's policy stays as strict as it is, and
- * its scripts see nothing of it.
+ * What axe finds serious on the page, once no color is in transition. It runs in a world of its own: the page's policy stays as strict as
+ * it is, and its scripts see nothing of it.
  */
 export async function seriousFindings(page: Page): Promise<readonly string[]> {
   const devTools = await page.context().newCDPSession(page);
@@ -25,7 +27,7 @@ export async function seriousFindings(page: Page): Promise<readonly string[]> {
     const { executionContextId: contextId } = await devTools.send('Page.createIsolatedWorld', { frameId: frameTree.frame.id });
     await devTools.send('Runtime.evaluate', { expression: SOURCE, contextId });
     const { result, exceptionDetails } = await devTools.send('Runtime.evaluate', {
-      expression: `axe.run(document, { runOnly: ${JSON.stringify(TAGS)}, resultTypes: ['violations'] }).then(({ violations }) =>
+      expression: `${TRANSITIONS_ENDED}.then(() => axe.run(document, { runOnly: ${JSON.stringify(TAGS)}, resultTypes: ['violations'] })).then(({ violations }) =>
         violations.map(({ id, impact, nodes }) => ({ id, impact, nodes: nodes.map(({ target, failureSummary }) => ({ target, failureSummary })) })))`,
       contextId,
       awaitPromise: true,
