@@ -35,7 +35,7 @@ function offer(...mechanisms: readonly ScramMechanism[]) {
 export function authenticate(client: ClientConnection, user: string, router: Router, login: LoginMethod, origin: Origin): Promise<Tenant> {
   if (login.method === 'cleartext') return authenticateByPassword(client, user, router, origin);
   return router.authenticate(
-    { kind: 'scram', user, exchange: (verifiers, former) => scramExchange(client, user, { verifiers, former }, login.channelBinding) },
+    { kind: 'scram', user, exchange: (verifiers, former) => scramExchange(client, user, verifiers, former, login.channelBinding) },
     origin,
   );
 }
@@ -53,7 +53,8 @@ async function authenticateByPassword(client: ClientConnection, user: string, ro
 async function scramExchange(
   client: ClientConnection,
   user: string,
-  keys: Pick<ScramOffer, 'verifiers' | 'former'>,
+  verifiers: ScramOffer['verifiers'],
+  former: readonly Buffer[],
   channelBinding: Uint8Array | undefined,
 ): Promise<Buffer | undefined> {
   const { mechanisms, message } = channelBinding === undefined ? PLAIN : BOUND;
@@ -62,7 +63,7 @@ async function scramExchange(
   const mechanism = mechanisms.find((offered) => offered === initial.mechanism);
   if (mechanism === undefined) throw protocolViolation('client selected an invalid SASL authentication mechanism');
   const nonce = randomSecretBytes(NONCE_BYTES).toString('base64');
-  let state: ScramState = beginScram({ ...keys, mechanism, nonce, ...(channelBinding === undefined ? {} : { channelBinding }) });
+  let state: ScramState = beginScram({ mechanism, verifiers, former, nonce, channelBinding });
   let input = initial.data;
   if (input === undefined) {
     // If the client has left out its first message, an empty challenge asks for it.

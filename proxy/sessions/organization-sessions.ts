@@ -152,15 +152,13 @@ export class OrganizationDirectory implements SessionSource {
   /** How many sessions an organization has, of all its roles; asked of all workers, if there are several. */
   countOf(organizationId: string): number | Promise<number> {
     if (this.#counter !== undefined) return this.#counter.countOf(organizationId);
-    return this.#rolesOf(organizationId).reduce((sum, { count }) => sum + count, 0);
+    let sum = 0;
+    for (const role of rolesOf(organizationId)) sum += this.#present.get(role)?.count ?? 0;
+    return sum;
   }
 
   *sessionsOf(organizationId: string): Iterable<ListedSession> {
-    for (const role of this.#rolesOf(organizationId)) yield* role.all();
-  }
-
-  #rolesOf(organizationId: string): OrganizationSessions[] {
-    return [organizationId, `${organizationId}:${READERS}`].flatMap((role) => this.#present.get(role) ?? []);
+    for (const role of rolesOf(organizationId)) yield* this.#present.get(role)?.all() ?? [];
   }
 
   /** One session less. The last one takes with it what had been parsed of late. */
@@ -176,4 +174,8 @@ export class OrganizationDirectory implements SessionSource {
   #newTenant(organizationId: string): OrganizationSessions {
     return new OrganizationSessions(new MemoryReservation(this.#statements, organizationId, 0));
   }
+}
+
+function rolesOf(organizationId: string): readonly string[] {
+  return [organizationId, `${organizationId}:${READERS}`];
 }

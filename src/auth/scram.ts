@@ -1,4 +1,4 @@
-import { pbkdf2, timingSafeEqual } from 'node:crypto';
+import { pbkdf2, randomBytes, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
 import { ServiceError } from '../errors.ts';
 import { saslprep } from './saslprep.ts';
@@ -17,17 +17,16 @@ export interface ScramVerifier {
   readonly serverKey: Buffer;
 }
 
-/** Every verifier here is made with these, as in Postgres: a mock verifier must look like a real one. */
+/** Every verifier here is made with these, as in Postgres: mock verifiers must look like real ones. */
 export const SCRAM_ITERATIONS = 4096;
 export const SCRAM_SALT_BYTES = 16;
 
 /** How many former passwords of a user are recognized. */
 export const SCRAM_FORMER_MAX = 5;
-/**
- * A proof is compared with at least so many passwords, then with twice as many, and so on: the time does not tell whether a user
- * exists, which password was right, and how many there are in such a range.
- */
-const COMPARED_MIN = 8;
+/** A user who does not exist seems to have at most so many passwords. */
+const MOCK_VERIFIERS_MAX = 8;
+/** A digest of nothing: no client can prove that it knows the key. */
+const MOCK_KEY = randomBytes(32);
 
 export type ScramMechanism = 'SCRAM-SHA-256' | 'SCRAM-SHA-256-PLUS';
 
@@ -42,7 +41,7 @@ export interface ScramOffer {
   /** The server's half of the nonce: printable ASCII without a comma, e.g. 18 random bytes as base64. */
   readonly nonce: string;
   /** This connection's tls-server-end-point data (RFC 5929); present exactly when SCRAM-SHA-256-PLUS was offered. */
-  readonly channelBinding?: Uint8Array;
+  readonly channelBinding?: Uint8Array | undefined;
 }
 
 /** gs2-cbind-flag: `p` the client uses channel binding, `y` it supports it but thinks the server does not, `n` it does not support it. */
@@ -113,18 +112,16 @@ export function formatVerifier(verifier: ScramVerifier): string {
 }
 
 /**
- * A verifier for a user who does not exist. No password matches it. Its salt is the same at every attempt, as a real
- * user's is.
+ * Verifiers for a user who does not exist. No password matches them. Their salt and their number are the same at every attempt, as a
+ * real user's are: half of these users seem to have one password, a quarter two, and so on.
  * @param secret known to this service alone: with it anybody could compute the salts and find out which users exist
  */
-export function mockVerifier(user: string, secret: Buffer): ScramVerifier {
-  const derive = (purpose: string) => hmacSha256(secret, Buffer.from(`scram mock ${purpose}\0${user}`));
-  return {
-    iterations: SCRAM_ITERATIONS,
-    salt: derive('salt').subarray(0, SCRAM_SALT_BYTES),
-    storedKey: derive('stored key'),
-    serverKey: derive('server key'),
-  };
+export function mockVerifiers(user: string, secret: Buffer): ScramOffer['verifiers'] {
+  const digest = hmacSha256(secret, Buffer.from(`scram mock salt\0${user}`));
+  const salt = digest.subarray(0, SCRAM_SALT_BYTES);
+  const mock = { iterations: SCRAM_ITERATIONS, salt, storedKey: MOCK_KEY, serverKey: MOCK_KEY };
+  const count = Math.min(2 ** Math.clz32(digest.readUInt32BE(SCRAM_SALT_BYTES)), MOCK_VERIFIERS_MAX);
+  return [mock, ...Array<ScramVerifier>(count - 1).fill(mock)];
 }
 
 /** @see https://github.com/postgres/postgres/blob/master/src/backend/libpq/auth-scram.c read_client_first_message */
@@ -167,10 +164,13 @@ function takeClientFinal(state: AwaitingClientFinal, text: string): ScramStep {
   return { state: { name: 'authenticated', storedKey }, reply };
 }
 
-/** @returns the one of these stored keys whose password the client knows; all are compared, and the last ones again, see {@link COMPARED_MIN} */
+/**
+ * All keys are compared, and the last one again until there are 1, 2, 4, 8 …: the time does not tell which password was right, and tells
+ * of their number only in which of these ranges it lies. It does not tell whether a user exists, see {@link mockVerifiers}.
+ * @returns the one of these stored keys whose password the client knows
+ */
 function provenKey(storedKeys: readonly Buffer[], proof: Buffer, signed: Buffer): Buffer | undefined {
-  let compared = COMPARED_MIN;
-  while (compared < storedKeys.length) compared *= 2;
+  const compared = 2 ** Math.ceil(Math.log2(storedKeys.length));
   let found: Buffer | undefined;
   for (let i = 0; i < compared; i++) {
     const storedKey = storedKeys[Math.min(i, storedKeys.length - 1)];

@@ -1,7 +1,7 @@
 import { digestApiKey, isWellFormedApiKey } from '../auth/api-key.ts';
 import { inNetworks, parseAddress } from '../auth/networks.ts';
 import { channelSecret, channelsOf } from '../auth/notify-channel-prefix.ts';
-import { mockVerifier, type ScramOffer } from '../auth/scram.ts';
+import { mockVerifiers, type ScramOffer } from '../auth/scram.ts';
 import type { BackendConnection } from '../backend/connection.ts';
 import { READERS } from '../backend/pool/pool-fairness.ts';
 import { discardState } from '../backend/reset.ts';
@@ -299,11 +299,12 @@ export class Router {
 
   async #proveByScram({ user, exchange }: Extract<Credential, { kind: 'scram' }>): Promise<KnownCredential | FormerKey | undefined> {
     const known = await this.#clusters.default.locks.retryWhenFull(() => this.catalog.findByOrganization(user));
-    const mock = mockVerifier(user, this.#secret);
-    const { live = [], former = [], salt = mock } = known ?? {};
-    const [first = { ...mock, ...salt }, ...others] = live.map(({ key }) => key.verifier);
+    // For users who exist too, so that the time does not tell who does.
+    const mocks = mockVerifiers(user, this.#secret);
+    const { live = [], former = [], salt = {} } = known ?? {};
+    const [first, ...others] = live.map(({ key }) => key.verifier);
     const proven = await exchange(
-      [first, ...others],
+      first === undefined ? [{ ...mocks[0], ...salt }, ...mocks.slice(1)] : [first, ...others],
       former.map(({ storedKey }) => storedKey),
     );
     if (proven === undefined) return undefined;

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { sha256 } from '../../auth/sha256.ts';
 import { ServiceError } from '../../errors.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
 
@@ -23,6 +23,7 @@ export class LoginThrottle {
 
   /** @throws ServiceError `too_many_login_failures` */
   check(sourceIp: string, user: string): void {
+    if (this.#failures.size === 0) return;
     const recent = this.#recent(pair(sourceIp, user));
     if (recent.length < MAX_FAILURES) return;
     const waitMs = (recent[0] ?? 0) + WINDOW_MS - this.#now();
@@ -56,5 +57,7 @@ export class LoginThrottle {
 
 /** A digest: other processes are told of it, and whatever a client sends as its user must not be long then. */
 function pair(sourceIp: string, user: string): string {
-  return createHash('sha256').update(`${sourceIp} ${user}`).digest('base64url').slice(0, DIGEST_CHARACTERS);
+  return sha256(Buffer.from(`${sourceIp} ${user}`))
+    .toString('base64url')
+    .slice(0, DIGEST_CHARACTERS);
 }

@@ -5,7 +5,7 @@ import {
   beginScram,
   deriveVerifier,
   formatVerifier,
-  mockVerifier,
+  mockVerifiers,
   type ScramOffer,
   type ScramState,
   stepScram,
@@ -70,11 +70,21 @@ describe('verifiers', () => {
 
   test('of users who do not exist are always the same, and differ between users', () => {
     const secret = Buffer.from('only this service knows it');
-    const mock = mockVerifier('org_a', secret);
-    expect(mockVerifier('org_a', secret)).toEqual(mock);
-    expect([mock.iterations, mock.salt.length, mock.storedKey.length, mock.serverKey.length]).toEqual([4096, 16, 32, 32]);
-    expect(mockVerifier('org_b', secret).salt).not.toEqual(mock.salt);
-    expect(mockVerifier('org_a', Buffer.from('another')).salt).not.toEqual(mock.salt);
+    const mocks = mockVerifiers('org_a', secret);
+    expect(mockVerifiers('org_a', secret)).toEqual(mocks);
+    for (const { iterations, salt, storedKey, serverKey } of mocks)
+      expect([iterations, salt.length, storedKey.length, serverKey.length]).toEqual([4096, 16, 32, 32]);
+    expect(mockVerifiers('org_b', secret)[0].salt).not.toEqual(mocks[0].salt);
+    expect(mockVerifiers('org_a', Buffer.from('another'))[0].salt).not.toEqual(mocks[0].salt);
+  });
+
+  test('of users who do not exist are as many as real users have', () => {
+    const secret = Buffer.from('only this service knows it');
+    const counts = Array.from({ length: 800 }, (_, n) => mockVerifiers(`org_${n}`, secret).length);
+    const share = (count: number) => counts.filter((one) => one === count).length / counts.length;
+    expect(new Set(counts)).toEqual(new Set([1, 2, 4, 8]));
+    expect(share(1)).toBeCloseTo(1 / 2, 1);
+    expect(share(2)).toBeCloseTo(1 / 4, 1);
   });
 });
 
@@ -120,7 +130,7 @@ describe('SCRAM-SHA-256', () => {
     const [first, proof] = [`n,,n=,r=${CLIENT_NONCE}`, Buffer.alloc(32, 7).toString('base64')];
     const [state, ...replies] = converse(OFFER, first, `c=biws,r=${NONCE},p=${proof}`);
     expect([state, replies.length]).toEqual(['rejected', 1]);
-    expect(converse({ ...OFFER, verifiers: [mockVerifier('org_a', SALT)] }, first, `c=biws,r=${NONCE},p=${proof}`)[0]).toBe('rejected');
+    expect(converse({ ...OFFER, verifiers: mockVerifiers('org_a', SALT) }, first, `c=biws,r=${NONCE},p=${proof}`)[0]).toBe('rejected');
   });
 
   test('the proof of a former password is rejected without a reply, and recognized', () => {
