@@ -15,9 +15,9 @@ import type { SessionCounter } from '../proxy/sessions/organization-sessions.ts'
 import type { BackendPermits } from './backend/pool/backend-permits.ts';
 import type { Pool } from './backend/pool/pool.ts';
 import type { PoolFairnessLimits } from './backend/pool/pool-fairness.ts';
+import { type BackingPostgres, clusterOptions, openPostgres } from './backing-postgres.ts';
 import { Catalog } from './catalog/catalog.ts';
 import type { Config } from './config.ts';
-import { startEmbedded } from './embedded.ts';
 import { ServiceError } from './errors.ts';
 import { connectionLimits, openFilesLimit, watchDescriptors } from './file-descriptors.ts';
 import { Multiplexers, type SharingLimits } from './multiplex/multiplexer.ts';
@@ -33,8 +33,7 @@ import { controlConnection } from './router/clusters/served-cluster.ts';
 import { RefusalLimit } from './router/limits/refusal-limit.ts';
 import { Clones } from './router/moves/clones.ts';
 import { Operator } from './router/operator.ts';
-import type { AdminConnection } from './router/placement/admin-connection.ts';
-import { type ClusterOptions, prepareCluster } from './router/placement/cluster.ts';
+import { prepareCluster } from './router/placement/cluster.ts';
 import { relationCounters } from './router/placement/shared-database/schema-statistics.ts';
 import { Router } from './router/router.ts';
 import { Sessions } from './router/sessions/sessions.ts';
@@ -64,12 +63,6 @@ export interface Service {
   retire(): Promise<void>;
   /** Closes both doors, waits for requests in progress, and stops the embedded Postgres if there is one. */
   close(reason?: string): Promise<void>;
-}
-
-/** A PostgreSQL server, and the secret from which the passwords of its roles are derived. */
-export interface BackingPostgres {
-  readonly admin: string | AdminConnection;
-  readonly secret: string;
 }
 
 /** What a worker shares with the others that serve the same ports. */
@@ -278,25 +271,6 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
     await closeAll();
     throw error;
   }
-}
-
-/** The PostgreSQL behind the doors: the one in DATABASE_URL, or the embedded one. */
-export async function openPostgres(config: Config, observe: Observe, opened: (() => Promise<void>)[]): Promise<BackingPostgres> {
-  const { DATABASE_URL: admin, POSTERN_SECRET: secret } = config;
-  if (admin !== undefined && secret !== undefined) return { admin, secret };
-  const embedded = await startEmbedded({
-    dataDir: config.POSTERN_DATA_DIR,
-    observe,
-    ...(secret === undefined ? {} : { secret }),
-    ...(config.POSTERN_QUERY_STATISTICS === 'off' ? { settings: { shared_preload_libraries: '' } } : {}),
-  });
-  opened.push(() => embedded.stop());
-  const { host, port, superuser } = embedded;
-  return { admin: { host, port, ...superuser }, secret: embedded.secret };
-}
-
-function clusterOptions(config: Config, observe: Observe): Omit<ClusterOptions, keyof BackingPostgres> {
-  return { controlDatabase: config.POSTERN_CONTROL_DATABASE, observe, allowXpath: config.POSTERN_ALLOW_XPATH === 'on' };
 }
 
 /** New certificates are used for new connections, at both doors. */

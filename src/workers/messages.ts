@@ -1,6 +1,6 @@
 import type { MetricObjectWithValues, MetricValue } from 'prom-client';
+import type { BackingPostgres } from '../backing-postgres.ts';
 import type { Config } from '../config.ts';
-import type { BackingPostgres } from '../service.ts';
 
 /** What the supervisor tells a worker. */
 export type ToWorker =

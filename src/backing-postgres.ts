@@ -1,0 +1,31 @@
+import type { Config } from './config.ts';
+import { startEmbedded } from './embedded.ts';
+import type { Observe } from './observation.ts';
+import type { AdminConnection } from './router/placement/admin-connection.ts';
+import type { ClusterOptions } from './router/placement/cluster.ts';
+
+/** A PostgreSQL server, and the secret from which the passwords of its roles are derived. */
+export interface BackingPostgres {
+  readonly admin: string | AdminConnection;
+  readonly secret: string;
+}
+
+/** The PostgreSQL behind the doors: the one in DATABASE_URL, or the embedded one. */
+export async function openPostgres(config: Config, observe: Observe, opened: (() => Promise<void>)[]): Promise<BackingPostgres> {
+  const { DATABASE_URL: admin, POSTERN_SECRET: secret } = config;
+  if (admin !== undefined && secret !== undefined) return { admin, secret };
+  const embedded = await startEmbedded({
+    dataDir: config.POSTERN_DATA_DIR,
+    observe,
+    ...(secret === undefined ? {} : { secret }),
+    ...(config.POSTERN_QUERY_STATISTICS === 'off' ? { settings: { shared_preload_libraries: '' } } : {}),
+  });
+  opened.push(() => embedded.stop());
+  const { host, port, superuser } = embedded;
+  return { admin: { host, port, ...superuser }, secret: embedded.secret };
+}
+
+/** How the settings say that clusters are prepared. */
+export function clusterOptions(config: Config, observe: Observe): Omit<ClusterOptions, keyof BackingPostgres> {
+  return { controlDatabase: config.POSTERN_CONTROL_DATABASE, observe, allowXpath: config.POSTERN_ALLOW_XPATH === 'on' };
+}
