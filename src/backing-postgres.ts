@@ -1,4 +1,5 @@
 import type { Config } from './config.ts';
+import { findRunningServer } from './embedded/running-server.ts';
 import { startEmbedded } from './embedded.ts';
 import type { Observe } from './observation.ts';
 import type { AdminConnection } from './router/placement/admin-connection.ts';
@@ -25,7 +26,21 @@ export async function openPostgres(config: Config, observe: Observe, opened: (()
   return { admin: { host, port, ...superuser }, secret: embedded.secret };
 }
 
+/**
+ * The same server, for an operator beside the running service, which has started the embedded one.
+ * @throws EmbeddedError when none runs
+ */
+export async function findPostgres(config: Config): Promise<BackingPostgres> {
+  const { DATABASE_URL: admin, POSTERN_SECRET: secret } = config;
+  if (admin !== undefined && secret !== undefined) return { admin, secret };
+  const { host, port, superuser, secret: known } = await findRunningServer(config.POSTERN_DATA_DIR, secret);
+  return { admin: { host, port, ...superuser }, secret: known };
+}
+
 /** How the settings say that clusters are prepared. */
-export function clusterOptions(config: Config, observe: Observe): Omit<ClusterOptions, keyof BackingPostgres> {
+export function clusterOptions(
+  config: Config,
+  observe: Observe,
+): Pick<Required<ClusterOptions>, 'controlDatabase' | 'observe' | 'allowXpath'> {
   return { controlDatabase: config.POSTERN_CONTROL_DATABASE, observe, allowXpath: config.POSTERN_ALLOW_XPATH === 'on' };
 }

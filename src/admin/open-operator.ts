@@ -1,7 +1,7 @@
 import { userInfo } from 'node:os';
+import { clusterOptions, findPostgres } from '../backing-postgres.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
-import { findRunningServer } from '../embedded/running-server.ts';
 import { ServiceError } from '../errors.ts';
 import type { Origin } from '../observation.ts';
 import { Clusters } from '../router/clusters/clusters.ts';
@@ -10,7 +10,7 @@ import { controlConnection } from '../router/clusters/served-cluster.ts';
 import { Clones } from '../router/moves/clones.ts';
 import { Operator } from '../router/operator.ts';
 import { parseUrl } from '../router/placement/admin-connection.ts';
-import { type ClusterOptions, findCluster } from '../router/placement/cluster.ts';
+import { findCluster } from '../router/placement/cluster.ts';
 import { type Address, setUpCitus } from '../router/placement/shared-database/citus/setup.ts';
 import { SignUps } from '../router/sign-ups/sign-ups.ts';
 import { ClusterAdministration } from './clusters.ts';
@@ -38,8 +38,8 @@ const WAIT_MS = 5_000;
  */
 export async function openOperator(config: Config): Promise<OperatorSession> {
   const observe = () => {};
-  const { admin, secret } = await runningPostgres(config);
-  const shared = { secret, controlDatabase: config.POSTERN_CONTROL_DATABASE, observe, allowXpath: config.POSTERN_ALLOW_XPATH === 'on' };
+  const { admin, secret } = await findPostgres(config);
+  const shared = { secret, ...clusterOptions(config, observe) };
   const first = await findCluster({ admin, ...shared, waitMs: WAIT_MS });
   const catalog = await Catalog.open({ connection: controlConnection(first), observe, auditDays: config.POSTERN_AUDIT_DAYS });
   const find = (name: string, url: string) => findCluster({ name, admin: url, ...shared, waitMs: 0 });
@@ -64,14 +64,6 @@ export async function openOperator(config: Config): Promise<OperatorSession> {
       await catalog.close();
     },
   };
-}
-
-async function runningPostgres(config: Config): Promise<Pick<ClusterOptions, 'admin' | 'secret'>> {
-  const { DATABASE_URL: admin, POSTERN_SECRET: secret } = config;
-  if (admin !== undefined && secret !== undefined) return { admin, secret };
-  const running = await findRunningServer(config.POSTERN_DATA_DIR, secret);
-  const { host, port, superuser } = running;
-  return { admin: { host, port, ...superuser }, secret: running.secret };
 }
 
 /** A container may run as a uid without a user name. */
