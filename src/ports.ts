@@ -17,7 +17,7 @@ export async function tryPorts(config: Config): Promise<Record<PortSetting, numb
   const opened: Server[] = [];
   try {
     // All at the same time, so that two settings with the same port are found too.
-    for (const setting of PORT_SETTINGS) opened.push(await listen(config.POSTERN_HOST, config[setting], setting));
+    for (const setting of PORT_SETTINGS) opened.push(await listenOn(config, setting, listen));
     const [http = 0, wire = 0, ops = 0] = opened.map(portOf);
     return { POSTERN_HTTP_PORT: http, POSTERN_PG_PORT: wire, POSTERN_OPS_PORT: ops };
   } finally {
@@ -26,14 +26,38 @@ export async function tryPorts(config: Config): Promise<Record<PortSetting, numb
 }
 
 export async function isFree(host: string, port: number): Promise<boolean> {
-  const server = await listen(host, port, 'POSTERN_HTTP_PORT').catch(() => undefined);
+  const server = await listen(host, port).catch(() => undefined);
   if (server === undefined) return false;
   await close(server);
   return true;
 }
 
+/**
+ * Has a server listen on the host and the port of the settings.
+ * @param listen has it listen; its result is returned
+ * @throws ConfigError that names the setting
+ */
+export async function listenOn<Listening>(
+  config: Config,
+  setting: PortSetting,
+  listen: (host: string, port: number) => Promise<Listening>,
+): Promise<Listening> {
+  const { POSTERN_HOST: host, [setting]: port } = config;
+  try {
+    return await listen(host, port);
+  } catch (error) {
+    throw cannotListen(setting, port, error);
+  }
+}
+
+/** @returns the real port of a server that listens */
+export function portOf(server: Pick<Server, 'address'>): number {
+  const address = server.address();
+  return typeof address === 'object' && address !== null ? address.port : 0;
+}
+
 /** Names the setting at fault, and what to set. An address that is not this machine's is not the port's fault. */
-export function cannotListen(setting: PortSetting, port: number, error: unknown): ConfigError {
+function cannotListen(setting: PortSetting, port: number, error: unknown): ConfigError {
   const code = codeOf(error);
   if (code === 'EADDRINUSE') {
     return new ConfigError(`${setting}: port ${port} is taken: set ${setting}=0 for any free port, or another number`);
@@ -44,20 +68,11 @@ export function cannotListen(setting: PortSetting, port: number, error: unknown)
   return new ConfigError(`${OF_THE_ADDRESS.includes(code) ? 'POSTERN_HOST' : setting}: ${message}`);
 }
 
-async function listen(host: string, port: number, setting: PortSetting): Promise<Server> {
+async function listen(host: string, port: number): Promise<Server> {
   const server = createServer();
-  try {
-    server.listen(port, host);
-    await once(server, 'listening');
-    return server;
-  } catch (error) {
-    throw cannotListen(setting, port, error);
-  }
-}
-
-function portOf(server: Server): number {
-  const address = server.address();
-  return typeof address === 'object' && address !== null ? address.port : 0;
+  server.listen(port, host);
+  await once(server, 'listening');
+  return server;
 }
 
 async function close(server: Server): Promise<void> {

@@ -26,7 +26,7 @@ import { auditObserver } from './observers/audit.ts';
 import { createMetrics } from './observers/metrics.ts';
 import { usageObserver } from './observers/usage.ts';
 import { finishDrops, limitRoles, undoInterruptedSignUps } from './organization-upkeep.ts';
-import { cannotListen, tryPorts } from './ports.ts';
+import { listenOn, portOf, tryPorts } from './ports.ts';
 import { Clusters } from './router/clusters/clusters.ts';
 import { NewPlacements } from './router/clusters/placement-choice.ts';
 import { controlConnection } from './router/clusters/served-cluster.ts';
@@ -186,7 +186,7 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
     const underWay = new ListedRequests(tls !== undefined);
     for (const source of [wire.sessions, underWay]) sessions.register(source);
     await sessions.open();
-    const wirePort = await listenWire(wire, config);
+    const wirePort = await listenOn(config, 'POSTERN_PG_PORT', (host, port) => wire.listen(host, port));
     const [stopping, leaving] = [new AbortController(), new AbortController()];
     const ready = () => answers(router, stopping.signal);
     const sizes = new DataSizes(clusters);
@@ -224,7 +224,7 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
     opened.push(async () => {
       await Promise.all([wire.close(config.POSTERN_SHUTDOWN_TIMEOUT_MS), http.close()]);
     });
-    const httpPort = await listen(http, 'POSTERN_HTTP_PORT', config.POSTERN_HOST, config.POSTERN_HTTP_PORT);
+    const httpPort = await listenOn(config, 'POSTERN_HTTP_PORT', (host, port) => serve(http, host, port));
     const ops = createOpsApp({
       isServedHost: servedHosts(config),
       ready,
@@ -235,7 +235,7 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
       }),
     });
     opened.push(async () => ops.close());
-    const opsPort = await listen(ops, 'POSTERN_OPS_PORT', config.POSTERN_HOST, config.POSTERN_OPS_PORT);
+    const opsPort = await listenOn(config, 'POSTERN_OPS_PORT', (host, port) => serve(ops, host, port));
 
     observe({ name: 'service.started', httpPort, wirePort, opsPort, startupMs: performance.now() - startedAt });
     return {
@@ -305,22 +305,10 @@ function createWireServer(
   });
 }
 
-async function listenWire(wire: WireServer, config: Config): Promise<number> {
-  try {
-    return await wire.listen(config.POSTERN_HOST, config.POSTERN_PG_PORT);
-  } catch (error) {
-    throw cannotListen('POSTERN_PG_PORT', config.POSTERN_PG_PORT, error);
-  }
-}
-
-async function listen(app: FastifyInstance, setting: Parameters<typeof cannotListen>[0], host: string, port: number): Promise<number> {
-  try {
-    await app.listen({ host, port });
-  } catch (error) {
-    throw cannotListen(setting, port, error);
-  }
-  const address = app.server.address();
-  return typeof address === 'object' && address !== null ? address.port : port;
+/** @returns the real port */
+async function serve(app: FastifyInstance, host: string, port: number): Promise<number> {
+  await app.listen({ host, port });
+  return portOf(app.server);
 }
 
 function stopMessage({ transactions, requests }: { readonly transactions: number; readonly requests: number }, config: Config): string {
