@@ -8,6 +8,7 @@ import { createHttpApp } from '../http/app.ts';
 import { ListedRequests } from '../http/connections/listed-requests.ts';
 import { Admission } from '../http/plugins/admission.ts';
 import { servedHosts } from '../http/plugins/served-hosts.ts';
+import { wireAddress } from '../http/responses/connection-details.ts';
 import { createOpsApp } from '../http/routes/ops.ts';
 import { TlsFiles } from '../proxy/login/tls-certificate.ts';
 import { WireServer, type WireServerOptions } from '../proxy/server.ts';
@@ -42,6 +43,7 @@ import type { ConsoleSignIn } from './router/sign-ups/one-time-sign-in.ts';
 import { SignUps } from './router/sign-ups/sign-ups.ts';
 import { MemoryBudget } from './runtime/memory-budget.ts';
 import { shareSocketShapes } from './runtime/v8-socket-shapes.ts';
+import { clientsLeft, stopMessage } from './shutdown.ts';
 import { QueryScheduler } from './sql/execution/query-scheduler.ts';
 import { DataSizes } from './sql/inspection/data-sizes.ts';
 import { RESULT_BOUNDS } from './sql/result/result-budget.ts';
@@ -87,10 +89,6 @@ export interface ServiceOptions {
 }
 
 const READY_TIMEOUT_MS = 2_000;
-/** How often a process that leaves its ports looks whether its clients have left. */
-const EMPTY_CHECK_MS = 50;
-/** A pooled client that has sent nothing for so long is hardly about to. */
-const LEFT_MS = 1_000;
 
 /**
  * Assembles the service and opens both doors.
@@ -217,7 +215,7 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
       leaving: leaving.signal,
       connectionsMax: limits.http,
       openWire: (stream, { remoteAddress }) => wire.accept(stream, { remoteAddress, method: 'cleartext' }),
-      connection: (asked) => ({ host: publicHost(config, asked), port: wirePort, sslmode: sslmode(config, tls) }),
+      connection: (asked) => wireAddress(config, { port: wirePort, hasTls: tls !== undefined }, asked),
       ...(tls === undefined ? {} : { tls: tls.identity }),
     });
     // Both doors close at the same time, so that neither accepts clients while the other waits for its last ones.
@@ -253,11 +251,7 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
         leaving.abort();
         wire.stopListening();
         await ops.close();
-        const until = performance.now() + Math.max(config.POSTERN_DRAIN_MS, config.POSTERN_SHUTDOWN_TIMEOUT_MS);
-        while (wire.size + admission.requests > 0 && performance.now() < until) {
-          wire.endIdle(LEFT_MS);
-          await delay(EMPTY_CHECK_MS);
-        }
+        await clientsLeft(config, wire, admission);
       },
       close: async (reason = 'closed') => {
         const busy = { transactions: wire.transactions, requests: admission.requests };
@@ -311,17 +305,6 @@ async function serve(app: FastifyInstance, host: string, port: number): Promise<
   return portOf(app.server);
 }
 
-function stopMessage({ transactions, requests }: { readonly transactions: number; readonly requests: number }, config: Config): string {
-  const busy = [counted(transactions, 'transaction'), counted(requests, 'request')].filter((text) => text !== undefined).join(' and ');
-  const drains = config.POSTERN_DRAIN_MS === 0 ? 'stopping' : `stopping in ${config.POSTERN_DRAIN_MS / 1_000} s`;
-  const waits = busy === '' ? drains : `${drains}: waits up to ${config.POSTERN_SHUTDOWN_TIMEOUT_MS / 1_000} s for ${busy}`;
-  return `${waits}; a second Ctrl-C or signal ends it at once`;
-}
-
-function counted(number: number, what: string): string | undefined {
-  return number === 0 ? undefined : `${number} ${what}${number === 1 ? '' : 's'}`;
-}
-
 /** @throws ServiceError `not_ready`, `shutting_down` */
 async function answers(router: Router, stopping: AbortSignal): Promise<void> {
   if (stopping.aborted) throw new ServiceError('shutting_down', 'the service is shutting down');
@@ -331,15 +314,4 @@ async function answers(router: Router, stopping: AbortSignal): Promise<void> {
   } catch (cause) {
     throw new ServiceError('not_ready', 'the backing Postgres does not answer', { cause });
   }
-}
-
-/** The host in connection strings. Clients cannot connect to an unspecified address such as 0.0.0.0: they have reached another name. */
-function publicHost(config: Config, asked: string | undefined): string {
-  const host = config.POSTERN_PUBLIC_HOST ?? config.POSTERN_HOST;
-  return host === '0.0.0.0' || host === '::' ? (asked ?? 'localhost') : host;
-}
-
-function sslmode(config: Config, tls: TlsFiles | undefined): 'disable' | 'prefer' | 'require' {
-  if (tls === undefined || config.POSTERN_TLS === 'off') return 'disable';
-  return config.POSTERN_TLS;
 }

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { isHost } from '../../src/config.ts';
+import { type Config, isHost } from '../../src/config.ts';
 import { nameOf } from '../plugins/served-hosts.ts';
 import type { RouteContext, WireAddress } from '../routes/route-context.ts';
 
@@ -25,5 +25,23 @@ export function connectionDetails(
   return {
     connection: { host, port, user: id, database: id, sslmode },
     connectionString: `postgres://${userinfo}@${authority}/${id}?sslmode=${mode}`,
+  };
+}
+
+/**
+ * Where clients find the wire door. They cannot connect to an unspecified address such as 0.0.0.0: they have reached another name.
+ * @param asked the host that the client has sent its request to
+ */
+export function wireAddress(
+  config: Config,
+  door: { readonly port: number; readonly hasTls: boolean },
+  asked: string | undefined,
+): WireAddress {
+  const host = config.POSTERN_PUBLIC_HOST ?? config.POSTERN_HOST;
+  const isUnspecified = host === '0.0.0.0' || host === '::';
+  return {
+    host: isUnspecified ? (asked ?? 'localhost') : host,
+    port: door.port,
+    sslmode: !door.hasTls || config.POSTERN_TLS === 'off' ? 'disable' : config.POSTERN_TLS,
   };
 }
