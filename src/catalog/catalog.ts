@@ -36,6 +36,7 @@ import { CANCELS_CHANNEL, CancelForwarding } from './processes/cancel-forwarding
 import { FAILURES_CHANNEL, FailureSharing } from './processes/failure-sharing.ts';
 import { ProcessRequests } from './processes/process-requests.ts';
 import { deleteOldRequests, PROCESSES_CHANNEL } from './processes/request-rows.ts';
+import { SLOTS_CHANNEL, SlotRequests } from './processes/slot-requests.ts';
 import { QueryStatistics } from './query-statistics/query-statistics.ts';
 import { TextFileWatch } from './query-statistics/text-file-watch.ts';
 import { deleteQueries } from './saved-queries/rows.ts';
@@ -86,6 +87,8 @@ export class Catalog {
   readonly cancels: CancelForwarding;
   /** Failed logins, which count in all processes. */
   readonly failures: FailureSharing;
+  /** Sessions that other processes need more. */
+  readonly slots: SlotRequests;
   readonly queryStatistics: QueryStatistics;
   readonly signUps: SignUpChanges;
   readonly pauses: PauseChanges;
@@ -139,11 +142,13 @@ export class Catalog {
     this.processes = new ProcessRequests(this.#process, this.#database, observe);
     this.cancels = new CancelForwarding(this.#process, this.#database, observe);
     this.failures = new FailureSharing(this.#process, this.#database, observe);
+    this.slots = new SlotRequests(this.#process, this.#database, observe);
     const receivers = new Map<string, (payload: string) => void>([
       [CREDENTIALS_CHANNEL, (payload) => this.#changed(payload)],
       [PROCESSES_CHANNEL, (payload) => this.processes.notified(payload)],
       [CANCELS_CHANNEL, (payload) => this.cancels.notified(payload)],
       [FAILURES_CHANNEL, (payload) => this.failures.notified(payload)],
+      [SLOTS_CHANNEL, (payload) => this.slots.notified(payload)],
       [CLUSTERS_CHANNEL, () => this.clusters.notified()],
     ]);
     this.#channel = new NotificationChannel(connection, [...receivers.keys()], {

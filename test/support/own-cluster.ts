@@ -13,9 +13,10 @@ export interface OwnCluster {
   remove(): Promise<void>;
 }
 
-export async function makeOwnCluster(): Promise<OwnCluster> {
+/** @param settings of the server, besides those that make it fast */
+export async function makeOwnCluster(settings: Readonly<Record<string, string>> = {}): Promise<OwnCluster> {
   const scratch = await makeScratch();
-  const launch = () => startEmbedded({ dataDir: join(scratch.path, 'data'), settings: FORGETFUL });
+  const launch = () => startEmbedded({ dataDir: join(scratch.path, 'data'), settings: { ...FORGETFUL, ...settings } });
   let running: EmbeddedCluster | undefined = await launch();
   const { host, port, superuser } = running;
   const stop = async () => {

@@ -9,6 +9,7 @@ import type { Reservation } from '../session-state.ts';
 import type { BackendPermits } from './backend-permits.ts';
 import type { OrganizationPool, Waiter } from './organization-pool.ts';
 import { PoolFairness, type PoolFairnessLimits, type PoolSnapshot } from './pool-fairness.ts';
+import { isServerFull, ServerRefusals } from './server-refusals.ts';
 import { ServerSlots } from './server-slots.ts';
 import { Terminations } from './termination.ts';
 import { timedOut } from './timeout-error.ts';
@@ -25,6 +26,8 @@ export interface PoolLimits extends PoolFairnessLimits {
   readonly busyPollMs?: number;
   /** Undefined: the limits are this process's alone. */
   readonly permits?: BackendPermits | undefined;
+  /** Called when the server has no connection slots free, and none can be made free here. */
+  readonly serverIsFull?: () => void;
   /** If several pools share the event loop. Default: one of its own. */
   readonly inputs?: InputScheduler;
 }
@@ -45,6 +48,7 @@ export class Pool {
   readonly #closing = new AbortController();
   readonly #terminations: Terminations;
   readonly #slots: ServerSlots;
+  readonly #refusals = new ServerRefusals((own) => this.#serve(own));
   /** Set for the first waiter, while there is one. */
   #timer: NodeJS.Timeout | undefined;
 
@@ -237,6 +241,7 @@ export class Pool {
     this.#closing.abort(shuttingDown());
     clearInterval(this.#reaper);
     clearTimeout(this.#timer);
+    this.#refusals.close();
     for (const own of this.#fairness.all()) {
       while (own.waiters > 0) this.#settle(own, shuttingDown());
       this.closeIdle(own.tenantId);
@@ -297,27 +302,37 @@ export class Pool {
           this.#fairness.forgetIfEmpty(own);
           return;
         }
-        own.refusedAt = undefined;
         // It may have started before or after the change of defaults.
         backend.session.retired = own.changes !== changes;
         backend.busyPoll = this.#busyPoll;
         backend.schedule(this.inputs.join(own.organizationId));
         this.#observe({ name: 'backend.opened', durationMs: performance.now() - startedAt });
         this.#adopt(own, backend);
+        this.#refusals.opened();
       },
       (error: unknown) => {
         own.opening -= 1;
         this.#fairness.size -= 1;
         const failure = error instanceof ServiceError ? error : new ServiceError('internal', 'internal error', { cause: error });
-        // If the server has no free connection slots, waiters can be served by a session that is released.
-        const mayBeReleased = () => this.#serveReserved(own) || own.leased.size + own.leaving.size > 0;
-        if (failure.kind === 'too_many_connections' && mayBeReleased()) this.#fairness.refused(own);
+        // If the server has no free connection slots, waiters can be served when it has one, or by a session that is released.
+        if (failure.kind === 'too_many_connections' && own.waiters > 0) this.#refused(own, failure);
         // The first waiter gets the error: the one that the session was opened for may have been served meanwhile.
         else this.#settle(own, failure);
         this.#serveOthers();
         this.#fairness.forgetIfEmpty(own);
       },
     );
+  }
+
+  /** Waiters wait on. An idle session of another organization makes room for one of them, if there is one. */
+  #refused(own: OrganizationPool, failure: ServiceError): void {
+    this.#serveReserved(own);
+    this.#fairness.refused(own);
+    this.#refusals.refused(own);
+    if (own.waiters === 0 || !isServerFull(failure)) return;
+    const other = this.#fairness.leastRecentlyUsedBeside(own);
+    if (other === undefined) this.#limits.serverIsFull?.();
+    else this.#closeOldestIdle(other, 'evicted');
   }
 
   #adopt(own: OrganizationPool, backend: BackendConnection): void {

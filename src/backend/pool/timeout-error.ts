@@ -4,9 +4,10 @@ import type { OrganizationPool } from './organization-pool.ts';
 /** The error of who has waited too long for a backend. It says what keeps the organization's backends. */
 export function timedOut(own: OrganizationPool, waitedMs: number): ServiceError {
   const pinned = pinsOf(own);
+  const refused = own.refusedAt === undefined ? '' : ' The server has no connection slots free.';
   const leaving = own.leaving.size === 0 ? '' : ` Sessions that were given up and have not ended: ${own.leaving.size}.`;
   return new ServiceError('pool_timeout', 'no backend became free in time', {
-    detail: `Waited ${waitedMs} ms.${leaving}${pinned === undefined ? '' : ` ${pinned}`}`,
+    detail: `Waited ${waitedMs} ms.${refused}${leaving}${pinned === undefined ? '' : ` ${pinned}`}`,
     hint: `Keep transactions short, or run fewer at a time.${pinned === undefined ? '' : ' A pinned session keeps its backend until what it holds is gone.'}`,
     retryAfterS: 1,
   });

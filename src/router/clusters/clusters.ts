@@ -58,6 +58,7 @@ export class Clusters {
   /** Begins to open the other clusters, and waits a moment for those that answer. */
   async start(): Promise<void> {
     this.#options.catalog.clusters.listen(() => void this.refresh());
+    this.#options.catalog.slots.listen((name) => this.#giveUpUnused(name));
     this.#isStarted = true;
     await this.refresh();
     const opened = Promise.all([...this.#others.values()].map((opening) => opening.begin()));
@@ -67,6 +68,13 @@ export class Clusters {
   /** Those that have answered since the start; `isUp` tells whether they do now. */
   opened(): ServedCluster[] {
     return [this.default, ...[...this.#others.values()].flatMap(({ cluster }) => cluster ?? [])];
+  }
+
+  /** Another process needs a connection slot of the server. */
+  #giveUpUnused(name: string): void {
+    this.opened()
+      .find((cluster) => cluster.name === name)
+      ?.pool.giveUpUnused(undefined);
   }
 
   /** All in the table. */

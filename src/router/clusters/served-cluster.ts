@@ -172,7 +172,7 @@ function viewsOf({ locks, queryStatistics }: Catalog): ServerViews {
   return { locks, queryStatistics, async close() {} };
 }
 
-function createPool(name: string, max: number, { config, observe, inputs, permits }: ServedClusterOptions): Pool {
+function createPool(name: string, max: number, { config, catalog, observe, inputs, permits }: ServedClusterOptions): Pool {
   const limits = { max, maxPerTenant: config.POSTERN_BACKENDS_PER_TENANT };
   return new Pool(
     {
@@ -182,6 +182,7 @@ function createPool(name: string, max: number, { config, observe, inputs, permit
       queueTimeoutMs: config.POSTERN_QUEUE_TIMEOUT_MS,
       idleMs: config.POSTERN_BACKEND_IDLE_MS,
       busyPollMs: config.POSTERN_BUSY_POLL_US / 1_000,
+      serverIsFull: () => catalog.slots.ask(name),
     },
     observe,
   );

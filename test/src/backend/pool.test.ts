@@ -313,14 +313,54 @@ describe('the pool', () => {
       expect(attempts).toBe(1);
     });
 
-    it('refuses a caller that no session can serve', async () => {
-      await expect(acquire(pool, 'a', refused)).rejects.toMatchObject({ sqlstate: '53300' });
+    it('tries again when a slot may be free that others had, one session at a time', async () => {
+      let isFull = true;
+      let trying = 0;
+      const mostAtOnce: number[] = [];
+      const later: OpenBackend = async (signal) => {
+        trying += 1;
+        mostAtOnce.push(trying);
+        try {
+          return await (isFull ? refused(signal) : open(signal));
+        } finally {
+          trying -= 1;
+        }
+      };
+      const waiting = ['a', 'b', 'b'].map((organization) => acquire(pool, organization, later));
+      await eventually('it has tried again', () => attempts > 4);
+      mostAtOnce.length = 0;
+      await eventually('it has tried once more', () => attempts > 6);
+      expect(Math.max(...mostAtOnce)).toBe(1);
+      isFull = false;
+      for (const backend of await Promise.all(waiting)) expect(backend).toBeInstanceOf(BackendConnection);
+    });
+
+    it('makes room with an idle session of another organization, but not where it is the role that has too many', async () => {
+      const idle = await acquire(pool, 'a', open);
+      await pool.release('a', idle, true);
+      const cause = Object.assign(new Error('too many connections for role "b"'), { routine: 'InitializeSessionUserId' });
+      let isOfRole = true;
+      const full: OpenBackend = (signal) => {
+        if (!isOfRole) return idle.isGone ? open(signal) : refused(signal);
+        attempts += 1;
+        return Promise.reject(new ServiceError('too_many_connections', 'too many connections', { cause }));
+      };
+      const waiting = acquire(pool, 'b', full);
+      await eventually('it has tried again', () => attempts > 1);
+      expect(pool.snapshot().idle).toBe(1);
+      isOfRole = false;
+      expect(await waiting).toBeInstanceOf(BackendConnection);
+    });
+
+    it('says so to a caller that has waited too long', async () => {
+      poolOf({ queueTimeoutMs: 500 });
+      const detail = 'Waited 500 ms. The server has no connection slots free.';
+      await expect(acquire(pool, 'a', refused)).rejects.toMatchObject({ kind: 'pool_timeout', sqlstate: '53300', detail });
       const backend = await acquire(pool, 'a', open);
       const waiting = acquire(pool, 'a', refused);
       expect(await isSettled(waiting)).toBe(false);
       pool.discard('a', backend, 'destroyed');
-      await expect(waiting).rejects.toMatchObject({ sqlstate: '53300' });
-      expect(attempts).toBe(3);
+      await expect(waiting).rejects.toMatchObject({ sqlstate: '53300', detail });
     });
   });
 
