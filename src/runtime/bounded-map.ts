@@ -6,18 +6,30 @@ export interface Bounds<K, V> {
   readonly weightOf?: (key: K, value: V) => number;
 }
 
+interface Entry<K, V> {
+  readonly key: K;
+  value: V;
+  older: Entry<K, V> | undefined;
+  newer: Entry<K, V> | undefined;
+}
+
 const NONE: readonly never[] = [];
 
 /**
  * A map that forgets the entries that were added or used longest ago, when it has more than it may. The last one stays,
  * whatever its weight. Who keeps entries for a time only asks of those found how old they are.
+ *
+ * The order of use is a linked list: to move an entry to the end of a `Map`, it would have to be deleted and added, which costs ten times
+ * as much.
  */
 export class BoundedMap<K, V> {
-  readonly #entries = new Map<K, V>();
+  readonly #entries = new Map<K, Entry<K, V>>();
   readonly #maxEntries: number;
   readonly #maxWeight: number;
   readonly #weightOf: (key: K, value: V) => number;
   #weight = 0;
+  #oldest: Entry<K, V> | undefined;
+  #newest: Entry<K, V> | undefined;
 
   constructor({ maxEntries, maxWeight = Number.POSITIVE_INFINITY, weightOf = () => 0 }: Bounds<K, V>) {
     this.#maxEntries = maxEntries;
@@ -31,16 +43,15 @@ export class BoundedMap<K, V> {
 
   /** Without counting as a use. */
   get(key: K): V | undefined {
-    return this.#entries.get(key);
+    return this.#entries.get(key)?.value;
   }
 
   /** As {@link get}; the entry is forgotten after all others then. */
   use(key: K): V | undefined {
-    const value = this.#entries.get(key);
-    if (value === undefined) return undefined;
-    this.#entries.delete(key);
-    this.#entries.set(key, value);
-    return value;
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return undefined;
+    this.#renew(entry);
+    return entry.value;
   }
 
   /** Adds an entry, or replaces the one of that key. @returns the values that have been forgotten for it, oldest first */
@@ -51,30 +62,63 @@ export class BoundedMap<K, V> {
 
   /** As {@link set}, for what has been here before and had room made for it then: nothing else is forgotten. */
   restore(key: K, value: V): void {
-    this.delete(key);
-    this.#entries.set(key, value);
+    const known = this.#entries.get(key);
     this.#weight += this.#weightOf(key, value);
+    if (known === undefined) {
+      const entry = { key, value, older: undefined, newer: undefined };
+      this.#entries.set(key, entry);
+      this.#append(entry);
+    } else {
+      this.#weight -= this.#weightOf(key, known.value);
+      known.value = value;
+      this.#renew(known);
+    }
   }
 
   delete(key: K): boolean {
-    const value = this.#entries.get(key);
-    if (value === undefined) return false;
-    this.#weight -= this.#weightOf(key, value);
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return false;
+    this.#weight -= this.#weightOf(key, entry.value);
+    this.#remove(entry);
     return this.#entries.delete(key);
   }
 
   clear(): void {
     this.#entries.clear();
+    this.#oldest = undefined;
+    this.#newest = undefined;
     this.#weight = 0;
   }
 
-  /** What was added or used longest ago comes first. */
-  entries(): IterableIterator<[K, V]> {
-    return this.#entries.entries();
+  /** What was added or used longest ago comes first. The entry that has just been returned may be deleted. */
+  *entries(): IterableIterator<[K, V]> {
+    for (let entry = this.#oldest; entry !== undefined; entry = entry.newer) yield [entry.key, entry.value];
   }
 
-  values(): IterableIterator<V> {
-    return this.#entries.values();
+  /** As {@link entries}. */
+  *values(): IterableIterator<V> {
+    for (const [, value] of this.entries()) yield value;
+  }
+
+  #renew(entry: Entry<K, V>): void {
+    if (entry === this.#newest) return;
+    this.#remove(entry);
+    this.#append(entry);
+  }
+
+  #append(entry: Entry<K, V>): void {
+    entry.older = this.#newest;
+    entry.newer = undefined;
+    if (this.#newest === undefined) this.#oldest = entry;
+    else this.#newest.newer = entry;
+    this.#newest = entry;
+  }
+
+  #remove({ older, newer }: Entry<K, V>): void {
+    if (older === undefined) this.#oldest = newer;
+    else older.newer = newer;
+    if (newer === undefined) this.#newest = older;
+    else newer.older = older;
   }
 
   get #isFull(): boolean {
@@ -84,7 +128,7 @@ export class BoundedMap<K, V> {
 
   #makeRoom(): V[] {
     const forgotten: V[] = [];
-    for (const [key, value] of this.#entries) {
+    for (const [key, value] of this.entries()) {
       if (!this.#isFull) break;
       this.delete(key);
       forgotten.push(value);
