@@ -3,7 +3,7 @@ import { findRunningServer } from './embedded/running-server.ts';
 import { startEmbedded } from './embedded.ts';
 import type { Observe } from './observation.ts';
 import type { AdminConnection } from './router/placement/admin-connection.ts';
-import type { ClusterOptions } from './router/placement/cluster.ts';
+import type { ClusterOptions } from './router/placement/cluster-setup.ts';
 
 /** A PostgreSQL server, and the secret from which the passwords of its roles are derived. */
 export interface BackingPostgres {

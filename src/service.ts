@@ -34,7 +34,7 @@ import { controlConnection } from './router/clusters/served-cluster.ts';
 import { RefusalLimit } from './router/limits/refusal-limit.ts';
 import { Clones } from './router/moves/clones.ts';
 import { Operator } from './router/operator.ts';
-import { prepareCluster } from './router/placement/cluster.ts';
+import { prepareCluster } from './router/placement/cluster-setup.ts';
 import { relationCounters } from './router/placement/shared-database/schema-statistics.ts';
 import { Router } from './router/router.ts';
 import { Sessions } from './router/sessions/sessions.ts';

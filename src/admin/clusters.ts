@@ -3,7 +3,8 @@ import type { ClusterSettings, CountedCluster } from '../catalog/clusters/cluste
 import { readSecret } from '../config.ts';
 import { ServiceError } from '../errors.ts';
 import { type AdminConnection, parseUrl, withSession } from '../router/placement/admin-connection.ts';
-import { type Cluster, type ClusterOptions, prepareCluster } from '../router/placement/cluster.ts';
+import type { Cluster } from '../router/placement/cluster.ts';
+import { type ClusterOptions, prepareCluster } from '../router/placement/cluster-setup.ts';
 import { table } from './table.ts';
 
 /** A cluster that somebody wants to add. */

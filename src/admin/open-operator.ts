@@ -10,7 +10,7 @@ import { controlConnection } from '../router/clusters/served-cluster.ts';
 import { Clones } from '../router/moves/clones.ts';
 import { Operator } from '../router/operator.ts';
 import { parseUrl } from '../router/placement/admin-connection.ts';
-import { findCluster } from '../router/placement/cluster.ts';
+import { findCluster } from '../router/placement/cluster-setup.ts';
 import { type Address, setUpCitus } from '../router/placement/shared-database/citus/setup.ts';
 import { SignUps } from '../router/sign-ups/sign-ups.ts';
 import { ClusterAdministration } from './clusters.ts';

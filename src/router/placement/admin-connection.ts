@@ -13,6 +13,11 @@ export interface AdminConnection {
   readonly ssl?: pg.ClientConfig['ssl'];
 }
 
+export interface RoleLogin {
+  readonly user: string;
+  readonly password: string;
+}
+
 /**
  * Settings of Postern's own sessions. With an empty search path no object of a tenant can be used by mistake. The lock timeout limits
  * how long a tenant can delay Postern with a lock (for example on its own role, by altering it in an open transaction).

@@ -1,37 +1,13 @@
 import pg from 'pg';
-import { rolePassword, roleVerifier } from '../../auth/role-password.ts';
 import type { BackendLogin } from '../../backend/socket/login.ts';
-import { provideQueryStatistics } from '../../catalog/query-statistics/extension.ts';
-import type { Observe } from '../../observation.ts';
-import { type AdminConnection, addressOf, parseUrl, textOf, waitForServer, withSession } from './admin-connection.ts';
-import { ensureStatisticsReader } from './own-database/statistics-views.ts';
-import { createDatabase, ensureTemplate, TEMPLATE, UNFINISHED } from './own-database/template.ts';
-import { ensureOwnersRole, mayAdmitOwners } from './roles/owners-role.ts';
-import { ensureSharedDatabase, SHARED, type SharedFacts, sharedFacts } from './shared-database/shared-database.ts';
+import { type AdminConnection, addressOf, type RoleLogin, textOf, withSession } from './admin-connection.ts';
+import { mayAdmitOwners } from './roles/owners-role.ts';
+import { allowedSettings } from './roles/platform-role.ts';
+import { SHARED, type SharedFacts, sharedFacts } from './shared-database/shared-database.ts';
 
 /** The PostgreSQL server cannot be used; the message is one line for the person who started Postern. */
 export class ClusterError extends Error {
   override readonly name = 'ClusterError';
-}
-
-export interface RoleLogin {
-  readonly user: string;
-  readonly password: string;
-}
-
-export interface ClusterOptions {
-  /** Default: `default`, the server that the service is started with. */
-  readonly name?: string;
-  /** A postgres:// URL, or its parts. Its database is used only for the set-up. */
-  readonly admin: string | AdminConnection;
-  /** The secret from which the passwords of Postern's roles are derived. */
-  readonly secret: string;
-  readonly controlDatabase: string;
-  readonly observe: Observe;
-  /** Whether organizations may evaluate XPath expressions, which neither cancel nor terminate stops. Default: no. */
-  readonly allowXpath?: boolean;
-  /** How long to wait for a server that is not available yet. Default: 60 s. */
-  readonly waitMs?: number;
 }
 
 /** A PostgreSQL server that has been set up: it has the platform role, the control database, the template and the shared database. */
@@ -60,7 +36,8 @@ export interface Cluster extends SharedFacts {
   login(session: RoleLogin & { readonly database: string; readonly options?: string }): BackendLogin;
 }
 
-interface Facts {
+/** What a login finds out about a server, and about its own role. */
+export interface ServerFacts {
   readonly version: number;
   readonly connections: number;
   readonly replica: boolean;
@@ -69,133 +46,15 @@ interface Facts {
   readonly createrole: boolean;
 }
 
-const PLATFORM_ROLE = 'postern_platform';
-/** From 16 on. */
-const RESERVING_ROLE = 'pg_use_reserved_connections';
 const OLDEST_VERSION = 150_000;
-const WAIT_MS = 60_000;
 const CONNECT_TIMEOUT_MS = 10_000;
-/** An arbitrary number, the same in every Postern. */
-const SETUP_LOCK = 5_734_620_117;
 
-/** Limits the disk space of a sort, and keeps tenants' statements and data out of the server's log. Tenants cannot change these. */
-const ROLE_SETTINGS: Readonly<Record<string, string>> = { temp_file_limit: '1GB', log_min_messages: 'fatal' };
-
-/**
- * Waits for the PostgreSQL server and sets it up. This is quick if it has been done before, and safe if two processes do it at the
- * same time. What the given role may not do is reported once, as a warning.
- * @throws ClusterError
- */
-export function prepareCluster(options: ClusterOptions): Promise<Cluster> {
-  return withAdmin(options, prepare);
-}
-
-/**
- * Finds the server that a running Postern has set up. It changes nothing, because the given secret may be wrong.
- * @throws ClusterError
- */
-export function findCluster(options: ClusterOptions): Promise<Cluster> {
-  return withAdmin(options, find);
-}
-
-/**
- * Sets up a worker of Citus: as {@link prepareCluster}, without a control database.
- * @throws ClusterError
- */
-export function prepareWorker(options: ClusterOptions): Promise<void> {
-  return withAdmin(options, async (session, admin) => {
-    const facts = await readFacts(session);
-    checkFacts(facts, admin);
-    const owner = (await ensurePlatformRole(session, options.secret)).user;
-    await ensureDatabases(session, admin, options, facts, owner);
-    await closeDefaultDatabases(session);
-  });
-}
-
-async function withAdmin<Result>(
-  options: ClusterOptions,
-  use: (session: pg.Client, admin: AdminConnection, options: ClusterOptions) => Promise<Result>,
-): Promise<Result> {
-  const admin = adminOf(options);
-  try {
-    const waitMs = options.waitMs ?? WAIT_MS;
-    await waitForServer(admin, waitMs, (error) => tellWait(options.observe, admin, waitMs, error));
-    return await withSession(admin, async (session) => {
-      await checkSettings(session);
-      return use(session, admin, options);
-    });
-  } catch (error) {
-    if (error instanceof ClusterError) throw error;
-    throw new ClusterError(`PostgreSQL at ${addressOf(admin)} cannot be used: ${textOf(error)}`, { cause: error });
-  }
-}
-
-/** Sessions are safe only with their startup options, and a pooler may be configured to ignore these. */
-async function checkSettings(session: pg.Client): Promise<void> {
-  const { rows } = await session.query("SELECT pg_catalog.current_setting('search_path') AS path");
-  if (rows[0]?.path !== '') throw new Error('the startup parameter "options" does not reach the server: a pooler may be ignoring it');
-}
-
-function tellWait(observe: Observe, admin: AdminConnection, waitMs: number, error: unknown): void {
-  const reason = `PostgreSQL at ${addressOf(admin)} does not answer yet: ${textOf(error)}`;
-  observe({ name: 'service.warning', message: `${reason}; waiting up to ${Math.ceil(waitMs / 1_000)} s` });
-}
-
-function adminOf({ admin, name }: ClusterOptions): AdminConnection {
-  try {
-    return typeof admin === 'string' ? parseUrl(admin) : admin;
-  } catch (error) {
-    throw new ClusterError(`${name === undefined ? 'DATABASE_URL' : `the URL of cluster ${name}`}: ${textOf(error)}`);
-  }
-}
-
-async function prepare(session: pg.Client, admin: AdminConnection, options: ClusterOptions): Promise<Cluster> {
-  const facts = await readFacts(session);
-  checkFacts(facts, admin);
-  // The second process waits as long as the first one needs.
-  await session.query(`SET lock_timeout = 0; SELECT pg_catalog.pg_advisory_lock(${SETUP_LOCK}); RESET lock_timeout`);
-  const platform = facts.superuser ? await ensurePlatformRole(session, options.secret) : { user: admin.user, password: admin.password };
-  await ensureControlDatabase(session, options.controlDatabase, platform.user);
-  await withSession({ ...admin, database: options.controlDatabase }, (control) =>
-    provideQueryStatistics(control, pg.escapeIdentifier(platform.user)),
-  );
-  const hardened = await ensureDatabases(session, admin, options, facts, platform.user);
-  const open = await closeDefaultDatabases(session);
-  const cluster = await describe(session, admin, options, facts, platform);
-  warn(options.observe, hardened, open, cluster.roleSettings);
-  return cluster;
-}
-
-/** The template and the shared database. @returns whether their catalogs are hardened */
-async function ensureDatabases(
+/** @throws ClusterError when the platform role cannot log in */
+export async function describeCluster(
   session: pg.Client,
   admin: AdminConnection,
-  { allowXpath = false, secret, observe }: ClusterOptions,
-  facts: Facts,
-  owner: string,
-): Promise<boolean> {
-  const made = { ...facts, owner, allowXpath, secret, observe };
-  if (facts.superuser) {
-    await ensureStatisticsReader(session);
-    await ensureOwnersRole(session, owner, facts.version);
-  }
-  const hardened = await ensureTemplate(session, admin, made);
-  return (await ensureSharedDatabase(session, admin, made)) && hardened;
-}
-
-async function find(session: pg.Client, admin: AdminConnection, options: ClusterOptions): Promise<Cluster> {
-  const facts = await readFacts(session);
-  const platform = facts.superuser ? platformLogin(options.secret) : { user: admin.user, password: admin.password };
-  const { rows } = await session.query('SELECT FROM pg_catalog.pg_database WHERE datname = ANY ($1)', [[options.controlDatabase, SHARED]]);
-  if (rows.length < 2) throw new ClusterError(`no Postern has been started there with the control database ${options.controlDatabase}`);
-  return describe(session, admin, options, facts, platform);
-}
-
-async function describe(
-  session: pg.Client,
-  admin: AdminConnection,
-  { name = 'default', controlDatabase, secret }: ClusterOptions,
-  facts: Facts,
+  { name = 'default', controlDatabase, secret }: Pick<Cluster, 'controlDatabase' | 'secret'> & { readonly name?: string },
+  facts: ServerFacts,
   platform: RoleLogin,
 ): Promise<Cluster> {
   const { host, port, ssl } = admin;
@@ -229,8 +88,8 @@ async function systemIdentifier(session: pg.Client): Promise<string | undefined>
   );
 }
 
-async function readFacts(session: pg.Client): Promise<Facts> {
-  const { rows } = await session.query<Facts>(`
+export async function readServerFacts(session: pg.Client): Promise<ServerFacts> {
+  const { rows } = await session.query<ServerFacts>(`
     SELECT current_setting('server_version_num')::int AS version,
       current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
         - coalesce(current_setting('reserved_connections', true)::int, 0) AS connections,
@@ -241,92 +100,13 @@ async function readFacts(session: pg.Client): Promise<Facts> {
   return facts;
 }
 
-function checkFacts(facts: Facts, admin: AdminConnection): void {
+/** @throws ClusterError when Postern cannot use the server */
+export function checkServerFacts(facts: ServerFacts, admin: AdminConnection): void {
   const refuse = (reason: string) => new ClusterError(`PostgreSQL at ${addressOf(admin)} cannot be used: ${reason}`);
   if (facts.version < OLDEST_VERSION) throw refuse(`it is version ${Math.floor(facts.version / 10_000)}, and Postern needs 15 or later`);
   if (facts.replica) throw refuse('it is a standby');
   if (facts.superuser || (facts.createdb && facts.createrole)) return;
   throw refuse(`the role ${admin.user} needs CREATEDB and CREATEROLE (ALTER ROLE ${pg.escapeIdentifier(admin.user)} CREATEDB CREATEROLE)`);
-}
-
-/** A superuser is used only for the set-up; everything else runs with this role. */
-async function ensurePlatformRole(session: pg.Client, secret: string): Promise<RoleLogin> {
-  const verifier = await roleVerifier(secret, PLATFORM_ROLE);
-  const { rows } = await session.query<{ good: boolean }>(
-    `SELECT rolpassword IS NOT DISTINCT FROM $2 AND rolcanlogin AND rolcreatedb AND rolcreaterole
-       AND NOT (rolsuper OR rolreplication OR rolbypassrls) AS good
-     FROM pg_catalog.pg_authid WHERE rolname = $1`,
-    [PLATFORM_ROLE, verifier],
-  );
-  if (!rows[0]?.good) {
-    const attributes = `LOGIN CREATEDB CREATEROLE NOSUPERUSER NOREPLICATION NOBYPASSRLS PASSWORD ${pg.escapeLiteral(verifier)}`;
-    await session.query(`${rows.length === 0 ? 'CREATE' : 'ALTER'} ROLE ${PLATFORM_ROLE} ${attributes}`);
-  }
-  if (Object.keys(await allowedSettings(session, PLATFORM_ROLE)).length < Object.keys(ROLE_SETTINGS).length) {
-    await session.query(`GRANT SET ON PARAMETER ${Object.keys(ROLE_SETTINGS).join(', ')} TO ${PLATFORM_ROLE}`);
-  }
-  await reserveSessions(session);
-  return platformLogin(secret);
-}
-
-/** If the server has reserved_connections, the platform role can log in however many sessions organizations have. */
-async function reserveSessions(session: pg.Client): Promise<void> {
-  const { rows } = await session.query(
-    `SELECT FROM pg_catalog.pg_roles WHERE rolname = '${RESERVING_ROLE}' AND NOT pg_catalog.pg_has_role('${PLATFORM_ROLE}', oid, 'MEMBER')`,
-  );
-  if (rows.length > 0) await session.query(`GRANT ${RESERVING_ROLE} TO ${PLATFORM_ROLE}`);
-}
-
-function platformLogin(secret: string): RoleLogin {
-  return { user: PLATFORM_ROLE, password: rolePassword(secret, PLATFORM_ROLE) };
-}
-
-async function ensureControlDatabase(session: pg.Client, name: string, owner: string): Promise<void> {
-  if ([TEMPLATE, UNFINISHED, SHARED].includes(name)) throw new ClusterError(`POSTERN_CONTROL_DATABASE: ${name} is for organizations`);
-  const { rows } = await session.query<{ owner: string }>(
-    'SELECT pg_catalog.pg_get_userbyid(datdba) AS owner FROM pg_catalog.pg_database WHERE datname = $1',
-    [name],
-  );
-  const [found] = rows;
-  if (found === undefined) await createDatabase(session, name, owner);
-  else if (found.owner !== owner) {
-    throw new ClusterError(`POSTERN_CONTROL_DATABASE: the database ${name} belongs to the role ${found.owner}, not to ${owner}`);
-  }
-  if ((await openToEverybody(session, [name])).length > 0) {
-    await session.query(`REVOKE ALL ON DATABASE ${pg.escapeIdentifier(name)} FROM PUBLIC`);
-  }
-}
-
-/** @returns the databases that could not be closed */
-async function closeDefaultDatabases(session: pg.Client): Promise<string[]> {
-  const names = ['postgres', 'template1'];
-  const open = await openToEverybody(session, names);
-  for (const { name, ours } of open) if (ours) await session.query(`REVOKE CONNECT ON DATABASE ${name} FROM PUBLIC`);
-  return open.flatMap(({ name, ours }) => (ours ? [] : [name]));
-}
-
-/** `ours`: whether the role may close it. */
-async function openToEverybody(
-  session: pg.Client,
-  databases: readonly string[],
-): Promise<{ readonly name: string; readonly ours: boolean }[]> {
-  const { rows } = await session.query<{ name: string; ours: boolean }>(
-    `SELECT datname AS name, pg_catalog.pg_has_role(datdba, 'USAGE') AS ours FROM pg_catalog.pg_database
-     WHERE datname = ANY ($1) AND EXISTS (
-       SELECT FROM pg_catalog.aclexplode(coalesce(datacl, pg_catalog.acldefault('d', datdba))) AS granted
-       WHERE granted.grantee = 0 AND granted.privilege_type = 'CONNECT')
-     ORDER BY 1`,
-    [databases],
-  );
-  return rows;
-}
-
-async function allowedSettings(session: pg.Client, role: string): Promise<Record<string, string>> {
-  const { rows } = await session.query<{ name: string }>(
-    "SELECT name FROM pg_catalog.unnest($2::text[]) AS name WHERE pg_catalog.has_parameter_privilege($1::name, name, 'SET')",
-    [role, Object.keys(ROLE_SETTINGS)],
-  );
-  return Object.fromEntries(rows.map(({ name }) => [name, ROLE_SETTINGS[name] ?? '']));
 }
 
 async function checkLogin(login: AdminConnection): Promise<void> {
@@ -335,21 +115,4 @@ async function checkLogin(login: AdminConnection): Promise<void> {
   } catch (error) {
     throw new ClusterError(`the role ${login.user} cannot log in to ${addressOf(login)} with its password: ${textOf(error)}`);
   }
-}
-
-function warn(observe: Observe, hardened: boolean, open: readonly string[], roleSettings: Readonly<Record<string, string>>): void {
-  const missing = Object.keys(ROLE_SETTINGS).filter((name) => !(name in roleSettings));
-  const gaps = [
-    ...(hardened
-      ? []
-      : [
-          'organizations can see statistics and locks of the whole server (pg_stat_activity, pg_locks and the like)',
-          'those in the schema placement share advisory locks',
-          'all can evaluate XPath expressions, which nothing can stop',
-          'read keys can create large objects',
-        ]),
-    ...(open.length === 0 ? [] : [`every role may connect to the database ${open.join(' and ')}`]),
-    ...(missing.length === 0 ? [] : [`${missing.join(' and ')} cannot be set for organizations`]),
-  ];
-  if (gaps.length > 0) observe({ name: 'service.warning', message: `without a superuser these remain: ${gaps.join('; ')}` });
 }

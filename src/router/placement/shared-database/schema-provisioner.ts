@@ -4,7 +4,7 @@ import { BackendConnection } from '../../../backend/connection.ts';
 import { runCommand } from '../../../backend/run-command.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
 import { ServiceError } from '../../../errors.ts';
-import type { RoleLogin } from '../cluster.ts';
+import type { RoleLogin } from '../admin-connection.ts';
 import { grant } from '../own-database/database-provisioner.ts';
 import { dropOwned } from '../owned-objects.ts';
 import type { Platform } from '../platform-sessions.ts';

@@ -1,7 +1,8 @@
 import pg from 'pg';
 import { rolePassword } from '../../../../auth/role-password.ts';
 import { type AdminConnection, addressOf, textOf, withSession } from '../../admin-connection.ts';
-import { type Cluster, ClusterError, type ClusterOptions, prepareWorker } from '../../cluster.ts';
+import { type Cluster, ClusterError } from '../../cluster.ts';
+import { type ClusterOptions, prepareWorker } from '../../cluster-setup.ts';
 import { SHARED } from '../shared-database.ts';
 import { closeCitus } from './closed-functions.ts';
 import { installCitus, ON_THIS_NODE } from './extension.ts';

@@ -1,0 +1,196 @@
+import pg from 'pg';
+import { provideQueryStatistics } from '../../catalog/query-statistics/extension.ts';
+import type { Observe } from '../../observation.ts';
+import { type AdminConnection, addressOf, parseUrl, textOf, waitForServer, withSession } from './admin-connection.ts';
+import { type Cluster, ClusterError, checkServerFacts, describeCluster, readServerFacts, type ServerFacts } from './cluster.ts';
+import { ensureStatisticsReader } from './own-database/statistics-views.ts';
+import { createDatabase, ensureTemplate, TEMPLATE, UNFINISHED } from './own-database/template.ts';
+import { ensureOwnersRole } from './roles/owners-role.ts';
+import { ensurePlatformRole, platformLogin, ROLE_SETTINGS } from './roles/platform-role.ts';
+import { ensureSharedDatabase, SHARED } from './shared-database/shared-database.ts';
+
+export interface ClusterOptions {
+  /** Default: `default`, the server that the service is started with. */
+  readonly name?: string;
+  /** A postgres:// URL, or its parts. Its database is used only for the set-up. */
+  readonly admin: string | AdminConnection;
+  /** The secret from which the passwords of Postern's roles are derived. */
+  readonly secret: string;
+  readonly controlDatabase: string;
+  readonly observe: Observe;
+  /** Whether organizations may evaluate XPath expressions, which neither cancel nor terminate stops. Default: no. */
+  readonly allowXpath?: boolean;
+  /** How long to wait for a server that is not available yet. Default: 60 s. */
+  readonly waitMs?: number;
+}
+
+const WAIT_MS = 60_000;
+/** An arbitrary number, the same in every Postern. */
+const SETUP_LOCK = 5_734_620_117;
+
+/**
+ * Waits for the PostgreSQL server and sets it up. This is quick if it has been done before, and safe if two processes do it at the
+ * same time. What the given role may not do is reported once, as a warning.
+ * @throws ClusterError
+ */
+export function prepareCluster(options: ClusterOptions): Promise<Cluster> {
+  return withAdmin(options, prepare);
+}
+
+/**
+ * Finds the server that a running Postern has set up. It changes nothing, because the given secret may be wrong.
+ * @throws ClusterError
+ */
+export function findCluster(options: ClusterOptions): Promise<Cluster> {
+  return withAdmin(options, find);
+}
+
+/**
+ * Sets up a worker of Citus: as {@link prepareCluster}, without a control database.
+ * @throws ClusterError
+ */
+export function prepareWorker(options: ClusterOptions): Promise<void> {
+  return withAdmin(options, async (session, admin) => {
+    const facts = await readServerFacts(session);
+    checkServerFacts(facts, admin);
+    const owner = (await ensurePlatformRole(session, options.secret)).user;
+    await ensureDatabases(session, admin, options, facts, owner);
+    await closeDefaultDatabases(session);
+  });
+}
+
+async function withAdmin<Result>(
+  options: ClusterOptions,
+  use: (session: pg.Client, admin: AdminConnection, options: ClusterOptions) => Promise<Result>,
+): Promise<Result> {
+  const admin = adminOf(options);
+  try {
+    const waitMs = options.waitMs ?? WAIT_MS;
+    await waitForServer(admin, waitMs, (error) => tellWait(options.observe, admin, waitMs, error));
+    return await withSession(admin, async (session) => {
+      await checkSettings(session);
+      return use(session, admin, options);
+    });
+  } catch (error) {
+    if (error instanceof ClusterError) throw error;
+    throw new ClusterError(`PostgreSQL at ${addressOf(admin)} cannot be used: ${textOf(error)}`, { cause: error });
+  }
+}
+
+/** Sessions are safe only with their startup options, and a pooler may be configured to ignore these. */
+async function checkSettings(session: pg.Client): Promise<void> {
+  const { rows } = await session.query("SELECT pg_catalog.current_setting('search_path') AS path");
+  if (rows[0]?.path !== '') throw new Error('the startup parameter "options" does not reach the server: a pooler may be ignoring it');
+}
+
+function tellWait(observe: Observe, admin: AdminConnection, waitMs: number, error: unknown): void {
+  const reason = `PostgreSQL at ${addressOf(admin)} does not answer yet: ${textOf(error)}`;
+  observe({ name: 'service.warning', message: `${reason}; waiting up to ${Math.ceil(waitMs / 1_000)} s` });
+}
+
+function adminOf({ admin, name }: ClusterOptions): AdminConnection {
+  try {
+    return typeof admin === 'string' ? parseUrl(admin) : admin;
+  } catch (error) {
+    throw new ClusterError(`${name === undefined ? 'DATABASE_URL' : `the URL of cluster ${name}`}: ${textOf(error)}`);
+  }
+}
+
+async function prepare(session: pg.Client, admin: AdminConnection, options: ClusterOptions): Promise<Cluster> {
+  const facts = await readServerFacts(session);
+  checkServerFacts(facts, admin);
+  // The second process waits as long as the first one needs.
+  await session.query(`SET lock_timeout = 0; SELECT pg_catalog.pg_advisory_lock(${SETUP_LOCK}); RESET lock_timeout`);
+  const platform = facts.superuser ? await ensurePlatformRole(session, options.secret) : { user: admin.user, password: admin.password };
+  await ensureControlDatabase(session, options.controlDatabase, platform.user);
+  await withSession({ ...admin, database: options.controlDatabase }, (control) =>
+    provideQueryStatistics(control, pg.escapeIdentifier(platform.user)),
+  );
+  const hardened = await ensureDatabases(session, admin, options, facts, platform.user);
+  const open = await closeDefaultDatabases(session);
+  const cluster = await describeCluster(session, admin, options, facts, platform);
+  warn(options.observe, hardened, open, cluster.roleSettings);
+  return cluster;
+}
+
+/** The template and the shared database. @returns whether their catalogs are hardened */
+async function ensureDatabases(
+  session: pg.Client,
+  admin: AdminConnection,
+  { allowXpath = false, secret, observe }: ClusterOptions,
+  facts: ServerFacts,
+  owner: string,
+): Promise<boolean> {
+  const made = { ...facts, owner, allowXpath, secret, observe };
+  if (facts.superuser) {
+    await ensureStatisticsReader(session);
+    await ensureOwnersRole(session, owner, facts.version);
+  }
+  const hardened = await ensureTemplate(session, admin, made);
+  return (await ensureSharedDatabase(session, admin, made)) && hardened;
+}
+
+async function find(session: pg.Client, admin: AdminConnection, options: ClusterOptions): Promise<Cluster> {
+  const facts = await readServerFacts(session);
+  const platform = facts.superuser ? platformLogin(options.secret) : { user: admin.user, password: admin.password };
+  const { rows } = await session.query('SELECT FROM pg_catalog.pg_database WHERE datname = ANY ($1)', [[options.controlDatabase, SHARED]]);
+  if (rows.length < 2) throw new ClusterError(`no Postern has been started there with the control database ${options.controlDatabase}`);
+  return describeCluster(session, admin, options, facts, platform);
+}
+
+async function ensureControlDatabase(session: pg.Client, name: string, owner: string): Promise<void> {
+  if ([TEMPLATE, UNFINISHED, SHARED].includes(name)) throw new ClusterError(`POSTERN_CONTROL_DATABASE: ${name} is for organizations`);
+  const { rows } = await session.query<{ owner: string }>(
+    'SELECT pg_catalog.pg_get_userbyid(datdba) AS owner FROM pg_catalog.pg_database WHERE datname = $1',
+    [name],
+  );
+  const [found] = rows;
+  if (found === undefined) await createDatabase(session, name, owner);
+  else if (found.owner !== owner) {
+    throw new ClusterError(`POSTERN_CONTROL_DATABASE: the database ${name} belongs to the role ${found.owner}, not to ${owner}`);
+  }
+  if ((await openToEverybody(session, [name])).length > 0) {
+    await session.query(`REVOKE ALL ON DATABASE ${pg.escapeIdentifier(name)} FROM PUBLIC`);
+  }
+}
+
+/** @returns the databases that could not be closed */
+async function closeDefaultDatabases(session: pg.Client): Promise<string[]> {
+  const names = ['postgres', 'template1'];
+  const open = await openToEverybody(session, names);
+  for (const { name, ours } of open) if (ours) await session.query(`REVOKE CONNECT ON DATABASE ${name} FROM PUBLIC`);
+  return open.flatMap(({ name, ours }) => (ours ? [] : [name]));
+}
+
+/** `ours`: whether the role may close it. */
+async function openToEverybody(
+  session: pg.Client,
+  databases: readonly string[],
+): Promise<{ readonly name: string; readonly ours: boolean }[]> {
+  const { rows } = await session.query<{ name: string; ours: boolean }>(
+    `SELECT datname AS name, pg_catalog.pg_has_role(datdba, 'USAGE') AS ours FROM pg_catalog.pg_database
+     WHERE datname = ANY ($1) AND EXISTS (
+       SELECT FROM pg_catalog.aclexplode(coalesce(datacl, pg_catalog.acldefault('d', datdba))) AS granted
+       WHERE granted.grantee = 0 AND granted.privilege_type = 'CONNECT')
+     ORDER BY 1`,
+    [databases],
+  );
+  return rows;
+}
+
+function warn(observe: Observe, hardened: boolean, open: readonly string[], roleSettings: Readonly<Record<string, string>>): void {
+  const missing = Object.keys(ROLE_SETTINGS).filter((name) => !(name in roleSettings));
+  const gaps = [
+    ...(hardened
+      ? []
+      : [
+          'organizations can see statistics and locks of the whole server (pg_stat_activity, pg_locks and the like)',
+          'those in the schema placement share advisory locks',
+          'all can evaluate XPath expressions, which nothing can stop',
+          'read keys can create large objects',
+        ]),
+    ...(open.length === 0 ? [] : [`every role may connect to the database ${open.join(' and ')}`]),
+    ...(missing.length === 0 ? [] : [`${missing.join(' and ')} cannot be set for organizations`]),
+  ];
+  if (gaps.length > 0) observe({ name: 'service.warning', message: `without a superuser these remain: ${gaps.join('; ')}` });
+}
