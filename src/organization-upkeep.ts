@@ -16,7 +16,7 @@ const FINISH_DROPS_MS = 5_000;
 export async function limitRoles(config: Config, cluster: ServedCluster, catalog: Catalog, observe: Observe): Promise<void> {
   const limit = connectionLimitFor(config.POSTERN_BACKENDS_PER_TENANT);
   const limitAll = async () => {
-    const roles = (await catalog.organizations())
+    const roles = (await catalog.organizations.list())
       .filter(({ status, placement }) => status !== 'dropped' && placement.cluster === cluster.name)
       .flatMap(({ placement: { role } }) => [role, readerOf(role)]);
     return cluster.platform.run((session) => limitConnections(session, roles, limit));

@@ -25,7 +25,8 @@ export interface WireAddress {
 /** What the routes use. */
 export interface RouteContext {
   readonly router: Pick<Router, 'authenticate' | 'recognize' | 'isInvalid' | 'inputs' | 'lease' | 'results'> & {
-    readonly catalog: Pick<Router['catalog'], 'organization' | 'updateProfile'> & {
+    readonly catalog: {
+      readonly organizations: Pick<Router['catalog']['organizations'], 'find' | 'updateProfile'>;
       readonly savedQueries: Pick<Router['catalog']['savedQueries'], 'list' | 'find' | 'save' | 'delete'>;
       readonly audit: Pick<Router['catalog']['audit'], 'list' | 'verify'>;
     };

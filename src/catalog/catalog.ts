@@ -1,6 +1,5 @@
 import { randomInt } from 'node:crypto';
-import type { Actor, Observe, Origin } from '../observation.ts';
-import { DONE } from './audit/entries/record.ts';
+import type { Observe } from '../observation.ts';
 import { AuditLog } from './audit/log.ts';
 import { CLUSTERS_CHANNEL, ClusterRegistry } from './clusters/cluster-registry.ts';
 import { ADVISORY_LOCKS } from './database/advisory-locks.ts';
@@ -12,36 +11,31 @@ import type { Credential, FormerKey, OrganizationCredentials } from './keys/cred
 import { CredentialCache, type PauseListener } from './keys/credential-cache.ts';
 import { KeyChanges } from './keys/key-changes.ts';
 import { KeyLastUsed } from './keys/key-last-used.ts';
-import { deleteKeys } from './keys/keys.ts';
-import { CREDENTIALS_CHANNEL, loadByDigest, loadByOrganization, loadStates, notifyChange, parseChange } from './keys/live-keys.ts';
-import { PgLocks } from './lock-table/pg-locks.ts';
-import { type Clone, deleteClone, listClones, listExpiredClones } from './organizations/clones.ts';
-import { deleteExpiredInvitations } from './organizations/invitations.ts';
-import { deleteMove, MoveChanges } from './organizations/moves.ts';
-import type { ApiKey, Organization, OrganizationStatus } from './organizations/organization.ts';
 import {
-  checkChange,
-  emailTaken,
-  findOrganization,
-  listOrganizations,
-  lockOrganization,
-  type ProfileChanges,
-  updateProfile,
-  updateStatus,
-} from './organizations/organizations.ts';
+  CREDENTIALS_CHANNEL,
+  type KeyState,
+  loadByDigest,
+  loadByOrganization,
+  loadStates,
+  notifyChange,
+  parseChange,
+} from './keys/live-keys.ts';
+import { PgLocks } from './lock-table/pg-locks.ts';
+import { Maintenance } from './maintenance.ts';
+import { MoveChanges } from './organizations/moves.ts';
+import type { Organization } from './organizations/organization.ts';
+import { OrganizationRegistry } from './organizations/organization-registry.ts';
+import { type ChangeOrganization, lockOrganization } from './organizations/organizations.ts';
 import { PauseChanges } from './organizations/pauses.ts';
 import { SignUpChanges } from './organizations/sign-up-changes.ts';
-import { countEmailChange, deleteOldAttempts } from './organizations/signups.ts';
 import { CANCELS_CHANNEL, CancelForwarding } from './processes/cancel-forwarding.ts';
 import { FAILURES_CHANNEL, FailureSharing } from './processes/failure-sharing.ts';
 import { ProcessRequests } from './processes/process-requests.ts';
-import { deleteOldRequests, PROCESSES_CHANNEL } from './processes/request-rows.ts';
+import { PROCESSES_CHANNEL } from './processes/request-rows.ts';
 import { SLOTS_CHANNEL, SlotRequests } from './processes/slot-requests.ts';
 import { QueryStatistics } from './query-statistics/query-statistics.ts';
 import { TextFileWatch } from './query-statistics/text-file-watch.ts';
-import { deleteQueries } from './saved-queries/rows.ts';
 import { SavedQueries } from './saved-queries/saved-queries.ts';
-import { deleteOldUsage, deleteUsage } from './usage/stored-usage.ts';
 import { Usage } from './usage/usage.ts';
 
 export type { ControlConnection } from './database/control-connection.ts';
@@ -50,7 +44,6 @@ export type { RotatedKey } from './keys/key-changes.ts';
 export type { NewInvitation } from './organizations/invitations.ts';
 export type { SignUp, SignupQuota } from './organizations/signups.ts';
 
-const MAINTENANCE_EVERY_MS = 3_600_000;
 const ORGANIZATION_ID = /^org_[a-z0-9]{12}$/;
 const PING_TIMEOUT_MS = 5_000;
 
@@ -65,12 +58,6 @@ export interface CatalogOptions {
   readonly onOutOfMemory?: () => void;
 }
 
-/** Who changes something: an organization, by one of its keys. */
-interface Caller {
-  readonly organization: Pick<Organization, 'id'>;
-  readonly key: Pick<ApiKey, 'id' | 'prefix'>;
-}
-
 /**
  * Organizations, their keys and their audit logs. They are stored in the control database, schema `postern`, which any
  * number of processes may share. Every method throws ServiceError `not_ready` when the database cannot be reached.
@@ -81,6 +68,7 @@ export class Catalog {
   readonly savedQueries: SavedQueries;
   readonly locks: PgLocks;
   readonly clusters: ClusterRegistry;
+  readonly organizations: OrganizationRegistry;
   /** Requests to the other processes that share the database. */
   readonly processes: ProcessRequests;
   /** Cancel requests for sessions of other processes. */
@@ -101,10 +89,9 @@ export class Catalog {
   readonly #channel: NotificationChannel;
   readonly #keyUse: KeyLastUsed;
   readonly #queryTexts: TextFileWatch;
+  readonly #maintenance: Maintenance;
   /** This process's number among those that share the database. */
   readonly #process = randomInt(1, 2 ** 31);
-  #maintenance: NodeJS.Timeout | undefined;
-  #maintaining: Promise<void> = Promise.resolve();
   #listens = false;
   #onPause: PauseListener = () => {};
   #closing = false;
@@ -120,24 +107,21 @@ export class Catalog {
     this.usage = new Usage(this.#database, this.#now);
     this.#queryTexts = new TextFileWatch(this.#database, observe);
     this.audit = new AuditLog({ database: this.#database, observe, now: this.#now });
-    this.keys = new KeyChanges({
+    const change: ChangeOrganization = (...work) => this.#change(...work);
+    const parts = {
       database: this.#database,
       audit: this.audit,
       now: this.#now,
-      change: (...change) => this.#change(...change),
-      changed: (state) => this.#credentials.changed(state),
-    });
-    this.signUps = new SignUpChanges({
-      database: this.#database,
-      audit: this.audit,
-      now: this.#now,
-      process: this.#process,
-      change: (...change) => this.#change(...change),
-      changed: (state) => this.#credentials.changed(state),
-    });
-    this.pauses = new PauseChanges({ change: (...change) => this.#change(...change) });
-    this.moves = new MoveChanges({ database: this.#database, audit: this.audit, change: (...change) => this.#change(...change) });
-    this.savedQueries = new SavedQueries({ database: this.#database, audit: this.audit, now: this.#now });
+      change,
+      changed: (state: KeyState) => this.#credentials.changed(state),
+    };
+    this.#maintenance = new Maintenance({ ...parts, auditDays: options.auditDays, observe });
+    this.keys = new KeyChanges(parts);
+    this.organizations = new OrganizationRegistry(parts);
+    this.signUps = new SignUpChanges({ ...parts, process: this.#process });
+    this.pauses = new PauseChanges(change);
+    this.moves = new MoveChanges(parts);
+    this.savedQueries = new SavedQueries(parts);
     this.#keyUse = new KeyLastUsed(this.#database, this.#now, (...use) => this.#credentials.used(...use));
     this.processes = new ProcessRequests(this.#process, this.#database, observe);
     this.cancels = new CancelForwarding(this.#process, this.#database, observe);
@@ -167,8 +151,7 @@ export class Catalog {
     try {
       await migrate(catalog.#database);
       await catalog.#channel.open();
-      catalog.#maintenance = setInterval(() => catalog.#maintain(), MAINTENANCE_EVERY_MS);
-      catalog.#maintain();
+      catalog.#maintenance.start();
       catalog.#queryTexts.start();
       catalog.usage.start();
       void catalog.locks.reserved.hold();
@@ -182,72 +165,6 @@ export class Catalog {
   /** Has `listener` called when an organization that this process may have sessions of is paused or no longer so. */
   onPause(listener: PauseListener): void {
     this.#onPause = listener;
-  }
-
-  organizations(filter: { readonly status?: OrganizationStatus } = {}): Promise<Organization[]> {
-    return this.#database.run((sql) => listOrganizations(sql, filter.status));
-  }
-
-  organization(id: string): Promise<Organization | undefined> {
-    return this.#database.run((sql) => findOrganization(sql, id));
-  }
-
-  /** The clones of an organization that have not been dropped, the oldest first. */
-  clones(sourceId: string): Promise<Clone[]> {
-    return this.#database.run((sql) => listClones(sql, sourceId));
-  }
-
-  /** The clones whose time is over, and those of organizations that are gone. */
-  expiredClones(): Promise<Clone[]> {
-    return this.#database.run((sql) => listExpiredClones(sql));
-  }
-
-  /**
-   * Changes the name or the e-mail address of the caller's organization.
-   * @throws ServiceError `email_taken`, `rate_limited`
-   */
-  async updateProfile({ organization: { id }, key }: Caller, changes: ProfileChanges, origin: Origin): Promise<Organization> {
-    const changed = await this.#database
-      .transaction(async (sql) => {
-        const before = await lockOrganization(sql, id);
-        if (changes.email !== undefined && changes.email !== before.email) await countEmailChange(sql, id, this.#now());
-        const after = await updateProfile(sql, id, changes);
-        if (after === undefined) return undefined;
-        const actor = { keyId: key.id, keyPrefix: key.prefix };
-        await this.audit.appendWith(sql, { organizationId: id, action: 'organization.updated', origin, actor, outcome: DONE });
-        return after;
-      })
-      .catch((error: unknown) => {
-        // Another organization has taken the address since this one looked.
-        throw isUniqueViolation(error) ? emailTaken() : error;
-      });
-    if (changed === undefined) throw emailTaken();
-    return changed;
-  }
-
-  /**
-   * When an organization stops being `active`, its sessions end in every process. When it is `dropped`, its keys are
-   * deleted, its saved queries too, and its e-mail address may be used again; its audit log stays.
-   * @throws ServiceError `not_found`; `invalid_request` when the status cannot change this way
-   */
-  setStatus(
-    organizationId: string,
-    status: OrganizationStatus,
-    origin: Origin,
-    actor?: Omit<Actor, 'organizationId'>,
-  ): Promise<Organization> {
-    return this.#change(organizationId, async (sql, organization) => {
-      if (organization.status === status) return organization;
-      checkChange(organization, status);
-      await updateStatus(sql, organizationId, status);
-      if (status === 'dropped') {
-        await Promise.all(
-          [deleteKeys, deleteQueries, deleteUsage, deleteClone, deleteMove].map((deleteAll) => deleteAll(sql, organizationId)),
-        );
-      }
-      await this.audit.appendWith(sql, { organizationId, action: `organization.${status}`, origin, actor, outcome: DONE });
-      return { ...organization, status };
-    });
   }
 
   /** As {@link findByDigest}, from memory only. @param digest a character for each byte */
@@ -291,13 +208,12 @@ export class Catalog {
   async close(): Promise<void> {
     this.failures.close();
     this.#closing = true;
-    clearInterval(this.#maintenance);
     this.locks.reserved.close();
     this.processes.close();
     await Promise.all([
       this.audit.close(),
       this.#keyUse.flush(),
-      this.#maintaining,
+      this.#maintenance.stop(),
       this.#queryTexts.stop(),
       this.usage.stop(),
       this.#channel.close(),
@@ -336,22 +252,4 @@ export class Catalog {
     const state = parseChange(payload);
     if (state !== undefined) this.#credentials.changed(state);
   }
-
-  #maintain(): void {
-    this.#maintaining = this.#deleteOld().catch((cause: unknown) => {
-      this.#options.observe({ name: 'service.warning', message: 'old audit entries could not be deleted', cause });
-    });
-  }
-
-  async #deleteOld(): Promise<void> {
-    await this.#database.run((sql) => deleteOldAttempts(sql, this.#now()));
-    await this.#database.run((sql) => deleteExpiredInvitations(sql, this.#now()));
-    await this.#database.run((sql) => deleteOldUsage(sql, this.#now()));
-    await this.#database.run((sql) => deleteOldRequests(sql));
-    await this.audit.deleteOlderThan(this.#options.auditDays);
-  }
-}
-
-function isUniqueViolation(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === '23505';
 }

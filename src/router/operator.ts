@@ -35,12 +35,12 @@ export class Operator {
 
   /** All organizations, also the dropped ones, in the order of their creation. */
   organizations(): Promise<Organization[]> {
-    return this.#catalog.organizations();
+    return this.#catalog.organizations.list();
   }
 
   /** @throws ServiceError `not_found` */
   async organization(id: string): Promise<Organization> {
-    const organization = await this.#catalog.organization(id);
+    const organization = await this.#catalog.organizations.find(id);
     if (organization === undefined) throw noOrganization(id);
     return organization;
   }
@@ -61,26 +61,27 @@ export class Operator {
    * @throws ServiceError `not_found`, `invalid_request`
    */
   async suspend(organizationId: string, origin: Origin): Promise<Changed> {
-    const organization = await this.#catalog.setStatus(organizationId, 'suspended', origin);
+    const organization = await this.#catalog.organizations.setStatus(organizationId, 'suspended', origin);
     const running = [...(await this.#clusters.endSessions(organization.placement))];
     for (const clone of await this.#clonesIn(organizationId, 'active')) running.push(...(await this.#suspendClone(clone, origin)));
     return running.length === 0 ? { organization } : { organization, running: describeProcesses(running) };
   }
 
   async #suspendClone({ id, placement }: Organization, origin: Origin): Promise<readonly RunningProcess[]> {
-    await this.#catalog.setStatus(id, 'suspended', origin);
+    await this.#catalog.organizations.setStatus(id, 'suspended', origin);
     return this.#clusters.endSessions(placement);
   }
 
   async #clonesIn(sourceId: string, status: OrganizationStatus): Promise<Organization[]> {
-    const clones = (await this.#catalog.clones(sourceId)).map(({ organization }) => organization);
+    const clones = (await this.#catalog.organizations.clones(sourceId)).map(({ organization }) => organization);
     return clones.filter((organization) => organization.status === status);
   }
 
   /** Resumes the organization and its clones. @throws ServiceError `not_found`, `invalid_request` */
   async resume(organizationId: string, origin: Origin): Promise<Organization> {
-    const organization = await this.#catalog.setStatus(organizationId, 'active', origin);
-    for (const { id } of await this.#clonesIn(organizationId, 'suspended')) await this.#catalog.setStatus(id, 'active', origin);
+    const organization = await this.#catalog.organizations.setStatus(organizationId, 'active', origin);
+    for (const { id } of await this.#clonesIn(organizationId, 'suspended'))
+      await this.#catalog.organizations.setStatus(id, 'active', origin);
     return organization;
   }
 
@@ -90,7 +91,7 @@ export class Operator {
    * @throws ServiceError `not_found`, `invalid_request`
    */
   async drop(organizationId: string, origin: Origin): Promise<Changed> {
-    return this.#finishDrop(await this.#catalog.setStatus(organizationId, 'dropping', origin), origin);
+    return this.#finishDrop(await this.#catalog.organizations.setStatus(organizationId, 'dropping', origin), origin);
   }
 
   /**
@@ -99,7 +100,7 @@ export class Operator {
    */
   async dropAsAsked({ organization: { id }, key }: Tenant, origin: Origin, observe: Observe): Promise<Organization> {
     const actor = { keyId: key.id, keyPrefix: key.prefix };
-    return this.#tryToFinish(await this.#catalog.setStatus(id, 'dropping', origin, actor), origin, observe, actor);
+    return this.#tryToFinish(await this.#catalog.organizations.setStatus(id, 'dropping', origin, actor), origin, observe, actor);
   }
 
   async #finishDrop(organization: Organization, origin: Origin, actor?: KeyActor): Promise<Changed> {
@@ -112,7 +113,7 @@ export class Operator {
       if (error instanceof StillRunningError) return { organization, running: error.message };
       throw error;
     }
-    return { organization: await this.#catalog.setStatus(id, 'dropped', origin, actor) };
+    return { organization: await this.#catalog.organizations.setStatus(id, 'dropped', origin, actor) };
   }
 
   /**
@@ -120,7 +121,7 @@ export class Operator {
    * does not answer are left for later.
    */
   async finishDrops(origin: Origin, observe: Observe): Promise<void> {
-    const dropping = await this.#catalog.organizations({ status: 'dropping' });
+    const dropping = await this.#catalog.organizations.list({ status: 'dropping' });
     const onOne = async (cluster: string) => {
       for (const organization of dropping.filter(({ placement }) => placement.cluster === cluster)) {
         if (this.#clusters.up.has(cluster)) await this.#tryToFinish(organization, origin, observe);

@@ -34,8 +34,7 @@ export function standIn(observe: Observe = () => {}): HttpAppOptions {
       lease: nobody,
       results: new MemoryBudget(RESULT_BOUNDS),
       catalog: {
-        organization: nobody,
-        updateProfile: nobody,
+        organizations: { find: nobody, updateProfile: nobody },
         audit: { list: nobody, verify: nobody },
         savedQueries: { list: nobody, find: nobody, save: nobody, delete: nobody },
       },

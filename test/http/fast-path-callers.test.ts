@@ -72,7 +72,7 @@ describe('who may not ask is refused on the fast path as elsewhere', () => {
 
   const rotateKey = (other: TestOrganization) => parity.service.call('POST', '/api/auth/rotate-key', { key: other.apiKey, body: {} });
   const suspend = (other: TestOrganization) =>
-    parity.service.service.router.catalog.setStatus(other.id, 'suspended', { surface: 'admin', sourceIp: '127.0.0.1' });
+    parity.service.service.router.catalog.organizations.setStatus(other.id, 'suspended', { surface: 'admin', sourceIp: '127.0.0.1' });
 
   it.each<[what: string, change: (other: TestOrganization) => Promise<unknown>, status: number]>([
     ['a key was rotated', rotateKey, 401],

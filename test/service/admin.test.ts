@@ -107,7 +107,7 @@ describe.each(PLACEMENTS)('beside a service that puts organizations into a %s', 
   it('a drop that was cut short is completed at the next start', async () => {
     const organization = await service.signUp();
     await service.query(organization, 'CREATE TABLE notes ()');
-    await service.service.router.catalog.setStatus(organization.id, 'dropping', { surface: 'admin', sourceIp: '127.0.0.1' });
+    await service.service.router.catalog.organizations.setStatus(organization.id, 'dropping', { surface: 'admin', sourceIp: '127.0.0.1' });
     await service.close();
     service = await startTestService(variables);
     await isRefused(service, organization);

@@ -200,7 +200,7 @@ describe('a clone', () => {
     const expiresAt = new Date(Date.now() + 3_000).toISOString();
     const copy = cloned(await clone(organization, { expiresAt }));
     const { catalog } = service.service.router;
-    await eventually('it has been dropped', async () => (await catalog.organization(copy.id))?.status === 'dropped');
+    await eventually('it has been dropped', async () => (await catalog.organizations.find(copy.id))?.status === 'dropped');
     const dropped = (await catalog.audit.list(copy.id, { limit: 100 })).data
       .map(({ action }) => action)
       .filter((action) => action.startsWith('organization.drop'));

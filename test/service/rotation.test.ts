@@ -172,13 +172,13 @@ describe('a suspended organization', () => {
     const organization = await here.signUp();
     const session = await here.connect(organization);
     const end = lastWordsOf(session);
-    await here.service.router.catalog.setStatus(organization.id, 'suspended', { surface: 'admin', sourceIp: '127.0.0.1' });
+    await here.service.router.catalog.organizations.setStatus(organization.id, 'suspended', { surface: 'admin', sourceIp: '127.0.0.1' });
     expect(await end).toMatchObject({ severity: 'FATAL', code: '28000' });
     expect(await here.query(organization, 'SELECT 1')).toMatchObject({ status: 403, body: { code: 'organization_suspended' } });
     await expect(here.connect(organization)).rejects.toMatchObject({ severity: 'FATAL', code: '28000' });
     await expect(here.connect({ ...organization, apiKey: `${organization.apiKey}x` })).rejects.toMatchObject({ code: '28P01' });
 
-    await here.service.router.catalog.setStatus(organization.id, 'active', { surface: 'admin', sourceIp: '127.0.0.1' });
+    await here.service.router.catalog.organizations.setStatus(organization.id, 'active', { surface: 'admin', sourceIp: '127.0.0.1' });
     await isServed(here, organization);
   });
 });

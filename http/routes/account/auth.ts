@@ -133,7 +133,7 @@ export function authEndpoints({ router, keys, signUps, config, connection }: Rou
     endpoint(me, async ({ request }) => {
       const { organization, key } = tenantOf(request);
       // Names and addresses are not among what the process is notified of.
-      const { id, name: orgName, email, createdAt } = (await router.catalog.organization(organization.id)) ?? organization;
+      const { id, name: orgName, email, createdAt } = (await router.catalog.organizations.find(organization.id)) ?? organization;
       const times = { prefix: key.prefix, createdAt: key.createdAt, lastUsedAt: key.lastUsedAt };
       const asking = { key: shownKey(key), apiKey: { id: key.id, ...times } };
       const limits = {

@@ -68,7 +68,7 @@ export function organizationEndpoints({ router, operator, config, observe }: Rou
       const { call } = request;
       const tenant = tenantOf(request);
       const change = async () => {
-        const { id, name, email, createdAt } = await router.catalog.updateProfile(tenant, body, call.origin);
+        const { id, name, email, createdAt } = await router.catalog.organizations.updateProfile(tenant, body, call.origin);
         return { id, organizationId: id, name, orgName: name, email, createdAt };
       };
       const repeatable = idempotentRequest(request, JSON_TYPE);

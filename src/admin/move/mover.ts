@@ -104,7 +104,7 @@ export class Mover {
   }
 
   async #organization(id: string): Promise<Organization> {
-    const organization = await this.#catalog.organization(id);
+    const organization = await this.#catalog.organizations.find(id);
     if (organization === undefined) throw new ServiceError('not_found', `there is no organization "${id}"`);
     return organization;
   }

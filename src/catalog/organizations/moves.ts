@@ -6,6 +6,7 @@ import { claimPlace } from '../clusters/cluster-rows.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { ControlPool } from '../database/control-pool.ts';
 import type { Organization, Placement } from './organization.ts';
+import type { ChangeOrganization } from './organizations.ts';
 import { lockPause, type Pause } from './pauses.ts';
 
 /** A move of an organization that has begun and is not finished. */
@@ -25,8 +26,7 @@ interface MoveRow {
 export interface MoveChangesOptions {
   readonly database: ControlPool;
   readonly audit: AuditLog;
-  /** Runs work on a locked organization in one transaction, and notifies every process when it is committed. */
-  readonly change: <T>(organizationId: string, work: (sql: Sql, organization: Organization) => Promise<T>) => Promise<T>;
+  readonly change: ChangeOrganization;
 }
 
 /** Moves of organizations to other placements, as the control database records them. An organization has one move at a time. */

@@ -58,6 +58,9 @@ export async function lockOrganization(sql: Sql, id: string): Promise<Organizati
   return toOrganization(row);
 }
 
+/** Runs work on a locked organization in one transaction, and notifies every process when it is committed. */
+export type ChangeOrganization = <T>(organizationId: string, work: (sql: Sql, organization: Organization) => Promise<T>) => Promise<T>;
+
 export interface ProfileChanges {
   readonly name?: string;
   readonly email?: string;

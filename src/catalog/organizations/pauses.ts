@@ -1,6 +1,7 @@
 import { ServiceError } from '../../errors.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { Organization } from './organization.ts';
+import type { ChangeOrganization } from './organizations.ts';
 
 /** How long the pause of an organization `o` still lasts, in milliseconds by the control server's clock; null: it is not paused. */
 export function pausedForMs(sql: Sql): ReturnType<Sql> {
@@ -15,16 +16,11 @@ export interface Pause {
   readonly token: string;
 }
 
-export interface PauseChangesOptions {
-  /** Runs work on a locked organization in one transaction, and notifies every process when it is committed. */
-  readonly change: <T>(organizationId: string, work: (sql: Sql, organization: Organization) => Promise<T>) => Promise<T>;
-}
-
 /** Pauses of organizations. While one is paused, no process lends a backend of it: clients wait. */
 export class PauseChanges {
-  readonly #change: PauseChangesOptions['change'];
+  readonly #change: ChangeOrganization;
 
-  constructor({ change }: PauseChangesOptions) {
+  constructor(change: ChangeOrganization) {
     this.#change = change;
   }
 

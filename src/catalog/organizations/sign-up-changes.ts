@@ -9,7 +9,7 @@ import { type KeyState, notifyChange } from '../keys/live-keys.ts';
 import { type NewClone, recordClone } from './clones.ts';
 import { insertInvitation, inviteInvalid, type NewInvitation } from './invitations.ts';
 import type { ApiKey, Organization } from './organization.ts';
-import { emailTaken, updateStatus } from './organizations.ts';
+import { type ChangeOrganization, emailTaken, updateStatus } from './organizations.ts';
 import {
   abandonSignUp,
   countAttempt,
@@ -35,8 +35,7 @@ export interface SignUpChangesOptions {
   readonly now: () => Date;
   /** This process's number among those that share the database. */
   readonly process: number;
-  /** Runs work on a locked organization in one transaction, and notifies every process when it is committed. */
-  readonly change: <T>(organizationId: string, work: (sql: Sql, organization: Organization) => Promise<T>) => Promise<T>;
+  readonly change: ChangeOrganization;
   /** Called with the state after a change made without {@link change}. */
   readonly changed: (state: KeyState) => void;
 }

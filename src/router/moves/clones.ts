@@ -81,7 +81,7 @@ export class Clones {
 
   /** Those that have not been dropped, the oldest first. */
   list(sourceId: string): Promise<Clone[]> {
-    return this.#options.catalog.clones(sourceId);
+    return this.#options.catalog.organizations.clones(sourceId);
   }
 
   /** Drops a clone before its time is over. @throws ServiceError `not_found` unless it is the organization's */
@@ -94,7 +94,7 @@ export class Clones {
   /** Drops the clones whose time is over, and those of organizations that are gone. Several processes may do it at the same time. */
   async dropExpired(origin: Origin): Promise<void> {
     const { catalog, operator, observe } = this.#options;
-    for (const { organization } of await catalog.expiredClones()) {
+    for (const { organization } of await catalog.organizations.expiredClones()) {
       await operator.drop(organization.id, origin).catch((cause: unknown) => {
         observe({ name: 'service.failure', message: `clone ${organization.id} could not be dropped yet`, cause });
       });

@@ -140,7 +140,7 @@ describe('migrations', () => {
     expect(ledger.map(({ name }) => name)).toEqual(CATALOG_MIGRATIONS.map(({ name }) => name));
     for (const { catalog } of opened) await catalog.close();
     const again = await openCatalog(database);
-    expect(await again.catalog.organizations()).toEqual([]);
+    expect(await again.catalog.organizations.list()).toEqual([]);
     await again.catalog.close();
   });
 

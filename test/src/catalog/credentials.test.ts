@@ -108,7 +108,7 @@ describe('rotation', () => {
     const third = newKey();
     await there.catalog.keys.rotate(by(organization, next.id), next.id, third);
     const loaded = await known(there.catalog.findByDigest(third.digest));
-    await here.catalog.setStatus((await newOrganization(here.catalog)).organization.id, 'suspended', ORIGIN);
+    await here.catalog.organizations.setStatus((await newOrganization(here.catalog)).organization.id, 'suspended', ORIGIN);
     expect(await reasonOf(credential)).toMatchObject({ kind: 'key_revoked' });
     expect(loaded.revoked.aborted).toBe(false);
     expect(await onlyKey(there.catalog, organization.id)).toBe(loaded);
@@ -185,7 +185,7 @@ describe('suspension', () => {
   test('ends open sessions in every process, gives new logins the reason, and can be undone', async () => {
     const { organization, key } = await newOrganization(here.catalog);
     const before = [await known(here.catalog.findByDigest(key.digest)), await known(there.catalog.findByDigest(key.digest))];
-    await here.catalog.setStatus(organization.id, 'suspended', ORIGIN);
+    await here.catalog.organizations.setStatus(organization.id, 'suspended', ORIGIN);
     for (const credential of before)
       expect(await reasonOf(credential)).toMatchObject({ kind: 'organization_suspended', sqlstate: '28000' });
 
@@ -193,7 +193,7 @@ describe('suspension', () => {
     expect(suspended.organization.status).toBe('suspended');
     expect(suspended.revoked.reason).toMatchObject({ kind: 'organization_suspended' });
 
-    await here.catalog.setStatus(organization.id, 'active', ORIGIN);
+    await here.catalog.organizations.setStatus(organization.id, 'active', ORIGIN);
     const resumed = await known(here.catalog.findByDigest(key.digest));
     expect(resumed.revoked.aborted).toBe(false);
     await expect.poll(async () => (await known(there.catalog.findByDigest(key.digest))).revoked.aborted).toBe(false);
@@ -204,10 +204,10 @@ describe('suspension', () => {
   test('an organization that is gone is not found', async () => {
     const { organization, key } = await newOrganization(here.catalog);
     const credential = await known(here.catalog.findByDigest(key.digest));
-    await here.catalog.setStatus(organization.id, 'dropping', ORIGIN);
+    await here.catalog.organizations.setStatus(organization.id, 'dropping', ORIGIN);
     expect(credential.revoked.reason).toMatchObject({ kind: 'key_revoked' });
     expect(await here.catalog.findByDigest(key.digest)).toBeUndefined();
-    expect(await here.catalog.organizations({ status: 'dropping' })).toMatchObject([{ id: organization.id }]);
+    expect(await here.catalog.organizations.list({ status: 'dropping' })).toMatchObject([{ id: organization.id }]);
   });
 });
 

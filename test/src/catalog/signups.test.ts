@@ -53,8 +53,8 @@ describe('a sign-up', () => {
       lastUsedAt: null,
       verifier: request.key.verifier,
     });
-    expect(await opened.catalog.organization(request.id)).toEqual(organization);
-    expect(await opened.catalog.organization('org_000000000000')).toBeUndefined();
+    expect(await opened.catalog.organizations.find(request.id)).toEqual(organization);
+    expect(await opened.catalog.organizations.find('org_000000000000')).toBeUndefined();
   });
 
   test('opens the organization when it is activated, and not before', async () => {
@@ -80,7 +80,7 @@ describe('a sign-up', () => {
     await opened.catalog.signUps.record(newSignUp({ email: first }), ORIGIN);
     const request = newSignUp({ email: second });
     await expect(opened.catalog.signUps.record(request, ORIGIN)).rejects.toMatchObject({ kind: 'email_taken' });
-    expect(await opened.catalog.organization(request.id)).toBeUndefined();
+    expect(await opened.catalog.organizations.find(request.id)).toBeUndefined();
   });
 
   test('of two at once with one e-mail address one is refused', async () => {
@@ -118,7 +118,7 @@ describe('a sign-up', () => {
     await opened.catalog.signUps.record(request, ORIGIN);
     await opened.catalog.signUps.activate(request.id, ORIGIN);
     await opened.catalog.signUps.delete(request.id);
-    expect(await opened.catalog.organization(request.id)).toMatchObject({ status: 'active' });
+    expect(await opened.catalog.organizations.find(request.id)).toMatchObject({ status: 'active' });
   });
 
   test('counts as interrupted once its process is gone', async () => {
@@ -150,7 +150,7 @@ describe('a sign-up', () => {
     expect(credential?.live[0]?.revoked.reason).toMatchObject({ kind: 'key_revoked' });
     expect(await opened.catalog.findByDigest(request.key.digest)).toBeUndefined();
     await opened.catalog.signUps.delete(request.id);
-    expect(await opened.catalog.organization(request.id)).toBeUndefined();
+    expect(await opened.catalog.organizations.find(request.id)).toBeUndefined();
   });
 
   test('cannot become active once another process has begun to undo it, because its own had lost its connection', async () => {
@@ -162,7 +162,7 @@ describe('a sign-up', () => {
     expect((await opened.catalog.signUps.takeInterrupted()).map(({ id }) => id)).toContain(request.id);
     await database.allowLogins(true);
     await expect(other.catalog.signUps.activate(request.id, ORIGIN)).rejects.toMatchObject({ kind: 'not_ready' });
-    expect(await opened.catalog.organization(request.id)).toMatchObject({ status: 'provisioning' });
+    expect(await opened.catalog.organizations.find(request.id)).toMatchObject({ status: 'provisioning' });
     await other.catalog.close();
   });
 });
