@@ -9,10 +9,10 @@ import type { Reservation } from '../session-state.ts';
 import type { BackendPermits } from './backend-permits.ts';
 import type { OrganizationPool, Waiter } from './organization-pool.ts';
 import { PoolFairness, type PoolFairnessLimits, type PoolSnapshot } from './pool-fairness.ts';
+import { QueueTimeout } from './queue-timeout.ts';
 import { isServerFull, ServerRefusals } from './server-refusals.ts';
 import { ServerSlots } from './server-slots.ts';
 import { Terminations } from './termination.ts';
-import { timedOut } from './timeout-error.ts';
 
 /** A session that nobody has used for so long is hardly about to be used. */
 const UNUSED_MS = 100;
@@ -49,8 +49,7 @@ export class Pool {
   readonly #terminations: Terminations;
   readonly #slots: ServerSlots;
   readonly #refusals = new ServerRefusals((own) => this.#serve(own));
-  /** Set for the first waiter, while there is one. */
-  #timer: NodeJS.Timeout | undefined;
+  readonly #queueTimeout: QueueTimeout;
 
   constructor(limits: PoolLimits, observe: Observe) {
     this.#limits = limits;
@@ -60,6 +59,10 @@ export class Pool {
     this.#fairness = new PoolFairness(limits, (own, backend) => this.#leave(own, backend, 'lost'));
     this.#terminations = new Terminations(observe, this.#closing.signal);
     this.#slots = new ServerSlots(limits.permits, this.#closing.signal);
+    this.#queueTimeout = new QueueTimeout(limits.queueTimeoutMs, {
+      all: () => this.#fairness.all(),
+      fail: (own, error) => this.#settle(own, error),
+    });
     this.#reaper = setInterval(() => this.#reap(), Math.max(50, Math.min(5_000, limits.idleMs / 4)));
     this.#reaper.unref();
   }
@@ -87,7 +90,7 @@ export class Pool {
     const own = this.#fairness.of(tenantId);
     own.add(waiter);
     this.#serve(own);
-    if (own.waiters > 0) this.#timeOutIn(this.#limits.queueTimeoutMs);
+    if (own.waiters > 0) this.#queueTimeout.start();
   }
 
   /** Ends a wait without calling the waiter. @returns whether it was waiting */
@@ -240,7 +243,7 @@ export class Pool {
   close(): void {
     this.#closing.abort(shuttingDown());
     clearInterval(this.#reaper);
-    clearTimeout(this.#timer);
+    this.#queueTimeout.close();
     this.#refusals.close();
     for (const own of this.#fairness.all()) {
       while (own.waiters > 0) this.#settle(own, shuttingDown());
@@ -356,22 +359,6 @@ export class Pool {
   #settle(own: OrganizationPool, result: BackendConnection | ServiceError): void {
     own.settle(result);
     this.#fairness.forgetIfEmpty(own);
-  }
-
-  #timeOut(): void {
-    const oldest = performance.now() - this.#limits.queueTimeoutMs;
-    let next = Number.POSITIVE_INFINITY;
-    for (const own of [...this.#fairness.all()]) {
-      while (own.waitingSince <= oldest) this.#settle(own, timedOut(own, this.#limits.queueTimeoutMs));
-      next = Math.min(next, own.waitingSince);
-    }
-    this.#timer = undefined;
-    // A timer may fire slightly early.
-    if (next !== Number.POSITIVE_INFINITY) this.#timeOutIn(Math.max(1, next - oldest));
-  }
-
-  #timeOutIn(delayMs: number): void {
-    this.#timer ??= setTimeout(() => this.#timeOut(), delayMs).unref();
   }
 
   #serveOthers(): void {

@@ -1,8 +1,50 @@
 import { ServiceError } from '../../errors.ts';
 import type { OrganizationPool } from './organization-pool.ts';
 
+/** The pools whose waiters may wait too long. */
+export interface TimedQueues {
+  all(): Iterable<OrganizationPool>;
+  /** Fails the first waiter. */
+  fail(own: OrganizationPool, error: ServiceError): void;
+}
+
+/** Ends waits for a backend that last too long. One timer, for who has waited longest, is set while anybody waits. */
+export class QueueTimeout {
+  readonly #timeoutMs: number;
+  readonly #queues: TimedQueues;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(timeoutMs: number, queues: TimedQueues) {
+    this.#timeoutMs = timeoutMs;
+    this.#queues = queues;
+  }
+
+  /** Called when somebody has begun to wait. */
+  start(): void {
+    this.#timer ??= setTimeout(() => this.#passed(), this.#timeoutMs).unref();
+  }
+
+  close(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #passed(): void {
+    this.#timer = undefined;
+    const oldest = performance.now() - this.#timeoutMs;
+    let next = Number.POSITIVE_INFINITY;
+    for (const own of [...this.#queues.all()]) {
+      while (own.waitingSince <= oldest) this.#queues.fail(own, timedOut(own, this.#timeoutMs));
+      next = Math.min(next, own.waitingSince);
+    }
+    if (next === Number.POSITIVE_INFINITY) return;
+    // Who began to wait meanwhile may have set it, for later. It may fire slightly early.
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#passed(), Math.max(1, next - oldest)).unref();
+  }
+}
+
 /** The error of who has waited too long for a backend. It says what keeps the organization's backends. */
-export function timedOut(own: OrganizationPool, waitedMs: number): ServiceError {
+function timedOut(own: OrganizationPool, waitedMs: number): ServiceError {
   const pinned = pinsOf(own);
   const refused = own.refusedAt === undefined ? '' : ' The server has no connection slots free.';
   const leaving = own.leaving.size === 0 ? '' : ` Sessions that were given up and have not ended: ${own.leaving.size}.`;
