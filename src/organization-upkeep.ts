@@ -4,6 +4,7 @@ import type { Config } from './config.ts';
 import type { Observe, Origin } from './observation.ts';
 import type { ServedCluster } from './router/clusters/served-cluster.ts';
 import type { Clones } from './router/moves/clones.ts';
+import type { InterruptedMoves } from './router/moves/interrupted-moves.ts';
 import type { Operator } from './router/operator.ts';
 import { readerOf } from './router/placement/roles/reader-role.ts';
 import { connectionLimitFor, limitConnections } from './router/placement/roles/roles.ts';
@@ -11,6 +12,7 @@ import type { SignUps } from './router/sign-ups/sign-ups.ts';
 
 const SWEEP_MS = 60_000;
 const FINISH_DROPS_MS = 5_000;
+const UNDO_MOVES_MS = 2_000;
 
 /** Sets the connection limit of existing organizations' roles, which may have been created with another setting. */
 export async function limitRoles(config: Config, cluster: ServedCluster, catalog: Catalog, observe: Observe): Promise<void> {
@@ -32,7 +34,6 @@ const ORIGIN: Origin = { surface: 'admin', sourceIp: '127.0.0.1' };
  * processes have ended.
  */
 export async function finishDrops(operator: Operator, clones: Clones, observe: Observe, opened: (() => Promise<void>)[]): Promise<void> {
-  const stop = new AbortController();
   const finish = () =>
     operator
       .finishDrops(ORIGIN, observe)
@@ -40,20 +41,36 @@ export async function finishDrops(operator: Operator, clones: Clones, observe: O
       .catch((cause: unknown) => {
         observe({ name: 'service.failure', message: 'clones and interrupted drops could not be looked up', cause });
       });
-  const first = finish();
-  const repeat = async () => {
+  const first = repeat(finish, FINISH_DROPS_MS, opened);
+  await Promise.race([first, delay(FINISH_DROPS_MS, undefined, { ref: false })]);
+}
+
+/** Undoes moves whose mover has ended, regularly. */
+export function undoInterruptedMoves(moves: InterruptedMoves, observe: Observe, opened: (() => Promise<void>)[]): void {
+  const undo = () =>
+    moves.undo().catch((cause: unknown) => {
+      observe({ name: 'service.failure', message: 'interrupted moves could not be looked up', cause });
+    });
+  void repeat(undo, UNDO_MOVES_MS, opened);
+}
+
+/** Does work now, and again some time after it is done, until the service closes. @returns when it is done for the first time */
+function repeat(work: () => Promise<void>, everyMs: number, opened: (() => Promise<void>)[]): Promise<void> {
+  const stop = new AbortController();
+  const first = work();
+  const repeating = async () => {
     await first;
     while (!stop.signal.aborted) {
-      await delay(FINISH_DROPS_MS, undefined, { signal: stop.signal }).catch(() => {});
-      if (!stop.signal.aborted) await finish();
+      await delay(everyMs, undefined, { signal: stop.signal }).catch(() => {});
+      if (!stop.signal.aborted) await work();
     }
   };
-  const finishing = repeat();
+  const ended = repeating();
   opened.push(async () => {
     stop.abort();
-    await finishing;
+    await ended;
   });
-  await Promise.race([first, delay(FINISH_DROPS_MS, undefined, { ref: false })]);
+  return first;
 }
 
 /** Undoes interrupted sign-ups, at the start and then regularly: another process may have left some. */

@@ -26,13 +26,14 @@ import { fanOut, type Observe } from './observation.ts';
 import { auditObserver } from './observers/audit.ts';
 import { createMetrics } from './observers/metrics.ts';
 import { usageObserver } from './observers/usage.ts';
-import { finishDrops, limitRoles, undoInterruptedSignUps } from './organization-upkeep.ts';
+import { finishDrops, limitRoles, undoInterruptedMoves, undoInterruptedSignUps } from './organization-upkeep.ts';
 import { listenOn, portOf, tryPorts } from './ports.ts';
 import { Clusters } from './router/clusters/clusters.ts';
 import { NewPlacements } from './router/clusters/placement-choice.ts';
 import { controlConnection } from './router/clusters/served-cluster.ts';
 import { RefusalLimit } from './router/limits/refusal-limit.ts';
 import { Clones } from './router/moves/clones.ts';
+import { InterruptedMoves } from './router/moves/interrupted-moves.ts';
 import { Operator } from './router/operator.ts';
 import { prepareCluster } from './router/placement/cluster-setup.ts';
 import { relationCounters } from './router/placement/shared-database/schema-statistics.ts';
@@ -165,6 +166,7 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
     const clones = new Clones({ catalog, clusters, signUps, operator, observe });
     await finishDrops(operator, clones, observe, opened);
     await undoInterruptedSignUps(signUps, observe, opened);
+    undoInterruptedMoves(new InterruptedMoves({ catalog, clusters, observe }), observe, opened);
 
     const refusals = new RefusalLimit({
       perMinute: config.POSTERN_REFUSALS_PER_MINUTE,

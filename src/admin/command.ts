@@ -32,7 +32,7 @@ const USAGE = `usage: postern admin <command>
                                moves it while its clients wait, for at most 60 seconds or those given; what is not done by then is undone;
                                the former copy is kept; --force as above
   org move <id> --finish       removes the former copy
-  org move <id> --abort        removes what an interrupted move has left
+  org move <id> --abort        undoes a move that has not been completed; when its command was killed, the running service does so
   key issue <id>               a new admin key for an organization that has lost its own; its other admin keys become invalid
   invite [--email <email>] [--expires <time>]
                                an invitation to sign up once, for that address only, within 7d, or another time: 30m, 12h, 90d

@@ -120,7 +120,7 @@ export class Catalog {
     this.organizations = new OrganizationRegistry(parts);
     this.signUps = new SignUpChanges({ ...parts, process: this.#process });
     this.pauses = new PauseChanges(change);
-    this.moves = new MoveChanges(parts);
+    this.moves = new MoveChanges({ ...parts, process: this.#process });
     this.savedQueries = new SavedQueries(parts);
     this.#keyUse = new KeyLastUsed(this.#database, this.#now, (...use) => this.#credentials.used(...use));
     this.processes = new ProcessRequests(this.#process, this.#database, observe);

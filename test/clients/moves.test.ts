@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -7,7 +6,6 @@ import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rolePassword } from '../../src/auth/role-password.ts';
 import { DOCUMENTED, textOf } from '../support/documents.ts';
-import { eventually } from '../support/eventually.ts';
 import { makeOwnCluster } from '../support/own-cluster.ts';
 import { startPostgres15 } from '../support/postgres15.ts';
 import { type Installation, makeInstallation } from '../support/process.ts';
@@ -19,14 +17,12 @@ import { Writers } from './moves/writers.ts';
 
 /** pg_dump refuses a server that is newer than itself, so here the servers are as old as Debian's. */
 const BINARIES = '/usr/lib/postgresql/15/bin';
-const ADMIN = fileURLToPath(new URL('../../dist/src/admin.js', import.meta.url));
 const CONTENT = fileURLToPath(new URL('pg-restore/content.sql', import.meta.url));
 const OF_DATABASE = fileURLToPath(new URL('moves/database.sql', import.meta.url));
 const QUIET = ['--no-psqlrc', '--quiet', '--output=/dev/null', '--set=ON_ERROR_STOP=1'];
 
 let servers: Awaited<ReturnType<typeof startPostgres15>>[];
 let superuser: pg.Client;
-let control: pg.Client;
 let installation: Installation;
 let scratch: Scratch;
 let variables: Record<string, string>;
@@ -41,15 +37,14 @@ beforeAll(async () => {
   variables = { ...testVariables(), POSTERN_PLACEMENT: 'database', DATABASE_URL: url, PATH: `${BINARIES}:${process.env.PATH}` };
   service = await startTestService(variables);
   superuser = new pg.Client(url);
-  control = new pg.Client({ ...servers[0], database: variables.POSTERN_CONTROL_DATABASE });
-  for (const client of [superuser, control]) await client.connect();
+  await superuser.connect();
   await writeFile(join(scratch.path, 'other'), other, { mode: 0o600 });
   await done('cluster', 'add', 'other', `file:${join(scratch.path, 'other')}`, '--cap', '1000');
   await done('cluster', 'drain', 'other');
 });
 afterAll(async () => {
   await closeAfterClients(service);
-  for (const client of [superuser, control]) await client.end();
+  await superuser.end();
   await Promise.all([installation.remove(), scratch.remove()]);
   for (const server of servers) await server.stop();
 });
@@ -185,36 +180,6 @@ describe('org move', () => {
     expect(await writers.compare()).toEqual({ lost: [], strange: [], doubled: [] });
     expect(await placementOf(acme)).toMatchObject({ kind: 'database', cluster: 'default' });
   });
-
-  it.each(['recorded', 'paused', 'copying', 'switched'] as const)(
-    'leaves an organization served at one place with all its rows when it is killed: %s',
-    async (stage) => {
-      const acme = await service.signUp();
-      const writers = await Writers.start(service, acme);
-      await writers.writeSome();
-      const words = [ADMIN, 'org', 'move', acme.id, '--placement', 'schema', '--pause', '15', '--force'];
-      const mover = spawn(process.execPath, words, { env: { ...variables, POSTERN_DATA_DIR: scratch.path }, stdio: 'ignore' });
-      const ended = once(mover, 'exit');
-      const reached: Readonly<Record<typeof stage, string>> = {
-        recorded: 'SELECT FROM postern.moves WHERE organization_id = $1',
-        paused: 'SELECT FROM postern.organizations WHERE id = $1 AND paused_until IS NOT NULL',
-        copying: "SELECT FROM pg_stat_activity WHERE usename = $1 AND query ~ 'LOCK|COPY'",
-        switched: 'SELECT FROM postern.moves WHERE organization_id = $1 AND has_switched',
-      };
-      // It may be further by now, and even done.
-      await eventually(stage, async () => mover.exitCode !== null || (await control.query(reached[stage], [acme.id])).rows.length > 0);
-      mover.kill('SIGKILL');
-      await ended;
-      await writers.writeSome();
-      await writers.stop();
-      expect(await writers.compare()).toEqual({ lost: [], strange: [], doubled: [] });
-      const { kind } = await placementOf(acme);
-      await done('org', 'move', acme.id, kind === 'schema' ? '--finish' : '--abort');
-      expect(await placesOf(acme)).toEqual([kind]);
-      await done('org', 'move', acme.id, '--placement', kind === 'schema' ? 'database' : 'schema');
-      expect(await writers.compare()).toEqual({ lost: [], strange: [], doubled: [] });
-    },
-  );
 
   it('names what the other placement cannot have, and leaves nothing', async () => {
     const acme = await service.signUp();

@@ -1,12 +1,13 @@
-import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import type { Catalog } from '../../catalog/catalog.ts';
+import { newMoveToken } from '../../catalog/organizations/moves.ts';
 import type { Organization, Placement } from '../../catalog/organizations/organization.ts';
 import type { Pause } from '../../catalog/organizations/pauses.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Origin } from '../../observation.ts';
 import type { Clusters } from '../../router/clusters/clusters.ts';
 import type { ServedCluster } from '../../router/clusters/served-cluster.ts';
+import { undoMove } from '../../router/moves/interrupted-moves.ts';
 import { whileQuiet } from '../../router/moves/quiesce.ts';
 import type { Platform } from '../../router/placement/platform-sessions.ts';
 import { readerOf } from '../../router/placement/roles/reader-role.ts';
@@ -62,7 +63,7 @@ export class Mover {
     }
     await checkPgDump(source.platform.cluster.serverVersion);
     const to = target.provisioner.placementFor(id, options.kind ?? from.kind);
-    const token = randomBytes(16).toString('hex');
+    const token = newMoveToken();
     const organization = await this.#catalog.moves.begin(id, token, to);
     try {
       // What an earlier move has left there is removed: the organization is not there.
@@ -71,24 +72,26 @@ export class Mover {
       await target.provisioner.provision(to, hasReaders);
       if (from.kind === 'schema') await checkLargeObjects(source.platform, from);
       const beganAt = performance.now();
-      const quiet = { catalog: this.#catalog, cluster: source, limitMs: options.pauseMs, force: options.force };
+      const quiet = { catalog: this.#catalog, cluster: source, limitMs: options.pauseMs, force: options.force, token };
       const work = (pause: Pause) =>
-        this.#copyAndSwitch({ server: source, placement: from }, { server: target, placement: to }, pause, token, origin);
+        this.#copyAndSwitch({ server: source, placement: from }, { server: target, placement: to }, pause, origin);
       const done = await whileQuiet(organization, quiet, work);
       const pausedMs = performance.now() - beganAt;
       return { ...done, pausedMs, isOpen: source !== target && !(await closeRoles(source, from)) };
     } catch (error) {
-      await this.#undo(id, token);
+      // What cannot be removed now is removed by the service.
+      await undoMove(this.#catalog, this.#clusters, { organizationId: id, token, made: to }).catch(() => {});
       throw error;
     }
   }
 
   /**
-   * Removes what an interrupted move has left.
+   * Undoes a move that has not switched, also one that still runs.
    * @throws ServiceError `not_found`, `invalid_request` if there is no move that has not switched
    */
   async abort(id: string): Promise<void> {
-    if (!(await this.#undo(id, undefined))) throw new ServiceError('invalid_request', `there is no move of "${id}" to abort`);
+    if (!(await undoMove(this.#catalog, this.#clusters, { organizationId: id })))
+      throw new ServiceError('invalid_request', `there is no move of "${id}" to abort`);
   }
 
   /**
@@ -109,13 +112,6 @@ export class Mover {
     return organization;
   }
 
-  async #undo(id: string, token: string | undefined): Promise<boolean> {
-    const { placement } = await this.#organization(id);
-    const copy = await this.#catalog.moves.abort(id, token);
-    if (copy !== undefined) await this.#clusters.removeCopy(copy, placement);
-    return copy !== undefined;
-  }
-
   /** @throws ServiceError `not_found`, `not_ready` */
   async #cluster(name: string): Promise<ServedCluster> {
     const known = await this.#catalog.clusters.list();
@@ -127,7 +123,6 @@ export class Mover {
     from: Omit<Side, 'session'>,
     to: Omit<Side, 'session'>,
     pause: Pause,
-    token: string,
     origin: Origin,
   ): Promise<Omit<Moved, 'pausedMs' | 'isOpen'>> {
     const sides: Side[] = [];
@@ -137,7 +132,7 @@ export class Mover {
       if (source === undefined || target === undefined) throw new Error('there are two placements');
       const copied = await copyOrganization(source, target);
       await checkAlone(source, sides);
-      return { ...copied, organization: await this.#catalog.moves.switch(pause, token, origin) };
+      return { ...copied, organization: await this.#catalog.moves.switch(pause, origin) };
     } finally {
       for (const { session } of sides) await session.end();
     }

@@ -3,6 +3,7 @@ import { promisify } from 'node:util';
 import { rolePassword } from '../../auth/role-password.ts';
 import type { Placement } from '../../catalog/organizations/organization.ts';
 import { ServiceError } from '../../errors.ts';
+import { MOVER_NAME } from '../../router/moves/interrupted-moves.ts';
 import type { Cluster } from '../../router/placement/cluster.ts';
 import { sessionOptions } from '../../router/placement/session-settings.ts';
 import { POSTERN_TABLES } from './contents.ts';
@@ -48,7 +49,7 @@ export async function dumpDefinitions(
     PGPASSWORD: login.password,
     PGDATABASE: login.database,
     PGOPTIONS: sessionOptions(placement, NO_LIMITS, cluster.serverVersion),
-    PGAPPNAME: 'postern',
+    PGAPPNAME: MOVER_NAME,
     PGCLIENTENCODING: 'UTF8',
     ...(login.ssl ? { PGSSLMODE: process.env.PGSSLMODE ?? 'require' } : {}),
     LC_ALL: 'C',

@@ -3,10 +3,12 @@ import { rolePassword } from '../../auth/role-password.ts';
 import { runCommand } from '../../backend/run-command.ts';
 import type { Placement } from '../../catalog/organizations/organization.ts';
 import type { ServedCluster } from '../../router/clusters/served-cluster.ts';
+import { MOVER_NAME } from '../../router/moves/interrupted-moves.ts';
 import type { TenantSession } from './side.ts';
 
-/** With the same settings on both sides a value has the same text, and a setting of the role changes nothing. */
+/** The sessions can be found. With the same settings on both sides a value has the same text, and a setting of the role changes nothing. */
 const SETTINGS: Readonly<Record<string, string>> = {
+  application_name: MOVER_NAME,
   search_path: '',
   client_encoding: 'UTF8',
   client_min_messages: 'error',
@@ -38,7 +40,7 @@ export async function openTenantSession({ platform, provisioner }: ServedCluster
     database: placement.database,
   });
   const options = '-c role=none -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c default_transaction_read_only=off';
-  const client = new pg.Client({ host, port, ssl: ssl ?? false, user, password, database, options });
+  const client = new pg.Client({ host, port, ssl: ssl ?? false, user, password, database, options, application_name: MOVER_NAME });
   // A connection lost between two statements fails the next one.
   client.on('error', () => {});
   const end = async () => {

@@ -29,6 +29,8 @@ export interface Sql {
 export interface SessionOptions {
   readonly applicationName: string;
   readonly statementTimeoutMs: number;
+  /** The server ends a session that has been idle for so long: its client does not run any more. Default: it does not. */
+  readonly idleTimeoutMs?: number;
   readonly connectTimeoutMs: number;
   /** Called at most once, as soon as the connection is closed. */
   readonly onClose?: () => void;
@@ -70,7 +72,7 @@ export class ControlSession {
       onclose: () => this.#closed(),
       connection: {
         application_name: options.applicationName,
-        options: `${SETTINGS} -c statement_timeout=${options.statementTimeoutMs}`,
+        options: `${SETTINGS} -c statement_timeout=${options.statementTimeoutMs} -c idle_session_timeout=${options.idleTimeoutMs ?? 0}`,
       },
     };
     this.#client = postgres(settings);

@@ -299,4 +299,11 @@ export const CATALOG_MIGRATIONS: readonly CatalogMigration[] = [
       );
     `,
   },
+  {
+    name: '015 movers',
+    sql: `
+      -- The number of the process that carries the move out, or undoes it; null: a process of an earlier version.
+      alter table postern.moves add column mover integer;
+    `,
+  },
 ];

@@ -4,6 +4,8 @@ import { type ControlConnection, ControlSession, type Sql } from './control-conn
 /** A connection can be dead without having been closed, so it is checked this often and must answer within ANSWER_TIMEOUT_MS. */
 const HEARTBEAT_MS = 1_000;
 const ANSWER_TIMEOUT_MS = 2_000;
+/** Without the end of a session whose machine does not run any more, its process would count as alive for hours. */
+const IDLE_TIMEOUT_MS = 15_000;
 const CONNECT_TIMEOUT_MS = 5_000;
 const OPENED_TIMEOUT_MS = 60_000;
 const RETRY_MIN_MS = 50;
@@ -71,6 +73,7 @@ export class NotificationChannel {
     const session = new ControlSession(this.#connection, {
       applicationName: 'postern notifications',
       statementTimeoutMs: 0,
+      idleTimeoutMs: IDLE_TIMEOUT_MS,
       connectTimeoutMs: CONNECT_TIMEOUT_MS,
       onNotification: (payload, channel) => this.#listener.notified(payload, channel),
       onClose: () => {

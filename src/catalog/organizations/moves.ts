@@ -1,13 +1,15 @@
+import { randomBytes } from 'node:crypto';
 import { ServiceError } from '../../errors.ts';
 import type { Origin } from '../../observation.ts';
 import { DONE } from '../audit/entries/record.ts';
 import type { AuditLog } from '../audit/log.ts';
 import { claimPlace } from '../clusters/cluster-rows.ts';
+import { ADVISORY_LOCKS } from '../database/advisory-locks.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { ControlPool } from '../database/control-pool.ts';
 import type { Organization, Placement } from './organization.ts';
 import type { ChangeOrganization } from './organizations.ts';
-import { lockPause, type Pause } from './pauses.ts';
+import { endPause, lockPause, type Pause } from './pauses.ts';
 
 /** A move of an organization that has begun and is not finished. */
 export interface Move {
@@ -17,7 +19,27 @@ export interface Move {
   readonly begunAt: Date;
 }
 
+/** A move that has not switched, and whose mover is not there. */
+export interface InterruptedMove {
+  readonly organizationId: string;
+  readonly token: string;
+  /** Where its copy may be. */
+  readonly copy: Placement;
+  /** Whether this process has begun to undo it. */
+  readonly isOwn: boolean;
+}
+
+/** A move that cannot switch any more, and whose copy is to be removed. */
+export interface AbortedMove {
+  readonly organizationId: string;
+  readonly token: string;
+  readonly copy: Placement;
+  /** The placement that the organization has. */
+  readonly kept: Placement;
+}
+
 interface MoveRow {
+  readonly token: string;
   readonly other_placement: Placement;
   readonly has_switched: boolean;
   readonly begun_at: Date;
@@ -26,6 +48,8 @@ interface MoveRow {
 export interface MoveChangesOptions {
   readonly database: ControlPool;
   readonly audit: AuditLog;
+  /** This process's number among those that share the database. */
+  readonly process: number;
   readonly change: ChangeOrganization;
 }
 
@@ -40,22 +64,21 @@ export class MoveChanges {
   async find(organizationId: string): Promise<Move | undefined> {
     const rows = await this.#options.database.run(
       (sql) => sql<MoveRow[]>`
-        select other_placement, has_switched, begun_at from postern.moves where organization_id = ${organizationId}`,
+        select token, other_placement, has_switched, begun_at from postern.moves where organization_id = ${organizationId}`,
     );
     return rows.map(({ other_placement: other, has_switched: hasSwitched, begun_at: begunAt }) => ({ other, hasSwitched, begunAt }))[0];
   }
 
   /**
    * Records where the organization is going to be. Nothing has been made there yet.
-   * @param token random: a move that has been aborted and begun again has another one
+   * @param token as of {@link newMoveToken}
    * @throws ServiceError `not_found`, `invalid_request` if it is not in use or is there already, `organization_busy`
    */
   begin(organizationId: string, token: string, to: Placement): Promise<Organization> {
     return this.#options.change(organizationId, async (sql, organization) => {
       const { status, placement } = organization;
       if (status !== 'active' && status !== 'suspended') throw invalid(`organization "${organizationId}" is ${status}`);
-      if (placement.kind === to.kind && placement.cluster === to.cluster)
-        throw invalid(`organization "${organizationId}" is there already`);
+      if (isSamePlace(placement, to)) throw invalid(`organization "${organizationId}" is there already`);
       if (placement.cluster !== to.cluster) await claimPlace(sql, to);
       const [known] = await sql<MoveRow[]>`select * from postern.moves where organization_id = ${organizationId}`;
       if (known?.has_switched) throw invalid(`the last move of "${organizationId}" has not been finished: give --finish first`);
@@ -63,23 +86,21 @@ export class MoveChanges {
         const since = known.begun_at.toISOString();
         throw new ServiceError(
           'organization_busy',
-          `a move of "${organizationId}" began at ${since}; if it does not run any more, give --abort`,
+          `a move of "${organizationId}" began at ${since}; if it does not run any more, the service undoes it soon, and --abort at once`,
         );
       }
-      await sql`
-        insert into postern.moves (organization_id, token, other_placement)
-        values (${organizationId}, ${token}, ${JSON.stringify(to)}::text::jsonb)`;
+      await this.#insert(sql, organizationId, token, to);
       return organization;
     });
   }
 
   /**
    * Has the organization be at the other placement, and ends the pause.
-   * @param token of the move
+   * @param pause its token is that of the move
    * @throws ServiceError `organization_busy` if the pause has ended too early, or the move has been aborted
    */
-  switch(pause: Pause, token: string, origin: Origin): Promise<Organization> {
-    const { organizationId } = pause;
+  switch(pause: Pause, origin: Origin): Promise<Organization> {
+    const { organizationId, token } = pause;
     return this.#options.change(organizationId, async (sql, organization) => {
       await lockPause(sql, pause);
       const [row] = await sql<{ to: Placement }[]>`
@@ -100,18 +121,51 @@ export class MoveChanges {
   }
 
   /**
-   * Forgets a move that has not switched, so that it cannot any more.
-   * @param token of the move; undefined: of any
-   * @returns the placement where its copy may be; undefined: there is no such move
+   * Moves that have not switched and whose mover has ended or lost its connection: a process holds a lock on its number as long as it
+   * receives notifications. A mover that has only lost its connection takes the lock again. Those that this process undoes are included.
    */
-  async abort(organizationId: string, token?: string): Promise<Placement | undefined> {
-    return this.#options.change(organizationId, async (sql) => {
-      const [row] = await sql<{ to: Placement }[]>`
-        delete from postern.moves
-        where organization_id = ${organizationId} and not has_switched and (${token ?? null}::text is null or token = ${token ?? null})
-        returning other_placement as to`;
-      return row?.to;
+  interrupted(): Promise<InterruptedMove[]> {
+    const { database, process } = this.#options;
+    return database.run(
+      (sql) => sql<InterruptedMove[]>`
+        select m.organization_id as "organizationId", m.token, m.other_placement as copy, m.mover = ${process} as "isOwn"
+        from postern.moves m join postern.organizations o on o.id = m.organization_id
+        where not m.has_switched and m.mover is not null and o.status in ('active', 'suspended') and (m.mover = ${process} or not exists (
+          select from pg_catalog.pg_locks
+          where locktype = 'advisory' and classid = ${ADVISORY_LOCKS.process} and objid = m.mover and objsubid = 2
+            and database = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())))
+        order by m.begun_at`,
+    );
+  }
+
+  /**
+   * Has this process undo a move: it cannot switch any more, and its pause ends.
+   * @param token of the move; undefined: of any
+   * @param made where the caller may have made something of its copy after somebody else has undone its move
+   * @returns undefined if there is no such move, or it has switched
+   */
+  abort(organizationId: string, token?: string, made?: Placement): Promise<AbortedMove | undefined> {
+    return this.#options.change(organizationId, async (sql, { placement: kept }) => {
+      const aborted = { organizationId, token: newMoveToken(), kept };
+      const [row] = await sql<MoveRow[]>`select * from postern.moves where organization_id = ${organizationId} for update`;
+      if (row === undefined) {
+        if (made === undefined || isSamePlace(made, kept)) return undefined;
+        await this.#insert(sql, organizationId, aborted.token, made);
+        return { ...aborted, copy: made };
+      }
+      if (row.has_switched || (token !== undefined && token !== row.token)) return undefined;
+      await sql`
+        update postern.moves set token = ${aborted.token}, mover = ${this.#options.process} where organization_id = ${organizationId}`;
+      await endPause(sql, { organizationId, token: row.token });
+      return { ...aborted, copy: row.other_placement };
     });
+  }
+
+  /** Called when the copy of a move that has been aborted is removed. */
+  async forget({ organizationId, token }: AbortedMove): Promise<void> {
+    await this.#options.database.run(
+      (sql) => sql`delete from postern.moves where organization_id = ${organizationId} and token = ${token}`,
+    );
   }
 
   /** Called when the former copy has been removed. */
@@ -122,11 +176,27 @@ export class MoveChanges {
       await this.#options.audit.appendWith(sql, { organizationId, action: 'organization.move_finished', origin, outcome: DONE });
     });
   }
+
+  async #insert(sql: Sql, organizationId: string, token: string, other: Placement): Promise<void> {
+    await sql`
+      insert into postern.moves (organization_id, token, mover, other_placement)
+      values (${organizationId}, ${token}, ${this.#options.process}, ${JSON.stringify(other)}::text::jsonb)`;
+  }
+}
+
+/** Names a move and its pause. A move that has been aborted and begun again has another one. */
+export function newMoveToken(): string {
+  return randomBytes(16).toString('hex');
 }
 
 /** Forgets the move of an organization that has been dropped. */
 export async function deleteMove(sql: Sql, organizationId: string): Promise<void> {
   await sql`delete from postern.moves where organization_id = ${organizationId}`;
+}
+
+/** Of placements of one organization. */
+function isSamePlace(one: Placement, other: Placement): boolean {
+  return one.kind === other.kind && one.cluster === other.cluster;
 }
 
 function invalid(message: string): ServiceError {

@@ -19,6 +19,8 @@ export interface QuietOptions {
   readonly limitMs: number;
   /** Whether sessions that do not end are terminated. Otherwise the work is refused because of them. */
   readonly force: boolean;
+  /** Names the pause; undefined: a random name. */
+  readonly token?: string;
 }
 
 /**
@@ -27,10 +29,10 @@ export interface QuietOptions {
  */
 export async function whileQuiet<Result>(
   { id, placement }: Pick<Organization, 'id' | 'placement'>,
-  { catalog, cluster, limitMs, force }: QuietOptions,
+  { catalog, cluster, limitMs, force, token = randomBytes(16).toString('hex') }: QuietOptions,
   work: (pause: Pause) => Promise<Result>,
 ): Promise<Result> {
-  const pause = { organizationId: id, token: randomBytes(16).toString('hex') };
+  const pause = { organizationId: id, token };
   await catalog.pauses.begin(pause, limitMs);
   try {
     const isQuiet = await waitForQuiet(cluster, placement);

@@ -49,6 +49,10 @@ export class ProvisionerByKind implements Provisioner {
     return this.#platform.alone(role, (session) => this.#roles.terminateAll(session, role));
   }
 
+  terminateNamed({ role }: Placement, name: string): Promise<void> {
+    return this.#platform.alone(role, (session) => this.#roles.terminateNamed(session, role, name));
+  }
+
   closeRoles({ role }: Placement): Promise<readonly RunningProcess[]> {
     return this.#platform.alone(role, (session) => this.#roles.takeOverAll(session, role));
   }

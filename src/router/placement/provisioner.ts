@@ -80,6 +80,8 @@ export interface Provisioner extends PlacementProvisioner {
   countSessions(placement: Placement): Promise<SessionCount>;
   /** Terminates all sessions of the organization's roles. @returns the processes that have not ended */
   terminateSessions(placement: Placement): Promise<readonly RunningProcess[]>;
+  /** Terminates the sessions of the organization's own role that have this application_name. */
+  terminateNamed(placement: Placement, name: string): Promise<void>;
   /**
    * Closes the organization's roles for good and terminates their sessions: it lives on another server now. {@link deprovision} may follow.
    * @returns the processes that have not ended

@@ -171,6 +171,14 @@ export class Roles {
     return running;
   }
 
+  /** Terminates the sessions of a role that have this application_name, and waits for their end. */
+  async terminateNamed(session: pg.PoolClient, role: string, name: string): Promise<void> {
+    if (!(await roleExists(session, role))) return;
+    const terminate = `SELECT pg_catalog.pg_terminate_backend(pid, ${TERMINATION_TIMEOUT_MS}) FROM pg_catalog.pg_stat_activity
+      WHERE usename = $1 AND application_name = $2`;
+    await this.#asMember(session, role, () => session.query(terminate, [role, name]));
+  }
+
   /** Membership ends with the transaction. */
   async #asMember<Result>(session: pg.PoolClient, role: string, work: () => Promise<Result>): Promise<Result> {
     await session.query(`BEGIN; ${this.join(role)}`);
