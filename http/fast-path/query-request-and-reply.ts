@@ -127,30 +127,30 @@ export class QueryExchange {
   #sendWhole(status: number, contentType: string, body: Buffer, headers?: Readonly<Record<string, string>>): void {
     if (this.#isOver) return;
     if (body.length > CHUNK_BYTES) this.#reserveMemory();
+    if (this.#acceptEncoding === undefined) {
+      this.#writeWhole(status, contentType, body, headers);
+      return;
+    }
     const encoding = encodingFor(this.call, this.#acceptEncoding, body.length);
     const { coding } = encoding;
-    const head = {
-      status,
-      contentType,
-      headers: this.#acceptEncoding === undefined ? (headers ?? NONE) : { ...headers, ...encoding.headers },
-    };
-    if (coding === undefined) this.#writeWhole(head, body);
-    else if (body.length > CHUNK_BYTES) this.#writeStream(head, compressed(piecesOf(body), coding));
+    const allHeaders = { ...headers, ...encoding.headers };
+    if (coding === undefined) this.#writeWhole(status, contentType, body, allHeaders);
+    else if (body.length > CHUNK_BYTES) this.#writeStream(status, contentType, compressed(piecesOf(body), coding), allHeaders);
     else {
       compress(body, coding).then(
         (smaller) => {
           giveBack(body);
-          this.#writeWhole(head, smaller);
+          this.#writeWhole(status, contentType, smaller, allHeaders);
         },
         () => this.#socket.destroy(),
       );
     }
   }
 
-  #writeWhole(reply: Pick<ReplyHead, 'status' | 'contentType' | 'headers'>, body: Buffer): void {
+  #writeWhole(status: number, contentType: string, body: Buffer, headers: ReplyHead['headers']): void {
     if (this.#isOver) return;
     this.call.traffic.bytesOut = body.length;
-    const head = this.#head({ ...reply, length: body.length });
+    const head = this.#head(status, contentType, body.length, headers);
     if (body.length > CHUNK_BYTES) {
       countReply(this.call, body.length);
       this.#socket.cork();
@@ -190,12 +190,12 @@ export class QueryExchange {
     }
     this.#reserveMemory();
     const { coding, headers } = encodingFor(this.call, this.#acceptEncoding, undefined);
-    this.#writeStream({ status: 200, contentType: JSON_TYPE, headers }, coding === undefined ? body : compressed(body, coding));
+    this.#writeStream(200, JSON_TYPE, coding === undefined ? body : compressed(body, coding), headers);
   }
 
-  #writeStream(reply: Pick<ReplyHead, 'status' | 'contentType' | 'headers'>, body: Readable): void {
+  #writeStream(status: number, contentType: string, body: Readable, headers: ReplyHead['headers']): void {
     const socket = this.#socket;
-    socket.write(this.#head({ ...reply, length: undefined }), 'latin1');
+    socket.write(this.#head(status, contentType, undefined, headers), 'latin1');
     pour(
       body,
       socket,
@@ -217,11 +217,10 @@ export class QueryExchange {
     return !socket.writableNeedDrain || socket.writableLength === 0;
   }
 
-  #head(head: Pick<ReplyHead, 'status' | 'contentType' | 'length' | 'headers'>): string {
-    const { status, contentType, length } = head;
+  #head(status: number, contentType: string, length: number | undefined, more: ReplyHead['headers']): string {
     const { tenant } = this.call;
     const isReplaced = tenant !== undefined && tenant.key.replacedBy !== null;
-    const headers = isReplaced ? { ...replacementHeaders(tenant), ...head.headers } : (head.headers ?? NONE);
+    const headers = isReplaced ? { ...replacementHeaders(tenant), ...more } : more;
     this.#status = status;
     this.isLast = this.keepAliveS === undefined;
     return writeHead({ status, requestId: this.#requestId, contentType, length, headers, keepAliveS: this.keepAliveS });
@@ -243,5 +242,3 @@ export class QueryExchange {
     this.#context.ends.add(ACTION, this.call, this.#status);
   }
 }
-
-const NONE = {};

@@ -8,7 +8,7 @@ export interface ReplyHead {
   /** The length of the body; undefined: it is sent in chunks. */
   readonly length: number | undefined;
   /** Headers in addition to those of every reply. */
-  readonly headers?: Readonly<Record<string, string>>;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
   /** Undefined: the connection ends with the reply. */
   readonly keepAliveS: number | undefined;
 }
