@@ -10,7 +10,8 @@ import type { Field } from '../json/row.ts';
 import type { PostgresType } from '../result/builtin-types.ts';
 import type { ResultFormat } from '../result/result-format.ts';
 import { ResultShape } from '../result/result-writer.ts';
-import type { Description, SqlSession } from '../session/session.ts';
+import type { SqlSession } from '../session/session.ts';
+import type { Description } from '../session/statement-description.ts';
 
 /** Postgres' description of a statement, with its types looked up. */
 export class DescribedStatement {

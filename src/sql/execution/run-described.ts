@@ -9,7 +9,8 @@ import { outcomeOf, ResultWriter, typedFields } from '../result/result-writer.ts
 import { TypeCatalog } from '../result/type-catalog.ts';
 import { withEndOfSetting } from '../session/notices.ts';
 import { pinSettings } from '../session/output-settings.ts';
-import type { Description, SqlSession } from '../session/session.ts';
+import type { SqlSession } from '../session/session.ts';
+import { type Description, describeStatement, prepareStatement } from '../session/statement-description.ts';
 import { DescribedStatement, findStatement, forgetStatement, type KnownStatement, rememberStatement } from './known-statements.ts';
 import type { QueryRequest } from './query-request.ts';
 import { withCompletion } from './statement-failure.ts';
@@ -72,7 +73,7 @@ class QueryRun {
     const { sql } = this.#request;
     const known = findStatement(session.lease.tenant, sql);
     await this.#begin();
-    const description = await (known === undefined ? session.describe(sql) : session.prepare(sql, known.server));
+    const description = await (known === undefined ? describeStatement(session, sql) : prepareStatement(session, sql, known.server));
     const statement = await this.#describedStatement(known, description);
     return this.#finish(statement, await encodeAnyOf(statement, this.#request.params), known?.server.name, startedAt);
   }
@@ -81,7 +82,7 @@ class QueryRun {
     if (known?.described.matches(description)) return known.described;
     const session = this.#session;
     // Under this name the backend now has a statement with another description, which other calls must not use.
-    if (known !== undefined) session.unprepare(known.server);
+    if (known !== undefined) session.lease.backend.session.unprepare(known.server);
     const statement = await withTypes(session, description);
     rememberStatement(session, this.#request.sql, this.#sideEffects, statement);
     return statement;

@@ -1,10 +1,8 @@
 import { serialize } from 'pg-protocol';
-import type { ServerStatement } from '../../backend/prepared-statements.ts';
 import { ServiceError } from '../../errors.ts';
 import { registryOf } from '../../multiplex/statement-registry.ts';
-import { decodeTextRow, type FieldDescription, type TransactionStatus } from '../../protocol/backend.ts';
-import { FLUSH, SYNC } from '../../protocol/frontend-encoder.ts';
-import { type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../protocol/statement-shape.ts';
+import { decodeTextRow, type TransactionStatus } from '../../protocol/backend.ts';
+import { SYNC } from '../../protocol/frontend-encoder.ts';
 import type { DisconnectSignal } from '../../router/client-disconnect.ts';
 import type { Lease } from '../../router/lease.ts';
 import type { Edits } from '../../router/schema-rewriting/edits/edits.ts';
@@ -13,11 +11,11 @@ import type { IndexedSet } from '../../runtime/indexed-set.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import type { SideEffects } from '../../syntax/traits/side-effects.ts';
 import type { ParameterText } from '../parameters/parameters.ts';
-import { closeStatement, extendedQuery, parseAndDescribe } from './messages.ts';
+import { extendedQuery } from './messages.ts';
 import { Pipeline } from './pipeline.ts';
 import type { Completion, PipelineOwner, Replies, Settle, Until } from './pipeline-request.ts';
 import { type Revocable, revocationListeners } from './revocation-listeners.ts';
-import { SessionRewriter } from './session-rewriter.ts';
+import { type Rewritten, SessionRewriter } from './session-rewriter.ts';
 
 export interface SessionOptions {
   /** For everything that runs in the session, by Postern's own clock. 0: no limit. */
@@ -35,13 +33,6 @@ export type SessionLease = Pick<
   Lease,
   'backend' | 'tenant' | 'reservation' | 'cancel' | 'release' | 'destroy' | 'terminate' | 'retireSessions'
 >;
-
-/** Postgres' description of a statement: the types of its parameters and the columns of its result. */
-export interface Description {
-  readonly parameters: readonly number[];
-  readonly fields: readonly FieldDescription[];
-  readonly shape: StatementShape;
-}
 
 const OBEY_TIMEOUT_MS = 5_000;
 /** The limit for the rows of one of Postern's own statements: twice the size of a kept reply in hexadecimal digits. */
@@ -102,28 +93,36 @@ export class SqlSession implements Revocable, PipelineOwner {
   }
 
   /**
-   * Sends messages that end with Sync and waits for all replies. Requests of one turn of the event loop go out in one write.
+   * Sends messages and waits for all replies. Requests of one turn of the event loop go out in one write.
+   * @param edits those of the statement in the messages
+   * @param until with `ready` the messages end with Sync, otherwise with Flush
    * @throws PostgresError, or ServiceError: why the session was aborted, `unsupported_statement`, `response_too_large`, `backend_lost`
    */
-  request(messages: readonly Uint8Array[], replies: Replies = {}, edits: Edits = []): Promise<Completion> {
+  request(messages: readonly Uint8Array[], replies: Replies = {}, edits: Edits = [], until: Until = 'ready'): Promise<Completion> {
     return new Promise((resolve, reject) => {
-      this.send(messages, replies, edits, (ended) => {
+      const settle = (ended: Completion | Error) => {
         if (ended instanceof Error) reject(ended);
         else resolve(ended);
-      });
+      };
+      this.send(messages, replies, edits, settle, until);
     });
   }
 
   /** Does the same as {@link request}, with a callback in place of a promise. */
-  send(messages: readonly Uint8Array[], replies: Replies, edits: Edits, settle: Settle): void {
+  send(messages: readonly Uint8Array[], replies: Replies, edits: Edits, settle: Settle, until: Until = 'ready'): void {
     if (this.#abortReason !== undefined) settle(this.#abortReason);
-    else this.#pipeline.send(messages, replies, 'ready', (ended) => settle(this.#rewritten.outcome(ended, edits)));
+    else this.#pipeline.send(messages, replies, until, (ended) => settle(this.#rewritten.outcome(ended, edits)));
   }
 
   /** Runs a statement whose parameters need no description, in one write. */
   run(text: string, values: readonly ParameterText[] = [], replies: Replies = {}): Promise<Completion> {
-    const { sql, edits } = this.#rewritten.sql(text);
+    const { sql, edits } = this.rewrite(text);
     return this.request(extendedQuery(sql, values), replies, edits);
+  }
+
+  /** The client's SQL as the server gets it. */
+  rewrite(text: string): Rewritten {
+    return this.#rewritten.sql(text);
   }
 
   /** @returns a promise to await before these statements are sent, if long ones are rewritten in time slices; mostly undefined */
@@ -152,34 +151,6 @@ export class SqlSession implements Revocable, PipelineOwner {
     return rows;
   }
 
-  /** Parses a statement (as the unnamed one) and describes it. Its implicit transaction stays open until the next request. */
-  describe(text: string): Promise<Description> {
-    const { sql, edits } = this.#rewritten.sql(text);
-    return this.#describe(parseAndDescribe(sql), edits);
-  }
-
-  /** As {@link describe}; the statement stays prepared in the session under its own name. */
-  async prepare(text: string, statement: ServerStatement): Promise<Description> {
-    const { sql, edits } = this.#rewritten.sql(text);
-    const { prepared } = this.lease.backend.session;
-    const evicted = prepared.set(statement, statement);
-    statement.isSent = true;
-    const closes = evicted.map(({ name }) => closeStatement(name.toString('latin1')));
-    try {
-      const description = await this.#describe([...closes, ...parseAndDescribe(sql, statement.name.toString('latin1'))], edits);
-      statement.proven = true;
-      return description;
-    } catch (error) {
-      this.unprepare(statement);
-      for (const other of evicted) this.unprepare(other);
-      throw error;
-    }
-  }
-
-  unprepare(statement: ServerStatement): void {
-    this.lease.backend.session.unprepare(statement);
-  }
-
   /**
    * Announces the statements that are going to run. If all of them are known to leave no state, the session is not reset
    * afterwards, and keeps its prepared statements. The caller need not await the result.
@@ -194,30 +165,6 @@ export class SqlSession implements Revocable, PipelineOwner {
   /** Notes that something has changed that only a reset undoes. */
   mustBeReset(): void {
     this.#mustBeReset = true;
-  }
-
-  async #describe(messages: readonly Uint8Array[], edits: Edits): Promise<Description> {
-    this.throwIfAborted();
-    let parameters: readonly number[] = [];
-    let parametersBody = Buffer.alloc(0);
-    let fields: readonly FieldDescription[] = [];
-    let shape = UNKNOWN_SHAPE;
-    const replies: Replies = {
-      parameters: (types, body) => {
-        parameters = types;
-        parametersBody = Buffer.from(body);
-      },
-      fields: (columns, body) => {
-        fields = columns;
-        shape = statementShape(parametersBody, body);
-      },
-    };
-    try {
-      await this.#sent([...messages, FLUSH], replies, 'described');
-    } catch (error) {
-      throw this.#rewritten.error(error, edits);
-    }
-    return { parameters, fields, shape };
   }
 
   #sent(messages: readonly Uint8Array[], replies: Replies, until: Until): Promise<void> {

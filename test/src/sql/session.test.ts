@@ -3,6 +3,7 @@ import type { ServiceError } from '../../../src/errors.ts';
 import { decodeTextRow } from '../../../src/protocol/backend.ts';
 import { extendedQuery } from '../../../src/sql/session/messages.ts';
 import { SqlSession } from '../../../src/sql/session/session.ts';
+import { describeStatement } from '../../../src/sql/session/statement-description.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';
 
 let database: TestDatabase;
@@ -51,7 +52,7 @@ test('what is left open is rolled back, and the backend lent again', async () =>
 test('a description that nothing follows leaves the session usable', async () => {
   const session = new SqlSession(await database.lease(), { timeoutMs: 0 });
   const pid = await backendPid(session);
-  expect(await session.describe('SELECT $1::int AS a')).toMatchObject({ parameters: [23], fields: [{ name: 'a' }] });
+  expect(await describeStatement(session, 'SELECT $1::int AS a')).toMatchObject({ parameters: [23], fields: [{ name: 'a' }] });
   await session.end();
   const next = new SqlSession(await database.lease(), { timeoutMs: 0 });
   expect(await backendPid(next)).toBe(pid);
@@ -89,7 +90,7 @@ test('nothing more is begun once the time is up', async () => {
   const session = new SqlSession(await database.lease(), { timeoutMs: 50 });
   await expect(session.query('SELECT pg_sleep(10)')).rejects.toMatchObject({ kind: 'statement_timeout' });
   await expect(session.query('INSERT INTO t VALUES (1)')).rejects.toMatchObject({ kind: 'statement_timeout' });
-  await expect(session.describe('SELECT 1')).rejects.toMatchObject({ kind: 'statement_timeout' });
+  await expect(describeStatement(session, 'SELECT 1')).rejects.toMatchObject({ kind: 'statement_timeout' });
   await session.end();
 });
 

@@ -13,6 +13,7 @@ import { outcomeOf } from '../../result/result-writer.ts';
 import { TypeCatalog } from '../../result/type-catalog.ts';
 import type { Completion } from '../../session/pipeline-request.ts';
 import type { SqlSession } from '../../session/session.ts';
+import { describeStatement } from '../../session/statement-description.ts';
 import { checkInTransaction, failureAt } from './in-transaction.ts';
 
 export interface BatchStatement {
@@ -104,7 +105,7 @@ async function runDescribed(
   result: BufferedResult,
   described: ParameterTypes,
 ): Promise<Completion> {
-  const { parameters, fields } = await session.describe(sql);
+  const { parameters, fields } = await describeStatement(session, sql);
   checkParameterCount(params.length, parameters.length);
   const types = TypeCatalog.of(session.lease.backend);
   await types.learn(session, parameters);
