@@ -1,10 +1,9 @@
 import { parseArgs } from 'node:util';
-import { parseEmail } from '../catalog/organizations/email-address.ts';
 import type { Organization } from '../catalog/organizations/organization.ts';
-import { NAME_RULES } from '../catalog/organizations/organization-name.ts';
 import { ServiceError } from '../errors.ts';
 import type { Changed } from '../router/operator.ts';
-import type { Address } from '../router/placement/shared-database/citus/setup.ts';
+import type { Address } from '../router/placement/shared-database/citus/address.ts';
+import { addressesOf, addressOf, emailOf, lifetimeMsOf, nameOf } from './arguments.ts';
 import { type ClusterOptions, clusterToAdd } from './cluster-arguments.ts';
 import type { AddedCluster } from './clusters.ts';
 import { carryOut, type MoveWords, moveOrder } from './move-order.ts';
@@ -43,8 +42,11 @@ const USAGE = `usage: postern admin <command>
   cluster drain <name>         adds no more organizations to it
   cluster open <name>          adds organizations to it again
   cluster remove <name>        when no organization lives there
-  citus setup --workers <host:port,…>
-                               makes the server a Citus coordinator of these workers; again for each new one; tells what it may not do`;
+  citus setup --workers <host:port,…> [--cluster <name>]
+                               makes the default cluster, or that one, a Citus coordinator of these workers; again for each new one; tells
+                               what it may not do
+  citus disable <host:port> [--cluster <name>]
+                               does without a worker that is down, and refuses its organizations, until citus setup is run with it again`;
 
 interface Options extends ClusterOptions, MoveWords {
   readonly yes?: boolean;
@@ -53,6 +55,7 @@ interface Options extends ClusterOptions, MoveWords {
   readonly name?: string;
   readonly force?: boolean;
   readonly workers?: string;
+  readonly cluster?: string;
 }
 
 interface Form {
@@ -126,7 +129,15 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
     },
   ],
   ['key issue', { words: 1, command: ([id = '']) => issueKey(id) }],
-  ['citus setup', { words: 0, options: ['workers'], command: (_words, { workers = '' }) => setUpCitus(addressesOf(workers)) }],
+  [
+    'citus setup',
+    {
+      words: 0,
+      options: ['workers', 'cluster'],
+      command: (_words, { workers = '', cluster }) => setUpCitus(addressesOf(workers), cluster),
+    },
+  ],
+  ['citus disable', { words: 1, options: ['cluster'], command: ([worker = ''], { cluster }) => disableWorker(addressOf(worker), cluster) }],
   [
     'invite',
     {
@@ -165,6 +176,7 @@ function parse(args: readonly string[]) {
         name: { type: 'string' },
         force: { type: 'boolean' },
         workers: { type: 'string' },
+        cluster: { type: 'string' },
         to: { type: 'string' },
         pause: { type: 'string' },
         finish: { type: 'boolean' },
@@ -255,39 +267,15 @@ function invite(email: string | undefined, lifetimeMs: number): Command {
   };
 }
 
-function setUpCitus(workers: readonly Address[]): Command {
-  return ({ setUpCitus }) => setUpCitus(workers);
+function setUpCitus(workers: readonly Address[], cluster: string | undefined): Command {
+  return ({ citus }) => citus.setUp(workers, cluster);
 }
 
-function addressesOf(text: string): Address[] {
-  return text.split(',').map((address) => {
-    const [, host, port] = /^([\w.-]+):(\d{1,5})$/.exec(address.trim()) ?? [];
-    if (host === undefined) throw new UsageError('--workers is a list of addresses with ports: db1.example.com:5432,db2.example.com:5432');
-    return { host, port: Number(port) };
-  });
-}
-
-function nameOf(text: string): string {
-  const name = text.trim();
-  const broken = NAME_RULES.find(({ isKept }) => !isKept(name));
-  if (broken !== undefined) throw new UsageError(`the name ${broken.message}`);
-  return name;
-}
-
-function emailOf(text: string): string {
-  const email = parseEmail(text.trim());
-  if (email === undefined) throw new UsageError(`${printable(text)} is no valid e-mail address`);
-  return email;
-}
-
-const UNIT_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
-const LIFETIME_MAX_DAYS = 365;
-
-function lifetimeMsOf(text: string): number {
-  const [, count, unit = ''] = /^([1-9]\d{0,5})([mhd])$/.exec(text) ?? [];
-  const lifetimeMs = Number(count) * (UNIT_MS[unit] ?? Number.NaN);
-  if (lifetimeMs <= LIFETIME_MAX_DAYS * 86_400_000) return lifetimeMs;
-  throw new UsageError(`--expires is a number of minutes, hours or days, at most ${LIFETIME_MAX_DAYS}d: 30m, 12h, 7d`);
+function disableWorker(worker: Address, cluster: string | undefined): Command {
+  return async ({ citus }) => {
+    const refused = await citus.disable(worker, cluster);
+    return `${worker.host}:${worker.port} is disabled; organizations refused until citus setup is run with it: ${refused}`;
+  };
 }
 
 function statusOf({ id, status }: Organization): string {

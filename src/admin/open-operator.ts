@@ -2,17 +2,15 @@ import { userInfo } from 'node:os';
 import { clusterOptions, findPostgres } from '../backing-postgres.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
-import { ServiceError } from '../errors.ts';
 import type { Origin } from '../observation.ts';
 import { Clusters } from '../router/clusters/clusters.ts';
 import { NewPlacements } from '../router/clusters/placement-choice.ts';
 import { controlConnection } from '../router/clusters/served-cluster.ts';
 import { Clones } from '../router/moves/clones.ts';
 import { Operator } from '../router/operator.ts';
-import { parseUrl } from '../router/placement/admin-connection.ts';
 import { findCluster } from '../router/placement/cluster-setup.ts';
-import { type Address, setUpCitus } from '../router/placement/shared-database/citus/setup.ts';
 import { SignUps } from '../router/sign-ups/sign-ups.ts';
+import { CitusAdministration } from './citus.ts';
 import { ClusterAdministration } from './clusters.ts';
 import { Mover } from './move/mover.ts';
 
@@ -21,12 +19,11 @@ export interface OperatorSession {
   /** Without the limits of sign-ups over HTTP. */
   readonly signUps: SignUps;
   readonly clusters: ClusterAdministration;
+  readonly citus: CitusAdministration;
   readonly clones: Clones;
   readonly mover: Mover;
   /** The operator, by the machine's user name. */
   readonly origin: Origin;
-  /** @throws ClusterError, ServiceError `invalid_request` */
-  setUpCitus(workers: readonly Address[]): Promise<string>;
   close(): Promise<void>;
 }
 
@@ -52,13 +49,10 @@ export async function openOperator(config: Config): Promise<OperatorSession> {
     operator,
     signUps,
     clones: new Clones({ catalog, clusters, signUps, operator, observe }),
+    citus: new CitusAdministration({ registry: catalog.clusters, first, url: config.DATABASE_URL, shared }),
     clusters: new ClusterAdministration(catalog.clusters, first, shared),
     mover: new Mover(catalog, clusters),
     origin: { surface: 'admin', sourceIp: '127.0.0.1', userAgent: `postern-admin (${userName()})` },
-    setUpCitus(workers) {
-      if (config.DATABASE_URL === undefined) throw new ServiceError('invalid_request', 'Citus needs a server of yours, in DATABASE_URL');
-      return setUpCitus({ admin: parseUrl(config.DATABASE_URL), workers, cluster: first, allowXpath: shared.allowXpath });
-    },
     async close() {
       await clusters.close();
       await catalog.close();

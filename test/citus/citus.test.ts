@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type OperatorSession, openOperator } from '../../src/admin/open-operator.ts';
 import { readConfig } from '../../src/config.ts';
-import type { Address } from '../../src/router/placement/shared-database/citus/setup.ts';
+import type { Address } from '../../src/router/placement/shared-database/citus/address.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { type Doors, doorsAt, type TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
@@ -36,8 +36,8 @@ beforeAll(async () => {
   doors = doorsAt(service.httpPort, service.wirePort);
   operator = await openOperator(config());
   // One worker first: the other is added to a service that runs.
-  await operator.setUpCitus([first]);
-  await operator.setUpCitus(workers);
+  await operator.citus.setUp([first]);
+  await operator.citus.setUp(workers);
 });
 afterAll(async () => {
   await operator.close();
@@ -66,7 +66,7 @@ async function workerOf({ id }: TestOrganization, table: string): Promise<number
 }
 
 test('the set-up may be repeated, and lists the nodes', async () => {
-  const lines = (await operator.setUpCitus(workers)).split('\n');
+  const lines = (await operator.citus.setUp(workers)).split('\n');
   expect(lines).toHaveLength(3);
   expect(lines[0]).toMatch(/ is the coordinator$/);
   expect(lines.slice(1)).toEqual(workers.map(({ host, port }) => `${host}:${port} is a worker`));
@@ -220,7 +220,7 @@ describe('a hostile organization', () => {
     await client.query("SELECT worker_apply_shard_ddl_command(1, 'x', 'PREPARE TRANSACTION ''kept''') FROM mine");
     await client.query('COMMIT').catch(() => {});
     await client.end();
-    await operator.setUpCitus(workers);
+    await operator.citus.setUp(workers);
     for (const node of workers) expect(await asSuperuser("SELECT FROM pg_prepared_xacts WHERE gid !~ '^citus_'", { node })).toEqual([]);
     expect(await rows(organization, 'SELECT id FROM mine')).toEqual([{ id: 1 }]);
   });
@@ -248,12 +248,17 @@ describe('a hostile organization', () => {
   });
 });
 
-test('a worker that is down is felt by its organizations alone, until it is back', async () => {
+/** Two organizations, of which one has its table on the worker behind the relay. */
+async function onBothWorkers() {
   const organizations = await Promise.all([doors.signUp(), doors.signUp()]);
   for (const organization of organizations) await rows(organization, 'CREATE TABLE t (id int)');
   const ports = await Promise.all(organizations.map((one) => workerOf(one, 't')));
   const there = organizations[ports.indexOf(relay.port)] as TestOrganization;
-  const other = organizations.find((one) => one !== there) as TestOrganization;
+  return { there, other: organizations.find((one) => one !== there) as TestOrganization };
+}
+
+test('a worker that is down is felt by its organizations alone, until it is back', async () => {
+  const { there, other } = await onBothWorkers();
   const counted = "SELECT count(*)::int FROM pg_roles WHERE rolname ~ '^org_'";
   const before = await asSuperuser(counted);
 
@@ -277,4 +282,47 @@ test('a worker that is down is felt by its organizations alone, until it is back
     if (status !== 201) expect({ status, ...refusal }).toMatchObject({ status: 503, retryable: true });
     return status === 201;
   });
+});
+
+test('a worker that is disabled while it is down is missed by its organizations alone, and brought up to date', async () => {
+  const { there, other } = await onBothWorkers();
+  await rows(there, 'INSERT INTO t VALUES (1)');
+  await rows(other, "CREATE TYPE mood AS ENUM ('fine')");
+  const gone = await doors.signUp();
+  const session = await doors.connect(there);
+
+  await relay.close();
+  await expect(operator.citus.disable({ host: 'nowhere', port: 1 })).rejects.toThrow('the coordinator has no worker nowhere:1');
+  expect(await operator.citus.disable(relay)).toBeGreaterThanOrEqual(1);
+  const refusal = { status: 503, body: { code: 'not_ready', retryable: true, sqlstate: '57P03' } };
+  await eventually('its organizations are refused', async () => (await doors.query(there, 'SELECT 1')).body.code === 'not_ready');
+  expect(await doors.query(there, 'ALTER TABLE t ADD x int')).toMatchObject(refusal);
+  await expect(session.query('SELECT 1')).rejects.toMatchObject({ code: '57P03' });
+  await session.end();
+
+  // A session of before may still have a connection to the worker, which it gives up with the first statement.
+  await eventually('types are made', async () => (await doors.query(other, 'CREATE TYPE place AS (x int)')).status === 200);
+  await rows(other, 'CREATE TABLE places (place place)');
+  await rows(other, "ALTER TYPE mood ADD VALUE 'well'");
+  await rows(other, 'ALTER TABLE t ADD mood mood');
+  await rows(other, 'CREATE FUNCTION one() RETURNS int LANGUAGE sql AS $$ SELECT 1 $$');
+  const late = await doors.signUp();
+  await rows(late, 'CREATE TABLE t (id int)');
+  await operator.operator.drop(gone.id, operator.origin);
+  await expect(operator.operator.drop(there.id, operator.origin)).rejects.toMatchObject({ kind: 'not_ready' });
+
+  await relay.open();
+  expect((await operator.citus.setUp(workers)).split('\n')).toHaveLength(3);
+  const known = `SELECT rolname FROM pg_roles WHERE rolname IN ('${gone.id}', '${late.id}') UNION ALL
+    SELECT nspname FROM pg_namespace WHERE nspname IN ('${gone.id}', '${late.id}')`;
+  expect(await asSuperuser(known, { node: relay })).toEqual([{ rolname: late.id }, { rolname: late.id }]);
+  await rows(other, "INSERT INTO t VALUES (2, 'well')");
+  await rows(late, 'CREATE TYPE mood AS ENUM ()');
+  await eventually('the drop is completed', async () => {
+    await operator.operator.drop(there.id, operator.origin);
+    return (await asSuperuser(`SELECT FROM pg_roles WHERE rolname = '${there.id}'`, { node: relay })).length === 0;
+  });
+  // The next organization has its tables there.
+  const both = await onBothWorkers();
+  expect(await rows(both.there, 'SELECT FROM t')).toEqual([]);
 });

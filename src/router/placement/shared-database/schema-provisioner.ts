@@ -13,6 +13,7 @@ import { asReader, isReaderRole, letRead, mayRead, ownPlacement, readerOf } from
 import { Roles, roleExists } from '../roles/roles.ts';
 import { isUsable, TenantLogins } from '../roles/tenant-login.ts';
 import { sessionOptions } from '../session-settings.ts';
+import { checkWorker } from './citus/disabled-workers.ts';
 import { hasCitus } from './citus/extension.ts';
 import { forgetLogin, letLogin, runOnWorkers } from './citus/node-logins.ts';
 
@@ -60,6 +61,7 @@ export class SchemaProvisioner implements PlacementProvisioner {
     const schema = pg.escapeIdentifier(placement.schema);
     await this.#platform.aloneInShared(placement.role, async (shared, control) => {
       const isDistributed = await hasCitus(shared);
+      if (isDistributed) await checkWorker(shared, placement.schema);
       const statements = [`DROP SCHEMA IF EXISTS ${schema} CASCADE`];
       for (const { role } of [asReader(placement), placement]) {
         if (!(await roleExists(control, role))) continue;
@@ -156,6 +158,7 @@ export class SchemaProvisioner implements PlacementProvisioner {
     return this.#platform.aloneInShared(placement.schema, async (shared) => {
       if (!(await roleExists(shared, placement.role))) return false;
       const isDistributed = await hasCitus(shared);
+      if (isDistributed) await checkWorker(shared, placement.schema);
       await run(shared, isDistributed, schemaStatements(placement, isDistributed));
       return true;
     });

@@ -26,6 +26,14 @@ const EXTENSION = {
     CREATE TABLE citus.pg_dist_local_group (groupid int);
     INSERT INTO citus.pg_dist_local_group VALUES (0);
     ALTER TABLE citus.pg_dist_local_group SET SCHEMA pg_catalog;
+    CREATE TABLE citus.pg_dist_node (groupid int, noderole text, isactive bool);
+    CREATE TABLE citus.pg_dist_shard (logicalrelid regclass, shardid bigint);
+    CREATE TABLE citus.pg_dist_placement (shardid bigint, groupid int);
+    INSERT INTO citus.pg_dist_node VALUES (1, 'primary', true);
+    GRANT SELECT ON citus.pg_dist_node, citus.pg_dist_shard, citus.pg_dist_placement TO PUBLIC;
+    ALTER TABLE citus.pg_dist_node SET SCHEMA pg_catalog;
+    ALTER TABLE citus.pg_dist_shard SET SCHEMA pg_catalog;
+    ALTER TABLE citus.pg_dist_placement SET SCHEMA pg_catalog;
     CREATE TABLE citus.commands (text text, by name);
     CREATE FUNCTION citus.run_command_on_workers(command text) RETURNS TABLE (success boolean, result text)
       LANGUAGE sql SECURITY DEFINER BEGIN ATOMIC
@@ -92,6 +100,14 @@ test('on a coordinator each organization gets a distributed schema, and does not
   expect(await runCommand(backend, 'SELECT worker_hash(1)')).toBe('SELECT 1');
   expect(await runCommand(backend, "SELECT WHERE current_setting('citus.enable_unsafe_triggers') = 'on'")).toBe('SELECT 1');
   backend.end();
+
+  const { schema, role } = placement;
+  await superuser.query(`INSERT INTO pg_dist_shard VALUES ('${schema}.notes', 1); INSERT INTO pg_dist_placement VALUES (1, 1);
+    UPDATE pg_dist_node SET isactive = false; REVOKE USAGE ON SCHEMA ${schema} FROM ${role}`);
+  await expect(provisioner.open(placement)).rejects.toMatchObject({ kind: 'not_ready' });
+  await expect(provisioner.deprovision(placement)).rejects.toMatchObject({ kind: 'not_ready' });
+  await superuser.query('UPDATE pg_dist_node SET isactive = true');
+  (await provisioner.open(placement)).end();
 
   await provisioner.deprovision(placement);
   expect((await superuser.query('SELECT FROM pg_namespace WHERE nspname = $1', [placement.schema])).rowCount).toBe(0);

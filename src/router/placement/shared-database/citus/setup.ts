@@ -4,14 +4,11 @@ import { type AdminConnection, addressOf, textOf, withSession } from '../../admi
 import { type Cluster, ClusterError } from '../../cluster.ts';
 import { type ClusterOptions, prepareWorker } from '../../cluster-setup.ts';
 import { SHARED } from '../shared-database.ts';
+import type { Address } from './address.ts';
 import { closeCitus } from './closed-functions.ts';
+import { activateWorker } from './disabled-workers.ts';
 import { installCitus, ON_THIS_NODE } from './extension.ts';
 import { letLogin, letWriteLogins } from './node-logins.ts';
-
-export interface Address {
-  readonly host: string;
-  readonly port: number;
-}
 
 export interface CitusSetup {
   /** How a superuser logs in to the coordinator; the same name and password are used on the workers. */
@@ -107,16 +104,19 @@ async function endPreparedTransactions(session: pg.Client): Promise<void> {
   for (const { gid } of rows) await session.query(`ROLLBACK PREPARED ${pg.escapeLiteral(gid)}`);
 }
 
-async function addNodes(session: pg.Client, { host, port }: AdminConnection, workers: readonly Address[]): Promise<void> {
-  const { rows } = await session.query<Address & { readonly groupid: number }>(
-    'SELECT nodename AS host, nodeport AS port, groupid FROM pg_catalog.pg_dist_node',
+async function addNodes(session: pg.Client, admin: AdminConnection, workers: readonly Address[]): Promise<void> {
+  const { rows } = await session.query<Address & { readonly groupid: number; readonly isactive: boolean }>(
+    'SELECT nodename AS host, nodeport AS port, groupid, isactive FROM pg_catalog.pg_dist_node',
   );
   if (!rows.some(({ groupid }) => groupid === 0)) {
-    await session.query('SELECT pg_catalog.citus_set_coordinator_host($1, $2)', [host, port]);
+    await session.query('SELECT pg_catalog.citus_set_coordinator_host($1, $2)', [admin.host, admin.port]);
   }
   for (const worker of workers) {
-    if (rows.some((node) => node.host === worker.host && node.port === worker.port)) continue;
-    await session.query('SELECT pg_catalog.citus_add_node($1, $2)', [worker.host, worker.port]);
+    const found = rows.find((node) => node.host === worker.host && node.port === worker.port);
+    if (found === undefined) await session.query('SELECT pg_catalog.citus_add_node($1, $2)', [worker.host, worker.port]);
+    else if (!found.isactive) {
+      await withSession({ ...admin, ...worker, database: SHARED }, (other) => activateWorker(session, other, worker));
+    }
   }
 }
 

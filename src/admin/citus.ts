@@ -1,0 +1,63 @@
+import type { ClusterRegistry } from '../catalog/clusters/cluster-registry.ts';
+import { readSecret } from '../config.ts';
+import { ServiceError } from '../errors.ts';
+import { type AdminConnection, parseUrl, withSession } from '../router/placement/admin-connection.ts';
+import type { Cluster } from '../router/placement/cluster.ts';
+import { type ClusterOptions, findCluster } from '../router/placement/cluster-setup.ts';
+import type { Address } from '../router/placement/shared-database/citus/address.ts';
+import { disableWorker } from '../router/placement/shared-database/citus/disabled-workers.ts';
+import { setUpCitus } from '../router/placement/shared-database/citus/setup.ts';
+
+export interface CitusOptions {
+  readonly registry: ClusterRegistry;
+  /** The cluster that the service is started with. */
+  readonly first: Cluster;
+  /** How a superuser logs in there; undefined: it is embedded. */
+  readonly url: string | undefined;
+  /** What is the same for all clusters. */
+  readonly shared: Omit<ClusterOptions, 'admin' | 'name' | 'waitMs'>;
+}
+
+interface Coordinator {
+  readonly admin: AdminConnection;
+  readonly cluster: Cluster;
+}
+
+/** What operators do to coordinators of Citus and their workers. Each call takes a cluster's name; undefined: the default one. */
+export class CitusAdministration {
+  readonly #options: CitusOptions;
+
+  constructor(options: CitusOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * @returns a line for each node
+   * @throws ConfigError, ClusterError, ServiceError `invalid_request`, `not_found`
+   */
+  async setUp(workers: readonly Address[], cluster?: string): Promise<string> {
+    const { allowXpath = false } = this.#options.shared;
+    return setUpCitus({ ...(await this.#coordinator(cluster)), workers, allowXpath });
+  }
+
+  /**
+   * @returns how many organizations are refused until the worker is set up again
+   * @throws ConfigError, ClusterError, ServiceError `invalid_request`, `not_found`
+   */
+  async disable(worker: Address, name?: string): Promise<number> {
+    const { admin, cluster } = await this.#coordinator(name);
+    return withSession({ ...admin, database: cluster.sharedDatabase }, (session) => disableWorker(session, worker));
+  }
+
+  async #coordinator(name: string | undefined): Promise<Coordinator> {
+    const { first, url, shared, registry } = this.#options;
+    if (name === undefined || name === first.name) {
+      if (url === undefined) throw new ServiceError('invalid_request', 'Citus needs a server of yours, in DATABASE_URL');
+      return { admin: parseUrl(url), cluster: first };
+    }
+    const source = (await registry.list()).find((cluster) => cluster.name === name)?.urlSource;
+    if (typeof source !== 'string') throw new ServiceError('not_found', `there is no cluster "${name}"`);
+    const admin = readSecret(source);
+    return { admin: parseUrl(admin), cluster: await findCluster({ ...shared, name, admin, waitMs: 0 }) };
+  }
+}
