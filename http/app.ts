@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Config } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
+import { LocalLimit } from '../src/runtime/count-limit.ts';
 import { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { ConnectionLimit } from './connections/connection-limit.ts';
 import { ListedRequests } from './connections/listed-requests.ts';
@@ -91,7 +92,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
       isRefused: (request) => ambiguityOf(request) !== undefined || !isServedHost(request.headers.host),
     });
   const ends = new CallEnds(observe);
-  const admission = options.admission ?? new Admission(options.config.POSTERN_HTTP_REQUESTS_PER_TENANT);
+  const admission = options.admission ?? new Admission(new LocalLimit(options.config.POSTERN_HTTP_REQUESTS_PER_TENANT));
   const underWay = options.underWay ?? new ListedRequests();
   const served: Served[] = [];
   const endpoints = endpointsOf(options);

@@ -12,6 +12,7 @@ import { HOLD_MS, type RefusalLimit } from '../src/router/limits/refusal-limit.t
 import type { Router } from '../src/router/router.ts';
 import type { SessionSource } from '../src/router/sessions/session-source.ts';
 import type { Tenant } from '../src/router/tenant.ts';
+import type { CountLimit } from '../src/runtime/count-limit.ts';
 import { IndexedSet } from '../src/runtime/indexed-set.ts';
 import { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { readIntoSharedBuffer } from '../src/runtime/reused-read-buffers.ts';
@@ -22,7 +23,7 @@ import { handshake, type TlsPolicy } from './login/handshake.ts';
 import { type AuthenticatedClient, actorOf, openSession, type SessionContext } from './session.ts';
 import { BUFFER_BOUNDS } from './sessions/buffer-budget.ts';
 import { OpenSessions } from './sessions/open-sessions.ts';
-import { OrganizationDirectory, type SessionCounter } from './sessions/organization-sessions.ts';
+import { OrganizationDirectory } from './sessions/organization-sessions.ts';
 import { Watchdog, type WatchdogLimits } from './sessions/watchdog.ts';
 
 export interface WireServerOptions extends WatchdogLimits {
@@ -32,11 +33,11 @@ export interface WireServerOptions extends WatchdogLimits {
   readonly loginTimeoutMs: number;
   /** Counts failed logins by the client's address. */
   readonly refusals: Pick<RefusalLimit, 'count'>;
-  /** Maximum authenticated clients, of all organizations and of each. As many unauthenticated connections are accepted. */
-  readonly clientsMax: number;
-  readonly clientsPerTenant: number;
-  /** Counts the sessions of all workers; undefined: there is only this process. */
-  readonly sessionCounter?: SessionCounter | undefined;
+  /** Unauthenticated connections of this process. */
+  readonly unauthenticatedMax: number;
+  /** Authenticated clients, of all organizations and of each. */
+  readonly clients: CountLimit;
+  readonly clientsOfOrganization: CountLimit;
   /** How an organization's clients share backends. */
   readonly multiplexers: Multiplexers;
 }
@@ -66,6 +67,8 @@ const NO_FAULT: Partial<Record<ErrorKind, true>> = {
 const NO_TLS: TlsPolicy = { mode: 'off', identity: () => undefined };
 /** TCP keepalive is enabled for clients that stay connected longer; it would notice nothing earlier. */
 const STAY_MS = 5_000;
+/** The key under which all clients count. */
+const ALL = '';
 const MAX_NAME_BYTES = 63;
 /** How long a client may take to read its final error. */
 const LAST_WORDS_MS = 1_000;
@@ -93,10 +96,10 @@ export class WireServer {
       pinned: (reason, pinned) => observe({ name: pinned ? 'wire.pinned' : 'wire.unpinned', reason }),
       watchdog: new Watchdog(options),
       open: this.#open,
-      tenants: new OrganizationDirectory(options.sessionCounter),
+      tenants: new OrganizationDirectory(),
       multiplexers: options.multiplexers,
       messageRoom: new MemoryBudget(BUFFER_BOUNDS),
-      clientsPerTenant: options.clientsPerTenant,
+      clientsOfOrganization: options.clientsOfOrganization,
     };
     const entrance: Entrance = { method: 'scram', tls: options.tls };
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
@@ -184,7 +187,7 @@ export class WireServer {
   /** Of too many unauthenticated connections a random one is closed. Real clients have mostly logged in before they can be hit. */
   #receive(client: ClientConnection): void {
     const { size } = this.#unauthenticated;
-    if (size >= this.#options.clientsMax) this.#refuse(this.#unauthenticated.at(randomInt(size)));
+    if (size >= this.#options.unauthenticatedMax) this.#refuse(this.#unauthenticated.at(randomInt(size)));
     this.#unauthenticated.add(client);
     this.#options.observe({ name: 'wire.connected' });
   }
@@ -196,16 +199,21 @@ export class WireServer {
   }
 
   /** @throws ServiceError `too_many_connections`; ClientGone */
-  #admit(client: ClientConnection, { organization }: Tenant): void {
-    if (this.#clients.size >= this.#options.clientsMax) throw tooManyClients();
-    if (!this.#unauthenticated.delete(client)) throw new ClientGone();
+  async #admit(client: ClientConnection, { organization }: Tenant): Promise<void> {
+    const { clients } = this.#options;
+    if (!clients.tryEnter(ALL) && !(await clients.enter(ALL))) throw tooManyClients();
+    if (!this.#unauthenticated.delete(client)) {
+      clients.leave(ALL);
+      throw new ClientGone();
+    }
     this.#clients.add(client);
     client.stream.known?.(organization.id);
   }
 
   #forget(client: ClientConnection): void {
     const isUnauthenticated = this.#unauthenticated.at(client.index) === client;
-    (isUnauthenticated ? this.#unauthenticated : this.#clients).delete(client);
+    if (isUnauthenticated) this.#unauthenticated.delete(client);
+    else if (this.#clients.delete(client)) this.#options.clients.leave(ALL);
     this.#options.observe({ name: 'wire.disconnected' });
     if (this.size === 0) this.#onEmpty?.();
   }
@@ -241,7 +249,7 @@ export class WireServer {
     if (replication) throw new ServiceError('unsupported_protocol', 'replication connections are not supported');
     const database = startup.parameters.get('database') || user;
     if (database !== tenant.organization.id) throw new ServiceError('unknown_database', `database "${database}" does not exist`);
-    this.#admit(client, tenant);
+    await this.#admit(client, tenant);
     observe({ name: 'login.succeeded', origin, actor: actorOf(tenant) });
     return { tenant, startup, origin };
   }

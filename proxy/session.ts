@@ -12,6 +12,7 @@ import type { Router, Wait } from '../src/router/router.ts';
 import { type SchemaRewriter, schemaRewriterOf } from '../src/router/schema-rewriting/schema-rewriter.ts';
 import type { SessionDescription } from '../src/router/sessions/session-source.ts';
 import type { Tenant } from '../src/router/tenant.ts';
+import type { CountLimit } from '../src/runtime/count-limit.ts';
 import type { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { randomSecretBytes } from '../src/runtime/random.ts';
 import type { AuditedBatch } from './inspection/ddl-audit.ts';
@@ -40,8 +41,8 @@ export interface SessionContext {
   readonly multiplexers: Multiplexers;
   /** The memory budget for incomplete messages that cannot be forwarded yet. */
   readonly messageRoom: MemoryBudget;
-  /** Client connections of an organization at once. */
-  readonly clientsPerTenant: number;
+  /** Client connections of each organization at once. */
+  readonly clientsOfOrganization: CountLimit;
 }
 
 /** An authenticated client. */
@@ -67,11 +68,12 @@ export async function openSession(
   context: SessionContext,
 ): Promise<void> {
   const { id } = tenant.organization;
-  const shared = context.tenants.enter(tenant);
+  const { clientsOfOrganization, tenants } = context;
+  if (!clientsOfOrganization.tryEnter(id) && !(await clientsOfOrganization.enter(id))) {
+    throw new ServiceError('too_many_connections', `too many connections for organization "${id}"`);
+  }
+  const shared = tenants.enter(tenant);
   try {
-    if ((await context.tenants.countOf(id)) > context.clientsPerTenant) {
-      throw new ServiceError('too_many_connections', `too many connections for organization "${id}"`);
-    }
     const rewriter = schemaRewriterOf(tenant);
     const start = await startSession(startup, shared, rewriter, () => leaseFor(client, tenant, context.router));
     const secretKey = randomSecretBytes(startup.minorVersion >= 2 ? SECRET_BYTES_3_2 : SECRET_BYTES);
@@ -81,7 +83,8 @@ export async function openSession(
     client.write(READY_IDLE);
     session.start();
   } catch (error) {
-    context.tenants.leave(tenant, shared);
+    tenants.leave(tenant, shared);
+    clientsOfOrganization.leave(id);
     throw error;
   }
 }
@@ -184,7 +187,7 @@ class Session implements SessionServices, ReachableSession {
 
   /** Removes the session from the service. */
   #forget(): void {
-    const { router, open, watchdog, tenants } = this.#context;
+    const { router, open, watchdog, tenants, clientsOfOrganization } = this.#context;
     const { own } = this.processIds;
     watchdog.forget(this.#relay);
     if (this.#open !== undefined) open.delete(this.#open);
@@ -192,6 +195,7 @@ class Session implements SessionServices, ReachableSession {
     this.#shared.part(own);
     router.cancelKeys.forget(own);
     tenants.leave(this.#tenant, this.#shared);
+    clientsOfOrganization.leave(this.#tenant.organization.id);
   }
 
   get number(): number {

@@ -12,7 +12,6 @@ import { wireAddress } from '../http/responses/connection-details.ts';
 import { createOpsApp } from '../http/routes/ops.ts';
 import { TlsFiles } from '../proxy/login/tls-certificate.ts';
 import { WireServer, type WireServerOptions } from '../proxy/server.ts';
-import type { SessionCounter } from '../proxy/sessions/organization-sessions.ts';
 import type { BackendPermits } from './backend/pool/backend-permits.ts';
 import type { Pool } from './backend/pool/pool.ts';
 import type { PoolFairnessLimits } from './backend/pool/pool-fairness.ts';
@@ -44,6 +43,7 @@ import type { ConsoleSignIn } from './router/sign-ups/one-time-sign-in.ts';
 import { SignUps } from './router/sign-ups/sign-ups.ts';
 import { MemoryBudget } from './runtime/memory-budget.ts';
 import { shareSocketShapes } from './runtime/v8-socket-shapes.ts';
+import { localLimits, type ServiceLimits } from './service-limits.ts';
 import { clientsLeft, stopMessage } from './shutdown.ts';
 import { QueryScheduler } from './sql/execution/query-scheduler.ts';
 import { DataSizes } from './sql/inspection/data-sizes.ts';
@@ -76,8 +76,8 @@ export interface SharedParts {
   readonly postgres: BackingPostgres;
   /** Counts the backend sessions of all workers on a cluster. */
   permits(cluster: string, limits: PoolFairnessLimits): BackendPermits;
-  /** Counts the wire sessions of all workers. */
-  readonly sessionCounter: SessionCounter;
+  /** Of all workers together. */
+  readonly limits: ServiceLimits;
   /** The metrics of all workers, in Prometheus' text format. */
   metrics(): Promise<string>;
 }
@@ -143,7 +143,8 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
     opened.push(() => served.close());
     await served.start();
     const backendsMax = served.opened().reduce((sum, cluster) => sum + cluster.backendsMax, 0);
-    const limits = connectionLimits(config, backendsMax, openFilesLimit(), observe);
+    const connectionsMax = connectionLimits(config, backendsMax, openFilesLimit(), observe);
+    const limits = shared?.limits ?? localLimits(config);
     const stopWatching = watchDescriptors(observe);
     opened.push(async () => stopWatching());
     const router = new Router({
@@ -177,7 +178,13 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
     const multiplexers = new Multiplexers(sharingLimits(config));
     const wire = createWireServer(
       config,
-      { clientsMax: limits.wire, refusals, multiplexers, sessionCounter: shared?.sessionCounter },
+      {
+        unauthenticatedMax: Math.ceil(connectionsMax.wire / (shared?.workers ?? 1)),
+        clients: limits.clients(connectionsMax.wire),
+        clientsOfOrganization: limits.clientsOfOrganization,
+        refusals,
+        multiplexers,
+      },
       router,
       observe,
       tls,
@@ -190,7 +197,7 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
     const [stopping, leaving] = [new AbortController(), new AbortController()];
     const ready = () => answers(router, stopping.signal);
     const sizes = new DataSizes(clusters);
-    const admission = new Admission(config.POSTERN_HTTP_REQUESTS_PER_TENANT);
+    const admission = new Admission(limits.requestsOfOrganization);
     const http = createHttpApp({
       router,
       admission,
@@ -215,7 +222,7 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
       ready,
       stopping: stopping.signal,
       leaving: leaving.signal,
-      connectionsMax: limits.http,
+      connectionsMax: connectionsMax.http,
       openWire: (stream, { remoteAddress }) => wire.accept(stream, { remoteAddress, method: 'cleartext' }),
       connection: (asked) => wireAddress(config, { port: wirePort, hasTls: tls !== undefined }, asked),
       ...(tls === undefined ? {} : { tls: tls.identity }),
@@ -284,7 +291,7 @@ function sharingLimits({ POSTERN_PIPELINE_DEPTH: depth, POSTERN_PIPELINE_SPREAD:
 
 function createWireServer(
   config: Config,
-  limits: Pick<WireServerOptions, 'clientsMax' | 'refusals' | 'multiplexers' | 'sessionCounter'>,
+  limits: Pick<WireServerOptions, 'unauthenticatedMax' | 'clients' | 'clientsOfOrganization' | 'refusals' | 'multiplexers'>,
   router: Router,
   observe: Observe,
   tls: TlsFiles | undefined,
@@ -295,7 +302,6 @@ function createWireServer(
     tls: { mode: config.POSTERN_TLS, identity: () => tls?.identity },
     loginTimeoutMs: config.POSTERN_LOGIN_TIMEOUT_MS,
     ...limits,
-    clientsPerTenant: config.POSTERN_CLIENTS_PER_TENANT,
     statementTimeoutMs: config.POSTERN_WIRE_STATEMENT_TIMEOUT_MS,
     idleInTransactionTimeoutMs: config.POSTERN_IDLE_IN_TRANSACTION_TIMEOUT_MS,
   });

@@ -88,7 +88,13 @@ export class QueryExchange {
       if (this.#isOver) return;
       call.tenant = tenant;
       this.#context.connections.authenticated(this.#socket, tenant.organization.id);
-      call.leave = this.#context.admission.enter(tenant.organization.id);
+      const { admission } = this.#context;
+      const leave = admission.tryEnter(tenant.organization.id) ?? (await admission.enter(tenant.organization.id));
+      if (this.#isOver) {
+        leave();
+        return;
+      }
+      call.leave = leave;
       call.traffic.bytesIn = end - bodyStart;
       call.statement = { sql, paramCount: params?.length ?? 0 };
       const wanted: QueryRequest = { sql, params, rowMode, timeoutMs: timeoutOf(timeoutMs, config), readOnly, disconnect };

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify';
 import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
+import type { CountLimit } from '../../src/runtime/count-limit.ts';
 import { type MemoryBounds, type MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';
 import type { ConnectionLimit } from '../connections/connection-limit.ts';
 
@@ -9,11 +10,12 @@ import type { ConnectionLimit } from '../connections/connection-limit.ts';
  * serves the organization with the fewest sessions first.
  */
 export class Admission {
-  readonly #maxPerTenant: number;
+  readonly #limit: CountLimit;
   readonly #underWay = new Map<string, { count: number }>();
 
-  constructor(maxPerTenant: number) {
-    this.#maxPerTenant = maxPerTenant;
+  /** @param limit of each organization */
+  constructor(limit: CountLimit) {
+    this.#limit = limit;
   }
 
   /** How many are in progress, of all organizations. */
@@ -26,16 +28,26 @@ export class Admission {
     return this.#underWay.get(organizationId)?.count ?? 0;
   }
 
+  /** @returns a function that ends the admission; undefined if it is not known at once whether the request is admitted: {@link enter} tells */
+  tryEnter(organizationId: string): (() => void) | undefined {
+    return this.#limit.tryEnter(organizationId) ? this.#entered(organizationId) : undefined;
+  }
+
   /**
    * @returns a function that ends the admission
    * @throws ServiceError `too_many_requests`
    */
-  enter(organizationId: string): () => void {
+  async enter(organizationId: string): Promise<() => void> {
+    if (!(await this.#limit.enter(organizationId))) throw tooMany(this.#limit.max);
+    return this.#entered(organizationId);
+  }
+
+  #entered(organizationId: string): () => void {
     const underWay = this.#underWay.get(organizationId) ?? { count: 0 };
-    if (underWay.count >= this.#maxPerTenant) throw tooMany(underWay.count);
     if (underWay.count === 0) this.#underWay.set(organizationId, underWay);
     underWay.count += 1;
     return () => {
+      this.#limit.leave(organizationId);
       underWay.count -= 1;
       if (underWay.count === 0) this.#underWay.delete(organizationId);
     };
@@ -81,17 +93,29 @@ export function limitRequests(app: FastifyInstance, { admission, connections, bo
   app.addHook('preParsing', (request, _reply, body, done) => {
     const { call } = request;
     const id = call.tenant?.organization.id;
-    try {
+    const admitted = (id: string, leave: () => void) => {
       // The admission ends when the client disconnects, so a client that has already disconnected is not admitted.
-      if (call.disconnect.reason !== undefined) throw call.disconnect.reason;
-      if (id !== undefined) {
-        connections.authenticated(request.raw.socket, id);
-        call.leave = admission.enter(id);
-        call.results = new MemoryReservation(results, id);
-        call.compressor = new MemoryReservation(results, id);
-        countBody(request, body, id, bodies);
+      if (call.disconnect.reason !== undefined) {
+        leave();
+        throw call.disconnect.reason;
       }
-      done();
+      call.leave = leave;
+      call.results = new MemoryReservation(results, id);
+      call.compressor = new MemoryReservation(results, id);
+      countBody(request, body, id, bodies);
+    };
+    const admit = (id: string): Promise<void> | undefined => {
+      const leave = admission.tryEnter(id);
+      if (leave === undefined) return admission.enter(id).then((entered) => admitted(id, entered));
+      admitted(id, leave);
+      return undefined;
+    };
+    try {
+      if (call.disconnect.reason !== undefined) throw call.disconnect.reason;
+      if (id !== undefined) connections.authenticated(request.raw.socket, id);
+      const admitting = id === undefined ? undefined : admit(id);
+      if (admitting === undefined) done();
+      else admitting.then(() => done(), done);
     } catch (error) {
       done(error as Error);
     }

@@ -118,28 +118,14 @@ class OwnProcessId implements ProcessIds {
 /** Whose sessions: those of one role of an organization. */
 export type SessionsOwner = Pick<Tenant, 'pool' | 'organization'>;
 
-/** Counts the wire sessions of organizations in all workers together. */
-export interface SessionCounter {
-  entered(organizationId: string): void;
-  left(organizationId: string): void;
-  countOf(organizationId: string): Promise<number>;
-}
-
 /** The organizations' roles with wire sessions, and some that had sessions recently. */
 export class OrganizationDirectory implements SessionSource {
   readonly #present = new Map<string, OrganizationSessions>();
   readonly #former = new BoundedMap<string, OrganizationSessions>({ maxEntries: MAX_REMEMBERED_TENANTS });
   readonly #statements = new MemoryBudget(STATEMENT_BOUNDS);
-  readonly #counter: SessionCounter | undefined;
-
-  /** @param counter undefined: there is only this process */
-  constructor(counter?: SessionCounter) {
-    this.#counter = counter;
-  }
 
   /** Adds a session. */
   enter({ pool, organization }: SessionsOwner): OrganizationSessions {
-    this.#counter?.entered(organization.id);
     const tenant = this.#present.get(pool) ?? this.#former.get(pool) ?? this.#newTenant(organization.id);
     if (tenant.count === 0) {
       this.#former.delete(pool);
@@ -149,21 +135,12 @@ export class OrganizationDirectory implements SessionSource {
     return tenant;
   }
 
-  /** How many sessions an organization has, of all its roles; asked of all workers, if there are several. */
-  countOf(organizationId: string): number | Promise<number> {
-    if (this.#counter !== undefined) return this.#counter.countOf(organizationId);
-    let sum = 0;
-    for (const role of rolesOf(organizationId)) sum += this.#present.get(role)?.count ?? 0;
-    return sum;
-  }
-
   *sessionsOf(organizationId: string): Iterable<ListedSession> {
     for (const role of rolesOf(organizationId)) yield* this.#present.get(role)?.all() ?? [];
   }
 
   /** One session less. The last one takes with it what had been parsed of late. */
-  leave({ pool, organization }: SessionsOwner, tenant: OrganizationSessions): void {
-    this.#counter?.left(organization.id);
+  leave({ pool }: SessionsOwner, tenant: OrganizationSessions): void {
     tenant.count -= 1;
     if (tenant.count > 0) return;
     tenant.parseCache = new ParseCache();

@@ -1,6 +1,15 @@
 import type { MetricObjectWithValues, MetricValue } from 'prom-client';
 import type { BackingPostgres } from '../backing-postgres.ts';
 import type { Config } from '../config.ts';
+import type { LedgerLimits } from './ledger.ts';
+
+/** The limits of clients and requests that the supervisor lends. Its other ledgers are of backend sessions. */
+export type LentLimits = 'clients' | 'clients of an organization' | 'requests of an organization';
+
+/** The ledger of the backend sessions on a cluster. */
+export function backendsOf(cluster: string): string {
+  return `backends of ${cluster}`;
+}
 
 /** What the supervisor tells a worker. */
 export type ToWorker =
@@ -15,15 +24,14 @@ export type ToWorker =
   | { readonly kind: 'stop'; readonly reason: string }
   /** Another worker has taken over: leave the ports, and end when the clients have left. */
   | { readonly kind: 'retire' }
-  /** One more backend session of the organization may be opened. */
-  | { readonly kind: 'granted'; readonly cluster: string; readonly organizationId: string }
-  /** Another worker needs a session, of this organization or any: close one that has not been used for a while. */
-  | { readonly kind: 'reclaim'; readonly cluster: string; readonly request: number; readonly organizationId: string | undefined }
+  /** The worker may have so many more: backend sessions, clients or requests of the organization. 0: the limit is reached. */
+  | { readonly kind: 'granted'; readonly limit: string; readonly organizationId: string; readonly count: number }
+  /** Another worker needs one, of this organization or any: give up what is unused. */
+  | { readonly kind: 'reclaim'; readonly limit: string; readonly request: number; readonly organizationId: string | undefined }
   /** Another worker has fewer: close an idle session, or the next that is released. */
-  | { readonly kind: 'owe'; readonly cluster: string; readonly organizationId: string }
+  | { readonly kind: 'owe'; readonly limit: string; readonly organizationId: string }
   /** No other worker is due for a session any more. */
-  | { readonly kind: 'settled'; readonly cluster: string; readonly organizationId: string }
-  | { readonly kind: 'sessions'; readonly request: number; readonly count: number }
+  | { readonly kind: 'settled'; readonly limit: string; readonly organizationId: string }
   | { readonly kind: 'metrics'; readonly request: number; readonly text: string }
   /** What are this worker's metrics? */
   | { readonly kind: 'own metrics'; readonly request: number };
@@ -33,17 +41,15 @@ export type ToSupervisor =
   /** It can be started. */
   | { readonly kind: 'loaded' }
   | { readonly kind: 'started' }
-  | { readonly kind: 'limits'; readonly cluster: string; readonly max: number; readonly maxPerTenant: number }
-  | { readonly kind: 'acquire'; readonly cluster: string; readonly organizationId: string }
+  /** How many backend sessions the workers may have on a cluster. */
+  | ({ readonly kind: 'limits'; readonly limit: string } & LedgerLimits)
+  /** It needs one more, and takes so many at once. */
+  | { readonly kind: 'acquire'; readonly limit: string; readonly organizationId: string; readonly count: number }
   /** It needs one less than it has asked for. */
-  | { readonly kind: 'withdraw'; readonly cluster: string; readonly organizationId: string }
-  | { readonly kind: 'release'; readonly cluster: string; readonly organizationId: string }
-  /** It has no unused session to close. */
-  | { readonly kind: 'kept'; readonly cluster: string; readonly request: number }
-  /** A wire session of the organization has been added, or has ended. */
-  | { readonly kind: 'session'; readonly organizationId: string; readonly change: 1 | -1 }
-  /** How many wire sessions does the organization have? */
-  | { readonly kind: 'sessions'; readonly request: number; readonly organizationId: string }
+  | { readonly kind: 'withdraw'; readonly limit: string; readonly organizationId: string }
+  | { readonly kind: 'release'; readonly limit: string; readonly organizationId: string; readonly count: number }
+  /** It has nothing unused to give up. */
+  | { readonly kind: 'kept'; readonly limit: string; readonly request: number }
   /** The metrics of all workers are asked for. */
   | { readonly kind: 'metrics'; readonly request: number }
   | { readonly kind: 'own metrics'; readonly request: number; readonly metrics: OwnMetrics };

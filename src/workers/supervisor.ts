@@ -6,10 +6,9 @@ import { type BackingPostgres, openPostgres } from '../backing-postgres.ts';
 import type { Config } from '../config.ts';
 import type { Observe } from '../observation.ts';
 import { tryPorts } from '../ports.ts';
-import { BackendLedger } from './backend-ledger.ts';
-import type { OwnMetrics, ToSupervisor, ToWorker } from './messages.ts';
+import { Ledger, type LedgerOptions } from './ledger.ts';
+import type { LentLimits, OwnMetrics, ToSupervisor, ToWorker } from './messages.ts';
 import { Questions } from './questions.ts';
-import { WorkerCounts } from './worker-counts.ts';
 
 /** The processes that serve the ports. */
 export interface Workers {
@@ -75,9 +74,8 @@ class Supervisor {
   readonly #postgres: BackingPostgres;
   readonly #observe: Observe;
   readonly #places: readonly Place[];
-  /** By cluster. */
-  readonly #ledgers = new Map<string, BackendLedger>();
-  readonly #sessions = new WorkerCounts();
+  /** By what they are of. */
+  readonly #ledgers: Map<string, Ledger>;
   readonly #metrics = new Questions<OwnMetrics>();
   readonly #stopping = new AbortController();
   #isReplacing = false;
@@ -93,6 +91,7 @@ class Supervisor {
       startedAt: 0,
       pauseMs: FIRST_PAUSE_MS,
     }));
+    this.#ledgers = new Map<string, Ledger>(lentLimits(config));
     cluster.setupPrimary({ serialization: 'advanced' });
     // Round robin, also where the system would choose otherwise: it spreads connections evenly.
     cluster.schedulingPolicy = cluster.SCHED_RR;
@@ -150,7 +149,6 @@ class Supervisor {
     process.on('message', (heard: ToSupervisor) => this.#heard(process, heard));
     process.once('exit', () => {
       for (const ledger of this.#ledgers.values()) ledger.forget(process.id);
-      this.#sessions.forget(process.id);
     });
     const timer = setTimeout(() => process.process.kill('SIGKILL'), START_TIMEOUT_MS);
     await new Promise<void>((resolve, reject) => {
@@ -185,11 +183,11 @@ class Supervisor {
     }
   }
 
-  #ledgerOf({ cluster }: { readonly cluster: string }): BackendLedger {
-    const known = this.#ledgers.get(cluster);
+  #ledgerOf({ limit }: { readonly limit: string }): Ledger {
+    const known = this.#ledgers.get(limit);
     if (known !== undefined) return known;
-    const ledger = openLedger(cluster);
-    this.#ledgers.set(cluster, ledger);
+    const ledger = openLedger(limit);
+    this.#ledgers.set(limit, ledger);
     return ledger;
   }
 
@@ -199,22 +197,16 @@ class Supervisor {
         this.#ledgerOf(message).limit(message);
         break;
       case 'acquire':
-        this.#ledgerOf(message).acquire(process.id, message.organizationId);
+        this.#ledgerOf(message).acquire(process.id, message.organizationId, message.count);
         break;
       case 'withdraw':
         this.#ledgerOf(message).withdraw(process.id, message.organizationId);
         break;
       case 'release':
-        this.#ledgerOf(message).release(process.id, message.organizationId);
+        this.#ledgerOf(message).release(process.id, message.organizationId, message.count);
         break;
       case 'kept':
         this.#ledgerOf(message).kept(message.request);
-        break;
-      case 'session':
-        this.#sessions.add(process.id, message.organizationId, message.change);
-        break;
-      case 'sessions':
-        tell(process.id, { kind: 'sessions', request: message.request, count: this.#sessions.sizeOf(message.organizationId) });
         break;
       case 'metrics':
         void this.#collect(process, message.request);
@@ -238,14 +230,31 @@ class Supervisor {
   }
 }
 
+/** The limits that are lent in blocks, to those who are let in or refused. */
+function lentLimits(config: Config): (readonly [LentLimits, Ledger])[] {
+  const lent = (limit: LentLimits, max: number, maxPerTenant: number) => {
+    const ledger = openLedger(limit, { isPatient: false });
+    ledger.limit({ max, maxPerTenant, reserved: 0 });
+    return [limit, ledger] as const;
+  };
+  return [
+    lent('clients', config.POSTERN_CLIENTS_MAX, config.POSTERN_CLIENTS_MAX),
+    lent('clients of an organization', Number.POSITIVE_INFINITY, config.POSTERN_CLIENTS_PER_TENANT),
+    lent('requests of an organization', Number.POSITIVE_INFINITY, config.POSTERN_HTTP_REQUESTS_PER_TENANT),
+  ];
+}
+
 /** Node numbers worker processes from 1 on; the ledger goes by these numbers. */
-function openLedger(cluster: string): BackendLedger {
-  return new BackendLedger({
-    granted: (id, organizationId) => tell(id, { kind: 'granted', cluster, organizationId }),
-    reclaim: (id, request, organizationId) => tell(id, { kind: 'reclaim', cluster, request, organizationId }),
-    owe: (id, organizationId) => tell(id, { kind: 'owe', cluster, organizationId }),
-    settled: (id, organizationId) => tell(id, { kind: 'settled', cluster, organizationId }),
-  });
+function openLedger(limit: string, options?: LedgerOptions): Ledger {
+  return new Ledger(
+    {
+      granted: (id, organizationId, count) => tell(id, { kind: 'granted', limit, organizationId, count }),
+      reclaim: (id, request, organizationId) => tell(id, { kind: 'reclaim', limit, request, organizationId }),
+      owe: (id, organizationId) => tell(id, { kind: 'owe', limit, organizationId }),
+      settled: (id, organizationId) => tell(id, { kind: 'settled', limit, organizationId }),
+    },
+    options,
+  );
 }
 
 function allWorkers(): Worker[] {

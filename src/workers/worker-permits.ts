@@ -1,5 +1,6 @@
 import type { BackendPermits } from '../backend/pool/backend-permits.ts';
 import { tellSupervisor } from './channel.ts';
+import { backendsOf } from './messages.ts';
 
 interface Waiting {
   readonly isWanted: () => boolean;
@@ -11,13 +12,15 @@ const CHECK_EVERY_MS = 20;
 
 /** Asks the supervisor, which counts the backend sessions of all workers on a cluster, before one is opened. */
 export class WorkerPermits implements BackendPermits {
-  readonly #cluster: string;
+  readonly cluster: string;
+  readonly #limit: string;
   /** Those that wait, by organization, in their order. */
   readonly #waiting = new Map<string, Waiting[]>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(cluster: string) {
-    this.#cluster = cluster;
+    this.cluster = cluster;
+    this.#limit = backendsOf(cluster);
   }
 
   acquire(organizationId: string, isWanted: () => boolean): Promise<boolean> {
@@ -26,12 +29,12 @@ export class WorkerPermits implements BackendPermits {
       waiting.push({ isWanted, settle });
       this.#waiting.set(organizationId, waiting);
       this.#timer ??= setTimeout(() => this.#withdraw(), CHECK_EVERY_MS).unref();
-      tellSupervisor({ kind: 'acquire', cluster: this.#cluster, organizationId });
+      tellSupervisor({ kind: 'acquire', limit: this.#limit, organizationId, count: 1 });
     });
   }
 
   release(organizationId: string): void {
-    tellSupervisor({ kind: 'release', cluster: this.#cluster, organizationId });
+    tellSupervisor({ kind: 'release', limit: this.#limit, organizationId, count: 1 });
   }
 
   granted(organizationId: string): void {
@@ -51,7 +54,7 @@ export class WorkerPermits implements BackendPermits {
       for (const one of waiting) {
         if (left.includes(one)) continue;
         one.settle(false);
-        tellSupervisor({ kind: 'withdraw', cluster: this.#cluster, organizationId });
+        tellSupervisor({ kind: 'withdraw', limit: this.#limit, organizationId });
       }
       this.#waiting.set(organizationId, left);
       this.#forgetIfEmpty(organizationId);

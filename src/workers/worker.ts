@@ -1,8 +1,10 @@
+import { reservedOf } from '../backend/pool/pool-fairness.ts';
 import type { Config } from '../config.ts';
 import { type Service, type SharedParts, startService } from '../service.ts';
 import { createLog, type Greet, lineOf } from '../service-process.ts';
 import { tellSupervisor } from './channel.ts';
-import type { ToWorker } from './messages.ts';
+import { LentLimit } from './lent-limit.ts';
+import { backendsOf, type LentLimits, type ToWorker } from './messages.ts';
 import { Questions } from './questions.ts';
 import { WorkerPermits } from './worker-permits.ts';
 
@@ -26,10 +28,10 @@ export function runWorker(greet: Greet): void {
 
 class Worker {
   readonly #greet: Greet;
-  /** By cluster. */
+  /** By the names of their ledgers. */
   readonly #permits = new Map<string, WorkerPermits>();
+  readonly #lent = new Map<string, LentLimit>();
   readonly #metrics = new Questions<string>();
-  readonly #sessionCounts = new Questions<number>();
   #service: Service | undefined;
   #isStopping = false;
 
@@ -52,22 +54,17 @@ class Worker {
         void this.#retire();
         break;
       case 'granted':
-        this.#permits.get(message.cluster)?.granted(message.organizationId);
+        this.#permits.get(message.limit)?.granted(message.organizationId);
+        this.#lent.get(message.limit)?.granted(message.organizationId, message.count);
         break;
       case 'reclaim':
-        if (this.#poolOf(message)?.giveUpUnused(message.organizationId) !== true) {
-          const { cluster, request } = message;
-          tellSupervisor({ kind: 'kept', cluster, request });
-        }
+        if (!this.#giveUpUnused(message)) tellSupervisor({ kind: 'kept', limit: message.limit, request: message.request });
         break;
       case 'owe':
         this.#poolOf(message)?.giveUpNext(message.organizationId);
         break;
       case 'settled':
         this.#poolOf(message)?.settle(message.organizationId);
-        break;
-      case 'sessions':
-        this.#sessionCounts.answered(message.request, message.count);
         break;
       case 'metrics':
         this.#metrics.answered(message.request, message.text);
@@ -78,8 +75,14 @@ class Worker {
     }
   }
 
-  #poolOf({ cluster }: { readonly cluster: string }) {
-    return this.#service?.pool(cluster);
+  #poolOf({ limit }: { readonly limit: string }) {
+    const cluster = this.#permits.get(limit)?.cluster;
+    return cluster === undefined ? undefined : this.#service?.pool(cluster);
+  }
+
+  #giveUpUnused(message: Extract<ToWorker, { kind: 'reclaim' }>): boolean {
+    const { limit, organizationId } = message;
+    return this.#lent.get(limit)?.giveUpUnused(organizationId ?? '') ?? this.#poolOf(message)?.giveUpUnused(organizationId) ?? false;
   }
 
   async stop(reason: string): Promise<void> {
@@ -119,19 +122,26 @@ class Worker {
     return {
       workers: config.POSTERN_WORKERS,
       postgres,
-      permits: (cluster, limits) => {
-        tellSupervisor({ kind: 'limits', cluster, ...limits });
+      permits: (cluster, { max, maxPerTenant }) => {
+        const limit = backendsOf(cluster);
+        tellSupervisor({ kind: 'limits', limit, max, maxPerTenant, reserved: reservedOf(max) });
         const permits = new WorkerPermits(cluster);
-        this.#permits.set(cluster, permits);
+        this.#permits.set(limit, permits);
         return permits;
       },
-      sessionCounter: {
-        entered: (organizationId) => tellSupervisor({ kind: 'session', organizationId, change: 1 }),
-        left: (organizationId) => tellSupervisor({ kind: 'session', organizationId, change: -1 }),
-        countOf: (organizationId) => this.#sessionCounts.ask((request) => tellSupervisor({ kind: 'sessions', request, organizationId })),
+      limits: {
+        clients: (ownMax) => this.#lend('clients', config.POSTERN_CLIENTS_MAX, config, ownMax),
+        clientsOfOrganization: this.#lend('clients of an organization', config.POSTERN_CLIENTS_PER_TENANT, config),
+        requestsOfOrganization: this.#lend('requests of an organization', config.POSTERN_HTTP_REQUESTS_PER_TENANT, config),
       },
       metrics: () => this.#metrics.ask((request) => tellSupervisor({ kind: 'metrics', request })),
     };
+  }
+
+  #lend(limit: LentLimits, max: number, { POSTERN_WORKERS: workers }: Config, ownMax = max): LentLimit {
+    const lent = new LentLimit({ limit, max, ownMax, workers });
+    this.#lent.set(limit, lent);
+    return lent;
   }
 
   #fail(error: unknown): void {
@@ -140,13 +150,7 @@ class Worker {
   }
 }
 
-/** A worker's part of the limits that are not counted for all workers together. Connections are spread evenly. */
+/** A worker's part of the limit that is not counted for all workers together. Connections are spread evenly. */
 function shareOf(config: Config): Config {
-  const share = (limit: number) => Math.ceil(limit / config.POSTERN_WORKERS);
-  return {
-    ...config,
-    POSTERN_CLIENTS_MAX: share(config.POSTERN_CLIENTS_MAX),
-    POSTERN_HTTP_CONNECTIONS_MAX: share(config.POSTERN_HTTP_CONNECTIONS_MAX),
-    POSTERN_HTTP_REQUESTS_PER_TENANT: share(config.POSTERN_HTTP_REQUESTS_PER_TENANT),
-  };
+  return { ...config, POSTERN_HTTP_CONNECTIONS_MAX: Math.ceil(config.POSTERN_HTTP_CONNECTIONS_MAX / config.POSTERN_WORKERS) };
 }

@@ -19,6 +19,11 @@ export interface PoolSnapshot {
   readonly stuck: ReadonlyMap<string, number>;
 }
 
+/** How many of the last sessions are reserved for organizations that have none. */
+export function reservedOf(max: number): number {
+  return Math.floor(max / 10);
+}
+
 /** The role of organizations besides their own. */
 export const READERS = 'read';
 
@@ -42,7 +47,7 @@ export class PoolFairness {
   constructor(limits: PoolFairnessLimits, lost: (pool: OrganizationPool, backend: BackendConnection) => void) {
     this.#limits = limits;
     this.#lost = lost;
-    this.#reserve = Math.floor(limits.max / 10);
+    this.#reserve = reservedOf(limits.max);
   }
 
   snapshot(): PoolSnapshot {

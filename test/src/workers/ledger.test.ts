@@ -1,16 +1,16 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { BackendLedger } from '../../../src/workers/backend-ledger.ts';
+import { Ledger } from '../../../src/workers/ledger.ts';
 
 /** A ledger, and what it has asked of workers. */
-function ledgerOf(max: number, maxPerTenant: number): { readonly ledger: BackendLedger; take(): string[] } {
+function ledgerOf(max: number, maxPerTenant: number): { readonly ledger: Ledger; take(): string[] } {
   let said: string[] = [];
-  const ledger = new BackendLedger({
+  const ledger = new Ledger({
     granted: (worker, organization) => said.push(`${worker} gets ${organization}`),
     reclaim: (worker, request, organization) => said.push(`${worker} closes unused ${organization ?? 'any'} for ${request}`),
     settled: () => {},
     owe: (worker, organization) => said.push(`${worker} owes ${organization ?? 'any'}`),
   });
-  ledger.limit({ max, maxPerTenant });
+  ledger.limit({ max, maxPerTenant, reserved: Math.floor(max / 10) });
   return {
     ledger,
     take: () => {

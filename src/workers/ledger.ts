@@ -1,11 +1,19 @@
-import type { PoolFairnessLimits } from '../backend/pool/pool-fairness.ts';
 import { WorkerCounts } from './worker-counts.ts';
+
+/** The limit that a ledger divides. */
+export interface LedgerLimits {
+  /** Of all organizations together. */
+  readonly max: number;
+  readonly maxPerTenant: number;
+  /** So many of the last ones are for organizations that have none. */
+  readonly reserved: number;
+}
 
 /** What the ledger asks of workers, by their numbers. */
 export interface LedgerEvents {
-  /** The worker may open one more session of the organization. */
-  granted(worker: number, organizationId: string): void;
-  /** The worker closes an unused session, of this organization or any, or calls {@link BackendLedger.kept}. */
+  /** The worker may have so many more of the organization; 0: the limit is reached, and others use what they have. */
+  granted(worker: number, organizationId: string, count: number): void;
+  /** The worker gives up what is unused, of this organization or any, or calls {@link Ledger.kept}. */
   reclaim(worker: number, request: number, organizationId: string | undefined): void;
   /** The worker closes an idle session, or the next that is released, even if its own clients wait for it. */
   owe(worker: number, organizationId: string): void;
@@ -13,11 +21,18 @@ export interface LedgerEvents {
   settled(worker: number, organizationId: string): void;
 }
 
-/** A worker that waits until it may open a session. */
+export interface LedgerOptions {
+  /** Whether workers wait until others need less. Otherwise they are told when all others have kept what they have. */
+  readonly isPatient: boolean;
+}
+
+/** A worker that waits until it may have more. */
 interface Waiting {
   readonly request: number;
   readonly worker: number;
   readonly organizationId: string;
+  /** How many it would like to have at once. */
+  readonly count: number;
   /** The workers that have been asked to close an unused session. */
   asked: Set<number>;
   /** The worker that is closing a session for it, or has been asked to. */
@@ -32,18 +47,21 @@ interface Waiting {
 
 /** How often those that wait ask again: other workers' sessions may have become unused. */
 const ASK_EVERY_MS = 50;
+/** How long a worker may take to answer where nobody waits for longer than it takes to ask all: one that hangs has kept what it has. */
+const ANSWER_MS = 1_000;
 /** So many requests ask at once for sessions of an organization, or of any; the others wait until these have one. */
 const ASKING_MAX = 16;
 
 /**
- * Counts the backend sessions of all workers, so that the limits are those of the whole: whichever worker needs a session gets it, if
- * need be after another has closed one. Requests of organizations with the fewest sessions are served first, and the last tenth is
- * reserved for organizations that have none, as within a worker.
+ * Counts what workers have of a limit, so that it is that of the whole: backend sessions, which workers wait for, or clients and requests,
+ * which are let in or refused. Whichever worker needs one more gets it, if need be after another has given one up. Organizations
+ * with the fewest are served first.
  */
-export class BackendLedger {
+export class Ledger {
   readonly #events: LedgerEvents;
-  #limits: PoolFairnessLimits | undefined;
-  /** How many sessions each worker has of each organization. */
+  readonly #isPatient: boolean;
+  #limits: LedgerLimits | undefined;
+  /** How many each worker has of each organization. */
   readonly #held = new WorkerCounts();
   readonly #waiting: Waiting[] = [];
   #requests = 0;
@@ -53,22 +71,25 @@ export class BackendLedger {
   /** The workers that owe sessions of an organization. */
   readonly #debtors = new Map<string, Set<number>>();
 
-  constructor(events: LedgerEvents) {
+  constructor(events: LedgerEvents, { isPatient }: LedgerOptions = { isPatient: true }) {
     this.#events = events;
+    this.#isPatient = isPatient;
   }
 
   /** Set by the first worker that knows how many sessions the server has for them. */
-  limit(limits: PoolFairnessLimits): void {
+  limit(limits: LedgerLimits): void {
     this.#limits = limits;
     this.#serve();
   }
 
-  acquire(worker: number, organizationId: string): void {
+  /** @param count so many, or fewer, at once */
+  acquire(worker: number, organizationId: string, count = 1): void {
     this.#requests += 1;
     this.#waiting.push({
       request: this.#requests,
       worker,
       organizationId,
+      count,
       asked: new Set(),
       from: undefined,
       of: undefined,
@@ -85,9 +106,9 @@ export class BackendLedger {
     this.#settle();
   }
 
-  release(worker: number, organizationId: string): void {
+  release(worker: number, organizationId: string, count = 1): void {
     if (!this.#held.has(worker, organizationId)) return;
-    this.#held.add(worker, organizationId, -1);
+    this.#held.add(worker, organizationId, -count);
     const owed = (this.#owed.get(organizationId) ?? 0) - 1;
     if (owed > 0) this.#owed.set(organizationId, owed);
     else this.#owed.delete(organizationId);
@@ -95,7 +116,7 @@ export class BackendLedger {
     this.#serve();
   }
 
-  /** The worker has no unused session to close for this request. */
+  /** The worker has nothing unused to give up for this request. */
   kept(request: number): void {
     const waiting = this.#waiting.find((one) => one.request === request);
     if (waiting === undefined) return;
@@ -117,12 +138,13 @@ export class BackendLedger {
     if (this.#limits === undefined) return;
     for (let next = this.#next(this.#limits); next !== undefined; next = this.#next(this.#limits)) {
       this.#waiting.splice(this.#waiting.indexOf(next), 1);
-      this.#held.add(next.worker, next.organizationId, 1);
-      this.#events.granted(next.worker, next.organizationId);
+      const count = Math.min(next.count, this.#roomFor(next.organizationId, this.#limits));
+      this.#held.add(next.worker, next.organizationId, count);
+      this.#events.granted(next.worker, next.organizationId, count);
     }
     this.#ask(this.#limits);
     this.#settle();
-    if (this.#waiting.length > 0) this.#timer ??= setTimeout(() => this.#askAgain(), ASK_EVERY_MS).unref();
+    if (this.#waiting.length > 0) this.#timer ??= setTimeout(() => this.#askAgain(), this.#isPatient ? ASK_EVERY_MS : ANSWER_MS).unref();
   }
 
   #askAgain(): void {
@@ -144,24 +166,29 @@ export class BackendLedger {
   }
 
   /** The request that is served next, if the limits allow. */
-  #next(limits: PoolFairnessLimits): Waiting | undefined {
+  #next(limits: LedgerLimits): Waiting | undefined {
     let best: Waiting | undefined;
     let fewest = limits.maxPerTenant;
     for (const waiting of this.#waiting) {
       const size = this.#held.sizeOf(waiting.organizationId);
-      const allowed = size === 0 ? limits.max : limits.max - Math.floor(limits.max / 10);
-      if (size >= fewest || this.#held.total >= allowed) continue;
+      if (size >= fewest || this.#roomFor(waiting.organizationId, limits) <= 0) continue;
       [best, fewest] = [waiting, size];
     }
     return best;
   }
 
+  /** How many more the organization may have now. */
+  #roomFor(organizationId: string, { max, maxPerTenant, reserved }: LedgerLimits): number {
+    const size = this.#held.sizeOf(organizationId);
+    return Math.min(maxPerTenant - size, (size === 0 ? max : max - reserved) - this.#held.total);
+  }
+
   /** Those that wait for a session of their own organization do not keep those from asking that need one of any; the fewest come first. */
-  #ask({ maxPerTenant }: PoolFairnessLimits): void {
+  #ask({ maxPerTenant }: LedgerLimits): void {
     const asking = new Map<string | undefined, number>();
     const sizeOf = (waiting: Waiting) => this.#held.sizeOf(waiting.organizationId);
     if (this.#waiting.length > ASKING_MAX) this.#waiting.sort((one, other) => sizeOf(one) - sizeOf(other) || one.request - other.request);
-    for (const waiting of this.#waiting) {
+    for (const waiting of [...this.#waiting]) {
       const of = sizeOf(waiting) >= maxPerTenant ? waiting.organizationId : undefined;
       const before = asking.get(of) ?? 0;
       asking.set(of, before + 1);
@@ -169,13 +196,13 @@ export class BackendLedger {
     }
   }
 
-  /** Asks one worker after another to close an unused session. When none has one, one that is used is due. */
+  /** Asks one worker after another to give up what is unused. When nothing is, something that is used is due, or the request is refused. */
   #reclaimFor(waiting: Waiting, of: string | undefined): void {
     waiting.of = of;
     const holders = this.#held.holdersOf(of);
     const own = holders.find(([worker]) => worker === waiting.worker)?.[1] ?? 0;
     // Who has some can wait: sessions that move to and fro cost more than they bring.
-    if (of !== undefined && own > 0 && !waiting.isLong) return;
+    if (this.#isPatient && of !== undefined && own > 0 && !waiting.isLong) return;
     // What it has itself of the same organization is not unused.
     const mayAsk = (worker: number) => !waiting.asked.has(worker) && (of === undefined || worker !== waiting.worker);
     const next = holders.find(([worker]) => mayAsk(worker))?.[0];
@@ -183,6 +210,11 @@ export class BackendLedger {
       waiting.asked.add(next);
       waiting.from = next;
       this.#events.reclaim(next, waiting.request, of);
+      return;
+    }
+    if (!this.#isPatient) {
+      this.#waiting.splice(this.#waiting.indexOf(waiting), 1);
+      this.#events.granted(waiting.worker, waiting.organizationId, 0);
       return;
     }
     waiting.asked = new Set();

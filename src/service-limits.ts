@@ -1,0 +1,21 @@
+import type { Config } from './config.ts';
+import { type CountLimit, LocalLimit } from './runtime/count-limit.ts';
+
+/** How many clients and requests the service lets in: of all workers together, where there are several. */
+export interface ServiceLimits {
+  /** Authenticated clients of the wire door, under one key. @param ownMax how many this process may have */
+  clients(ownMax: number): CountLimit;
+  /** Connections of each organization to the wire door. */
+  readonly clientsOfOrganization: CountLimit;
+  /** Requests of each organization over HTTP that are under way. */
+  readonly requestsOfOrganization: CountLimit;
+}
+
+/** The limits of a process that is alone. */
+export function localLimits(config: Config): ServiceLimits {
+  return {
+    clients: (ownMax) => new LocalLimit(ownMax),
+    clientsOfOrganization: new LocalLimit(config.POSTERN_CLIENTS_PER_TENANT),
+    requestsOfOrganization: new LocalLimit(config.POSTERN_HTTP_REQUESTS_PER_TENANT),
+  };
+}

@@ -1,0 +1,147 @@
+import type { CountLimit } from '../runtime/count-limit.ts';
+import { tellSupervisor } from './channel.ts';
+import type { ToSupervisor } from './messages.ts';
+
+export interface LentLimitOptions {
+  /** The supervisor's ledger. */
+  readonly limit: string;
+  /** The most of each key, in all workers together. */
+  readonly max: number;
+  /** The most of each key in this worker, if it may not have as many. */
+  readonly ownMax?: number;
+  readonly workers: number;
+  /** Sends to the supervisor. */
+  readonly tell?: (message: ToSupervisor) => void;
+}
+
+/** What the worker has of a key. */
+interface Holding {
+  /** What the ledger has lent. */
+  held: number;
+  /** How much of it is taken. */
+  used: number;
+  /** Those that wait until the ledger lends more, in their order. */
+  readonly waiting: ((isLetIn: boolean) => void)[];
+  /** The ledger has been asked and has not answered. */
+  isAsking: boolean;
+  /** Nothing was left then. */
+  refusedAt: number;
+  /** Something has happened since the last sweep. */
+  isRecent: boolean;
+}
+
+/** The largest block that is asked for at once. */
+const BLOCK_MAX = 64;
+/** Where nothing was left, nobody asks in advance for so long. */
+const PAUSE_MS = 100;
+/** What is not used for so long is given back. */
+const SWEEP_EVERY_MS = 1_000;
+
+/**
+ * A limit that is that of all workers together. The ledger lends it in blocks, and further ones before they are needed, so that mostly
+ * nobody waits for its answer. What is not used goes back: in blocks at once, all of it after a while, or when another worker needs it.
+ */
+export class LentLimit implements CountLimit {
+  readonly max: number;
+  readonly #limit: string;
+  readonly #ownMax: number;
+  readonly #tell: (message: ToSupervisor) => void;
+  readonly #block: number;
+  readonly #holdings = new Map<string, Holding>();
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor({ limit, max, ownMax = max, workers, tell = tellSupervisor }: LentLimitOptions) {
+    this.max = max;
+    this.#limit = limit;
+    this.#ownMax = ownMax;
+    this.#tell = tell;
+    this.#block = Math.max(1, Math.min(BLOCK_MAX, Math.floor(max / (8 * workers))));
+  }
+
+  tryEnter(key: string): boolean {
+    const holding = this.#of(key);
+    if (holding.waiting.length > 0 || holding.used >= Math.min(holding.held, this.#ownMax)) return false;
+    holding.used += 1;
+    if (holding.held - holding.used < this.#block / 2 && holding.refusedAt < performance.now() - PAUSE_MS) this.#ask(key, holding);
+    return true;
+  }
+
+  enter(key: string): Promise<boolean> {
+    if (this.tryEnter(key)) return Promise.resolve(true);
+    const holding = this.#of(key);
+    if (holding.used + holding.waiting.length >= this.#ownMax) return Promise.resolve(false);
+    return new Promise((resolve) => {
+      holding.waiting.push(resolve);
+      this.#ask(key, holding);
+    });
+  }
+
+  leave(key: string): void {
+    const holding = this.#of(key);
+    holding.used -= 1;
+    this.#serve(holding);
+    const unused = holding.held - holding.used;
+    if (unused > 2 * this.#block) this.#release(key, holding, unused - this.#block);
+  }
+
+  /** The ledger has lent so many; 0: there is nothing left. */
+  granted(key: string, count: number): void {
+    const holding = this.#of(key);
+    holding.isAsking = false;
+    holding.held += count;
+    this.#serve(holding);
+    if (count === 0) {
+      holding.refusedAt = performance.now();
+      for (const settle of holding.waiting.splice(0)) settle(false);
+    } else if (holding.waiting.length > 0) this.#ask(key, holding);
+  }
+
+  /** Another worker needs some. Half of what is unused is left, for those who come here. @returns whether any was unused */
+  giveUpUnused(key: string): boolean {
+    const holding = this.#holdings.get(key);
+    if (holding === undefined || holding.held === holding.used) return false;
+    this.#release(key, holding, Math.ceil((holding.held - holding.used) / 2));
+    return true;
+  }
+
+  #serve(holding: Holding): void {
+    while (holding.used < holding.held && holding.waiting.length > 0) {
+      holding.used += 1;
+      holding.waiting.shift()?.(true);
+    }
+  }
+
+  #ask(key: string, holding: Holding): void {
+    if (holding.isAsking || holding.held >= this.#ownMax) return;
+    holding.isAsking = true;
+    const count = Math.min(Math.max(this.#block, holding.waiting.length), this.#ownMax - holding.held);
+    this.#tell({ kind: 'acquire', limit: this.#limit, organizationId: key, count });
+  }
+
+  #release(key: string, holding: Holding, count: number): void {
+    holding.held -= count;
+    this.#tell({ kind: 'release', limit: this.#limit, organizationId: key, count });
+  }
+
+  #of(key: string): Holding {
+    let holding = this.#holdings.get(key);
+    if (holding === undefined) {
+      holding = { held: 0, used: 0, waiting: [], isAsking: false, refusedAt: Number.NEGATIVE_INFINITY, isRecent: true };
+      this.#holdings.set(key, holding);
+      this.#timer ??= setTimeout(() => this.#sweep(), SWEEP_EVERY_MS).unref();
+    }
+    holding.isRecent = true;
+    return holding;
+  }
+
+  #sweep(): void {
+    for (const [key, holding] of this.#holdings) {
+      const { held, used, isAsking, isRecent } = holding;
+      holding.isRecent = false;
+      if (used > 0 || isAsking || isRecent) continue;
+      if (held > 0) this.#release(key, holding, held);
+      this.#holdings.delete(key);
+    }
+    this.#timer = this.#holdings.size > 0 ? setTimeout(() => this.#sweep(), SWEEP_EVERY_MS).unref() : undefined;
+  }
+}

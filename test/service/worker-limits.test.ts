@@ -1,0 +1,127 @@
+import { readFile } from 'node:fs/promises';
+import type pg from 'pg';
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { eventually } from '../support/eventually.ts';
+import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
+import { untilServerRuns } from '../support/running.ts';
+import { type TestOrganization, testVariables } from '../support/service.ts';
+
+/* Two workers, of which one is killed each time: whoever comes then is at the other, until there are two again. */
+
+const CLIENTS = 10;
+const CLIENTS_OF_ONE = 8;
+const REQUESTS = 6;
+
+let installation: Installation;
+let postern: PosternProcess;
+let acme: TestOrganization;
+let other: TestOrganization;
+beforeAll(async () => {
+  installation = await makeInstallation();
+  postern = await installation.start({
+    ...testVariables(),
+    POSTERN_WORKERS: '2',
+    POSTERN_CLIENTS_MAX: String(CLIENTS),
+    POSTERN_CLIENTS_PER_TENANT: String(CLIENTS_OF_ONE),
+    POSTERN_HTTP_REQUESTS_PER_TENANT: String(REQUESTS),
+    POSTERN_QUEUE_TIMEOUT_MS: '60000',
+  });
+  await eventually('both workers have started', () => starts() === 2);
+  [acme, other] = [await postern.signUp(), await postern.signUp()];
+});
+afterAll(() => installation.remove());
+
+beforeEach(() =>
+  eventually('the clients of the last test have left', async () => {
+    const metrics = await (await fetch(`${postern.opsUrl}/metrics`)).text();
+    return [...metrics.matchAll(/^postern_wire_sessions\{.*\} (\d+)/gm)].every(([, sessions]) => sessions === '0');
+  }),
+);
+
+function starts(): number {
+  return postern.log().filter(({ event }) => event === 'service.started').length;
+}
+
+/** @returns what waits until it has been started again */
+async function killWorker(): Promise<() => Promise<void>> {
+  const before = starts();
+  const ends = () => postern.log().filter(({ msg }) => /^worker \d has ended/.test(String(msg))).length;
+  const endsBefore = ends();
+  const children = await readFile(`/proc/${postern.pid}/task/${postern.pid}/children`, 'utf8');
+  process.kill(Number(children.trim().split(' ')[0]), 'SIGKILL');
+  await eventually('the worker has ended', () => ends() > endsBefore);
+  return () => eventually('it has been started again', () => starts() > before);
+}
+
+/** One after the other: of unauthenticated connections each worker accepts half as many. */
+async function connect(organization: TestOrganization, count: number): Promise<pg.Client[]> {
+  const clients: pg.Client[] = [];
+  while (clients.length < count) clients.push(await postern.connect(organization));
+  return clients;
+}
+
+/** Those whose worker has not been killed. */
+async function survivorsOf(clients: readonly pg.Client[]): Promise<pg.Client[]> {
+  const survived = clients.map((client) =>
+    client.query('SELECT 1').then(
+      () => [client],
+      () => [],
+    ),
+  );
+  return (await Promise.all(survived)).flat();
+}
+
+async function end(clients: readonly pg.Client[]): Promise<void> {
+  await Promise.all(clients.map((client) => client.end()));
+}
+
+const FULL = { severity: 'FATAL', code: '53300', message: 'sorry, too many clients already' };
+
+it('as many clients may be there as the limit says, wherever they are, and after a worker was killed', async () => {
+  const clients = [...(await connect(acme, CLIENTS / 2)), ...(await connect(other, CLIENTS / 2))];
+  await expect(postern.connect(acme)).rejects.toMatchObject(FULL);
+  const restarted = await killWorker();
+  const survivors = await survivorsOf(clients);
+  expect(survivors.length).toBeLessThan(CLIENTS);
+  const again = await connect(other, CLIENTS - survivors.length);
+  await expect(postern.connect(acme)).rejects.toMatchObject(FULL);
+  await restarted();
+  for (let n = 0; n < 4; n += 1) await expect(postern.connect(other)).rejects.toMatchObject(FULL);
+  expect(await survivorsOf([...survivors, ...again])).toHaveLength(CLIENTS);
+  await end([...survivors, ...again]);
+});
+
+it('an organization has as many clients as its own limit says', async () => {
+  const restarted = await killWorker();
+  const clients = await connect(acme, CLIENTS_OF_ONE);
+  const refusal = { severity: 'FATAL', code: '53300', message: `too many connections for organization "${acme.id}"` };
+  await expect(postern.connect(acme)).rejects.toMatchObject(refusal);
+  await restarted();
+  for (let n = 0; n < 4; n += 1) await expect(postern.connect(acme)).rejects.toMatchObject(refusal);
+  await (await postern.connect(other)).end();
+  await end(clients);
+});
+
+it('as many requests of an organization may be under way as the limit says', async () => {
+  const restarted = await killWorker();
+  const holder = await postern.connect(acme);
+  await holder.query('BEGIN; SELECT pg_advisory_xact_lock(1)');
+  const texts = Array.from({ length: REQUESTS }, (_, n) => `SELECT pg_advisory_xact_lock(1), ${n} AS n`);
+  const replies = texts.map((text) => postern.query(acme, text));
+  for (const text of texts) await untilServerRuns(text);
+  const refused = async () => {
+    const { status, body } = await postern.query(acme, 'SELECT 1');
+    expect([status, body]).toMatchObject([
+      429,
+      { code: 'too_many_requests', detail: expect.stringContaining(`as it may have: ${REQUESTS}`) },
+    ]);
+  };
+  await refused();
+  expect((await postern.query(other, 'SELECT 1')).status).toBe(200);
+  await restarted();
+  for (let n = 0; n < 4; n += 1) await refused();
+  await holder.query('COMMIT');
+  expect((await Promise.all(replies)).map(({ status }) => status)).toEqual(texts.map(() => 200));
+  await eventually('there is room again', async () => (await postern.query(acme, 'SELECT 1')).status === 200);
+  await holder.end();
+});

@@ -1,0 +1,192 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { Ledger } from '../../../src/workers/ledger.ts';
+import { LentLimit } from '../../../src/workers/lent-limit.ts';
+import type { ToSupervisor } from '../../../src/workers/messages.ts';
+import { SeededRandom } from '../../support/random.ts';
+
+/** Workers that share a limit, with a ledger that hears and answers in later turns, in order. */
+class Workers {
+  readonly ledger: Ledger;
+  readonly limits = new Map<number, LentLimit>();
+  /** Workers that do not answer. */
+  readonly hanging = new Set<number>();
+  messages = 0;
+  readonly #max: number;
+  readonly #count: number;
+
+  constructor(max: number, count: number) {
+    this.#max = max;
+    this.#count = count;
+    this.ledger = new Ledger(
+      {
+        granted: (worker, key, granted) => this.#later(worker, (limit) => limit.granted(key, granted)),
+        reclaim: (worker, request, key = '') =>
+          this.#later(worker, (limit) => {
+            if (!limit.giveUpUnused(key)) this.#tell(worker, () => this.ledger.kept(request));
+          }),
+        owe: () => expect.fail('nothing that is used is ever due'),
+        settled: () => {},
+      },
+      { isPatient: false },
+    );
+    this.ledger.limit({ max: Number.POSITIVE_INFINITY, maxPerTenant: max, reserved: 0 });
+    for (let worker = 1; worker <= count; worker += 1) this.start(worker);
+  }
+
+  start(worker: number): void {
+    const tell = (message: ToSupervisor) => {
+      if (this.limits.get(worker) !== limit) return;
+      this.#tell(worker, () => {
+        if (message.kind === 'acquire') this.ledger.acquire(worker, message.organizationId, message.count);
+        if (message.kind === 'release') this.ledger.release(worker, message.organizationId, message.count);
+      });
+    };
+    const limit = new LentLimit({ limit: 'clients', max: this.#max, workers: this.#count, tell });
+    this.limits.set(worker, limit);
+  }
+
+  kill(worker: number): void {
+    this.limits.delete(worker);
+    this.ledger.forget(worker);
+  }
+
+  of(worker: number): LentLimit {
+    const limit = this.limits.get(worker);
+    if (limit === undefined) throw new Error(`worker ${worker} has ended`);
+    return limit;
+  }
+
+  #tell(worker: number, hear: () => void): void {
+    this.messages += 1;
+    const sender = this.limits.get(worker);
+    queueMicrotask(() => {
+      if (this.limits.get(worker) === sender) hear();
+    });
+  }
+
+  #later(worker: number, hear: (limit: LentLimit) => void): void {
+    this.messages += 1;
+    const receiver = this.limits.get(worker);
+    queueMicrotask(() => {
+      if (receiver !== undefined && receiver === this.limits.get(worker) && !this.hanging.has(worker)) hear(receiver);
+    });
+  }
+}
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** How many of so many are let in at one worker, who all come at once. */
+async function letIn(limit: LentLimit, count: number, key = ''): Promise<number> {
+  const entered = await Promise.all(Array.from({ length: count }, () => limit.tryEnter(key) || limit.enter(key)));
+  return entered.filter((one) => one).length;
+}
+
+describe('a limit that is lent', () => {
+  it('is all at the worker that needs it, if the others need nothing', async () => {
+    const workers = new Workers(10, 2);
+    expect(await letIn(workers.of(1), 12)).toBe(10);
+    expect(await letIn(workers.of(2), 1)).toBe(0);
+    workers.of(1).leave('');
+    expect(await letIn(workers.of(2), 2)).toBe(1);
+  });
+
+  it('is taken from workers that have some unused', async () => {
+    const workers = new Workers(1_000, 3);
+    for (const worker of [1, 2, 3]) expect(await letIn(workers.of(worker), 100)).toBe(100);
+    for (let n = 0; n < 100; n += 1) workers.of(2).leave('');
+    expect(await letIn(workers.of(1), 1_000)).toBe(800);
+    expect(await letIn(workers.of(3), 1)).toBe(0);
+  });
+
+  it('is of each key', async () => {
+    const workers = new Workers(10, 2);
+    expect(await letIn(workers.of(1), 12, 'acme')).toBe(10);
+    expect(await letIn(workers.of(1), 5, 'other')).toBe(5);
+    expect(await letIn(workers.of(2), 12, 'other')).toBe(5);
+  });
+
+  it('is lent in blocks: few who come wait for the ledger', async () => {
+    const workers = new Workers(10_000, 2);
+    let waited = 0;
+    for (let n = 0; n < 1_000; n += 1) {
+      if (workers.of(1).tryEnter('')) await Promise.resolve();
+      else {
+        waited += 1;
+        expect(await workers.of(1).enter('')).toBe(true);
+      }
+    }
+    expect(waited).toBe(1);
+    expect(workers.messages).toBeLessThan(40);
+  });
+
+  it('goes back when it has not been used for a while', async () => {
+    const workers = new Workers(10, 2);
+    expect(await letIn(workers.of(1), 4)).toBe(4);
+    for (let n = 0; n < 4; n += 1) workers.of(1).leave('');
+    await vi.advanceTimersByTimeAsync(2_500);
+    workers.hanging.add(1);
+    expect(await letIn(workers.of(2), 10)).toBe(10);
+  });
+
+  it('is left to a worker that does not answer, and others are told in time', async () => {
+    const workers = new Workers(10, 3);
+    expect(await letIn(workers.of(1), 4)).toBe(4);
+    workers.hanging.add(1);
+    const others = letIn(workers.of(2), 10);
+    await vi.advanceTimersByTimeAsync(3_000);
+    // Besides what it uses, it may have kept what it had asked for in advance.
+    expect(await others).toBeGreaterThanOrEqual(4);
+    expect(await others).toBeLessThanOrEqual(6);
+  });
+
+  it('comes back from a worker that is killed', async () => {
+    const workers = new Workers(10, 2);
+    expect(await letIn(workers.of(1), 8)).toBe(8);
+    workers.kill(1);
+    expect(await letIn(workers.of(2), 12)).toBe(10);
+    workers.start(1);
+    expect(await letIn(workers.of(1), 1)).toBe(0);
+  });
+
+  it('is never exceeded, and all of it can be used, whoever comes and leaves where', async () => {
+    const seeded = new SeededRandom(20261126);
+    const random = (limit: number) => seeded.below(limit);
+    for (let run = 0; run < 20; run += 1) {
+      const count = 2 + random(3);
+      const max = 1 + random(run < 10 ? 12 : 400);
+      const workers = new Workers(max, count);
+      const used = new Map<number, number>();
+      const sum = () => [...used.values()].reduce((total, one) => total + one, 0);
+      for (let step = 0; step < 200; step += 1) {
+        const worker = 1 + random(count);
+        const has = used.get(worker) ?? 0;
+        const what = random(40);
+        if (what === 0) {
+          workers.kill(worker);
+          used.delete(worker);
+          workers.start(worker);
+        } else if (what < 18 && has > 0) {
+          workers.of(worker).leave('');
+          used.set(worker, has - 1);
+        } else {
+          const limit = workers.of(worker);
+          const enter = limit.tryEnter('') ? Promise.resolve(true) : limit.enter('');
+          void enter.then((isLetIn) => {
+            if (!isLetIn || workers.limits.get(worker) !== limit) return;
+            used.set(worker, (used.get(worker) ?? 0) + 1);
+            expect(sum()).toBeLessThanOrEqual(max);
+          });
+        }
+        if (random(3) === 0) await vi.advanceTimersByTimeAsync(random(4));
+      }
+      await vi.advanceTimersByTimeAsync(3_000);
+      const left = max - sum();
+      expect(await letIn(workers.of(1 + random(count)), left + 1)).toBe(left);
+    }
+  });
+});
