@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { readConfig } from '../../src/config.ts';
 import { readDocument } from '../support/documents.ts';
 
 const FILE = readDocument('docker/compose.yaml');
@@ -48,6 +49,56 @@ describe('the compose file of several servers', () => {
     const [, backends] = /POSTERN_BACKENDS_MAX: (\d+)/.exec(file) ?? [];
     const [, connections] = /max_connections=(\d+)/.exec(file) ?? [];
     expect(2 * (Number(backends) + 16)).toBeLessThanOrEqual(Number(connections));
+  });
+});
+
+describe('the settings in the compose files', () => {
+  /** The settings of the service, with the defaults of what the caller's environment sets. */
+  const settingsIn = (file: string): Record<string, string> =>
+    Object.fromEntries(
+      [...readDocument(`docker/${file}`).matchAll(/^ +(POSTERN_[A-Z_]+|DATABASE_URL): (.+)$/gm)].map(([, name = '', value = '']) => [
+        name,
+        value.replace(/\$\{\w+:-([^}]*)\}/g, '$1').replace(/\$\{(\w+)(?::\?[^}]*)?\}/g, 'the value of $1'),
+      ]),
+    );
+
+  it.each(['compose.yaml', 'compose.scale.yaml', 'compose.tls.yaml'])('are settings that there are, in %s', (file) => {
+    const known = new Set(Object.keys(readConfig({})));
+    const names = Object.keys(settingsIn(file)).filter((name) => name.startsWith('POSTERN_'));
+    expect(names.length).toBeGreaterThan(0);
+    // What has no default is not in the configuration unless it is set; the table has all.
+    const table = readDocument('docker/README.md');
+    for (const name of names) expect(known.has(name) || table.includes(`| \`${name}\` |`), name).toBe(true);
+  });
+
+  it.each(['compose.yaml', 'compose.scale.yaml'])('are valid in %s', (file) => {
+    const { DATABASE_URL, ...settings } = settingsIn(file);
+    expect(DATABASE_URL).toMatch(/^postgres:/);
+    const config = readConfig({ ...settings, DATABASE_URL: 'postgres://postgres@postgres/postgres' });
+    expect(config).toMatchObject({ POSTERN_PUBLIC_HOST: 'localhost' });
+  });
+
+  it('trust the proxies of the network that they are in, and announce a stop for longer than HAProxy takes to notice', () => {
+    const text = readDocument('docker/compose.scale.yaml');
+    const { POSTERN_TRUST_PROXY: trusted, POSTERN_DRAIN_MS: drainMs } = settingsIn('compose.scale.yaml');
+    expect(text).toContain(`- subnet: ${trusted}\n`);
+    const [, seconds, times] = /inter (\d+)s rise \d+ fall (\d+)/.exec(readDocument('docker/haproxy.cfg')) ?? [];
+    expect(Number(drainMs)).toBeGreaterThan(1_000 * Number(seconds) * Number(times));
+    const [, graceSeconds] = /stop_grace_period: (\d+)s/.exec(text) ?? [];
+    expect(1_000 * Number(graceSeconds)).toBeGreaterThan(Number(drainMs) + readConfig({}).POSTERN_SHUTDOWN_TIMEOUT_MS);
+  });
+
+  it('name each Postern to HAProxy at the ports of its doors', () => {
+    const servers = [...readDocument('docker/haproxy.cfg').matchAll(/^ +server (\S+) (\S+)$/gm)].map(([, name, address]) => [
+      name,
+      address,
+    ]);
+    const posterns = [...readDocument('docker/compose.scale.yaml').matchAll(/^ {2}(postern-\d+):\n {4}<<: \*postern$/gm)].map(
+      ([, name]) => name,
+    );
+    const { POSTERN_PG_PORT, POSTERN_HTTP_PORT, POSTERN_OPS_PORT } = readConfig({});
+    expect(servers).toEqual([POSTERN_PG_PORT, POSTERN_HTTP_PORT].flatMap((port) => posterns.map((name) => [name, `${name}:${port}`])));
+    expect(readDocument('docker/haproxy.cfg')).toContain(`check port ${POSTERN_OPS_PORT} `);
   });
 });
 
