@@ -27,9 +27,10 @@ const USAGE = `usage: postern admin <command>
   org clone <id> [--name <name>] [--expires <time>] [--force]
                                a copy of it with a key of its own, dropped after 1d, or another time up to 7d: 30m, 12h; its clients wait
                                meanwhile; --force ends transactions and pinned sessions that do not end
-  org move <id> [--to <cluster>] [--placement database|schema] [--pause <seconds>] [--force]
+  org move <id> [--to <cluster>] [--placement database|schema] [--pause <seconds>] [--force] [--replicate]
                                moves it while its clients wait, for at most 60 seconds or those given; what is not done by then is undone;
-                               the former copy is kept; --force as above
+                               the former copy is kept; --force as above; --replicate copies most rows before they wait, which a large
+                               database does anyway on its way to another server, if both servers allow it
   org move <id> --finish       removes the former copy
   org move <id> --abort        undoes a move that has not been completed; when its command was killed, the running service does so
   key issue <id>               a new admin key for an organization that has lost its own; its other admin keys become invalid
@@ -124,7 +125,7 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
     'org move',
     {
       words: 1,
-      options: ['to', 'placement', 'pause', 'force', 'finish', 'abort'],
+      options: ['to', 'placement', 'pause', 'force', 'replicate', 'finish', 'abort'],
       command: ([id = ''], options) => move(id, options),
     },
   ],
@@ -179,6 +180,7 @@ function parse(args: readonly string[]) {
         cluster: { type: 'string' },
         to: { type: 'string' },
         pause: { type: 'string' },
+        replicate: { type: 'boolean' },
         finish: { type: 'boolean' },
         abort: { type: 'boolean' },
       },

@@ -9,6 +9,7 @@ export interface MoveWords {
   readonly placement?: string;
   readonly pause?: string;
   readonly force?: boolean;
+  readonly replicate?: boolean;
   readonly finish?: boolean;
   readonly abort?: boolean;
 }
@@ -20,13 +21,13 @@ const PAUSE_S = 60;
 const PAUSE_MAX_S = 3_600;
 
 /** @returns undefined if the options do not go together @throws UsageError */
-export function moveOrder({ to, placement, pause, force, finish, abort }: MoveWords): MoveOrder | undefined {
-  const moves = [to, placement, pause, force].filter((option) => option !== undefined);
+export function moveOrder({ to, placement, pause, force, replicate, finish, abort }: MoveWords): MoveOrder | undefined {
+  const moves = [to, placement, pause, force, replicate].filter((option) => option !== undefined);
   if (finish === true || abort === true) return moves.length > 0 || finish === abort ? undefined : finish ? 'finish' : 'abort';
   if (to === undefined && placement === undefined) return undefined;
   const pauseS = Number(/^[1-9]\d{0,4}$/.exec(pause ?? String(PAUSE_S))?.[0]);
   if (!(pauseS <= PAUSE_MAX_S)) throw new UsageError(`--pause is a number of seconds, at most ${PAUSE_MAX_S}`);
-  return { cluster: to, kind: kindOf(placement), force: force === true, pauseMs: 1_000 * pauseS };
+  return { cluster: to, kind: kindOf(placement), force: force === true, replicate: replicate === true, pauseMs: 1_000 * pauseS };
 }
 
 function kindOf(placement: string | undefined): Placement['kind'] | undefined {
@@ -44,10 +45,12 @@ export async function carryOut(mover: Mover, id: string, order: MoveOrder, origi
     await mover.abort(id);
     return `${id} stays where it is; nothing of the move is left`;
   }
-  const { organization, tables, rows, pausedMs, isOpen } = await mover.move(id, order, origin);
+  const { organization, tables, rows, pausedMs, firstPauseMs, obstacle, isOpen } = await mover.move(id, order, origin);
   const { kind, cluster } = organization.placement;
-  return `${id} is in a ${kind} of its own on ${cluster}: ${rows} rows in ${tables} tables are the same there; its clients waited ${Math.ceil(pausedMs)} ms
-its former copy is kept until: postern admin org move ${id} --finish${isOpen ? OPEN : ''}`;
+  const waits = [firstPauseMs, pausedMs].flatMap((ms) => (ms === undefined ? [] : Math.ceil(ms)));
+  const all = obstacle === undefined ? '' : `all rows were copied meanwhile: ${obstacle}\n`;
+  return `${id} is in a ${kind} of its own on ${cluster}: ${rows} rows in ${tables} tables are the same there; its clients waited ${waits.join(' and ')} ms
+${all}its former copy is kept until: postern admin org move ${id} --finish${isOpen ? OPEN : ''}`;
 }
 
 const OPEN = `

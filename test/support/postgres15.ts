@@ -15,8 +15,8 @@ const run = promisify(execFile);
 const BINARIES = '/usr/lib/postgresql/15/bin';
 export const hasPostgres15 = existsSync(join(BINARIES, 'postgres'));
 
-/** A PostgreSQL 15 that asks everybody for a password. */
-export async function startPostgres15(): Promise<TestCluster & { stop(): Promise<void> }> {
+/** A PostgreSQL 15 that asks everybody for a password. @param more further settings */
+export async function startPostgres15(more: Readonly<Record<string, string>> = {}): Promise<TestCluster & { stop(): Promise<void> }> {
   const account = await serverAccount();
   const scratch = await makeScratch();
   const folder = join(scratch.path, '15');
@@ -27,7 +27,8 @@ export async function startPostgres15(): Promise<TestCluster & { stop(): Promise
   if (account !== undefined) await chown(folder, account.uid, account.gid);
   const access = [`--username=${login.user}`, `--pwfile=${passwordFile}`, '--auth=scram-sha-256'];
   await run(join(BINARIES, 'initdb'), ['-D', cluster, ...access, '--encoding=UTF8', '--locale=C.UTF-8', '--no-sync'], runAs(account));
-  const settings = ['-c', 'fsync=off', '-c', 'listen_addresses=', '-c', `unix_socket_directories=${folder}`];
+  const all = { fsync: 'off', listen_addresses: '', unix_socket_directories: folder, ...more };
+  const settings = Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
   const server = spawn(join(BINARIES, 'postgres'), ['-D', cluster, ...settings], { ...runAs(account), stdio: 'ignore' });
   const ended = once(server, 'exit');
   await waitForServer(login, 30_000);

@@ -29,6 +29,26 @@ export async function compareTables(source: pg.Client, target: pg.Client, tables
   return rows;
 }
 
+/**
+ * Compares how many rows the tables and their copies have.
+ * @returns how many there are in all
+ * @throws ServiceError `internal` for one that differs
+ */
+export async function compareCounts(source: pg.Client, target: pg.Client, tables: readonly MovedTable[]): Promise<number> {
+  let rows = 0;
+  for (const { from, to } of tables) {
+    const [own, copied] = await Promise.all([countRows(source, from), countRows(target, to)]);
+    if (own !== copied) throw new ServiceError('internal', `the copy of the table ${from} differs: ${own} rows, and ${copied} in the copy`);
+    rows += own;
+  }
+  return rows;
+}
+
+async function countRows(client: pg.Client, table: string): Promise<number> {
+  const { rows } = await client.query<{ count: string }>(`SELECT pg_catalog.count(*)::text AS count FROM ONLY ${table}`);
+  return Number(rows[0]?.count);
+}
+
 async function summarize(client: pg.Client, table: string): Promise<Summary> {
   const { rows } = await client.query<Summary>(summary(table));
   return rows[0] ?? { count: 'none', checksum: '' };

@@ -9,6 +9,8 @@ export interface MovedTable {
   readonly to: string;
   /** Quoted, in the order of the table; without generated ones. */
   readonly columns: readonly string[];
+  /** Whether logical replication can tell its rows apart: it has a primary key, or an index that is its replica identity. */
+  readonly hasIdentity: boolean;
 }
 
 /** A sequence whose value is carried over. */
@@ -35,13 +37,17 @@ interface Relation {
   readonly kind: 'r' | 'S' | 'm';
   readonly populated: boolean;
   readonly columns: readonly string[];
+  readonly hasIdentity: boolean;
 }
 
 /** Tables, sequences except those of Postern's tables, and materialized views: of one schema, or of all. */
 const RELATIONS = `
   SELECT n.nspname AS schema, c.relname AS name, c.relkind AS kind, c.relispopulated AS populated,
     ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
-      WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum) AS columns
+      WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum) AS columns,
+    c.relpersistence = 'p' AND c.relreplident <> 'n' AND EXISTS (SELECT FROM pg_catalog.pg_index i
+      WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate
+        AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) AS "hasIdentity"
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   WHERE n.nspname = coalesce($1, n.nspname) AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
     AND c.relkind = ANY ('{r,S,m}') AND c.relname <> ALL ($2)
@@ -67,14 +73,18 @@ export async function readContents(client: pg.Client, source: Placement, target:
     from: quoted(relation.schema, relation.name),
     to: quoted(schema ?? relation.schema, relation.name),
   });
-  const tables = of('r').map((relation) => ({ ...names(relation), columns: relation.columns.map(pg.escapeIdentifier) }));
+  const tables = of('r').map((relation) => ({
+    ...names(relation),
+    columns: relation.columns.map(pg.escapeIdentifier),
+    hasIdentity: relation.hasIdentity,
+  }));
   const posternTables: PosternTableName[] = [];
   for (const name of schema === undefined ? [] : POSTERN_TABLES) {
     const from = posternTable(source, name).name;
     const columns = await columnsOf(client, from);
     if (columns.length === 0) continue;
     posternTables.push(name);
-    tables.push({ from, to: posternTable(target, name).name, columns: columns.map(pg.escapeIdentifier) });
+    tables.push({ from, to: posternTable(target, name).name, columns: columns.map(pg.escapeIdentifier), hasIdentity: false });
   }
   return {
     tables,

@@ -7,7 +7,7 @@ import { readerOf } from '../../router/placement/roles/reader-role.ts';
 import { applySettings, readSettings } from '../../router/placement/roles/role-settings.ts';
 import { roleExists } from '../../router/placement/roles/roles.ts';
 import { compareTables } from './comparison.ts';
-import { type Contents, checkContents, readContents } from './contents.ts';
+import { type Contents, checkContents, type MovedTable, readContents } from './contents.ts';
 import { copyRows } from './copy-rows.ts';
 import { inSchema, renameInRoutines, runDefinitions, statementsOf } from './definitions.ts';
 import { dumpDefinitions } from './pg-dump.ts';
@@ -22,8 +22,8 @@ import type { Side } from './side.ts';
 export async function copyOrganization(source: Side, target: Side): Promise<{ readonly tables: number; readonly rows: number }> {
   const { placement: from } = source;
   const { placement: to } = target;
-  const { client: reading, backend: readingRows } = source.session;
-  const { client: writing, backend: writingRows } = target.session;
+  const { client: reading } = source.session;
+  const { client: writing } = target.session;
   await checkContents(reading, from, to);
   const schema = schemaMeanwhile(from, to);
   const contents = await readContents(reading, from, to, schema);
@@ -34,10 +34,7 @@ export async function copyOrganization(source: Side, target: Side): Promise<{ re
     await writing.query(`DROP SCHEMA public; CREATE SCHEMA ${pg.escapeIdentifier(from.schema)}`);
   await runDefinitions(writing, adapted(before, source, target));
   await createPosternTables(writing, to, contents.posternTables);
-  for (const { from: own, to: copy, columns } of contents.tables) {
-    const list = columns.length === 0 ? '' : ` (${columns.join(', ')})`;
-    await copyRows(readingRows, `COPY ${own}${list} TO STDOUT`, writingRows, `COPY ${copy}${list} FROM STDIN`);
-  }
+  await copyTables(source, target, contents.tables);
   await runDefinitions(writing, adapted(after, source, target));
   for (const view of contents.views) await writing.query(`REFRESH MATERIALIZED VIEW ${view}`);
   await carrySequences(reading, writing, contents);
@@ -64,13 +61,20 @@ function adapted(dump: string, { placement: from }: Side, { server, placement: t
   return statements.map((statement) => inSchema(statement, target));
 }
 
+export async function copyTables({ session: own }: Side, { session: copy }: Side, tables: readonly MovedTable[]): Promise<void> {
+  for (const { from, to, columns } of tables) {
+    const list = columns.length === 0 ? '' : ` (${columns.join(', ')})`;
+    await copyRows(own.backend, `COPY ${from}${list} TO STDOUT`, copy.backend, `COPY ${to}${list} FROM STDIN`);
+  }
+}
+
 /** Nobody writes to the tables before the session ends. */
-async function lockTables(client: pg.Client, { tables }: Contents): Promise<void> {
+export async function lockTables(client: pg.Client, { tables }: Contents): Promise<void> {
   await client.query('BEGIN');
   for (const { from } of tables) await client.query(`LOCK TABLE ONLY ${from} IN SHARE MODE`);
 }
 
-async function carrySequences(source: pg.Client, target: pg.Client, { sequences }: Contents): Promise<void> {
+export async function carrySequences(source: pg.Client, target: pg.Client, { sequences }: Contents): Promise<void> {
   for (const { from, to } of sequences) {
     const { rows } = await source.query<{ value: string; called: boolean }>(
       `SELECT last_value::text AS value, is_called AS called FROM ${from}`,
@@ -81,7 +85,7 @@ async function carrySequences(source: pg.Client, target: pg.Client, { sequences 
 }
 
 /** What is not in a dump of one schema: its name, default privileges, and settings of the role. */
-async function complete(source: Side, target: Side): Promise<void> {
+export async function complete(source: Side, target: Side): Promise<void> {
   const { placement: from, session: own } = source;
   const { placement: to, session: copy } = target;
   const { platform } = target.server;

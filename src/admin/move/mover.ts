@@ -8,13 +8,16 @@ import type { Origin } from '../../observation.ts';
 import type { Clusters } from '../../router/clusters/clusters.ts';
 import type { ServedCluster } from '../../router/clusters/served-cluster.ts';
 import { undoMove } from '../../router/moves/interrupted-moves.ts';
-import { whileQuiet } from '../../router/moves/quiesce.ts';
+import { type QuietOptions, whileQuiet } from '../../router/moves/quiesce.ts';
+import { removeReplication } from '../../router/placement/own-database/replication-objects.ts';
 import type { Platform } from '../../router/placement/platform-sessions.ts';
 import { readerOf } from '../../router/placement/roles/reader-role.ts';
 import { roleExists } from '../../router/placement/roles/roles.ts';
 import { hasCitus } from '../../router/placement/shared-database/citus/extension.ts';
 import { copyOrganization } from './copy-organization.ts';
 import { checkPgDump } from './pg-dump.ts';
+import { openReplicatedCopy } from './replication/open-replicated-copy.ts';
+import type { ReplicatedCopy } from './replication/replicated-copy.ts';
 import type { Side } from './side.ts';
 import { openTenantSession } from './tenant-session.ts';
 
@@ -27,6 +30,8 @@ export interface MoveOptions {
   readonly force: boolean;
   /** The longest time in which its clients may have to wait. What is not done by then is undone. */
   readonly pauseMs: number;
+  /** Copies before the pause however small the organization is, or does not move it if that is not possible. */
+  readonly replicate: boolean;
 }
 
 export interface Moved {
@@ -35,6 +40,10 @@ export interface Moved {
   readonly rows: number;
   /** How long clients waited. */
   readonly pausedMs: number;
+  /** How long they waited once before, when rows were copied before the pause. */
+  readonly firstPauseMs: number | undefined;
+  /** Why all rows of a large organization were copied in the pause. */
+  readonly obstacle: string | undefined;
   /** A process that does not know of the move might still write to the former copy. */
   readonly isOpen: boolean;
 }
@@ -50,8 +59,9 @@ export class Mover {
   }
 
   /**
-   * Copies the organization's data while its clients wait, and has it be served from the copy. The former copy is kept. If anything fails,
-   * the organization stays where it is, and the copy is removed.
+   * Copies the organization's data, and has it be served from the copy: small ones while their clients wait, large ones on the way to
+   * another server before that as far as possible. The former copy is kept. If anything fails, the organization stays where it is, and the
+   * copy is removed.
    * @throws ServiceError `not_found`, `invalid_request`, `organization_busy`, `unsupported_statement`
    */
   async move(id: string, options: MoveOptions, origin: Origin): Promise<Moved> {
@@ -71,13 +81,25 @@ export class Mover {
       const hasReaders = await source.platform.run((session) => roleExists(session, readerOf(from.role)));
       await target.provisioner.provision(to, hasReaders);
       if (from.kind === 'schema') await checkLargeObjects(source.platform, from);
-      const beganAt = performance.now();
+      const sides = [
+        { server: source, placement: from },
+        { server: target, placement: to },
+      ] as const;
       const quiet = { catalog: this.#catalog, cluster: source, limitMs: options.pauseMs, force: options.force, token };
-      const work = (pause: Pause) =>
-        this.#copyAndSwitch({ server: source, placement: from }, { server: target, placement: to }, pause, origin);
-      const done = await whileQuiet(organization, quiet, work);
-      const pausedMs = performance.now() - beganAt;
-      return { ...done, pausedMs, isOpen: source !== target && !(await closeRoles(source, from)) };
+      const { copy, obstacle } = await openReplicatedCopy(...sides, options.replicate);
+      try {
+        const firstPauseMs = copy && (await replicate(copy, organization, quiet));
+        const beganAt = performance.now();
+        const copyAll = (own: Side, other: Side) => copy?.complete(own, other, options.pauseMs) ?? copyOrganization(own, other);
+        const done = await whileQuiet(organization, quiet, (pause) => this.#copyAndSwitch(...sides, copyAll, pause, origin));
+        const pausedMs = performance.now() - beganAt;
+        const isOpen = source !== target && !(await closeRoles(source, from));
+        // What cannot be removed now is removed with the former copy.
+        if (copy !== undefined) await removeReplication(source.platform, from).catch(() => {});
+        return { ...done, pausedMs, firstPauseMs, obstacle, isOpen };
+      } finally {
+        await copy?.close();
+      }
     } catch (error) {
       // What cannot be removed now is removed by the service.
       await undoMove(this.#catalog, this.#clusters, { organizationId: id, token, made: to }).catch(() => {});
@@ -122,21 +144,35 @@ export class Mover {
   async #copyAndSwitch(
     from: Omit<Side, 'session'>,
     to: Omit<Side, 'session'>,
+    copyAll: (source: Side, target: Side) => Promise<{ readonly tables: number; readonly rows: number }>,
     pause: Pause,
     origin: Origin,
-  ): Promise<Omit<Moved, 'pausedMs' | 'isOpen'>> {
+  ): Promise<Pick<Moved, 'organization' | 'tables' | 'rows'>> {
     const sides: Side[] = [];
     try {
       for (const side of [from, to]) sides.push({ ...side, session: await openTenantSession(side.server, side.placement) });
       const [source, target] = sides;
       if (source === undefined || target === undefined) throw new Error('there are two placements');
-      const copied = await copyOrganization(source, target);
+      const copied = await copyAll(source, target);
       await checkAlone(source, sides);
       return { ...copied, organization: await this.#catalog.moves.switch(pause, origin) };
     } finally {
       for (const { session } of sides) await session.end();
     }
   }
+}
+
+/**
+ * Has the copy follow, and compares it as it is in a short pause.
+ * @returns how long clients waited, in milliseconds
+ */
+async function replicate(copy: ReplicatedCopy, organization: Organization, quiet: QuietOptions): Promise<number> {
+  await copy.follow();
+  const beganAt = performance.now();
+  await whileQuiet(organization, quiet, () => copy.takeSnapshots(quiet.limitMs));
+  const pausedMs = performance.now() - beganAt;
+  await copy.compareSnapshots();
+  return pausedMs;
 }
 
 /** A process that has not been notified yet does not get into the former copy. @returns false when that could not be done */

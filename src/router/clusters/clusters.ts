@@ -4,6 +4,7 @@ import { type ClusterRow, DEFAULT_CLUSTER } from '../../catalog/clusters/cluster
 import type { Placement } from '../../catalog/organizations/organization.ts';
 import { InputScheduler } from '../../runtime/input-scheduler.ts';
 import type { Cluster } from '../placement/cluster.ts';
+import { removeReplication } from '../placement/own-database/replication-objects.ts';
 import type { RunningProcess } from '../placement/provisioner.ts';
 import { ClusterOpening, type PrepareCluster } from './cluster-opening.ts';
 import { ClusterDownError, ServedCluster, type ServedClusterOptions } from './served-cluster.ts';
@@ -129,8 +130,11 @@ export class Clusters {
    * @throws ClusterDownError, StillRunningError
    */
   async removeCopy(copy: Placement, kept: Placement): Promise<void> {
-    const cluster = await this.ready(copy.cluster);
     const isOnSameServer = copy.cluster === kept.cluster;
+    // A slot keeps its server from removing WAL, so this is not left for later when the other server does not answer.
+    if (!isOnSameServer) await removeReplication((await this.ready(kept.cluster)).platform, kept);
+    const cluster = await this.ready(copy.cluster);
+    if (!isOnSameServer) await removeReplication(cluster.platform, copy);
     await cluster.provisioning((provisioner) => (isOnSameServer ? provisioner.removeCopy(copy, kept) : provisioner.deprovision(copy)));
   }
 

@@ -20,6 +20,8 @@ export interface Cluster extends SharedFacts {
   readonly ssl: pg.ClientConfig['ssl'];
   /** The role for everything except tenants' own SQL. It has CREATEDB and CREATEROLE and is never a superuser. */
   readonly platform: RoleLogin;
+  /** For the set-up, and for what replication leaves to superusers; undefined: the server's URL has another role. */
+  readonly superuser: AdminConnection | undefined;
   readonly controlDatabase: string;
   /** Holds the schemas of organizations that have one each; neither the control database nor `postgres`. */
   readonly sharedDatabase: string;
@@ -67,6 +69,7 @@ export async function describeCluster(
     port,
     ssl,
     platform,
+    superuser: facts.superuser ? admin : undefined,
     controlDatabase,
     sharedDatabase: SHARED,
     ...(await sharedFacts(admin)),

@@ -20,9 +20,10 @@ export class Writers {
     this.#organization = organization;
   }
 
-  static async start(service: TestService, organization: TestOrganization): Promise<Writers> {
+  /** @param constraint of the column with the numbers */
+  static async start(service: TestService, organization: TestOrganization, constraint = ''): Promise<Writers> {
     const writers = new Writers(service, organization);
-    await service.query(organization, 'CREATE TABLE written (n int, at timestamptz DEFAULT now())');
+    await service.query(organization, `CREATE TABLE written (n int ${constraint}, at timestamptz DEFAULT now())`);
     writers.#working = Array.from({ length: AT_EACH_DOOR }).flatMap(() => [writers.#overWire(), writers.#overHttp()]);
     return writers;
   }

@@ -1,0 +1,145 @@
+import { ServiceError } from '../../../errors.ts';
+import { compareCounts, compareTables } from '../comparison.ts';
+import { type Contents, checkContents, type MovedTable, readContents } from '../contents.ts';
+import { carrySequences, complete, copyTables, lockTables } from '../copy-organization.ts';
+import { runDefinitions } from '../definitions.ts';
+import type { Side, TenantSession } from '../side.ts';
+import { openTenantSession } from '../tenant-session.ts';
+import { areSame, type Definitions, divide, readDefinitions } from './replicated-definitions.ts';
+import { type ReplicatedSide, Replication } from './replication.ts';
+
+interface Plan {
+  readonly contents: Contents;
+  readonly definitions: Definitions;
+  /** Those that can be replicated, and the others. */
+  readonly replicated: readonly MovedTable[];
+  readonly copiedInPause: readonly MovedTable[];
+  /** Definitions that are carried in the pause. */
+  readonly late: readonly string[];
+}
+
+/** A copy of an organization's database on another server that follows the changes, until a short pause completes it. */
+export class ReplicatedCopy {
+  readonly #from: ReplicatedSide;
+  readonly #to: ReplicatedSide;
+  readonly #replication: Replication;
+  #plan: Plan | undefined;
+  #snapshots: TenantSession[] = [];
+
+  private constructor(from: ReplicatedSide, to: ReplicatedSide, replication: Replication) {
+    this.#from = from;
+    this.#to = to;
+    this.#replication = replication;
+  }
+
+  /** @throws ServiceError `invalid_request` if the servers cannot be connected; nothing of the organization has been copied then */
+  static async open(from: ReplicatedSide, to: ReplicatedSide): Promise<ReplicatedCopy> {
+    return new ReplicatedCopy(from, to, await Replication.open(from, to));
+  }
+
+  /** Carries the definitions and copies the rows while clients go on. Resolves when the copy is hardly behind. */
+  async follow(): Promise<void> {
+    await withSessions(this.#from, this.#to, async (own, copy) => {
+      await checkContents(own.client, this.#from.placement, this.#to.placement);
+      const definitions = await readDefinitions(own.client, this.#from);
+      const contents = await readContents(own.client, this.#from.placement, this.#to.placement, undefined);
+      const replicated = contents.tables.filter(({ hasIdentity }) => hasIdentity);
+      const copiedInPause = contents.tables.filter(({ hasIdentity }) => !hasIdentity);
+      await runDefinitions(copy.client, definitions.beforeRows);
+      const { early, late } = await divide(copy.client, definitions.afterRows, copiedInPause);
+      await runDefinitions(copy.client, early);
+      this.#plan = { contents, definitions, replicated, copiedInPause, late };
+      await this.#replication.add(replicated);
+    });
+    await this.#replication.copied();
+  }
+
+  /** Remembers the replicated tables as they are at both servers. In a pause, so that both are the same. */
+  async takeSnapshots(limitMs: number): Promise<void> {
+    const { contents } = this.#planned();
+    const locking = await openTenantSession(this.#from.server, this.#from.placement);
+    try {
+      await lockTables(locking.client, contents);
+      await this.#replication.caughtUp(limitMs);
+      for (const { server, placement } of [this.#from, this.#to]) {
+        const session = await openTenantSession(server, placement);
+        this.#snapshots.push(session);
+        await session.client.query('BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY');
+        await session.client.query('SELECT 1');
+      }
+    } finally {
+      await locking.end();
+    }
+  }
+
+  /** Compares the remembered tables by count and checksum, while clients go on. @throws ServiceError `internal` for one that differs */
+  async compareSnapshots(): Promise<void> {
+    const [own, copy] = this.#snapshots;
+    if (own === undefined || copy === undefined) throw new Error('there are two snapshots');
+    await compareTables(own.client, copy.client, this.#planned().replicated);
+    await this.#endSnapshots();
+  }
+
+  /**
+   * Completes the copy in a pause.
+   * @returns how much the organization has
+   * @throws ServiceError `organization_busy` if its definitions have changed meanwhile, or the copy does not catch up
+   */
+  async complete(source: Side, target: Side, limitMs: number): Promise<{ readonly tables: number; readonly rows: number }> {
+    const { contents, definitions, replicated, copiedInPause, late } = this.#planned();
+    const { client: reading } = source.session;
+    const { client: writing } = target.session;
+    await lockTables(reading, contents);
+    await this.#replication.caughtUp(limitMs);
+    const [now, rows] = await allOf(readDefinitions(reading, source), compareCounts(reading, writing, replicated), this.#replication.end());
+    if (!areSame(now, definitions)) {
+      throw new ServiceError('organization_busy', 'tables or other definitions were changed while the data was copied', {
+        hint: 'Move the organization again when no migration runs.',
+      });
+    }
+    await copyTables(source, target, copiedInPause);
+    await runDefinitions(writing, late);
+    for (const view of contents.views) await writing.query(`REFRESH MATERIALIZED VIEW ${view}`);
+    await carrySequences(reading, writing, contents);
+    const others = await compareTables(reading, writing, copiedInPause);
+    await complete(source, target);
+    return { tables: contents.tables.length, rows: rows + others };
+  }
+
+  async close(): Promise<void> {
+    await this.#endSnapshots();
+    await this.#replication.close();
+  }
+
+  async #endSnapshots(): Promise<void> {
+    const sessions = this.#snapshots;
+    this.#snapshots = [];
+    for (const session of sessions) await session.end();
+  }
+
+  #planned(): Plan {
+    if (this.#plan === undefined) throw new Error('the copy has not begun');
+    return this.#plan;
+  }
+}
+
+/** Runs `work` with a session at one placement, and one at another. */
+async function withSessions(
+  own: ReplicatedSide,
+  copy: ReplicatedSide,
+  work: (own: TenantSession, copy: TenantSession) => Promise<void>,
+): Promise<void> {
+  const reading = await openTenantSession(own.server, own.placement);
+  try {
+    const writing = await openTenantSession(copy.server, copy.placement);
+    await work(reading, writing).finally(() => writing.end());
+  } finally {
+    await reading.end();
+  }
+}
+
+/** As Promise.all, but nothing goes on after a failure. */
+async function allOf<A, B, C>(...work: readonly [Promise<A>, Promise<B>, Promise<C>]): Promise<[A, B, C]> {
+  await Promise.allSettled(work);
+  return Promise.all(work);
+}

@@ -1,0 +1,166 @@
+import { randomBytes } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+import { rolePassword, roleVerifier } from '../../../auth/role-password.ts';
+import type { Placement } from '../../../catalog/organizations/organization.ts';
+import { ServiceError } from '../../../errors.ts';
+import type { ServedCluster } from '../../../router/clusters/served-cluster.ts';
+import { type AdminConnection, sessionConfig } from '../../../router/placement/admin-connection.ts';
+import { replicationName } from '../../../router/placement/own-database/replication-objects.ts';
+import type { MovedTable } from '../contents.ts';
+
+/** One end of the replication. */
+export interface ReplicatedSide {
+  readonly server: ServedCluster;
+  readonly placement: Placement;
+}
+
+const POLL_MS = 20;
+/** How much the copy may lag when clients are paused, and how long it is waited for that. */
+const LAG_MAX_BYTES = 1024 * 1024;
+const LAG_TIMEOUT_MS = 120_000;
+const CONNECTIONS = 8;
+
+/** Keeps the statement that has a password out of the server's log, its statistics and the view of sessions. */
+const UNSEEN = `
+  SET log_statement = none; SET log_min_error_statement = panic; SET log_min_duration_statement = -1;
+  SET log_min_duration_sample = -1; SET log_transaction_sample_rate = 0; SET track_activities = off;
+  SET pg_stat_statements.track_utility = off; SET pgaudit.log = 'none'; SET synchronous_commit = on`;
+
+/** PostgreSQL's logical replication from one server's copy of an organization's database to another's. */
+export class Replication {
+  readonly #name: string;
+  readonly #publisher: pg.Client;
+  readonly #subscriber: pg.Client;
+
+  private constructor(name: string, publisher: pg.Client, subscriber: pg.Client) {
+    this.#name = name;
+    this.#publisher = publisher;
+    this.#subscriber = subscriber;
+  }
+
+  /**
+   * Connects the servers. Nothing is replicated yet. What it leaves, also when it fails, is removed with the copy.
+   * @throws ServiceError `invalid_request` if the subscriber cannot connect to the publisher
+   */
+  static async open(from: ReplicatedSide, to: ReplicatedSide): Promise<Replication> {
+    const name = replicationName(from.placement);
+    const [publisher, subscriber] = [await superuserOf(from), await superuserOf(to)];
+    const replication = new Replication(name, publisher, subscriber);
+    try {
+      const password = await createRole(publisher, from, name);
+      await publisher.query(`CREATE PUBLICATION ${name}`);
+      await subscribe(subscriber, from, name, password);
+      return replication;
+    } catch (error) {
+      await replication.close();
+      throw error;
+    }
+  }
+
+  /** Begins to copy the tables, and to apply the changes to them. */
+  async add(tables: readonly MovedTable[]): Promise<void> {
+    if (tables.length === 0) return;
+    await this.#publisher.query(`ALTER PUBLICATION ${this.#name} ADD TABLE ${tables.map(({ from }) => `ONLY ${from}`).join(', ')}`);
+    await this.#subscriber.query(`ALTER SUBSCRIPTION ${this.#name} REFRESH PUBLICATION`);
+  }
+
+  /** Resolves when all tables have been copied, and the copy is not far behind. @throws ServiceError `internal` if it has stopped */
+  async copied(): Promise<void> {
+    while ((await this.#check()) > 0) await delay(POLL_MS);
+    const deadline = performance.now() + LAG_TIMEOUT_MS;
+    while (performance.now() < deadline && !(await this.#isAt(await this.#position(), LAG_MAX_BYTES))) await delay(POLL_MS);
+  }
+
+  /**
+   * Resolves when all has been applied that was committed before the call.
+   * @throws ServiceError `organization_busy` if that takes longer than `limitMs`, `internal` if the replication has stopped
+   */
+  async caughtUp(limitMs: number): Promise<void> {
+    const position = await this.#position();
+    const deadline = performance.now() + limitMs;
+    while (!(await this.#isAt(position, 0))) {
+      await this.#check();
+      if (performance.now() > deadline) throw new ServiceError('organization_busy', 'the copy did not catch up in the pause');
+      await delay(POLL_MS);
+    }
+  }
+
+  /** Ends the replication, and makes all that has been applied durable. */
+  async end(): Promise<void> {
+    await this.#subscriber.query(`ALTER SUBSCRIPTION ${this.#name} DISABLE`);
+    await this.#subscriber.query(`DROP SUBSCRIPTION ${this.#name}`);
+  }
+
+  async close(): Promise<void> {
+    for (const client of [this.#publisher, this.#subscriber]) await client.end().catch(() => {});
+  }
+
+  /** The end of the WAL, which need not have been flushed. */
+  async #position(): Promise<string> {
+    const { rows } = await this.#publisher.query<{ position: string }>('SELECT pg_catalog.pg_current_wal_insert_lsn()::text AS position');
+    return rows[0]?.position ?? '';
+  }
+
+  async #isAt(position: string, lagMaxBytes: number): Promise<boolean> {
+    const { rows } = await this.#publisher.query(
+      `SELECT FROM pg_catalog.pg_stat_replication
+       WHERE usename = $1 AND application_name = $1 AND state = 'streaming' AND $2::pg_lsn - replay_lsn <= $3`,
+      [this.#name, position, lagMaxBytes],
+    );
+    return rows.length > 0;
+  }
+
+  /** @returns how many tables have not been copied @throws ServiceError `internal` if the replication has stopped */
+  async #check(): Promise<number> {
+    const { rows } = await this.#subscriber.query<{ enabled: boolean; left: number }>(
+      `SELECT subenabled AS enabled, (SELECT pg_catalog.count(*) FROM pg_catalog.pg_subscription_rel
+         WHERE srsubid = s.oid AND srsubstate <> 'r')::int AS left
+       FROM pg_catalog.pg_subscription s WHERE subname = $1`,
+      [this.#name],
+    );
+    const [found] = rows;
+    if (!found?.enabled) throw new ServiceError('internal', 'the replication has stopped; the log of the new server says why');
+    return found.left;
+  }
+}
+
+async function superuserOf({ server, placement: { database } }: ReplicatedSide): Promise<pg.Client> {
+  const { superuser } = server.platform.cluster;
+  if (superuser === undefined) throw new ServiceError('invalid_request', `the role in the URL of ${server.name} is no superuser`);
+  const client = new pg.Client(sessionConfig({ ...superuser, database }));
+  // A connection lost between two statements fails the next one.
+  client.on('error', () => {});
+  await client.connect();
+  return client;
+}
+
+/** A role that may replicate, and reads the organization's tables as their owner does. @returns its password */
+async function createRole(session: pg.Client, { server, placement }: ReplicatedSide, name: string): Promise<string> {
+  const secret = randomBytes(32).toString('base64url');
+  const verifier = pg.escapeLiteral(await roleVerifier(secret, name));
+  const isOld = server.platform.cluster.serverVersion < 160_000;
+  await session.query(`${UNSEEN}; CREATE ROLE ${name} LOGIN REPLICATION INHERIT CONNECTION LIMIT ${CONNECTIONS} PASSWORD ${verifier}`);
+  await session.query(`GRANT ${pg.escapeIdentifier(placement.role)} TO ${name}${isOld ? '' : ' WITH INHERIT TRUE, SET FALSE'}`);
+  return rolePassword(secret, name);
+}
+
+async function subscribe(session: pg.Client, from: ReplicatedSide, name: string, password: string): Promise<void> {
+  const { cluster } = from.server.platform;
+  const connection = conninfo({ ...cluster, user: name, password, database: from.placement.database });
+  const options = 'enabled = true, copy_data = true, streaming = on, disable_on_error = true, run_as_owner = false';
+  await session.query(UNSEEN);
+  const create = `CREATE SUBSCRIPTION ${name} CONNECTION ${pg.escapeLiteral(connection)} PUBLICATION ${name} WITH (${options})`;
+  await session.query(create).catch((cause: unknown) => {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new ServiceError('invalid_request', `the other server cannot subscribe: ${reason}`, { cause });
+  });
+}
+
+/** As libpq reads it. The server has no certificates of this machine. */
+function conninfo({ host, port, user, password, database, ssl }: AdminConnection): string {
+  const parts = { host, port, user, password, dbname: database, connect_timeout: 10, ...(ssl ? { sslmode: 'require' } : {}) };
+  return Object.entries(parts)
+    .map(([name, value]) => `${name}='${String(value).replace(/['\\]/g, '\\$&')}'`)
+    .join(' ');
+}
