@@ -6,6 +6,7 @@ import { type BackingPostgres, openPostgres } from '../backing-postgres.ts';
 import type { Config } from '../config.ts';
 import type { Observe } from '../observation.ts';
 import { tryPorts } from '../ports.ts';
+import { returnConnections } from './connection-handover.ts';
 import { Ledger, type LedgerOptions } from './ledger.ts';
 import type { LentLimits, OwnMetrics, ToSupervisor, ToWorker } from './messages.ts';
 import { Questions } from './questions.ts';
@@ -145,6 +146,7 @@ class Supervisor {
   async #fork(place: Place, greets: boolean): Promise<void> {
     const process = cluster.fork();
     process.on('error', (cause) => this.#observe({ name: 'service.warning', message: `worker ${place.number} could not be told`, cause }));
+    returnConnections(process, () => this.#places.some((other) => other.process !== process && other.process?.isConnected()));
     const message: ToWorker = { kind: 'start', number: place.number, config: this.#config, postgres: this.#postgres, greets };
     process.on('message', (heard: ToSupervisor) => this.#heard(process, heard));
     process.once('exit', () => {

@@ -177,6 +177,22 @@ it('one that is killed takes only its own clients with it, and is started again'
   await end(fresh);
 });
 
+it('a connection that a worker has not taken when it is killed goes to another', async () => {
+  const before = starts().length;
+  const [killed = 0] = await workerPids();
+  process.kill(killed, 'SIGSTOP');
+  // The first or the second is sent to the one that does not take it; it gets no further ones.
+  const all = Array.from({ length: 4 }, () => postern.connect(organization));
+  let connected = 0;
+  for (const one of all) void one.then(() => (connected += 1));
+  await eventually('the other worker has taken all others', async () => connected === 3);
+  process.kill(killed, 'SIGKILL');
+  const served = await Promise.all(all);
+  for (const client of served) expect((await client.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
+  await end(served);
+  await serving(before + 1);
+});
+
 it('SIGUSR2 replaces all workers, while everybody who comes is served', async () => {
   const before = starts().length;
   const former = await workerPids();
