@@ -122,9 +122,20 @@ export type Observation =
 
 export type Observe = (observation: Observation) => void;
 
-/** One `Observe` that calls several. Observers must not throw. */
-export function fanOut(observers: readonly Observe[]): Observe {
+/** Handles some observations, by their names. */
+export type ObservationHandlers = {
+  readonly [Name in Observation['name']]?: (observation: Extract<Observation, { name: Name }>) => void;
+};
+
+/** One `Observe` for several observers, each of all observations or of some. Observers must not throw. */
+export function fanOut(observers: readonly (Observe | ObservationHandlers)[]): Observe {
+  const byName = new Map<Observation['name'], readonly Observe[]>();
+  const handlersOf = (name: Observation['name']): readonly Observe[] => {
+    const handlers = observers.flatMap((observer) => (typeof observer === 'function' ? observer : ((observer[name] as Observe) ?? [])));
+    byName.set(name, handlers);
+    return handlers;
+  };
   return (observation) => {
-    for (const observe of observers) observe(observation);
+    for (const observe of byName.get(observation.name) ?? handlersOf(observation.name)) observe(observation);
   };
 }

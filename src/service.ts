@@ -28,6 +28,7 @@ import { usageObserver } from './observers/usage.ts';
 import { finishDrops, limitRoles, undoInterruptedMoves, undoInterruptedSignUps } from './organization-upkeep.ts';
 import { listenOn, portOf, tryPorts } from './ports.ts';
 import { Clusters } from './router/clusters/clusters.ts';
+import { lockObserver } from './router/clusters/lock-exhaustion.ts';
 import { NewPlacements } from './router/clusters/placement-choice.ts';
 import { controlConnection } from './router/clusters/served-cluster.ts';
 import { RefusalLimit } from './router/limits/refusal-limit.ts';
@@ -125,9 +126,7 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
       metrics.observe,
       auditObserver(catalog.audit),
       usageObserver(catalog.usage.counters),
-      (observation) => {
-        if (clusters !== undefined) for (const { locks } of clusters.up.values()) locks.observe(observation);
-      },
+      lockObserver(() => [...(clusters?.up.values() ?? [])].map(({ locks }) => locks)),
     ]);
     clusters = new Clusters({
       first,

@@ -19,6 +19,9 @@ const KIND_MASK = (1 << KIND_BITS) - 1;
 export class PendingReplies {
   /* Only this class sets these. */
   length = 0;
+  /** Of the first request; not to be used while there is none. Most questions are about it. */
+  firstKind: RequestKind = Request.sync;
+  firstDisposition: ReplyDisposition = Disposition.forward;
   /** How many requests have been removed from the beginning so far. */
   dropped = 0;
   /** How many of the requests are Postern's own. */
@@ -26,8 +29,8 @@ export class PendingReplies {
   /** How many of the requests are Query messages. */
   queries = 0;
   #head = 0;
-  #requests: number[] = new Array(INITIAL_CAPACITY).fill(0);
-  #subjects: unknown[] = new Array(INITIAL_CAPACITY).fill(undefined);
+  readonly #requests: number[] = new Array(INITIAL_CAPACITY).fill(0);
+  readonly #subjects: unknown[] = new Array(INITIAL_CAPACITY).fill(undefined);
 
   #at(index: number): number {
     return (this.#head + index) & (this.#requests.length - 1);
@@ -51,6 +54,10 @@ export class PendingReplies {
     const at = this.#at(this.length);
     this.#requests[at] = kind | (disposition << KIND_BITS);
     this.#subjects[at] = subject;
+    if (this.length === 0) {
+      this.firstKind = kind;
+      this.firstDisposition = disposition;
+    }
     this.length += 1;
     this.#count(kind, disposition, 1);
   }
@@ -69,9 +76,11 @@ export class PendingReplies {
     this.#head = this.#at(count);
     this.length -= count;
     this.dropped += count;
+    this.firstKind = this.kind(0);
+    this.firstDisposition = this.disposition(0);
   }
 
-  /** Removes the requests for which `isKept` returns false. */
+  /** Removes the requests for which `isKept` returns false; it is true for the first one. */
   filter(isKept: (index: number) => boolean): void {
     let kept = 0;
     for (let i = 0; i < this.length; i += 1) {
@@ -88,14 +97,14 @@ export class PendingReplies {
     this.length = kept;
   }
 
+  /** The ring is full: the requests before the head, which are the last ones, go behind the others. */
   #grow(): void {
-    const inOrder = <T>(ring: readonly T[], filling: T) => [
-      ...ring.slice(this.#head),
-      ...ring.slice(0, this.#head),
-      ...ring.map(() => filling),
-    ];
-    this.#requests = inOrder(this.#requests, 0);
-    this.#subjects = inOrder(this.#subjects, undefined);
-    this.#head = 0;
+    const capacity = this.#requests.length;
+    for (let i = 0; i < capacity; i += 1) {
+      const isBeforeHead = i < this.#head;
+      this.#requests.push(isBeforeHead ? (this.#requests[i] ?? 0) : 0);
+      this.#subjects.push(isBeforeHead ? this.#subjects[i] : undefined);
+      if (isBeforeHead) this.#subjects[i] = undefined;
+    }
   }
 }

@@ -67,7 +67,7 @@ export class ReplyQueue {
 
   /** Whether the reply being received is to a request of Postern's own. */
   get skipping(): boolean {
-    return this.#owed.length > 0 && this.#owed.disposition(0) === Disposition.skip;
+    return this.#owed.length > 0 && this.#owed.firstDisposition === Disposition.skip;
   }
 
   /** Only Postern's own requests are unanswered, and no client's request waits for them. */
@@ -105,7 +105,7 @@ export class ReplyQueue {
 
   /** Whether a Query of Postern's own is being answered, and not a message added to a client's batch. */
   get answeringOurs(): boolean {
-    return this.skipping && this.#owed.kind(0) === Request.query;
+    return this.skipping && this.#owed.firstKind === Request.query;
   }
 
   /** The subject of the Sync, Query or FunctionCall that ends the batch being answered. */
@@ -130,7 +130,7 @@ export class ReplyQueue {
   push(kind: RequestKind, disposition: ReplyDisposition = Disposition.forward, subject?: unknown): void {
     if (kind === Request.sync) {
       if (this.copyIn) {
-        this.#ignoredSync ||= this.#owed.length > 0 && this.#owed.kind(0) === Request.execute;
+        this.#ignoredSync ||= this.#owed.length > 0 && this.#owed.firstKind === Request.execute;
         this.#presumedIgnoredSync = true;
         return;
       }
@@ -145,7 +145,7 @@ export class ReplyQueue {
       return;
     }
     this.#owed.push(kind, disposition, subject);
-    if (this.#endsBatch(this.#owed.length - 1)) this.batch += 1;
+    if (endsBatch(kind, disposition)) this.batch += 1;
     if (this.#owed.length === 1) this.#settle();
   }
 
@@ -173,7 +173,7 @@ export class ReplyQueue {
       if (type === BackendType.ReadyForQuery) this.#synced();
       return;
     }
-    const kind = this.#owed.kind(0);
+    const kind = this.#owed.firstKind;
     // Any other message answers a request that was sent after the doubtful Sync.
     if (type !== BackendType.ReadyForQuery) this.copyAmbiguous = false;
     switch (type) {
@@ -223,7 +223,7 @@ export class ReplyQueue {
   }
 
   #pop(): void {
-    const kind = this.#owed.kind(0);
+    const kind = this.#owed.firstKind;
     const subject = this.#owed.subject(0);
     this.#advance();
     this.#listener.done(kind, subject);
@@ -231,15 +231,15 @@ export class ReplyQueue {
   }
 
   #advance(): void {
-    if (this.#endsBatch(0)) this.oldestBatch += 1;
+    if (endsBatch(this.#owed.firstKind, this.#owed.firstDisposition)) this.oldestBatch += 1;
     this.#owed.drop(1);
   }
 
   /** Answers simulated requests at the head of the queue, and removes requests that have no reply. */
   #settle(): void {
     while (this.#owed.length > 0) {
-      const kind = this.#owed.kind(0);
-      if (this.#owed.disposition(0) === Disposition.simulate) {
+      const kind = this.#owed.firstKind;
+      if (this.#owed.firstDisposition === Disposition.simulate) {
         const subject = this.#owed.subject(0);
         this.#advance();
         this.#listener.simulate(kind);
@@ -264,7 +264,7 @@ export class ReplyQueue {
   #drop(count: number, firstFailed = false): void {
     const owed = this.#owed;
     for (let i = count - 1; i >= 0; i -= 1) {
-      if (this.#endsBatch(i)) this.oldestBatch += 1;
+      if (endsBatch(owed.kind(i), owed.disposition(i))) this.oldestBatch += 1;
       this.#listener.dropped(owed.kind(i), owed.subject(i), firstFailed && i === 0);
     }
     owed.drop(count);
@@ -284,19 +284,19 @@ export class ReplyQueue {
         isOver = true;
         return !isEndOfData;
       }
-      this.#ignoredSync = !isOver && this.#owed.kind(0) === Request.execute;
+      this.#ignoredSync = !isOver && this.#owed.firstKind === Request.execute;
       if (isOver) return true;
       this.#presumedIgnoredSync = true;
-      if (this.#endsBatch(i)) this.oldestBatch += 1;
+      if (endsBatch(kind, this.#owed.disposition(i))) this.oldestBatch += 1;
       return false;
     });
     this.#noEndBefore = 0;
     this.copyIn = !isOver;
   }
+}
 
-  #endsBatch(index: number): boolean {
-    return isEnd(this.#owed.kind(index)) && this.#owed.disposition(index) !== Disposition.skip;
-  }
+function endsBatch(kind: RequestKind, disposition: ReplyDisposition): boolean {
+  return isEnd(kind) && disposition !== Disposition.skip;
 }
 
 /** Whether a client's request waits for the answer to Postern's own request with this subject. */

@@ -12,7 +12,7 @@ const SESSIONS = 40;
 const OBJECTS_MAX = 20;
 const CLASSES_MAX = 18;
 const MUTABLE_FIELDS_MAX = 139;
-const FILES_MAX = 41;
+const FILES_MAX = 40;
 
 let service: TestService;
 let organization: TestOrganization;

@@ -4,7 +4,7 @@ import type { Pool } from '../../backend/pool/pool.ts';
 import { runCommand } from '../../backend/run-command.ts';
 import type { PgLocks } from '../../catalog/lock-table/pg-locks.ts';
 import { ServiceError } from '../../errors.ts';
-import type { Observation, Observe } from '../../observation.ts';
+import type { ObservationHandlers, Observe } from '../../observation.ts';
 import { codeOf } from '../placement/admin-connection.ts';
 
 const OUT_OF_MEMORY = '53200';
@@ -53,11 +53,6 @@ export class LockExhaustion {
       }
     }
   }
-
-  /** Frees locks when a statement of an existing session has failed with out_of_memory: it could not even write a row. */
-  readonly observe: Observe = (observation) => {
-    if (sqlstateOf(observation) === OUT_OF_MEMORY) this.freeLocks();
-  };
 
   /** Starts freeing locks, at most once a second. */
   freeLocks(): void {
@@ -136,15 +131,12 @@ export class LockExhaustion {
   }
 }
 
-function sqlstateOf(observation: Observation): string | undefined {
-  switch (observation.name) {
-    case 'wire.query':
-      return observation.sqlstate;
-    case 'http.request':
-      return observation.outcome.sqlstate;
-    default:
-      return undefined;
-  }
+/** Frees locks when a statement of an existing session has failed with out_of_memory: it could not even write a row. */
+export function lockObserver(all: () => readonly LockExhaustion[]): ObservationHandlers {
+  const ended = (sqlstate: string | undefined) => {
+    if (sqlstate === OUT_OF_MEMORY) for (const locks of all()) locks.freeLocks();
+  };
+  return { 'wire.query': ({ sqlstate }) => ended(sqlstate), 'http.request': ({ outcome }) => ended(outcome.sqlstate) };
 }
 
 type Session = readonly [organizationId: string, backend: BackendConnection];

@@ -220,7 +220,7 @@ describe('the pool', () => {
     const waiting = acquire(pool, 'a', noted);
     pool.retire('a');
     expect([await waiting]).toEqual(opened.slice(1));
-    expect(opened[0]?.closed).toBe(true);
+    await eventually('the first is closed', () => opened[0]?.closed === true);
   });
 
   it('has its waiters leave the queue when it is suspended', async () => {

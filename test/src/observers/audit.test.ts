@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { AuditEvent } from '../../../src/catalog/audit/entries/record.ts';
-import type { Observation, Origin } from '../../../src/observation.ts';
+import { fanOut, type Observation, type Origin } from '../../../src/observation.ts';
 import { auditObserver } from '../../../src/observers/audit.ts';
 
 const http: Origin = { surface: 'http', sourceIp: '203.0.113.7', requestId: 'req-1' };
@@ -10,7 +10,7 @@ const nothing = { httpStatus: null, sqlstate: null, rowCount: null, durationMs: 
 
 function recorded(observation: Observation): AuditEvent | undefined {
   const events: AuditEvent[] = [];
-  auditObserver({ append: (event) => events.push(event) })(observation);
+  fanOut([auditObserver({ append: (event) => events.push(event) })])(observation);
   return events[0];
 }
 
