@@ -103,7 +103,7 @@ export const ERROR_HELP: Readonly<Record<ErrorCode, ErrorHelp>> = {
     cure: 'Close those that are idle, and try again. The operator may raise the limits.',
   },
   pool_timeout: {
-    cause: 'All of the organization’s backends were busy for too long.',
+    cause: 'All of the organization’s backends were busy for too long, or PostgreSQL had no connection slots free; detail says which.',
     cure: 'Try again. Look for slow statements and for transactions that stay open.',
   },
   statement_timeout: {
