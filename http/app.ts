@@ -69,7 +69,7 @@ export interface HttpAppOptions extends RouteContext {
  * connections.
  */
 export function createHttpApp(options: HttpAppOptions): FastifyInstance {
-  const { observe, router, queries, refusals, deadlines = deadlinesOf(options.config), tls, openWire } = options;
+  const { observe, authenticator, router, queries, refusals, deadlines = deadlinesOf(options.config), tls, openWire } = options;
   const clientAddress = clientAddresses(options.config.POSTERN_TRUST_PROXY ?? []);
   const isServedHost = servedHosts(options.config);
   const cors = corsOf(options.config);
@@ -103,6 +103,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
       const door = createServer(handler, deadlines, tls, sockets?.takeOver);
       const { config } = options;
       const fastPath = new FastPath(door, deadlines, {
+        authenticator,
         router,
         queries,
         refusals,
@@ -152,7 +153,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   acceptJsonBodies(app);
 
   healthRoutes(app, options.ready);
-  const authenticate = requireBearer(router);
+  const authenticate = requireBearer(authenticator);
   for (const endpoint of endpoints) serve(app, endpoint, authenticate);
   neonRoutes(app, options);
   consoleRoutes(app, options.config);

@@ -8,7 +8,8 @@ import type { Multiplexers } from '../src/multiplex/multiplexer.ts';
 import type { Observe, Origin } from '../src/observation.ts';
 import { PostgresError } from '../src/protocol/error-fields.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
-import { HOLD_MS, type RefusalLimit } from '../src/router/limits/refusal-limit.ts';
+import type { Authenticator } from '../src/router/authentication/authenticator.ts';
+import { HOLD_MS, type RefusalLimit } from '../src/router/authentication/refusal-limit.ts';
 import type { Router } from '../src/router/router.ts';
 import type { SessionSource } from '../src/router/sessions/session-source.ts';
 import type { Tenant } from '../src/router/tenant.ts';
@@ -27,6 +28,7 @@ import { OrganizationDirectory } from './sessions/organization-sessions.ts';
 import { Watchdog, type WatchdogLimits } from './sessions/watchdog.ts';
 
 export interface WireServerOptions extends WatchdogLimits {
+  readonly authenticator: Authenticator;
   readonly router: Router;
   readonly observe: Observe;
   readonly tls: TlsPolicy;
@@ -241,11 +243,11 @@ export class WireServer {
   }
 
   async #logIn(client: ClientConnection, startup: StartupMessage, { method }: Entrance): Promise<AuthenticatedClient> {
-    const { router, observe } = this.#options;
+    const { authenticator, observe } = this.#options;
     const user = requiredUser(startup);
     const replication = wantsReplication(startup);
     const origin = originOf(client, startup);
-    const tenant = await authenticate(client, user, router, { method, channelBinding: client.channelBinding }, origin);
+    const tenant = await authenticate(client, user, authenticator, { method, channelBinding: client.channelBinding }, origin);
     if (replication) throw new ServiceError('unsupported_protocol', 'replication connections are not supported');
     const database = startup.parameters.get('database') || user;
     if (database !== tenant.organization.id) throw new ServiceError('unknown_database', `database "${database}" does not exist`);

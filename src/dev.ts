@@ -78,11 +78,11 @@ function portOf(url: string | undefined): string | undefined {
 }
 
 /** The organization in the file, if its key is still good; otherwise the one named `dev`, which is made when there is none. */
-async function developer(config: Config, { router }: Service, { variables }: EnvFile): Promise<Developer> {
+async function developer(config: Config, { authenticator }: Service, { variables }: EnvFile): Promise<Developer> {
   const { operator, signUps, origin, close } = await openOperator(config);
   try {
     const apiKey = variables.get('API_KEY');
-    const known = apiKey && (await router.authenticate({ kind: 'bearer', apiKey }, origin).catch(() => undefined));
+    const known = apiKey && (await authenticator.authenticate({ kind: 'bearer', apiKey }, origin).catch(() => undefined));
     if (known)
       return { id: known.organization.id, apiKey, isAdmin: known.key.scope === 'admin', note: `Its organization is that in ${FILE}.` };
     const former = (await operator.organizations()).find(({ email, status }) => email === EMAIL && status === 'active');

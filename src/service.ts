@@ -27,11 +27,12 @@ import { createMetrics } from './observers/metrics.ts';
 import { usageObserver } from './observers/usage.ts';
 import { finishDrops, limitRoles, undoInterruptedMoves, undoInterruptedSignUps } from './organization-upkeep.ts';
 import { listenOn, portOf, tryPorts } from './ports.ts';
+import { Authenticator } from './router/authentication/authenticator.ts';
+import { RefusalLimit } from './router/authentication/refusal-limit.ts';
 import { Clusters } from './router/clusters/clusters.ts';
 import { lockObserver } from './router/clusters/lock-exhaustion.ts';
 import { NewPlacements } from './router/clusters/placement-choice.ts';
 import { controlConnection } from './router/clusters/served-cluster.ts';
-import { RefusalLimit } from './router/limits/refusal-limit.ts';
 import { Clones } from './router/moves/clones.ts';
 import { InterruptedMoves } from './router/moves/interrupted-moves.ts';
 import { Operator } from './router/operator.ts';
@@ -55,6 +56,7 @@ export interface Service {
   readonly httpPort: number;
   readonly wirePort: number;
   readonly opsPort: number;
+  readonly authenticator: Authenticator;
   readonly router: Router;
   readonly signUps: SignUps;
   readonly operator: Operator;
@@ -146,10 +148,11 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
     const limits = shared?.limits ?? localLimits(config);
     const stopWatching = watchDescriptors(observe);
     opened.push(async () => stopWatching());
+    const authenticator = new Authenticator({ catalog, clusters, secret: Buffer.from(secret), observe });
     const router = new Router({
       catalog,
       clusters,
-      secret: Buffer.from(secret),
+      authenticator,
       results: new MemoryBudget(RESULT_BOUNDS),
       observe,
     });
@@ -184,8 +187,7 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
         refusals,
         multiplexers,
       },
-      router,
-      observe,
+      { authenticator, router, observe },
       tls,
     );
     const sessions = new Sessions(catalog.processes);
@@ -198,6 +200,7 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
     const sizes = new DataSizes(clusters);
     const admission = new Admission(limits.requestsOfOrganization);
     const http = createHttpApp({
+      authenticator,
       router,
       admission,
       signUps,
@@ -248,6 +251,7 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
       httpPort,
       wirePort,
       opsPort,
+      authenticator,
       router,
       signUps,
       operator,
@@ -291,13 +295,11 @@ function sharingLimits({ POSTERN_PIPELINE_DEPTH: depth, POSTERN_PIPELINE_SPREAD:
 function createWireServer(
   config: Config,
   limits: Pick<WireServerOptions, 'unauthenticatedMax' | 'clients' | 'clientsOfOrganization' | 'refusals' | 'multiplexers'>,
-  router: Router,
-  observe: Observe,
+  parts: Pick<WireServerOptions, 'authenticator' | 'router' | 'observe'>,
   tls: TlsFiles | undefined,
 ): WireServer {
   return new WireServer({
-    router,
-    observe,
+    ...parts,
     tls: { mode: config.POSTERN_TLS, identity: () => tls?.identity },
     loginTimeoutMs: config.POSTERN_LOGIN_TIMEOUT_MS,
     ...limits,

@@ -142,8 +142,8 @@ export class FastPathConnection implements Indexed, InputSource {
   }
 
   #takePlain(request: PlainQueryRequest, bytes: Buffer): void {
-    const { router, clientAddress } = this.#host.context;
-    const tenant = router.recognize(request.keyDigest, () => clientAddress(this.socket.remoteAddress ?? '', request.forwardedFor));
+    const { authenticator, clientAddress } = this.#host.context;
+    const tenant = authenticator.recognize(request.keyDigest, () => clientAddress(this.socket.remoteAddress ?? '', request.forwardedFor));
     if (request.end > bytes.length) {
       this.#wait(bytes, request, tenant);
       return;

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import type { Config } from '../../src/config.ts';
+import type { Authenticator } from '../../src/router/authentication/authenticator.ts';
 import type { Router } from '../../src/router/router.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import { MemoryReservation } from '../../src/runtime/memory-budget.ts';
@@ -25,7 +26,8 @@ import { type ReplyHead, writeHead } from './reply-head.ts';
 
 /** The parts of the door that requests on the fast path use. */
 export interface ExchangeContext extends RefusalContext {
-  readonly router: Pick<Router, 'authenticate' | 'inputs' | 'recognize' | 'isInvalid' | 'results'>;
+  readonly authenticator: Pick<Authenticator, 'authenticate' | 'recognize' | 'isInvalid'>;
+  readonly router: Pick<Router, 'inputs' | 'results'>;
   readonly queries: QueryScheduler;
   readonly config: Config;
   readonly admission: Admission;
@@ -80,11 +82,11 @@ export class QueryExchange {
 
   async #perform({ apiKey, bodyStart, end }: PlainQueryRequest, body: QueryBody, recognized: Tenant | undefined): Promise<void> {
     const { sql, params, rowMode, timeoutMs, readOnly } = body;
-    const { router, queries, config } = this.#context;
+    const { authenticator, queries, config } = this.#context;
     const call = this.call;
     const { disconnect } = call;
     try {
-      const tenant = recognized ?? (await router.authenticate({ kind: 'bearer', apiKey }, call.origin));
+      const tenant = recognized ?? (await authenticator.authenticate({ kind: 'bearer', apiKey }, call.origin));
       if (this.#isOver) return;
       call.tenant = tenant;
       this.#context.connections.authenticated(this.#socket, tenant.organization.id);

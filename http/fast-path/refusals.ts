@@ -2,8 +2,8 @@ import type { Socket } from 'node:net';
 import { digestText } from '../../src/auth/api-key.ts';
 import type { ServiceError } from '../../src/errors.ts';
 import type { Observe, Origin } from '../../src/observation.ts';
-import { HOLD_MS } from '../../src/router/limits/refusal-limit.ts';
-import type { Router } from '../../src/router/router.ts';
+import type { Authenticator } from '../../src/router/authentication/authenticator.ts';
+import { HOLD_MS } from '../../src/router/authentication/refusal-limit.ts';
 import { renderError } from '../errors.ts';
 import { bearerTokenOf, INVALID, MALFORMED, MISSING } from '../plugins/bearer.ts';
 import type { ClientAddress } from '../plugins/client-address.ts';
@@ -25,7 +25,7 @@ export interface RouteTable {
 
 /** The parts of the door that refusals use. */
 export interface RefusalContext {
-  readonly router: Pick<Router, 'isInvalid'>;
+  readonly authenticator: Pick<Authenticator, 'isInvalid'>;
   readonly observe: Observe;
   readonly clientAddress: ClientAddress;
   readonly refusals: RefusalCounter;
@@ -82,26 +82,26 @@ function render(error: ServiceError, withCredentials: boolean): RenderedRefusal 
 }
 
 /** @returns undefined if the request may be served, or this cannot be decided here */
-export function refusalOf({ router, routes }: RefusalContext, request: RefusableRequest): Refusal | undefined {
+export function refusalOf({ authenticator, routes }: RefusalContext, request: RefusableRequest): Refusal | undefined {
   const { method, path, authorization } = request;
   const withCredentials = authorization !== undefined;
   if (!routes.paths.has(path)) return { reason: noRouteReason(path, routes.paths), path, withCredentials, action: undefined };
   const action = routes.withKey.get(`${method} ${path}`);
-  const reason = action === undefined ? undefined : reasonFor(authorization, router);
+  const reason = action === undefined ? undefined : reasonFor(authorization, authenticator);
   return reason && { reason, path, withCredentials, action };
 }
 
 /** As {@link refusalOf}. */
-export function refusalOfQuery({ router }: RefusalContext, { apiKey, keyDigest }: PlainQueryRequest): Refusal | undefined {
-  if (!router.isInvalid(apiKey, keyDigest)) return undefined;
+export function refusalOfQuery({ authenticator }: RefusalContext, { apiKey, keyDigest }: PlainQueryRequest): Refusal | undefined {
+  if (!authenticator.isInvalid(apiKey, keyDigest)) return undefined;
   return { reason: NO_SUCH_KEY, path: '/api/query', withCredentials: true, action: 'query' };
 }
 
-function reasonFor(authorization: string | undefined, router: RefusalContext['router']): Reason | undefined {
+function reasonFor(authorization: string | undefined, authenticator: RefusalContext['authenticator']): Reason | undefined {
   if (authorization === undefined) return NO_KEY;
   const apiKey = bearerTokenOf(authorization);
   if (apiKey === undefined) return NO_BEARER;
-  return router.isInvalid(apiKey, digestText(apiKey)) ? NO_SUCH_KEY : undefined;
+  return authenticator.isInvalid(apiKey, digestText(apiKey)) ? NO_SUCH_KEY : undefined;
 }
 
 /** A request that is refused, and its reply. */

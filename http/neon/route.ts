@@ -42,7 +42,7 @@ export function neonRoutes(app: FastifyInstance, context: RouteContext): void {
       method: 'POST',
       url: '/sql',
       config: { action: 'neon.sql' },
-      onRequest: [authenticateNeon(context.router)],
+      onRequest: [authenticateNeon(context.authenticator)],
       handler: (request, reply) => {
         request.call.work = answer(context, request, reply);
         return request.call.work;

@@ -2,18 +2,18 @@ import type { FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify
 import { digestText } from '../../src/auth/api-key.ts';
 import type { KeyScope } from '../../src/catalog/organizations/organization.ts';
 import { ServiceError } from '../../src/errors.ts';
-import type { Router } from '../../src/router/router.ts';
+import type { Authenticator } from '../../src/router/authentication/authenticator.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 
 /** What is needed to authenticate a key. */
-export type KeyRing = Pick<Router, 'authenticate' | 'recognize'>;
+export type KeyRing = Pick<Authenticator, 'authenticate' | 'recognize'>;
 
 /** Authenticates a call by its key. Runs before the body is read, so that no body of an unauthenticated client is read. */
-export function requireBearer(router: KeyRing): onRequestHookHandler {
+export function requireBearer(authenticator: KeyRing): onRequestHookHandler {
   return (request, reply, done) => {
     let known: Tenant | undefined;
     try {
-      known = router.recognize(digestText(bearerToken(request.headers.authorization)), () => request.call.origin.sourceIp);
+      known = authenticator.recognize(digestText(bearerToken(request.headers.authorization)), () => request.call.origin.sourceIp);
     } catch (error) {
       done(error as Error);
       return;
@@ -22,7 +22,7 @@ export function requireBearer(router: KeyRing): onRequestHookHandler {
     if (known !== undefined) {
       warnOfReplacement(known, reply);
       done();
-    } else authenticateBearer(router, request, reply).then(() => done(), done);
+    } else authenticateBearer(authenticator, request, reply).then(() => done(), done);
   };
 }
 
@@ -30,8 +30,8 @@ export function requireBearer(router: KeyRing): onRequestHookHandler {
  * Authenticates by `Authorization: Bearer <API key>`.
  * @see https://www.rfc-editor.org/rfc/rfc6750#section-2.1
  */
-export async function authenticateBearer(router: KeyRing, { headers, call }: FastifyRequest, reply: FastifyReply): Promise<void> {
-  call.tenant = await router.authenticate({ kind: 'bearer', apiKey: bearerToken(headers.authorization) }, call.origin);
+export async function authenticateBearer(authenticator: KeyRing, { headers, call }: FastifyRequest, reply: FastifyReply): Promise<void> {
+  call.tenant = await authenticator.authenticate({ kind: 'bearer', apiKey: bearerToken(headers.authorization) }, call.origin);
   warnOfReplacement(call.tenant, reply);
 }
 
@@ -72,7 +72,7 @@ function bearerToken(authorization: string | undefined): string {
 /** Made once, because making an error with its stack takes longer than the rest of a refusal. */
 export const MISSING = new ServiceError('unauthorized', 'an API key is needed, sent as "Authorization: Bearer <API key>"');
 export const MALFORMED = new ServiceError('unauthorized', 'the Authorization header must read "Bearer <API key>"');
-/** The router's message. */
+/** The authenticator's message. */
 export const INVALID = new ServiceError('unauthorized', 'the API key is not valid');
 
 /** @returns undefined if the header has another scheme or is malformed */

@@ -4,6 +4,7 @@ import type { Usage } from '../../src/catalog/usage/usage.ts';
 import type { Config } from '../../src/config.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { Observe } from '../../src/observation.ts';
+import type { Authenticator } from '../../src/router/authentication/authenticator.ts';
 import type { Clones } from '../../src/router/moves/clones.ts';
 import type { Operator } from '../../src/router/operator.ts';
 import type { Router } from '../../src/router/router.ts';
@@ -24,7 +25,8 @@ export interface WireAddress {
 
 /** What the routes use. */
 export interface RouteContext {
-  readonly router: Pick<Router, 'authenticate' | 'recognize' | 'isInvalid' | 'inputs' | 'lease' | 'results'> & {
+  readonly authenticator: Pick<Authenticator, 'authenticate' | 'recognize' | 'isInvalid'>;
+  readonly router: Pick<Router, 'inputs' | 'lease' | 'results'> & {
     readonly catalog: {
       readonly organizations: Pick<Router['catalog']['organizations'], 'find' | 'updateProfile'>;
       readonly savedQueries: Pick<Router['catalog']['savedQueries'], 'list' | 'find' | 'save' | 'delete'>;

@@ -3,7 +3,7 @@ import { ServiceError } from '../../src/errors.ts';
 import type { Origin } from '../../src/observation.ts';
 import { encodeBackendMessage } from '../../src/protocol/backend.ts';
 import { decodePasswordMessage, decodeSaslInitialResponse } from '../../src/protocol/frontend.ts';
-import type { Router } from '../../src/router/router.ts';
+import type { Authenticator } from '../../src/router/authentication/authenticator.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import { randomSecretBytes } from '../../src/runtime/random.ts';
 import { protocolViolation } from '../errors.ts';
@@ -28,22 +28,33 @@ function offer(...mechanisms: readonly ScramMechanism[]) {
 }
 
 /**
- * Asks the client for its key and has the router check it. After success the caller sends the next messages, together with the
+ * Asks the client for its key and has it checked. After success the caller sends the next messages, together with the
  * final message of the exchange.
  * @throws ServiceError to be sent as FATAL, ClientGone
  */
-export function authenticate(client: ClientConnection, user: string, router: Router, login: LoginMethod, origin: Origin): Promise<Tenant> {
-  if (login.method === 'cleartext') return authenticateByPassword(client, user, router, origin);
-  return router.authenticate(
+export function authenticate(
+  client: ClientConnection,
+  user: string,
+  authenticator: Authenticator,
+  login: LoginMethod,
+  origin: Origin,
+): Promise<Tenant> {
+  if (login.method === 'cleartext') return authenticateByPassword(client, user, authenticator, origin);
+  return authenticator.authenticate(
     { kind: 'scram', user, exchange: (verifiers, former) => scramExchange(client, user, verifiers, former, login.channelBinding) },
     origin,
   );
 }
 
-async function authenticateByPassword(client: ClientConnection, user: string, router: Router, origin: Origin): Promise<Tenant> {
+async function authenticateByPassword(
+  client: ClientConnection,
+  user: string,
+  authenticator: Authenticator,
+  origin: Origin,
+): Promise<Tenant> {
   client.write(encodeBackendMessage({ name: 'AuthenticationCleartextPassword' }));
   const apiKey = decodePasswordMessage(await readResponse(client, user, 'password'));
-  return router.authenticate({ kind: 'password', user, apiKey }, origin);
+  return authenticator.authenticate({ kind: 'password', user, apiKey }, origin);
 }
 
 /**

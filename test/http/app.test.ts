@@ -275,9 +275,9 @@ describe('the key', () => {
 
   it('may be sent with any case of "bearer"', async () => {
     const keys: unknown[] = [];
-    const { router } = standIn();
+    const { authenticator } = standIn();
     const refuse = async (credential: unknown) => Promise.reject(keys.push(credential));
-    const other = await openDoor({ router: { ...router, authenticate: refuse } });
+    const other = await openDoor({ authenticator: { ...authenticator, authenticate: refuse } });
     await fetch(`${other.url}/api/auth/me`, { headers: { authorization: 'bEARER pst_x' } });
     expect(keys).toEqual([{ kind: 'bearer', apiKey: 'pst_x' }]);
     await other.app.close();

@@ -168,9 +168,9 @@ it('whoever goes before it is known who they are takes no place', async () => {
   const tenant = { organization: { id: 'org_a' }, key: { id: 'key_a', prefix: 'pst_a' } };
   let isKnown = (_tenant: unknown) => {};
   const authenticate = vi.fn(() => new Promise<never>((resolve) => (isKnown = resolve as typeof isKnown)));
-  const { router } = standIn();
+  const { authenticator } = standIn();
   const enter = vi.spyOn(Admission.prototype, 'enter');
-  const { app, port } = await openDoor({ router: { ...router, authenticate } });
+  const { app, port } = await openDoor({ authenticator: { ...authenticator, authenticate } });
   const socket = connect(port, '127.0.0.1');
   socket.write('GET /api/auth/me HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer pst_a\r\n\r\n');
   await eventually('it is asked', () => authenticate.mock.calls.length === 1);

@@ -26,11 +26,9 @@ const nobody = async () => {
 /** All that the door works with, where nobody has a key. */
 export function standIn(observe: Observe = () => {}): HttpAppOptions {
   return {
+    authenticator: { authenticate: nobody, recognize: () => undefined, isInvalid: () => false },
     router: {
-      authenticate: nobody,
-      recognize: () => undefined,
       inputs: new InputScheduler(),
-      isInvalid: () => false,
       lease: nobody,
       results: new MemoryBudget(RESULT_BOUNDS),
       catalog: {

@@ -114,9 +114,12 @@ describe('through TLS', () => {
     ['others leave it', ['X-Other: 1'], 1],
   ] as const)('%s', async (_what, headers, left) => {
     leave.mockClear();
-    const { router } = standIn();
+    const { authenticator } = standIn();
     const known = { organization: { id: 'org_nobody' }, key: { replacedBy: null }, revoked: new AbortController().signal } as Tenant;
-    const door = await openDoor({ router: { ...router, recognize: () => known }, tls: { cert: CERTIFICATE, key: CERTIFICATE_KEY } });
+    const door = await openDoor({
+      authenticator: { ...authenticator, recognize: () => known },
+      tls: { cert: CERTIFICATE, key: CERTIFICATE_KEY },
+    });
     const client = await RawClient.openTls(door.port);
     for (let n = 0; n < 30; n += 1) {
       const { status, headers: told } = await client.ask(nobody(`tls-${n}`, ...headers));

@@ -45,14 +45,14 @@ const signIn = {
 } as const satisfies Operation;
 
 /** None, unless the service has been started for development. */
-export function consoleSignInEndpoints({ consoleSignIn, config, keys, router, observe }: RouteContext): Endpoint[] {
+export function consoleSignInEndpoints({ consoleSignIn, config, keys, authenticator, observe }: RouteContext): Endpoint[] {
   if (consoleSignIn === undefined || config.POSTERN_CONSOLE === 'off') return [];
   return [
     endpoint(signIn, async ({ body: { token, name }, request, reply }) => {
       const { call } = request;
       const apiKey = redeem(consoleSignIn, token, request, observe);
       // The token stands for this key: if the key has ended since, or is not for this address, so it is with the token.
-      call.tenant = await router.authenticate({ kind: 'bearer', apiKey }, call.origin);
+      call.tenant = await authenticator.authenticate({ kind: 'bearer', apiKey }, call.origin);
       const expiresAt = new Date(Date.now() + KEY_HOURS * 3_600_000);
       const details = { name: name ?? 'console', scope: 'admin', expiresAt, networks: null } as const;
       const { apiKey: made, key } = await keys.create(call.tenant, details, call.origin);

@@ -7,9 +7,9 @@ import type { Observe, Origin } from '../../observation.ts';
 import type { Clusters } from '../clusters/clusters.ts';
 import type { NewPlacements } from '../clusters/placement-choice.ts';
 import { ClusterDownError } from '../clusters/served-cluster.ts';
-import { SignUpRefusals } from '../limits/sign-up-refusals.ts';
 import { mintKey } from './mint-key.ts';
 import { newOrganizationId } from './organization-and-key-ids.ts';
+import { SignUpRefusals } from './sign-up-refusals.ts';
 
 export interface SignedUp {
   readonly organization: Organization;

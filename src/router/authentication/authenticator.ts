@@ -1,0 +1,227 @@
+import { digestApiKey, isWellFormedApiKey } from '../../auth/api-key.ts';
+import { inNetworks, parseAddress } from '../../auth/networks.ts';
+import { channelSecret, channelsOf } from '../../auth/notify-channel-prefix.ts';
+import { mockVerifiers, type ScramOffer } from '../../auth/scram.ts';
+import { READERS } from '../../backend/pool/pool-fairness.ts';
+import type { Catalog } from '../../catalog/catalog.ts';
+import type { FormerKey, Credential as KnownCredential } from '../../catalog/keys/credential.ts';
+import type { Organization } from '../../catalog/organizations/organization.ts';
+import { ServiceError } from '../../errors.ts';
+import type { Actor, Observe, Origin } from '../../observation.ts';
+import type { Clusters } from '../clusters/clusters.ts';
+import { asReader } from '../placement/roles/reader-role.ts';
+import type { Tenant } from '../tenant.ts';
+import { FormerKeyError } from './former-key-error.ts';
+import { LoginThrottle } from './login-throttle.ts';
+
+/** What a client authenticates with. */
+export type Credential =
+  /** The API key alone, as HTTP's bearer token. */
+  | { readonly kind: 'bearer'; readonly apiKey: string }
+  /** Organization and API key in clear text, as a wire client sends them inside TLS or on a WebSocket. */
+  | { readonly kind: 'password'; readonly user: string; readonly apiKey: string }
+  /** A SCRAM exchange, which the caller runs. */
+  | { readonly kind: 'scram'; readonly user: string; readonly exchange: ScramExchange };
+
+/**
+ * @param former stored keys of former passwords, as in {@link ScramOffer}
+ * @returns the stored key of the key, or of the former one, that the client proved to know
+ */
+export type ScramExchange = (verifiers: ScramOffer['verifiers'], former: readonly Buffer[]) => Promise<Buffer | undefined>;
+
+export interface AuthenticatorOptions {
+  readonly catalog: Catalog;
+  readonly clusters: Clusters;
+  readonly secret: Buffer;
+  readonly observe: Observe;
+}
+
+/** Finds the tenant of a credential, for both doors. */
+export class Authenticator {
+  readonly #catalog: Catalog;
+  readonly #clusters: Clusters;
+  readonly #secret: Buffer;
+  /** The secret that channel prefixes are derived from. */
+  readonly #channels: Buffer;
+  readonly #observe: Observe;
+  readonly #throttle = new LoginThrottle();
+  /** Counts failures with former keys. These do not lock out the right key; the count limits how many the audit log records. */
+  readonly #formerKeyUse = new LoginThrottle();
+  /** The organizations as their readers see them. */
+  readonly #asReaders = new WeakMap<Organization, Organization>();
+  /** One tenant for all clients with the same key. */
+  readonly #tenants = new WeakMap<KnownCredential, Tenant>();
+
+  constructor({ catalog, clusters, secret, observe }: AuthenticatorOptions) {
+    this.#catalog = catalog;
+    this.#clusters = clusters;
+    this.#secret = secret;
+    this.#channels = channelSecret(secret.toString());
+    this.#observe = observe;
+    catalog.failures.listen('login', (key, count) => this.#throttle.failedElsewhere(key, count));
+  }
+
+  /**
+   * @throws ServiceError `unauthorized` (also for an organization that does not exist), `too_many_login_failures`,
+   * `organization_suspended`, `not_allowed` from a network that the key may not be used from
+   */
+  async authenticate(credential: Credential, origin: Origin): Promise<Tenant> {
+    const user = credential.kind === 'bearer' ? undefined : credential.user;
+    try {
+      if (user !== undefined) this.#throttle.check(origin.sourceIp, user);
+      const known = await this.#prove(credential);
+      if (known === undefined || (user !== undefined && organizationIdOf(known) !== user)) throw unproven(user);
+      if ('endedAt' in known) throw new FormerKeyError(known);
+      const tenant = this.#admit(known, origin);
+      this.#catalog.touchKey(known.key.id);
+      return tenant;
+    } catch (error) {
+      if (error instanceof ServiceError) this.#loginFailed(error, user, origin);
+      throw error;
+    }
+  }
+
+  #loginFailed(error: ServiceError, user: string | undefined, origin: Origin): void {
+    const { kind, sqlstate } = error;
+    let actor: Actor | undefined;
+    if (error instanceof FormerKeyError) actor = this.#formerKeyUsed(error.key, origin);
+    else if (user !== undefined) {
+      actor = { organizationId: user };
+      if (kind === 'unauthorized') this.#catalog.failures.happened('login', this.#throttle.failed(origin.sourceIp, user));
+    }
+    this.#observe({ name: 'login.failed', origin, kind, sqlstate, ...(actor === undefined ? {} : { actor }) });
+  }
+
+  /** @returns the actor for the audit log; undefined when it already has many such failures from that address */
+  #formerKeyUsed({ id, organizationId, prefix }: FormerKey, { sourceIp }: Origin): Actor | undefined {
+    if (this.#formerKeyUse.isFull(sourceIp, organizationId)) return undefined;
+    this.#formerKeyUse.failed(sourceIp, organizationId);
+    return { organizationId, keyId: id, keyPrefix: prefix };
+  }
+
+  /**
+   * The tenant of a key, if it is in memory and may be used from there; otherwise undefined, and {@link authenticate} has to be called.
+   * @param digest as of `digestText`
+   * @param sourceIp called if the key may not be used from everywhere
+   */
+  recognize(digest: string, sourceIp: () => string): Tenant | undefined {
+    const known = this.#catalog.knownByDigest(digest);
+    if (known === undefined || known.organization.status !== 'active' || known.revoked.aborted) return undefined;
+    const tenant = this.#tenantOf(known);
+    if (tenant.mayComeFrom !== undefined && !tenant.mayComeFrom(sourceIp())) return undefined;
+    this.#catalog.touchKey(known.key.id);
+    return tenant;
+  }
+
+  /** Whether it is known from memory that there is no such key. @param digest of the key, as of `digestText` */
+  isInvalid(apiKey: string, digest: string): boolean {
+    return !isWellFormedApiKey(apiKey) || this.#catalog.isUnknownDigest(digest);
+  }
+
+  /** The tenant of the same key, after the organization has been moved. */
+  async renew({ organization, key }: Tenant): Promise<Tenant | undefined> {
+    const known = await this.#catalog.findByOrganization(organization.id);
+    const same = known?.live.find(({ key: { id } }) => id === key.id);
+    return same && this.#tenantOf(same);
+  }
+
+  #prove(credential: Credential): Promise<KnownCredential | FormerKey | undefined> {
+    return credential.kind === 'scram' ? this.#proveByScram(credential) : this.#findByKey(credential.apiKey);
+  }
+
+  /** Finds a key by its SHA-256 digest. A key has too many random bits to be guessed, so no slower hash is needed. */
+  async #findByKey(apiKey: string): Promise<KnownCredential | FormerKey | undefined> {
+    // A text without the form of a key needs no look-up.
+    return isWellFormedApiKey(apiKey)
+      ? this.#clusters.default.locks.retryWhenFull(() => this.#catalog.findByDigest(digestApiKey(apiKey)))
+      : undefined;
+  }
+
+  async #proveByScram({ user, exchange }: Extract<Credential, { kind: 'scram' }>): Promise<KnownCredential | FormerKey | undefined> {
+    const known = await this.#clusters.default.locks.retryWhenFull(() => this.#catalog.findByOrganization(user));
+    // For users who exist too, so that the time does not tell who does.
+    const mocks = mockVerifiers(user, this.#secret);
+    const { live = [], former = [], salt = {} } = known ?? {};
+    const [first, ...others] = live.map(({ key }) => key.verifier);
+    const proven = await exchange(
+      first === undefined ? [{ ...mocks[0], ...salt }, ...mocks.slice(1)] : [first, ...others],
+      former.map(({ storedKey }) => storedKey),
+    );
+    if (proven === undefined) return undefined;
+    return live.find(({ key }) => key.verifier.storedKey === proven) ?? former.find(({ storedKey }) => storedKey === proven);
+  }
+
+  #admit(known: KnownCredential, { sourceIp }: Origin): Tenant {
+    const { organization, revoked } = known;
+    if (organization.status === 'suspended') {
+      throw new ServiceError('organization_suspended', `organization "${organization.id}" is suspended`);
+    }
+    if (organization.status !== 'active') throw new ServiceError('unauthorized', 'the API key is not valid');
+    revoked.throwIfAborted();
+    const tenant = this.#tenantOf(known);
+    if (tenant.mayComeFrom?.(sourceIp) === false) throw new ServiceError('not_allowed', `this API key may not be used from ${sourceIp}`);
+    return tenant;
+  }
+
+  #asReader(organization: Organization): Organization {
+    const known = this.#asReaders.get(organization);
+    if (known !== undefined) return known;
+    const seen: Organization = {
+      ...organization,
+      // It may be moved.
+      get placement() {
+        return asReader(organization.placement);
+      },
+    };
+    this.#asReaders.set(organization, seen);
+    return seen;
+  }
+
+  #tenantOf(known: KnownCredential): Tenant {
+    let tenant = this.#tenants.get(known);
+    if (tenant === undefined) {
+      const { key, revoked } = known;
+      const isReader = key.scope === 'read';
+      const organization = isReader ? this.#asReader(known.organization) : known.organization;
+      const pool = isReader ? `${organization.id}:${READERS}` : organization.id;
+      const channels = channelsOf(this.#channels, known.organization.placement.role);
+      const clusters = this.#clusters;
+      tenant = {
+        organization,
+        pool,
+        key,
+        mayComeFrom: addressCheck(key.networks),
+        channels,
+        revoked,
+        get pgNotify() {
+          return clusters.up.get(organization.placement.cluster)?.pgNotify;
+        },
+        get hasPreparedTransactions() {
+          return clusters.up.get(organization.placement.cluster)?.hasPreparedTransactions ?? true;
+        },
+      };
+      this.#tenants.set(known, tenant);
+    }
+    return tenant;
+  }
+}
+
+function addressCheck(networks: readonly string[] | null): Tenant['mayComeFrom'] {
+  if (networks === null) return undefined;
+  const isInside = inNetworks(networks);
+  return (text) => {
+    const address = parseAddress(text);
+    return address !== undefined && isInside(address);
+  };
+}
+
+function organizationIdOf(known: KnownCredential | FormerKey): string {
+  return 'endedAt' in known ? known.organizationId : known.organization.id;
+}
+
+function unproven(user: string | undefined): ServiceError {
+  return new ServiceError(
+    'unauthorized',
+    user === undefined ? 'the API key is not valid' : `password authentication failed for user "${user}"`,
+  );
+}
