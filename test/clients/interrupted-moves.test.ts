@@ -136,6 +136,16 @@ const STAGES = {
     reached: `SELECT FROM pg_stat_activity a JOIN postern.organizations o ON o.id = $1
       WHERE a.wait_event_type = 'Lock' AND a.application_name = 'postern control' AND a.query ~ 'postern.moves'`,
   },
+  'after it has closed the former placement': {
+    async hold({ id }) {
+      const holder = await superuserIn(variables.POSTERN_CONTROL_DATABASE);
+      // The switch is recorded in the audit log.
+      await holder.query('BEGIN');
+      await holder.query('SELECT FROM postern.audit_heads WHERE organization_id = $1 FOR UPDATE', [id]);
+      return () => holder.end();
+    },
+    reached: 'SELECT FROM pg_database WHERE datname = $1 AND NOT datallowconn',
+  },
 } as const satisfies Readonly<Record<string, Stage>>;
 
 describe.concurrent('a mover that is killed', () => {
@@ -152,10 +162,11 @@ describe.concurrent('a mover that is killed', () => {
     await writers.writeSome();
     await writers.stop();
     await eventually('the move is undone', async () => !(await exists('SELECT FROM postern.moves WHERE organization_id = $1', acme)));
+    await eventually('a process has told so', () => timesUndone(acme) > 0);
+    expect(timesUndone(acme)).toBe(1);
     expect(await exists('SELECT FROM postern.organizations WHERE id = $1 AND paused_until IS NOT NULL', acme)).toBe(false);
     expect(await placesOf(acme)).toEqual(['database']);
     expect(await writers.compare()).toEqual({ lost: [], strange: [], doubled: [] });
-    expect(timesUndone(acme)).toBe(1);
   });
 
   it('after the switch has moved the organization', async () => {

@@ -154,8 +154,11 @@ export class Mover {
       const [source, target] = sides;
       if (source === undefined || target === undefined) throw new Error('there are two placements');
       const copied = await copyAll(source, target);
-      await checkAlone(source, sides);
-      return { ...copied, organization: await this.#catalog.moves.switch(pause, origin) };
+      const close = async () => {
+        if (from.server === to.server) await from.server.provisioning((provisioner) => provisioner.close(from.placement));
+        await checkAlone(source, sides);
+      };
+      return { ...copied, organization: await this.#catalog.moves.switch(pause, origin, close) };
     } finally {
       for (const { session } of sides) await session.end();
     }
@@ -175,7 +178,7 @@ async function replicate(copy: ReplicatedCopy, organization: Organization, quiet
   return pausedMs;
 }
 
-/** A process that has not been notified yet does not get into the former copy. @returns false when that could not be done */
+/** A process that has not been notified yet does not get into the former copy on another server. @returns false when that could not be done */
 async function closeRoles(server: ServedCluster, placement: Placement): Promise<boolean> {
   try {
     return (await server.provisioning((provisioner) => provisioner.closeRoles(placement))).length === 0;

@@ -9,7 +9,7 @@ import type { Sql } from '../database/control-connection.ts';
 import type { ControlPool } from '../database/control-pool.ts';
 import type { Organization, Placement } from './organization.ts';
 import type { ChangeOrganization } from './organizations.ts';
-import { endPause, lockPause, type Pause } from './pauses.ts';
+import { lockPause, type Pause } from './pauses.ts';
 
 /** A move of an organization that has begun and is not finished. */
 export interface Move {
@@ -25,6 +25,8 @@ export interface InterruptedMove {
   readonly token: string;
   /** Where its copy may be. */
   readonly copy: Placement;
+  /** The placement that the organization has. */
+  readonly kept: Placement;
   /** Whether this process has begun to undo it. */
   readonly isOwn: boolean;
 }
@@ -97,9 +99,10 @@ export class MoveChanges {
   /**
    * Has the organization be at the other placement, and ends the pause.
    * @param pause its token is that of the move
-   * @throws ServiceError `organization_busy` if the pause has ended too early, or the move has been aborted
+   * @param close closes the placement that it has had; nobody aborts the move meanwhile
+   * @throws ServiceError `organization_busy` if the pause has ended too early, or the move has been aborted; and what `close` throws
    */
-  switch(pause: Pause, origin: Origin): Promise<Organization> {
+  switch(pause: Pause, origin: Origin, close: () => Promise<void>): Promise<Organization> {
     const { organizationId, token } = pause;
     return this.#options.change(organizationId, async (sql, organization) => {
       await lockPause(sql, pause);
@@ -107,6 +110,7 @@ export class MoveChanges {
         select other_placement as to from postern.moves
         where organization_id = ${organizationId} and token = ${token} and not has_switched for update`;
       if (row === undefined) throw new ServiceError('organization_busy', `the move of "${organizationId}" has been aborted`);
+      await close();
       const from = organization.placement;
       await sql`
         update postern.moves set has_switched = true, other_placement = ${JSON.stringify(from)}::text::jsonb
@@ -128,7 +132,7 @@ export class MoveChanges {
     const { database, process } = this.#options;
     return database.run(
       (sql) => sql<InterruptedMove[]>`
-        select m.organization_id as "organizationId", m.token, m.other_placement as copy, m.mover = ${process} as "isOwn"
+        select m.organization_id as "organizationId", m.token, m.other_placement as copy, o.placement as kept, m.mover = ${process} as "isOwn"
         from postern.moves m join postern.organizations o on o.id = m.organization_id
         where not m.has_switched and m.mover is not null and o.status in ('active', 'suspended') and (m.mover = ${process} or not exists (
           select from pg_catalog.pg_locks
@@ -139,7 +143,7 @@ export class MoveChanges {
   }
 
   /**
-   * Has this process undo a move: it cannot switch any more, and its pause ends.
+   * Has this process undo a move: it cannot switch any more. Its pause has the new token.
    * @param token of the move; undefined: of any
    * @param made where the caller may have made something of its copy after somebody else has undone its move
    * @returns undefined if there is no such move, or it has switched
@@ -156,7 +160,8 @@ export class MoveChanges {
       if (row.has_switched || (token !== undefined && token !== row.token)) return undefined;
       await sql`
         update postern.moves set token = ${aborted.token}, mover = ${this.#options.process} where organization_id = ${organizationId}`;
-      await endPause(sql, { organizationId, token: row.token });
+      await sql`
+        update postern.organizations set paused_by = ${aborted.token} where id = ${organizationId} and paused_by = ${row.token}`;
       return { ...aborted, copy: row.other_placement };
     });
   }

@@ -43,16 +43,13 @@ export class PauseChanges {
   }
 
   /** Ends the pause, if it has not ended by itself. */
-  async end(pause: Pause): Promise<void> {
-    await this.#change(pause.organizationId, (sql) => endPause(sql, pause));
+  async end({ organizationId, token }: Pause): Promise<void> {
+    await this.#change(organizationId, async (sql) => {
+      await sql`
+        update postern.organizations set paused_by = null, paused_until = null, revision = revision + 1
+        where id = ${organizationId} and paused_by = ${token}`;
+    });
   }
-}
-
-/** Ends the pause, if it has not ended. The caller has locked the organization, and notifies every process. */
-export async function endPause(sql: Sql, { organizationId, token }: Pause): Promise<void> {
-  await sql`
-    update postern.organizations set paused_by = null, paused_until = null, revision = revision + 1
-    where id = ${organizationId} and paused_by = ${token}`;
 }
 
 /**

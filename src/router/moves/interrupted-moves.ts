@@ -29,6 +29,8 @@ export async function undoMove(catalog: Catalog, clusters: Clusters, { organizat
   if (aborted === undefined) return false;
   const { copy, kept } = aborted;
   const source = await clusters.ready(kept.cluster);
+  await source.provisioning((provisioner) => provisioner.reopen(kept));
+  await catalog.pauses.end(aborted);
   // They may hold locks on the organization's tables, and the mover may be on a machine that does not run any more.
   await source.provisioning((provisioner) => provisioner.terminateNamed(kept, MOVER_NAME));
   await clusters.removeCopy(copy, kept);
@@ -60,10 +62,10 @@ export class InterruptedMoves {
     for (const move of interrupted) if (now - (this.#found.get(move.token) ?? now) >= LOST_MS) await this.#undo(move);
   }
 
-  async #undo({ organizationId, token, copy, isOwn }: InterruptedMove): Promise<void> {
+  async #undo({ organizationId, token, copy, kept, isOwn }: InterruptedMove): Promise<void> {
     const { catalog, clusters, observe } = this.#options;
-    // Its pause has ended; the rest has to wait until the server answers.
-    if (isOwn && !clusters.up.has(copy.cluster)) return;
+    // It cannot switch any more; the rest has to wait until the servers answer.
+    if (isOwn && ![copy, kept].every(({ cluster }) => clusters.up.has(cluster))) return;
     try {
       if (!(await undoMove(catalog, clusters, { organizationId, token }))) return;
       observe({ name: 'service.warning', message: `an interrupted move of organization ${organizationId} has been undone` });

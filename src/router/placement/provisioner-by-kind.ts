@@ -37,6 +37,14 @@ export class ProvisionerByKind implements Provisioner {
     return this.#provisioners[copy.kind].removeCopy(copy, kept);
   }
 
+  close(placement: Placement): Promise<void> {
+    return this.#provisioners[placement.kind].close(placement);
+  }
+
+  reopen(placement: Placement): Promise<void> {
+    return this.#provisioners[placement.kind].reopen(placement);
+  }
+
   endSessions({ role }: Placement): Promise<readonly RunningProcess[]> {
     return this.#platform.alone(role, (session) => this.#roles.endWorkOfAll(session, role));
   }

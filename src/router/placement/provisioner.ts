@@ -48,6 +48,13 @@ export interface PlacementProvisioner {
    */
   removeCopy(copy: Placement, kept: Placement): Promise<void>;
   /**
+   * Refuses all new sessions there, also those of processes that do not know yet that the organization is moved away. The organization
+   * cannot undo it. {@link removeCopy} may follow.
+   */
+  close(placement: Placement): Promise<void>;
+  /** Undoes {@link close}. May be repeated, also if the placement is not closed. */
+  reopen(placement: Placement): Promise<void>;
+  /**
    * Copies an organization's data to a new one, which gets a role of its own. May take long, and nobody may have a session at the
    * source. If it fails, {@link deprovision} removes what there is.
    * @throws ServiceError `organization_busy` if somebody has one, `unsupported_statement` if this placement cannot be copied,

@@ -35,6 +35,8 @@ async function begin({ catalog }: TestCatalog = mover): Promise<Begun> {
   return { organization, to, pause };
 }
 
+const closeNothing = async () => {};
+
 const isFound = async ({ organization: { id } }: Begun): Promise<boolean> =>
   (await service.catalog.moves.interrupted()).some(({ organizationId }) => organizationId === id);
 
@@ -47,24 +49,30 @@ describe('a move', () => {
     expect(await isFound(begun)).toBe(true);
     await database.allowLogins(true);
     await eventually('the mover is connected', async () => !(await isFound(begun)));
-    expect(await mover.catalog.moves.switch(begun.pause, ORIGIN)).toMatchObject({ placement: begun.to });
+    expect(await mover.catalog.moves.switch(begun.pause, ORIGIN, closeNothing)).toMatchObject({ placement: begun.to });
   });
 
-  test('that has been aborted cannot switch, and its pause is over', async () => {
+  test('that has been aborted cannot switch, and its pause is of who undoes it', async () => {
     const begun = await begin();
     const { id, placement: kept } = begun.organization;
     const aborted = await service.catalog.moves.abort(id, begun.pause.token);
     expect(aborted).toMatchObject({ organizationId: id, copy: begun.to, kept });
-    await expect(mover.catalog.moves.switch(begun.pause, ORIGIN)).rejects.toMatchObject({ kind: 'organization_busy' });
+    await expect(mover.catalog.moves.switch(begun.pause, ORIGIN, closeNothing)).rejects.toMatchObject({ kind: 'organization_busy' });
+    if (aborted === undefined) throw new Error('it has not been aborted');
+    await service.catalog.pauses.end(begun.pause);
+    await expect(service.catalog.pauses.begin({ organizationId: id, token: 'other' }, 60_000)).rejects.toMatchObject({
+      kind: 'organization_busy',
+    });
+    await service.catalog.pauses.end(aborted);
     // A pause of somebody else can begin.
     const other = { organizationId: id, token: 'other' };
     await service.catalog.pauses.begin(other, 60_000);
     expect(await mover.catalog.moves.abort(id, begun.pause.token)).toBeUndefined();
-    await expect(mover.catalog.moves.switch({ ...begun.pause, token: 'other' }, ORIGIN)).rejects.toMatchObject({
+    await expect(mover.catalog.moves.switch({ ...begun.pause, token: 'other' }, ORIGIN, closeNothing)).rejects.toMatchObject({
       kind: 'organization_busy',
     });
     await expect(mover.catalog.moves.begin(id, newMoveToken(), begun.to)).rejects.toMatchObject({ kind: 'organization_busy' });
-    if (aborted !== undefined) await service.catalog.moves.forget(aborted);
+    await service.catalog.moves.forget(aborted);
     await mover.catalog.moves.begin(id, newMoveToken(), begun.to);
   });
 
@@ -82,7 +90,7 @@ describe('a move', () => {
     const third = await openCatalog(database);
     const begun = await begin(third);
     const { organizationId, token } = begun.pause;
-    await third.catalog.moves.switch(begun.pause, ORIGIN);
+    await third.catalog.moves.switch(begun.pause, ORIGIN, closeNothing);
     await third.catalog.close();
     expect(await isFound(begun)).toBe(false);
     expect(await service.catalog.moves.abort(organizationId)).toBeUndefined();

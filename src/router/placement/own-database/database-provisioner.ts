@@ -29,6 +29,8 @@ export const MAKE_PUBLIC = `CREATE SCHEMA IF NOT EXISTS public; GRANT ALL ON SCH
 
 const DROP_TIMEOUT_MS = 10_000;
 const DROP_AGAIN_MS = 100;
+const START_TIMEOUT_MS = 5_000;
+const START_AGAIN_MS = 10;
 const QUERY_CANCELED = '57014';
 const INSUFFICIENT_PRIVILEGE = '42501';
 
@@ -92,6 +94,19 @@ export class DatabaseProvisioner implements PlacementProvisioner {
       const found = await findDatabase(session, database);
       if (found?.valid) await session.query(`ALTER DATABASE ${name} WITH ALLOW_CONNECTIONS false`);
       if (found !== undefined) await dropDatabase(session, name);
+    });
+  }
+
+  close({ role, database }: Placement): Promise<void> {
+    return this.#platform.alone(role, async (session) => {
+      await session.query(`ALTER DATABASE ${pg.escapeIdentifier(database)} WITH ALLOW_CONNECTIONS false`);
+      await untilNoneStarts(session, database);
+    });
+  }
+
+  reopen({ role, database }: Placement): Promise<void> {
+    return this.#platform.alone(role, async (session) => {
+      await session.query(`ALTER DATABASE ${pg.escapeIdentifier(database)} WITH ALLOW_CONNECTIONS true`);
     });
   }
 
@@ -198,6 +213,17 @@ async function dropDatabase(session: pg.PoolClient, name: string): Promise<void>
     }
   }
   await session.query('RESET statement_timeout');
+}
+
+/** A session that starts has a lock on the database from before it sees whether it may connect until it is in pg_stat_activity. */
+async function untilNoneStarts(session: pg.PoolClient, database: string): Promise<void> {
+  const deadline = performance.now() + START_TIMEOUT_MS;
+  const starting = `SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d ON d.oid = l.objid
+    WHERE l.locktype = 'object' AND l.classid = 'pg_catalog.pg_database'::pg_catalog.regclass AND d.datname = $1`;
+  while ((await session.query(starting, [database])).rows.length > 0) {
+    if (performance.now() > deadline) throw new StillRunningError('a session that starts');
+    await delay(START_AGAIN_MS);
+  }
 }
 
 /** The template's own ACL is not copied. */

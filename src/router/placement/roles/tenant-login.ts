@@ -3,12 +3,16 @@ import { rolePassword } from '../../../auth/role-password.ts';
 import { BackendConnection } from '../../../backend/connection.ts';
 import { runCommand } from '../../../backend/run-command.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
+import { ServiceError } from '../../../errors.ts';
 import type { Observe } from '../../../observation.ts';
 import { codeOf } from '../admin-connection.ts';
 import type { Cluster } from '../cluster.ts';
 import { asServiceError } from '../platform-sessions.ts';
 import { type SessionLimits, sessionOptions } from '../session-settings.ts';
 import { isReaderRole, ownPlacement, resetSettings } from './reader-role.ts';
+
+/** object_not_in_prerequisite_state, at a login: the database has ALLOW_CONNECTIONS false. */
+const NOT_ACCEPTING_CONNECTIONS = '55000';
 
 /** @returns whether anything was repaired */
 export type Remedy = (placement: Placement) => Promise<boolean>;
@@ -100,9 +104,15 @@ export class TenantLogins {
         throw error;
       });
     } catch (error) {
+      if (codeOf(error) === NOT_ACCEPTING_CONNECTIONS) throw movedAway(error);
       throw asServiceError(error);
     }
   }
+}
+
+/** A process has not been notified yet that the organization is moved, or it is being dropped. */
+export function movedAway(cause?: unknown): ServiceError {
+  return new ServiceError('not_ready', 'the organization is not served here any more', { cause, retryAfterS: 1 });
 }
 
 /** Whether the session's role may use a schema and create in it. */

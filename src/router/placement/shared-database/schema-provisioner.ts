@@ -11,11 +11,14 @@ import type { Platform } from '../platform-sessions.ts';
 import { describeProcesses, type PlacementProvisioner, type ProvisionerOptions, StillRunningError } from '../provisioner.ts';
 import { asReader, isReaderRole, letRead, mayRead, ownPlacement, readerOf } from '../roles/reader-role.ts';
 import { Roles, roleExists } from '../roles/roles.ts';
-import { isUsable, TenantLogins } from '../roles/tenant-login.ts';
+import { isUsable, movedAway, TenantLogins } from '../roles/tenant-login.ts';
 import { sessionOptions } from '../session-settings.ts';
 import { checkWorker } from './citus/disabled-workers.ts';
 import { hasCitus } from './citus/extension.ts';
 import { forgetLogin, letLogin, runOnWorkers } from './citus/node-logins.ts';
+
+/** The comment on a schema whose organization is served elsewhere. */
+const CLOSED = "'The organization has been moved.'";
 
 /**
  * A schema for each organization in one shared database. The platform role owns the schema, so that the organization can
@@ -81,8 +84,9 @@ export class SchemaProvisioner implements PlacementProvisioner {
   async removeCopy(copy: Placement, kept: Placement): Promise<void> {
     const { role, database, schema } = copy;
     await this.#platform.aloneInShared(role, async (shared, control) => {
-      const { rows } = await shared.query('SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1', [schema]);
-      if (rows.length === 0) return;
+      if (!(await schemaExists(shared, schema))) return;
+      // It may be closed. Without CREATE it stays so for others.
+      await shared.query(`GRANT USAGE ON SCHEMA ${pg.escapeIdentifier(schema)} TO ${pg.escapeIdentifier(role)}`);
       const tenant = await this.#logins.open(copy, async () => {});
       try {
         await dropOwned(shared, tenant, role);
@@ -92,6 +96,23 @@ export class SchemaProvisioner implements PlacementProvisioner {
       }
       await shared.query(`DROP SCHEMA IF EXISTS ${pg.escapeIdentifier(schema)} CASCADE`);
       await this.#forget(shared, control, role, kept);
+    });
+  }
+
+  close(placement: Placement): Promise<void> {
+    const { role, schema } = placement;
+    return this.#platform.aloneInShared(role, async (shared) => {
+      const name = pg.escapeIdentifier(schema);
+      const roles = [role, ...((await roleExists(shared, readerOf(role))) ? [readerOf(role)] : [])].map(pg.escapeIdentifier).join(', ');
+      await shared.query(`BEGIN; REVOKE ALL ON SCHEMA ${name} FROM ${roles}; COMMENT ON SCHEMA ${name} IS ${CLOSED}; COMMIT`);
+    });
+  }
+
+  reopen(placement: Placement): Promise<void> {
+    const { role, schema } = placement;
+    return this.#platform.aloneInShared(role, async (shared) => {
+      if (await isClosed(shared, schema))
+        await run(shared, false, [`COMMENT ON SCHEMA ${pg.escapeIdentifier(schema)} IS NULL`, ...schemaStatements(placement, false)]);
     });
   }
 
@@ -133,7 +154,7 @@ export class SchemaProvisioner implements PlacementProvisioner {
   async #ensureReadable(backend: BackendConnection, reader: Placement, own: Placement): Promise<void> {
     if (await mayRead(backend, reader)) return;
     await this.#logins.apply(reader, async () => {
-      await this.#repairSchema(reader);
+      if (!(await this.#repairSchema(reader))) throw movedAway();
       const session = await this.open(own);
       // Another process may be granting the same.
       await letRead(session, reader.role, () => mayRead(backend, reader)).finally(() => session.end());
@@ -143,7 +164,7 @@ export class SchemaProvisioner implements PlacementProvisioner {
 
   async #ensureSchema(backend: BackendConnection, placement: Placement): Promise<void> {
     if (await isUsable(backend, placement.schema)) return;
-    await this.#logins.apply(placement, () => this.#repairSchema(placement));
+    if (!(await this.#logins.apply(placement, () => this.#repairSchema(placement)))) throw movedAway();
   }
 
   #repairRole({ role, schema }: Placement): Promise<boolean> {
@@ -154,9 +175,10 @@ export class SchemaProvisioner implements PlacementProvisioner {
     });
   }
 
+  /** @returns false if the organization is not served here any more */
   #repairSchema(placement: Placement): Promise<boolean> {
     return this.#platform.aloneInShared(placement.schema, async (shared) => {
-      if (!(await roleExists(shared, placement.role))) return false;
+      if (!(await roleExists(shared, placement.role)) || (await isClosed(shared, placement.schema))) return false;
       const isDistributed = await hasCitus(shared);
       if (isDistributed) await checkWorker(shared, placement.schema);
       await run(shared, isDistributed, schemaStatements(placement, isDistributed));
@@ -196,6 +218,19 @@ function schemaStatements({ schema, role }: Placement, isDistributed: boolean): 
     `CREATE SCHEMA IF NOT EXISTS ${name}`,
     `GRANT ${isReaderRole(role) ? 'USAGE' : 'USAGE, CREATE'} ON SCHEMA ${name} TO ${user}`,
   ];
+}
+
+async function schemaExists(shared: pg.PoolClient, schema: string): Promise<boolean> {
+  return (await shared.query('SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1', [schema])).rows.length > 0;
+}
+
+/** Only the platform role, which owns the schema, can change its comment. */
+async function isClosed(shared: pg.PoolClient, schema: string): Promise<boolean> {
+  const { rows } = await shared.query(
+    `SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1 AND pg_catalog.obj_description(oid, 'pg_namespace') = ${CLOSED}`,
+    [schema],
+  );
+  return rows.length > 0;
 }
 
 function loginOf(role: string, secret: string): RoleLogin {
