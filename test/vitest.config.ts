@@ -78,6 +78,8 @@ export default defineConfig({
         test: {
           name: 'citus',
           include: ['citus/**/*.test.ts'],
+          // They share the servers.
+          fileParallelism: false,
         },
       },
       {

@@ -1,4 +1,5 @@
 import type { ClusterRegistry } from '../catalog/clusters/cluster-registry.ts';
+import type { Organization } from '../catalog/organizations/organization.ts';
 import { readSecret } from '../config.ts';
 import { ServiceError } from '../errors.ts';
 import { type AdminConnection, parseUrl, withSession } from '../router/placement/admin-connection.ts';
@@ -6,6 +7,8 @@ import type { Cluster } from '../router/placement/cluster.ts';
 import { type ClusterOptions, findCluster } from '../router/placement/cluster-setup.ts';
 import type { Address } from '../router/placement/shared-database/citus/address.ts';
 import { disableWorker } from '../router/placement/shared-database/citus/disabled-workers.ts';
+import { hasCitus } from '../router/placement/shared-database/citus/extension.ts';
+import { moveSchema } from '../router/placement/shared-database/citus/move-schema.ts';
 import { setUpCitus } from '../router/placement/shared-database/citus/setup.ts';
 
 export interface CitusOptions {
@@ -47,6 +50,21 @@ export class CitusAdministration {
   async disable(worker: Address, name?: string): Promise<number> {
     const { admin, cluster } = await this.#coordinator(name);
     return withSession({ ...admin, database: cluster.sharedDatabase }, (session) => disableWorker(session, worker));
+  }
+
+  /**
+   * Moves an organization's tables to another worker of its cluster.
+   * @returns what has been done
+   * @throws ConfigError, ClusterError, ServiceError `invalid_request`, `not_found`
+   */
+  async move({ id, placement }: Organization, target: Address): Promise<string> {
+    const coordinator = await this.#coordinator(placement.cluster);
+    const { sharedDatabase } = coordinator.cluster;
+    const isDistributed = await withSession({ ...coordinator.admin, database: sharedDatabase }, hasCitus);
+    if (placement.kind !== 'schema' || !isDistributed) throw new ServiceError('invalid_request', 'the organization is not on Citus');
+    const { tables, isOnline } = await moveSchema({ ...coordinator, placement, target });
+    const clients = isOnline ? 'its clients went on writing' : 'its clients waited with their writes';
+    return `${id} has its tables on ${target.host}:${target.port}: ${tables}; ${clients}`;
   }
 
   async #coordinator(name: string | undefined): Promise<Coordinator> {

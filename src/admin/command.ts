@@ -31,6 +31,8 @@ const USAGE = `usage: postern admin <command>
                                moves it while its clients wait, for at most 60 seconds or those given; what is not done by then is undone;
                                the former copy is kept; --force as above; --replicate copies most rows before they wait, which a large
                                database does anyway on its way to another server, if both servers allow it
+  org move <id> --to-node <host:port>
+                               moves its tables to another worker of Citus
   org move <id> --finish       removes the former copy
   org move <id> --abort        undoes a move that has not been completed; when its command was killed, the running service does so
   key issue <id>               a new admin key for an organization that has lost its own; its other admin keys become invalid
@@ -57,6 +59,7 @@ interface Options extends ClusterOptions, MoveWords {
   readonly force?: boolean;
   readonly workers?: string;
   readonly cluster?: string;
+  readonly 'to-node'?: string;
 }
 
 interface Form {
@@ -125,7 +128,7 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
     'org move',
     {
       words: 1,
-      options: ['to', 'placement', 'pause', 'force', 'replicate', 'finish', 'abort'],
+      options: ['to', 'to-node', 'placement', 'pause', 'force', 'replicate', 'finish', 'abort'],
       command: ([id = ''], options) => move(id, options),
     },
   ],
@@ -179,6 +182,7 @@ function parse(args: readonly string[]) {
         workers: { type: 'string' },
         cluster: { type: 'string' },
         to: { type: 'string' },
+        'to-node': { type: 'string' },
         pause: { type: 'string' },
         replicate: { type: 'boolean' },
         finish: { type: 'boolean' },
@@ -251,8 +255,12 @@ function clone(id: string, name: string | undefined, lifetimeMs: number, force: 
   };
 }
 
-function move(id: string, options: Options): Command {
-  const order = moveOrder(options);
+function move(id: string, { 'to-node': node, ...options }: Options): Command {
+  if (node !== undefined && Object.keys(options).length === 0) {
+    const target = addressOf(node);
+    return async ({ operator, citus }) => citus.move(await operator.organization(id), target);
+  }
+  const order = node === undefined ? moveOrder(options) : undefined;
   if (order === undefined) throw new UsageError(USAGE);
   return ({ mover, origin }) => carryOut(mover, id, order, origin);
 }

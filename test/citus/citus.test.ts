@@ -1,68 +1,13 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type OperatorSession, openOperator } from '../../src/admin/open-operator.ts';
-import { readConfig } from '../../src/config.ts';
-import type { Address } from '../../src/router/placement/shared-database/citus/address.ts';
-import { type Service, startService } from '../../src/service.ts';
-import { type Doors, doorsAt, type TestOrganization } from '../support/doors.ts';
-import { eventually } from '../support/eventually.ts';
-import { asSuperuser, CONTROL_DATABASE, COORDINATOR_URL, clear, type Relay, relayTo, workerAddresses } from './nodes.ts';
+import { describe, expect, test } from 'vitest';
+import type { TestOrganization } from '../support/doors.ts';
+import { doors, operator, rows, useCitus, workerOf, workers } from './installation.ts';
+import { asSuperuser } from './nodes.ts';
 
-const config = () =>
-  readConfig({
-    DATABASE_URL: COORDINATOR_URL,
-    POSTERN_SECRET: 'the secret of the tests with Citus, so that passwords agree',
-    POSTERN_CONTROL_DATABASE: CONTROL_DATABASE,
-    POSTERN_PLACEMENT: 'schema',
-    POSTERN_HTTP_PORT: '0',
-    POSTERN_PG_PORT: '0',
-    POSTERN_OPS_PORT: '0',
-    POSTERN_SIGNUPS_PER_HOUR: '1000',
-  });
-
-let service: Service;
-let doors: Doors;
-let operator: OperatorSession;
-let relay: Relay;
-let workers: readonly Address[];
-
-beforeAll(async () => {
-  const [first, second] = workerAddresses();
-  await clear();
-  await clear(first);
-  await clear(second);
-  relay = await relayTo(second);
-  workers = [first, relay];
-  service = await startService(config(), () => {});
-  doors = doorsAt(service.httpPort, service.wirePort);
-  operator = await openOperator(config());
-  // One worker first: the other is added to a service that runs.
-  await operator.citus.setUp([first]);
-  await operator.citus.setUp(workers);
-});
-afterAll(async () => {
-  await operator.close();
-  await service.close();
-  await relay.close();
-});
-
-async function rows(organization: TestOrganization, sql: string, params?: readonly unknown[]): Promise<unknown> {
-  const { status, body } = await doors.query(organization, sql, params);
-  expect(body, sql).toMatchObject(status === 200 ? {} : { status: 200 });
-  return body.rows;
-}
+useCitus();
 
 async function refused(organization: TestOrganization, sql: string): Promise<string> {
   const { body } = await doors.query(organization, sql);
   return body.sqlstate;
-}
-
-/** Of each organization the port of the worker that has its table. */
-async function workerOf({ id }: TestOrganization, table: string): Promise<number> {
-  const [row] = await asSuperuser<{ port: number }>(
-    `SELECT nodeport AS port FROM pg_dist_shard JOIN pg_dist_placement USING (shardid) JOIN pg_dist_node USING (groupid)
-     WHERE logicalrelid = '${id}.${table}'::regclass`,
-  );
-  return row?.port ?? 0;
 }
 
 test('the set-up may be repeated, and lists the nodes', async () => {
@@ -246,83 +191,4 @@ describe('a hostile organization', () => {
     await rows(victim, 'INSERT INTO secret VALUES (1)');
     expect(await rows(victim, 'SELECT id FROM secret')).toEqual([{ id: 1 }]);
   });
-});
-
-/** Two organizations, of which one has its table on the worker behind the relay. */
-async function onBothWorkers() {
-  const organizations = await Promise.all([doors.signUp(), doors.signUp()]);
-  for (const organization of organizations) await rows(organization, 'CREATE TABLE t (id int)');
-  const ports = await Promise.all(organizations.map((one) => workerOf(one, 't')));
-  const there = organizations[ports.indexOf(relay.port)] as TestOrganization;
-  return { there, other: organizations.find((one) => one !== there) as TestOrganization };
-}
-
-test('a worker that is down is felt by its organizations alone, until it is back', async () => {
-  const { there, other } = await onBothWorkers();
-  const counted = "SELECT count(*)::int FROM pg_roles WHERE rolname ~ '^org_'";
-  const before = await asSuperuser(counted);
-
-  await relay.close();
-  expect(await rows(other, 'SELECT FROM t')).toEqual([]);
-  await rows(other, 'INSERT INTO t VALUES (1)');
-  // The first statement may still find a session of before, and learns that it is lost.
-  await eventually('the worker cannot be reached', async () => (await doors.query(there, 'SELECT FROM t')).body.sqlstate === '57P03');
-  const { status, body } = await doors.query(there, 'SELECT FROM t');
-  expect({ status, ...body }).toMatchObject({ status: 503, retryable: true, sqlstate: '57P03' });
-  expect(JSON.stringify(body)).not.toContain(String(relay.port));
-  const signUp = await doors.call('POST', '/api/auth/signup', { body: { orgName: 'Late', email: 'late@acme.test' } });
-  expect(signUp).toMatchObject({ status: 503, body: { retryable: true } });
-  expect(await asSuperuser(counted)).toEqual(before);
-
-  await relay.open();
-  await eventually('the worker is back', async () => (await doors.query(there, 'SELECT FROM t')).status === 200);
-  // The sessions that sign organizations up find out one by one that theirs to the worker are gone.
-  await eventually('organizations are signed up again', async () => {
-    const { status, body: refusal } = await doors.call('POST', '/api/auth/signup', { body: { orgName: 'Late', email: 'late@acme.test' } });
-    if (status !== 201) expect({ status, ...refusal }).toMatchObject({ status: 503, retryable: true });
-    return status === 201;
-  });
-});
-
-test('a worker that is disabled while it is down is missed by its organizations alone, and brought up to date', async () => {
-  const { there, other } = await onBothWorkers();
-  await rows(there, 'INSERT INTO t VALUES (1)');
-  await rows(other, "CREATE TYPE mood AS ENUM ('fine')");
-  const gone = await doors.signUp();
-  const session = await doors.connect(there);
-
-  await relay.close();
-  await expect(operator.citus.disable({ host: 'nowhere', port: 1 })).rejects.toThrow('the coordinator has no worker nowhere:1');
-  expect(await operator.citus.disable(relay)).toBeGreaterThanOrEqual(1);
-  const refusal = { status: 503, body: { code: 'not_ready', retryable: true, sqlstate: '57P03' } };
-  await eventually('its organizations are refused', async () => (await doors.query(there, 'SELECT 1')).body.code === 'not_ready');
-  expect(await doors.query(there, 'ALTER TABLE t ADD x int')).toMatchObject(refusal);
-  await expect(session.query('SELECT 1')).rejects.toMatchObject({ code: '57P03' });
-  await session.end();
-
-  // A session of before may still have a connection to the worker, which it gives up with the first statement.
-  await eventually('types are made', async () => (await doors.query(other, 'CREATE TYPE place AS (x int)')).status === 200);
-  await rows(other, 'CREATE TABLE places (place place)');
-  await rows(other, "ALTER TYPE mood ADD VALUE 'well'");
-  await rows(other, 'ALTER TABLE t ADD mood mood');
-  await rows(other, 'CREATE FUNCTION one() RETURNS int LANGUAGE sql AS $$ SELECT 1 $$');
-  const late = await doors.signUp();
-  await rows(late, 'CREATE TABLE t (id int)');
-  await operator.operator.drop(gone.id, operator.origin);
-  await expect(operator.operator.drop(there.id, operator.origin)).rejects.toMatchObject({ kind: 'not_ready' });
-
-  await relay.open();
-  expect((await operator.citus.setUp(workers)).split('\n')).toHaveLength(3);
-  const known = `SELECT rolname FROM pg_roles WHERE rolname IN ('${gone.id}', '${late.id}') UNION ALL
-    SELECT nspname FROM pg_namespace WHERE nspname IN ('${gone.id}', '${late.id}')`;
-  expect(await asSuperuser(known, { node: relay })).toEqual([{ rolname: late.id }, { rolname: late.id }]);
-  await rows(other, "INSERT INTO t VALUES (2, 'well')");
-  await rows(late, 'CREATE TYPE mood AS ENUM ()');
-  await eventually('the drop is completed', async () => {
-    await operator.operator.drop(there.id, operator.origin);
-    return (await asSuperuser(`SELECT FROM pg_roles WHERE rolname = '${there.id}'`, { node: relay })).length === 0;
-  });
-  // The next organization has its tables there.
-  const both = await onBothWorkers();
-  expect(await rows(both.there, 'SELECT FROM t')).toEqual([]);
 });

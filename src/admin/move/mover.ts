@@ -69,7 +69,10 @@ export class Mover {
     const [source, target] = [await this.#clusters.ready(from.cluster), await this.#cluster(options.cluster ?? from.cluster)];
     for (const { platform } of [source, target]) {
       if (await platform.runInShared(hasCitus))
-        throw new ServiceError('unsupported_statement', 'on a coordinator of Citus organizations cannot be moved');
+        throw new ServiceError(
+          'unsupported_statement',
+          'on a coordinator of Citus organizations are moved only to another worker, with --to-node',
+        );
     }
     await checkPgDump(source.platform.cluster.serverVersion);
     const to = target.provisioner.placementFor(id, options.kind ?? from.kind);

@@ -8,6 +8,7 @@ import type { Address } from './address.ts';
 import { closeCitus } from './closed-functions.ts';
 import { activateWorker } from './disabled-workers.ts';
 import { installCitus, ON_THIS_NODE } from './extension.ts';
+import { endInterruptedMoves, forgetLogins } from './move-schema.ts';
 import { letLogin, letWriteLogins } from './node-logins.ts';
 
 export interface CitusSetup {
@@ -47,9 +48,14 @@ export async function setUpCitus(setup: CitusSetup): Promise<string> {
   for (const node of nodes) await withSession({ ...node, database: SHARED }, (session) => furnishNode(session, setup));
   return withSession({ ...admin, database: SHARED }, async (session) => {
     await closeCitus(session, cluster.platform.user);
+    await endInterruptedMoves(session);
     await addNodes(session, admin, workers);
     for (const node of nodes.slice(1))
-      await withSession({ ...node, database: SHARED }, (worker) => closeCitus(worker, cluster.platform.user));
+      await withSession({ ...node, database: SHARED }, async (worker) => {
+        await closeCitus(worker, cluster.platform.user);
+        await endInterruptedMoves(worker);
+        await forgetLogins(worker);
+      });
     await furnishRoles(session, cluster);
     return describeNodes(session);
   });
