@@ -12,10 +12,8 @@ import { wireAddress } from '../http/responses/connection-details.ts';
 import { createOpsApp } from '../http/routes/ops.ts';
 import { TlsFiles } from '../proxy/login/tls-certificate.ts';
 import { WireServer, type WireServerOptions } from '../proxy/server.ts';
-import type { BackendPermits } from './backend/pool/backend-permits.ts';
 import type { Pool } from './backend/pool/pool.ts';
-import type { PoolFairnessLimits } from './backend/pool/pool-fairness.ts';
-import { type BackingPostgres, clusterOptions, openPostgres } from './backing-postgres.ts';
+import { clusterOptions, openPostgres } from './backing-postgres.ts';
 import { Catalog } from './catalog/catalog.ts';
 import type { Config } from './config.ts';
 import { ServiceError } from './errors.ts';
@@ -45,11 +43,12 @@ import type { ConsoleSignIn } from './router/sign-ups/one-time-sign-in.ts';
 import { SignUps } from './router/sign-ups/sign-ups.ts';
 import { MemoryBudget } from './runtime/memory-budget.ts';
 import { shareSocketShapes } from './runtime/v8-socket-shapes.ts';
-import { localLimits, type ServiceLimits } from './service-limits.ts';
+import { localLimits } from './service-limits.ts';
 import { clientsLeft, stopMessage } from './shutdown.ts';
 import { QueryScheduler } from './sql/execution/query-scheduler.ts';
 import { DataSizes } from './sql/inspection/data-sizes.ts';
 import { RESULT_BOUNDS } from './sql/result/result-budget.ts';
+import type { SharedParts } from './workers/shared-parts.ts';
 
 /** The running service. The ports are the real ones, even if 0 was configured. */
 export interface Service {
@@ -69,20 +68,6 @@ export interface Service {
   retire(): Promise<void>;
   /** Closes both doors, waits for requests in progress, and stops the embedded Postgres if there is one. */
   close(reason?: string): Promise<void>;
-}
-
-/** What a worker shares with the others that serve the same ports. */
-export interface SharedParts {
-  /** How many workers there are. */
-  readonly workers: number;
-  /** Started by somebody else, who stops it too. */
-  readonly postgres: BackingPostgres;
-  /** Counts the backend sessions of all workers on a cluster. */
-  permits(cluster: string, limits: PoolFairnessLimits): BackendPermits;
-  /** Of all workers together. */
-  readonly limits: ServiceLimits;
-  /** The metrics of all workers, in Prometheus' text format. */
-  metrics(): Promise<string>;
 }
 
 export interface ServiceOptions {

@@ -1,11 +1,12 @@
 import { reservedOf } from '../backend/pool/pool-fairness.ts';
 import type { Config } from '../config.ts';
-import { type Service, type SharedParts, startService } from '../service.ts';
+import { type Service, startService } from '../service.ts';
 import { createLog, type Greet, lineOf } from '../service-process.ts';
 import { tellSupervisor } from './channel.ts';
 import { LentLimit } from './lent-limit.ts';
 import { backendsOf, type LentLimits, type ToWorker } from './messages.ts';
 import { Questions } from './questions.ts';
+import type { SharedParts } from './shared-parts.ts';
 import { WorkerPermits } from './worker-permits.ts';
 
 type Start = Extract<ToWorker, { kind: 'start' }>;

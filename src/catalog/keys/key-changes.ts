@@ -5,8 +5,8 @@ import { DONE } from '../audit/entries/record.ts';
 import type { AuditLog } from '../audit/log.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { ControlPool } from '../database/control-pool.ts';
-import type { ApiKey, KeyDetails, Organization } from '../organizations/organization.ts';
-import { lockOrganization } from '../organizations/organizations.ts';
+import type { ApiKey, KeyDetails } from '../organizations/organization.ts';
+import { type ChangeOrganization, lockOrganization } from '../organizations/organizations.ts';
 import type { NewApiKey } from './credential.ts';
 import { checkExpiry, endKey, endKeyLater, FIRST_KEY, finishKeyChange, insertKey, KEYS_MAX, listKeys, noKey, updateKey } from './keys.ts';
 import { type KeyState, loadStates } from './live-keys.ts';
@@ -32,8 +32,7 @@ export interface KeyChangesOptions {
   readonly database: ControlPool;
   readonly audit: AuditLog;
   readonly now: () => Date;
-  /** Runs work on a locked organization in one transaction, and notifies every process when it is committed. */
-  readonly change: <T>(organizationId: string, work: (sql: Sql, organization: Organization) => Promise<T>) => Promise<T>;
+  readonly change: ChangeOrganization;
   /** Called with a state that was read after a change with an unknown outcome. */
   readonly changed: (state: KeyState) => void;
 }

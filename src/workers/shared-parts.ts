@@ -1,0 +1,18 @@
+import type { BackendPermits } from '../backend/pool/backend-permits.ts';
+import type { PoolFairnessLimits } from '../backend/pool/pool-fairness.ts';
+import type { BackingPostgres } from '../backing-postgres.ts';
+import type { ServiceLimits } from '../service-limits.ts';
+
+/** What a worker shares with the others that serve the same ports. */
+export interface SharedParts {
+  /** How many workers there are. */
+  readonly workers: number;
+  /** Started by somebody else, who stops it too. */
+  readonly postgres: BackingPostgres;
+  /** Counts the backend sessions of all workers on a cluster. */
+  permits(cluster: string, limits: PoolFairnessLimits): BackendPermits;
+  /** Of all workers together. */
+  readonly limits: ServiceLimits;
+  /** The metrics of all workers, in Prometheus' text format. */
+  metrics(): Promise<string>;
+}
