@@ -1,10 +1,10 @@
 import { setMaxListeners } from 'node:events';
-import { ServiceError } from '../../errors.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
-import type { Organization, OrganizationStatus, Placement } from '../organizations/organization.ts';
+import type { Organization, Placement } from '../organizations/organization.ts';
 import type { Credential, FormerKey, KeyEnd, OrganizationCredentials } from './credential.ts';
 import { CredentialIndex, type Entry, type KeyEntry } from './credential-index.ts';
 import { type KeyState, type LiveKey, type LiveKeys, stateOf } from './live-keys.ts';
+import { keyEnded, moved, notActive } from './revocation-reasons.ts';
 
 const UNKNOWN_MAX = 10_000;
 const UNKNOWN_TTL_MS = 2_000;
@@ -204,7 +204,7 @@ export class CredentialCache {
     if (entry === undefined) return;
     if (entry.organization.status !== status) {
       this.#index.delete(entry);
-      for (const { controller } of entry.keys.values()) controller.abort(refusal(organizationId, status));
+      for (const { controller } of entry.keys.values()) controller.abort(notActive(organizationId, status));
       return;
     }
     if (placement !== undefined && !isSameForSessions(placement, entry.organization.placement)) {
@@ -227,7 +227,7 @@ export class CredentialCache {
   #end(entry: Entry, key: KeyEntry, end: KeyEnd | 'changed'): void {
     this.#index.deleteKey(entry, key);
     entry.isOutdated = true;
-    key.controller.abort(new ServiceError('key_revoked', `terminating connection due to API key ${ENDS[end]}`));
+    key.controller.abort(keyEnded(end));
   }
 
   /** Has keys end when they expire. The timer does not keep the entry in memory. */
@@ -271,7 +271,7 @@ function newKeyEntry({ key, digest, version, expiresInMs }: LiveKey, organizatio
   const controller = new AbortController();
   // Every session opened with the key adds a listener.
   setMaxListeners(0, controller.signal);
-  if (organization.status !== 'active') controller.abort(refusal(organization.id, organization.status));
+  if (organization.status !== 'active') controller.abort(notActive(organization.id, organization.status));
   const own = { ...key };
   return {
     credential: { organization, key: own, revoked: controller.signal },
@@ -287,21 +287,8 @@ function expiryOf(expiresInMs: number | null): number {
   return expiresInMs === null ? Number.POSITIVE_INFINITY : performance.now() + expiresInMs;
 }
 
-const ENDS = { rotated: 'rotation', revoked: 'revocation', expired: 'expiry', changed: 'networks that have changed' };
-
 /** Whether clients see no difference between two placements, so that their sessions may go on in the other one. */
 function isSameForSessions(one: Placement, other: Placement): boolean {
   const isSame = one.kind === other.kind && one.database === other.database && one.schema === other.schema;
   return isSame && (one.kind === 'database' || one.cluster === other.cluster);
-}
-
-function moved(organizationId: string): ServiceError {
-  return new ServiceError('shutting_down', `terminating connection because organization "${organizationId}" has been moved`, {
-    retryAfterS: 1,
-  });
-}
-
-function refusal(organizationId: string, status: OrganizationStatus): ServiceError {
-  if (status === 'suspended') return new ServiceError('organization_suspended', `organization "${organizationId}" is suspended`);
-  return new ServiceError('key_revoked', `terminating connection because organization "${organizationId}" is no longer active`);
 }
