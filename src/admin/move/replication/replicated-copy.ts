@@ -52,6 +52,17 @@ export class ReplicatedCopy {
       await this.#replication.add(replicated);
     });
     await this.#replication.copied();
+    await this.#vacuum(this.#planned().replicated);
+  }
+
+  /** Rows are counted by index in the pause then, and statements are planned well as soon as the copy is in use. */
+  async #vacuum(tables: readonly MovedTable[]): Promise<void> {
+    const session = await openTenantSession(this.#to.server, this.#to.placement);
+    try {
+      for (const { to } of tables) await session.client.query(`VACUUM (ANALYZE) ${to}`);
+    } finally {
+      await session.end();
+    }
   }
 
   /** Remembers the replicated tables as they are at both servers. In a pause, so that both are the same. */
