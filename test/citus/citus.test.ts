@@ -155,20 +155,28 @@ describe('a hostile organization', () => {
     expect(await asSuperuser('SELECT gid FROM pg_prepared_xacts')).toEqual([]);
   });
 
-  test('may leave a prepared transaction on a worker, which the set-up ends', async () => {
-    const organization = await doors.signUp();
-    const client = await doors.connect(organization);
-    await client.query('CREATE TABLE mine (id int)');
-    await client.query('INSERT INTO mine VALUES (1)');
-    await client.query('BEGIN');
-    await client.query('UPDATE mine SET id = 2');
-    await client.query("SELECT worker_apply_shard_ddl_command(1, 'x', 'PREPARE TRANSACTION ''kept''') FROM mine");
-    await client.query('COMMIT').catch(() => {});
-    await client.end();
-    await operator.citus.setUp(workers);
-    for (const node of workers) expect(await asSuperuser("SELECT FROM pg_prepared_xacts WHERE gid !~ '^citus_'", { node })).toEqual([]);
-    expect(await rows(organization, 'SELECT id FROM mine')).toEqual([{ id: 1 }]);
-  });
+  test.each(['kept', 'citus_kept', 'citus_99_1_1_1'])(
+    'may leave the prepared transaction %s on a worker, which the set-up ends',
+    async (name) => {
+      const organization = await doors.signUp();
+      const client = await doors.connect(organization);
+      await client.query('CREATE TABLE mine (id int)');
+      await client.query('INSERT INTO mine VALUES (1)');
+      await client.query('BEGIN');
+      await client.query('UPDATE mine SET id = 2');
+      await client.query(`SELECT worker_apply_shard_ddl_command(1, 'x', 'PREPARE TRANSACTION ''${name}''') FROM mine`);
+      await client.query('COMMIT').catch(() => {});
+      await client.end();
+      const left = async () => {
+        const found = workers.map((node) => asSuperuser(`SELECT gid FROM pg_prepared_xacts WHERE gid = '${name}'`, { node }));
+        return (await Promise.all(found)).flat();
+      };
+      expect(await left()).toEqual([{ gid: name }]);
+      await operator.citus.setUp(workers);
+      expect(await left()).toEqual([]);
+      expect(await rows(organization, 'SELECT id FROM mine')).toEqual([{ id: 1 }]);
+    },
+  );
 
   test("cannot touch another's tables by their numbers", async () => {
     const [eve, victim] = await Promise.all([doors.signUp(), doors.signUp()]);

@@ -50,8 +50,10 @@ export async function setUpCitus(setup: CitusSetup): Promise<string> {
     await closeCitus(session, cluster.platform.user);
     await endInterruptedMoves(session);
     await addNodes(session, admin, workers);
+    const own = await ownTransactions(session);
     for (const node of nodes.slice(1))
       await withSession({ ...node, database: SHARED }, async (worker) => {
+        await endPreparedTransactions(worker, own);
         await closeCitus(worker, cluster.platform.user);
         await endInterruptedMoves(worker);
         await forgetLogins(worker);
@@ -94,7 +96,7 @@ async function readSettings(session: pg.Client): Promise<Settings> {
 
 async function furnishNode(session: pg.Client, { admin, cluster }: CitusSetup): Promise<void> {
   const { platform } = cluster;
-  await endPreparedTransactions(session);
+  await endPreparedTransactions(session, '^citus_');
   await installCitus(session);
   await session.query(ON_THIS_NODE);
   await session.query(`GRANT CREATE ON DATABASE ${SHARED} TO ${pg.escapeIdentifier(platform.user)}`);
@@ -102,12 +104,24 @@ async function furnishNode(session: pg.Client, { admin, cluster }: CitusSetup): 
   for (const login of [admin, platform]) await session.query(letLogin(login));
 }
 
-/** Citus ends its own. Those with other names are of an organization that reached PREPARE TRANSACTION by way of a function of Citus. */
-async function endPreparedTransactions(session: pg.Client): Promise<void> {
+/**
+ * Citus ends its own. Those with other names are of an organization that reached PREPARE TRANSACTION by way of a function of Citus.
+ * @param own matches the names of Citus' own
+ */
+async function endPreparedTransactions(session: pg.Client, own: string): Promise<void> {
   const { rows } = await session.query<{ gid: string }>(
-    "SELECT gid FROM pg_catalog.pg_prepared_xacts WHERE database = pg_catalog.current_database() AND gid !~ '^citus_'",
+    'SELECT gid FROM pg_catalog.pg_prepared_xacts WHERE database = pg_catalog.current_database() AND gid !~ $1',
+    [own],
   );
   for (const { gid } of rows) await session.query(`ROLLBACK PREPARED ${pg.escapeLiteral(gid)}`);
+}
+
+/** `citus`, the node's group, a process, a transaction and a connection. Names like that of no node's group are nobody's to end. */
+async function ownTransactions(session: pg.Client): Promise<string> {
+  const { rows } = await session.query<{ groups: string }>(
+    "SELECT pg_catalog.string_agg(groupid::text, '|') AS groups FROM pg_catalog.pg_dist_node",
+  );
+  return `^citus_(${rows[0]?.groups})_\\d+_\\d+_\\d+$`;
 }
 
 async function addNodes(session: pg.Client, admin: AdminConnection, workers: readonly Address[]): Promise<void> {
