@@ -85,7 +85,7 @@ describe('the audit log', () => {
   it('knows every action that is recorded', () => {
     const recorded = readdirSync(SOURCES, { recursive: true, encoding: 'utf8' }).flatMap((file) => {
       const text = file.endsWith('.ts') ? readFileSync(join(SOURCES, file), 'utf8') : '';
-      return [...text.matchAll(/\baction: '([^']+)'|\bevent\(observation, '([^']+)'/g)].map(([, direct, observed]) => direct ?? observed);
+      return [...text.matchAll(/\baction: '([^']+)'|\brecord\(observation, '([^']+)'/g)].map(([, direct, observed]) => direct ?? observed);
     });
     expect(recorded).toEqual(expect.arrayContaining(['auth.signup', 'key.issued', 'login', 'session.closed']));
     for (const action of recorded) expect(AUDIT_ACTIONS).toContain(action);

@@ -90,10 +90,11 @@ describe('a service whose PostgreSQL', () => {
     ]);
     await eventually('the pool has noticed', () => lost() >= before + (rowCount ?? 0));
 
-    await expect(client.query('SELECT 1')).rejects.toMatchObject({ severity: 'ERROR', code: 'XX000', message: 'internal error' });
+    const message = 'the organization is not served here any more';
+    await expect(client.query('SELECT 1')).rejects.toMatchObject({ severity: 'ERROR', code: '57P03', message });
     const failure = service.observations.findLast(({ name }) => name === 'service.failure');
     const why = expect.objectContaining({ message: expect.stringContaining('is not currently accepting connections') });
-    expect(failure).toMatchObject({ message: 'a wire session got no backend', cause: expect.objectContaining({ cause: why }) });
+    expect(failure).toMatchObject({ message: `the database ${refused.id} accepts no connections`, cause: why });
     expect((await service.query(other, 'SELECT 1')).status).toBe(200);
 
     await operator.query(`ALTER DATABASE ${database} ALLOW_CONNECTIONS true`);

@@ -104,8 +104,14 @@ export class TenantLogins {
         throw error;
       });
     } catch (error) {
-      if (codeOf(error) === NOT_ACCEPTING_CONNECTIONS) throw movedAway(error);
-      throw asServiceError(error);
+      if (codeOf(error) !== NOT_ACCEPTING_CONNECTIONS) throw asServiceError(error);
+      // It may have been closed by somebody else than a move.
+      this.#options.observe({
+        name: 'service.failure',
+        message: `the database ${placement.database} accepts no connections`,
+        cause: error,
+      });
+      throw movedAway(error);
     }
   }
 }
