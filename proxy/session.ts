@@ -7,7 +7,7 @@ import type { Actor, Observe, Origin } from '../src/observation.ts';
 import { encodeBackendMessage } from '../src/protocol/backend.ts';
 import type { StartupMessage } from '../src/protocol/startup.ts';
 import { DisconnectSignal } from '../src/router/client-disconnect.ts';
-import type { Lease } from '../src/router/lease.ts';
+import type { Lease } from '../src/router/leases/lease.ts';
 import type { Router, Wait } from '../src/router/router.ts';
 import { type SchemaRewriter, schemaRewriterOf } from '../src/router/schema-rewriting/schema-rewriter.ts';
 import type { SessionDescription } from '../src/router/sessions/session-source.ts';

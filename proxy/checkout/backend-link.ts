@@ -5,7 +5,7 @@ import { mayTake, type ShareableRequest, type SharedBackend, type ShareMode } fr
 import type { Slot } from '../../src/multiplex/pipeline-slot.ts';
 import { SharedPipeline } from '../../src/multiplex/shared-pipeline.ts';
 import { queryMessage } from '../../src/protocol/frontend-encoder.ts';
-import type { Lease } from '../../src/router/lease.ts';
+import type { Lease } from '../../src/router/leases/lease.ts';
 import type { RequestInFlight } from '../multiplex/request-in-flight.ts';
 import type { Pins } from '../pinning/pins.ts';
 import type { StateProbe } from '../pinning/state-probe.ts';

@@ -4,7 +4,7 @@ import type { Settings } from '../../src/backend/session-state.ts';
 import { ServiceError } from '../../src/errors.ts';
 import { encodeBackendMessage } from '../../src/protocol/backend.ts';
 import type { StartupMessage } from '../../src/protocol/startup.ts';
-import type { Lease } from '../../src/router/lease.ts';
+import type { Lease } from '../../src/router/leases/lease.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
 import type { OrganizationSessions, SessionStart } from '../sessions/organization-sessions.ts';
 import { applySettings, type Setting, startupSettings } from './startup-settings.ts';

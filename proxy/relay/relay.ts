@@ -3,7 +3,7 @@ import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
 import type { RequestKind } from '../../src/backend/pending-replies.ts';
 import type { ServiceError } from '../../src/errors.ts';
-import type { Lease } from '../../src/router/lease.ts';
+import type { Lease } from '../../src/router/leases/lease.ts';
 import type { ClientReceiver } from '../login/client-connection.ts';
 import type { Pins } from '../pinning/pins.ts';
 import type { SessionServices } from '../sessions/session-services.ts';

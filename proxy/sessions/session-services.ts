@@ -3,7 +3,7 @@ import type { OrganizationUsage } from '../../src/catalog/usage/counters.ts';
 import type { ServiceError } from '../../src/errors.ts';
 import type { Multiplexer } from '../../src/multiplex/multiplexer.ts';
 import type { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
-import type { Lease } from '../../src/router/lease.ts';
+import type { Lease } from '../../src/router/leases/lease.ts';
 import type { Wait } from '../../src/router/router.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
 import type { AuditListener } from '../inspection/ddl-audit.ts';

@@ -1,6 +1,6 @@
 import { Buffer } from 'node:buffer';
 import type { LatencyBaseline } from '../backend/short-statements.ts';
-import type { Lease } from '../router/lease.ts';
+import type { Lease } from '../router/leases/lease.ts';
 import { Deadline } from '../runtime/deadline.ts';
 import { AbandonedSlot } from './abandoned-slot.ts';
 import type { Slot } from './pipeline-slot.ts';

@@ -3,7 +3,7 @@ import pg from 'pg';
 import { inject } from 'vitest';
 import { BackendConnection } from '../../src/backend/connection.ts';
 import { Pool } from '../../src/backend/pool/pool.ts';
-import { Lease } from '../../src/router/lease.ts';
+import { Lease } from '../../src/router/leases/lease.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
 import { RESULT_BOUNDS } from '../../src/sql/result/result-budget.ts';

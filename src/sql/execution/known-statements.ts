@@ -3,7 +3,7 @@ import type { ServerStatement } from '../../backend/prepared-statements.ts';
 import type { LatencyBaseline, StatementLatency } from '../../backend/short-statements.ts';
 import { registryOf, type StatementRegistry } from '../../multiplex/statement-registry.ts';
 import { isSameShape } from '../../protocol/statement-shape.ts';
-import type { Lease } from '../../router/lease.ts';
+import type { Lease } from '../../router/leases/lease.ts';
 import type { Tenant } from '../../router/tenant.ts';
 import type { SideEffects } from '../../syntax/traits/side-effects.ts';
 import type { Field } from '../json/row.ts';

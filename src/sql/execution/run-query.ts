@@ -1,6 +1,6 @@
 import { ServiceError } from '../../errors.ts';
 import { PostgresError } from '../../protocol/error-fields.ts';
-import type { Lease } from '../../router/lease.ts';
+import type { Lease } from '../../router/leases/lease.ts';
 import { checkStatement } from '../../syntax/http-restrictions.ts';
 import { sideEffectsOf } from '../../syntax/traits/side-effects.ts';
 import { checkParameterLimit } from '../parameters/parameters.ts';

@@ -4,7 +4,7 @@ import { registryOf } from '../../multiplex/statement-registry.ts';
 import { decodeTextRow, type TransactionStatus } from '../../protocol/backend.ts';
 import { SYNC } from '../../protocol/frontend-encoder.ts';
 import type { DisconnectSignal } from '../../router/client-disconnect.ts';
-import type { Lease } from '../../router/lease.ts';
+import type { Lease } from '../../router/leases/lease.ts';
 import type { Edits } from '../../router/schema-rewriting/edits/edits.ts';
 import { Deadline } from '../../runtime/deadline.ts';
 import type { IndexedSet } from '../../runtime/indexed-set.ts';

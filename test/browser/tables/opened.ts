@@ -4,7 +4,7 @@ import { loadSchema, type SchemaTable } from '../../../http/console/api/schema.t
 import type { EditableTable } from '../../../http/console/screens/tables/edit/statements.ts';
 import type { Browse } from '../../../http/console/screens/tables/sql/browse-sql.ts';
 import { tableColumn } from '../../../http/console/screens/tables/sql/columns.ts';
-import { rowOrderOf } from '../../../http/console/screens/tables/sql/table-key.ts';
+import { rowOrderOf } from '../../../http/console/screens/tables/sql/row-order.ts';
 import type { TestOrganization, TestService } from '../../support/service.ts';
 
 /** Lets the console's calls go to a service, with an organization's key. */

@@ -10,7 +10,7 @@ import { ServiceError } from '../../../src/errors.ts';
 import { Multiplexers } from '../../../src/multiplex/multiplexer.ts';
 import { registryOf } from '../../../src/multiplex/statement-registry.ts';
 import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
-import { Lease } from '../../../src/router/lease.ts';
+import { Lease } from '../../../src/router/leases/lease.ts';
 import type { Tenant } from '../../../src/router/tenant.ts';
 import { Deadline } from '../../../src/runtime/deadline.ts';
 import type { QueryReply, QueryRequest } from '../../../src/sql/execution/query-request.ts';

@@ -3,7 +3,7 @@ import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { ServiceError } from '../../../src/errors.ts';
 import { DisconnectSignal } from '../../../src/router/client-disconnect.ts';
-import { Lease } from '../../../src/router/lease.ts';
+import { Lease } from '../../../src/router/leases/lease.ts';
 import type { QueryRequest } from '../../../src/sql/execution/query-request.ts';
 import { runQuery } from '../../../src/sql/execution/run-query.ts';
 import type { JsonValue } from '../../../src/sql/parameters/json-value-type.ts';

@@ -1,6 +1,6 @@
 import { ServiceError } from '../../../errors.ts';
 import { PostgresError } from '../../../protocol/error-fields.ts';
-import type { Lease } from '../../../router/lease.ts';
+import type { Lease } from '../../../router/leases/lease.ts';
 import { createPosternTable, type PosternTable, posternTable } from '../../postern-tables.ts';
 import { ReplySizeLimit } from '../../result/buffered-result.ts';
 import type { StatementOutcome } from '../../result/result-format.ts';

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
 import { ServiceError } from '../../../errors.ts';
-import type { Lease } from '../../../router/lease.ts';
+import type { Lease } from '../../../router/leases/lease.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
 import { keepResults, RESULTS_MAX_BYTES } from '../../result/result-budget.ts';
 import { extendedQuery } from '../../session/messages.ts';
@@ -9,7 +9,7 @@ import type { Warning } from '../../session/notices.ts';
 import type { SessionOptions, SqlSession } from '../../session/session.ts';
 import { inspect } from '../inspect.ts';
 import { parametersOf } from './catalog-sql.ts';
-import { JsonItems } from './json-items.ts';
+import { LimitedJsonDocument } from './limited-json-document.ts';
 import { extensionsSql, functionOidsSql, functionsSql, schemasSql, sequencesSql, typesSql } from './other-objects.ts';
 import { tableOidsSql, tablesSql } from './tables.ts';
 
@@ -92,12 +92,12 @@ type AddRows = (sql: string, parameters: readonly string[]) => Promise<void>;
 /** The arrays of the reply, one after the other. */
 class Parts {
   readonly #session: SqlSession;
-  readonly #items: JsonItems;
+  readonly #items: LimitedJsonDocument;
   readonly #incomplete: string[] = [];
 
   constructor(session: SqlSession) {
     this.#session = session;
-    this.#items = new JsonItems(RESULTS_MAX_BYTES - END_MAX_BYTES, (bytes) => this.#spend(bytes));
+    this.#items = new LimitedJsonDocument(RESULTS_MAX_BYTES - END_MAX_BYTES, (bytes) => this.#spend(bytes));
   }
 
   addSchemas(documents: readonly string[]): void {

@@ -7,8 +7,8 @@ import { callsOf, here, timeoutMs } from '../run/actions.ts';
 import type { Call, Settings } from '../run/run.ts';
 import { currentTab } from '../sql-state.ts';
 import { downloading } from './downloading.ts';
+import { exportCsv, exportJson } from './export-rows.ts';
 import { csvOf, jsonOf } from './file-texts.ts';
-import { pourCsv, pourJson } from './pour.ts';
 
 export type FileForm = 'csv' | 'json';
 
@@ -44,7 +44,7 @@ async function pourInto(call: Call, how: Settings, form: FileForm): Promise<void
   try {
     await toFile(form, async (sink) => {
       show(0);
-      const pour = form === 'csv' ? pourCsv : pourJson;
+      const pour = form === 'csv' ? exportCsv : exportJson;
       const bytes = await pour(call, how, sink, canceled.signal, show);
       return `The file is whole: ${formatBytes(bytes)}.`;
     });

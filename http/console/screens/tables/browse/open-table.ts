@@ -8,7 +8,7 @@ import type { EditableTable } from '../edit/statements.ts';
 import { type Browse, type Cursor, cursorColumns, pageSql, type Sort } from '../sql/browse-sql.ts';
 import { type TableColumn, tableColumn, valueTextOf } from '../sql/columns.ts';
 import type { Filter } from '../sql/conditions.ts';
-import { type RowOrder, readOnlyReason, rowOrderOf } from '../sql/table-key.ts';
+import { type RowOrder, rowOrderOf } from '../sql/row-order.ts';
 import { readPage } from './read-page.ts';
 
 export const PAGE_ROWS = 200;
@@ -47,7 +47,7 @@ export class OpenTable {
     this.order = rowOrderOf(table);
     const names = this.order.kind === 'key' ? this.order.columns : [];
     this.#keyPlaces = names.map((name) => this.columns.findIndex((column) => column.name === name));
-    this.readOnlyReason = readOnlyReason(table, me.peek()?.key.scope);
+    this.readOnlyReason = readOnlyReason(table, this.order, me.peek()?.key.scope);
   }
 
   /** Changes when other rows are shown, or new ones come first: they are seen from their beginning. */
@@ -167,4 +167,14 @@ export class OpenTable {
     // Behind the columns comes the ctid.
     return column === undefined ? JSON.parse(cell) : valueTextOf(column, cell);
   }
+}
+
+/** Why rows cannot be changed; undefined: they can. */
+function readOnlyReason(table: SchemaTable, order: RowOrder, scope: 'admin' | 'write' | 'read' | undefined): string | undefined {
+  if (table.kind === 'view' || table.kind === 'materialized view') return `Read-only: this is a ${table.kind}.`;
+  if (table.kind === 'foreign table') return 'Read-only: the rows of a foreign table are on another server.';
+  if (scope === 'read') return 'Read-only: the scope of this key is read.';
+  if (order.kind !== 'key')
+    return 'Read-only: the table has no primary key and no other unique key without NULL, so a single row cannot be named.';
+  return undefined;
 }

@@ -1,8 +1,8 @@
 import { qualifiedName, type SchemaTable } from '../../../api/schema.ts';
 import { selected, type TableColumn } from './columns.ts';
 import { comparable, type Filter, whereSql } from './conditions.ts';
+import type { RowOrder } from './row-order.ts';
 import { join, type Sql, sql, type ValueText, value } from './sql-text.ts';
-import type { RowOrder } from './table-key.ts';
 
 export interface Sort {
   readonly column: string;

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { JsonItems } from '../../../../src/sql/inspection/schema/json-items.ts';
+import { LimitedJsonDocument } from '../../../../src/sql/inspection/schema/limited-json-document.ts';
 
 /** @param texts added to an array of at most two items, in a document of at most 40 bytes */
 function written(texts: readonly string[], spend: (bytes: number) => boolean = () => true) {
-  const items = new JsonItems(40, spend);
+  const items = new LimitedJsonDocument(40, spend);
   items.open('{"a":', 2);
   for (const text of texts) items.add(Buffer.from(`--${text}--`), 2, 2 + text.length);
   const isComplete = items.close();

@@ -2,8 +2,8 @@ import type { BackendConnection } from '../../backend/connection.ts';
 import type { Waiter } from '../../backend/pool/organization-pool.ts';
 import { ServiceError } from '../../errors.ts';
 import { ClusterDownError, type ServedCluster } from '../clusters/served-cluster.ts';
+import type { PausedRequest } from '../moves/pauses.ts';
 import type { Tenant } from '../tenant.ts';
-import type { PausedRequest } from './pauses.ts';
 
 /** What a request for a backend needs of the router. */
 export interface LeaseRequestHost {

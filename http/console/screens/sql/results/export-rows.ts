@@ -5,13 +5,13 @@ import { ApiError, isAbort, isProblem, type Problem, unreachable } from '../../.
 import { bodyOf } from '../run/calls/request-body.ts';
 import type { Call, Settings } from '../run/run.ts';
 
-type Pour = (call: Call, settings: Settings, sink: FileSink, signal: AbortSignal, onBytes: (bytes: number) => void) => Promise<number>;
+type Export = (call: Call, settings: Settings, sink: FileSink, signal: AbortSignal, onBytes: (bytes: number) => void) => Promise<number>;
 
 /** The end of a reply in which an error may stand. */
 const END_MAX_BYTES = 32_768;
 
 /** All rows as `COPY … CSV HEADER` writes them, as they come. @returns bytes @throws ApiError */
-export const pourCsv: Pour = async (call, settings, sink, signal, onBytes) => {
+export const exportCsv: Export = async (call, settings, sink, signal, onBytes) => {
   const response = await open('POST', 'api/query', { body: bodyOf(call, settings), accept: 'text/csv', signal, isSafe: true });
   const reader = response.body?.getReader();
   let bytes = 0;
@@ -36,7 +36,7 @@ export const pourCsv: Pour = async (call, settings, sink, signal, onBytes) => {
 const BEFORE_ROW = '{"row":';
 
 /** All rows as an array of objects, one a line, with the values as they were sent. @returns bytes @throws ApiError */
-export const pourJson: Pour = async (call, settings, sink, signal, onBytes) => {
+export const exportJson: Export = async (call, settings, sink, signal, onBytes) => {
   const body = { ...bodyOf(call, settings), rowMode: 'object' };
   const response = await open('POST', 'api/query', { body, accept: 'application/x-ndjson', signal, isSafe: true });
   const encoder = new TextEncoder();

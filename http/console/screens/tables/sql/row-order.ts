@@ -28,13 +28,3 @@ function uniqueColumnsOf({ columns, indexes }: SchemaTable): readonly string[] |
   );
   return found?.columns.filter((name) => name !== null);
 }
-
-/** Why rows cannot be changed; undefined: they can. */
-export function readOnlyReason(table: SchemaTable, scope: 'admin' | 'write' | 'read' | undefined): string | undefined {
-  if (table.kind === 'view' || table.kind === 'materialized view') return `Read-only: this is a ${table.kind}.`;
-  if (table.kind === 'foreign table') return 'Read-only: the rows of a foreign table are on another server.';
-  if (scope === 'read') return 'Read-only: the scope of this key is read.';
-  if (rowOrderOf(table).kind !== 'key')
-    return 'Read-only: the table has no primary key and no other unique key without NULL, so a single row cannot be named.';
-  return undefined;
-}

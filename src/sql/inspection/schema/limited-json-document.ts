@@ -6,7 +6,7 @@ const [COMMA, OPEN_ARRAY, CLOSE_ARRAY] = [0x2c, 0x5b, 0x5d];
  * A JSON document that grows by arrays whose items are JSON documents of PostgreSQL's, which are copied as they are. What
  * exceeds the limit is left out.
  */
-export class JsonItems {
+export class LimitedJsonDocument {
   readonly #out = new JsonBuffer();
   readonly #maxBytes: number;
   readonly #spend: (bytes: number) => boolean;
