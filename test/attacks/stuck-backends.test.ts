@@ -7,6 +7,7 @@ import type { TestCluster } from '../support/cluster.setup.ts';
 import { eventually } from '../support/eventually.ts';
 import { hasPostgres15, startPostgres15 } from '../support/postgres15.ts';
 import { startPostgres18 } from '../support/postgres18.ts';
+import { serverUrl } from '../support/server-url.ts';
 import { startTestService, type TestOrganization, type TestService, testVariables } from '../support/service.ts';
 
 const SESSIONS = 2;
@@ -18,10 +19,6 @@ const servers = [
   { name: 'PostgreSQL 18', placement: 'schema', start: startPostgres18 },
   ...(hasPostgres15 ? [{ name: 'PostgreSQL 15', placement: 'database', start: startPostgres15 }] : []),
 ] as const;
-
-function urlOf({ host, port, user, password }: TestCluster): string {
-  return `postgres://${user}:${password}@${encodeURIComponent(host)}:${port}/postgres`;
-}
 
 const SLEEP = 'SELECT pg_sleep(600)';
 
@@ -37,7 +34,7 @@ describe.each(servers)('backends that obey nobody, on $name in the $placement pl
     cluster = await start();
     const variables = {
       ...testVariables(),
-      DATABASE_URL: urlOf(cluster),
+      DATABASE_URL: serverUrl(cluster),
       POSTERN_PLACEMENT: placement,
       POSTERN_BACKENDS_MAX: '0',
       POSTERN_BACKENDS_PER_TENANT: String(SESSIONS),
@@ -150,7 +147,7 @@ it(
   async () => {
     const cluster = await startPostgres18();
     const service = await startTestService({
-      DATABASE_URL: urlOf(cluster),
+      DATABASE_URL: serverUrl(cluster),
       POSTERN_ALLOW_XPATH: 'on',
       POSTERN_BACKENDS_PER_TENANT: '1',
       POSTERN_QUEUE_TIMEOUT_MS: '500',

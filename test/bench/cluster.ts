@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { deriveVerifier, formatVerifier, SCRAM_ITERATIONS, SCRAM_SALT_BYTES } from '../../src/auth/scram.ts';
 import { startEmbedded } from '../../src/embedded.ts';
+import { serverUrl } from '../support/server-url.ts';
 import { freePort } from './child.ts';
 import type { Closing } from './closing.ts';
 
@@ -55,7 +56,7 @@ export async function startCluster(folder: string, closing: Closing): Promise<Be
     port,
     password,
     verifier,
-    adminUrl: `postgres://${superuser.user}:${superuser.password}@${encodeURIComponent(host)}:${port}/postgres`,
+    adminUrl: serverUrl({ host, port, ...superuser }),
     version: rows[0]?.version ?? '',
     async admit(role) {
       await admin.query(`GRANT ${pg.escapeIdentifier(role)} TO ${BENCH_ROLE}`);

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually } from '../support/eventually.ts';
 import { startPostgres15 } from '../support/postgres15.ts';
 import { type Installation, makeInstallation } from '../support/process.ts';
+import { serverUrl } from '../support/server-url.ts';
 import { startTestService, type TestOrganization, type TestService, testVariables } from '../support/service.ts';
 import { closeAfterClients } from './address.ts';
 import { needDebian } from './debian.ts';
@@ -26,8 +27,7 @@ const movers = new Set<ChildProcess>();
 beforeAll(async () => {
   needDebian('postgresql-15', 'postgresql-client-15');
   [server, installation] = await Promise.all([startPostgres15(), makeInstallation()]);
-  const { host, port, user, password } = server;
-  const url = `postgres://${user}:${password}@${encodeURIComponent(host)}:${port}/postgres`;
+  const url = serverUrl(server);
   variables = { ...testVariables(), POSTERN_PLACEMENT: 'database', DATABASE_URL: url, PATH: `${BINARIES}:${process.env.PATH}` };
   services = [await startTestService(variables), await startTestService(variables)];
   control = new pg.Pool({ ...server, database: variables.POSTERN_CONTROL_DATABASE });

@@ -10,6 +10,7 @@ import { makeOwnCluster } from '../support/own-cluster.ts';
 import { startPostgres15 } from '../support/postgres15.ts';
 import { type Installation, makeInstallation } from '../support/process.ts';
 import { makeScratch, type Scratch } from '../support/scratch.ts';
+import { serverUrl } from '../support/server-url.ts';
 import { startTestService, TEST_SECRET, type TestOrganization, type TestService, testVariables } from '../support/service.ts';
 import { closeAfterClients } from './address.ts';
 import { libpqEnvironment, needDebian, runClient } from './debian.ts';
@@ -31,9 +32,7 @@ beforeAll(async () => {
   needDebian('postgresql-15', 'postgresql-client-15');
   servers = [await startPostgres15(), await startPostgres15()];
   [installation, scratch] = await Promise.all([makeInstallation(), makeScratch()]);
-  const [url = '', other = ''] = servers.map(
-    ({ host, port, user, password }) => `postgres://${user}:${password}@${encodeURIComponent(host)}:${port}/postgres`,
-  );
+  const [url = '', other = ''] = servers.map(serverUrl);
   variables = { ...testVariables(), POSTERN_PLACEMENT: 'database', DATABASE_URL: url, PATH: `${BINARIES}:${process.env.PATH}` };
   service = await startTestService(variables);
   superuser = new pg.Client(url);

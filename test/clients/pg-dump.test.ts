@@ -6,6 +6,7 @@ import { describeSchema } from '../src/router/schema-rewriting/dump/describe-sch
 import type { TestCluster } from '../support/cluster.setup.ts';
 import { startPostgres15 } from '../support/postgres15.ts';
 import { makeScratch, type Scratch } from '../support/scratch.ts';
+import { serverUrl } from '../support/server-url.ts';
 import { PLACEMENT, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { libpqEnvironment, needDebian, runClient } from './debian.ts';
 
@@ -27,9 +28,7 @@ let schema: string;
 beforeAll(async () => {
   needDebian('postgresql-15', 'postgresql-client-15');
   server = await startPostgres15();
-  const { user, password, host, port } = server;
-  const url = `postgres://${user}:${password}@${encodeURIComponent(host)}:${port}/postgres`;
-  service = await startTestService({ DATABASE_URL: url });
+  service = await startTestService({ DATABASE_URL: serverUrl(server) });
   scratch = await makeScratch();
   organization = await service.signUp();
   schema = PLACEMENT === 'schema' ? organization.id : 'public';

@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startPostgres15 } from '../support/postgres15.ts';
 import { makeScratch, type Scratch } from '../support/scratch.ts';
+import { serverUrl } from '../support/server-url.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 import { closeAfterClients } from './address.ts';
 import { libpqEnvironment, needDebian, runClient } from './debian.ts';
@@ -21,7 +22,7 @@ beforeAll(async () => {
   needDebian('postgresql-15', 'postgresql-client-15');
   scratch = await makeScratch();
   server = await startPostgres15();
-  service = await startTestService({ DATABASE_URL: urlOf15() });
+  service = await startTestService({ DATABASE_URL: serverUrl(server) });
   acme = await service.signUp();
   await run(acme, 'psql', ...QUIET, '--file', join(FOLDER, 'content.sql'), '--file', join(FOLDER, 'database.sql'));
   before = await dump(acme);
@@ -31,11 +32,6 @@ afterAll(async () => {
   await server.stop();
   await scratch.remove();
 });
-
-function urlOf15(): string {
-  const { host, port, user, password } = server;
-  return `postgres://${user}:${password}@${encodeURIComponent(host)}:${port}/postgres`;
-}
 
 function run(organization: TestOrganization, program: string, ...words: readonly string[]): Promise<string> {
   return runClient(join(BINARIES, program), words, { env: libpqEnvironment(service, organization) });

@@ -10,6 +10,7 @@ import { startPostgres15 } from '../support/postgres15.ts';
 import { startPostgres18 } from '../support/postgres18.ts';
 import { type Installation, makeInstallation } from '../support/process.ts';
 import { makeScratch, type Scratch } from '../support/scratch.ts';
+import { serverUrl } from '../support/server-url.ts';
 import { startTestService, type TestOrganization, type TestService, testVariables } from '../support/service.ts';
 import { closeAfterClients } from './address.ts';
 import { libpqEnvironment, needDebian, runClient } from './debian.ts';
@@ -35,7 +36,7 @@ beforeAll(async () => {
   variables = {
     ...testVariables(),
     POSTERN_PLACEMENT: 'database',
-    DATABASE_URL: urlOf(source),
+    DATABASE_URL: serverUrl(source),
     PATH: `${BINARIES}:${process.env.PATH}`,
     POSTERN_DATA_DIR: scratch.path,
   };
@@ -44,7 +45,7 @@ beforeAll(async () => {
   subscriber = new pg.Client(target);
   control = new pg.Client({ ...source, database: variables.POSTERN_CONTROL_DATABASE });
   for (const client of [publisher, subscriber, control]) await client.connect();
-  await writeFile(join(scratch.path, 'other'), urlOf(target), { mode: 0o600 });
+  await writeFile(join(scratch.path, 'other'), serverUrl(target), { mode: 0o600 });
   await done('cluster', 'add', 'other', `file:${join(scratch.path, 'other')}`, '--cap', '1000');
   await done('cluster', 'drain', 'other');
 });
@@ -54,10 +55,6 @@ afterAll(async () => {
   await Promise.all([installation.remove(), scratch.remove()]);
   for (const server of [source, target]) await server.stop();
 });
-
-function urlOf({ host, port, user, password }: typeof source): string {
-  return `postgres://${user}:${password}@${encodeURIComponent(host)}:${port}/postgres`;
-}
 
 const admin = (...words: string[]) => installation.admin(words, variables);
 

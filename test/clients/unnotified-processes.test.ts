@@ -5,6 +5,7 @@ import type { Placement } from '../../src/catalog/organizations/organization.ts'
 import { makePostgresProxy, type PostgresProxy } from '../support/postgres-proxy.ts';
 import { startPostgres15 } from '../support/postgres15.ts';
 import { type Installation, makeInstallation } from '../support/process.ts';
+import { serverUrl } from '../support/server-url.ts';
 import { startTestService, TEST_SECRET, type TestOrganization, type TestService, testVariables } from '../support/service.ts';
 import { closeAfterClients } from './address.ts';
 import { needDebian } from './debian.ts';
@@ -23,8 +24,7 @@ let unnotified: TestService;
 beforeAll(async () => {
   needDebian('postgresql-15', 'postgresql-client-15');
   [server, installation] = await Promise.all([startPostgres15(), makeInstallation()]);
-  const { host, port, user, password } = server;
-  const url = `postgres://${user}:${password}@${encodeURIComponent(host)}:${port}/postgres`;
+  const url = serverUrl(server);
   variables = { ...testVariables(), POSTERN_PLACEMENT: 'database', DATABASE_URL: url, PATH: `${BINARIES}:${process.env.PATH}` };
   proxy = await makePostgresProxy(url);
   notified = await startTestService(variables);

@@ -6,6 +6,7 @@ import { TextFileWatch } from '../../src/catalog/query-statistics/text-file-watc
 import type { Observation } from '../../src/observation.ts';
 import { newControlDatabase } from '../support/control-databases.ts';
 import { startPostgres18 } from '../support/postgres18.ts';
+import { serverUrl } from '../support/server-url.ts';
 import { PLACEMENT, startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
 const CONTROL = newControlDatabase();
@@ -118,8 +119,7 @@ it('begins anew when the texts take too much space', async () => {
 
 it('says how to get it where the server does not preload it', async () => {
   const server = await startPostgres18({ shared_preload_libraries: '' });
-  const { host, port, user, password } = server;
-  const without = await startTestService({ DATABASE_URL: `postgres://${user}:${password}@${encodeURIComponent(host)}:${port}/postgres` });
+  const without = await startTestService({ DATABASE_URL: serverUrl(server) });
   const { apiKey: key } = await without.signUp();
   const { status, body } = await without.call('GET', '/api/insights/queries', { key });
   expect([status, queryStatisticsReply.parse(body)]).toEqual([200, body]);

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { startEmbedded } from '../../src/embedded.ts';
 import { makeScratch } from './scratch.ts';
+import { serverUrl } from './server-url.ts';
 
 /** How to log in to a test cluster as its superuser. `host` is the folder of a Unix socket. */
 export interface TestCluster {
@@ -30,7 +31,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const running = await startEmbedded({ dataDir: join(scratch.path, 'data'), settings: { ...FORGETFUL, log_min_messages: 'warning' } });
   const { host, port, superuser } = running;
   project.provide('cluster', { host, port, ...superuser, database: 'postgres' });
-  project.provide('clusterUrl', `postgres://${superuser.user}:${superuser.password}@${encodeURIComponent(host)}:${port}/postgres`);
+  project.provide('clusterUrl', serverUrl({ host, port, ...superuser }));
   return async () => {
     await running.stop();
     await scratch.remove();

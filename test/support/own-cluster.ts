@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { type EmbeddedCluster, startEmbedded } from '../../src/embedded.ts';
 import { FORGETFUL, type TestCluster } from './cluster.setup.ts';
 import { makeScratch } from './scratch.ts';
+import { serverUrl } from './server-url.ts';
 
 /** A PostgreSQL that a test may stop, start again at the same place, and do worse things to. */
 export interface OwnCluster {
@@ -25,7 +26,7 @@ export async function makeOwnCluster(settings: Readonly<Record<string, string>> 
   };
   return {
     superuser: { host, port, ...superuser, database: 'postgres' },
-    url: `postgres://${superuser.user}:${superuser.password}@${encodeURIComponent(host)}:${port}/postgres`,
+    url: serverUrl({ host, port, ...superuser }),
     stop,
     async start() {
       running = await launch();
