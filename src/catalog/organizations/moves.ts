@@ -19,25 +19,20 @@ export interface Move {
   readonly begunAt: Date;
 }
 
-/** A move that has not switched, and whose mover is not there. */
-export interface InterruptedMove {
+/** A move that cannot switch any more, and whose copy is to be removed. */
+export interface AbortedMove {
   readonly organizationId: string;
   readonly token: string;
   /** Where its copy may be. */
   readonly copy: Placement;
   /** The placement that the organization has. */
   readonly kept: Placement;
-  /** Whether this process has begun to undo it. */
-  readonly isOwn: boolean;
 }
 
-/** A move that cannot switch any more, and whose copy is to be removed. */
-export interface AbortedMove {
-  readonly organizationId: string;
-  readonly token: string;
-  readonly copy: Placement;
-  /** The placement that the organization has. */
-  readonly kept: Placement;
+/** A move that has not switched, and whose mover is not there. */
+export interface InterruptedMove extends AbortedMove {
+  /** Whether this process has begun to undo it. */
+  readonly isOwn: boolean;
 }
 
 interface MoveRow {
