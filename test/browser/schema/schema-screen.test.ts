@@ -121,9 +121,9 @@ describe.each(PLACEMENTS)('with a %s for each organization', (placement) => {
     const before = await group.getAttribute('transform');
     await page.keyboard.press('-');
     await page.keyboard.press('ArrowLeft');
-    expect(await group.getAttribute('transform')).not.toBe(before);
+    await expect.poll(() => group.getAttribute('transform')).not.toBe(before);
     await page.keyboard.press('0');
-    expect(await group.getAttribute('transform')).toBe(before);
+    await expect.poll(() => group.getAttribute('transform')).toBe(before);
     await page.getByText('The relations as a list').click();
     await page.getByText('orders (customer) refers to customers (id), many to one').waitFor();
     await keepScreenshot(page, `schema-diagram-${placement}`);
