@@ -194,17 +194,22 @@ function freshForMs(maxAgeMs: number): number {
   return known === undefined ? 0 : known.askedAt + Math.max(maxAgeMs, tookMs * REST) - performance.now();
 }
 
-/** As {@link refreshSchema}; if it was loaded a moment ago, it is loaded again when it is older. */
-export function refreshSchemaSoon(maxAgeMs: number): void {
-  const waitMs = freshForMs(maxAgeMs);
+/** As {@link refreshSchema}; if it was loaded a moment ago, it is loaded again when it is older. @returns in how many milliseconds that begins */
+export function refreshSchemaSoon(maxAgeMs: number): number {
+  const waitMs = Math.max(0, freshForMs(maxAgeMs));
   clearTimeout(later);
-  if (waitMs <= 0) void refreshSchema(maxAgeMs);
-  else later = setTimeout(() => void refreshSchema(maxAgeMs), waitMs);
+  // It does not ask again whether it is old enough: timers run up to a millisecond early.
+  if (waitMs > 0) later = setTimeout(loadInBackground, waitMs);
+  else void loadInBackground();
+  return waitMs;
 }
 
 /** Loads it unless that was done a moment ago, or goes on. @returns when it is as new as that; errors are left to the next load */
-export function refreshSchema(maxAgeMs: number): Promise<void> {
-  if (freshForMs(maxAgeMs) > 0) return Promise.resolve();
+export async function refreshSchema(maxAgeMs: number): Promise<void> {
+  if (freshForMs(maxAgeMs) <= 0) await loadInBackground();
+}
+
+function loadInBackground(): Promise<void> {
   refreshing ??= loadSchema()
     .then(
       () => undefined,

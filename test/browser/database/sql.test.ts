@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Page } from 'playwright-core';
 import { expect, it } from 'vitest';
 import { eventually } from '../../support/eventually.ts';
@@ -25,6 +26,21 @@ it('completion offers a table made a second ago, its columns behind a dot, and k
   await write(page, 'SQL', '');
   await typeAtEnd(page, 'insert into fresh_orders values (1) retur');
   await offers(page, 'returning');
+});
+
+it('completion offers a table made a second ago also where the schema takes long to load', async () => {
+  const { page, organization } = await openSql();
+  await scene.service.query(organization, 'create table orders (id int)');
+  await page.route('**/api/schema', async (route) => {
+    await delay(SLOW_MS);
+    await route.continue();
+  });
+  await write(page, 'SQL', '');
+  await typeAtEnd(page, 'select * from ord');
+  await offers(page, 'orders');
+  await scene.service.query(organization, 'create table orders_of_today (id int)');
+  await page.keyboard.type('ers_');
+  await offers(page, 'orders_of_today');
 });
 
 it('Ctrl-Enter runs the statement at the cursor, or what is selected; all of them give a tab each', async () => {
@@ -128,6 +144,9 @@ it('texts in several tabs last over a reload where somebody stays signed in, and
   await resultGrid(page).waitFor();
   expect(await cellTexts(page)).toEqual([['1']]);
 });
+
+/** Nobody asks for a schema again before five times as long. */
+const SLOW_MS = 1_200;
 
 async function openSql(): Promise<{ page: Page; organization: TestOrganization }> {
   const { page, organization } = await scene.openSignedIn();

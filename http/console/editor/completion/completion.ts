@@ -21,14 +21,14 @@ import { type Option, optionsAt } from './options.ts';
 /** A table that was made a moment ago is to be offered. */
 const SCHEMA_MAX_AGE_MS = 2_000;
 const DELAY_MS = 40;
-/** For so long after completion was asked for, a schema that arrives shows more. */
+/** For so long after the load that completion has asked for begins, a schema that arrives shows more. */
 const WAITING_MS = 5_000;
 
 interface SqlCompletion extends Completion {
   readonly sql: string;
 }
 
-let askedAt = Number.NEGATIVE_INFINITY;
+let waitsUntil = Number.NEGATIVE_INFINITY;
 
 function complete(context: CompletionContext): CompletionResult | null {
   const { state, pos, explicit } = context;
@@ -38,8 +38,7 @@ function complete(context: CompletionContext): CompletionResult | null {
   if (!explicit && !isNamed) return null;
   // Keywords need no schema.
   if (explicit || cursor.expectsTable || cursor.path.length > 0 || schema.peek() === undefined) {
-    askedAt = performance.now();
-    refreshSchemaSoon(SCHEMA_MAX_AGE_MS);
+    waitsUntil = performance.now() + refreshSchemaSoon(SCHEMA_MAX_AGE_MS) + WAITING_MS;
   }
   const typed = cursor.typed.toLowerCase();
   const options = optionsAt(cursor, schema.peek()).map(completionOf);
@@ -93,7 +92,7 @@ const newSchema = ViewPlugin.define((view) => {
 function showMore(view: EditorView): void {
   const { state } = view;
   const { head, empty } = state.selection.main;
-  if (!view.hasFocus || !empty || performance.now() - askedAt > WAITING_MS) return;
+  if (!view.hasFocus || !empty || performance.now() > waitsUntil) return;
   const cursor = completionStatus(state) === null ? cursorIn(textOf(state), head) : undefined;
   if (completionStatus(state) !== null || (cursor !== undefined && (cursor.typed !== '' || cursor.path.length > 0))) startCompletion(view);
 }
