@@ -11,7 +11,7 @@ import type { StartupMessage } from '../src/protocol/startup.ts';
 import type { Authenticator } from '../src/router/authentication/authenticator.ts';
 import { HOLD_MS, type RefusalLimit } from '../src/router/authentication/refusal-limit.ts';
 import type { Router } from '../src/router/router.ts';
-import type { SessionSource } from '../src/router/sessions/session-source.ts';
+import type { SessionSource } from '../src/router/sessions/listed-session.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import type { CountLimit } from '../src/runtime/count-limit.ts';
 import { IndexedSet } from '../src/runtime/indexed-set.ts';

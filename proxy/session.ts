@@ -10,7 +10,7 @@ import { DisconnectSignal } from '../src/router/client-disconnect.ts';
 import type { Lease } from '../src/router/leases/lease.ts';
 import type { Router, Wait } from '../src/router/router.ts';
 import { type SchemaRewriter, schemaRewriterOf } from '../src/router/schema-rewriting/schema-rewriter.ts';
-import type { SessionDescription } from '../src/router/sessions/session-source.ts';
+import type { SessionDescription } from '../src/router/sessions/listed-session.ts';
 import type { Tenant } from '../src/router/tenant.ts';
 import type { CountLimit } from '../src/runtime/count-limit.ts';
 import type { MemoryBudget } from '../src/runtime/memory-budget.ts';

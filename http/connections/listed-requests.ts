@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { ServiceError } from '../../src/errors.ts';
-import type { ListedSession, SessionDescription, SessionSource } from '../../src/router/sessions/session-source.ts';
+import type { ListedSession, SessionDescription, SessionSource } from '../../src/router/sessions/listed-session.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import { IndexedSet } from '../../src/runtime/indexed-set.ts';
 import type { RequestContext } from '../request-context.ts';

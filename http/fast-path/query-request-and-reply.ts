@@ -15,7 +15,7 @@ import { problemFor } from '../plugins/problems.ts';
 import type { IsServedHost } from '../plugins/served-hosts.ts';
 import { type CallEnds, openContext, originOf, type RequestContext, requestIdOf } from '../request-context.ts';
 import { compress, compressed, encodingFor, piecesOf } from '../responses/compression.ts';
-import { pour } from '../responses/pour.ts';
+import { pour } from '../responses/pipe-stream.ts';
 import { throttleRefusal } from '../responses/refusal-throttle.ts';
 import { countReply, errorBody } from '../responses/reply-memory.ts';
 import type { QueryBody } from '../routes/request-schemas.ts';

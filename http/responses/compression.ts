@@ -6,7 +6,7 @@ import { CHUNK_BYTES } from '../../src/sql/json/chunk-pool.ts';
 import { weighted } from '../plugins/accept-header.ts';
 import type { RequestContext } from '../request-context.ts';
 import { codedTag } from './entity-tags.ts';
-import { pour } from './pour.ts';
+import { pour } from './pipe-stream.ts';
 
 /*
  * Replies are compressed by node:zlib, in its threads: `@fastify/compress` knows nothing of pieces that have to be given back, of

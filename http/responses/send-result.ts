@@ -6,7 +6,7 @@ import { keepResults } from '../../src/sql/result/result-budget.ts';
 import type { RequestContext } from '../request-context.ts';
 import { JSON_TYPE } from '../routes/route-context.ts';
 import { type Coding, compress, compressed, encodingFor, piecesOf, setEncoding } from './compression.ts';
-import { pour } from './pour.ts';
+import { pour } from './pipe-stream.ts';
 import { countReply } from './reply-memory.ts';
 
 /** Beyond this size, copying a reply costs more than a second write. */

@@ -1,4 +1,4 @@
-import type { PinnedFor } from '../../src/router/sessions/session-source.ts';
+import type { PinnedFor } from '../../src/router/sessions/listed-session.ts';
 import type { WireSession } from '../relay/wire-session.ts';
 import type { PinReason } from './pins.ts';
 

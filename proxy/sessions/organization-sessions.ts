@@ -1,6 +1,6 @@
 import { READERS } from '../../src/backend/pool/pool-fairness.ts';
 import type { Settings } from '../../src/backend/session-state.ts';
-import type { ListedSession, SessionSource } from '../../src/router/sessions/session-source.ts';
+import type { ListedSession, SessionSource } from '../../src/router/sessions/listed-session.ts';
 import type { Tenant } from '../../src/router/tenant.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
 import { MemoryBudget, MemoryReservation } from '../../src/runtime/memory-budget.ts';

@@ -42,7 +42,7 @@ export type { ControlConnection } from './database/control-connection.ts';
 export type { Credential, FormerKey, NewApiKey } from './keys/credential.ts';
 export type { RotatedKey } from './keys/key-changes.ts';
 export type { NewInvitation } from './organizations/invitations.ts';
-export type { SignUp, SignupQuota } from './organizations/signups.ts';
+export type { SignUp, SignupQuota } from './organizations/sign-ups.ts';
 
 const ORGANIZATION_ID = /^org_[a-z0-9]{12}$/;
 const PING_TIMEOUT_MS = 5_000;

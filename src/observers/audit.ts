@@ -1,5 +1,5 @@
 import type { RecordedOutcome } from '../catalog/audit/entries/entry.ts';
-import type { AuditEvent } from '../catalog/audit/entries/record.ts';
+import type { AuditEvent } from '../catalog/audit/entries/event-record.ts';
 import type { AuditLog } from '../catalog/audit/log.ts';
 import type { Actor, ObservationHandlers, Origin, Outcome } from '../observation.ts';
 

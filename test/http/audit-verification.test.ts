@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import type { AuditEvent } from '../../src/catalog/audit/entries/record.ts';
+import type { AuditEvent } from '../../src/catalog/audit/entries/event-record.ts';
 import { newControlDatabase } from '../support/control-databases.ts';
 import { eventually } from '../support/eventually.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';

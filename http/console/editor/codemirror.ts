@@ -17,8 +17,8 @@ import {
 } from '@codemirror/view';
 import { completion } from './completion/completion.ts';
 import { textOf } from './document-text.ts';
+import type { EditorError, EditorHandle } from './editor-handle.ts';
 import { errorMark, showError } from './error-mark.ts';
-import type { EditorError, EditorHandle } from './handle.ts';
 import { highlighting } from './highlight.ts';
 import { THEME } from './theme.ts';
 

@@ -1,10 +1,10 @@
 import { effect, type Signal } from '@preact/signals';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import type { MountedEditor } from './codemirror.ts';
-import type { EditorError, EditorHandle } from './handle.ts';
+import type { EditorError, EditorHandle } from './editor-handle.ts';
 import { plainHandle } from './plain-text-area.ts';
 
-export type { EditorError, EditorHandle } from './handle.ts';
+export type { EditorError, EditorHandle } from './editor-handle.ts';
 
 export interface EditorProps {
   /** For screen readers. */

@@ -17,7 +17,7 @@ import {
   showTooltip,
   type Tooltip,
 } from '@codemirror/view';
-import type { EditorError } from './handle.ts';
+import type { EditorError } from './editor-handle.ts';
 
 const setError = StateEffect.define<EditorError | undefined>();
 

@@ -1,5 +1,5 @@
 import type { Signal } from '@preact/signals';
-import type { EditorHandle } from './handle.ts';
+import type { EditorHandle } from './editor-handle.ts';
 
 /** What can be done with the plain text area. */
 export function plainHandle(area: HTMLTextAreaElement, text: Signal<string>): EditorHandle {

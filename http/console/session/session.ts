@@ -2,7 +2,7 @@ import { computed, signal } from '@preact/signals';
 import { call, useKey, whenUnauthorized } from '../api/client.ts';
 import { type ApiError, asApiError } from '../api/problem.ts';
 import { browserName } from './browser-name.ts';
-import { forgetText, forgetTexts, keepText, keepTexts, keptText } from './kept-text.ts';
+import { forgetText, forgetTexts, keepText, keepTexts, keptText } from './session-storage.ts';
 import { hasSignInToken, useSignInToken } from './sign-in-token.ts';
 
 export type Scope = 'admin' | 'write' | 'read';

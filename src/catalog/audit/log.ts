@@ -4,7 +4,7 @@ import type { Sql } from '../database/control-connection.ts';
 import type { ControlPool } from '../database/control-pool.ts';
 import { appendToChains } from './blocks/append.ts';
 import type { AuditRecord } from './chain.ts';
-import { type AuditEvent, hasLongText, recordOf, withRecordedText } from './entries/record.ts';
+import { type AuditEvent, hasLongText, recordOf, withRecordedText } from './entries/event-record.ts';
 import { type AuditFilters, type AuditPage, listEntries } from './list.ts';
 import { deleteExpired } from './retention.ts';
 import { type AuditVerification, verifyChain } from './verification.ts';

@@ -3,7 +3,7 @@ import type { Sql } from '../database/control-connection.ts';
 import type { NewApiKey } from '../keys/credential.ts';
 import type { Organization, Placement } from './organization.ts';
 import { lockOrganization, type OrganizationRow, toOrganization } from './organizations.ts';
-import { countClone, insertOrganization, type NewOrganization } from './signups.ts';
+import { countClone, insertOrganization, type NewOrganization } from './sign-ups.ts';
 
 /** How many clones an organization may have at once. */
 export const CLONES_MAX = 5;

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { ServiceError } from '../../errors.ts';
 import type { Origin } from '../../observation.ts';
-import { DONE } from '../audit/entries/record.ts';
+import { DONE } from '../audit/entries/event-record.ts';
 import type { AuditLog } from '../audit/log.ts';
 import { claimPlace } from '../clusters/cluster-rows.ts';
 import { ADVISORY_LOCKS } from '../database/advisory-locks.ts';

@@ -1,5 +1,5 @@
 import type { Actor, Origin } from '../../observation.ts';
-import { DONE } from '../audit/entries/record.ts';
+import { DONE } from '../audit/entries/event-record.ts';
 import type { AuditLog } from '../audit/log.ts';
 import type { ControlPool } from '../database/control-pool.ts';
 import { deleteKeys } from '../keys/keys.ts';
@@ -19,7 +19,7 @@ import {
   updateProfile,
   updateStatus,
 } from './organizations.ts';
-import { countEmailChange } from './signups.ts';
+import { countEmailChange } from './sign-ups.ts';
 
 /** Who changes something: an organization, by one of its keys. */
 interface Caller {

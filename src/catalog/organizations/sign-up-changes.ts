@@ -1,6 +1,6 @@
 import { ServiceError } from '../../errors.ts';
 import type { Actor, Origin } from '../../observation.ts';
-import { DONE } from '../audit/entries/record.ts';
+import { DONE } from '../audit/entries/event-record.ts';
 import type { AuditLog } from '../audit/log.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { ControlPool } from '../database/control-pool.ts';
@@ -20,7 +20,7 @@ import {
   type SignUp,
   type SignupQuota,
   takeInterrupted,
-} from './signups.ts';
+} from './sign-ups.ts';
 
 export interface SignedUp {
   readonly organization: Organization;

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { ServiceError } from '../../errors.ts';
 import type { Origin } from '../../observation.ts';
-import { DONE } from '../audit/entries/record.ts';
+import { DONE } from '../audit/entries/event-record.ts';
 import type { AuditLog } from '../audit/log.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { ControlPool } from '../database/control-pool.ts';

@@ -1,5 +1,5 @@
 import { TimeSlices } from '../../runtime/event-loop.ts';
-import type { ListedSession, PinnedFor, SessionDescription, SessionSource, SessionState } from './session-source.ts';
+import type { ListedSession, PinnedFor, SessionDescription, SessionSource, SessionState } from './listed-session.ts';
 import { shownSql, WHOLE_CHARACTERS_MAX } from './shown-sql.ts';
 
 /** A session as it is listed. Times are ISO strings. */

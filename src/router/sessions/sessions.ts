@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { ProcessRequests } from '../../catalog/processes/process-requests.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Tenant } from '../tenant.ts';
+import type { SessionSource } from './listed-session.ts';
 import {
   LocalSessions,
   SESSIONS_MAX,
@@ -10,7 +11,6 @@ import {
   type SessionSignal,
   type SessionsOf,
 } from './local-sessions.ts';
-import type { SessionSource } from './session-source.ts';
 
 /** The sessions that a key may see, of all processes. */
 export interface ListedSessions extends SessionList {

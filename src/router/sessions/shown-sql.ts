@@ -1,5 +1,5 @@
 import { redactSecrets } from '../../syntax/redaction.ts';
-import type { SentStatement } from './session-source.ts';
+import type { SentStatement } from './listed-session.ts';
 
 const SHOWN_CHARACTERS_MAX = 1_000;
 /** Longer texts are not searched for secrets as a whole. */

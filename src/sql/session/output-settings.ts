@@ -1,5 +1,5 @@
 import type { BackendConnection } from '../../backend/connection.ts';
-import { extendedQuery } from './messages.ts';
+import { extendedQuery } from './extended-query-messages.ts';
 import type { SqlSession } from './session.ts';
 
 /**

@@ -1,6 +1,6 @@
 import type { BackendConnection } from '../../backend/connection.ts';
 import { joinShort } from '../../runtime/bytes.ts';
-import { closeStatement } from './messages.ts';
+import { closeStatement } from './extended-query-messages.ts';
 
 /** The user of a backend's session over HTTP. Sessions are compared with it to see whether another has used the backend. */
 const HTTP_USER = {};

@@ -11,7 +11,7 @@ import type { IndexedSet } from '../../runtime/indexed-set.ts';
 import type { MemoryReservation } from '../../runtime/memory-budget.ts';
 import type { SideEffects } from '../../syntax/traits/side-effects.ts';
 import type { ParameterText } from '../parameters/parameters.ts';
-import { extendedQuery } from './messages.ts';
+import { extendedQuery } from './extended-query-messages.ts';
 import { Pipeline } from './pipeline.ts';
 import type { Completion, PipelineOwner, Replies, Settle, Until } from './pipeline-request.ts';
 import { type Revocable, revocationListeners } from './revocation-listeners.ts';

@@ -3,7 +3,7 @@ import type { FieldDescription } from '../../protocol/backend.ts';
 import { FLUSH } from '../../protocol/frontend-encoder.ts';
 import { type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../protocol/statement-shape.ts';
 import type { Edits } from '../../router/schema-rewriting/edits/edits.ts';
-import { closeStatement, parseAndDescribe } from './messages.ts';
+import { closeStatement, parseAndDescribe } from './extended-query-messages.ts';
 import type { Replies } from './pipeline-request.ts';
 import type { SqlSession } from './session.ts';
 

@@ -4,7 +4,7 @@ import { call } from '../../../http/console/api/client.ts';
 import { ANALYZE_PREFIX } from '../../../http/console/screens/sql/run/explain.ts';
 import { parametersFor } from '../../../http/console/screens/sql/run/parameters.ts';
 import { commandTag, KEPT_ROWS_MAX, type Kind, type Run, type RunRequest } from '../../../http/console/screens/sql/run/run.ts';
-import { start } from '../../../http/console/screens/sql/run/start.ts';
+import { start } from '../../../http/console/screens/sql/run/start-run.ts';
 import { statementsIn } from '../../../http/console/screens/sql/run/statements.ts';
 import { PLACEMENTS, startTestService, type TestService } from '../../support/service.ts';
 import { callAs } from '../tables/opened.ts';

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { elementsOf, membersOf } from '../../../http/console/api/raw-json.ts';
-import { indented, isNull, lineOf, previewOf, textOf } from '../../../http/console/parts/grid/value.ts';
+import { indented, isNull, lineOf, previewOf, textOf } from '../../../http/console/parts/grid/value-text.ts';
 import { startTestService, type TestOrganization, type TestService } from '../../support/service.ts';
 
 let service: TestService;

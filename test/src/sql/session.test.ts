@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { ServiceError } from '../../../src/errors.ts';
 import { decodeTextRow } from '../../../src/protocol/backend.ts';
-import { extendedQuery } from '../../../src/sql/session/messages.ts';
+import { extendedQuery } from '../../../src/sql/session/extended-query-messages.ts';
 import { SqlSession } from '../../../src/sql/session/session.ts';
 import { describeStatement } from '../../../src/sql/session/statement-description.ts';
 import { createTestDatabase, type TestDatabase } from '../../support/leases.ts';

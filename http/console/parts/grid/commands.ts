@@ -6,7 +6,7 @@ import { formatCount } from '../format.ts';
 import { csvOf, insertOf, jsonOf, type Selection, tsvOf } from './copy-formats.ts';
 import type { Cell, GridState } from './grid-state.ts';
 import type { GridProps } from './source.ts';
-import { textOf } from './value.ts';
+import { textOf } from './value-text.ts';
 import type { MenuEntry } from './view/menu.tsx';
 
 /** A cell whose value is edited in its place, or open in a dialog; the text begins as this. */

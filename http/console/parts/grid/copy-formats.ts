@@ -1,6 +1,6 @@
 import type { Range } from './geometry.ts';
 import type { GridSource } from './source.ts';
-import { textOf } from './value.ts';
+import { textOf } from './value-text.ts';
 
 /** The cells that are copied. */
 export interface Selection {

@@ -3,7 +3,7 @@ import { formatType } from '../format.ts';
 import type { Selection } from './copy-formats.ts';
 import { Columns, type Range, ROW_PX, rowsInView, type Scroll, scrolled, scrollTo, scrollToRow } from './geometry.ts';
 import type { GridSource } from './source.ts';
-import { previewOf } from './value.ts';
+import { previewOf } from './value-text.ts';
 
 export interface Cell {
   /** -1: the head. */

@@ -7,8 +7,8 @@ import { Empty, Loaded } from '../../parts/loaded.tsx';
 import { Notice } from '../../parts/notice.tsx';
 import { openInEditor } from '../sql/sql-state.ts';
 import { textOf } from './advice-texts.ts';
-import { AsMigration } from './cure.tsx';
 import { type Advice, type AdviceReply, readAdvice } from './insights.ts';
+import { AsMigration } from './migration-button.tsx';
 
 /** What could be better in the schema. */
 export function AdviceTab() {

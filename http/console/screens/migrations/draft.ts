@@ -1,5 +1,5 @@
 import { effect, type Signal, signal } from '@preact/signals';
-import { keepText, keptText } from '../../session/kept-text.ts';
+import { keepText, keptText } from '../../session/session-storage.ts';
 import type { MigrationRequest } from './migrations.ts';
 
 /** The migration that is being written. */

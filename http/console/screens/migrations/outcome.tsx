@@ -1,12 +1,12 @@
 import { signal } from '@preact/signals';
 import { ApiError, isAbort, type Problem } from '../../api/problem.ts';
 import type { EditorError } from '../../editor/editor.tsx';
-import { rangeAtPlace } from '../../editor/place.ts';
+import { rangeAtPlace } from '../../editor/error-range.ts';
 import { CodeBlock } from '../../parts/copy.tsx';
 import { formatCount, formatDuration, formatTime } from '../../parts/format.ts';
 import { Notice, ProblemNotice } from '../../parts/notice.tsx';
 import { type Draft, requestOf } from './draft.ts';
-import { excerptOf, type Place } from './excerpt.ts';
+import { excerptOf, type Place } from './error-excerpt.ts';
 import { type MigrationReply, type MigrationRequest, type MigrationWarning, runMigration } from './migrations.ts';
 
 export type Outcome =

@@ -11,11 +11,11 @@ import { screenCommands } from '../../shell/commands.ts';
 import { listKeys } from '../keys/keys.ts';
 import { setClock, useTicking } from './clock.tsx';
 import { findSessions, isPaused, SHOWN, searched, shown } from './filters.ts';
-import { useLive } from './live.ts';
 import { SessionDialog } from './session-dialog.tsx';
 import { SessionTable } from './session-table.tsx';
 import { listSessions, type Session, type SessionList, type SessionSignal } from './sessions.ts';
 import { SignalDialog } from './signal-dialog.tsx';
+import { useLive } from './use-polling.ts';
 
 const LEAD = 'Connections to the wire door, and requests over HTTP that are being served';
 

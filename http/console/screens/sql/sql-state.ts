@@ -1,7 +1,7 @@
 import { computed, effect, type Signal, signal } from '@preact/signals';
 import type { EditorHandle } from '../../editor/editor.tsx';
-import { keepText, keptText } from '../../session/kept-text.ts';
 import { lockedBecause } from '../../session/session.ts';
+import { keepText, keptText } from '../../session/session-storage.ts';
 import { goTo } from '../../shell/route.ts';
 import type { Parameter } from './run/parameters.ts';
 import type { Run } from './run/run.ts';

@@ -4,7 +4,7 @@ import { ServiceError } from '../../../errors.ts';
 import type { Lease } from '../../../router/leases/lease.ts';
 import { TimeSlices } from '../../../runtime/event-loop.ts';
 import { keepResults, RESULTS_MAX_BYTES } from '../../result/result-budget.ts';
-import { extendedQuery } from '../../session/messages.ts';
+import { extendedQuery } from '../../session/extended-query-messages.ts';
 import type { Warning } from '../../session/notices.ts';
 import type { SessionOptions, SqlSession } from '../../session/session.ts';
 import { inspect } from '../inspect.ts';

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { appendToChains } from '../../../../src/catalog/audit/blocks/append.ts';
 import type { AuditEntry } from '../../../../src/catalog/audit/entries/entry.ts';
-import { type AuditEvent, recordOf } from '../../../../src/catalog/audit/entries/record.ts';
+import { type AuditEvent, recordOf } from '../../../../src/catalog/audit/entries/event-record.ts';
 import { listEntries } from '../../../../src/catalog/audit/list.ts';
 import { ControlPool } from '../../../../src/catalog/database/control-pool.ts';
 import type { ObservedStatement } from '../../../../src/observation.ts';

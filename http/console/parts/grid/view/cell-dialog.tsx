@@ -5,7 +5,7 @@ import { Dialog } from '../../dialog.tsx';
 import { Field } from '../../field.tsx';
 import { formatCount } from '../../format.ts';
 import type { GridColumn } from '../source.ts';
-import { indented, isJson, lineOf } from '../value.ts';
+import { indented, isJson, lineOf } from '../value-text.ts';
 
 export interface CellDialogProps {
   readonly column: GridColumn;

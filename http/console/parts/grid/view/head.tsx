@@ -2,7 +2,7 @@ import { formatType } from '../../format.ts';
 import { Icon } from '../../icon.tsx';
 import { type Columns, HEAD_PX, type Range } from '../geometry.ts';
 import type { GridColumn, GridSort } from '../source.ts';
-import { isNumeric, lineOf } from '../value.ts';
+import { isNumeric, lineOf } from '../value-text.ts';
 
 export interface HeadProps {
   readonly columns: readonly GridColumn[];

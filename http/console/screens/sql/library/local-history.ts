@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals';
-import { keepText, keptText } from '../../../session/kept-text.ts';
+import { keepText, keptText } from '../../../session/session-storage.ts';
 import type { Run } from '../run/run.ts';
 
 /** What was run in this page. Keys that may not read the audit log have only this. */

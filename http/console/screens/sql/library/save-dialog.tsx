@@ -5,7 +5,7 @@ import { Dialog } from '../../../parts/dialog.tsx';
 import { Field } from '../../../parts/field.tsx';
 import { Notice, ProblemNotice } from '../../../parts/notice.tsx';
 import { openText, type QueryTab, type SavedLink } from '../sql-state.ts';
-import { question } from './question.ts';
+import { question } from './save-question.ts';
 import { nameError } from './saved-queries.ts';
 import { replace, saveNew } from './saving.ts';
 

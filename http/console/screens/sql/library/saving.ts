@@ -1,7 +1,7 @@
 import { ApiError } from '../../../api/problem.ts';
 import { say } from '../../../shell/toasts.tsx';
 import type { QueryTab, SavedLink } from '../sql-state.ts';
-import { question } from './question.ts';
+import { question } from './save-question.ts';
 import { NONE, readSaved, saveQuery } from './saved-queries.ts';
 
 /** Saves a tab's text under its name, or asks for one. */

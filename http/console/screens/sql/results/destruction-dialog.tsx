@@ -2,7 +2,7 @@ import { CodeBlock } from '../../../parts/copy.tsx';
 import { Confirmation } from '../../../parts/dialog.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import { me } from '../../../session/session.ts';
-import { asked } from '../run/asked.ts';
+import { asked } from '../run/pending-confirmation.ts';
 
 const SHOWN_MAX_CHARACTERS = 4_000;
 

@@ -1,7 +1,7 @@
 import { Button } from '../../../parts/button.tsx';
 import type { Call, RunRequest } from '../run/run.ts';
+import { downloading } from './current-download.ts';
 import { downloadAll } from './download.ts';
-import { downloading } from './downloading.ts';
 
 export function DownloadAll({ request, call }: { readonly request: RunRequest; readonly call: Call }) {
   return (

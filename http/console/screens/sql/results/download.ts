@@ -6,9 +6,9 @@ import { say, sayError } from '../../../shell/toasts.tsx';
 import { callsOf, here, timeoutMs } from '../run/actions.ts';
 import type { Call, Settings } from '../run/run.ts';
 import { currentTab } from '../sql-state.ts';
-import { downloading } from './downloading.ts';
+import { csvOf, jsonOf } from './csv-and-json.ts';
+import { downloading } from './current-download.ts';
 import { exportCsv, exportJson } from './export-rows.ts';
-import { csvOf, jsonOf } from './file-texts.ts';
 
 export type FileForm = 'csv' | 'json';
 

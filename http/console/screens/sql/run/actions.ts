@@ -3,9 +3,9 @@ import { me } from '../../../session/session.ts';
 import { say, sayError } from '../../../shell/toasts.tsx';
 import { remember } from '../library/local-history.ts';
 import { currentTab, editors, type QueryTab, settings } from '../sql-state.ts';
-import { type Asked, asked } from './asked.ts';
 import { withoutExplain } from './explain.ts';
 import { parametersFor } from './parameters.ts';
+import { type Asked, asked } from './pending-confirmation.ts';
 import type { Call, Kind, RunRequest } from './run.ts';
 import { type Statement, statementAt, statementsBetween, statementsIn } from './statements.ts';
 
@@ -88,7 +88,7 @@ async function begin(request: RunRequest): Promise<void> {
   if (request.calls.length === 0) return;
   const tab = currentTab.peek();
   try {
-    const { start } = await import('./start.ts');
+    const { start } = await import('./start-run.ts');
     await start(request, { shown: tab.run, isReader: me.peek()?.key.scope === 'read', onEnd: remember });
   } catch (error) {
     // The code could not be loaded.

@@ -1,6 +1,6 @@
 import { ApiError } from '../../../api/problem.ts';
-import type { EditorError } from '../../../editor/handle.ts';
-import { rangeAtPosition } from '../../../editor/place.ts';
+import type { EditorError } from '../../../editor/editor-handle.ts';
+import { rangeAtPosition } from '../../../editor/error-range.ts';
 import type { Statement } from './statements.ts';
 
 /**

@@ -1,4 +1,4 @@
-import type { EditorError } from '../../../editor/handle.ts';
+import type { EditorError } from '../../../editor/editor-handle.ts';
 import type { RowStore } from '../../../parts/grid/row-store.ts';
 import type { Parameter } from './parameters.ts';
 import type { Statement } from './statements.ts';

@@ -4,7 +4,7 @@ import { formatBytes } from '../../../parts/format.ts';
 import { me } from '../../../session/session.ts';
 import { timeLimits } from '../../../session/time-limits.ts';
 import { sayError } from '../../../shell/toasts.tsx';
-import { downloading } from '../results/downloading.ts';
+import { downloading } from '../results/current-download.ts';
 import { change, currentTab, settings } from '../sql-state.ts';
 import { cancel, explainHere, runAll, runHere } from './commands.ts';
 import { MenuButton } from './menu-button.tsx';

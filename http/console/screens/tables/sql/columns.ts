@@ -1,5 +1,5 @@
 import { quoteIdentifier, type SchemaColumn } from '../../../api/schema.ts';
-import { textOf } from '../../../parts/grid/value.ts';
+import { textOf } from '../../../parts/grid/value-text.ts';
 import type { ValueText } from './sql-text.ts';
 
 /*

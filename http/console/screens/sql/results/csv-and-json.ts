@@ -1,5 +1,5 @@
 import type { GridSource } from '../../../parts/grid/source.ts';
-import { textOf } from '../../../parts/grid/value.ts';
+import { textOf } from '../../../parts/grid/value-text.ts';
 
 const ROWS_AT_ONCE = 2_000;
 
