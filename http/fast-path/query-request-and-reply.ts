@@ -15,7 +15,7 @@ import { problemFor } from '../plugins/problems.ts';
 import type { IsServedHost } from '../plugins/served-hosts.ts';
 import { type CallEnds, openContext, originOf, type RequestContext, requestIdOf } from '../request-context.ts';
 import { compress, compressed, encodingFor, piecesOf } from '../responses/compression.ts';
-import { pour } from '../responses/pipe-stream.ts';
+import { pipeStream } from '../responses/pipe-stream.ts';
 import { throttleRefusal } from '../responses/refusal-throttle.ts';
 import { countReply, errorBody } from '../responses/reply-memory.ts';
 import type { QueryBody } from '../routes/request-schemas.ts';
@@ -204,7 +204,7 @@ export class QueryExchange {
   #writeStream(status: number, contentType: string, body: Readable, headers: ReplyHead['headers']): void {
     const socket = this.#socket;
     socket.write(this.#head(status, contentType, undefined, headers), 'latin1');
-    pour(
+    pipeStream(
       body,
       socket,
       (piece, written) => this.#sendChunk(piece, written),

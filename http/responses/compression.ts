@@ -6,7 +6,7 @@ import { CHUNK_BYTES } from '../../src/sql/json/chunk-pool.ts';
 import { weighted } from '../plugins/accept-header.ts';
 import type { RequestContext } from '../request-context.ts';
 import { codedTag } from './entity-tags.ts';
-import { pour } from './pipe-stream.ts';
+import { pipeStream } from './pipe-stream.ts';
 
 /*
  * Replies are compressed by node:zlib, in its threads: `@fastify/compress` knows nothing of pieces that have to be given back, of
@@ -71,7 +71,7 @@ export function compress(body: Buffer, coding: Coding): Promise<Buffer> {
 export function compressed(body: Readable, coding: Coding): Readable {
   const out = compressor(coding);
   body.on('error', (error) => out.destroy(error));
-  pour(
+  pipeStream(
     body,
     out,
     (piece, written) => out.write(piece, written),

@@ -6,7 +6,7 @@ import { giveBack } from '../../src/sql/json/chunk-pool.ts';
  * reply is incomplete; if the connection is closed, the stream is destroyed.
  * @param write reports when a piece has been written, and whether more may be written
  */
-export function pour(body: Readable, into: Writable, write: (piece: Buffer, written: () => void) => boolean, end: () => void): void {
+export function pipeStream(body: Readable, into: Writable, write: (piece: Buffer, written: () => void) => boolean, end: () => void): void {
   const resume = () => body.resume();
   const stop = () => body.destroy();
   into.on('drain', resume);

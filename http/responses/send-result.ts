@@ -6,7 +6,7 @@ import { keepResults } from '../../src/sql/result/result-budget.ts';
 import type { RequestContext } from '../request-context.ts';
 import { JSON_TYPE } from '../routes/route-context.ts';
 import { type Coding, compress, compressed, encodingFor, piecesOf, setEncoding } from './compression.ts';
-import { pour } from './pipe-stream.ts';
+import { pipeStream } from './pipe-stream.ts';
 import { countReply } from './reply-memory.ts';
 
 /** Beyond this size, copying a reply costs more than a second write. */
@@ -83,7 +83,7 @@ function sendWhole(raw: ServerResponse, head: string[], body: Buffer, call: Requ
 
 function sendStream(raw: ServerResponse, head: string[], body: Readable, call: RequestContext): void {
   raw.writeHead(200, head);
-  pour(
+  pipeStream(
     body,
     raw,
     (chunk, written) => {

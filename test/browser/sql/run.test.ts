@@ -4,7 +4,7 @@ import { call } from '../../../http/console/api/client.ts';
 import { ANALYZE_PREFIX } from '../../../http/console/screens/sql/run/explain.ts';
 import { parametersFor } from '../../../http/console/screens/sql/run/parameters.ts';
 import { commandTag, KEPT_ROWS_MAX, type Kind, type Run, type RunRequest } from '../../../http/console/screens/sql/run/run.ts';
-import { start } from '../../../http/console/screens/sql/run/start-run.ts';
+import { startRun } from '../../../http/console/screens/sql/run/start-run.ts';
 import { statementsIn } from '../../../http/console/screens/sql/run/statements.ts';
 import { PLACEMENTS, startTestService, type TestService } from '../../support/service.ts';
 import { callAs } from '../tables/opened.ts';
@@ -26,7 +26,7 @@ describe.each(PLACEMENTS)('in the %s placement', (placement) => {
 
   const outcomeOf = async (text: string, kind?: Kind, params?: readonly string[]): Promise<Run> => {
     const shown = signal<Run | undefined>(undefined);
-    await start(requestOf(text, kind, params), { shown, isReader: false, onEnd: () => {} });
+    await startRun(requestOf(text, kind, params), { shown, isReader: false, onEnd: () => {} });
     if (shown.value === undefined) throw new Error('nothing was shown');
     return shown.value;
   };
@@ -105,13 +105,13 @@ describe.each(PLACEMENTS)('in the %s placement', (placement) => {
   it('what is canceled says so, and what is started later takes its place', async () => {
     const shown = signal<Run | undefined>(undefined);
     const options = { shown, isReader: false, onEnd: () => {} };
-    const sleeping = start(requestOf('select pg_sleep(60)'), options);
+    const sleeping = startRun(requestOf('select pg_sleep(60)'), options);
     const sleepingRun = shown.value;
-    const later = start(requestOf('select 2'), options);
+    const later = startRun(requestOf('select 2'), options);
     await Promise.all([sleeping, later]);
     expect(sleepingRun?.phase).toBe('running');
     expect(shown.value).toMatchObject({ phase: 'done', request: { text: 'select 2' } });
-    const alone = start(requestOf('select pg_sleep(60)'), options);
+    const alone = startRun(requestOf('select pg_sleep(60)'), options);
     shown.value?.cancel();
     await alone;
     expect(shown.value?.phase).toBe('canceled');

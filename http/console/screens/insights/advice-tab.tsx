@@ -8,7 +8,7 @@ import { Notice } from '../../parts/notice.tsx';
 import { openInEditor } from '../sql/sql-state.ts';
 import { textOf } from './advice-texts.ts';
 import { type Advice, type AdviceReply, readAdvice } from './insights.ts';
-import { AsMigration } from './migration-button.tsx';
+import { MigrationButton } from './migration-button.tsx';
 
 /** What could be better in the schema. */
 export function AdviceTab() {
@@ -76,9 +76,9 @@ function Group({ rule, found }: { readonly rule: string; readonly found: readonl
           {caution !== undefined && cures.length > 0 && <p class="muted">{caution}</p>}
         </div>
         {cures.length > 1 && (
-          <AsMigration about={rule} cures={cures}>
+          <MigrationButton about={rule} cures={cures}>
             {`All ${cures.length} as one migration`}
-          </AsMigration>
+          </MigrationButton>
         )}
       </header>
       <ul>
@@ -110,9 +110,9 @@ function Item({ of: { rule, schema, table, object, message, cure }, hasMessage }
         <>
           <CodeBlock text={cure} />
           <div class="actions">
-            <AsMigration about={about} cures={[cure]}>
+            <MigrationButton about={about} cures={[cure]}>
               As migration
-            </AsMigration>
+            </MigrationButton>
             <Button icon="sql" onClick={() => openInEditor(cure)}>
               Open in SQL
             </Button>

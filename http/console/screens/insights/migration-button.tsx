@@ -5,7 +5,7 @@ import { me } from '../../session/session.ts';
 import { goTo } from '../../shell/route.ts';
 import { begin, draft } from '../migrations/draft.ts';
 
-export interface AsMigrationProps {
+export interface MigrationButtonProps {
   /** What the migration is about: part of its name. */
   readonly about: string;
   readonly cures: readonly string[];
@@ -13,7 +13,7 @@ export interface AsMigrationProps {
 }
 
 /** Begins a migration with these statements, and shows it. Keys that may not migrate get no button. */
-export function AsMigration({ about, cures, children }: AsMigrationProps) {
+export function MigrationButton({ about, cures, children }: MigrationButtonProps) {
   const [isAsked, ask] = useState(false);
   if (me.value?.key.scope === 'read') return null;
   const start = () => {

@@ -15,12 +15,12 @@ import { SessionDialog } from './session-dialog.tsx';
 import { SessionTable } from './session-table.tsx';
 import { listSessions, type Session, type SessionList, type SessionSignal } from './sessions.ts';
 import { SignalDialog } from './signal-dialog.tsx';
-import { useLive } from './use-polling.ts';
+import { usePolling } from './use-polling.ts';
 
 const LEAD = 'Connections to the wire door, and requests over HTTP that are being served';
 
 export function SessionsScreen() {
-  const { data, error, reload } = useLive(load, isPaused.value);
+  const { data, error, reload } = usePolling(load, isPaused.value);
   useTicking(!isPaused.value);
   useEffect(() => {
     screenCommands.value = [

@@ -14,15 +14,15 @@ document.addEventListener('visibilitychange', () => {
 });
 
 /** What is loaded again and again. A failure leaves the former data. */
-export interface Live<T> {
+export interface Polling<T> {
   readonly data: T | undefined;
   readonly error: ApiError | undefined;
   readonly reload: () => void;
 }
 
 /** Loads something when the component appears, and every few seconds while the page can be seen and `isPaused` is false. */
-export function useLive<T>(load: (signal: AbortSignal) => Promise<T>, isPaused: boolean): Live<T> {
-  const [state, setState] = useState<Omit<Live<T>, 'reload'>>({ data: undefined, error: undefined });
+export function usePolling<T>(load: (signal: AbortSignal) => Promise<T>, isPaused: boolean): Polling<T> {
+  const [state, setState] = useState<Omit<Polling<T>, 'reload'>>({ data: undefined, error: undefined });
   const [attempt, setAttempt] = useState(0);
   const reload = useCallback(() => setAttempt((count) => count + 1), []);
   const lastAttempt = useRef<number | undefined>(undefined);

@@ -3,9 +3,9 @@ import { ScreenPage } from '../../parts/screen.tsx';
 import { screenCommands } from '../../shell/commands.ts';
 import { lazy } from '../../shell/lazy.tsx';
 import { Editors } from './editors.tsx';
-import { question } from './library/save-question.ts';
+import { saveQuestion } from './library/save-question.ts';
 import { QueryTabs } from './query-tabs.tsx';
-import { asked } from './run/pending-confirmation.ts';
+import { pendingConfirmation } from './run/pending-confirmation.ts';
 import { Splitter } from './splitter.tsx';
 import { addTab, change, closeTab, currentTab, settings } from './sql-state.ts';
 import { cancel, explainHere, loadActions, runAll, runHere } from './toolbar/commands.ts';
@@ -50,8 +50,8 @@ export function SqlScreen() {
         </QueryTabs>
         {isLibraryOpen && <Library />}
       </div>
-      {asked.value !== undefined && <DestructionDialog />}
-      {question.value !== undefined && <SaveDialog />}
+      {pendingConfirmation.value !== undefined && <DestructionDialog />}
+      {saveQuestion.value !== undefined && <SaveDialog />}
     </ScreenPage>
   );
 }

@@ -5,18 +5,18 @@ import { Dialog } from '../../../parts/dialog.tsx';
 import { Field } from '../../../parts/field.tsx';
 import { Notice, ProblemNotice } from '../../../parts/notice.tsx';
 import { openText, type QueryTab, type SavedLink } from '../sql-state.ts';
-import { question } from './save-question.ts';
+import { saveQuestion } from './save-question.ts';
 import { nameError } from './saved-queries.ts';
 import { replace, saveNew } from './saving.ts';
 
 export function SaveDialog() {
-  const asked = question.value;
+  const asked = saveQuestion.value;
   if (asked === undefined) return null;
   return asked.kind === 'name' ? <NameDialog tab={asked.tab} /> : <ConflictDialog tab={asked.tab} theirs={asked.theirs} />;
 }
 
 const close = () => {
-  question.value = undefined;
+  saveQuestion.value = undefined;
 };
 
 function NameDialog({ tab }: { readonly tab: QueryTab }) {

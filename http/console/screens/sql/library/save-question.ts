@@ -2,8 +2,8 @@ import { signal } from '@preact/signals';
 import type { QueryTab, SavedLink } from '../sql-state.ts';
 
 /** What the dialog asks for before a query is saved. */
-export type Question =
+export type SaveQuestion =
   | { readonly kind: 'name'; readonly tab: QueryTab }
   | { readonly kind: 'conflict'; readonly tab: QueryTab; readonly theirs: SavedLink };
 
-export const question = signal<Question | undefined>(undefined);
+export const saveQuestion = signal<SaveQuestion | undefined>(undefined);

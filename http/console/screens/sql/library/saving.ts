@@ -1,13 +1,13 @@
 import { ApiError } from '../../../api/problem.ts';
 import { say } from '../../../shell/toasts.tsx';
 import type { QueryTab, SavedLink } from '../sql-state.ts';
-import { question } from './save-question.ts';
+import { saveQuestion } from './save-question.ts';
 import { NONE, readSaved, saveQuery } from './saved-queries.ts';
 
 /** Saves a tab's text under its name, or asks for one. */
 export async function beginSaving(tab: QueryTab, asAnother: boolean): Promise<void> {
   const saved = tab.saved.peek();
-  if (saved === undefined || asAnother) question.value = { kind: 'name', tab };
+  if (saved === undefined || asAnother) saveQuestion.value = { kind: 'name', tab };
   else await replace(tab, saved, saved.tag);
 }
 
@@ -34,7 +34,7 @@ export async function replace(tab: QueryTab, { name, description }: SavedLink, t
       if (reading instanceof ApiError && reading.problem.status === 404) return undefined;
       throw reading;
     });
-    if (theirs !== undefined) question.value = { kind: 'conflict', tab, theirs };
+    if (theirs !== undefined) saveQuestion.value = { kind: 'conflict', tab, theirs };
     // Somebody has deleted it: it is saved anew.
     else finish(tab, await saveQuery({ name, sql, description, replaces: NONE }));
   }
@@ -42,7 +42,7 @@ export async function replace(tab: QueryTab, { name, description }: SavedLink, t
 
 function finish(tab: QueryTab, link: SavedLink): void {
   tab.saved.value = link;
-  question.value = undefined;
+  saveQuestion.value = undefined;
   say(`“${link.name}” is saved, for all keys of the organization.`);
 }
 

@@ -2,17 +2,17 @@ import { CodeBlock } from '../../../parts/copy.tsx';
 import { Confirmation } from '../../../parts/dialog.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import { me } from '../../../session/session.ts';
-import { asked } from '../run/pending-confirmation.ts';
+import { pendingConfirmation } from '../run/pending-confirmation.ts';
 
 const SHOWN_MAX_CHARACTERS = 4_000;
 
 /** Shows what destroys data before it runs. */
 export function DestructionDialog() {
-  const question = asked.value;
+  const question = pendingConfirmation.value;
   if (question === undefined) return null;
   const { destructions, confirm } = question;
   const close = () => {
-    asked.value = undefined;
+    pendingConfirmation.value = undefined;
   };
   return (
     <Confirmation

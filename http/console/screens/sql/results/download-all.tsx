@@ -1,12 +1,12 @@
 import { Button } from '../../../parts/button.tsx';
 import type { Call, RunRequest } from '../run/run.ts';
-import { downloading } from './current-download.ts';
+import { currentDownload } from './current-download.ts';
 import { downloadAll } from './download.ts';
 
 export function DownloadAll({ request, call }: { readonly request: RunRequest; readonly call: Call }) {
   return (
     <div class="actions">
-      <Button icon="download" isBusy={downloading.value !== undefined} onClick={() => void downloadAll(request, call, 'csv')}>
+      <Button icon="download" isBusy={currentDownload.value !== undefined} onClick={() => void downloadAll(request, call, 'csv')}>
         Download all as CSV
       </Button>
       <Button onClick={() => void downloadAll(request, call, 'json')}>JSON</Button>

@@ -7,7 +7,7 @@ import { callsOf, here, timeoutMs } from '../run/actions.ts';
 import type { Call, Settings } from '../run/run.ts';
 import { currentTab } from '../sql-state.ts';
 import { csvOf, jsonOf } from './csv-and-json.ts';
-import { downloading } from './current-download.ts';
+import { currentDownload } from './current-download.ts';
 import { exportCsv, exportJson } from './export-rows.ts';
 
 export type FileForm = 'csv' | 'json';
@@ -36,10 +36,10 @@ export async function downloadStatementHere(form: FileForm): Promise<void> {
 }
 
 async function pourInto(call: Call, how: Settings, form: FileForm): Promise<void> {
-  downloading.peek()?.cancel();
+  currentDownload.peek()?.cancel();
   const canceled = new AbortController();
   const show = (bytes: number) => {
-    downloading.value = { bytes, cancel: () => canceled.abort() };
+    currentDownload.value = { bytes, cancel: () => canceled.abort() };
   };
   try {
     await toFile(form, async (sink) => {
@@ -49,7 +49,7 @@ async function pourInto(call: Call, how: Settings, form: FileForm): Promise<void
       return `The file is whole: ${formatBytes(bytes)}.`;
     });
   } finally {
-    downloading.value = undefined;
+    currentDownload.value = undefined;
   }
 }
 

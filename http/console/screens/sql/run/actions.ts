@@ -5,7 +5,7 @@ import { remember } from '../library/local-history.ts';
 import { currentTab, editors, type QueryTab, settings } from '../sql-state.ts';
 import { withoutExplain } from './explain.ts';
 import { parametersFor } from './parameters.ts';
-import { type Asked, asked } from './pending-confirmation.ts';
+import { type PendingConfirmation, pendingConfirmation } from './pending-confirmation.ts';
 import type { Call, Kind, RunRequest } from './run.ts';
 import { type Statement, statementAt, statementsBetween, statementsIn } from './statements.ts';
 
@@ -72,10 +72,10 @@ function ask(request: RunRequest): void {
     void begin(request);
     return;
   }
-  asked.value = { destructions, confirm: () => void begin(request) };
+  pendingConfirmation.value = { destructions, confirm: () => void begin(request) };
 }
 
-function destructionsIn({ kind, calls }: RunRequest): Asked['destructions'] {
+function destructionsIn({ kind, calls }: RunRequest): PendingConfirmation['destructions'] {
   if (kind !== 'run') return [];
   return calls.flatMap(({ statement }) => {
     const explained = withoutExplain(statement);
@@ -88,8 +88,8 @@ async function begin(request: RunRequest): Promise<void> {
   if (request.calls.length === 0) return;
   const tab = currentTab.peek();
   try {
-    const { start } = await import('./start-run.ts');
-    await start(request, { shown: tab.run, isReader: me.peek()?.key.scope === 'read', onEnd: remember });
+    const { startRun } = await import('./start-run.ts');
+    await startRun(request, { shown: tab.run, isReader: me.peek()?.key.scope === 'read', onEnd: remember });
   } catch (error) {
     // The code could not be loaded.
     sayError(error, () => void begin(request));

@@ -3,9 +3,9 @@ import type { Destruction } from '../../../../../src/syntax/destructive-statemen
 import type { Statement } from './statements.ts';
 
 /** Something that waits for somebody to confirm it. */
-export interface Asked {
+export interface PendingConfirmation {
   readonly destructions: readonly { readonly statement: Statement; readonly found: readonly Destruction[] }[];
   readonly confirm: () => void;
 }
 
-export const asked = signal<Asked | undefined>(undefined);
+export const pendingConfirmation = signal<PendingConfirmation | undefined>(undefined);

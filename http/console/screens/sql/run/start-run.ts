@@ -18,7 +18,7 @@ export interface Starting {
 }
 
 /** Runs what is requested, and shows what comes of it. Errors are part of the run. */
-export async function start(request: RunRequest, { shown, isReader, onEnd }: Starting): Promise<void> {
+export async function startRun(request: RunRequest, { shown, isReader, onEnd }: Starting): Promise<void> {
   shown.peek()?.cancel();
   const canceled = new AbortController();
   let run: Run = {

@@ -4,7 +4,7 @@ import { formatBytes } from '../../../parts/format.ts';
 import { me } from '../../../session/session.ts';
 import { timeLimits } from '../../../session/time-limits.ts';
 import { sayError } from '../../../shell/toasts.tsx';
-import { downloading } from '../results/current-download.ts';
+import { currentDownload } from '../results/current-download.ts';
 import { change, currentTab, settings } from '../sql-state.ts';
 import { cancel, explainHere, runAll, runHere } from './commands.ts';
 import { MenuButton } from './menu-button.tsx';
@@ -68,7 +68,7 @@ export function Toolbar() {
 
 /** How far a download is. */
 function DownloadButton() {
-  const now = downloading.value;
+  const now = currentDownload.value;
   if (now === undefined) return null;
   return (
     <Button icon="stop" class="number" title="Cancel the download" onClick={now.cancel}>
