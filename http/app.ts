@@ -4,7 +4,7 @@ import type { Config } from '../src/config.ts';
 import { ServiceError } from '../src/errors.ts';
 import { LocalLimit } from '../src/runtime/count-limit.ts';
 import { MemoryBudget } from '../src/runtime/memory-budget.ts';
-import { ConnectionLimit } from './connections/connection-limit.ts';
+import { ConnectionLimit, type ConnectionLimitOptions } from './connections/connection-limit.ts';
 import { ListedRequests } from './connections/listed-requests.ts';
 import { clientErrorHandler, createServer, type HttpServer, type ServerDeadlines, type TlsFiles } from './connections/server.ts';
 import { openApiDocument } from './docs/openapi.ts';
@@ -58,8 +58,8 @@ export interface HttpAppOptions extends RouteContext {
   readonly admission?: Admission;
   /** Lists the requests in progress; the caller may look at them. */
   readonly underWay?: ListedRequests;
-  /** The maximum number of connections: the setting, or less if the process may open fewer files. */
-  readonly connectionsMax?: number;
+  /** By default, what the setting says is the limit of this process. */
+  readonly connections?: Pick<ConnectionLimitOptions, 'limit' | 'keptMax'>;
   /** Passes WebSockets at `/v2` to the wire door; undefined: they are not served. */
   readonly openWire?: OpenWire;
 }
@@ -73,8 +73,9 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   const clientAddress = clientAddresses(options.config.POSTERN_TRUST_PROXY ?? []);
   const isServedHost = servedHosts(options.config);
   const cors = corsOf(options.config);
+  const connectionsMax = options.config.POSTERN_HTTP_CONNECTIONS_MAX;
   const connections = new ConnectionLimit({
-    max: options.connectionsMax ?? options.config.POSTERN_HTTP_CONNECTIONS_MAX,
+    ...(options.connections ?? { limit: () => new LocalLimit(connectionsMax), keptMax: connectionsMax }),
     deadlines,
     observe,
     fullMessage:

@@ -23,6 +23,10 @@ export function errorResponse(error: unknown, severity: 'ERROR' | 'FATAL'): Buff
   });
 }
 
+export function tooManyClients(): ServiceError {
+  return new ServiceError('too_many_connections', 'sorry, too many clients already');
+}
+
 export function protocolViolation(message: string, notes?: ErrorNotes): ServiceError {
   return new ServiceError('protocol_violation', message, notes);
 }

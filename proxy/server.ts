@@ -1,4 +1,3 @@
-import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -13,14 +12,15 @@ import { HOLD_MS, type RefusalLimit } from '../src/router/authentication/refusal
 import type { Router } from '../src/router/router.ts';
 import type { SessionSource } from '../src/router/sessions/listed-session.ts';
 import type { Tenant } from '../src/router/tenant.ts';
-import type { CountLimit } from '../src/runtime/count-limit.ts';
+import type { CountLimit, OpenCountLimit } from '../src/runtime/count-limit.ts';
 import { IndexedSet } from '../src/runtime/indexed-set.ts';
 import { MemoryBudget } from '../src/runtime/memory-budget.ts';
 import { readIntoSharedBuffer } from '../src/runtime/reused-read-buffers.ts';
-import { errorResponse } from './errors.ts';
+import { errorResponse, tooManyClients } from './errors.ts';
 import { authenticate, type LoginMethod } from './login/authentication.ts';
 import { ClientConnection, ClientGone, type ClientStream } from './login/client-connection.ts';
 import { handshake, type TlsPolicy } from './login/handshake.ts';
+import { UnauthenticatedClients } from './login/unauthenticated-clients.ts';
 import { type AuthenticatedClient, actorOf, openSession, type SessionContext } from './session.ts';
 import { BUFFER_BOUNDS } from './sessions/buffer-budget.ts';
 import { OpenSessions } from './sessions/open-sessions.ts';
@@ -35,8 +35,8 @@ export interface WireServerOptions extends WatchdogLimits {
   readonly loginTimeoutMs: number;
   /** Counts failed logins by the client's address. */
   readonly refusals: Pick<RefusalLimit, 'count'>;
-  /** Unauthenticated connections of this process. */
-  readonly unauthenticatedMax: number;
+  /** Connections that are not authenticated. */
+  readonly unauthenticated: OpenCountLimit;
   /** Authenticated clients, of all organizations and of each. */
   readonly clients: CountLimit;
   readonly clientsOfOrganization: CountLimit;
@@ -80,8 +80,7 @@ export class WireServer {
   readonly #options: WireServerOptions;
   readonly #server: Server;
   readonly #clients = new IndexedSet<ClientConnection>();
-  /** The connections that are not authenticated yet. */
-  readonly #unauthenticated = new IndexedSet<ClientConnection>();
+  readonly #unauthenticated: UnauthenticatedClients;
   readonly #open = new OpenSessions();
   readonly #context: SessionContext;
   readonly #gone = (client: ClientConnection): void => this.#forget(client);
@@ -103,6 +102,7 @@ export class WireServer {
       messageRoom: new MemoryBudget(BUFFER_BOUNDS),
       clientsOfOrganization: options.clientsOfOrganization,
     };
+    this.#unauthenticated = new UnauthenticatedClients(options.unauthenticated);
     const entrance: Entrance = { method: 'scram', tls: options.tls };
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
       readIntoSharedBuffer(socket);
@@ -186,20 +186,6 @@ export class WireServer {
     return [...this.#unauthenticated.all(), ...this.#clients.all()];
   }
 
-  /** Of too many unauthenticated connections a random one is closed. Real clients have mostly logged in before they can be hit. */
-  #receive(client: ClientConnection): void {
-    const { size } = this.#unauthenticated;
-    if (size >= this.#options.unauthenticatedMax) this.#refuse(this.#unauthenticated.at(randomInt(size)));
-    this.#unauthenticated.add(client);
-    this.#options.observe({ name: 'wire.connected' });
-  }
-
-  /** Sends the reason and closes the connection without waiting for the client to read it. */
-  #refuse(client: ClientConnection | undefined): void {
-    client?.write(errorResponse(tooManyClients(), 'FATAL'));
-    client?.destroy();
-  }
-
   /** @throws ServiceError `too_many_connections`; ClientGone */
   async #admit(client: ClientConnection, { organization }: Tenant): Promise<void> {
     const { clients } = this.#options;
@@ -213,16 +199,15 @@ export class WireServer {
   }
 
   #forget(client: ClientConnection): void {
-    const isUnauthenticated = this.#unauthenticated.at(client.index) === client;
-    if (isUnauthenticated) this.#unauthenticated.delete(client);
-    else if (this.#clients.delete(client)) this.#options.clients.leave(ALL);
+    if (!this.#unauthenticated.delete(client) && this.#clients.delete(client)) this.#options.clients.leave(ALL);
     this.#options.observe({ name: 'wire.disconnected' });
     if (this.size === 0) this.#onEmpty?.();
   }
 
   /** Handles a connection until its session has started, which then runs by itself. */
   async #serve(client: ClientConnection, entrance: Entrance): Promise<void> {
-    this.#receive(client);
+    this.#unauthenticated.add(client);
+    this.#options.observe({ name: 'wire.connected' });
     const deadline = setTimeout(() => client.destroy(), this.#options.loginTimeoutMs);
     try {
       const opening = await handshake(client, entrance.tls);
@@ -258,7 +243,7 @@ export class WireServer {
 
   /** Handles an error before the session has started. */
   #isRefusal(client: ClientConnection, error: unknown): boolean {
-    return error instanceof ServiceError && this.#unauthenticated.at(client.index) === client && NO_FAULT[error.kind] !== true;
+    return error instanceof ServiceError && this.#unauthenticated.has(client) && NO_FAULT[error.kind] !== true;
   }
 
   #report(client: ClientConnection, error: unknown): void {
@@ -278,10 +263,6 @@ function destroyAll(clients: readonly ClientConnection[]): void {
 
 function shuttingDown(): ServiceError {
   return new ServiceError('shutting_down', 'terminating connection due to administrator command');
-}
-
-function tooManyClients(): ServiceError {
-  return new ServiceError('too_many_connections', 'sorry, too many clients already');
 }
 
 /** As in Postgres, longer names are truncated. */

@@ -1,10 +1,14 @@
 import type { Config } from './config.ts';
-import { type CountLimit, LocalLimit } from './runtime/count-limit.ts';
+import { type CountLimit, LocalLimit, type OpenCountLimit } from './runtime/count-limit.ts';
 
-/** How many clients and requests the service lets in: of all workers together, where there are several. */
+/** How many clients, connections and requests the service lets in: of all workers together, where there are several. */
 export interface ServiceLimits {
   /** Authenticated clients of the wire door, under one key. @param ownMax how many this process may have */
   clients(ownMax: number): CountLimit;
+  /** Connections to the wire door that are not authenticated. @param ownMax how many this process may have */
+  unauthenticated(ownMax: number): OpenCountLimit;
+  /** Connections to the HTTP door. @param ownMax how many this process may have */
+  httpConnections(ownMax: number): OpenCountLimit;
   /** Connections of each organization to the wire door. */
   readonly clientsOfOrganization: CountLimit;
   /** Requests of each organization over HTTP that are under way. */
@@ -15,6 +19,8 @@ export interface ServiceLimits {
 export function localLimits(config: Config): ServiceLimits {
   return {
     clients: (ownMax) => new LocalLimit(ownMax),
+    unauthenticated: (ownMax) => () => new LocalLimit(ownMax),
+    httpConnections: (ownMax) => () => new LocalLimit(ownMax),
     clientsOfOrganization: new LocalLimit(config.POSTERN_CLIENTS_PER_TENANT),
     requestsOfOrganization: new LocalLimit(config.POSTERN_HTTP_REQUESTS_PER_TENANT),
   };

@@ -166,7 +166,7 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
     const wire = createWireServer(
       config,
       {
-        unauthenticatedMax: Math.ceil(connectionsMax.wire / (shared?.workers ?? 1)),
+        unauthenticated: limits.unauthenticated(connectionsMax.wire),
         clients: limits.clients(connectionsMax.wire),
         clientsOfOrganization: limits.clientsOfOrganization,
         refusals,
@@ -209,7 +209,10 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
       ready,
       stopping: stopping.signal,
       leaving: leaving.signal,
-      connectionsMax: connectionsMax.http,
+      connections: {
+        limit: limits.httpConnections(connectionsMax.http),
+        keptMax: Math.ceil(connectionsMax.http / (shared?.workers ?? 1)),
+      },
       openWire: (stream, { remoteAddress }) => wire.accept(stream, { remoteAddress, method: 'cleartext' }),
       connection: (asked) => wireAddress(config, { port: wirePort, hasTls: tls !== undefined }, asked),
       ...(tls === undefined ? {} : { tls: tls.identity }),
@@ -279,7 +282,7 @@ function sharingLimits({ POSTERN_PIPELINE_DEPTH: depth, POSTERN_PIPELINE_SPREAD:
 
 function createWireServer(
   config: Config,
-  limits: Pick<WireServerOptions, 'unauthenticatedMax' | 'clients' | 'clientsOfOrganization' | 'refusals' | 'multiplexers'>,
+  limits: Pick<WireServerOptions, 'unauthenticated' | 'clients' | 'clientsOfOrganization' | 'refusals' | 'multiplexers'>,
   parts: Pick<WireServerOptions, 'authenticator' | 'router' | 'observe'>,
   tls: TlsFiles | undefined,
 ): WireServer {

@@ -1,11 +1,15 @@
 import type { ServerResponse } from 'node:http';
 import type { Server, Socket } from 'node:net';
 import type { Observe } from '../../src/observation.ts';
+import { ConnectionCount, type OpenCountLimit } from '../../src/runtime/count-limit.ts';
 import { MemoryBudget } from '../../src/runtime/memory-budget.ts';
 import { checkEveryMs, type HttpServer, type ServerDeadlines } from './server.ts';
 
 export interface ConnectionLimitOptions {
-  readonly max: number;
+  /** Of all processes that serve the port. */
+  readonly limit: OpenCountLimit;
+  /** This process keeps so many with a valid key whoever else comes. */
+  readonly keptMax: number;
   readonly deadlines: ServerDeadlines;
   readonly observe: Observe;
   /** The warning for operators when the limit is reached. */
@@ -30,8 +34,8 @@ const WARN_EVERY_MS = 60_000;
 
 /**
  * All connections to a port, including those taken over by another protocol. At the maximum, the oldest connection on which
- * no valid key has been seen is closed. An organization may have at most as many authenticated connections as are left for others;
- * further ones count as unauthenticated since their last request.
+ * no valid key has been seen is closed: of this process, or if it has none, of another. An organization may have at most as many
+ * authenticated connections as are left for others of those that are kept; further ones count as unauthenticated since their last request.
  */
 export class ConnectionLimit {
   readonly #options: ConnectionLimitOptions;
@@ -39,19 +43,19 @@ export class ConnectionLimit {
   readonly #bySocket = new WeakMap<Socket, Connection>();
   /** Connections whose TLS handshake has not ended, by remote address and port. */
   readonly #handshakes = new Map<string, Connection>();
-  #size = 0;
+  readonly #count: ConnectionCount<Connection>;
   #oldest: Connection | undefined;
   #newest: Connection | undefined;
   #warnedAt = -WARN_EVERY_MS;
 
   constructor(options: ConnectionLimitOptions) {
-    const { max } = options;
+    const { limit, keptMax } = options;
     this.#options = options;
-    this.#authenticated = new MemoryBudget({ perOrganizationBytes: max, allBytes: max });
-  }
-
-  get size(): number {
-    return this.#size;
+    this.#authenticated = new MemoryBudget({ perOrganizationBytes: keptMax, allBytes: keptMax });
+    this.#count = new ConnectionCount(limit, {
+      evict: (isCounted) => this.#evict(isCounted),
+      refuse: (connection) => this.#close(connection),
+    });
   }
 
   /** Must be called after all other listeners for the server's connections have been added. */
@@ -84,9 +88,7 @@ export class ConnectionLimit {
   #came(server: Server, socket: Socket, isTls: boolean): void {
     // The event is repeated for a request to upgrade to an unknown protocol.
     if (this.#bySocket.has(socket)) return;
-    if (this.#size >= this.#options.max) this.#makeRoom();
     const connection = newConnection(server, socket);
-    this.#size += 1;
     this.#bySocket.set(socket, connection);
     this.#queue(connection);
     const peer = isTls ? peerOf(socket) : undefined;
@@ -96,16 +98,19 @@ export class ConnectionLimit {
       this.#leave(connection);
     });
     this.#options.observe({ name: 'http.connected' });
-    // All others are authenticated.
-    if (this.#size > this.#options.max) this.#sendAway(connection);
+    this.#count.came(connection);
   }
 
-  #makeRoom(): void {
+  /** Closes the oldest that is unauthenticated. If it is not counted, the others have come after it. */
+  #evict(isCounted: (connection: Connection) => boolean): boolean {
     this.#warn(this.#options.fullMessage);
-    if (this.#oldest !== undefined) this.#sendAway(this.#oldest);
+    const oldest = this.#oldest;
+    if (oldest === undefined || !isCounted(oldest)) return false;
+    this.#close(oldest);
+    return true;
   }
 
-  #sendAway(connection: Connection): void {
+  #close(connection: Connection): void {
     this.#leave(connection);
     connection.socket.destroy();
   }
@@ -119,7 +124,7 @@ export class ConnectionLimit {
   #leave(connection: Connection): void {
     if (!connection.isOpen) return;
     connection.isOpen = false;
-    this.#size -= 1;
+    this.#count.left(connection);
     if (connection.organizationId === undefined) this.#leaveQueue(connection);
     else this.#authenticated.count(connection.organizationId, -1);
     this.#options.observe({ name: 'http.disconnected' });

@@ -1,5 +1,6 @@
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Observe } from '../../src/observation.ts';
+import { LocalLimit } from '../../src/runtime/count-limit.ts';
 import { ConnectionLimit } from '../connections/connection-limit.ts';
 import { clientErrorHandler, createServer, DEADLINES, type HttpServer } from '../connections/server.ts';
 import { refuseAmbiguousHeads } from '../plugins/ambiguous-head.ts';
@@ -24,7 +25,13 @@ const CONNECTIONS_MAX = 64;
 export function createOpsApp({ ready, metrics, observe = () => {}, isServedHost = () => true }: OpsAppOptions): FastifyInstance {
   let door: HttpServer | undefined;
   const fullMessage = `the ops port has ${CONNECTIONS_MAX} connections, as many as it may have: the oldest are closed`;
-  const connections = new ConnectionLimit({ max: CONNECTIONS_MAX, deadlines: DEADLINES, observe, fullMessage });
+  const connections = new ConnectionLimit({
+    limit: () => new LocalLimit(CONNECTIONS_MAX),
+    keptMax: CONNECTIONS_MAX,
+    deadlines: DEADLINES,
+    observe,
+    fullMessage,
+  });
   const app = Fastify({
     serverFactory: (handler) => {
       door = createServer(handler, DEADLINES);

@@ -13,8 +13,11 @@ export interface LedgerLimits {
 export interface LedgerEvents {
   /** The worker may have so many more of the organization; 0: the limit is reached, and others use what they have. */
   granted(worker: number, organizationId: string, count: number): void;
-  /** The worker gives up what is unused, of this organization or any, or calls {@link Ledger.kept}. */
-  reclaim(worker: number, request: number, organizationId: string | undefined): void;
+  /**
+   * The worker gives up what is unused, of this organization or any, or calls {@link Ledger.kept}.
+   * @param mayEvict it closes a connection if nothing is unused
+   */
+  reclaim(worker: number, request: number, organizationId: string | undefined, mayEvict: boolean): void;
   /** The worker closes an idle session, or the next that is released, even if its own clients wait for it. */
   owe(worker: number, organizationId: string): void;
   /** Nobody waits any more: the worker need not close any. */
@@ -33,6 +36,8 @@ interface Waiting {
   readonly organizationId: string;
   /** How many it would like to have at once. */
   readonly count: number;
+  /** Whether another worker may have to close a connection for it. */
+  readonly mayEvict: boolean;
   /** The workers that have been asked to close an unused session. */
   asked: Set<number>;
   /** The worker that is closing a session for it, or has been asked to. */
@@ -53,8 +58,8 @@ const ANSWER_MS = 1_000;
 const ASKING_MAX = 16;
 
 /**
- * Counts what workers have of a limit, so that it is that of the whole: backend sessions, which workers wait for, or clients and requests,
- * which are let in or refused. Whichever worker needs one more gets it, if need be after another has given one up. Organizations
+ * Counts what workers have of a limit, so that it is that of the whole: backend sessions, which workers wait for, or clients, connections and
+ * requests, which are let in or refused. Whichever worker needs one more gets it, if need be after another has given one up. Organizations
  * with the fewest are served first.
  */
 export class Ledger {
@@ -83,13 +88,14 @@ export class Ledger {
   }
 
   /** @param count so many, or fewer, at once */
-  acquire(worker: number, organizationId: string, count = 1): void {
+  acquire(worker: number, organizationId: string, count = 1, mayEvict = false): void {
     this.#requests += 1;
     this.#waiting.push({
       request: this.#requests,
       worker,
       organizationId,
       count,
+      mayEvict,
       asked: new Set(),
       from: undefined,
       of: undefined,
@@ -116,7 +122,7 @@ export class Ledger {
     this.#serve();
   }
 
-  /** The worker has nothing unused to give up for this request. */
+  /** The worker has nothing to give up for this request. */
   kept(request: number): void {
     const waiting = this.#waiting.find((one) => one.request === request);
     if (waiting === undefined) return;
@@ -209,7 +215,7 @@ export class Ledger {
     if (next !== undefined) {
       waiting.asked.add(next);
       waiting.from = next;
-      this.#events.reclaim(next, waiting.request, of);
+      this.#events.reclaim(next, waiting.request, of, waiting.mayEvict);
       return;
     }
     if (!this.#isPatient) {

@@ -10,8 +10,19 @@ export interface LentLimitOptions {
   /** The most of each key in this worker, if it may not have as many. */
   readonly ownMax?: number;
   readonly workers: number;
+  /** Closes one for another worker. @returns whether it did; then it has left */
+  readonly evict?: () => boolean;
   /** Sends to the supervisor. */
   readonly tell?: (message: ToSupervisor) => void;
+}
+
+interface Question {
+  /** Whether another worker may have to close one for it. */
+  readonly mayEvict: boolean;
+}
+
+interface Waiting extends Question {
+  readonly settle: (isLetIn: boolean) => void;
 }
 
 /** What the worker has of a key. */
@@ -21,9 +32,9 @@ interface Holding {
   /** How much of it is taken. */
   used: number;
   /** Those that wait until the ledger lends more, in their order. */
-  readonly waiting: ((isLetIn: boolean) => void)[];
-  /** The ledger has been asked and has not answered. */
-  isAsking: boolean;
+  waiting: Waiting[];
+  /** What the ledger has been asked and has not answered. */
+  asking: Question | undefined;
   /** Nothing was left then. */
   refusedAt: number;
   /** Something has happened since the last sweep. */
@@ -32,7 +43,7 @@ interface Holding {
 
 /** The largest block that is asked for at once. */
 const BLOCK_MAX = 64;
-/** Where nothing was left, nobody asks in advance for so long. */
+/** Where nothing was left, nobody asks in advance for so long, and it is full as far as is known. */
 const PAUSE_MS = 100;
 /** What is not used for so long is given back. */
 const SWEEP_EVERY_MS = 1_000;
@@ -45,15 +56,17 @@ export class LentLimit implements CountLimit {
   readonly max: number;
   readonly #limit: string;
   readonly #ownMax: number;
+  readonly #evict: () => boolean;
   readonly #tell: (message: ToSupervisor) => void;
   readonly #block: number;
   readonly #holdings = new Map<string, Holding>();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor({ limit, max, ownMax = max, workers, tell = tellSupervisor }: LentLimitOptions) {
+  constructor({ limit, max, ownMax = max, workers, evict = () => false, tell = tellSupervisor }: LentLimitOptions) {
     this.max = max;
     this.#limit = limit;
     this.#ownMax = ownMax;
+    this.#evict = evict;
     this.#tell = tell;
     this.#block = Math.max(1, Math.min(BLOCK_MAX, Math.floor(max / (8 * workers))));
   }
@@ -62,16 +75,21 @@ export class LentLimit implements CountLimit {
     const holding = this.#of(key);
     if (holding.waiting.length > 0 || holding.used >= Math.min(holding.held, this.#ownMax)) return false;
     holding.used += 1;
-    if (holding.held - holding.used < this.#block / 2 && holding.refusedAt < performance.now() - PAUSE_MS) this.#ask(key, holding);
+    if (holding.held - holding.used < this.#block / 2 && !isFull(holding)) this.#ask(key, holding);
     return true;
   }
 
-  enter(key: string): Promise<boolean> {
+  isFull(key: string): boolean {
+    const holding = this.#holdings.get(key);
+    return holding !== undefined && isFull(holding);
+  }
+
+  enter(key: string, mayEvict = false): Promise<boolean> {
     if (this.tryEnter(key)) return Promise.resolve(true);
     const holding = this.#of(key);
     if (holding.used + holding.waiting.length >= this.#ownMax) return Promise.resolve(false);
-    return new Promise((resolve) => {
-      holding.waiting.push(resolve);
+    return new Promise((settle) => {
+      holding.waiting.push({ settle, mayEvict });
       this.#ask(key, holding);
     });
   }
@@ -87,19 +105,26 @@ export class LentLimit implements CountLimit {
   /** The ledger has lent so many; 0: there is nothing left. */
   granted(key: string, count: number): void {
     const holding = this.#of(key);
-    holding.isAsking = false;
+    const { asking } = holding;
+    holding.asking = undefined;
     holding.held += count;
     this.#serve(holding);
     if (count === 0) {
       holding.refusedAt = performance.now();
-      for (const settle of holding.waiting.splice(0)) settle(false);
-    } else if (holding.waiting.length > 0) this.#ask(key, holding);
+      const isRefused = ({ mayEvict }: Waiting) => !mayEvict || asking?.mayEvict === true;
+      const refused = holding.waiting.filter(isRefused);
+      holding.waiting = holding.waiting.filter((one) => !isRefused(one));
+      for (const { settle } of refused) settle(false);
+    }
+    if (holding.waiting.length > 0) this.#ask(key, holding);
   }
 
-  /** Another worker needs some. Half of what is unused is left, for those who come here. @returns whether any was unused */
-  giveUpUnused(key: string): boolean {
+  /** Another worker needs some. Half of what is unused is left, for those who come here. @returns whether there was any */
+  giveUp(key: string, mayEvict: boolean): boolean {
     const holding = this.#holdings.get(key);
-    if (holding === undefined || holding.held === holding.used) return false;
+    if (holding === undefined) return false;
+    if (holding.held === holding.used && mayEvict) this.#evict();
+    if (holding.held === holding.used) return false;
     this.#release(key, holding, Math.ceil((holding.held - holding.used) / 2));
     return true;
   }
@@ -107,15 +132,16 @@ export class LentLimit implements CountLimit {
   #serve(holding: Holding): void {
     while (holding.used < holding.held && holding.waiting.length > 0) {
       holding.used += 1;
-      holding.waiting.shift()?.(true);
+      holding.waiting.shift()?.settle(true);
     }
   }
 
   #ask(key: string, holding: Holding): void {
-    if (holding.isAsking || holding.held >= this.#ownMax) return;
-    holding.isAsking = true;
+    if (holding.asking !== undefined || holding.held >= this.#ownMax) return;
+    const mayEvict = holding.waiting.some((one) => one.mayEvict);
+    holding.asking = { mayEvict };
     const count = Math.min(Math.max(this.#block, holding.waiting.length), this.#ownMax - holding.held);
-    this.#tell({ kind: 'acquire', limit: this.#limit, organizationId: key, count });
+    this.#tell({ kind: 'acquire', limit: this.#limit, organizationId: key, count, mayEvict });
   }
 
   #release(key: string, holding: Holding, count: number): void {
@@ -126,7 +152,7 @@ export class LentLimit implements CountLimit {
   #of(key: string): Holding {
     let holding = this.#holdings.get(key);
     if (holding === undefined) {
-      holding = { held: 0, used: 0, waiting: [], isAsking: false, refusedAt: Number.NEGATIVE_INFINITY, isRecent: true };
+      holding = { held: 0, used: 0, waiting: [], asking: undefined, refusedAt: Number.NEGATIVE_INFINITY, isRecent: true };
       this.#holdings.set(key, holding);
       this.#timer ??= setTimeout(() => this.#sweep(), SWEEP_EVERY_MS).unref();
     }
@@ -136,12 +162,16 @@ export class LentLimit implements CountLimit {
 
   #sweep(): void {
     for (const [key, holding] of this.#holdings) {
-      const { held, used, isAsking, isRecent } = holding;
+      const { held, used, asking, isRecent } = holding;
       holding.isRecent = false;
-      if (used > 0 || isAsking || isRecent) continue;
+      if (used > 0 || asking !== undefined || isRecent) continue;
       if (held > 0) this.#release(key, holding, held);
       this.#holdings.delete(key);
     }
     this.#timer = this.#holdings.size > 0 ? setTimeout(() => this.#sweep(), SWEEP_EVERY_MS).unref() : undefined;
   }
+}
+
+function isFull({ refusedAt }: Holding): boolean {
+  return refusedAt > performance.now() - PAUSE_MS;
 }

@@ -3,8 +3,13 @@ import type { BackingPostgres } from '../backing-postgres.ts';
 import type { Config } from '../config.ts';
 import type { LedgerLimits } from './ledger.ts';
 
-/** The limits of clients and requests that the supervisor lends. Its other ledgers are of backend sessions. */
-export type LentLimits = 'clients' | 'clients of an organization' | 'requests of an organization';
+/** The limits of clients, connections and requests that the supervisor lends. Its other ledgers are of backend sessions. */
+export type LentLimits =
+  | 'clients'
+  | 'clients of an organization'
+  | 'unauthenticated connections'
+  | 'HTTP connections'
+  | 'requests of an organization';
 
 /** The ledger of the backend sessions on a cluster. */
 export function backendsOf(cluster: string): string {
@@ -24,10 +29,16 @@ export type ToWorker =
   | { readonly kind: 'stop'; readonly reason: string }
   /** Another worker has taken over: leave the ports, and end when the clients have left. */
   | { readonly kind: 'retire' }
-  /** The worker may have so many more: backend sessions, clients or requests of the organization. 0: the limit is reached. */
+  /** The worker may have so many more: backend sessions, clients, connections or requests of the organization. 0: the limit is reached. */
   | { readonly kind: 'granted'; readonly limit: string; readonly organizationId: string; readonly count: number }
-  /** Another worker needs one, of this organization or any: give up what is unused. */
-  | { readonly kind: 'reclaim'; readonly limit: string; readonly request: number; readonly organizationId: string | undefined }
+  /** Another worker needs one, of this organization or any: give up what is unused, or if it may evict, close a connection. */
+  | {
+      readonly kind: 'reclaim';
+      readonly limit: string;
+      readonly request: number;
+      readonly organizationId: string | undefined;
+      readonly mayEvict: boolean;
+    }
   /** Another worker has fewer: close an idle session, or the next that is released. */
   | { readonly kind: 'owe'; readonly limit: string; readonly organizationId: string }
   /** No other worker is due for a session any more. */
@@ -44,11 +55,18 @@ export type ToSupervisor =
   /** How many backend sessions the workers may have on a cluster. */
   | ({ readonly kind: 'limits'; readonly limit: string } & LedgerLimits)
   /** It needs one more, and takes so many at once. */
-  | { readonly kind: 'acquire'; readonly limit: string; readonly organizationId: string; readonly count: number }
+  | {
+      readonly kind: 'acquire';
+      readonly limit: string;
+      readonly organizationId: string;
+      readonly count: number;
+      /** Whether another worker may have to close a connection for it. */
+      readonly mayEvict: boolean;
+    }
   /** It needs one less than it has asked for. */
   | { readonly kind: 'withdraw'; readonly limit: string; readonly organizationId: string }
   | { readonly kind: 'release'; readonly limit: string; readonly organizationId: string; readonly count: number }
-  /** It has nothing unused to give up. */
+  /** It has nothing to give up. */
   | { readonly kind: 'kept'; readonly limit: string; readonly request: number }
   /** The metrics of all workers are asked for. */
   | { readonly kind: 'metrics'; readonly request: number }

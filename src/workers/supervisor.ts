@@ -199,7 +199,7 @@ class Supervisor {
         this.#ledgerOf(message).limit(message);
         break;
       case 'acquire':
-        this.#ledgerOf(message).acquire(process.id, message.organizationId, message.count);
+        this.#ledgerOf(message).acquire(process.id, message.organizationId, message.count, message.mayEvict);
         break;
       case 'withdraw':
         this.#ledgerOf(message).withdraw(process.id, message.organizationId);
@@ -241,6 +241,8 @@ function lentLimits(config: Config): (readonly [LentLimits, Ledger])[] {
   };
   return [
     lent('clients', config.POSTERN_CLIENTS_MAX, config.POSTERN_CLIENTS_MAX),
+    lent('unauthenticated connections', config.POSTERN_CLIENTS_MAX, config.POSTERN_CLIENTS_MAX),
+    lent('HTTP connections', config.POSTERN_HTTP_CONNECTIONS_MAX, config.POSTERN_HTTP_CONNECTIONS_MAX),
     lent('clients of an organization', Number.POSITIVE_INFINITY, config.POSTERN_CLIENTS_PER_TENANT),
     lent('requests of an organization', Number.POSITIVE_INFINITY, config.POSTERN_HTTP_REQUESTS_PER_TENANT),
   ];
@@ -251,7 +253,7 @@ function openLedger(limit: string, options?: LedgerOptions): Ledger {
   return new Ledger(
     {
       granted: (id, organizationId, count) => tell(id, { kind: 'granted', limit, organizationId, count }),
-      reclaim: (id, request, organizationId) => tell(id, { kind: 'reclaim', limit, request, organizationId }),
+      reclaim: (id, request, organizationId, mayEvict) => tell(id, { kind: 'reclaim', limit, request, organizationId, mayEvict }),
       owe: (id, organizationId) => tell(id, { kind: 'owe', limit, organizationId }),
       settled: (id, organizationId) => tell(id, { kind: 'settled', limit, organizationId }),
     },

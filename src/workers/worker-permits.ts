@@ -29,7 +29,7 @@ export class WorkerPermits implements BackendPermits {
       waiting.push({ isWanted, settle });
       this.#waiting.set(organizationId, waiting);
       this.#timer ??= setTimeout(() => this.#withdraw(), CHECK_EVERY_MS).unref();
-      tellSupervisor({ kind: 'acquire', limit: this.#limit, organizationId, count: 1 });
+      tellSupervisor({ kind: 'acquire', limit: this.#limit, organizationId, count: 1, mayEvict: false });
     });
   }
 

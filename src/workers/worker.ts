@@ -3,7 +3,7 @@ import type { Config } from '../config.ts';
 import { type Service, startService } from '../service.ts';
 import { createLog, type Greet, lineOf } from '../service-process.ts';
 import { tellSupervisor } from './channel.ts';
-import { LentLimit } from './lent-limit.ts';
+import { LentLimit, type LentLimitOptions } from './lent-limit.ts';
 import { backendsOf, type LentLimits, type ToWorker } from './messages.ts';
 import { Questions } from './questions.ts';
 import type { SharedParts } from './shared-parts.ts';
@@ -59,7 +59,7 @@ class Worker {
         this.#lent.get(message.limit)?.granted(message.organizationId, message.count);
         break;
       case 'reclaim':
-        if (!this.#giveUpUnused(message)) tellSupervisor({ kind: 'kept', limit: message.limit, request: message.request });
+        if (!this.#giveUp(message)) tellSupervisor({ kind: 'kept', limit: message.limit, request: message.request });
         break;
       case 'owe':
         this.#poolOf(message)?.giveUpNext(message.organizationId);
@@ -81,9 +81,9 @@ class Worker {
     return cluster === undefined ? undefined : this.#service?.pool(cluster);
   }
 
-  #giveUpUnused(message: Extract<ToWorker, { kind: 'reclaim' }>): boolean {
-    const { limit, organizationId } = message;
-    return this.#lent.get(limit)?.giveUpUnused(organizationId ?? '') ?? this.#poolOf(message)?.giveUpUnused(organizationId) ?? false;
+  #giveUp(message: Extract<ToWorker, { kind: 'reclaim' }>): boolean {
+    const { limit, organizationId, mayEvict } = message;
+    return this.#lent.get(limit)?.giveUp(organizationId ?? '', mayEvict) ?? this.#poolOf(message)?.giveUpUnused(organizationId) ?? false;
   }
 
   async stop(reason: string): Promise<void> {
@@ -107,13 +107,12 @@ class Worker {
   }
 
   async #start({ number, config, postgres, greets }: Start): Promise<void> {
-    const own = shareOf(config);
     try {
-      const service = await startService(own, createLog(own, number), { shared: this.#shared(config, postgres) });
+      const service = await startService(config, createLog(config, number), { shared: this.#shared(config, postgres) });
       service.metrics.setDefaultLabels({ worker: String(number) });
       this.#service = service;
       tellSupervisor({ kind: 'started' });
-      if (greets) process.stdout.write(await this.#greet(own, service));
+      if (greets) process.stdout.write(await this.#greet(config, service));
     } catch (error) {
       this.#fail(error);
     }
@@ -131,7 +130,11 @@ class Worker {
         return permits;
       },
       limits: {
-        clients: (ownMax) => this.#lend('clients', config.POSTERN_CLIENTS_MAX, config, ownMax),
+        clients: (ownMax) => this.#lend('clients', config.POSTERN_CLIENTS_MAX, config, { ownMax }),
+        unauthenticated: (ownMax) => (evict) =>
+          this.#lend('unauthenticated connections', config.POSTERN_CLIENTS_MAX, config, { ownMax, evict }),
+        httpConnections: (ownMax) => (evict) =>
+          this.#lend('HTTP connections', config.POSTERN_HTTP_CONNECTIONS_MAX, config, { ownMax, evict }),
         clientsOfOrganization: this.#lend('clients of an organization', config.POSTERN_CLIENTS_PER_TENANT, config),
         requestsOfOrganization: this.#lend('requests of an organization', config.POSTERN_HTTP_REQUESTS_PER_TENANT, config),
       },
@@ -139,8 +142,13 @@ class Worker {
     };
   }
 
-  #lend(limit: LentLimits, max: number, { POSTERN_WORKERS: workers }: Config, ownMax = max): LentLimit {
-    const lent = new LentLimit({ limit, max, ownMax, workers });
+  #lend(
+    limit: LentLimits,
+    max: number,
+    { POSTERN_WORKERS: workers }: Config,
+    own: Pick<LentLimitOptions, 'ownMax' | 'evict'> = {},
+  ): LentLimit {
+    const lent = new LentLimit({ limit, max, workers, ...own });
     this.#lent.set(limit, lent);
     return lent;
   }
@@ -149,9 +157,4 @@ class Worker {
     process.stderr.write(lineOf(error));
     process.exit(1);
   }
-}
-
-/** A worker's part of the limit that is not counted for all workers together. Connections are spread evenly. */
-function shareOf(config: Config): Config {
-  return { ...config, POSTERN_HTTP_CONNECTIONS_MAX: Math.ceil(config.POSTERN_HTTP_CONNECTIONS_MAX / config.POSTERN_WORKERS) };
 }

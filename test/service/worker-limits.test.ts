@@ -1,10 +1,10 @@
-import { readFile } from 'node:fs/promises';
 import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { eventually } from '../support/eventually.ts';
 import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
 import { untilServerRuns } from '../support/running.ts';
 import { type TestOrganization, testVariables } from '../support/service.ts';
+import { killWorker, startsOf } from '../support/worker-processes.ts';
 
 /* Two workers, of which one is killed each time: whoever comes then is at the other, until there are two again. */
 
@@ -26,7 +26,7 @@ beforeAll(async () => {
     POSTERN_HTTP_REQUESTS_PER_TENANT: String(REQUESTS),
     POSTERN_QUEUE_TIMEOUT_MS: '60000',
   });
-  await eventually('both workers have started', () => starts() === 2);
+  await eventually('both workers have started', () => startsOf(postern) === 2);
   [acme, other] = [await postern.signUp(), await postern.signUp()];
 });
 afterAll(() => installation.remove());
@@ -38,22 +38,6 @@ beforeEach(() =>
   }),
 );
 
-function starts(): number {
-  return postern.log().filter(({ event }) => event === 'service.started').length;
-}
-
-/** @returns what waits until it has been started again */
-async function killWorker(): Promise<() => Promise<void>> {
-  const before = starts();
-  const ends = () => postern.log().filter(({ msg }) => /^worker \d has ended/.test(String(msg))).length;
-  const endsBefore = ends();
-  const children = await readFile(`/proc/${postern.pid}/task/${postern.pid}/children`, 'utf8');
-  process.kill(Number(children.trim().split(' ')[0]), 'SIGKILL');
-  await eventually('the worker has ended', () => ends() > endsBefore);
-  return () => eventually('it has been started again', () => starts() > before);
-}
-
-/** One after the other: of unauthenticated connections each worker accepts half as many. */
 async function connect(organization: TestOrganization, count: number): Promise<pg.Client[]> {
   const clients: pg.Client[] = [];
   while (clients.length < count) clients.push(await postern.connect(organization));
@@ -80,7 +64,7 @@ const FULL = { severity: 'FATAL', code: '53300', message: 'sorry, too many clien
 it('as many clients may be there as the limit says, wherever they are, and after a worker was killed', async () => {
   const clients = [...(await connect(acme, CLIENTS / 2)), ...(await connect(other, CLIENTS / 2))];
   await expect(postern.connect(acme)).rejects.toMatchObject(FULL);
-  const restarted = await killWorker();
+  const restarted = await killWorker(postern);
   const survivors = await survivorsOf(clients);
   expect(survivors.length).toBeLessThan(CLIENTS);
   const again = await connect(other, CLIENTS - survivors.length);
@@ -92,7 +76,7 @@ it('as many clients may be there as the limit says, wherever they are, and after
 });
 
 it('an organization has as many clients as its own limit says', async () => {
-  const restarted = await killWorker();
+  const restarted = await killWorker(postern);
   const clients = await connect(acme, CLIENTS_OF_ONE);
   const refusal = { severity: 'FATAL', code: '53300', message: `too many connections for organization "${acme.id}"` };
   await expect(postern.connect(acme)).rejects.toMatchObject(refusal);
@@ -103,7 +87,7 @@ it('an organization has as many clients as its own limit says', async () => {
 });
 
 it('as many requests of an organization may be under way as the limit says', async () => {
-  const restarted = await killWorker();
+  const restarted = await killWorker(postern);
   const holder = await postern.connect(acme);
   await holder.query('BEGIN; SELECT pg_advisory_xact_lock(1)');
   const texts = Array.from({ length: REQUESTS }, (_, n) => `SELECT pg_advisory_xact_lock(1), ${n} AS n`);

@@ -1,0 +1,80 @@
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { plainRequest, RawClient } from '../http/raw-client.ts';
+import { eventually } from '../support/eventually.ts';
+import { type Installation, makeInstallation, type PosternProcess } from '../support/process.ts';
+import { type TestOrganization, testVariables } from '../support/service.ts';
+import { killWorker, startsOf } from '../support/worker-processes.ts';
+
+/* Two workers, of which one is killed each time: all connections are at the other then, and none is closed before there are too many. */
+
+const CONNECTIONS = 12;
+
+let installation: Installation;
+let postern: PosternProcess;
+let organization: TestOrganization;
+beforeAll(async () => {
+  installation = await makeInstallation();
+  postern = await installation.start({
+    ...testVariables(),
+    POSTERN_WORKERS: '2',
+    POSTERN_CLIENTS_MAX: String(CONNECTIONS),
+    POSTERN_HTTP_CONNECTIONS_MAX: String(CONNECTIONS),
+    POSTERN_LOGIN_TIMEOUT_MS: '600000',
+    POSTERN_HTTP_HEADERS_TIMEOUT_MS: '600000',
+    POSTERN_HTTP_REQUEST_TIMEOUT_MS: '600000',
+    POSTERN_HTTP_SEND_TIMEOUT_MS: '600000',
+  });
+  await eventually('both workers have started', () => startsOf(postern) === 2);
+  organization = await postern.signUp();
+});
+afterAll(() => installation.remove());
+
+const strangers: RawClient[] = [];
+afterEach(async () => {
+  for (const { socket } of strangers.splice(0)) socket.destroy();
+  await eventually('they have left', async () => (await connectionsOf('wire')) === 0);
+});
+
+/** What all workers say together. */
+async function connectionsOf(door: 'wire' | 'http'): Promise<number> {
+  const metrics = await (await fetch(`${postern.opsUrl}/metrics`, { headers: { connection: 'close' } })).text();
+  const values = [...metrics.matchAll(new RegExp(`^postern_${door}_connections\\{.*\\} (\\d+)`, 'gm'))];
+  return values.reduce((sum, [, value]) => sum + Number(value), 0);
+}
+
+async function come(port: number, count: number): Promise<void> {
+  for (let n = 0; n < count; n += 1) strangers.push(await RawClient.open(port));
+}
+
+const closed = () => strangers.filter(({ socket }) => socket.closed).length;
+
+it('as many HTTP connections may be open as the limit says, wherever they are; then one without a key goes for each that comes', async () => {
+  const port = Number(new URL(postern.httpUrl).port);
+  const restarted = await killWorker(postern);
+  // Of those that signed up, some may be open.
+  await come(port, 2 * CONNECTIONS);
+  await eventually('half of them are closed', () => closed() === CONNECTIONS);
+  await restarted();
+  // The new worker has none of its own that it could close.
+  for (let n = 0; n < 4; n += 1) {
+    const client = await RawClient.open(port);
+    strangers.push(client);
+    expect((await client.ask(plainRequest(organization.apiKey, { sql: 'SELECT 1 AS one' }))).status).toBe(200);
+    await eventually('another one is closed', () => closed() === CONNECTIONS + n + 1);
+  }
+  expect(strangers.slice(-4).map(({ socket }) => socket.closed)).toEqual([false, false, false, false]);
+});
+
+it('as many may be about to log in as the limit says, wherever they are; then one of them goes for each that comes', async () => {
+  const restarted = await killWorker(postern);
+  await come(postern.wirePort, CONNECTIONS);
+  await eventually('all are accepted', async () => (await connectionsOf('wire')) === CONNECTIONS);
+  expect(closed()).toBe(0);
+  await come(postern.wirePort, CONNECTIONS);
+  await eventually('half of them are closed', () => closed() === CONNECTIONS);
+  for (const { socket, rest } of strangers) if (socket.closed) expect(String(await rest)).toContain('sorry, too many clients already');
+  await restarted();
+  await come(postern.wirePort, 4);
+  await eventually('four more are closed', () => closed() === CONNECTIONS + 4);
+  expect(await connectionsOf('wire')).toBe(CONNECTIONS);
+});
