@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import { deriveVerifier, formatVerifier, SCRAM_ITERATIONS, SCRAM_SALT_BYTES } from './scram.ts';
+import { deriveVerifier, formatVerifier, SCRAM_ITERATIONS, SCRAM_SALT_BYTES } from './scram-verifier.ts';
 
 /** The password of a Postgres role that only Postern uses. It is not stored; it is derived from the secret each time. */
 export function rolePassword(secret: string, role: string): string {

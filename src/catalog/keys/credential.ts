@@ -1,4 +1,4 @@
-import type { ScramVerifier } from '../../auth/scram.ts';
+import type { ScramVerifier } from '../../auth/scram-verifier.ts';
 import type { ApiKey, Organization } from '../organizations/organization.ts';
 
 /** A new key for the catalog: what is stored of it besides its details. The key itself is not stored. */

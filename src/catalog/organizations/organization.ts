@@ -1,4 +1,4 @@
-import type { ScramVerifier } from '../../auth/scram.ts';
+import type { ScramVerifier } from '../../auth/scram-verifier.ts';
 
 /** Where an organization's data lives: the PostgreSQL server, the database and schema in it, and the role that owns them. */
 export interface Placement {

@@ -1,7 +1,8 @@
 import { digestApiKey, isWellFormedApiKey } from '../../auth/api-key.ts';
 import { inNetworks, parseAddress } from '../../auth/networks.ts';
 import { channelSecret, channelsOf } from '../../auth/notify-channel-prefix.ts';
-import { mockVerifiers, type ScramOffer } from '../../auth/scram.ts';
+import type { ScramOffer } from '../../auth/scram.ts';
+import { mockVerifiers } from '../../auth/scram-verifier.ts';
 import { READERS } from '../../backend/pool/pool-fairness.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { FormerKey, Credential as KnownCredential } from '../../catalog/keys/credential.ts';

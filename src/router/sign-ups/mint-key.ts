@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { apiKeyPrefix, digestApiKey, generateApiKey } from '../../auth/api-key.ts';
-import { deriveVerifier, SCRAM_ITERATIONS, SCRAM_SALT_BYTES } from '../../auth/scram.ts';
+import { deriveVerifier, SCRAM_ITERATIONS, SCRAM_SALT_BYTES } from '../../auth/scram-verifier.ts';
 import type { NewApiKey, SaltOfKeys } from '../../catalog/keys/credential.ts';
 import { newKeyId } from './organization-and-key-ids.ts';
 

@@ -1,15 +1,8 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { describe, expect, inject, test } from 'vitest';
-import {
-  beginScram,
-  deriveVerifier,
-  formatVerifier,
-  mockVerifiers,
-  type ScramOffer,
-  type ScramState,
-  stepScram,
-} from '../../../src/auth/scram.ts';
+import { beginScram, type ScramOffer, type ScramState, stepScram } from '../../../src/auth/scram.ts';
+import { deriveVerifier, formatVerifier, mockVerifiers } from '../../../src/auth/scram-verifier.ts';
 import { BackendType } from '../../../src/protocol/backend.ts';
 import { decodeErrorFields } from '../../../src/protocol/error-fields.ts';
 import { backendFrames } from '../../../src/protocol/message-framing.ts';
