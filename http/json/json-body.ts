@@ -8,7 +8,8 @@ import { TimeSlices } from '../../src/runtime/event-loop.ts';
 import { takeIdempotencyFingerprint } from '../plugins/idempotency-key.ts';
 import type { RequestContext } from '../request-context.ts';
 import { changesAsDouble, isDigit, isNumberByte } from './json-number.ts';
-import { checkDepth, JsonReader, malformed, reasonOf, refuseUnpairedSurrogates } from './json-reader.ts';
+import { checkDepth, JsonReader } from './json-reader.ts';
+import { malformed, reasonOf, refuseUnpairedSurrogates } from './json-string.ts';
 
 /** Bodies up to this size are parsed at once, which takes a few milliseconds at most. */
 const AT_ONCE_MAX_BYTES = 256 * 1_024;
