@@ -16,6 +16,7 @@ import type { Pool } from './backend/pool/pool.ts';
 import { clusterOptions, openPostgres } from './backing-postgres.ts';
 import { Catalog } from './catalog/catalog.ts';
 import type { Config } from './config.ts';
+import { SchemaCopies } from './copies/schema-copies.ts';
 import { ServiceError } from './errors.ts';
 import { connectionLimits, openFilesLimit, watchDescriptors } from './file-descriptors.ts';
 import { Multiplexers, type SharingLimits } from './multiplex/multiplexer.ts';
@@ -151,7 +152,7 @@ export async function startService(config: Config, log: Observe, { consoleSignIn
       observe,
     });
     const operator = new Operator(catalog, clusters);
-    const clones = new Clones({ catalog, clusters, signUps, operator, observe });
+    const clones = new Clones({ catalog, clusters, signUps, operator, schemas: new SchemaCopies(), observe });
     await finishDrops(operator, clones, observe, opened);
     await undoInterruptedSignUps(signUps, observe, opened);
     undoInterruptedMoves(new InterruptedMoves({ catalog, clusters, observe }), observe, opened);

@@ -2,6 +2,7 @@ import { userInfo } from 'node:os';
 import { clusterOptions, findPostgres } from '../backing-postgres.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
+import { SchemaCopies } from '../copies/schema-copies.ts';
 import type { Origin } from '../observation.ts';
 import { Clusters } from '../router/clusters/clusters.ts';
 import { NewPlacements } from '../router/clusters/placement-choice.ts';
@@ -48,7 +49,7 @@ export async function openOperator(config: Config): Promise<OperatorSession> {
   return {
     operator,
     signUps,
-    clones: new Clones({ catalog, clusters, signUps, operator, observe }),
+    clones: new Clones({ catalog, clusters, signUps, operator, schemas: new SchemaCopies(), observe }),
     citus: new CitusAdministration({ registry: catalog.clusters, first, url: config.DATABASE_URL, shared }),
     clusters: new ClusterAdministration(catalog.clusters, first, shared),
     mover: new Mover(catalog, clusters),

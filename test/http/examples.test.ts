@@ -19,7 +19,7 @@ afterAll(async () => {
 
 const operations = endpointsOf(standIn()).map(({ operation }) => operation);
 
-/** An organization in a schema cannot be cloned. */
+/** An organization in a schema is cloned by pg_dump, which the embedded server does not bring. */
 const possible = operations.filter(({ action }) => PLACEMENT === 'database' || !['clones.create', 'clones.delete'].includes(action));
 /** Those that end the key come last. */
 const inOrder = [...possible].sort((a, b) => Number(a.action === 'auth.rotate_key') - Number(b.action === 'auth.rotate_key'));

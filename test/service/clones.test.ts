@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, it, vi } from 'vitest';
 import type { JsonReply, TestOrganization } from '../support/doors.ts';
 import { eventually } from '../support/eventually.ts';
 import { type Installation, makeInstallation } from '../support/process.ts';
@@ -281,10 +281,16 @@ describe('making a clone', () => {
     expect((await clone(await readKeyOf(organization))).status).toBe(403);
   });
 
-  it('is refused in the schema placement', async () => {
+  it('needs pg_dump in the schema placement', async () => {
     const shared = await startTestService({ ...testVariables(), POSTERN_PLACEMENT: 'schema' });
     const { apiKey: key } = await shared.signUp();
-    expect(await shared.call('POST', '/api/clones', { key })).toMatchObject({ status: 400, body: { code: 'unsupported_statement' } });
+    vi.stubEnv('PATH', '');
+    const reply = await shared.call('POST', '/api/clones', { key });
+    vi.unstubAllEnvs();
+    expect(reply).toMatchObject({
+      status: 400,
+      body: { code: 'unsupported_statement', detail: expect.stringMatching(/: the service needs pg_dump .* in PATH, and there is none$/) },
+    });
     await shared.close();
   });
 });

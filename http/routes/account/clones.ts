@@ -27,7 +27,7 @@ const create = {
   tag: TAG,
   summary: 'Make a copy of the organization',
   description:
-    'A new organization with a key of its own and a copy of the data, for previews and tests. It is removed when it expires: in a day unless expiresAt says otherwise, in seven days at most. While the database is copied, clients of this one wait. Up to five clones at a time, 30 an hour; a clone cannot be cloned.',
+    'A new organization with a key of its own and a copy of the data, for previews and tests. It is removed when it expires: in a day unless expiresAt says otherwise, in seven days at most. While the data is copied, clients of this one wait. Up to five clones at a time, 30 an hour; a clone cannot be cloned.',
   needsKey: true,
   scope: 'admin',
   query: noQuery,

@@ -1,8 +1,12 @@
-import pg from 'pg';
 import type { Catalog } from '../../catalog/catalog.ts';
 import { newMoveToken } from '../../catalog/organizations/moves.ts';
 import type { Organization, Placement } from '../../catalog/organizations/organization.ts';
 import type { Pause } from '../../catalog/organizations/pauses.ts';
+import { checkLargeObjects } from '../../copies/contents.ts';
+import { copyOrganization } from '../../copies/copy-organization.ts';
+import { pgDumpLacking } from '../../copies/pg-dump.ts';
+import type { Side } from '../../copies/side.ts';
+import { openTenantSession } from '../../copies/tenant-session.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Origin } from '../../observation.ts';
 import type { Clusters } from '../../router/clusters/clusters.ts';
@@ -10,16 +14,11 @@ import type { ServedCluster } from '../../router/clusters/served-cluster.ts';
 import { undoMove } from '../../router/moves/interrupted-moves.ts';
 import { type QuietOptions, whileQuiet } from '../../router/moves/quiesce.ts';
 import { removeReplication } from '../../router/placement/own-database/replication-objects.ts';
-import type { Platform } from '../../router/placement/platform-sessions.ts';
 import { readerOf } from '../../router/placement/roles/reader-role.ts';
 import { roleExists } from '../../router/placement/roles/roles.ts';
 import { hasCitus } from '../../router/placement/shared-database/citus/extension.ts';
-import { copyOrganization } from './copy-organization.ts';
-import { checkPgDump } from './pg-dump.ts';
 import { openReplicatedCopy } from './replication/open-replicated-copy.ts';
 import type { ReplicatedCopy } from './replication/replicated-copy.ts';
-import type { Side } from './side.ts';
-import { openTenantSession } from './tenant-session.ts';
 
 export interface MoveOptions {
   /** Undefined: on the same server. */
@@ -74,7 +73,8 @@ export class Mover {
           'on a coordinator of Citus organizations are moved only to another worker, with --to-node',
         );
     }
-    await checkPgDump(source.platform.cluster.serverVersion);
+    const lacking = await pgDumpLacking(source.platform.cluster.serverVersion);
+    if (lacking !== undefined) throw new ServiceError('invalid_request', `moving needs ${lacking.needed} in PATH, and ${lacking.found}`);
     const to = target.provisioner.placementFor(id, options.kind ?? from.kind);
     const token = newMoveToken();
     const organization = await this.#catalog.moves.begin(id, token, to);
@@ -188,19 +188,6 @@ async function closeRoles(server: ServedCluster, placement: Placement): Promise<
   } catch {
     return false;
   }
-}
-
-/** Organizations in a schema cannot see who owns large objects. */
-async function checkLargeObjects(platform: Platform, { role }: Placement): Promise<void> {
-  const { rows } = await platform.runInShared((session) =>
-    session.query(
-      `SELECT FROM pg_catalog.pg_shdepend WHERE classid = 'pg_catalog.pg_largeobject'::pg_catalog.regclass
-         AND refobjid = pg_catalog.to_regrole($1)
-         AND dbid = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) LIMIT 1`,
-      [pg.escapeIdentifier(role)],
-    ),
-  );
-  if (rows.length > 0) throw new ServiceError('unsupported_statement', 'large objects cannot be moved');
 }
 
 /** A process that has not been notified of the pause might have opened a session. */

@@ -1,10 +1,11 @@
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { Clone } from '../../catalog/organizations/clones.ts';
-import type { Organization } from '../../catalog/organizations/organization.ts';
+import type { Organization, Placement } from '../../catalog/organizations/organization.ts';
 import { NAME_RULES } from '../../catalog/organizations/organization-name.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Actor, Observe, Origin } from '../../observation.ts';
 import type { Clusters } from '../clusters/clusters.ts';
+import type { ServedCluster } from '../clusters/served-cluster.ts';
 import type { Changed, Operator } from '../operator.ts';
 import type { SignedUp, SignUps } from '../sign-ups/sign-ups.ts';
 import { QUIET_WITHIN_MS, whileQuiet } from './quiesce.ts';
@@ -31,7 +32,25 @@ export interface NewlyCloned extends Omit<SignedUp, 'quota'> {
   readonly expiresAt: Date;
 }
 
+/**
+ * Copies an organization's data to a new one of the same server. Nobody may have a session at the source. If it fails, `deprovision`
+ * removes what there is.
+ * @throws ServiceError `organization_busy`, `statement_timeout` when it takes longer than `timeoutMs`, `unsupported_statement`,
+ * `invalid_request` if the organization's own definitions do not allow it
+ */
+export type CopyData = (source: Placement, copy: Placement, timeoutMs: number) => Promise<void>;
+
+/** Copies organizations of the `schema` placement. */
+export interface SchemaCopying {
+  /**
+   * Runs `work`, which may copy one.
+   * @throws ServiceError `unsupported_statement` if the server's cannot be copied, `too_many_requests`; and what `work` throws
+   */
+  run<Result>(cluster: ServedCluster, work: (copy: CopyData) => Promise<Result>): Promise<Result>;
+}
+
 export interface ClonesOptions {
+  readonly schemas: SchemaCopying;
   readonly catalog: Catalog;
   readonly clusters: Clusters;
   readonly signUps: SignUps;
@@ -48,31 +67,35 @@ export class Clones {
   }
 
   /**
-   * Makes an organization with a key of its own and a copy of another's data. The clients of that one wait while its database is copied.
-   * @throws ServiceError `invalid_request`, `rate_limited`, `too_many_clones`, `organization_busy`, `unsupported_statement`,
-   * `statement_timeout`
+   * Makes an organization with a key of its own and a copy of another's data. The clients of that one wait while its data is copied.
+   * @throws ServiceError `invalid_request`, `rate_limited`, `too_many_clones`, `too_many_requests`, `organization_busy`,
+   * `unsupported_statement`, `statement_timeout`
    */
-  async create(
+  async create(request: CloneRequest, origin: Origin): Promise<NewlyCloned> {
+    const { kind, cluster: name } = request.source.placement;
+    const cluster = await this.#options.clusters.ready(name);
+    if (kind === 'schema') return this.#options.schemas.run(cluster, (copy) => this.#make(request, cluster, copy, origin));
+    const copy: CopyData = (from, to, timeoutMs) => cluster.provisioning((provisioner) => provisioner.copy(from, to, timeoutMs));
+    return this.#make(request, cluster, copy, origin);
+  }
+
+  async #make(
     { source, name = nameOf(source), expiresAt = inOneDay(), force = false, actor }: CloneRequest,
+    cluster: ServedCluster,
+    copy: CopyData,
     origin: Origin,
   ): Promise<NewlyCloned> {
-    const { catalog, clusters, signUps } = this.#options;
+    const { catalog, signUps } = this.#options;
     const { placement: from } = source;
-    if (from.kind !== 'database') {
-      throw new ServiceError('unsupported_statement', 'an organization in the schema placement cannot be cloned', {
-        hint: 'Load a dump of it (pg_dump -n) into a new organization.',
-      });
-    }
-    const cluster = await clusters.ready(from.cluster);
     const quiet = { catalog, cluster, limitMs: QUIET_WITHIN_MS + COPY_TIMEOUT_MS, force };
     const made = await signUps.make({
-      placementFor: (id) => ({ ...from, database: id, role: id }),
+      placementFor: (id) => cluster.provisioner.placementFor(id, from.kind),
       record: async (made) => {
         await catalog.signUps.recordClone({ ...made, sourceId: source.id, name, expiresAt, maxAgeMs: CLONE_AGE_MAX_MS });
       },
       provision: async (placement) => {
-        await whileQuiet(source, quiet, () => cluster.provisioning((provisioner) => provisioner.copy(from, placement, COPY_TIMEOUT_MS)));
-        await cluster.provisioning((provisioner) => provisioner.adopt(from, placement));
+        await whileQuiet(source, quiet, () => copy(from, placement, COPY_TIMEOUT_MS));
+        if (from.kind === 'database') await cluster.provisioning((provisioner) => provisioner.adopt(from, placement));
       },
       activate: (id) => catalog.signUps.activateClone(id, source.id, origin, actor),
     });

@@ -9,12 +9,14 @@ import { SchemaProvisioner } from './shared-database/schema-provisioner.ts';
 /** Both kinds of placement. An organization keeps its placement; new ones get the configured kind. */
 export class ProvisionerByKind implements Provisioner {
   readonly #provisioners: Readonly<Record<Placement['kind'], PlacementProvisioner>>;
+  readonly #databases: DatabaseProvisioner;
   readonly #forNew: Placement['kind'];
   readonly #platform: Platform;
   readonly #roles: Roles;
 
   constructor(options: ProvisionerOptions, forNew: Placement['kind']) {
-    this.#provisioners = { database: new DatabaseProvisioner(options), schema: new SchemaProvisioner(options) };
+    this.#databases = new DatabaseProvisioner(options);
+    this.#provisioners = { database: this.#databases, schema: new SchemaProvisioner(options) };
     this.#forNew = forNew;
     this.#platform = options.platform;
     this.#roles = new Roles(options.platform.cluster, options.connectionLimit);
@@ -66,11 +68,11 @@ export class ProvisionerByKind implements Provisioner {
   }
 
   copy(source: Placement, copy: Placement, timeoutMs: number): Promise<void> {
-    return this.#provisioners[source.kind].copy(source, copy, timeoutMs);
+    return this.#databases.copy(source, copy, timeoutMs);
   }
 
   adopt(source: Placement, copy: Placement): Promise<void> {
-    return this.#provisioners[source.kind].adopt(source, copy);
+    return this.#databases.adopt(source, copy);
   }
 
   admitReaders(placement: Placement): Promise<void> {

@@ -55,15 +55,6 @@ export interface PlacementProvisioner {
   /** Undoes {@link close}. May be repeated, also if the placement is not closed. */
   reopen(placement: Placement): Promise<void>;
   /**
-   * Copies an organization's data to a new one, which gets a role of its own. May take long, and nobody may have a session at the
-   * source. If it fails, {@link deprovision} removes what there is.
-   * @throws ServiceError `organization_busy` if somebody has one, `unsupported_statement` if this placement cannot be copied,
-   * `statement_timeout` when it takes longer than `timeoutMs`
-   */
-  copy(source: Placement, copy: Placement, timeoutMs: number): Promise<void>;
-  /** Gives a copy's objects and privileges to its own roles, and the settings of the source's role. */
-  adopt(source: Placement, copy: Placement): Promise<void>;
-  /**
    * Creates the role of the organization's readers, and has the organization's own role let it read. May be repeated; what has been
    * granted before is not granted again.
    */
@@ -83,6 +74,14 @@ export interface Provisioner extends PlacementProvisioner {
    * @returns the processes that have not ended
    */
   endSessions(placement: Placement): Promise<readonly RunningProcess[]>;
+  /**
+   * Copies an organization's database to that of a new one, which gets a role of its own. May take long, and nobody may have a session at
+   * the source. If it fails, {@link deprovision} removes what there is.
+   * @throws ServiceError `organization_busy` if somebody has one, `statement_timeout` when it takes longer than `timeoutMs`
+   */
+  copy(source: Placement, copy: Placement, timeoutMs: number): Promise<void>;
+  /** Gives a copied database's objects and privileges to its own roles, and the settings of the source's role. */
+  adopt(source: Placement, copy: Placement): Promise<void>;
   /** How many sessions the organization's roles have. */
   countSessions(placement: Placement): Promise<SessionCount>;
   /** Terminates all sessions of the organization's roles. @returns the processes that have not ended */

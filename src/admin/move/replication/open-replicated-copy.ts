@@ -1,7 +1,7 @@
+import { openTenantSession } from '../../../copies/tenant-session.ts';
 import { ServiceError } from '../../../errors.ts';
 import { textOf } from '../../../router/placement/admin-connection.ts';
 import { removeReplication } from '../../../router/placement/own-database/replication-objects.ts';
-import { openTenantSession } from '../tenant-session.ts';
 import { ReplicatedCopy } from './replicated-copy.ts';
 import type { ReplicatedSide } from './replication.ts';
 import { whyNotReplicated } from './requirements.ts';

@@ -1,10 +1,10 @@
+import { compareCounts, compareTables } from '../../../copies/comparison.ts';
+import { type Contents, checkContents, type MovedTable, readContents } from '../../../copies/contents.ts';
+import { carrySequences, complete, copyTables, lockTables } from '../../../copies/copy-organization.ts';
+import { runDefinitions } from '../../../copies/definitions.ts';
+import type { Side, TenantSession } from '../../../copies/side.ts';
+import { openTenantSession } from '../../../copies/tenant-session.ts';
 import { ServiceError } from '../../../errors.ts';
-import { compareCounts, compareTables } from '../comparison.ts';
-import { type Contents, checkContents, type MovedTable, readContents } from '../contents.ts';
-import { carrySequences, complete, copyTables, lockTables } from '../copy-organization.ts';
-import { runDefinitions } from '../definitions.ts';
-import type { Side, TenantSession } from '../side.ts';
-import { openTenantSession } from '../tenant-session.ts';
 import { areSame, type Definitions, divide, readDefinitions } from './replicated-definitions.ts';
 import { type ReplicatedSide, Replication } from './replication.ts';
 
@@ -45,9 +45,9 @@ export class ReplicatedCopy {
       const contents = await readContents(own.client, this.#from.placement, this.#to.placement, undefined);
       const replicated = contents.tables.filter(({ hasIdentity }) => hasIdentity);
       const copiedInPause = contents.tables.filter(({ hasIdentity }) => !hasIdentity);
-      await runDefinitions(copy.client, definitions.beforeRows);
+      await runDefinitions(copy.client, definitions.beforeRows, this.#to.placement.schema);
       const { early, late } = await divide(copy.client, definitions.afterRows, copiedInPause);
-      await runDefinitions(copy.client, early);
+      await runDefinitions(copy.client, early, this.#to.placement.schema);
       this.#plan = { contents, definitions, replicated, copiedInPause, late };
       await this.#replication.add(replicated);
     });
@@ -109,7 +109,7 @@ export class ReplicatedCopy {
       });
     }
     await copyTables(source, target, copiedInPause);
-    await runDefinitions(writing, late);
+    await runDefinitions(writing, late, target.placement.schema);
     for (const view of contents.views) await writing.query(`REFRESH MATERIALIZED VIEW ${view}`);
     await carrySequences(reading, writing, contents);
     const others = await compareTables(reading, writing, copiedInPause);

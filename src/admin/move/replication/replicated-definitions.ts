@@ -1,8 +1,8 @@
 import type pg from 'pg';
+import type { MovedTable } from '../../../copies/contents.ts';
+import { statementsOf } from '../../../copies/definitions.ts';
+import { dumpDefinitions } from '../../../copies/pg-dump.ts';
 import { replicationName } from '../../../router/placement/own-database/replication-objects.ts';
-import type { MovedTable } from '../contents.ts';
-import { statementsOf } from '../definitions.ts';
-import { dumpDefinitions } from '../pg-dump.ts';
 import type { ReplicatedSide } from './replication.ts';
 
 /** An organization's definitions at one time. */
@@ -24,10 +24,10 @@ const VERSIONS = `
 export async function readDefinitions(client: pg.Client, { server, placement }: ReplicatedSide): Promise<Definitions> {
   const { rows } = await client.query<{ versions: string }>(VERSIONS);
   const own = new RegExp(`^(?:CREATE|ALTER) PUBLICATION ${replicationName(placement)}\\b`);
-  const dump = async (section: 'pre-data' | 'post-data') =>
-    statementsOf(await dumpDefinitions(server.platform.cluster, placement, true, section), placement.schema).filter(
-      (statement) => !own.test(statement),
-    );
+  const dump = async (section: 'pre-data' | 'post-data') => {
+    const definitions = await dumpDefinitions(server.platform.cluster, placement, true, section);
+    return (await statementsOf(definitions, placement.schema)).filter((statement) => !own.test(statement));
+  };
   const [beforeRows, afterRows] = await Promise.all([dump('pre-data'), dump('post-data')]);
   return { beforeRows, afterRows, versions: rows[0]?.versions ?? '' };
 }

@@ -3,11 +3,11 @@ import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { rolePassword, roleVerifier } from '../../../auth/role-password.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
+import type { MovedTable } from '../../../copies/contents.ts';
 import { ServiceError } from '../../../errors.ts';
 import type { ServedCluster } from '../../../router/clusters/served-cluster.ts';
 import { type AdminConnection, sessionConfig } from '../../../router/placement/admin-connection.ts';
 import { replicationName } from '../../../router/placement/own-database/replication-objects.ts';
-import type { MovedTable } from '../contents.ts';
 
 /** One end of the replication. */
 export interface ReplicatedSide {

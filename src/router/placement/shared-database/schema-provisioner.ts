@@ -3,7 +3,6 @@ import { rolePassword } from '../../../auth/role-password.ts';
 import { BackendConnection } from '../../../backend/connection.ts';
 import { runCommand } from '../../../backend/run-command.ts';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
-import { ServiceError } from '../../../errors.ts';
 import type { RoleLogin } from '../admin-connection.ts';
 import { grant } from '../own-database/database-provisioner.ts';
 import { dropOwned } from '../owned-objects.ts';
@@ -126,14 +125,6 @@ export class SchemaProvisioner implements PlacementProvisioner {
       if (kept.kind === 'database' && kept.cluster === this.#platform.cluster.name) await grant(shared, { ...kept, role: one });
       await shared.query(`REVOKE ${name} FROM CURRENT_USER; COMMIT`);
     }
-  }
-
-  async copy(): Promise<void> {
-    throw new ServiceError('unsupported_statement', 'an organization in the schema placement cannot be copied');
-  }
-
-  adopt(): Promise<void> {
-    return this.copy();
   }
 
   async admitReaders(placement: Placement): Promise<void> {

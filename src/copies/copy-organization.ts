@@ -1,25 +1,29 @@
 import pg from 'pg';
-import { channelSecret, channelsOf } from '../../auth/notify-channel-prefix.ts';
-import type { Placement } from '../../catalog/organizations/organization.ts';
-import { defaultPrivilegesOf } from '../../router/placement/own-database/change-owner.ts';
-import { MAKE_PUBLIC } from '../../router/placement/own-database/database-provisioner.ts';
-import { readerOf } from '../../router/placement/roles/reader-role.ts';
-import { applySettings, readSettings } from '../../router/placement/roles/role-settings.ts';
-import { roleExists } from '../../router/placement/roles/roles.ts';
+import { channelSecret, channelsOf } from '../auth/notify-channel-prefix.ts';
+import type { Placement } from '../catalog/organizations/organization.ts';
+import { defaultPrivilegesOf } from '../router/placement/own-database/change-owner.ts';
+import { MAKE_PUBLIC } from '../router/placement/own-database/database-provisioner.ts';
+import { readerOf } from '../router/placement/roles/reader-role.ts';
+import { applySettings, readSettings } from '../router/placement/roles/role-settings.ts';
+import { roleExists } from '../router/placement/roles/roles.ts';
 import { compareTables } from './comparison.ts';
 import { type Contents, checkContents, type MovedTable, readContents } from './contents.ts';
 import { copyRows } from './copy-rows.ts';
-import { inSchema, renameInRoutines, runDefinitions, statementsOf } from './definitions.ts';
+import { forClone, inSchema, renameInRoutines, runDefinitions, statementsOf } from './definitions.ts';
 import { dumpDefinitions } from './pg-dump.ts';
 import { continueMigrations, createPosternTables } from './postern-tables.ts';
-import type { Side } from './side.ts';
+import { type CopyOptions, FOR_MOVE, type Side } from './side.ts';
 
 /**
- * Copies all that an organization has, and compares the tables. Nobody can write to the source's tables before its session ends.
+ * Copies all that an organization has to another placement, or to that of its clone, and compares the tables. Nobody can write to the source's tables before its session ends.
  * @returns how much has been copied
  * @throws ServiceError `unsupported_statement` if the target cannot have all of it
  */
-export async function copyOrganization(source: Side, target: Side): Promise<{ readonly tables: number; readonly rows: number }> {
+export async function copyOrganization(
+  source: Side,
+  target: Side,
+  options: CopyOptions = FOR_MOVE,
+): Promise<{ readonly tables: number; readonly rows: number }> {
   const { placement: from } = source;
   const { placement: to } = target;
   const { client: reading } = source.session;
@@ -28,14 +32,15 @@ export async function copyOrganization(source: Side, target: Side): Promise<{ re
   const schema = schemaMeanwhile(from, to);
   const contents = await readContents(reading, from, to, schema);
   await lockTables(reading, contents);
-  const dump = (section: 'pre-data' | 'post-data') => dumpDefinitions(source.server.platform.cluster, from, schema === undefined, section);
+  const { cluster } = source.server.platform;
+  const dump = (section: 'pre-data' | 'post-data') => dumpDefinitions(cluster, from, schema === undefined, section, options);
   const [before, after] = await Promise.all([dump('pre-data'), dump('post-data')]);
   if (from.kind === 'schema' && to.kind === 'database')
     await writing.query(`DROP SCHEMA public; CREATE SCHEMA ${pg.escapeIdentifier(from.schema)}`);
-  await runDefinitions(writing, adapted(before, source, target));
+  await runDefinitions(writing, await adapted(before, source, target), to.schema);
   await createPosternTables(writing, to, contents.posternTables);
   await copyTables(source, target, contents.tables);
-  await runDefinitions(writing, adapted(after, source, target));
+  await runDefinitions(writing, await adapted(after, source, target), to.schema);
   for (const view of contents.views) await writing.query(`REFRESH MATERIALIZED VIEW ${view}`);
   await carrySequences(reading, writing, contents);
   await continueMigrations(writing, to, contents.posternTables);
@@ -49,16 +54,21 @@ export async function copyOrganization(source: Side, target: Side): Promise<{ re
  * that refers to it follows. Undefined: all schemas of the database keep their names.
  */
 function schemaMeanwhile(from: Placement, to: Placement): string | undefined {
-  if (from.kind === 'schema') return from.schema;
-  return to.kind === 'schema' ? to.schema : undefined;
+  if (to.kind === 'schema') return to.schema;
+  return from.kind === 'schema' ? from.schema : undefined;
 }
 
-function adapted(dump: string, { placement: from }: Side, { server, placement: to }: Side): string[] {
-  const statements = statementsOf(dump, from.schema);
+async function adapted(dump: string, { placement: from }: Side, { server, placement: to }: Side): Promise<string[]> {
+  const statements = await statementsOf(dump, from.schema);
+  if (isClone(from, to)) return statements.map((statement) => forClone(statement, from, to));
   if (to.kind === 'database' || from.kind === 'schema') return statements;
   const { secret, pgNotify } = server.platform.cluster;
   const target = { schema: to.schema, channels: channelsOf(channelSecret(secret), to.role), pgNotify, database: to.database };
   return statements.map((statement) => inSchema(statement, target));
+}
+
+function isClone(from: Placement, to: Placement): boolean {
+  return from.role !== to.role;
 }
 
 export async function copyTables({ session: own }: Side, { session: copy }: Side, tables: readonly MovedTable[]): Promise<void> {
@@ -98,13 +108,15 @@ export async function complete(source: Side, target: Side): Promise<void> {
     const hasReaders = await platform.run((session) => roleExists(session, reader));
     if (hasReaders) await copy.client.query(`GRANT USAGE ON SCHEMA public TO ${pg.escapeIdentifier(reader)}`);
   }
-  for (const statement of await defaultPrivilegesOf(own.client, from.role)) await copy.client.query(statement);
+  const named = (text: string) => (isClone(from, to) ? forClone(text, from, to) : text);
+  for (const statement of await defaultPrivilegesOf(own.client, from.role)) await copy.client.query(named(statement));
   const ofPlatform = Object.keys(platform.cluster.roleSettings);
   const settings = await source.server.platform.run((session) => readSettings(session, from, ofPlatform));
-  const isElsewhere = from.cluster !== to.cluster;
+  const isNewRole = isClone(from, to) || from.cluster !== to.cluster;
+  const carried = settings.filter(({ inDatabase }) => inDatabase || isNewRole);
   await applySettings(
     copy.backend,
     to,
-    settings.filter(({ inDatabase }) => inDatabase || isElsewhere),
+    carried.map((setting) => ({ ...setting, value: named(setting.value) })),
   );
 }

@@ -1,14 +1,12 @@
 import pg from 'pg';
-import { rolePassword } from '../../auth/role-password.ts';
-import { runCommand } from '../../backend/run-command.ts';
-import type { Placement } from '../../catalog/organizations/organization.ts';
-import type { ServedCluster } from '../../router/clusters/served-cluster.ts';
-import { MOVER_NAME } from '../../router/moves/interrupted-moves.ts';
-import type { TenantSession } from './side.ts';
+import { rolePassword } from '../auth/role-password.ts';
+import { runCommand } from '../backend/run-command.ts';
+import type { Placement } from '../catalog/organizations/organization.ts';
+import type { ServedCluster } from '../router/clusters/served-cluster.ts';
+import { type CopyOptions, FOR_MOVE, type TenantSession } from './side.ts';
 
-/** The sessions can be found. With the same settings on both sides a value has the same text, and a setting of the role changes nothing. */
+/** With the same settings on both sides a value has the same text, and a setting of the role changes nothing. */
 const SETTINGS: Readonly<Record<string, string>> = {
-  application_name: MOVER_NAME,
   search_path: '',
   client_encoding: 'UTF8',
   client_min_messages: 'error',
@@ -23,14 +21,13 @@ const SETTINGS: Readonly<Record<string, string>> = {
   row_security: 'off',
   check_function_bodies: 'off',
   lock_timeout: '5s',
-  statement_timeout: '0',
 };
 
-const SET = Object.entries(SETTINGS)
-  .map(([name, value]) => `SET ${name} = ${pg.escapeLiteral(value)}`)
-  .join('; ');
-
-export async function openTenantSession({ platform, provisioner }: ServedCluster, placement: Placement): Promise<TenantSession> {
+export async function openTenantSession(
+  { platform, provisioner }: ServedCluster,
+  placement: Placement,
+  { name, timeoutMs }: Pick<CopyOptions, 'name' | 'timeoutMs'> = FOR_MOVE,
+): Promise<TenantSession> {
   const { cluster } = platform;
   // A login that the organization has broken is repaired here.
   const backend = await provisioner.open(placement);
@@ -39,8 +36,14 @@ export async function openTenantSession({ platform, provisioner }: ServedCluster
     password: rolePassword(cluster.secret, placement.role),
     database: placement.database,
   });
+  const settings = setting({
+    ...SETTINGS,
+    application_name: name,
+    statement_timeout: String(timeoutMs),
+    idle_in_transaction_session_timeout: String(timeoutMs),
+  });
   const options = '-c role=none -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c default_transaction_read_only=off';
-  const client = new pg.Client({ host, port, ssl: ssl ?? false, user, password, database, options, application_name: MOVER_NAME });
+  const client = new pg.Client({ host, port, ssl: ssl ?? false, user, password, database, options, application_name: name });
   // A connection lost between two statements fails the next one.
   client.on('error', () => {});
   const end = async () => {
@@ -48,13 +51,19 @@ export async function openTenantSession({ platform, provisioner }: ServedCluster
     await client.end().catch(() => {});
   };
   try {
-    await runCommand(backend, SET);
+    await runCommand(backend, settings);
     await client.connect();
-    await client.query(SET);
+    await client.query(settings);
     const { rows } = await client.query<{ id: number }>('SELECT pg_catalog.pg_backend_pid() AS id');
     return { client, backend, processIds: [backend.processId, ...rows.map(({ id }) => id)], end };
   } catch (error) {
     await end();
     throw error;
   }
+}
+
+function setting(values: Readonly<Record<string, string>>): string {
+  return Object.entries(values)
+    .map(([name, value]) => `SET ${name} = ${pg.escapeLiteral(value)}`)
+    .join('; ');
 }

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { ServiceError } from '../../errors.ts';
+import { ServiceError } from '../errors.ts';
 import type { MovedTable } from './contents.ts';
 
 /** A table's rows and their checksum, which does not depend on their order. The output function is called, and no cast of the tenant's. */

@@ -1,30 +1,30 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { rolePassword } from '../../auth/role-password.ts';
-import type { Placement } from '../../catalog/organizations/organization.ts';
-import { ServiceError } from '../../errors.ts';
-import { MOVER_NAME } from '../../router/moves/interrupted-moves.ts';
-import type { Cluster } from '../../router/placement/cluster.ts';
-import { sessionOptions } from '../../router/placement/session-settings.ts';
+import { rolePassword } from '../auth/role-password.ts';
+import type { Placement } from '../catalog/organizations/organization.ts';
+import { ServiceError } from '../errors.ts';
+import type { Cluster } from '../router/placement/cluster.ts';
+import { sessionOptions } from '../router/placement/session-settings.ts';
 import { POSTERN_TABLES } from './contents.ts';
+import { type CopyOptions, FOR_MOVE } from './side.ts';
 
 const run = promisify(execFile);
-const OUTPUT_MAX_BYTES = 256 * 1024 * 1024;
 const NO_LIMITS = { statementTimeoutMs: 0, idleInTransactionTimeoutMs: 0 };
 
 /**
- * Checks that the pg_dump in PATH can read the server.
+ * Whether the pg_dump in PATH can read the server.
  * @param serverVersion as `server_version_num`
- * @throws ServiceError `invalid_request`
+ * @returns what is needed, and what there is; undefined: it can
  */
-export async function checkPgDump(serverVersion: number): Promise<void> {
-  const needed = Math.floor(serverVersion / 10_000);
-  const wanted = `moving needs pg_dump of PostgreSQL ${needed} or later in PATH`;
-  const { stdout } = await run('pg_dump', ['--version']).catch((cause: unknown) => {
-    throw new ServiceError('invalid_request', `${wanted}, and there is none`, { cause });
-  });
-  const found = Number(/\(PostgreSQL\) (\d+)/.exec(stdout)?.[1]);
-  if (!(found >= needed)) throw new ServiceError('invalid_request', `${wanted}, and that is ${stdout.trim()}`);
+export async function pgDumpLacking(serverVersion: number): Promise<{ readonly needed: string; readonly found: string } | undefined> {
+  const version = Math.floor(serverVersion / 10_000);
+  const needed = `pg_dump of PostgreSQL ${version} or later`;
+  const stdout = await run('pg_dump', ['--version']).then(
+    (output) => output.stdout,
+    () => undefined,
+  );
+  if (stdout === undefined) return { needed, found: 'there is none' };
+  return Number(/\(PostgreSQL\) (\d+)/.exec(stdout)?.[1]) >= version ? undefined : { needed, found: `that is ${stdout.trim()}` };
 }
 
 /**
@@ -38,6 +38,7 @@ export async function dumpDefinitions(
   placement: Placement,
   isWhole: boolean,
   section: 'pre-data' | 'post-data',
+  { name, definitionsMaxBytes: maxBuffer, signal }: Omit<CopyOptions, 'timeoutMs'> = FOR_MOVE,
 ): Promise<string> {
   const { kind, role, database, schema } = placement;
   const login = cluster.login({ user: role, password: rolePassword(cluster.secret, role), database });
@@ -49,7 +50,7 @@ export async function dumpDefinitions(
     PGPASSWORD: login.password,
     PGDATABASE: login.database,
     PGOPTIONS: sessionOptions(placement, NO_LIMITS, cluster.serverVersion),
-    PGAPPNAME: MOVER_NAME,
+    PGAPPNAME: name,
     PGCLIENTENCODING: 'UTF8',
     ...(login.ssl ? { PGSSLMODE: process.env.PGSSLMODE ?? 'require' } : {}),
     LC_ALL: 'C',
@@ -59,10 +60,14 @@ export async function dumpDefinitions(
   if (!isWhole) words.push(`--schema="${schema}"`);
   if (kind === 'schema') words.push(...POSTERN_TABLES.map((table) => `--exclude-table="${schema}"."postern_${table}"`));
   try {
-    const { stdout } = await run('pg_dump', words, { env, maxBuffer: OUTPUT_MAX_BYTES });
+    const { stdout } = await run('pg_dump', words, { env, maxBuffer, ...(signal ? { signal } : {}) });
     return stdout;
   } catch (cause) {
-    const { stderr = '' } = cause as { readonly stderr?: string };
+    const { stderr = '', code } = cause as { readonly stderr?: string; readonly code?: unknown };
+    if (code === 'ERR_CHILD_PROCESS_STDIO_MAXBUFFER') {
+      const size = `${maxBuffer / 1024 / 1024} MiB`;
+      throw new ServiceError('unsupported_statement', `the definitions are larger than ${size}, which cannot be copied`, { cause });
+    }
     throw new ServiceError('internal', `pg_dump has failed: ${stderr.trim() || 'it said nothing'}`, { cause });
   }
 }

@@ -1,9 +1,9 @@
-import type { BackendConnection } from '../../backend/connection.ts';
-import { ServiceError } from '../../errors.ts';
-import { PostgresError } from '../../protocol/error-fields.ts';
-import { FrontendType } from '../../protocol/frontend.ts';
-import { message, queryMessage } from '../../protocol/frontend-encoder.ts';
-import { ReplyReader, replyFrames } from '../../protocol/reply-reader.ts';
+import type { BackendConnection } from '../backend/connection.ts';
+import { ServiceError } from '../errors.ts';
+import { PostgresError } from '../protocol/error-fields.ts';
+import { FrontendType } from '../protocol/frontend.ts';
+import { message, queryMessage } from '../protocol/frontend-encoder.ts';
+import { ReplyReader, replyFrames } from '../protocol/reply-reader.ts';
 
 const FRAMES = replyFrames();
 const GIVEN_UP = Buffer.from('the rows could not be read\0');

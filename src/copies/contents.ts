@@ -1,7 +1,8 @@
 import pg from 'pg';
-import type { Placement } from '../../catalog/organizations/organization.ts';
-import { ServiceError } from '../../errors.ts';
-import { posternTable } from '../../sql/postern-tables.ts';
+import type { Placement } from '../catalog/organizations/organization.ts';
+import { ServiceError } from '../errors.ts';
+import type { Platform } from '../router/placement/platform-sessions.ts';
+import { posternTable } from '../sql/postern-tables.ts';
 
 /** A table whose rows are copied; names are qualified and quoted. */
 export interface MovedTable {
@@ -111,8 +112,8 @@ interface Obstacle {
   readonly what: string;
   /** The kind of placement that can have it. */
   readonly only?: Placement['kind'];
-  /** It cannot be carried to a placement of the same kind either. */
-  readonly always?: true;
+  /** Between which placements of the same kind it cannot be carried either: all, schemas, or a schema and another one of another name. */
+  readonly also?: 'all' | 'schemas' | 'other name';
   readonly names: string;
 }
 
@@ -148,11 +149,12 @@ const OBSTACLES: readonly Obstacle[] = [
   {
     what: 'large objects',
     only: 'database',
-    always: true,
+    also: 'all',
     names: `SELECT oid::text AS name FROM pg_catalog.pg_largeobject_metadata WHERE $1 <> '' LIMIT 3`,
   },
   {
     what: 'casts',
+    also: 'schemas',
     names: `SELECT pg_catalog.format_type(k.castsource, NULL) || ' AS ' || pg_catalog.format_type(k.casttarget, NULL) AS name
       FROM pg_catalog.pg_cast k, pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
       WHERE t.oid IN (k.castsource, k.casttarget) AND n.nspname = $1 AND ${onItsOwn('pg_cast', 'k.oid')}`,
@@ -167,12 +169,13 @@ const OBSTACLES: readonly Obstacle[] = [
   },
   {
     what: 'tables with FORCE ROW LEVEL SECURITY',
-    always: true,
+    also: 'all',
     names: `SELECT c.relname AS name FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
       WHERE ($1 = 'public' OR n.nspname = $1) AND pg_catalog.pg_get_userbyid(c.relowner) = current_user AND c.relforcerowsecurity`,
   },
   {
     what: 'columns whose values name objects',
+    also: 'other name',
     names: `SELECT c.relname || '.' || a.attname AS name
       FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
         JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
@@ -193,13 +196,32 @@ const NAMED_MAX = 5;
 /** @throws ServiceError `unsupported_statement` that names what cannot be carried */
 export async function checkContents(client: pg.Client, source: Placement, target: Placement): Promise<void> {
   const found: string[] = [];
-  const isSameKind = source.kind === target.kind;
-  for (const { what, only, always, names } of OBSTACLES) {
-    if ((only !== undefined && only !== source.kind) || (isSameKind && always === undefined)) continue;
+  for (const { what, only, also, names } of OBSTACLES) {
+    if ((only !== undefined && only !== source.kind) || !isObstacle(also, source, target)) continue;
     const { rows } = await client.query<{ name: string }>(names, [source.schema]);
     if (rows.length === 0) continue;
     const named = rows.slice(0, NAMED_MAX).map(({ name }) => name);
     found.push(`${what} (${named.join(', ')}${rows.length > NAMED_MAX ? ', …' : ''})`);
   }
-  if (found.length > 0) throw new ServiceError('unsupported_statement', `the other placement cannot have ${found.join('; ')}`);
+  const other = source.role === target.role ? 'the other placement' : 'a clone in the schema placement';
+  if (found.length > 0) throw new ServiceError('unsupported_statement', `${other} cannot have ${found.join('; ')}`);
+}
+
+function isObstacle(also: Obstacle['also'], source: Placement, target: Placement): boolean {
+  if (source.kind !== target.kind || also === 'all') return true;
+  if (source.kind === 'database' || also === undefined) return false;
+  return also === 'schemas' || source.schema !== target.schema;
+}
+
+/** Organizations in a schema cannot see who owns large objects. @throws ServiceError `unsupported_statement` if one owns any */
+export async function checkLargeObjects(platform: Platform, { role }: Placement): Promise<void> {
+  const { rows } = await platform.runInShared((session) =>
+    session.query(
+      `SELECT FROM pg_catalog.pg_shdepend WHERE classid = 'pg_catalog.pg_largeobject'::pg_catalog.regclass
+         AND refobjid = pg_catalog.to_regrole($1)
+         AND dbid = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) LIMIT 1`,
+      [pg.escapeIdentifier(role)],
+    ),
+  );
+  if (rows.length > 0) throw new ServiceError('unsupported_statement', 'large objects cannot be copied');
 }

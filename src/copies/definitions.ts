@@ -1,11 +1,13 @@
 import type pg from 'pg';
-import type { Placement } from '../../catalog/organizations/organization.ts';
-import { ServiceError } from '../../errors.ts';
-import { clientText } from '../../router/schema-rewriting/error-text.ts';
-import { SchemaRewriter } from '../../router/schema-rewriting/schema-rewriter.ts';
-import type { SchemaTarget } from '../../router/schema-rewriting/schema-target.ts';
-import { clientSearchPath } from '../../router/schema-rewriting/search-path-values.ts';
-import { eachStatement } from '../../syntax/split-statements.ts';
+import type { Placement } from '../catalog/organizations/organization.ts';
+import { ServiceError } from '../errors.ts';
+import { readerOf } from '../router/placement/roles/reader-role.ts';
+import { clientText } from '../router/schema-rewriting/error-text.ts';
+import { SchemaRewriter } from '../router/schema-rewriting/schema-rewriter.ts';
+import type { SchemaTarget } from '../router/schema-rewriting/schema-target.ts';
+import { clientSearchPath } from '../router/schema-rewriting/search-path-values.ts';
+import { TimeSlices } from '../runtime/event-loop.ts';
+import { eachStatement } from '../syntax/split-statements.ts';
 
 /** The schema itself is made by Postern, with rights that differ between the placements. */
 const ABOUT_SCHEMA = /^(?:(?:CREATE|ALTER|COMMENT ON) SCHEMA |(?:GRANT|REVOKE) [A-Z, ]+ ON SCHEMA )(\w+)/;
@@ -15,11 +17,15 @@ const RESTRICT = /^((?:--.*\n|\n)*)\\restrict .*\n/;
 const UNRESTRICT = /\n\\unrestrict .*\s*$/;
 
 /** The statements of a dump, without those about a schema. */
-export function statementsOf(dump: string, schema: string): string[] {
+export async function statementsOf(dump: string, schema: string): Promise<string[]> {
   const script = dump.replace(RESTRICT, '$1').replace(UNRESTRICT, '\n');
-  return [...eachStatement(script)].flatMap((statement) =>
-    statement === undefined || ABOUT_SCHEMA.exec(statement.text)?.[1] === schema ? [] : [statement.text],
-  );
+  const statements: string[] = [];
+  const slices = new TimeSlices();
+  for (const statement of eachStatement(script)) {
+    await slices.pause();
+    if (statement !== undefined && ABOUT_SCHEMA.exec(statement.text)?.[1] !== schema) statements.push(statement.text);
+  }
+  return statements;
 }
 
 /** The same statement for an organization in a schema, as the wire door would run it. */
@@ -27,13 +33,27 @@ export function inSchema(statement: string, target: SchemaTarget): string {
   return new SchemaRewriter(target).rewrite(statement).sql;
 }
 
-/** @param client of the organization's own role @throws ServiceError `invalid_request` with the statement that failed */
-export async function runDefinitions(client: pg.Client, statements: readonly string[]): Promise<void> {
+/**
+ * The same definition for a clone, whose schema and roles have other names. No other word is like an organization's id, so it is replaced
+ * wherever it stands: in functions and literals too.
+ */
+export function forClone(definition: string, from: Placement, to: Placement): string {
+  const word = new RegExp(String.raw`(?<![\w$\u0080-\uffff])${from.role}(?=(?:${readerOf('')})?(?![\w$\u0080-\uffff]))`, 'gi');
+  return definition.replace(word, to.role);
+}
+
+/**
+ * @param client of the organization's own role
+ * @param schema that clients know as `public`
+ * @throws ServiceError `invalid_request` with the statement that failed
+ */
+export async function runDefinitions(client: pg.Client, statements: readonly string[], schema: string): Promise<void> {
   for (const statement of statements) {
     await client.query(statement).catch((cause: unknown) => {
       const reason = cause instanceof Error ? cause.message : String(cause);
       const [first = ''] = statement.split('\n', 1);
-      throw new ServiceError('invalid_request', `a definition cannot be carried: ${reason} (${first.slice(0, 200)})`, { cause });
+      const message = `a definition cannot be carried: ${reason} (${first.slice(0, 200)})`;
+      throw new ServiceError('invalid_request', clientText(message, schema), { cause });
     });
   }
 }
@@ -59,5 +79,5 @@ export async function renameInRoutines(client: pg.Client, { schema }: Placement)
       line.replace(/'([^']*)'/g, (_, value: string) => `'${clientSearchPath(value, schema)}'`),
     ),
   );
-  await runDefinitions(client, renamed);
+  await runDefinitions(client, renamed, schema);
 }

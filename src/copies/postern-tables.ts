@@ -1,8 +1,8 @@
 import type pg from 'pg';
-import type { Placement } from '../../catalog/organizations/organization.ts';
-import { IDEMPOTENCY_COLUMNS } from '../../sql/execution/transactions/idempotency.ts';
-import { MIGRATION_COLUMNS } from '../../sql/migrations/migration-history.ts';
-import { posternTable } from '../../sql/postern-tables.ts';
+import type { Placement } from '../catalog/organizations/organization.ts';
+import { IDEMPOTENCY_COLUMNS } from '../sql/execution/transactions/idempotency.ts';
+import { MIGRATION_COLUMNS } from '../sql/migrations/migration-history.ts';
+import { posternTable } from '../sql/postern-tables.ts';
 import type { PosternTableName } from './contents.ts';
 
 const COLUMNS: Readonly<Record<PosternTableName, string>> = { migrations: MIGRATION_COLUMNS, idempotency_keys: IDEMPOTENCY_COLUMNS };
