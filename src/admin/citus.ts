@@ -1,7 +1,8 @@
-import type { ClusterRegistry } from '../catalog/clusters/cluster-registry.ts';
+import type { Catalog } from '../catalog/catalog.ts';
 import type { Organization } from '../catalog/organizations/organization.ts';
 import { readSecret } from '../config.ts';
 import { ServiceError } from '../errors.ts';
+import type { Origin } from '../observation.ts';
 import { type AdminConnection, parseUrl, withSession } from '../router/placement/admin-connection.ts';
 import type { Cluster } from '../router/placement/cluster.ts';
 import { type ClusterOptions, findCluster } from '../router/placement/cluster-setup.ts';
@@ -12,7 +13,7 @@ import { moveSchema } from '../router/placement/shared-database/citus/move-schem
 import { setUpCitus } from '../router/placement/shared-database/citus/setup.ts';
 
 export interface CitusOptions {
-  readonly registry: ClusterRegistry;
+  readonly catalog: Pick<Catalog, 'clusters' | 'moves'>;
   /** The cluster that the service is started with. */
   readonly first: Cluster;
   /** How a superuser logs in there; undefined: it is embedded. */
@@ -53,27 +54,28 @@ export class CitusAdministration {
   }
 
   /**
-   * Moves an organization's tables to another worker of its cluster.
+   * Moves an organization's tables to another worker of its cluster, and records it.
    * @returns what has been done
    * @throws ConfigError, ClusterError, ServiceError `invalid_request`, `not_found`
    */
-  async move({ id, placement }: Organization, target: Address): Promise<string> {
+  async move({ id, placement }: Organization, target: Address, origin: Origin): Promise<string> {
     const coordinator = await this.#coordinator(placement.cluster);
     const { sharedDatabase } = coordinator.cluster;
     const isDistributed = await withSession({ ...coordinator.admin, database: sharedDatabase }, hasCitus);
     if (placement.kind !== 'schema' || !isDistributed) throw new ServiceError('invalid_request', 'the organization is not on Citus');
     const { tables, isOnline } = await moveSchema({ ...coordinator, placement, target });
+    await this.#options.catalog.moves.movedByCitus(id, origin);
     const clients = isOnline ? 'its clients went on writing' : 'its clients waited with their writes';
     return `${id} has its tables on ${target.host}:${target.port}: ${tables}; ${clients}`;
   }
 
   async #coordinator(name: string | undefined): Promise<Coordinator> {
-    const { first, url, shared, registry } = this.#options;
+    const { first, url, shared, catalog } = this.#options;
     if (name === undefined || name === first.name) {
       if (url === undefined) throw new ServiceError('invalid_request', 'Citus needs a server of yours, in DATABASE_URL');
       return { admin: parseUrl(url), cluster: first };
     }
-    const source = (await registry.list()).find((cluster) => cluster.name === name)?.urlSource;
+    const source = (await catalog.clusters.list()).find((cluster) => cluster.name === name)?.urlSource;
     if (typeof source !== 'string') throw new ServiceError('not_found', `there is no cluster "${name}"`);
     const admin = readSecret(source);
     return { admin: parseUrl(admin), cluster: await findCluster({ ...shared, name, admin, waitMs: 0 }) };

@@ -258,7 +258,7 @@ function clone(id: string, name: string | undefined, lifetimeMs: number, force: 
 function move(id: string, { 'to-node': node, ...options }: Options): Command {
   if (node !== undefined && Object.keys(options).length === 0) {
     const target = addressOf(node);
-    return async ({ operator, citus }) => citus.move(await operator.organization(id), target);
+    return async ({ operator, citus, origin }) => citus.move(await operator.organization(id), target, origin);
   }
   const order = node === undefined ? moveOrder(options) : undefined;
   if (order === undefined) throw new UsageError(USAGE);

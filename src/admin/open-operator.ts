@@ -50,7 +50,7 @@ export async function openOperator(config: Config): Promise<OperatorSession> {
     operator,
     signUps,
     clones: new Clones({ catalog, clusters, signUps, operator, schemas: new SchemaCopies(), observe }),
-    citus: new CitusAdministration({ registry: catalog.clusters, first, url: config.DATABASE_URL, shared }),
+    citus: new CitusAdministration({ catalog, first, url: config.DATABASE_URL, shared }),
     clusters: new ClusterAdministration(catalog.clusters, first, shared),
     mover: new Mover(catalog, clusters),
     origin: { surface: 'admin', sourceIp: '127.0.0.1', userAgent: `postern-admin (${userName()})` },

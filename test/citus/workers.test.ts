@@ -112,7 +112,9 @@ describe('a move to another worker', () => {
     };
     const writers = Promise.all([overWire(), overHttp()]);
     await eventually('both write', async () => writes.wire > 0 && writes.http > 0);
-    expect(await operator.citus.move(await operator.operator.organization(organization.id), to as Address)).toContain(said);
+    expect(await operator.citus.move(await operator.operator.organization(organization.id), to as Address, operator.origin)).toContain(
+      said,
+    );
     const before = { ...writes };
     await eventually('both write on', async () => writes.wire > before.wire && writes.http > before.http);
     done.abort();
@@ -132,7 +134,7 @@ describe('a move to another worker', () => {
 
   test('is refused to where it is already, to no worker, and without tables', async () => {
     const organization = await doors.signUp();
-    const move = async (to: Address) => operator.citus.move(await operator.operator.organization(organization.id), to);
+    const move = async (to: Address) => operator.citus.move(await operator.operator.organization(organization.id), to, operator.origin);
     await expect(move(relay)).rejects.toThrow('no tables');
     await rows(organization, 'CREATE TABLE t (id int)');
     const there = workers.find(({ port }) => port !== relay.port) as Address;

@@ -177,6 +177,13 @@ export class MoveChanges {
     });
   }
 
+  /** Called when Citus has moved the organization's tables to another worker. It has the same placement. */
+  async movedByCitus(organizationId: string, origin: Origin): Promise<void> {
+    await this.#options.change(organizationId, (sql) =>
+      this.#options.audit.appendWith(sql, { organizationId, action: 'organization.moved', origin, outcome: DONE }),
+    );
+  }
+
   async #insert(sql: Sql, organizationId: string, token: string, other: Placement): Promise<void> {
     await sql`
       insert into postern.moves (organization_id, token, mover, other_placement)

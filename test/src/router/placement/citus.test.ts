@@ -1,17 +1,25 @@
+import { once } from 'node:events';
 import { mkdir, writeFile } from 'node:fs/promises';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import pg from 'pg';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { parseCommand } from '../../../../src/admin/command.ts';
+import { openOperator } from '../../../../src/admin/open-operator.ts';
 import { runCommand } from '../../../../src/backend/run-command.ts';
+import { readConfig } from '../../../../src/config.ts';
 import type { Cluster } from '../../../../src/router/placement/cluster.ts';
 import { prepareCluster } from '../../../../src/router/placement/cluster-setup.ts';
 import { Platform } from '../../../../src/router/placement/platform-sessions.ts';
 import { ProvisionerByKind } from '../../../../src/router/placement/provisioner-by-kind.ts';
 import { letWriteLogins } from '../../../../src/router/placement/shared-database/citus/node-logins.ts';
 import { newOrganizationId } from '../../../../src/router/sign-ups/organization-and-key-ids.ts';
+import { startService } from '../../../../src/service.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';
+import { doorsAt } from '../../../support/doors.ts';
 import { startPostgres18 } from '../../../support/postgres18.ts';
 import { makeScratch, type Scratch } from '../../../support/scratch.ts';
+import { serverUrl } from '../../../support/server-url.ts';
 
 /**
  * No package brings Citus. An extension of its name stands in for it: it has a view that shows everybody the schemas of all, and
@@ -26,7 +34,7 @@ const EXTENSION = {
     CREATE TABLE citus.pg_dist_local_group (groupid int);
     INSERT INTO citus.pg_dist_local_group VALUES (0);
     ALTER TABLE citus.pg_dist_local_group SET SCHEMA pg_catalog;
-    CREATE TABLE citus.pg_dist_node (groupid int, noderole text, isactive bool);
+    CREATE TABLE citus.pg_dist_node (groupid int, noderole text, isactive bool, nodename text, nodeport int);
     CREATE TABLE citus.pg_dist_shard (logicalrelid regclass, shardid bigint);
     CREATE TABLE citus.pg_dist_placement (shardid bigint, groupid int);
     INSERT INTO citus.pg_dist_node VALUES (1, 'primary', true);
@@ -34,6 +42,21 @@ const EXTENSION = {
     ALTER TABLE citus.pg_dist_node SET SCHEMA pg_catalog;
     ALTER TABLE citus.pg_dist_shard SET SCHEMA pg_catalog;
     ALTER TABLE citus.pg_dist_placement SET SCHEMA pg_catalog;
+    CREATE TYPE citus.shard_transfer_mode AS ENUM ('auto', 'force_logical', 'block_writes');
+    CREATE FUNCTION citus.citus_move_shard_placement(bigint, text, int, text, int, citus.shard_transfer_mode) RETURNS void
+      LANGUAGE sql SECURITY DEFINER BEGIN ATOMIC
+      UPDATE pg_dist_placement SET groupid = n.groupid FROM pg_dist_node n WHERE shardid = $1 AND nodename = $4 AND nodeport = $5;
+    END;
+    REVOKE EXECUTE ON FUNCTION citus.citus_move_shard_placement FROM PUBLIC;
+    ALTER FUNCTION citus.citus_move_shard_placement SET SCHEMA pg_catalog;
+    CREATE FUNCTION citus.worker_copy_table_to_node(regclass, int) RETURNS void LANGUAGE sql RETURN NULL;
+    ALTER FUNCTION citus.worker_copy_table_to_node SET SCHEMA pg_catalog;
+    CREATE FUNCTION citus.citus_local_disk_space_stats() RETURNS record LANGUAGE sql RETURN NULL;
+    ALTER FUNCTION citus.citus_local_disk_space_stats SET SCHEMA pg_catalog;
+    CREATE PROCEDURE citus.citus_cleanup_orphaned_resources() LANGUAGE sql BEGIN ATOMIC END;
+    ALTER PROCEDURE citus.citus_cleanup_orphaned_resources SET SCHEMA pg_catalog;
+    CREATE SCHEMA citus_internal;
+    CREATE FUNCTION citus_internal.update_placement_metadata(bigint, int, int) RETURNS void LANGUAGE sql RETURN NULL;
     CREATE TABLE citus.commands (text text, by name);
     CREATE FUNCTION citus.run_command_on_workers(command text) RETURNS TABLE (success boolean, result text)
       LANGUAGE sql SECURITY DEFINER BEGIN ATOMIC
@@ -54,6 +77,9 @@ const EXTENSION = {
     END $$;
     CREATE EVENT TRIGGER note ON ddl_command_end EXECUTE FUNCTION citus.note();`,
 };
+
+const SECRET = 'a secret of the tests';
+const CONTROL_DATABASE = 'citus_test_control';
 
 let scratch: Scratch;
 let server: TestCluster & { stop(): Promise<void> };
@@ -78,7 +104,7 @@ afterAll(async () => {
 });
 
 function prepare(): Promise<Cluster> {
-  return prepareCluster({ admin: server, secret: 'a secret of the tests', controlDatabase: 'citus_test_control', observe: () => {} });
+  return prepareCluster({ admin: server, secret: SECRET, controlDatabase: CONTROL_DATABASE, observe: () => {} });
 }
 
 test('on a coordinator each organization gets a distributed schema, and does not see those of others', async () => {
@@ -123,4 +149,54 @@ test('the platform may make schemas on every worker: the grant is given again at
   await prepare();
   const { rows } = await superuser.query("SELECT has_database_privilege('postern_platform', 'postern_shared', 'CREATE') AS may");
   expect(rows).toEqual([{ may: true }]);
+});
+
+/** An address of the server, as that of a worker. @returns its port */
+async function openWorkerPort(): Promise<number> {
+  const listener = createServer((client) => {
+    const upstream = connect(join(server.host, `.s.PGSQL.${server.port}`));
+    client.pipe(upstream).pipe(client);
+    client.on('error', () => upstream.destroy());
+    upstream.on('error', () => client.destroy());
+  });
+  await once(listener.listen(0, '127.0.0.1'), 'listening');
+  onTestFinished(() => void listener.close());
+  return (listener.address() as AddressInfo).port;
+}
+
+test('a move to another worker is in the audit log', async () => {
+  const config = readConfig({
+    DATABASE_URL: serverUrl(server),
+    POSTERN_SECRET: SECRET,
+    POSTERN_CONTROL_DATABASE: CONTROL_DATABASE,
+    POSTERN_PLACEMENT: 'schema',
+    POSTERN_HTTP_PORT: '0',
+    POSTERN_PG_PORT: '0',
+    POSTERN_OPS_PORT: '0',
+  });
+  const [from, to] = [await openWorkerPort(), await openWorkerPort()];
+  await superuser.query(`UPDATE pg_dist_node SET nodename = '127.0.0.1', nodeport = ${from};
+    INSERT INTO pg_dist_node VALUES (2, 'primary', true, '127.0.0.1', ${to})`);
+  const service = await startService(config, () => {});
+  onTestFinished(() => service.close());
+  const operator = await openOperator(config);
+  onTestFinished(() => operator.close());
+  const { signUp, query, call } = doorsAt(service.httpPort, service.wirePort);
+  const organization = await signUp();
+  const moved = async () => {
+    const { body } = await call('GET', '/api/audit?action=organization.moved', { key: organization.apiKey });
+    return body.data;
+  };
+  const move = () => parseCommand(['org', 'move', organization.id, '--to-node', `127.0.0.1:${to}`])(operator, async () => undefined);
+
+  await expect(move()).rejects.toThrow('no tables');
+  expect(await moved()).toEqual([]);
+  expect((await query(organization, 'CREATE TABLE notes (id int)')).status).toBe(200);
+  await superuser.query(`INSERT INTO pg_dist_shard VALUES ('${organization.id}.notes', 2); INSERT INTO pg_dist_placement VALUES (2, 1)`);
+  expect(await move()).toContain(`has its tables on 127.0.0.1:${to}: 1`);
+  expect((await superuser.query('SELECT groupid FROM pg_dist_placement WHERE shardid = 2')).rows).toEqual([{ groupid: 2 }]);
+  const entry = { surface: 'admin', action: 'organization.moved', outcome: { status: 'ok' } };
+  expect(await moved()).toMatchObject([entry]);
+  await expect(move()).rejects.toThrow('there already');
+  expect(await moved()).toHaveLength(1);
 });
