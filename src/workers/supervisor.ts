@@ -80,6 +80,8 @@ class Supervisor {
   readonly #metrics = new Questions<OwnMetrics>();
   readonly #stopping = new AbortController();
   #isReplacing = false;
+  /** It has been asked for while workers were being replaced, maybe for files that the first of them have not read. */
+  #replacesAgain = false;
 
   constructor(config: Config, postgres: BackingPostgres, observe: Observe) {
     this.#config = config;
@@ -111,15 +113,19 @@ class Supervisor {
 
   /** One after the other, so that there are always as many as there should be. */
   async replaceAll(): Promise<void> {
+    this.#replacesAgain = this.#isReplacing;
     if (this.#isReplacing) return;
     this.#isReplacing = true;
     try {
-      for (const place of this.#places) {
-        if (this.#stopping.signal.aborted) return;
-        const former = place.process;
-        await this.#launch(place);
-        if (former !== undefined) tell(former.id, { kind: 'retire' });
-      }
+      do {
+        this.#replacesAgain = false;
+        for (const place of this.#places) {
+          if (this.#stopping.signal.aborted) return;
+          const former = place.process;
+          await this.#launch(place);
+          if (former !== undefined) tell(former.id, { kind: 'retire' });
+        }
+      } while (this.#replacesAgain);
     } catch (cause) {
       if (this.#stopping.signal.aborted) return;
       this.#observe({ name: 'service.failure', message: 'workers could not be replaced; those that there are go on', cause });

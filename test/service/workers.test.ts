@@ -217,6 +217,15 @@ it('SIGUSR2 replaces all workers, while everybody who comes is served', async ()
   expect(await workerPids()).toHaveLength(2);
 });
 
+it('SIGUSR2 while workers are being replaced has all replaced once more', async () => {
+  const before = starts().length;
+  postern.signal('SIGUSR2');
+  await serving(before + 1);
+  postern.signal('SIGUSR2');
+  await eventually('all are replaced twice', async () => starts().length === before + 4);
+  await eventually('the former workers have ended', async () => (await workerPids()).length === 2);
+});
+
 it('SIGTERM stops all', async () => {
   const pids = await workerPids();
   const { code, stderr } = await postern.end('SIGTERM');
