@@ -1,4 +1,3 @@
-import type { BackendConnection } from '../src/backend/connection.ts';
 import type { OrganizationUsage } from '../src/catalog/usage/counters.ts';
 import { ServiceError } from '../src/errors.ts';
 import type { Multiplexer, Multiplexers } from '../src/multiplex/multiplexer.ts';
@@ -52,7 +51,6 @@ export interface AuthenticatedClient {
   readonly origin: Origin;
 }
 
-const ANSWERED = { name: 'wire.query' } as const;
 const DEPRECATED_FEATURE = '01P01';
 const SECRET_BYTES = 4;
 const SECRET_BYTES_3_2 = 32;
@@ -129,15 +127,17 @@ class Session implements SessionServices, ReachableSession {
   readonly statementMemory: OrganizationSessions['statementMemory'];
   readonly bufferBudget: BufferBudget;
   readonly usage: OrganizationUsage;
+  readonly router: Router;
+  readonly tenant: Tenant;
+  readonly observe: Observe;
   readonly #client: ClientConnection;
-  readonly #tenant: Tenant;
   readonly #origin: Origin;
   readonly #shared: OrganizationSessions;
   readonly #context: SessionContext;
   readonly #pins: Pins;
   readonly #relay: Relay;
   readonly #openedAt = performance.now();
-  #open: OpenSession | undefined;
+  readonly #open: OpenSession;
 
   constructor(client: ClientConnection, { tenant, origin, rewriter, start, secretKey, shared, context }: SessionParts) {
     this.rewriter = rewriter;
@@ -147,7 +147,9 @@ class Session implements SessionServices, ReachableSession {
     this.statementMemory = shared.statementMemory;
     this.bufferBudget = new BufferBudget(context.messageRoom, tenant.organization.id);
     this.#client = client;
-    this.#tenant = tenant;
+    this.router = context.router;
+    this.tenant = tenant;
+    this.observe = context.observe;
     this.#origin = origin;
     this.#shared = shared;
     this.#context = context;
@@ -155,15 +157,16 @@ class Session implements SessionServices, ReachableSession {
     this.processIds = shared.join(context.router.cancelKeys.issue(secretKey, this), this);
     this.#pins = new Pins(start.settings, start.whole, context.pinned, shared.sequences);
     this.#relay = new Relay(client.stream, this, this.#pins, start.parameters);
+    this.#open = { session: this.#relay, revoked: tenant.revoked, index: -1 };
   }
 
   start(): void {
     const { observe, open, watchdog, router } = this.#context;
-    observe({ name: 'wire.session.opened', origin: this.#origin, actor: actorOf(this.#tenant) });
+    observe({ name: 'wire.session.opened', origin: this.#origin, actor: actorOf(this.tenant) });
     watchdog.watch(this.#relay);
-    this.#client.attach(this.#relay, router.inputs.join(this.#tenant.organization.id));
+    this.#client.attach(this.#relay, router.inputs.join(this.tenant.organization.id));
     // Even a session that ends during this call reports its end later.
-    this.#open = open.add(this.#relay, this.#tenant.revoked);
+    open.add(this.#open);
   }
 
   ended({ reason, finalError }: RelayEnd, failure?: unknown): void {
@@ -175,11 +178,11 @@ class Session implements SessionServices, ReachableSession {
     observe({
       name: 'wire.session.closed',
       origin: this.#origin,
-      actor: actorOf(this.#tenant),
+      actor: actorOf(this.tenant),
       durationMs: performance.now() - this.#openedAt,
       statements: relay.session.statementCount,
       bytesIn: relay.session.bytesIn,
-      bytesOut: relay.session.bytesOut,
+      bytesOut: relay.session.toClient.written,
       reason,
     });
     this.#forget();
@@ -190,12 +193,12 @@ class Session implements SessionServices, ReachableSession {
     const { router, open, watchdog, tenants, clientsOfOrganization } = this.#context;
     const { own } = this.processIds;
     watchdog.forget(this.#relay);
-    if (this.#open !== undefined) open.delete(this.#open);
+    open.delete(this.#open);
     this.#pins.end();
     this.#shared.part(own);
     router.cancelKeys.forget(own);
-    tenants.leave(this.#tenant, this.#shared);
-    clientsOfOrganization.leave(this.#tenant.organization.id);
+    tenants.leave(this.tenant, this.#shared);
+    clientsOfOrganization.leave(this.tenant.organization.id);
   }
 
   get number(): number {
@@ -203,7 +206,7 @@ class Session implements SessionServices, ReachableSession {
   }
 
   get keyId(): string {
-    return this.#tenant.key.id;
+    return this.tenant.key.id;
   }
 
   describe(): SessionDescription | undefined {
@@ -212,7 +215,7 @@ class Session implements SessionServices, ReachableSession {
     if (state === undefined) return undefined;
     return {
       door: 'wire',
-      keyPrefix: this.#tenant.key.prefix,
+      keyPrefix: this.tenant.key.prefix,
       sourceIp: this.#origin.sourceIp,
       applicationName: (session.reported ?? session.startParameters).get('application_name'),
       userAgent: undefined,
@@ -238,13 +241,9 @@ class Session implements SessionServices, ReachableSession {
     this.#relay.end(new ServiceError('shutting_down', 'terminating connection due to administrator command'));
   }
 
-  tryLease(preferred: BackendConnection | undefined): Lease | undefined {
-    return this.#context.router.tryLease(this.#tenant, 'wire', preferred);
-  }
-
   enqueue(settle: (result: Lease | ServiceError) => void): Wait {
     const { router, observe } = this.#context;
-    return router.enqueue(this.#tenant, 'wire', (result) => {
+    return router.enqueue(this.tenant, 'wire', (result) => {
       if (result instanceof ServiceError && result.kind === 'internal')
         observe({ name: 'service.failure', message: 'a wire session got no backend', cause: result });
       settle(result);
@@ -252,39 +251,26 @@ class Session implements SessionServices, ReachableSession {
   }
 
   mayKeepBusy(mayGrow: boolean): boolean {
-    return this.#context.router.mayKeepBusy(this.#tenant, mayGrow);
-  }
-
-  shared(outcome: 'shared' | 'requeued'): void {
-    this.#context.observe({ name: `request.${outcome}` });
-  }
-
-  answered(sqlstate: string | undefined, durationMs: number): void {
-    this.usage.answered(durationMs, sqlstate !== undefined);
-    this.#context.observe(sqlstate === undefined ? ANSWERED : { ...ANSWERED, sqlstate });
-  }
-
-  failed(cause: unknown): void {
-    this.#context.observe({ name: 'service.failure', message: 'a wire session failed', cause });
+    return this.#context.router.mayKeepBusy(this.tenant, mayGrow);
   }
 
   watched({ sql, sqlHash, command, sqlstate, durationMs }: AuditedBatch): void {
     this.#context.observe({
       name: 'wire.statement',
       origin: this.#origin,
-      actor: actorOf(this.#tenant),
+      actor: actorOf(this.tenant),
       statement: { sql, sqlHash, ...(command === undefined ? {} : { command }) },
       outcome: { status: sqlstate === undefined ? 'ok' : 'error', durationMs, ...(sqlstate === undefined ? {} : { sqlstate }) },
     });
   }
 
   holdsAdvisoryLocks(processId: number): Promise<boolean> {
-    return this.#context.router.holdsAdvisoryLocks(this.#tenant, processId);
+    return this.#context.router.holdsAdvisoryLocks(this.tenant, processId);
   }
 
   defaultsChanged(): void {
     this.#shared.forgetLogins();
-    this.#context.router.retireBackends(this.#tenant);
+    this.#context.router.retireBackends(this.tenant);
   }
 }
 

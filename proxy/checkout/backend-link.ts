@@ -50,11 +50,13 @@ interface LinkedSession {
 export class BackendLink implements SharedBackend, Slot, Sink {
   /** The bytes for the current backend. */
   readonly out = new WriteBuffer(this);
-  readonly cancels: CancelQueue;
   readonly #session: LinkedSession;
-  #lease: Lease | undefined;
+  /* Only this class sets these. */
+  lease: Lease | undefined;
   /** The shared pipeline, if other clients have requests on the backend. */
-  #shared: SharedPipeline | undefined;
+  shared: SharedPipeline | undefined;
+  /** Its cancel requests, from the first one on. */
+  cancels: CancelQueue | undefined;
   /** Resolves when the slot of an ended session is over. */
   #onSlotOver: (() => void) | undefined;
   #lastBackend: BackendConnection | undefined;
@@ -65,16 +67,21 @@ export class BackendLink implements SharedBackend, Slot, Sink {
 
   constructor(session: LinkedSession) {
     this.#session = session;
-    this.cancels = new CancelQueue(this, session.replies);
   }
 
   write(bytes: Buffer): void {
-    if (this.#heldFor === 0) this.#lease?.backend.writeSoon(bytes);
+    if (this.#heldFor === 0) this.lease?.backend.writeSoon(bytes);
     else this.#held.push(bytes);
   }
 
+  /** Cancels what the backend runs for the client. Resolves when the server has the cancel request, or nothing is left to cancel. */
+  cancel(): Promise<void> {
+    this.cancels ??= new CancelQueue(this, this.#session.replies);
+    return this.cancels.send();
+  }
+
   /** Holds the bytes for the backend until the event has happened, and sends them before the returned promise resolves. */
-  async holdBackUntil(event: Promise<void>): Promise<void> {
+  async holdBackUntil(event: Promise<unknown>): Promise<void> {
     const { gate } = this.#session;
     this.#heldFor += 1;
     gate.close(Reason.signals);
@@ -85,31 +92,23 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     for (const bytes of this.#held.splice(0)) this.write(bytes);
   }
 
-  get lease(): Lease | undefined {
-    return this.#lease;
-  }
-
   get backend(): BackendConnection | undefined {
-    return this.#lease?.backend;
-  }
-
-  get shared(): SharedPipeline | undefined {
-    return this.#shared;
+    return this.lease?.backend;
   }
 
   /** Other clients' requests are behind this session's in the shared pipeline. */
   get isFollowed(): boolean {
-    return this.#shared?.isAwaited === true;
+    return this.shared?.isAwaited === true;
   }
 
   /** The backend answers another client's request first. */
   get isQueued(): boolean {
-    return this.#shared?.isActive(this) === false;
+    return this.shared?.isActive(this) === false;
   }
 
   /** A cancel request for another client may hit this session's request. */
   get mayMeetForeignCancel(): boolean {
-    return this.#shared?.cancelInFlight === true && !this.cancels.isAsked;
+    return this.shared?.cancelInFlight === true && this.cancels?.isAsked !== true;
   }
 
   get receiver(): BackendReceiver {
@@ -117,7 +116,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   }
 
   get canRunAgain(): boolean {
-    return !this.cancels.isAsked && this.#session.inFlight.isUntold;
+    return this.cancels?.isAsked !== true && this.#session.inFlight.isUntold;
   }
 
   get isAtWork(): boolean {
@@ -125,31 +124,31 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   }
 
   get load(): number {
-    return this.#shared?.length ?? 1;
+    return this.shared?.length ?? 1;
   }
 
   get entered(): number {
-    return this.#shared?.entered ?? 1;
+    return this.shared?.entered ?? 1;
   }
 
   requeue(): boolean {
     if (!this.#session.inFlight.isUntold) return false;
-    const isCanceled = this.cancels.isAsked;
+    const isCanceled = this.cancels?.isAsked === true;
     this.#forget();
     this.#session.events.runElsewhere(isCanceled);
     return true;
   }
 
   pipelineFor(request: ShareableRequest, now: number, mode: ShareMode): SharedPipeline | undefined {
-    const lease = this.#lease;
-    if (lease === undefined || this.cancels.underWay !== undefined || !mayTake(lease.backend, request)) return undefined;
+    const lease = this.lease;
+    if (lease === undefined || this.cancels?.underWay !== undefined || !mayTake(lease.backend, request)) return undefined;
     // If others are behind the request already, it is known to be shareable.
     const since = this.isFollowed ? now : this.#shareableSince(mode);
     if (since === undefined) return undefined;
-    const shared = this.#shared ?? this.#newPipeline(lease, since);
+    const shared = this.shared ?? this.#newPipeline(lease, since);
     if (!shared.isOpen(now) || (mode === 'quick' && !shared.isQuick)) return undefined;
     shared.isQuick = mode === 'quick';
-    this.#shared = shared;
+    this.shared = shared;
     return shared;
   }
 
@@ -175,8 +174,8 @@ export class BackendLink implements SharedBackend, Slot, Sink {
 
   /** Takes a slot in a shared pipeline, where another client's request is active. */
   enterPipeline(shared: SharedPipeline): void {
-    this.#lease = shared.lease;
-    this.#shared = shared;
+    this.lease = shared.lease;
+    this.shared = shared;
     shared.enter(this);
   }
 
@@ -184,7 +183,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     this.#session.services.multiplexer.add(this);
     if (this.backend !== undefined) this.#backendChanged(this.backend);
     this.#session.inFlight.slotStarted(now);
-    if (this.#onSlotOver === undefined) this.cancels.sendIfDue();
+    if (this.#onSlotOver === undefined) this.cancels?.sendIfDue();
     else this.#stopRequest();
   }
 
@@ -193,9 +192,14 @@ export class BackendLink implements SharedBackend, Slot, Sink {
 
   /** Takes a free backend, if there is one; the session's last backend is preferred. */
   tryBegin(): BackendConnection | undefined {
-    const lease = this.#session.services.tryLease(this.#preferred);
+    const lease = this.#tryLease(this.#preferred);
     if (lease !== undefined) this.begin(lease);
     return lease?.backend;
+  }
+
+  #tryLease(preferred: BackendConnection | undefined): Lease | undefined {
+    const { router, tenant } = this.#session.services;
+    return router.tryLease(tenant, 'wire', preferred);
   }
 
   /** The session's last backend, unless it is reserved for another session. */
@@ -206,9 +210,9 @@ export class BackendLink implements SharedBackend, Slot, Sink {
 
   /** The session is over: a backend that is reserved for it goes to the next waiting client. */
   cancelReservation(): void {
-    const { pins, services } = this.#session;
+    const { pins } = this.#session;
     const reservation = this.#lastBackend?.session.reservation;
-    if (reservation !== undefined && reservation === pins.sequences) void services.tryLease(this.#lastBackend)?.release(true);
+    if (reservation !== undefined && reservation === pins.sequences) void this.#tryLease(this.#lastBackend)?.release(true);
   }
 
   /** Takes a backend and gives it the session's settings, ahead of the first request and in the same write. */
@@ -216,9 +220,9 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     const { pins, services } = this.#session;
     const { backend } = lease;
     const { session } = backend;
-    this.#lease = lease;
+    this.lease = lease;
     services.multiplexer.add(this);
-    backend.attach(this.receiver);
+    backend.attach(this.#session.events);
     backend.resume();
     const change = session.settings === pins.settings ? undefined : settingsChange(session.settings, pins.settings);
     session.settings = pins.settings;
@@ -257,19 +261,14 @@ export class BackendLink implements SharedBackend, Slot, Sink {
 
   /** Releases an idle backend on which nothing of the session is left. */
   end(): void {
-    if (this.#shared !== undefined) {
+    if (this.shared !== undefined) {
       this.finishSlot();
       return;
     }
     const lease = this.#detach();
-    const { pins, services } = this.#session;
-    if (pins.defaultsChanged) {
-      pins.defaultsChanged = false;
-      services.defaultsChanged();
-    }
+    const { pins } = this.#session;
     // A cancel request may still be on its way to this backend. No other session gets the backend before it has arrived.
-    const canceled = this.cancels.underWay;
-    this.cancels.underWay = undefined;
+    const canceled = this.cancels?.takeUnderWay();
     const reservation = pins.sequences?.rest();
     if (canceled === undefined) void lease?.release(true, reservation);
     else void canceled.then(() => lease?.release(true, reservation));
@@ -289,7 +288,7 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   /** As {@link finishSlot}, for a request that has left state on the backend: the session takes the backend over afterwards. */
   finishKeepingState(): void {
     this.#session.services.multiplexer.delete(this);
-    this.#shared?.nextKeepingStateOf(this);
+    this.shared?.nextKeepingStateOf(this);
   }
 
   takeOver(): void {
@@ -297,8 +296,8 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     if (this.#onSlotOver !== undefined || backend === undefined) this.finishSlot();
     else if (backend.closed) this.receiver.closed(undefined);
     else {
-      this.#shared = undefined;
-      this.cancels.isAlone();
+      this.shared = undefined;
+      this.cancels?.isAlone();
       this.#session.services.multiplexer.add(this);
       backend.attach(this.receiver);
       backend.resume();
@@ -308,20 +307,20 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   }
 
   #forget(): SharedPipeline | undefined {
-    const shared = this.#shared;
+    const shared = this.shared;
     if (shared === undefined) return undefined;
     this.#session.services.multiplexer.delete(this);
-    this.#lease = undefined;
-    this.#shared = undefined;
-    this.cancels.forget();
+    this.lease = undefined;
+    this.shared = undefined;
+    this.cancels?.forget();
     this.#onSlotOver?.();
     return shared;
   }
 
   #detach(): Lease | undefined {
-    const lease = this.#lease;
+    const lease = this.lease;
     this.#session.services.multiplexer.delete(this);
-    this.#lease = undefined;
+    this.lease = undefined;
     lease?.backend.detach();
     return lease;
   }
@@ -332,17 +331,17 @@ export class BackendLink implements SharedBackend, Slot, Sink {
    * @param cancelFailed the running statement does not end when it is canceled
    */
   async close(idle: boolean, cancelFailed: boolean): Promise<void> {
-    if (this.#shared !== undefined) {
+    if (this.shared !== undefined) {
       if (idle && !this.isQueued) this.finishSlot();
-      else if (cancelFailed && this.#shared.isActive(this)) this.lost(true);
-      else await this.#leave(this.#shared);
+      else if (cancelFailed && this.shared.isActive(this)) this.lost(true);
+      else await this.#leave(this.shared);
       return;
     }
     const lease = this.#detach();
     if (lease === undefined) return;
-    this.cancels.forget();
+    this.cancels?.forget();
     const { pins } = this.#session;
-    if (this.cancels.underWay !== undefined) await this.cancels.underWay;
+    if (this.cancels?.underWay !== undefined) await this.cancels.underWay;
     if (idle && pins.cannotBeReset) return lease.destroy();
     if (idle) return lease.release(!pins.holdsState);
     if (cancelFailed) return lease.terminate();
@@ -361,6 +360,6 @@ export class BackendLink implements SharedBackend, Slot, Sink {
   /** Cancels the request of a client that is gone, and reads its reply at full speed. */
   #stopRequest(): void {
     this.backend?.resume();
-    this.#shared?.stop(this);
+    this.shared?.stop(this);
   }
 }

@@ -13,7 +13,8 @@ export function isCheckinDone(session: WireSession): boolean {
     pins.suspected = false;
     const probe = new StateProbe(pins.customSettings);
     link.ask(probe.message, { own: 'probe', probe });
-  } else if (pins.lockCheckDue) {
+  } else if (pins.locks?.checkDue === true) {
+    pins.locks.checkDue = false;
     checkLocks(session);
     return false;
   } else {
@@ -21,7 +22,7 @@ export function isCheckinDone(session: WireSession): boolean {
     if (change === undefined) return true;
     const { cancels, backend } = link;
     // The cancel request was meant for the client's request and could hit Postern's own.
-    if (cancels.underWay !== undefined) {
+    if (cancels?.underWay !== undefined) {
       checkInAgainAfter(session, cancels.underWay);
       return false;
     }
@@ -33,14 +34,14 @@ export function isCheckinDone(session: WireSession): boolean {
 }
 
 /** RESET and DISCARD go back to the server's defaults, and not to the settings with which the client started. */
-function settingsToRestore({ pins, backend }: WireSession): string | undefined {
+function settingsToRestore({ pins, link }: WireSession): string | undefined {
+  const backend = link.lease?.backend;
   if (backend === undefined || backend.session.settings === pins.settings) return undefined;
   return settingsChange(backend.session.settings, pins.settings);
 }
 
 function checkLocks(session: WireSession): void {
   const { backend, services, pins } = session;
-  pins.lockCheckDue = false;
   checkInAgainAfter(
     session,
     services.holdsAdvisoryLocks(backend?.processId ?? 0).then((held) => pins.locksHeld(held)),

@@ -28,7 +28,7 @@ interface DueCancel {
 export class CancelQueue {
   readonly #target: CancelTarget;
   readonly #replies: ReplyQueue;
-  /** Resolves when the cancel request that has been sent for this backend has arrived. Reset by who gives the backend back. */
+  /** Resolves when the cancel request that has been sent for this backend has arrived. */
   underWay: Promise<void> | undefined;
   /** The cancel request that waits. */
   due: DueCancel | undefined;
@@ -40,7 +40,7 @@ export class CancelQueue {
     this.#replies = replies;
   }
 
-  /** Cancels what the backend runs for the client. Resolves when the server has the cancel request, or nothing is left to cancel. */
+  /** See {@link BackendLink.cancel}. */
   async send(): Promise<void> {
     const { lease, shared } = this.#target;
     if (lease === undefined || this.#replies.onlyOurs) return;
@@ -92,6 +92,13 @@ export class CancelQueue {
   #isOver({ batch }: DueCancel): boolean {
     const replies = this.#replies;
     return replies.onlyOurs || (replies.oldestBatch !== batch && !replies.copyIn);
+  }
+
+  /** The backend is given back: whoever gets it next has to wait for the cancel request. */
+  takeUnderWay(): Promise<void> | undefined {
+    const { underWay } = this;
+    this.underWay = undefined;
+    return underWay;
   }
 
   /** The requests that the cancel requests were meant for have ended. */

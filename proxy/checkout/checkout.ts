@@ -38,8 +38,6 @@ export interface CheckoutListener {
  * whichever comes first.
  */
 export class Checkout implements WaitingClient {
-  /** The request must not share a backend: it has delayed others, or a cancel request for another has hit it. */
-  isExclusive = false;
   readonly #session: CheckoutSession;
   #wait = NO_WAIT;
 
@@ -49,7 +47,7 @@ export class Checkout implements WaitingClient {
 
   /**
    * Takes a backend without waiting, if there is one.
-   * @param request the client's request, if it has arrived whole and may be short
+   * @param request the client's request, if it has arrived whole, may be short, and may share a backend
    */
   tryCheckout(request: Buffer | undefined): BackendConnection | undefined {
     const { services, link, pins } = this.#session;
@@ -68,7 +66,7 @@ export class Checkout implements WaitingClient {
     const { multiplexer } = services;
     const now = performance.now();
     multiplexer.contended(now);
-    if (this.isExclusive || multiplexer.depth <= 1 || !services.mayKeepBusy(mode === 'quick')) return undefined;
+    if (multiplexer.depth <= 1 || !services.mayKeepBusy(mode === 'quick')) return undefined;
     const shareable = this.#shareable(request);
     if (shareable === undefined || !suits(shareable.latency, mode)) return undefined;
     const shared = multiplexer.find(shareable, now, mode, false);
@@ -79,7 +77,7 @@ export class Checkout implements WaitingClient {
 
   /**
    * Waits for a backend on behalf of the input that the gate holds.
-   * @param mayShare the input may be a short request
+   * @param mayShare the input may be a short request that may share a backend
    */
   wait(mayShare: boolean): void {
     const { services } = this.#session;
@@ -91,7 +89,7 @@ export class Checkout implements WaitingClient {
     // The callback may have run already, and may even have started another wait.
     if (isSettled) return;
     this.#wait = wait;
-    if (mayShare && !this.isExclusive && !this.#session.isOver) services.multiplexer.wait(this);
+    if (mayShare && !this.#session.isOver) services.multiplexer.wait(this);
   }
 
   /** Ends the wait, because the session needs no backend any more. */
@@ -109,7 +107,7 @@ export class Checkout implements WaitingClient {
     else {
       link.begin(result);
       events.granted();
-      if (!this.isExclusive) link.admitWaiting();
+      link.admitWaiting();
     }
   }
 
@@ -138,6 +136,6 @@ export class Checkout implements WaitingClient {
   #enterPipeline(shared: SharedPipeline): void {
     const { link, services } = this.#session;
     link.enterPipeline(shared);
-    services.shared('shared');
+    services.observe({ name: 'request.shared' });
   }
 }

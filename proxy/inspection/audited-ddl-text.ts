@@ -1,5 +1,5 @@
-import { type RecordedText, recordText, StreamedRecord } from '../../src/catalog/audit/entries/statement-record.ts';
-import { type ObjectChanges, objectChanges, objectChangesInPiece } from '../../src/syntax/traits/object-changes.ts';
+import { type RecordedText, StreamedRecord } from '../../src/catalog/audit/entries/statement-record.ts';
+import { type ObjectChanges, objectChangesInPiece } from '../../src/syntax/traits/object-changes.ts';
 
 /**
  * A text that may change objects or roles, as the audit log records it. Inspection only decides which texts to keep: the
@@ -7,12 +7,6 @@ import { type ObjectChanges, objectChanges, objectChangesInPiece } from '../../s
  */
 export interface AuditedText extends ObjectChanges {
   readonly recorded: RecordedText;
-}
-
-/** @param text whole, as Latin-1 @returns undefined if it changes neither objects nor roles */
-export function auditedText(text: string): AuditedText | undefined {
-  const changes = objectChanges(text);
-  return changes && { ...changes, recorded: recordText(Buffer.from(text, 'latin1').toString('utf8')) };
 }
 
 /** Pieces overlap by this many characters, so that no keyword is missed between two. */

@@ -1,6 +1,6 @@
 import { listCommands, type RecordedText, recordTogether } from '../../src/catalog/audit/entries/statement-record.ts';
 import { BoundedMap } from '../../src/runtime/bounded-map.ts';
-import { type AuditedText, StreamedAuditedText } from './audited-ddl-text.ts';
+import type { AuditedText } from './audited-ddl-text.ts';
 
 /** Statements sent together up to a Query or Sync that changed, or tried to change, objects or roles. */
 export interface AuditedBatch extends RecordedText {
@@ -83,18 +83,11 @@ export class DdlAudit {
   readonly #listener: AuditListener;
   /** Undefined for most batches. */
   #texts: Set<AuditedText> | undefined;
-  #passing: StreamedAuditedText | undefined;
   /** Records of statements that are too long to keep, by their names on the server. */
   #oversized: BoundedMap<string, AuditedText> | undefined;
 
   constructor(listener: AuditListener) {
     this.#listener = listener;
-  }
-
-  /** A text begins that is too long to be inspected whole. @param text as Latin-1; the rest is passed to {@link by} */
-  begin(text: string): AuditedText {
-    this.#passing = new StreamedAuditedText(text);
-    return this.#passing;
   }
 
   /** A statement runs that may change objects or roles. */
@@ -114,21 +107,6 @@ export class DdlAudit {
     const text = this.#oversized?.get(name.slice(0, NAME_BYTES_MAX));
     if (text !== undefined) this.runs(text);
     return text?.isWatched === true;
-  }
-
-  get isPassing(): boolean {
-    return this.#passing !== undefined;
-  }
-
-  /** Inspects the next piece of an incomplete text. @param piece as Latin-1 @returns whether the text so far may change objects or roles */
-  by(piece: string): boolean {
-    this.#passing?.add(piece);
-    return this.#passing?.isWatched === true;
-  }
-
-  /** The text is complete. */
-  passed(): void {
-    this.#passing = undefined;
   }
 
   /** Ends the batch. @returns undefined when none of its texts belong in the audit log */

@@ -12,23 +12,17 @@ interface TimedSession {
   readonly replies: ReplyQueue;
   readonly toClient: WriteBuffer;
   readonly since: number;
-  readonly bytesOut: number;
-  readonly isPlain: boolean;
-  readonly usesUnnamed: boolean;
-  readonly bound: ServerStatement | undefined;
+  readonly timed: ServerStatement | 'text' | 'none';
 }
 
 /** What a client has asked, as long as that is one whole request that has come alone, and how long it takes. */
 export class RequestInFlight {
   readonly #session: TimedSession;
   #bytes: Buffer | undefined;
-  /** How often something had been written to the client before. */
-  #writes = 0;
-  #bytesOut = 0;
-  /** When it was sent, or when its turn began; on performance.now()'s clock. */
-  #since = 0;
-  /** The backend was at work for others first. */
-  #wasBehind = false;
+  /** The number of bytes that had been written to the client before. */
+  #writtenBefore = 0;
+  /** When the requests ahead of it in the backend's pipeline had been answered, on performance.now()'s clock; 0: there were none. */
+  #behindUntil = 0;
   /** Not looked for yet: undefined. */
   #latency: StatementLatency | null | undefined;
 
@@ -37,12 +31,9 @@ export class RequestInFlight {
   }
 
   begin(request: Buffer): void {
-    const { toClient, bytesOut, since } = this.#session;
     this.#bytes = request;
-    this.#writes = toClient.writes;
-    this.#bytesOut = bytesOut;
-    this.#since = since;
-    this.#wasBehind = false;
+    this.#writtenBefore = this.#session.toClient.written;
+    this.#behindUntil = 0;
     this.#latency = undefined;
   }
 
@@ -57,32 +48,39 @@ export class RequestInFlight {
 
   /** Nothing of the answer has gone out: it can be run again. */
   get isUntold(): boolean {
-    return this.#bytes !== undefined && this.#writes === this.#session.toClient.writes;
+    return this.#bytes !== undefined && this.#writtenBefore === this.#session.toClient.written;
   }
 
   /** Sent ahead, behind others', it is being run now. */
   slotStarted(now: number): void {
-    this.#since = now;
-    this.#wasBehind = true;
+    this.#behindUntil = now;
   }
 
   /** Since when it has been running, if others may follow it in this mode. */
   shareableSince(mode: ShareMode): number | undefined {
-    return this.isUntold && this.#session.replies.isShareable && suits(this.#latencyOf(), mode) ? this.#since : undefined;
+    const isShareable = this.isUntold && this.#session.replies.isShareable && suits(this.#latencyOf(), mode);
+    return isShareable ? Math.max(this.#session.since, this.#behindUntil) : undefined;
   }
 
-  /** @param again it has held up others, and is going to be run again */
-  answered(again: boolean): void {
-    const { services, since, bytesOut } = this.#session;
-    if (this.#bytes === undefined || !services.multiplexer.isContended(since)) return;
+  /**
+   * @param askedAt when it was sent
+   * @param again it has held up others, and is going to be run again
+   */
+  answered(askedAt: number, again: boolean): void {
+    if (this.#bytes !== undefined && this.#session.services.multiplexer.isContended(this.#session.since)) this.#noteLatency(askedAt, again);
+    if (!again) this.#bytes = undefined;
+  }
+
+  #noteLatency(askedAt: number, again: boolean): void {
+    const { services, since, toClient } = this.#session;
     const latency = this.#latencyOf();
     if (again) {
       latency?.wasLong();
       return;
     }
-    const durationMs = since - this.#since;
-    latency?.ran(durationMs, bytesOut - this.#bytesOut, services.registry.baseline);
-    if (!this.#wasBehind) latency?.ranAlone(durationMs);
+    const durationMs = since - Math.max(askedAt, this.#behindUntil);
+    latency?.ran(durationMs, toClient.written + toClient.bytes - this.#writtenBefore, services.registry.baseline);
+    if (this.#behindUntil === 0) latency?.ranAlone(durationMs);
   }
 
   /** How long it takes as a rule, if it is shareable. */
@@ -92,9 +90,9 @@ export class RequestInFlight {
   }
 
   #findLatency(): StatementLatency | undefined {
-    const { services, bound, isPlain, usesUnnamed } = this.#session;
+    const { services, timed } = this.#session;
     const { registry } = services;
-    if (this.#bytes === undefined || !isPlain || usesUnnamed) return undefined;
-    return bound === undefined ? registry.latencyOfQuery(queryText(this.#bytes), hasNoTraits) : registry.latencyOf(bound);
+    if (this.#bytes === undefined || timed === 'none') return undefined;
+    return timed === 'text' ? registry.latencyOfQuery(queryText(this.#bytes), hasNoTraits) : registry.latencyOf(timed);
   }
 }

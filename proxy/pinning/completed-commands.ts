@@ -1,7 +1,7 @@
 import { Request, type RequestKind } from '../../src/backend/pending-replies.ts';
 import { SCHEMA_CHANGE } from '../../src/multiplex/statement-registry.ts';
 import type { Effect } from '../prepared/pending-changes.ts';
-import type { WireSession } from '../relay/wire-session.ts';
+import { type CommandEffects, effectsOf, type WireSession } from '../relay/wire-session.ts';
 import type { RequestEnd } from './query-inspection.ts';
 
 /* Applies what a client's statements have changed in its session. Command tags tell, unlike the text, that a statement has run. */
@@ -19,26 +19,28 @@ export function commandCompleted(session: WireSession, tag: string, request: Req
   const deallocated = tag === 'DEALLOCATE' ? request?.deallocations.shift() : undefined;
   if (deallocated !== undefined) nameDeallocated(session, deallocated);
   // CREATE TABLE AS reports the command tag SELECT.
-  if (SCHEMA_CHANGE.test(tag) || batch?.isWatched === true) session.schemaChanged = true;
+  if (SCHEMA_CHANGE.test(tag) || batch?.isWatched === true) effectsOf(session).schemaChanged = true;
   if (tag === 'DEALLOCATE ALL' || tag === 'DISCARD ALL') allDeallocated(session);
   if (tag === 'DISCARD ALL') session.pins.discarded();
 }
 
 /** After a transaction that has changed tables, statements are prepared again. */
-export function applySchemaChange(session: WireSession): void {
-  if (session.replies.length === 0) session.allDeallocated = false;
-  if (!session.schemaChanged) return;
-  session.schemaChanged = session.status !== 'I';
-  session.services.registry.invalidate();
+export function applyEffects(session: WireSession, effects: CommandEffects): void {
+  if (effects.schemaChanged) session.services.registry.invalidate();
+  effects.schemaChanged &&= session.status !== 'I';
+  if (session.replies.length > 0) return;
+  effects.allDeallocated = false;
+  if (!effects.schemaChanged && !effects.defaultsChanged) session.effects = undefined;
 }
 
 /** A client may send many of these in a pipeline, so a repeated one must cost nothing. */
 function allDeallocated(session: WireSession): void {
-  if (session.allDeallocated) return;
+  const effects = effectsOf(session);
+  if (effects.allDeallocated) return;
   session.statements.clear();
   session.backend?.session.prepared.clear();
   reapplyEffects(session);
-  session.allDeallocated = session.replies.length > 0;
+  effects.allDeallocated = session.replies.length > 0;
 }
 
 /** From now on SQL may define the name again. Postern must not close such a statement, so the name is not stale any more. */
@@ -50,6 +52,6 @@ function nameDeallocated(session: WireSession, name: string): void {
 
 /** Later requests were noted when they were sent, and remain valid: their effects are noted again. */
 function reapplyEffects(session: WireSession): void {
-  session.reappliedEffects += session.replies.length;
+  effectsOf(session).reapplied += session.replies.length;
   for (const subject of session.replies.subjectsOf(NAMING)) (subject as Effect | undefined)?.redo?.();
 }

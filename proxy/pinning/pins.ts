@@ -12,6 +12,20 @@ const NO_REASONS: ReadonlySet<PinReason> = new Set();
 /** The kinds of state that a state probe finds or rules out. */
 const PROBED: readonly HeldState[] = ['listen', 'prepared', 'cursor', 'temp'];
 
+/**
+ * `unsettled`: the session may have changed settings or tables since it was last idle, and others may not see that yet. `reset`: a
+ * RESET has gone back to the server's defaults besides, and Postern has yet to restore the client's startup settings.
+ */
+export type SettingsState = 'settled' | 'unsettled' | 'reset';
+
+/** What is known of a session's use of advisory locks. */
+interface AdvisoryLocks {
+  /** The service has to find out whether the session holds any. */
+  checkDue: boolean;
+  /** A statement prepared in SQL (PREPARE) may take some whenever it is executed. */
+  mayBeTakenUnseen: boolean;
+}
+
 /** Is told when a session becomes pinned for a reason, and when the reason ends. */
 export type PinListener = (reason: PinReason, pinned: boolean) => void;
 
@@ -28,21 +42,16 @@ export class Pins {
   reasons: ReadonlySet<PinReason> = NO_REASONS;
   /** What sequences gave to the session; undefined while none of its statements uses them. */
   sequences: SequenceValues | undefined;
-  /** A statement prepared in SQL (PREPARE) may take advisory locks whenever it is executed. */
-  #mayLockUnseen = false;
+  /** Undefined while none of its statements uses advisory locks. */
+  locks: AdvisoryLocks | undefined;
   /** Custom settings of the client, which the server does not list: they have to be asked for by name. */
   #custom: ReadonlySet<string> = NONE;
   /** The settings that the session should have. */
   settings: Settings;
   /** The server has to be asked what the session holds. */
   suspected = false;
-  /** The service has to find out whether the session holds advisory locks. */
-  lockCheckDue = false;
-  defaultsChanged = false;
-  /** The session may have changed settings or tables since it was last idle, and others may not see that yet. */
-  unsettled = false;
-  /** A RESET has gone back to the server's defaults, and Postern has yet to restore the client's startup settings. */
-  restores = false;
+  /** Set back to `settled` when the session is idle and its settings are restored. */
+  settingsState: SettingsState = 'settled';
 
   /**
    * @param whole the client wants a session of its own (`postern.pool=session`)
@@ -79,7 +88,7 @@ export class Pins {
 
   /** The backend has, or may have, state that another session must not find. */
   get holdsState(): boolean {
-    return this.reasons.size > 0 || this.suspected || this.lockCheckDue;
+    return this.reasons.size > 0 || this.suspected || this.locks?.checkDue === true;
   }
 
   /** The session may share a backend's pipeline with others. */
@@ -92,7 +101,7 @@ export class Pins {
    * @returns undefined when the settings are not known
    */
   get context(): string | undefined {
-    return this.unsettled || this.suspected ? undefined : contextOf(this.settings);
+    return this.settingsState !== 'settled' || this.suspected ? undefined : contextOf(this.settings);
   }
 
   /** With `pg_temp` in the search path, CREATE TABLE can create a temporary table without the keyword. */
@@ -107,19 +116,26 @@ export class Pins {
   }
 
   statementSeen(traits: SessionTraits): void {
-    if (traits.changesSettings) this.unsettled = true;
+    if (traits.changesSettings) this.unsettle();
     if (traits.advancesSequences) this.#sequencesUsed().moved(traits.insertsWithoutReturning);
     if (traits.callsSequenceFunction) this.#sequencesUsed().called();
     const leavesState = traits.leavesState === 'yes';
     if (leavesState) this.suspected = true;
-    if (leavesState && traits.resets && this.#startup.size > 0) this.restores = true;
+    if (leavesState && traits.resets && this.#startup.size > 0) this.settingsState = 'reset';
     this.#addCustom(traits.customSettings);
-    if (traits.touchesAdvisoryLocks && leavesState) this.#mayLockUnseen = true;
     if (traits.setsUnknownSettings || this.#custom.size > MAX_CUSTOM_SETTINGS) this.keep('setting');
-    if (traits.touchesAdvisoryLocks || (traits.deallocates && this.#mayLockUnseen)) {
-      this.keep('advisory_lock');
-      this.lockCheckDue = true;
-    }
+    if (traits.touchesAdvisoryLocks || (traits.deallocates && this.locks?.mayBeTakenUnseen === true)) this.#lockSeen(leavesState);
+  }
+
+  #lockSeen(mayBeTakenUnseen: boolean): void {
+    this.keep('advisory_lock');
+    this.locks ??= { checkDue: true, mayBeTakenUnseen };
+    this.locks.checkDue = true;
+    this.locks.mayBeTakenUnseen ||= mayBeTakenUnseen;
+  }
+
+  unsettle(): void {
+    if (this.settingsState === 'settled') this.settingsState = 'unsettled';
   }
 
   #sequencesUsed(): SequenceValues {
@@ -155,7 +171,7 @@ export class Pins {
   parameterChanged(parameter: string, value: string): void {
     if (this.settings.get(parameter.toLowerCase()) === value) return;
     this.suspected = true;
-    this.unsettled = true;
+    this.unsettle();
   }
 
   probed({ settings, held }: SessionFacts): void {
@@ -175,14 +191,14 @@ export class Pins {
   }
 
   locksHeld(held: boolean): void {
-    if (!held && !this.lockCheckDue) this.#drop('advisory_lock');
+    if (!held && this.locks?.checkDue !== true) this.#drop('advisory_lock');
   }
 
   /** `DISCARD ALL` has run. */
   discarded(): void {
     for (const reason of this.reasons) if (reason !== 'session') this.#drop(reason);
     this.sequences?.lost();
-    this.lockCheckDue = false;
+    if (this.locks !== undefined) this.locks.checkDue = false;
     this.settings = this.#startup;
     this.suspected = true;
   }

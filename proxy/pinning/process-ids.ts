@@ -12,26 +12,29 @@ export interface ProcessIds {
   readonly own: number;
   /** The backend that a session has at the moment. @returns undefined for an id that is no session's, 0 for one at rest */
   backendOf(processId: number): number | undefined;
-  /** Cancels or ends a session of the same organization. */
-  signal(processId: number, signal: 'cancel' | 'terminate'): void;
-  /** Resolves when the signals that have been sent have arrived. Whoever waits for it sets it back to undefined. */
-  signals: Promise<void> | undefined;
+  /** Cancels or ends a session of the same organization. @returns resolves when the signal has arrived; undefined where nobody has to wait for that */
+  signal(processId: number, signal: Signal): Promise<void> | undefined;
   /** The session with this id now works on this backend. */
   moved(backend: number): void;
   /** The id of the session whose notification this backend sent. */
   userOf(backend: number): number | undefined;
 }
 
+type Signal = 'cancel' | 'terminate';
+
 /** A signal whose target is a parameter: `pg_cancel_backend($1)`. */
 export interface ParameterSignal {
   /** From 1. */
   readonly parameter: number;
-  readonly signal: 'cancel' | 'terminate';
+  readonly signal: Signal;
 }
 
 export interface Translated {
   readonly text: string;
+  /** The signals that are sent with each Bind. */
   readonly signals: readonly ParameterSignal[];
+  /** Resolve when the signals that the text itself asks for have arrived. */
+  readonly sent: readonly Promise<void>[];
 }
 
 const OWN_ID = /\b(?:pg_catalog\s*\.\s*)?pg_backend_pid\s*\(\s*\)/gi;
@@ -51,14 +54,15 @@ const COMPARED = /\b(pid\s*=\s*)'?(\d{8,10})'?/gi;
  */
 export function translateProcessIds(text: string, ids: ProcessIds): Translated {
   const signals: ParameterSignal[] = [];
-  if (DEFINITIONS.has(leadingKeywords(text, 1)[0] ?? '')) return { text, signals };
+  const sent: Promise<void>[] = [];
+  if (DEFINITIONS.has(leadingKeywords(text, 1)[0] ?? '')) return { text, signals, sent };
   const besideOthers = LISTED.test(text);
   const change = (code: string) =>
     code
       .split(SIGNAL_OF_OWN)
-      .map((part) => translatePart(part, ids, signals, besideOthers))
+      .map((part) => translatePart(part, ids, signals, sent, besideOthers))
       .join('');
-  return { text: replaceOutsideLiterals(text, change, (token) => PROCESS_ID.test(token)), signals };
+  return { text: replaceOutsideLiterals(text, change, (token) => PROCESS_ID.test(token)), signals, sent };
 }
 
 const DEFINITIONS = new Set(['CREATE', 'ALTER']);
@@ -66,13 +70,14 @@ const DEFINITIONS = new Set(['CREATE', 'ALTER']);
 const LISTED = /\bpg_stat_activity\b/i;
 const PROCESS_ID = /^'\d{8,10}'$/;
 
-function translatePart(code: string, ids: ProcessIds, signals: ParameterSignal[], besideOthers: boolean): string {
+function translatePart(code: string, ids: ProcessIds, signals: ParameterSignal[], sent: Promise<void>[], besideOthers: boolean): string {
   if (SIGNAL_OF_OWN.test(code)) return code;
   return code
     .replace(SIGNAL, (call, name: string, kind: string, digits: string) => {
       const processId = Number(digits);
       if (ids.backendOf(processId) === undefined) return call;
-      ids.signal(processId, signalOf(kind));
+      const arrived = ids.signal(processId, signalOf(kind));
+      if (arrived !== undefined) sent.push(arrived);
       return `(SELECT true AS ${name})`;
     })
     .replace(SIGNAL_OF_PARAMETER, (_, name: string, kind: string, digits: string) => {
@@ -86,7 +91,7 @@ function translatePart(code: string, ids: ProcessIds, signals: ParameterSignal[]
     .replace(OWN_ID, (call) => (besideOthers ? call : `(SELECT ${ids.own} AS pg_backend_pid)`));
 }
 
-function signalOf(kind: string): 'cancel' | 'terminate' {
+function signalOf(kind: string): Signal {
   return kind.toLowerCase() === 'cancel' ? 'cancel' : 'terminate';
 }
 
@@ -98,14 +103,23 @@ function processIdOf(value: Buffer | null | undefined, format: number): number |
   return value.length === 8 ? Number(value.readBigInt64BE(0)) : undefined;
 }
 
-/** Sends the signals of a Bind whose statement calls `pg_cancel_backend($1)`. */
-export function sendSignals(signals: readonly ParameterSignal[], { type, buffer, start, end, last }: FrameScanner, ids: ProcessIds): void {
-  if (signals.length === 0 || !last) return;
+/** Sends the signals of a Bind whose statement calls `pg_cancel_backend($1)`. @returns resolve when these have arrived */
+export function sendSignals(
+  signals: readonly ParameterSignal[],
+  { type, buffer, start, end, last }: FrameScanner,
+  ids: ProcessIds,
+): readonly Promise<void>[] {
+  if (signals.length === 0 || !last) return NO_SIGNALS;
   const bind = decodeFrontendMessage(type, buffer.subarray(start + HEADER_BYTES, end));
-  if (bind.name !== 'Bind') return;
+  if (bind.name !== 'Bind') return NO_SIGNALS;
+  const sent: Promise<void>[] = [];
   for (const { parameter, signal } of signals) {
     const formats = bind.parameterFormats;
     const processId = processIdOf(bind.parameters[parameter - 1], formats[formats.length === 1 ? 0 : parameter - 1] ?? 0);
-    if (processId !== undefined) ids.signal(processId, signal);
+    const arrived = processId === undefined ? undefined : ids.signal(processId, signal);
+    if (arrived !== undefined) sent.push(arrived);
   }
+  return sent;
 }
+
+const NO_SIGNALS: readonly Promise<void>[] = [];

@@ -1,14 +1,16 @@
+import { recordText } from '../../src/catalog/audit/entries/statement-record.ts';
 import { ServiceError } from '../../src/errors.ts';
 import type { FrameScanner } from '../../src/protocol/message-framing.ts';
 import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
+import { objectChanges } from '../../src/syntax/traits/object-changes.ts';
 import { NO_TRAITS, type SessionTraits, sessionTraitsOf, traitsOfBeginning } from '../../src/syntax/traits/session-traits.ts';
 import { MAX_REWRITTEN_BYTES } from '../buffer-limits.ts';
-import { type AuditedText, auditedText } from '../inspection/audited-ddl-text.ts';
+import { type AuditedText, StreamedAuditedText } from '../inspection/audited-ddl-text.ts';
 import { type Batch, DdlAudit } from '../inspection/ddl-audit.ts';
-import { piecesOf, StreamedTraits } from '../inspection/streamed-traits.ts';
+import { piecesOf, type RewrittenText, StreamedText } from '../inspection/large-text.ts';
 import type { UnnamedStatement } from '../prepared/client-statements.ts';
 import type { WireSession } from '../relay/wire-session.ts';
-import { translateProcessIds } from './process-ids.ts';
+import { type Translated, translateProcessIds } from './process-ids.ts';
 import { noticeTraits, statementSent } from './sent-statements.ts';
 
 /*
@@ -29,11 +31,22 @@ export interface RequestEnd {
 
 /** @returns the text for the audit log, if it may change objects or roles */
 export function inspectText(session: WireSession, text: string, isWhole: boolean): AuditedText | undefined {
-  const audited = session.rewritten?.audited ?? (isWhole ? auditedText(text) : auditOf(session).begin(text));
+  const audited = rewrittenText(session)?.audited ?? (isWhole ? auditedText(text) : new StreamedAuditedText(text));
   if (audited === undefined) return undefined;
   auditOf(session).runs(audited);
   if (audited.isWatched) unsettle(session);
   return audited;
+}
+
+/** @param text whole, as Latin-1 @returns undefined if it changes neither objects nor roles */
+export function auditedText(text: string): AuditedText | undefined {
+  const changes = objectChanges(text);
+  return changes && { ...changes, recorded: recordText(Buffer.from(text, 'latin1').toString('utf8')) };
+}
+
+/** The inspection of the text that is being forwarded, if it has been rewritten in slices. */
+export function rewrittenText({ largeText }: WireSession): RewrittenText | undefined {
+  return largeText instanceof StreamedText ? undefined : largeText;
 }
 
 function auditOf(session: WireSession): DdlAudit {
@@ -58,46 +71,66 @@ export function inspectOversized(session: WireSession, name: string): void {
 }
 
 function unsettle(session: WireSession): void {
-  session.pins.unsettled = true;
-  session.isPlain = false;
+  session.pins.unsettle();
+  session.timed = 'none';
 }
 
 export function inspectTraits(session: WireSession, traits: SessionTraits | undefined): void {
   if (traits === undefined || traits === NO_TRAITS) return;
-  session.isPlain = false;
+  session.timed = 'none';
   statementSent(session, traits);
 }
 
-export function inspectWhole(session: WireSession, text: string): SessionTraits {
-  const traits = sessionTraitsOf(text);
-  inspectTraits(session, traits);
-  return traits;
+/** What is sent for a Query. */
+export interface InspectedQuery {
+  readonly sent: string;
+  readonly traits: SessionTraits;
+  readonly edits: Edits;
 }
 
-/** Inspects the beginning of a long text; {@link textPasses} inspects the rest. */
-export function inspectBeginning(session: WireSession, text: string, cannotBePreparedAgain = false): SessionTraits {
+/**
+ * Inspects the text of a Query, and rewrites it.
+ * @param end where the text ends in the scanner's buffer, if that is only its beginning: {@link textPasses} inspects the rest
+ * @throws as {@link demandWhole}
+ */
+export function inspectQuery(session: WireSession, scanner: FrameScanner, text: string, end: number | undefined): InspectedQuery {
+  demandWhole(session, scanner);
+  const audited = inspectText(session, text, end === undefined);
+  const traits = end === undefined ? sessionTraitsOf(text) : inspectBeginning(session, text, audited);
+  if (end === undefined) inspectTraits(session, traits);
+  else textPasses(session, scanner, end);
+  const { sql, edits } = rewriteText(session, text);
+  return { sent: traits.mentionsPids ? translated(session, sql).text : sql, traits, edits };
+}
+
+/** Inspects the beginning of a long text; {@link textPasses} inspects the rest. @param audited as {@link inspectText} returned it */
+export function inspectBeginning(
+  session: WireSession,
+  text: string,
+  audited: AuditedText | undefined,
+  cannotBePreparedAgain = false,
+): SessionTraits {
   const traits = { ...traitsOfBeginning(text), cannotBePreparedAgain };
   inspectTraits(session, traits);
-  if (session.rewritten === undefined) session.streamed = new StreamedTraits(text);
-  else for (const noticed of session.rewritten.traits) noticeTraits(session, noticed);
+  const rewritten = rewrittenText(session);
+  if (rewritten === undefined) session.largeText = new StreamedText(text, audited instanceof StreamedAuditedText ? audited : undefined);
+  else for (const noticed of rewritten.traits) noticeTraits(session, noticed);
   return traits;
 }
 
 /** Inspects a further part of a long text that is forwarded. */
-export function textPasses(session: WireSession, { buffer, end, last }: FrameScanner, start: number): void {
-  const { audit, streamed } = session;
-  if (audit?.isPassing === true) {
-    for (const piece of piecesOf(buffer, start, end)) if (audit.by(piece)) unsettle(session);
-    if (last) audit.passed();
-  }
-  if (streamed === undefined) return;
-  for (const traits of streamed.say(buffer, start, end)) noticeTraits(session, traits);
-  if (last) session.streamed = undefined;
+export function textPasses(session: WireSession, { buffer, end }: FrameScanner, start: number): void {
+  const { largeText } = session;
+  if (!(largeText instanceof StreamedText)) return;
+  const { traits, audited } = largeText;
+  if (audited !== undefined) for (const piece of piecesOf(buffer, start, end)) audited.add(piece);
+  if (audited?.isWatched === true) unsettle(session);
+  for (const noticed of traits.say(buffer, start, end)) noticeTraits(session, noticed);
 }
 
 /** @throws ServiceError `payload_too_large`, `too_many_requests` for an incomplete text that has to be rewritten */
-export function demandWhole({ services, rewritten }: WireSession, { length, last }: FrameScanner): void {
-  if (last || services.rewriter === undefined || rewritten !== undefined) return;
+export function demandWhole({ services, largeText }: WireSession, { length, last }: FrameScanner): void {
+  if (last || services.rewriter === undefined || largeText !== undefined) return;
   if (length > MAX_REWRITTEN_BYTES)
     throw new ServiceError('payload_too_large', `a statement may have at most ${MAX_REWRITTEN_BYTES} bytes in this placement`);
   throw new ServiceError('too_many_requests', 'statements that are being sent exceed the memory limit', {
@@ -106,25 +139,37 @@ export function demandWhole({ services, rewritten }: WireSession, { length, last
 }
 
 /** Rewrites a text for the `schema` placement, where the organization's `public` has another name. */
-export function rewriteText({ services, rewritten }: WireSession, text: string): { readonly sql: string; readonly edits: Edits } {
+function rewriteText({ services, largeText }: WireSession, text: string): { readonly sql: string; readonly edits: Edits } {
   const { rewriter } = services;
-  if (rewriter === undefined || rewritten !== undefined) return { sql: text, edits: NO_EDITS };
+  if (rewriter === undefined || largeText !== undefined) return { sql: text, edits: NO_EDITS };
   const { sql, edits } = rewriter.rewrite(Buffer.from(text, 'latin1'));
   return { sql: edits.length === 0 ? text : sql.toString('latin1'), edits };
+}
+
+/** Translates process ids in the text, and sends the signals that it asks for. */
+function translated(session: WireSession, text: string): Translated {
+  const result = translateProcessIds(text, session.services.processIds);
+  awaitSignals(session, result.sent);
+  return result;
+}
+
+/** Delays a request that signals other sessions until the signals have arrived, because PostgreSQL's functions send theirs before they return. */
+export function awaitSignals({ link, events }: WireSession, signals: readonly Promise<void>[]): void {
+  if (signals.length > 0) void link.holdBackUntil(Promise.all(signals)).then(() => events.continueInput());
 }
 
 /** @param definition shares the message's memory and begins with the text; whoever keeps it copies it */
 export function preparedOf(session: WireSession, text: string, definition: Buffer, watched?: AuditedText): UnnamedStatement {
   const traits = sessionTraitsOf(text);
   const { sql, edits } = rewriteText(session, text);
-  const translated = traits.mentionsPids ? translateProcessIds(sql, session.services.processIds) : { text: sql, signals: [] };
-  const changed = translated.text !== text;
+  const { text: sent, signals } = traits.mentionsPids ? translated(session, sql) : { text: sql, signals: [] };
+  const changed = sent !== text;
   return {
-    definition: changed ? Buffer.concat([Buffer.from(translated.text, 'latin1'), definition.subarray(text.length)]) : definition,
+    definition: changed ? Buffer.concat([Buffer.from(sent, 'latin1'), definition.subarray(text.length)]) : definition,
     changed,
     traits,
     edits,
-    signals: translated.signals,
+    signals,
     watched,
   };
 }

@@ -1,6 +1,6 @@
 import { NO_TRAITS, type SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import { discardSequences, prepareUnderClientNames } from '../prepared/server-statements.ts';
-import type { WireSession } from '../relay/wire-session.ts';
+import { effectsOf, type WireSession } from '../relay/wire-session.ts';
 
 /* Notes what a client's statements leave in its session when they are sent, and prepares what they need there. */
 
@@ -22,9 +22,10 @@ function mustDiscardSequences({ pins }: WireSession, { readsSequenceState, advan
 }
 
 /** A statement that is being sent has these traits. */
-export function noticeTraits({ pins }: WireSession, traits: SessionTraits): void {
+export function noticeTraits(session: WireSession, traits: SessionTraits): void {
+  const { pins } = session;
   pins.statementSeen(traits);
-  if (traits.changesDefaults) pins.defaultsChanged = true;
+  if (traits.changesDefaults) effectsOf(session).defaultsChanged = true;
   if (traits.seedsRandom) pins.keep('seed');
   if (traits.cannotBePreparedAgain) pins.keep('oversized');
 }

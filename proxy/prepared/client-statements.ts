@@ -45,37 +45,59 @@ const MAX_FORMER = 100;
 /** Longer names are not kept for errors after they have been deallocated. */
 const MAX_FORMER_BYTES = 1_000;
 
+/** A client's names, as Latin-1 strings. */
+interface StatementNames {
+  readonly named: Map<string, NamedStatement>;
+  /** Names that were deallocated recently, by the server's name: an error that arrives later may still mention the statement. */
+  former: BoundedMap<string, string> | undefined;
+}
+
+function rememberFormer(names: StatementNames, name: string, statement: NamedStatement | undefined): void {
+  if (statement === undefined || name.length > MAX_FORMER_BYTES) return;
+  names.former ??= new BoundedMap({ maxEntries: MAX_FORMER });
+  names.former.set(statement.server.name.toString('latin1'), name);
+}
+
+interface StatementsOwner {
+  readonly isOver: boolean;
+}
+
 /** The prepared statements of a client. Names are Latin-1 strings, because PostgreSQL compares them byte by byte. Most clients have no named statements. */
 export class ClientStatements {
   readonly #memory: StatementMemory;
-  #isOver = false;
-  #named: Map<string, NamedStatement> | undefined;
-  /** Names that were deallocated recently, by the server's name: an error that arrives later may still mention the statement. */
-  #former: BoundedMap<string, string> | undefined;
+  readonly #session: StatementsOwner;
+  /** Undefined while the client has given no name. */
+  #names: StatementNames | undefined;
   /** The client's unnamed statement, provided that all pending requests succeed. Set by {@link setUnnamed}. */
   unnamed: UnnamedStatement | undefined;
   /** The unnamed statement according to the replies that have arrived. Set by {@link unnamedSettled}. */
   settledUnnamed: UnnamedStatement | undefined;
-  #unnamedBytes = 0;
 
-  /** @param kept counts the statements of all clients of the organization */
-  constructor(memory: StatementMemory) {
+  /**
+   * @param memory counts the statements of all clients of the organization
+   * @param session once it is over, nothing is kept any more
+   */
+  constructor(memory: StatementMemory, session: StatementsOwner) {
     this.#memory = memory;
+    this.#session = session;
   }
 
   /** @param statement undefined: a Query or a Close destroys the unnamed statement */
   setUnnamed(statement: UnnamedStatement | undefined): void {
-    this.unnamed = statement;
-    this.#countUnnamed();
+    this.#changeUnnamed(statement, this.settledUnnamed);
   }
 
-  #countUnnamed(): void {
-    const unnamed = this.unnamed;
-    const settled = this.settledUnnamed === unnamed ? 0 : countedBytes(this.settledUnnamed);
-    const bytes = this.#isOver ? 0 : countedBytes(unnamed) + settled;
-    if (bytes === this.#unnamedBytes) return;
-    this.#memory.resizeBy(bytes - this.#unnamedBytes);
-    this.#unnamedBytes = bytes;
+  #changeUnnamed(unnamed: UnnamedStatement | undefined, settled: UnnamedStatement | undefined): void {
+    if (this.#session.isOver) return;
+    const before = this.#unnamedBytes;
+    this.unnamed = unnamed;
+    this.settledUnnamed = settled;
+    const bytes = this.#unnamedBytes;
+    if (bytes !== before) this.#memory.resizeBy(bytes - before);
+  }
+
+  get #unnamedBytes(): number {
+    return countedBytes(this.unnamed) + (this.settledUnnamed === this.unnamed ? 0 : countedBytes(this.settledUnnamed));
   }
 
   /** Whether a Parse of this size may be kept, with or without a name. One whose name is in use needs no memory, because it fails. */
@@ -85,50 +107,47 @@ export class ClientStatements {
   }
 
   get(name: string): NamedStatement | undefined {
-    return this.#named?.get(name);
+    return this.#names?.named.get(name);
   }
 
   /** @returns a function that undoes it, in case the backend fails or ignores the request */
   set(name: string, statement: NamedStatement): () => void {
-    this.#named ??= new Map();
-    return this.#change(this.#named, name, statement);
+    this.#names ??= { named: new Map(), former: undefined };
+    return this.#change(this.#names, name, statement);
   }
 
   /** @returns as {@link set} */
   delete(name: string): () => void {
-    return this.#named === undefined ? () => {} : this.#change(this.#named, name, undefined);
+    return this.#names === undefined ? () => {} : this.#change(this.#names, name, undefined);
   }
 
   /** The server has answered: its unnamed statement is now this one, or none. */
   unnamedSettled(statement: UnnamedStatement | undefined): void {
     // Another request with the same outcome may have been undone, and this change with it by mistake.
-    if (this.unnamed === this.settledUnnamed) this.unnamed = statement;
-    this.settledUnnamed = statement;
-    this.#countUnnamed();
+    this.#changeUnnamed(this.unnamed === this.settledUnnamed ? statement : this.unnamed, statement);
   }
 
   /** @param failed PostgreSQL destroys the old statement before it parses the new one; a request that was ignored leaves the old one */
   unnamedUndone(statement: UnnamedStatement | undefined, failed: boolean): void {
     const { unnamed } = this;
     const isCurrent = unnamed === statement || unnamed === this.settledUnnamed;
-    if (failed) this.settledUnnamed = undefined;
-    if (isCurrent) this.unnamed = this.settledUnnamed;
-    this.#countUnnamed();
+    const settled = failed ? undefined : this.settledUnnamed;
+    this.#changeUnnamed(isCurrent ? settled : unnamed, settled);
   }
 
   /** @returns the client's name for a server statement; empty if the client has no name for it */
   nameOf(serverName: string): string {
     for (const [name, { server }] of this.entries()) if (server.name.toString('latin1') === serverName) return name;
-    return this.#former?.get(serverName) ?? '';
+    return this.#names?.former?.get(serverName) ?? '';
   }
 
   entries(): Iterable<[string, NamedStatement]> {
-    return this.#named ?? [];
+    return this.#names?.named ?? [];
   }
 
   /** The client now relies on what it was told of a statement. */
   used(name: string): void {
-    const statement = this.#named?.get(name);
+    const statement = this.#names?.named.get(name);
     if (statement !== undefined) statement.isUsed = true;
   }
 
@@ -139,40 +158,38 @@ export class ClientStatements {
 
   /** Deallocates all named statements. */
   clear(): void {
-    for (const [name, statement] of this.entries()) this.#rememberFormer(name, statement);
+    const names = this.#names;
+    if (names === undefined) return;
+    for (const [name, statement] of names.named) rememberFormer(names, name, statement);
     this.#forgetAll();
   }
 
-  /** The client has disconnected. Undoing a request has no effect from now on. */
+  /** The session is over. Undoing a request has no effect any more. */
   end(): void {
-    this.#isOver = true;
     this.#forgetAll();
-    this.#countUnnamed();
+    this.#memory.resizeBy(-this.#unnamedBytes);
+    this.unnamed = undefined;
+    this.settledUnnamed = undefined;
   }
 
   #forgetAll(): void {
     for (const [name, statement] of this.entries()) this.#memory.delete(ownBytes(name, statement), statement.server);
-    this.#named?.clear();
+    this.#names?.named.clear();
   }
 
-  #rememberFormer(name: string, statement: NamedStatement | undefined): void {
-    if (statement === undefined || name.length > MAX_FORMER_BYTES) return;
-    this.#former ??= new BoundedMap({ maxEntries: MAX_FORMER });
-    this.#former.set(statement.server.name.toString('latin1'), name);
-  }
-
-  #change(named: Map<string, NamedStatement>, name: string, statement: NamedStatement | undefined): () => void {
+  #change(names: StatementNames, name: string, statement: NamedStatement | undefined): () => void {
+    const { named } = names;
     const before = named.get(name);
     this.#put(named, name, statement);
-    this.#rememberFormer(name, before);
+    rememberFormer(names, name, before);
     return () => {
-      this.#rememberFormer(name, named.get(name));
+      rememberFormer(names, name, named.get(name));
       this.#put(named, name, before);
     };
   }
 
   #put(named: Map<string, NamedStatement>, name: string, statement: NamedStatement | undefined): void {
-    if (this.#isOver) return;
+    if (this.#session.isOver) return;
     const before = named.get(name);
     if (before !== undefined) this.#memory.delete(ownBytes(name, before), before.server);
     if (statement === undefined) named.delete(name);

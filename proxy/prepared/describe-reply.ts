@@ -1,7 +1,17 @@
 import { Buffer } from 'node:buffer';
+import type { ServerStatement } from '../../src/backend/prepared-statements.ts';
 import { BackendType } from '../../src/protocol/backend.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import { type StatementShape, statementShape, UNKNOWN_SHAPE } from '../../src/protocol/statement-shape.ts';
+
+/** A Describe whose reply the client's next message waits for, and what that message finds when it is handled again. */
+export interface ShapeQuestion {
+  readonly reply: DescribeReply;
+  /** The server statement of the name that the message uses. */
+  named: { readonly name: string; readonly server: ServerStatement } | undefined;
+  /** The statement, if the backend has described it differently from what clients were told. */
+  changed: object | undefined;
+}
 
 /** Stands beside a Describe of a statement in the reply queue, and reads its reply. */
 export class DescribeReply {

@@ -83,7 +83,7 @@ export function forwardParse(session: WireSession, scanner: FrameScanner, backen
   const text = nameEnd < 0 ? '' : latin1String(buffer, nameEnd + 1, end);
   const watched = inspectText(session, text, isKept || nameEnd + 1 + text.length < end);
   if (!isKept || nameEnd < 0) {
-    const traits = inspectBeginning(session, text, nameEnd !== nameStart);
+    const traits = inspectBeginning(session, text, watched, nameEnd !== nameStart);
     textPasses(session, scanner, end);
     if (nameEnd > nameStart && watched !== undefined) recordOversized(session, buffer.toString('latin1', nameStart, nameEnd), watched);
     parseOversized(session, scanner, backend, traits, watched);

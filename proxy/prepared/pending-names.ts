@@ -10,6 +10,35 @@ import type { ClientStatements } from './client-statements.ts';
 /** Lies before all batches. */
 const NEVER = -1;
 
+/** The last batch that changed something, and the last one before it. */
+interface ChangingBatches {
+  last: number;
+  before: number;
+}
+
+interface NameChanges extends ChangingBatches {
+  /** The batch in which each name was changed last. */
+  readonly byName: Map<string, number>;
+}
+
+interface Deallocations extends ChangingBatches {
+  /** The batch with an unanswered Execute that may deallocate all names; {@link NEVER} if there is none. */
+  executeIn: number;
+  /** Names defined since that Execute, as Latin-1. */
+  givenSince: Set<string> | undefined;
+}
+
+function noteBatch(batches: ChangingBatches, batch: number): void {
+  if (batch > batches.last) batches.before = batches.last;
+  batches.last = batch;
+}
+
+/** The last batch before this one that changed something. */
+function lastBefore(batches: ChangingBatches | undefined, batch: number): number {
+  if (batches === undefined) return NEVER;
+  return batches.last < batch ? batches.last : batches.before;
+}
+
 /**
  * Statement names that unanswered requests define or close. The requests up to a Sync are one batch: if one fails, the server
  * ignores the rest. So a later batch cannot know what a name refers to until the earlier one has been answered, nor whether
@@ -18,21 +47,14 @@ const NEVER = -1;
 export class PendingNames {
   readonly #statements: ClientStatements;
   readonly #queue: ReplyQueue;
-  /** The batch in which each name was changed last. Most sessions never need this map. */
-  #named: Map<string, number> | undefined;
-  /** The last batch that changed any name, and the last one before it. */
-  #anyNamed = NEVER;
-  #anyNamedBefore = NEVER;
+  /** The changes of names. Most sessions never need these. */
+  #named: NameChanges | undefined;
+  /** The batch in which the unnamed statement was changed last. */
   #unnamed = NEVER;
-  /** The last batch that may have deallocated all names, and the last one before it. */
-  #all = NEVER;
-  #allBefore = NEVER;
+  /** What may have deallocated all names; undefined for clients that never do that. Only this class sets it. */
+  deallocations: Deallocations | undefined;
   /** The batch for whose end the client has to wait. */
   #awaited = NEVER;
-  /** The batch with an unanswered Execute that may deallocate all names; {@link NEVER} if there is none. */
-  #deallocatedIn = NEVER;
-  /** Names defined since that Execute, as Latin-1. */
-  #givenSince: Set<string> | undefined;
 
   constructor(statements: ClientStatements, queue: ReplyQueue) {
     this.#statements = statements;
@@ -46,10 +68,9 @@ export class PendingNames {
       this.#unnamed = batch;
       return;
     }
-    if (this.#named === undefined || this.#anyNamed < oldestBatch) this.#named = new Map();
-    this.#named.set(name, batch);
-    if (batch > this.#anyNamed) this.#anyNamedBefore = this.#anyNamed;
-    this.#anyNamed = batch;
+    if (this.#named === undefined || this.#named.last < oldestBatch) this.#named = { last: NEVER, before: NEVER, byName: new Map() };
+    this.#named.byName.set(name, batch);
+    noteBatch(this.#named, batch);
   }
 
   /** The next message prepares a server statement. */
@@ -67,38 +88,43 @@ export class PendingNames {
 
   /** The next message may deallocate all names. */
   changesAll(): void {
-    const { batch } = this.#queue;
-    if (batch > this.#all) this.#allBefore = this.#all;
-    this.#all = batch;
+    noteBatch(this.#deallocated(), this.#queue.batch);
+  }
+
+  #deallocated(): Deallocations {
+    this.deallocations ??= { last: NEVER, before: NEVER, executeIn: NEVER, givenSince: undefined };
+    return this.deallocations;
   }
 
   /** Whether an unanswered Execute may deallocate all names. */
   get mayAllBeGone(): boolean {
-    return this.#deallocatedIn !== NEVER;
+    return this.deallocations !== undefined && this.deallocations.executeIn !== NEVER;
   }
 
   /** The next message is an Execute that deallocates all names. */
   executesDeallocateAll(): void {
-    this.#deallocatedIn = this.#queue.batch;
-    this.#givenSince = undefined;
+    const deallocations = this.#deallocated();
+    deallocations.executeIn = this.#queue.batch;
+    deallocations.givenSince = undefined;
   }
 
   /** The next message defines a name. */
   gives(name: string): void {
-    if (!this.mayAllBeGone) return;
-    this.#givenSince ??= new Set();
-    this.#givenSince.add(name);
+    const deallocations = this.deallocations;
+    if (deallocations === undefined || deallocations.executeIn === NEVER) return;
+    deallocations.givenSince ??= new Set();
+    deallocations.givenSince.add(name);
   }
 
   /** Whether the next message in the batch cannot find the name: all names were deallocated, or the server ignores the message. */
   hasTaken(name: string): boolean {
-    return this.mayAllBeGone && this.#deallocatedIn === this.#queue.batch && this.#givenSince?.has(name) !== true;
+    const deallocations = this.deallocations;
+    return deallocations !== undefined && deallocations.executeIn === this.#queue.batch && deallocations.givenSince?.has(name) !== true;
   }
 
   /** All requests have been answered. */
   settled(): void {
-    this.#deallocatedIn = NEVER;
-    this.#givenSince = undefined;
+    this.deallocations = undefined;
   }
 
   /** Whether the scanner's message refers to a name whose meaning depends on replies that have not arrived. */
@@ -124,18 +150,16 @@ export class PendingNames {
 
   /** The last batch before the current one that changed any name. */
   get #anyChanged(): number {
-    const { batch } = this.#queue;
-    const named = this.#anyNamed < batch ? this.#anyNamed : this.#anyNamedBefore;
-    return Math.max(named, this.#allChanged);
+    return Math.max(lastBefore(this.#named, this.#queue.batch), this.#allChanged);
   }
 
   /** The last batch before the current one that may have deallocated all names. */
   get #allChanged(): number {
-    return this.#all < this.#queue.batch ? this.#all : this.#allBefore;
+    return lastBefore(this.deallocations, this.#queue.batch);
   }
 
   #changedIn(name: string): number {
-    return this.#named?.get(name) ?? NEVER;
+    return this.#named?.byName.get(name) ?? NEVER;
   }
 
   /** The batch in which the name's statement was prepared on the server. */

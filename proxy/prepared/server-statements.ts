@@ -110,7 +110,7 @@ export function discardSequences(session: WireSession, backend: BackendConnectio
 
 /** Whether the next message waits until the backend has described a statement. */
 export function awaitsShape({ question }: WireSession): boolean {
-  return question !== undefined && !question.isOver;
+  return question !== undefined && !question.reply.isOver;
 }
 
 /** Ensures that the backend's unnamed statement is this client's, and not one that another client left. */
@@ -139,7 +139,7 @@ function prepareUnnamed(session: WireSession, unnamed: UnnamedStatement, backend
   return ask(session, NO_NAME, (shape) => {
     if (isSameShape(shape, told)) return;
     undo();
-    session.changed = unnamed;
+    noteChanged(session, unnamed);
   });
 }
 
@@ -163,7 +163,7 @@ export function ensurePrepared(
 
 /** As {@link ensurePrepared}, for a Parse of the statement. @returns whether the Parse has to wait until the shape on this backend is known */
 export function mustDescribeFirst(session: WireSession, statement: ServerStatement, backend: BackendConnection): boolean {
-  session.changed = undefined;
+  session.question = undefined;
   if (!statement.isSent || !canAsk(session) || backend.session.prepared.use(statement)) return false;
   prepareStatement(session, statement, backend, true);
   return true;
@@ -202,7 +202,7 @@ function canAsk({ replies }: WireSession): boolean {
 }
 
 function ask(session: WireSession, name: Buffer, told: (shape: StatementShape) => void): 'asked' {
-  session.question = describe(session, name, told, true);
+  session.question = { reply: describe(session, name, told, true), named: undefined, changed: undefined };
   session.toBackend.insert(FLUSH);
   return 'asked';
 }
@@ -235,7 +235,7 @@ function shapeDiffers(
   backend.session.unprepare(statement);
   session.services.registry.forget(statement);
   if (asks) {
-    session.changed = statement;
+    noteChanged(session, statement);
     return;
   }
   // Two sessions were both the first to prepare it, on different backends, and its tables changed in between.
@@ -245,10 +245,14 @@ function shapeDiffers(
   session.statements.replace(statement, own);
 }
 
+function noteChanged({ question }: WireSession, statement: object): void {
+  if (question !== undefined) question.changed = statement;
+}
+
 /** Whether the backend has described the statement differently from what clients were told. Clears the mark. */
-function takeChanged(session: WireSession, statement: object): boolean {
-  if (session.changed !== statement) return false;
-  session.changed = undefined;
+function takeChanged({ question }: WireSession, statement: object): boolean {
+  if (question?.changed !== statement) return false;
+  question.changed = undefined;
   return true;
 }
 

@@ -3,30 +3,38 @@ import { latin1String } from '../../src/protocol/body.ts';
 import { CLOSE_UNNAMED_PORTAL } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
 import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
-import type { WireSession } from '../relay/wire-session.ts';
+import type { SpecialPortals, WireSession } from '../relay/wire-session.ts';
 
 /* Some portals need special treatment when they are executed. They are recognized when they are bound. */
 
 /** Notes a Bind that is forwarded, of any statement. */
 export function noteBind(session: WireSession, { buffer, start }: FrameScanner): void {
-  session.bindsUnnamedPortal ||= buffer[start + HEADER_BYTES] === 0;
+  if (mayDangle(session) && buffer[start + HEADER_BYTES] === 0) portalsOf(session).replacesDangling = true;
+}
+
+function portalsOf(session: WireSession): SpecialPortals {
+  session.portals ??= { deallocating: undefined, searchPath: undefined, replacesDangling: false };
+  return session.portals;
 }
 
 /** @param traits those of the bound statement, if Postern knows it */
 export function portalBound(session: WireSession, bind: FrameScanner, traits: SessionTraits | undefined): void {
-  if (traits?.deallocatesAll === true) session.deallocatingPortal = portalName(bind);
-  else if (deallocatesAll(session, bind)) session.deallocatingPortal = undefined;
-  session.searchPathPortal = traits?.showsSearchPath === true ? portalName(bind) : undefined;
+  const isSpecial = traits?.deallocatesAll === true || traits?.showsSearchPath === true;
+  if (!isSpecial && session.portals === undefined) return;
+  const portals = portalsOf(session);
+  if (traits?.deallocatesAll === true) portals.deallocating = portalName(bind);
+  else if (deallocatesAll(session, bind)) portals.deallocating = undefined;
+  portals.searchPath = traits?.showsSearchPath === true ? portalName(bind) : undefined;
 }
 
 /** Whether an Execute deallocates all prepared statements. */
-export function deallocatesAll({ deallocatingPortal }: WireSession, execute: FrameScanner): boolean {
-  return deallocatingPortal !== undefined && portalName(execute) === deallocatingPortal;
+export function deallocatesAll({ portals }: WireSession, execute: FrameScanner): boolean {
+  return portals?.deallocating !== undefined && portalName(execute) === portals.deallocating;
 }
 
 /** Whether the rows of an Execute are values of search_path. */
-export function showsSearchPath({ searchPathPortal }: WireSession, execute: FrameScanner): boolean {
-  return searchPathPortal !== undefined && portalName(execute) === searchPathPortal;
+export function showsSearchPath({ portals }: WireSession, execute: FrameScanner): boolean {
+  return portals?.searchPath !== undefined && portalName(execute) === portals.searchPath;
 }
 
 /**
@@ -34,10 +42,16 @@ export function showsSearchPath({ searchPathPortal }: WireSession, execute: Fram
  * crashes the server (seen with PostgreSQL 15.20 and 18.4), and with it the sessions of all organizations. Postern closes
  * the portal before an Execute that may refer to it.
  */
-export function closeDanglingPortal({ replies, toBackend, bindsUnnamedPortal }: WireSession): void {
-  if (bindsUnnamedPortal || replies.copyIn || !(replies.danglingPortal || replies.owesQuery)) return;
+export function closeDanglingPortal(session: WireSession): void {
+  const { replies, toBackend, portals } = session;
+  if (!mayDangle(session) || replies.copyIn || portals?.replacesDangling === true) return;
   replies.push(Request.close, Disposition.skip);
   toBackend.insert(CLOSE_UNNAMED_PORTAL);
+}
+
+/** Whether a Query has left the unnamed portal without its plan, or may yet. */
+function mayDangle({ replies }: WireSession): boolean {
+  return replies.danglingPortal || replies.owesQuery;
 }
 
 /** The portal name in a Bind or an Execute, as Latin-1. */

@@ -19,12 +19,13 @@ export function resolveStatement(
   backend: BackendConnection,
 ): ServerStatement | 'asked' | 'changed' {
   const { isUsed = false, first = statement.server } = statement;
-  const server = session.asked?.name === name ? session.asked.server : serverStatementFor(session, name, statement, backend);
-  session.asked = undefined;
+  const asked = session.question?.named;
+  const server = asked?.name === name ? asked.server : serverStatementFor(session, name, statement, backend);
+  if (session.question !== undefined) session.question.named = undefined;
   let readiness = ensurePrepared(session, server, backend, server !== first);
   if (readiness === 'ready' && server !== first && differs(server, first)) readiness = 'changed';
   if (readiness === 'ready') return server;
-  if (readiness === 'asked') session.asked = { name, server };
+  if (readiness === 'asked' && session.question !== undefined) session.question.named = { name, server };
   if (readiness === 'asked' || isUsed) return readiness;
   // The client has not been told its columns, so the client cannot tell whether the statement is prepared now or was before.
   const renewed = renewStatement(session, name, statement);

@@ -10,7 +10,7 @@ import type { Edits } from '../../src/router/schema-rewriting/edits/edits.ts';
 import { isOwn } from '../checkout/backend-link.ts';
 import { ReportedParameters } from '../checkout/reported-parameters.ts';
 import { isCanceled, isMissing, isServerStatementMissing, isStalePlan, STALE_PLAN } from '../errors.ts';
-import { applySchemaChange, commandCompleted, MAX_REAPPLIED_EFFECTS } from '../pinning/completed-commands.ts';
+import { applyEffects, commandCompleted, MAX_REAPPLIED_EFFECTS } from '../pinning/completed-commands.ts';
 import type { RequestEnd } from '../pinning/query-inspection.ts';
 import type { StateProbe } from '../pinning/state-probe.ts';
 import { DescribeReply } from '../prepared/describe-reply.ts';
@@ -19,7 +19,7 @@ import { SHAPE_CHANGED } from '../prepared/server-statements.ts';
 import { Reason } from './input-gate.ts';
 import { CLOSE_COMPLETE, PARSE_COMPLETE, READY_IDLE } from './message-builders.ts';
 import { errorForClient, noticeForClient, notificationForClient, searchPathRowForClient } from './reply-rewriting.ts';
-import { endByError } from './session-end.ts';
+import { endByError, endingOf } from './session-end.ts';
 import type { WireSession } from './wire-session.ts';
 
 /*
@@ -27,6 +27,7 @@ import type { WireSession } from './wire-session.ts';
  * the server's names.
  */
 
+const ANSWERED = { name: 'wire.query' } as const;
 /** Command tags of statements that cannot commit, unlike COMMIT, CALL and VACUUM. A request that fails after these has left nothing. */
 const STAYS_OPEN = /^(?:SELECT|INSERT|UPDATE|DELETE|MERGE|COPY|FETCH|SHOW|SET|EXPLAIN)\b/;
 
@@ -39,13 +40,13 @@ const STAYS_OPEN = /^(?:SELECT|INSERT|UPDATE|DELETE|MERGE|COPY|FETCH|SHOW|SET|EX
 export function receiveReplies(session: WireSession, chunk: Buffer, isFollowed: boolean): Buffer | undefined {
   const { backendScanner: scanner, replies, services, gate } = session;
   scanner.push(chunk);
-  session.reappliedEffects = 0;
-  gate.open(Reason.replyPart);
+  if (session.effects !== undefined) session.effects.reapplied = 0;
+  if (gate.reasons !== 0) gate.open(Reason.replyPart);
   while (scanner.next()) {
     if (!scanner.first) {
       passOn(session, scanner, !session.skipsRest);
-      if (scanner.last && session.endsAfterMessage !== undefined) {
-        session.endsAfterMessage.expire();
+      if (scanner.last && session.ending?.afterMessage !== undefined) {
+        session.ending.afterMessage.expire();
         break;
       }
     } else if (isData(scanner.type) && !replies.skipping && services.rewriter === undefined) {
@@ -54,7 +55,7 @@ export function receiveReplies(session: WireSession, chunk: Buffer, isFollowed: 
     } else receiveMessage(session, scanner);
     if (isFollowed && replies.length === 0) return scanner.takeRest();
     if (replies.isUnclear) break;
-    if (session.reappliedEffects <= MAX_REAPPLIED_EFFECTS || replies.length === 0 || isFollowed) continue;
+    if (session.effects === undefined || session.effects.reapplied <= MAX_REAPPLIED_EFFECTS || replies.length === 0 || isFollowed) continue;
     gate.close(Reason.replyPart);
     break;
   }
@@ -71,8 +72,7 @@ export function settingsRestored(session: WireSession): void {
 
 function passOn(session: WireSession, scanner: FrameScanner, isForwarded: boolean): void {
   if (scanner.first) session.skipsRest = !isForwarded;
-  if (!isForwarded || session.isHidden) return;
-  session.bytesOut += scanner.end - scanner.start;
+  if (!isForwarded || session.attempt === 'discarded') return;
   session.services.usage.bytesOut += scanner.end - scanner.start;
   session.toClient.add(scanner.buffer, scanner.start, scanner.end);
 }
@@ -80,25 +80,25 @@ function passOn(session: WireSession, scanner: FrameScanner, isForwarded: boolea
 function receiveMessage(session: WireSession, scanner: FrameScanner): void {
   const { replies } = session;
   const { type, buffer, start, end } = scanner;
-  const { skipping } = replies;
+  const isForwarded = replies.forwards(type);
   switch (type) {
     case BackendType.NoticeResponse:
-      receiveNotice(session, scanner, skipping);
+      receiveNotice(session, scanner, isForwarded);
       return;
     case BackendType.NotificationResponse:
       receiveNotification(session, scanner);
       return;
     case BackendType.ParameterStatus:
-      receiveParameter(session, scanner, skipping);
+      receiveParameter(session, scanner, !isForwarded);
       return;
     case BackendType.ReadyForQuery:
-      receiveReady(session, scanner);
+      receiveReady(session, scanner, isForwarded);
       return;
     case BackendType.ErrorResponse:
-      receiveError(session, scanner);
+      receiveError(session, scanner, isForwarded);
       return;
     case BackendType.CommandComplete:
-      if (!skipping) receiveCompletion(session, buffer, start + HEADER_BYTES, end - 1);
+      if (isForwarded) receiveCompletion(session, buffer, start + HEADER_BYTES, end - 1);
       break;
     case BackendType.DataRow:
       receiveRow(session, scanner);
@@ -112,14 +112,14 @@ function receiveMessage(session: WireSession, scanner: FrameScanner): void {
     }
     default:
   }
-  passOn(session, scanner, replies.forwards(type));
+  passOn(session, scanner, isForwarded);
   replies.receive(type);
 }
 
-function receiveNotice(session: WireSession, scanner: FrameScanner, skipping: boolean): void {
+function receiveNotice(session: WireSession, scanner: FrameScanner, isForwarded: boolean): void {
   const { rewriter } = session.services;
-  if (skipping || rewriter === undefined || !scanner.last) {
-    passOn(session, scanner, !skipping);
+  if (!isForwarded || rewriter === undefined || !scanner.last) {
+    passOn(session, scanner, isForwarded);
     return;
   }
   session.toClient.insert(noticeForClient(scanner.buffer.subarray(scanner.start, scanner.end), rewriter));
@@ -136,47 +136,48 @@ function receiveNotification(session: WireSession, scanner: FrameScanner): void 
   if (notification !== undefined) toClient.insert(notification);
 }
 
-function receiveReady(session: WireSession, scanner: FrameScanner): void {
-  const { replies, pins, services, gate } = session;
+function receiveReady(session: WireSession, scanner: FrameScanner, isForwarded: boolean): void {
+  const { replies, pins, services, gate, inFlight } = session;
   const status = statusOf(scanner.buffer[scanner.start + HEADER_BYTES]);
   // A Query amid extended-protocol messages can leave a transaction open that PostgreSQL 18 reports as ended. The next
   // request then fails. A state probe takes that failure instead of a request of the client.
-  if (session.status === 'T' && status === 'I' && !session.hasCompleted) pins.suspected = true;
-  session.hasCompleted = false;
-  session.mayHaveCommitted = false;
+  if (session.status === 'T' && status === 'I' && session.completed === 'nothing') pins.suspected = true;
+  session.completed = 'nothing';
   session.status = status;
   const askedAt = session.since;
   session.since = performance.now();
-  const isForwarded = replies.forwards(scanner.type);
   // After a RESET the startup settings are restored before the client is told that the session is ready.
-  if (isForwarded && pins.restores && status === 'I' && replies.length === 1) gate.close(Reason.settings);
+  if (isForwarded && pins.settingsState === 'reset' && status === 'I' && replies.length === 1) gate.close(Reason.settings);
   else passOn(session, scanner, isForwarded);
   replies.receive(scanner.type);
   if (status !== 'E') replies.danglingPortal = false;
-  if (isForwarded && !session.isHidden) {
-    services.answered(session.failure, session.since - askedAt);
+  if (isForwarded && session.ending?.isOver !== true) inFlight.answered(askedAt, session.attempt === 'discarded');
+  if (isForwarded && session.attempt !== 'discarded') {
+    services.usage.answered(session.since - askedAt, session.failure !== undefined);
+    services.observe(session.failure === undefined ? ANSWERED : { ...ANSWERED, sqlstate: session.failure });
     session.failure = undefined;
   }
-  if (session.schemaChanged || session.allDeallocated) applySchemaChange(session);
+  if (session.effects !== undefined) applyEffects(session, session.effects);
 }
 
-function receiveError(session: WireSession, scanner: FrameScanner): void {
+function receiveError(session: WireSession, scanner: FrameScanner, isForwarded: boolean): void {
   const { replies, toClient, services, statements } = session;
   const { buffer, start, end, type } = scanner;
   const seen = buffer.subarray(start + HEADER_BYTES, end);
   const said = decodeErrorFields(scanner.last ? seen : Buffer.concat([seen, endOfFields(seen)]));
   const isRefused = replies.subject === SHAPE_CHANGED && isMissing(said);
   const fields = isRefused ? STALE_PLAN : said;
-  session.hasFatal ||= fields.severity !== 'ERROR';
-  const isForwarded = replies.forwards(type);
-  if (isForwarded && !session.hasFatal && !session.mayHaveCommitted && !isRefused && canRunAgain(session, fields)) {
-    session.isHidden = true;
+  if (fields.severity !== 'ERROR') endingOf(session).hasFatal = true;
+  const hasFatal = session.ending?.hasFatal === true;
+  if (isForwarded && !hasFatal && session.completed !== 'committed' && !isRefused && canRunAgain(session, fields)) {
+    session.attempt = 'discarded';
     toClient.clear();
   }
   if (isServerStatementMissing(fields)) session.backend?.session.unprepareAll();
   noteFailure(session, fields);
-  if (isForwarded && !session.isHidden) session.failure ??= fields.code;
-  const isTold = (isForwarded || session.hasFatal) && !session.isHidden;
+  const isHidden = session.attempt === 'discarded';
+  if (isForwarded && !isHidden) session.failure ??= fields.code;
+  const isTold = (isForwarded || hasFatal) && !isHidden;
   const isReworded = isTold && !isRefused && scanner.last && (services.rewriter !== undefined || mentionsServerStatement(fields.message));
   const edits = editsInError(session);
   if (!isReworded) passOn(session, scanner, isTold && !isRefused);
@@ -190,10 +191,10 @@ function receiveError(session: WireSession, scanner: FrameScanner): void {
  * Whether the request can run again instead of reporting the error. The client must not see that a statement which Postern
  * prepared has become invalid, nor that a cancel request for another client has hit its request.
  */
-function canRunAgain({ inFlight, hasRunAgain, usesRepeated, toClient, link }: WireSession, error: ErrorFields): boolean {
+function canRunAgain({ inFlight, attempt, usesRepeated, toClient, link }: WireSession, error: ErrorFields): boolean {
   if (!inFlight.isUntold) return false;
   // Only once, because a client's function can raise the same error.
-  if (isServerStatementMissing(error)) return !hasRunAgain && (usesRepeated || toClient.bytes === 0);
+  if (isServerStatementMissing(error)) return attempt !== 'second' && (usesRepeated || toClient.bytes === 0);
   return (usesRepeated && isStalePlan(error)) || (link.mayMeetForeignCancel && isCanceled(error));
 }
 
@@ -208,23 +209,24 @@ function noteFailure(session: WireSession, fields: ErrorFields): void {
   if (isOwn(subject)) {
     session.pins.probeFailed();
     // A fatal error is sent to the client as it is.
-    if (subject.own === 'settings' && !session.hasFatal)
+    if (subject.own === 'settings' && session.ending?.hasFatal !== true)
       endByError(session, new ServiceError('internal', "the session's settings could not be restored", { detail: fields.message }));
     return;
   }
   if (isStalePlan(fields) && fields !== STALE_PLAN) session.services.registry.invalidate();
-  if (session.isHidden) return;
+  if (session.attempt === 'discarded') return;
   const batch = (subject as RequestEnd | undefined)?.batch;
   if (batch !== undefined) batch.sqlstate = fields.code;
 }
 
 function receiveCompletion(session: WireSession, buffer: Buffer, start: number, end: number): void {
-  session.hasCompleted = true;
-  if (!session.isHidden) session.services.usage.rows += rowsOf(buffer, end);
+  if (session.completed === 'nothing') session.completed = 'uncommitted';
+  if (session.attempt !== 'discarded') session.services.usage.rows += rowsOf(buffer, end);
+  // Only for the audit log does it matter what has returned rows.
+  if (session.audit === undefined && isSelect(buffer, start)) return;
   const subject = session.replies.batchSubject;
-  if (subject === undefined && isSelect(buffer, start)) return;
   const tag = buffer.toString('latin1', start, end);
-  session.mayHaveCommitted ||= !STAYS_OPEN.test(tag);
+  if (!STAYS_OPEN.test(tag)) session.completed = 'committed';
   commandCompleted(session, tag, isOwn(subject) ? undefined : (subject as RequestEnd | undefined));
 }
 
@@ -236,7 +238,7 @@ function receiveParameter(session: WireSession, scanner: FrameScanner, isOwnRequ
   const { parameter, value: serverValue } = decodeParameterStatus(scanner.buffer.subarray(scanner.start + HEADER_BYTES, scanner.end));
   if (!isOwnRequest) pins.parameterChanged(parameter, serverValue);
   const value = services.rewriter?.clientSetting(parameter, serverValue) ?? serverValue;
-  if (pins.restores && session.status === 'I') reported.putOff(parameter, value);
+  if (pins.settingsState === 'reset' && session.status === 'I') reported.putOff(parameter, value);
   else if (!isOwnRequest || !reported.isTold(parameter, value)) {
     reported.tell(parameter, value);
     if (value === serverValue) passOn(session, scanner, true);
@@ -262,22 +264,23 @@ function receiveRow(session: WireSession, scanner: FrameScanner): void {
 }
 
 /** @see ReplyListener.simulate */
-export function simulateReply({ isHidden, toClient }: WireSession, request: RequestKind): void {
-  if (!isHidden) toClient.insert(request === Request.parse ? PARSE_COMPLETE : CLOSE_COMPLETE);
+export function simulateReply({ attempt, toClient }: WireSession, request: RequestKind): void {
+  if (attempt !== 'discarded') toClient.insert(request === Request.parse ? PARSE_COMPLETE : CLOSE_COMPLETE);
 }
 
 /** @see ReplyListener.done */
 export function requestDone(session: WireSession, request: RequestKind, subject: unknown): void {
-  if (request === Request.query && !isOwn(subject)) unnamedDestroyed(session);
+  const isOurs = subject !== undefined && isOwn(subject);
+  if (request === Request.query && !isOurs) unnamedDestroyed(session);
   if (subject === undefined) return;
   if (hasEffect(request)) {
-    session.allDeallocated = false;
+    if (session.effects !== undefined) session.effects.allDeallocated = false;
     const effect = subject as Effect;
     effect.done?.();
     if (effect.statement !== undefined) effect.statement.proven = true;
     return;
   }
-  if (isOwn(subject)) {
+  if (isOurs) {
     if (subject.own === 'probe') probed(session, subject.probe);
     else if (subject.own === 'shape') subject.done();
     return;
@@ -295,7 +298,7 @@ function unnamedDestroyed({ statements }: WireSession): void {
 export function requestDropped(session: WireSession, request: RequestKind, subject: unknown, failed: boolean): void {
   if (subject instanceof DescribeReply) subject.dropped();
   else if (subject !== undefined && hasEffect(request)) {
-    session.allDeallocated = false;
+    if (session.effects !== undefined) session.effects.allDeallocated = false;
     (subject as Effect).undo(failed);
   } else if (request === Request.query) session.statements.unnamedUndone(undefined, false);
 }

@@ -1,31 +1,22 @@
-import { Buffer } from 'node:buffer';
+import type { Buffer } from 'node:buffer';
 import { ServiceError } from '../../src/errors.ts';
 import { FrontendType } from '../../src/protocol/frontend.ts';
 import type { FrameScanner } from '../../src/protocol/message-framing.ts';
 import { LARGE_SQL_BYTES } from '../../src/router/schema-rewriting/rewrite-sql.ts';
-import { HIGH_WATER_BYTES } from '../buffer-limits.ts';
 import { errorResponse } from '../errors.ts';
-import { inspectInSlices } from '../inspection/streamed-traits.ts';
+import { inspectInSlices } from '../inspection/large-text.ts';
 import type { RelayEnd } from '../sessions/session-services.ts';
 import { Reason } from './input-gate.ts';
 import { rewrittenMessage } from './message-builders.ts';
 import { endAfterReplies, endByError, endNow } from './session-end.ts';
-import { newClientScanner, type WireSession } from './wire-session.ts';
+import type { WireSession } from './wire-session.ts';
 
 /* Handles the client's input that is not simply forwarded. */
 
-/** Resets what is noted about a piece of input. */
-export function beginInput(session: WireSession): void {
-  session.usesRepeated = false;
-  session.usesUnnamed = false;
-  session.isPlain = true;
-  session.bound = undefined;
-}
-
 /** Counts the bytes of the client's input that are held. */
-export function countInput({ services, clientScanner, gate, rewrittenBytes }: WireSession): void {
+export function countInput({ services, clientScanner, gate }: WireSession): void {
   const { bufferBudget } = services;
-  const bytes = clientScanner.heldBytes + gate.inputBytes + rewrittenBytes;
+  const bytes = clientScanner.heldBytes + gate.inputBytes;
   if (bytes !== bufferBudget.fromClientBytes) bufferBudget.fromClient(bytes);
 }
 
@@ -40,25 +31,6 @@ export function mustHoldInput({ link, gate, clientScanner }: WireSession): boole
 /** Whether held input still has to wait: nothing is sent behind a request in a shared pipeline, or before signals have arrived. */
 export function mustHoldOn({ link, replies, gate }: WireSession): boolean {
   return (link.shared !== undefined && replies.length > 0) || gate.isClosed(Reason.signals);
-}
-
-export function isBackendFull({ backend }: WireSession): boolean {
-  return backend !== undefined && backend.pendingBytes > HIGH_WATER_BYTES;
-}
-
-/** Reads from the client again, unless input has to wait. */
-export function resumeClient(session: WireSession): void {
-  const { client, gate, isOver } = session;
-  if (client.isPaused() && gate.isClear && !isOver && !isBackendFull(session)) client.resume();
-}
-
-/** Delays a request that signals other sessions until the signals have arrived, because PostgreSQL's functions send theirs before they return. */
-export function awaitSignals({ services, link, replies, events }: WireSession): void {
-  const { processIds } = services;
-  const { signals } = processIds;
-  if (signals === undefined) return;
-  processIds.signals = undefined;
-  if (replies.length > 0) void link.holdBackUntil(signals).then(() => events.continueInput());
 }
 
 /**
@@ -97,51 +69,33 @@ export function violated(session: WireSession, error: unknown): void {
 }
 
 function internalError({ services }: WireSession, cause: unknown): ServiceError {
-  services.failed(cause);
+  services.observe({ name: 'service.failure', message: 'a wire session failed', cause });
   return new ServiceError('internal', 'internal error', { cause });
 }
 
-/**
- * Keeps a request that has arrived alone and whole. It can be run again until a part of its reply has been sent.
- * @param batchBefore the number of its batch, if all before it had been answered
- */
-export function keepInFlight(session: WireSession, chunk: Buffer, batchBefore: number | undefined): void {
-  const { isUnsynced, clientScanner, gate, replies, inFlight } = session;
-  const isOne = batchBefore !== undefined && replies.batch === batchBefore + 1 && !isUnsynced && !clientScanner.midMessage;
-  if (isOne && gate.isClear && replies.length > 0) inFlight.begin(chunk);
-  else inFlight.end();
-}
-
-/** Whether the scanner's message has a text so long that rewriting it at once would delay other sessions. */
-export function isLargeText({ services, rewritten }: WireSession, { first, type, length, last }: FrameScanner): boolean {
-  if (services.rewriter === undefined || !first || length < LARGE_SQL_BYTES || rewritten !== undefined) return false;
+/** Whether the scanner's message, which is rewritten, has a text so long that rewriting it at once would delay other sessions. */
+export function isLargeText({ largeText }: WireSession, { first, type, length, last }: FrameScanner): boolean {
+  if (!first || length < LARGE_SQL_BYTES || largeText !== undefined) return false;
   return last && (type === FrontendType.Query || type === FrontendType.Parse);
 }
 
 /** Rewrites the message in time slices. It and the input behind it wait meanwhile. */
 export function rewriteLarge(session: WireSession, scanner: FrameScanner): void {
   const { client, services, gate, events } = session;
-  const message = Buffer.from(scanner.buffer.subarray(scanner.start, scanner.end));
-  gate.holdFirst(Buffer.from(scanner.takeRest()), Reason.rewriting);
-  session.clientScanner = newClientScanner(services);
-  session.rewrittenBytes = message.length;
+  const size = scanner.end - scanner.start;
+  const input = scanner.takeMessage();
+  const message = input.subarray(0, size);
+  gate.holdFirst(input.subarray(size), Reason.rewriting);
+  gate.holdFirst(message, Reason.rewriting);
   client.pause();
   const rewriting = rewrittenMessage(message, (sql) => services.rewriter?.rewriteLarge(sql));
   Promise.all([rewriting, inspectInSlices(message)]).then(
     ([rewritten, inspected]) => {
       if (session.isOver) return;
-      session.rewrittenBytes = 0;
-      gate.holdFirst(rewritten, Reason.rewriting);
-      session.rewritten = inspected;
+      gate.replaceFirst(rewritten);
+      session.largeText = inspected;
       events.resumeInput();
     },
     (cause: unknown) => endByError(session, internalError(session, cause)),
   );
-}
-
-/** @returns the current message and all input behind it, to be handled later */
-export function takeMessage(session: WireSession, scanner: FrameScanner): Buffer {
-  const { services } = session;
-  if (!scanner.last) session.clientScanner = newClientScanner(services);
-  return Buffer.concat([scanner.buffer.subarray(scanner.start, scanner.end), scanner.takeRest()]);
 }

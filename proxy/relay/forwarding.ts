@@ -6,20 +6,18 @@ import { latin1String, stringEnd } from '../../src/protocol/body.ts';
 import { FrontendType, statementNameStart } from '../../src/protocol/frontend.ts';
 import { queryMessage, withStatementName } from '../../src/protocol/frontend-encoder.ts';
 import { type FrameScanner, HEADER_BYTES } from '../../src/protocol/message-framing.ts';
-import type { SessionTraits } from '../../src/syntax/traits/session-traits.ts';
+import { NO_TRAITS, type SessionTraits } from '../../src/syntax/traits/session-traits.ts';
 import { MAX_KEPT_DEFINITION_BYTES } from '../buffer-limits.ts';
 import { traitsOfCall } from '../inspection/function-call-traits.ts';
-import { sendSignals, translateProcessIds } from '../pinning/process-ids.ts';
+import { sendSignals } from '../pinning/process-ids.ts';
 import {
-  demandWhole,
+  awaitSignals,
   endRequest,
   inspectAgain,
-  inspectBeginning,
   inspectOversized,
-  inspectText,
+  inspectQuery,
   inspectTraits,
-  inspectWhole,
-  rewriteText,
+  rewrittenText,
   textPasses,
 } from '../pinning/query-inspection.ts';
 import type { NamedStatement, UnnamedStatement } from '../prepared/client-statements.ts';
@@ -52,7 +50,7 @@ export function mustWaitForReplies(session: WireSession, scanner: FrameScanner):
 
 /** RESET and DISCARD go back to the server's defaults. The client's startup settings are restored before its next request. */
 function followsReset({ pins, hasUnsynced, names }: WireSession, { type }: FrameScanner): boolean {
-  return pins.restores && !hasUnsynced && REQUEST_STARTS.has(type) && names.waitForAll();
+  return pins.settingsState === 'reset' && !hasUnsynced && REQUEST_STARTS.has(type) && names.waitForAll();
 }
 
 /** Whether the message that {@link mustWaitForReplies} or {@link forward} made wait still has to. */
@@ -66,11 +64,11 @@ export function awaitsReplies(session: WireSession): boolean {
  */
 export function forward(session: WireSession, scanner: FrameScanner, backend: BackendConnection): boolean {
   if (!scanner.first) {
-    textPasses(session, scanner, scanner.start);
+    if (session.largeText !== undefined) textPasses(session, scanner, scanner.start);
     pass(session, scanner);
     return true;
   }
-  if (session.names.mayAllBeGone && session.startsPipeline) session.names.settled();
+  if (session.names.deallocations !== undefined && session.startsPipeline) session.names.settled();
   if (backend.session.staleNames.size > 0 && session.startsPipeline) closeStaleNames(session, backend);
   switch (scanner.type) {
     case FrontendType.Query:
@@ -94,8 +92,8 @@ export function forward(session: WireSession, scanner: FrameScanner, backend: Ba
       return true;
     case FrontendType.Sync:
       session.unsyncedBatch = NONE;
-      session.bindsUnnamedPortal = false;
-      session.replies.push(Request.sync, Disposition.forward, endRequest(session));
+      if (session.portals !== undefined) session.portals.replacesDangling = false;
+      session.replies.push(Request.sync, Disposition.forward, session.audit === undefined ? undefined : endRequest(session));
       break;
     case FrontendType.FunctionCall:
       countStatement(session);
@@ -130,37 +128,33 @@ function expectReply(session: WireSession, kind: RequestKind, subject?: unknown)
 /** A Query also destroys the unnamed statement, of the client and of the backend. */
 function forwardQuery(session: WireSession, scanner: FrameScanner, backend: BackendConnection): void {
   const { names, replies, statements, toBackend, sentText } = session;
-  demandWhole(session, scanner);
-  countStatement(session);
-  session.bindsUnnamedPortal = false;
+  if (session.portals !== undefined) session.portals.replacesDangling = false;
   const { buffer, start, last } = scanner;
   const isWhole = last && scanner.length <= MAX_KEPT_DEFINITION_BYTES;
   const end = isWhole ? scanner.end - 1 : Math.min(scanner.end, start + MAX_KEPT_DEFINITION_BYTES);
   const text = buffer.toString('latin1', start + HEADER_BYTES, end);
+  const { traits, sent, edits } = inspectQuery(session, scanner, text, isWhole ? undefined : end);
+  countStatement(session);
   sentText.isWhole = isWhole && text.length <= SHOWN_MAX_CHARACTERS;
   sentText.text = sentText.isWhole ? text : beginningOf(session, text);
   sentText.batch = replies.batch;
-  inspectText(session, text, isWhole);
-  const traits = isWhole ? inspectWhole(session, text) : inspectBeginning(session, text);
-  if (!isWhole) textPasses(session, scanner, end);
-  const { sql, edits } = rewriteText(session, text);
-  const sent = traits.mentionsPids ? translateProcessIds(sql, session.services.processIds).text : sql;
   const deallocations = traits.deallocates ? preparePlaceholders(session, text, backend) : [];
   if (traits.deallocatesAll) names.changesAll();
-  names.changes('');
+  if (statements.unnamed !== undefined || statements.settledUnnamed !== undefined) names.changes('');
   for (const name of deallocations) names.changes(name);
   if (!replies.discarding) {
     if (statements.unnamed !== undefined) statements.setUnnamed(undefined);
     backend.session.unnamed = undefined;
   }
-  replies.push(Request.query, Disposition.forward, endRequest(session, deallocations, edits, traits.showsSearchPath));
+  const isPlain = traits === NO_TRAITS && session.audit === undefined && edits.length === 0;
+  replies.push(Request.query, Disposition.forward, isPlain ? undefined : endRequest(session, deallocations, edits, traits.showsSearchPath));
   if (sent === text) pass(session, scanner);
   else toBackend.insert(queryMessage(Buffer.from(sent, 'latin1')));
 }
 
 /** A copy, so that long texts are not kept. */
-function beginningOf({ rewritten }: WireSession, text: string): string {
-  return rewritten?.beginning ?? Buffer.from(text.slice(0, SHOWN_MAX_CHARACTERS), 'latin1').toString('latin1');
+function beginningOf(session: WireSession, text: string): string {
+  return rewrittenText(session)?.beginning ?? Buffer.from(text.slice(0, SHOWN_MAX_CHARACTERS), 'latin1').toString('latin1');
 }
 
 /** Bind, and Describe of a statement, under the name that the statement has on the server. @returns as {@link forward} */
@@ -192,7 +186,7 @@ function forwardNamed(
     return server === 'changed';
   }
   if (kind === Request.bind) {
-    if (statement !== undefined) sendSignals(statement.signals, scanner, session.services.processIds);
+    if (statement !== undefined) awaitSignals(session, sendSignals(statement.signals, scanner, session.services.processIds));
     if (statement?.watched !== undefined) inspectAgain(session, statement.watched);
     else if (statement === undefined && isNamed) inspectOversized(session, name);
     sentText.text = server?.definition ?? (isNamed ? undefined : unnamed?.definition);
@@ -222,7 +216,7 @@ function useNamed(
   }
   const server = resolveStatement(session, name, named, backend);
   if (server === 'asked' || server === 'changed') return server;
-  session.bound = server;
+  noteTimed(session, server);
   if (named.isUsed !== true) session.statements.used(name);
   return server;
 }
@@ -232,12 +226,16 @@ function useUnnamed(session: WireSession, backend: BackendConnection): ServerSta
   const server = session.statements.unnamed?.server;
   // One of an earlier request is used as an unnamed statement, because its tables may have changed since then.
   if (server !== undefined && session.usesRepeated && !session.names.mayAllBeGone && backend.session.prepared.use(server)) {
-    session.bound = server;
+    noteTimed(session, server);
     return server;
   }
-  session.usesUnnamed = true;
+  session.timed = 'none';
   const readiness = ensureUnnamed(session, backend);
   return readiness === 'ready' ? undefined : readiness;
+}
+
+function noteTimed(session: WireSession, statement: ServerStatement): void {
+  if (session.timed !== 'none') session.timed = statement;
 }
 
 function statementNamed({ names, statements }: WireSession, name: string): NamedStatement | undefined {

@@ -21,64 +21,66 @@ const NO_REPLY = Reason.backend | Reason.rewriting;
 
 /** The reasons for which a session waits, and the input that waits meanwhile, in the order of its arrival. */
 export class Gate {
-  #reasons = 0;
-  /** Undefined while input is forwarded as it arrives. */
-  #input: Buffer[] | undefined;
+  /* Only this class sets these. */
+  /** 0: there is none. */
+  reasons = 0;
+  /** The input that waits. Undefined while none does, and new input does not have to. */
+  input: Buffer[] | undefined;
 
   close(reason: number): void {
-    this.#reasons |= reason;
+    this.reasons |= reason;
   }
 
   open(reason: number): void {
-    this.#reasons &= ~reason;
+    this.reasons &= ~reason;
   }
 
   /** Whether the session waits for one of these reasons. */
   isClosed(reasons: number): boolean {
-    return (this.#reasons & reasons) !== 0;
-  }
-
-  /** No input waits, and new input does not have to. */
-  get isClear(): boolean {
-    return this.#input === undefined;
+    return (this.reasons & reasons) !== 0;
   }
 
   /** Input waits for something other than a reply. */
   get isWaiting(): boolean {
-    return (this.#reasons & NO_REPLY) !== 0;
+    return (this.reasons & NO_REPLY) !== 0;
   }
 
   get inputBytes(): number {
-    return this.#input?.reduce((sum, { length }) => sum + length, 0) ?? 0;
+    return this.input?.reduce((sum, { length }) => sum + length, 0) ?? 0;
   }
 
   /** The input that waits, if it is a single chunk. */
   get onlyInput(): Buffer | undefined {
-    return this.#input?.length === 1 ? this.#input[0] : undefined;
+    return this.input?.length === 1 ? this.input[0] : undefined;
   }
 
   /** All input waits from now on, and these bytes are first. */
   holdFirst(bytes: Buffer, reason: typeof Reason.backend | typeof Reason.rewriting): void {
     this.close(reason);
-    if (this.#input === undefined) this.#input = [bytes];
-    else this.#input.unshift(bytes);
+    if (this.input === undefined) this.input = [bytes];
+    else this.input.unshift(bytes);
+  }
+
+  /** Puts other bytes in the place of the first input that waits. */
+  replaceFirst(bytes: Buffer): void {
+    this.input?.splice(0, 1, bytes);
   }
 
   /** All input waits from now on. */
   holdNext(): void {
-    this.#input ??= [];
+    this.input ??= [];
   }
 
   /** Adds bytes behind the input that waits already. */
   hold(bytes: Buffer): void {
-    if (this.#input === undefined) this.#input = [bytes];
-    else this.#input.push(bytes);
+    if (this.input === undefined) this.input = [bytes];
+    else this.input.push(bytes);
   }
 
   /** @returns the input that has waited; the caller forwards it */
   release(): readonly Buffer[] {
-    const input = this.#input ?? [];
-    this.#input = undefined;
+    const input = this.input ?? [];
+    this.input = undefined;
     this.open(NO_REPLY);
     return input;
   }

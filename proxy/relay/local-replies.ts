@@ -16,7 +16,6 @@ export function answerLocally(session: WireSession, scanner: FrameScanner): bool
     case FrontendType.Sync:
       if (scanner.length > 0) return false;
       session.toClient.insert(READY_IDLE);
-      session.discardsUntilSync = false;
       session.refusal = undefined;
       return true;
     // PostgreSQL ignores copy data after a COPY has failed, too.
@@ -26,17 +25,18 @@ export function answerLocally(session: WireSession, scanner: FrameScanner): bool
     case FrontendType.Flush:
       return true;
     default:
-      return session.discardsUntilSync || answerRefused(session, scanner) || answerParse(session, scanner);
+      return answerRefused(session, scanner) || answerParse(session, scanner);
   }
 }
 
 function answerRefused(session: WireSession, { type }: FrameScanner): boolean {
   const { refusal, toClient } = session;
   if (refusal === undefined) return false;
+  if (refusal === 'told') return true;
   toClient.insert(errorResponse(refusal, 'ERROR'));
-  session.refusal = undefined;
-  if (type === FrontendType.Query || type === FrontendType.FunctionCall) toClient.insert(READY_IDLE);
-  else session.discardsUntilSync = true;
+  const isWhole = type === FrontendType.Query || type === FrontendType.FunctionCall;
+  if (isWhole) toClient.insert(READY_IDLE);
+  session.refusal = isWhole ? undefined : 'told';
   return true;
 }
 

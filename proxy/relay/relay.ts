@@ -1,5 +1,4 @@
 import type { Buffer } from 'node:buffer';
-import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
 import type { RequestKind } from '../../src/backend/pending-replies.ts';
 import type { ServiceError } from '../../src/errors.ts';
@@ -21,7 +20,7 @@ import {
   runAgain,
   settle,
 } from './request-lifecycle.ts';
-import { abandon, clientGone, endAfterMessage, endAtRest, endByError, endByForce, endWithoutBackend } from './session-end.ts';
+import { abandon, clientGone, endAfterMessage, endAtRest, endByError, endByForce, endingOf, endWithoutBackend } from './session-end.ts';
 import { type Activity, type RelayEvents, WireSession } from './wire-session.ts';
 
 /**
@@ -42,30 +41,29 @@ export class Relay implements RelayEvents, ClientReceiver {
 
   clientData(chunk: Buffer): void {
     const { session } = this;
-    const { gate } = session;
-    if (session.ignoresInput) return;
+    const { gate, link, services, clientScanner } = session;
+    if (session.ending !== undefined && session.ignoresInput) return;
     session.bytesIn += chunk.length;
-    session.services.usage.bytesIn += chunk.length;
-    if (mustHoldInput(session)) gate.holdNext();
-    if (gate.isClear) handleInput(session, chunk);
+    services.usage.bytesIn += chunk.length;
+    if ((link.shared !== undefined || gate.reasons !== 0) && mustHoldInput(session)) gate.holdNext();
+    if (gate.input === undefined) handleInput(session, chunk);
     else {
       gate.hold(chunk);
       // Most clients send nothing more until they are answered: only one that goes on is not read for a while.
       session.client.pause();
     }
-    countInput(session);
+    if (gate.input !== undefined || clientScanner.heldBytes !== services.bufferBudget.fromClientBytes) countInput(session);
   }
 
   clientDrained(): void {
     const { session } = this;
-    session.lastTakenAt = performance.now();
     session.services.bufferBudget.toClient(0);
     session.backend?.resume();
     if (session.gate.isClosed(Reason.reader) && !session.isBusy) this.checkInAgain();
   }
 
   clientEnded(): void {
-    this.session.halfClosed = true;
+    endingOf(this.session).halfClosed = true;
     if (!this.session.isBusy) clientGone(this.session);
   }
 
@@ -82,14 +80,14 @@ export class Relay implements RelayEvents, ClientReceiver {
   /** What a backend sends is written to the client at once, and only what the kernel has not taken is needed longer. */
   get holdsChunk(): boolean {
     const { client, toClient, gate } = this.session;
-    return client.writableLength > 0 || toClient.bytes > 0 || gate.isClosed(Reason.replyPart);
+    return client.writableLength > 0 || toClient.bytes > 0 || (gate.reasons !== 0 && gate.isClosed(Reason.replyPart));
   }
 
   drain(): void {
     const { session } = this;
     if (session.isOver) return;
     if (session.gate.isClosed(Reason.backendBuffer)) continueInput(session);
-    else if (session.gate.isClear) session.client.resume();
+    else if (session.gate.input === undefined) session.client.resume();
   }
 
   closed(): void {
@@ -149,7 +147,7 @@ export class Relay implements RelayEvents, ClientReceiver {
     session.replies.abandon();
     // What was answered for the server, and waited for its answers.
     session.toClient.clear();
-    session.services.shared('requeued');
+    session.services.observe({ name: 'request.requeued' });
     runAgain(session);
     if (isCanceled) void this.cancel();
     continueInput(session);
@@ -170,17 +168,18 @@ export class Relay implements RelayEvents, ClientReceiver {
     return this.session.since;
   }
 
-  get lastTakenAt(): number {
-    return this.session.lastTakenAt;
-  }
-
   get halfClosed(): boolean {
-    return this.session.halfClosed;
+    return this.session.ending?.halfClosed === true;
   }
 
   /** Bytes that the client has not read yet. */
   get unsent(): number {
     return this.session.client.writableLength;
+  }
+
+  /** Bytes that the client has read since its login. */
+  get taken(): number {
+    return this.session.toClient.written - this.unsent;
   }
 
   /** The backend at hand, e.g. to be canceled. */

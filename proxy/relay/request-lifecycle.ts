@@ -9,21 +9,7 @@ import { SMALL_BYTES } from '../../src/runtime/memory-budget.ts';
 import { HIGH_WATER_BYTES } from '../buffer-limits.ts';
 import { isCheckinDone } from '../checkout/before-checkin.ts';
 import { receiveReplies, settingsRestored } from './backend-messages.ts';
-import {
-  awaitSignals,
-  beginInput,
-  countInput,
-  isBackendFull,
-  isLargeText,
-  keepInFlight,
-  mustHoldOn,
-  queueRest,
-  resumeClient,
-  rewriteLarge,
-  takeMessage,
-  terminated,
-  violated,
-} from './client-input.ts';
+import { countInput, isLargeText, mustHoldOn, queueRest, rewriteLarge, terminated, violated } from './client-input.ts';
 import { awaitsReplies, forward, mustWaitForReplies } from './forwarding.ts';
 import { Reason } from './input-gate.ts';
 import { answerLocally } from './local-replies.ts';
@@ -43,13 +29,18 @@ import type { WireSession } from './wire-session.ts';
  *     check in    the backend goes back with nothing of the session    isCheckinDone, BackendLink.end
  */
 
-/** Handles what the client has sent, message by message. @param chunk cut anywhere */
-export function handleInput(session: WireSession, chunk: Buffer): void {
-  const { clientScanner: scanner, replies, toBackend } = session;
+/**
+ * Handles what the client has sent, message by message.
+ * @param chunk cut anywhere
+ * @param mayShare false: the requests in it have delayed others, or a cancel request for another has hit them
+ */
+export function handleInput(session: WireSession, chunk: Buffer, mayShare = true): void {
+  const { clientScanner: scanner, replies, toBackend, gate, inFlight, link } = session;
   const wasIdle = replies.length === 0;
   const isFirst = wasIdle && session.status === 'I' && !scanner.midMessage && !session.isUnsynced;
-  const batchBefore = isFirst ? replies.batch : undefined;
-  beginInput(session);
+  const { batch } = replies;
+  session.usesRepeated = false;
+  session.timed = 'text';
   try {
     scanner.push(chunk);
     while (scanner.next()) {
@@ -57,7 +48,7 @@ export function handleInput(session: WireSession, chunk: Buffer): void {
         terminated(session, scanner);
         return;
       }
-      if (!handleMessage(session, scanner, isFirst ? chunk : undefined)) break;
+      if (!handleMessage(session, scanner, isFirst && mayShare ? chunk : undefined)) break;
       if (toBackend.bytes > HIGH_WATER_BYTES && queueRest(session, scanner.takeRest())) break;
     }
   } catch (error) {
@@ -68,40 +59,44 @@ export function handleInput(session: WireSession, chunk: Buffer): void {
     endAfterProtocolError(session);
     return;
   }
-  awaitSignals(session);
   toBackend.flush();
-  if (wasIdle && replies.length > 0) session.since = performance.now();
-  keepInFlight(session, chunk, batchBefore);
-  if (session.link.lease === undefined) session.toClient.flush();
-  else if (replies.length === 0) settle(session);
+  const isAnswered = replies.length === 0;
+  if (wasIdle && !isAnswered) session.since = performance.now();
+  const isOne = isFirst && !isAnswered && replies.batch === batch + 1 && session.unsyncedBatch < batch;
+  // A request that has arrived alone and whole can be run again until a part of its reply has been sent.
+  if (isOne && gate.input === undefined && !scanner.midMessage) inFlight.begin(chunk);
+  else inFlight.end();
+  if (link.lease === undefined) session.toClient.flush();
+  else if (isAnswered) settle(session);
   if (isBackendFull(session)) session.client.pause();
 }
 
 /**
- * @param chunk whose beginning may be a request
+ * @param chunk whose beginning may be a request that may share a backend
  * @returns false when the message, and all behind it, has to wait
  */
 function handleMessage(session: WireSession, scanner: FrameScanner, chunk: Buffer | undefined): boolean {
-  const { gate } = session;
-  if (isLargeText(session, scanner)) {
+  const { gate, services, link } = session;
+  if (services.rewriter !== undefined && isLargeText(session, scanner)) {
     rewriteLarge(session, scanner);
     return false;
   }
-  let { backend } = session;
+  let backend = link.lease?.backend;
   if (backend === undefined) {
-    if (answerLocally(session, scanner)) {
-      session.rewritten = undefined;
+    const isQuery = scanner.type === FrontendType.Query && scanner.first && session.refusal === undefined;
+    if (!isQuery && answerLocally(session, scanner)) {
+      if (scanner.last) session.largeText = undefined;
       return true;
     }
     backend = checkOut(session, scanner, chunk);
     if (backend === undefined) return false;
   }
-  const isHeld = mustWaitForReplies(session, scanner) || (scanner.first && gate.isClosed(Reason.settings));
+  const isHeld = mustWaitForReplies(session, scanner) || (gate.reasons !== 0 && scanner.first && gate.isClosed(Reason.settings));
   if (isHeld || !forward(session, scanner, backend)) {
-    gate.hold(takeMessage(session, scanner));
+    gate.hold(scanner.takeMessage());
     return false;
   }
-  session.rewritten = undefined;
+  if (scanner.last) session.largeText = undefined;
   return true;
 }
 
@@ -111,7 +106,7 @@ function checkOut(session: WireSession, scanner: FrameScanner, chunk: Buffer | u
   const request = scanner.buffer === chunk && scanner.start === 0 ? chunk : undefined;
   const backend = checkout.tryCheckout(request);
   if (backend !== undefined) return backend;
-  gate.holdFirst(takeMessage(session, scanner), Reason.backend);
+  gate.holdFirst(scanner.takeMessage(), Reason.backend);
   session.since = performance.now();
   checkout.wait(request !== undefined);
   return undefined;
@@ -120,12 +115,14 @@ function checkOut(session: WireSession, scanner: FrameScanner, chunk: Buffer | u
 /** Handles what the backend has sent. @param chunk cut anywhere */
 export function handleReplies(session: WireSession, chunk: Buffer): void {
   const { client, replies, gate, link, toClient } = session;
-  const { shared, isFollowed } = link;
+  const { shared } = link;
+  const isFollowed = shared?.isAwaited === true;
   let rest: Buffer | undefined;
   try {
     rest = receiveReplies(session, chunk, isFollowed);
   } catch (error) {
-    if (!(error instanceof ServiceError)) session.services.failed(error);
+    if (!(error instanceof ServiceError))
+      session.services.observe({ name: 'service.failure', message: 'a wire session failed', cause: error });
     session.events.closed(undefined);
     return;
   }
@@ -133,15 +130,14 @@ export function handleReplies(session: WireSession, chunk: Buffer): void {
     endAfterProtocolError(session);
     return;
   }
-  if (gate.isClosed(Reason.replyPart)) receiveMoreSoon(session);
-  if (link.cancels.due !== undefined) link.cancels.sendIfDue();
+  if (gate.reasons !== 0 && gate.isClosed(Reason.replyPart)) receiveMoreSoon(session);
+  if (link.cancels?.due !== undefined) link.cancels.sendIfDue();
   if (replies.length === 0) answered(session);
   else if (!session.isOver && !holdsBackReply(session)) toClient.flushPart(!session.backendScanner.last);
-  if (client.writableLength === 0) session.lastTakenAt = performance.now();
-  else if (client.writableLength > HIGH_WATER_BYTES && !session.isOver && !link.isQueued) session.backend?.pause();
+  if (client.writableLength > HIGH_WATER_BYTES && !session.isOver && !link.isQueued) session.backend?.pause();
   // The chunk may be read into again; the next one's bytes are few.
   if (rest !== undefined && rest.length > 0) shared?.deliver(joined([rest], rest.length));
-  if (link.shared === undefined) continueInput(session);
+  if (gate.input !== undefined && link.shared === undefined) continueInput(session);
 }
 
 /** What the backend has sent is much work: other events are handled first. */
@@ -162,24 +158,25 @@ function holdsBackReply({ link, inFlight, toClient }: WireSession): boolean {
 
 /** All that was asked has been answered. */
 export function answered(session: WireSession): void {
-  const { link, inFlight, pins, services, sentText, isHidden: runsAgain, isOver } = session;
+  const { link, pins, services, sentText, attempt } = session;
+  const isOver = session.ending !== undefined && session.isOver;
+  const runsAgain = attempt === 'discarded';
   sentText.text = undefined;
-  session.hasRunAgain = runsAgain;
-  if (!isOver) inFlight.answered(runsAgain);
-  const { isAsked: isCanceled } = link.cancels;
+  if (!isOver) session.attempt = runsAgain ? 'second' : 'first';
+  const isCanceled = link.cancels?.isAsked === true;
   const isDone = runsAgain || isOver;
   if (link.shared !== undefined) {
-    if (runsAgain && !isOver) services.shared('requeued');
+    if (runsAgain && !isOver) services.observe({ name: 'request.requeued' });
     // Where there is more to find out, others' backend is not the place for it.
     if (!isDone && pins.holdsState) link.finishKeepingState();
-    else if (isDone || link.isFollowed) link.finishSlot();
+    else if (isDone || link.shared.isAwaited) link.finishSlot();
   }
-  if (session.isOver || link.isQueued) return;
+  if (isOver || (link.shared !== undefined && link.isQueued)) return;
   if (runsAgain) {
     runAgain(session);
     // Too late for what was canceled on behalf of others, and meant for what is run now.
     if (isCanceled) void cancel(session);
-  } else if (!endedWithReplies(session)) {
+  } else if (session.ending === undefined || !endedWithReplies(session)) {
     if (link.lease === undefined) passedOn(session);
     else settle(session);
   }
@@ -187,17 +184,13 @@ export function answered(session: WireSession): void {
 
 /** Sends again what has held up others, or has been hit by what was meant for one: to a backend that it has for itself. */
 export function runAgain(session: WireSession): void {
-  const { inFlight, checkout } = session;
-  session.isHidden = false;
-  if (inFlight.bytes === undefined) return;
-  checkout.isExclusive = true;
-  handleInput(session, inFlight.bytes);
-  checkout.isExclusive = false;
+  if (session.attempt === 'discarded') session.attempt = 'second';
+  const { bytes } = session.inFlight;
+  if (bytes !== undefined) handleInput(session, bytes, false);
 }
 
 /** The backend is another's already. */
 function passedOn(session: WireSession): void {
-  session.inFlight.end();
   session.toClient.flush();
   endedAtRest(session);
 }
@@ -210,33 +203,35 @@ export function settle(session: WireSession): void {
 
 /** Finds out what the session holds, checks the backend in, or keeps it. */
 function settleBackend(session: WireSession): void {
-  const { link, pins, inFlight } = session;
-  if (link.lease === undefined || session.isOver || !session.isAtRest || !session.clientScanner.last) return;
+  const { link, pins, gate, ending } = session;
+  if (link.lease === undefined || ending?.isOver === true || session.status !== 'I' || session.isUnsynced) return;
+  if (!session.clientScanner.last) return;
   if (!isCheckinDone(session)) return;
-  pins.restores = false;
-  pins.unsettled = false;
-  inFlight.end();
-  settingsRestored(session);
-  if (endedAtRest(session) || link.isPinned() || !mayWaitForReader(session)) return;
+  pins.settingsState = 'settled';
+  if (session.reported !== undefined || gate.reasons !== 0) settingsRestored(session);
+  if (ending !== undefined && endedAtRest(session)) return;
+  if ((pins.reasons.size > 0 && link.isPinned()) || !mayWaitForReader(session)) return;
+  if (session.effects?.defaultsChanged === true) session.services.defaultsChanged();
+  session.effects = undefined;
   link.end();
   resumeClient(session);
 }
 
 /** Whether there is room for what the client has not read: a backend that is kept sends no more, so that it is never much. */
 function mayWaitForReader({ client, toClient, services, gate }: WireSession): boolean {
-  gate.open(Reason.reader);
+  if (gate.reasons !== 0) gate.open(Reason.reader);
   if (client.writableLength + toClient.bytes <= SMALL_BYTES) return true;
   toClient.flush();
   const unread = client.writableLength;
   if (unread > SMALL_BYTES && !services.bufferBudget.mayGrow(unread)) gate.close(Reason.reader);
   else services.bufferBudget.toClient(unread);
-  return !gate.isClosed(Reason.reader);
+  return gate.reasons === 0 || !gate.isClosed(Reason.reader);
 }
 
 /** Goes on with input that has waited, if nothing is in its way any more. */
 export function continueInput(session: WireSession): void {
   const { gate } = session;
-  if (gate.isClear || gate.isClosed(STILL_WAITING) || (gate.isClosed(Reason.backendBuffer) && isBackendFull(session))) return;
+  if (gate.input === undefined || gate.isClosed(STILL_WAITING) || (gate.isClosed(Reason.backendBuffer) && isBackendFull(session))) return;
   if (!awaitsReplies(session)) resumeInput(session);
 }
 
@@ -246,17 +241,27 @@ export function resumeInput(session: WireSession): void {
   gate.open(Reason.backendBuffer);
   for (const bytes of gate.release()) {
     // Waiting may begin again in the middle; the rest then belongs behind it.
-    if (!gate.isClear || mustHoldOn(session)) gate.hold(bytes);
+    if (gate.input !== undefined || mustHoldOn(session)) gate.hold(bytes);
     else if (!session.isEnding) handleInput(session, bytes);
   }
   countInput(session);
   resumeClient(session);
 }
 
+/** Reads from the client again, unless input has to wait. */
+function resumeClient(session: WireSession): void {
+  const { client, gate } = session;
+  if (client.isPaused() && gate.input === undefined && !session.isOver && !isBackendFull(session)) client.resume();
+}
+
+function isBackendFull({ link }: WireSession): boolean {
+  return link.lease !== undefined && link.lease.backend.pendingBytes > HIGH_WATER_BYTES;
+}
+
 /** Cancels what the client is waiting for, be it an answer or a backend. Resolves when the server has taken the request. */
 export async function cancel({ link, checkout }: WireSession): Promise<void> {
   if (link.lease === undefined) checkout.giveUp();
-  else await link.cancels.send();
+  else await link.cancel();
 }
 
 const HELD_BACK_MAX_BYTES = 65_536;

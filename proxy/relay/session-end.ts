@@ -2,17 +2,23 @@ import { ServiceError } from '../../src/errors.ts';
 import { Deadline } from '../../src/runtime/deadline.ts';
 import { errorResponse } from '../errors.ts';
 import type { RelayEnd } from '../sessions/session-services.ts';
-import type { WireSession } from './wire-session.ts';
+import { SessionEnding, type WireSession } from './wire-session.ts';
 
 /* A session ends at once, when it is idle outside a transaction, or when all of its client's requests have been answered. */
 
 const CLIENT_GONE: RelayEnd = { reason: 'client_gone' };
 const REST_TIMEOUT_MS = 500;
 
+export function endingOf(session: WireSession): SessionEnding {
+  session.ending ??= new SessionEnding();
+  return session.ending;
+}
+
 export function endNow(session: WireSession, end: RelayEnd): void {
-  if (session.isOver) return;
-  session.isOver = true;
-  session.endsAfterMessage?.clear();
+  const ending = endingOf(session);
+  if (ending.isOver) return;
+  ending.isOver = true;
+  ending.afterMessage?.clear();
   session.toClient.flush();
   void leave(session, end);
 }
@@ -30,14 +36,14 @@ export function endAfterMessage(session: WireSession, error: ServiceError): void
   // What others share would have to be canceled for them, too; its replies are short.
   if (session.backendScanner.last || session.link.shared !== undefined) endByError(session, error);
   else if (!session.isEnding) {
-    session.endsAfterMessage = new Deadline(REST_TIMEOUT_MS, () => endByError(session, error));
-    void session.link.cancels.send();
+    endingOf(session).afterMessage = new Deadline(REST_TIMEOUT_MS, () => endByError(session, error));
+    void session.link.cancel();
   }
 }
 
 /** As {@link endByError}, for a statement that does not end when it is canceled: its backend is terminated. */
 export function endByForce(session: WireSession, error: ServiceError): void {
-  session.cancelFailed = true;
+  endingOf(session).cancelFailed = true;
   endByError(session, error);
 }
 
@@ -48,7 +54,7 @@ export function endAfterProtocolError(session: WireSession): void {
 
 export function endWithoutBackend(session: WireSession): void {
   const error = new ServiceError('backend_lost', 'the connection to the database server was lost');
-  endTelling(session, error, 'backend_lost', session.backendScanner.last && !session.hasFatal);
+  endTelling(session, error, 'backend_lost', session.backendScanner.last && session.ending?.hasFatal !== true);
 }
 
 function endTelling(session: WireSession, error: ServiceError, reason: RelayEnd['reason'], isTold: boolean): void {
@@ -61,12 +67,12 @@ export function clientGone(session: WireSession): void {
 
 /** Ends the session without an error, because the client does not read. */
 export function abandon(session: WireSession): void {
-  endNow(session, session.endsAfterReplies ?? CLIENT_GONE);
+  endNow(session, session.ending?.afterReplies ?? CLIENT_GONE);
 }
 
 /** Ends the session when it is idle outside a transaction. */
 export function endAtRest(session: WireSession, error: ServiceError): void {
-  session.endsAtRest = error;
+  endingOf(session).atRest = error;
   endIfAtRest(session);
 }
 
@@ -75,29 +81,31 @@ export function endAtRest(session: WireSession, error: ServiceError): void {
  * time for that, as for a client that has closed its sending side.
  */
 export function endAfterReplies(session: WireSession, end: RelayEnd): void {
-  session.endsAfterReplies = end;
-  session.halfClosed = true;
+  const ending = endingOf(session);
+  ending.afterReplies = end;
+  ending.halfClosed = true;
   if (session.replies.length === 0) endNow(session, end);
 }
 
 /** All requests have been answered: ends the session if it was to end then. @returns whether it has ended */
 export function endedWithReplies(session: WireSession): boolean {
-  if (session.endsAfterReplies === undefined) return false;
-  endNow(session, session.endsAfterReplies);
-  return true;
+  const end = session.ending?.afterReplies;
+  if (end !== undefined) endNow(session, end);
+  return end !== undefined;
 }
 
 /** Ends the session if it is idle and was to end then, or if its client sends no more. @returns whether it has ended */
 export function endedAtRest(session: WireSession): boolean {
   if (endIfAtRest(session)) return true;
-  if (!session.halfClosed || !session.gate.isClear) return false;
+  if (session.ending?.halfClosed !== true || session.gate.input !== undefined) return false;
   abandon(session);
   return true;
 }
 
 function endIfAtRest(session: WireSession): boolean {
-  if (session.endsAtRest === undefined || !session.isAtRest) return false;
-  endByError(session, session.endsAtRest);
+  const error = session.ending?.atRest;
+  if (error === undefined || !session.isAtRest) return false;
+  endByError(session, error);
   return true;
 }
 
@@ -118,9 +126,9 @@ async function giveBack(session: WireSession): Promise<void> {
   const { checkout, statements, services, link } = session;
   checkout.giveUp();
   // The rest of a reply from a shared backend is discarded.
-  session.isHidden = true;
+  session.attempt = 'discarded';
   statements.end();
   services.bufferBudget.end();
   if (link.lease === undefined) link.cancelReservation();
-  else await link.close(session.isAtRest && session.clientScanner.last, session.cancelFailed);
+  else await link.close(session.isAtRest && session.clientScanner.last, session.ending?.cancelFailed === true);
 }

@@ -12,11 +12,11 @@ import { BackendLink, type LinkEvents } from '../checkout/backend-link.ts';
 import { Checkout, type CheckoutListener } from '../checkout/checkout.ts';
 import type { ReportedParameters } from '../checkout/reported-parameters.ts';
 import type { DdlAudit } from '../inspection/ddl-audit.ts';
-import type { LargeText, StreamedTraits } from '../inspection/streamed-traits.ts';
+import type { LargeText } from '../inspection/large-text.ts';
 import { RequestInFlight } from '../multiplex/request-in-flight.ts';
 import type { Pins } from '../pinning/pins.ts';
 import { ClientStatements } from '../prepared/client-statements.ts';
-import type { DescribeReply } from '../prepared/describe-reply.ts';
+import type { ShapeQuestion } from '../prepared/describe-reply.ts';
 import { PendingNames } from '../prepared/pending-names.ts';
 import type { RelayEnd, SessionServices } from '../sessions/session-services.ts';
 import { Gate, Reason } from './input-gate.ts';
@@ -56,6 +56,53 @@ interface SentText {
  */
 export type Activity = 'idle' | 'idle in transaction' | 'active' | 'waiting' | 'ended';
 
+/** What the commands since the last ReadyForQuery have done: none has completed, all can be rolled back, or one may have committed. */
+export type Completed = 'nothing' | 'uncommitted' | 'committed';
+
+/**
+ * Whether a request runs for the first time, or again because of an error that its client has not been told. `discarded`: the
+ * rest of the reply up to ReadyForQuery is dropped, because the request will be run again, or the session is over.
+ */
+export type Attempt = 'first' | 'discarded' | 'second';
+
+/** What commands have changed, until all requests have been answered outside a transaction. */
+export interface CommandEffects {
+  schemaChanged: boolean;
+  /** The defaults for new sessions may have changed. */
+  defaultsChanged: boolean;
+  /** All named statements have been deallocated, and no reply since then has defined one. */
+  allDeallocated: boolean;
+  /** Effects that have been noted again since the last chunk began. */
+  reapplied: number;
+}
+
+/** Portals that need special treatment. Names are Latin-1 strings. */
+export interface SpecialPortals {
+  /** The portal whose execution deallocates all prepared statements. */
+  deallocating: string | undefined;
+  /** The portal bound last, if its rows are values of search_path. */
+  searchPath: string | undefined;
+  /** A Bind since the last Query or Sync has replaced the unnamed portal that a failed Query may have left. */
+  replacesDangling: boolean;
+}
+
+/** What is known of a session's end, from when its client, its backend or the service begins to end it. */
+export class SessionEnding {
+  isOver = false;
+  /** The client has closed its sending side and may still be reading. */
+  halfClosed = false;
+  /** The backend has sent its final error, and the client has it. */
+  hasFatal = false;
+  /** The running statement does not end when it is canceled. */
+  cancelFailed = false;
+  /** The session ends with this error as soon as it is idle outside a transaction. */
+  atRest: ServiceError | undefined;
+  /** Set when the session ends as soon as the client has the message that is being forwarded; expires at the latest then. */
+  afterMessage: Deadline | undefined;
+  /** The session ends like this when all requests have been answered. */
+  afterReplies: RelayEnd | undefined;
+}
+
 /**
  * The record of one client's session. The steps of a request are functions that take this record; `relay.ts` calls them in
  * their order.
@@ -68,9 +115,10 @@ export class WireSession {
   readonly pins: Pins;
 
   /* Messages on their way. */
-  clientScanner: FrameScanner;
+  readonly clientScanner: FrameScanner;
   readonly backendScanner = new FrameScanner(BACKEND);
   readonly toClient: WriteBuffer;
+  readonly toBackend: WriteBuffer;
   /** The replies that the backend owes. */
   readonly replies: ReplyQueue;
   readonly gate = new Gate();
@@ -88,11 +136,7 @@ export class WireSession {
   status: TransactionStatus = 'I';
   /** When the oldest unanswered request was sent, or when the session last became idle; on performance.now()'s clock. */
   since = performance.now();
-  /** When the client last read some of its replies. */
-  lastTakenAt = performance.now();
-
   bytesIn = 0;
-  bytesOut = 0;
   /** Statements that the client has had executed. */
   statementCount = 0;
 
@@ -106,22 +150,15 @@ export class WireSession {
   unsyncedBatch = NEVER;
   /** A statement was used that Postern has prepared itself. */
   usesRepeated = false;
-  /** The unnamed statement was used, and is unnamed on the server, too. */
-  usesUnnamed = false;
-  /** None of its statements has traits or is audited. */
-  isPlain = true;
-  /** The statement bound last, if backends know it by a name. */
-  bound: ServerStatement | undefined;
-  /** Inspects a text while it is forwarded. */
-  streamed: StreamedTraits | undefined;
-  /** The inspection of the next text, which has been rewritten already. */
-  rewritten: LargeText | undefined;
-  /** Bytes of the message that is being rewritten. */
-  rewrittenBytes = 0;
-  /** Why there was no backend for the request that comes next. */
-  refusal: ServiceError | undefined;
-  /** Messages up to the next Sync are ignored, because their pipeline was refused without a backend. */
-  discardsUntilSync = false;
+  /**
+   * Whose latency is measured if the input is a single request: that of the Query's text, or of the statement bound last.
+   * `none`: its statements have traits, are audited, or are unnamed on the server, too.
+   */
+  timed: ServerStatement | 'text' | 'none' = 'text';
+  /** A text that is too long to be inspected at once, while it is forwarded. */
+  largeText: LargeText | undefined;
+  /** Why there was no backend for the request that comes next. `told`: the client knows, and its messages up to the next Sync are ignored. */
+  refusal: ServiceError | 'told' | undefined;
 
   /** For the list of sessions: the text sent last, as Latin-1, or the definition bound last. The batch tells whether it may be running. */
   readonly sentText: SentText = { text: undefined, isWhole: true, batch: NEVER };
@@ -129,65 +166,34 @@ export class WireSession {
   /* Prepared statements and portals on the backend at hand. */
   /** The client's names under which its statements have been prepared, and in which batch. */
   clientNames: { readonly names: Set<string>; readonly batch: number } | undefined;
-  /** The Describe whose reply the next message waits for. */
-  question: DescribeReply | undefined;
-  /** The statement that the backend has described differently from what clients were told. */
-  changed: object | undefined;
-  /** The server statement of a name whose use waits for the answer to {@link question}. */
-  asked: { readonly name: string; readonly server: ServerStatement } | undefined;
-  /** A Bind has made the unnamed portal since the last Query or Sync. */
-  bindsUnnamedPortal = false;
-  /** The portal whose execution deallocates all prepared statements. */
-  deallocatingPortal: string | undefined;
-  /** The portal bound last, if its rows are values of search_path. */
-  searchPathPortal: string | undefined;
+  /** What the backend was asked last before a message could be sent. */
+  question: ShapeQuestion | undefined;
+  portals: SpecialPortals | undefined;
 
   /* The replies that are being received. */
-  /** Replies up to ReadyForQuery are dropped, because the request will be run again. */
-  isHidden = false;
-  /** The request has been run a second time because of an error that its client has not been told. */
-  hasRunAgain = false;
+  attempt: Attempt = 'first';
   /** The rest of the current message is not forwarded. */
   skipsRest = false;
-  /** The backend has sent its final error, and the client has it. */
-  hasFatal = false;
-  /** A command has completed since the last ReadyForQuery. */
-  hasCompleted = false;
-  /** A part of the request may have been committed already. */
-  mayHaveCommitted = false;
+  completed: Completed = 'nothing';
   /** SQLSTATE of the first error that the client has been told of. */
   failure: string | undefined;
-  schemaChanged = false;
-  /** All named statements have been deallocated, and no reply since then has defined one. */
-  allDeallocated = false;
-  /** Effects that have been noted again since the last chunk began. */
-  reappliedEffects = 0;
+  effects: CommandEffects | undefined;
 
-  /* The end. */
-  isOver = false;
-  /** The client has closed its sending side and may still be reading. */
-  halfClosed = false;
-  /** The session ends with this error as soon as it is idle outside a transaction. */
-  endsAtRest: ServiceError | undefined;
-  /** Set when the session ends as soon as the client has the message that is being forwarded; expires at the latest then. */
-  endsAfterMessage: Deadline | undefined;
-  /** The session ends like this when all requests have been answered. */
-  endsAfterReplies: RelayEnd | undefined;
-  /** The running statement does not end when it is canceled. */
-  cancelFailed = false;
+  ending: SessionEnding | undefined;
 
   constructor(client: Duplex, services: SessionServices, pins: Pins, parameters: ReadonlyMap<string, string>, events: RelayEvents) {
     this.client = client;
     this.services = services;
     this.pins = pins;
     this.events = events;
-    this.clientScanner = newClientScanner(services);
+    this.clientScanner = new FrameScanner(services.rewriter === undefined ? FRONTEND : FRONTEND_REWRITTEN, services.bufferBudget);
     this.toClient = new WriteBuffer(client);
     this.replies = new ReplyQueue(events);
-    this.statements = new ClientStatements(services.statementMemory);
+    this.statements = new ClientStatements(services.statementMemory, this);
     this.names = new PendingNames(this.statements, this.replies);
     this.startParameters = parameters;
     this.link = new BackendLink(this);
+    this.toBackend = this.link.out;
     this.inFlight = new RequestInFlight(this);
     this.checkout = new Checkout(this);
   }
@@ -195,10 +201,6 @@ export class WireSession {
   /** The backend that the session has at the moment. */
   get backend(): BackendConnection | undefined {
     return this.link.lease?.backend;
-  }
-
-  get toBackend(): WriteBuffer {
-    return this.link.out;
   }
 
   /** Extended-protocol messages have been sent without a Sync, or with one that the server ignored. */
@@ -233,18 +235,22 @@ export class WireSession {
     return this.replies.length > 0 || this.gate.isWaiting || this.gate.isClosed(Reason.settings) || this.link.isQueued;
   }
 
+  get isOver(): boolean {
+    return this.ending?.isOver === true;
+  }
+
   /** Nothing more is done for the client. */
   get isEnding(): boolean {
-    return this.isOver || this.endsAfterMessage !== undefined;
+    return this.ending !== undefined && (this.ending.isOver || this.ending.afterMessage !== undefined);
   }
 
   /** The client's input is ignored from now on. */
   get ignoresInput(): boolean {
-    return this.isEnding || this.endsAfterReplies !== undefined;
+    return this.ending !== undefined && (this.isEnding || this.ending.afterReplies !== undefined);
   }
 }
 
-/** Makes the scanner of a client's messages. It holds as much of each message as has to be inspected, within the memory limit. */
-export function newClientScanner({ rewriter, bufferBudget }: SessionServices): FrameScanner {
-  return new FrameScanner(rewriter === undefined ? FRONTEND : FRONTEND_REWRITTEN, bufferBudget);
+export function effectsOf(session: WireSession): CommandEffects {
+  session.effects ??= { schemaChanged: false, defaultsChanged: false, allDeallocated: false, reapplied: 0 };
+  return session.effects;
 }

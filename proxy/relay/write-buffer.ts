@@ -14,21 +14,18 @@ export interface Sink {
  * memory become one piece, so that a chunk full of messages costs as much as one message.
  */
 export class WriteBuffer {
-  /** The number of writes. */
-  writes = 0;
+  /** Bytes that have been written. */
+  written = 0;
   readonly #sink: Sink;
-  /** The pieces before the last one, and their length in bytes. */
-  #pieces: Buffer[] = [];
-  #bytes = 0;
+  /** The pieces before the last one; undefined if there are none. */
+  #pieces: Pieces | undefined;
   /** The buffer in which the last piece begins; undefined if there is none. */
   #buffer: Buffer | undefined;
   #start = 0;
   /** Lies beyond the buffer's end if the piece continues in the memory behind it. */
   #end = 0;
-  /** Bytes written of a reply that is not complete. */
-  #streamed = 0;
-  /** Set while the buffered bytes wait for more. */
-  #timer: NodeJS.Timeout | undefined;
+  /** The reply that has been written in part. */
+  #streamed: StreamedReply | undefined;
 
   constructor(sink: Sink) {
     this.#sink = sink;
@@ -36,7 +33,7 @@ export class WriteBuffer {
 
   /** Bytes that have not been written. */
   get bytes(): number {
-    return this.#bytes + (this.#buffer === undefined ? 0 : this.#end - this.#start);
+    return (this.#pieces === undefined ? 0 : this.#pieces.bytes) + (this.#buffer === undefined ? 0 : this.#end - this.#start);
   }
 
   add(buffer: Buffer, start: number, end: number): void {
@@ -65,53 +62,48 @@ export class WriteBuffer {
   /** Drops the bytes that have not been written. */
   clear(): void {
     this.#buffer = undefined;
-    this.#pieces = [];
-    this.#bytes = 0;
+    this.#pieces = undefined;
     this.#endWait();
   }
 
   flush(): void {
-    this.#streamed = 0;
     this.#write();
+    this.#streamed = undefined;
   }
 
   /** Writes a part of a reply. @param goesOn the part ends in the middle of a message, so more follows soon */
   flushPart(goesOn: boolean): void {
-    if (goesOn && this.#streamed >= STREAM_BYTES && this.bytes < GATHERED_BYTES) {
-      this.#gather();
+    this.#streamed ??= { bytes: 0, timer: undefined };
+    // The bytes of a large reply are collected for a moment, so that the peer wakes up less often.
+    if (goesOn && this.#streamed.bytes >= STREAM_BYTES && this.bytes < GATHERED_BYTES) {
+      this.#streamed.timer ??= setTimeout(() => this.#write(), GATHERING_MS);
       return;
     }
-    this.#streamed += this.bytes;
+    this.#streamed.bytes += this.bytes;
     this.#write();
   }
 
-  /** Collects bytes of a large reply for a moment, so that the peer wakes up less often. */
-  #gather(): void {
-    this.#timer ??= setTimeout(() => this.#write(), GATHERING_MS);
-  }
-
   #endWait(): void {
-    if (this.#timer === undefined) return;
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
+    if (this.#streamed?.timer === undefined) return;
+    clearTimeout(this.#streamed.timer);
+    this.#streamed.timer = undefined;
   }
 
   #write(): void {
     this.#endWait();
     const last = this.#takeLast();
     if (last === undefined) return;
-    this.writes += 1;
-    if (this.#pieces.length === 0) {
+    this.written += last.length;
+    const pieces = this.#pieces;
+    if (pieces === undefined) {
       this.#sink.write(last);
       return;
     }
-    const pieces = this.#pieces;
-    pieces.push(last);
-    const bytes = this.#bytes + last.length;
-    this.#pieces = [];
-    this.#bytes = 0;
-    if (bytes <= MAX_JOINED_BYTES) this.#sink.write(joined(pieces, bytes));
-    else this.#writeEach(pieces);
+    this.#pieces = undefined;
+    this.written += pieces.bytes;
+    addPiece(pieces, last);
+    if (pieces.bytes <= MAX_JOINED_BYTES) this.#sink.write(joined(pieces.buffers, pieces.bytes));
+    else this.#writeEach(pieces.buffers);
   }
 
   /** Writes large pieces without copying them. */
@@ -124,8 +116,8 @@ export class WriteBuffer {
   #endPiece(): void {
     const last = this.#takeLast();
     if (last === undefined) return;
-    this.#pieces.push(last);
-    this.#bytes += last.length;
+    this.#pieces ??= { buffers: [], bytes: 0 };
+    addPiece(this.#pieces, last);
   }
 
   #takeLast(): Buffer | undefined {
@@ -133,6 +125,24 @@ export class WriteBuffer {
     this.#buffer = undefined;
     return buffer === undefined ? undefined : piece(buffer, this.#start, this.#end);
   }
+}
+
+interface Pieces {
+  readonly buffers: Buffer[];
+  bytes: number;
+}
+
+function addPiece(pieces: Pieces, piece: Buffer): void {
+  pieces.buffers.push(piece);
+  pieces.bytes += piece.length;
+}
+
+/** A reply that is not complete. */
+interface StreamedReply {
+  /** Those that have been written. */
+  bytes: number;
+  /** Set while the buffered bytes wait for more. */
+  timer: NodeJS.Timeout | undefined;
 }
 
 /** Where the beginning of another buffer would be in this one; -1 in other memory. */

@@ -12,7 +12,6 @@ export const BUFFER_BOUNDS: MemoryBounds = { perOrganizationBytes: 4 * MAX_REWRI
 export class BufferBudget extends MemoryReservation implements HeadBudget {
   /** Bytes of the client's input that are held; set by {@link fromClient}. */
   fromClientBytes = 0;
-  #toClientBytes = 0;
 
   mayGrow(bytes: number): boolean {
     return this.exhaustedBy(bytes) === undefined;
@@ -20,13 +19,13 @@ export class BufferBudget extends MemoryReservation implements HeadBudget {
 
   /** This many bytes of the client's input are held. */
   fromClient(bytes: number): void {
+    const toClientBytes = this.bytes - this.fromClientBytes;
     this.fromClientBytes = bytes;
-    this.resize(bytes + this.#toClientBytes);
+    this.resize(bytes + toClientBytes);
   }
 
   /** This many bytes of replies wait until the client reads them. */
   toClient(bytes: number): void {
-    this.#toClientBytes = bytes;
     this.resize(bytes + this.fromClientBytes);
   }
 }

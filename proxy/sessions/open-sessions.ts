@@ -23,16 +23,14 @@ export class OpenSessions {
   #closing: ServiceError | undefined;
 
   /**
-   * @param revoked the signal of the key that the session was opened with; it may already be aborted
-   * @returns the argument for {@link delete}
+   * Adds a session. The signal of the key that it was opened with may already be aborted.
    */
-  add(session: EndableSession, revoked: AbortSignal): OpenSession {
-    const open = { session, revoked, index: -1 };
+  add(open: OpenSession): void {
+    const { session, revoked } = open;
     this.#sessions.add(open);
     if (!this.#heard.has(revoked)) this.#listenTo(revoked);
     if (revoked.aborted) session.end(abortReason(revoked));
     if (this.#closing !== undefined) session.endAtRest(this.#closing);
-    return open;
   }
 
   delete(open: OpenSession): void {

@@ -79,7 +79,6 @@ class OwnProcessId implements ProcessIds {
   readonly own: number;
   /** Undefined when the session has ended: old tables of a Map that has grown refer to their entries until a full garbage collection. */
   session: ReachableSession | undefined;
-  signals: Promise<void> | undefined;
   readonly #sessions: ReadonlyMap<number, OwnProcessId>;
   readonly #users: BoundedMap<number, number>;
 
@@ -94,16 +93,15 @@ class OwnProcessId implements ProcessIds {
     return this.#sessions.get(processId)?.session?.backendProcessId;
   }
 
-  signal(processId: number, signal: 'cancel' | 'terminate'): void {
+  signal(processId: number, signal: 'cancel' | 'terminate'): Promise<void> | undefined {
     const target = this.#sessions.get(processId)?.session;
-    if (signal === 'terminate') target?.terminate();
-    else if (target !== undefined) this.#canceled(target, processId);
-  }
-
-  /** One's own may have to wait for what is sent with it. */
-  #canceled(target: ReachableSession, processId: number): void {
-    const arrived = target.cancel();
-    if (processId !== this.own) this.signals = Promise.all([this.signals, arrived]).then(() => {});
+    if (signal === 'terminate') {
+      target?.terminate();
+      return undefined;
+    }
+    const arrived = target?.cancel();
+    // One's own may have to wait for what is sent with it.
+    return processId === this.own ? undefined : arrived;
   }
 
   moved(backend: number): void {

@@ -1,11 +1,12 @@
-import type { BackendConnection } from '../../src/backend/connection.ts';
 import type { OrganizationUsage } from '../../src/catalog/usage/counters.ts';
 import type { ServiceError } from '../../src/errors.ts';
 import type { Multiplexer } from '../../src/multiplex/multiplexer.ts';
 import type { StatementRegistry } from '../../src/multiplex/statement-registry.ts';
+import type { Observe } from '../../src/observation.ts';
 import type { Lease } from '../../src/router/leases/lease.ts';
-import type { Wait } from '../../src/router/router.ts';
+import type { Router, Wait } from '../../src/router/router.ts';
 import type { SchemaRewriter } from '../../src/router/schema-rewriting/schema-rewriter.ts';
+import type { Tenant } from '../../src/router/tenant.ts';
 import type { AuditListener } from '../inspection/ddl-audit.ts';
 import type { ProcessIds } from '../pinning/process-ids.ts';
 import type { ParseCache } from '../prepared/parse-cache.ts';
@@ -20,14 +21,12 @@ export interface RelayEnd {
 
 /** The services that a session uses. */
 export interface SessionServices extends AuditListener {
-  /** Leases an idle backend, if there is one. */
-  tryLease(preferred: BackendConnection | undefined): Lease | undefined;
+  readonly router: Pick<Router, 'tryLease'>;
+  readonly tenant: Tenant;
   /** Leases a backend as soon as one is available. */
   enqueue(settle: (result: Lease | ServiceError) => void): Wait;
   /** Whether a backend may be kept for further requests: no one is waiting for one, and (unless `mayGrow`) no other can be opened. */
   mayKeepBusy(mayGrow: boolean): boolean;
-  /** Called for each request that is sent into a busy backend's pipeline, and for each that is requeued because of that. */
-  shared(outcome: 'shared' | 'requeued'): void;
   /** Shares backends with other sessions of the organization. */
   readonly multiplexer: Multiplexer;
   readonly registry: StatementRegistry;
@@ -39,12 +38,9 @@ export interface SessionServices extends AuditListener {
   readonly processIds: ProcessIds;
   /** Set if the organization's `public` is another schema. */
   readonly rewriter: SchemaRewriter | undefined;
-  /** Called for each client request that has been answered up to its ReadyForQuery. @param sqlstate of its first error */
-  answered(sqlstate: string | undefined, durationMs: number): void;
   /** Called when the session has ended, after its backend has been checked in or discarded. */
   ended(end: RelayEnd, failure?: unknown): void;
-  /** Called for unexpected errors; the client gets an internal error at most. */
-  failed(cause: unknown): void;
+  readonly observe: Observe;
   /** Whether a backend process holds session advisory locks. */
   holdsAdvisoryLocks(processId: number): Promise<boolean>;
   /** Called when the defaults for new sessions have changed: existing backends are not leased again. */

@@ -12,7 +12,7 @@ export interface WatchdogLimits {
 /** A session, as the watchdog uses it. */
 export type WatchedSession = Pick<
   Relay,
-  'index' | 'unsent' | 'lastTakenAt' | 'halfClosed' | 'since' | 'activity' | 'abandon' | 'stop' | 'end' | 'terminate'
+  'index' | 'unsent' | 'taken' | 'halfClosed' | 'since' | 'activity' | 'abandon' | 'stop' | 'end' | 'terminate'
 >;
 
 const TICK_MS = 250;
@@ -32,6 +32,8 @@ export class Watchdog {
   readonly #watched = new IndexedSet<WatchedSession>();
   /** When the running requests of sessions were canceled, for those that have not ended yet. */
   readonly #canceledAt = new Map<WatchedSession, number>();
+  /** Of sessions whose clients have something to read, or send no more: what they had read, and since when they have read no more. */
+  readonly #reading = new Map<WatchedSession, { readonly taken: number; readonly since: number }>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(limits: WatchdogLimits) {
@@ -46,6 +48,7 @@ export class Watchdog {
   forget(session: WatchedSession): void {
     this.#watched.delete(session);
     this.#canceledAt.delete(session);
+    this.#reading.delete(session);
   }
 
   #tick(): void {
@@ -59,8 +62,9 @@ export class Watchdog {
 
   #check(session: WatchedSession, now: number): void {
     const { statementTimeoutMs, idleInTransactionTimeoutMs } = this.#limits;
-    if (session.unsent > 0 && now - session.lastTakenAt > SEND_TIMEOUT_MS) session.abandon();
-    else if (session.halfClosed && now - Math.max(session.since, session.lastTakenAt) > HALF_CLOSED_GRACE_MS) session.abandon();
+    const unreadMs = this.#unreadMs(session, now);
+    if (unreadMs > SEND_TIMEOUT_MS) session.abandon();
+    else if (session.halfClosed && Math.min(unreadMs, now - session.since) > HALF_CLOSED_GRACE_MS) session.abandon();
     else if (session.activity === 'active' || session.activity === 'waiting') this.#checkStatement(session, now, statementTimeoutMs);
     else {
       this.#canceledAt.delete(session);
@@ -72,6 +76,19 @@ export class Watchdog {
         session.end(new ServiceError('idle_in_transaction_timeout', 'terminating connection due to idle-in-transaction timeout'));
       }
     }
+  }
+
+  /** For how long the client has read nothing, although there was something to read or it sends no more. */
+  #unreadMs(session: WatchedSession, now: number): number {
+    if (session.unsent === 0 && !session.halfClosed) {
+      this.#reading.delete(session);
+      return 0;
+    }
+    const { taken } = session;
+    const before = this.#reading.get(session);
+    if (before?.taken === taken) return now - before.since;
+    this.#reading.set(session, { taken, since: now });
+    return 0;
   }
 
   #checkStatement(session: WatchedSession, now: number, timeoutMs: number): void {

@@ -168,6 +168,18 @@ export class FrameScanner {
     return rest;
   }
 
+  /**
+   * Takes out the fragment shown, which begins a message, and the bytes after it. They are pushed again later, before any other
+   * bytes: until then it is as if nothing of the message had arrived.
+   */
+  takeMessage(): Buffer {
+    const message = Buffer.concat([this.buffer.subarray(this.start, this.end), this.takeRest()]);
+    this.#remaining = 0;
+    this.last = true;
+    this.#releaseChunk();
+    return message;
+  }
+
   #show(buffer: Buffer, start: number, end: number): true {
     this.buffer = buffer;
     this.start = start;

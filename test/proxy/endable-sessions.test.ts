@@ -1,6 +1,6 @@
 import { getEventListeners } from 'node:events';
 import { expect, it } from 'vitest';
-import { type EndableSession, OpenSessions } from '../../proxy/sessions/open-sessions.ts';
+import { type EndableSession, type OpenSession, OpenSessions } from '../../proxy/sessions/open-sessions.ts';
 import { ServiceError } from '../../src/errors.ts';
 
 const REVOKED = new ServiceError('key_revoked', 'terminating connection due to API key rotation');
@@ -18,14 +18,19 @@ function session(idleSince = performance.now()): EndableSession & { readonly did
   };
 }
 
+function entry(session: EndableSession, revoked: AbortSignal): OpenSession {
+  return { session, revoked, index: -1 };
+}
+
 it('a key that is revoked ends the sessions that were opened with it, and no others', () => {
   const open = new OpenSessions();
   const [key, other] = [new AbortController(), new AbortController()];
   const [first, second, gone, stranger] = [session(), session(), session(), session()];
-  for (const own of [first, second]) open.add(own, key.signal);
-  const place = open.add(gone, key.signal);
-  open.add(stranger, other.signal);
-  open.delete(place);
+  for (const own of [first, second]) open.add(entry(own, key.signal));
+  const deleted = entry(gone, key.signal);
+  open.add(deleted);
+  open.add(entry(stranger, other.signal));
+  open.delete(deleted);
   expect(getEventListeners(key.signal, 'abort')).toHaveLength(1);
   key.abort(REVOKED);
   expect([first, second, gone, stranger].map(({ did }) => did)).toEqual([['end key_revoked'], ['end key_revoked'], [], []]);
@@ -36,7 +41,7 @@ it('a session that comes too late is ended at once', () => {
   const key = new AbortController();
   key.abort(REVOKED);
   const late = session();
-  open.add(late, key.signal);
+  open.add(entry(late, key.signal));
   expect(late.did).toEqual(['end key_revoked']);
 });
 
@@ -44,9 +49,9 @@ it('when the service stops, all end at rest, those to come too, and then at once
   const open = new OpenSessions();
   const key = new AbortController();
   const [before, after] = [session(), session()];
-  open.add(before, key.signal);
+  open.add(entry(before, key.signal));
   open.endAtRest(STOPPING);
-  open.add(after, key.signal);
+  open.add(entry(after, key.signal));
   open.endNow(STOPPING);
   expect([before.did, after.did]).toEqual([
     ['at rest shutting_down', 'end shutting_down'],

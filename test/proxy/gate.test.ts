@@ -15,18 +15,27 @@ it('what has to be passed on first comes before what waits already', () => {
   expect(gate.release()).toEqual([first, second, third]);
 });
 
+it('what is first can be replaced by what becomes of it', () => {
+  const gate = new Gate();
+  gate.holdFirst(second, Reason.rewriting);
+  gate.holdFirst(first, Reason.rewriting);
+  gate.hold(third);
+  gate.replaceFirst(third);
+  expect(gate.release()).toEqual([third, second, third]);
+});
+
 it('is clear until something waits, or is to wait, and again when all has been released', () => {
   const gate = new Gate();
-  expect(gate.isClear).toBe(true);
+  expect(gate.input).toBeUndefined();
   gate.holdNext();
-  expect(gate.isClear).toBe(false);
+  expect(gate.input).toBeDefined();
   expect(gate.onlyInput).toBeUndefined();
   gate.holdFirst(first, Reason.rewriting);
   expect(gate.onlyInput).toBe(first);
   gate.hold(second);
   expect(gate.onlyInput).toBeUndefined();
   gate.release();
-  expect(gate).toMatchObject({ isClear: true, isWaiting: false, inputBytes: 0 });
+  expect(gate).toMatchObject({ input: undefined, isWaiting: false, inputBytes: 0 });
 });
 
 it('is closed for each reason until that one is gone', () => {

@@ -1,5 +1,4 @@
 import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
-import { PendingNames } from '../../proxy/prepared/pending-names.ts';
 import { ReplyQueue } from '../../src/backend/reply-queue.ts';
 import { startTestService, type TestOrganization, type TestService } from '../support/service.ts';
 
@@ -16,7 +15,7 @@ afterEach(() => vi.restoreAllMocks());
 const FAULT = new TypeError('a secret is not a function');
 
 it.each([
-  { where: 'on the way to the server', code: 'XX000', make: () => vi.spyOn(PendingNames.prototype, 'changes') },
+  { where: 'on the way to the server', code: 'XX000', make: () => vi.spyOn(ReplyQueue.prototype, 'push') },
   { where: 'on the way back', code: '08006', make: () => vi.spyOn(ReplyQueue.prototype, 'receive') },
 ])('a fault $where ends the session, is in the log, and is not told the client', async ({ code, make }) => {
   const client = await service.connect(organization);

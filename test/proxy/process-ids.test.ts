@@ -5,9 +5,11 @@ const signaled: string[] = [];
 const ids: ProcessIds = {
   own: 20_000_001,
   backendOf: (id) => (id === 20_000_002 ? 4711 : undefined),
-  signal: (id, signal) => signaled.push(`${signal} ${id}`),
+  signal: (id, signal) => {
+    signaled.push(`${signal} ${id}`);
+    return undefined;
+  },
   moved() {},
-  signals: undefined,
   userOf: () => undefined,
 };
 
@@ -49,7 +51,7 @@ describe('SQL that speaks of process ids', () => {
     'alter table t alter pid set default pg_backend_pid()',
   ])('what stays behind, or only looks like it, is left as it is: %s', (text) => {
     signaled.length = 0;
-    expect(translateProcessIds(text, ids)).toEqual({ text, signals: [] });
+    expect(translateProcessIds(text, ids)).toEqual({ text, signals: [], sent: [] });
     expect(signaled).toEqual([]);
   });
 });

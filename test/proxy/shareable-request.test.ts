@@ -66,7 +66,9 @@ describe('a text', () => {
 
 describe('a request', () => {
   const server = newServerStatement(Buffer.from('SELECT n FROM t WHERE id = $1\0\0\0'));
-  const statements = new ClientStatements(new StatementMemory(new MemoryReservation(new MemoryBudget(STATEMENT_BOUNDS), 'org')));
+  const statements = new ClientStatements(new StatementMemory(new MemoryReservation(new MemoryBudget(STATEMENT_BOUNDS), 'org')), {
+    isOver: false,
+  });
   statements.set('s', { server, traits: NO_TRAITS, signals: [] });
   const registry = new StatementRegistry();
   const context = { statements, parseCache: new ParseCache(), registry, settings: NO_SETTINGS, context: '' };

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { auditedText } from '../../proxy/inspection/audited-ddl-text.ts';
+import { auditedText } from '../../proxy/pinning/query-inspection.ts';
 import { ClientStatements } from '../../proxy/prepared/client-statements.ts';
 import { STATEMENT_BOUNDS, StatementMemory } from '../../proxy/prepared/statement-memory.ts';
 import { newServerStatement } from '../../src/backend/prepared-statements.ts';
@@ -14,7 +14,8 @@ const statement = (bytes: number) => ({ server: newServerStatement(Buffer.alloc(
 it('what clients keep is counted until they give it up, are gone, or have it undone', () => {
   const kept = newHeld();
   const memory = new StatementMemory(kept);
-  const [one, other] = [new ClientStatements(memory), new ClientStatements(memory)];
+  const session = { isOver: false };
+  const [one, other] = [new ClientStatements(memory, session), new ClientStatements(memory, { isOver: false })];
   const shared = statement(10_000);
   one.set('a', shared);
   const alone = kept.bytes;
@@ -37,6 +38,7 @@ it('what clients keep is counted until they give it up, are gone, or have it und
 
   const tooLate = one.set('c', shared);
   one.set('d', shared);
+  session.isOver = true;
   one.end();
   expect(kept.bytes).toBe(0);
   tooLate();
@@ -46,7 +48,7 @@ it('what clients keep is counted until they give it up, are gone, or have it und
 
 it('there is no room for one more where the others take too much; a name in use needs none', () => {
   const kept = newHeld();
-  const statements = new ClientStatements(new StatementMemory(kept));
+  const statements = new ClientStatements(new StatementMemory(kept), { isOver: false });
   for (let n = 0; n < 63; n += 1) statements.set(`s${n}`, statement(MIB));
   expect(statements.hasRoomFor('more', MIB / 2)).toBe(true);
   expect(statements.hasRoomFor('more', MIB)).toBe(false);
@@ -57,7 +59,7 @@ it('there is no room for one more where the others take too much; a name in use 
 
 it('a large statement without a name is counted until it is another, and small ones always have room', () => {
   const kept = newHeld();
-  const statements = new ClientStatements(new StatementMemory(kept));
+  const statements = new ClientStatements(new StatementMemory(kept), { isOver: false });
   const unnamed = (bytes: number) => ({ definition: Buffer.alloc(bytes), changed: false, edits: [], traits: NO_TRAITS, signals: [] });
   const [first, second] = [unnamed(500_000), unnamed(300_000)];
   statements.setUnnamed(first);
@@ -85,7 +87,7 @@ it('a large statement without a name is counted until it is another, and small o
 
 it('what is kept for the audit is counted with each name', () => {
   const kept = newHeld();
-  const statements = new ClientStatements(new StatementMemory(kept));
+  const statements = new ClientStatements(new StatementMemory(kept), { isOver: false });
   const shared = statement(10_000);
   const watched = auditedText(`create table ${'x'.repeat(4_000)}()`);
   for (let n = 0; n < 20; n += 1) statements.set(`s${n}`, { ...shared, watched });
@@ -96,7 +98,7 @@ it('what is kept for the audit is counted with each name', () => {
 
 it('names as long as statements are counted, too', () => {
   const kept = newHeld();
-  new ClientStatements(new StatementMemory(kept)).set('n'.repeat(MIB), statement(1));
+  new ClientStatements(new StatementMemory(kept), { isOver: false }).set('n'.repeat(MIB), statement(1));
   expect(kept.bytes).toBeGreaterThan(MIB);
 });
 

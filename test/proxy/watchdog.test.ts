@@ -17,7 +17,7 @@ function watched(state: Partial<WatchedSession>): readonly string[] {
   const session: WatchedSession = {
     index: -1,
     unsent: 0,
-    lastTakenAt: now,
+    taken: 0,
     halfClosed: false,
     since: now,
     activity: 'idle',

@@ -88,9 +88,11 @@ export class FakeClient {
       },
     });
     const host = {
-      tryLease: () => {
-        const found = lease();
-        return found instanceof ServiceError ? undefined : found;
+      router: {
+        tryLease: () => {
+          const found = lease();
+          return found instanceof ServiceError ? undefined : found;
+        },
       },
       enqueue: (settle: (result: ServiceError) => void) => {
         const found = lease();
@@ -98,15 +100,14 @@ export class FakeClient {
         return NO_WAIT;
       },
       mayKeepBusy: () => true,
-      shared() {},
+      observe() {},
       multiplexer,
       registry: multiplexer.registry,
       parseCache: new ParseCache(),
       statementMemory: new StatementMemory(new MemoryReservation(new MemoryBudget(STATEMENT_BOUNDS), 'org')),
       bufferBudget: new BufferBudget(room, 'org'),
-      processIds: { own: 1, moved() {}, signals: undefined },
+      processIds: { own: 1, moved() {} },
       rewriter: undefined,
-      answered() {},
       usage: new OrganizationUsage(),
       ended: (end: RelayEnd) => {
         this.end = end;

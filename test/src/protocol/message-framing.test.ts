@@ -310,3 +310,18 @@ describe('what a stream must not contain', () => {
     }
   });
 });
+
+test('a message that is taken out with all behind it is found again when that is pushed again', () => {
+  const rules = frontendFrames({ P: 8 });
+  for (let cut = 16; cut <= CONVERSATION.length; cut += 1) {
+    const scanner = new FrameScanner(rules);
+    scanner.push(CONVERSATION.subarray(0, cut));
+    expect([scanner.next(), scanner.first]).toEqual([true, true]);
+    const taken = scanner.takeMessage();
+    expect(taken).toEqual(CONVERSATION.subarray(0, cut));
+    expect([scanner.midMessage, scanner.last, scanner.heldBytes]).toEqual([false, true, 0]);
+    const again = scan(rules, [taken, CONVERSATION.subarray(cut)]);
+    expect(again.bytes).toEqual(CONVERSATION);
+    expect(again.messages.map(({ type }) => type).join('')).toBe('PBESQX');
+  }
+});

@@ -35,8 +35,23 @@ export function* piecesOf(buffer: Buffer, start: number, end: number): Iterable<
   for (let at = start; at < end; at += PIECE_BYTES) yield buffer.toString('latin1', at, Math.min(end, at + PIECE_BYTES));
 }
 
-/** The result of inspecting a large text that is rewritten before it is sent. */
-export interface LargeText {
+/** A text that is too long to be inspected at once. It is inspected before it is sent if it has to be rewritten, else while it is forwarded. */
+export type LargeText = RewrittenText | StreamedText;
+
+export class StreamedText {
+  readonly traits: StreamedTraits;
+  /** Undefined if the audit log needs no more of it. */
+  readonly audited: StreamedAuditedText | undefined;
+
+  /** @param beginning the part that has been inspected already */
+  constructor(beginning: string, audited: StreamedAuditedText | undefined) {
+    this.traits = new StreamedTraits(beginning);
+    this.audited = audited;
+  }
+}
+
+/** The result of inspecting a text that is rewritten before it is sent. */
+export interface RewrittenText {
   readonly traits: readonly SessionTraits[];
   readonly audited: AuditedText;
   /** The beginning of the text that the client has sent, as Latin-1. */
@@ -44,7 +59,7 @@ export interface LargeText {
 }
 
 /** Inspects the text of a complete Query or Parse in time slices. */
-export async function inspectInSlices(message: Buffer): Promise<LargeText> {
+export async function inspectInSlices(message: Buffer): Promise<RewrittenText> {
   const traits: SessionTraits[] = [];
   const slices = new TimeSlices();
   const passing = new StreamedTraits();
