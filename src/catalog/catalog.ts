@@ -9,8 +9,8 @@ import { migrate } from './database/migrate.ts';
 import { NotificationChannel } from './database/notification-channel.ts';
 import type { Credential, FormerKey, OrganizationCredentials } from './keys/credential.ts';
 import { CredentialCache, type PauseListener } from './keys/credential-cache.ts';
-import { KeyChanges } from './keys/key-changes.ts';
 import { KeyLastUsed } from './keys/key-last-used.ts';
+import { KeyRegistry } from './keys/key-registry.ts';
 import {
   CREDENTIALS_CHANNEL,
   type KeyState,
@@ -22,12 +22,12 @@ import {
 } from './keys/live-keys.ts';
 import { PgLocks } from './lock-table/pg-locks.ts';
 import { Maintenance } from './maintenance.ts';
-import { MoveChanges } from './organizations/moves.ts';
+import { MoveRegistry } from './organizations/moves.ts';
 import type { Organization } from './organizations/organization.ts';
 import { OrganizationRegistry } from './organizations/organization-registry.ts';
-import { type ChangeOrganization, lockOrganization } from './organizations/organizations.ts';
-import { PauseChanges } from './organizations/pauses.ts';
-import { SignUpChanges } from './organizations/sign-up-changes.ts';
+import { type ChangeOrganization, lockOrganization } from './organizations/organization-rows.ts';
+import { PauseRegistry } from './organizations/pauses.ts';
+import { SignUpRegistry } from './organizations/sign-up-registry.ts';
 import { CANCELS_CHANNEL, CancelForwarding } from './processes/cancel-forwarding.ts';
 import { FAILURES_CHANNEL, FailureSharing } from './processes/failure-sharing.ts';
 import { ProcessRequests } from './processes/process-requests.ts';
@@ -40,9 +40,9 @@ import { Usage } from './usage/usage.ts';
 
 export type { ControlConnection } from './database/control-connection.ts';
 export type { Credential, FormerKey, NewApiKey } from './keys/credential.ts';
-export type { RotatedKey } from './keys/key-changes.ts';
+export type { RotatedKey } from './keys/key-registry.ts';
 export type { NewInvitation } from './organizations/invitations.ts';
-export type { SignUp, SignupQuota } from './organizations/sign-ups.ts';
+export type { SignUp, SignupQuota } from './organizations/sign-up-rows.ts';
 
 const ORGANIZATION_ID = /^org_[a-z0-9]{12}$/;
 const PING_TIMEOUT_MS = 5_000;
@@ -64,7 +64,7 @@ export interface CatalogOptions {
  */
 export class Catalog {
   readonly audit: AuditLog;
-  readonly keys: KeyChanges;
+  readonly keys: KeyRegistry;
   readonly savedQueries: SavedQueries;
   readonly locks: PgLocks;
   readonly clusters: ClusterRegistry;
@@ -78,9 +78,9 @@ export class Catalog {
   /** Sessions that other processes need more. */
   readonly slots: SlotRequests;
   readonly queryStatistics: QueryStatistics;
-  readonly signUps: SignUpChanges;
-  readonly pauses: PauseChanges;
-  readonly moves: MoveChanges;
+  readonly signUps: SignUpRegistry;
+  readonly pauses: PauseRegistry;
+  readonly moves: MoveRegistry;
   readonly usage: Usage;
   readonly #options: CatalogOptions;
   readonly #now: () => Date;
@@ -116,11 +116,11 @@ export class Catalog {
       changed: (state: KeyState) => this.#credentials.changed(state),
     };
     this.#maintenance = new Maintenance({ ...parts, auditDays: options.auditDays, observe });
-    this.keys = new KeyChanges(parts);
+    this.keys = new KeyRegistry(parts);
     this.organizations = new OrganizationRegistry(parts);
-    this.signUps = new SignUpChanges({ ...parts, process: this.#process });
-    this.pauses = new PauseChanges(change);
-    this.moves = new MoveChanges({ ...parts, process: this.#process });
+    this.signUps = new SignUpRegistry({ ...parts, process: this.#process });
+    this.pauses = new PauseRegistry(change);
+    this.moves = new MoveRegistry({ ...parts, process: this.#process });
     this.savedQueries = new SavedQueries(parts);
     this.#keyUse = new KeyLastUsed(this.#database, this.#now, (...use) => this.#credentials.used(...use));
     this.processes = new ProcessRequests(this.#process, this.#database, observe);
@@ -232,7 +232,7 @@ export class Catalog {
   }
 
   async #listening(sql: Sql): Promise<void> {
-    // The lock shows that this process is alive; see SignUpChanges.takeInterrupted.
+    // The lock shows that this process is alive; see SignUpRegistry.takeInterrupted.
     await sql`select pg_advisory_lock_shared(${ADVISORY_LOCKS.process}, ${this.#process})`;
     await this.processes.listening(sql);
     await this.#credentials.trust((organizationIds) => loadStates(sql, organizationIds));

@@ -1,7 +1,7 @@
 import { digestApiKey, generateInvitation } from '../auth/api-key.ts';
 import type { Catalog, NewInvitation } from '../catalog/catalog.ts';
 import type { Organization, OrganizationStatus } from '../catalog/organizations/organization.ts';
-import { noOrganization } from '../catalog/organizations/organizations.ts';
+import { noOrganization } from '../catalog/organizations/organization-rows.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
 import type { Clusters } from './clusters/clusters.ts';
 import { describeProcesses, type RunningProcess, StillRunningError } from './placement/provisioner.ts';

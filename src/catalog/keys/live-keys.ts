@@ -2,10 +2,10 @@ import { SCRAM_FORMER_MAX } from '../../auth/scram.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { ApiKey, Organization, OrganizationStatus, Placement } from '../organizations/organization.ts';
-import { type OrganizationRow, toOrganization } from '../organizations/organizations.ts';
+import { type OrganizationRow, toOrganization } from '../organizations/organization-rows.ts';
 import { pausedForMs } from '../organizations/pauses.ts';
 import type { FormerKey, KeyEnd, ProvableFormerKey, SaltOfKeys } from './credential.ts';
-import { expiresInMs, isLive, type KeyJson, keyJson, toApiKey } from './keys.ts';
+import { expiresInMs, isLive, type KeyJson, keyJson, toApiKey } from './key-rows.ts';
 
 /** The channel on which changes are notified. */
 export const CREDENTIALS_CHANNEL = 'postern_credentials';

@@ -8,7 +8,7 @@ import { ADVISORY_LOCKS } from '../database/advisory-locks.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { ControlPool } from '../database/control-pool.ts';
 import type { Organization, Placement } from './organization.ts';
-import type { ChangeOrganization } from './organizations.ts';
+import type { ChangeOrganization } from './organization-rows.ts';
 import { lockPause, type Pause } from './pauses.ts';
 
 /** A move of an organization that has begun and is not finished. */
@@ -42,7 +42,7 @@ interface MoveRow {
   readonly begun_at: Date;
 }
 
-export interface MoveChangesOptions {
+export interface MoveRegistryOptions {
   readonly database: ControlPool;
   readonly audit: AuditLog;
   /** This process's number among those that share the database. */
@@ -51,10 +51,10 @@ export interface MoveChangesOptions {
 }
 
 /** Moves of organizations to other placements, as the control database records them. An organization has one move at a time. */
-export class MoveChanges {
-  readonly #options: MoveChangesOptions;
+export class MoveRegistry {
+  readonly #options: MoveRegistryOptions;
 
-  constructor(options: MoveChangesOptions) {
+  constructor(options: MoveRegistryOptions) {
     this.#options = options;
   }
 

@@ -2,7 +2,7 @@ import type { Actor, Origin } from '../../observation.ts';
 import { DONE } from '../audit/entries/event-record.ts';
 import type { AuditLog } from '../audit/log.ts';
 import type { ControlPool } from '../database/control-pool.ts';
-import { deleteKeys } from '../keys/keys.ts';
+import { deleteKeys } from '../keys/key-rows.ts';
 import { deleteQueries } from '../saved-queries/rows.ts';
 import { deleteUsage } from '../usage/stored-usage.ts';
 import { type Clone, deleteClone, listClones, listExpiredClones } from './clones.ts';
@@ -18,8 +18,8 @@ import {
   type ProfileChanges,
   updateProfile,
   updateStatus,
-} from './organizations.ts';
-import { countEmailChange } from './sign-ups.ts';
+} from './organization-rows.ts';
+import { countEmailChange } from './sign-up-rows.ts';
 
 /** Who changes something: an organization, by one of its keys. */
 interface Caller {

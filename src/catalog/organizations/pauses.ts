@@ -1,7 +1,7 @@
 import { ServiceError } from '../../errors.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { Organization } from './organization.ts';
-import type { ChangeOrganization } from './organizations.ts';
+import type { ChangeOrganization } from './organization-rows.ts';
 
 /** How long the pause of an organization `o` still lasts, in milliseconds by the control server's clock; null: it is not paused. */
 export function pausedForMs(sql: Sql): ReturnType<Sql> {
@@ -17,7 +17,7 @@ export interface Pause {
 }
 
 /** Pauses of organizations. While one is paused, no process lends a backend of it: clients wait. */
-export class PauseChanges {
+export class PauseRegistry {
   readonly #change: ChangeOrganization;
 
   constructor(change: ChangeOrganization) {

@@ -6,7 +6,7 @@ import type { AuditLog } from '../audit/log.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { ControlPool } from '../database/control-pool.ts';
 import type { ApiKey, Organization } from '../organizations/organization.ts';
-import { lockOrganization } from '../organizations/organizations.ts';
+import { lockOrganization } from '../organizations/organization-rows.ts';
 import { deleteQuery, findQuery, listQueries, type SavedQuery, upsertQuery, usedBy } from './rows.ts';
 
 export type { SavedQuery } from './rows.ts';

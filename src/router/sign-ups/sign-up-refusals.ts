@@ -1,4 +1,4 @@
-import { rateLimitAddress } from '../../catalog/organizations/sign-ups.ts';
+import { rateLimitAddress } from '../../catalog/organizations/sign-up-rows.ts';
 import { ServiceError } from '../../errors.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
 

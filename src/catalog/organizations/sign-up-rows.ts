@@ -6,11 +6,11 @@ import { claimRoom } from '../clusters/cluster-rows.ts';
 import { ADVISORY_LOCKS } from '../database/advisory-locks.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { NewApiKey } from '../keys/credential.ts';
-import { FIRST_KEY, insertKey } from '../keys/keys.ts';
+import { FIRST_KEY, insertKey } from '../keys/key-rows.ts';
 import { emailKey } from './email-address.ts';
 import { lockInvitation, useInvitation } from './invitations.ts';
 import type { ApiKey, Organization, Placement } from './organization.ts';
-import { type OrganizationRow, toOrganization } from './organizations.ts';
+import { type OrganizationRow, toOrganization } from './organization-rows.ts';
 
 const WINDOW_MS = 3_600_000;
 const EMAIL_CHANGES_PER_HOUR = 5;

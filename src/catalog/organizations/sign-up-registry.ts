@@ -4,12 +4,12 @@ import { DONE } from '../audit/entries/event-record.ts';
 import type { AuditLog } from '../audit/log.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { ControlPool } from '../database/control-pool.ts';
-import { findFirstKey } from '../keys/keys.ts';
+import { findFirstKey } from '../keys/key-rows.ts';
 import { type KeyState, notifyChange } from '../keys/live-keys.ts';
 import { type NewClone, recordClone } from './clones.ts';
 import { insertInvitation, inviteInvalid, type NewInvitation } from './invitations.ts';
 import type { ApiKey, Organization } from './organization.ts';
-import { type ChangeOrganization, emailTaken, updateStatus } from './organizations.ts';
+import { type ChangeOrganization, emailTaken, updateStatus } from './organization-rows.ts';
 import {
   abandonSignUp,
   countAttempt,
@@ -20,7 +20,7 @@ import {
   type SignUp,
   type SignupQuota,
   takeInterrupted,
-} from './sign-ups.ts';
+} from './sign-up-rows.ts';
 
 export interface SignedUp {
   readonly organization: Organization;
@@ -29,7 +29,7 @@ export interface SignedUp {
   readonly quota: SignupQuota | undefined;
 }
 
-export interface SignUpChangesOptions {
+export interface SignUpRegistryOptions {
   readonly database: ControlPool;
   readonly audit: AuditLog;
   readonly now: () => Date;
@@ -41,10 +41,10 @@ export interface SignUpChangesOptions {
 }
 
 /** Sign-ups from their record to the organization that can log in, those that fail or are interrupted, and invitations to sign up. */
-export class SignUpChanges {
-  readonly #options: SignUpChangesOptions;
+export class SignUpRegistry {
+  readonly #options: SignUpRegistryOptions;
 
-  constructor(options: SignUpChangesOptions) {
+  constructor(options: SignUpRegistryOptions) {
     this.#options = options;
   }
 

@@ -6,9 +6,20 @@ import type { AuditLog } from '../audit/log.ts';
 import type { Sql } from '../database/control-connection.ts';
 import type { ControlPool } from '../database/control-pool.ts';
 import type { ApiKey, KeyDetails } from '../organizations/organization.ts';
-import { type ChangeOrganization, lockOrganization } from '../organizations/organizations.ts';
+import { type ChangeOrganization, lockOrganization } from '../organizations/organization-rows.ts';
 import type { NewApiKey } from './credential.ts';
-import { checkExpiry, endKey, endKeyLater, FIRST_KEY, finishKeyChange, insertKey, KEYS_MAX, listKeys, noKey, updateKey } from './keys.ts';
+import {
+  checkExpiry,
+  endKey,
+  endKeyLater,
+  FIRST_KEY,
+  finishKeyChange,
+  insertKey,
+  KEYS_MAX,
+  listKeys,
+  noKey,
+  updateKey,
+} from './key-rows.ts';
 import { type KeyState, loadStates } from './live-keys.ts';
 
 /** How long to ask for the outcome of a change whose answer was lost: long enough for a server to recover. */
@@ -28,7 +39,7 @@ export interface KeyChange {
   readonly origin: Origin;
 }
 
-export interface KeyChangesOptions {
+export interface KeyRegistryOptions {
   readonly database: ControlPool;
   readonly audit: AuditLog;
   readonly now: () => Date;
@@ -38,14 +49,14 @@ export interface KeyChangesOptions {
 }
 
 /**
- * Changes to the keys of organizations, each in one transaction with its audit entry. A key that ends is invalid in this process when
+ * The keys of organizations in the control database. Each change is made in one transaction with its audit entry. A key that ends is invalid in this process when
  * the call returns, and in others as soon as they are notified; sessions opened with it end. Each method throws ServiceError `unauthorized`
  * when the key that asks is no longer valid, and `backend_lost` when it cannot be determined whether a new key is valid.
  */
-export class KeyChanges {
-  readonly #options: KeyChangesOptions;
+export class KeyRegistry {
+  readonly #options: KeyRegistryOptions;
 
-  constructor(options: KeyChangesOptions) {
+  constructor(options: KeyRegistryOptions) {
     this.#options = options;
   }
 
