@@ -2,10 +2,10 @@ import type pg from 'pg';
 import type { Placement } from '../catalog/organizations/organization.ts';
 import { ServiceError } from '../errors.ts';
 import { readerOf } from '../router/placement/roles/reader-role.ts';
-import { clientText } from '../router/schema-rewriting/error-text.ts';
 import { SchemaRewriter } from '../router/schema-rewriting/schema-rewriter.ts';
 import type { SchemaTarget } from '../router/schema-rewriting/schema-target.ts';
 import { clientSearchPath } from '../router/schema-rewriting/search-path-values.ts';
+import { clientText } from '../router/schema-rewriting/server-text.ts';
 import { TimeSlices } from '../runtime/event-loop.ts';
 import { eachStatement } from '../syntax/split-statements.ts';
 

@@ -7,7 +7,7 @@ import { asServiceError } from '../router/placement/platform-sessions.ts';
 import { readerOf } from '../router/placement/roles/reader-role.ts';
 import { roleExists } from '../router/placement/roles/roles.ts';
 import { hasCitus } from '../router/placement/shared-database/citus/extension.ts';
-import { clientText } from '../router/schema-rewriting/error-text.ts';
+import { clientText } from '../router/schema-rewriting/server-text.ts';
 import { checkLargeObjects } from './contents.ts';
 import { copyOrganization } from './copy-organization.ts';
 import { pgDumpLacking } from './pg-dump.ts';

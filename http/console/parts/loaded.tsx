@@ -1,6 +1,5 @@
 import type { ComponentChildren } from 'preact';
 import type { Load } from '../api/use-load.ts';
-import { Icon, type IconName } from './icon.tsx';
 import { ProblemNotice } from './notice.tsx';
 
 /** Appears only when it takes long enough to be noticed. */
@@ -9,25 +8,6 @@ export function Loading() {
     <p class="loading" role="status">
       Loading …
     </p>
-  );
-}
-
-/** What a screen shows where there is nothing yet, and what to do about that. */
-export function Empty({
-  icon,
-  title,
-  children,
-}: {
-  readonly icon: IconName;
-  readonly title: string;
-  readonly children?: ComponentChildren;
-}) {
-  return (
-    <div class="empty">
-      <Icon name={icon} />
-      <h2>{title}</h2>
-      {children}
-    </div>
   );
 }
 

@@ -1,12 +1,13 @@
 import type { ErrorFields } from '../../protocol/error-fields.ts';
 import { BoundedMap } from '../../runtime/bounded-map.ts';
+import { withoutWorker } from '../placement/shared-database/citus/worker-errors.ts';
 import type { Tenant } from '../tenant.ts';
 import { clientChannel } from './channel-names.ts';
 import { type Edits, originalPosition } from './edits/edits.ts';
-import { clientQuery, clientText, withoutWorker } from './error-text.ts';
 import { type Rewriting, rewriteLargeSql, rewriteSql } from './rewrite-sql.ts';
 import type { SchemaTarget } from './schema-target.ts';
 import { clientSearchPath, serverSearchPath } from './search-path-values.ts';
+import { clientQuery, clientText } from './server-text.ts';
 
 /** The platform's replacement for pg_notify adds this to the context of an error; the client must not see it. */
 const IN_PG_NOTIFY =

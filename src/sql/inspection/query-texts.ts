@@ -1,6 +1,6 @@
 import type { Placement } from '../../catalog/organizations/organization.ts';
 import type { QueryStatistic } from '../../catalog/query-statistics/query-statistics.ts';
-import { clientText } from '../../router/schema-rewriting/error-text.ts';
+import { clientText } from '../../router/schema-rewriting/server-text.ts';
 import { TimeSlices } from '../../runtime/event-loop.ts';
 import { redactSecrets } from '../../syntax/redaction.ts';
 

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { ApiError } from '../../../http/console/api/problem.ts';
+import { insertTableOf } from '../../../http/console/screens/sql/results/insert-table.ts';
 import { placeOf } from '../../../http/console/screens/sql/run/error-place.ts';
 import { withoutExplain } from '../../../http/console/screens/sql/run/explain.ts';
 import { onlyReads } from '../../../http/console/screens/sql/run/only-reads.ts';
 import { parameterCount, parameterCountIn, parametersFor } from '../../../http/console/screens/sql/run/parameters.ts';
 import { statementAt, statementsBetween, statementsIn } from '../../../http/console/screens/sql/run/statements.ts';
-import { tableNameIn } from '../../../http/console/screens/sql/run/table-name.ts';
 
 /** The text without its mark, and where the cursor is. */
 function cursorIn(marked: string): readonly [string, number] {
@@ -111,7 +111,7 @@ describe('the table that rows are from', () => {
     ['select * from generate_series(1, 2)', 'table_name'],
     ['select 1', 'table_name'],
   ])('in %j is %j', (sql, name) => {
-    expect(tableNameIn(sql)).toBe(name);
+    expect(insertTableOf(sql)).toBe(name);
   });
 });
 

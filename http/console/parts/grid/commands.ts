@@ -1,8 +1,8 @@
 import { signal } from '@preact/signals';
 import { quoteIdentifier } from '../../api/schema.ts';
+import { formatCount } from '../../format.ts';
 import { say, sayError } from '../../shell/toasts.tsx';
 import { copyText } from '../copy.tsx';
-import { formatCount } from '../format.ts';
 import { csvOf, insertOf, jsonOf, type Selection, tsvOf } from './copy-formats.ts';
 import type { Cell, GridState } from './grid-state.ts';
 import type { GridProps } from './source.ts';

@@ -1,5 +1,5 @@
 import { batch, type ReadonlySignal, signal } from '@preact/signals';
-import { formatType } from '../format.ts';
+import { formatType } from '../../format.ts';
 import type { Selection } from './copy-formats.ts';
 import { Columns, type Range, ROW_PX, rowsInView, type Scroll, scrolled, scrollTo, scrollToRow } from './geometry.ts';
 import type { GridSource } from './source.ts';

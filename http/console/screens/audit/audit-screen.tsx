@@ -1,8 +1,9 @@
 import { useEffect, useState } from 'preact/hooks';
 import { useLoad } from '../../api/use-load.ts';
+import { formatCount } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
-import { formatCount } from '../../parts/format.ts';
-import { Empty, Loaded } from '../../parts/loaded.tsx';
+import { Empty } from '../../parts/empty.tsx';
+import { Loaded } from '../../parts/loaded.tsx';
 import { Notice } from '../../parts/notice.tsx';
 import { ScreenPage } from '../../parts/screen.tsx';
 import { NeedsScope } from '../../session/needs-scope.tsx';

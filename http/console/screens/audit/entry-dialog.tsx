@@ -1,7 +1,7 @@
+import { formatBytes, formatCount, formatDuration, formatTime } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { CodeBlock, CopyButton } from '../../parts/copy.tsx';
 import { Dialog } from '../../parts/dialog.tsx';
-import { formatBytes, formatCount, formatDuration, formatTime } from '../../parts/format.ts';
 import type { AuditEntry } from './audit.ts';
 
 export interface EntryDialogProps {

@@ -1,4 +1,4 @@
-import { formatBytes, formatCount, formatDuration, formatTime } from '../../parts/format.ts';
+import { formatBytes, formatCount, formatDuration, formatTime } from '../../format.ts';
 import { type Column, Table } from '../../parts/table.tsx';
 import type { AuditEntry } from './audit.ts';
 

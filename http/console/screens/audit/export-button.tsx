@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
+import { formatCount } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
-import { formatCount } from '../../parts/format.ts';
 import { say, sayError } from '../../shell/toasts.tsx';
 import { exportAudit } from './export.ts';
 import { filters, searchOf } from './filters.ts';

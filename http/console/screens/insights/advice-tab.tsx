@@ -1,9 +1,10 @@
 import { useState } from 'preact/hooks';
 import { useLoad } from '../../api/use-load.ts';
+import { formatCount } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { CodeBlock } from '../../parts/copy.tsx';
-import { formatCount } from '../../parts/format.ts';
-import { Empty, Loaded } from '../../parts/loaded.tsx';
+import { Empty } from '../../parts/empty.tsx';
+import { Loaded } from '../../parts/loaded.tsx';
 import { Notice } from '../../parts/notice.tsx';
 import { openInEditor } from '../sql/sql-state.ts';
 import { textOf } from './advice-texts.ts';

@@ -1,10 +1,11 @@
 import { signal } from '@preact/signals';
 import { useState } from 'preact/hooks';
 import { useLoad } from '../../api/use-load.ts';
+import { formatCount, formatDuration, formatTime } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
+import { Empty } from '../../parts/empty.tsx';
 import { Choice } from '../../parts/field.tsx';
-import { formatCount, formatDuration, formatTime } from '../../parts/format.ts';
-import { Empty, Loaded } from '../../parts/loaded.tsx';
+import { Loaded } from '../../parts/loaded.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
 import { me } from '../../session/session.ts';
 import { formatShare, QUERIES_MAX, type QueryOrder, type QueryStatistic, type QueryStatistics, readQueries } from './insights.ts';

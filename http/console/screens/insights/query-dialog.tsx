@@ -1,9 +1,9 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, isAbort } from '../../api/problem.ts';
+import { formatCount, formatDuration } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { CodeBlock, CopyButton } from '../../parts/copy.tsx';
 import { Dialog } from '../../parts/dialog.tsx';
-import { formatCount, formatDuration } from '../../parts/format.ts';
 import { ProblemNotice } from '../../parts/notice.tsx';
 import { openInEditor } from '../sql/sql-state.ts';
 import { formatShare, QUERY_TEXT_MAX_CHARACTERS, type QueryStatistic } from './insights.ts';

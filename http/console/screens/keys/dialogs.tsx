@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks';
+import { formatTime } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { Dialog } from '../../parts/dialog.tsx';
 import { Choice } from '../../parts/field.tsx';
-import { formatTime } from '../../parts/format.ts';
 import { Notice } from '../../parts/notice.tsx';
 import { me, type Scope } from '../../session/session.ts';
 import { ShownKey } from '../enter/shown-key.tsx';

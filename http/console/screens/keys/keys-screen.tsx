@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { useLoad } from '../../api/use-load.ts';
+import { formatTime } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
-import { formatTime } from '../../parts/format.ts';
 import { Loaded } from '../../parts/loaded.tsx';
 import { ScreenPage, Section } from '../../parts/screen.tsx';
 import { NeedsScope } from '../../session/needs-scope.tsx';

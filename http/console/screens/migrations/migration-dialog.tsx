@@ -1,8 +1,8 @@
 import { useLoad } from '../../api/use-load.ts';
+import { formatCount, formatDuration, formatTime } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { CodeBlock } from '../../parts/copy.tsx';
 import { Dialog } from '../../parts/dialog.tsx';
-import { formatCount, formatDuration, formatTime } from '../../parts/format.ts';
 import { Loaded } from '../../parts/loaded.tsx';
 import { Notice } from '../../parts/notice.tsx';
 import { goTo } from '../../shell/route.ts';

@@ -1,9 +1,9 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { Editor, type EditorError, type EditorProps } from '../../editor/editor.tsx';
+import { formatCount } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { Confirmation } from '../../parts/dialog.tsx';
 import { Checkbox, Choice, Field } from '../../parts/field.tsx';
-import { formatCount } from '../../parts/format.ts';
 import { Notice } from '../../parts/notice.tsx';
 import { ScreenPage } from '../../parts/screen.tsx';
 import { me } from '../../session/session.ts';

@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { formatTime } from '../../parts/format.ts';
+import { formatTime } from '../../format.ts';
 import type { SessionList } from './sessions.ts';
 
 /** What the server's clock shows, in ms. It stands still while the list does. */

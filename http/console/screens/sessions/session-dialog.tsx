@@ -1,7 +1,7 @@
+import { formatTime } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { CodeBlock, CopyButton } from '../../parts/copy.tsx';
 import { Dialog } from '../../parts/dialog.tsx';
-import { formatTime } from '../../parts/format.ts';
 import { Notice } from '../../parts/notice.tsx';
 import { Elapsed } from './clock.tsx';
 import { StateTag } from './session-table.tsx';

@@ -1,9 +1,10 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { useLoad } from '../../api/use-load.ts';
+import { formatCount } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
+import { Empty } from '../../parts/empty.tsx';
 import { Choice, Field } from '../../parts/field.tsx';
-import { formatCount } from '../../parts/format.ts';
-import { Empty, Loading } from '../../parts/loaded.tsx';
+import { Loading } from '../../parts/loaded.tsx';
 import { Notice, ProblemNotice } from '../../parts/notice.tsx';
 import { ScreenPage } from '../../parts/screen.tsx';
 import { me } from '../../session/session.ts';

@@ -1,7 +1,8 @@
 import { loadSchema, type Schema } from '../../api/schema.ts';
 import { useLoad } from '../../api/use-load.ts';
 import { Button } from '../../parts/button.tsx';
-import { Empty, Loaded } from '../../parts/loaded.tsx';
+import { Empty } from '../../parts/empty.tsx';
+import { Loaded } from '../../parts/loaded.tsx';
 import { ScreenPage } from '../../parts/screen.tsx';
 import { goTo } from '../../shell/route.ts';
 import { openTable } from './browse/open-tables.ts';

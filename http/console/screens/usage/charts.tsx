@@ -1,5 +1,5 @@
 import { useMemo } from 'preact/hooks';
-import { formatBytes, formatCount, formatDuration } from '../../parts/format.ts';
+import { formatBytes, formatCount, formatDuration } from '../../format.ts';
 import { Chart } from './chart.tsx';
 import { timelineOf, type Usage, type UsageCounts } from './usage.ts';
 

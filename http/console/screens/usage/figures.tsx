@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import { formatBytes, formatCount } from '../../parts/format.ts';
+import { formatBytes, formatCount } from '../../format.ts';
 import type { Usage } from './usage.ts';
 
 /** What the organization has and uses, in numbers. */

@@ -1,7 +1,8 @@
 import { useEffect } from 'preact/hooks';
 import { useLoad } from '../../api/use-load.ts';
 import { Button } from '../../parts/button.tsx';
-import { Empty, Loaded } from '../../parts/loaded.tsx';
+import { Empty } from '../../parts/empty.tsx';
+import { Loaded } from '../../parts/loaded.tsx';
 import { ScreenPage } from '../../parts/screen.tsx';
 import { screenCommands } from '../../shell/commands.ts';
 import { goTo } from '../../shell/route.ts';

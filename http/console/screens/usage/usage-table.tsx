@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
+import { formatBytes, formatCount, formatDuration, formatTime } from '../../format.ts';
 import { Button } from '../../parts/button.tsx';
 import { CopyButton } from '../../parts/copy.tsx';
-import { formatBytes, formatCount, formatDuration, formatTime } from '../../parts/format.ts';
 import { Section } from '../../parts/screen.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
 import type { Usage, UsageInterval } from './usage.ts';

@@ -5,9 +5,9 @@ import { channelSecret, channelsOf } from '../../../../src/auth/notify-channel-p
 import { createChannelFunctions, keepChannelSecret } from '../../../../src/router/placement/shared-database/channel-functions.ts';
 import { clientChannel } from '../../../../src/router/schema-rewriting/channel-names.ts';
 import { originalPosition } from '../../../../src/router/schema-rewriting/edits/edits.ts';
-import { clientQuery, clientText } from '../../../../src/router/schema-rewriting/error-text.ts';
 import { rewriteSql } from '../../../../src/router/schema-rewriting/rewrite-sql.ts';
 import { clientSearchPath, serverSearchPath } from '../../../../src/router/schema-rewriting/search-path-values.ts';
+import { clientQuery, clientText } from '../../../../src/router/schema-rewriting/server-text.ts';
 import { contentOf } from '../../../../src/router/schema-rewriting/tokens/quoted-content.ts';
 import { isString, Lexer } from '../../../../src/syntax/scanner.ts';
 import type { TestCluster } from '../../../support/cluster.setup.ts';

@@ -1,9 +1,9 @@
 import { useState } from 'preact/hooks';
+import { formatCount } from '../../../format.ts';
 import { Button } from '../../button.tsx';
 import { CodeBlock, CopyButton } from '../../copy.tsx';
 import { Dialog } from '../../dialog.tsx';
 import { Field } from '../../field.tsx';
-import { formatCount } from '../../format.ts';
 import type { GridColumn } from '../source.ts';
 import { indented, isJson, lineOf } from '../value-text.ts';
 

@@ -1,4 +1,4 @@
-import { formatType } from '../../format.ts';
+import { formatType } from '../../../format.ts';
 import { Icon } from '../../icon.tsx';
 import { type Columns, HEAD_PX, type Range } from '../geometry.ts';
 import type { GridColumn, GridSort } from '../source.ts';

@@ -1,9 +1,9 @@
 import type { Schema } from '../../../api/schema.ts';
 import { qualifiedName } from '../../../api/schema.ts';
-import { change } from './changes.ts';
 import { AddColumnDialog, AlterColumnDialog } from './column-dialogs.tsx';
 import { COMMON_TYPES } from './column-fields.tsx';
 import { IndexDialog } from './index-dialog.tsx';
+import { change } from './open-change.ts';
 import { CommentDialog, DropDialog, RenameDialog } from './simple-dialogs.tsx';
 import { TableDialog } from './table-dialog.tsx';
 

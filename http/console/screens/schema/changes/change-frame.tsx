@@ -3,7 +3,8 @@ import { Button } from '../../../parts/button.tsx';
 import { CodeBlock } from '../../../parts/copy.tsx';
 import { Dialog } from '../../../parts/dialog.tsx';
 import { goTo } from '../../../shell/route.ts';
-import { addToMigration, beginMigration, closeChange, isWriting, type Migration, mayAdd } from './changes.ts';
+import { addToMigration, beginMigration, isWriting, type Migration, mayAdd } from './add-to-migration.ts';
+import { closeChange } from './open-change.ts';
 
 interface ChangeFrameProps {
   readonly title: string;

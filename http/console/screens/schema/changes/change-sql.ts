@@ -1,6 +1,7 @@
 import { qualifiedName, quoteIdentifier, type SchemaColumn, type SchemaTable } from '../../../api/schema.ts';
 import { commentOn } from '../ddl/literals.ts';
-import type { Migration, NamedObject } from './changes.ts';
+import type { Migration } from './add-to-migration.ts';
+import type { NamedObject } from './open-change.ts';
 
 /** Where the values of a column come from. */
 export type ValueSource = 'none' | 'default' | 'identity' | 'generated';

@@ -3,7 +3,7 @@ import { Checkbox, Field } from '../../../parts/field.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import { ChangeFrame } from './change-frame.tsx';
 import { changeComment, drop, rename } from './change-sql.ts';
-import type { Change } from './changes.ts';
+import type { Change } from './open-change.ts';
 
 type Of<Kind extends Change['kind']> = { readonly of: Extract<Change, { readonly kind: Kind }> };
 

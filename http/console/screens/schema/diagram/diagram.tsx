@@ -1,10 +1,11 @@
 import { useMemo, useState } from 'preact/hooks';
 import { qualifiedName, type Schema, type SchemaTable } from '../../../api/schema.ts';
 import { useLoad } from '../../../api/use-load.ts';
+import { formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
+import { Empty } from '../../../parts/empty.tsx';
 import { Checkbox, Choice } from '../../../parts/field.tsx';
-import { formatCount } from '../../../parts/format.ts';
-import { Empty, Loaded } from '../../../parts/loaded.tsx';
+import { Loaded } from '../../../parts/loaded.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import { Drawing } from './drawing.tsx';
 import { type Graph, graphOf } from './graph.ts';

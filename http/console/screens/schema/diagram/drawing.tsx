@@ -1,5 +1,5 @@
 import { Fragment } from 'preact';
-import { formatType } from '../../../parts/format.ts';
+import { formatType } from '../../../format.ts';
 import { hrefOf } from '../../../shell/route.ts';
 import { type Box, type Graph, HEAD_PX, keyColumns, type Relation, ROW_PX, rowOffset } from './graph.ts';
 import type { Layout, Point } from './layout.ts';

@@ -1,5 +1,5 @@
 import { type ForeignKey, qualifiedName, type Schema, type SchemaColumn, type SchemaTable } from '../../../api/schema.ts';
-import { formatType } from '../../../parts/format.ts';
+import { formatType } from '../../../format.ts';
 import { isTable } from '../objects.ts';
 
 export const ROW_PX = 19;

@@ -3,7 +3,7 @@ import { Button } from '../../../parts/button.tsx';
 import { Icon } from '../../../parts/icon.tsx';
 import { type Column, Table } from '../../../parts/table.tsx';
 import { hrefOf } from '../../../shell/route.ts';
-import { openChange } from '../changes/changes.ts';
+import { openChange } from '../changes/open-change.ts';
 import { isTable } from '../objects.ts';
 
 export function ColumnTable({ table, canChange }: { readonly table: SchemaTable; readonly canChange: boolean }) {

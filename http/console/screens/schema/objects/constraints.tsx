@@ -1,10 +1,10 @@
 import { type ForeignKey, qualifiedName, type Schema, type SchemaIndex, type SchemaTable } from '../../../api/schema.ts';
+import { formatBytes, formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
 import { CodeBlock } from '../../../parts/copy.tsx';
-import { formatBytes, formatCount } from '../../../parts/format.ts';
 import { Section } from '../../../parts/screen.tsx';
 import { type Column, Table } from '../../../parts/table.tsx';
-import { openChange } from '../changes/changes.ts';
+import { openChange } from '../changes/open-change.ts';
 import { isTable, referencesTo } from '../objects.ts';
 import { TableLink } from './object-page.tsx';
 

@@ -1,5 +1,5 @@
 import { Button } from '../../../parts/button.tsx';
-import { type ObjectKind, openChange } from '../changes/changes.ts';
+import { type ObjectKind, openChange } from '../changes/open-change.ts';
 
 interface ObjectActionsProps {
   readonly what: ObjectKind;

@@ -1,8 +1,8 @@
 import type { Schema } from '../../../api/schema.ts';
+import { formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
 import { CopyButton, saveFile } from '../../../parts/copy.tsx';
-import { formatCount } from '../../../parts/format.ts';
-import { Empty } from '../../../parts/loaded.tsx';
+import { Empty } from '../../../parts/empty.tsx';
 import { NoTables } from '../../tables/list/no-tables.tsx';
 import { schemaDdl } from '../ddl/schema-ddl.ts';
 

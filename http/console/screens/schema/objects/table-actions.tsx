@@ -2,7 +2,7 @@ import { qualifiedName, type SchemaTable } from '../../../api/schema.ts';
 import { Button } from '../../../parts/button.tsx';
 import { goTo } from '../../../shell/route.ts';
 import { openInEditor } from '../../sql/sql-state.ts';
-import { type ObjectKind, openChange } from '../changes/changes.ts';
+import { type ObjectKind, openChange } from '../changes/open-change.ts';
 import { isTable } from '../objects.ts';
 import { ObjectActions } from './object-actions.tsx';
 

@@ -1,7 +1,7 @@
 import { signal } from '@preact/signals';
 import { qualifiedName, type Schema, type SchemaTable } from '../../../api/schema.ts';
+import { formatBytes, formatCount } from '../../../format.ts';
 import { CodeBlock } from '../../../parts/copy.tsx';
-import { formatBytes, formatCount } from '../../../parts/format.ts';
 import { type Tab, Tabs } from '../../../parts/tabs.tsx';
 import { tableDdl, tableDdlText } from '../ddl/table-ddl.ts';
 import { Diagram } from '../diagram/diagram.tsx';

@@ -1,8 +1,8 @@
 import { useEffect, useState } from 'preact/hooks';
 import { asApiError, isAbort } from '../../../api/problem.ts';
+import { formatAgo, formatCount, formatDuration, formatTime } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Choice, Field } from '../../../parts/field.tsx';
-import { formatAgo, formatCount, formatDuration, formatTime } from '../../../parts/format.ts';
 import { Loading } from '../../../parts/loaded.tsx';
 import { ProblemNotice } from '../../../parts/notice.tsx';
 import { me } from '../../../session/session.ts';

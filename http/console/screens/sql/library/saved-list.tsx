@@ -1,11 +1,12 @@
 import { useState } from 'preact/hooks';
 import { useLoad } from '../../../api/use-load.ts';
+import { formatAgo } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
 import { CodeBlock } from '../../../parts/copy.tsx';
 import { Confirmation } from '../../../parts/dialog.tsx';
+import { Empty } from '../../../parts/empty.tsx';
 import { Field } from '../../../parts/field.tsx';
-import { formatAgo } from '../../../parts/format.ts';
-import { Empty, Loaded } from '../../../parts/loaded.tsx';
+import { Loaded } from '../../../parts/loaded.tsx';
 import { me } from '../../../session/session.ts';
 import { say, sayError } from '../../../shell/toasts.tsx';
 import { change, openText, tabs } from '../sql-state.ts';

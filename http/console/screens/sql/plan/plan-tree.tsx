@@ -1,4 +1,4 @@
-import { formatCount, formatDuration } from '../../../parts/format.ts';
+import { formatCount, formatDuration } from '../../../format.ts';
 import { Icon } from '../../../parts/icon.tsx';
 import type { PlanNode } from './plan.ts';
 

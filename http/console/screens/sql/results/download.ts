@@ -1,6 +1,6 @@
 import { type FileSink, openFileSink } from '../../../api/file-sink.ts';
 import { asApiError, isAbort } from '../../../api/problem.ts';
-import { formatBytes, formatCount } from '../../../parts/format.ts';
+import { formatBytes, formatCount } from '../../../format.ts';
 import type { GridSource } from '../../../parts/grid/source.ts';
 import { say, sayError } from '../../../shell/toasts.tsx';
 import { callsOf, here, timeoutMs } from '../run/actions.ts';

@@ -1,11 +1,11 @@
-import { formatCount, formatDuration } from '../../../parts/format.ts';
+import { formatCount, formatDuration } from '../../../format.ts';
 import { Grid } from '../../../parts/grid/grid.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import { commandTag, KEPT_ROWS_MAX, type Result, type Run } from '../run/run.ts';
-import { tableNameIn } from '../run/table-name.ts';
 import { MenuButton } from '../toolbar/menu-button.tsx';
 import { downloadAll, downloadShown } from './download.ts';
 import { DownloadAll } from './download-all.tsx';
+import { insertTableOf } from './insert-table.ts';
 
 const SHOWN_MIN_MS = 0.01;
 
@@ -20,7 +20,7 @@ export function ResultView({ run, result }: { readonly run: Run; readonly result
       {rows === undefined ? (
         completion !== undefined && <p class="sql-done">{sentenceOf(result)}</p>
       ) : (
-        <Grid label="Result" source={rows} tableName={tableNameIn(call.statement.text)} />
+        <Grid label="Result" source={rows} tableName={insertTableOf(call.statement.text)} />
       )}
     </div>
   );

@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { refreshSchema, schema } from '../../../api/schema.ts';
 import { Button } from '../../../parts/button.tsx';
-import { Empty } from '../../../parts/loaded.tsx';
+import { Empty } from '../../../parts/empty.tsx';
 import { Tabs } from '../../../parts/tabs.tsx';
 import { lazy } from '../../../shell/lazy.tsx';
 import { NoTables } from '../../tables/list/no-tables.tsx';

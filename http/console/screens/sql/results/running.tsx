@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
+import { formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
-import { formatCount } from '../../../parts/format.ts';
 import { KEPT_ROWS_MAX, type Run } from '../run/run.ts';
 
 const TICK_MS = 100;

@@ -1,6 +1,6 @@
+import { formatBytes } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Checkbox, Choice } from '../../../parts/field.tsx';
-import { formatBytes } from '../../../parts/format.ts';
 import { me } from '../../../session/session.ts';
 import { timeLimits } from '../../../session/time-limits.ts';
 import { sayError } from '../../../shell/toasts.tsx';

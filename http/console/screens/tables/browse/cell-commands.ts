@@ -1,5 +1,5 @@
 import type { Schema } from '../../../api/schema.ts';
-import { formatCount } from '../../../parts/format.ts';
+import { formatCount } from '../../../format.ts';
 import type { Range } from '../../../parts/grid/geometry.ts';
 import type { CellCommand } from '../../../parts/grid/source.ts';
 import { referencesOf } from './foreign-keys.ts';

@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { callText } from '../../../api/client.ts';
+import { formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
-import { formatCount } from '../../../parts/format.ts';
 import { sayError } from '../../../shell/toasts.tsx';
 import { rowsOf } from '../edit/save.ts';
 import { countSql } from '../sql/browse-sql.ts';

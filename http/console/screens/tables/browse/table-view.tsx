@@ -1,8 +1,8 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Schema, SchemaTable } from '../../../api/schema.ts';
 import { Button } from '../../../parts/button.tsx';
+import { Empty } from '../../../parts/empty.tsx';
 import { Grid } from '../../../parts/grid/grid.tsx';
-import { Empty } from '../../../parts/loaded.tsx';
 import { Notice, ProblemNotice } from '../../../parts/notice.tsx';
 import { ScreenPage } from '../../../parts/screen.tsx';
 import { screenCommands } from '../../../shell/commands.ts';

@@ -1,5 +1,5 @@
+import { formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
-import { formatCount } from '../../../parts/format.ts';
 import { Section } from '../../../parts/screen.tsx';
 import type { OpenTable } from '../browse/open-table.ts';
 import { type TableColumn, valueTextOf } from '../sql/columns.ts';

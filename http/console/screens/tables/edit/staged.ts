@@ -1,4 +1,4 @@
-import { formatCount } from '../../../parts/format.ts';
+import { formatCount } from '../../../format.ts';
 import type { ValueText } from '../sql/sql-text.ts';
 
 /*

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { formatBytes, formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Dialog } from '../../../parts/dialog.tsx';
-import { formatBytes, formatCount } from '../../../parts/format.ts';
 import { Notice } from '../../../parts/notice.tsx';
 import { me } from '../../../session/session.ts';
 import { say } from '../../../shell/toasts.tsx';

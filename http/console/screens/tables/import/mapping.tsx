@@ -1,7 +1,7 @@
+import { formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
 import { CodeBlock } from '../../../parts/copy.tsx';
 import { Checkbox } from '../../../parts/field.tsx';
-import { formatCount } from '../../../parts/format.ts';
 import { Notice } from '../../../parts/notice.tsx';
 import { me } from '../../../session/session.ts';
 import type { OpenTable } from '../browse/open-table.ts';

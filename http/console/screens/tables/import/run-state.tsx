@@ -1,6 +1,6 @@
 import { ApiError } from '../../../api/problem.ts';
+import { formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
-import { formatCount } from '../../../parts/format.ts';
 import { Notice, ProblemNotice } from '../../../parts/notice.tsx';
 import { ImportError } from './run-import.ts';
 

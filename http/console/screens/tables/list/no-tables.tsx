@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { Button } from '../../../parts/button.tsx';
-import { Empty } from '../../../parts/loaded.tsx';
+import { Empty } from '../../../parts/empty.tsx';
 import { me } from '../../../session/session.ts';
 import { goTo } from '../../../shell/route.ts';
 import { sayError } from '../../../shell/toasts.tsx';
@@ -32,7 +32,7 @@ export function NoTables({ children }: { /** More buttons. */ readonly children?
 
 async function makeTable(): Promise<void> {
   try {
-    const { openChange } = await import('../../schema/changes/changes.ts');
+    const { openChange } = await import('../../schema/changes/open-change.ts');
     openChange({ kind: 'new table' });
     goTo('schema');
   } catch (error) {

@@ -3,7 +3,7 @@ import { isIdentifier, Lexer, Token } from '../../../../../src/syntax/scanner.ts
 const UNKNOWN = 'table_name';
 
 /** The first table of FROM as it is written, for INSERT statements made from the result. */
-export function tableNameIn(statement: string): string {
+export function insertTableOf(statement: string): string {
   const lexer = new Lexer(statement);
   let depth = 0;
   for (let kind = lexer.next(); kind !== Token.End; kind = lexer.next()) {
