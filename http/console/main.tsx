@@ -1,8 +1,10 @@
 import { render } from 'preact';
 import { lockWhenIdle } from './session/idle-lock.ts';
+import { revokeWhenLeft } from './session/session.ts';
 import { App } from './shell/app.tsx';
 import { followSignInAddresses } from './shell/sign-in-address.ts';
 
 followSignInAddresses();
 lockWhenIdle();
+revokeWhenLeft();
 render(<App />, document.body);

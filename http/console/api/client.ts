@@ -22,6 +22,8 @@ export interface CallOptions {
   readonly isSafe?: boolean;
   /** Another key than the session's, or null for none; a refusal is then an error like any other. */
   readonly key?: string | null;
+  /** The call is made even where the page is left meanwhile. */
+  readonly outlivesPage?: boolean;
 }
 
 /** `api/query` and so on, below whatever path the page is served from. */
@@ -55,7 +57,7 @@ export async function readJson<T>(response: Response): Promise<T> {
 }
 
 async function send(method: string, path: string, options: CallOptions): Promise<Response> {
-  const { body, accept, headers, signal, isSafe = method === 'GET', key: other = key } = options;
+  const { body, accept, headers, signal, isSafe = method === 'GET', key: other = key, outlivesPage = false } = options;
   try {
     return await fetch(urlOf(path), {
       method,
@@ -70,6 +72,7 @@ async function send(method: string, path: string, options: CallOptions): Promise
       cache: 'no-store',
       credentials: 'omit',
       redirect: 'error',
+      keepalive: outlivesPage,
     });
   } catch (error) {
     if (isAbort(error)) throw error;

@@ -18,6 +18,7 @@ export interface Me {
     readonly name: string;
     readonly scope: Scope;
     readonly expiresAt: string | null;
+    readonly networks: readonly string[] | null;
   };
   readonly connection: {
     readonly host: string;
@@ -85,10 +86,25 @@ export async function enter(apiKey: string, stay: boolean): Promise<void> {
   const whose = await call<Me>('GET', 'api/auth/me', { key: apiKey });
   checkOrganization(whose);
   if (whose.key.scope !== 'admin') return begin(apiKey, undefined, stay, whose);
-  const expiresAt = new Date(Date.now() + KEY_HOURS * 3_600_000).toISOString();
-  const body = { name: ownKeyName(), scope: 'admin', expiresAt };
-  const made = await call<OwnKey>('POST', 'api/keys', { key: apiKey, body });
-  await begin(made.apiKey, made.keyId, stay);
+  const made = await exchange(apiKey, whose);
+  // Not over a reload: only a key of the page's own is kept there.
+  await (made === undefined ? begin(apiKey, undefined, false, whose) : begin(made.apiKey, made.keyId, stay));
+}
+
+/**
+ * A key for this page, which ends no later than the one that was entered, and works from nowhere else.
+ * @returns undefined where the organization has as many keys as it may have: then one can be revoked in the page
+ */
+async function exchange(apiKey: string, { key: { expiresAt, networks } }: Me): Promise<OwnKey | undefined> {
+  const latest = Date.now() + KEY_HOURS * 3_600_000;
+  const ends = new Date(expiresAt === null ? latest : Math.min(latest, Date.parse(expiresAt))).toISOString();
+  const body = { name: ownKeyName(), scope: 'admin', expiresAt: ends, ...(networks === null ? {} : { networks }) };
+  try {
+    return await call<OwnKey>('POST', 'api/keys', { key: apiKey, body });
+  } catch (error) {
+    if (asApiError(error).problem.code === 'too_many_keys') return undefined;
+    throw error;
+  }
 }
 
 /**
@@ -180,7 +196,14 @@ async function revokeOwnKey(): Promise<void> {
 
 /** It ends by itself where this fails. */
 async function revoke({ apiKey, keyId }: OwnKey): Promise<void> {
-  await call('DELETE', `api/keys/${keyId}`, { key: apiKey }).catch(() => undefined);
+  await call('DELETE', `api/keys/${keyId}`, { key: apiKey, outlivesPage: true }).catch(() => undefined);
+}
+
+/** Revokes the page's own key when the page goes for good, unless it is to go on after a reload. */
+export function revokeWhenLeft(): void {
+  addEventListener('pagehide', ({ persisted }) => {
+    if (!persisted && !staysSignedIn) void revokeOwnKey();
+  });
 }
 
 function unlock(isRenewed: boolean): void {

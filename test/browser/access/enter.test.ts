@@ -5,6 +5,8 @@ import { startTestService } from '../../support/service.ts';
 import { enterKey, goTo, originOf, useConsole } from '../support/console.ts';
 import { SCREEN_NAMES } from '../support/screens.ts';
 
+const KEYS_MAX = 100;
+
 const scene = useConsole();
 
 it('an organization signs up, is shown its key once, and enters with it', async () => {
@@ -85,6 +87,54 @@ it('who stays signed in goes on after a reload, with a key of the page in sessio
   expect(await traces(page)).toMatchObject({ sessionStorage: '{}', localStorage: '{}' });
 });
 
+it('the key of the page works from where the entered one does, and no longer', async () => {
+  const { apiKey } = await scene.service.signUp();
+  const limits = { networks: ['127.0.0.0/8'], expiresAt: '2100-01-01T00:00:00.000Z' };
+  const soon = { ...limits, expiresAt: new Date(Date.now() + 3_600_000).toISOString() };
+  for (const body of [limits, soon]) {
+    const { body: entered } = await scene.service.call('POST', '/api/keys', {
+      key: apiKey,
+      body: { name: 'limited', scope: 'admin', ...body },
+    });
+    await enterKey(await scene.open(), entered.apiKey);
+    const own = (await ownKeys(apiKey)).find(({ createdBy }) => createdBy === entered.keyId);
+    expect(own?.networks).toEqual(body.networks);
+    expect(Date.parse(own?.expiresAt ?? '')).toBeLessThanOrEqual(Math.min(Date.parse(body.expiresAt), Date.now() + 12 * 3_600_000));
+  }
+});
+
+it('leaving the page revokes its key, unless somebody stays signed in', async () => {
+  const organization = await scene.service.signUp();
+  const { page } = await scene.openSignedIn({ organization });
+  expect(await ownKeys(organization.apiKey)).toHaveLength(1);
+  await page.goto('about:blank');
+  await expect.poll(() => ownKeys(organization.apiKey)).toEqual([]);
+  const { page: kept } = await scene.openSignedIn({ organization, staysSignedIn: true });
+  await kept.reload();
+  await kept.locator('#main').waitFor();
+  expect(await ownKeys(organization.apiKey)).toHaveLength(1);
+});
+
+it('with as many keys as there may be, one enters with the key itself, which is not kept', async () => {
+  scene.allow(/status of 4\d\d/);
+  const { apiKey } = await scene.service.signUp();
+  for (let count = 1; count < KEYS_MAX; count += 1) {
+    expect((await scene.service.call('POST', '/api/keys', { key: apiKey, body: { name: `key ${count}`, scope: 'read' } })).status).toBe(
+      201,
+    );
+  }
+  const page = await scene.open();
+  await enterKey(page, apiKey, true);
+  await goTo(page, 'keys', 'Keys');
+  await page.getByRole('button', { name: 'Revoke key 99' }).click();
+  await page.getByRole('button', { name: 'Revoke the key' }).click();
+  await page.getByText('“key 99” is revoked.').waitFor();
+  expect((await traces(page)).sessionStorage).not.toContain('pst_');
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByLabel('API key').waitFor();
+  expect((await scene.service.call('GET', '/api/auth/me', { key: apiKey })).status).toBe(200);
+});
+
 it('another tab has not signed in', async () => {
   const { page } = await scene.openSignedIn({ staysSignedIn: true });
   const other = await page.context().newPage();
@@ -99,6 +149,18 @@ it('the page is not there where POSTERN_CONSOLE is off', async () => {
   expect((await page.goto(`${originOf(off)}/console`))?.status()).toBe(404);
   await off.close();
 });
+
+interface OwnKey {
+  readonly createdBy: string;
+  readonly expiresAt: string;
+  readonly networks: readonly string[] | null;
+}
+
+/** Those that pages have made for themselves. */
+async function ownKeys(key: string): Promise<readonly OwnKey[]> {
+  const { body } = await scene.service.call('GET', '/api/keys', { key });
+  return body.keys.filter(({ name }: { readonly name: string }) => name.startsWith('console, '));
+}
 
 /** Everything that outlives a request in the browser, by where it is. */
 async function traces(page: Page): Promise<Readonly<Record<string, string>>> {

@@ -33,7 +33,7 @@ export function KeyForm({ action, initialKey = '' }: { readonly action: string; 
         isMono
         isRequired
         error={error}
-        hint="An administrator's key is exchanged for one that ends after 12 hours."
+        hint="An administrator's key is exchanged for one that ends after 12 hours at most."
       />
       <Checkbox label="Stay signed in in this tab" isChecked={stays} onChange={setStays} />
       <Button kind="primary" type="submit" isBusy={isBusy}>
