@@ -1,6 +1,6 @@
 import { isQuotedIdentifier, isString, Lexer, Token } from '../../../../src/syntax/scanner.ts';
 import { TableReader, type Tables } from './tables.ts';
-import { type Piece, pathStart, pieceOf } from './tokens-and-dotted-names.ts';
+import { isAlias, type Piece, pathStart, pieceOf } from './tokens-and-dotted-names.ts';
 
 /** What stands at the cursor, and what the statement around it says. */
 export interface Cursor extends Tables {
@@ -18,7 +18,7 @@ export interface Cursor extends Tables {
 const BEFORE_MAX_CHARACTERS = 50_000;
 const AFTER_MAX_CHARACTERS = 20_000;
 
-/** @returns undefined in a string, a comment, a number */
+/** @returns undefined in a string, a comment, a number, an alias */
 export function cursorIn(text: string, at: number): Cursor | undefined {
   const start = startBefore(text, at);
   const part = start === 0 && text.length - at <= AFTER_MAX_CHARACTERS ? text : text.slice(start, at + AFTER_MAX_CHARACTERS);
@@ -74,6 +74,7 @@ function cursorAt(text: string, pieces: readonly Piece[], at: number): Cursor | 
   if (!isName && isInComment(text, pieces[here - 1]?.end ?? 0, at)) return undefined;
   const first = pathStart(pieces, here);
   if (pieces[here - 1]?.mark === '.' && (first === here || pieces[here - 1]?.end !== (isName ? piece.start : at))) return undefined;
+  if (first === here && isAlias(pieces, here)) return undefined;
   const path = pieces.slice(first, here).flatMap(({ name }) => (name === undefined ? [] : [name]));
   const isQuoted = isName && isQuotedIdentifier(piece.kind);
   const from = isName ? piece.start : at;
