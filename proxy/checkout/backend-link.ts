@@ -221,13 +221,13 @@ export class BackendLink implements SharedBackend, Slot, Sink {
     const { backend } = lease;
     const { session } = backend;
     this.lease = lease;
+    this.#backendChanged(backend);
     services.multiplexer.add(this);
     backend.attach(this.#session.events);
     backend.resume();
     const change = session.settings === pins.settings ? undefined : settingsChange(session.settings, pins.settings);
     session.settings = pins.settings;
     if (change !== undefined) this.ask(queryMessage(change), { own: 'settings' });
-    this.#backendChanged(backend);
   }
 
   #backendChanged(backend: BackendConnection): void {

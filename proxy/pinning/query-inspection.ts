@@ -97,6 +97,7 @@ export function inspectQuery(session: WireSession, scanner: FrameScanner, text: 
   demandWhole(session, scanner);
   const audited = inspectText(session, text, end === undefined);
   const traits = end === undefined ? sessionTraitsOf(text) : inspectBeginning(session, text, audited);
+  if (traits === NO_TRAITS && session.services.rewriter === undefined) return { sent: text, traits, edits: NO_EDITS };
   if (end === undefined) inspectTraits(session, traits);
   else textPasses(session, scanner, end);
   const { sql, edits } = rewriteText(session, text);

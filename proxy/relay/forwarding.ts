@@ -134,7 +134,6 @@ function forwardQuery(session: WireSession, scanner: FrameScanner, backend: Back
   const end = isWhole ? scanner.end - 1 : Math.min(scanner.end, start + MAX_KEPT_DEFINITION_BYTES);
   const text = buffer.toString('latin1', start + HEADER_BYTES, end);
   const { traits, sent, edits } = inspectQuery(session, scanner, text, isWhole ? undefined : end);
-  countStatement(session);
   sentText.isWhole = isWhole && text.length <= SHOWN_MAX_CHARACTERS;
   sentText.text = sentText.isWhole ? text : beginningOf(session, text);
   sentText.batch = replies.batch;
@@ -148,6 +147,7 @@ function forwardQuery(session: WireSession, scanner: FrameScanner, backend: Back
   }
   const isPlain = traits === NO_TRAITS && session.audit === undefined && edits.length === 0;
   replies.push(Request.query, Disposition.forward, isPlain ? undefined : endRequest(session, deallocations, edits, traits.showsSearchPath));
+  countStatement(session);
   if (sent === text) pass(session, scanner);
   else toBackend.insert(queryMessage(Buffer.from(sent, 'latin1')));
 }

@@ -37,7 +37,7 @@ import type { WireSession } from './wire-session.ts';
 export function handleInput(session: WireSession, chunk: Buffer, mayShare = true): void {
   const { clientScanner: scanner, replies, toBackend, gate, inFlight, link } = session;
   const wasIdle = replies.length === 0;
-  const isFirst = wasIdle && session.status === 'I' && !scanner.midMessage && !session.isUnsynced;
+  const isFirst = wasIdle && session.status === 'I' && !session.isUnsynced && !scanner.midMessage;
   const { batch } = replies;
   session.usesRepeated = false;
   session.timed = 'text';
@@ -214,7 +214,7 @@ function settleBackend(session: WireSession): void {
   if (session.effects?.defaultsChanged === true) session.services.defaultsChanged();
   session.effects = undefined;
   link.end();
-  resumeClient(session);
+  if (session.client.isPaused()) resumeClient(session);
 }
 
 /** Whether there is room for what the client has not read: a backend that is kept sends no more, so that it is never much. */
@@ -245,13 +245,12 @@ export function resumeInput(session: WireSession): void {
     else if (!session.isEnding) handleInput(session, bytes);
   }
   countInput(session);
-  resumeClient(session);
+  if (session.client.isPaused()) resumeClient(session);
 }
 
 /** Reads from the client again, unless input has to wait. */
 function resumeClient(session: WireSession): void {
-  const { client, gate } = session;
-  if (client.isPaused() && gate.input === undefined && !session.isOver && !isBackendFull(session)) client.resume();
+  if (session.gate.input === undefined && !session.isOver && !isBackendFull(session)) session.client.resume();
 }
 
 function isBackendFull({ link }: WireSession): boolean {
