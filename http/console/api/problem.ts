@@ -72,7 +72,18 @@ export function isProblem(value: unknown): value is Problem {
 export function asApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   const detail = error instanceof Error ? error.message : String(error);
+  if (error instanceof TypeError && NOT_IMPORTED.test(detail)) return notLoaded();
   return new ApiError({ status: 0, title: 'The console failed', detail, code: 'console' });
+}
+
+/** What Chromium, Firefox and Safari say of an `import()` whose file did not come. */
+const NOT_IMPORTED = /dynamically imported module|importing a module script failed/i;
+
+/** A file of the console did not come. After an upgrade the files of the page that is open are no longer there. */
+function notLoaded(): ApiError {
+  const hint = 'If Postern has been upgraded since this page was opened, reload the page.';
+  const detail = 'this part of the console could not be loaded';
+  return new ApiError({ status: 0, title: 'No connection', detail, hint, code: 'unreachable', retryable: true });
 }
 
 /** Whether the caller has given up the call. */

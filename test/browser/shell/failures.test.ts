@@ -47,6 +47,28 @@ it('what goes wrong while a screen is loaded is told in a sentence, with a way t
   }
 });
 
+it('a screen whose code cannot be loaded says so, also after an upgrade, and comes when it can', async () => {
+  scene.allow(/Failed to load resource/);
+  const { page } = await scene.openSignedIn({ origin: gateway.origin });
+  const show = (hash: string) => page.evaluate((to) => location.assign(to), hash);
+  for (const fault of [{ kind: 'refuse' }, { kind: 'answer', status: 404, body: 'there is nothing' }] as const) {
+    gateway.fault = (_method, path) => (path.includes('/assets/keys-screen') ? fault : undefined);
+    await show('#/keys');
+    const notice = page.getByRole('alert');
+    await notice.getByText('This part of the console could not be loaded.', { exact: true }).waitFor();
+    await notice.getByText('reload the page').waitFor();
+    await show('#/connect');
+    await page.getByRole('heading', { level: 1, name: 'Connect', exact: true }).waitFor();
+  }
+  gateway.fault = (_method, path) => (path.includes('/assets/keys-screen') ? { kind: 'refuse' } : undefined);
+  await show('#/keys');
+  const retry = page.getByRole('alert').getByRole('button', { name: 'Retry' });
+  await retry.waitFor();
+  gateway.fault = () => undefined;
+  await retry.click();
+  await page.getByText('this page', { exact: true }).waitFor();
+});
+
 it('what goes wrong while something is sent loses nothing of what was typed', async () => {
   scene.allow(/Failed to load resource/);
   const { page } = await scene.openSignedIn({ origin: gateway.origin });
