@@ -52,13 +52,17 @@ export async function openOperator(config: Config): Promise<OperatorSession> {
     clones: new Clones({ catalog, clusters, signUps, operator, schemas: new SchemaCopies(), observe }),
     citus: new CitusAdministration({ catalog, first, url: config.DATABASE_URL, shared }),
     clusters: new ClusterAdministration(catalog.clusters, first, shared),
-    mover: new Mover(catalog, clusters),
+    mover: new Mover(catalog, clusters, warn),
     origin: { surface: 'admin', sourceIp: '127.0.0.1', userAgent: `postern-admin (${userName()})` },
     async close() {
       await clusters.close();
       await catalog.close();
     },
   };
+}
+
+function warn(message: string): void {
+  process.stderr.write(`postern: warning: ${message}\n`);
 }
 
 /** A container may run as a uid without a user name. */

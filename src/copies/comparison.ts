@@ -13,20 +13,31 @@ interface Summary {
   readonly checksum: string;
 }
 
+/** How many rows a table has, and how it differs from its copy. */
+export interface Comparison {
+  readonly rows: number;
+  readonly difference: ServiceError | undefined;
+}
+
 /**
  * Compares every table with its copy.
  * @returns how many rows there are in all
  * @throws ServiceError `internal` for one that differs
  */
 export async function compareTables(source: pg.Client, target: pg.Client, tables: readonly MovedTable[]): Promise<number> {
-  let rows = 0;
-  for (const { from, to } of tables) {
-    const [own, copied] = await Promise.all([summarize(source, from), summarize(target, to)]);
-    if (own.count !== copied.count || own.checksum !== copied.checksum)
-      throw new ServiceError('internal', `the copy of the table ${from} differs: ${own.count} rows, and ${copied.count} in the copy`);
-    rows += Number(own.count);
+  let all = 0;
+  for (const table of tables) {
+    const { rows, difference } = await compareTable(source, target, table);
+    if (difference !== undefined) throw difference;
+    all += rows;
   }
-  return rows;
+  return all;
+}
+
+export async function compareTable(source: pg.Client, target: pg.Client, { from, to }: MovedTable): Promise<Comparison> {
+  const [own, copied] = await Promise.all([summarize(source, from), summarize(target, to)]);
+  const isSame = own.count === copied.count && own.checksum === copied.checksum;
+  return { rows: Number(own.count), difference: isSame ? undefined : differs(from, own.count, copied.count) };
 }
 
 /**
@@ -38,10 +49,14 @@ export async function compareCounts(source: pg.Client, target: pg.Client, tables
   let rows = 0;
   for (const { from, to } of tables) {
     const [own, copied] = await Promise.all([countRows(source, from), countRows(target, to)]);
-    if (own !== copied) throw new ServiceError('internal', `the copy of the table ${from} differs: ${own} rows, and ${copied} in the copy`);
+    if (own !== copied) throw differs(from, own, copied);
     rows += own;
   }
   return rows;
+}
+
+function differs(table: string, rows: number | string, copied: number | string): ServiceError {
+  return new ServiceError('internal', `the copy of the table ${table} differs: ${rows} rows, and ${copied} in the copy`);
 }
 
 async function countRows(client: pg.Client, table: string): Promise<number> {

@@ -31,7 +31,7 @@ let variables: Record<string, string>;
 let service: TestService;
 beforeAll(async () => {
   needDebian('postgresql-15', 'postgresql-client-15');
-  [source, target] = [await startPostgres15({ wal_level: 'logical' }), await startPostgres18()];
+  [source, target] = [await startPostgres15({ wal_level: 'logical', max_slot_wal_keep_size: '1GB' }), await startPostgres18()];
   [installation, scratch] = await Promise.all([makeInstallation(), makeScratch()]);
   variables = {
     ...testVariables(),

@@ -17,7 +17,7 @@ import { removeReplication } from '../../router/placement/own-database/replicati
 import { readerOf } from '../../router/placement/roles/reader-role.ts';
 import { roleExists } from '../../router/placement/roles/roles.ts';
 import { hasCitus } from '../../router/placement/shared-database/citus/extension.ts';
-import { openReplicatedCopy } from './replication/open-replicated-copy.ts';
+import { openReplicatedCopy, type Warn } from './replication/open-replicated-copy.ts';
 import type { ReplicatedCopy } from './replication/replicated-copy.ts';
 
 export interface MoveOptions {
@@ -51,10 +51,12 @@ export interface Moved {
 export class Mover {
   readonly #catalog: Catalog;
   readonly #clusters: Clusters;
+  readonly #warn: Warn;
 
-  constructor(catalog: Catalog, clusters: Clusters) {
+  constructor(catalog: Catalog, clusters: Clusters, warn: Warn) {
     this.#catalog = catalog;
     this.#clusters = clusters;
+    this.#warn = warn;
   }
 
   /**
@@ -89,7 +91,7 @@ export class Mover {
         { server: target, placement: to },
       ] as const;
       const quiet = { catalog: this.#catalog, cluster: source, limitMs: options.pauseMs, force: options.force, token };
-      const { copy, obstacle } = await openReplicatedCopy(...sides, options.replicate);
+      const { copy, obstacle } = await openReplicatedCopy(...sides, options.replicate, this.#warn);
       try {
         const firstPauseMs = copy && (await replicate(copy, organization, quiet));
         const beganAt = performance.now();

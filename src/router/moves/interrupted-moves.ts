@@ -3,6 +3,7 @@ import type { InterruptedMove } from '../../catalog/organizations/moves.ts';
 import type { Placement } from '../../catalog/organizations/organization.ts';
 import type { Observe } from '../../observation.ts';
 import type { Clusters } from '../clusters/clusters.ts';
+import { removeReplication } from '../placement/own-database/replication-objects.ts';
 
 /** The application_name of a mover's sessions with an organization's own role. */
 export const MOVER_NAME = 'postern move';
@@ -64,9 +65,13 @@ export class InterruptedMoves {
 
   async #undo({ organizationId, token, copy, kept, isOwn }: InterruptedMove): Promise<void> {
     const { catalog, clusters, observe } = this.#options;
-    // It cannot switch any more; the rest has to wait until the servers answer.
-    if (isOwn && ![copy, kept].every(({ cluster }) => clusters.up.has(cluster))) return;
     try {
+      // It cannot switch any more; the rest has to wait until the servers answer, except for what makes one of them keep WAL.
+      if (isOwn && ![copy, kept].every(({ cluster }) => clusters.up.has(cluster))) {
+        const source = clusters.up.get(kept.cluster);
+        if (source !== undefined && copy.cluster !== kept.cluster) await removeReplication(source.platform, kept);
+        return;
+      }
       if (!(await undoMove(catalog, clusters, { organizationId, token }))) return;
       observe({ name: 'service.warning', message: `an interrupted move of organization ${organizationId} has been undone` });
     } catch (cause) {

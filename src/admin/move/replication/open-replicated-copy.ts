@@ -4,7 +4,7 @@ import { textOf } from '../../../router/placement/admin-connection.ts';
 import { removeReplication } from '../../../router/placement/own-database/replication-objects.ts';
 import { ReplicatedCopy } from './replicated-copy.ts';
 import type { ReplicatedSide } from './replication.ts';
-import { whyNotReplicated } from './requirements.ts';
+import { warningOf, whyNotReplicated } from './requirements.ts';
 
 /** A smaller database is copied in the pause, which is over as soon as the short pauses of a replicated copy are. */
 const LARGE_BYTES = 64 * 1024 * 1024;
@@ -15,14 +15,19 @@ export interface OpenedCopy {
   readonly obstacle?: string;
 }
 
+/** Tells the operator something before the work goes on. */
+export type Warn = (message: string) => void;
+
 /**
  * Begins a copy that follows the changes, if the organization is large and the servers allow it.
  * @param isWanted not only for a large one
  * @throws ServiceError `invalid_request` if it is wanted and not possible
  */
-export async function openReplicatedCopy(from: ReplicatedSide, to: ReplicatedSide, isWanted: boolean): Promise<OpenedCopy> {
+export async function openReplicatedCopy(from: ReplicatedSide, to: ReplicatedSide, isWanted: boolean, warn: Warn): Promise<OpenedCopy> {
   if (!isWanted && (await sizeOf(from)) < LARGE_BYTES) return {};
   const obstacle = whyNotBetween(from, to) ?? (await whyNotReplicated(from.server, to.server));
+  const warning = obstacle === undefined ? await warningOf(from.server) : undefined;
+  if (warning !== undefined) warn(warning);
   const opened = obstacle === undefined ? await tryToOpen(from, to) : { obstacle };
   if (isWanted && opened.obstacle !== undefined) throw new ServiceError('invalid_request', `it cannot be replicated: ${opened.obstacle}`);
   return opened;

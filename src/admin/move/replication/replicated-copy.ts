@@ -1,10 +1,12 @@
-import { compareCounts, compareTables } from '../../../copies/comparison.ts';
+import type pg from 'pg';
+import { compareCounts, compareTable, compareTables } from '../../../copies/comparison.ts';
 import { type Contents, checkContents, type MovedTable, readContents } from '../../../copies/contents.ts';
 import { carrySequences, complete, copyTables, lockTables } from '../../../copies/copy-organization.ts';
 import { runDefinitions } from '../../../copies/definitions.ts';
 import type { Side, TenantSession } from '../../../copies/side.ts';
 import { openTenantSession } from '../../../copies/tenant-session.ts';
 import { ServiceError } from '../../../errors.ts';
+import { codeOf } from '../../../router/placement/admin-connection.ts';
 import { areSame, type Definitions, divide, readDefinitions } from './replicated-definitions.ts';
 import { type ReplicatedSide, Replication } from './replication.ts';
 
@@ -18,13 +20,22 @@ interface Plan {
   readonly late: readonly string[];
 }
 
+/** A session that sees the tables as they were when it began. */
+interface Snapshot {
+  readonly session: TenantSession;
+  /** Where the rows of each table were stored then, by its name there. */
+  readonly storage: ReadonlyMap<string, string>;
+}
+
 /** A copy of an organization's database on another server that follows the changes, until a short pause completes it. */
 export class ReplicatedCopy {
   readonly #from: ReplicatedSide;
   readonly #to: ReplicatedSide;
   readonly #replication: Replication;
   #plan: Plan | undefined;
-  #snapshots: TenantSession[] = [];
+  #snapshots: Snapshot[] = [];
+  /** Tables that were truncated while they were compared. */
+  readonly #truncated: MovedTable[] = [];
 
   private constructor(from: ReplicatedSide, to: ReplicatedSide, replication: Replication) {
     this.#from = from;
@@ -67,14 +78,20 @@ export class ReplicatedCopy {
 
   /** Remembers the replicated tables as they are at both servers. In a pause, so that both are the same. */
   async takeSnapshots(limitMs: number): Promise<void> {
-    const { contents } = this.#planned();
+    const { contents, replicated } = this.#planned();
     const locking = await openTenantSession(this.#from.server, this.#from.placement);
     try {
       await lockTables(locking.client, contents);
       await this.#replication.caughtUp(limitMs);
-      for (const { server, placement } of [this.#from, this.#to]) {
+      for (const [{ server, placement }, side] of [[this.#from, 'from'] as const, [this.#to, 'to'] as const]) {
         const session = await openTenantSession(server, placement);
-        this.#snapshots.push(session);
+        const storage = await storageOf(
+          session.client,
+          replicated.map((table) => table[side]),
+        );
+        this.#snapshots.push({ session, storage });
+        // A client may keep a table locked; nothing is locked here meanwhile.
+        await session.client.query('SET lock_timeout = 0');
         await session.client.query('BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY');
         await session.client.query('SELECT 1');
       }
@@ -83,12 +100,32 @@ export class ReplicatedCopy {
     }
   }
 
-  /** Compares the remembered tables by count and checksum, while clients go on. @throws ServiceError `internal` for one that differs */
+  /**
+   * Compares the remembered tables by count and checksum, while clients go on. No snapshot sees what TRUNCATE has removed, so a table that
+   * was truncated meanwhile is compared in the last pause.
+   * @throws ServiceError `internal` for one that differs, `organization_busy` for one that is gone
+   */
   async compareSnapshots(): Promise<void> {
     const [own, copy] = this.#snapshots;
     if (own === undefined || copy === undefined) throw new Error('there are two snapshots');
-    await compareTables(own.client, copy.client, this.#planned().replicated);
+    for (const table of this.#planned().replicated) {
+      const difference = await compareUnlocked(own.session.client, copy.session.client, table);
+      if (difference === undefined) continue;
+      if (!(await this.#isStoredAnew(table, own, copy))) throw difference;
+      this.#truncated.push(table);
+    }
     await this.#endSnapshots();
+  }
+
+  /** Whether a table, or its copy, has been truncated since the snapshots were taken. */
+  async #isStoredAnew({ from, to }: MovedTable, own: Snapshot, copy: Snapshot): Promise<boolean> {
+    let isStoredAnew = false;
+    // Others than those of the snapshots, which need not notice.
+    await withSessions(this.#from, this.#to, async ({ client: here }, { client: there }) => {
+      const [now, copied] = [await storageOf(here, [from]), await storageOf(there, [to])];
+      isStoredAnew = now.get(from) !== own.storage.get(from) || copied.get(to) !== copy.storage.get(to);
+    });
+    return isStoredAnew;
   }
 
   /**
@@ -103,11 +140,8 @@ export class ReplicatedCopy {
     await lockTables(reading, contents);
     await this.#replication.caughtUp(limitMs);
     const [now, rows] = await allOf(readDefinitions(reading, source), compareCounts(reading, writing, replicated), this.#replication.end());
-    if (!areSame(now, definitions)) {
-      throw new ServiceError('organization_busy', 'tables or other definitions were changed while the data was copied', {
-        hint: 'Move the organization again when no migration runs.',
-      });
-    }
+    if (!areSame(now, definitions)) throw changedMeanwhile();
+    await compareTables(reading, writing, this.#truncated);
     await copyTables(source, target, copiedInPause);
     await runDefinitions(writing, late, target.placement.schema);
     for (const view of contents.views) await writing.query(`REFRESH MATERIALIZED VIEW ${view}`);
@@ -125,7 +159,7 @@ export class ReplicatedCopy {
   async #endSnapshots(): Promise<void> {
     const sessions = this.#snapshots;
     this.#snapshots = [];
-    for (const session of sessions) await session.end();
+    for (const { session } of sessions) await session.end();
   }
 
   #planned(): Plan {
@@ -153,4 +187,31 @@ async function withSessions(
 async function allOf<A, B, C>(...work: readonly [Promise<A>, Promise<B>, Promise<C>]): Promise<[A, B, C]> {
   await Promise.allSettled(work);
   return Promise.all(work);
+}
+
+/** Where the rows of tables are stored, which TRUNCATE changes. */
+async function storageOf(client: pg.Client, tables: readonly string[]): Promise<ReadonlyMap<string, string>> {
+  const { rows } = await client.query<{ name: string; storage: string | null }>(
+    `SELECT name, pg_catalog.pg_relation_filenode(pg_catalog.to_regclass(name))::text AS storage FROM pg_catalog.unnest($1::text[]) AS name`,
+    [tables],
+  );
+  return new Map(rows.map(({ name, storage }) => [name, storage ?? '']));
+}
+
+const UNDEFINED_TABLE = '42P01';
+
+/** Compares a table as a snapshot has it. Its locks are released, so that nobody has to wait until other tables have been compared. */
+async function compareUnlocked(own: pg.Client, copy: pg.Client, table: MovedTable): Promise<ServiceError | undefined> {
+  for (const client of [own, copy]) await client.query('SAVEPOINT compared');
+  const { difference } = await compareTable(own, copy, table).catch((cause: unknown) => {
+    throw codeOf(cause) === UNDEFINED_TABLE ? changedMeanwhile() : cause;
+  });
+  for (const client of [own, copy]) await client.query('ROLLBACK TO compared');
+  return difference;
+}
+
+function changedMeanwhile(): ServiceError {
+  return new ServiceError('organization_busy', 'tables or other definitions were changed while the data was copied', {
+    hint: 'Move the organization again when no migration runs.',
+  });
 }

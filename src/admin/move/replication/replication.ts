@@ -7,7 +7,7 @@ import type { MovedTable } from '../../../copies/contents.ts';
 import { ServiceError } from '../../../errors.ts';
 import type { ServedCluster } from '../../../router/clusters/served-cluster.ts';
 import { type AdminConnection, sessionConfig } from '../../../router/placement/admin-connection.ts';
-import { replicationName } from '../../../router/placement/own-database/replication-objects.ts';
+import { noteSubscription, replicationName } from '../../../router/placement/own-database/replication-objects.ts';
 
 /** One end of the replication. */
 export interface ReplicatedSide {
@@ -50,7 +50,8 @@ export class Replication {
     try {
       const password = await createRole(publisher, from, name);
       await publisher.query(`CREATE PUBLICATION ${name}`);
-      await subscribe(subscriber, from, name, password);
+      const { oid, server } = await subscribe(subscriber, from, name, password);
+      await noteSubscription(publisher, name, oid, server);
       return replication;
     } catch (error) {
       await replication.close();
@@ -65,11 +66,14 @@ export class Replication {
     await this.#subscriber.query(`ALTER SUBSCRIPTION ${this.#name} REFRESH PUBLICATION`);
   }
 
-  /** Resolves when all tables have been copied, and the copy is not far behind. @throws ServiceError `internal` if it has stopped */
+  /** Resolves when all tables have been copied, and the copy is not far behind. @throws ServiceError `internal` if the replication has stopped */
   async copied(): Promise<void> {
     while ((await this.#check()) > 0) await delay(POLL_MS);
     const deadline = performance.now() + LAG_TIMEOUT_MS;
-    while (performance.now() < deadline && !(await this.#isAt(await this.#position(), LAG_MAX_BYTES))) await delay(POLL_MS);
+    while (performance.now() < deadline && !(await this.#isAt(await this.#position(), LAG_MAX_BYTES))) {
+      await this.#check();
+      await delay(POLL_MS);
+    }
   }
 
   /**
@@ -121,6 +125,12 @@ export class Replication {
     );
     const [found] = rows;
     if (!found?.enabled) throw new ServiceError('internal', 'the replication has stopped; the log of the new server says why');
+    const { rows: slots } = await this.#publisher.query<{ lost: boolean }>(
+      "SELECT wal_status = 'lost' AS lost FROM pg_catalog.pg_replication_slots WHERE slot_name = $1",
+      [this.#name],
+    );
+    if (slots[0]?.lost !== false)
+      throw new ServiceError('internal', 'the replication has stopped: the former server keeps less WAL for it (max_slot_wal_keep_size)');
     return found.left;
   }
 }
@@ -145,7 +155,13 @@ async function createRole(session: pg.Client, { server, placement }: ReplicatedS
   return rolePassword(secret, name);
 }
 
-async function subscribe(session: pg.Client, from: ReplicatedSide, name: string, password: string): Promise<void> {
+interface Subscription {
+  readonly oid: string;
+  /** Its system identifier. */
+  readonly server: string;
+}
+
+async function subscribe(session: pg.Client, from: ReplicatedSide, name: string, password: string): Promise<Subscription> {
   const { cluster } = from.server.platform;
   const connection = conninfo({ ...cluster, user: name, password, database: from.placement.database });
   const options = 'enabled = true, copy_data = true, streaming = on, disable_on_error = true, run_as_owner = false';
@@ -155,6 +171,14 @@ async function subscribe(session: pg.Client, from: ReplicatedSide, name: string,
     const reason = cause instanceof Error ? cause.message : String(cause);
     throw new ServiceError('invalid_request', `the other server cannot subscribe: ${reason}`, { cause });
   });
+  const { rows } = await session.query<Subscription>(
+    `SELECT s.oid::text AS oid, own.system_identifier::text AS server
+     FROM pg_catalog.pg_subscription s, pg_catalog.pg_control_system() AS own WHERE s.subname = $1`,
+    [name],
+  );
+  const [subscription] = rows;
+  if (subscription === undefined) throw new ServiceError('internal', 'the subscription is gone');
+  return subscription;
 }
 
 /** As libpq reads it. The server has no certificates of this machine. */

@@ -8,6 +8,17 @@ const OLDEST_SUBSCRIBER = 160_000;
 /** For the changes, and for two tables that are copied at the same time. */
 const WORKERS = 3;
 
+/** A setting of the source that an operator should know of before its slot is made; undefined: there is none. */
+export async function warningOf({ platform: { cluster } }: ServedCluster): Promise<string | undefined> {
+  if (cluster.superuser === undefined) return undefined;
+  return withSession({ ...cluster.superuser, database: 'postgres' }, async (session) => {
+    const { rows } = await session.query<{ limit: string }>("SELECT pg_catalog.current_setting('max_slot_wal_keep_size') AS limit");
+    return rows[0]?.limit === '-1'
+      ? `${cluster.name} keeps all WAL until the move has ended, and if this command is killed, until a service undoes it: max_slot_wal_keep_size is -1`
+      : undefined;
+  });
+}
+
 interface Publisher {
   readonly wal_level: string;
   readonly slots: number;

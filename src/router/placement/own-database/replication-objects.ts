@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type pg from 'pg';
+import pg from 'pg';
 import type { Placement } from '../../../catalog/organizations/organization.ts';
 import { ServiceError } from '../../../errors.ts';
 import { codeOf, withSession } from '../admin-connection.ts';
@@ -60,9 +60,29 @@ async function removeObjects(session: pg.Client, name: string): Promise<void> {
   await session.query(`DROP PUBLICATION IF EXISTS ${name}`);
 }
 
-/** Slots of the second kind copy single tables at first. */
+/** Which subscription the role is for: the names of the slots by which it copies tables at first have its oid and its server's number. */
+const SUBSCRIPTION = {
+  text: (oid: string, systemIdentifier: string) => `subscription ${oid} of server ${systemIdentifier}`,
+  pattern: '^subscription ([0-9]+) of server ([0-9]+)$',
+} as const;
+
+/**
+ * Notes at the publisher, on the role, which subscription is its own, before any table is copied.
+ * @param oid of the subscription @param systemIdentifier of its server
+ */
+export async function noteSubscription(publisher: pg.Client, name: string, oid: string, systemIdentifier: string): Promise<void> {
+  await publisher.query(`COMMENT ON ROLE ${name} IS ${pg.escapeLiteral(SUBSCRIPTION.text(oid, systemIdentifier))}`);
+}
+
+/**
+ * The subscription's slot, and those by which it copies single tables. Other subscriptions to the same database have such slots too.
+ * @see https://www.postgresql.org/docs/current/logical-replication-subscription.html#LOGICAL-REPLICATION-SUBSCRIPTION-SLOT
+ */
 const SLOTS = `SELECT slot_name AS name FROM pg_catalog.pg_replication_slots
-  WHERE slot_name = $1 OR (database = $2 AND slot_name ~ '^pg_[0-9]+_sync_[0-9]+_[0-9]+$')`;
+  WHERE slot_name = $1 OR (database = $2 AND slot_name ~ (
+    SELECT pg_catalog.format('^pg_%s_sync_[0-9]+_%s$', own[1], own[2])
+    FROM pg_catalog.pg_roles r, pg_catalog.regexp_match(pg_catalog.shobj_description(r.oid, 'pg_authid'), '${SUBSCRIPTION.pattern}') AS own
+    WHERE r.rolname = $1))`;
 
 async function dropSlots(session: pg.Client, name: string, database: string): Promise<void> {
   const deadline = performance.now() + SLOTS_TIMEOUT_MS;
