@@ -28,11 +28,11 @@ import { OrganizationRegistry } from './organizations/organization-registry.ts';
 import { type ChangeOrganization, lockOrganization } from './organizations/organization-rows.ts';
 import { PauseRegistry } from './organizations/pauses.ts';
 import { SignUpRegistry } from './organizations/sign-up-registry.ts';
+import { AuthenticationFailures, FAILURES_CHANNEL } from './processes/authentication-failures.ts';
 import { CANCELS_CHANNEL, CancelForwarding } from './processes/cancel-forwarding.ts';
-import { FAILURES_CHANNEL, FailureSharing } from './processes/failure-sharing.ts';
+import { ConnectionSlotRequests, SLOTS_CHANNEL } from './processes/connection-slot-requests.ts';
 import { ProcessRequests } from './processes/process-requests.ts';
 import { PROCESSES_CHANNEL } from './processes/request-rows.ts';
-import { SLOTS_CHANNEL, SlotRequests } from './processes/slot-requests.ts';
 import { QueryStatistics } from './query-statistics/query-statistics.ts';
 import { TextFileWatch } from './query-statistics/text-file-watch.ts';
 import { SavedQueries } from './saved-queries/saved-queries.ts';
@@ -74,9 +74,9 @@ export class Catalog {
   /** Cancel requests for sessions of other processes. */
   readonly cancels: CancelForwarding;
   /** Failed logins, which count in all processes. */
-  readonly failures: FailureSharing;
+  readonly failures: AuthenticationFailures;
   /** Sessions that other processes need more. */
-  readonly slots: SlotRequests;
+  readonly slots: ConnectionSlotRequests;
   readonly queryStatistics: QueryStatistics;
   readonly signUps: SignUpRegistry;
   readonly pauses: PauseRegistry;
@@ -125,8 +125,8 @@ export class Catalog {
     this.#keyUse = new KeyLastUsed(this.#database, this.#now, (...use) => this.#credentials.used(...use));
     this.processes = new ProcessRequests(this.#process, this.#database, observe);
     this.cancels = new CancelForwarding(this.#process, this.#database, observe);
-    this.failures = new FailureSharing(this.#process, this.#database, observe);
-    this.slots = new SlotRequests(this.#process, this.#database, observe);
+    this.failures = new AuthenticationFailures(this.#process, this.#database, observe);
+    this.slots = new ConnectionSlotRequests(this.#process, this.#database, observe);
     const receivers = new Map<string, (payload: string) => void>([
       [CREDENTIALS_CHANNEL, (payload) => this.#changed(payload)],
       [PROCESSES_CHANNEL, (payload) => this.processes.notified(payload)],

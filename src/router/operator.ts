@@ -3,9 +3,9 @@ import type { Catalog, NewInvitation } from '../catalog/catalog.ts';
 import type { Organization, OrganizationStatus } from '../catalog/organizations/organization.ts';
 import { noOrganization } from '../catalog/organizations/organization-rows.ts';
 import type { Actor, Observe, Origin } from '../observation.ts';
+import { mintKey } from './accounts/mint-key.ts';
 import type { Clusters } from './clusters/clusters.ts';
 import { describeProcesses, type RunningProcess, StillRunningError } from './placement/provisioner.ts';
-import { mintKey } from './sign-ups/mint-key.ts';
 import type { Tenant } from './tenant.ts';
 
 /** The key that an organization has asked with. */

@@ -4,10 +4,10 @@ import type { Organization, Placement } from '../../catalog/organizations/organi
 import { NAME_RULES } from '../../catalog/organizations/organization-name.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Actor, Observe, Origin } from '../../observation.ts';
+import type { SignedUp, SignUps } from '../accounts/sign-ups.ts';
 import type { Clusters } from '../clusters/clusters.ts';
 import type { ServedCluster } from '../clusters/served-cluster.ts';
 import type { Changed, Operator } from '../operator.ts';
-import type { SignedUp, SignUps } from '../sign-ups/sign-ups.ts';
 import { QUIET_WITHIN_MS, whileQuiet } from './quiesce.ts';
 
 export const CLONE_AGE_MAX_MS = 7 * 86_400_000;

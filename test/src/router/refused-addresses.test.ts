@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { ServiceError } from '../../../src/errors.ts';
-import { SignUpRefusals } from '../../../src/router/sign-ups/sign-up-refusals.ts';
+import { SignUpRefusals } from '../../../src/router/accounts/sign-up-refusals.ts';
 
 const limited = (retryAfterS: number) => new ServiceError('rate_limited', 'too many', { retryAfterS });
 

@@ -12,7 +12,7 @@ export type SlotListener = (cluster: string) => void;
  * Asks the other processes that share a control database for connection slots of a server: each may have more sessions than it uses,
  * while the server refuses one that another process needs.
  */
-export class SlotRequests {
+export class ConnectionSlotRequests {
   readonly #own: number;
   readonly #database: ControlPool;
   readonly #observe: Observe;

@@ -22,7 +22,7 @@ const WAITING_MAX = 1_000;
  * Tells the other processes that share a control database of failures, so that limits on them count for all processes together. They
  * are told four times a second, with a number for each key.
  */
-export class FailureSharing {
+export class AuthenticationFailures {
   readonly #own: number;
   readonly #database: ControlPool;
   readonly #observe: Observe;
