@@ -1,7 +1,7 @@
 import { EditorState, type Extension, type Range, RangeSet } from '@codemirror/state';
 import { Decoration, type DecorationSet, EditorView, ViewPlugin, type ViewUpdate } from '@codemirror/view';
 import { isString, Lexer, Token, type TokenKind } from '../../../src/syntax/scanner.ts';
-import { OTHER_KEYWORDS, TYPES, USUAL_KEYWORDS } from './completion/words.ts';
+import { OTHER_KEYWORDS, TYPES, USUAL_KEYWORDS } from './completion/keywords-and-types.ts';
 import { textOf } from './document-text.ts';
 
 const markOf = (name: string) => Decoration.mark({ class: `cm-${name}` });

@@ -3,11 +3,11 @@ import { useEffect } from 'preact/hooks';
 import { useLoad } from '../api/use-load.ts';
 import { Loading } from '../parts/loaded.tsx';
 import { ProblemNotice } from '../parts/notice.tsx';
-import { EnterScreen } from '../screens/enter/enter-screen.tsx';
 import { FIRST_SCREEN, SCREENS, type Screen } from '../screens/screens.ts';
+import { SignInScreen } from '../screens/sign-in/sign-in-screen.tsx';
 import { isSignedIn, resume } from '../session/session.ts';
+import { Palette } from './command-palette.tsx';
 import { Frame } from './frame.tsx';
-import { Palette } from './palette.tsx';
 import { goTo, route } from './route.ts';
 import { loadScreensStyle } from './screens-style.ts';
 import { Toasts } from './toasts.tsx';
@@ -31,7 +31,7 @@ function Content() {
   });
   if (isLoading && !isSignedIn.value) return <Loading />;
   if (error !== undefined) return <ProblemNotice error={error} onRetry={reload} />;
-  return isSignedIn.value ? <CurrentScreen /> : <EnterScreen />;
+  return isSignedIn.value ? <CurrentScreen /> : <SignInScreen />;
 }
 
 function CurrentScreen() {

@@ -4,7 +4,7 @@ import { Button } from '../parts/button.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { SCREENS, type Screen } from '../screens/screens.ts';
 import { lock, me, signOut } from '../session/session.ts';
-import { isPaletteOpen } from './palette.tsx';
+import { isPaletteOpen } from './command-palette.tsx';
 import { hrefOf, route } from './route.ts';
 import { chooseTheme, type Theme, theme } from './theme.ts';
 

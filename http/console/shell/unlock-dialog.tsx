@@ -1,6 +1,6 @@
 import { Button } from '../parts/button.tsx';
 import { Dialog } from '../parts/dialog.tsx';
-import { KeyForm } from '../screens/enter/key-form.tsx';
+import { KeyForm } from '../screens/sign-in/key-form.tsx';
 import { lockedBecause, me, signOut } from '../session/session.ts';
 
 /** Asks for a key over the screen, which stays as it is. */

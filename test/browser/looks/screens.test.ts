@@ -22,7 +22,7 @@ const MORE = [
 describe.each(LOOKS)('in the $theme theme, $width pixels wide', (view) => {
   it('before somebody has signed in', async () => {
     const page = await scene.open(view);
-    await check(page, `enter-${view.theme}-${view.width}`);
+    await check(page, `sign-in-${view.theme}-${view.width}`);
     await page.getByRole('tab', { name: 'Sign up' }).click();
     await check(page, `sign-up-${view.theme}-${view.width}`);
   });

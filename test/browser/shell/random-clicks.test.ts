@@ -158,12 +158,12 @@ async function isUsable(page: Page): Promise<boolean> {
 async function enterAnew(page: Page): Promise<void> {
   // A reload may be on its way.
   await page.waitForLoadState();
-  await page.locator('#main, main.enter').first().waitFor();
+  await page.locator('#main, main.sign-in').first().waitFor();
   if (await isUsable(page).catch(() => false)) return;
   if (await page.locator('dialog.unlock').isVisible()) {
     await page.locator('dialog.unlock').getByRole('button', { name: 'Sign out, and forget everything' }).click();
   }
-  await page.locator('main.enter').waitFor();
+  await page.locator('main.sign-in').waitFor();
   await page.getByRole('tab', { name: 'I have a key' }).click();
   await enterKey(page, (await newOrganization()).apiKey);
 }

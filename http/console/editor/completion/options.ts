@@ -1,9 +1,10 @@
 import { USUAL_FUNCTIONS } from '../../../../src/syntax/traits/harmless-functions.ts';
-import { quoteIdentifier, type Routine, type Schema, type SchemaColumn, type SchemaTable } from '../../api/schema.ts';
+import type { Routine, Schema, SchemaColumn, SchemaTable } from '../../api/schema.ts';
+import { quoteIdentifier } from '../../quoting/quote-identifier.ts';
 import type { Cursor } from './cursor.ts';
+import { NAMELIKE_KEYWORDS, OTHER_KEYWORDS, TYPES, USUAL_KEYWORDS } from './keywords-and-types.ts';
 import { Ranking } from './match.ts';
 import type { NamedTable } from './tables.ts';
-import { NAMELIKE_KEYWORDS, OTHER_KEYWORDS, TYPES, USUAL_KEYWORDS } from './words.ts';
 
 /** What can stand at the cursor. */
 export interface Option {

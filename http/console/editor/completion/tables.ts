@@ -1,4 +1,4 @@
-import { RESERVED_WORDS } from '../../api/reserved-words.ts';
+import { RESERVED_WORDS } from '../../quoting/reserved-words.ts';
 import { type Piece, pathFrom } from './tokens-and-dotted-names.ts';
 
 /** A table that a statement names. */

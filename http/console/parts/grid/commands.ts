@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
-import { quoteIdentifier } from '../../api/schema.ts';
 import { formatCount } from '../../format.ts';
+import { quoteIdentifier } from '../../quoting/quote-identifier.ts';
 import { say, sayError } from '../../shell/toasts.tsx';
 import { copyText } from '../copy.tsx';
 import { csvOf, insertOf, jsonOf, type Selection, tsvOf } from './copy-formats.ts';

@@ -1,3 +1,4 @@
+import { quoteLiteral } from '../../quoting/quote-literal.ts';
 import type { Range } from './geometry.ts';
 import type { GridSource } from './source.ts';
 import { textOf } from './value-text.ts';
@@ -10,13 +11,13 @@ export interface Selection {
 
 /** Values with tabs between them, as spreadsheets take them. NULL is nothing. */
 export function tsvOf(source: GridSource, selection: Selection): string {
-  const field = (text = '') => (/[\t\r\n"]/.test(text) ? inQuotes(text, '"') : text);
+  const field = (text = '') => (/[\t\r\n"]/.test(text) ? inQuotes(text) : text);
   return rowsOf(source, selection, (texts) => texts.map(field).join('\t')).join('\n');
 }
 
 /** With a line of names. NULL is nothing, and an empty text is `""`. @see https://www.rfc-editor.org/rfc/rfc4180 */
 export function csvOf(source: GridSource, selection: Selection): string {
-  const field = (text?: string) => (text === '' || (text !== undefined && /[\r\n",]/.test(text)) ? inQuotes(text, '"') : (text ?? ''));
+  const field = (text?: string) => (text === '' || (text !== undefined && /[\r\n",]/.test(text)) ? inQuotes(text) : (text ?? ''));
   const head = namesOf(source, selection).map(field).join(',');
   return [head, ...rowsOf(source, selection, (texts) => texts.map(field).join(',')), ''].join('\r\n');
 }
@@ -42,13 +43,11 @@ export function insertOf(source: GridSource, selection: Selection, tableName: st
 }
 
 function literalOf(text: string | undefined): string {
-  if (text === undefined) return 'NULL';
-  const quoted = inQuotes(text, "'");
-  return text.includes('\\') ? `E${quoted.replaceAll('\\', '\\\\')}` : quoted;
+  return text === undefined ? 'NULL' : quoteLiteral(text);
 }
 
-function inQuotes(text: string, quote: '"' | "'"): string {
-  return `${quote}${text.replaceAll(quote, quote + quote)}${quote}`;
+function inQuotes(text: string): string {
+  return `"${text.replaceAll('"', '""')}"`;
 }
 
 function rowsOf(source: GridSource, { rows, columns }: Selection, lineOf: (texts: readonly (string | undefined)[]) => string): string[] {

@@ -1,5 +1,5 @@
-import { type FileSink, openFileSink } from '../../api/file-sink.ts';
 import { asApiError, isAbort } from '../../api/problem.ts';
+import { type FileSink, openFileSink } from '../../downloads/file-sink.ts';
 import { type AuditPage, type AuditSearch, searchAudit } from './audit.ts';
 
 /** The most that the API gives in a page. */

@@ -5,7 +5,7 @@ import { Dialog } from '../../parts/dialog.tsx';
 import { Choice } from '../../parts/field.tsx';
 import { Notice } from '../../parts/notice.tsx';
 import { me, type Scope } from '../../session/session.ts';
-import { ShownKey } from '../enter/shown-key.tsx';
+import { ShownKey } from '../sign-in/shown-key.tsx';
 import { DialogForm } from './dialog-form.tsx';
 import { expiryOf } from './expiry.ts';
 import { detailsOf, type KeyDraft, KeyFields } from './key-fields.tsx';

@@ -8,7 +8,7 @@ import { Notice } from '../../parts/notice.tsx';
 import { goTo } from '../../shell/route.ts';
 import { begin } from './draft.ts';
 import { type Migration, type MigrationSql, SHOWN_MAX_CHARACTERS, sqlOf } from './migrations.ts';
-import { outcome } from './outcome.tsx';
+import { outcome } from './run-migration.ts';
 
 /** One migration of the history, with its SQL. */
 export function MigrationDialog({ of: migration, onClose }: { readonly of: Migration; readonly onClose: () => void }) {

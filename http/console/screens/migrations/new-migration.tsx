@@ -7,12 +7,13 @@ import { Checkbox, Choice, Field } from '../../parts/field.tsx';
 import { Notice } from '../../parts/notice.tsx';
 import { ScreenPage } from '../../parts/screen.tsx';
 import { me } from '../../session/session.ts';
-import { timeLimits } from '../../session/time-limits.ts';
+import { statementTimeoutChoices } from '../../session/statement-timeout-choices.ts';
 import { screenCommands } from '../../shell/commands.ts';
 import { goTo } from '../../shell/route.ts';
 import { type FoundDestruction, readScript, type Script } from './destructions.ts';
 import { begin, change, type Draft, draft, requestOf, rollbackText, sqlText } from './draft.ts';
-import { errorIn, isOf, OutcomeNotice, outcome, run } from './outcome.tsx';
+import { OutcomeNotice } from './outcome.tsx';
+import { errorIn, isOf, outcome, run } from './run-migration.ts';
 
 /** A migration is written, tried out and applied. */
 export function NewMigration() {
@@ -126,7 +127,7 @@ function Options({ now, backError }: { readonly now: Draft; readonly backError: 
           label="Time limit"
           hideLabel
           value={now.timeLimit}
-          options={timeLimits(TIME_LIMITS_MS)}
+          options={statementTimeoutChoices(TIME_LIMITS_MS)}
           onChange={(timeLimit) => change({ timeLimit })}
         />
       </div>

@@ -1,4 +1,5 @@
-import { qualifiedName, type Routine, type Schema, type SchemaTable, type SchemaType, type Sequence } from '../../api/schema.ts';
+import type { Routine, Schema, SchemaTable, SchemaType, Sequence } from '../../api/schema.ts';
+import { qualifiedName } from '../../quoting/quote-identifier.ts';
 
 export type Extension = Schema['extensions'][number];
 

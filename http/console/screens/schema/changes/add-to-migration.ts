@@ -1,5 +1,5 @@
 import { begin, change as changeDraft, draft } from '../../migrations/draft.ts';
-import { isOf, outcome } from '../../migrations/outcome.tsx';
+import { isOf, outcome } from '../../migrations/run-migration.ts';
 
 /** What a dialog makes: nothing runs before it is applied. */
 export interface Migration {

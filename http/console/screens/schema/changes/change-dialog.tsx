@@ -1,5 +1,5 @@
 import type { Schema } from '../../../api/schema.ts';
-import { qualifiedName } from '../../../api/schema.ts';
+import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { AddColumnDialog, AlterColumnDialog } from './column-dialogs.tsx';
 import { COMMON_TYPES } from './column-fields.tsx';
 import { IndexDialog } from './index-dialog.tsx';

@@ -1,5 +1,6 @@
-import { qualifiedName, quoteIdentifier, type SchemaColumn, type SchemaTable } from '../../../api/schema.ts';
-import { commentOn } from '../ddl/literals.ts';
+import type { SchemaColumn, SchemaTable } from '../../../api/schema.ts';
+import { qualifiedName, quoteIdentifier } from '../../../quoting/quote-identifier.ts';
+import { commentOn } from '../ddl/clauses.ts';
 import type { Migration } from './add-to-migration.ts';
 import type { NamedObject } from './open-change.ts';
 

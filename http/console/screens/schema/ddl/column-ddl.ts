@@ -1,4 +1,5 @@
-import { qualifiedName, quoteIdentifier, type SchemaColumn, type Sequence } from '../../../api/schema.ts';
+import type { SchemaColumn, Sequence } from '../../../api/schema.ts';
+import { qualifiedName, quoteIdentifier } from '../../../quoting/quote-identifier.ts';
 import { sequenceOptions } from './sequence-ddl.ts';
 
 /** @param sequence the one of its identity */

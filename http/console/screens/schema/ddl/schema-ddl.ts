@@ -1,7 +1,8 @@
-import { qualifiedName, quoteIdentifier, type Schema } from '../../../api/schema.ts';
-import { functionDdl, typeDdl } from './other-ddl.ts';
+import type { Schema } from '../../../api/schema.ts';
+import { qualifiedName, quoteIdentifier } from '../../../quoting/quote-identifier.ts';
 import { createSequence } from './sequence-ddl.ts';
 import { tableDdl } from './table-ddl.ts';
+import { functionDdl, typeDdl } from './type-and-function-ddl.ts';
 
 interface Piece {
   /** How others mention it. */

@@ -1,5 +1,5 @@
 import { useMemo, useState } from 'preact/hooks';
-import { qualifiedName, type Schema, type SchemaTable } from '../../../api/schema.ts';
+import type { Schema, SchemaTable } from '../../../api/schema.ts';
 import { useLoad } from '../../../api/use-load.ts';
 import { formatCount } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
@@ -7,6 +7,7 @@ import { Empty } from '../../../parts/empty.tsx';
 import { Checkbox, Choice } from '../../../parts/field.tsx';
 import { Loaded } from '../../../parts/loaded.tsx';
 import { Notice } from '../../../parts/notice.tsx';
+import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { Drawing } from './drawing.tsx';
 import { type Graph, graphOf } from './graph.ts';
 import { type Layout, layOut } from './layout.ts';

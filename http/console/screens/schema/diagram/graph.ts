@@ -1,5 +1,6 @@
-import { type ForeignKey, qualifiedName, type Schema, type SchemaColumn, type SchemaTable } from '../../../api/schema.ts';
+import type { ForeignKey, Schema, SchemaColumn, SchemaTable } from '../../../api/schema.ts';
 import { formatType } from '../../../format.ts';
+import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { isTable } from '../objects.ts';
 
 export const ROW_PX = 19;

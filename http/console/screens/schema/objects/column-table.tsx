@@ -1,7 +1,8 @@
-import { qualifiedName, type SchemaColumn, type SchemaTable } from '../../../api/schema.ts';
+import type { SchemaColumn, SchemaTable } from '../../../api/schema.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Icon } from '../../../parts/icon.tsx';
 import { type Column, Table } from '../../../parts/table.tsx';
+import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { hrefOf } from '../../../shell/route.ts';
 import { openChange } from '../changes/open-change.ts';
 import { isTable } from '../objects.ts';

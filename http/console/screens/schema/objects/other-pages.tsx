@@ -1,7 +1,8 @@
-import { qualifiedName, type Routine, type SchemaType, type Sequence } from '../../../api/schema.ts';
+import type { Routine, SchemaType, Sequence } from '../../../api/schema.ts';
 import { CodeBlock } from '../../../parts/copy.tsx';
-import { functionDdl, typeDdl } from '../ddl/other-ddl.ts';
+import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { createSequence, ownSequence } from '../ddl/sequence-ddl.ts';
+import { functionDdl, typeDdl } from '../ddl/type-and-function-ddl.ts';
 import type { Extension } from '../objects.ts';
 import { ObjectActions } from './object-actions.tsx';
 import { ObjectPage, TableLink } from './object-page.tsx';

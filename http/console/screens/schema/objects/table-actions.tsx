@@ -1,5 +1,6 @@
-import { qualifiedName, type SchemaTable } from '../../../api/schema.ts';
+import type { SchemaTable } from '../../../api/schema.ts';
 import { Button } from '../../../parts/button.tsx';
+import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { goTo } from '../../../shell/route.ts';
 import { openInEditor } from '../../sql/sql-state.ts';
 import { type ObjectKind, openChange } from '../changes/open-change.ts';

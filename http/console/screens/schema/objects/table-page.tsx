@@ -1,13 +1,15 @@
 import { signal } from '@preact/signals';
-import { qualifiedName, type Schema, type SchemaTable } from '../../../api/schema.ts';
+import type { Schema, SchemaTable } from '../../../api/schema.ts';
 import { formatBytes, formatCount } from '../../../format.ts';
 import { CodeBlock } from '../../../parts/copy.tsx';
 import { type Tab, Tabs } from '../../../parts/tabs.tsx';
+import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { tableDdl, tableDdlText } from '../ddl/table-ddl.ts';
 import { Diagram } from '../diagram/diagram.tsx';
 import { isTable, referencesTo } from '../objects.ts';
 import { ColumnTable } from './column-table.tsx';
-import { Constraints, IndexTable, PolicyList, References, TriggerList } from './constraints.tsx';
+import { Constraints, References } from './constraints.tsx';
+import { IndexTable, PolicyList, TriggerList } from './indexes-policies-triggers.tsx';
 import { ObjectPage, TableLink } from './object-page.tsx';
 import { TableActions } from './table-actions.tsx';
 

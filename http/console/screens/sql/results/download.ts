@@ -1,5 +1,5 @@
-import { type FileSink, openFileSink } from '../../../api/file-sink.ts';
 import { asApiError, isAbort } from '../../../api/problem.ts';
+import { type FileSink, openFileSink } from '../../../downloads/file-sink.ts';
 import { formatBytes, formatCount } from '../../../format.ts';
 import type { GridSource } from '../../../parts/grid/source.ts';
 import { say, sayError } from '../../../shell/toasts.tsx';

@@ -2,7 +2,7 @@ import { formatBytes } from '../../../format.ts';
 import { Button } from '../../../parts/button.tsx';
 import { Checkbox, Choice } from '../../../parts/field.tsx';
 import { me } from '../../../session/session.ts';
-import { timeLimits } from '../../../session/time-limits.ts';
+import { statementTimeoutChoices } from '../../../session/statement-timeout-choices.ts';
 import { sayError } from '../../../shell/toasts.tsx';
 import { currentDownload } from '../results/current-download.ts';
 import { change, currentTab, settings } from '../sql-state.ts';
@@ -57,7 +57,7 @@ export function Toolbar() {
           label="Time limit"
           hideLabel
           value={timeLimit}
-          options={timeLimits(TIME_LIMITS_MS)}
+          options={statementTimeoutChoices(TIME_LIMITS_MS)}
           onChange={(next) => change({ timeLimit: next })}
         />
         <SaveButton isReader={isReader} />

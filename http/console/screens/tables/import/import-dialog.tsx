@@ -7,9 +7,10 @@ import { me } from '../../../session/session.ts';
 import { say } from '../../../shell/toasts.tsx';
 import type { OpenTable } from '../browse/open-table.ts';
 import { CsvError } from './csv.ts';
-import { Mapping, type Preview, planOf, readPreview } from './mapping.tsx';
+import { Outcome, Running, type RunState } from './import-progress.tsx';
+import { Mapping } from './mapping.tsx';
+import { type Preview, planOf, readPreview } from './preview.ts';
 import { type ImportPlan, ImportRun } from './run-import.ts';
-import { Outcome, Running, type RunState } from './run-state.tsx';
 
 export interface ImportDialogProps {
   readonly open: OpenTable;

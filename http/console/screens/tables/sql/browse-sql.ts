@@ -1,4 +1,5 @@
-import { qualifiedName, type SchemaTable } from '../../../api/schema.ts';
+import type { SchemaTable } from '../../../api/schema.ts';
+import { qualifiedName } from '../../../quoting/quote-identifier.ts';
 import { selected, type TableColumn } from './columns.ts';
 import { comparable, type Filter, whereSql } from './conditions.ts';
 import type { RowOrder } from './row-order.ts';

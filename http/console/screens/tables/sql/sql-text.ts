@@ -1,3 +1,5 @@
+import { quoteLiteral } from '../../../quoting/quote-literal.ts';
+
 /*
  * SQL with its values. Values are parameters wherever it is run; where it is shown they stand in it as literals. Names are quoted by
  * whoever writes the text.
@@ -39,7 +41,7 @@ export class Sql {
 
   /** With literals: to be read, copied, and run elsewhere. */
   toString(): string {
-    return this.#pieces.map((piece) => (typeof piece === 'string' ? piece : quoteLiteral(piece.value))).join('');
+    return this.#pieces.map((piece) => (typeof piece === 'string' ? piece : quoteNullable(piece.value))).join('');
   }
 }
 
@@ -65,9 +67,7 @@ function piecesOf(part: string | Sql): readonly Piece[] {
   return typeof part === 'string' ? [part] : part.pieces;
 }
 
-/** As `quote_nullable`. A backslash makes it an escape string, which means the same whatever the settings are. */
-export function quoteLiteral(text: ValueText): string {
-  if (text === null) return 'NULL';
-  const quoted = text.replaceAll("'", "''");
-  return text.includes('\\') ? `E'${quoted.replaceAll('\\', '\\\\')}'` : `'${quoted}'`;
+/** As `quote_nullable`. */
+function quoteNullable(text: ValueText): string {
+  return text === null ? 'NULL' : quoteLiteral(text);
 }

@@ -1,8 +1,4 @@
-/** As `quote_literal`: the same string whatever `standard_conforming_strings` says. */
-export function quoteLiteral(text: string): string {
-  const quoted = `'${text.replaceAll("'", "''").replaceAll('\\', '\\\\')}'`;
-  return text.includes('\\') ? `E${quoted}` : quoted;
-}
+import { quoteLiteral } from '../../../quoting/quote-literal.ts';
 
 /** `COMMENT ON … IS …`. @param object its kind and name; undefined: the comment is taken away */
 export function commentOn(object: string, comment: string | null): string {

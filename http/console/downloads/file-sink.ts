@@ -1,5 +1,5 @@
-import { saveFile } from '../parts/copy.tsx';
-import { isAbort } from './problem.ts';
+import { isAbort } from '../api/problem.ts';
+import { saveFile } from './save-file.ts';
 
 /** So much is held in memory until the browser has it. */
 const PART_BYTES = 4_000_000;

@@ -13,11 +13,11 @@ const TABS = [
 ] as const;
 
 /** Before there is a key. */
-export function EnterScreen() {
+export function SignInScreen() {
   const [tab, setTab] = useState('key');
   const [made, setMade] = useState<SignedUp>();
   return (
-    <main class="enter">
+    <main class="sign-in">
       <header>
         <Icon name="postern" />
         <h1>Postern</h1>

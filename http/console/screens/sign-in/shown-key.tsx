@@ -1,6 +1,7 @@
 import { urlOf } from '../../api/client.ts';
+import { saveFile } from '../../downloads/save-file.ts';
 import { Button } from '../../parts/button.tsx';
-import { CodeBlock, saveFile } from '../../parts/copy.tsx';
+import { CodeBlock } from '../../parts/copy.tsx';
 import { Checkbox } from '../../parts/field.tsx';
 import { Notice } from '../../parts/notice.tsx';
 

@@ -1,7 +1,7 @@
 import { me } from './session.ts';
 
 /** What may be chosen as a time limit: milliseconds, where empty means what the server does by default, and how it is called. */
-export function timeLimits(offeredMs: readonly number[]): readonly (readonly [string, string])[] {
+export function statementTimeoutChoices(offeredMs: readonly number[]): readonly (readonly [string, string])[] {
   const { statementTimeoutMs = 0, maxStatementTimeoutMs = 0 } = me.value?.limits ?? {};
   const others = offeredMs.filter((ms) => ms !== statementTimeoutMs && ms <= maxStatementTimeoutMs);
   return [

@@ -1,5 +1,7 @@
-import { qualifiedName, type Routine, type SchemaType } from '../../../api/schema.ts';
-import { commentOn, quoteLiteral } from './literals.ts';
+import type { Routine, SchemaType } from '../../../api/schema.ts';
+import { qualifiedName } from '../../../quoting/quote-identifier.ts';
+import { quoteLiteral } from '../../../quoting/quote-literal.ts';
+import { commentOn } from './clauses.ts';
 
 const SUBTYPE = /^range of /;
 
