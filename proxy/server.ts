@@ -144,11 +144,6 @@ export class WireServer {
     this.#server.close();
   }
 
-  /** Ends sessions that have been idle for so long: their clients are hardly about to send something. */
-  endIdle(idleMs: number): void {
-    this.#open.endIdle(shuttingDown(), idleMs);
-  }
-
   /**
    * Stops listening and ends all sessions with 57P01: idle ones at once, the others when their transaction ends or
    * after `deadlineMs`. Unauthenticated connections are closed after a short time. Resolves when the last client has disconnected.

@@ -107,6 +107,7 @@ const schema = z.object({
   POSTERN_LOGIN_TIMEOUT_MS: deadline(15_000),
   POSTERN_DRAIN_MS: milliseconds(0).describe('How long a stop is announced before the doors close'),
   POSTERN_SHUTDOWN_TIMEOUT_MS: milliseconds(10_000),
+  POSTERN_REPLACE_TIMEOUT_MS: milliseconds(3_600_000).describe('How long a worker that has been replaced waits for its clients to leave'),
   POSTERN_AUDIT_DAYS: whole(90, 1, 36_500),
   POSTERN_LOG_LEVEL: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']).default('info'),
 });

@@ -65,7 +65,7 @@ export interface Service {
   /** The pool of a cluster, which is told of the backend sessions of other workers; undefined while the cluster is not open. */
   pool(cluster: string): Pick<Pool, 'giveUpUnused' | 'giveUpNext' | 'settle'> | undefined;
   readonly metrics: Registry;
-  /** Accepts no more connections, ends sessions that are idle for a while, and returns when all have left, or it takes too long. */
+  /** Accepts no more connections, and returns when all clients have left, or it takes too long. */
   retire(): Promise<void>;
   /** Closes both doors, waits for requests in progress, and stops the embedded Postgres if there is one. */
   close(reason?: string): Promise<void>;

@@ -3,20 +3,15 @@ import type { Config } from './config.ts';
 
 /** How often a process that leaves its ports looks whether its clients have left. */
 const EMPTY_CHECK_MS = 50;
-/** A pooled client that has sent nothing for so long is hardly about to. */
-const LEFT_MS = 1_000;
 
-/** Ends wire sessions that are idle for a while. Returns when all clients have left both doors, or it takes too long. */
+/** Returns when all clients have left both doors, or it takes too long. */
 export async function clientsLeft(
-  { POSTERN_DRAIN_MS: drainMs, POSTERN_SHUTDOWN_TIMEOUT_MS: timeoutMs }: Config,
-  wire: { readonly size: number; endIdle(idleMs: number): void },
+  { POSTERN_REPLACE_TIMEOUT_MS: timeoutMs }: Config,
+  wire: { readonly size: number },
   http: { readonly requests: number },
 ): Promise<void> {
-  const until = performance.now() + Math.max(drainMs, timeoutMs);
-  while (wire.size + http.requests > 0 && performance.now() < until) {
-    wire.endIdle(LEFT_MS);
-    await delay(EMPTY_CHECK_MS);
-  }
+  const until = performance.now() + timeoutMs;
+  while (wire.size + http.requests > 0 && performance.now() < until) await delay(EMPTY_CHECK_MS);
 }
 
 /** What a service that stops waits for, for the log. */

@@ -212,11 +212,6 @@ export class Relay implements RelayEvents, ClientReceiver {
     return this.session.isAtRest;
   }
 
-  /** Since when it {@link isAtRest}, on performance.now()'s clock. */
-  get idleSince(): number {
-    return this.session.since;
-  }
-
   endAtRest(error: ServiceError): void {
     endAtRest(this.session, error);
   }

@@ -3,7 +3,7 @@ import { type Indexed, IndexedSet } from '../../src/runtime/indexed-set.ts';
 import type { Relay } from '../relay/relay.ts';
 
 /** The operations that end a session from outside, and whether it would be interrupted. */
-export type EndableSession = Pick<Relay, 'end' | 'endAtRest' | 'isAtRest' | 'idleSince'>;
+export type EndableSession = Pick<Relay, 'end' | 'endAtRest' | 'isAtRest'>;
 
 /** A session in {@link OpenSessions}. */
 export interface OpenSession extends Indexed {
@@ -46,12 +46,6 @@ export class OpenSessions {
   endAtRest(reason: ServiceError): void {
     this.#closing = reason;
     for (const { session } of this.#sessions.all()) session.endAtRest(reason);
-  }
-
-  /** Ends the sessions that have been idle for so long. */
-  endIdle(reason: ServiceError, idleMs: number): void {
-    const since = performance.now() - idleMs;
-    for (const { session } of this.#sessions.all()) if (session.isAtRest && session.idleSince < since) session.endAtRest(reason);
   }
 
   endNow(reason: ServiceError): void {

@@ -27,6 +27,8 @@ const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 30_000;
 /** One that does not serve after this long hangs. The first may have the control database to migrate. */
 const START_TIMEOUT_MS = 300_000;
+/** So many in a place may wait for their clients after they have been replaced: each has some sessions of the control database. */
+const REPLACED_MAX = 3;
 /** One that does not answer in time is left out of the metrics: less than Prometheus waits. */
 const METRICS_TIMEOUT_MS = 2_000;
 
@@ -63,6 +65,8 @@ export async function startWorkers(config: Config, observe: Observe): Promise<Wo
 interface Place {
   readonly number: number;
   process: Worker | undefined;
+  /** Those that have been replaced and have clients, the earliest first. */
+  readonly replaced: Worker[];
   /** Settled when the process that is being started serves, or has ended. */
   launching: Promise<void> | undefined;
   startedAt: number;
@@ -90,6 +94,7 @@ class Supervisor {
     this.#places = Array.from({ length: config.POSTERN_WORKERS }, (_, index) => ({
       number: index + 1,
       process: undefined,
+      replaced: [],
       launching: undefined,
       startedAt: 0,
       pauseMs: FIRST_PAUSE_MS,
@@ -123,7 +128,7 @@ class Supervisor {
           if (this.#stopping.signal.aborted) return;
           const former = place.process;
           await this.#launch(place);
-          if (former !== undefined) tell(former.id, { kind: 'retire' });
+          if (former !== undefined) this.#retire(place, former);
         }
       } while (this.#replacesAgain);
     } catch (cause) {
@@ -134,11 +139,22 @@ class Supervisor {
     }
   }
 
+  #retire({ replaced }: Place, process: Worker): void {
+    tell(process.id, { kind: 'retire' });
+    replaced.push(process);
+    process.once('exit', () => replaced.splice(replaced.indexOf(process), 1));
+    for (const { id } of replaced.slice(0, -REPLACED_MAX)) tell(id, { kind: 'stop', reason: 'replaced' });
+  }
+
   async stop(): Promise<void> {
     this.#stopping.abort();
     const ended = allWorkers().map((process) => once(process, 'exit'));
-    this.tellAll({ kind: 'stop', reason: this.reason });
+    this.tellAll(this.#stopMessage);
     await Promise.all(ended);
+  }
+
+  get #stopMessage(): ToWorker {
+    return { kind: 'stop', reason: this.reason };
   }
 
   /** Starts a process in this place, unless one is being started. @throws Error when it ends before it serves */
@@ -162,7 +178,8 @@ class Supervisor {
     await new Promise<void>((resolve, reject) => {
       process.once('exit', () => reject(new Error(`worker ${place.number} could not start`)));
       process.on('message', ({ kind }: ToSupervisor) => {
-        if (kind === 'loaded') process.send(message);
+        // It has not heard what it was told before.
+        if (kind === 'loaded') process.send(this.#stopping.signal.aborted ? this.#stopMessage : message);
         if (kind === 'started') resolve();
       });
     }).finally(() => clearTimeout(timer));

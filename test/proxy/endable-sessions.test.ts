@@ -7,11 +7,10 @@ const REVOKED = new ServiceError('key_revoked', 'terminating connection due to A
 const STOPPING = new ServiceError('shutting_down', 'terminating connection due to administrator command');
 
 /** @returns a session, and what is done to it */
-function session(idleSince = performance.now()): EndableSession & { readonly did: string[] } {
+function session(): EndableSession & { readonly did: string[] } {
   const did: string[] = [];
   return {
     did,
-    idleSince,
     isAtRest: true,
     end: ({ kind }) => did.push(`end ${kind}`),
     endAtRest: ({ kind }) => did.push(`at rest ${kind}`),

@@ -209,20 +209,52 @@ it('SIGUSR2 replaces all workers, while everybody who comes is served', async ()
     return starts().length === before + 2;
   });
   expect(served).toBeGreaterThan(0);
-  // A transaction that was open may end where it began.
-  const told = new Promise((resolve) => kept.once('error', resolve));
+  await eventually('the former worker without clients has ended', async () => (await workerPids()).length === 3);
+  // A client goes on where it began, until it leaves.
   await kept.query('COMMIT');
-  expect(await told).toMatchObject({ severity: 'FATAL', code: '57P01' });
+  expect((await kept.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
+  const { processID, secretKey } = kept as pg.Client & { readonly processID: number; readonly secretKey: number };
+  const secret = Buffer.alloc(4);
+  secret.writeInt32BE(secretKey);
+  const sleeping = kept.query('SELECT pg_sleep(60) AS at_the_former').catch((error: unknown) => error);
+  await untilServerRuns('SELECT pg_sleep(60) AS at_the_former');
+  await requestCancel(postern, processID, secret);
+  expect(await sleeping).toMatchObject({ code: '57014' });
+  await kept.end();
   await eventually('the former workers have ended', async () => (await workerPids()).every((pid) => !former.includes(pid)));
   expect(await workerPids()).toHaveLength(2);
 });
+
+it('of workers that wait for their clients, the earliest stops when three later ones wait in its place', async () => {
+  const generations: { client: pg.Client; isOpen: boolean }[][] = [];
+  for (let n = 0; n < 4; n += 1) {
+    const generation: { client: pg.Client; isOpen: boolean }[] = [];
+    generations.push(generation);
+    while (Object.values(await metric('postern_wire_sessions')).filter((sessions) => sessions > 0).length < 2) {
+      const one = { client: await postern.connect(organization), isOpen: true };
+      one.client.once('end', () => {
+        one.isOpen = false;
+      });
+      generation.push(one);
+    }
+    const before = starts().length;
+    postern.signal('SIGUSR2');
+    await serving(before + 2);
+  }
+  const [earliest = [], ...later] = generations;
+  await eventually('the earliest have stopped', () => earliest.every(({ isOpen }) => !isOpen));
+  for (const { client } of later.flat()) expect((await client.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
+  await end(later.flat().map(({ client }) => client));
+  await eventually('the former workers have ended', async () => (await workerPids()).length === 2);
+  // Eight processes are started one after the other.
+}, 480_000);
 
 it('SIGUSR2 while workers are being replaced has all replaced once more', async () => {
   const before = starts().length;
   postern.signal('SIGUSR2');
   await serving(before + 1);
   postern.signal('SIGUSR2');
-  await eventually('all are replaced twice', async () => starts().length === before + 4);
+  for (const count of [2, 3, 4]) await eventually(`${count} are started`, () => starts().length >= before + count);
   await eventually('the former workers have ended', async () => (await workerPids()).length === 2);
 });
 
@@ -231,4 +263,27 @@ it('SIGTERM stops all', async () => {
   const { code, stderr } = await postern.end('SIGTERM');
   expect([code, stderr]).toEqual([0, '']);
   for (const pid of pids) expect(() => process.kill(pid, 0)).toThrow('ESRCH');
+});
+
+it('a worker that has waited too long for its clients ends their sessions between transactions', async () => {
+  const impatient = await installation.start({
+    ...testVariables(),
+    POSTERN_WORKERS: '2',
+    POSTERN_REPLACE_TIMEOUT_MS: '100',
+    POSTERN_SHUTDOWN_TIMEOUT_MS: '60000',
+  });
+  const { connect, signUp } = impatient;
+  const client = await connect(await signUp());
+  const told = new Promise((resolve) => client.once('error', resolve));
+  await client.query('BEGIN');
+  const stopping = ({ event, reason, transactions }: Record<string, unknown>) =>
+    event === 'service.stopping' && reason === 'replaced' && transactions === 1;
+  await eventually('its worker stops', () => {
+    // A signal that comes before all workers serve does nothing.
+    impatient.signal('SIGUSR2');
+    return impatient.log().some(stopping);
+  });
+  await client.query('COMMIT');
+  expect(await told).toMatchObject({ severity: 'FATAL', code: '57P01' });
+  await impatient.end('SIGTERM');
 });
